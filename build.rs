@@ -1,0 +1,114 @@
+//! Finds torch, generates code from the op table, compiles the C++ side and links both.
+
+#[path = "rust/codegen/mod.rs"]
+mod codegen;
+
+use std::env;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// The torch that ATen's interfaces, `tch` and the generated code are for.
+const TORCH_VERSION: &str = "2.13.0";
+
+/// Asks Python where torch and torchgen are.
+const PROBE: &str = "
+import os, torch, torchgen
+root = os.path.dirname(torch.__file__)
+aten = os.path.join(os.path.dirname(torchgen.__file__), 'packaged', 'ATen', 'native', 'native_functions.yaml')
+print(torch.__version__.split('+')[0], root, aten, sep='\\n')
+";
+
+struct Torch {
+    include: PathBuf,
+    lib: PathBuf,
+    aten: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match build() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build() -> Result<(), Box<dyn Error>> {
+    for path in ["rust/codegen", "rust/bridge.rs", "cpp", "native_functions.yaml", "build.rs"] {
+        println!("cargo:rerun-if-changed={path}");
+    }
+    println!("cargo:rerun-if-env-changed=TORCH_OPENCL_PYTHON");
+    let out_dir = PathBuf::from(env::var("OUT_DIR")?);
+    let torch = find_torch()?;
+
+    let table = Path::new("native_functions.yaml");
+    let registrations = codegen::run(table, &torch.aten, &torch.include, &out_dir)
+        .map_err(|diagnostics| diagnostics.iter().map(|d| format!("\n{d}")).collect::<String>())?;
+
+    let mut sources = registrations;
+    for folder in ["cpp", "cpp/native"] {
+        for entry in Path::new(folder).read_dir()? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "cpp") {
+                sources.push(path);
+            }
+        }
+    }
+    sources.sort();
+
+    cxx_build::CFG.include_prefix = "torch_opencl";
+    cxx_build::bridge("rust/bridge.rs")
+        .files(&sources)
+        .include("cpp")
+        .include(&out_dir)
+        .flag(format!("-isystem{}", torch.include.display()))
+        .flag(format!("-isystem{}", torch.include.join("torch/csrc/api/include").display()))
+        .std("c++20")
+        .flag("-fvisibility=hidden")
+        .flag("-Wall")
+        .flag("-Wextra")
+        .flag("-Wno-unused-parameter")
+        // Debug information of ATen's templates is larger than everything else together.
+        .debug(false)
+        .opt_level(2)
+        .cargo_metadata(false)
+        .try_compile("torch_opencl_cpp")?;
+
+    // Whole: nothing refers to the static initialisers that register kernels, and the linker would drop them.
+    println!("cargo:rustc-link-search=native={}", out_dir.display());
+    println!("cargo:rustc-link-lib=static:+whole-archive=torch_opencl_cpp");
+    println!("cargo:rustc-link-lib=dylib=stdc++");
+    println!("cargo:rustc-link-search=native={}", torch.lib.display());
+    println!("cargo:rustc-link-lib=dylib=torch_cpu");
+    println!("cargo:rustc-link-lib=dylib=c10");
+    // In a wheel the library lies in torch_opencl/lib, beside torch/lib; tests find torch by LD_LIBRARY_PATH.
+    println!("cargo:rustc-link-arg-cdylib=-Wl,-rpath,$ORIGIN/../../torch/lib");
+    Ok(())
+}
+
+/// The torch of the Python that will load the library.
+fn find_torch() -> Result<Torch, String> {
+    let python = env::var("TORCH_OPENCL_PYTHON").unwrap_or_else(|_| {
+        if env::var_os("VIRTUAL_ENV").is_some() { "python".to_owned() } else { "python3".to_owned() }
+    });
+    let cure = format!("install it with '{python} -m pip install torch=={TORCH_VERSION}', or set TORCH_OPENCL_PYTHON");
+    let output = Command::new(&python)
+        .args(["-c", PROBE])
+        .output()
+        .map_err(|error| format!("cannot run '{python}' ({error}); install Python 3, or set TORCH_OPENCL_PYTHON"))?;
+    if !output.status.success() {
+        return Err(format!("'{python}' has no torch, which this package is built against; {cure}"));
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines = text.lines();
+    let (Some(version), Some(root), Some(aten)) = (lines.next(), lines.next(), lines.next()) else {
+        return Err(format!("'{python}' told nothing of its torch; {cure}"));
+    };
+    if version != TORCH_VERSION {
+        return Err(format!("this package is built against torch {TORCH_VERSION}, but '{python}' has torch {version}; {cure}"));
+    }
+    let root = PathBuf::from(root);
+    Ok(Torch { include: root.join("include"), lib: root.join("lib"), aten: PathBuf::from(aten) })
+}

@@ -1,0 +1,147 @@
+#include "allocator.h"
+
+#include <c10/util/Exception.h>
+
+#include "error.h"
+
+namespace torch_opencl {
+namespace {
+
+void free_device(void* address) {
+  // Runs in destructors: an error here has nobody to be reported to, and the memory is lost at worst.
+  try {
+    const auto at = reinterpret_cast<size_t>(address);
+    bridge::free(bridge::device_of_address(at), at);
+  } catch (const rust::Error& error) {
+    if (!bridge::in_bad_fork()) {
+      TORCH_WARN_ONCE("OpenCL: freeing device memory failed: ", error.what());
+    }
+  }
+}
+
+c10::CachingAllocator::Stat to_stat(const bridge::NamedStat& stat) {
+  c10::CachingAllocator::Stat result;
+  result.current = stat.current;
+  result.peak = stat.peak;
+  result.allocated = stat.allocated;
+  result.freed = stat.freed;
+  return result;
+}
+
+class Allocator final : public c10::DeviceAllocator {
+ public:
+  // Allocates on the current stream of the current device.
+  c10::DataPtr allocate(size_t size) override {
+    const auto index = static_cast<c10::DeviceIndex>(bridge::current_device());
+    const c10::Device device(c10::DeviceType::PrivateUse1, index);
+    if (size == 0) return {nullptr, device};
+    auto* data = reinterpret_cast<void*>(checked([&] { return bridge::allocate(index, size); }));
+    return {data, data, &free_device, device};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override {
+    return &free_device;
+  }
+
+  void copy_data(void* target, const void* source, size_t size) const override {
+    checked([&] {
+      bridge::copy_device_to_device(reinterpret_cast<size_t>(target), reinterpret_cast<size_t>(source), size);
+    });
+  }
+
+  bool initialized() override {
+    return bridge::device_count() > 0;
+  }
+
+  void emptyCache(c10::MempoolId_t) override {
+    for (int32_t index = 0; index < bridge::device_count(); index++) {
+      checked([&] { bridge::empty_cache(index); });
+    }
+  }
+
+  void recordStream(const c10::DataPtr& pointer, c10::Stream stream) override {
+    if (pointer.get() == nullptr) return;
+    // The block starts where the allocation does, which is the context, not the data of a view.
+    const auto address = reinterpret_cast<size_t>(pointer.get_context());
+    checked([&] { bridge::record_stream(pointer.device().index(), address, stream.id()); });
+  }
+
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    const auto named = checked([&] { return bridge::memory_stats(device); });
+    // The order is that of MemoryStats::named in rust/runtime/stats.rs.
+    c10::CachingAllocator::StatArray* fields[] = {
+        &stats.allocation,
+        &stats.segment,
+        &stats.active,
+        &stats.inactive_split,
+        &stats.allocated_bytes,
+        &stats.reserved_bytes,
+        &stats.active_bytes,
+        &stats.inactive_split_bytes,
+        &stats.requested_bytes};
+    constexpr auto kAggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    for (size_t i = 0; i < named.size(); i++) (*fields[i])[kAggregate] = to_stat(named[i]);
+    const auto counters = checked([&] { return bridge::memory_counters(device); });
+    stats.num_alloc_retries = counters[0];
+    stats.num_ooms = counters[1];
+    stats.num_device_alloc = counters[2];
+    stats.num_device_free = counters[3];
+    return stats;
+  }
+
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    checked([&] { bridge::reset_accumulated_stats(device); });
+  }
+
+  void resetPeakStats(c10::DeviceIndex device) override {
+    checked([&] { bridge::reset_peak_stats(device); });
+  }
+
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
+    const auto info = checked([&] { return bridge::memory_info(device); });
+    return {info.free, info.total};
+  }
+};
+
+void free_pinned(void* address) {
+  bridge::free_pinned(reinterpret_cast<size_t>(address));
+}
+
+class PinnedAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t size) override {
+    if (size == 0) return {nullptr, c10::Device(c10::DeviceType::CPU)};
+    auto* data = reinterpret_cast<void*>(checked([&] { return bridge::allocate_pinned(size); }));
+    return {data, data, &free_pinned, c10::Device(c10::DeviceType::CPU)};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override {
+    return &free_pinned;
+  }
+
+  void copy_data(void* target, const void* source, size_t size) const override {
+    default_copy_data(target, source, size);
+  }
+};
+
+// Never destroyed: tensors may outlive every static.
+Allocator* const the_allocator = new Allocator;
+PinnedAllocator* const the_pinned_allocator = new PinnedAllocator;
+
+} // namespace
+
+c10::DeviceAllocator* device_allocator() {
+  return the_allocator;
+}
+
+c10::Allocator* pinned_allocator() {
+  return the_pinned_allocator;
+}
+
+static const bool registered = [] {
+  c10::SetAllocator(c10::DeviceType::PrivateUse1, device_allocator());
+  return true;
+}();
+
+} // namespace torch_opencl

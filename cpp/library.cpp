@@ -1,0 +1,74 @@
+// torch.ops.torch_opencl: what the Python package asks of the runtime beyond PyTorch's generic interfaces.
+
+#include <ATen/core/Generator.h>
+#include <torch/library.h>
+
+#include "error.h"
+#include "fallback.h"
+#include "generator.h"
+
+namespace torch_opencl {
+namespace {
+
+std::string to_string(const rust::String& text) {
+  return {text.data(), text.size()};
+}
+
+// {"name": count, ...}; op names need no escaping.
+std::string fallbacks() {
+  std::string json = "{";
+  for (const auto& [name, count] : fallback_counts()) {
+    if (json.size() > 1) json += ", ";
+    json += '"' + name + "\": " + std::to_string(count);
+  }
+  return json + "}";
+}
+
+std::vector<int64_t> memory_info(int64_t index) {
+  const auto info = checked([&] { return bridge::memory_info(static_cast<int32_t>(index)); });
+  return {static_cast<int64_t>(info.free), static_cast<int64_t>(info.total)};
+}
+
+at::Generator generator_of(int64_t index) {
+  return default_generator(static_cast<c10::DeviceIndex>(index));
+}
+
+} // namespace
+
+TORCH_LIBRARY(torch_opencl, m) {
+  m.def("device_count() -> int", [] { return static_cast<int64_t>(bridge::device_count()); });
+  m.def("device_properties(int device) -> str", [](int64_t device) {
+    return to_string(checked([&] { return bridge::device_json(static_cast<int32_t>(device)); }));
+  });
+  m.def("platforms() -> str", [] { return to_string(bridge::platforms_json()); });
+  m.def("in_bad_fork() -> bool", [] { return bridge::in_bad_fork(); });
+  m.def("is_initialized(int device) -> bool", [](int64_t device) {
+    return bridge::is_initialized(static_cast<int32_t>(device));
+  });
+  m.def("synchronize(int device) -> ()", [](int64_t device) {
+    checked([&] { bridge::synchronize_device(static_cast<int32_t>(device)); });
+  });
+  m.def("empty_cache(int device) -> ()", [](int64_t device) {
+    checked([&] { bridge::empty_cache(static_cast<int32_t>(device)); });
+  });
+  m.def("memory_stats(int device) -> str", [](int64_t device) {
+    return to_string(checked([&] { return bridge::memory_stats_json(static_cast<int32_t>(device)); }));
+  });
+  m.def("reset_peak_memory_stats(int device) -> ()", [](int64_t device) {
+    checked([&] { bridge::reset_peak_stats(static_cast<int32_t>(device)); });
+  });
+  m.def("reset_accumulated_memory_stats(int device) -> ()", [](int64_t device) {
+    checked([&] { bridge::reset_accumulated_stats(static_cast<int32_t>(device)); });
+  });
+  m.def("mem_get_info(int device) -> int[]", &memory_info);
+  m.def("set_memory_fraction(float fraction, int device) -> ()", [](double fraction, int64_t device) {
+    checked([&] { bridge::set_memory_fraction(static_cast<int32_t>(device), fraction); });
+  });
+  m.def("default_generator(int device) -> Generator", &generator_of);
+  m.def("fallbacks() -> str", &fallbacks);
+  m.def("reset_fallbacks() -> ()", &reset_fallback_counts);
+  m.def("kernel_cache_info() -> str", [] { return to_string(bridge::kernel_cache_json()); });
+  m.def("launches() -> int", [] { return static_cast<int64_t>(bridge::launch_count()); });
+}
+
+} // namespace torch_opencl

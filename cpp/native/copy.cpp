@@ -1,0 +1,104 @@
+#include "copy.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/conj_physical.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/neg.h>
+
+#include "../error.h"
+#include "../pointwise.h"
+
+namespace torch_opencl::native {
+namespace {
+
+bool on_opencl(const at::Tensor& tensor) {
+  return tensor.device().type() == c10::DeviceType::PrivateUse1;
+}
+
+// The same memory without the lazy conjugate and negative bits.
+at::Tensor raw(const at::Tensor& tensor) {
+  const at::Tensor conjugated = tensor.is_conj() ? tensor.conj() : tensor;
+  return conjugated.is_neg() ? conjugated._neg_view() : conjugated;
+}
+
+size_t address(const at::Tensor& tensor) {
+  return reinterpret_cast<size_t>(tensor.const_data_ptr());
+}
+
+// On one device: one kernel for every cast and layout.
+void copy_on_device(const at::Tensor& source, const at::Tensor& target) {
+  auto iter = at::TensorIteratorConfig()
+                  .set_check_mem_overlap(true)
+                  .add_output(target)
+                  .add_const_input(source)
+                  .resize_outputs(false)
+                  .check_all_same_dtype(false)
+                  .check_all_same_device(true)
+                  .build();
+  run_pointwise(iter, PointwiseOp::_copy_from, {});
+}
+
+// Whether the bytes of both tensors are one block each, in the same order: then a plain transfer does it.
+bool is_plain_transfer(const at::Tensor& source, const at::Tensor& target) {
+  return source.scalar_type() == target.scalar_type() && source.sizes() == target.sizes() &&
+      source.strides() == target.strides() && source.is_non_overlapping_and_dense();
+}
+
+// Between host and device or two devices; a cast or a change of layout happens on the side that computes, the device.
+void copy_across(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
+  if (!is_plain_transfer(source, target)) {
+    if (on_opencl(source)) {
+      // Cast and lay out as the target wants it, transfer, and let the target's side do what is left.
+      const at::Tensor sent = at::empty_like(source, source.options().dtype(target.scalar_type()), at::MemoryFormat::Contiguous);
+      copy_on_device(source, sent);
+      if (is_plain_transfer(sent, target)) return copy_across(sent, target, non_blocking);
+      const at::Tensor received = at::empty_like(sent, sent.options().device(target.device()));
+      copy_across(sent, received, false);
+      target.copy_(received);
+    } else {
+      const at::Tensor sent = source.contiguous();
+      const at::Tensor received = at::empty_like(sent, sent.options().device(target.device()));
+      copy_across(sent, received, non_blocking && sent.is_same(source));
+      copy_on_device(received, target);
+    }
+    return;
+  }
+  const size_t size = source.nbytes();
+  checked([&] {
+    if (!on_opencl(source)) {
+      const auto* from = static_cast<const uint8_t*>(source.const_data_ptr());
+      bridge::copy_host_to_device(address(target), from, size, non_blocking);
+    } else if (!on_opencl(target)) {
+      auto* to = static_cast<uint8_t*>(target.mutable_data_ptr());
+      bridge::copy_device_to_host(to, address(source), size, non_blocking);
+    } else {
+      bridge::copy_device_to_device(address(target), address(source), size);
+    }
+  });
+}
+
+} // namespace
+
+at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  if (self.is_same(dst) || dst.numel() == 0) return dst;
+  at::Tensor source = raw(self);
+  const at::Tensor target = raw(dst);
+  if (self.is_conj() != dst.is_conj()) source = at::conj_physical(source);
+  if (self.is_neg() != dst.is_neg()) source = at::neg(source);
+  if (source.device() == target.device()) {
+    copy_on_device(source, target);
+  } else {
+    copy_across(source.expand(target.sizes()), target, non_blocking);
+  }
+  return dst;
+}
+
+at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
+  at::native::resize_output(dst, self.sizes());
+  return native::_copy_from(self, dst, false);
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,51 @@
+#include "pointwise.h"
+
+#include <ATen/ops/_local_scalar_dense.h>
+#include <c10/util/SmallVector.h>
+
+#include "error.h"
+
+namespace torch_opencl {
+namespace {
+
+// The dtype that the op computes in: what PyTorch promoted the inputs to, unless the row names a tensor.
+at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op) {
+  switch (class_from(op)) {
+    case ClassFrom::Out:
+      return iter.dtype(0);
+    case ClassFrom::In0:
+      return iter.input_dtype(0);
+    case ClassFrom::Common:
+      break;
+  }
+  // An iteration without inputs that promote has no common dtype: fill, and ops of one input.
+  if (const auto common = iter.maybe_common_dtype(); common.has_value()) return *common;
+  return iter.ninputs() > 0 ? iter.input_dtype(0) : iter.dtype(0);
+}
+
+bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
+  const auto dtype = static_cast<int32_t>(iter.dtype(index));
+  const at::IntArrayRef strides = iter.strides(index);
+  const rust::Slice<const int64_t> slice(strides.data(), strides.size());
+  if (iter.is_cpu_scalar(index)) {
+    return {0, dtype, slice, arg(iter.tensor(index).item())};
+  }
+  return {reinterpret_cast<size_t>(iter.data_ptr(index)), dtype, slice, {0.0, 0.0, 0}};
+}
+
+} // namespace
+
+void run_pointwise(at::TensorIteratorBase& iter, PointwiseOp op, at::ArrayRef<bridge::Scalar> scalars) {
+  if (iter.numel() == 0) return;
+  c10::SmallVector<bridge::Operand, 5> operands;
+  for (int i = 0; i < iter.ntensors(); i++) operands.push_back(operand(iter, i));
+  const at::IntArrayRef shape = iter.shape();
+  checked([&] {
+    bridge::pointwise(
+        static_cast<uint32_t>(op), static_cast<int32_t>(compute_dtype(iter, op)), arg(shape), iter.noutputs(),
+        rust::Slice<const bridge::Operand>(operands.data(), operands.size()),
+        rust::Slice<const bridge::Scalar>(scalars.data(), scalars.size()));
+  });
+}
+
+} // namespace torch_opencl

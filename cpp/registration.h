@@ -1,0 +1,130 @@
+// How rows of native_functions.yaml become dispatcher kernels. Generated code uses the four macros at the end.
+//
+// Each wrapper takes its signature from at::_ops, checks that the tensors belong together, sends dtypes that the row
+// does not list to the CPU, and calls PyTorch's meta and the kernel.
+#pragma once
+
+#include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
+#include <ATen/native/CPUFallback.h>
+#include <torch/library.h>
+#include <tuple>
+
+#include "convert.h"
+#include "fallback.h"
+#include "pointwise.h"
+#include "structured.h"
+
+namespace torch_opencl {
+
+// Looks at every tensor among the arguments of one call.
+class ArgumentCheck {
+ public:
+  explicit ArgumentCheck(uint32_t dtypes, const char* op) : dtypes_(dtypes), op_(op) {}
+
+  // Whether all dtypes are ones the row lists. Raises when tensors live on different devices.
+  template <class... Args>
+  bool operator()(const Args&... args) {
+    (look(args), ...);
+    return supported_;
+  }
+
+ private:
+  template <class T>
+  void look(const T&) {}
+  void look(const at::Tensor& tensor);
+  void look(const std::optional<at::Tensor>& tensor) {
+    if (tensor.has_value()) look(*tensor);
+  }
+  void look(const at::TensorList& tensors) {
+    for (const at::Tensor& tensor : tensors) look(tensor);
+  }
+  void look(const at::ITensorListRef& tensors) {
+    for (const at::Tensor& tensor : tensors) look(tensor);
+  }
+
+  uint32_t dtypes_;
+  const char* op_;
+  std::optional<c10::Device> device_;
+  bool supported_ = true;
+};
+
+// The outputs of an out= variant are its last arguments; a tuple of references to them is what it returns.
+template <class Op, class Schema = typename Op::schema>
+struct Wrapper;
+
+template <class Op, class Return, class... Args>
+struct Wrapper<Op, Return(Args...)> {
+  static Return fall_back(Args... args) {
+    return at::native::call_fallback_fn_symint<&cpu_fallback, Op>::call(std::forward<Args>(args)...);
+  }
+
+  // A structured op that makes its outputs.
+  template <class Kernel, int kOutputs, uint32_t kDtypes>
+  static Return functional(Args... args) {
+    if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
+    Functional<Kernel, kOutputs> kernel;
+    kernel.meta(convert_structured(args)...);
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      kernel.impl(convert_structured(args)..., kernel.maybe_get_output(I)...);
+    }(std::make_index_sequence<kOutputs>());
+    kernel.finish();
+    if constexpr (kOutputs == 1) {
+      return std::move(kernel.outputs[0]);
+    } else {
+      return std::apply([](auto&... output) { return Return(std::move(output)...); }, kernel.outputs);
+    }
+  }
+
+  // A structured op that writes into its first argument.
+  template <class Kernel, uint32_t kDtypes>
+  static Return inplace(Args... args) {
+    if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
+    at::Tensor& self = std::get<0>(std::tie(args...));
+    Inplace<Kernel> kernel(self);
+    kernel.meta(convert_structured(args)...);
+    kernel.impl(convert_structured(args)..., kernel.maybe_get_output(0));
+    kernel.finish();
+    return self;
+  }
+
+  // A structured op with out= arguments.
+  template <class Kernel, int kOutputs, uint32_t kDtypes>
+  static Return out(Args... args) {
+    if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
+    constexpr size_t kInputs = sizeof...(Args) - kOutputs;
+    auto all = std::tie(args...);
+    return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>) -> Return {
+      Out<Kernel, kOutputs> kernel({std::get<kInputs + O>(all)...});
+      kernel.meta(convert_structured(std::get<In>(all))...);
+      kernel.impl(convert_structured(std::get<In>(all))..., kernel.maybe_get_output(O)...);
+      kernel.finish();
+      if constexpr (kOutputs == 1) {
+        return std::get<kInputs>(all);
+      } else {
+        return Return(std::get<kInputs + O>(all)...);
+      }
+    }(std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
+  }
+
+  // Any other op: `Function` is a stateless callable around an ATen or a native function.
+  template <class Function, uint32_t kDtypes>
+  static Return function(Args... args) {
+    if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
+    return Function()(convert(args)...);
+  }
+};
+
+} // namespace torch_opencl
+
+#define TORCH_OPENCL_FUNCTIONAL(m, NAME, OP, KERNEL, OUTPUTS, DTYPES) \
+  m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::functional<KERNEL, OUTPUTS, DTYPES>)));
+#define TORCH_OPENCL_INPLACE(m, NAME, OP, KERNEL, DTYPES) \
+  m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::inplace<KERNEL, DTYPES>)));
+#define TORCH_OPENCL_OUT(m, NAME, OP, KERNEL, OUTPUTS, DTYPES) \
+  m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::out<KERNEL, OUTPUTS, DTYPES>)));
+#define TORCH_OPENCL_FUNCTION(m, NAME, OP, FUNCTION, DTYPES)                                      \
+  {                                                                                               \
+    auto function = [](auto&&... args) -> decltype(auto) { return FUNCTION(args...); };           \
+    m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::function<decltype(function), DTYPES>))); \
+  }

@@ -1,0 +1,91 @@
+// ATen's structured kernels for this device: PyTorch's own `meta` checks shapes, promotes dtypes and decides the
+// outputs; the three shells below only say where outputs come from.
+#pragma once
+
+#include <ATen/TensorIterator.h>
+#include <ATen/core/Tensor.h>
+#include <array>
+#include <optional>
+
+namespace torch_opencl {
+
+// A fresh tensor of the given geometry; empty strides mean contiguous.
+at::Tensor create_output(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options);
+// Checks an out= argument, and resizes it with PyTorch's warning.
+void resize_given_output(
+    const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options);
+// Checks that an in-place op can write its result into self.
+void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::TensorOptions& options);
+// A stand-in with the strides that the kernel insists on, where the given output has others.
+std::optional<at::Tensor> make_proxy(const at::Tensor& out, at::IntArrayRef strides);
+
+// What the shells share. `Shell` provides `void place(i, sizes, strides, options)`, which fills outputs[i].
+template <class Kernel, int kOutputs, class Shell>
+struct Structured : Kernel {
+  using Strides = at::IntArrayRef;
+
+  void set_output_strided(int64_t i, at::IntArrayRef sizes, Strides strides, at::TensorOptions options) override {
+    static_cast<Shell*>(this)->place(i, sizes, strides, options);
+    if (auto proxy = make_proxy(outputs[i], strides)) proxies[i] = std::move(*proxy);
+    announce(i, sizes, strides, options);
+  }
+
+  void set_output_raw_strided(int64_t i, at::IntArrayRef sizes, Strides strides, at::TensorOptions options) override {
+    static_cast<Shell*>(this)->place(i, sizes, strides, options);
+    announce(i, sizes, strides, options);
+  }
+
+  const at::Tensor& maybe_get_output(int64_t i) override {
+    return proxies[i].defined() ? proxies[i] : outputs[i];
+  }
+
+  // Copies stand-ins to the outputs they stand for.
+  void finish() {
+    for (int i = 0; i < kOutputs; i++) {
+      if (proxies[i].defined()) outputs[i].copy_(proxies[i]);
+    }
+  }
+
+  std::array<at::Tensor, kOutputs> outputs;
+  std::array<at::Tensor, kOutputs> proxies;
+
+ private:
+  // A TensorIterator keeps its own notion of its outputs.
+  void announce(int64_t i, at::IntArrayRef sizes, Strides strides, at::TensorOptions options) {
+    if constexpr (std::is_base_of_v<at::TensorIteratorBase, Kernel>) {
+      at::TensorIteratorBase::set_output_raw_strided(i, sizes, strides, options);
+    }
+  }
+};
+
+// f(...) -> new tensors
+template <class Kernel, int kOutputs>
+struct Functional final : Structured<Kernel, kOutputs, Functional<Kernel, kOutputs>> {
+  void place(int64_t i, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+    this->outputs[i] = create_output(sizes, strides, options);
+  }
+};
+
+// f_(self, ...)
+template <class Kernel>
+struct Inplace final : Structured<Kernel, 1, Inplace<Kernel>> {
+  explicit Inplace(const at::Tensor& self) {
+    this->outputs[0] = self;
+  }
+  void place(int64_t i, at::IntArrayRef sizes, at::IntArrayRef, const at::TensorOptions& options) {
+    check_inplace(this->outputs[i], sizes, options);
+  }
+};
+
+// f(..., out=)
+template <class Kernel, int kOutputs>
+struct Out final : Structured<Kernel, kOutputs, Out<Kernel, kOutputs>> {
+  explicit Out(std::array<at::Tensor, kOutputs> given) {
+    this->outputs = std::move(given);
+  }
+  void place(int64_t i, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+    resize_given_output(this->outputs[i], sizes, strides, options);
+  }
+};
+
+} // namespace torch_opencl

@@ -1,0 +1,55 @@
+// ATen values as the bridge takes them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <optional>
+
+#include "bridge.h"
+
+namespace torch_opencl {
+
+// The slices borrow from the tensor: it must outlive the argument.
+inline bridge::TensorArg arg(const at::TensorBase& tensor) {
+  if (!tensor.defined()) return {0, -1, {}, {}};
+  const at::IntArrayRef sizes = tensor.sizes(), strides = tensor.strides();
+  return {
+      tensor.numel() == 0 ? 0 : reinterpret_cast<size_t>(tensor.const_data_ptr()),
+      static_cast<int32_t>(tensor.scalar_type()),
+      rust::Slice<const int64_t>(sizes.data(), sizes.size()),
+      rust::Slice<const int64_t>(strides.data(), strides.size())};
+}
+
+inline bridge::TensorArg arg(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() ? arg(*tensor) : bridge::TensorArg{0, -1, {}, {}};
+}
+
+// The slice borrows from the list: it must outlive the argument.
+inline rust::Slice<const int64_t> arg(at::IntArrayRef list) {
+  return {list.data(), list.size()};
+}
+
+inline bridge::Scalar arg(double value) {
+  // A value that no long holds is never used as one; zero keeps the conversion defined.
+  const bool fits = value > -9.2e18 && value < 9.2e18;
+  return {value, 0.0, fits ? static_cast<int64_t>(value) : 0};
+}
+
+inline bridge::Scalar arg(int64_t value) {
+  return {static_cast<double>(value), 0.0, value};
+}
+
+inline bridge::Scalar arg(bool value) {
+  return arg(static_cast<int64_t>(value));
+}
+
+inline bridge::Scalar arg(const at::Scalar& value) {
+  if (value.isComplex()) {
+    const c10::complex<double> number = value.toComplexDouble();
+    return {number.real(), number.imag(), 0};
+  }
+  if (value.isFloatingPoint()) return arg(value.toDouble());
+  if (value.isBoolean()) return arg(value.toBool());
+  return arg(value.to<int64_t>());
+}
+
+} // namespace torch_opencl

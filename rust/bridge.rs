@@ -1,0 +1,119 @@
+//! The one bridge between C++ and Rust.
+//!
+//! C++ speaks ATen and knows no OpenCL; Rust speaks OpenCL and knows no ATen. What crosses is plain data: an
+//! address, a dtype code, slices of sizes and strides. Every function returns a `Result` whose error text carries
+//! its kind (see `error.rs`); nothing reachable from here panics, as a panic across the bridge ends the process.
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// A tensor: address of its first element (0: absent), dtype code, sizes and strides in elements.
+    #[derive(Clone, Copy)]
+    struct TensorArg<'a> {
+        address: usize,
+        dtype: i32,
+        sizes: &'a [i64],
+        strides: &'a [i64],
+    }
+
+    /// One operand of an iteration: strides in bytes, innermost dimension first.
+    ///
+    /// A zero-dimensional host tensor has `address` 0 and its value in `value`.
+    #[derive(Clone, Copy)]
+    struct Operand<'a> {
+        address: usize,
+        dtype: i32,
+        strides: &'a [i64],
+        value: Scalar,
+    }
+
+    /// A number in every form a compute class may need it.
+    #[derive(Clone, Copy)]
+    struct Scalar {
+        real: f64,
+        imag: f64,
+        integer: i64,
+    }
+
+    /// Free and total bytes.
+    struct MemoryInfo {
+        free: usize,
+        total: usize,
+    }
+
+    /// One named figure of the allocator, as PyTorch's `Stat`.
+    struct NamedStat {
+        name: &'static str,
+        current: i64,
+        peak: i64,
+        allocated: i64,
+        freed: i64,
+    }
+
+    extern "Rust" {
+        // Devices and streams.
+        fn device_count() -> i32;
+        fn device_json(index: i32) -> Result<String>;
+        fn platforms_json() -> String;
+        fn current_device() -> i32;
+        fn set_current_device(index: i32) -> Result<()>;
+        fn is_initialized(index: i32) -> bool;
+        fn initialize(index: i32) -> Result<()>;
+        fn in_bad_fork() -> bool;
+        fn current_stream(index: i32) -> Result<i64>;
+        fn set_current_stream(index: i32, stream: i64) -> Result<()>;
+        fn pool_stream(index: i32) -> Result<i64>;
+        fn stream_is_idle(index: i32, stream: i64) -> Result<bool>;
+        fn synchronize_stream(index: i32, stream: i64) -> Result<()>;
+        fn synchronize_device(index: i32) -> Result<()>;
+        fn stream_handle(index: i32, stream: i64) -> Result<usize>;
+        fn computes_in_fp64(index: i32) -> Result<bool>;
+
+        // Events.
+        type TimedEvent;
+        fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>>;
+        fn block(self: &TimedEvent, index: i32, stream: i64) -> Result<()>;
+        fn is_complete(self: &TimedEvent) -> Result<bool>;
+        fn synchronize(self: &TimedEvent) -> Result<()>;
+        fn elapsed_ms(self: &TimedEvent, end: &TimedEvent) -> Result<f64>;
+
+        // Memory.
+        fn allocate(index: i32, size: usize) -> Result<usize>;
+        fn free(index: i32, address: usize) -> Result<()>;
+        fn record_stream(index: i32, address: usize, stream: i64) -> Result<()>;
+        fn empty_cache(index: i32) -> Result<()>;
+        fn memory_info(index: i32) -> Result<MemoryInfo>;
+        fn memory_stats(index: i32) -> Result<Vec<NamedStat>>;
+        fn memory_stats_json(index: i32) -> Result<String>;
+        fn memory_counters(index: i32) -> Result<[i64; 4]>;
+        fn reset_peak_stats(index: i32) -> Result<()>;
+        fn reset_accumulated_stats(index: i32) -> Result<()>;
+        fn set_memory_fraction(index: i32, fraction: f64) -> Result<()>;
+        fn device_of_address(address: usize) -> Result<i32>;
+        fn allocate_pinned(size: usize) -> Result<usize>;
+        fn free_pinned(address: usize);
+        fn is_pinned(address: usize) -> bool;
+        unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize, non_blocking: bool) -> Result<()>;
+        unsafe fn copy_device_to_host(target: *mut u8, source: usize, size: usize, non_blocking: bool) -> Result<()>;
+        fn copy_device_to_device(target: usize, source: usize, size: usize) -> Result<()>;
+        type Mapping;
+        fn map(address: usize, size: usize, writable: bool) -> Result<Box<Mapping>>;
+        fn pointer(self: &Mapping) -> usize;
+        unsafe fn unmap(mapping: Box<Mapping>) -> Result<()>;
+        fn is_host_unified(index: i32) -> Result<bool>;
+
+        // Counters and caches.
+        fn launch_count() -> u64;
+        fn kernel_cache_json() -> String;
+
+        // Kernel families.
+        fn pointwise(op: u32, compute: i32, shape: &[i64], outputs: usize, operands: &[Operand], scalars: &[Scalar]) -> Result<()>;
+    }
+}
+
+mod device;
+mod family;
+mod memory;
+
+use device::*;
+use family::*;
+use memory::*;

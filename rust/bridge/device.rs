@@ -1,0 +1,142 @@
+//! Devices, streams and events for C++.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use serde_json::{json, Value};
+
+use crate::cl::{platforms, DeviceInfo};
+use crate::error::Result;
+use crate::kernels::cache_info;
+use crate::runtime::{self, device, POOL_STREAMS};
+
+pub use crate::runtime::TimedEvent;
+
+pub fn device_count() -> i32 {
+    runtime::device_count()
+}
+
+fn describe(info: &DeviceInfo) -> Value {
+    let (major, minor) = info.version_number();
+    json!({
+        "name": info.name,
+        "vendor": info.vendor,
+        "platform": info.platform,
+        "driver_version": info.driver_version,
+        "version": info.version,
+        "opencl_c_version": info.c_version,
+        "major": major,
+        "minor": minor,
+        "type": info.device_type.name(),
+        "compute_units": info.compute_units,
+        "max_clock_mhz": info.clock_mhz,
+        "global_mem_bytes": info.global_mem,
+        "max_alloc_bytes": info.max_alloc,
+        "local_mem_bytes": info.local_mem,
+        "max_work_group_size": info.max_work_group,
+        "host_unified_memory": info.host_unified,
+        "fp64": info.fp64,
+        "fp16": info.fp16,
+        "extensions": info.extensions,
+    })
+}
+
+pub fn device_json(index: i32) -> Result<String> {
+    Ok(describe(&device(index)?.info).to_string())
+}
+
+pub fn platforms_json() -> String {
+    match platforms() {
+        Ok(found) => {
+            let list: Vec<Value> = found
+                .iter()
+                .map(|platform| {
+                    json!({
+                        "name": platform.name,
+                        "vendor": platform.vendor,
+                        "version": platform.version,
+                        "devices": platform.devices.iter().map(describe).collect::<Vec<_>>(),
+                    })
+                })
+                .collect();
+            json!({ "platforms": list }).to_string()
+        }
+        Err(error) => json!({ "platforms": [], "error": error.to_string() }).to_string(),
+    }
+}
+
+pub fn current_device() -> i32 {
+    runtime::current_device()
+}
+
+pub fn set_current_device(index: i32) -> Result<()> {
+    runtime::set_current_device(index)
+}
+
+pub fn is_initialized(index: i32) -> bool {
+    device(index).is_ok_and(|device| device.initialised().is_some())
+}
+
+pub fn initialize(index: i32) -> Result<()> {
+    device(index)?.state().map(drop)
+}
+
+pub fn in_bad_fork() -> bool {
+    runtime::in_bad_fork()
+}
+
+pub fn current_stream(index: i32) -> Result<i64> {
+    runtime::current_stream(index).map(runtime::Stream::id)
+}
+
+pub fn set_current_stream(index: i32, stream: i64) -> Result<()> {
+    runtime::set_current_stream(index, stream)
+}
+
+/// The next stream of the pool, round robin over all devices.
+pub fn pool_stream(index: i32) -> Result<i64> {
+    static NEXT: AtomicI64 = AtomicI64::new(0);
+    device(index)?.state()?;
+    Ok(1 + NEXT.fetch_add(1, Ordering::Relaxed).rem_euclid(POOL_STREAMS))
+}
+
+pub fn stream_is_idle(index: i32, stream: i64) -> Result<bool> {
+    device(index)?.state()?.stream(stream)?.is_idle()
+}
+
+pub fn synchronize_stream(index: i32, stream: i64) -> Result<()> {
+    device(index)?.state()?.stream(stream)?.synchronize()
+}
+
+pub fn synchronize_device(index: i32) -> Result<()> {
+    device(index)?.state()?.synchronize()
+}
+
+pub fn stream_handle(index: i32, stream: i64) -> Result<usize> {
+    let state = device(index)?.state()?;
+    Ok(state.stream(stream)?.queue(&state.context)?.native_handle())
+}
+
+pub fn computes_in_fp64(index: i32) -> Result<bool> {
+    Ok(device(index)?.info.fp64)
+}
+
+pub fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>> {
+    TimedEvent::record(index, stream).map(Box::new)
+}
+
+pub fn launch_count() -> u64 {
+    runtime::launch_count()
+}
+
+pub fn kernel_cache_json() -> String {
+    let info = cache_info();
+    json!({
+        "path": info.path,
+        "entries": info.entries,
+        "bytes": info.bytes,
+        "hits": info.hits,
+        "loaded": info.loaded,
+        "compiled": info.compiled,
+    })
+    .to_string()
+}

@@ -1,0 +1,34 @@
+//! A context holds what one device owns: buffers, programs and queues.
+
+use opencl3::device::Device;
+use opencl3::types::cl_context;
+
+use super::{check, DeviceId};
+use crate::error::Result;
+
+/// An owning `cl_context` of a single device.
+#[derive(Debug)]
+pub struct Context {
+    pub(super) handle: cl_context,
+    device: DeviceId,
+    /// Releases the handle.
+    _owner: opencl3::context::Context,
+}
+
+// SAFETY: OpenCL contexts may be used from any thread (OpenCL 1.2, section A.2).
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Creates a context on one device.
+    pub fn new(device: DeviceId) -> Result<Self> {
+        let owner = check("clCreateContext", opencl3::context::Context::from_device(&Device::new(device.0)))?;
+        Ok(Self { handle: owner.get(), device, _owner: owner })
+    }
+
+    /// The device of the context.
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+}

@@ -1,0 +1,171 @@
+//! Platforms and devices: what the installed drivers offer, read once.
+
+use opencl3::device::{Device, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU};
+use opencl3::platform::get_platforms;
+use opencl3::types::cl_device_id;
+
+use super::check;
+use crate::error::{Error, Result};
+
+/// A driver's handle of a root device; valid for the life of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceId(pub(super) cl_device_id);
+
+// SAFETY: root devices are never released, and OpenCL device queries are thread-safe.
+unsafe impl Send for DeviceId {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceId {}
+
+/// The kind of silicon behind a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DeviceType {
+    /// Graphics processor; listed first.
+    Gpu,
+    /// FPGA, DSP and the like.
+    Accelerator,
+    /// The host's own cores.
+    Cpu,
+}
+
+impl DeviceType {
+    /// Lower-case name, as `TORCH_OPENCL_DEVICES` takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gpu => "gpu",
+            Self::Accelerator => "accelerator",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+/// Everything the backend asks a driver about a device.
+#[derive(Clone, Debug)]
+pub struct DeviceInfo {
+    /// Handle for contexts and queues.
+    pub id: DeviceId,
+    /// `CL_DEVICE_NAME`.
+    pub name: String,
+    /// `CL_DEVICE_VENDOR`.
+    pub vendor: String,
+    /// Name of the platform (driver) it belongs to.
+    pub platform: String,
+    /// `CL_DRIVER_VERSION`.
+    pub driver_version: String,
+    /// `CL_DEVICE_VERSION`, such as "OpenCL 3.0 ...".
+    pub version: String,
+    /// `CL_DEVICE_OPENCL_C_VERSION`.
+    pub c_version: String,
+    /// GPU, accelerator or CPU.
+    pub device_type: DeviceType,
+    /// Parallel compute units.
+    pub compute_units: u32,
+    /// Maximum clock in MHz.
+    pub clock_mhz: u32,
+    /// Global memory in bytes.
+    pub global_mem: u64,
+    /// Largest single allocation in bytes.
+    pub max_alloc: u64,
+    /// Local memory of a work-group in bytes.
+    pub local_mem: u64,
+    /// Largest work-group.
+    pub max_work_group: usize,
+    /// Host and device share one memory, so mapping is free.
+    pub host_unified: bool,
+    /// Arithmetic in f64.
+    pub fp64: bool,
+    /// Arithmetic in f16 (storage of f16 is core everywhere).
+    pub fp16: bool,
+    /// Extension names.
+    pub extensions: Vec<String>,
+}
+
+impl DeviceInfo {
+    fn query(id: cl_device_id, platform: &str) -> Result<Self> {
+        let device = Device::new(id);
+        let kind = check("clGetDeviceInfo", device.dev_type())?;
+        let extensions: Vec<String> =
+            check("clGetDeviceInfo", device.extensions())?.split_whitespace().map(str::to_owned).collect();
+        let text = |result: opencl3::Result<String>| result.map(|s| s.trim().to_owned()).unwrap_or_default();
+        Ok(Self {
+            id: DeviceId(id),
+            name: text(device.name()),
+            vendor: text(device.vendor()),
+            platform: platform.to_owned(),
+            driver_version: text(device.driver_version()),
+            version: text(device.version()),
+            c_version: text(device.opencl_c_version()),
+            device_type: if kind & CL_DEVICE_TYPE_GPU != 0 {
+                DeviceType::Gpu
+            } else if kind & CL_DEVICE_TYPE_CPU != 0 {
+                DeviceType::Cpu
+            } else {
+                DeviceType::Accelerator
+            },
+            compute_units: check("clGetDeviceInfo", device.max_compute_units())?,
+            clock_mhz: device.max_clock_frequency().unwrap_or(0),
+            global_mem: check("clGetDeviceInfo", device.global_mem_size())?,
+            max_alloc: check("clGetDeviceInfo", device.max_mem_alloc_size())?,
+            local_mem: device.local_mem_size().unwrap_or(0),
+            max_work_group: check("clGetDeviceInfo", device.max_work_group_size())?,
+            host_unified: device.host_unified_memory().unwrap_or(false),
+            // A double configuration of zero is how a driver says that it has none, whatever it lists.
+            fp64: device.double_fp_config().is_ok_and(|config| config != 0),
+            fp16: extensions.iter().any(|name| name == "cl_khr_fp16"),
+            extensions,
+        })
+    }
+
+    /// (major, minor) of the OpenCL version that the device reports; (1, 2) when it cannot be read.
+    pub fn version_number(&self) -> (u32, u32) {
+        let number = self.version.split_whitespace().nth(1).unwrap_or_default();
+        let mut parts = number.split('.').map(str::parse);
+        match (parts.next(), parts.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
+            _ => (1, 2),
+        }
+    }
+}
+
+/// One installed driver and its devices.
+#[derive(Clone, Debug)]
+pub struct PlatformInfo {
+    /// `CL_PLATFORM_NAME`.
+    pub name: String,
+    /// `CL_PLATFORM_VENDOR`.
+    pub vendor: String,
+    /// `CL_PLATFORM_VERSION`.
+    pub version: String,
+    /// Its devices, in the driver's order.
+    pub devices: Vec<DeviceInfo>,
+}
+
+/// All platforms with their devices.
+///
+/// # Errors
+/// [`Error::NoDevice`] when there is no OpenCL loader or no driver, with what to install.
+pub fn platforms() -> Result<Vec<PlatformInfo>> {
+    const CURE: &str = "Install an OpenCL driver, for example 'apt install ocl-icd-libopencl1 pocl-opencl-icd' (any CPU) \
+                        or your GPU vendor's package; 'python -m torch_opencl.info' tells more.";
+    let platforms = match get_platforms() {
+        Ok(platforms) if !platforms.is_empty() => platforms,
+        Ok(_) => return Err(Error::NoDevice(format!("No OpenCL driver is registered with the loader. {CURE}"))),
+        Err(error) => {
+            return Err(Error::NoDevice(format!("OpenCL cannot be used on this machine ({error}). {CURE}")));
+        }
+    };
+    platforms
+        .iter()
+        .map(|platform| {
+            let name = platform.name().unwrap_or_default();
+            // A platform without devices answers CL_DEVICE_NOT_FOUND: it is empty, not broken.
+            let ids = platform.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default();
+            Ok(PlatformInfo {
+                vendor: platform.vendor().unwrap_or_default(),
+                version: platform.version().unwrap_or_default(),
+                devices: ids.into_iter().filter_map(|id| DeviceInfo::query(id, &name).ok()).collect(),
+                name,
+            })
+        })
+        .collect()
+}
+

@@ -1,0 +1,51 @@
+//! Completion of commands.
+
+use opencl3::event::{
+    get_event_info, get_event_profiling_info, release_event, wait_for_events, CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS,
+    CL_PROFILING_COMMAND_END,
+};
+use opencl3::types::cl_event;
+
+use super::check;
+use crate::error::{Error, Result};
+
+/// An owning `cl_event`.
+#[derive(Debug)]
+pub struct Event(pub(super) cl_event);
+
+// SAFETY: events are reference counted by the driver and may be waited for from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// Blocks until the command has completed.
+    pub fn wait(&self) -> Result<()> {
+        check("clWaitForEvents", wait_for_events(&[self.0]))
+    }
+
+    /// Whether the command has completed.
+    ///
+    /// # Errors
+    /// [`Error::OpenCl`] when the command ended in a failure of its own.
+    pub fn is_complete(&self) -> Result<bool> {
+        let info = check("clGetEventInfo", get_event_info(self.0, CL_EVENT_COMMAND_EXECUTION_STATUS))?;
+        match info.to_int() {
+            status if status < 0 => Err(Error::OpenCl { call: "an enqueued command", code: status }),
+            status => Ok(status == CL_COMPLETE),
+        }
+    }
+
+    /// Device time at which the command ended, in nanoseconds.
+    pub fn end_time(&self) -> Result<u64> {
+        let info = get_event_profiling_info(self.0, CL_PROFILING_COMMAND_END);
+        Ok(check("clGetEventProfilingInfo", info)?.to_ulong())
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: the handle is owned and released once.
+        let _ = unsafe { release_event(self.0) };
+    }
+}

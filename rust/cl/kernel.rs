@@ -1,0 +1,104 @@
+//! Kernels and their arguments.
+
+use std::ffi::{c_void, CString};
+use std::sync::{Mutex, PoisonError};
+
+use opencl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
+use opencl3::types::{cl_kernel, cl_program};
+
+use super::{check, MemHandle};
+use crate::error::{Error, Result};
+
+/// One argument of a kernel, borrowed for the time of a launch.
+#[derive(Clone, Copy, Debug)]
+pub enum Arg<'a> {
+    /// A memory object and a byte offset into it: two kernel arguments.
+    Memory(MemHandle, u64),
+    /// `int`.
+    Int(i32),
+    /// `long`.
+    Long(i64),
+    /// `ulong`.
+    ULong(u64),
+    /// `float`.
+    Float(f32),
+    /// `double`.
+    Double(f64),
+    /// Plain bytes: a struct, a vector type.
+    Bytes(&'a [u8]),
+    /// Local memory of so many bytes.
+    Local(usize),
+}
+
+/// An owning `cl_kernel`.
+///
+/// Arguments are state of the kernel object, so setting them and enqueueing is one critical section.
+#[derive(Debug)]
+pub struct Kernel {
+    handle: Mutex<KernelHandle>,
+    name: String,
+}
+
+#[derive(Debug)]
+pub(super) struct KernelHandle(cl_kernel);
+
+// SAFETY: the handle is only used under the mutex of its `Kernel`.
+unsafe impl Send for KernelHandle {}
+
+impl Kernel {
+    pub(super) fn new(program: cl_program, name: &str) -> Result<Self> {
+        let c_name = CString::new(name).map_err(|_| Error::Invalid(format!("kernel name holds a NUL byte: {name:?}")))?;
+        let handle = check("clCreateKernel", create_kernel(program, &c_name))?;
+        Ok(Self { handle: Mutex::new(KernelHandle(handle)), name: name.to_owned() })
+    }
+
+    /// Name of the kernel function.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sets the arguments and runs `enqueue` while no other thread can change them.
+    pub(super) fn with_args<R>(&self, args: &[Arg<'_>], enqueue: impl FnOnce(cl_kernel) -> Result<R>) -> Result<R> {
+        let kernel = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut index = 0;
+        for arg in args {
+            index = kernel.set(index, arg)?;
+        }
+        enqueue(kernel.0)
+    }
+}
+
+impl KernelHandle {
+    /// Sets one argument; returns the index of the next.
+    fn set(&self, index: u32, arg: &Arg<'_>) -> Result<u32> {
+        let mut next = index;
+        let mut put = |size: usize, value: *const c_void| {
+            // SAFETY: `value` points to `size` readable bytes for the time of the call, or is null for local
+            // memory. The driver checks the size against the kernel's own signature.
+            let result = unsafe { set_kernel_arg(self.0, next, size, value) };
+            next += 1;
+            check("clSetKernelArg", result)
+        };
+        match arg {
+            Arg::Memory(memory, offset) => {
+                put(size_of_val(&memory.0), std::ptr::from_ref(&memory.0).cast())?;
+                put(size_of::<u64>(), std::ptr::from_ref(offset).cast())?;
+            }
+            Arg::Int(value) => put(size_of::<i32>(), std::ptr::from_ref(value).cast())?,
+            Arg::Long(value) => put(size_of::<i64>(), std::ptr::from_ref(value).cast())?,
+            Arg::ULong(value) => put(size_of::<u64>(), std::ptr::from_ref(value).cast())?,
+            Arg::Float(value) => put(size_of::<f32>(), std::ptr::from_ref(value).cast())?,
+            Arg::Double(value) => put(size_of::<f64>(), std::ptr::from_ref(value).cast())?,
+            Arg::Bytes(bytes) => put(bytes.len(), bytes.as_ptr().cast())?,
+            Arg::Local(size) => put(*size, std::ptr::null())?,
+        }
+        Ok(next)
+    }
+}
+
+impl Drop for KernelHandle {
+    fn drop(&mut self) {
+        // SAFETY: the handle is owned and released once.
+        let _ = unsafe { release_kernel(self.0) };
+    }
+}

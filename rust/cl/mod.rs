@@ -1,0 +1,45 @@
+//! A thin safe layer over OpenCL 1.2: every handle is an owning type, every status a [`Result`].
+//!
+//! This is the only module, besides the bridge, that calls the driver. It knows nothing of tensors.
+
+mod buffer;
+mod context;
+mod device;
+mod event;
+mod kernel;
+mod program;
+mod queue;
+
+pub use buffer::{Buffer, MemHandle};
+pub use context::Context;
+pub use device::{platforms, DeviceId, DeviceInfo, DeviceType, PlatformInfo};
+pub use event::Event;
+pub use kernel::{Arg, Kernel};
+pub use program::Program;
+pub use queue::{MapAccess, Queue};
+
+use opencl3::error_codes::ClError;
+
+use crate::error::{Error, Result};
+
+/// A failure as either layer of the OpenCL crates reports it.
+pub(crate) trait Status {
+    fn code(&self) -> i32;
+}
+
+impl Status for i32 {
+    fn code(&self) -> i32 {
+        *self
+    }
+}
+
+impl Status for ClError {
+    fn code(&self) -> i32 {
+        self.0
+    }
+}
+
+/// Turns a driver status into an [`Error`] that names the call.
+pub(crate) fn check<T, S: Status>(call: &'static str, result: std::result::Result<T, S>) -> Result<T> {
+    result.map_err(|status| Error::OpenCl { call, code: status.code() })
+}

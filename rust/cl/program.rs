@@ -1,0 +1,85 @@
+//! Compiled kernel programs.
+
+use std::ffi::CString;
+
+use opencl3::program::{
+    build_program, create_program_with_binary, create_program_with_source, get_program_build_info, get_program_info,
+    release_program, CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG,
+};
+use opencl3::types::cl_program;
+
+use super::{check, Context, Kernel};
+use crate::error::{Error, Result};
+
+/// An owning, built `cl_program`.
+#[derive(Debug)]
+pub struct Program {
+    handle: cl_program,
+}
+
+// SAFETY: programs are reference counted by the driver; creating kernels from one is thread-safe.
+unsafe impl Send for Program {}
+// SAFETY: as above.
+unsafe impl Sync for Program {}
+
+impl Program {
+    /// Compiles OpenCL C source.
+    ///
+    /// `name` and `device` go into the message of [`Error::Build`].
+    pub fn from_source(context: &Context, source: &str, options: &str, name: &str, device: &str) -> Result<Self> {
+        let handle = check("clCreateProgramWithSource", create_program_with_source(context.handle, &[source]))?;
+        let program = Self { handle };
+        program.build(context, options).map_err(|error| match error {
+            Error::OpenCl { .. } => Error::Build {
+                program: name.to_owned(),
+                device: device.to_owned(),
+                log: format!("{error}\n{}", program.log(context)),
+            },
+            other => other,
+        })?;
+        Ok(program)
+    }
+
+    /// Loads what [`Self::binary`] returned on the same device and driver.
+    pub fn from_binary(context: &Context, binary: &[u8], options: &str) -> Result<Self> {
+        // SAFETY: the device is the context's own; the driver validates the bytes.
+        let result = unsafe { create_program_with_binary(context.handle, &[context.device().0], &[binary]) };
+        let program = Self { handle: check("clCreateProgramWithBinary", result)? };
+        program.build(context, options)?;
+        Ok(program)
+    }
+
+    fn build(&self, context: &Context, options: &str) -> Result<()> {
+        let options = CString::new(options)
+            .map_err(|_| Error::Invalid(format!("build options hold a NUL byte: {options:?}")))?;
+        let result = build_program(self.handle, &[context.device().0], &options, None, std::ptr::null_mut());
+        check("clBuildProgram", result)
+    }
+
+    fn log(&self, context: &Context) -> String {
+        get_program_build_info(self.handle, context.device().0, CL_PROGRAM_BUILD_LOG)
+            .map(|info| info.to_string())
+            .unwrap_or_else(|code| format!("(no build log: status {code})"))
+    }
+
+    /// The device binary, for the disk cache.
+    pub fn binary(&self) -> Result<Vec<u8>> {
+        let info = check("clGetProgramInfo", get_program_info(self.handle, CL_PROGRAM_BINARIES))?;
+        info.to_vec_vec_uchar()
+            .into_iter()
+            .next()
+            .ok_or_else(|| Error::Invalid("the driver returned no program binary".to_owned()))
+    }
+
+    /// Creates a kernel by name.
+    pub fn kernel(&self, name: &str) -> Result<Kernel> {
+        Kernel::new(self.handle, name)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the handle is owned and released once.
+        let _ = unsafe { release_program(self.handle) };
+    }
+}

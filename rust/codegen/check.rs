@@ -1,0 +1,262 @@
+//! Checks every row against ATen and against the other rows, and turns good ones into the plan.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::classes;
+use super::diagnostic::{Diagnostic, Report};
+use super::dtypes::Dtypes;
+use super::expr::is_identifier;
+use super::family::{self, Family, Kind, FAMILIES, INPUTS};
+use super::nearest::nearest;
+use super::plan::{ClassFrom, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
+use super::resolve;
+use super::schema::Index;
+use super::stubs::Stubs;
+use super::table::Row;
+use super::yaml::Text;
+
+/// Scalar parameters that a pointwise kernel takes (`s0` to `s3`); elu_backward needs all four.
+const MAX_SCALARS: usize = 4;
+
+/// Names that mean something else inside a kernel's `case`.
+const RESERVED: [&str; 7] = ["T", "TV", "TI", "s0", "s1", "s2", "s3"];
+
+/// The plan of a table without faults, or all of its faults.
+pub fn check(file: &Path, rows: &[Row], index: &Index, stubs: &Stubs) -> Result<Plan, Vec<Diagnostic>> {
+    let mut checker = Checker {
+        index,
+        stubs,
+        report: Report::new(file),
+        filled: BTreeMap::new(),
+        registered: BTreeMap::new(),
+        operations: 0,
+    };
+    let rows = rows.iter().filter_map(|row| checker.row(row)).collect();
+    checker.report.finish(Plan { rows })
+}
+
+struct Checker<'a> {
+    index: &'a Index,
+    stubs: &'a Stubs,
+    report: Report<'a>,
+    /// Stubs filled so far, with the line of the row.
+    filled: BTreeMap<String, usize>,
+    /// Overloads registered so far, with the line that brought them in.
+    registered: BTreeMap<String, usize>,
+    /// Number of pointwise operations so far.
+    operations: usize,
+}
+
+impl Checker<'_> {
+    /// The row's part of the plan; none if its family is unknown. A row with a fault may yield
+    /// something, which [`Report::finish`] then drops with the rest of the plan.
+    fn row(&mut self, row: &Row) -> Option<PlannedRow> {
+        let family = self.family(row);
+        if row.dtypes.is_empty() {
+            self.report.error(row.line, "the row has no `dtypes`");
+        }
+        let dtypes = self.dtypes(&row.dtypes);
+        let registrations = self.registrations(row);
+        let family = family?;
+        self.keys(row, family);
+        self.identifiers(row);
+        let (pointwise, stub) = match family.kind {
+            Kind::Pointwise { arity } => {
+                let operation = self.pointwise(row, family, arity, dtypes);
+                let kernel = operation.as_ref().map(|_| StubKernel::Pointwise);
+                (operation, self.stub(row, kernel, "expr"))
+            }
+            Kind::Kernel => {
+                let kernel = row.kernel.as_ref().map(|k| StubKernel::Function(k.value.clone()));
+                (None, self.stub(row, kernel, "kernel"))
+            }
+            Kind::Composite => (None, None),
+        };
+        Some(PlannedRow { family, dtypes, registrations, pointwise, stub })
+    }
+
+    fn family(&mut self, row: &Row) -> Option<Family> {
+        let Some(name) = &row.family else {
+            self.report.error(row.line, "the row has no `family`");
+            return None;
+        };
+        let found = family::find(&name.value);
+        if found.is_none() {
+            let names: Vec<_> = FAMILIES.iter().map(|family| family.name).collect();
+            let hint = match nearest(&name.value, names.iter().copied()) {
+                Some(known) => format!("did you mean `{known}`?"),
+                None => format!("the families are: {}", names.join(", ")),
+            };
+            let message = format!("unknown family `{}`", name.value);
+            self.report.error_with_hint(name.line, message, hint);
+        }
+        found
+    }
+
+    fn dtypes(&mut self, words: &[Text]) -> Dtypes {
+        let mut set = Dtypes::default();
+        for word in words {
+            if let Some(dtypes) = Dtypes::parse(&word.value) {
+                set = set.union(dtypes);
+            } else {
+                let words: Vec<_> = Dtypes::words().collect();
+                let hint = format!("the dtypes are: {}", words.join(", "));
+                let message = format!("bad dtype `{}`", word.value);
+                self.report.error_with_hint(word.line, message, hint);
+            }
+        }
+        set
+    }
+
+    fn registrations(&mut self, row: &Row) -> Vec<Registration> {
+        if row.op.is_none() && (row.stub.is_none() || !row.also.is_empty()) {
+            let hint = "only a row that fills a `stub` for ops of other rows can do without";
+            self.report.error_with_hint(row.line, "the row has no `op`", hint);
+        }
+        let found = resolve::registrations(row, self.index, &mut self.report);
+        let mut clash = None;
+        for (line, registration) in &found {
+            let earlier = self.registered.insert(registration.op.clone(), *line);
+            clash = clash.or(earlier.map(|earlier| (*line, &registration.op, earlier)));
+        }
+        // One message a row: where one overload of a group clashes, all of them do.
+        if let Some((line, op, earlier)) = clash {
+            let hint = format!("by the op that line {earlier} names");
+            self.report.error_with_hint(line, format!("`{op}` is already registered"), hint);
+        }
+        found.into_iter().map(|(_, registration)| registration).collect()
+    }
+
+    /// Which keys go together depends on the kind of the family.
+    fn keys(&mut self, row: &Row, family: Family) {
+        let stub = ("stub", row.stub.as_ref());
+        let kernel = ("kernel", row.kernel.as_ref());
+        let operation = [
+            ("scalars", row.scalars.first()),
+            ("expr", row.expr.as_ref()),
+            ("expr_int", row.expr_int.as_ref()),
+            ("expr_bool", row.expr_bool.as_ref()),
+            ("expr_complex", row.expr_complex.as_ref()),
+            ("class_from", row.class_from.as_ref()),
+            ("computes", row.computes.first()),
+        ];
+        let foreign: Vec<_> = match family.kind {
+            Kind::Pointwise { .. } => vec![kernel],
+            Kind::Kernel => operation.to_vec(),
+            Kind::Composite => [stub, kernel].into_iter().chain(operation).collect(),
+        };
+        for (key, value) in foreign {
+            if let Some(value) = value {
+                let message = format!("family `{}` has no `{key}`", family.name);
+                self.report.error(value.line, message);
+            }
+        }
+        match (&row.stub, &row.entry) {
+            (None, None) if family.kind != Kind::Composite => {
+                let message = format!("family `{}` needs a `stub` or an `entry`", family.name);
+                self.report.error(row.line, message);
+            }
+            (Some(_), Some(entry)) => {
+                let hint = "ATen's function calls the stub, an entry replaces that function";
+                let message = "`entry` and `stub` exclude each other";
+                self.report.error_with_hint(entry.line, message, hint);
+            }
+            _ => {}
+        }
+        if let (Kind::Kernel, Some(kernel), None) = (family.kind, &row.kernel, &row.stub) {
+            self.report.error(kernel.line, "`kernel` without the `stub` that it goes into");
+        }
+    }
+
+    /// Names that end up in C++ or OpenCL C.
+    fn identifiers(&mut self, row: &Row) {
+        for name in row.entry.iter().chain(&row.kernel).chain(&row.scalars) {
+            if !is_identifier(&name.value) {
+                self.report.error(name.line, format!("`{}` is not an identifier", name.value));
+            }
+        }
+        let mut seen = Vec::new();
+        for scalar in &row.scalars {
+            let name = scalar.value.as_str();
+            if INPUTS.contains(&name) || RESERVED.contains(&name) || seen.contains(&name) {
+                self.report.error(scalar.line, format!("the name `{name}` is taken"));
+            }
+            seen.push(name);
+        }
+        if let Some(extra) = row.scalars.get(MAX_SCALARS) {
+            let message = format!("a pointwise kernel takes at most {MAX_SCALARS} scalars");
+            self.report.error(extra.line, message);
+        }
+    }
+
+    /// The operation of a pointwise row; none if the row shares one through its stub.
+    fn pointwise(&mut self, row: &Row, family: Family, arity: usize, dtypes: Dtypes) -> Option<Pointwise> {
+        let exprs = [&row.expr, &row.expr_int, &row.expr_bool, &row.expr_complex];
+        if exprs.into_iter().all(Option::is_none) {
+            if row.entry.is_some() {
+                self.report.error(row.line, format!("family `{}` needs an `expr`", family.name));
+            }
+            let useless = row.scalars.first().or(row.computes.first()).or(row.class_from.as_ref());
+            if let Some(useless) = useless {
+                self.report.error(useless.line, "the row has no `expr` that this is for");
+            }
+            return None;
+        }
+        let name = row.op.as_ref().or(row.stub.as_ref())?.value.clone();
+        let computes = self.dtypes(&row.computes);
+        let computes = if computes.is_empty() { dtypes } else { computes };
+        let exprs = classes::assign(row, family, arity, computes, &mut self.report);
+        let class_from = self.class_from(row, arity);
+        let code = self.operations;
+        self.operations += 1;
+        let scalars = row.scalars.iter().map(|scalar| scalar.value.clone()).collect();
+        Some(Pointwise { code, name, arity, scalars, class_from, exprs, dtypes })
+    }
+
+    fn class_from(&mut self, row: &Row, arity: usize) -> ClassFrom {
+        match row.class_from.as_ref().map(|operand| (operand.value.as_str(), operand.line)) {
+            None => ClassFrom::Common,
+            Some(("out", _)) => ClassFrom::Out,
+            Some(("in0", _)) if arity > 0 => ClassFrom::In0,
+            Some((other, line)) => {
+                let hint = "name `out`, or `in0` where there is an input";
+                self.report.error_with_hint(line, format!("no operand `{other}`"), hint);
+                ClassFrom::Common
+            }
+        }
+    }
+
+    /// What the row puts into its stub; `key` is the one that would give a kernel.
+    fn stub(&mut self, row: &Row, kernel: Option<StubKernel>, key: &str) -> Option<StubFill> {
+        let stub = row.stub.as_ref()?;
+        let Some(header) = self.stubs.get(&stub.value) else {
+            self.no_such_stub(stub);
+            return None;
+        };
+        match (kernel, self.filled.get(&stub.value).copied()) {
+            (Some(kernel), None) => {
+                self.filled.insert(stub.value.clone(), row.line);
+                return Some(StubFill { stub: stub.value.clone(), header: header.clone(), kernel });
+            }
+            (Some(_), Some(line)) => {
+                let message = format!("`{}` is already filled by line {line}'s row", stub.value);
+                self.report.error_with_hint(stub.line, message, "name only the `stub` to share it");
+            }
+            (None, None) => {
+                let message = format!("neither this row nor an earlier one fills `{}`", stub.value);
+                self.report.error_with_hint(stub.line, message, format!("give a value for `{key}`"));
+            }
+            (None, Some(_)) => {}
+        }
+        None
+    }
+
+    fn no_such_stub(&mut self, stub: &Text) {
+        let hint = match nearest(&stub.value, self.stubs.keys().map(String::as_str)) {
+            Some(known) => format!("did you mean `{known}`?"),
+            None => "stubs are those that torch's headers declare with DECLARE_DISPATCH".to_owned(),
+        };
+        self.report.error_with_hint(stub.line, format!("no such stub `{}`", stub.value), hint);
+    }
+}

@@ -1,0 +1,108 @@
+//! Which expression of a row serves which compute class.
+
+use super::diagnostic::Report;
+use super::dtypes::{Dtypes, BOOL, COMPLEX, FLOATING, INTEGRAL};
+use super::expr::{float_part, names, real_part, well_formed};
+use super::family::{Family, INPUTS};
+use super::plan::Exprs;
+use super::table::Row;
+use super::yaml::Text;
+
+/// The expression of each class that the kernel computes in.
+///
+/// `expr` serves every class that has none of its own, `expr_int` also bool. What could not mean
+/// the same for integers or complex numbers (pairs to OpenCL C) has to be given for them.
+pub fn assign(row: &Row, family: Family, arity: usize, computes: Dtypes, report: &mut Report) -> Exprs {
+    let float = computes.intersects(FLOATING);
+    let bool = computes.intersects(BOOL);
+    let int = computes.intersects(INTEGRAL) || (bool && row.expr_bool.is_none());
+    let complex = computes.intersects(COMPLEX);
+    let int_from_expr = int && row.expr_int.is_none();
+    let complex_from_expr = complex && row.expr_complex.is_none();
+
+    let claims = [
+        (float, "floating", "`expr`"),
+        (int_from_expr, "integers", "`expr_int` or `expr`"),
+        (complex_from_expr, "complex", "`expr_complex` or `expr`"),
+    ];
+    for (claimed, what, keys) in claims {
+        if claimed && row.expr.is_none() {
+            report.error(row.line, format!("the row claims {what} but has no {keys}"));
+        }
+    }
+    let uses = [
+        (float || int_from_expr || complex_from_expr, &row.expr, "expr"),
+        (int, &row.expr_int, "expr_int"),
+        (bool, &row.expr_bool, "expr_bool"),
+        (complex, &row.expr_complex, "expr_complex"),
+    ];
+    for (used, expr, key) in uses {
+        if let (false, Some(expr)) = (used, expr) {
+            report.error(expr.line, format!("`{key}` is given but no dtype of the row uses it"));
+        }
+    }
+    if let Some(expr) = &row.expr {
+        if int_from_expr {
+            check_integer_form(expr, report);
+        }
+        if complex_from_expr {
+            check_complex_form(expr, report);
+        }
+    }
+    check_inputs(row, family, arity, report);
+
+    let expr = row.expr.as_ref();
+    Exprs {
+        float: pick(float, expr),
+        int: pick(int, row.expr_int.as_ref().or(expr)),
+        bool: pick(bool, row.expr_bool.as_ref()),
+        complex: pick(complex, row.expr_complex.as_ref().or(expr)),
+    }
+}
+
+/// The expression on one line, whatever YAML style it is written in.
+fn pick(used: bool, expr: Option<&Text>) -> Option<String> {
+    let expr = expr.filter(|_| used)?;
+    Some(expr.value.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn check_integer_form(expr: &Text, report: &mut Report) {
+    if let Some(part) = float_part(&expr.value) {
+        report.error_with_hint(
+            expr.line,
+            format!("`{part}` has no integer form, and the row claims integers without `expr_int`"),
+            "give `computes: floating` if ATen converts integers before, else `expr_int`",
+        );
+    }
+}
+
+fn check_complex_form(expr: &Text, report: &mut Report) {
+    if let Some(part) = real_part(&expr.value) {
+        report.error_with_hint(
+            expr.line,
+            format!("`{part}` takes the parts of a complex number one by one"),
+            "the row claims complex: give `expr_complex`, or leave complex out of `dtypes`",
+        );
+    }
+}
+
+/// Every input of the family is read, and none that it does not have.
+fn check_inputs(row: &Row, family: Family, arity: usize, report: &mut Report) {
+    let (inputs, beyond) = INPUTS.split_at(arity.min(INPUTS.len()));
+    let mut read = Vec::new();
+    for expr in [&row.expr, &row.expr_int, &row.expr_bool, &row.expr_complex].into_iter().flatten() {
+        if let Err(reason) = well_formed(&expr.value) {
+            report.error(expr.line, format!("not an expression: {reason}"));
+        }
+        let names = names(&expr.value);
+        if let Some(name) = names.iter().find(|name| beyond.contains(name)) {
+            let message = format!("`{name}` is not an input of family `{}`", family.name);
+            report.error(expr.line, message);
+        }
+        read.extend(names);
+    }
+    if let Some(name) = inputs.iter().find(|name| !read.contains(name)) {
+        let message = format!("no expression reads input `{name}` of family `{}`", family.name);
+        report.error(row.line, message);
+    }
+}

@@ -1,0 +1,80 @@
+//! Dtype words of the table as bit sets over `c10::ScalarType` codes.
+
+/// Single dtypes: the word and its `c10::ScalarType` code.
+const DTYPES: [(&str, u32); 12] = [
+    ("bool", 11),
+    ("u8", 0),
+    ("i8", 1),
+    ("i16", 2),
+    ("i32", 3),
+    ("i64", 4),
+    ("f16", 5),
+    ("bf16", 15),
+    ("f32", 6),
+    ("f64", 7),
+    ("c64", 9),
+    ("c128", 10),
+];
+
+/// Words that stand for several dtypes, the widest first.
+const GROUPS: [(&str, Dtypes); 4] = [
+    ("all", Dtypes(BOOL.0 | INTEGRAL.0 | FLOATING.0 | COMPLEX.0)),
+    ("integral", INTEGRAL),
+    ("floating", FLOATING),
+    ("complex", COMPLEX),
+];
+
+pub const BOOL: Dtypes = Dtypes(1 << 11);
+pub const INTEGRAL: Dtypes = Dtypes(0b1_1111);
+pub const FLOATING: Dtypes = Dtypes(1 << 5 | 1 << 6 | 1 << 7 | 1 << 15);
+pub const COMPLEX: Dtypes = Dtypes(1 << 9 | 1 << 10);
+
+/// A set of dtypes; bit n stands for the `c10::ScalarType` with code n.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dtypes(u32);
+
+impl Dtypes {
+    /// The set that a word of the table names.
+    pub fn parse(word: &str) -> Option<Self> {
+        let group = GROUPS.iter().find(|(name, _)| *name == word).map(|(_, set)| *set);
+        let single = || DTYPES.iter().find(|(name, _)| *name == word).map(|(_, c)| Self(1 << c));
+        group.or_else(single)
+    }
+
+    /// Every word that [`Dtypes::parse`] knows.
+    pub fn words() -> impl Iterator<Item = &'static str> {
+        GROUPS.iter().map(|(name, _)| *name).chain(DTYPES.iter().map(|(name, _)| *name))
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// The bits, as the C++ and Rust tables hold them.
+    pub fn mask(self) -> u32 {
+        self.0
+    }
+
+    /// The shortest list of words for the set, for people.
+    pub fn describe(self) -> String {
+        let mut left = self.0;
+        let mut parts = Vec::new();
+        for (name, group) in GROUPS {
+            if left & group.0 == group.0 {
+                left &= !group.0;
+                parts.push(name);
+            }
+        }
+        let singles = DTYPES.iter().filter(|(_, code)| left & (1 << code) != 0);
+        parts.extend(singles.map(|(name, _)| *name));
+        parts.join(", ")
+    }
+}

@@ -1,0 +1,132 @@
+//! Prints the C++ side: dispatcher registrations, stub pointers and the enum of operations.
+//!
+//! A registration is one macro call; `registration.h` defines the macros and the template
+//! `torch_opencl::Pointwise`, `native/entries.h` declares the functions and classes of ours:
+//!
+//! ```cpp
+//! TORCH_OPENCL_FUNCTIONAL(m, name, at::_ops struct, class, outputs, dtypes);
+//! TORCH_OPENCL_INPLACE(m, name, at::_ops struct, class, dtypes);
+//! TORCH_OPENCL_OUT(m, name, at::_ops struct, class, outputs, dtypes);
+//! TORCH_OPENCL_FUNCTION(m, name, at::_ops struct, function, dtypes);
+//! ```
+
+use std::collections::BTreeSet;
+
+use super::dtypes::Dtypes;
+use super::plan::{ClassFrom, Form, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
+
+const BANNER: &str = "// Generated from native_functions.yaml by rust/codegen.\n";
+
+/// Number of translation units, so that a few cores compile them at the same time.
+const UNITS: usize = 4;
+
+/// The texts of the `registrations_N.cpp`; fewer than [`UNITS`] if the table is that small.
+pub fn registrations(plan: &Plan) -> Vec<String> {
+    balanced(&plan.rows).iter().map(|rows| unit(rows)).collect()
+}
+
+/// The text of `pointwise_op.h`.
+pub fn pointwise_op(plan: &Plan) -> String {
+    let enumerator = |op: &Pointwise| format!("  {} = {},\n", op.cpp_name(), op.code);
+    let enumerators: String = plan.pointwise().map(enumerator).collect();
+    let exception =
+        |op: &Pointwise| format!("    case PointwiseOp::{}: return ClassFrom::{:?};\n", op.cpp_name(), op.class_from);
+    let exceptions: String = plan.pointwise().filter(|op| op.class_from != ClassFrom::Common).map(exception).collect();
+    format!(
+        "{BANNER}#pragma once
+
+#include <cstdint>
+
+namespace torch_opencl {{
+
+// Operations of the pointwise kernels; the Rust enum of the same name has the same values.
+enum class PointwiseOp : uint32_t {{
+{enumerators}}};
+
+// The operand whose dtype an operation computes in; Common is what PyTorch promoted the inputs to.
+enum class ClassFrom : uint8_t {{ Common, Out, In0 }};
+
+constexpr ClassFrom class_from(PointwiseOp op) {{
+  switch (op) {{
+{exceptions}    default: return ClassFrom::Common;
+  }}
+}}
+
+}}  // namespace torch_opencl
+"
+    )
+}
+
+/// Cuts the rows into runs of about the same cost. What costs is the template instantiations, one
+/// for each registration and stub.
+fn balanced(rows: &[PlannedRow]) -> Vec<Vec<&PlannedRow>> {
+    let cost = |row: &PlannedRow| row.registrations.len() + usize::from(row.stub.is_some());
+    let share = rows.iter().map(cost).sum::<usize>().div_ceil(UNITS).max(1);
+    let mut spent = 0;
+    let numbered: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let unit = spent / share;
+            spent += cost(row);
+            (unit, row)
+        })
+        .collect();
+    let runs = numbered.chunk_by(|(a, _), (b, _)| a == b);
+    runs.map(|run| run.iter().map(|(_, row)| *row).collect()).collect()
+}
+
+fn unit(rows: &[&PlannedRow]) -> String {
+    let stubs: String = rows.iter().copied().filter_map(stub).collect();
+    let registrations: String =
+        rows.iter().flat_map(|row| row.registrations.iter().map(|r| registration(r, row.dtypes))).collect();
+    let mut text = format!("{BANNER}\n{}", includes(rows));
+    if !stubs.is_empty() {
+        text += &format!("\nnamespace at::native {{\n\n{stubs}\n}}  // namespace at::native\n");
+    }
+    if !registrations.is_empty() {
+        text += &format!("\nTORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {{\n{registrations}}}\n");
+    }
+    text
+}
+
+/// Only the headers of the unit's own ops: `ATen/ATen.h` would take g++ 12 from 3.9 to 6.8 s of parsing a unit. Our
+/// headers come first since some of torch's rely on others that ours include.
+fn includes(rows: &[&PlannedRow]) -> String {
+    let mut headers = BTreeSet::new();
+    for row in rows {
+        headers.extend(row.stub.iter().map(|stub| stub.header.clone()));
+        for registration in &row.registrations {
+            headers.insert(format!("ATen/ops/{}_native.h", registration.header));
+            headers.insert(format!("ATen/ops/{}_ops.h", registration.header));
+        }
+    }
+    let ours = ["registration.h", "pointwise_op.h", "native/entries.h"];
+    let ours: String = ours.iter().map(|header| format!("#include \"{header}\"\n")).collect();
+    let torch = headers.iter().map(|header| format!("#include <{header}>\n"));
+    torch.fold(ours + "\n", |text, line| text + &line)
+}
+
+fn stub(row: &PlannedRow) -> Option<String> {
+    let StubFill { stub, kernel, .. } = row.stub.as_ref()?;
+    let kernel = match (kernel, &row.pointwise) {
+        (StubKernel::Function(name), _) => format!("&torch_opencl::native::{name}"),
+        (StubKernel::Pointwise, Some(op)) => format!(
+            "(&torch_opencl::Pointwise<decltype({stub})::FnPtr, torch_opencl::PointwiseOp::{}>::call)",
+            op.cpp_name()
+        ),
+        (StubKernel::Pointwise, None) => return None,
+    };
+    Some(format!("REGISTER_PRIVATEUSE1_DISPATCH({stub}, {kernel})\n"))
+}
+
+fn registration(registration: &Registration, dtypes: Dtypes) -> String {
+    let Registration { op, function, implementation, .. } = registration;
+    let (form, outputs) = match registration.form {
+        Form::Functional { outputs } => ("FUNCTIONAL", format!("{outputs}, ")),
+        Form::Inplace => ("INPLACE", String::new()),
+        Form::Out { outputs } => ("OUT", format!("{outputs}, ")),
+        Form::Function => ("FUNCTION", String::new()),
+    };
+    let mask = dtypes.mask();
+    format!("  TORCH_OPENCL_{form}(m, \"{op}\", {function}, {implementation}, {outputs}{mask:#06x}u);\n")
+}

@@ -1,0 +1,87 @@
+//! Prints `pointwise_table.rs`: the pointwise operations for the Rust side.
+//!
+//! The file is included where a struct `PointwiseRow` is in scope:
+//!
+//! | field          | type                   | holds                                              |
+//! | -------------- | ---------------------- | -------------------------------------------------- |
+//! | `op`           | `PointwiseOp`          | the operation, equal to the row's position         |
+//! | `name`         | `&'static str`         | `add.Tensor`, for messages                         |
+//! | `arity`        | integer                | number of inputs, 0 to 4                           |
+//! | `scalars`      | `&'static [&str]`      | names of the scalar parameters                     |
+//! | `expr`         | `Option<&'static str>` | expression for float and double                    |
+//! | `expr_int`     | same                   | for `long`                                         |
+//! | `expr_bool`    | same                   | for `long` where the compute dtype is bool         |
+//! | `expr_complex` | same                   | for the complex types                              |
+//! | `dtypes`       | `u32`                  | dtypes of the row, bit n for `c10::ScalarType` n   |
+//! | `cases`        | `[&'static str; 3]`    | its `case` lines, in the order of `ExprClass`      |
+
+use std::fmt::Write;
+
+use super::cases::{cases, switch_cases, Class, BOOL_CASES};
+use super::family::MAX_ARITY;
+use super::plan::{Plan, Pointwise};
+
+/// The text of `pointwise_table.rs`.
+pub fn pointwise_table(plan: &Plan) -> String {
+    let variants = plan.pointwise().map(|op| format!("    /// `{}`\n    {} = {},\n", op.name, op.rust_name(), op.code));
+    let rows = plan.pointwise().map(row);
+    let switches = (0..=MAX_ARITY).flat_map(|arity| {
+        Class::ALL.map(|class| {
+            let text = switch_cases(plan.pointwise(), arity, class);
+            format!("    ({arity}, ExprClass::{class:?}, {text:?}),\n")
+        })
+    });
+    format!(
+        "// Generated from native_functions.yaml by rust/codegen.
+
+/// Operations of the pointwise kernels; the values are the `case`s of their `switch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PointwiseOp {{
+{variants}}}
+
+/// Compute classes that have expressions of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExprClass {{
+    /// `float` and `double`
+    Float,
+    /// `long`
+    Int,
+    /// `float2` and `double2`
+    Complex,
+}}
+
+/// Added to a code to form the `case` for compute dtype bool, where a row has `expr_bool`.
+pub const BOOL_CASES: u32 = {BOOL_CASES};
+
+/// All operations; the position is the code.
+pub static POINTWISE: &[PointwiseRow] = &[
+{rows}];
+
+/// The `case` lines of all operations by arity and class.
+pub static SWITCH: &[(usize, ExprClass, &str)] = &[
+{switches}];
+",
+        variants = variants.collect::<String>(),
+        rows = rows.collect::<String>(),
+        switches = switches.collect::<String>(),
+    )
+}
+
+fn row(op: &Pointwise) -> String {
+    let mut text = String::from("    PointwiseRow {\n");
+    let mut field = |name: &str, value: String| {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "        {name}: {value},");
+    };
+    field("op", format!("PointwiseOp::{}", op.rust_name()));
+    field("name", format!("{:?}", op.name));
+    field("arity", op.arity.to_string());
+    field("scalars", format!("&{:?}", op.scalars));
+    field("expr", format!("{:?}", op.exprs.float));
+    field("expr_int", format!("{:?}", op.exprs.int));
+    field("expr_bool", format!("{:?}", op.exprs.bool));
+    field("expr_complex", format!("{:?}", op.exprs.complex));
+    field("dtypes", format!("{:#x}", op.dtypes.mask()));
+    field("cases", format!("{:?}", Class::ALL.map(|class| cases(op, class))));
+    text + "    },\n"
+}

@@ -1,0 +1,79 @@
+//! A light reading of expressions: enough to find mistakes before a device's compiler does.
+
+/// OpenCL C builtins that take no integers; a call on `long` would be ambiguous.
+const FLOAT_ONLY: &str = "acos acosh acospi asin asinh asinpi atan atan2 atan2pi atanh atanpi cbrt \
+    ceil copysign cos cosh cospi degrees erf erfc exp exp10 exp2 expm1 fabs fdim floor fma fmax \
+    fmin fmod frexp hypot ilogb isfinite isinf isnan isnormal ldexp lgamma log log10 log1p log2 \
+    logb mix modf nan nextafter pow pown powr radians remainder rint rootn round rsqrt sign \
+    signbit sin sincos sinh sinpi smoothstep sqrt step tan tanh tanpi tgamma trunc";
+
+/// Names that the expression uses.
+pub fn names(expr: &str) -> Vec<&str> {
+    tokens(expr).into_iter().filter(|token| is_identifier(token)).collect()
+}
+
+/// A builtin or literal that makes the expression one on floats, if there is any.
+pub fn float_part(expr: &str) -> Option<&str> {
+    let is_builtin = |name: &str| FLOAT_ONLY.split_whitespace().any(|builtin| builtin == name);
+    tokens(expr).into_iter().find(|token| is_builtin(token) || is_float(token))
+}
+
+/// An operator, builtin or literal that is wrong on complex numbers, if there is any.
+pub fn real_part(expr: &str) -> Option<&str> {
+    let operator = expr.find(['*', '/', '<', '>']).and_then(|at| expr.get(at..=at));
+    operator.or_else(|| float_part(expr))
+}
+
+/// Refuses what cannot follow a `return` in a `case`.
+pub fn well_formed(expr: &str) -> Result<(), &'static str> {
+    if expr.contains([';', '{', '}']) {
+        return Err("it holds a statement");
+    }
+    if expr.contains("//") || expr.contains("/*") {
+        return Err("it holds a comment");
+    }
+    let mut open = 0i32;
+    for c in expr.chars() {
+        open += i32::from(c == '(') - i32::from(c == ')');
+        if open < 0 {
+            return Err("a `)` closes nothing");
+        }
+    }
+    if open == 0 {
+        Ok(())
+    } else {
+        Err("a `(` is not closed")
+    }
+}
+
+/// Reports whether text can name a C variable.
+pub fn is_identifier(text: &str) -> bool {
+    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    starts && text.chars().all(is_word)
+}
+
+/// Names and numbers, without operators; the `x` of `a.x` is a member and left out.
+fn tokens(expr: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = expr;
+    while let Some(start) = rest.find(is_word) {
+        let (skipped, token) = rest.split_at(start);
+        let is_number = token.starts_with(|c: char| c.is_ascii_digit());
+        let end = token.find(|c| !(is_word(c) || is_number && c == '.')).unwrap_or(token.len());
+        let (token, after) = token.split_at(end);
+        if !skipped.ends_with('.') {
+            tokens.push(token);
+        }
+        rest = after;
+    }
+    tokens
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn is_float(token: &str) -> bool {
+    let is_number = token.starts_with(|c: char| c.is_ascii_digit()) && !token.starts_with("0x");
+    is_number && token.contains(['.', 'e', 'E'])
+}

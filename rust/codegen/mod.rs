@@ -1,0 +1,72 @@
+//! Build-time code generation: from the op table to registrations, enums, kernel cases and docs.
+//!
+//! `native_functions.yaml` says which ops the backend implements; the file of the same name that
+//! torchgen ships inside torch says what those ops look like. `build.rs` calls [`run`], which
+//! reads both, checks every row and writes what the two languages need into `OUT_DIR`:
+//!
+//! | file                   | for                                                             |
+//! | ---------------------- | --------------------------------------------------------------- |
+//! | `registrations_N.cpp`  | dispatcher registrations and stub pointers                      |
+//! | `pointwise_op.h`       | `torch_opencl::PointwiseOp`, the pointwise ops as C++ sees them |
+//! | `pointwise_table.rs`   | the same enum, its rows and the kernel cases, as Rust sees them |
+//! | `coverage.md`          | the table of supported ops for the documentation                |
+//!
+//! The stages are one module each: [`table`] and [`schema`] parse, [`stubs`] scans torch's
+//! headers, [`check`] turns rows into a [`plan`] or into diagnostics (with [`resolve`] for ops and
+//! [`classes`] for expressions), and the `emit_*` modules print the plan. Nothing is printed from a
+//! table that has a bad row.
+
+mod cases;
+mod check;
+mod classes;
+mod diagnostic;
+mod dtypes;
+mod emit_cpp;
+mod emit_docs;
+mod emit_rust;
+mod expr;
+mod family;
+mod nearest;
+mod plan;
+mod resolve;
+mod schema;
+mod stubs;
+mod table;
+mod yaml;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub use diagnostic::Diagnostic;
+
+/// Generates everything into `out_dir` and returns the C++ sources to compile.
+///
+/// `table` is the backend's op table, `aten` the `native_functions.yaml` of the torch that is
+/// built against, `torch_include` the folder that holds torch's `ATen/`. All problems of the table
+/// are reported at once, in the order of its lines.
+pub fn run(table: &Path, aten: &Path, torch_include: &Path, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
+    let index = schema::Index::parse(aten, &read(aten)?)?;
+    let stubs = stubs::scan(torch_include)?;
+    let rows = table::parse(table, &read(table)?)?;
+    let plan = check::check(table, &rows, &index, &stubs)?;
+
+    let sources = emit_cpp::registrations(&plan)
+        .iter()
+        .enumerate()
+        .map(|(i, text)| write(out_dir, &format!("registrations_{i}.cpp"), text))
+        .collect::<Result<_, _>>()?;
+    write(out_dir, "pointwise_op.h", &emit_cpp::pointwise_op(&plan))?;
+    write(out_dir, "pointwise_table.rs", &emit_rust::pointwise_table(&plan))?;
+    write(out_dir, "coverage.md", &emit_docs::coverage(&plan))?;
+    Ok(sources)
+}
+
+fn read(path: &Path) -> Result<String, Diagnostic> {
+    fs::read_to_string(path).map_err(|e| Diagnostic::file(path, format!("cannot be read: {e}")))
+}
+
+fn write(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Diagnostic> {
+    let path = dir.join(name);
+    fs::write(&path, text).map_err(|e| Diagnostic::file(&path, format!("cannot be written: {e}")))?;
+    Ok(path)
+}

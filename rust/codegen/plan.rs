@@ -1,0 +1,131 @@
+//! What a checked table comes to: the form that all emitters print from.
+
+use super::dtypes::Dtypes;
+use super::family::Family;
+
+/// The whole table, in its order.
+#[derive(Debug)]
+pub struct Plan {
+    pub rows: Vec<PlannedRow>,
+}
+
+impl Plan {
+    /// Pointwise operations in the order of their codes.
+    pub fn pointwise(&self) -> impl Iterator<Item = &Pointwise> {
+        self.rows.iter().filter_map(|row| row.pointwise.as_ref())
+    }
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct PlannedRow {
+    pub family: Family,
+    pub dtypes: Dtypes,
+    /// Overloads to register; none where the row only fills a stub.
+    pub registrations: Vec<Registration>,
+    /// The operation that the row adds to the pointwise kernels.
+    pub pointwise: Option<Pointwise>,
+    /// The stub that the row fills.
+    pub stub: Option<StubFill>,
+}
+
+/// One overload and the C++ that implements it.
+#[derive(Debug)]
+pub struct Registration {
+    /// Name with overload, `add.Tensor`.
+    pub op: String,
+    /// The op's struct in `at::_ops`, `add_Tensor`.
+    pub function: String,
+    /// Stem of its headers in `ATen/ops`.
+    pub header: String,
+    pub form: Form,
+    /// Qualified name of a class (structured forms) or function.
+    pub implementation: String,
+}
+
+/// How an overload uses its implementation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Structured, allocates its outputs.
+    Functional { outputs: usize },
+    /// Structured, writes to its first argument.
+    Inplace,
+    /// Structured, writes to its `out` arguments.
+    Out { outputs: usize },
+    /// Not structured: a plain function.
+    Function,
+}
+
+/// A `DispatchStub`, the header that declares it and what goes in.
+#[derive(Debug)]
+pub struct StubFill {
+    pub stub: String,
+    pub header: String,
+    pub kernel: StubKernel,
+}
+
+/// What goes into a stub.
+#[derive(Debug)]
+pub enum StubKernel {
+    /// The pointwise operation of the row.
+    Pointwise,
+    /// A C++ function in `torch_opencl::native`.
+    Function(String),
+}
+
+/// An operation of the pointwise kernels.
+#[derive(Debug)]
+pub struct Pointwise {
+    /// Its number: the value of both enums and the `case` in the kernels.
+    pub code: usize,
+    /// Name of the op, or of the stub in a row without one.
+    pub name: String,
+    pub arity: usize,
+    pub scalars: Vec<String>,
+    pub class_from: ClassFrom,
+    pub exprs: Exprs,
+    pub dtypes: Dtypes,
+}
+
+/// The operand whose dtype an operation computes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassFrom {
+    /// The dtype that ATen promoted the inputs to.
+    Common,
+    Out,
+    In0,
+}
+
+/// Expressions by compute class; absent where no dtype of the row needs it.
+#[derive(Debug)]
+pub struct Exprs {
+    pub float: Option<String>,
+    pub int: Option<String>,
+    /// Replaces `int` where the compute dtype is bool.
+    pub bool: Option<String>,
+    pub complex: Option<String>,
+}
+
+impl Pointwise {
+    /// The enumerator in C++: `add.Tensor` is `add_Tensor`.
+    pub fn cpp_name(&self) -> String {
+        self.name.replace('.', "_")
+    }
+
+    /// The variant in Rust: `add.Tensor` is `AddTensor`, `fill_.Scalar` is `FillInplaceScalar`,
+    /// `_conj` is `PrivateConj`, so that no two ops share a name.
+    pub fn rust_name(&self) -> String {
+        let private = if self.name.starts_with('_') { "Private" } else { "" };
+        let name = self.name.replacen("_.", "_inplace.", 1);
+        let name = match name.strip_suffix('_') {
+            Some(inplace) => format!("{inplace}_inplace"),
+            None => name,
+        };
+        let words = name.split(['_', '.']).filter(|word| !word.is_empty());
+        private.chars().chain(words.flat_map(capitalized)).collect()
+    }
+}
+
+fn capitalized(word: &str) -> impl Iterator<Item = char> + use<'_> {
+    word.chars().enumerate().map(|(i, c)| if i == 0 { c.to_ascii_uppercase() } else { c })
+}

@@ -1,0 +1,123 @@
+//! Parses the backend's op table into rows that remember their lines.
+//!
+//! Only the shape of the YAML is checked here: known keys, text where text is due. Whether the
+//! values make sense is for [`super::check`].
+
+use std::path::Path;
+
+use marked_yaml::types::MarkedMappingNode;
+use marked_yaml::Node;
+
+use super::diagnostic::{Diagnostic, Report};
+use super::nearest::nearest;
+use super::yaml::{line_of, load_list, text, words, Text};
+
+/// Keys that a row may have.
+const KEYS: [&str; 14] = [
+    "op",
+    "family",
+    "stub",
+    "kernel",
+    "entry",
+    "scalars",
+    "expr",
+    "expr_int",
+    "expr_bool",
+    "expr_complex",
+    "class_from",
+    "dtypes",
+    "computes",
+    "also",
+];
+
+/// One row as it is written.
+#[derive(Debug, Default)]
+pub struct Row {
+    /// Line of the row's first key.
+    pub line: usize,
+    /// Any overload of the op; absent in a row that only fills a stub for other rows' ops.
+    pub op: Option<Text>,
+    pub family: Option<Text>,
+    /// The ATen `DispatchStub` that the row fills.
+    pub stub: Option<Text>,
+    /// C++ function of ours that goes into the stub.
+    pub kernel: Option<Text>,
+    /// C++ class or function of ours that replaces ATen's.
+    pub entry: Option<Text>,
+    /// Names of the stub's scalar parameters, in order.
+    pub scalars: Vec<Text>,
+    /// Expression for floats, and for the others where they have none of their own.
+    pub expr: Option<Text>,
+    pub expr_int: Option<Text>,
+    pub expr_bool: Option<Text>,
+    pub expr_complex: Option<Text>,
+    /// The operand whose dtype is computed in, where it is not the iterator's common dtype.
+    pub class_from: Option<Text>,
+    /// Dtypes that the row takes.
+    pub dtypes: Vec<Text>,
+    /// Dtypes that reach the kernel, where ATen converts or serves the others before.
+    pub computes: Vec<Text>,
+    /// Further overloads that the same kernel serves.
+    pub also: Vec<Text>,
+}
+
+/// Reads all rows, or reports every row that is malformed.
+pub fn parse(file: &Path, source: &str) -> Result<Vec<Row>, Vec<Diagnostic>> {
+    let mut report = Report::new(file);
+    let rows = load_list(file, source)?.iter().map(|row| parse_row(row, &mut report)).collect();
+    report.finish(rows)
+}
+
+fn parse_row(mapping: &MarkedMappingNode, report: &mut Report) -> Row {
+    let mut row = Row { line: line_of(mapping.span()), ..Row::default() };
+    for (key, value) in mapping.iter() {
+        let (line, key) = (line_of(key.span()), key.as_str());
+        match set(&mut row, key, value) {
+            Ok(()) => {}
+            Err(Problem::NotText) => report.error(line, format!("`{key}` must be text")),
+            Err(Problem::NotWords) => {
+                report.error(line, format!("`{key}` must be a word or a list of words"));
+            }
+            Err(Problem::UnknownKey) => {
+                let hint = match nearest(key, KEYS) {
+                    Some(known) => format!("did you mean `{known}`?"),
+                    None => format!("the keys are: {}", KEYS.join(", ")),
+                };
+                report.error_with_hint(line, format!("unknown key `{key}`"), hint);
+            }
+        }
+    }
+    row
+}
+
+/// Why a key or its value is not taken.
+enum Problem {
+    UnknownKey,
+    NotText,
+    NotWords,
+}
+
+fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
+    match key {
+        "op" => row.op = Some(scalar(value)?),
+        "family" => row.family = Some(scalar(value)?),
+        "stub" => row.stub = Some(scalar(value)?),
+        "kernel" => row.kernel = Some(scalar(value)?),
+        "entry" => row.entry = Some(scalar(value)?),
+        "expr" => row.expr = Some(scalar(value)?),
+        "expr_int" => row.expr_int = Some(scalar(value)?),
+        "expr_bool" => row.expr_bool = Some(scalar(value)?),
+        "expr_complex" => row.expr_complex = Some(scalar(value)?),
+        "class_from" => row.class_from = Some(scalar(value)?),
+        "scalars" => row.scalars = words(value).ok_or(Problem::NotWords)?,
+        "dtypes" => row.dtypes = words(value).ok_or(Problem::NotWords)?,
+        "computes" => row.computes = words(value).ok_or(Problem::NotWords)?,
+        "also" => row.also = words(value).ok_or(Problem::NotWords)?,
+        _ => return Err(Problem::UnknownKey),
+    }
+    Ok(())
+}
+
+fn scalar(node: &Node) -> Result<Text, Problem> {
+    node.as_scalar().map(text).filter(|text| !text.value.is_empty()).ok_or(Problem::NotText)
+}

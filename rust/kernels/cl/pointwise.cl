@@ -1,0 +1,246 @@
+// Pointwise ops: out[i] = f(in0[i], in1[i] ...), of none to four inputs (ARITY).
+//
+// f is chosen by `op` from a switch that the build generates out of native_functions.yaml and puts where the
+// marker line stands below: one `case` for each row of this arity that has an expression for this class.
+//
+// An expression sees
+//   a, b, c, d          the inputs, each a TV
+//   alpha, beta ...     the stub's scalar parameters by the row's names for them, each one T for all lanes
+//   DTYPE               what the result is stored as
+//   C B NZ SEL ANY      see math.cl, as for every function that OpenCL C does not have
+// and serves every width at once: `a * 2` and `a < b` are right in TV and T alike, but an `if` or `?:` on a
+// comparison of TV is not (SEL is), and a constant argument of a function is written C(0), not 0.
+//
+// Each work-item computes VEC consecutive elements. Inputs are dense, one element for all, or a value that
+// comes with the launch: a Python number never becomes a buffer.
+
+#ifndef ARITY
+#define ARITY 4
+#endif
+
+// How pointwise_dense finds an input: two bits of `sources` each, in0 lowest.
+#define SOURCE_DENSE 0
+#define SOURCE_ONE 1
+#define SOURCE_VALUE 2
+
+// Scalars of one launch. rust/ops/pointwise.rs holds the same struct.
+typedef struct {
+  T parameters[4];  // of the stub
+  T values[4];      // of inputs whose source is SOURCE_VALUE
+} Scalars;
+
+#ifdef SPEC_OP
+#define OP SPEC_OP
+#else
+#define OP op
+#endif
+#ifdef SPEC_SOURCES
+#define SOURCES SPEC_SOURCES
+#else
+#define SOURCES sources
+#endif
+#ifdef SPEC_NDIM
+#define NDIM SPEC_NDIM
+#else
+#define NDIM layout.ndim
+#endif
+#ifdef SPEC_DTYPE_OUT
+#define DTYPE_OUT SPEC_DTYPE_OUT
+#else
+#define DTYPE_OUT out_dtype
+#endif
+#ifdef SPEC_DTYPE0
+#define DTYPE0 SPEC_DTYPE0
+#else
+#define DTYPE0 in0_dtype
+#endif
+#ifdef SPEC_DTYPE1
+#define DTYPE1 SPEC_DTYPE1
+#else
+#define DTYPE1 in1_dtype
+#endif
+#ifdef SPEC_DTYPE2
+#define DTYPE2 SPEC_DTYPE2
+#else
+#define DTYPE2 in2_dtype
+#endif
+#ifdef SPEC_DTYPE3
+#define DTYPE3 SPEC_DTYPE3
+#else
+#define DTYPE3 in3_dtype
+#endif
+
+inline TV apply(int op, int DTYPE, TV a, TV b, TV c, TV d, T s0, T s1, T s2, T s3) {
+  switch (op) {
+//@CASES@
+  }
+  return a;
+}
+
+// Elements first, first + 1 ... of a dense operand of n; past the end the last one again.
+inline TV load_dense(__global const uchar *p, long first, long n, int dt, int source, T value) {
+  if (source == SOURCE_VALUE) return (TV)(value);
+  if (source == SOURCE_ONE) return (TV)(load_at(p, dt));
+#if VEC > 1
+  if (first + VEC > n) {
+    T lanes[VEC];
+    for (int k = 0; k < VEC; k++) lanes[k] = load(p, min(first + k, n - 1), dt);
+    return VLOAD(0, lanes);
+  }
+#endif
+  return load_vector(p, first, dt);
+}
+
+inline void store_dense(__global uchar *p, long first, long n, int dt, TV v) {
+#if VEC > 1
+  if (first + VEC > n) {
+    T lanes[VEC];
+    VSTORE(v, 0, lanes);
+    for (int k = 0; k < VEC && first + k < n; k++) store(p, first + k, dt, lanes[k]);
+    return;
+  }
+#endif
+  store_vector(p, first, dt, v);
+}
+
+#define INPUT(k) , __global const uchar *in##k, ulong in##k##_offset, int in##k##_dtype
+#if ARITY >= 1
+#define INPUT0 INPUT(0)
+#else
+#define INPUT0
+#endif
+#if ARITY >= 2
+#define INPUT1 INPUT(1)
+#else
+#define INPUT1
+#endif
+#if ARITY >= 3
+#define INPUT2 INPUT(2)
+#else
+#define INPUT2
+#endif
+#if ARITY >= 4
+#define INPUT3 INPUT(3)
+#else
+#define INPUT3
+#endif
+#define OPERANDS __global uchar *out, ulong out_offset, int out_dtype INPUT0 INPUT1 INPUT2 INPUT3
+
+#define PARAMETERS scalars.parameters[0], scalars.parameters[1], scalars.parameters[2], scalars.parameters[3]
+// All operands are contiguous and equally many, or single.
+__kernel void pointwise_dense(long n, int op, int sources, Scalars scalars, OPERANDS) {
+  const long first = (long)get_global_id(0) * VEC;
+  if (first >= n) return;
+  TV a = C(0), b = C(0), c = C(0), d = C(0);
+#define LOAD(k, DTYPE) \
+  load_dense(in##k + in##k##_offset, first, n, DTYPE, (SOURCES >> (2 * k)) & 3, scalars.values[k])
+#if ARITY >= 1
+  a = LOAD(0, DTYPE0);
+#endif
+#if ARITY >= 2
+  b = LOAD(1, DTYPE1);
+#endif
+#if ARITY >= 3
+  c = LOAD(2, DTYPE2);
+#endif
+#if ARITY >= 4
+  d = LOAD(3, DTYPE3);
+#endif
+#undef LOAD
+  store_dense(out + out_offset, first, n, DTYPE_OUT, apply(OP, DTYPE_OUT, a, b, c, d, PARAMETERS));
+}
+
+// Byte offsets of the VEC elements of one operand. Where all lie in one row of the innermost dimension,
+// `base` and `stride` say it all; lanes[] is for the work-items that pass a row's end.
+typedef struct {
+  long base;
+  long stride;
+  long lanes[VEC];
+} Places;
+
+inline TV load_strided(__global const uchar *p, const Places *at, int in_row, int dt, int source, T value) {
+  if (source == SOURCE_VALUE) return (TV)(value);
+#if VEC > 1
+  if (!in_row || (at->stride != 0 && at->stride != dtype_size(dt))) {
+    T lanes[VEC];
+    for (int k = 0; k < VEC; k++) lanes[k] = load_at(p + at->lanes[k], dt);
+    return VLOAD(0, lanes);
+  }
+  if (at->stride == 0) return (TV)(load_at(p + at->base, dt));
+#endif
+  return load_vector(p + at->base, 0, dt);
+}
+
+inline void store_strided(__global uchar *p, const Places *at, int in_row, int count, int dt, TV v) {
+#if VEC > 1
+  if (!in_row || at->stride != dtype_size(dt)) {
+    T lanes[VEC];
+    VSTORE(v, 0, lanes);
+    for (int k = 0; k < count; k++) store_at(p + at->lanes[k], dt, lanes[k]);
+    return;
+  }
+#endif
+  store_vector(p + at->base, 0, dt, v);
+}
+
+// Any strides; operand 0 of the layout is the output. `sources` tells SOURCE_VALUE only: stride 0 repeats.
+__kernel void pointwise_strided(long n, int op, int sources, Scalars scalars, Layout layout, OPERANDS) {
+  const long first = (long)get_global_id(0) * VEC;
+  if (first >= n) return;
+  const int count = (int)min((long)VEC, n - first);
+
+  long index[MAX_DIMS];
+  Places at[ARITY + 1];
+  for (int k = 0; k <= ARITY; k++) {
+    at[k].base = 0;
+    at[k].stride = layout.strides[k][0];
+  }
+  // 64-bit division is slow on most devices.
+  const int narrow = n <= INT_MAX;
+  long rest = first;
+  for (int j = 0; j < NDIM; j++) {
+    const long size = layout.sizes[j];
+    const long next = narrow ? (long)((uint)rest / (uint)size) : rest / size;
+    index[j] = rest - next * size;
+    rest = next;
+    for (int k = 0; k <= ARITY; k++) at[k].base += index[j] * layout.strides[k][j];
+  }
+
+  int in_row = 1;
+#if VEC > 1
+  in_row = index[0] + VEC <= layout.sizes[0];
+  long step[ARITY + 1];
+  for (int k = 0; k <= ARITY; k++) step[k] = at[k].base;
+  for (int lane = 0; lane < VEC; lane++) {
+    for (int k = 0; k <= ARITY; k++) at[k].lanes[lane] = step[k];
+    // The lanes past the last element repeat it.
+    if (lane + 1 >= count) continue;
+    for (int j = 0; j < NDIM; j++) {
+      for (int k = 0; k <= ARITY; k++) step[k] += layout.strides[k][j];
+      if (++index[j] < layout.sizes[j]) break;
+      for (int k = 0; k <= ARITY; k++) step[k] -= layout.sizes[j] * layout.strides[k][j];
+      index[j] = 0;
+    }
+  }
+#endif
+
+  TV a = C(0), b = C(0), c = C(0), d = C(0);
+#define LOAD(k, DTYPE)                                                                       \
+  load_strided(in##k + in##k##_offset, &at[k + 1], in_row, DTYPE, (SOURCES >> (2 * k)) & 3, \
+               scalars.values[k])
+#if ARITY >= 1
+  a = LOAD(0, DTYPE0);
+#endif
+#if ARITY >= 2
+  b = LOAD(1, DTYPE1);
+#endif
+#if ARITY >= 3
+  c = LOAD(2, DTYPE2);
+#endif
+#if ARITY >= 4
+  d = LOAD(3, DTYPE3);
+#endif
+#undef LOAD
+  store_strided(out + out_offset, &at[0], in_row, count, DTYPE_OUT,
+                apply(OP, DTYPE_OUT, a, b, c, d, PARAMETERS));
+}

@@ -1,0 +1,168 @@
+// Types, element access and selection shared by every kernel family.
+//
+// A program is built for one *compute class*: the type that arithmetic is done in. Storage types are
+// converted on load and on store, so one kernel serves every mix of dtypes.
+//
+//   CLASS_F  float    for f16, bf16, f32          CLASS_D  double   for f64
+//   CLASS_I  long     for bool and all integers   CLASS_C  float2   for complex64
+//                                                 CLASS_Z  double2  for complex128
+//
+// HAS_FP64 is defined where the device computes in double; other devices never see a double here.
+// dtype codes are those of c10::ScalarType.
+
+#ifdef HAS_FP64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+#define DT_U8 0
+#define DT_I8 1
+#define DT_I16 2
+#define DT_I32 3
+#define DT_I64 4
+#define DT_F16 5
+#define DT_F32 6
+#define DT_F64 7
+#define DT_C64 9
+#define DT_C128 10
+#define DT_BOOL 11
+#define DT_BF16 15
+
+#if defined(CLASS_F)
+typedef float T;
+typedef int TI;
+#elif defined(CLASS_D)
+typedef double T;
+typedef long TI;
+#elif defined(CLASS_I)
+typedef long T;
+typedef long TI;
+#elif defined(CLASS_C)
+typedef float2 T;
+typedef float TR;
+#elif defined(CLASS_Z)
+typedef double2 T;
+typedef double TR;
+#endif
+
+#if defined(CLASS_C) || defined(CLASS_Z)
+#define IS_COMPLEX 1
+#elif defined(CLASS_I)
+#define IS_INTEGER 1
+#else
+#define IS_FLOAT 1
+#endif
+
+// Bytes of one element.
+inline int dtype_size(int dt) {
+  switch (dt) {
+    case DT_I16:
+    case DT_F16:
+    case DT_BF16: return 2;
+    case DT_I32:
+    case DT_F32: return 4;
+    case DT_I64:
+    case DT_F64:
+    case DT_C64: return 8;
+    case DT_C128: return 16;
+    default: return 1;
+  }
+}
+
+// Round to nearest even, NaN kept quiet.
+inline ushort float_to_bf16(float x) {
+  uint u = as_uint(x);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return (ushort)0x7fc0;
+  return (ushort)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+inline float bf16_to_float(ushort x) { return as_float((uint)x << 16); }
+
+// Conversions from one loaded component to the compute type.
+#ifdef IS_COMPLEX
+#define FROM_REAL(x) ((T)((TR)(x), (TR)0))
+#define REAL(v) ((v).x)
+#define FROM_PAIR(x, y) ((T)((TR)(x), (TR)(y)))
+#define IS_NONZERO(v) ((v).x != 0 || (v).y != 0)
+#define PAIR_X(v) ((v).x)
+#define PAIR_Y(v) ((v).y)
+#else
+#define FROM_REAL(x) ((T)(x))
+#define REAL(v) (v)
+#define FROM_PAIR(x, y) ((T)(x))
+#define IS_NONZERO(v) ((v) != 0)
+#define PAIR_X(v) (v)
+#define PAIR_Y(v) 0
+#endif
+
+// Out-of-range float to integer goes through long, as PyTorch's x86 kernels do in effect.
+#ifdef IS_INTEGER
+#define TO_LONG(v) (v)
+#else
+#define TO_LONG(v) ((long)REAL(v))
+#endif
+
+// Element at byte address p, stored as dt.
+inline T load_at(__global const uchar *p, int dt) {
+  switch (dt) {
+    case DT_U8: return FROM_REAL(*p);
+    case DT_I8: return FROM_REAL(*(__global const char *)p);
+    case DT_I16: return FROM_REAL(*(__global const short *)p);
+    case DT_I32: return FROM_REAL(*(__global const int *)p);
+    case DT_I64: return FROM_REAL(*(__global const long *)p);
+    case DT_F16: return FROM_REAL(vload_half(0, (__global const half *)p));
+    case DT_F32: return FROM_REAL(*(__global const float *)p);
+    case DT_BF16: return FROM_REAL(bf16_to_float(*(__global const ushort *)p));
+    case DT_BOOL: return FROM_REAL(*p != 0);
+    case DT_C64: return FROM_PAIR(((__global const float *)p)[0], ((__global const float *)p)[1]);
+#ifdef HAS_FP64
+    case DT_F64: return FROM_REAL(*(__global const double *)p);
+    case DT_C128: return FROM_PAIR(((__global const double *)p)[0], ((__global const double *)p)[1]);
+#endif
+  }
+  return FROM_REAL(0);
+}
+
+inline void store_at(__global uchar *p, int dt, T v) {
+  switch (dt) {
+    case DT_U8: *p = (uchar)TO_LONG(v); break;
+    case DT_I8: *(__global char *)p = (char)TO_LONG(v); break;
+    case DT_I16: *(__global short *)p = (short)TO_LONG(v); break;
+    case DT_I32: *(__global int *)p = (int)TO_LONG(v); break;
+    case DT_I64: *(__global long *)p = TO_LONG(v); break;
+    case DT_F16: vstore_half_rte((float)REAL(v), 0, (__global half *)p); break;
+    case DT_F32: *(__global float *)p = (float)REAL(v); break;
+    case DT_BF16: *(__global ushort *)p = float_to_bf16((float)REAL(v)); break;
+    case DT_BOOL: *p = IS_NONZERO(v); break;
+    case DT_C64:
+      ((__global float *)p)[0] = (float)PAIR_X(v);
+      ((__global float *)p)[1] = (float)PAIR_Y(v);
+      break;
+#ifdef HAS_FP64
+    case DT_F64: *(__global double *)p = (double)REAL(v); break;
+    case DT_C128:
+      ((__global double *)p)[0] = (double)PAIR_X(v);
+      ((__global double *)p)[1] = (double)PAIR_Y(v);
+      break;
+#endif
+  }
+}
+
+// Element i of a tensor that starts at p.
+inline T load(__global const uchar *p, long i, int dt) { return load_at(p + i * dtype_size(dt), dt); }
+inline void store(__global uchar *p, long i, int dt, T v) { store_at(p + i * dtype_size(dt), dt, v); }
+
+// Index of 64-bit integers, used for index tensors in any compute class.
+inline long load_index(__global const uchar *p, long i, int dt) {
+  return dt == DT_I64 ? ((__global const long *)p)[i] : (long)((__global const int *)p)[i];
+}
+
+// Strided layout of up to MAX_DIMS dimensions and MAX_OPERANDS operands, innermost dimension first.
+// Strides are in bytes. Passed by value; rust/kernels/layout.rs holds the same struct.
+#define MAX_DIMS 8
+#define MAX_OPERANDS 5
+typedef struct {
+  long sizes[MAX_DIMS];
+  long strides[MAX_OPERANDS][MAX_DIMS];
+  int ndim;
+  int pad;
+} Layout;

@@ -1,0 +1,90 @@
+//! Program binaries on disk.
+//!
+//! One file an entry, named by the hash of device, driver, source and options. A file is written under a
+//! temporary name and renamed, so concurrent processes see a whole file or none; it starts with the hash of its
+//! content, so a torn or corrupt one is ignored and written again. Failures to write (full disk, read-only home)
+//! cost the next process a compilation and nothing else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use sha2::{Digest, Sha256};
+
+use crate::cl::DeviceInfo;
+
+/// Bumped when the layout of a file changes.
+const FORMAT: &[u8] = b"torch-opencl program 1\n";
+const HASH_BYTES: usize = 32;
+
+/// `TORCH_OPENCL_CACHE_DIR`, or the user's cache folder; `None` when set to an empty string or there is no home.
+fn folder() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER
+        .get_or_init(|| {
+            if let Some(path) = std::env::var_os("TORCH_OPENCL_CACHE_DIR") {
+                return (!path.is_empty()).then(|| PathBuf::from(path));
+            }
+            let base = std::env::var_os("XDG_CACHE_HOME")
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from)
+                .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
+            Some(base.join("torch_opencl").join("programs"))
+        })
+        .as_deref()
+}
+
+/// The place of one program on disk.
+#[derive(Debug)]
+pub struct Entry {
+    path: Option<PathBuf>,
+}
+
+impl Entry {
+    /// The entry of a source built with options for a device.
+    pub fn new(info: &DeviceInfo, source: &str, options: &str) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(FORMAT);
+        for part in [&info.platform, &info.name, &info.driver_version, &info.version, options, source] {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { path: folder().map(|folder| folder.join(format!("{name}.clbin"))) }
+    }
+
+    /// The stored binary, if it is there and whole.
+    pub fn load(&self) -> Option<Vec<u8>> {
+        let bytes = fs::read(self.path.as_ref()?).ok()?;
+        let rest = bytes.strip_prefix(FORMAT)?;
+        let (hash, binary) = rest.split_at_checked(HASH_BYTES)?;
+        (Sha256::digest(binary).as_slice() == hash).then(|| binary.to_vec())
+    }
+
+    /// Stores a binary.
+    pub fn store(&self, binary: &[u8]) {
+        let Some(path) = &self.path else { return };
+        let Some(folder) = path.parent() else { return };
+        let temporary = folder.join(format!(".{}.{:?}.tmp", std::process::id(), std::thread::current().id()));
+        let content = [FORMAT, Sha256::digest(binary).as_slice(), binary].concat();
+        let written = fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&temporary, content))
+            .and_then(|()| fs::rename(&temporary, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+    }
+}
+
+/// (folder, entries, bytes) of the disk cache.
+pub fn contents() -> (String, u64, u64) {
+    let Some(folder) = folder() else { return (String::new(), 0, 0) };
+    let (mut entries, mut bytes) = (0, 0);
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if file.path().extension().is_some_and(|extension| extension == "clbin") {
+            entries += 1;
+            bytes += file.metadata().map_or(0, |data| data.len());
+        }
+    }
+    (folder.display().to_string(), entries, bytes)
+}

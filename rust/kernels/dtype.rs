@@ -1,0 +1,155 @@
+//! Storage dtypes and the compute classes they are computed in.
+
+use crate::error::{Error, Result};
+
+/// A storage dtype, with the code that `c10::ScalarType` and the kernels give it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum DType {
+    /// `torch.uint8`
+    U8 = 0,
+    /// `torch.int8`
+    I8 = 1,
+    /// `torch.int16`
+    I16 = 2,
+    /// `torch.int32`
+    I32 = 3,
+    /// `torch.int64`
+    I64 = 4,
+    /// `torch.float16`
+    F16 = 5,
+    /// `torch.float32`
+    F32 = 6,
+    /// `torch.float64`
+    F64 = 7,
+    /// `torch.complex64`
+    C64 = 9,
+    /// `torch.complex128`
+    C128 = 10,
+    /// `torch.bool`
+    Bool = 11,
+    /// `torch.bfloat16`
+    BF16 = 15,
+}
+
+/// The type that arithmetic is done in; one program is built per class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// `float`: f16, bf16, f32.
+    Float,
+    /// `double`: f64.
+    Double,
+    /// `long`, wrapping: bool and all integers.
+    Integer,
+    /// `float2`: complex64.
+    Complex,
+    /// `double2`: complex128.
+    ComplexDouble,
+}
+
+impl DType {
+    /// From a `c10::ScalarType` code.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for dtypes that have no kernels (quantised, float8, complex32, unsigned 16 to 64).
+    pub fn from_code(code: i32) -> Result<Self> {
+        Ok(match code {
+            0 => Self::U8,
+            1 => Self::I8,
+            2 => Self::I16,
+            3 => Self::I32,
+            4 => Self::I64,
+            5 => Self::F16,
+            6 => Self::F32,
+            7 => Self::F64,
+            9 => Self::C64,
+            10 => Self::C128,
+            11 => Self::Bool,
+            15 => Self::BF16,
+            _ => return Err(Error::Unsupported(format!("OpenCL: tensors of c10::ScalarType {code} have no kernels"))),
+        })
+    }
+
+    /// The code kernels take.
+    pub const fn code(self) -> i32 {
+        self as i32
+    }
+
+    /// Bytes of one element.
+    pub const fn size(self) -> usize {
+        match self {
+            Self::Bool | Self::U8 | Self::I8 => 1,
+            Self::I16 | Self::F16 | Self::BF16 => 2,
+            Self::I32 | Self::F32 => 4,
+            Self::I64 | Self::F64 | Self::C64 => 8,
+            Self::C128 => 16,
+        }
+    }
+
+    /// PyTorch's name, for messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::U8 => "torch.uint8",
+            Self::I8 => "torch.int8",
+            Self::I16 => "torch.int16",
+            Self::I32 => "torch.int32",
+            Self::I64 => "torch.int64",
+            Self::F16 => "torch.float16",
+            Self::F32 => "torch.float32",
+            Self::F64 => "torch.float64",
+            Self::C64 => "torch.complex64",
+            Self::C128 => "torch.complex128",
+            Self::Bool => "torch.bool",
+            Self::BF16 => "torch.bfloat16",
+        }
+    }
+
+    /// The class it is computed in.
+    pub const fn class(self) -> Class {
+        match self {
+            Self::F16 | Self::BF16 | Self::F32 => Class::Float,
+            Self::F64 => Class::Double,
+            Self::C64 => Class::Complex,
+            Self::C128 => Class::ComplexDouble,
+            Self::U8 | Self::I8 | Self::I16 | Self::I32 | Self::I64 | Self::Bool => Class::Integer,
+        }
+    }
+}
+
+impl Class {
+    /// The macro that selects it in the prelude.
+    pub const fn define(self) -> &'static str {
+        match self {
+            Self::Float => "CLASS_F",
+            Self::Double => "CLASS_D",
+            Self::Integer => "CLASS_I",
+            Self::Complex => "CLASS_C",
+            Self::ComplexDouble => "CLASS_Z",
+        }
+    }
+
+    /// Whether it computes in f64.
+    pub const fn needs_fp64(self) -> bool {
+        matches!(self, Self::Double | Self::ComplexDouble)
+    }
+
+    /// Bytes of one value of the kernel type `T`.
+    pub const fn size(self) -> usize {
+        match self {
+            Self::Float => 4,
+            Self::Double | Self::Integer | Self::Complex => 8,
+            Self::ComplexDouble => 16,
+        }
+    }
+
+    /// The dtype that stores a `T` without loss: for workspaces.
+    pub const fn storage(self) -> DType {
+        match self {
+            Self::Float => DType::F32,
+            Self::Double => DType::F64,
+            Self::Integer => DType::I64,
+            Self::Complex => DType::C64,
+            Self::ComplexDouble => DType::C128,
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Element-wise ops: every row of the op table that has an expression.
+
+use super::{Scalar, Target};
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+use crate::kernels::{Class, DType, Family, Layout, Spec, MAX_DIMS};
+
+mod table {
+    //! The op enum and its rows, generated from `native_functions.yaml`.
+    #![allow(missing_docs, dead_code)]
+
+    /// One pointwise row of the op table.
+    #[derive(Debug)]
+    pub struct PointwiseRow {
+        pub op: PointwiseOp,
+        pub name: &'static str,
+        pub arity: usize,
+        pub scalars: &'static [&'static str],
+        pub expr: Option<&'static str>,
+        pub expr_int: Option<&'static str>,
+        pub expr_bool: Option<&'static str>,
+        pub expr_complex: Option<&'static str>,
+        pub dtypes: u32,
+        pub cases: [&'static str; 3],
+    }
+
+    include!(concat!(env!("OUT_DIR"), "/pointwise_table.rs"));
+}
+
+use table::{ExprClass, PointwiseRow, BOOL_CASES, POINTWISE, SWITCH};
+
+/// One operand of an iteration.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a> {
+    /// Address of its first element; 0 for a number from the host.
+    pub address: usize,
+    /// Storage dtype.
+    pub dtype: DType,
+    /// Byte strides, innermost dimension first; 0 repeats an element.
+    pub strides: &'a [i64],
+    /// The number, where `address` is 0.
+    pub value: Scalar,
+}
+
+/// Scalars of a stub, and inputs, that the kernel's `Scalars` struct has room for.
+const SLOTS: usize = 4;
+/// Elements of a work-item, by the width of `T`: 64 bytes, the widest register of today's CPUs.
+const VECTOR_BYTES: usize = 64;
+/// From here on a specialised program is worth building: it runs up to 5 times faster than the generic one, which
+/// at this size is of the order of its build time within a hundred calls.
+const SPECIALISE_FROM: i64 = 1 << 16;
+
+/// How the dense kernel finds an input; two bits each in its `sources` argument.
+#[derive(Clone, Copy)]
+enum Source {
+    Dense = 0,
+    One = 1,
+    Value = 2,
+}
+
+/// Computes `operands[0] = op(operands[1], ...)` over `shape` (innermost dimension first).
+///
+/// # Errors
+/// [`Error::Unsupported`] when the row has no expression for the class of `compute`.
+pub fn launch(
+    op: u32,
+    compute: DType,
+    shape: &[i64],
+    outputs: usize,
+    operands: &[Operand<'_>],
+    scalars: &[Scalar],
+) -> Result<()> {
+    let row = POINTWISE
+        .get(op as usize)
+        .ok_or_else(|| Error::Invalid(format!("OpenCL: pointwise op {op} is not in the op table")))?;
+    let (Some((out, inputs)), 1) = (operands.split_first(), outputs) else {
+        return Err(Error::Invalid(format!("OpenCL: {} has {outputs} outputs, pointwise kernels write one", row.name)));
+    };
+    if inputs.len() != row.arity || scalars.len() > SLOTS {
+        return Err(Error::Invalid(format!(
+            "OpenCL: {} takes {} inputs and at most {SLOTS} scalars, got {} and {}",
+            row.name,
+            row.arity,
+            inputs.len(),
+            scalars.len()
+        )));
+    }
+    let call = Call { row, compute, target: Target::of(out.address)?, out: *out, inputs, scalars };
+    call.over(shape, operands)
+}
+
+struct Call<'a> {
+    row: &'static PointwiseRow,
+    compute: DType,
+    target: Target,
+    out: Operand<'a>,
+    inputs: &'a [Operand<'a>],
+    scalars: &'a [Scalar],
+}
+
+impl Call<'_> {
+    fn over(&self, shape: &[i64], operands: &[Operand<'_>]) -> Result<()> {
+        if shape.len() > MAX_DIMS {
+            return self.over_slices(shape, operands);
+        }
+        let count: i64 = shape.iter().product();
+        let class = self.compute.class();
+        let dense = self.dense_sources(shape);
+        let lanes = if matches!(class, Class::Complex | Class::ComplexDouble) { 1 } else { VECTOR_BYTES / class.size() };
+        let mut spec = Spec::generic().define("ARITY", self.row.arity as i64).define("VEC", lanes as i64);
+        let special = count >= SPECIALISE_FROM;
+        if special {
+            spec = self.specialise(spec, dense, shape.len());
+        }
+        let expr = expr_class(class);
+        let program = self.target.program_with_cases(Family::Pointwise, class, &spec, || {
+            if special {
+                self.row.cases.get(expr as usize).copied().unwrap_or_default().to_owned()
+            } else {
+                switch(self.row.arity, expr)
+            }
+        })?;
+
+        let scalar_bytes = self.scalar_bytes(class);
+        let sources = dense.unwrap_or_else(|| self.value_sources());
+        let mut args = vec![
+            Arg::Long(count),
+            Arg::Int(self.case()? as i32),
+            Arg::Int(sources),
+            Arg::Bytes(&scalar_bytes),
+        ];
+        let layout;
+        let kernel = if dense.is_some() {
+            "pointwise_dense"
+        } else {
+            let strides: Vec<&[i64]> = operands.iter().map(|operand| operand.strides).collect();
+            layout = Layout::new(shape, &strides)?;
+            args.push(Arg::Bytes(layout.as_bytes()));
+            "pointwise_strided"
+        };
+        for operand in std::iter::once(&self.out).chain(self.inputs) {
+            args.push(self.target.memory(operand.address)?);
+            args.push(Arg::Int(operand.dtype.code()));
+        }
+        let items = (count as usize).div_ceil(lanes);
+        self.target.launch(&program, kernel, &args, &[items], None)
+    }
+
+    /// More dimensions than a kernel walks: one launch per index of the outermost one.
+    fn over_slices(&self, shape: &[i64], operands: &[Operand<'_>]) -> Result<()> {
+        let Some((&outermost, inner)) = shape.split_last() else { return Ok(()) };
+        for index in 0..outermost {
+            let sliced: Vec<Operand<'_>> = operands
+                .iter()
+                .map(|operand| {
+                    let (&stride, strides) = operand.strides.split_last().unwrap_or((&0, &[]));
+                    let step = usize::try_from(index * stride).unwrap_or(0);
+                    let address = if operand.address == 0 { 0 } else { operand.address + step };
+                    Operand { address, strides, ..*operand }
+                })
+                .collect();
+            let Some((out, inputs)) = sliced.split_first() else { return Ok(()) };
+            Call { out: *out, inputs, ..*self }.over(inner, &sliced)?;
+        }
+        Ok(())
+    }
+
+    /// The `sources` argument of the dense kernel, if every operand is contiguous or a single element.
+    fn dense_sources(&self, shape: &[i64]) -> Option<i32> {
+        let (size, is_one) = match shape {
+            [] => (1, true),
+            [size] => (*size, *size == 1),
+            _ => return None,
+        };
+        let stride_of = |operand: &Operand<'_>| operand.strides.first().copied().unwrap_or(0);
+        let is_dense = |operand: &Operand<'_>| is_one || stride_of(operand) == operand.dtype.size() as i64;
+        if size == 0 || !is_dense(&self.out) {
+            return None;
+        }
+        self.inputs.iter().zip(0..).try_fold(0, |sources, (input, index)| {
+            let source = if input.address == 0 {
+                Source::Value
+            } else if is_dense(input) {
+                Source::Dense
+            } else if stride_of(input) == 0 {
+                Source::One
+            } else {
+                return None;
+            };
+            Some(sources | (source as i32) << (2 * index))
+        })
+    }
+
+    /// The `sources` argument of the strided kernel: only numbers from the host matter.
+    fn value_sources(&self) -> i32 {
+        self.inputs
+            .iter()
+            .zip(0..)
+            .filter(|(input, _)| input.address == 0)
+            .fold(0, |sources, (_, index)| sources | (Source::Value as i32) << (2 * index))
+    }
+
+    /// The case of the switch: some rows have one of their own for bool.
+    fn case(&self) -> Result<u32> {
+        let class = self.compute.class();
+        let (expr, fallback) = match expr_class(class) {
+            ExprClass::Float => (self.row.expr, None),
+            ExprClass::Int => (self.row.expr_int, self.row.expr_bool),
+            ExprClass::Complex => (self.row.expr_complex, None),
+        };
+        if expr.or(fallback).is_none() {
+            return Err(Error::Unsupported(format!("\"{}\" not implemented for '{}'", self.row.name, self.compute.name())));
+        }
+        let is_bool = self.compute == DType::Bool && self.row.expr_bool.is_some();
+        Ok(self.row.op as u32 + if is_bool { BOOL_CASES } else { 0 })
+    }
+
+    fn specialise(&self, spec: Spec, dense: Option<i32>, ndim: usize) -> Spec {
+        const DTYPES: [&str; SLOTS] = ["SPEC_DTYPE0", "SPEC_DTYPE1", "SPEC_DTYPE2", "SPEC_DTYPE3"];
+        let case = self.case().unwrap_or(self.row.op as u32);
+        let mut spec = spec
+            .define("SPEC_OP", i64::from(case))
+            .define("SPEC_SOURCES", i64::from(dense.unwrap_or_else(|| self.value_sources())))
+            .define("SPEC_DTYPE_OUT", i64::from(self.out.dtype.code()));
+        for (name, input) in DTYPES.iter().zip(self.inputs) {
+            spec = spec.define(name, i64::from(input.dtype.code()));
+        }
+        if dense.is_none() {
+            spec = spec.define("SPEC_NDIM", ndim as i64);
+        }
+        spec
+    }
+
+    /// The kernel's `Scalars`: parameters of the stub, then values of host inputs.
+    fn scalar_bytes(&self, class: Class) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(2 * SLOTS * class.size());
+        for slot in 0..SLOTS {
+            self.scalars.get(slot).copied().unwrap_or_default().write(class, &mut bytes);
+        }
+        for slot in 0..SLOTS {
+            self.inputs.get(slot).map(|input| input.value).unwrap_or_default().write(class, &mut bytes);
+        }
+        bytes
+    }
+}
+
+const fn expr_class(class: Class) -> ExprClass {
+    match class {
+        Class::Float | Class::Double => ExprClass::Float,
+        Class::Integer => ExprClass::Int,
+        Class::Complex | Class::ComplexDouble => ExprClass::Complex,
+    }
+}
+
+/// The cases of all ops of an arity and class.
+fn switch(arity: usize, class: ExprClass) -> String {
+    SWITCH
+        .iter()
+        .find(|(row_arity, row_class, _)| *row_arity == arity && *row_class == class)
+        .map(|(.., text)| (*text).to_owned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,33 @@
+//! Numbers that come with a launch.
+
+use crate::kernels::Class;
+
+/// A number in every form a compute class may need it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Scalar {
+    /// As a real number, or the real part.
+    pub real: f64,
+    /// Imaginary part.
+    pub imag: f64,
+    /// As an integer, exactly.
+    pub integer: i64,
+}
+
+impl Scalar {
+    /// Appends the bytes of one `T`.
+    pub fn write(self, class: Class, bytes: &mut Vec<u8>) {
+        match class {
+            Class::Float => bytes.extend((self.real as f32).to_ne_bytes()),
+            Class::Double => bytes.extend(self.real.to_ne_bytes()),
+            Class::Integer => bytes.extend(self.integer.to_ne_bytes()),
+            Class::Complex => {
+                bytes.extend((self.real as f32).to_ne_bytes());
+                bytes.extend((self.imag as f32).to_ne_bytes());
+            }
+            Class::ComplexDouble => {
+                bytes.extend(self.real.to_ne_bytes());
+                bytes.extend(self.imag.to_ne_bytes());
+            }
+        }
+    }
+}

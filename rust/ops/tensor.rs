@@ -1,0 +1,63 @@
+//! What a launcher knows of a tensor.
+
+use crate::kernels::{Class, DType};
+
+/// A borrowed description of a strided tensor in device memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensor<'a> {
+    /// Address of the first element; 0 for an absent optional tensor or one without elements.
+    pub address: usize,
+    /// Storage dtype.
+    pub dtype: DType,
+    /// Sizes, outermost dimension first, as in Python.
+    pub sizes: &'a [i64],
+    /// Strides in elements.
+    pub strides: &'a [i64],
+}
+
+impl Tensor<'_> {
+    /// Number of elements.
+    pub fn numel(&self) -> i64 {
+        self.sizes.iter().product()
+    }
+
+    /// Number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Size of a dimension; 1 beyond the last.
+    pub fn size(&self, dim: usize) -> i64 {
+        self.sizes.get(dim).copied().unwrap_or(1)
+    }
+
+    /// Stride of a dimension in elements; 0 beyond the last.
+    pub fn stride(&self, dim: usize) -> i64 {
+        self.strides.get(dim).copied().unwrap_or(0)
+    }
+
+    /// The class the tensor's dtype is computed in.
+    pub fn class(&self) -> Class {
+        self.dtype.class()
+    }
+
+    /// Whether the elements lie densely in row-major order.
+    pub fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        self.sizes.iter().zip(self.strides).rev().all(|(&size, &stride)| {
+            let fits = size == 1 || stride == expected;
+            expected *= size;
+            fits
+        })
+    }
+
+    /// Whether the tensor is present (an optional argument that was given and has elements).
+    pub fn is_present(&self) -> bool {
+        self.address != 0
+    }
+
+    /// "torch.float32[2, 3]", for messages.
+    pub fn describe(&self) -> String {
+        format!("{}{:?}", self.dtype.name(), self.sizes)
+    }
+}

@@ -1,0 +1,259 @@
+//! The caching allocator of one device.
+//!
+//! A freed block goes back to the stream it was allocated on at once: that stream's queue is in order, so work
+//! enqueued later cannot overtake work enqueued before the free. Blocks that other streams used wait for those
+//! streams' markers. Segments go back to the driver only when they are wholly free, after the device is idle.
+
+use std::collections::HashMap;
+
+use super::address::{AddressMap, AddressSpace};
+use super::blocks::{Blocks, Pool, ALIGNMENT};
+use super::stats::MemoryStats;
+use crate::cl::{Buffer, Context, Event};
+use crate::error::{Error, Result};
+
+/// A freed block that other streams may still read, with the markers to wait for.
+#[derive(Debug)]
+struct Pending {
+    address: usize,
+    markers: Vec<Event>,
+}
+
+/// Limits of the device that messages and checks need.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    pub device_name: String,
+    pub global_mem: usize,
+    pub max_alloc: usize,
+    pub host_unified: bool,
+}
+
+/// State behind the allocator's lock.
+#[derive(Debug)]
+pub(super) struct Allocator {
+    limits: Limits,
+    /// Bytes that this process may hold; at most `limits.global_mem`.
+    budget: usize,
+    addresses: AddressMap,
+    segments: HashMap<usize, Buffer>,
+    blocks: Blocks,
+    pending: Vec<Pending>,
+    stats: MemoryStats,
+}
+
+impl Allocator {
+    pub fn new(limits: Limits, space: &AddressSpace) -> Self {
+        Self {
+            budget: limits.global_mem,
+            limits,
+            addresses: AddressMap::new(space),
+            segments: HashMap::new(),
+            blocks: Blocks::default(),
+            pending: Vec::new(),
+            stats: MemoryStats::default(),
+        }
+    }
+
+    /// Allocates `requested` bytes for a stream. `idle` blocks until the device has nothing left to do.
+    pub fn allocate(
+        &mut self,
+        context: &Context,
+        space: &AddressSpace,
+        requested: usize,
+        stream: i64,
+        idle: impl Fn() -> Result<()>,
+    ) -> Result<usize> {
+        if requested > self.limits.max_alloc {
+            self.stats.num_ooms += 1;
+            return Err(self.over_limit(requested));
+        }
+        let size = requested.max(1).next_multiple_of(ALIGNMENT);
+        self.collect_pending(false)?;
+        let mut found = self.blocks.take(size, requested, stream);
+        if found.is_none() {
+            if self.add_segment(context, space, size, stream).is_err() {
+                self.stats.num_alloc_retries += 1;
+                self.release_cached(space, idle)?;
+                if let Err(cause) = self.add_segment(context, space, size, stream) {
+                    self.stats.num_ooms += 1;
+                    return Err(self.out_of_memory(requested, &cause));
+                }
+            }
+            found = self.blocks.take(size, requested, stream);
+        }
+        let address = found.ok_or_else(|| Error::Invalid("a fresh segment holds no free block".to_owned()))?;
+        let size = self.blocks.get(address).map_or(size, |block| block.size);
+        self.stats.allocation.add(1);
+        self.stats.active.add(1);
+        self.stats.allocated_bytes.add(size);
+        self.stats.active_bytes.add(size);
+        self.stats.requested_bytes.add(requested);
+        Ok(address)
+    }
+
+    /// Frees a block; `mark` records a marker on another stream that used it.
+    pub fn free(&mut self, address: usize, mark: impl Fn(i64) -> Result<Event>) -> Result<()> {
+        let Some(block) = self.blocks.get_mut(address) else { return Ok(()) };
+        let streams = std::mem::take(&mut block.used_by);
+        let (size, requested) = (block.size, block.requested);
+        self.stats.allocation.sub(1);
+        self.stats.allocated_bytes.sub(size);
+        self.stats.requested_bytes.sub(requested);
+        if streams.is_empty() {
+            self.retire(address, size);
+            return Ok(());
+        }
+        let markers = streams.into_iter().map(mark).collect::<Result<_>>()?;
+        self.pending.push(Pending { address, markers });
+        Ok(())
+    }
+
+    fn retire(&mut self, address: usize, size: usize) {
+        self.stats.active.sub(1);
+        self.stats.active_bytes.sub(size);
+        self.blocks.give_back(address);
+    }
+
+    /// Notes that a stream other than the block's own uses it.
+    pub fn record_stream(&mut self, address: usize, stream: i64) {
+        if let Some(block) = self.blocks.get_mut(address) {
+            if block.stream != stream && !block.used_by.contains(&stream) {
+                block.used_by.push(stream);
+            }
+        }
+    }
+
+    /// Gives back blocks whose markers have completed; waits for them when `wait` is set.
+    fn collect_pending(&mut self, wait: bool) -> Result<()> {
+        let mut index = 0;
+        while let Some(pending) = self.pending.get(index) {
+            let mut complete = true;
+            for marker in &pending.markers {
+                if wait {
+                    marker.wait()?;
+                }
+                complete &= marker.is_complete()?;
+            }
+            if !complete {
+                index += 1;
+                continue;
+            }
+            let address = self.pending.swap_remove(index).address;
+            let size = self.blocks.get(address).map_or(0, |block| block.size);
+            self.retire(address, size);
+        }
+        Ok(())
+    }
+
+    fn add_segment(&mut self, context: &Context, space: &AddressSpace, size: usize, stream: i64) -> Result<()> {
+        let pool = Pool::of(size);
+        let segment_size = pool.segment_size(size).min(self.limits.max_alloc.max(size));
+        if self.reserved() + segment_size > self.budget {
+            return Err(Error::OutOfMemory("the process's budget is used up".to_owned()));
+        }
+        let buffer = Buffer::new(context, segment_size, self.limits.host_unified)?;
+        let address = self.addresses.insert(space, segment_size, buffer.handle())?;
+        self.segments.insert(address, buffer);
+        self.blocks.add_segment(address, segment_size, stream, pool);
+        self.stats.segment.add(1);
+        self.stats.reserved_bytes.add(segment_size);
+        self.stats.num_device_alloc += 1;
+        Ok(())
+    }
+
+    /// Releases wholly free segments to the driver.
+    pub fn release_cached(&mut self, space: &AddressSpace, idle: impl Fn() -> Result<()>) -> Result<()> {
+        // Queued kernels do not keep a buffer alive on every driver: nothing may run while buffers go.
+        idle()?;
+        self.collect_pending(true)?;
+        for address in self.blocks.remove_free_segments() {
+            if let Some(buffer) = self.segments.remove(&address) {
+                self.addresses.remove(space, address, buffer.size());
+                self.stats.segment.sub(1);
+                self.stats.reserved_bytes.sub(buffer.size());
+                self.stats.num_device_free += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest address range [start, end) of the block that starts at `address`.
+    pub fn block_size(&self, address: usize) -> Option<usize> {
+        self.blocks.get(address).map(|block| block.size)
+    }
+
+    pub fn stats(&self) -> MemoryStats {
+        let mut stats = self.stats.clone();
+        let (count, bytes) = self.blocks.inactive_split();
+        stats.inactive_split.current = count as i64;
+        stats.inactive_split.peak = stats.inactive_split.peak.max(count as i64);
+        stats.inactive_split_bytes.current = bytes as i64;
+        stats.inactive_split_bytes.peak = stats.inactive_split_bytes.peak.max(bytes as i64);
+        stats
+    }
+
+    pub fn reset_peak(&mut self) {
+        self.stats.reset_peak();
+    }
+
+    pub fn reset_accumulated(&mut self) {
+        self.stats.reset_accumulated();
+    }
+
+    /// Limits this process to a fraction of the device's memory.
+    pub fn set_fraction(&mut self, fraction: f64) {
+        self.budget = (self.limits.global_mem as f64 * fraction) as usize;
+    }
+
+    /// Bytes (free, total). OpenCL cannot say what other processes hold.
+    pub fn memory_info(&self) -> (usize, usize) {
+        (self.limits.global_mem.saturating_sub(self.reserved()), self.limits.global_mem)
+    }
+
+    fn reserved(&self) -> usize {
+        usize::try_from(self.stats.reserved_bytes.current).unwrap_or(0)
+    }
+
+    fn over_limit(&self, requested: usize) -> Error {
+        Error::OutOfMemory(format!(
+            "OpenCL out of memory. Tried to allocate {} in one block, but '{}' allows at most {} for a single allocation \
+             (CL_DEVICE_MAX_MEM_ALLOC_SIZE). Split the tensor.",
+            bytes(requested),
+            self.limits.device_name,
+            bytes(self.limits.max_alloc),
+        ))
+    }
+
+    fn out_of_memory(&self, requested: usize, cause: &Error) -> Error {
+        let allocated = usize::try_from(self.stats.allocated_bytes.current).unwrap_or(0);
+        Error::OutOfMemory(format!(
+            "OpenCL out of memory. Tried to allocate {} on '{}', which has {} in all; this process may hold {}. \
+             {} is allocated by tensors, {} is reserved but unallocated (largest free block {}). \
+             Free tensors you no longer need, or use smaller batches. Driver: {cause}.",
+            bytes(requested),
+            self.limits.device_name,
+            bytes(self.limits.global_mem),
+            bytes(self.budget),
+            bytes(allocated),
+            bytes(self.reserved().saturating_sub(allocated)),
+            bytes(self.blocks.largest_free()),
+        ))
+    }
+}
+
+/// "1.50 GiB", as PyTorch prints sizes.
+fn bytes(count: usize) -> String {
+    const UNITS: [&str; 4] = ["bytes", "KiB", "MiB", "GiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let name = UNITS.get(unit).copied().unwrap_or_default();
+    if unit == 0 {
+        format!("{count} {name}")
+    } else {
+        format!("{value:.2} {name}")
+    }
+}

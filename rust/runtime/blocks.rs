@@ -1,0 +1,252 @@
+//! Bookkeeping of blocks inside segments: best fit, splitting, merging. Pure data, no driver calls.
+
+use std::collections::{BTreeSet, HashMap};
+
+/// A contiguous stretch of a segment, free or in use.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Bytes, a multiple of [`ALIGNMENT`].
+    pub size: usize,
+    /// Bytes asked for; 0 when free.
+    pub requested: usize,
+    /// Stream whose work may use it without waiting.
+    pub stream: i64,
+    /// Address of the segment it is cut from.
+    pub segment: usize,
+    /// Small and large blocks come from separate segments.
+    pub pool: Pool,
+    /// Owned by a tensor, or waiting for another stream.
+    pub in_use: bool,
+    /// Other streams that used it (`record_stream`).
+    pub used_by: Vec<i64>,
+    previous: Option<usize>,
+    next: Option<usize>,
+}
+
+impl Block {
+    /// Whether the segment holds other blocks too.
+    pub fn is_split(&self) -> bool {
+        self.previous.is_some() || self.next.is_some()
+    }
+}
+
+/// Segments for small blocks are kept apart, so that long-lived small tensors do not pin large segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pool {
+    /// Requests up to [`SMALL_REQUEST`].
+    Small,
+    /// All others.
+    Large,
+}
+
+/// Block sizes are multiples of this: enough for the widest vector type and for a cache line.
+pub const ALIGNMENT: usize = 512;
+/// Requests up to this share 2 MiB segments.
+pub const SMALL_REQUEST: usize = 1 << 20;
+const SMALL_SEGMENT: usize = 2 << 20;
+/// Requests from here on get a segment of their own size.
+const LARGE_REQUEST: usize = 10 << 20;
+const LARGE_SEGMENT: usize = 20 << 20;
+
+impl Pool {
+    /// The pool that serves a block of `size` bytes.
+    pub fn of(size: usize) -> Self {
+        if size <= SMALL_REQUEST {
+            Self::Small
+        } else {
+            Self::Large
+        }
+    }
+
+    /// Bytes of the segment to allocate for a block of `size` bytes.
+    pub fn segment_size(self, size: usize) -> usize {
+        match self {
+            Self::Small => SMALL_SEGMENT,
+            Self::Large if size < LARGE_REQUEST => LARGE_SEGMENT,
+            Self::Large => size.next_multiple_of(SMALL_SEGMENT),
+        }
+    }
+
+    /// Whether a remainder of so many bytes is worth a block of its own.
+    fn splits(self, remainder: usize) -> bool {
+        match self {
+            Self::Small => remainder >= ALIGNMENT,
+            Self::Large => remainder > SMALL_REQUEST,
+        }
+    }
+}
+
+/// All blocks of one device.
+#[derive(Debug, Default)]
+pub struct Blocks {
+    by_address: HashMap<usize, Block>,
+    free: BTreeSet<(i64, Pool, usize, usize)>,
+}
+
+impl Blocks {
+    /// Adds a fresh segment as one free block.
+    pub fn add_segment(&mut self, address: usize, size: usize, stream: i64, pool: Pool) {
+        self.free.insert((stream, pool, size, address));
+        let block = Block {
+            size,
+            requested: 0,
+            stream,
+            segment: address,
+            pool,
+            in_use: false,
+            used_by: Vec::new(),
+            previous: None,
+            next: None,
+        };
+        self.by_address.insert(address, block);
+    }
+
+    /// Takes the smallest free block that fits, splitting it when the rest is worth it.
+    pub fn take(&mut self, size: usize, requested: usize, stream: i64) -> Option<usize> {
+        let pool = Pool::of(size);
+        let found = *self.free.range((stream, pool, size, 0)..=(stream, pool, usize::MAX, usize::MAX)).next()?;
+        self.free.remove(&found);
+        let address = found.3;
+        let block = self.by_address.get_mut(&address)?;
+        block.in_use = true;
+        block.requested = requested;
+        let remainder = block.size - size;
+        if pool.splits(remainder) {
+            block.size = size;
+            let rest_address = address + size;
+            let rest = Block {
+                size: remainder,
+                requested: 0,
+                in_use: false,
+                used_by: Vec::new(),
+                previous: Some(address),
+                next: block.next.replace(rest_address),
+                ..block.clone()
+            };
+            if let Some(after) = rest.next.and_then(|after| self.by_address.get_mut(&after)) {
+                after.previous = Some(rest_address);
+            }
+            self.by_address.insert(rest_address, rest);
+            self.free.insert((stream, pool, remainder, rest_address));
+        }
+        Some(address)
+    }
+
+    /// Returns a block to the free set, merged with free neighbours.
+    pub fn give_back(&mut self, address: usize) {
+        let Some(mut block) = self.by_address.remove(&address) else { return };
+        block.in_use = false;
+        block.requested = 0;
+        block.used_by.clear();
+        let mut start = address;
+        if let Some((before_address, before)) = self.take_free_neighbour(block.previous) {
+            start = before_address;
+            block.size += before.size;
+            block.previous = before.previous;
+        }
+        if let Some((_, after)) = self.take_free_neighbour(block.next) {
+            block.size += after.size;
+            block.next = after.next;
+        }
+        if let Some(before) = block.previous.and_then(|before| self.by_address.get_mut(&before)) {
+            before.next = Some(start);
+        }
+        if let Some(after) = block.next.and_then(|after| self.by_address.get_mut(&after)) {
+            after.previous = Some(start);
+        }
+        self.free.insert((block.stream, block.pool, block.size, start));
+        self.by_address.insert(start, block);
+    }
+
+    fn take_free_neighbour(&mut self, address: Option<usize>) -> Option<(usize, Block)> {
+        let address = address?;
+        if self.by_address.get(&address)?.in_use {
+            return None;
+        }
+        let block = self.by_address.remove(&address)?;
+        self.free.remove(&(block.stream, block.pool, block.size, address));
+        Some((address, block))
+    }
+
+    /// The block that starts at an address.
+    pub fn get(&self, address: usize) -> Option<&Block> {
+        self.by_address.get(&address)
+    }
+
+    /// The block that starts at an address, to be changed.
+    pub fn get_mut(&mut self, address: usize) -> Option<&mut Block> {
+        self.by_address.get_mut(&address)
+    }
+
+    /// Removes the segments that are wholly free; returns their addresses.
+    pub fn remove_free_segments(&mut self) -> Vec<usize> {
+        let whole: Vec<_> = self
+            .free
+            .iter()
+            .copied()
+            .filter(|(.., address)| self.by_address.get(address).is_some_and(|block| !block.is_split()))
+            .collect();
+        for key in &whole {
+            self.free.remove(key);
+            self.by_address.remove(&key.3);
+        }
+        whole.into_iter().map(|(.., address)| address).collect()
+    }
+
+    /// Free blocks inside split segments: (count, bytes).
+    pub fn inactive_split(&self) -> (usize, usize) {
+        self.by_address
+            .values()
+            .filter(|block| !block.in_use && block.is_split())
+            .fold((0, 0), |(count, bytes), block| (count + 1, bytes + block.size))
+    }
+
+    /// The largest free block of any stream.
+    pub fn largest_free(&self) -> usize {
+        self.free.iter().map(|(_, _, size, _)| *size).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn one_segment(size: usize, pool: Pool) -> Blocks {
+        let mut blocks = Blocks::default();
+        blocks.add_segment(0x1000_0000, size, 0, pool);
+        blocks
+    }
+
+    #[test]
+    fn small_blocks_split_a_segment_and_merge_back() {
+        let mut blocks = one_segment(SMALL_SEGMENT, Pool::Small);
+        let taken: Vec<_> = (0..3).map(|_| blocks.take(1024, 1000, 0).unwrap()).collect();
+        assert_eq!(blocks.inactive_split(), (1, SMALL_SEGMENT - 3 * 1024));
+        for order in [1, 0, 2] {
+            blocks.give_back(*taken.get(order).unwrap());
+        }
+        assert_eq!(blocks.remove_free_segments(), vec![0x1000_0000]);
+    }
+
+    #[test]
+    fn a_block_is_not_given_to_another_stream() {
+        let mut blocks = one_segment(SMALL_SEGMENT, Pool::Small);
+        assert!(blocks.take(512, 512, 1).is_none());
+        assert!(blocks.take(512, 512, 0).is_some());
+    }
+
+    #[test]
+    fn a_large_block_keeps_a_remainder_too_small_to_be_worth_splitting() {
+        let mut blocks = one_segment(LARGE_SEGMENT, Pool::Large);
+        let address = blocks.take(LARGE_SEGMENT - SMALL_REQUEST, 1, 0).unwrap();
+        assert_eq!(blocks.get(address).unwrap().size, LARGE_SEGMENT);
+    }
+
+    #[test]
+    fn best_fit_prefers_the_smaller_free_block() {
+        let mut blocks = one_segment(LARGE_SEGMENT, Pool::Large);
+        blocks.add_segment(0x2000_0000, LARGE_SEGMENT / 2, 0, Pool::Large);
+        assert_eq!(blocks.take(4 << 20, 1, 0), Some(0x2000_0000));
+    }
+}

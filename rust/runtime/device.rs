@@ -1,0 +1,252 @@
+//! The registry: which devices exist, in which order, and the state of each.
+
+use std::cell::Cell;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::address::{AddressSpace, Location};
+use super::allocator::{Allocator, Limits};
+use super::fork;
+use super::stats::MemoryStats;
+use super::stream::{Stream, POOL_STREAMS};
+use crate::cl::{platforms, Context, DeviceInfo, DeviceType};
+use crate::error::{Error, Result};
+
+/// One OpenCL device; initialised on first use.
+#[derive(Debug)]
+pub struct Device {
+    /// Position in the registry: the index in `torch.device("opencl:N")`.
+    pub index: i32,
+    /// What the driver says of it.
+    pub info: DeviceInfo,
+    state: OnceLock<Result<DeviceState>>,
+}
+
+/// What a device owns once it is in use.
+#[derive(Debug)]
+pub struct DeviceState {
+    /// Context of buffers, programs and queues.
+    pub context: Context,
+    space: AddressSpace,
+    allocator: Mutex<Allocator>,
+    streams: Vec<Stream>,
+}
+
+static DEVICES: OnceLock<Result<Vec<Device>>> = OnceLock::new();
+
+thread_local! {
+    static CURRENT: Cell<i32> = const { Cell::new(0) };
+}
+
+/// All devices that `TORCH_OPENCL_DEVICES` lets through.
+///
+/// # Errors
+/// [`Error::NoDevice`] without a driver or a device; [`Error::Forked`] in a forked child.
+pub fn devices() -> Result<&'static [Device]> {
+    if fork::in_bad_fork() {
+        return Err(Error::Forked);
+    }
+    let found = DEVICES.get_or_init(|| {
+        let filter = std::env::var("TORCH_OPENCL_DEVICES").ok();
+        let all = platforms()?.into_iter().flat_map(|platform| platform.devices).collect();
+        let chosen = select(all, filter.as_deref())?;
+        Ok(chosen
+            .into_iter()
+            .zip(0..)
+            .map(|(info, index)| Device { index, info, state: OnceLock::new() })
+            .collect())
+    });
+    found.as_deref().map_err(Clone::clone)
+}
+
+/// GPUs first, CPUs last, drivers' order within; then what the filter names, in its order.
+///
+/// The filter is a comma-separated list of indices into that order, of types (`gpu`, `cpu`, `accelerator`), or of
+/// parts of a device's or platform's name. As with `CUDA_VISIBLE_DEVICES`, an unknown entry ends the list.
+fn select(mut all: Vec<DeviceInfo>, filter: Option<&str>) -> Result<Vec<DeviceInfo>> {
+    all.sort_by_key(|info| info.device_type);
+    let Some(filter) = filter else { return Ok(all) };
+    let mut chosen: Vec<DeviceInfo> = Vec::new();
+    for entry in filter.split(',').map(|entry| entry.trim().to_lowercase()).filter(|entry| !entry.is_empty()) {
+        let matches: Vec<&DeviceInfo> = match entry.parse::<usize>() {
+            Ok(index) => all.get(index).into_iter().collect(),
+            Err(_) => all.iter().filter(|info| is_called(info, &entry)).collect(),
+        };
+        if matches.is_empty() {
+            break;
+        }
+        for info in matches {
+            if !chosen.iter().any(|known| known.id == info.id) {
+                chosen.push(info.clone());
+            }
+        }
+    }
+    if chosen.is_empty() && !filter.trim().is_empty() {
+        let known: Vec<String> =
+            all.iter().zip(0..).map(|(info, index)| format!("{index}: {} ({})", info.name, info.platform)).collect();
+        return Err(Error::NoDevice(format!(
+            "TORCH_OPENCL_DEVICES={filter} names no device of this machine. Known: {}.",
+            known.join("; ")
+        )));
+    }
+    Ok(chosen)
+}
+
+fn is_called(info: &DeviceInfo, entry: &str) -> bool {
+    match entry {
+        "gpu" => info.device_type == DeviceType::Gpu,
+        "cpu" => info.device_type == DeviceType::Cpu,
+        "accelerator" => info.device_type == DeviceType::Accelerator,
+        name => info.name.to_lowercase().contains(name) || info.platform.to_lowercase().contains(name),
+    }
+}
+
+/// Number of devices; 0 where OpenCL cannot be used.
+pub fn device_count() -> i32 {
+    devices().map_or(0, |devices| devices.len() as i32)
+}
+
+/// The device of an index.
+pub fn device(index: i32) -> Result<&'static Device> {
+    let all = devices()?;
+    usize::try_from(index).ok().and_then(|index| all.get(index)).ok_or_else(|| {
+        Error::Invalid(format!(
+            "OpenCL: invalid device index {index}: this machine has {} OpenCL device(s), see torch.opencl.device_count()",
+            all.len()
+        ))
+    })
+}
+
+/// Index of this thread's current device.
+pub fn current_device() -> i32 {
+    CURRENT.get()
+}
+
+/// Makes a device current for this thread.
+pub fn set_current_device(index: i32) -> Result<()> {
+    device(index)?;
+    CURRENT.set(index);
+    Ok(())
+}
+
+/// The device whose address range holds an address.
+pub fn device_of_address(address: usize) -> Result<&'static Device> {
+    devices()?
+        .iter()
+        .find(|device| device.initialised().is_some_and(|state| state.space.contains(address)))
+        .ok_or_else(|| Error::Invalid(format!("OpenCL: {address:#x} is not an address of any OpenCL device")))
+}
+
+impl Device {
+    /// The device's state, set up on first use.
+    pub fn state(&self) -> Result<&DeviceState> {
+        if fork::in_bad_fork() {
+            return Err(Error::Forked);
+        }
+        let state = self.state.get_or_init(|| DeviceState::new(&self.info, self.index));
+        state.as_ref().map_err(Clone::clone)
+    }
+
+    /// The state, if the device has been used.
+    pub fn initialised(&self) -> Option<&DeviceState> {
+        self.state.get().and_then(|state| state.as_ref().ok())
+    }
+}
+
+impl DeviceState {
+    fn new(info: &DeviceInfo, index: i32) -> Result<Self> {
+        fork::install();
+        let context = Context::new(info.id)?;
+        let space = AddressSpace::reserve()?;
+        let limits = Limits {
+            device_name: info.name.clone(),
+            global_mem: usize::try_from(info.global_mem).unwrap_or(usize::MAX),
+            max_alloc: usize::try_from(info.max_alloc).unwrap_or(usize::MAX),
+            host_unified: info.host_unified,
+        };
+        let allocator = Mutex::new(Allocator::new(limits, &space));
+        let streams = (0..=POOL_STREAMS).map(|id| Stream::new(index, id)).collect();
+        Ok(Self { context, space, allocator, streams })
+    }
+
+    fn allocator(&self) -> MutexGuard<'_, Allocator> {
+        self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stream by id: 0 is the default stream.
+    pub fn stream(&self, id: i64) -> Result<&Stream> {
+        usize::try_from(id)
+            .ok()
+            .and_then(|id| self.streams.get(id))
+            .ok_or_else(|| Error::Invalid(format!("OpenCL: {id} is not the id of a stream")))
+    }
+
+    /// Blocks until every stream of the device has finished.
+    pub fn synchronize(&self) -> Result<()> {
+        self.streams.iter().try_for_each(Stream::synchronize)
+    }
+
+    /// Allocates device memory for a stream; returns its address.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] with the figures a user needs.
+    pub fn allocate(&self, size: usize, stream: i64) -> Result<usize> {
+        self.allocator().allocate(&self.context, &self.space, size, stream, || self.synchronize())
+    }
+
+    /// Returns memory to the allocator.
+    pub fn free(&self, address: usize) -> Result<()> {
+        self.allocator().free(address, |stream| self.stream(stream)?.queue(&self.context)?.marker())
+    }
+
+    /// Notes that `stream` uses the block that starts at `address`.
+    pub fn record_stream(&self, address: usize, stream: i64) {
+        self.allocator().record_stream(address, stream);
+    }
+
+    /// Releases cached buffers to the driver.
+    pub fn empty_cache(&self) -> Result<()> {
+        self.allocator().release_cached(&self.space, || self.synchronize())
+    }
+
+    /// Buffer and offset of an address.
+    pub fn resolve(&self, address: usize) -> Result<Location> {
+        self.space.resolve(address).ok_or_else(|| {
+            Error::Invalid(format!("OpenCL: {address:#x} is not in the memory of this device: are all tensors on the same device?"))
+        })
+    }
+
+    /// Whether an address belongs to this device.
+    pub fn contains(&self, address: usize) -> bool {
+        self.space.contains(address)
+    }
+
+    /// Bytes of the block that starts at `address`.
+    pub fn block_size(&self, address: usize) -> Option<usize> {
+        self.allocator().block_size(address)
+    }
+
+    /// Statistics of the allocator.
+    pub fn memory_stats(&self) -> MemoryStats {
+        self.allocator().stats()
+    }
+
+    /// Sets every peak to the current value.
+    pub fn reset_peak_stats(&self) {
+        self.allocator().reset_peak();
+    }
+
+    /// Sets every total to zero.
+    pub fn reset_accumulated_stats(&self) {
+        self.allocator().reset_accumulated();
+    }
+
+    /// Limits this process to a fraction of the device's memory.
+    pub fn set_memory_fraction(&self, fraction: f64) {
+        self.allocator().set_fraction(fraction);
+    }
+
+    /// Bytes (free, total).
+    pub fn memory_info(&self) -> (usize, usize) {
+        self.allocator().memory_info()
+    }
+}

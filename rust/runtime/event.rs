@@ -1,0 +1,61 @@
+//! Events with timing: what `torch.Event` records, waits for and measures.
+
+use super::device::device;
+use crate::cl::Event;
+use crate::error::{Error, Result};
+
+/// A marker recorded on a stream.
+#[derive(Debug)]
+pub struct TimedEvent {
+    device: i32,
+    marker: Event,
+}
+
+impl TimedEvent {
+    /// Records a marker behind everything enqueued on the stream so far.
+    pub fn record(index: i32, stream: i64) -> Result<Self> {
+        let state = device(index)?.state()?;
+        let queue = state.stream(stream)?.queue(&state.context)?;
+        let marker = queue.marker()?;
+        queue.flush()?;
+        Ok(Self { device: index, marker })
+    }
+
+    /// Holds back a stream's later work until the event has completed.
+    ///
+    /// Between two devices there is no shared context to express this in: the host waits instead.
+    pub fn block(&self, index: i32, stream: i64) -> Result<()> {
+        if index != self.device {
+            return self.marker.wait();
+        }
+        let state = device(index)?.state()?;
+        state.stream(stream)?.queue(&state.context)?.wait_for(&self.marker)
+    }
+
+    /// Whether everything before the event has completed.
+    pub fn is_complete(&self) -> Result<bool> {
+        self.marker.is_complete()
+    }
+
+    /// Blocks the host until the event has completed.
+    pub fn synchronize(&self) -> Result<()> {
+        self.marker.wait()
+    }
+
+    /// Milliseconds of device time from this event to `end`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when either has not completed or they belong to different devices.
+    pub fn elapsed_ms(&self, end: &Self) -> Result<f64> {
+        if self.device != end.device {
+            return Err(Error::Invalid("OpenCL: both events must belong to the same device".to_owned()));
+        }
+        if !self.is_complete()? || !end.is_complete()? {
+            return Err(Error::Invalid(
+                "OpenCL: both events must be completed before calculating elapsed time: synchronize first".to_owned(),
+            ));
+        }
+        let (start, end) = (self.marker.end_time()?, end.marker.end_time()?);
+        Ok((end as f64 - start as f64) / 1e6)
+    }
+}

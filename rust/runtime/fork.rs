@@ -1,0 +1,24 @@
+//! A forked child shares no driver threads with its parent: every use of the device there is refused.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Once;
+
+static IN_BAD_FORK: AtomicBool = AtomicBool::new(false);
+static INSTALL: Once = Once::new();
+
+extern "C" fn mark_child() {
+    IN_BAD_FORK.store(true, Ordering::Relaxed);
+}
+
+/// Arms the check; called when the first device is initialised.
+pub fn install() {
+    INSTALL.call_once(|| {
+        // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(mark_child)) };
+    });
+}
+
+/// Whether this process was forked from one that had initialised a device.
+pub fn in_bad_fork() -> bool {
+    IN_BAD_FORK.load(Ordering::Relaxed)
+}

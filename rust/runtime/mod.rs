@@ -1,0 +1,24 @@
+//! The device runtime: registry, streams, events, memory.
+//!
+//! Ownership: a [`Device`] lives for the process and owns its context, its streams, its address space and the
+//! allocator of that space. A tensor owns an address; the allocator owns the buffer behind it.
+
+mod address;
+mod allocator;
+mod blocks;
+mod device;
+mod event;
+mod fork;
+mod pinned;
+mod stats;
+mod stream;
+mod transfer;
+
+pub use address::{Location, GRANULE};
+pub use device::{current_device, device, device_count, device_of_address, devices, set_current_device, Device, DeviceState};
+pub use event::TimedEvent;
+pub use fork::{in_bad_fork, install as install_fork_handler};
+pub use pinned::{allocate_pinned, free_pinned, is_pinned, record_pinned};
+pub use stats::MemoryStats;
+pub use stream::{current_stream, launch_count, set_current_stream, Stream, POOL_STREAMS};
+pub use transfer::{copy_device_to_device, copy_device_to_host, copy_host_to_device, map, unmap, Mapping};

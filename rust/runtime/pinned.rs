@@ -1,0 +1,102 @@
+//! Pinned host memory: buffers that the driver can copy from without a bounce, mapped for their whole life.
+//!
+//! Freed blocks are cached by size class, and reused only when the copies that used them have completed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::device::{current_device, device};
+use crate::cl::{Buffer, Event, MapAccess};
+use crate::error::{Error, Result};
+
+/// Smallest block; sizes are powers of two from here.
+const MINIMUM: usize = 4096;
+
+#[derive(Debug)]
+struct Block {
+    /// Keeps the mapping alive; never unmapped, as the cache lives as long as the process.
+    _buffer: Buffer,
+    size: usize,
+    users: Vec<Event>,
+    in_use: bool,
+}
+
+#[derive(Debug, Default)]
+struct Pinned {
+    blocks: BTreeMap<usize, Block>,
+    free: HashMap<usize, Vec<usize>>,
+}
+
+static PINNED: Mutex<Option<Pinned>> = Mutex::new(None);
+
+fn pinned() -> MutexGuard<'static, Option<Pinned>> {
+    PINNED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Allocates pinned host memory; returns its host address.
+pub fn allocate_pinned(size: usize) -> Result<usize> {
+    let class = size.max(MINIMUM).next_power_of_two();
+    let mut guard = pinned();
+    let pool = guard.get_or_insert_with(Pinned::default);
+    if let Some(address) = pool.reuse(class)? {
+        return Ok(address);
+    }
+    let state = device(current_device())?.state()?;
+    let buffer = Buffer::new(&state.context, class, true)
+        .map_err(|error| Error::OutOfMemory(format!("OpenCL: cannot pin {class} bytes of host memory: {error}")))?;
+    let queue = state.stream(0)?.queue(&state.context)?;
+    let address = queue.map(buffer.handle(), 0, class, MapAccess::ReadWrite)? as usize;
+    pool.blocks.insert(address, Block { _buffer: buffer, size: class, users: Vec::new(), in_use: true });
+    Ok(address)
+}
+
+impl Pinned {
+    fn reuse(&mut self, class: usize) -> Result<Option<usize>> {
+        let Some(candidates) = self.free.get_mut(&class) else { return Ok(None) };
+        for index in 0..candidates.len() {
+            let Some(&address) = candidates.get(index) else { break };
+            let Some(block) = self.blocks.get_mut(&address) else { continue };
+            let mut complete = true;
+            for user in &block.users {
+                complete &= user.is_complete()?;
+            }
+            if complete {
+                block.users.clear();
+                block.in_use = true;
+                candidates.swap_remove(index);
+                return Ok(Some(address));
+            }
+        }
+        Ok(None)
+    }
+
+    fn containing(&mut self, address: usize) -> Option<&mut Block> {
+        let (start, block) = self.blocks.range_mut(..=address).next_back()?;
+        (address - start < block.size && block.in_use).then_some(block)
+    }
+}
+
+/// Returns pinned memory to the cache.
+pub fn free_pinned(address: usize) {
+    let mut guard = pinned();
+    let Some(pool) = guard.as_mut() else { return };
+    if let Some(block) = pool.blocks.get_mut(&address) {
+        block.in_use = false;
+        pool.free.entry(block.size).or_default().push(address);
+    }
+}
+
+/// Whether a host address lies in pinned memory.
+pub fn is_pinned(address: usize) -> bool {
+    pinned().as_mut().is_some_and(|pool| pool.containing(address).is_some())
+}
+
+/// Notes that a stream's work so far uses the block around `address`.
+pub fn record_pinned(address: usize, index: i32, stream: i64) -> Result<()> {
+    let mut guard = pinned();
+    if let Some(block) = guard.as_mut().and_then(|pool| pool.containing(address)) {
+        let state = device(index)?.state()?;
+        block.users.push(state.stream(stream)?.queue(&state.context)?.marker()?);
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Streams: in-order queues from a fixed pool per device, and this thread's current one.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+use super::device::{device, DeviceState};
+use crate::cl::{Arg, Context, Event, Kernel, Queue};
+use crate::error::Result;
+
+/// Streams of the pool, besides the default stream; the pool is handed out round robin.
+pub const POOL_STREAMS: i64 = 32;
+
+/// Commands between two flushes: drivers of discrete GPUs hold commands back until one.
+const FLUSH_EVERY: u64 = 16;
+
+static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+
+/// Kernels enqueued by this process.
+pub fn launch_count() -> u64 {
+    LAUNCHES.load(Ordering::Relaxed)
+}
+
+/// One in-order queue of a device; the queue is made on first use.
+#[derive(Debug)]
+pub struct Stream {
+    device: i32,
+    id: i64,
+    queue: OnceLock<Result<Queue>>,
+    commands: AtomicU64,
+}
+
+thread_local! {
+    /// Current stream id per device index; missing entries mean the default stream.
+    static CURRENT: RefCell<Vec<i64>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Stream {
+    pub(super) fn new(device: i32, id: i64) -> Self {
+        Self { device, id, queue: OnceLock::new(), commands: AtomicU64::new(0) }
+    }
+
+    /// Index of the stream's device.
+    pub fn device(&self) -> i32 {
+        self.device
+    }
+
+    /// 0 for the default stream.
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// The queue, created on first use.
+    pub fn queue(&self, context: &Context) -> Result<&Queue> {
+        self.queue.get_or_init(|| Queue::new(context)).as_ref().map_err(Clone::clone)
+    }
+
+    /// The queue, if anything was ever enqueued.
+    fn used_queue(&self) -> Option<&Queue> {
+        self.queue.get().and_then(|queue| queue.as_ref().ok())
+    }
+
+    /// Enqueues a kernel.
+    pub fn launch(
+        &self,
+        state: &DeviceState,
+        kernel: &Kernel,
+        args: &[Arg<'_>],
+        global: &[usize],
+        local: Option<&[usize]>,
+    ) -> Result<()> {
+        let queue = self.queue(&state.context)?;
+        queue.launch(kernel, args, global, local)?;
+        LAUNCHES.fetch_add(1, Ordering::Relaxed);
+        if self.commands.fetch_add(1, Ordering::Relaxed) % FLUSH_EVERY == 0 {
+            queue.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Blocks until the stream has nothing left to do.
+    pub fn synchronize(&self) -> Result<()> {
+        self.used_queue().map_or(Ok(()), Queue::finish)
+    }
+
+    /// Whether the stream has nothing left to do.
+    pub fn is_idle(&self) -> Result<bool> {
+        match self.used_queue() {
+            None => Ok(true),
+            Some(queue) => {
+                let marker: Event = queue.marker()?;
+                queue.flush()?;
+                marker.is_complete()
+            }
+        }
+    }
+}
+
+/// This thread's current stream of a device.
+pub fn current_stream(index: i32) -> Result<&'static Stream> {
+    let id = CURRENT.with_borrow(|ids| usize::try_from(index).ok().and_then(|index| ids.get(index).copied()).unwrap_or(0));
+    device(index)?.state()?.stream(id)
+}
+
+/// Makes a stream current for this thread.
+pub fn set_current_stream(index: i32, id: i64) -> Result<()> {
+    device(index)?.state()?.stream(id)?;
+    let Ok(index) = usize::try_from(index) else { return Ok(()) };
+    CURRENT.with_borrow_mut(|ids| {
+        if ids.len() <= index {
+            ids.resize(index + 1, 0);
+        }
+        if let Some(current) = ids.get_mut(index) {
+            *current = id;
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,14 @@
+// Declarations of stubs as torch's headers write them; DECLARE_DISPATCH(type, comment_stub) here is
+// prose. Only read by the code generator's tests, never compiled.
+#pragma once
+
+#define DECLARE_DISPATCH(fn, name) struct name
+
+DECLARE_DISPATCH(structured_binary_fn_alpha, add_stub)
+DECLARE_DISPATCH(unary_fn, exp_stub)
+DECLARE_DISPATCH(structured_binary_fn, bitwise_and_stub)
+DECLARE_DISPATCH(void (*)(TensorIterator&), where_kernel)
+DECLARE_DISPATCH(
+    void (*)(TensorIterator&, const c10::Scalar&),
+    fill_stub)
+DECLARE_DISPATCH(structured_binary_fn, div_trunc_stub)

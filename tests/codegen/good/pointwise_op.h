@@ -1,0 +1,29 @@
+// Generated from native_functions.yaml by rust/codegen.
+#pragma once
+
+#include <cstdint>
+
+namespace torch_opencl {
+
+// Operations of the pointwise kernels; the Rust enum of the same name has the same values.
+enum class PointwiseOp : uint32_t {
+  add_Tensor = 0,
+  exp = 1,
+  bitwise_and_Tensor_out = 2,
+  where_self = 3,
+  fill__Scalar = 4,
+  isnan = 5,
+  div_trunc_stub = 6,
+};
+
+// The operand whose dtype an operation computes in; Common is what PyTorch promoted the inputs to.
+enum class ClassFrom : uint8_t { Common, Out, In0 };
+
+constexpr ClassFrom class_from(PointwiseOp op) {
+  switch (op) {
+    case PointwiseOp::where_self: return ClassFrom::Out;
+    default: return ClassFrom::Common;
+  }
+}
+
+}  // namespace torch_opencl

@@ -1,0 +1,141 @@
+// Generated from native_functions.yaml by rust/codegen.
+
+/// Operations of the pointwise kernels; the values are the `case`s of their `switch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PointwiseOp {
+    /// `add.Tensor`
+    AddTensor = 0,
+    /// `exp`
+    Exp = 1,
+    /// `bitwise_and.Tensor_out`
+    BitwiseAndTensorOut = 2,
+    /// `where.self`
+    WhereSelf = 3,
+    /// `fill_.Scalar`
+    FillInplaceScalar = 4,
+    /// `isnan`
+    Isnan = 5,
+    /// `div_trunc_stub`
+    DivTruncStub = 6,
+}
+
+/// Compute classes that have expressions of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExprClass {
+    /// `float` and `double`
+    Float,
+    /// `long`
+    Int,
+    /// `float2` and `double2`
+    Complex,
+}
+
+/// Added to a code to form the `case` for compute dtype bool, where a row has `expr_bool`.
+pub const BOOL_CASES: u32 = 1000;
+
+/// All operations; the position is the code.
+pub static POINTWISE: &[PointwiseRow] = &[
+    PointwiseRow {
+        op: PointwiseOp::AddTensor,
+        name: "add.Tensor",
+        arity: 2,
+        scalars: &["alpha"],
+        expr: Some("a + alpha * b"),
+        expr_int: Some("a + alpha * b"),
+        expr_bool: Some("a || (alpha && b)"),
+        expr_complex: Some("a + cmul(alpha, b)"),
+        dtypes: 0x8eff,
+        cases: ["case 0: { const T alpha = s0; return a + alpha * b; }\n", "case 0: { const T alpha = s0; return a + alpha * b; }\ncase 1000: { const T alpha = s0; return a || (alpha && b); }\n", "case 0: { const T alpha = s0; return a + cmul(alpha, b); }\n"],
+    },
+    PointwiseRow {
+        op: PointwiseOp::Exp,
+        name: "exp",
+        arity: 1,
+        scalars: &[],
+        expr: Some("exp(a)"),
+        expr_int: None,
+        expr_bool: None,
+        expr_complex: None,
+        dtypes: 0x88ff,
+        cases: ["case 1: return exp(a);\n", "", ""],
+    },
+    PointwiseRow {
+        op: PointwiseOp::BitwiseAndTensorOut,
+        name: "bitwise_and.Tensor_out",
+        arity: 2,
+        scalars: &[],
+        expr: None,
+        expr_int: Some("a & b"),
+        expr_bool: None,
+        expr_complex: None,
+        dtypes: 0x81f,
+        cases: ["", "case 2: return a & b;\n", ""],
+    },
+    PointwiseRow {
+        op: PointwiseOp::WhereSelf,
+        name: "where.self",
+        arity: 3,
+        scalars: &[],
+        expr: Some("a != 0 ? b : c"),
+        expr_int: Some("a != 0 ? b : c"),
+        expr_bool: None,
+        expr_complex: None,
+        dtypes: 0x850,
+        cases: ["case 3: return a != 0 ? b : c;\n", "case 3: return a != 0 ? b : c;\n", ""],
+    },
+    PointwiseRow {
+        op: PointwiseOp::FillInplaceScalar,
+        name: "fill_.Scalar",
+        arity: 0,
+        scalars: &["value"],
+        expr: Some("value"),
+        expr_int: Some("value"),
+        expr_bool: None,
+        expr_complex: Some("value"),
+        dtypes: 0x8eff,
+        cases: ["case 4: { const T value = s0; return value; }\n", "case 4: { const T value = s0; return value; }\n", "case 4: { const T value = s0; return value; }\n"],
+    },
+    PointwiseRow {
+        op: PointwiseOp::Isnan,
+        name: "isnan",
+        arity: 1,
+        scalars: &[],
+        expr: Some("a != a"),
+        expr_int: None,
+        expr_bool: None,
+        expr_complex: None,
+        dtypes: 0x80e0,
+        cases: ["case 5: return a != a;\n", "", ""],
+    },
+    PointwiseRow {
+        op: PointwiseOp::DivTruncStub,
+        name: "div_trunc_stub",
+        arity: 2,
+        scalars: &[],
+        expr: Some("trunc( a / b)"),
+        expr_int: None,
+        expr_bool: None,
+        expr_complex: None,
+        dtypes: 0x80e0,
+        cases: ["case 6: return trunc( a / b);\n", "", ""],
+    },
+];
+
+/// The `case` lines of all operations by arity and class.
+pub static SWITCH: &[(usize, ExprClass, &str)] = &[
+    (0, ExprClass::Float, "case 4: { const T value = s0; return value; }\n"),
+    (0, ExprClass::Int, "case 4: { const T value = s0; return value; }\n"),
+    (0, ExprClass::Complex, "case 4: { const T value = s0; return value; }\n"),
+    (1, ExprClass::Float, "case 1: return exp(a);\ncase 5: return a != a;\n"),
+    (1, ExprClass::Int, ""),
+    (1, ExprClass::Complex, ""),
+    (2, ExprClass::Float, "case 0: { const T alpha = s0; return a + alpha * b; }\ncase 6: return trunc( a / b);\n"),
+    (2, ExprClass::Int, "case 0: { const T alpha = s0; return a + alpha * b; }\ncase 1000: { const T alpha = s0; return a || (alpha && b); }\ncase 2: return a & b;\n"),
+    (2, ExprClass::Complex, "case 0: { const T alpha = s0; return a + cmul(alpha, b); }\n"),
+    (3, ExprClass::Float, "case 3: return a != 0 ? b : c;\n"),
+    (3, ExprClass::Int, "case 3: return a != 0 ? b : c;\n"),
+    (3, ExprClass::Complex, ""),
+    (4, ExprClass::Float, ""),
+    (4, ExprClass::Int, ""),
+    (4, ExprClass::Complex, ""),
+];

@@ -1,0 +1,113 @@
+// Generated from native_functions.yaml by rust/codegen.
+
+#include "registration.h"
+#include "pointwise_op.h"
+#include "native/entries.h"
+
+#include <ATen/native/Pointwise.h>
+#include <ATen/ops/add_native.h>
+#include <ATen/ops/add_ops.h>
+#include <ATen/ops/exp_native.h>
+#include <ATen/ops/exp_ops.h>
+#include <ATen/ops/sub_native.h>
+#include <ATen/ops/sub_ops.h>
+
+namespace at::native {
+
+REGISTER_PRIVATEUSE1_DISPATCH(add_stub, (&torch_opencl::Pointwise<decltype(add_stub)::FnPtr, torch_opencl::PointwiseOp::add_Tensor>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(exp_stub, (&torch_opencl::Pointwise<decltype(exp_stub)::FnPtr, torch_opencl::PointwiseOp::exp>::call))
+
+}  // namespace at::native
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  TORCH_OPENCL_FUNCTIONAL(m, "add.Tensor", add_Tensor, at::native::structured_ufunc_add_CPU, 1, 0x8effu);
+  TORCH_OPENCL_INPLACE(m, "add_.Tensor", add__Tensor, at::native::structured_ufunc_add_CPU, 0x8effu);
+  TORCH_OPENCL_OUT(m, "add.out", add_out, at::native::structured_ufunc_add_CPU, 1, 0x8effu);
+  TORCH_OPENCL_FUNCTIONAL(m, "sub.Tensor", sub_Tensor, at::native::structured_sub_out, 1, 0x86ffu);
+  TORCH_OPENCL_OUT(m, "sub.out", sub_out, at::native::structured_sub_out, 1, 0x86ffu);
+  TORCH_OPENCL_FUNCTIONAL(m, "exp", exp, at::native::structured_exp_out, 1, 0x88ffu);
+  TORCH_OPENCL_INPLACE(m, "exp_", exp_, at::native::structured_exp_out, 0x88ffu);
+  TORCH_OPENCL_OUT(m, "exp.out", exp_out, at::native::structured_exp_out, 1, 0x88ffu);
+}
+
+// Generated from native_functions.yaml by rust/codegen.
+
+#include "registration.h"
+#include "pointwise_op.h"
+#include "native/entries.h"
+
+#include <ATen/native/Pointwise.h>
+#include <ATen/ops/bitwise_and_native.h>
+#include <ATen/ops/bitwise_and_ops.h>
+#include <ATen/ops/where_native.h>
+#include <ATen/ops/where_ops.h>
+
+namespace at::native {
+
+REGISTER_PRIVATEUSE1_DISPATCH(bitwise_and_stub, (&torch_opencl::Pointwise<decltype(bitwise_and_stub)::FnPtr, torch_opencl::PointwiseOp::bitwise_and_Tensor_out>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(where_kernel, (&torch_opencl::Pointwise<decltype(where_kernel)::FnPtr, torch_opencl::PointwiseOp::where_self>::call))
+
+}  // namespace at::native
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  TORCH_OPENCL_FUNCTIONAL(m, "bitwise_and.Tensor", bitwise_and_Tensor, at::native::structured_bitwise_and_out, 1, 0x081fu);
+  TORCH_OPENCL_OUT(m, "bitwise_and.Tensor_out", bitwise_and_Tensor_out, at::native::structured_bitwise_and_out, 1, 0x081fu);
+  TORCH_OPENCL_FUNCTION(m, "where.self", where_self, at::native::where, 0x0850u);
+  TORCH_OPENCL_FUNCTION(m, "where.self_out", where_self_out, at::native::where_self_out, 0x0850u);
+}
+
+// Generated from native_functions.yaml by rust/codegen.
+
+#include "registration.h"
+#include "pointwise_op.h"
+#include "native/entries.h"
+
+#include <ATen/native/Pointwise.h>
+#include <ATen/native/ReduceOps.h>
+#include <ATen/ops/fill_native.h>
+#include <ATen/ops/fill_ops.h>
+#include <ATen/ops/isnan_native.h>
+#include <ATen/ops/isnan_ops.h>
+#include <ATen/ops/sum_native.h>
+#include <ATen/ops/sum_ops.h>
+
+namespace at::native {
+
+REGISTER_PRIVATEUSE1_DISPATCH(fill_stub, (&torch_opencl::Pointwise<decltype(fill_stub)::FnPtr, torch_opencl::PointwiseOp::fill__Scalar>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(div_trunc_stub, (&torch_opencl::Pointwise<decltype(div_trunc_stub)::FnPtr, torch_opencl::PointwiseOp::div_trunc_stub>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(sum_stub, &torch_opencl::native::sum)
+
+}  // namespace at::native
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  TORCH_OPENCL_FUNCTION(m, "fill_.Scalar", fill__Scalar, at::native::fill_, 0x8effu);
+  TORCH_OPENCL_FUNCTION(m, "fill_.Tensor", fill__Tensor, at::native::fill_, 0x8effu);
+  TORCH_OPENCL_FUNCTION(m, "isnan", isnan, torch_opencl::native::isnan, 0x80e0u);
+  TORCH_OPENCL_FUNCTIONAL(m, "sum.dim_IntList", sum_dim_IntList, at::native::structured_sum_out, 1, 0x8effu);
+  TORCH_OPENCL_OUT(m, "sum.IntList_out", sum_IntList_out, at::native::structured_sum_out, 1, 0x8effu);
+}
+
+// Generated from native_functions.yaml by rust/codegen.
+
+#include "registration.h"
+#include "pointwise_op.h"
+#include "native/entries.h"
+
+#include <ATen/ops/aminmax_native.h>
+#include <ATen/ops/aminmax_ops.h>
+#include <ATen/ops/cat_native.h>
+#include <ATen/ops/cat_ops.h>
+#include <ATen/ops/mm_native.h>
+#include <ATen/ops/mm_ops.h>
+#include <ATen/ops/view_native.h>
+#include <ATen/ops/view_ops.h>
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  TORCH_OPENCL_FUNCTIONAL(m, "aminmax", aminmax, torch_opencl::native::aminmax_out, 2, 0x80e0u);
+  TORCH_OPENCL_OUT(m, "aminmax.out", aminmax_out, torch_opencl::native::aminmax_out, 2, 0x80e0u);
+  TORCH_OPENCL_FUNCTIONAL(m, "mm", mm, torch_opencl::native::mm_out, 1, 0x86e0u);
+  TORCH_OPENCL_OUT(m, "mm.out", mm_out, torch_opencl::native::mm_out, 1, 0x86e0u);
+  TORCH_OPENCL_FUNCTIONAL(m, "cat", cat, torch_opencl::native::cat_out, 1, 0x8effu);
+  TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_out, 1, 0x8effu);
+  TORCH_OPENCL_FUNCTION(m, "view", view, at::native::view, 0x8effu);
+}

@@ -1,0 +1,93 @@
+//! Holds the code generator's messages and its output.
+//!
+//! Each `cases/*.yaml` is a bad table, the `.stderr` beside it the diagnostics that it must get.
+//! `good/` holds a table without faults and what must come of it. After an intended change,
+//! `UPDATE_EXPECTED=1 cargo test --test codegen` rewrites the expectations; review them in the diff.
+//! ATen is a small excerpt in `aten/`, so that no torch is needed.
+
+#[path = "../../rust/codegen/mod.rs"]
+mod codegen;
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use codegen::Diagnostic;
+
+const FOLDER: &str = "tests/codegen";
+
+#[test]
+fn bad_tables_are_refused_with_their_reasons() -> Result<(), Box<dyn Error>> {
+    let mut tables: Vec<PathBuf> = fs::read_dir(Path::new(FOLDER).join("cases"))?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    tables.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    tables.sort();
+    assert!(!tables.is_empty(), "no cases found");
+
+    let out = out_dir("cases")?;
+    let mut failures = Vec::new();
+    for table in tables {
+        let printed = match generate(&table, &out) {
+            Ok(_) => "accepted\n".to_owned(),
+            Err(diagnostics) => diagnostics.iter().map(|d| format!("{d}\n")).collect(),
+        };
+        failures.extend(compare(&table.with_extension("stderr"), &printed)?);
+    }
+    assert!(fs::read_dir(&out)?.next().is_none(), "a bad table must not generate anything");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn good_table_generates_both_languages() -> Result<(), Box<dyn Error>> {
+    let good = Path::new(FOLDER).join("good");
+    let out = out_dir("good")?;
+    let sources = generate(&good.join("native_functions.yaml"), &out)
+        .map_err(|diagnostics| diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+    assert!(sources.len() > 1, "registrations are split for compile time");
+
+    let registrations: String = sources.iter().map(fs::read_to_string).collect::<Result<Vec<_>, _>>()?.join("\n");
+    let mut failures: Vec<String> = compare(&good.join("registrations.cpp"), &registrations)?.into_iter().collect();
+    for name in ["pointwise_op.h", "pointwise_table.rs", "coverage.md"] {
+        failures.extend(compare(&good.join(name), &fs::read_to_string(out.join(name))?)?);
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn missing_inputs_are_named() -> Result<(), Box<dyn Error>> {
+    let out = out_dir("missing")?;
+    let Err(diagnostics) = generate(Path::new("no/such/table.yaml"), &out) else {
+        return Err("a table that does not exist was accepted".into());
+    };
+    let printed: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+    assert!(printed.iter().any(|line| line.starts_with("no/such/table.yaml: cannot be read")));
+    Ok(())
+}
+
+fn generate(table: &Path, out: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
+    let aten = Path::new(FOLDER).join("aten");
+    codegen::run(table, &aten.join("native_functions.yaml"), &aten.join("include"), out)
+}
+
+/// An empty folder of the test's own.
+fn out_dir(test: &str) -> std::io::Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("codegen").join(test);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+/// What differs between a file's expected text and the actual one, if anything.
+fn compare(expected: &Path, actual: &str) -> std::io::Result<Option<String>> {
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        fs::write(expected, actual)?;
+    }
+    let text = fs::read_to_string(expected).unwrap_or_default();
+    let failure = || format!("{} expects\n{text}\nbut got\n{actual}", expected.display());
+    Ok((text != actual).then(failure))
+}
