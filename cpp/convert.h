@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/OptionalRef.h>
 #include <c10/core/SymIntArrayRef.h>
 #include <c10/util/OptionalArrayRef.h>
 
@@ -27,11 +28,13 @@ inline at::OptionalIntArrayRef convert(const at::OptionalSymIntArrayRef& value) 
   return value.has_value() ? at::OptionalIntArrayRef(C10_AS_INTARRAYREF_SLOW(*value)) : std::nullopt;
 }
 
-// Structured kernels take optional tensors by OptionalTensorRef, others as they are.
+// Structured kernels take optional tensors and scalars by reference, others as they are.
 template <class T>
 decltype(auto) convert_structured(T& value) {
   if constexpr (std::is_same_v<std::remove_const_t<T>, std::optional<at::Tensor>>) {
     return value.has_value() && value->defined() ? at::OptionalTensorRef(*value) : at::OptionalTensorRef();
+  } else if constexpr (std::is_same_v<std::remove_const_t<T>, std::optional<at::Scalar>>) {
+    return value.has_value() ? at::OptionalScalarRef(*value) : at::OptionalScalarRef();
   } else {
     return convert(value);
   }

@@ -64,7 +64,7 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("set_memory_fraction(float fraction, int device) -> ()", [](double fraction, int64_t device) {
     checked([&] { bridge::set_memory_fraction(static_cast<int32_t>(device), fraction); });
   });
-  m.def("default_generator(int device) -> Generator", &generator_of);
+  m.def("default_generator(int device) -> Generator?", &generator_of);
   m.def("fallbacks() -> str", &fallbacks);
   m.def("reset_fallbacks() -> ()", &reset_fallback_counts);
   m.def("kernel_cache_info() -> str", [] { return to_string(bridge::kernel_cache_json()); });

@@ -1,7 +1,9 @@
 #include "pointwise.h"
 
+#include <ATen/Dispatch.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <c10/util/SmallVector.h>
+#include <limits>
 
 #include "error.h"
 
@@ -33,7 +35,19 @@ bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
   return {reinterpret_cast<size_t>(iter.data_ptr(index)), dtype, slice, {0.0, 0.0, 0}};
 }
 
+double greatest(at::ScalarType dtype) {
+  return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "nan_to_num", [] {
+    return static_cast<double>(std::numeric_limits<scalar_t>::max());
+  });
+}
+
 } // namespace
+
+std::array<bridge::Scalar, 3> replacements(
+    at::ScalarType dtype, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf) {
+  const double bound = greatest(dtype);
+  return {arg(nan.value_or(0.0)), arg(posinf.value_or(bound)), arg(neginf.value_or(-bound))};
+}
 
 void run_pointwise(at::TensorIteratorBase& iter, PointwiseOp op, at::ArrayRef<bridge::Scalar> scalars) {
   if (iter.numel() == 0) return;

@@ -38,4 +38,17 @@ struct Pointwise<void (*)(Iter&, Parameters...), kOp> {
   }
 };
 
+// What nan, +inf and -inf become where the caller does not say: zero and the finite bounds of the dtype.
+std::array<bridge::Scalar, 3> replacements(
+    at::ScalarType dtype, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf);
+
+// nan_to_num
+template <class Iter, PointwiseOp kOp>
+struct Pointwise<void (*)(Iter&, std::optional<double>, std::optional<double>, std::optional<double>), kOp> {
+  using Number = std::optional<double>;
+  static void call(Iter& iter, Number nan, Number posinf, Number neginf) {
+    run_pointwise(iter, kOp, replacements(iter.dtype(0), nan, posinf, neginf));
+  }
+};
+
 } // namespace torch_opencl

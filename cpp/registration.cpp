@@ -5,7 +5,9 @@ namespace torch_opencl {
 void ArgumentCheck::look(const at::Tensor& tensor) {
   if (!tensor.defined()) return;
   const c10::Device device = tensor.device();
-  if (device.type() == c10::DeviceType::PrivateUse1) {
+  if (crosses_devices_) {
+    // Transfers are between two devices by nature.
+  } else if (device.type() == c10::DeviceType::PrivateUse1) {
     TORCH_CHECK(
         !device_.has_value() || *device_ == device, op_, ": Expected all tensors to be on the same device, but found at ",
         "least two devices, ", *device_, " and ", device, "!");

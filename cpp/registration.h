@@ -20,7 +20,8 @@ namespace torch_opencl {
 // Looks at every tensor among the arguments of one call.
 class ArgumentCheck {
  public:
-  explicit ArgumentCheck(uint32_t dtypes, const char* op) : dtypes_(dtypes), op_(op) {}
+  ArgumentCheck(uint32_t dtypes, const char* op)
+      : dtypes_(dtypes), op_(op), crosses_devices_(std::string_view(op).starts_with("aten::_copy_from")) {}
 
   // Whether all dtypes are ones the row lists. Raises when tensors live on different devices.
   template <class... Args>
@@ -45,6 +46,7 @@ class ArgumentCheck {
 
   uint32_t dtypes_;
   const char* op_;
+  bool crosses_devices_;
   std::optional<c10::Device> device_;
   bool supported_ = true;
 };

@@ -34,6 +34,24 @@ mod ffi {
         integer: i64,
     }
 
+    /// An index tensor of the shape of a move, and the dimension it walks: size, stride in bytes, number (for messages),
+    /// and whether negative indices count from the end.
+    #[derive(Clone, Copy)]
+    struct IndexAxis<'a> {
+        index: TensorArg<'a>,
+        size: i64,
+        stride: i64,
+        dim: i64,
+        wraps: bool,
+    }
+
+    /// The part of a generator's stream that a launch reads: its key and its first counter.
+    #[derive(Clone, Copy)]
+    struct RandomStream {
+        seed: u64,
+        offset: u64,
+    }
+
     /// Free and total bytes.
     struct MemoryInfo {
         free: usize,
@@ -107,13 +125,37 @@ mod ffi {
 
         // Kernel families.
         fn pointwise(op: u32, compute: i32, shape: &[i64], outputs: usize, operands: &[Operand], scalars: &[Scalar]) -> Result<()>;
+        fn index_get(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis]) -> Result<()>;
+        fn index_set(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis], op: i32) -> Result<()>;
+        fn nonzero_count(input: &TensorArg, counts: &TensorArg) -> Result<()>;
+        fn nonzero_write(input: &TensorArg, ends: &TensorArg, out: &TensorArg) -> Result<()>;
+        fn searchsorted(out: &TensorArg, values: &TensorArg, boundaries: &TensorArg, sorter: &TensorArg, right: bool) -> Result<()>;
+        fn triangle(dst: &TensorArg, src: &TensorArg, diagonal: i64, upper: bool) -> Result<()>;
+        fn random_counters(elements: i64) -> u64;
+        fn random_sample(out: &TensorArg, distribution: i32, parameters: [f64; 2], stream: RandomStream) -> Result<()>;
+        fn random_integers(out: &TensorArg, range: u64, base: i64, stream: RandomStream) -> Result<()>;
+        fn random_bernoulli(out: &TensorArg, probabilities: &TensorArg, stream: RandomStream) -> Result<()>;
+        fn dropout(out: &TensorArg, mask: &TensorArg, input: &TensorArg, keep: f64, stream: RandomStream) -> Result<()>;
+        fn dropout_backward(grad_in: &TensorArg, grad_out: &TensorArg, mask: &TensorArg, scale: f64) -> Result<()>;
+        fn arange(out: &TensorArg, start: Scalar, step: Scalar) -> Result<()>;
+        fn linspace(out: &TensorArg, start: Scalar, end: Scalar) -> Result<()>;
+        fn scan(out: &TensorArg, input: &TensorArg, dim: usize, op: i32) -> Result<()>;
+        fn scan_extreme(values: &TensorArg, indices: &TensorArg, input: &TensorArg, dim: usize, largest: bool) -> Result<()>;
+        fn sort(values: &TensorArg, indices: &TensorArg, input: &TensorArg, descending: bool) -> Result<()>;
     }
 }
 
+mod args;
 mod device;
-mod family;
+mod index;
 mod memory;
+mod order;
+mod pointwise;
+mod random;
 
 use device::*;
-use family::*;
+use index::*;
 use memory::*;
+use order::*;
+use pointwise::*;
+use random::*;

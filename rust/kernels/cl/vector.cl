@@ -125,7 +125,12 @@ inline void store_vector(__global uchar *p, long i, int dt, TV value) {
 inline TV load_lanes(__global const uchar *p, long stride, int n, int dt) {
   if (n == VEC && stride == dtype_size(dt)) return load_vector(p, 0, dt);
   Lanes v;
-  for (int l = 0; l < VEC; l++) v.lanes[l] = l < n ? load_at(p + l * stride, dt) : FROM_REAL(0);
+  if (n == VEC) {
+    // Without the condition below these become one gather.
+    for (int l = 0; l < VEC; l++) v.lanes[l] = load_at(p + l * stride, dt);
+  } else {
+    for (int l = 0; l < VEC; l++) v.lanes[l] = l < n ? load_at(p + l * stride, dt) : FROM_REAL(0);
+  }
   return v.vector;
 }
 

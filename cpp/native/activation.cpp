@@ -1,0 +1,53 @@
+#include "activation.h"
+
+#include <ATen/TensorIterator.h>
+#include <ATen/native/Gelu.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include "../pointwise.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// The row's tanh_form.
+bridge::Scalar form(std::string_view approximate) {
+  return arg(at::native::get_gelutype_enum(approximate) == at::native::GeluType::Tanh);
+}
+
+} // namespace
+
+void gelu_out::impl(const at::Tensor&, std::string_view approximate, const at::Tensor&) {
+  run_pointwise(*this, PointwiseOp::gelu, form(approximate));
+}
+
+void gelu_backward_out::impl(const at::Tensor&, const at::Tensor&, std::string_view approximate, const at::Tensor&) {
+  run_pointwise(*this, PointwiseOp::gelu_backward, form(approximate));
+}
+
+std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward(const at::Tensor& self, at::Tensor& output, at::Tensor& buffer) {
+  auto iter = at::TensorIterator::unary_op(output, self);
+  run_pointwise(iter, PointwiseOp::log_sigmoid_forward, {});
+  return {output, buffer};
+}
+
+std::tuple<at::Tensor, at::Tensor> log_sigmoid_forward(const at::Tensor& self) {
+  at::Tensor output = at::empty_like(self);
+  at::Tensor buffer = at::empty({0}, self.options());
+  log_sigmoid_forward(self, output, buffer);
+  return {output, buffer};
+}
+
+at::Tensor& log_sigmoid_backward(
+    const at::Tensor& grad, const at::Tensor& self, const at::Tensor&, at::Tensor& grad_input) {
+  auto iter = at::TensorIterator::borrowing_binary_op(grad_input, grad, self);
+  run_pointwise(iter, PointwiseOp::log_sigmoid_backward, {});
+  return grad_input;
+}
+
+at::Tensor log_sigmoid_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& buffer) {
+  at::Tensor grad_input = at::empty_like(grad);
+  return log_sigmoid_backward(grad, self, buffer, grad_input);
+}
+
+} // namespace torch_opencl::native

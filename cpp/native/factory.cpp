@@ -1,0 +1,88 @@
+#include "factory.h"
+
+#include <ATen/native/RangeUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/tril_indices.h>
+#include <ATen/ops/triu_indices.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// Runs a kernel on a contiguous tensor in place of `out`.
+template <class Fill>
+void fill_contiguous(const at::Tensor& out, Fill&& fill) {
+  const at::Tensor target = out.contiguous();
+  checked([&] { fill(target); });
+  if (!target.is_same(out)) out.copy_(target);
+}
+
+} // namespace
+
+void arange(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar&, const at::Scalar& step) {
+  fill_contiguous(iter.tensor(0), [&](const at::Tensor& out) { bridge::arange(arg(out), arg(start), arg(step)); });
+}
+
+void linspace(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end, int64_t) {
+  fill_contiguous(iter.tensor(0), [&](const at::Tensor& out) { bridge::linspace(arg(out), arg(start), arg(end)); });
+}
+
+at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base, at::Tensor& out) {
+  // Exponents between whole numbers are not whole.
+  const bool is_integral = at::isIntegralType(out.scalar_type(), /*includeBool=*/true);
+  const auto options = out.options().dtype(is_integral ? at::kFloat : out.scalar_type());
+  const at::Tensor values = at::pow(base, at::linspace(start, end, steps, options));
+  at::native::resize_output(out, values.sizes());
+  return out.copy_(values);
+}
+
+at::Tensor& range_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
+  const double first = start.to<double>(), last = end.to<double>(), stride = step.to<double>();
+  at::native::arange_check_bounds(start, end, step);
+  const auto size = static_cast<int64_t>((last - first) / stride + 1);
+  at::native::resize_output(out, {size});
+  fill_contiguous(out, [&](const at::Tensor& target) { bridge::arange(arg(target), arg(start), arg(step)); });
+  return out;
+}
+
+at::Tensor& eye_out(int64_t n, at::Tensor& out) {
+  return eye_m_out(n, n, out);
+}
+
+at::Tensor& eye_m_out(int64_t n, int64_t m, at::Tensor& out) {
+  TORCH_CHECK(n >= 0, "n must be greater or equal to 0, got ", n);
+  TORCH_CHECK(m >= 0, "m must be greater or equal to 0, got ", m);
+  at::native::resize_output(out, {n, m});
+  out.zero_();
+  out.diagonal().fill_(1);
+  return out;
+}
+
+// Small tables that are made once: the host's, copied over.
+at::Tensor tril_indices(
+    int64_t rows,
+    int64_t columns,
+    int64_t offset,
+    std::optional<at::ScalarType> dtype,
+    std::optional<at::Layout> layout,
+    std::optional<at::Device> device,
+    std::optional<bool> pin_memory) {
+  return at::tril_indices(rows, columns, offset, dtype, layout, at::kCPU, pin_memory).to(*device);
+}
+
+at::Tensor triu_indices(
+    int64_t rows,
+    int64_t columns,
+    int64_t offset,
+    std::optional<at::ScalarType> dtype,
+    std::optional<at::Layout> layout,
+    std::optional<at::Device> device,
+    std::optional<bool> pin_memory) {
+  return at::triu_indices(rows, columns, offset, dtype, layout, at::kCPU, pin_memory).to(*device);
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,268 @@
+#include "index.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TensorShape.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mul.h>
+#include <c10/util/SmallVector.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// Numbers of ops::index::SetOp.
+enum class SetOp : int32_t { Assign, Add, Multiply, Maximum, Minimum };
+
+using Axes = c10::SmallVector<bridge::IndexAxis, 4>;
+
+rust::Slice<const bridge::IndexAxis> slice(const Axes& axes) {
+  return {axes.data(), axes.size()};
+}
+
+void get(const at::Tensor& dst, const at::Tensor& src, const Axes& axes) {
+  checked([&] { bridge::index_get(arg(dst), arg(src), slice(axes)); });
+}
+
+void set(const at::Tensor& dst, const at::Tensor& src, const Axes& axes, SetOp op) {
+  checked([&] { bridge::index_set(arg(dst), arg(src), slice(axes), static_cast<int32_t>(op)); });
+}
+
+// A dimension of `self`, walked by an index of the shape of the move.
+bridge::IndexAxis axis(const at::Tensor& self, int64_t dim, const at::Tensor& index, bool wraps) {
+  return {arg(index), self.size(dim), self.stride(dim) * static_cast<int64_t>(self.element_size()), dim, wraps};
+}
+
+// `tensor` with the shape of the move, standing still along `dim`.
+at::Tensor stand_still(const at::Tensor& tensor, int64_t dim, at::IntArrayRef sizes) {
+  at::DimVector strides(tensor.strides());
+  strides[dim] = 0;
+  return tensor.as_strided(sizes, strides);
+}
+
+// A 1-D index along `dim`, expanded to `sizes`.
+at::Tensor along(const at::Tensor& index, int64_t dim, at::IntArrayRef sizes) {
+  at::DimVector shape(sizes.size(), 1);
+  shape[dim] = index.numel();
+  return index.reshape(shape).expand(sizes);
+}
+
+at::Tensor filled(const at::Scalar& value, const at::Tensor& like) {
+  return at::full({}, value, like.options());
+}
+
+// The index tensors of an iterator that ATen built for advanced indexing: operands from the third on. `expanded`
+// owns what the axes refer to.
+Axes indexed_axes(
+    const at::TensorIteratorBase& iter,
+    at::IntArrayRef shape,
+    at::IntArrayRef sizes,
+    at::IntArrayRef strides,
+    std::vector<at::Tensor>& expanded) {
+  Axes axes;
+  for (size_t i = 0; i < sizes.size(); i++) expanded.push_back(iter.tensor(i + 2).expand(shape));
+  for (size_t i = 0; i < sizes.size(); i++) {
+    axes.push_back({arg(expanded[i]), sizes[i], strides[i], static_cast<int64_t>(i), /*wraps=*/true});
+  }
+  return axes;
+}
+
+// self[..., index, ...] op= src along one dimension; `src` may be larger than `index`.
+void scatter_along(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src, SetOp op) {
+  if (index.numel() == 0) return;
+  const at::Tensor target = at_least_1d(self), where = at_least_1d(index), source = at_least_1d(src);
+  set(stand_still(target, dim, where.sizes()), source.as_strided(where.sizes(), source.strides()),
+      {axis(target, dim, where, /*wraps=*/false)}, op);
+}
+
+// The same for a 1-D index and a source of the shape of the move.
+void set_slices(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, SetOp op) {
+  const at::Tensor slices = at_least_1d(source);
+  dim = at::maybe_wrap_dim(dim, slices.dim());
+  scatter_along(self, dim, along(index, dim, slices.sizes()), slices, op);
+}
+
+SetOp set_op(at::native::ReductionType reduce) {
+  switch (reduce) {
+    case at::native::ReductionType::MAX:
+      return SetOp::Maximum;
+    case at::native::ReductionType::MIN:
+      return SetOp::Minimum;
+    case at::native::ReductionType::PROD:
+      return SetOp::Multiply;
+    // ATen divides sums by counts itself.
+    case at::native::ReductionType::MEAN:
+    case at::native::ReductionType::SUM:
+      break;
+  }
+  return SetOp::Add;
+}
+
+} // namespace
+
+void index_out::meta(const at::Tensor& self, at::IOptTensorListRef indices) {
+  auto precomputed = structured_index_Tensor::meta(self, indices);
+  indexed_sizes_ = std::move(precomputed.sizes);
+  indexed_strides_ = std::move(precomputed.strides);
+}
+
+void index_out::impl(const at::Tensor&, at::IOptTensorListRef, const at::Tensor& result) {
+  if (result.numel() == 0) return;
+  std::vector<at::Tensor> owned;
+  get(result, tensor(1), indexed_axes(*this, result.sizes(), indexed_sizes_, indexed_strides_, owned));
+}
+
+void index_add_out::impl(
+    const at::Tensor& self,
+    int64_t dim,
+    const at::Tensor& index,
+    const at::Tensor& source,
+    const at::Scalar& alpha,
+    const at::Tensor& result) {
+  if (!result.is_same(self)) result.copy_(self);
+  set_slices(result, dim, index, alpha.equal(1) ? source : at::mul(source, alpha), SetOp::Add);
+}
+
+void index_copy_out::impl(
+    const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, const at::Tensor& result) {
+  if (!result.is_same(self)) result.copy_(self);
+  set_slices(result, dim, index, source, SetOp::Assign);
+}
+
+void index_reduce_out::impl(
+    const at::Tensor& self,
+    int64_t dim,
+    const at::Tensor& index,
+    const at::Tensor& source,
+    c10::string_view reduce,
+    bool include_self,
+    const at::Tensor& result) {
+  if (!result.is_same(self)) result.copy_(self);
+  const at::Tensor slices = at_least_1d(source);
+  dim = at::maybe_wrap_dim(dim, slices.dim());
+  const at::Tensor where = along(index.to(at::kLong), dim, slices.sizes());
+  at_least_1d(result).scatter_reduce_(dim, where, slices, reduce, include_self);
+}
+
+void cat_out::impl(const at::ITensorListRef& tensors, int64_t dim, const at::Tensor& result) {
+  const auto parts = tensors.materialize();
+  dim = at::legacy_cat_wrap_dim(dim, parts);
+  int64_t start = 0;
+  for (const at::Tensor& part : parts) {
+    if (at::native::cat_should_skip_tensor(part)) continue;
+    result.narrow(dim, start, part.size(dim)).copy_(part);
+    start += part.size(dim);
+  }
+}
+
+void tril_out::impl(const at::Tensor& self, int64_t diagonal, const at::Tensor& result) {
+  checked([&] { bridge::triangle(arg(result), arg(self), diagonal, /*upper=*/false); });
+}
+
+void triu_out::impl(const at::Tensor& self, int64_t diagonal, const at::Tensor& result) {
+  checked([&] { bridge::triangle(arg(result), arg(self), diagonal, /*upper=*/true); });
+}
+
+void index_put(at::TensorIterator& iter, at::IntArrayRef sizes, at::IntArrayRef strides, bool accumulate) {
+  if (iter.numel() == 0) return;
+  const at::Tensor& self = iter.tensor(0);
+  std::vector<at::Tensor> owned;
+  const Axes axes = indexed_axes(iter, self.sizes(), sizes, strides, owned);
+  set(self, iter.tensor(1).expand(self.sizes()), axes, accumulate ? SetOp::Add : SetOp::Assign);
+}
+
+void index_fill(at::TensorIterator& iter, int64_t dim, int64_t size, int64_t stride, const at::Scalar& value) {
+  if (iter.numel() == 0) return;
+  const at::Tensor& self = iter.tensor(0);
+  const at::Tensor index = iter.tensor(1).expand(self.sizes());
+  const auto step = stride * static_cast<int64_t>(self.element_size());
+  set(self, filled(value, self).expand(self.sizes()), {{arg(index), size, step, dim, /*wraps=*/true}}, SetOp::Assign);
+}
+
+void gather(const at::Tensor& result, const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+  if (index.numel() == 0) return;
+  const at::Tensor target = at_least_1d(result), source = at_least_1d(self), where = at_least_1d(index);
+  get(target, stand_still(source, dim, where.sizes()), {axis(source, dim, where, /*wraps=*/false)});
+}
+
+void scatter(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src) {
+  scatter_along(self, dim, index, src, SetOp::Assign);
+}
+
+void scatter_fill(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value) {
+  scatter_along(self, dim, index, filled(value, self).expand(index.sizes()), SetOp::Assign);
+}
+
+void scatter_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src) {
+  scatter_along(self, dim, index, src, SetOp::Add);
+}
+
+void scatter_reduce(
+    const at::Tensor& self,
+    int64_t dim,
+    const at::Tensor& index,
+    const at::Tensor& src,
+    const at::native::ReductionType& reduce) {
+  scatter_along(self, dim, index, src, set_op(reduce));
+}
+
+void scatter_scalar_reduce(
+    const at::Tensor& self,
+    int64_t dim,
+    const at::Tensor& index,
+    const at::Scalar& value,
+    const at::native::ReductionType& reduce) {
+  scatter_along(self, dim, index, filled(value, self).expand(index.sizes()), set_op(reduce));
+}
+
+void take(at::TensorIterator& iter, const at::TensorBase& input) {
+  const at::Tensor& out = iter.tensor(0);
+  const at::Tensor flat = at::Tensor(input).contiguous().view(-1);
+  const at::DimVector still(out.dim(), 0);
+  const at::Tensor index = iter.tensor(1).expand(out.sizes());
+  get(out, flat.as_strided(out.sizes(), still), {axis(flat, 0, index, /*wraps=*/true)});
+}
+
+void put(at::TensorIterator& iter, const at::TensorBase& self, bool accumulate) {
+  const at::Tensor& source = iter.tensor(0);
+  const at::Tensor whole(self);
+  const at::Tensor dense = whole.contiguous(), flat = dense.view(-1);
+  const at::DimVector still(source.dim(), 0);
+  set(flat.as_strided(source.sizes(), still), source, {axis(flat, 0, iter.tensor(1), /*wraps=*/true)},
+      accumulate ? SetOp::Add : SetOp::Assign);
+  if (!dense.is_same(whole)) whole.copy_(dense);
+}
+
+at::Tensor& index_select_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, at::Tensor& out) {
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  TORCH_CHECK_INDEX(index.dim() <= 1, "index_select(): the index must be a vector, got ", index.dim(), " dimensions");
+  TORCH_CHECK(
+      index.scalar_type() == at::kLong || index.scalar_type() == at::kInt,
+      "index_select(): expected an index of dtype int32 or int64, got ", index.scalar_type());
+  TORCH_CHECK(
+      self.scalar_type() == out.scalar_type(), "index_select(): self and result must have the same dtype, got ",
+      self.scalar_type(), " and ", out.scalar_type());
+  TORCH_CHECK_INDEX(
+      self.dim() > 0 || index.numel() == 1, "index_select(): a scalar takes an index of one value, got ",
+      index.numel());
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
+  at::assert_no_overlap(out, index);
+  at::DimVector sizes(self.sizes());
+  if (!sizes.empty()) sizes[dim] = index.numel();
+  at::native::resize_output(out, sizes);
+  if (out.numel() == 0) return out;
+  const at::Tensor target = at_least_1d(out);
+  gather(target, self, dim, along(index, dim, target.sizes()));
+  return out;
+}
+
+at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+  at::Tensor out = at::empty({0}, self.options());
+  return index_select_out(self, dim, index, out);
+}
+
+} // namespace torch_opencl::native

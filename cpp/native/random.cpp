@@ -1,0 +1,168 @@
+#include "random.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "../error.h"
+#include "../generator.h"
+#include "../tensor_arg.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// Numbers of ops::random::Distribution.
+enum class Distribution : int32_t { Uniform, Normal, LogNormal, Exponential, Cauchy, Geometric, Bernoulli };
+
+bool is_dense(const at::TensorBase& tensor) {
+  return tensor.is_non_overlapping_and_dense();
+}
+
+// The part of the generator's stream that a tensor takes.
+bridge::RandomStream stream(const at::TensorBase& tensor, const OptionalGenerator& generator) {
+  const PhiloxArgs args = philox(generator, tensor.device(), bridge::random_counters(tensor.numel()));
+  return {args.seed, args.offset};
+}
+
+// Kernels write dense memory; another layout is filled by a copy. `fill` takes a dense tensor.
+template <class Fill>
+void fill_dense(const at::TensorBase& self, Fill&& fill) {
+  if (self.numel() == 0) return;
+  const at::Tensor target(self);
+  if (is_dense(self)) return checked([&] { fill(target); });
+  const at::Tensor dense = at::empty(target.sizes(), target.options());
+  checked([&] { fill(dense); });
+  target.copy_(dense);
+}
+
+void sample(
+    const at::TensorBase& self,
+    Distribution distribution,
+    double first,
+    double second,
+    const OptionalGenerator& generator) {
+  fill_dense(self, [&](const at::Tensor& out) {
+    bridge::random_sample(arg(out), static_cast<int32_t>(distribution), {first, second}, stream(out, generator));
+  });
+}
+
+void integers(const at::TensorBase& self, uint64_t range, int64_t base, const OptionalGenerator& generator) {
+  fill_dense(
+      self, [&](const at::Tensor& out) { bridge::random_integers(arg(out), range, base, stream(out, generator)); });
+}
+
+// What random_() without bounds draws from: all values of an integer from 0 on, all whole numbers that a float tells
+// apart.
+uint64_t whole_numbers(at::ScalarType dtype) {
+  if (dtype == at::kBool) return 2;
+  uint64_t range = 0;
+  if (c10::isFloatingType(dtype)) {
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "random_", [&] {
+      range = (uint64_t{1} << std::numeric_limits<scalar_t>::digits) + 1;
+    });
+  } else {
+    AT_DISPATCH_INTEGRAL_TYPES(
+        dtype, "random_", [&] { range = static_cast<uint64_t>(std::numeric_limits<scalar_t>::max()) + 1; });
+  }
+  return range;
+}
+
+} // namespace
+
+void uniform(at::TensorIteratorBase& iter, double from, double to, OptionalGenerator generator) {
+  sample(iter.tensor(0), Distribution::Uniform, from, to, generator);
+}
+
+void normal(const at::TensorBase& self, double mean, double std, OptionalGenerator generator) {
+  sample(self, Distribution::Normal, mean, std, generator);
+}
+
+void log_normal(at::TensorIteratorBase& iter, double mean, double std, OptionalGenerator generator) {
+  sample(iter.tensor(0), Distribution::LogNormal, mean, std, generator);
+}
+
+void exponential(at::TensorIteratorBase& iter, double rate, OptionalGenerator generator) {
+  sample(iter.tensor(0), Distribution::Exponential, rate, 0, generator);
+}
+
+void cauchy(at::TensorIteratorBase& iter, double median, double sigma, OptionalGenerator generator) {
+  sample(iter.tensor(0), Distribution::Cauchy, median, sigma, generator);
+}
+
+void geometric(at::TensorIteratorBase& iter, double p, OptionalGenerator generator) {
+  sample(iter.tensor(0), Distribution::Geometric, p, 0, generator);
+}
+
+void bernoulli_scalar(const at::TensorBase& self, double p, OptionalGenerator generator) {
+  sample(self, Distribution::Bernoulli, p, 0, generator);
+}
+
+void bernoulli_tensor(const at::TensorBase& self, const at::TensorBase& p, OptionalGenerator generator) {
+  if (self.numel() == 0) return;
+  const at::Tensor target(self), out = target.contiguous();
+  const at::Tensor probabilities = at::Tensor(p).expand(out.sizes()).contiguous();
+  checked([&] { bridge::random_bernoulli(arg(out), arg(probabilities), stream(out, generator)); });
+  if (!out.is_same(target)) target.copy_(out);
+}
+
+void random(at::TensorIteratorBase& iter, OptionalGenerator generator) {
+  integers(iter.tensor(0), whole_numbers(iter.dtype(0)), 0, generator);
+}
+
+void random_from_to(at::TensorIteratorBase& iter, uint64_t range, int64_t base, OptionalGenerator generator) {
+  integers(iter.tensor(0), range, base, generator);
+}
+
+void random_full_64_bits_range(at::TensorIteratorBase& iter, OptionalGenerator generator) {
+  integers(iter.tensor(0), /*range=*/0, 0, generator);
+}
+
+void multinomial_with_replacement(
+    at::Tensor& result, const at::Tensor& self, int64_t samples, OptionalGenerator generator) {
+  const bool is_narrow = self.scalar_type() == at::kHalf || self.scalar_type() == at::kBFloat16;
+  const at::Tensor totals = self.to(is_narrow ? at::kFloat : self.scalar_type()).cumsum(-1);
+  at::DimVector sizes(self.sizes());
+  sizes.back() = samples;
+  const at::Tensor heights = at::empty(sizes, totals.options()).uniform_(0, 1, std::move(generator));
+  // The first category whose running total is above the height; one of probability 0 never is.
+  heights.mul_(totals.narrow(-1, totals.size(-1) - 1, 1));
+  result.copy_(at::searchsorted(totals, heights, /*out_int32=*/false, /*right=*/true));
+}
+
+std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
+  const auto bools = input.options().dtype(at::kBool);
+  if (!train.value_or(true) || p == 0) return {input.clone(), at::ones_like(input, bools)};
+  if (p == 1) return {at::zeros_like(input), at::zeros_like(input, bools)};
+  const at::Tensor dense = is_dense(input) ? input : input.contiguous();
+  at::Tensor out = at::empty_like(dense), mask = at::empty_like(dense, bools);
+  if (input.numel() > 0) {
+    const bridge::RandomStream part = stream(dense, std::nullopt);
+    checked([&] { bridge::dropout(arg(out), arg(mask), arg(dense), 1 - p, part); });
+  }
+  return {std::move(out), std::move(mask)};
+}
+
+at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tensor& mask, double scale) {
+  const bool alike = is_dense(mask) && grad_output.strides() == mask.strides();
+  const at::Tensor grad = alike ? grad_output : grad_output.contiguous();
+  const at::Tensor kept = alike ? mask : mask.contiguous();
+  at::Tensor out = at::empty_like(grad);
+  checked([&] { bridge::dropout_backward(arg(out), arg(grad), arg(kept), scale); });
+  return out;
+}
+
+at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out) {
+  TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
+  at::native::check_supported_max_int_with_precision(n, out);
+  at::native::resize_output(out, {n});
+  // The order of random keys; of 63 bits, so that ties, which would favour the lower number, do not happen.
+  const at::Tensor keys = at::empty({n}, out.options().dtype(at::kLong)).random_(std::move(generator));
+  return out.copy_(keys.argsort());
+}
+
+} // namespace torch_opencl::native

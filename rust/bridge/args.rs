@@ -1,0 +1,20 @@
+//! What crosses the bridge, as launchers take it.
+
+use super::ffi::{Scalar, TensorArg};
+use crate::error::Result;
+use crate::kernels::DType;
+use crate::ops::{self, Tensor};
+
+impl<'a> TensorArg<'a> {
+    /// The launcher's view of the argument. An absent tensor gets a dtype that nothing reads.
+    pub fn tensor(&self) -> Result<Tensor<'a>> {
+        let dtype = if self.address == 0 && self.dtype < 0 { DType::U8 } else { DType::from_code(self.dtype)? };
+        Ok(Tensor { address: self.address, dtype, sizes: self.sizes, strides: self.strides })
+    }
+}
+
+impl From<Scalar> for ops::Scalar {
+    fn from(scalar: Scalar) -> Self {
+        Self { real: scalar.real, imag: scalar.imag, integer: scalar.integer }
+    }
+}

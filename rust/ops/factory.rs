@@ -1,0 +1,73 @@
+//! Tensors made from a rule: arange and linspace.
+
+use super::tier::tier;
+use super::{Scalar, Target, Tensor};
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::{Class, DType, Family};
+
+/// The class of the rule: double for floats where the device has it (see `cl/factory.cl`).
+fn rule_class(target: &Target, dtype: DType) -> Class {
+    match dtype.class() {
+        Class::Float if target.device.info.fp64 => Class::Double,
+        class => class,
+    }
+}
+
+fn bytes(class: Class, value: Scalar) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(class.size());
+    value.write(class, &mut bytes);
+    bytes
+}
+
+/// Fills a contiguous tensor with `start + i * step`.
+///
+/// # Errors
+/// As the driver reports.
+pub fn arange(out: &Tensor<'_>, start: Scalar, step: Scalar) -> Result<()> {
+    let count = out.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let class = rule_class(&target, out.dtype);
+    let spec = tier(count, &[("SPEC_DTYPE0", out.dtype.code())]);
+    let program = target.program(Family::Factory, class, &spec)?;
+    let args = [
+        target.tensor(out)?,
+        Arg::Int(out.dtype.code()),
+        Arg::Bytes(&bytes(class, start)),
+        Arg::Bytes(&bytes(class, step)),
+    ];
+    target.launch(&program, "arange", &args, &[count as usize], None)
+}
+
+/// Fills a contiguous tensor with evenly spaced numbers from `start` to `end`, both included.
+///
+/// # Errors
+/// As the driver reports.
+pub fn linspace(out: &Tensor<'_>, start: Scalar, end: Scalar) -> Result<()> {
+    let count = out.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    // Steps between whole numbers need not be whole.
+    let class = match rule_class(&target, out.dtype) {
+        Class::Integer => rule_class(&target, DType::F32),
+        class => class,
+    };
+    let steps = (count - 1).max(1) as f64;
+    let step = Scalar { real: (end.real - start.real) / steps, imag: (end.imag - start.imag) / steps, integer: 0 };
+    let spec = tier(count, &[("SPEC_DTYPE0", out.dtype.code())]);
+    let program = target.program(Family::Factory, class, &spec)?;
+    let args = [
+        target.tensor(out)?,
+        Arg::Int(out.dtype.code()),
+        Arg::Long(count),
+        Arg::Bytes(&bytes(class, start)),
+        Arg::Bytes(&bytes(class, end)),
+        Arg::Bytes(&bytes(class, step)),
+    ];
+    target.launch(&program, "linspace", &args, &[count as usize], None)
+}

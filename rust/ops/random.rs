@@ -1,0 +1,235 @@
+//! Random numbers: distributions, dropout. The host hands in the seed and the first counter of each launch.
+
+use super::space::div_ceil;
+use super::tier::tier;
+use super::{Target, Tensor};
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+use crate::kernels::{Class, DType, Family};
+
+/// A distribution with up to two parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Distribution {
+    /// From the first parameter up to, and without, the second.
+    Uniform = 0,
+    /// Mean and standard deviation.
+    Normal = 1,
+    /// Those of the logarithm.
+    LogNormal = 2,
+    /// Rate.
+    Exponential = 3,
+    /// Median and half width at half maximum.
+    Cauchy = 4,
+    /// Probability of success; counts trials from 1.
+    Geometric = 5,
+    /// Probability of 1.
+    Bernoulli = 6,
+}
+
+impl Distribution {
+    /// From the bridge's number.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for any other number.
+    pub fn from_code(code: i32) -> Result<Self> {
+        [
+            Self::Uniform,
+            Self::Normal,
+            Self::LogNormal,
+            Self::Exponential,
+            Self::Cauchy,
+            Self::Geometric,
+            Self::Bernoulli,
+        ]
+        .into_iter()
+        .find(|distribution| *distribution as i32 == code)
+        .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not a distribution")))
+    }
+}
+
+/// Where a launch reads the generator's stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    /// Seed of the generator: the key of Philox.
+    pub seed: u64,
+    /// First counter value of the launch.
+    pub offset: u64,
+}
+
+/// Counters that one work-item runs side by side.
+const LANES: i64 = 8;
+
+/// Elements of one work-item, the `GROUP` of `cl/random.cl`: 32-bit words go twice as far as 64-bit ones.
+const fn group(class: Class) -> i64 {
+    match class {
+        Class::Float => 32,
+        _ => 16,
+    }
+}
+
+/// Counter values that a launch over so many elements uses up, whatever its class.
+pub const fn counters(elements: i64) -> u64 {
+    (div_ceil(elements, group(Class::Double)) * LANES) as u64
+}
+
+/// The class that a distribution is drawn in: integers hold what was drawn in single precision.
+fn drawing_class(dtype: DType) -> Result<Class> {
+    match dtype.class() {
+        Class::Double => Ok(Class::Double),
+        Class::Float | Class::Integer => Ok(Class::Float),
+        Class::Complex | Class::ComplexDouble => {
+            Err(Error::Unsupported(format!("OpenCL: no random numbers of dtype {}", dtype.name())))
+        }
+    }
+}
+
+/// A kernel argument of type `T`.
+fn real(class: Class, value: f64) -> Arg<'static> {
+    if class == Class::Double {
+        Arg::Double(value)
+    } else {
+        Arg::Float(value as f32)
+    }
+}
+
+/// Fills a dense tensor.
+///
+/// # Errors
+/// [`Error::Unsupported`] for complex dtypes.
+pub fn sample(out: &Tensor<'_>, distribution: Distribution, parameters: [f64; 2], stream: Stream) -> Result<()> {
+    let count = out.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let class = drawing_class(out.dtype)?;
+    let [first, second] = parameters;
+    // In double: for a small probability 1 - p is 1 in single precision.
+    let first = if distribution == Distribution::Geometric { (-first).ln_1p() } else { first };
+    let target = Target::of(out.address)?;
+    let spec = tier(count, &[("SPEC_OP", distribution as i32), ("SPEC_DTYPE0", out.dtype.code())]);
+    let program = target.program(Family::Random, class, &spec)?;
+    let args = [
+        target.tensor(out)?,
+        Arg::Int(distribution as i32),
+        Arg::Int(out.dtype.code()),
+        Arg::Long(count),
+        Arg::ULong(stream.seed),
+        Arg::ULong(stream.offset),
+        real(class, first),
+        real(class, second),
+    ];
+    target.launch(&program, "random_sample", &args, &[div_ceil(count, group(class)) as usize], None)
+}
+
+/// Fills a dense tensor with `base` plus whole numbers below `range`; range 0 means all 64 bits.
+///
+/// # Errors
+/// As the driver reports.
+pub fn integers(out: &Tensor<'_>, range: u64, base: i64, stream: Stream) -> Result<()> {
+    let count = out.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let spec = tier(count, &[("SPEC_DTYPE0", out.dtype.code())]);
+    let program = target.program(Family::Random, Class::Integer, &spec)?;
+    let args = [
+        target.tensor(out)?,
+        Arg::Int(out.dtype.code()),
+        Arg::Long(count),
+        Arg::ULong(stream.seed),
+        Arg::ULong(stream.offset),
+        Arg::ULong(range),
+        Arg::Long(base),
+    ];
+    target.launch(&program, "random_integers", &args, &[div_ceil(count, group(Class::Integer)) as usize], None)
+}
+
+/// Fills a dense tensor with 0 and 1; `probabilities` is laid out alike.
+///
+/// # Errors
+/// [`Error::Unsupported`] for complex dtypes.
+pub fn bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Stream) -> Result<()> {
+    let count = out.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let class = drawing_class(probabilities.dtype)?;
+    let target = Target::of(out.address)?;
+    let dtypes = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", probabilities.dtype.code())];
+    let program = target.program(Family::Random, class, &tier(count, &dtypes))?;
+    let args = [
+        target.tensor(out)?,
+        target.tensor(probabilities)?,
+        Arg::Int(out.dtype.code()),
+        Arg::Int(probabilities.dtype.code()),
+        Arg::Long(count),
+        Arg::ULong(stream.seed),
+        Arg::ULong(stream.offset),
+    ];
+    target.launch(&program, "random_bernoulli", &args, &[div_ceil(count, group(class)) as usize], None)
+}
+
+/// Keeps each element with probability `keep`, divided by it; `mask` (bool) tells which. All are laid out alike.
+///
+/// # Errors
+/// [`Error::Unsupported`] for complex dtypes.
+pub fn dropout(out: &Tensor<'_>, mask: &Tensor<'_>, input: &Tensor<'_>, keep: f64, stream: Stream) -> Result<()> {
+    let count = input.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let class = drawing_class(input.dtype)?;
+    let target = Target::of(out.address)?;
+    let spec = tier(count, &[("SPEC_DTYPE0", input.dtype.code())]);
+    let program = target.program(Family::Random, class, &spec)?;
+    let args = [
+        target.tensor(out)?,
+        target.tensor(mask)?,
+        target.tensor(input)?,
+        Arg::Int(input.dtype.code()),
+        Arg::Long(count),
+        Arg::ULong(stream.seed),
+        Arg::ULong(stream.offset),
+        real(class, keep),
+        real(class, keep.recip()),
+    ];
+    target.launch(&program, "dropout", &args, &[div_ceil(count, group(class)) as usize], None)
+}
+
+/// `grad_in = mask ? grad_out * scale : 0`. All are laid out alike.
+///
+/// # Errors
+/// [`Error::Unsupported`] for complex dtypes.
+pub fn dropout_backward(grad_in: &Tensor<'_>, grad_out: &Tensor<'_>, mask: &Tensor<'_>, scale: f64) -> Result<()> {
+    let count = grad_out.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let class = drawing_class(grad_out.dtype)?;
+    let target = Target::of(grad_in.address)?;
+    let spec = tier(count, &[("SPEC_DTYPE0", grad_out.dtype.code())]);
+    let program = target.program(Family::Random, class, &spec)?;
+    let args = [
+        target.tensor(grad_in)?,
+        target.tensor(grad_out)?,
+        target.tensor(mask)?,
+        Arg::Int(grad_out.dtype.code()),
+        real(class, scale),
+    ];
+    target.launch(&program, "dropout_backward", &args, &[count as usize], None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_takes_whole_groups_of_counters() {
+        assert_eq!(counters(0), 0);
+        assert_eq!(counters(1), 8);
+        assert_eq!(counters(16), 8);
+        assert_eq!(counters(17), 16);
+    }
+}

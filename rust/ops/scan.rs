@@ -1,0 +1,119 @@
+//! Running totals and extremes along one dimension of contiguous tensors.
+
+use super::space::div_ceil;
+use super::tier::tier;
+use super::{Target, Tensor};
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+use crate::kernels::Family;
+
+/// How totals are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum ScanOp {
+    /// Sum.
+    Sum = 0,
+    /// Product.
+    Product = 1,
+    /// Logarithm of the sum of exponentials.
+    LogSumExp = 2,
+}
+
+impl ScanOp {
+    /// From the bridge's number.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for any other number.
+    pub fn from_code(code: i32) -> Result<Self> {
+        [Self::Sum, Self::Product, Self::LogSumExp]
+            .into_iter()
+            .find(|op| *op as i32 == code)
+            .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not a scan")))
+    }
+}
+
+/// Bytes of the widest total, a double2.
+const TOTAL_BYTES: usize = 16;
+/// Pieces of a row are not made shorter than this: each costs a pass over the totals before it.
+const SHORTEST_CHUNK: i64 = 4096;
+
+/// A tensor seen as [outer, length, inner] around a dimension.
+struct Rows {
+    length: i64,
+    inner: i64,
+    count: i64,
+}
+
+impl Rows {
+    fn of(tensor: &Tensor<'_>, dim: usize) -> Self {
+        let length = tensor.size(dim);
+        let inner = tensor.sizes.iter().skip(dim + 1).product();
+        Self { length, inner, count: tensor.numel() / length.max(1) }
+    }
+
+    /// Pieces that a row is cut into so that every compute unit has some.
+    fn chunks(&self, target: &Target) -> i64 {
+        let busy = target.compute_units() as i64 * if target.is_cpu() { 4 } else { 64 };
+        let wanted = div_ceil(busy, self.count.max(1));
+        wanted.clamp(1, div_ceil(self.length, SHORTEST_CHUNK).max(1))
+    }
+}
+
+/// Running totals along `dim`; `out` and `input` are contiguous and of one shape and dtype.
+///
+/// # Errors
+/// As the driver reports.
+pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Result<()> {
+    if input.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let rows = Rows::of(input, dim);
+    let chunk = div_ceil(rows.length, rows.chunks(&target));
+    let chunks = div_ceil(rows.length, chunk);
+    let spec = tier(input.numel(), &[("SPEC_OP", op as i32), ("SPEC_DTYPE0", input.dtype.code())]);
+    let program = target.program(Family::Scan, input.class(), &spec)?;
+    let items = (rows.count * chunks) as usize;
+    let cut = [
+        Arg::Int(op as i32),
+        Arg::Int(input.dtype.code()),
+        Arg::Long(rows.length),
+        Arg::Long(rows.inner),
+        Arg::Long(chunks),
+        Arg::Long(chunk),
+    ];
+    let source = target.tensor(input)?;
+    let workspace = if chunks > 1 { Some(target.workspace(items * TOTAL_BYTES)?) } else { None };
+    let totals = target.memory(workspace.as_ref().map_or(0, |memory| memory.address))?;
+    if chunks > 1 {
+        let args = [&[source, totals], &cut[..]].concat();
+        target.launch(&program, "scan_totals", &args, &[items], None)?;
+    }
+    let args = [&[target.tensor(out)?, source, totals], &cut[..]].concat();
+    target.launch(&program, "scan_apply", &args, &[items], None)
+}
+
+/// Running maximum or minimum along `dim` and where it was met. All are contiguous and of one shape; `indices` is
+/// of 64-bit integers.
+///
+/// # Errors
+/// As the driver reports.
+pub fn extreme(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usize, largest: bool) -> Result<()> {
+    if input.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(values.address)?;
+    let rows = Rows::of(input, dim);
+    let spec = tier(input.numel(), &[("SPEC_DTYPE0", input.dtype.code())]);
+    let program = target.program(Family::Scan, input.class(), &spec)?;
+    let args = [
+        target.tensor(values)?,
+        target.tensor(indices)?,
+        target.tensor(input)?,
+        Arg::Int(input.dtype.code()),
+        Arg::Long(rows.length),
+        Arg::Long(rows.inner),
+        Arg::Int(i32::from(largest)),
+    ];
+    target.launch(&program, "scan_extreme", &args, &[rows.count as usize], None)
+}
