@@ -1,0 +1,66 @@
+# `make` says what there is to make. Everything is idempotent; what is done already takes no time.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+# The torch-sys crate builds against the PyTorch of the first `python` in PATH.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export LIBTORCH_USE_PYTORCH := 1
+# Without it PyTorch's idle CPU threads spin, and take the processor from an OpenCL driver that runs on it.
+export OMP_WAIT_POLICY := passive
+
+# One place for cargo's profile: clippy, the tests and the build share what they compile.
+CARGO_FLAGS := --release
+PYTEST_FLAGS ?= -n $(shell nproc)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build train test test-rust test-python lint fmt bench docs info kernels-list clean
+
+help: ## Say what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing: build tools, an OpenCL driver, the Python environment .venv
+	@PYTHON="$(PYTHON)" scripts/setup.sh
+
+build: setup ## Compile the native library and install the package into .venv, editable
+	@echo "==> building the native library"
+	@$(RUN) -m build_support.native
+	@cmp -s pyproject.toml $(VENV)/pyproject-installed.toml || { \
+		$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e . && \
+		cp pyproject.toml $(VENV)/pyproject-installed.toml; }
+
+train: build ## Train a small CNN on scikit-learn's digits on the OpenCL device
+	@$(RUN) examples/train_digits.py
+
+test: test-rust test-python ## Run all tests
+
+test-rust: build ## Run the tests of the Rust code and of the code generator
+	@echo "==> cargo test"
+	@cargo test $(CARGO_FLAGS)
+
+test-python: build ## Run the tests of the operators and of torch.opencl (PYTEST_FLAGS="-k add")
+	@echo "==> pytest"
+	@$(RUN) -m pytest $(PYTEST_FLAGS)
+
+lint: setup ## Check format and lints of all languages
+	@scripts/lint.sh check
+
+fmt: setup ## Format all languages
+	@scripts/lint.sh fix
+
+bench: build ## Measure against PyTorch's CPU back end (BENCH="add matmul-1024")
+	@$(RUN) -m benchmarks $(BENCH)
+
+docs: setup ## Build the documentation of the Rust code into target/doc
+	@cargo doc $(CARGO_FLAGS) --no-deps --document-private-items
+
+info: build ## Say which OpenCL devices there are and whether they work
+	@$(RUN) -m torch_opencl.info
+
+kernels-list: ## List the kernels' entry points, by family
+	@scripts/kernels_list.sh
+
+clean: ## Remove what has been built, but not .venv
+	rm -rf target python/torch_opencl/lib python/*.egg-info benchmarks/results

@@ -1,0 +1,1 @@
+"""How the Python package is built around the native library."""

@@ -1,0 +1,74 @@
+"""Builds the native library and puts it into the package, next to a note of what it was built with.
+
+Run by the build backend, and by ``make build`` as ``python -m build_support.native``.
+"""
+
+import filecmp
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from build_support.checks import ROOT, check_toolchain, torch_version
+
+PACKAGE_LIBRARY = ROOT / "python" / "torch_opencl" / "lib" / "libtorch_opencl.so"
+
+
+def build() -> None:
+    """Compile the native library against this Python's PyTorch and copy it into the package.
+
+    Raises:
+        SystemExit: a tool is missing, or the compilation failed.
+    """
+    check_toolchain()
+    built = _cargo_build()
+    PACKAGE_LIBRARY.parent.mkdir(exist_ok=True)
+    if not PACKAGE_LIBRARY.exists() or not filecmp.cmp(built, PACKAGE_LIBRARY):
+        # Renamed into place: a process that has the old library mapped keeps it whole.
+        fresh = PACKAGE_LIBRARY.with_suffix(".tmp")
+        shutil.copyfile(built, fresh)
+        os.replace(fresh, PACKAGE_LIBRARY)
+    info = {"version": package_version(), "torch": torch_version()}
+    (PACKAGE_LIBRARY.parent / "build_info.json").write_text(json.dumps(info) + "\n")
+
+
+def package_version() -> str:
+    """Return the version of this package, which Cargo.toml holds.
+
+    Returns:
+        A version such as "0.1.0".
+    """
+    return re.search(r'^version = "([^"]+)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
+
+
+def cargo_environment() -> dict[str, str]:
+    """Return the environment in which cargo builds against this Python's PyTorch.
+
+    Returns:
+        A copy of this process's environment with the changes.
+    """
+    environment = dict(os.environ, LIBTORCH_USE_PYTORCH="1")
+    # The torch-sys crate asks the first `python3` of PATH where torch is, or in a venv `python`.
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
+    if sys.prefix == sys.base_prefix:
+        environment.pop("VIRTUAL_ENV", None)
+    else:
+        environment["VIRTUAL_ENV"] = sys.prefix
+    return environment
+
+
+def _cargo_build() -> Path:
+    command = ["cargo", "build", "--release", "--message-format=json-render-diagnostics"]
+    cargo = subprocess.run(command, cwd=ROOT, env=cargo_environment(), stdout=subprocess.PIPE, text=True, check=False)
+    if cargo.returncode != 0:
+        raise SystemExit(f"`{' '.join(command)}` failed; its messages are above.")
+    messages = map(json.loads, cargo.stdout.splitlines())
+    files = (Path(file) for message in messages for file in message.get("filenames", ()))
+    return next(file for file in files if file.name == PACKAGE_LIBRARY.name)
+
+
+if __name__ == "__main__":
+    build()

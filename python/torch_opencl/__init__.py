@@ -1,0 +1,124 @@
+"""An OpenCL back end for PyTorch: ``torch.device("opencl")``, and this package as ``torch.opencl``.
+
+``import torch`` alone is enough; PyTorch finds this package by its entry point. The names here are those
+of ``torch.cuda``, ``torch.xpu`` and ``torch.accelerator``.
+"""
+
+import sys
+
+from torch_opencl import _load, random
+from torch_opencl._lazy import (
+    _is_in_bad_fork as _is_in_bad_fork,
+    _lazy_init as _lazy_init,
+    device_count,
+    init,
+    is_available,
+    is_initialized,
+)
+from torch_opencl.amp import get_amp_supported_dtype
+from torch_opencl.device import (
+    DeviceProperties,
+    can_device_access_peer,
+    current_device,
+    device,
+    device_of,
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+    is_bf16_supported,
+    set_device,
+    synchronize,
+)
+from torch_opencl.diagnostics import fallbacks, kernel_cache_info, launches, reset_fallbacks
+from torch_opencl.memory import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    reset_accumulated_memory_stats,
+    reset_peak_memory_stats,
+)
+from torch_opencl.random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from torch_opencl.streams import (
+    Event,
+    Stream,
+    StreamContext,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DeviceProperties",
+    "Event",
+    "Stream",
+    "StreamContext",
+    "can_device_access_peer",
+    "current_device",
+    "current_stream",
+    "default_generators",
+    "default_stream",
+    "device",
+    "device_count",
+    "device_of",
+    "empty_cache",
+    "fallbacks",
+    "get_amp_supported_dtype",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
+    "init",
+    "initial_seed",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "kernel_cache_info",
+    "launches",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_fallbacks",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "stream",
+    "synchronize",
+]
+
+
+def __getattr__(name: str):
+    # A function elsewhere, a tuple here: that is what `torch.cuda.default_generators` is.
+    if name == "default_generators":
+        return random.default_generators()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_load.load(sys.modules[__name__])

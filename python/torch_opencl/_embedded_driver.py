@@ -1,0 +1,83 @@
+"""Uses the OpenCL runtime that pip can install, on a machine that has no OpenCL driver.
+
+Intel's CPU runtime is on PyPI (``pip install intel-opencl-rt intel-cmplr-lib-rt``) and runs on any
+x86-64 processor, so it serves where nobody may install system packages. Its wheel registers nothing:
+the .icd file in it holds a placeholder path. Pointing the OpenCL loader straight at the library does.
+"""
+
+import ctypes
+import os
+from importlib import metadata
+from pathlib import Path
+
+LOADER = "libOpenCL.so.1"
+REGISTRY = Path("/etc/OpenCL/vendors")
+_LOADER_VARIABLES = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
+# What the loader in Intel's wheel is linked with and has no search path for, in the order of need.
+_LOADER_NEEDS = ("libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so")
+
+
+def activate() -> Path | None:
+    """Register Intel's CPU runtime for this process if it is installed and no other driver is.
+
+    Must run before the OpenCL loader is opened. Does nothing where a driver is registered
+    (``/etc/OpenCL/vendors/*.icd``) or where the user has pointed the loader somewhere.
+
+    Returns:
+        The runtime's library if this process now uses it, else None.
+    """
+    if any(REGISTRY.glob("*.icd")):
+        return None
+    library = installed_library()
+    if library is None or _is_user_choice(library) or not _ensure_loader(library.parent):
+        return None
+    # The first is read by ocl-icd (Debian, Ubuntu), the second by the Khronos loader.
+    os.environ["OCL_ICD_VENDORS"] = str(library)
+    os.environ["OCL_ICD_FILENAMES"] = str(library)
+    return library
+
+
+def has_driver() -> bool:
+    """Return whether an OpenCL driver is registered on this machine or chosen by the environment.
+
+    Returns:
+        True if the OpenCL loader would find a driver to try.
+    """
+    return any(map(os.environ.get, _LOADER_VARIABLES)) or any(REGISTRY.glob("*.icd"))
+
+
+def installed_library() -> Path | None:
+    """Return the library of a pip-installed Intel CPU runtime.
+
+    Returns:
+        The path of ``libintelocl.so``, or None where ``intel-opencl-rt`` is not installed.
+    """
+    try:
+        files = metadata.files("intel-opencl-rt") or []
+    except metadata.PackageNotFoundError:
+        return None
+    libraries = (Path(file.locate()).resolve() for file in files if file.name == "libintelocl.so")
+    return next(filter(Path.is_file, libraries), None)
+
+
+def _is_user_choice(library: Path) -> bool:
+    """Say whether the user points the loader elsewhere; a child inherits the choice made here."""
+    return any(os.environ.get(variable, str(library)) != str(library) for variable in _LOADER_VARIABLES)
+
+
+def _ensure_loader(directory: Path) -> bool:
+    """Load the system's OpenCL loader, else the one in Intel's wheel; say whether one is there.
+
+    The native library asks for the loader by its name and is given the one loaded here.
+    """
+    try:
+        ctypes.CDLL(LOADER)
+        return True
+    except OSError:
+        pass
+    try:
+        for name in (*_LOADER_NEEDS, LOADER):
+            ctypes.CDLL(str(directory / name), ctypes.RTLD_GLOBAL)
+        return True
+    except OSError:
+        return False

@@ -1,0 +1,99 @@
+"""When OpenCL is started, and the seeds that wait for it.
+
+Drivers keep threads that do not survive a fork, so they are started as late as possible: a program that
+only imports torch never starts one, and seeds given before the start wait for it.
+"""
+
+import threading
+from collections.abc import Callable
+
+from torch_opencl import _load
+from torch_opencl._load import native
+
+_lock = threading.RLock()
+_initialized = False
+_pending_seeds: dict[str, Callable[[], None]] = {}
+
+
+def device_count() -> int:
+    """Return the number of OpenCL devices that this process may use.
+
+    ``TORCH_OPENCL_DEVICES`` filters and orders them. Never raises.
+
+    Returns:
+        The number of devices; 0 where there is no device, no driver or no native library, and in a
+        forked child of a process that has used OpenCL.
+    """
+    return native().device_count() if _load.error() is None else 0
+
+
+def is_available() -> bool:
+    """Return whether there is an OpenCL device to use. Never raises.
+
+    Returns:
+        True if :func:`device_count` is not 0.
+    """
+    return device_count() > 0
+
+
+def is_initialized() -> bool:
+    """Return whether this process has started to use OpenCL.
+
+    Returns:
+        True after :func:`init` or the first use of an OpenCL device.
+    """
+    return _initialized and not _is_in_bad_fork()
+
+
+def init() -> None:
+    """Start using OpenCL now rather than at the first tensor. Does nothing the second time.
+
+    Raises:
+        RuntimeError: there is no OpenCL device, the native library cannot be loaded, or this is a
+            forked child of a process that has used OpenCL.
+    """
+    _lazy_init()
+
+
+def _lazy_init() -> None:
+    """What PyTorch calls before it makes the first OpenCL tensor; see :func:`init`."""
+    global _initialized
+    if is_initialized():
+        return
+    with _lock:
+        if is_initialized():
+            return
+        if _is_in_bad_fork():
+            raise RuntimeError(
+                "Cannot re-initialize OpenCL in forked subprocess. To use OpenCL with "
+                "multiprocessing, you must use the 'spawn' start method"
+            )
+        native()
+        if device_count() == 0:
+            raise RuntimeError("No OpenCL device was found. `python -m torch_opencl.info` says what is missing.")
+        _initialized = True
+        for seed in _pending_seeds.values():
+            seed()
+        _pending_seeds.clear()
+
+
+def _is_in_bad_fork() -> bool:
+    """Return whether this is a forked child of a process that had started OpenCL."""
+    return _load.error() is None and native().in_bad_fork()
+
+
+def seed_when_initialized(scope: str, seed: Callable[[], None]) -> None:
+    """Seed generators now, or as soon as there are any.
+
+    Args:
+        scope: "all" for the generators of all devices, which makes earlier seeds void, else a name;
+            of several waiting seeds with one name the last one counts.
+        seed: sets the seed.
+    """
+    with _lock:
+        if is_initialized():
+            seed()
+            return
+        if scope == "all":
+            _pending_seeds.clear()
+        _pending_seeds[scope] = seed

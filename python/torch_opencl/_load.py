@@ -1,0 +1,121 @@
+"""Finds, checks and loads the native library, once a process.
+
+Loading never raises: a machine with a broken installation must still be able to `import torch`. What
+went wrong is kept, warned about once, and raised by the first call that needs the library.
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from torch_opencl import _embedded_driver
+
+BACKEND_NAME = "opencl"
+LIBRARY = Path(__file__).parent / "lib" / "libtorch_opencl.so"
+BUILD_INFO = LIBRARY.parent / "build_info.json"
+_REINSTALL = f"Reinstall torch-opencl-rs for this torch ({torch.__version__})."
+
+_error: str | None = "torch_opencl has not been loaded yet."
+
+
+class LibraryError(RuntimeError):
+    """The native library is missing, broken, or built for another PyTorch."""
+
+
+def load(module: ModuleType) -> None:
+    """Load the native library and make ``module`` known to PyTorch as ``torch.opencl``.
+
+    A failure is remembered for :func:`error` and :func:`native`, and warned about once.
+
+    Args:
+        module: the package that becomes ``torch.opencl``.
+    """
+    global _error
+    try:
+        _check()
+        _embedded_driver.activate()
+        torch.ops.load_library(str(LIBRARY))
+        torch.utils.rename_privateuse1_backend(BACKEND_NAME)
+        torch._register_device_module(BACKEND_NAME, module)
+        torch.utils.generate_methods_for_privateuse1_backend(
+            for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+        )
+        _error = None
+    except Exception as failure:
+        reason = failure.__cause__ or failure
+        _error = str(reason) if isinstance(failure, LibraryError) else f"{reason}. {_REINSTALL}"
+        # `torch.opencl.is_available()` shall answer False rather than be missing.
+        if not hasattr(torch, BACKEND_NAME):
+            torch._register_device_module(BACKEND_NAME, module)
+        _warn(f"torch.device('opencl') is not available: {_error}")
+
+
+def error() -> str | None:
+    """Return why the native library could not be loaded, or None where it was.
+
+    Returns:
+        One or two sentences that name the cause and the cure.
+    """
+    return _error
+
+
+def native():
+    """Return the native library's operators, ``torch.ops.torch_opencl``.
+
+    Returns:
+        The operator namespace.
+
+    Raises:
+        LibraryError: the library could not be loaded; the message says why.
+    """
+    if _error is not None:
+        raise LibraryError(_error)
+    return torch.ops.torch_opencl
+
+
+def build_info() -> dict[str, str]:
+    """Return what the native library was built with.
+
+    Returns:
+        The keys ``version`` (of this package) and ``torch`` (the PyTorch it was built against).
+
+    Raises:
+        LibraryError: the library has not been built, or its description cannot be read.
+    """
+    if not LIBRARY.is_file():
+        raise LibraryError(
+            f"the native library {LIBRARY} does not exist. Build it: run `make build`, or "
+            "`pip install --no-build-isolation .`, in the source tree of torch-opencl-rs."
+        )
+    try:
+        return json.loads(BUILD_INFO.read_text())
+    except (OSError, ValueError) as failure:
+        raise LibraryError(f"{BUILD_INFO} cannot be read ({failure}). Reinstall torch-opencl-rs.") from failure
+
+
+def _check() -> None:
+    built_for = build_info().get("torch", "an unknown version")
+    running = torch.__version__.split("+")[0]
+    if built_for != running:
+        raise LibraryError(
+            f"torch-opencl-rs was built for torch {built_for}, and this is torch {running}. "
+            f"Run `pip install torch=={built_for}`, or rebuild torch-opencl-rs with this torch."
+        )
+    owner = torch._C._get_privateuse1_backend_name()
+    if owner not in ("privateuseone", BACKEND_NAME):
+        raise LibraryError(
+            f"PyTorch has room for one out-of-tree back end, and '{owner}' has taken it. Uninstall "
+            "one of the two, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import the one you want."
+        )
+
+
+def _warn(message: str) -> None:
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    except RuntimeWarning:
+        # Under `python -W error` a warning is an exception, and this must not break `import torch`.
+        print(f"RuntimeWarning: {message}", file=sys.stderr)

@@ -1,0 +1,35 @@
+"""Device arguments; PyTorch's own serialization looks for ``_get_device_index`` here."""
+
+import torch
+
+from torch_opencl._lazy import _lazy_init
+
+DeviceLike = torch.device | str | int | None
+
+
+def _get_device_index(device: DeviceLike = None, optional: bool = False) -> int:
+    """Return the index that a device argument stands for.
+
+    Args:
+        device: a device, its name, its index, or None.
+        optional: whether the current device is meant where ``device`` names no index.
+
+    Returns:
+        The index of an OpenCL device.
+
+    Raises:
+        ValueError: ``device`` is not an OpenCL device, or names none and ``optional`` is False.
+    """
+    if isinstance(device, int):
+        return device
+    if isinstance(device, str):
+        device = torch.device(device)
+    if device is not None:
+        if device.type != "opencl":
+            raise ValueError(f"Expected an opencl device, but got: {device}")
+        if device.index is not None:
+            return device.index
+    if not optional:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
+    _lazy_init()
+    return torch._C._accelerator_getDeviceIndex()

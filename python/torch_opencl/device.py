@@ -1,0 +1,225 @@
+"""Which devices there are, what they can do, and which one is current."""
+
+import json
+from dataclasses import dataclass, fields
+
+import torch
+
+from torch_opencl._lazy import _lazy_init, device_count, is_available
+from torch_opencl._load import native
+from torch_opencl._utils import DeviceLike, _get_device_index
+
+__all__ = [
+    "DeviceProperties",
+    "can_device_access_peer",
+    "current_device",
+    "device",
+    "device_of",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "is_bf16_supported",
+    "set_device",
+    "synchronize",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceProperties:
+    """What an OpenCL driver says about a device. Sizes are in bytes."""
+
+    name: str
+    vendor: str
+    platform: str
+    driver_version: str
+    version: str
+    opencl_c_version: str
+    major: int
+    minor: int
+    type: str
+    compute_units: int
+    max_clock_mhz: int
+    global_mem_bytes: int
+    max_alloc_bytes: int
+    local_mem_bytes: int
+    max_work_group_size: int
+    host_unified_memory: bool
+    fp64: bool
+    fp16: bool
+    extensions: tuple[str, ...]
+
+    @property
+    def total_memory(self) -> int:
+        """The device's memory in bytes, under the name that other back ends use."""
+        return self.global_mem_bytes
+
+    @property
+    def multi_processor_count(self) -> int:
+        """The number of compute units, under the name that other back ends use."""
+        return self.compute_units
+
+    def __repr__(self) -> str:
+        return (
+            f"DeviceProperties(name={self.name!r}, platform={self.platform!r}, "
+            f"type={self.type!r}, version={self.version!r}, driver={self.driver_version!r}, "
+            f"compute_units={self.compute_units}, "
+            f"total_memory={self.global_mem_bytes / 2**20:.0f}MB, "
+            f"fp64={self.fp64}, fp16={self.fp16})"
+        )
+
+
+class device:
+    """Context manager that makes a device the current one.
+
+    Args:
+        device: the device to select; None and negative indices select nothing.
+
+    Raises:
+        ValueError: ``device`` is not an OpenCL device.
+    """
+
+    def __init__(self, device: DeviceLike) -> None:
+        self.idx = -1 if device is None else _get_device_index(device, optional=True)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        if self.idx >= 0:
+            _lazy_init()
+            self.prev_idx = torch._C._accelerator_exchangeDevice(self.idx)
+
+    def __exit__(self, *exception: object) -> None:
+        if self.idx >= 0:
+            torch._C._accelerator_maybeExchangeDevice(self.prev_idx)
+
+
+class device_of(device):
+    """Context manager that makes the device of an object the current one.
+
+    Args:
+        obj: a tensor or storage; one that is not on an OpenCL device selects nothing.
+    """
+
+    def __init__(self, obj: torch.Tensor | torch.UntypedStorage | torch.TypedStorage) -> None:
+        super().__init__(obj.device if obj.device.type == "opencl" else None)
+
+
+def current_device() -> int:
+    """Return the index of the current device of this thread.
+
+    Returns:
+        The index.
+
+    Raises:
+        RuntimeError: there is no OpenCL device.
+    """
+    return _get_device_index(None, optional=True)
+
+
+def set_device(device: DeviceLike) -> None:
+    """Make a device the current one of this thread.
+
+    Args:
+        device: the device to select; a negative index selects nothing.
+
+    Raises:
+        ValueError: ``device`` is not an OpenCL device.
+        RuntimeError: there is no such device.
+    """
+    index = _get_device_index(device, optional=True)
+    if index >= 0:
+        _lazy_init()
+        torch._C._accelerator_setDeviceIndex(index)
+
+
+def synchronize(device: DeviceLike = None) -> None:
+    """Wait until the device has finished everything enqueued on all of its streams.
+
+    Args:
+        device: the device to wait for; the current one by default.
+
+    Raises:
+        RuntimeError: an enqueued command failed, or there is no such device.
+    """
+    native().synchronize(_get_device_index(device, optional=True))
+
+
+def get_device_name(device: DeviceLike = None) -> str:
+    """Return the name of a device.
+
+    Args:
+        device: the device; the current one by default.
+
+    Returns:
+        The name that its driver gives.
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    return get_device_properties(device).name
+
+
+def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
+    """Return what the driver says about a device.
+
+    Args:
+        device: the device; the current one by default.
+
+    Returns:
+        The properties.
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    values = json.loads(native().device_properties(_get_device_index(device, optional=True)))
+    values["extensions"] = tuple(values["extensions"])
+    return DeviceProperties(**{field.name: values[field.name] for field in fields(DeviceProperties)})
+
+
+def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
+    """Return the OpenCL version of a device.
+
+    Args:
+        device: the device; the current one by default.
+
+    Returns:
+        The major and minor version, such as (3, 0).
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Return whether bfloat16 tensors can be computed with.
+
+    They are stored as bfloat16 and computed in float32, on every device: OpenCL C has no such type.
+
+    Args:
+        including_emulation: whether computing in float32 counts.
+
+    Returns:
+        True where there is a device and emulation counts.
+    """
+    return including_emulation and is_available()
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Return whether a device can read another one's memory.
+
+    Args:
+        device: the device that would read.
+        peer_device: the device that owns the memory.
+
+    Returns:
+        False: every device has a context of its own, and copies between two go through the host.
+
+    Raises:
+        ValueError: an argument is not an OpenCL device.
+        RuntimeError: there is no such device.
+    """
+    for index in (_get_device_index(device, True), _get_device_index(peer_device, True)):
+        if not 0 <= index < device_count():
+            raise RuntimeError(f"Invalid device id {index}: there are {device_count()} devices")
+    return False

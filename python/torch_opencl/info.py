@@ -1,0 +1,171 @@
+"""``python -m torch_opencl.info``: what OpenCL there is on this machine and whether this package works.
+
+Exits with 0 where a device was found and computes correctly, with 1 otherwise.
+"""
+
+import argparse
+import glob
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from torch_opencl import _embedded_driver, _lazy, _load, diagnostics
+
+NO_DRIVER = """\
+OpenCL needs a driver for the device. On Debian and Ubuntu, as root:
+  any processor      apt-get install ocl-icd-libopencl1 pocl-opencl-icd
+  Intel graphics     apt-get install ocl-icd-libopencl1 intel-opencl-icd
+  AMD graphics       apt-get install ocl-icd-libopencl1 mesa-opencl-icd (then set RUSTICL_ENABLE=radeonsi),
+                     or the rocm-opencl-runtime of AMD's ROCm
+  NVIDIA graphics    comes with the NVIDIA driver; in a container, with the "compute" capability
+Without root, on any x86-64 processor: pip install intel-opencl-rt intel-cmplr-lib-rt"""
+
+NO_PERMISSION = """\
+This user may not open {nodes}, so OpenCL drivers cannot see that graphics processor.
+As root: usermod -a -G {groups} {user}; then log in again. In a container: --device /dev/dri
+with --group-add for the same groups."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the report.
+
+    Args:
+        arguments: the command line without the program's name; ``sys.argv`` by default.
+
+    Returns:
+        The exit code.
+    """
+    parser = argparse.ArgumentParser(prog="python -m torch_opencl.info", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    options = parser.parse_args(arguments)
+    report = collect()
+    print(json.dumps(report, indent=2) if options.json else "\n".join(_lines(report)))
+    return 0 if report["ok"] else 1
+
+
+def collect() -> dict[str, Any]:
+    """Gather what there is to know.
+
+    Returns:
+        A tree of plain values: the versions, the platforms with their devices, the kernel cache, the
+        fallbacks, the result of :func:`self_test` for each device, advice, and ``ok``.
+    """
+    report: dict[str, Any] = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "library": str(_load.LIBRARY),
+        "library_error": _load.error(),
+        "platforms": [],
+        "devices": [],
+    }
+    if _load.error() is None:
+        native = _load.native()
+        report["version"] = _load.build_info()["version"]
+        report["built_for"] = _load.build_info()["torch"]
+        report |= json.loads(native.platforms())
+        report["devices"] = [json.loads(native.device_properties(i)) for i in range(_lazy.device_count())]
+        report["self_test"] = [self_test(torch.device("opencl", i)) for i in range(_lazy.device_count())]
+        report["kernel_cache"] = diagnostics.kernel_cache_info()
+        report["fallbacks"] = diagnostics.fallbacks()
+    report["advice"] = list(_advice(report))
+    report["ok"] = bool(report["devices"]) and all(test["ok"] for test in report["self_test"])
+    return report
+
+
+def self_test(device: torch.device) -> dict[str, Any]:
+    """Compare an addition, a matrix product and a gradient on a device with the CPU's.
+
+    Args:
+        device: the device to test.
+
+    Returns:
+        The key ``ok``, and the key ``error`` with what went wrong where it is False.
+    """
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(33, 65, generator=generator)
+    weight = torch.randn(65, 17, generator=generator)
+
+    def compute(device: torch.device) -> list[torch.Tensor]:
+        w = weight.to(device).requires_grad_()
+        product = (x.to(device) + 1) @ w
+        product.sigmoid().sum().backward()
+        return [product.detach().cpu(), w.grad.cpu()]
+
+    try:
+        torch.testing.assert_close(compute(device), compute(torch.device("cpu")), rtol=1e-4, atol=1e-4)
+    except Exception as failure:
+        return {"ok": False, "error": str(failure)}
+    return {"ok": True}
+
+
+def _advice(report: dict[str, Any]) -> Iterator[str]:
+    if report["library_error"] is None and not report["devices"]:
+        if os.environ.get("TORCH_OPENCL_DEVICES") is not None:
+            yield "TORCH_OPENCL_DEVICES is set and lets no device through; unset it to see them all."
+        else:
+            yield NO_DRIVER
+    closed = [node for node in glob.glob("/dev/dri/renderD*") if not os.access(node, os.R_OK | os.W_OK)]
+    if closed:
+        user = os.environ.get("USER", "USER")
+        yield NO_PERMISSION.format(nodes=", ".join(closed), groups="render,video", user=user)
+
+
+def _lines(report: dict[str, Any]) -> Iterator[str]:
+    yield f"torch {report['torch']}, Python {report['python']}"
+    if report["library_error"] is not None:
+        yield f"torch_opencl: NOT LOADED: {report['library_error']}"
+    else:
+        yield f"torch_opencl {report['version']}, built for torch {report['built_for']}: {report['library']}"
+    embedded = _embedded_driver.installed_library()
+    if embedded is not None and os.environ.get("OCL_ICD_VENDORS") == str(embedded):
+        yield f"Driver: Intel's CPU runtime from pip, {embedded}"
+    if report.get("error"):
+        yield f"OpenCL: {report['error']}"
+    for index, entry in enumerate(report["platforms"]):
+        yield ""
+        yield f"Platform {index}: {entry['name']} ({entry['vendor']}), {entry['version']}"
+        for device in entry["devices"]:
+            yield f"  {device['type']}: {device['name']}, driver {device['driver_version']}"
+    for index, device in enumerate(report["devices"]):
+        yield ""
+        yield f"opencl:{index}"
+        yield from (f"  {line}" for line in _device_lines(device))
+        yield f"  self-test: {_outcome(report['self_test'][index])}"
+    if "kernel_cache" in report:
+        cache = report["kernel_cache"]
+        yield ""
+        yield f"Kernel cache: {cache['path']}, {cache['entries']} programs, {_mib(cache['bytes'])}"
+        yield f"CPU fallbacks of the self-test: {report['fallbacks'] or 'none'}"
+    for advice in report["advice"]:
+        yield ""
+        yield advice
+
+
+def _device_lines(device: dict[str, Any]) -> Iterator[str]:
+    yield f"{device['name']} ({device['type']}), {device['vendor']}, platform {device['platform']}"
+    yield f"{device['version']}, driver {device['driver_version']}"
+    yield f"{device['compute_units']} compute units at up to {device['max_clock_mhz']} MHz"
+    yield (
+        f"memory {_mib(device['global_mem_bytes'])}, largest allocation {_mib(device['max_alloc_bytes'])}, "
+        f"local {device['local_mem_bytes'] // 1024} KiB"
+        + (", shared with the host" if device["host_unified_memory"] else "")
+    )
+    yield f"work-group up to {device['max_work_group_size']}, fp64 {device['fp64']}, fp16 {device['fp16']}"
+    yield f"extensions: {' '.join(device['extensions'])}"
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.{0 if size >= 2**24 else 1}f} MiB"
+
+
+def _outcome(test: dict[str, Any]) -> str:
+    return "ok" if test["ok"] else f"FAILED: {test['error']}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Lists the entry points of the OpenCL kernels: one line a family, then the total. Kernels that macros
+# define count too, and those of any compute class, hence the preprocessor.
+set -euo pipefail
+cd "$(dirname "$0")/../rust/kernels/cl"
+
+entry_points() {
+  local class
+  for class in F D I C Z; do
+    cat prelude.cl "$1" | cpp -P -DCLASS_$class -DHAS_FP64 - 2>/dev/null || true
+  done | tr '\n' ' ' | grep -oE '__kernel[^{;]*void +[A-Za-z_0-9]+ *\(' | grep -oE '[A-Za-z_0-9]+ *\($' |
+    tr -d ' (' | sort -u
+}
+
+total=0
+for file in *.cl; do
+  mapfile -t names < <(entry_points "$file")
+  [ ${#names[@]} -gt 0 ] || continue
+  printf '%-12s %s\n' "${file%.cl}" "${names[*]}"
+  total=$((total + ${#names[@]}))
+done
+echo "$total entry points"

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Formats and lints the four languages. "check" changes nothing and fails on the first finding; "fix" formats.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mapfile -t cpp < <(find cpp -name '*.cpp' -o -name '*.h')
+
+# Distributions and rustup ship these two apart from cargo.
+require_rust_components() {
+  local component
+  for component in fmt clippy; do
+    if cargo "$component" --version >/dev/null 2>&1; then continue; fi
+    echo "lint: cargo has no $component. Run: rustup component add rustfmt clippy" >&2
+    exit 1
+  done
+}
+
+step() {
+  echo "==> $*"
+  "$@"
+}
+
+require_rust_components
+case ${1:-} in
+  check)
+    step ruff check
+    step ruff format --check
+    step cargo fmt --check
+    echo "==> clang-format (${#cpp[@]} files)"
+    clang-format --dry-run -Werror "${cpp[@]}"
+    step cargo clippy --release --all-targets -- -D warnings
+    ;;
+  fix)
+    step ruff check --fix
+    step ruff format
+    step cargo fmt
+    step clang-format -i "${cpp[@]}"
+    ;;
+  *)
+    echo "usage: scripts/lint.sh check|fix" >&2
+    exit 2
+    ;;
+esac
