@@ -44,8 +44,11 @@ pub struct Operand<'a> {
 
 /// Scalars of a stub, and inputs, that the kernel's `Scalars` struct has room for.
 const SLOTS: usize = 4;
-/// Elements of a work-item, by the width of `T`: 64 bytes, the widest register of today's CPUs.
-const VECTOR_BYTES: usize = 64;
+/// Bytes of `T` that a work-item takes: the widest register of today's CPUs, the widest load of today's GPUs.
+const CPU_VECTOR: usize = 64;
+const GPU_VECTOR: usize = 16;
+/// Work-items of a group. One size for all launches: PoCL compiles a kernel again for each.
+const GROUP: usize = 64;
 /// From here on a specialised program is worth building: it runs up to 5 times faster than the generic one, which
 /// at this size is of the order of its build time within a hundred calls.
 const SPECIALISE_FROM: i64 = 1 << 16;
@@ -106,7 +109,11 @@ impl Call<'_> {
         let count: i64 = shape.iter().product();
         let class = self.compute.class();
         let dense = self.dense_sources(shape);
-        let lanes = if matches!(class, Class::Complex | Class::ComplexDouble) { 1 } else { VECTOR_BYTES / class.size() };
+        let lanes = match class {
+            Class::Complex | Class::ComplexDouble => 1,
+            _ if self.target.is_cpu() => CPU_VECTOR / class.size(),
+            _ => GPU_VECTOR / class.size(),
+        };
         let mut spec = Spec::generic().define("ARITY", self.row.arity as i64).define("VEC", lanes as i64);
         let special = count >= SPECIALISE_FROM;
         if special {
@@ -142,8 +149,8 @@ impl Call<'_> {
             args.push(self.target.memory(operand.address)?);
             args.push(Arg::Int(operand.dtype.code()));
         }
-        let items = (count as usize).div_ceil(lanes);
-        self.target.launch(&program, kernel, &args, &[items], None)
+        let items = (count as usize).div_ceil(lanes).next_multiple_of(GROUP);
+        self.target.launch(&program, kernel, &args, &[items], Some(&[GROUP]))
     }
 
     /// More dimensions than a kernel walks: one launch per index of the outermost one.

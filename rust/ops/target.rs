@@ -85,7 +85,17 @@ impl Target {
             return Ok(());
         }
         let kernel = program.kernel(kernel)?;
+        let chosen = self.group_for(global);
+        let local = local.or_else(|| chosen.get(..global.len()).filter(|_| self.is_cpu()));
         self.stream.launch(self.state, &kernel, args, global, local)
+    }
+
+    /// A group for a launch that leaves it open. PoCL compiles a kernel again for every size of group, and left to
+    /// itself takes the largest divisor of each global size: a handful of sizes keeps that from happening.
+    fn group_for(&self, global: &[usize]) -> [usize; 3] {
+        const LARGEST: usize = 64;
+        let inner = global.first().map_or(1, |size| 1 << size.trailing_zeros().min(LARGEST.ilog2()));
+        [inner, 1, 1]
     }
 
     /// Fills device memory with a byte.

@@ -8,7 +8,7 @@
 //
 // OpenCL's own functions are used as they are where vectors of them are right and fast: with PoCL 3.1 (SLEEF)
 // exp, log, atan, sinh ... take 0.2 to 1 ns an element and stay within 2.3 ulp. The functions with the
-// prefix m_ stand in for those that are not; their errors are measured over all 2^32 floats.
+// prefix m_ stand in for those that are not; their errors are the worst of 2^27 bit patterns.
 
 #ifdef IS_COMPLEX
 #define C(x) ((T)((TR)(x), (TR)0))
@@ -115,7 +115,7 @@ inline TV m_pow(TV a, TV b) {
 }
 #else
 // sin and cos of float, for vectors with lanes of any magnitude: PoCL 3.1's are wrong in the small lanes of a
-// vector that holds a great one, and three times slower. The multiple of pi/2 is taken away in three parts
+// vector that holds a great one, and two to three times slower. The multiple of pi/2 is taken away in three parts
 // (Cody and Waite), polynomials fitted to the rest. Past 1e5 three parts are not enough: lane by lane.
 inline TV reduce_angle(TV x, TM *quadrant) {
   TV q = rint(x * 0.63661975);
@@ -138,24 +138,24 @@ inline TV cos_polynomial(TV r) {
   return fma(p * z, z, fma(C(-0.5), z, C(1)));
 }
 
-#define GREAT(x) (!(fabs(x) <= C(1e5)))
-#define GREAT_LANES(f)                                             \
-  if (ANY(GREAT(x))) {                                             \
-    Lanes from, to;                                                \
-    from.vector = x;                                               \
-    to.vector = result;                                            \
-    for (int l = 0; l < VEC; l++)                                  \
-      if (!(fabs(from.lanes[l]) <= 1e5)) to.lanes[l] = f(from.lanes[l]); \
-    result = to.vector;                                            \
+// Puts f of each lane of x that reduce_angle does not serve into that lane of result.
+#define MEND_GREAT_LANES(result, f, x)                                       \
+  if (ANY(!(fabs(x) <= C(1e5)))) {                                           \
+    Lanes from, to;                                                          \
+    from.vector = x;                                                         \
+    to.vector = result;                                                      \
+    for (int l = 0; l < VEC; l++)                                            \
+      if (!(fabs(from.lanes[l]) <= 1e5)) to.lanes[l] = f(from.lanes[l]);     \
+    result = to.vector;                                                      \
   }
 
-// 1.6 ulp.
+// m_sin and m_cos stay within 2.3 ulp, m_tan within 3.8.
 inline TV m_sin(TV x) {
   TM quadrant;
   TV r = reduce_angle(x, &quadrant);
   TV result = SEL((quadrant & 1) != 0, cos_polynomial(r), sin_polynomial(r));
   result = SEL((quadrant & 2) != 0, -result, result);
-  GREAT_LANES(sin)
+  MEND_GREAT_LANES(result, sin, x)
   return result;
 }
 
@@ -164,7 +164,7 @@ inline TV m_cos(TV x) {
   TV r = reduce_angle(x, &quadrant);
   TV result = SEL((quadrant & 1) != 0, sin_polynomial(r), cos_polynomial(r));
   result = SEL(((quadrant + 1) & 2) != 0, -result, result);
-  GREAT_LANES(cos)
+  MEND_GREAT_LANES(result, cos, x)
   return result;
 }
 
@@ -174,11 +174,11 @@ inline TV m_tan(TV x) {
   TV s = sin_polynomial(r);
   TV c = cos_polynomial(r);
   TV result = SEL((quadrant & 1) != 0, -c, s) / SEL((quadrant & 1) != 0, s, c);
-  GREAT_LANES(tan)
+  MEND_GREAT_LANES(result, tan, x)
   return result;
 }
 
-// erf of float: a polynomial in x^2 near 0, else 1 - exp of one that is fitted to log(erfc).
+// erf of float: a polynomial in x^2 near 0, else 1 - exp of one that is fitted to log(erfc). 1.1 ulp.
 inline TV m_erf(TV x) {
   TV z = x * x;
   TV p = 8.34522489e-05;
