@@ -52,6 +52,44 @@ mod ffi {
         offset: u64,
     }
 
+    /// Where pooling windows lie, one number for each spatial dimension, outermost first; empty lists mean that they
+    /// adapt to the sizes of input and output.
+    #[derive(Clone, Copy)]
+    struct Windows<'a> {
+        spatial: usize,
+        kernel_size: &'a [i64],
+        stride: &'a [i64],
+        padding: &'a [i64],
+        dilation: &'a [i64],
+    }
+
+    /// Rows that layer and group norm normalise one by one: `ops::norm::Rows`.
+    #[derive(Clone, Copy)]
+    struct NormRows {
+        count: i64,
+        length: i64,
+        groups: i64,
+        inner: i64,
+    }
+
+    /// A dense tensor seen as [outer, channels, inner].
+    #[derive(Clone, Copy)]
+    struct NormShape {
+        outer: i64,
+        channels: i64,
+        inner: i64,
+    }
+
+    /// What selects a likelihood for each target: `ops::loss::Classes`.
+    #[derive(Clone, Copy)]
+    struct Classes<'a> {
+        target: TensorArg<'a>,
+        weight: TensorArg<'a>,
+        ignored: i64,
+        count: i64,
+        inner: i64,
+    }
+
     /// Free and total bytes.
     struct MemoryInfo {
         free: usize,
@@ -141,6 +179,24 @@ mod ffi {
         fn linspace(out: &TensorArg, start: Scalar, end: Scalar) -> Result<()>;
         fn scan(out: &TensorArg, input: &TensorArg, dim: usize, op: i32) -> Result<()>;
         fn scan_extreme(values: &TensorArg, indices: &TensorArg, input: &TensorArg, dim: usize, largest: bool) -> Result<()>;
+        fn reduce(op: i32, power: f64, shape: &[i64], output: Operand, input: Operand) -> Result<()>;
+        fn variance(correction: f64, take_root: bool, shape: &[i64], variance: Operand, mean: Operand, input: Operand) -> Result<()>;
+        fn arg_reduce(values: &TensorArg, indices: &TensorArg, input: &TensorArg, dim: usize, largest: bool) -> Result<()>;
+        fn softmax(input: &TensorArg, output: &TensorArg, dim: usize, log: bool) -> Result<()>;
+        fn softmax_backward(grad: &TensorArg, output: &TensorArg, grad_input: &TensorArg, dim: usize, log: bool) -> Result<()>;
+        fn norm_rows(input: &TensorArg, weight: &TensorArg, bias: &TensorArg, output: &TensorArg, mean: &TensorArg, rstd: &TensorArg, rows: NormRows, eps: f64) -> Result<()>;
+        fn norm_rows_backward(grad: &TensorArg, input: &TensorArg, weight: &TensorArg, mean: &TensorArg, rstd: &TensorArg, grad_input: &TensorArg, grad_weight: &TensorArg, grad_bias: &TensorArg, rows: NormRows) -> Result<()>;
+        fn batch_norm_training(input: &TensorArg, weight: &TensorArg, bias: &TensorArg, output: &TensorArg, save_mean: &TensorArg, save_rstd: &TensorArg, running_mean: &TensorArg, running_var: &TensorArg, shape: NormShape, momentum: f64, eps: f64) -> Result<()>;
+        fn batch_norm_evaluation(input: &TensorArg, weight: &TensorArg, bias: &TensorArg, output: &TensorArg, mean: &TensorArg, variance: &TensorArg, shape: NormShape, eps: f64) -> Result<()>;
+        fn batch_norm_backward(grad: &TensorArg, input: &TensorArg, weight: &TensorArg, mean: &TensorArg, spread: &TensorArg, grad_input: &TensorArg, grad_weight: &TensorArg, grad_bias: &TensorArg, shape: NormShape, training: bool, eps: f64) -> Result<()>;
+        fn max_pool(windows: Windows, output: &TensorArg, indices: &TensorArg, input: &TensorArg) -> Result<()>;
+        fn max_pool_backward(windows: Windows, grad_input: &TensorArg, grad: &TensorArg, indices: &TensorArg) -> Result<()>;
+        fn avg_pool(windows: Windows, output: &TensorArg, input: &TensorArg, count_padding: bool, divisor: i64) -> Result<()>;
+        fn avg_pool_backward(windows: Windows, grad_input: &TensorArg, grad: &TensorArg, count_padding: bool, divisor: i64) -> Result<()>;
+        fn nll_loss(input: &TensorArg, classes: Classes, reduction: i64, output: &TensorArg, total_weight: &TensorArg) -> Result<()>;
+        fn nll_loss_backward(grad: &TensorArg, classes: Classes, reduction: i64, total_weight: &TensorArg, grad_input: &TensorArg) -> Result<()>;
+        fn binary_cross_entropy(input: &TensorArg, target: &TensorArg, weight: &TensorArg, output: &TensorArg) -> Result<()>;
+        fn binary_cross_entropy_backward(grad: &TensorArg, input: &TensorArg, target: &TensorArg, weight: &TensorArg, grad_input: &TensorArg, scale: f64) -> Result<()>;
         fn sort(values: &TensorArg, indices: &TensorArg, input: &TensorArg, descending: bool) -> Result<()>;
     }
 }
@@ -148,14 +204,22 @@ mod ffi {
 mod args;
 mod device;
 mod index;
+mod loss;
 mod memory;
+mod norm;
 mod order;
 mod pointwise;
+mod pool;
 mod random;
+mod reduce;
 
 use device::*;
 use index::*;
+use loss::*;
 use memory::*;
+use norm::*;
 use order::*;
 use pointwise::*;
+use pool::*;
 use random::*;
+use reduce::*;

@@ -1,6 +1,6 @@
 //! What crosses the bridge, as launchers take it.
 
-use super::ffi::{Scalar, TensorArg};
+use super::ffi::{Operand, Scalar, TensorArg};
 use crate::error::Result;
 use crate::kernels::DType;
 use crate::ops::{self, Tensor};
@@ -10,6 +10,14 @@ impl<'a> TensorArg<'a> {
     pub fn tensor(&self) -> Result<Tensor<'a>> {
         let dtype = if self.address == 0 && self.dtype < 0 { DType::U8 } else { DType::from_code(self.dtype)? };
         Ok(Tensor { address: self.address, dtype, sizes: self.sizes, strides: self.strides })
+    }
+}
+
+impl<'a> Operand<'a> {
+    /// The launcher's view of the operand.
+    pub fn operand(&self) -> Result<ops::pointwise::Operand<'a>> {
+        let dtype = DType::from_code(self.dtype)?;
+        Ok(ops::pointwise::Operand { address: self.address, dtype, strides: self.strides, value: self.value.into() })
     }
 }
 

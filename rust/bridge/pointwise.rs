@@ -13,17 +13,7 @@ pub fn pointwise(
     operands: &[Operand<'_>],
     scalars: &[Scalar],
 ) -> Result<()> {
-    let operands = operands
-        .iter()
-        .map(|operand| {
-            Ok(ops::pointwise::Operand {
-                address: operand.address,
-                dtype: DType::from_code(operand.dtype)?,
-                strides: operand.strides,
-                value: operand.value.into(),
-            })
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let operands = operands.iter().map(Operand::operand).collect::<Result<Vec<_>>>()?;
     let scalars: Vec<_> = scalars.iter().map(|scalar| (*scalar).into()).collect();
     ops::pointwise::launch(op, DType::from_code(compute)?, shape, outputs, &operands, &scalars)
 }

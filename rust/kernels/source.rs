@@ -17,6 +17,20 @@ pub enum Family {
     Scan,
     /// Stable merge sort of rows.
     Sort,
+    /// Sums, products, extremes and norms.
+    Reduce,
+    /// Extremes and their places.
+    ArgReduce,
+    /// Mean and variance.
+    Moments,
+    /// Softmax and log-softmax.
+    Softmax,
+    /// Batch, layer and group normalisation.
+    Norm,
+    /// Max and average pooling.
+    Pool,
+    /// Losses that are not arithmetic alone.
+    Loss,
 }
 
 const PRELUDE: &str = include_str!("cl/prelude.cl");
@@ -28,6 +42,13 @@ const FACTORY: &str = include_str!("cl/factory.cl");
 const COPY: &str = include_str!("cl/copy.cl");
 const SCAN: &str = include_str!("cl/scan.cl");
 const SORT: &str = include_str!("cl/sort.cl");
+const REDUCE: &str = include_str!("cl/reduce.cl");
+const ARG_REDUCE: &str = include_str!("cl/arg_reduce.cl");
+const MOMENTS: &str = include_str!("cl/moments.cl");
+const SOFTMAX: &str = include_str!("cl/softmax.cl");
+const NORM: &str = include_str!("cl/norm.cl");
+const POOL: &str = include_str!("cl/pool.cl");
+const LOSS: &str = include_str!("cl/loss.cl");
 const POINTWISE: &str = include_str!("cl/pointwise.cl");
 
 /// Where the generated op switch goes.
@@ -35,7 +56,7 @@ const CASES_LINE: &str = "//@CASES@";
 
 impl Family {
     /// All families.
-    pub const ALL: &'static [Self] = &[Self::Pointwise, Self::Index, Self::Random, Self::Factory, Self::Copy, Self::Scan, Self::Sort];
+    pub const ALL: &'static [Self] = &[Self::Pointwise, Self::Index, Self::Random, Self::Factory, Self::Copy, Self::Scan, Self::Sort, Self::Reduce, Self::ArgReduce, Self::Moments, Self::Softmax, Self::Norm, Self::Pool, Self::Loss];
 
     /// Name for messages.
     pub const fn name(self) -> &'static str {
@@ -47,6 +68,13 @@ impl Family {
             Self::Copy => "copy",
             Self::Scan => "scan",
             Self::Sort => "sort",
+            Self::Reduce => "reduce",
+            Self::ArgReduce => "arg_reduce",
+            Self::Moments => "moments",
+            Self::Softmax => "softmax",
+            Self::Norm => "norm",
+            Self::Pool => "pool",
+            Self::Loss => "loss",
         }
     }
 
@@ -59,6 +87,13 @@ impl Family {
             Self::Copy => &[PRELUDE, COPY],
             Self::Scan => &[PRELUDE, SCAN],
             Self::Sort => &[PRELUDE, SORT],
+            Self::Reduce => &[PRELUDE, VECTOR, REDUCE],
+            Self::ArgReduce => &[PRELUDE, VECTOR, ARG_REDUCE],
+            Self::Moments => &[PRELUDE, VECTOR, MOMENTS],
+            Self::Softmax => &[PRELUDE, VECTOR, SOFTMAX],
+            Self::Norm => &[PRELUDE, VECTOR, NORM],
+            Self::Pool => &[PRELUDE, VECTOR, POOL],
+            Self::Loss => &[PRELUDE, VECTOR, LOSS],
         }
     }
 

@@ -1,5 +1,7 @@
 //! Launchers: one file a kernel family. Each decides layout, geometry and program, and enqueues.
 
+mod geometry;
+mod reduction;
 mod scalar;
 mod space;
 mod target;
@@ -10,10 +12,18 @@ pub use scalar::Scalar;
 pub use target::{Target, Workspace};
 pub use tensor::Tensor;
 
+pub mod arg_reduce;
+pub mod batch_norm;
 pub mod copy;
 pub mod factory;
 pub mod index;
+pub mod loss;
+pub mod moments;
+pub mod norm;
 pub mod pointwise;
+pub mod pool;
 pub mod random;
+pub mod reduce;
 pub mod scan;
+pub mod softmax;
 pub mod sort;

@@ -1,0 +1,171 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+#include "contiguous.h"
+#include "norm.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// Samples, channels and positions as they follow one another in a dense tensor.
+bridge::NormShape shape_of(const at::Tensor& dense) {
+  const int64_t channels = dense.size(1), per_channel = channels == 0 ? 0 : dense.numel() / channels;
+  if (dense.is_contiguous()) return {dense.size(0), channels, dense.size(0) == 0 ? 0 : per_channel / dense.size(0)};
+  return {per_channel, channels, 1};
+}
+
+// A running statistic that the kernel moves: itself, or a dense copy that is written back.
+class Running {
+ public:
+  explicit Running(const at::Tensor& given) : given_(given), dense_(given.defined() ? given.contiguous() : given) {}
+  const at::Tensor& tensor() const {
+    return dense_;
+  }
+  void finish() const {
+    if (given_.defined() && !dense_.is_same(given_)) given_.copy_(dense_);
+  }
+
+ private:
+  at::Tensor given_, dense_;
+};
+
+at::Tensor value_of(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() ? *tensor : at::Tensor();
+}
+
+Tensors3 forward(
+    const at::Tensor& input,
+    const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias,
+    const at::Tensor& running_mean,
+    const at::Tensor& running_var,
+    bool training,
+    double momentum,
+    double eps) {
+  TORCH_CHECK(input.dim() >= 2, "batch_norm: expected at least 2 dimensions, got ", input.sizes());
+  TORCH_CHECK(
+      training || (running_mean.defined() && running_var.defined()),
+      "batch_norm: running_mean and running_var must be given in evaluation mode");
+  const at::Tensor x = input.contiguous(input.suggest_memory_format()), scale = contiguous(weight),
+                   shift = contiguous(bias);
+  at::Tensor output = at::empty_like(x);
+  const auto statistics = statistics_options(input);
+  const at::DimVector sizes{training ? input.size(1) : 0};
+  at::Tensor save_mean = at::empty(sizes, statistics), save_rstd = at::empty(sizes, statistics);
+  const Running mean(running_mean), var(running_var);
+  const bridge::NormShape shape = shape_of(x);
+  checked([&] {
+    if (training) {
+      bridge::batch_norm_training(
+          arg(x), arg(scale), arg(shift), arg(output), arg(save_mean), arg(save_rstd), arg(mean.tensor()),
+          arg(var.tensor()), shape, momentum, eps);
+    } else {
+      bridge::batch_norm_evaluation(
+          arg(x), arg(scale), arg(shift), arg(output), arg(mean.tensor()), arg(var.tensor()), shape, eps);
+    }
+  });
+  if (training) {
+    mean.finish();
+    var.finish();
+  }
+  return {std::move(output), std::move(save_mean), std::move(save_rstd)};
+}
+
+} // namespace
+
+Tensors3 native_batch_norm(
+    const at::Tensor& input,
+    const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias,
+    const std::optional<at::Tensor>& running_mean,
+    const std::optional<at::Tensor>& running_var,
+    bool training,
+    double momentum,
+    double eps) {
+  return forward(input, weight, bias, value_of(running_mean), value_of(running_var), training, momentum, eps);
+}
+
+Tensors3 native_batch_norm_legit(
+    const at::Tensor& input,
+    const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias,
+    at::Tensor& running_mean,
+    at::Tensor& running_var,
+    bool training,
+    double momentum,
+    double eps) {
+  return forward(input, weight, bias, running_mean, running_var, training, momentum, eps);
+}
+
+Tensors3 native_batch_norm_legit_no_stats(
+    const at::Tensor& input,
+    const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias,
+    bool training,
+    double momentum,
+    double eps) {
+  return forward(input, weight, bias, {}, {}, training, momentum, eps);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_with_update(
+    const at::Tensor& input,
+    const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias,
+    at::Tensor& running_mean,
+    at::Tensor& running_var,
+    double momentum,
+    double eps) {
+  auto [output, save_mean, save_rstd] =
+      forward(input, weight, bias, running_mean, running_var, /*training=*/true, momentum, eps);
+  at::Tensor reserve = at::empty({0}, input.options().dtype(at::kByte));
+  return {std::move(output), std::move(save_mean), std::move(save_rstd), std::move(reserve)};
+}
+
+Tensors3 native_batch_norm_backward(
+    const at::Tensor& grad_out,
+    const at::Tensor& input,
+    const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& running_mean,
+    const std::optional<at::Tensor>& running_var,
+    const std::optional<at::Tensor>& save_mean,
+    const std::optional<at::Tensor>& save_invstd,
+    bool training,
+    double eps,
+    std::array<bool, 3> output_mask) {
+  const at::MemoryFormat format = input.suggest_memory_format();
+  const at::Tensor grad = grad_out.contiguous(format), x = input.contiguous(format), scale = contiguous(weight);
+  // In training the saved reciprocal deviation, in evaluation the running variance.
+  const at::Tensor mean = contiguous(training ? save_mean : running_mean),
+                   spread = contiguous(training ? save_invstd : running_var);
+  const auto parameter = (scale.defined() ? scale : x).options().memory_format(at::MemoryFormat::Contiguous);
+  const auto sums = [&](bool wanted) { return wanted ? at::zeros({input.size(1)}, parameter) : at::Tensor(); };
+  at::Tensor grad_input = output_mask[0] ? at::empty_like(x) : at::Tensor(), grad_weight = sums(output_mask[1]),
+             grad_bias = sums(output_mask[2]);
+  checked([&] {
+    bridge::batch_norm_backward(
+        arg(grad), arg(x), arg(scale), arg(mean), arg(spread), arg(grad_input), arg(grad_weight), arg(grad_bias),
+        shape_of(x), training, eps);
+  });
+  return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
+}
+
+Tensors3 batch_norm_backward(
+    const at::Tensor& grad_out,
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const std::optional<at::Tensor>& running_mean,
+    const std::optional<at::Tensor>& running_var,
+    const std::optional<at::Tensor>& save_mean,
+    const std::optional<at::Tensor>& save_var,
+    bool update,
+    double eps,
+    std::array<bool, 3> output_mask,
+    const at::Tensor&) {
+  return native_batch_norm_backward(
+      grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask);
+}
+
+} // namespace torch_opencl::native

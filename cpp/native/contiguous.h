@@ -1,0 +1,41 @@
+// Inputs and outputs of kernels that take dense, row-major memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+
+namespace torch_opencl::native {
+
+// A row-major tensor of the same values; undefined where none is given.
+inline at::Tensor contiguous(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.contiguous() : tensor;
+}
+inline at::Tensor contiguous(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() ? contiguous(*tensor) : at::Tensor();
+}
+inline at::Tensor contiguous(at::OptionalTensorRef tensor) {
+  return tensor.has_value() ? contiguous(*tensor) : at::Tensor();
+}
+
+// Where a kernel writes: the output itself, or a stand-in that `finish` copies to it.
+class ContiguousOutput {
+ public:
+  explicit ContiguousOutput(const at::Tensor& output)
+      : output_(output),
+        written_(
+            !output.defined() || output.is_contiguous() ? output
+                                                        : at::empty_like(output, at::MemoryFormat::Contiguous)) {}
+
+  const at::Tensor& tensor() const {
+    return written_;
+  }
+
+  void finish() const {
+    if (!written_.is_same(output_)) output_.copy_(written_);
+  }
+
+ private:
+  at::Tensor output_, written_;
+};
+
+} // namespace torch_opencl::native

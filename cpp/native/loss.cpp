@@ -1,0 +1,198 @@
+#include "loss.h"
+
+#include <ATen/core/Reduction.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+#include "contiguous.h"
+
+namespace torch_opencl::native {
+namespace {
+
+at::Tensor value_of(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() ? *tensor : at::Tensor();
+}
+
+at::Tensor value_of(at::OptionalTensorRef tensor) {
+  return tensor.has_value() ? *tensor : at::Tensor();
+}
+
+// Targets and weights of the classes of `self`, of shape [classes], [samples, classes] or [samples, classes, ...].
+struct Classes {
+  Classes(const at::Tensor& self, const at::Tensor& target, const at::Tensor& weight, int64_t ignore_index)
+      : target(target.contiguous()), weight(contiguous(weight)), ignored(ignore_index) {
+    const int64_t dim = self.dim() == 1 ? 0 : 1;
+    count = self.size(dim);
+    for (int64_t d = dim + 1; d < self.dim(); d++) inner *= self.size(d);
+  }
+
+  bridge::Classes args() const {
+    return {arg(target), arg(weight), ignored, count, inner};
+  }
+
+  at::Tensor target, weight;
+  int64_t ignored, count, inner = 1;
+};
+
+void likelihood(
+    const at::Tensor& self,
+    const Classes& classes,
+    int64_t reduction,
+    const at::Tensor& output,
+    const at::Tensor& total_weight) {
+  const ContiguousOutput loss(output);
+  const at::Tensor input = self.contiguous();
+  checked([&] { bridge::nll_loss(arg(input), classes.args(), reduction, arg(loss.tensor()), arg(total_weight)); });
+  loss.finish();
+}
+
+void likelihood_backward(
+    const at::Tensor& grad_output,
+    const Classes& classes,
+    int64_t reduction,
+    const at::Tensor& total_weight,
+    const at::Tensor& result) {
+  const ContiguousOutput grad_input(result);
+  const at::Tensor grad = grad_output.contiguous();
+  checked([&] {
+    bridge::nll_loss_backward(arg(grad), classes.args(), reduction, arg(total_weight), arg(grad_input.tensor()));
+  });
+  grad_input.finish();
+}
+
+void check_nll_loss2d(const at::Tensor& self, const at::Tensor& target, const at::Tensor& weight) {
+  TORCH_CHECK(
+      target.dim() == 3,
+      "only batches of spatial targets supported (3D tensors) but got targets of dimension: ", target.dim());
+  TORCH_CHECK(
+      self.dim() == 4,
+      "only batches of spatial inputs supported (4D tensors), but got input of dimension: ", self.dim());
+  TORCH_CHECK(
+      !weight.defined() || weight.numel() == self.size(1),
+      "weight tensor should be defined either for all or no classes");
+  TORCH_CHECK(
+      self.size(0) == target.size(0) && self.size(2) == target.size(1) && self.size(3) == target.size(2),
+      "size mismatch (got input: ", self.sizes(), " , target: ", target.sizes());
+}
+
+at::Tensor element_losses(const at::Tensor& self, const at::Tensor& target, const std::optional<at::Tensor>& weight) {
+  TORCH_CHECK(
+      self.sizes() == target.sizes(), "Using a target size (", target.sizes(),
+      ") that is different to the input size (", self.sizes(),
+      ") is deprecated. Please ensure they have the same size.");
+  const at::Tensor factors = value_of(weight);
+  const at::Tensor input = self.contiguous(), wanted = target.to(self.scalar_type()).contiguous(),
+                   scale = factors.defined() ? factors.to(self.scalar_type()).expand_as(self).contiguous() : factors;
+  at::Tensor loss = at::empty_like(input);
+  checked([&] { bridge::binary_cross_entropy(arg(input), arg(wanted), arg(scale), arg(loss)); });
+  return loss;
+}
+
+} // namespace
+
+void nll_loss_forward_out::impl(
+    const at::Tensor& self,
+    const at::Tensor& target,
+    at::OptionalTensorRef weight,
+    int64_t reduction,
+    int64_t ignore_index,
+    const at::Tensor& output,
+    const at::Tensor& total_weight) {
+  likelihood(self, Classes(self, target, value_of(weight), ignore_index), reduction, output, total_weight);
+}
+
+void nll_loss_backward_out::impl(
+    const at::Tensor& grad_output,
+    const at::Tensor& self,
+    const at::Tensor& target,
+    at::OptionalTensorRef weight,
+    int64_t reduction,
+    int64_t ignore_index,
+    const at::Tensor& total_weight,
+    const at::Tensor& grad_input) {
+  const Classes classes(self, target, value_of(weight), ignore_index);
+  likelihood_backward(grad_output, classes, reduction, total_weight, grad_input);
+}
+
+std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(
+    const at::Tensor& self,
+    const at::Tensor& target,
+    const std::optional<at::Tensor>& weight,
+    int64_t reduction,
+    int64_t ignore_index) {
+  check_nll_loss2d(self, target, value_of(weight));
+  const bool each = reduction == at::Reduction::None;
+  at::Tensor output = at::empty(each ? target.sizes() : at::IntArrayRef{}, self.options());
+  at::Tensor total_weight = at::empty({}, self.options());
+  likelihood(self, Classes(self, target, value_of(weight), ignore_index), reduction, output, total_weight);
+  return {std::move(output), std::move(total_weight)};
+}
+
+at::Tensor nll_loss2d_backward(
+    const at::Tensor& grad_output,
+    const at::Tensor& self,
+    const at::Tensor& target,
+    const std::optional<at::Tensor>& weight,
+    int64_t reduction,
+    int64_t ignore_index,
+    const at::Tensor& total_weight) {
+  check_nll_loss2d(self, target, value_of(weight));
+  at::Tensor grad_input = at::empty_like(self, at::MemoryFormat::Contiguous);
+  const Classes classes(self, target, value_of(weight), ignore_index);
+  likelihood_backward(grad_output, classes, reduction, total_weight, grad_input);
+  return grad_input;
+}
+
+at::Tensor binary_cross_entropy(
+    const at::Tensor& self, const at::Tensor& target, const std::optional<at::Tensor>& weight, int64_t reduction) {
+  const at::Tensor losses = element_losses(self, target, weight);
+  if (reduction == at::Reduction::Mean) return losses.mean();
+  return reduction == at::Reduction::Sum ? losses.sum() : losses;
+}
+
+at::Tensor& binary_cross_entropy_out(
+    const at::Tensor& self,
+    const at::Tensor& target,
+    const std::optional<at::Tensor>& weight,
+    int64_t reduction,
+    at::Tensor& out) {
+  const at::Tensor loss = native::binary_cross_entropy(self, target, weight, reduction);
+  at::native::resize_output(out, loss.sizes());
+  return out.copy_(loss);
+}
+
+at::Tensor binary_cross_entropy_backward(
+    const at::Tensor& grad_output,
+    const at::Tensor& self,
+    const at::Tensor& target,
+    const std::optional<at::Tensor>& weight,
+    int64_t reduction) {
+  const at::Tensor factors = value_of(weight);
+  const at::Tensor input = self.contiguous(), wanted = target.to(self.scalar_type()).contiguous(),
+                   scale = factors.defined() ? factors.to(self.scalar_type()).expand_as(self).contiguous() : factors;
+  // One gradient serves all elements where the loss was reduced.
+  const at::Tensor grad = (grad_output.numel() == 1 ? grad_output : grad_output.expand_as(self)).contiguous();
+  at::Tensor grad_input = at::empty_like(input);
+  const double share = reduction == at::Reduction::Mean ? 1.0 / static_cast<double>(self.numel()) : 1.0;
+  checked([&] {
+    bridge::binary_cross_entropy_backward(arg(grad), arg(input), arg(wanted), arg(scale), arg(grad_input), share);
+  });
+  return grad_input;
+}
+
+at::Tensor& binary_cross_entropy_backward_out(
+    const at::Tensor& grad_output,
+    const at::Tensor& self,
+    const at::Tensor& target,
+    const std::optional<at::Tensor>& weight,
+    int64_t reduction,
+    at::Tensor& grad_input) {
+  const at::Tensor result = native::binary_cross_entropy_backward(grad_output, self, target, weight, reduction);
+  at::native::resize_output(grad_input, result.sizes());
+  return grad_input.copy_(result);
+}
+
+} // namespace torch_opencl::native

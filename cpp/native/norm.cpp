@@ -1,0 +1,128 @@
+#include "norm.h"
+
+#include <ATen/native/layer_norm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+#include "contiguous.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// A gradient of a weight or bias, if it is wanted; zero where there is nothing to sum.
+at::Tensor parameter_gradient(bool wanted, at::IntArrayRef sizes, const at::Tensor& like, bool is_empty) {
+  if (!wanted) return {};
+  const auto options = like.options().memory_format(at::MemoryFormat::Contiguous);
+  return is_empty ? at::zeros(sizes, options) : at::empty(sizes, options);
+}
+
+// Groups of channels as rows.
+bridge::NormRows group_rows(int64_t samples, int64_t channels, int64_t inner, int64_t groups) {
+  TORCH_CHECK(
+      groups > 0 && channels % groups == 0, "group_norm: expected the number of channels, ", channels,
+      ", to be divisible by the number of groups, ", groups);
+  return {samples * groups, channels / groups * inner, groups, inner};
+}
+
+// Gradients of input, weight and bias; the latter two have the sizes `parameter_sizes`.
+Tensors3 rows_backward(
+    const at::Tensor& grad_out,
+    const at::Tensor& input,
+    const at::Tensor& mean,
+    const at::Tensor& rstd,
+    const at::Tensor& weight,
+    at::IntArrayRef parameter_sizes,
+    const bridge::NormRows& rows,
+    std::array<bool, 3> output_mask) {
+  const at::Tensor x = input.contiguous(), grad = grad_out.contiguous(), center = mean.contiguous(),
+                   deviation = rstd.contiguous();
+  const at::Tensor& like = weight.defined() ? weight : x;
+  const bool is_empty = x.numel() == 0;
+  at::Tensor grad_input = output_mask[0] ? at::empty_like(x) : at::Tensor();
+  at::Tensor grad_weight = parameter_gradient(output_mask[1], parameter_sizes, like, is_empty);
+  at::Tensor grad_bias = parameter_gradient(output_mask[2], parameter_sizes, like, is_empty);
+  checked([&] {
+    bridge::norm_rows_backward(
+        arg(grad), arg(x), arg(weight), arg(center), arg(deviation), arg(grad_input), arg(grad_weight), arg(grad_bias),
+        rows);
+  });
+  return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
+}
+
+} // namespace
+
+at::TensorOptions statistics_options(const at::Tensor& input) {
+  const at::ScalarType dtype = input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  return input.options().dtype(dtype).memory_format(at::MemoryFormat::Contiguous);
+}
+
+Tensors3 native_layer_norm(
+    const at::Tensor& input,
+    at::IntArrayRef normalized_shape,
+    const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias,
+    double eps) {
+  const at::Tensor scale = contiguous(weight), shift = contiguous(bias);
+  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, shift);
+  const at::Tensor x = input.contiguous();
+  at::Tensor output = at::empty_like(x);
+  at::DimVector sizes(input.sizes().slice(0, input.dim() - normalized_shape.size()));
+  sizes.append(normalized_shape.size(), 1);
+  at::Tensor mean = at::empty(sizes, statistics_options(input)), rstd = at::empty_like(mean);
+  const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
+  checked([&] { bridge::norm_rows(arg(x), arg(scale), arg(shift), arg(output), arg(mean), arg(rstd), geometry, eps); });
+  return {std::move(output), std::move(mean), std::move(rstd)};
+}
+
+Tensors3 native_layer_norm_backward(
+    const at::Tensor& grad_out,
+    const at::Tensor& input,
+    at::IntArrayRef normalized_shape,
+    const at::Tensor& mean,
+    const at::Tensor& rstd,
+    const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias,
+    std::array<bool, 3> output_mask) {
+  const at::Tensor scale = contiguous(weight), shift = contiguous(bias);
+  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, shift);
+  const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
+  return rows_backward(grad_out, input, mean, rstd, scale, normalized_shape, geometry, output_mask);
+}
+
+Tensors3 native_group_norm(
+    const at::Tensor& input,
+    const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias,
+    int64_t samples,
+    int64_t channels,
+    int64_t inner,
+    int64_t groups,
+    double eps) {
+  const bridge::NormRows rows = group_rows(samples, channels, inner, groups);
+  const at::Tensor x = input.contiguous(), scale = contiguous(weight), shift = contiguous(bias);
+  at::Tensor output = at::empty_like(x);
+  at::Tensor mean = at::empty({samples, groups}, statistics_options(input)), rstd = at::empty_like(mean);
+  checked([&] { bridge::norm_rows(arg(x), arg(scale), arg(shift), arg(output), arg(mean), arg(rstd), rows, eps); });
+  return {std::move(output), std::move(mean), std::move(rstd)};
+}
+
+Tensors3 native_group_norm_backward(
+    const at::Tensor& grad_out,
+    const at::Tensor& input,
+    const at::Tensor& mean,
+    const at::Tensor& rstd,
+    const std::optional<at::Tensor>& weight,
+    int64_t samples,
+    int64_t channels,
+    int64_t inner,
+    int64_t groups,
+    std::array<bool, 3> output_mask) {
+  const bridge::NormRows rows = group_rows(samples, channels, inner, groups);
+  const at::Tensor scale = contiguous(weight);
+  return rows_backward(grad_out, input, mean, rstd, scale, channels, rows, output_mask);
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,280 @@
+#include "pool.h"
+
+#include <ATen/native/AdaptivePooling.h>
+#include <ATen/native/Pool.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// One number for each spatial dimension, from the one or all that the caller gave.
+at::DimVector each(at::IntArrayRef list, int64_t spatial) {
+  return list.size() == 1 ? at::DimVector(spatial, list[0]) : at::DimVector(list);
+}
+
+// How windows lie; without sizes they adapt to input and output.
+class Windows {
+ public:
+  explicit Windows(int64_t spatial) : spatial_(spatial) {}
+  Windows(
+      int64_t spatial,
+      at::IntArrayRef kernel_size,
+      at::IntArrayRef stride,
+      at::IntArrayRef padding,
+      at::IntArrayRef dilation = 1)
+      : spatial_(spatial),
+        kernel_size(each(kernel_size, spatial)),
+        stride(each(stride.empty() ? kernel_size : stride, spatial)),
+        padding(each(padding, spatial)),
+        dilation(each(dilation, spatial)) {}
+
+  bridge::Windows args() const {
+    return {static_cast<size_t>(spatial_), arg(kernel_size), arg(stride), arg(padding), arg(dilation)};
+  }
+
+ private:
+  int64_t spatial_;
+
+ public:
+  const at::DimVector kernel_size, stride, padding, dilation;
+};
+
+void max_pool(const Windows& windows, const at::Tensor& self, const at::Tensor& output, const at::Tensor& indices) {
+  checked([&] { bridge::max_pool(windows.args(), arg(output), arg(indices), arg(self)); });
+}
+
+void max_pool_backward(
+    const Windows& windows, const at::Tensor& grad_output, const at::Tensor& indices, const at::Tensor& grad_input) {
+  checked([&] { bridge::max_pool_backward(windows.args(), arg(grad_input), arg(grad_output), arg(indices)); });
+}
+
+void avg_pool(
+    const Windows& windows,
+    const at::Tensor& self,
+    const at::Tensor& output,
+    bool count_padding = false,
+    int64_t divisor = 0) {
+  checked([&] { bridge::avg_pool(windows.args(), arg(output), arg(self), count_padding, divisor); });
+}
+
+void avg_pool_backward(
+    const Windows& windows,
+    const at::Tensor& grad_output,
+    const at::Tensor& grad_input,
+    bool count_padding = false,
+    int64_t divisor = 0) {
+  checked(
+      [&] { bridge::avg_pool_backward(windows.args(), arg(grad_input), arg(grad_output), count_padding, divisor); });
+}
+
+// Sizes of the pooled tensor: those of `self` with other spatial ones.
+at::DimVector pooled_sizes(const at::Tensor& self, at::IntArrayRef spatial_sizes) {
+  at::DimVector sizes(self.sizes().slice(0, self.dim() - spatial_sizes.size()));
+  sizes.append(spatial_sizes.begin(), spatial_sizes.end());
+  return sizes;
+}
+
+void check_adaptive(const at::Tensor& self, at::IntArrayRef output_size, int64_t spatial) {
+  TORCH_CHECK(
+      static_cast<int64_t>(output_size.size()) == spatial, "adaptive_avg_pool", spatial, "d: output_size must be ",
+      spatial);
+  TORCH_CHECK(
+      self.dim() == spatial + 1 || self.dim() == spatial + 2, "adaptive_avg_pool", spatial, "d(): Expected ",
+      spatial + 1, "D or ", spatial + 2, "D tensor, but got ", self.sizes());
+  TORCH_CHECK(
+      output_size.end() == std::find_if(output_size.begin(), output_size.end(), [](int64_t size) { return size < 0; }),
+      "adaptive_avg_pool", spatial, "d: elements of output_size must be greater than or equal to 0 but received ",
+      output_size);
+  for (int64_t d = self.dim() - spatial; d < self.dim(); d++) {
+    TORCH_CHECK(
+        self.size(d) > 0, "adaptive_avg_pool", spatial,
+        "d(): Expected input to have non-zero size for non-batch dimensions, but input has sizes ", self.sizes(),
+        " with dimension ", d, " being empty");
+  }
+}
+
+at::Tensor adaptive_average(const at::Tensor& self, at::IntArrayRef output_size, int64_t spatial) {
+  check_adaptive(self, output_size, spatial);
+  at::Tensor output =
+      at::empty(pooled_sizes(self, output_size), self.options().memory_format(self.suggest_memory_format()));
+  avg_pool(Windows(spatial), self, output);
+  return output;
+}
+
+at::Tensor& adaptive_average_out(
+    const at::Tensor& self, at::IntArrayRef output_size, int64_t spatial, at::Tensor& out) {
+  check_adaptive(self, output_size, spatial);
+  at::native::resize_output(out, pooled_sizes(self, output_size));
+  avg_pool(Windows(spatial), self, out);
+  return out;
+}
+
+at::Tensor adaptive_average_backward(const at::Tensor& grad_output, const at::Tensor& self, int64_t spatial) {
+  at::native::adaptive_pool_empty_output_check(grad_output, "adaptive_avg_pool_backward");
+  at::Tensor grad_input = at::empty_like(self, self.suggest_memory_format());
+  avg_pool_backward(Windows(spatial), grad_output, grad_input);
+  return grad_input;
+}
+
+} // namespace
+
+template <class Meta, int64_t kSpatial>
+void MaxPool<Meta, kSpatial>::impl(
+    const at::Tensor& self,
+    at::IntArrayRef kernel_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation,
+    bool,
+    const at::Tensor& output,
+    const at::Tensor& indices) {
+  max_pool(Windows(kSpatial, kernel_size, stride, padding, dilation), self, output, indices);
+}
+
+template <class Meta, int64_t kSpatial>
+void MaxPoolBackward<Meta, kSpatial>::impl(
+    const at::Tensor& grad_output,
+    const at::Tensor&,
+    at::IntArrayRef kernel_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation,
+    bool,
+    const at::Tensor& indices,
+    const at::Tensor& grad_input) {
+  max_pool_backward(Windows(kSpatial, kernel_size, stride, padding, dilation), grad_output, indices, grad_input);
+}
+
+template <class Meta, int64_t kSpatial>
+void AvgPool<Meta, kSpatial>::impl(
+    const at::Tensor& self,
+    at::IntArrayRef kernel_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    bool,
+    bool count_include_pad,
+    std::optional<int64_t> divisor_override,
+    const at::Tensor& output) {
+  avg_pool(
+      Windows(kSpatial, kernel_size, stride, padding), self, output, count_include_pad, divisor_override.value_or(0));
+}
+
+template <class Meta, int64_t kSpatial>
+void AvgPoolBackward<Meta, kSpatial>::impl(
+    const at::Tensor& grad_output,
+    const at::Tensor&,
+    at::IntArrayRef kernel_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    bool,
+    bool count_include_pad,
+    std::optional<int64_t> divisor_override,
+    const at::Tensor& grad_input) {
+  avg_pool_backward(
+      Windows(kSpatial, kernel_size, stride, padding), grad_output, grad_input, count_include_pad,
+      divisor_override.value_or(0));
+}
+
+template <class Meta, int64_t kSpatial>
+void AdaptiveMaxPool<Meta, kSpatial>::impl(
+    const at::Tensor& self, at::IntArrayRef, const at::Tensor& output, const at::Tensor& indices) {
+  max_pool(Windows(kSpatial), self, output, indices);
+}
+
+template <class Meta, int64_t kSpatial>
+void AdaptiveMaxPoolBackward<Meta, kSpatial>::impl(
+    const at::Tensor& grad_output, const at::Tensor&, const at::Tensor& indices, const at::Tensor& grad_input) {
+  max_pool_backward(Windows(kSpatial), grad_output, indices, grad_input);
+}
+
+template struct MaxPool<at::meta::structured_max_pool2d_with_indices, 2>;
+template struct MaxPoolBackward<at::meta::structured_max_pool2d_with_indices_backward, 2>;
+template struct AvgPool<at::meta::structured_avg_pool2d, 2>;
+template struct AvgPoolBackward<at::meta::structured_avg_pool2d_backward, 2>;
+template struct AvgPool<at::meta::structured_avg_pool3d, 3>;
+template struct AvgPoolBackward<at::meta::structured_avg_pool3d_backward, 3>;
+template struct AdaptiveMaxPool<at::meta::structured_adaptive_max_pool2d, 2>;
+template struct AdaptiveMaxPoolBackward<at::meta::structured_adaptive_max_pool2d_backward, 2>;
+template struct AdaptiveMaxPool<at::meta::structured_adaptive_max_pool3d, 3>;
+template struct AdaptiveMaxPoolBackward<at::meta::structured_adaptive_max_pool3d_backward, 3>;
+
+std::tuple<at::Tensor, at::Tensor> max_pool3d_with_indices(
+    const at::Tensor& self,
+    at::IntArrayRef kernel_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation,
+    bool ceil_mode) {
+  constexpr int64_t kSpatial = 3;
+  for (const auto& [name, list] :
+       {std::pair{"kernel_size", kernel_size}, std::pair{"padding", padding}, std::pair{"dilation", dilation}}) {
+    TORCH_CHECK(
+        list.size() == 1 || list.size() == kSpatial, "max_pool3d: ", name,
+        " must be either a single int, or a tuple of three ints");
+  }
+  TORCH_CHECK(
+      stride.empty() || stride.size() == 1 || stride.size() == kSpatial,
+      "max_pool3d: stride must be either omitted, a single int, or a tuple of three ints");
+  TORCH_CHECK(
+      self.dim() == 4 || self.dim() == 5, "max_pool3d: Expected 4D or 5D tensor for input, but got: ", self.sizes());
+  const Windows windows(kSpatial, kernel_size, stride, padding, dilation);
+  const at::IntArrayRef in = self.sizes().slice(self.dim() - kSpatial);
+  at::DimVector out;
+  for (int64_t d = 0; d < kSpatial; d++) {
+    out.push_back(at::native::pooling_output_shape<int64_t>(
+        in[d], windows.kernel_size[d], windows.padding[d], windows.stride[d], windows.dilation[d], ceil_mode));
+  }
+  at::native::pool3d_shape_check(
+      self, self.size(-4), windows.kernel_size[0], windows.kernel_size[1], windows.kernel_size[2], windows.stride[0],
+      windows.stride[1], windows.stride[2], windows.padding[0], windows.padding[1], windows.padding[2],
+      windows.dilation[0], windows.dilation[1], windows.dilation[2], in[0], in[1], in[2], out[0], out[1], out[2],
+      "max_pool3d_with_indices()");
+  const auto options = self.options().memory_format(self.suggest_memory_format());
+  at::Tensor output = at::empty(pooled_sizes(self, out), options);
+  at::Tensor indices = at::empty(output.sizes(), options.dtype(at::kLong));
+  max_pool(windows, self, output, indices);
+  return {std::move(output), std::move(indices)};
+}
+
+at::Tensor max_pool3d_with_indices_backward(
+    const at::Tensor& grad_output,
+    const at::Tensor& self,
+    at::IntArrayRef kernel_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation,
+    bool,
+    const at::Tensor& indices) {
+  TORCH_CHECK(
+      grad_output.sizes() == indices.sizes(), "max_pool3d_with_indices_backward: gradient of sizes ",
+      grad_output.sizes(), " for indices of sizes ", indices.sizes());
+  at::Tensor grad_input = at::empty_like(self, self.suggest_memory_format());
+  max_pool_backward(Windows(3, kernel_size, stride, padding, dilation), grad_output, indices, grad_input);
+  return grad_input;
+}
+
+at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size) {
+  return adaptive_average(self, output_size, 2);
+}
+at::Tensor adaptive_avg_pool3d(const at::Tensor& self, at::IntArrayRef output_size) {
+  return adaptive_average(self, output_size, 3);
+}
+at::Tensor& adaptive_avg_pool2d_out(const at::Tensor& self, at::IntArrayRef output_size, at::Tensor& out) {
+  return adaptive_average_out(self, output_size, 2, out);
+}
+at::Tensor& adaptive_avg_pool3d_out(const at::Tensor& self, at::IntArrayRef output_size, at::Tensor& out) {
+  return adaptive_average_out(self, output_size, 3, out);
+}
+at::Tensor adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
+  return adaptive_average_backward(grad_output, self, 2);
+}
+at::Tensor adaptive_avg_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
+  return adaptive_average_backward(grad_output, self, 3);
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,115 @@
+// Pooling: ops on planes and volumes share their code; those on rows are composed of them by ATen.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/adaptive_max_pool2d_backward_meta.h>
+#include <ATen/ops/adaptive_max_pool2d_meta.h>
+#include <ATen/ops/adaptive_max_pool3d_backward_meta.h>
+#include <ATen/ops/adaptive_max_pool3d_meta.h>
+#include <ATen/ops/avg_pool2d_backward_meta.h>
+#include <ATen/ops/avg_pool2d_meta.h>
+#include <ATen/ops/avg_pool3d_backward_meta.h>
+#include <ATen/ops/avg_pool3d_meta.h>
+#include <ATen/ops/max_pool2d_with_indices_backward_meta.h>
+#include <ATen/ops/max_pool2d_with_indices_meta.h>
+#include <tuple>
+
+namespace torch_opencl::native {
+
+// What the two- and three-dimensional classes of one op have in common; `Meta` is ATen's class, `kSpatial` 2 or 3.
+template <class Meta, int64_t kSpatial>
+struct MaxPool : Meta {
+  void impl(
+      const at::Tensor& self,
+      at::IntArrayRef kernel_size,
+      at::IntArrayRef stride,
+      at::IntArrayRef padding,
+      at::IntArrayRef dilation,
+      bool ceil_mode,
+      const at::Tensor& output,
+      const at::Tensor& indices);
+};
+template <class Meta, int64_t kSpatial>
+struct MaxPoolBackward : Meta {
+  void impl(
+      const at::Tensor& grad_output,
+      const at::Tensor& self,
+      at::IntArrayRef kernel_size,
+      at::IntArrayRef stride,
+      at::IntArrayRef padding,
+      at::IntArrayRef dilation,
+      bool ceil_mode,
+      const at::Tensor& indices,
+      const at::Tensor& grad_input);
+};
+template <class Meta, int64_t kSpatial>
+struct AvgPool : Meta {
+  void impl(
+      const at::Tensor& self,
+      at::IntArrayRef kernel_size,
+      at::IntArrayRef stride,
+      at::IntArrayRef padding,
+      bool ceil_mode,
+      bool count_include_pad,
+      std::optional<int64_t> divisor_override,
+      const at::Tensor& output);
+};
+template <class Meta, int64_t kSpatial>
+struct AvgPoolBackward : Meta {
+  void impl(
+      const at::Tensor& grad_output,
+      const at::Tensor& self,
+      at::IntArrayRef kernel_size,
+      at::IntArrayRef stride,
+      at::IntArrayRef padding,
+      bool ceil_mode,
+      bool count_include_pad,
+      std::optional<int64_t> divisor_override,
+      const at::Tensor& grad_input);
+};
+template <class Meta, int64_t kSpatial>
+struct AdaptiveMaxPool : Meta {
+  void impl(const at::Tensor& self, at::IntArrayRef output_size, const at::Tensor& output, const at::Tensor& indices);
+};
+template <class Meta, int64_t kSpatial>
+struct AdaptiveMaxPoolBackward : Meta {
+  void impl(
+      const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& indices, const at::Tensor& grad_input);
+};
+
+using max_pool2d_out = MaxPool<at::meta::structured_max_pool2d_with_indices, 2>;
+using max_pool2d_backward_out = MaxPoolBackward<at::meta::structured_max_pool2d_with_indices_backward, 2>;
+using avg_pool2d_out = AvgPool<at::meta::structured_avg_pool2d, 2>;
+using avg_pool2d_backward_out = AvgPoolBackward<at::meta::structured_avg_pool2d_backward, 2>;
+using avg_pool3d_out = AvgPool<at::meta::structured_avg_pool3d, 3>;
+using avg_pool3d_backward_out = AvgPoolBackward<at::meta::structured_avg_pool3d_backward, 3>;
+using adaptive_max_pool2d_out = AdaptiveMaxPool<at::meta::structured_adaptive_max_pool2d, 2>;
+using adaptive_max_pool2d_backward_out = AdaptiveMaxPoolBackward<at::meta::structured_adaptive_max_pool2d_backward, 2>;
+using adaptive_max_pool3d_out = AdaptiveMaxPool<at::meta::structured_adaptive_max_pool3d, 3>;
+using adaptive_max_pool3d_backward_out = AdaptiveMaxPoolBackward<at::meta::structured_adaptive_max_pool3d_backward, 3>;
+
+// Ops that are not structured in ATen.
+std::tuple<at::Tensor, at::Tensor> max_pool3d_with_indices(
+    const at::Tensor& self,
+    at::IntArrayRef kernel_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation,
+    bool ceil_mode);
+at::Tensor max_pool3d_with_indices_backward(
+    const at::Tensor& grad_output,
+    const at::Tensor& self,
+    at::IntArrayRef kernel_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation,
+    bool ceil_mode,
+    const at::Tensor& indices);
+at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size);
+at::Tensor adaptive_avg_pool3d(const at::Tensor& self, at::IntArrayRef output_size);
+at::Tensor& adaptive_avg_pool2d_out(const at::Tensor& self, at::IntArrayRef output_size, at::Tensor& out);
+at::Tensor& adaptive_avg_pool3d_out(const at::Tensor& self, at::IntArrayRef output_size, at::Tensor& out);
+at::Tensor adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self);
+at::Tensor adaptive_avg_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self);
+
+} // namespace torch_opencl::native

@@ -1,0 +1,164 @@
+#include "reduce.h"
+
+#include <ATen/WrapDimUtils.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/amin.h>
+#include <ATen/ops/ne.h>
+#include <ATen/ops/sum.h>
+#include <cmath>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// Numbers of ops::reduce::ReduceOp.
+enum class ReduceOp : int32_t {
+  Sum,
+  NanSum,
+  Product,
+  Mean,
+  Minimum,
+  Maximum,
+  All,
+  Any,
+  NonZeros,
+  NormOne,
+  NormTwo,
+  NormMaximum,
+  NormMinimum,
+  NormPower,
+  PowerSum,
+};
+
+bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
+  return {
+      reinterpret_cast<size_t>(iter.data_ptr(index)),
+      static_cast<int32_t>(iter.dtype(index)),
+      arg(iter.strides(index)),
+      {0.0, 0.0, 0}};
+}
+
+void reduce(const at::TensorIterator& iter, ReduceOp op, double power = 0.0) {
+  checked(
+      [&] { bridge::reduce(static_cast<int32_t>(op), power, arg(iter.shape()), operand(iter, 0), operand(iter, 1)); });
+}
+
+ReduceOp norm_of(double power) {
+  if (power == 0.0) return ReduceOp::NonZeros;
+  if (power == 1.0) return ReduceOp::NormOne;
+  if (power == 2.0) return ReduceOp::NormTwo;
+  if (std::isinf(power)) return power > 0 ? ReduceOp::NormMaximum : ReduceOp::NormMinimum;
+  return ReduceOp::NormPower;
+}
+
+// The extreme elements along `dim` and their places; `values` may be undefined.
+void find_extreme(
+    const at::Tensor& self,
+    int64_t dim,
+    bool keepdim,
+    const at::Tensor& values,
+    const at::Tensor& indices,
+    bool largest) {
+  if (self.numel() == 0) return;
+  const bool is_scalar = self.dim() == 0;
+  const at::Tensor input = is_scalar ? self.unsqueeze(0) : self;
+  const int64_t axis = at::maybe_wrap_dim(dim, input.dim());
+  const auto aligned = [&](const at::Tensor& result) {
+    return result.defined() && (is_scalar || !keepdim) ? result.unsqueeze(axis) : result;
+  };
+  const at::Tensor best = aligned(values), places = aligned(indices);
+  checked([&] { bridge::arg_reduce(arg(best), arg(places), arg(input), static_cast<size_t>(axis), largest); });
+}
+
+// Without a dimension, the place in the flattened tensor.
+void find_place(
+    const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& result, bool largest) {
+  if (dim.has_value()) return find_extreme(self, *dim, keepdim, {}, result, largest);
+  find_extreme(self.reshape(-1), 0, false, {}, result.view(at::IntArrayRef{}), largest);
+}
+
+} // namespace
+
+void argmax_out::impl(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& result) {
+  find_place(self, dim, keepdim, result, /*largest=*/true);
+}
+
+void argmin_out::impl(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& result) {
+  find_place(self, dim, keepdim, result, /*largest=*/false);
+}
+
+void max_dim_out::impl(
+    const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& values, const at::Tensor& indices) {
+  find_extreme(self, dim, keepdim, values, indices, /*largest=*/true);
+}
+
+void min_dim_out::impl(
+    const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& values, const at::Tensor& indices) {
+  find_extreme(self, dim, keepdim, values, indices, /*largest=*/false);
+}
+
+void aminmax_out::impl(
+    const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& min, const at::Tensor& max) {
+  at::Tensor smallest = min, largest = max;
+  const at::IntArrayRef dims = dim.has_value() ? at::IntArrayRef(*dim) : at::IntArrayRef();
+  at::amin_out(smallest, self, dims, keepdim);
+  at::amax_out(largest, self, dims, keepdim);
+}
+
+void sum(at::TensorIterator& iter) {
+  reduce(iter, ReduceOp::Sum);
+}
+void nansum(at::TensorIterator& iter) {
+  reduce(iter, ReduceOp::NanSum);
+}
+void prod(at::TensorIterator& iter) {
+  reduce(iter, ReduceOp::Product);
+}
+void mean(at::TensorIterator& iter) {
+  reduce(iter, ReduceOp::Mean);
+}
+void min_values(at::TensorIterator& iter) {
+  reduce(iter, ReduceOp::Minimum);
+}
+void max_values(at::TensorIterator& iter) {
+  reduce(iter, ReduceOp::Maximum);
+}
+void logical_and(at::TensorIterator& iter) {
+  reduce(iter, ReduceOp::All);
+}
+void logical_or(at::TensorIterator& iter) {
+  reduce(iter, ReduceOp::Any);
+}
+
+void norm(at::TensorIterator& iter, const at::Scalar& power) {
+  reduce(iter, norm_of(power.toDouble()), power.toDouble());
+}
+
+void powsum(at::TensorIterator& iter, const at::Scalar& power) {
+  reduce(iter, ReduceOp::PowerSum, power.toDouble());
+}
+
+void std_var(at::TensorIterator& iter, double correction, bool take_sqrt) {
+  // One output, or two: the variance and the mean.
+  const int input = iter.ntensors() - 1;
+  const bridge::Operand absent{0, static_cast<int32_t>(iter.dtype(0)), {}, {0.0, 0.0, 0}};
+  const bridge::Operand mean = input == 2 ? operand(iter, 1) : absent;
+  checked([&] {
+    bridge::variance(correction, take_sqrt, arg(iter.shape()), operand(iter, 0), mean, operand(iter, input));
+  });
+}
+
+void min_all(at::Tensor& result, const at::Tensor& self) {
+  at::amin_out(result, self);
+}
+void max_all(at::Tensor& result, const at::Tensor& self) {
+  at::amax_out(result, self);
+}
+
+at::Tensor count_nonzero(const at::Tensor& self, at::IntArrayRef dim) {
+  return at::ne(self, 0).sum(dim);
+}
+
+} // namespace torch_opencl::native

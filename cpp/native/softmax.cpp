@@ -1,0 +1,64 @@
+#include "softmax.h"
+
+#include <ATen/WrapDimUtils.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+#include "contiguous.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// A scalar is a row of one element.
+at::Tensor rows(const at::Tensor& tensor) {
+  return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor.contiguous();
+}
+
+size_t axis_of(const at::Tensor& tensor, int64_t dim) {
+  return static_cast<size_t>(at::maybe_wrap_dim(dim, tensor.dim()));
+}
+
+void forward(const at::Tensor& self, int64_t dim, const at::Tensor& result, bool log) {
+  const ContiguousOutput output(result);
+  const at::Tensor input = rows(self), out = rows(output.tensor());
+  checked([&] { bridge::softmax(arg(input), arg(out), axis_of(input, dim), log); });
+  output.finish();
+}
+
+void backward(
+    const at::Tensor& grad_output, const at::Tensor& output, int64_t dim, const at::Tensor& result, bool log) {
+  const ContiguousOutput grad_input(result);
+  const at::Tensor grad = rows(grad_output), value = rows(output), out = rows(grad_input.tensor());
+  checked([&] { bridge::softmax_backward(arg(grad), arg(value), arg(out), axis_of(grad, dim), log); });
+  grad_input.finish();
+}
+
+} // namespace
+
+void softmax_out::impl(const at::Tensor& self, int64_t dim, bool, const at::Tensor& result) {
+  forward(self, dim, result, /*log=*/false);
+}
+
+void log_softmax_out::impl(const at::Tensor& self, int64_t dim, bool, const at::Tensor& result) {
+  forward(self, dim, result, /*log=*/true);
+}
+
+void softmax_backward_out::impl(
+    const at::Tensor& grad_output,
+    const at::Tensor& output,
+    int64_t dim,
+    at::ScalarType,
+    const at::Tensor& grad_input) {
+  backward(grad_output, output, dim, grad_input, /*log=*/false);
+}
+
+void log_softmax_backward_out::impl(
+    const at::Tensor& grad_output,
+    const at::Tensor& output,
+    int64_t dim,
+    at::ScalarType,
+    const at::Tensor& grad_input) {
+  backward(grad_output, output, dim, grad_input, /*log=*/true);
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,169 @@
+// Reductions that tell where: argmax, argmin, and max and min along a dimension.
+//
+// The first of equal elements wins, and NaN wins over everything, as in PyTorch. `kept` lays out the results
+// (operand 0 values, 1 indices, 2 input); one dimension of `length` elements, `stride` bytes apart, is reduced. A
+// long one is cut into `splits`, the last dimension of `kept` then; their winners meet in arg_merge.
+//
+//   arg_rows     elements of one result are neighbours    arg_columns  results are neighbours
+//
+// Where no values are wanted their pointer is null.
+
+#ifdef SPEC_DTYPE0
+#define DTYPE0 SPEC_DTYPE0
+#else
+#define DTYPE0 input_dtype
+#endif
+#ifdef SPEC_LARGEST
+#define LARGEST SPEC_LARGEST
+#else
+#define LARGEST largest
+#endif
+
+// Vectors searched at a time by one item: on CPUs a block is scanned for its extreme value first, and for the place
+// of that value only when it beats the best so far. On GPUs the items of a group take neighbouring vectors.
+#if LSIZE > 1
+#define BLOCK 1
+#else
+#define BLOCK 64
+#endif
+
+// Whether b beats a, wherever they are.
+#define BEATS(largest, a, b) ((((largest) ? ((b) > (a)) : ((b) < (a)))) | (((b) != (b)) & ((a) == (a))))
+
+// Whether (b, ib) comes before (a, ia).
+inline bool precedes(int largest, T a, long ia, T b, long ib) {
+  return BEATS(largest, a, b) || (!BEATS(largest, b, a) && ib < ia);
+}
+
+inline void store_winner(__global uchar *values, int values_dtype, __global uchar *indices, const Layout *kept,
+                         long result, T best, long place) {
+  if (values) store_at(values + layout_offset(kept, 0, result), values_dtype, best);
+  *(__global long *)(indices + layout_offset(kept, 1, result)) = place;
+}
+
+// A group finds the winners of whole tasks (result, split).
+__kernel void arg_rows(__global const uchar *input, ulong input_offset, int input_dtype, __global uchar *values,
+                       ulong values_offset, int values_dtype, __global uchar *indices, ulong indices_offset,
+                       Layout kept, long outputs, long length, long stride, long splits, int largest) {
+  input += input_offset;
+  values = values ? values + values_offset : values;
+  indices += indices_offset;
+  int item = get_local_id(0);
+  bool dense = stride == dtype_size(DTYPE0);
+#if LSIZE > 1
+  __local T best_of[LSIZE];
+  __local long place_of[LSIZE];
+#endif
+  GROUP_TASKS(outputs * splits, first, last);
+  for (long task = first; task < last; task++) {
+    long result = task % outputs, split = task / outputs;
+    long begin = length * split / splits, end = length * (split + 1) / splits;
+    __global const uchar *p = input + layout_offset(&kept, 2, result);
+    T best = load_at(p + begin * stride, DTYPE0);
+    long place = begin, i = begin;
+    if (dense) {
+      long step = (long)BLOCK * VEC;
+      for (i += item * step; i + step <= end; i += LSIZE * step) {
+        TV block = load_vector(p, i, DTYPE0);
+        for (int b = 1; b < BLOCK; b++) {
+          TV x = load_vector(p, i + b * VEC, DTYPE0);
+          block = BEATS(LARGEST, block, x) ? x : block;
+        }
+        Lanes lanes;
+        lanes.vector = block;
+        T winner = lanes.lanes[0];
+        for (int l = 1; l < VEC; l++) winner = BEATS(LARGEST, winner, lanes.lanes[l]) ? lanes.lanes[l] : winner;
+        if (BEATS(LARGEST, best, winner)) {
+          best = winner;
+          place = i;
+          for (T x = load(p, place, DTYPE0); BEATS(LARGEST, x, best); x = load(p, place, DTYPE0)) place++;
+        }
+      }
+      // Every item moves on to the elements that do not fill a block.
+      i = begin + (end - begin) / step * step;
+    }
+    for (i += item; i < end; i += LSIZE) {
+      T x = load_at(p + i * stride, DTYPE0);
+      if (BEATS(LARGEST, best, x)) {
+        best = x;
+        place = i;
+      }
+    }
+#if LSIZE > 1
+    best_of[item] = best;
+    place_of[item] = place;
+    for (int half_size = LSIZE / 2; half_size > 0; half_size /= 2) {
+      barrier(CLK_LOCAL_MEM_FENCE);
+      int other = item + half_size;
+      if (item < half_size && precedes(LARGEST, best_of[item], place_of[item], best_of[other], place_of[other])) {
+        best_of[item] = best_of[other];
+        place_of[item] = place_of[other];
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    best = best_of[0];
+    place = place_of[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+    if (item == 0) store_winner(values, values_dtype, indices, &kept, task, best, place);
+  }
+}
+
+// An item finds the winners of VEC neighbouring results. Places are kept in lanes as wide as T, so `length` must
+// fit one.
+__kernel void arg_columns(__global const uchar *input, ulong input_offset, int input_dtype, __global uchar *values,
+                          ulong values_offset, int values_dtype, __global uchar *indices, ulong indices_offset,
+                          Layout kept, long outputs, long length, long stride, long splits, int largest) {
+  input += input_offset;
+  values = values ? values + values_offset : values;
+  indices += indices_offset;
+  long columns = kept.sizes[0], column_stride = kept.strides[2][0];
+  long strips = (columns + VEC - 1) / VEC, rows = outputs / columns;
+  ITEM_TASKS(rows * strips * splits, first, last);
+  for (long task = first; task < last; task++) {
+    long column = task % strips * VEC, row = task / strips % rows, split = task / strips / rows;
+    long begin = length * split / splits, end = length * (split + 1) / splits;
+    int width = (int)min(columns - column, (long)VEC);
+    __global const uchar *p = input + layout_run_offset(&kept, 2, row) + column * column_stride;
+    Lanes best;
+    union {
+      TM vector;
+      TI lanes[VEC];
+    } place;
+    best.vector = load_lanes(p + begin * stride, column_stride, width, DTYPE0);
+    place.vector = (TM)(TI)begin;
+    for (long i = begin + 1; i < end; i++) {
+      TV x = load_lanes(p + i * stride, column_stride, width, DTYPE0);
+      TM better = BEATS(LARGEST, best.vector, x);
+      best.vector = better ? x : best.vector;
+      place.vector = better ? (TM)(TI)i : place.vector;
+    }
+    long result = row * columns + column + split * outputs;
+    for (int l = 0; l < width; l++)
+      store_winner(values, values_dtype, indices, &kept, result + l, best.lanes[l], place.lanes[l]);
+  }
+}
+
+// One item a result: the first of the splits' winners. Operand 2 of `kept` is not used.
+__kernel void arg_merge(__global const uchar *best, ulong best_offset, int best_dtype, __global const uchar *places,
+                        ulong places_offset, __global uchar *values, ulong values_offset, int values_dtype,
+                        __global uchar *indices, ulong indices_offset, Layout kept, long outputs, long splits,
+                        int largest) {
+  best += best_offset;
+  places += places_offset;
+  values = values ? values + values_offset : values;
+  indices += indices_offset;
+  long result = get_global_id(0);
+  if (result >= outputs) return;
+  T winner = load(best, result, best_dtype);
+  long place = load_index(places, result, DT_I64);
+  for (long split = 1; split < splits; split++) {
+    T x = load(best, split * outputs + result, best_dtype);
+    long at = load_index(places, split * outputs + result, DT_I64);
+    if (precedes(LARGEST, winner, place, x, at)) {
+      winner = x;
+      place = at;
+    }
+  }
+  store_winner(values, values_dtype, indices, &kept, result, winner, place);
+}

@@ -1,0 +1,204 @@
+// Mean and variance (CLASS_F and CLASS_D).
+//
+// Blocks that fit the nearest cache are read twice, for their mean and then for their squared deviations from it, and
+// joined by Chan's formula: as accurate as Welford's recurrence without its division for every element.
+//
+// `kept` lays out the results (operand 0 variance, 1 mean, 2 input), `reduced` the elements of each (operand 0
+// input). Where results are few their elements are cut into `splits`, the last dimension of `kept` then;
+// moments_merge joins what the splits wrote. Where no mean is wanted its pointer is null.
+//
+//   moments_rows  elements of one result are neighbours    moments_columns  results are neighbours
+
+#ifdef SPEC_DTYPE0
+#define DTYPE0 SPEC_DTYPE0
+#else
+#define DTYPE0 input_dtype
+#endif
+
+// What the results are: the raw sum of squared deviations for a split, else the variance or its root.
+#define FINISH_SQUARES 0
+#define FINISH_VARIANCE 1
+#define FINISH_DEVIATION 2
+
+// Vectors of a block: 2 KiB of float16.
+#define BLOCK 32
+
+// Count, mean and sum of squared deviations: of one set of elements, and of one set for each lane.
+typedef struct {
+  T count, mean, squares;
+} Moments;
+typedef struct {
+  T count;
+  TV mean, squares;
+} LaneMoments;
+
+inline Moments join(Moments a, Moments b) {
+  if (b.count == 0) return a;
+  T count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
+  a.mean += delta * share;
+  a.squares += b.squares + delta * delta * a.count * share;
+  a.count = count;
+  return a;
+}
+
+inline void join_lanes(LaneMoments *a, T count, TV mean, TV squares) {
+  T total = a->count + count, share = count / total;
+  TV delta = mean - a->mean;
+  a->mean += delta * share;
+  a->squares += squares + delta * delta * (a->count * share);
+  a->count = total;
+}
+
+inline T finish_moments(int finish, Moments m, T correction) {
+  if (finish == FINISH_SQUARES) return m.squares;
+  // No degrees of freedom: infinite or NaN, as the quotient says.
+  T variance = m.squares / max(m.count - correction, (T)0);
+  return finish == FINISH_DEVIATION ? sqrt(variance) : variance;
+}
+
+// Adds a run of n elements that lie `stride` bytes apart: of its vectors item, item + items, ... to *lanes, of the
+// elements left over likewise to *rest.
+inline void add_run(__global const uchar *p, long stride, long n, int item, int items, int dtype, LaneMoments *lanes,
+                    Moments *rest) {
+  long vectors = n / VEC;
+  bool dense = stride == dtype_size(dtype);
+  for (long begin = item; begin < vectors; begin += (long)BLOCK * items) {
+    long end = min(begin + (long)BLOCK * items, vectors);
+    int count = (int)((end - begin + items - 1) / items);
+    TV sum = (TV)0, squares = (TV)0;
+    if (dense) {
+      for (long v = begin; v < end; v += items) sum += load_vector(p, v * VEC, dtype);
+      TV mean = sum / (T)count;
+      for (long v = begin; v < end; v += items) {
+        TV d = load_vector(p, v * VEC, dtype) - mean;
+        squares += d * d;
+      }
+    } else {
+      for (long v = begin; v < end; v += items) sum += load_lanes(p + v * VEC * stride, stride, VEC, dtype);
+      TV mean = sum / (T)count;
+      for (long v = begin; v < end; v += items) {
+        TV d = load_lanes(p + v * VEC * stride, stride, VEC, dtype) - mean;
+        squares += d * d;
+      }
+    }
+    join_lanes(lanes, count, sum / (T)count, squares);
+  }
+  for (long i = vectors * VEC + item; i < n; i += items) {
+    Moments one = {1, load_at(p + i * stride, dtype), 0};
+    *rest = join(*rest, one);
+  }
+}
+
+// A group finds the moments of whole tasks (result, split). `run_items` of its items share a run of the innermost
+// reduced dimension, the others take the next runs.
+__kernel void moments_rows(__global const uchar *input, ulong input_offset, int input_dtype, __global uchar *variance,
+                           ulong variance_offset, int variance_dtype, __global uchar *mean, ulong mean_offset,
+                           int mean_dtype, Layout kept, Layout reduced, long outputs, long length, long splits,
+                           int finish, TR correction, int run_items) {
+  input += input_offset;
+  variance += variance_offset;
+  mean = mean ? mean + mean_offset : mean;
+  long run = reduced.sizes[0], stride = reduced.strides[0][0];
+  int item = get_local_id(0);
+#if LSIZE > 1
+  __local Moments shared[LSIZE];
+#endif
+  GROUP_TASKS(outputs * splits, first, last);
+  for (long task = first; task < last; task++) {
+    long split = task / outputs, begin = length * split / splits, end = length * (split + 1) / splits;
+    __global const uchar *base = input + layout_offset(&kept, 2, task);
+    LaneMoments lanes = {0, (TV)0, (TV)0};
+    Moments total = {0, 0, 0};
+    for (long r = begin / run + item / run_items; r * run < end; r += LSIZE / run_items) {
+      long from = max(begin - r * run, 0L), to = min(end - r * run, run);
+      add_run(base + layout_run_offset(&reduced, 0, r) + from * stride, stride, to - from, item % run_items, run_items,
+              DTYPE0, &lanes, &total);
+    }
+    if (lanes.count > 0) {
+      Lanes means, squares;
+      means.vector = lanes.mean;
+      squares.vector = lanes.squares;
+      for (int l = 0; l < VEC; l++) {
+        Moments lane = {lanes.count, means.lanes[l], squares.lanes[l]};
+        total = join(total, lane);
+      }
+    }
+#if LSIZE > 1
+    shared[item] = total;
+    for (int half_size = LSIZE / 2; half_size > 0; half_size /= 2) {
+      barrier(CLK_LOCAL_MEM_FENCE);
+      if (item < half_size) shared[item] = join(shared[item], shared[item + half_size]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    total = shared[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+    if (item == 0) {
+      store_at(variance + layout_offset(&kept, 0, task), variance_dtype, finish_moments(finish, total, correction));
+      if (mean) store_at(mean + layout_offset(&kept, 1, task), mean_dtype, total.mean);
+    }
+  }
+}
+
+// An item finds the moments of VEC neighbouring results, for whole tasks (results, split).
+__kernel void moments_columns(__global const uchar *input, ulong input_offset, int input_dtype,
+                              __global uchar *variance, ulong variance_offset, int variance_dtype,
+                              __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept, Layout reduced,
+                              long outputs, long length, long splits, int finish, TR correction) {
+  input += input_offset;
+  variance += variance_offset;
+  mean = mean ? mean + mean_offset : mean;
+  long columns = kept.sizes[0], column_stride = kept.strides[2][0];
+  long strips = (columns + VEC - 1) / VEC, rows = outputs / columns;
+  long run = reduced.sizes[0], stride = reduced.strides[0][0];
+  ITEM_TASKS(rows * strips * splits, first, last);
+  for (long task = first; task < last; task++) {
+    long column = task % strips * VEC, row = task / strips, split = row / rows;
+    long begin = length * split / splits, end = length * (split + 1) / splits;
+    int width = (int)min(columns - column, (long)VEC);
+    __global const uchar *base = input + layout_run_offset(&kept, 2, row) + column * column_stride;
+    LaneMoments lanes = {0, (TV)0, (TV)0};
+    for (long i = begin; i < end;) {
+      long from = i % run, to = min(min(run, from + end - i), from + BLOCK);
+      __global const uchar *p = base + layout_run_offset(&reduced, 0, i / run);
+      TV sum = (TV)0, squares = (TV)0;
+      for (long j = from; j < to; j++) sum += load_lanes(p + j * stride, column_stride, width, DTYPE0);
+      TV block_mean = sum / (T)(to - from);
+      for (long j = from; j < to; j++) {
+        TV d = load_lanes(p + j * stride, column_stride, width, DTYPE0) - block_mean;
+        squares += d * d;
+      }
+      join_lanes(&lanes, (T)(to - from), block_mean, squares);
+      i += to - from;
+    }
+    Lanes means, squares;
+    means.vector = lanes.mean;
+    squares.vector = lanes.squares;
+    for (int l = 0; l < width; l++) {
+      Moments one = {lanes.count, means.lanes[l], squares.lanes[l]};
+      long result = row * columns + column + l;
+      store_at(variance + layout_offset(&kept, 0, result), variance_dtype, finish_moments(finish, one, correction));
+      if (mean) store_at(mean + layout_offset(&kept, 1, result), mean_dtype, one.mean);
+    }
+  }
+}
+
+// One item a result: joins the splits' sums of squares and means, both [splits][outputs] of T.
+__kernel void moments_merge(__global const uchar *squares, ulong squares_offset, __global const uchar *means,
+                            ulong means_offset, __global uchar *variance, ulong variance_offset, int variance_dtype,
+                            __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept, long outputs,
+                            long length, long splits, int finish, TR correction) {
+  __global const T *split_squares = (__global const T *)(squares + squares_offset);
+  __global const T *split_means = (__global const T *)(means + means_offset);
+  long result = get_global_id(0);
+  if (result >= outputs) return;
+  Moments total = {0, 0, 0};
+  for (long split = 0; split < splits; split++) {
+    long count = length * (split + 1) / splits - length * split / splits, at = split * outputs + result;
+    Moments part = {(T)count, split_means[at], split_squares[at]};
+    total = join(total, part);
+  }
+  store_at(variance + variance_offset + layout_offset(&kept, 0, result), variance_dtype,
+           finish_moments(finish, total, correction));
+  if (mean) store_at(mean + mean_offset + layout_offset(&kept, 1, result), mean_dtype, total.mean);
+}

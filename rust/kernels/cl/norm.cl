@@ -1,0 +1,291 @@
+// Batch, layer and group normalisation, forward and backward (CLASS_F and CLASS_D).
+//
+// Tensors are dense and seen as [outer, channels, inner]; weight and bias have one value a channel.
+//
+//   batch norm  NCHW [N, C, HW] or channels-last [NHW, C, 1]; one mean a channel, found by moments.cl
+//   layer norm  [rows, row, 1]; one mean a row
+//   group norm  [N, C, HW]; one mean for each of `groups` runs of channels of a sample
+//
+// In all three xhat = (x - mean) * rstd and y = xhat * weight + bias. mean[o * stat_outer + c / stat_channels]
+// belongs to sample o and channel c: (0, 1) for batch norm, (1, channels) for layer norm, (groups,
+// channels / groups) for group norm. Optional tensors are null where absent.
+
+#ifdef SPEC_DTYPE0
+#define DTYPE0 SPEC_DTYPE0
+#else
+#define DTYPE0 dtype0
+#endif
+#ifdef SPEC_DTYPE1
+#define DTYPE1 SPEC_DTYPE1
+#else
+#define DTYPE1 dtype1
+#endif
+
+#ifdef CLASS_D
+#define DT_T DT_F64
+#else
+#define DT_T DT_F32
+#endif
+
+// Weights (or biases) of the elements i to i + VEC - 1 of a run: one for all of them where the run lies in channel
+// `channel`, else one for each, of the run's `n` that begin at `channel`.
+inline TV load_weights(__global const uchar *weights, int dtype, long channel, long i, long n, bool by_element,
+                       T absent) {
+  if (!weights) return (TV)absent;
+  if (!by_element) return (TV)load(weights, channel, dtype);
+  return load_part(weights + channel * dtype_size(dtype), i, n, dtype, 0);
+}
+
+// Layer and group norm: a group normalises whole rows of `length` elements, each with a mean of its own.
+// Row r holds channels (r % groups) * (length / inner) and on, of `inner` elements each.
+__kernel void norm_rows(__global const uchar *input, ulong input_offset, int dtype0, __global const uchar *weight,
+                        ulong weight_offset, __global const uchar *bias, ulong bias_offset, int dtype1,
+                        __global uchar *output, ulong output_offset, __global uchar *mean, ulong mean_offset,
+                        __global uchar *rstd, ulong rstd_offset, int stat_dtype, long rows, long length, long groups,
+                        long inner, TR eps) {
+  weight = weight ? weight + weight_offset : weight;
+  bias = bias ? bias + bias_offset : bias;
+  int first_part = get_local_id(0) * VEC, step = LSIZE * VEC, size = dtype_size(DTYPE0);
+  bool by_element = inner == 1;
+  long span = by_element ? length : inner;
+  GROUP_SHARED(shared);
+  GROUP_TASKS(rows, first, last);
+  for (long row = first; row < last; row++) {
+    __global const uchar *x = input + input_offset + row * length * size;
+    __global uchar *y = output + output_offset + row * length * size;
+    TV sums = (TV)0, squares = (TV)0;
+    for (long i = first_part; i < length; i += step) sums += load_part(x, i, length, DTYPE0, 0);
+    T center = group_sum(lanes_sum(sums), shared) / (T)length;
+    for (long i = first_part; i < length; i += step) {
+      // Lanes past the end hold the mean, so that they deviate by nothing.
+      TV d = load_part(x, i, length, DTYPE0, center) - center;
+      squares += d * d;
+    }
+    T scale = 1 / sqrt(group_sum(lanes_sum(squares), shared) / (T)length + eps);
+    if (get_local_id(0) == 0) {
+      store(mean + mean_offset, row, stat_dtype, center);
+      store(rstd + rstd_offset, row, stat_dtype, scale);
+    }
+    long channel = row % groups * (length / inner);
+    for (long run = 0; run < length; run += span, channel++)
+      for (long i = first_part; i < span; i += step) {
+        TV w = load_weights(weight, DTYPE1, channel, i, span, by_element, 1);
+        TV b = load_weights(bias, DTYPE1, channel, i, span, by_element, 0);
+        TV xhat = (load_part(x + run * size, i, span, DTYPE0, 0) - center) * scale;
+        store_part(y + run * size, i, span, DTYPE0, xhat * w + b);
+      }
+  }
+}
+
+// Gradient of the input of norm_rows: with g = dy * weight,
+// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means over the row.
+__kernel void norm_rows_backward(__global const uchar *grad, ulong grad_offset, __global const uchar *input,
+                                 ulong input_offset, int dtype0, __global const uchar *weight, ulong weight_offset,
+                                 int dtype1, __global const uchar *mean, ulong mean_offset,
+                                 __global const uchar *rstd, ulong rstd_offset, int stat_dtype,
+                                 __global uchar *grad_input, ulong grad_input_offset, long rows, long length,
+                                 long groups, long inner) {
+  weight = weight ? weight + weight_offset : weight;
+  int first_part = get_local_id(0) * VEC, step = LSIZE * VEC, size = dtype_size(DTYPE0);
+  bool by_element = inner == 1;
+  long span = by_element ? length : inner;
+  GROUP_SHARED(shared);
+  GROUP_TASKS(rows, first, last);
+  for (long row = first; row < last; row++) {
+    __global const uchar *dy = grad + grad_offset + row * length * size;
+    __global const uchar *x = input + input_offset + row * length * size;
+    __global uchar *dx = grad_input + grad_input_offset + row * length * size;
+    T center = load(mean + mean_offset, row, stat_dtype), scale = load(rstd + rstd_offset, row, stat_dtype);
+    long channel = row % groups * (length / inner);
+    TV sums = (TV)0, products = (TV)0;
+    for (long run = 0, c = channel; run < length; run += span, c++)
+      for (long i = first_part; i < span; i += step) {
+        TV g = load_part(dy + run * size, i, span, DTYPE0, 0);
+        g *= load_weights(weight, DTYPE1, c, i, span, by_element, 1);
+        sums += g;
+        products += g * (load_part(x + run * size, i, span, DTYPE0, 0) - center);
+      }
+    T mean_g = group_sum(lanes_sum(sums), shared) / (T)length;
+    T mean_product = group_sum(lanes_sum(products), shared) * scale / (T)length;
+    for (long run = 0, c = channel; run < length; run += span, c++)
+      for (long i = first_part; i < span; i += step) {
+        TV g = load_part(dy + run * size, i, span, DTYPE0, 0);
+        g *= load_weights(weight, DTYPE1, c, i, span, by_element, 1);
+        TV xhat = (load_part(x + run * size, i, span, DTYPE0, 0) - center) * scale;
+        store_part(dx + run * size, i, span, DTYPE0, scale * (g - mean_g - xhat * mean_product));
+      }
+  }
+}
+
+// Sums over samples and inner positions of dy * xhat and of dy: the gradients of weight and bias, as T
+// [2][splits][channels]. A split takes a share of the samples.
+#define SUMS_PARAMETERS                                                                                           \
+  __global const uchar *grad, ulong grad_offset, __global const uchar *input, ulong input_offset, int dtype0,     \
+      __global const uchar *mean, ulong mean_offset, __global const uchar *rstd, ulong rstd_offset, int stat_dtype, \
+      __global uchar *sums, ulong sums_offset, long outer, long channels, long inner, long stat_outer,            \
+      long stat_channels, long splits
+
+// A group sums one channel of a split.
+__kernel void norm_sums_rows(SUMS_PARAMETERS) {
+  __global T *results = (__global T *)(sums + sums_offset);
+  int first_part = get_local_id(0) * VEC, step = LSIZE * VEC, size = dtype_size(DTYPE0);
+  GROUP_SHARED(shared);
+  GROUP_TASKS(channels * splits, first, last);
+  for (long task = first; task < last; task++) {
+    long channel = task % channels, split = task / channels;
+    TV products = (TV)0, total = (TV)0;
+    for (long o = outer * split / splits; o < outer * (split + 1) / splits; o++) {
+      long stat = o * stat_outer + channel / stat_channels, start = (o * channels + channel) * inner * size;
+      T center = load(mean + mean_offset, stat, stat_dtype), scale = load(rstd + rstd_offset, stat, stat_dtype);
+      TV run_products = (TV)0;
+      for (long i = first_part; i < inner; i += step) {
+        TV g = load_part(grad + grad_offset + start, i, inner, DTYPE0, 0);
+        total += g;
+        run_products += g * (load_part(input + input_offset + start, i, inner, DTYPE0, 0) - center);
+      }
+      products += run_products * scale;
+    }
+    T product_sum = group_sum(lanes_sum(products), shared), sum = group_sum(lanes_sum(total), shared);
+    if (get_local_id(0) == 0) {
+      results[task] = product_sum;
+      results[splits * channels + task] = sum;
+    }
+  }
+}
+
+// inner == 1, and one mean either a channel or a sample: an item sums VEC neighbouring channels of a split.
+__kernel void norm_sums_columns(SUMS_PARAMETERS) {
+  __global uchar *results = sums + sums_offset;
+  mean += mean_offset;
+  rstd += rstd_offset;
+  int size = dtype_size(DTYPE0);
+  long strips = (channels + VEC - 1) / VEC, row_size = channels * size;
+  ITEM_TASKS(strips * splits, first, last);
+  for (long task = first; task < last; task++) {
+    long channel = task % strips * VEC, split = task / strips;
+    TV products = (TV)0, total = (TV)0;
+    TV center = (TV)0, scale = (TV)1;
+    if (stat_outer == 0) {
+      center = load_part(mean, channel, channels, stat_dtype, 0);
+      scale = load_part(rstd, channel, channels, stat_dtype, 0);
+    }
+    for (long o = outer * split / splits; o < outer * (split + 1) / splits; o++) {
+      TV g = load_part(grad + grad_offset + o * row_size, channel, channels, DTYPE0, 0);
+      TV x = load_part(input + input_offset + o * row_size, channel, channels, DTYPE0, 0);
+      if (stat_outer != 0) {
+        center = (TV)load(mean, o, stat_dtype);
+        scale = (TV)load(rstd, o, stat_dtype);
+      }
+      total += g;
+      products += g * ((x - center) * scale);
+    }
+    store_part(results + split * channels * sizeof(T), channel, channels, DT_T, products);
+    store_part(results + (splits + split) * channels * sizeof(T), channel, channels, DT_T, total);
+  }
+}
+
+// One item a channel: joins the splits of norm_sums_* and stores the gradients of weight and bias. For batch norm it
+// also leaves, as T [4][channels], the a, b, c and d of dx = a * dy + b * (x - c) + d.
+__kernel void norm_sums_finish(__global const uchar *sums, ulong sums_offset, __global uchar *grad_weight,
+                               ulong grad_weight_offset, __global uchar *grad_bias, ulong grad_bias_offset,
+                               __global const uchar *weight, ulong weight_offset, int dtype1,
+                               __global const uchar *mean, ulong mean_offset, __global const uchar *rstd,
+                               ulong rstd_offset, int stat_dtype, __global uchar *coefficients,
+                               ulong coefficients_offset, long channels, long splits, long count, int training) {
+  long channel = get_global_id(0);
+  if (channel >= channels) return;
+  __global const T *parts = (__global const T *)(sums + sums_offset);
+  T products = 0, total = 0;
+  for (long split = 0; split < splits; split++) {
+    products += parts[split * channels + channel];
+    total += parts[(splits + split) * channels + channel];
+  }
+  if (grad_weight) store(grad_weight + grad_weight_offset, channel, DTYPE1, products);
+  if (grad_bias) store(grad_bias + grad_bias_offset, channel, DTYPE1, total);
+  if (coefficients) {
+    __global T *out = (__global T *)(coefficients + coefficients_offset) + channel;
+    T scale = load(rstd + rstd_offset, channel, stat_dtype);
+    T a = weight ? load(weight + weight_offset, channel, DTYPE1) * scale : scale;
+    out[0] = a;
+    // In evaluation the statistics are constants, and so they pass no gradient.
+    out[channels] = training ? -a * scale * products / (T)count : 0;
+    out[2 * channels] = load(mean + mean_offset, channel, stat_dtype);
+    out[3 * channels] = training ? -a * total / (T)count : 0;
+  }
+}
+
+// One item a channel. Leaves, as T [4][channels], mean, rstd, weight * rstd and bias; stores mean and rstd for the
+// backward pass, and moves the running statistics by `momentum`, where these tensors are given.
+__kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, __global const uchar *variance,
+                                 ulong variance_offset, int stat_dtype, __global const uchar *weight,
+                                 ulong weight_offset, __global const uchar *bias, ulong bias_offset, int dtype1,
+                                 __global uchar *running_mean, ulong running_mean_offset,
+                                 __global uchar *running_var, ulong running_var_offset, int running_dtype,
+                                 __global uchar *save_mean, ulong save_mean_offset, __global uchar *save_rstd,
+                                 ulong save_rstd_offset, int save_dtype, __global uchar *coefficients,
+                                 ulong coefficients_offset, long channels, long count, TR momentum, TR eps) {
+  long channel = get_global_id(0);
+  if (channel >= channels) return;
+  T center = load(mean + mean_offset, channel, stat_dtype), var = load(variance + variance_offset, channel, stat_dtype);
+  T scale = 1 / sqrt(var + eps);
+  if (save_mean) store(save_mean + save_mean_offset, channel, save_dtype, center);
+  if (save_rstd) store(save_rstd + save_rstd_offset, channel, save_dtype, scale);
+  if (running_mean) {
+    T old = load(running_mean + running_mean_offset, channel, running_dtype);
+    store(running_mean + running_mean_offset, channel, running_dtype, old + momentum * (center - old));
+  }
+  if (running_var) {
+    T old = load(running_var + running_var_offset, channel, running_dtype);
+    T unbiased = var * (T)count / (T)(count - 1);
+    store(running_var + running_var_offset, channel, running_dtype, old + momentum * (unbiased - old));
+  }
+  __global T *out = (__global T *)(coefficients + coefficients_offset) + channel;
+  out[0] = center;
+  out[channels] = scale;
+  out[2 * channels] = weight ? scale * load(weight + weight_offset, channel, DTYPE1) : scale;
+  out[3 * channels] = bias ? load(bias + bias_offset, channel, DTYPE1) : 0;
+}
+
+// The coefficient of number k for the elements i to i + VEC - 1 of a run of [outer, channels, inner].
+#define COEFFICIENT(k) \
+  load_weights(table + (k) * channels * sizeof(T), DT_T, channel, i, span, inner == 1, 0)
+
+// y = (x - mean) * (weight * rstd) + bias; a group takes whole runs of `inner` elements, or of all channels where
+// inner is 1.
+__kernel void batch_norm_apply(__global const uchar *input, ulong input_offset, int dtype0,
+                               __global const uchar *coefficients, ulong coefficients_offset, __global uchar *output,
+                               ulong output_offset, long outer, long channels, long inner) {
+  __global const uchar *table = coefficients + coefficients_offset;
+  long span = inner == 1 ? channels : inner;
+  int size = dtype_size(DTYPE0);
+  GROUP_TASKS(outer * channels * inner / span, first, last);
+  for (long run = first; run < last; run++) {
+    long channel = inner == 1 ? 0 : run % channels;
+    __global const uchar *x = input + input_offset + run * span * size;
+    __global uchar *y = output + output_offset + run * span * size;
+    for (long i = get_local_id(0) * VEC; i < span; i += LSIZE * VEC)
+      store_part(y, i, span, DTYPE0,
+                 (load_part(x, i, span, DTYPE0, 0) - COEFFICIENT(0)) * COEFFICIENT(2) + COEFFICIENT(3));
+  }
+}
+
+// dx = a * dy + b * (x - c) + d, with the coefficients of norm_sums_finish.
+__kernel void batch_norm_apply_backward(__global const uchar *grad, ulong grad_offset, __global const uchar *input,
+                                        ulong input_offset, int dtype0, __global const uchar *coefficients,
+                                        ulong coefficients_offset, __global uchar *grad_input,
+                                        ulong grad_input_offset, long outer, long channels, long inner) {
+  __global const uchar *table = coefficients + coefficients_offset;
+  long span = inner == 1 ? channels : inner;
+  int size = dtype_size(DTYPE0);
+  GROUP_TASKS(outer * channels * inner / span, first, last);
+  for (long run = first; run < last; run++) {
+    long channel = inner == 1 ? 0 : run % channels;
+    __global const uchar *dy = grad + grad_offset + run * span * size;
+    __global const uchar *x = input + input_offset + run * span * size;
+    __global uchar *dx = grad_input + grad_input_offset + run * span * size;
+    for (long i = get_local_id(0) * VEC; i < span; i += LSIZE * VEC)
+      store_part(dx, i, span, DTYPE0,
+                 COEFFICIENT(0) * load_part(dy, i, span, DTYPE0, 0) +
+                     COEFFICIENT(1) * (load_part(x, i, span, DTYPE0, 0) - COEFFICIENT(2)) + COEFFICIENT(3));
+  }
+}

@@ -1,0 +1,256 @@
+// Max and average pooling in up to three dimensions, with fixed or adaptive windows, forward and backward.
+//
+// A task is one position of VEC channels of a sample: where a window lies is worked out once for all of them. For
+// channels-last tensors the lanes are neighbours; for others each reads a plane of its own, in step with the rest.
+// The backward kernels gather, adding up what reaches an input position: no atomics, one order of summation.
+//
+// Layouts list the dimensions [W, H, D, C, N]; absent ones have size 1.
+
+#ifdef SPEC_DTYPE0
+#define DTYPE0 SPEC_DTYPE0
+#else
+#define DTYPE0 dtype0
+#endif
+#ifdef SPEC_ADAPTIVE
+#define ADAPTIVE SPEC_ADAPTIVE
+#else
+#define ADAPTIVE adaptive
+#endif
+
+// Indexed W, H, D. The first four mean nothing to adaptive windows. rust/ops/pool.rs holds the same struct.
+typedef struct {
+  int kernel_size[3];
+  int stride[3];
+  int padding[3];
+  int dilation[3];
+  int input[3];
+  int output[3];
+} Window;
+
+// What one output or input position covers along each dimension: begin, begin + step, ... < end.
+typedef struct {
+  int begin[3], end[3], step[3];
+} Range;
+
+// Input positions of the window of output position o along dimension d.
+inline int window_begin(const Window *w, int adaptive, int d, int o) {
+  if (adaptive) return (int)((long)o * w->input[d] / w->output[d]);
+  int begin = o * w->stride[d] - w->padding[d], dilation = w->dilation[d];
+  return begin < 0 ? begin + (-begin + dilation - 1) / dilation * dilation : begin;
+}
+inline int window_end(const Window *w, int adaptive, int d, int o) {
+  if (adaptive) return (int)(((o + 1L) * w->input[d] + w->output[d] - 1) / w->output[d]);
+  return min(o * w->stride[d] - w->padding[d] + (w->kernel_size[d] - 1) * w->dilation[d] + 1, w->input[d]);
+}
+
+// Output positions whose windows may cover input position i along dimension d.
+inline int cover_begin(const Window *w, int adaptive, int d, int i) {
+  if (adaptive) return (int)((long)i * w->output[d] / w->input[d]);
+  int low = i + w->padding[d] - (w->kernel_size[d] - 1) * w->dilation[d];
+  return low <= 0 ? 0 : (low + w->stride[d] - 1) / w->stride[d];
+}
+inline int cover_end(const Window *w, int adaptive, int d, int i) {
+  if (adaptive) return (int)(((i + 1L) * w->output[d] + w->input[d] - 1) / w->input[d]);
+  return min((i + w->padding[d]) / w->stride[d] + 1, w->output[d]);
+}
+
+inline Range window_range(const Window *w, int adaptive, const int *at) {
+  Range r;
+  for (int d = 0; d < 3; d++) {
+    r.begin[d] = window_begin(w, adaptive, d, at[d]);
+    r.end[d] = window_end(w, adaptive, d, at[d]);
+    r.step[d] = adaptive ? 1 : w->dilation[d];
+  }
+  return r;
+}
+inline Range cover_range(const Window *w, int adaptive, const int *at) {
+  Range r;
+  for (int d = 0; d < 3; d++) {
+    r.begin[d] = cover_begin(w, adaptive, d, at[d]);
+    r.end[d] = cover_end(w, adaptive, d, at[d]);
+    r.step[d] = 1;
+  }
+  return r;
+}
+
+// Elements along dimension d that the average over output position o divides by.
+inline int window_share(const Window *w, int adaptive, int count_padding, int d, int o) {
+  if (adaptive || !count_padding) return window_end(w, adaptive, d, o) - window_begin(w, adaptive, d, o);
+  int begin = o * w->stride[d] - w->padding[d];
+  return min(begin + w->kernel_size[d], w->input[d] + w->padding[d]) - begin;
+}
+
+// The position of a task: its place in the planes, its first channel and how many it has, its sample.
+typedef struct {
+  int at[3], width;
+  long channel, sample;
+} Task;
+
+inline Task find_task(const Layout *layout, bool channels_last, long index) {
+  Task task;
+  long strips = (layout->sizes[3] + VEC - 1) / VEC;
+  if (channels_last) {
+    task.channel = index % strips * VEC;
+    index /= strips;
+  }
+  for (int d = 0; d < 3; d++) {
+    task.at[d] = (int)(index % layout->sizes[d]);
+    index /= layout->sizes[d];
+  }
+  if (!channels_last) {
+    task.channel = index % strips * VEC;
+    index /= strips;
+  }
+  task.sample = index;
+  task.width = (int)min(layout->sizes[3] - task.channel, (long)VEC);
+  return task;
+}
+
+// Moves on to the next channels; false, and back to the first, after the last.
+inline bool next_channels(const Layout *layout, Task *task) {
+  task->channel += VEC;
+  bool more = task->channel < layout->sizes[3];
+  if (!more) task->channel = 0;
+  task->width = (int)min(layout->sizes[3] - task->channel, (long)VEC);
+  return more;
+}
+
+// What find_task gives for the next index, without its divisions.
+inline void next_task(const Layout *layout, bool channels_last, Task *task) {
+  if (channels_last && next_channels(layout, task)) return;
+  for (int d = 0; d < 3; d++) {
+    if (++task->at[d] < layout->sizes[d]) return;
+    task->at[d] = 0;
+  }
+  if (!channels_last && next_channels(layout, task)) return;
+  task->sample++;
+}
+
+// Byte offset of the first channel's plane of a task, and of a position in a plane.
+inline long plane_of(const Layout *layout, int operand, const Task *task) {
+  return task->channel * layout->strides[operand][3] + task->sample * layout->strides[operand][4];
+}
+inline long position(const Layout *layout, int operand, int x, int y, int z) {
+  return x * layout->strides[operand][0] + y * layout->strides[operand][1] + z * layout->strides[operand][2];
+}
+
+#define FOR_TASKS(layout, operand)                                                                        \
+  bool channels_last = layout.strides[operand][3] < layout.strides[operand][0];                           \
+  long tasks = layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4] *                    \
+               ((layout.sizes[3] + VEC - 1) / VEC);                                                       \
+  ITEM_TASKS(tasks, first, last);                                                                         \
+  Task task = find_task(&layout, channels_last, first);                                                   \
+  for (long index = first; index < last; index++, next_task(&layout, channels_last, &task))
+
+#define FOR_RANGE(r, x, y, z)                                        \
+  for (int z = r.begin[2]; z < r.end[2]; z += r.step[2])             \
+    for (int y = r.begin[1]; y < r.end[1]; y += r.step[1])           \
+      for (int x = r.begin[0]; x < r.end[0]; x += r.step[0])
+
+#define IS_NAN(v) ((v) != (v))
+
+// Places in the [D, H, W] plane, one a lane. They are stored as long and held in lanes as wide as T.
+typedef union {
+  TM vector;
+  TI lanes[VEC];
+} Places;
+
+inline TM load_places(__global const uchar *p, long stride, int n) {
+#if VEC > 1
+  if (n == VEC && stride == 8) return PASTE(convert_, PASTE(TM_NAME, VEC))(VLOAD(0, (__global const long *)p));
+#endif
+  Places places;
+  if (n == VEC) {
+    for (int l = 0; l < VEC; l++) places.lanes[l] = (TI) * (__global const long *)(p + l * stride);
+  } else {
+    for (int l = 0; l < VEC; l++) places.lanes[l] = l < n ? (TI) * (__global const long *)(p + l * stride) : -1;
+  }
+  return places.vector;
+}
+
+// The largest of each window (the last NaN wins) and its place. Operands: output, indices, input.
+__kernel void max_pool(__global uchar *output, ulong output_offset, __global uchar *indices, ulong indices_offset,
+                       __global const uchar *input, ulong input_offset, int dtype0, Layout layout, Window w,
+                       int adaptive) {
+  long out_step = layout.strides[0][3], index_step = layout.strides[1][3], in_step = layout.strides[2][3];
+  FOR_TASKS(layout, 2) {
+    Range r = window_range(&w, ADAPTIVE, task.at);
+    __global const uchar *p = input + input_offset + plane_of(&layout, 2, &task);
+    TV best = load_lanes(p + position(&layout, 2, r.begin[0], r.begin[1], r.begin[2]), in_step, task.width, DTYPE0);
+    Places where;
+    where.vector = (TM)(TI)((r.begin[2] * w.input[1] + r.begin[1]) * w.input[0] + r.begin[0]);
+    FOR_RANGE(r, x, y, z) {
+      TV v = load_lanes(p + position(&layout, 2, x, y, z), in_step, task.width, DTYPE0);
+      TM better = (v > best) | IS_NAN(v);
+      best = better ? v : best;
+      where.vector = better ? (TM)(TI)((z * w.input[1] + y) * w.input[0] + x) : where.vector;
+    }
+    long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
+    store_lanes(output + output_offset + out, out_step, task.width, DTYPE0, best);
+    __global uchar *places = indices + indices_offset + plane_of(&layout, 1, &task) +
+                             position(&layout, 1, task.at[0], task.at[1], task.at[2]);
+    for (int l = 0; l < task.width; l++) *(__global long *)(places + l * index_step) = where.lanes[l];
+  }
+}
+
+// The gradients of the outputs that chose each input. Operand of `layout`, whose positions are those of the input:
+// grad_input; of `outputs`: grad_output, indices.
+__kernel void max_pool_backward(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
+                                ulong grad_offset, __global const uchar *indices, ulong indices_offset, int dtype0,
+                                Layout layout, Layout outputs, Window w, int adaptive) {
+  FOR_TASKS(layout, 0) {
+    Range r = cover_range(&w, ADAPTIVE, task.at);
+    __global const uchar *g = grad + grad_offset + plane_of(&outputs, 0, &task);
+    __global const uchar *chosen = indices + indices_offset + plane_of(&outputs, 1, &task);
+    TM here = (TM)(TI)((task.at[2] * w.input[1] + task.at[1]) * w.input[0] + task.at[0]);
+    TV sum = (TV)0;
+    FOR_RANGE(r, x, y, z) {
+      TM hit = load_places(chosen + position(&outputs, 1, x, y, z), outputs.strides[1][3], task.width) == here;
+      TV v = load_lanes(g + position(&outputs, 0, x, y, z), outputs.strides[0][3], task.width, DTYPE0);
+      sum += hit ? v : (TV)0;
+    }
+    long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
+    store_lanes(grad_input + grad_input_offset + out, layout.strides[0][3], task.width, DTYPE0, sum);
+  }
+}
+
+// The mean of each window, or its sum over `divisor` where that is not 0. Operands: output, input.
+__kernel void avg_pool(__global uchar *output, ulong output_offset, __global const uchar *input, ulong input_offset,
+                       int dtype0, Layout layout, Window w, int adaptive, int count_padding, long divisor) {
+  FOR_TASKS(layout, 1) {
+    Range r = window_range(&w, ADAPTIVE, task.at);
+    __global const uchar *p = input + input_offset + plane_of(&layout, 1, &task);
+    TV sum = (TV)0;
+    FOR_RANGE(r, x, y, z)
+      sum += load_lanes(p + position(&layout, 1, x, y, z), layout.strides[1][3], task.width, DTYPE0);
+    long share = divisor;
+    for (int d = 0; d < 3 && divisor == 0; d++)
+      share = (d == 0 ? 1 : share) * window_share(&w, ADAPTIVE, count_padding, d, task.at[d]);
+    // A window that lies in the padding alone, which ceil_mode can make, has nothing to average.
+    bool empty = r.begin[0] >= r.end[0] || r.begin[1] >= r.end[1] || r.begin[2] >= r.end[2];
+    long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
+    store_lanes(output + output_offset + out, layout.strides[0][3], task.width, DTYPE0, empty ? (TV)0 : sum / (T)share);
+  }
+}
+
+// Each input's share of the gradients of the outputs that averaged it. Operand of `layout`, whose positions are those
+// of the input: grad_input; of `outputs`: grad_output.
+__kernel void avg_pool_backward(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
+                                ulong grad_offset, int dtype0, Layout layout, Layout outputs, Window w, int adaptive,
+                                int count_padding, long divisor) {
+  FOR_TASKS(layout, 0) {
+    Range r = cover_range(&w, ADAPTIVE, task.at);
+    __global const uchar *g = grad + grad_offset + plane_of(&outputs, 0, &task);
+    TV sum = (TV)0;
+    FOR_RANGE(r, x, y, z) {
+      long share = divisor;
+      if (share == 0) {
+        share = (long)window_share(&w, ADAPTIVE, count_padding, 0, x) *
+                window_share(&w, ADAPTIVE, count_padding, 1, y) * window_share(&w, ADAPTIVE, count_padding, 2, z);
+      }
+      sum += load_lanes(g + position(&outputs, 0, x, y, z), outputs.strides[0][3], task.width, DTYPE0) / (T)share;
+    }
+    long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
+    store_lanes(grad_input + grad_input_offset + out, layout.strides[0][3], task.width, DTYPE0, sum);
+  }
+}

@@ -1,0 +1,284 @@
+// Reductions to one value: map every element, fold the results, finish the total.
+//
+//   sum = (copy, add, none)      mean = (copy, add, divide)     norm 2 = (square, add, root 2)
+//   any = (nonzero, max, none)   all = (nonzero, min, none)     count_nonzero = (nonzero, add, none)
+//
+// `kept` lays out the results (operand 0 output, operand 1 input), `reduced` what each folds (operand 0
+// input). Where results are few their elements are cut into `splits`, the last dimension of `kept` then, each
+// writing a partial total with finish none; the launcher folds the partials with the same kernels.
+//
+//   reduce_rows     elements of one result are neighbours: lanes and items share a result
+//   reduce_columns  results are neighbours: each lane owns one
+
+#define MAP_COPY 0
+#define MAP_NAN_TO_ZERO 1
+#define MAP_NONZERO 2
+#define MAP_ABS 3
+#define MAP_SQUARE 4
+#define MAP_POWER 5
+
+#define FOLD_ADD 0
+#define FOLD_MUL 1
+#define FOLD_MIN 2
+#define FOLD_MAX 3
+
+#define FINISH_NONE 0
+#define FINISH_DIVIDE 1
+#define FINISH_SQRT 2
+#define FINISH_ROOT 3
+
+#ifdef SPEC_MAP
+#define MAP SPEC_MAP
+#else
+#define MAP map
+#endif
+#ifdef SPEC_FOLD
+#define FOLD SPEC_FOLD
+#else
+#define FOLD fold
+#endif
+#ifdef SPEC_DTYPE0
+#define DTYPE0 SPEC_DTYPE0
+#else
+#define DTYPE0 input_dtype
+#endif
+
+// Vectors folded into one block total before it joins the result's: rounding errors then grow with
+// n / CASCADE + CASCADE instead of n, about as in PyTorch's cascade sum.
+#define CASCADE 128
+
+// Independent totals in the inner loops, so that an addition need not wait for the one before it.
+#define CHAINS 4
+
+#ifdef IS_COMPLEX
+
+inline T map_vector(int map, T x, TR power) {
+  switch (map) {
+    case MAP_NAN_TO_ZERO: return (x.x != x.x || x.y != x.y) ? FROM_REAL(0) : x;
+    case MAP_NONZERO: return FROM_REAL(IS_NONZERO(x));
+    case MAP_ABS: return FROM_REAL(hypot(x.x, x.y));
+    case MAP_SQUARE: return FROM_REAL(x.x * x.x + x.y * x.y);
+    case MAP_POWER: return FROM_REAL(pow(hypot(x.x, x.y), power));
+  }
+  return x;
+}
+
+inline T fold_vector(int fold, T a, T b) {
+  if (fold == FOLD_MUL) return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+  // Only magnitudes reach min and max, as real numbers.
+  if (fold == FOLD_MIN) return (b.x < a.x || b.x != b.x) ? b : a;
+  if (fold == FOLD_MAX) return (b.x > a.x || b.x != b.x) ? b : a;
+  return a + b;
+}
+
+#define map_one map_vector
+#define fold_one fold_vector
+
+#else
+
+inline T power_one(T x, TR power) {
+#ifdef IS_FLOAT
+  return pow(fabs(x), power);
+#else
+  return x;
+#endif
+}
+
+// Lane by lane: PoCL 3.1's pow of a double8 is wrong in some lanes when another lane is zero.
+inline TV power_vector(TV x, TR power) {
+  Lanes v;
+  v.vector = x;
+  for (int l = 0; l < VEC; l++) v.lanes[l] = power_one(v.lanes[l], power);
+  return v.vector;
+}
+
+// x != x is how NaN shows; min and max let it win, as PyTorch does.
+#define DEFINE_STEPS(MAP_NAME, FOLD_NAME, POWER, V)                     \
+  inline V MAP_NAME(int map, V x, TR power) {                           \
+    switch (map) {                                                      \
+      case MAP_NAN_TO_ZERO: return x != x ? (V)0 : x;                   \
+      case MAP_NONZERO: return x != (V)0 ? (V)1 : (V)0;                 \
+      case MAP_ABS: return x < (V)0 ? -x : x;                           \
+      case MAP_SQUARE: return x * x;                                    \
+      case MAP_POWER: return POWER(x, power);                           \
+    }                                                                   \
+    return x;                                                           \
+  }                                                                     \
+  inline V FOLD_NAME(int fold, V a, V b) {                              \
+    switch (fold) {                                                     \
+      case FOLD_MUL: return a * b;                                      \
+      case FOLD_MIN: return ((b < a) | (b != b)) ? b : a;               \
+      case FOLD_MAX: return ((b > a) | (b != b)) ? b : a;               \
+    }                                                                   \
+    return a + b;                                                       \
+  }
+
+DEFINE_STEPS(map_one, fold_one, power_one, T)
+#if VEC == 1
+#define map_vector map_one
+#define fold_vector fold_one
+#else
+DEFINE_STEPS(map_vector, fold_vector, power_vector, TV)
+#endif
+
+#endif
+
+// What folding nothing gives.
+inline T identity(int fold) {
+  switch (fold) {
+    case FOLD_MUL: return FROM_REAL(1);
+#ifdef IS_INTEGER
+    case FOLD_MIN: return LONG_MAX;
+    case FOLD_MAX: return LONG_MIN;
+#else
+    case FOLD_MIN: return FROM_REAL(INFINITY);
+    case FOLD_MAX: return FROM_REAL(-INFINITY);
+#endif
+  }
+  return FROM_REAL(0);
+}
+
+inline TV identity_vector(int fold) {
+  Lanes v;
+  for (int l = 0; l < VEC; l++) v.lanes[l] = identity(fold);
+  return v.vector;
+}
+
+inline T finish_one(int finish, T total, long count, TR power) {
+#ifndef IS_INTEGER
+  switch (finish) {
+    case FINISH_DIVIDE: return total / (TR)count;
+    case FINISH_SQRT: return FROM_REAL(sqrt(REAL(total)));
+    case FINISH_ROOT: return FROM_REAL(pow(REAL(total), (TR)1 / power));
+  }
+#endif
+  return total;
+}
+
+// Folds a run of n elements that lie `stride` bytes apart: of its vectors item, item + items, ... into *sum, of
+// the elements left over likewise into *rest.
+inline void fold_run(__global const uchar *p, long stride, long n, int item, int items, int dtype, int map, int fold,
+                     TR power, TV *sum, T *rest) {
+  long vectors = n / VEC;
+  if (vectors < CHAINS || stride != dtype_size(dtype)) {
+    // Short runs are common (a row of class scores, a small image) and need none of the below.
+    for (long v = item; v < vectors; v += items)
+      *sum = fold_vector(fold, *sum, map_vector(map, load_lanes(p + v * VEC * stride, stride, VEC, dtype), power));
+  } else {
+    for (long v = item; v < vectors;) {
+      long end = fold == FOLD_ADD ? min(v + (long)CASCADE * items, vectors) : vectors;
+      TV block[CHAINS];
+      for (int c = 0; c < CHAINS; c++) block[c] = identity_vector(fold);
+      for (; v + (CHAINS - 1) * items < end; v += CHAINS * items)
+        for (int c = 0; c < CHAINS; c++)
+          block[c] = fold_vector(fold, block[c], map_vector(map, load_vector(p, (v + c * items) * VEC, dtype), power));
+      for (; v < end; v += items)
+        block[0] = fold_vector(fold, block[0], map_vector(map, load_vector(p, v * VEC, dtype), power));
+      for (int c = 0; c < CHAINS; c++) *sum = fold_vector(fold, *sum, block[c]);
+    }
+  }
+  for (long i = vectors * VEC + item; i < n; i += items)
+    *rest = fold_one(fold, *rest, map_one(map, load_at(p + i * stride, dtype), power));
+}
+
+// A group reduces whole tasks (result, split). `run_items` of its items share a run of the innermost reduced
+// dimension, the others take the next runs.
+__kernel void reduce_rows(__global const uchar *input, ulong input_offset, int input_dtype, __global uchar *output,
+                          ulong output_offset, int output_dtype, Layout kept, Layout reduced, long outputs,
+                          long length, long splits, int map, int fold, int finish, TR power,
+                          long count, int run_items) {
+  input += input_offset;
+  output += output_offset;
+  long run = reduced.sizes[0], stride = reduced.strides[0][0];
+  int item = get_local_id(0);
+#if LSIZE > 1
+  __local T totals[LSIZE];
+#endif
+  GROUP_TASKS(outputs * splits, first, last);
+  for (long task = first; task < last; task++) {
+    long begin = 0, end = length;
+    if (splits > 1) {
+      begin = length * (task / outputs) / splits;
+      end = length * (task / outputs + 1) / splits;
+    }
+    __global const uchar *base = input + layout_offset(&kept, 1, task);
+    TV sum = identity_vector(FOLD);
+    T total = identity(FOLD);
+    for (long r = (splits > 1 ? begin / run : 0) + item / run_items; r * run < end; r += LSIZE / run_items) {
+      long from = max(begin - r * run, 0L), to = min(end - r * run, run);
+      fold_run(base + layout_run_offset(&reduced, 0, r) + from * stride, stride, to - from, item % run_items,
+               run_items, DTYPE0, MAP, FOLD, power, &sum, &total);
+    }
+    if (run >= VEC) {
+      Lanes lanes;
+      lanes.vector = sum;
+      // As a tree: each level folds all its pairs at once.
+      for (int half_vector = VEC / 2; half_vector > 0; half_vector /= 2)
+        for (int l = 0; l < half_vector; l++)
+          lanes.lanes[l] = fold_one(FOLD, lanes.lanes[l], lanes.lanes[l + half_vector]);
+      total = fold_one(FOLD, total, lanes.lanes[0]);
+    }
+#if LSIZE > 1
+    totals[item] = total;
+    for (int half_size = LSIZE / 2; half_size > 0; half_size /= 2) {
+      barrier(CLK_LOCAL_MEM_FENCE);
+      if (item < half_size) totals[item] = fold_one(FOLD, totals[item], totals[item + half_size]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    total = totals[0];
+    // The next task must not overwrite totals[0] before every item has read it.
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+    if (item == 0)
+      store_at(output + layout_offset(&kept, 0, task), output_dtype, finish_one(finish, total, count, power));
+  }
+}
+
+// An item reduces whole tasks (CHAINS * VEC neighbouring results, split).
+__kernel void reduce_columns(__global const uchar *input, ulong input_offset, int input_dtype,
+                             __global uchar *output, ulong output_offset, int output_dtype, Layout kept,
+                             Layout reduced, long outputs, long length, long splits, int map,
+                             int fold, int finish, TR power, long count) {
+  input += input_offset;
+  output += output_offset;
+  long columns = kept.sizes[0], in_stride = kept.strides[1][0], out_stride = kept.strides[0][0];
+  long strips = (columns + CHAINS * VEC - 1) / (CHAINS * VEC);
+  long run = reduced.sizes[0], stride = reduced.strides[0][0];
+  long rows = outputs / columns;
+  ITEM_TASKS(rows * strips * splits, first, last);
+  for (long task = first; task < last; task++) {
+    long column = task % strips * CHAINS * VEC, row = task / strips, split = row / rows;
+    long begin = length * split / splits, end = length * (split + 1) / splits;
+    int width = (int)min(columns - column, (long)CHAINS * VEC);
+    __global const uchar *base = input + layout_run_offset(&kept, 1, row) + column * in_stride;
+    TV total[CHAINS], block[CHAINS];
+    for (int s = 0; s < CHAINS; s++) total[s] = identity_vector(FOLD);
+    for (long i = begin; i < end;) {
+      // A block ends with its run of the innermost reduced dimension, or when the cascade says so.
+      long from = i % run, to = min(min(run, from + end - i), from + CASCADE);
+      __global const uchar *p = base + layout_run_offset(&reduced, 0, i / run);
+      for (int s = 0; s < CHAINS; s++) block[s] = identity_vector(FOLD);
+      if (width == CHAINS * VEC && in_stride == dtype_size(DTYPE0)) {
+        for (long j = from; j < to; j++)
+          for (int s = 0; s < CHAINS; s++)
+            block[s] = fold_vector(FOLD, block[s],
+                                   map_vector(MAP, load_vector(p + j * stride, s * VEC, DTYPE0), power));
+      } else {
+        for (long j = from; j < to; j++)
+          for (int s = 0; s * VEC < width; s++)
+            block[s] = fold_vector(FOLD, block[s],
+                                   map_vector(MAP, load_lanes(p + j * stride + s * VEC * in_stride, in_stride,
+                                                              min(VEC, width - s * VEC), DTYPE0), power));
+      }
+      for (int s = 0; s < CHAINS; s++) total[s] = fold_vector(FOLD, total[s], block[s]);
+      i += to - from;
+    }
+    __global uchar *out = output + layout_run_offset(&kept, 0, row) + column * out_stride;
+    for (int s = 0; s * VEC < width; s++) {
+      Lanes lanes;
+      lanes.vector = total[s];
+      for (int l = 0; l < VEC; l++) lanes.lanes[l] = finish_one(finish, lanes.lanes[l], count, power);
+      store_lanes(out + s * VEC * out_stride, out_stride, min(VEC, width - s * VEC), output_dtype, lanes.vector);
+    }
+  }
+}

@@ -1,0 +1,101 @@
+//! Reductions that tell where: argmax, argmin, maximum and minimum along a dimension.
+
+use super::geometry::Geometry;
+use super::reduction::{Order, Reduction};
+use super::space::{layout, Dim};
+use super::tier::tier;
+use super::{Target, Tensor};
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::{Class, DType, Family};
+
+/// Finds the largest or smallest elements of `input` along `dim` and their places. `values`, which may be absent, and
+/// `indices`, of 64-bit integers, have size 1 there.
+///
+/// # Errors
+/// As the driver reports.
+pub fn extreme(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usize, largest: bool) -> Result<()> {
+    let space = space(values, indices, input, dim);
+    let (outputs, length) = (space.outputs(), input.size(dim));
+    if outputs == 0 || length == 0 {
+        return Ok(());
+    }
+    let target = Target::of(indices.address)?;
+    let class = input.class();
+    let geometry = Geometry::of(&target, class);
+    let order = order(&space, &geometry, class);
+    let splits = space.splits(order, &geometry);
+    let largest = i32::from(largest);
+    let constants = [("SPEC_DTYPE0", input.dtype.code()), ("SPEC_LARGEST", largest)];
+    let program = target.program(Family::ArgReduce, class, &geometry.define(tier(input.numel(), &constants)))?;
+
+    let search = |kept: &[Dim<3>], values: usize, dtype: DType, indices: usize| {
+        let kept = layout(kept)?;
+        let args = [
+            target.tensor(input)?,
+            Arg::Int(input.dtype.code()),
+            target.memory(values)?,
+            Arg::Int(dtype.code()),
+            target.memory(indices)?,
+            Arg::Bytes(kept.as_bytes()),
+            Arg::Long(outputs),
+            Arg::Long(length),
+            Arg::Long(input.stride(dim) * input.dtype.size() as i64),
+            Arg::Long(splits),
+            Arg::Int(largest),
+        ];
+        match order {
+            Order::Rows => {
+                let (global, local) = geometry.groups_for(outputs * splits);
+                target.launch(&program, "arg_rows", &args, &global, Some(&local))
+            }
+            Order::Columns => {
+                let items = geometry.items_for(space.tasks(order, &geometry) * splits);
+                target.launch(&program, "arg_columns", &args, &items, None)
+            }
+        }
+    };
+    if splits == 1 {
+        return search(&space.kept, values.address, values.dtype, indices.address);
+    }
+    let (size, index_size) = (class.size() as i64, DType::I64.size() as i64);
+    let best = target.workspace((splits * outputs * size) as usize)?;
+    let places = target.workspace((splits * outputs * index_size) as usize)?;
+    search(&space.split(splits, [size, index_size, 0]), best.address, class.storage(), places.address)?;
+    let kept = layout(&space.kept)?;
+    let args = [
+        target.memory(best.address)?,
+        Arg::Int(class.storage().code()),
+        target.memory(places.address)?,
+        target.tensor(values)?,
+        Arg::Int(values.dtype.code()),
+        target.tensor(indices)?,
+        Arg::Bytes(kept.as_bytes()),
+        Arg::Long(outputs),
+        Arg::Long(splits),
+        Arg::Int(largest),
+    ];
+    target.launch(&program, "arg_merge", &args, &[outputs as usize], None)
+}
+
+fn space(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usize) -> Reduction<3> {
+    let bytes = |tensor: &Tensor<'_>, d: usize| tensor.stride(d) * tensor.dtype.size() as i64;
+    let output = |tensor: &Tensor<'_>| -> Vec<i64> {
+        (0..input.ndim()).map(|d| if d == dim { 0 } else { bytes(tensor, d) }).collect()
+    };
+    let source: Vec<i64> = (0..input.ndim()).map(|d| bytes(input, d)).collect();
+    // The places come first: they are always there, so their stride 0 tells which dimension is reduced.
+    let mut space = Reduction::new(input.sizes, [&output(indices), &output(values), &source]);
+    for kept in &mut space.kept {
+        kept.strides.swap(0, 1);
+    }
+    space
+}
+
+/// The kernel that reads in the order of memory, unless the places do not fit its lanes.
+fn order(space: &Reduction<3>, geometry: &Geometry, class: Class) -> Order {
+    if class == Class::Float && space.length() > i64::from(i32::MAX) {
+        return Order::Rows;
+    }
+    space.order(geometry)
+}

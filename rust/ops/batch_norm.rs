@@ -1,0 +1,198 @@
+//! Batch normalisation of dense tensors.
+
+use super::geometry::real;
+use super::moments::{variance, Spread};
+use super::norm::{Affine, Call, Ownership, Shape, Statistics, Sums, Tasks};
+use super::pointwise::Operand;
+use super::{Scalar, Tensor, Workspace};
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::DType;
+
+/// Values that the kernels hand on for each channel.
+const TABLES: i64 = 4;
+
+/// How much running statistics move, and what keeps a deviation from 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hyper {
+    /// Weight of the new statistics in the running ones.
+    pub momentum: f64,
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+/// Batch norm with statistics of the batch, which go to `saved` and move the running mean and variance in `running`;
+/// each of these tensors may be absent.
+///
+/// # Errors
+/// As the driver reports.
+pub fn training(
+    input: &Tensor<'_>,
+    affine: &Affine<'_>,
+    output: &Tensor<'_>,
+    saved: &Statistics<'_>,
+    running: &Statistics<'_>,
+    shape: Shape,
+    hyper: Hyper,
+) -> Result<()> {
+    if shape.count() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(input)?;
+    let batch = call.tables(2, shape.channels)?;
+    let (mean, spread) = (call.table(&batch, 0, shape.channels), call.table(&batch, 1, shape.channels));
+    let (along, element) = ([0, call.class.size() as i64, 0], input.dtype.size() as i64);
+    let steps = [element, shape.inner * element, shape.channels * shape.inner * element];
+    let operand = |tensor: &Tensor<'_>, strides| Operand {
+        address: tensor.address,
+        dtype: tensor.dtype,
+        strides,
+        value: Scalar::default(),
+    };
+    variance(
+        Spread { correction: 0.0, take_root: false },
+        &[shape.inner, shape.channels, shape.outer],
+        &operand(&spread, &along),
+        Some(&operand(&mean, &along)),
+        &operand(input, &steps),
+    )?;
+    let tables = prepare(&call, &Statistics { mean, rstd: spread }, affine, running, saved, shape, hyper)?;
+    apply(&call, input, output, &tables, shape)
+}
+
+/// Batch norm with given statistics; `statistics.rstd` is the running variance.
+///
+/// # Errors
+/// As the driver reports.
+pub fn evaluation(
+    input: &Tensor<'_>,
+    affine: &Affine<'_>,
+    output: &Tensor<'_>,
+    statistics: &Statistics<'_>,
+    shape: Shape,
+    eps: f64,
+) -> Result<()> {
+    if shape.count() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(input)?;
+    let tables = prepare(&call, statistics, affine, &NONE, &NONE, shape, Hyper { momentum: 0.0, eps })?;
+    apply(&call, input, output, &tables, shape)
+}
+
+/// Which statistics a batch-norm backward pass goes by.
+#[derive(Clone, Copy, Debug)]
+pub enum Backward<'a> {
+    /// Those of the batch, as the forward pass saved them.
+    Training(Statistics<'a>),
+    /// The running mean and (as `rstd`) variance, which are constants, and eps.
+    Evaluation(Statistics<'a>, f64),
+}
+
+/// Gradients of batch norm; `grad_input`, `grad_affine.weight` and `grad_affine.bias` may each be absent.
+///
+/// # Errors
+/// As the driver reports.
+pub fn backward(
+    grad: &Tensor<'_>,
+    input: &Tensor<'_>,
+    weight: &Tensor<'_>,
+    mode: Backward<'_>,
+    grad_input: &Tensor<'_>,
+    grad_affine: &Affine<'_>,
+    shape: Shape,
+) -> Result<()> {
+    if shape.count() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(input)?;
+    let constants;
+    let (statistics, training) = match mode {
+        Backward::Training(statistics) => (statistics, true),
+        Backward::Evaluation(running, eps) => {
+            let none = Affine { weight: ABSENT, bias: ABSENT };
+            constants = prepare(&call, &running, &none, &NONE, &NONE, shape, Hyper { momentum: 0.0, eps })?;
+            let table = |number| call.table(&constants, number, shape.channels);
+            (Statistics { mean: table(0), rstd: table(1) }, false)
+        }
+    };
+    let sums = Sums::of(&call, grad, input, &statistics, shape, &Ownership { outer: 0, channels: 1 })?;
+    let tables = call.tables(TABLES, shape.channels)?;
+    sums.finish(&call, grad_affine, weight, &statistics, Some(&tables), training)?;
+    if !grad_input.is_present() {
+        return Ok(());
+    }
+    let args = [
+        call.target.tensor(grad)?,
+        call.target.tensor(input)?,
+        Arg::Int(input.dtype.code()),
+        call.target.memory(tables.address)?,
+        call.target.tensor(grad_input)?,
+        Arg::Long(shape.outer),
+        Arg::Long(shape.channels),
+        Arg::Long(shape.inner),
+    ];
+    let dtypes = [input.dtype, input.dtype];
+    call.launch("batch_norm_apply_backward", shape.count(), dtypes, &args, Tasks::OfGroups(runs(shape)))
+}
+
+const ABSENT: Tensor<'static> = Tensor { address: 0, dtype: DType::F32, sizes: &[], strides: &[] };
+const NONE: Statistics<'static> = Statistics { mean: ABSENT, rstd: ABSENT };
+
+/// Runs that one set of coefficients, or one row of them, serves.
+const fn runs(shape: Shape) -> i64 {
+    if shape.inner == 1 {
+        shape.outer
+    } else {
+        shape.outer * shape.channels
+    }
+}
+
+/// Makes the tables of `apply` from mean and variance, and stores what the call has tensors for.
+fn prepare(
+    call: &Call,
+    found: &Statistics<'_>,
+    affine: &Affine<'_>,
+    running: &Statistics<'_>,
+    saved: &Statistics<'_>,
+    shape: Shape,
+    hyper: Hyper,
+) -> Result<Workspace> {
+    let tables = call.tables(TABLES, shape.channels)?;
+    let args = [
+        call.target.tensor(&found.mean)?,
+        call.target.tensor(&found.rstd)?,
+        Arg::Int(found.mean.dtype.code()),
+        call.target.tensor(&affine.weight)?,
+        call.target.tensor(&affine.bias)?,
+        Arg::Int(affine.dtype(call.class.storage()).code()),
+        call.target.tensor(&running.mean)?,
+        call.target.tensor(&running.rstd)?,
+        Arg::Int(running.mean.dtype.code()),
+        call.target.tensor(&saved.mean)?,
+        call.target.tensor(&saved.rstd)?,
+        Arg::Int(saved.mean.dtype.code()),
+        call.target.memory(tables.address)?,
+        Arg::Long(shape.channels),
+        Arg::Long(shape.per_channel()),
+        real(call.class, hyper.momentum),
+        real(call.class, hyper.eps),
+    ];
+    let dtypes = [affine.dtype(call.class.storage()), affine.dtype(call.class.storage())];
+    call.launch("batch_norm_prepare", shape.channels, dtypes, &args, Tasks::Items(shape.channels))?;
+    Ok(tables)
+}
+
+fn apply(call: &Call, input: &Tensor<'_>, output: &Tensor<'_>, tables: &Workspace, shape: Shape) -> Result<()> {
+    let args = [
+        call.target.tensor(input)?,
+        Arg::Int(input.dtype.code()),
+        call.target.memory(tables.address)?,
+        call.target.tensor(output)?,
+        Arg::Long(shape.outer),
+        Arg::Long(shape.channels),
+        Arg::Long(shape.inner),
+    ];
+    let dtypes = [input.dtype, input.dtype];
+    call.launch("batch_norm_apply", shape.count(), dtypes, &args, Tasks::OfGroups(runs(shape)))
+}

@@ -1,0 +1,118 @@
+//! Variance, standard deviation and mean.
+
+use super::geometry::{real, Geometry};
+use super::pointwise::Operand;
+use super::reduction::{Order, Reduction};
+use super::space::{layout, Dim};
+use super::tier::tier;
+use super::{Scalar, Target};
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::{DType, Family};
+
+/// What is made of the squared deviations: numbers of `cl/moments.cl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+enum Finish {
+    Squares = 0,
+    Variance = 1,
+    Deviation = 2,
+}
+
+/// What a caller wants of the moments.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// Degrees of freedom taken from the count: 1 for the unbiased variance.
+    pub correction: f64,
+    /// The standard deviation in place of the variance.
+    pub take_root: bool,
+}
+
+/// Variance (or deviation) of `input`, and its mean where an operand is given for it, over `shape` (innermost dimension
+/// first): along the dimensions where `variance` has stride 0.
+///
+/// # Errors
+/// As the driver reports.
+pub fn variance(
+    spread: Spread,
+    shape: &[i64],
+    variance: &Operand<'_>,
+    mean: Option<&Operand<'_>>,
+    input: &Operand<'_>,
+) -> Result<()> {
+    let absent = Operand { address: 0, dtype: variance.dtype, strides: &[], value: Scalar::default() };
+    let mean = mean.unwrap_or(&absent);
+    let space = Reduction::new(shape, [variance.strides, mean.strides, input.strides]);
+    let (outputs, length) = (space.outputs(), space.length());
+    if outputs == 0 {
+        return Ok(());
+    }
+    let target = Target::of(variance.address)?;
+    let class = input.dtype.class();
+    let geometry = Geometry::of(&target, class);
+    let order = space.order(&geometry);
+    let splits = space.splits(order, &geometry);
+    let spec = geometry.define(tier(outputs * length, &[("SPEC_DTYPE0", input.dtype.code())]));
+    let program = target.program(Family::Moments, class, &spec)?;
+    let finish = if spread.take_root { Finish::Deviation } else { Finish::Variance };
+    let correction = real(class, spread.correction);
+
+    let search = |kept: &[Dim<3>], squares: (usize, DType), means: (usize, DType), finish: Finish| {
+        let (kept, reduced) = (layout(kept)?, layout(&space.reduced)?);
+        let mut args = vec![
+            target.memory(input.address)?,
+            Arg::Int(input.dtype.code()),
+            target.memory(squares.0)?,
+            Arg::Int(squares.1.code()),
+            target.memory(means.0)?,
+            Arg::Int(means.1.code()),
+            Arg::Bytes(kept.as_bytes()),
+            Arg::Bytes(reduced.as_bytes()),
+            Arg::Long(outputs),
+            Arg::Long(length),
+            Arg::Long(splits),
+            Arg::Int(finish as i32),
+            correction,
+        ];
+        match order {
+            Order::Rows => {
+                args.push(Arg::Int(geometry.run_items(space.run())));
+                let (global, local) = geometry.groups_for(outputs * splits);
+                target.launch(&program, "moments_rows", &args, &global, Some(&local))
+            }
+            Order::Columns => {
+                let items = geometry.items_for(space.tasks(order, &geometry) * splits);
+                target.launch(&program, "moments_columns", &args, &items, None)
+            }
+        }
+    };
+    if splits == 1 {
+        return search(&space.kept, (variance.address, variance.dtype), (mean.address, mean.dtype), finish);
+    }
+    let size = class.size() as i64;
+    let bytes = (splits * outputs * size) as usize;
+    let (squares, means) = (target.workspace(bytes)?, target.workspace(bytes)?);
+    let storage = class.storage();
+    search(
+        &space.split(splits, [size, size, 0]),
+        (squares.address, storage),
+        (means.address, storage),
+        Finish::Squares,
+    )?;
+    let kept = layout(&space.kept)?;
+    let args = [
+        target.memory(squares.address)?,
+        target.memory(means.address)?,
+        target.memory(variance.address)?,
+        Arg::Int(variance.dtype.code()),
+        target.memory(mean.address)?,
+        Arg::Int(mean.dtype.code()),
+        Arg::Bytes(kept.as_bytes()),
+        Arg::Long(outputs),
+        Arg::Long(length),
+        Arg::Long(splits),
+        Arg::Int(finish as i32),
+        correction,
+    ];
+    target.launch(&program, "moments_merge", &args, &[outputs as usize], None)
+}

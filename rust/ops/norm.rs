@@ -1,0 +1,302 @@
+//! Layer and group normalisation of dense tensors, and what batch norm (`batch_norm.rs`) shares with them.
+
+use super::geometry::{real, Geometry};
+use super::tier::tier;
+use super::{Target, Tensor, Workspace};
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::{Class, DType, Family};
+
+/// Samples that a split of the gradient sums takes at least.
+const SHORTEST_SPLIT: i64 = 16;
+
+/// A dense tensor seen as [outer, channels, inner].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Samples, times positions where channels lie innermost.
+    pub outer: i64,
+    /// Channels: what weight and bias have one value for.
+    pub channels: i64,
+    /// Positions that follow one another in a channel.
+    pub inner: i64,
+}
+
+impl Shape {
+    pub(super) fn count(&self) -> i64 {
+        self.outer * self.channels * self.inner
+    }
+
+    /// Elements that share a channel.
+    pub(super) fn per_channel(&self) -> i64 {
+        self.outer * self.inner
+    }
+}
+
+/// Rows that layer and group norm normalise one by one, and which channels each holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// Number of rows.
+    pub count: i64,
+    /// Elements of each.
+    pub length: i64,
+    /// Rows of a sample; row r begins with channel `r % groups * (length / inner)`.
+    pub groups: i64,
+    /// Elements of each channel of a row.
+    pub inner: i64,
+}
+
+impl Rows {
+    fn shape(&self) -> Shape {
+        let channels = self.groups * (self.length / self.inner.max(1));
+        Shape { outer: self.count / self.groups.max(1), channels, inner: self.inner }
+    }
+}
+
+/// Weight and bias, each of which may be absent.
+#[derive(Clone, Copy, Debug)]
+pub struct Affine<'a> {
+    /// Factor of each channel.
+    pub weight: Tensor<'a>,
+    /// Summand of each channel.
+    pub bias: Tensor<'a>,
+}
+
+impl Affine<'_> {
+    /// The dtype of both, or `absent`.
+    pub(super) fn dtype(&self, absent: DType) -> DType {
+        [self.weight, self.bias].iter().find(|tensor| tensor.is_present()).map_or(absent, |tensor| tensor.dtype)
+    }
+}
+
+/// Mean and reciprocal deviation.
+#[derive(Clone, Copy, Debug)]
+pub struct Statistics<'a> {
+    /// Mean.
+    pub mean: Tensor<'a>,
+    /// `1 / sqrt(variance + eps)`; the variance itself where a function says so.
+    pub rstd: Tensor<'a>,
+}
+
+/// Where statistics belong: mean `o * outer + c / channels` to sample o and channel c.
+pub(super) struct Ownership {
+    pub outer: i64,
+    pub channels: i64,
+}
+
+/// Device and program parameters of one call.
+pub(super) struct Call {
+    pub target: Target,
+    pub class: Class,
+    geometry: Geometry,
+}
+
+impl Call {
+    pub fn new(tensor: &Tensor<'_>) -> Result<Self> {
+        let target = Target::of(tensor.address)?;
+        let class = tensor.class();
+        Ok(Self { target, class, geometry: Geometry::of(&target, class) })
+    }
+
+    /// Launches a kernel of the family; `dtypes` are those of the input and of the weight.
+    pub fn launch(
+        &self,
+        kernel: &'static str,
+        count: i64,
+        dtypes: [DType; 2],
+        args: &[Arg<'_>],
+        by: Tasks,
+    ) -> Result<()> {
+        let [input, weight] = dtypes;
+        let constants = [("SPEC_DTYPE0", input.code()), ("SPEC_DTYPE1", weight.code())];
+        let program = self.target.program(Family::Norm, self.class, &self.geometry.define(tier(count, &constants)))?;
+        match by {
+            Tasks::OfGroups(tasks) => {
+                let (global, local) = self.geometry.groups_for(tasks);
+                self.target.launch(&program, kernel, args, &global, Some(&local))
+            }
+            Tasks::OfItems(tasks) => self.target.launch(&program, kernel, args, &self.geometry.items_for(tasks), None),
+            Tasks::Items(items) => self.target.launch(&program, kernel, args, &[items as usize], None),
+        }
+    }
+
+    /// Room for `tables` values a channel.
+    pub fn tables(&self, tables: i64, channels: i64) -> Result<Workspace> {
+        self.target.workspace((tables * channels) as usize * self.class.size())
+    }
+
+    /// One of them, as a tensor whose sizes nothing asks for.
+    pub fn table(&self, tables: &Workspace, number: i64, channels: i64) -> Tensor<'static> {
+        let address = tables.address + (number * channels) as usize * self.class.size();
+        Tensor { address, dtype: self.class.storage(), sizes: &[], strides: &[] }
+    }
+}
+
+/// How a kernel's work is shared out.
+pub(super) enum Tasks {
+    /// Groups take whole tasks.
+    OfGroups(i64),
+    /// Items take whole tasks.
+    OfItems(i64),
+    /// One item each.
+    Items(i64),
+}
+
+/// Normalises rows into `output` and stores their statistics.
+///
+/// # Errors
+/// As the driver reports.
+pub fn rows(
+    input: &Tensor<'_>,
+    affine: &Affine<'_>,
+    output: &Tensor<'_>,
+    statistics: &Statistics<'_>,
+    rows: Rows,
+    eps: f64,
+) -> Result<()> {
+    if rows.count * rows.length == 0 {
+        return Ok(());
+    }
+    let call = Call::new(input)?;
+    let args = [
+        call.target.tensor(input)?,
+        Arg::Int(input.dtype.code()),
+        call.target.tensor(&affine.weight)?,
+        call.target.tensor(&affine.bias)?,
+        Arg::Int(affine.dtype(input.dtype).code()),
+        call.target.tensor(output)?,
+        call.target.tensor(&statistics.mean)?,
+        call.target.tensor(&statistics.rstd)?,
+        Arg::Int(statistics.mean.dtype.code()),
+        Arg::Long(rows.count),
+        Arg::Long(rows.length),
+        Arg::Long(rows.groups),
+        Arg::Long(rows.inner),
+        real(call.class, eps),
+    ];
+    let dtypes = [input.dtype, affine.dtype(input.dtype)];
+    call.launch("norm_rows", input.numel(), dtypes, &args, Tasks::OfGroups(rows.count))
+}
+
+/// Gradients of `rows`; `grad_input`, `grad_affine.weight` and `grad_affine.bias` may each be absent.
+///
+/// # Errors
+/// As the driver reports.
+pub fn rows_backward(
+    grad: &Tensor<'_>,
+    input: &Tensor<'_>,
+    weight: &Tensor<'_>,
+    statistics: &Statistics<'_>,
+    grad_input: &Tensor<'_>,
+    grad_affine: &Affine<'_>,
+    rows: Rows,
+) -> Result<()> {
+    if rows.count * rows.length == 0 {
+        return Ok(());
+    }
+    let call = Call::new(input)?;
+    if grad_input.is_present() {
+        let weight_dtype = if weight.is_present() { weight.dtype } else { input.dtype };
+        let args = [
+            call.target.tensor(grad)?,
+            call.target.tensor(input)?,
+            Arg::Int(input.dtype.code()),
+            call.target.tensor(weight)?,
+            Arg::Int(weight_dtype.code()),
+            call.target.tensor(&statistics.mean)?,
+            call.target.tensor(&statistics.rstd)?,
+            Arg::Int(statistics.mean.dtype.code()),
+            call.target.tensor(grad_input)?,
+            Arg::Long(rows.count),
+            Arg::Long(rows.length),
+            Arg::Long(rows.groups),
+            Arg::Long(rows.inner),
+        ];
+        let dtypes = [input.dtype, weight_dtype];
+        call.launch("norm_rows_backward", input.numel(), dtypes, &args, Tasks::OfGroups(rows.count))?;
+    }
+    if grad_affine.weight.is_present() || grad_affine.bias.is_present() {
+        let shape = rows.shape();
+        let owner = Ownership { outer: rows.groups, channels: shape.channels / rows.groups };
+        let sums = Sums::of(&call, grad, input, statistics, shape, &owner)?;
+        sums.finish(&call, grad_affine, weight, statistics, None, true)?;
+    }
+    Ok(())
+}
+
+/// Per-channel sums of dy * xhat and of dy, in pieces.
+pub(super) struct Sums {
+    memory: Workspace,
+    shape: Shape,
+    splits: i64,
+}
+
+impl Sums {
+    pub fn of(
+        call: &Call,
+        grad: &Tensor<'_>,
+        input: &Tensor<'_>,
+        statistics: &Statistics<'_>,
+        shape: Shape,
+        owner: &Ownership,
+    ) -> Result<Self> {
+        // Lanes along the channels need one statistic for all of them, or one for each.
+        let by_columns = shape.inner == 1 && (owner.outer == 0 || owner.channels == shape.channels);
+        let strips = (shape.channels as u64).div_ceil(call.geometry.lanes as u64) as i64;
+        let tasks = if by_columns { strips } else { shape.channels };
+        let wanted = call.geometry.busy(!by_columns) / tasks;
+        let splits = wanted.clamp(1, (shape.outer / SHORTEST_SPLIT).max(1));
+        let memory = call.tables(2 * splits, shape.channels)?;
+        let args = [
+            call.target.tensor(grad)?,
+            call.target.tensor(input)?,
+            Arg::Int(input.dtype.code()),
+            call.target.tensor(&statistics.mean)?,
+            call.target.tensor(&statistics.rstd)?,
+            Arg::Int(statistics.mean.dtype.code()),
+            call.target.memory(memory.address)?,
+            Arg::Long(shape.outer),
+            Arg::Long(shape.channels),
+            Arg::Long(shape.inner),
+            Arg::Long(owner.outer),
+            Arg::Long(owner.channels),
+            Arg::Long(splits),
+        ];
+        let (kernel, by) = if by_columns {
+            ("norm_sums_columns", Tasks::OfItems(tasks * splits))
+        } else {
+            ("norm_sums_rows", Tasks::OfGroups(tasks * splits))
+        };
+        call.launch(kernel, shape.count(), [input.dtype, input.dtype], &args, by)?;
+        Ok(Self { memory, shape, splits })
+    }
+
+    /// Stores the gradients of weight and bias, and for batch norm the tables of its input's gradient.
+    pub fn finish(
+        &self,
+        call: &Call,
+        grad_affine: &Affine<'_>,
+        weight: &Tensor<'_>,
+        statistics: &Statistics<'_>,
+        tables: Option<&Workspace>,
+        training: bool,
+    ) -> Result<()> {
+        let dtype = if weight.is_present() { weight.dtype } else { grad_affine.dtype(call.class.storage()) };
+        let args = [
+            call.target.memory(self.memory.address)?,
+            call.target.tensor(&grad_affine.weight)?,
+            call.target.tensor(&grad_affine.bias)?,
+            call.target.tensor(weight)?,
+            Arg::Int(dtype.code()),
+            call.target.tensor(&statistics.mean)?,
+            call.target.tensor(&statistics.rstd)?,
+            Arg::Int(statistics.mean.dtype.code()),
+            call.target.memory(tables.map_or(0, |tables| tables.address))?,
+            Arg::Long(self.shape.channels),
+            Arg::Long(self.splits),
+            Arg::Long(self.shape.per_channel()),
+            Arg::Int(i32::from(training)),
+        ];
+        let dtypes = [dtype, dtype];
+        call.launch("norm_sums_finish", self.shape.channels, dtypes, &args, Tasks::Items(self.shape.channels))
+    }
+}

@@ -1,0 +1,226 @@
+//! Max and average pooling, with fixed or adaptive windows.
+
+use super::geometry::Geometry;
+use super::tier::tier;
+use super::{Target, Tensor};
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+use crate::kernels::{Family, Layout};
+
+/// Spatial dimensions that windows have at most.
+const SPATIAL: usize = 3;
+/// A batch of channels of volumes.
+const DIMS: usize = SPATIAL + 2;
+
+/// How fixed windows lie: one number for each spatial dimension, outermost first.
+#[derive(Clone, Copy, Debug)]
+pub struct Fixed<'a> {
+    /// Extent of a window, in elements it takes.
+    pub kernel_size: &'a [i64],
+    /// Distance of neighbouring windows.
+    pub stride: &'a [i64],
+    /// Margin around the input.
+    pub padding: &'a [i64],
+    /// Distance of neighbouring elements of a window.
+    pub dilation: &'a [i64],
+}
+
+/// Where windows lie in the input.
+#[derive(Clone, Copy, Debug)]
+pub enum Windows<'a> {
+    /// As the sizes of input and output demand.
+    Adaptive,
+    /// At regular distances.
+    Fixed(Fixed<'a>),
+}
+
+/// What averages divide by.
+#[derive(Clone, Copy, Debug)]
+pub struct Divisor {
+    /// Whether padding counts as elements.
+    pub count_padding: bool,
+    /// A number in place of the count; 0 for none.
+    pub override_with: i64,
+}
+
+impl Windows<'_> {
+    const fn is_adaptive(&self) -> bool {
+        matches!(self, Self::Adaptive)
+    }
+
+    /// The kernels' `Window`, for the tensor that is pooled and the one that has a value for each window.
+    fn bytes(&self, input: &Tensor<'_>, output: &Tensor<'_>, spatial: usize) -> Result<Vec<u8>> {
+        let fixed = match self {
+            Self::Adaptive => Fixed { kernel_size: &[], stride: &[], padding: &[], dilation: &[] },
+            Self::Fixed(fixed) => *fixed,
+        };
+        let (input, output) = (sizes(input, spatial), sizes(output, spatial));
+        let fields = [
+            innermost_first(fixed.kernel_size, 1),
+            innermost_first(fixed.stride, 1),
+            innermost_first(fixed.padding, 0),
+            innermost_first(fixed.dilation, 1),
+            innermost_first(input.get(2..).unwrap_or_default(), 1),
+            innermost_first(output.get(2..).unwrap_or_default(), 1),
+        ];
+        let plane: i64 = input.iter().skip(2).product();
+        let too_large = || Error::Unsupported(format!("OpenCL: pooling planes of {plane} elements are not supported"));
+        let mut bytes = Vec::with_capacity(fields.len() * SPATIAL * 4);
+        if i32::try_from(plane).is_err() {
+            return Err(too_large());
+        }
+        for value in fields.into_iter().flatten() {
+            bytes.extend(i32::try_from(value).map_err(|_| too_large())?.to_ne_bytes());
+        }
+        Ok(bytes)
+    }
+}
+
+/// One value for each of W, H, D from a list that begins with the outermost; `absent` for missing dimensions.
+fn innermost_first(list: &[i64], absent: i64) -> [i64; SPATIAL] {
+    let mut values = [absent; SPATIAL];
+    for (slot, value) in values.iter_mut().zip(list.iter().rev()) {
+        *slot = *value;
+    }
+    values
+}
+
+/// Sizes with the batch dimension that a tensor may lack.
+fn sizes(tensor: &Tensor<'_>, spatial: usize) -> Vec<i64> {
+    std::iter::repeat_n(1, (spatial + 2).saturating_sub(tensor.ndim())).chain(tensor.sizes.iter().copied()).collect()
+}
+
+/// The kernels' layout [W, H, D, C, N] of tensors of one shape.
+fn layout(tensors: &[&Tensor<'_>], spatial: usize) -> Result<Layout> {
+    let arrange = |values: &[i64], absent: i64| -> [i64; DIMS] {
+        let mut arranged = [absent; DIMS];
+        let lead = values.len().saturating_sub(spatial);
+        let (outer, inner) = values.split_at_checked(lead).unwrap_or((&[], values));
+        for (slot, value) in arranged.iter_mut().zip(innermost_first(inner, absent)) {
+            *slot = value;
+        }
+        for (slot, value) in arranged.iter_mut().skip(SPATIAL).zip(outer.iter().rev()) {
+            *slot = *value;
+        }
+        arranged
+    };
+    let strides: Vec<[i64; DIMS]> = tensors
+        .iter()
+        .map(|tensor| arrange(tensor.strides, 0).map(|stride| stride * tensor.dtype.size() as i64))
+        .collect();
+    let slices: Vec<&[i64]> = strides.iter().map(<[i64; DIMS]>::as_slice).collect();
+    Layout::new(&tensors.first().map_or([1; DIMS], |first| arrange(first.sizes, 1)), &slices)
+}
+
+/// One call: `spatial` pooled dimensions, windows, and the tensors whose sizes they join.
+#[derive(Clone, Copy, Debug)]
+pub struct Pool<'a> {
+    /// Number of spatial dimensions.
+    pub spatial: usize,
+    /// Where windows lie.
+    pub windows: Windows<'a>,
+}
+
+impl Pool<'_> {
+    /// Writes the largest element of each window, and its place in the plane of `input`.
+    ///
+    /// # Errors
+    /// As the driver reports.
+    pub fn max(&self, output: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>) -> Result<()> {
+        let layouts = [layout(&[output, indices, input], self.spatial)?];
+        self.launch("max_pool", &[output, indices, input], &layouts, (input, output), &[])
+    }
+
+    /// Writes what each element of the pooled tensor gets of the gradient.
+    ///
+    /// # Errors
+    /// As the driver reports.
+    pub fn max_backward(&self, grad_input: &Tensor<'_>, grad: &Tensor<'_>, indices: &Tensor<'_>) -> Result<()> {
+        let layouts = [layout(&[grad_input], self.spatial)?, layout(&[grad, indices], self.spatial)?];
+        self.launch("max_pool_backward", &[grad_input, grad, indices], &layouts, (grad_input, grad), &[])
+    }
+
+    /// Writes the mean of each window.
+    ///
+    /// # Errors
+    /// As the driver reports.
+    pub fn average(&self, output: &Tensor<'_>, input: &Tensor<'_>, divisor: Divisor) -> Result<()> {
+        let layouts = [layout(&[output, input], self.spatial)?];
+        self.launch("avg_pool", &[output, input], &layouts, (input, output), &divisor.args())
+    }
+
+    /// Writes what each element of the pooled tensor gets of the gradient.
+    ///
+    /// # Errors
+    /// As the driver reports.
+    pub fn average_backward(&self, grad_input: &Tensor<'_>, grad: &Tensor<'_>, divisor: Divisor) -> Result<()> {
+        let layouts = [layout(&[grad_input], self.spatial)?, layout(&[grad], self.spatial)?];
+        self.launch("avg_pool_backward", &[grad_input, grad], &layouts, (grad_input, grad), &divisor.args())
+    }
+
+    /// Writes the first of `tensors`; `pooled` and `windowed` give the sizes that windows join.
+    fn launch(
+        &self,
+        kernel: &'static str,
+        tensors: &[&Tensor<'_>],
+        layouts: &[Layout],
+        (pooled, windowed): (&Tensor<'_>, &Tensor<'_>),
+        divisor: &[Arg<'_>],
+    ) -> Result<()> {
+        let Some(written) = tensors.first() else { return Ok(()) };
+        let count = written.numel();
+        if count == 0 {
+            return Ok(());
+        }
+        let target = Target::of(written.address)?;
+        let class = written.class();
+        let geometry = Geometry::of(&target, class);
+        let adaptive = i32::from(self.windows.is_adaptive());
+        let constants = [("SPEC_DTYPE0", written.dtype.code()), ("SPEC_ADAPTIVE", adaptive)];
+        let program = target.program(Family::Pool, class, &geometry.define(tier(count, &constants)))?;
+        let windows = self.windows.bytes(pooled, windowed, self.spatial)?;
+        let mut args = tensors.iter().map(|tensor| target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
+        args.push(Arg::Int(written.dtype.code()));
+        args.extend(layouts.iter().map(|layout| Arg::Bytes(layout.as_bytes())));
+        args.extend([Arg::Bytes(&windows), Arg::Int(adaptive)]);
+        args.extend(divisor);
+        let channels = sizes(written, self.spatial).get(1).copied().unwrap_or(1).max(1);
+        let tasks = count / channels * (channels as u64).div_ceil(geometry.lanes as u64) as i64;
+        target.launch(&program, kernel, &args, &geometry.items_for(tasks), None)
+    }
+}
+
+impl Divisor {
+    fn args(self) -> [Arg<'static>; 2] {
+        [Arg::Int(i32::from(self.count_padding)), Arg::Long(self.override_with)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::DType;
+
+    fn tensor<'a>(sizes: &'a [i64], strides: &'a [i64]) -> Tensor<'a> {
+        Tensor { address: 0, dtype: DType::F32, sizes, strides }
+    }
+
+    #[test]
+    fn a_missing_batch_is_one_sample() {
+        let image = tensor(&[3, 8, 6], &[48, 6, 1]);
+        assert_eq!(sizes(&image, 2), [1, 3, 8, 6]);
+        let batch = tensor(&[1, 3, 8, 6], &[0, 48, 6, 1]);
+        assert_eq!(layout(&[&image], 2), layout(&[&batch], 2));
+    }
+
+    #[test]
+    fn windows_list_the_innermost_dimension_first() {
+        assert_eq!(innermost_first(&[2, 3], 1), [3, 2, 1]);
+    }
+
+    #[test]
+    fn planes_beyond_32_bits_are_refused() {
+        let huge = tensor(&[1, 1, 1 << 16, 1 << 16], &[0, 0, 1 << 16, 1]);
+        assert!(Windows::Adaptive.bytes(&huge, &huge, 2).is_err());
+    }
+}

@@ -1,0 +1,212 @@
+//! Reductions to one value: sums, products, extremes, norms, all and any.
+
+use super::geometry::{real, Geometry};
+use super::pointwise::Operand;
+use super::reduction::{Order, Reduction};
+use super::space::layout;
+use super::tier::tier;
+use super::Target;
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+use crate::kernels::{Class, DType, Family};
+
+/// What is made of the elements of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum ReduceOp {
+    /// Sum.
+    Sum = 0,
+    /// Sum of what is not NaN.
+    NanSum = 1,
+    /// Product.
+    Product = 2,
+    /// Arithmetic mean.
+    Mean = 3,
+    /// Smallest; NaN wins.
+    Minimum = 4,
+    /// Largest; NaN wins.
+    Maximum = 5,
+    /// Whether all are non-zero.
+    All = 6,
+    /// Whether one is non-zero.
+    Any = 7,
+    /// Number of non-zero elements: the "0-norm".
+    NonZeros = 8,
+    /// Sum of magnitudes.
+    NormOne = 9,
+    /// Root of the sum of squares.
+    NormTwo = 10,
+    /// Largest magnitude.
+    NormMaximum = 11,
+    /// Smallest magnitude.
+    NormMinimum = 12,
+    /// `sum(|x|^p)^(1/p)`.
+    NormPower = 13,
+    /// `sum(|x|^p)`.
+    PowerSum = 14,
+}
+
+/// What is done to an element, between two, and to the total: numbers of `cl/reduce.cl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Map {
+    Copy = 0,
+    NanToZero = 1,
+    NonZero = 2,
+    Magnitude = 3,
+    Square = 4,
+    Power = 5,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fold {
+    Add = 0,
+    Multiply = 1,
+    Minimum = 2,
+    Maximum = 3,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finish {
+    Nothing = 0,
+    Divide = 1,
+    SquareRoot = 2,
+    Root = 3,
+}
+
+impl ReduceOp {
+    const ALL: [Self; 15] = [
+        Self::Sum,
+        Self::NanSum,
+        Self::Product,
+        Self::Mean,
+        Self::Minimum,
+        Self::Maximum,
+        Self::All,
+        Self::Any,
+        Self::NonZeros,
+        Self::NormOne,
+        Self::NormTwo,
+        Self::NormMaximum,
+        Self::NormMinimum,
+        Self::NormPower,
+        Self::PowerSum,
+    ];
+
+    /// From the bridge's number.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for any other number.
+    pub fn from_code(code: i32) -> Result<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|op| *op as i32 == code)
+            .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not a reduction")))
+    }
+
+    const fn steps(self) -> (Map, Fold, Finish) {
+        match self {
+            Self::Sum => (Map::Copy, Fold::Add, Finish::Nothing),
+            Self::NanSum => (Map::NanToZero, Fold::Add, Finish::Nothing),
+            Self::Product => (Map::Copy, Fold::Multiply, Finish::Nothing),
+            Self::Mean => (Map::Copy, Fold::Add, Finish::Divide),
+            Self::Minimum => (Map::Copy, Fold::Minimum, Finish::Nothing),
+            Self::Maximum => (Map::Copy, Fold::Maximum, Finish::Nothing),
+            Self::All => (Map::NonZero, Fold::Minimum, Finish::Nothing),
+            Self::Any => (Map::NonZero, Fold::Maximum, Finish::Nothing),
+            Self::NonZeros => (Map::NonZero, Fold::Add, Finish::Nothing),
+            Self::NormOne => (Map::Magnitude, Fold::Add, Finish::Nothing),
+            Self::NormTwo => (Map::Square, Fold::Add, Finish::SquareRoot),
+            Self::NormMaximum => (Map::Magnitude, Fold::Maximum, Finish::Nothing),
+            Self::NormMinimum => (Map::Magnitude, Fold::Minimum, Finish::Nothing),
+            Self::NormPower => (Map::Power, Fold::Add, Finish::Root),
+            Self::PowerSum => (Map::Power, Fold::Add, Finish::Nothing),
+        }
+    }
+}
+
+/// Reduces `input` to `output` over `shape` (innermost dimension first): along the dimensions where the output has
+/// stride 0. `power` is the p of a norm.
+///
+/// # Errors
+/// As the driver reports.
+pub fn reduce(op: ReduceOp, power: f64, shape: &[i64], output: &Operand<'_>, input: &Operand<'_>) -> Result<()> {
+    let space = Reduction::new(shape, [output.strides, input.strides]);
+    if space.outputs() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(output.address)?;
+    let class = input.dtype.class();
+    let geometry = Geometry::of(&target, class);
+    let order = space.order(&geometry);
+    let splits = space.splits(order, &geometry);
+    let (map, fold, finish) = op.steps();
+    let pass = Pass { target, geometry, class, fold, power, count: space.length() };
+    let (out, source) = ((output.address, output.dtype), (input.address, input.dtype));
+    if splits == 1 {
+        return pass.run(&space, 1, order, (map, finish), source, out);
+    }
+    let size = class.size() as i64;
+    let totals = target.workspace((splits * space.outputs() * size) as usize)?;
+    let partial = (totals.address, class.storage());
+    let first = Reduction { kept: space.split(splits, [size, 0]), reduced: space.reduced.clone() };
+    pass.run(&first, splits, order, (map, Finish::Nothing), source, partial)?;
+    let second = space.join(splits, class);
+    pass.run(&second, 1, second.order(&geometry), (Map::Copy, finish), partial, out)
+}
+
+/// What both passes of a reduction share.
+struct Pass {
+    target: Target,
+    geometry: Geometry,
+    class: Class,
+    fold: Fold,
+    power: f64,
+    /// Elements of a result, over both passes.
+    count: i64,
+}
+
+impl Pass {
+    fn run(
+        &self,
+        space: &Reduction<2>,
+        splits: i64,
+        order: Order,
+        (map, finish): (Map, Finish),
+        (input, input_dtype): (usize, DType),
+        (output, output_dtype): (usize, DType),
+    ) -> Result<()> {
+        let (outputs, length) = (space.outputs() / splits, space.length());
+        let constants =
+            [("SPEC_MAP", map as i32), ("SPEC_FOLD", self.fold as i32), ("SPEC_DTYPE0", input_dtype.code())];
+        let spec = self.geometry.define(tier(outputs * length, &constants));
+        let program = self.target.program(Family::Reduce, self.class, &spec)?;
+        let (kept, reduced) = (layout(&space.kept)?, layout(&space.reduced)?);
+        let mut args = vec![
+            self.target.memory(input)?,
+            Arg::Int(input_dtype.code()),
+            self.target.memory(output)?,
+            Arg::Int(output_dtype.code()),
+            Arg::Bytes(kept.as_bytes()),
+            Arg::Bytes(reduced.as_bytes()),
+            Arg::Long(outputs),
+            Arg::Long(length),
+            Arg::Long(splits),
+            Arg::Int(map as i32),
+            Arg::Int(self.fold as i32),
+            Arg::Int(finish as i32),
+            real(self.class, self.power),
+            Arg::Long(self.count),
+        ];
+        match order {
+            Order::Rows => {
+                args.push(Arg::Int(self.geometry.run_items(space.run())));
+                let (global, local) = self.geometry.groups_for(outputs * splits);
+                self.target.launch(&program, "reduce_rows", &args, &global, Some(&local))
+            }
+            Order::Columns => {
+                let items = self.geometry.items_for(space.tasks(order, &self.geometry));
+                self.target.launch(&program, "reduce_columns", &args, &items, None)
+            }
+        }
+    }
+}
