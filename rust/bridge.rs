@@ -90,6 +90,15 @@ mod ffi {
         inner: i64,
     }
 
+    /// Geometry of a convolution, outermost dimension first.
+    #[derive(Clone, Copy)]
+    struct ConvolutionArgs<'a> {
+        stride: &'a [i64],
+        padding: &'a [i64],
+        dilation: &'a [i64],
+        groups: i64,
+    }
+
     /// Free and total bytes.
     struct MemoryInfo {
         free: usize,
@@ -197,6 +206,10 @@ mod ffi {
         fn nll_loss_backward(grad: &TensorArg, classes: Classes, reduction: i64, total_weight: &TensorArg, grad_input: &TensorArg) -> Result<()>;
         fn binary_cross_entropy(input: &TensorArg, target: &TensorArg, weight: &TensorArg, output: &TensorArg) -> Result<()>;
         fn binary_cross_entropy_backward(grad: &TensorArg, input: &TensorArg, target: &TensorArg, weight: &TensorArg, grad_input: &TensorArg, scale: f64) -> Result<()>;
+        fn matmul(out: &TensorArg, a: &TensorArg, b: &TensorArg, addend: &TensorArg, alpha: Scalar, beta: Scalar) -> Result<()>;
+        fn dot(out: &TensorArg, a: &TensorArg, b: &TensorArg) -> Result<()>;
+        fn convolve(out: &TensorArg, source: &TensorArg, weight: &TensorArg, bias: &TensorArg, window: ConvolutionArgs, transposed: bool) -> Result<()>;
+        fn convolve_weights(out: &TensorArg, source: &TensorArg, gradient: &TensorArg, window: ConvolutionArgs) -> Result<()>;
         fn sort(values: &TensorArg, indices: &TensorArg, input: &TensorArg, descending: bool) -> Result<()>;
     }
 }
@@ -205,6 +218,7 @@ mod args;
 mod device;
 mod index;
 mod loss;
+mod matrix;
 mod memory;
 mod norm;
 mod order;
@@ -216,6 +230,7 @@ mod reduce;
 use device::*;
 use index::*;
 use loss::*;
+use matrix::*;
 use memory::*;
 use norm::*;
 use order::*;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "activation.h"
+#include "convolution.h"
 #include "copy.h"
 #include "factory.h"
 #include "index.h"
 #include "loss.h"
+#include "matmul.h"
 #include "memory.h"
 #include "norm.h"
 #include "pool.h"

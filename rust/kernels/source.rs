@@ -17,6 +17,10 @@ pub enum Family {
     Scan,
     /// Stable merge sort of rows.
     Sort,
+    /// Matrix products.
+    Matmul,
+    /// Convolutions.
+    Conv,
     /// Sums, products, extremes and norms.
     Reduce,
     /// Extremes and their places.
@@ -42,6 +46,13 @@ const FACTORY: &str = include_str!("cl/factory.cl");
 const COPY: &str = include_str!("cl/copy.cl");
 const SCAN: &str = include_str!("cl/scan.cl");
 const SORT: &str = include_str!("cl/sort.cl");
+const MATRIX: &str = include_str!("cl/matrix.cl");
+const EPILOGUE: &str = include_str!("cl/epilogue.cl");
+const PANEL: &str = include_str!("cl/panel.cl");
+const GEMM: &str = include_str!("cl/gemm.cl");
+const MATMUL: &str = include_str!("cl/matmul.cl");
+const PATCHES: &str = include_str!("cl/patches.cl");
+const CONV: &str = include_str!("cl/conv.cl");
 const REDUCE: &str = include_str!("cl/reduce.cl");
 const ARG_REDUCE: &str = include_str!("cl/arg_reduce.cl");
 const MOMENTS: &str = include_str!("cl/moments.cl");
@@ -56,7 +67,7 @@ const CASES_LINE: &str = "//@CASES@";
 
 impl Family {
     /// All families.
-    pub const ALL: &'static [Self] = &[Self::Pointwise, Self::Index, Self::Random, Self::Factory, Self::Copy, Self::Scan, Self::Sort, Self::Reduce, Self::ArgReduce, Self::Moments, Self::Softmax, Self::Norm, Self::Pool, Self::Loss];
+    pub const ALL: &'static [Self] = &[Self::Pointwise, Self::Index, Self::Random, Self::Factory, Self::Copy, Self::Scan, Self::Sort, Self::Matmul, Self::Conv, Self::Reduce, Self::ArgReduce, Self::Moments, Self::Softmax, Self::Norm, Self::Pool, Self::Loss];
 
     /// Name for messages.
     pub const fn name(self) -> &'static str {
@@ -68,6 +79,8 @@ impl Family {
             Self::Copy => "copy",
             Self::Scan => "scan",
             Self::Sort => "sort",
+            Self::Matmul => "matmul",
+            Self::Conv => "conv",
             Self::Reduce => "reduce",
             Self::ArgReduce => "arg_reduce",
             Self::Moments => "moments",
@@ -87,6 +100,8 @@ impl Family {
             Self::Copy => &[PRELUDE, COPY],
             Self::Scan => &[PRELUDE, SCAN],
             Self::Sort => &[PRELUDE, SORT],
+            Self::Matmul => &[PRELUDE, VECTOR, MATRIX, EPILOGUE, PANEL, GEMM, MATMUL],
+            Self::Conv => &[PRELUDE, VECTOR, MATRIX, EPILOGUE, PANEL, PATCHES, CONV],
             Self::Reduce => &[PRELUDE, VECTOR, REDUCE],
             Self::ArgReduce => &[PRELUDE, VECTOR, ARG_REDUCE],
             Self::Moments => &[PRELUDE, VECTOR, MOMENTS],

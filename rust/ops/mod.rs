@@ -1,6 +1,11 @@
 //! Launchers: one file a kernel family. Each decides layout, geometry and program, and enqueues.
 
+mod conv_direct;
+mod epilogue;
+mod gemm;
 mod geometry;
+mod matrix;
+mod patches;
 mod reduction;
 mod scalar;
 mod space;
@@ -14,10 +19,12 @@ pub use tensor::Tensor;
 
 pub mod arg_reduce;
 pub mod batch_norm;
+pub mod conv;
 pub mod copy;
 pub mod factory;
 pub mod index;
 pub mod loss;
+pub mod matmul;
 pub mod moments;
 pub mod norm;
 pub mod pointwise;

@@ -1,0 +1,100 @@
+#include "matmul.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/empty.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+
+namespace torch_opencl::native {
+namespace {
+
+void check_dtypes(const char* op, const at::Tensor& a, const at::Tensor& b) {
+  TORCH_CHECK(
+      a.scalar_type() == b.scalar_type(), op, ": expected both matrices to have the same dtype, but got ",
+      a.scalar_type(), a.sizes(), " and ", b.scalar_type(), b.sizes());
+}
+
+// out = alpha * a @ b + beta * addend; an addend times zero is not read, so that its NaNs do not count.
+void multiply(
+    const char* op,
+    const at::Tensor& out,
+    const at::Tensor& a,
+    const at::Tensor& b,
+    const at::Tensor& addend,
+    const at::Scalar& beta,
+    const at::Scalar& alpha) {
+  check_dtypes(op, a, b);
+  if (out.numel() == 0) return;
+  const bool adds = addend.defined() && !(beta.isComplex() ? beta.toComplexDouble() == 0.0 : beta.toDouble() == 0.0);
+  // PyTorch leaves these products to resolve lazy conjugates themselves.
+  const at::Tensor first = a.resolve_conj(), second = b.resolve_conj();
+  const at::Tensor added = adds ? addend.expand(out.sizes()).resolve_conj() : at::Tensor();
+  checked([&] { bridge::matmul(arg(out), arg(first), arg(second), arg(added), arg(alpha), arg(beta)); });
+}
+
+void check_vectors(const char* op, const at::Tensor& a, const at::Tensor& b) {
+  TORCH_CHECK(
+      a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
+  check_dtypes(op, a, b);
+  TORCH_CHECK(
+      a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [", b.numel(),
+      "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(), " elements respectively");
+}
+
+} // namespace
+
+void mm_out::impl(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {
+  multiply("mm", out, self, mat2, at::Tensor(), 0, 1);
+}
+
+void addmm_out::impl(
+    const at::Tensor& self,
+    const at::Tensor& mat1,
+    const at::Tensor& mat2,
+    const at::Scalar& beta,
+    const at::Scalar& alpha,
+    const at::Tensor& out) {
+  multiply("addmm", out, mat1, mat2, self, beta, alpha);
+}
+
+void bmm_out::impl(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {
+  multiply("bmm", out, self, mat2, at::Tensor(), 0, 1);
+}
+
+void baddbmm_out::impl(
+    const at::Tensor& self,
+    const at::Tensor& batch1,
+    const at::Tensor& batch2,
+    const at::Scalar& beta,
+    const at::Scalar& alpha,
+    const at::Tensor& out) {
+  multiply("baddbmm", out, batch1, batch2, self, beta, alpha);
+}
+
+void addmv_out::impl(
+    const at::Tensor& self,
+    const at::Tensor& mat,
+    const at::Tensor& vec,
+    const at::Scalar& beta,
+    const at::Scalar& alpha,
+    const at::Tensor& out) {
+  const at::Tensor addend = self.expand(out.sizes()).unsqueeze(1);
+  multiply("addmv", out.unsqueeze(1), mat, vec.unsqueeze(1), addend, beta, alpha);
+}
+
+at::Tensor dot(const at::Tensor& self, const at::Tensor& other) {
+  check_vectors("dot", self, other);
+  const at::Tensor out = at::empty({}, self.options());
+  if (self.numel() == 0) return out.zero_();
+  const at::Tensor first = self.resolve_conj(), second = other.resolve_conj();
+  checked([&] { bridge::dot(arg(out), arg(first), arg(second)); });
+  return out;
+}
+
+at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) {
+  check_vectors("vdot", self, other);
+  return native::dot(self.is_complex() ? self.conj() : self, other);
+}
+
+} // namespace torch_opencl::native

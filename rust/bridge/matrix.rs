@@ -1,0 +1,49 @@
+//! Matrix products and convolutions for C++.
+
+use super::ffi::{ConvolutionArgs, Scalar, TensorArg};
+use crate::error::Result;
+use crate::ops;
+use crate::ops::conv::{Direction, Parameters};
+
+pub fn matmul(
+    out: &TensorArg<'_>,
+    a: &TensorArg<'_>,
+    b: &TensorArg<'_>,
+    addend: &TensorArg<'_>,
+    alpha: Scalar,
+    beta: Scalar,
+) -> Result<()> {
+    ops::matmul::matmul(&out.tensor()?, &a.tensor()?, &b.tensor()?, &addend.tensor()?, alpha.into(), beta.into())
+}
+
+pub fn dot(out: &TensorArg<'_>, a: &TensorArg<'_>, b: &TensorArg<'_>) -> Result<()> {
+    ops::matmul::dot(&out.tensor()?, &a.tensor()?, &b.tensor()?)
+}
+
+impl<'a> From<ConvolutionArgs<'a>> for Parameters<'a> {
+    fn from(args: ConvolutionArgs<'a>) -> Self {
+        Self { stride: args.stride, padding: args.padding, dilation: args.dilation, groups: args.groups }
+    }
+}
+
+pub fn convolve(
+    out: &TensorArg<'_>,
+    source: &TensorArg<'_>,
+    weight: &TensorArg<'_>,
+    bias: &TensorArg<'_>,
+    window: ConvolutionArgs<'_>,
+    transposed: bool,
+) -> Result<()> {
+    let direction = if transposed { Direction::Spread } else { Direction::Gather };
+    let (out, source, weight, bias) = (out.tensor()?, source.tensor()?, weight.tensor()?, bias.tensor()?);
+    ops::conv::pixels(&out, &source, &weight, &bias, &window.into(), direction)
+}
+
+pub fn convolve_weights(
+    out: &TensorArg<'_>,
+    source: &TensorArg<'_>,
+    gradient: &TensorArg<'_>,
+    window: ConvolutionArgs<'_>,
+) -> Result<()> {
+    ops::conv::weights(&out.tensor()?, &source.tensor()?, &gradient.tensor()?, &window.into())
+}

@@ -1,0 +1,102 @@
+// What every product ends with: out = alpha * product + beta * addend.
+//
+// A bias is an addend whose rows, or columns, have stride 0.
+
+typedef struct {
+  T alpha;
+  T beta;
+  bool has_addend;
+  __global const uchar *addend;
+  int addend_dtype;
+  const Matrix *addend_layout;
+  __global uchar *out;
+  int out_dtype;
+  const Matrix *out_layout;
+} Epilogue;
+
+#define EPILOGUE_ARGUMENTS                                                                                         \
+  T alpha, T beta, int has_addend, __global const uchar *addend, ulong addend_offset, int addend_dtype,            \
+      Matrix addend_layout, __global uchar *out, ulong out_offset, int out_dtype, Matrix out_layout
+
+// The epilogue of a kernel with those arguments. Partial results follow one another `part_stride` elements apart, and
+// are added to in place.
+#define EPILOGUE(batch, part, part_stride)                                                                         \
+  {                                                                                                                \
+    alpha, beta, has_addend != 0,                                                                                  \
+        addend + addend_offset +                                                                                   \
+            ((batch) * addend_layout.batch_stride + (part) * (part_stride)) * dtype_size(ADDEND_DTYPE),            \
+        ADDEND_DTYPE, &addend_layout,                                                                              \
+        out + out_offset + ((batch) * out_layout.batch_stride + (part) * (part_stride)) * dtype_size(OUT_DTYPE),   \
+        OUT_DTYPE, &out_layout                                                                                     \
+  }
+
+inline T scale(T alpha, T x) {
+#ifdef IS_COMPLEX
+  return multiply(alpha, x);
+#else
+  return alpha * x;
+#endif
+}
+
+inline void store_elements(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
+                           int columns) {
+  const bool one_value = axis_is_constant(&e->addend_layout->columns);
+  const Walk out_start = walk_from(&e->out_layout->columns, column);
+  const Walk addend_start = walk_from(&e->addend_layout->columns, column);
+  for (int r = 0; r < rows; ++r) {
+    const long out_row = axis_offset(&e->out_layout->rows, row + r);
+    const long addend_row = axis_offset(&e->addend_layout->rows, row + r);
+    Walk out_walk = out_start, addend_walk = addend_start;
+    T added = FROM_REAL(0);
+    if (e->has_addend) added = scale(e->beta, load(e->addend, addend_row + addend_walk.offset, e->addend_dtype));
+    for (int c = 0; c < columns; ++c) {
+      T v = scale(e->alpha, values[r * pitch + c]);
+      if (e->has_addend) {
+        v += added;
+        if (!one_value && c + 1 < columns) {
+          walk_on(&e->addend_layout->columns, &addend_walk, 1);
+          added = scale(e->beta, load_one(e->addend, addend_row + addend_walk.offset, e->addend_dtype));
+        }
+      }
+      if (e->out_dtype == T_DTYPE)
+        ((__global T *)e->out)[out_row + out_walk.offset] = v;
+      else
+        store(e->out, out_row + out_walk.offset, e->out_dtype, v);
+      walk_on(&e->out_layout->columns, &out_walk, 1);
+    }
+  }
+}
+
+#ifndef IS_COMPLEX
+// VEC columns that are dense in `out`, and dense in `addend` or one value a row.
+inline void store_vectors(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
+                          bool one_value) {
+  const long out_column = axis_offset(&e->out_layout->columns, column);
+  const long addend_column = e->has_addend ? axis_offset(&e->addend_layout->columns, column) : 0;
+  for (int r = 0; r < rows; ++r) {
+    TV v = e->alpha * VLOAD(0, values + r * pitch);
+    if (e->has_addend) {
+      const long at = axis_offset(&e->addend_layout->rows, row + r) + addend_column;
+      v += e->beta * (one_value ? (TV)(load(e->addend, at, e->addend_dtype)) : load_dense(e->addend, at, e->addend_dtype));
+    }
+    store_vector(e->out, axis_offset(&e->out_layout->rows, row + r) + out_column, e->out_dtype, v);
+  }
+}
+#endif
+
+// Ends rows x columns values, rows `pitch` apart, that lie at (row, column) of the result.
+inline void store_product(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
+                          int columns) {
+  int c = 0;
+#ifndef IS_COMPLEX
+  const bool one_value = axis_is_constant(&e->addend_layout->columns);
+  for (; c + VEC <= columns; c += VEC) {
+    if (axis_is_dense(&e->out_layout->columns, column + c, VEC) &&
+        (!e->has_addend || one_value || axis_is_dense(&e->addend_layout->columns, column + c, VEC)))
+      store_vectors(e, values + c, pitch, row, column + c, rows, one_value);
+    else
+      store_elements(e, values + c, pitch, row, column + c, rows, VEC);
+  }
+#endif
+  if (c < columns) store_elements(e, values + c, pitch, row, column + c, rows, columns - c);
+}

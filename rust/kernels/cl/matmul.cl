@@ -1,0 +1,164 @@
+// Products too thin, or too small, for packing to pay: each work-item streams its operands once.
+//
+// Both kernels have the global size (column blocks, row blocks, batches * splits); with splits > 1 they write partial
+// sums for gemm_finish. The launcher swaps the factors where that makes the layout fit.
+
+#define THIN_ROWS 4
+
+// Part `split` of `splits` of k.
+typedef struct {
+  long first;
+  long last;
+} Range;
+
+inline Range split_range(long depth, long split, long splits) {
+  const long step = (depth + splits - 1) / splits;
+  const Range range = {min(split * step, depth), min((split + 1) * step, depth)};
+  return range;
+}
+
+// Offsets of `count` indices from `first` on; those past `limit` repeat the last, and their results are not stored.
+inline void find_offsets(const Axis *axis, long first, long limit, int count, long *offsets) {
+  for (int i = 0; i < count; ++i) offsets[i] = axis_offset(axis, min(first + i, limit - 1));
+}
+
+// --- k is dense in both factors: dot products ---------------------------------------------------------------------
+
+#define DEFINE_DOT(ROWS, COLUMNS)                                                                                  \
+  inline void PASTE(PASTE(dot_, ROWS), PASTE(x, COLUMNS))(                                                         \
+      __global const uchar *a, const long *a_at, __global const uchar *b, const long *b_at, int dt, Range range,   \
+      T *values) {                                                                                                 \
+    TV sums[ROWS][COLUMNS];                                                                                        \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                               \
+        _Pragma("unroll") for (int c = 0; c < COLUMNS; ++c) sums[r][c] = (TV)(0);                                  \
+    long k = range.first;                                                                                          \
+    for (; k + VEC <= range.last; k += VEC) {                                                                      \
+      TV columns[COLUMNS];                                                                                         \
+      _Pragma("unroll") for (int c = 0; c < COLUMNS; ++c) columns[c] = load_dense(b, b_at[c] + k, dt);             \
+      _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                                           \
+        const TV row = load_dense(a, a_at[r] + k, dt);                                                             \
+        _Pragma("unroll") for (int c = 0; c < COLUMNS; ++c) sums[r][c] = MULTIPLY_ADD(row, columns[c], sums[r][c]); \
+      }                                                                                                            \
+    }                                                                                                              \
+    for (int r = 0; r < ROWS; ++r) {                                                                               \
+      for (int c = 0; c < COLUMNS; ++c) {                                                                          \
+        T sum = lane_sum(sums[r][c]);                                                                              \
+        for (long i = k; i < range.last; ++i)                                                                      \
+          sum = MULTIPLY_ADD(load(a, a_at[r] + i, dt), load(b, b_at[c] + i, dt), sum);                             \
+        values[r * DOT_COLUMNS + c] = sum;                                                                         \
+      }                                                                                                            \
+    }                                                                                                              \
+  }
+
+// Enough sums at a time to hide the latency of an addition; a single row takes more columns, and a single
+// product one of each.
+#define DOT_COLUMNS 4
+DEFINE_DOT(1, 1)
+DEFINE_DOT(1, 4)
+DEFINE_DOT(4, 4)
+
+// The launcher gives k stride 1 in both factors.
+__kernel void gemm_dot(__global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset,
+                       int source_dtype, Matrix a_layout, Matrix b_layout, long rows, long columns, long depth,
+                       long splits, long split_stride, EPILOGUE_ARGUMENTS) {
+  const long column = get_global_id(0) * DOT_COLUMNS;
+  const long row = get_global_id(1) * THIN_ROWS;
+  const long batch = get_global_id(2) / splits;
+  const long split = get_global_id(2) % splits;
+  a += a_offset + batch * a_layout.batch_stride * dtype_size(SOURCE_DTYPE);
+  b += b_offset + batch * b_layout.batch_stride * dtype_size(SOURCE_DTYPE);
+  long a_at[THIN_ROWS], b_at[DOT_COLUMNS];
+  find_offsets(&a_layout.rows, row, rows, THIN_ROWS, a_at);
+  find_offsets(&b_layout.columns, column, columns, DOT_COLUMNS, b_at);
+
+  const Range range = split_range(depth, split, splits);
+  T values[THIN_ROWS * DOT_COLUMNS];
+  if (rows > 1)
+    dot_4x4(a, a_at, b, b_at, SOURCE_DTYPE, range, values);
+  else if (columns > 1)
+    dot_1x4(a, a_at, b, b_at, SOURCE_DTYPE, range, values);
+  else
+    dot_1x1(a, a_at, b, b_at, SOURCE_DTYPE, range, values);
+  const Epilogue epilogue = EPILOGUE(batch, split, split_stride);
+  store_product(&epilogue, values, DOT_COLUMNS, row, column, (int)min((long)THIN_ROWS, rows - row),
+                (int)min((long)DOT_COLUMNS, columns - column));
+}
+
+// --- columns are dense in B: multiples of its rows are added up ---------------------------------------------------
+
+#define DEFINE_ADD_ROWS(ROWS, VECTORS)                                                                             \
+  inline void PASTE(PASTE(add_rows_, ROWS), PASTE(x, VECTORS))(                                                    \
+      __global const uchar *a, const long *a_at, const Axis *a_columns, __global const uchar *b, long b_at,        \
+      const Axis *b_rows, int dt, Range range, T *values) {                                                        \
+    TV sums[ROWS][VECTORS];                                                                                        \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                               \
+        _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) sums[r][v] = (TV)(0);                                  \
+    for (long k = range.first; k < range.last; ++k) {                                                              \
+      const long b_row = b_at + axis_offset(b_rows, k);                                                            \
+      const long a_column = axis_offset(a_columns, k);                                                             \
+      TV row[VECTORS];                                                                                             \
+      _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) row[v] = load_dense(b, b_row + v * VEC, dt);             \
+      _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                                           \
+        const TV factor = (TV)(load(a, a_at[r] + a_column, dt));                                                   \
+        _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) sums[r][v] = MULTIPLY_ADD(factor, row[v], sums[r][v]); \
+      }                                                                                                            \
+    }                                                                                                              \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                               \
+        _Pragma("unroll") for (int v = 0; v < VECTORS; ++v)                                                        \
+            STORE_VALUES(sums[r][v], values + (r * VECTORS + v) * VEC);                                            \
+  }
+
+// A work-item reads WIDE vectors of each row it passes: 16 took 3.4 ms for a 4096 x 4096 f32 matrix where 4 took
+// 9.5 (core time, PoCL, Xeon with AVX-512; benchmarks/matmul.py).
+#define WIDE 16
+DEFINE_ADD_ROWS(1, 1)
+DEFINE_ADD_ROWS(1, 16)
+DEFINE_ADD_ROWS(4, 1)
+DEFINE_ADD_ROWS(4, 16)
+
+// One value at a time, for columns that are not dense.
+inline T add_elements(__global const uchar *a, long a_at, const Axis *a_columns, __global const uchar *b, long b_at,
+                      const Axis *b_rows, int dt, Range range) {
+  T sum = FROM_REAL(0);
+  for (long k = range.first; k < range.last; ++k)
+    sum = MULTIPLY_ADD(load(a, a_at + axis_offset(a_columns, k), dt), load(b, b_at + axis_offset(b_rows, k), dt), sum);
+  return sum;
+}
+
+// Any strides. A work-item computes THIN_ROWS x WIDE * VEC values.
+__kernel void gemm_add_rows(__global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset,
+                            int source_dtype, Matrix a_layout, Matrix b_layout, long rows, long columns, long depth,
+                            long splits, long split_stride, EPILOGUE_ARGUMENTS) {
+  const long row = get_global_id(1) * THIN_ROWS;
+  const long batch = get_global_id(2) / splits;
+  const long split = get_global_id(2) % splits;
+  a += a_offset + batch * a_layout.batch_stride * dtype_size(SOURCE_DTYPE);
+  b += b_offset + batch * b_layout.batch_stride * dtype_size(SOURCE_DTYPE);
+  const int some_rows = (int)min((long)THIN_ROWS, rows - row);
+  long a_at[THIN_ROWS];
+  find_offsets(&a_layout.rows, row, rows, THIN_ROWS, a_at);
+  const Range range = split_range(depth, split, splits);
+  const Epilogue epilogue = EPILOGUE(batch, split, split_stride);
+
+  const long last = min(columns, (long)(get_global_id(0) + 1) * WIDE * VEC);
+  for (long column = get_global_id(0) * WIDE * VEC; column < last;) {
+    const long b_at = axis_offset(&b_layout.columns, column);
+    const bool wide = column + WIDE * VEC <= last && axis_is_dense(&b_layout.columns, column, WIDE * VEC);
+    const bool dense = column + VEC <= last && axis_is_dense(&b_layout.columns, column, VEC);
+    const int count = wide ? WIDE * VEC : dense ? VEC : 1;
+    T values[THIN_ROWS * WIDE * VEC];
+    if (wide && rows == 1)
+      add_rows_1x16(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
+    else if (wide)
+      add_rows_4x16(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
+    else if (dense && rows == 1)
+      add_rows_1x1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
+    else if (dense)
+      add_rows_4x1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
+    else
+      for (int r = 0; r < some_rows; ++r)
+        values[r] = add_elements(a, a_at[r], &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range);
+    store_product(&epilogue, values, count, row, column, some_rows, count);
+    column += count;
+  }
+}

@@ -1,0 +1,150 @@
+// Matrices over tensors of any layout, and the vector access that the matrix families share.
+//
+// A matrix index runs over a nest of up to four tensor dimensions, so the pixels of a batch of images,
+// or the taps of a convolution, are one index with no copy that makes them adjacent.
+
+// The dtypes of a product: of its two factors, of the result and of what is added to it.
+#ifdef SPEC_DTYPE0
+#define SOURCE_DTYPE SPEC_DTYPE0
+#else
+#define SOURCE_DTYPE source_dtype
+#endif
+#ifdef SPEC_DTYPE1
+#define OUT_DTYPE SPEC_DTYPE1
+#else
+#define OUT_DTYPE out_dtype
+#endif
+#ifdef SPEC_DTYPE2
+#define ADDEND_DTYPE SPEC_DTYPE2
+#else
+#define ADDEND_DTYPE addend_dtype
+#endif
+
+#define AXIS_LEVELS 4
+
+// Innermost level first; unused levels have size 1. Strides are in elements.
+typedef struct {
+  long sizes[AXIS_LEVELS];
+  long strides[AXIS_LEVELS];
+} Axis;
+
+typedef struct {
+  Axis rows;
+  Axis columns;
+  long batch_stride;
+} Matrix;
+
+// Element offset of index i.
+inline long axis_offset(const Axis *axis, long i) {
+  long offset = 0;
+  for (int level = 0; level < AXIS_LEVELS - 1; ++level) {
+    const long size = axis->sizes[level];
+    if (i < size) return offset + i * axis->strides[level];
+    offset += (i % size) * axis->strides[level];
+    i /= size;
+  }
+  return offset + i * axis->strides[AXIS_LEVELS - 1];
+}
+
+// A walk along an axis that divides only where the innermost level wraps.
+typedef struct {
+  long index;
+  long offset;
+  long left;
+} Walk;
+
+inline Walk walk_from(const Axis *axis, long i) {
+  const long size = axis->sizes[0];
+  const Walk walk = {i, axis_offset(axis, i), size - (i < size ? i : i % size)};
+  return walk;
+}
+
+inline void walk_on(const Axis *axis, Walk *walk, long count) {
+  if (walk->left <= count) {
+    *walk = walk_from(axis, walk->index + count);
+  } else {
+    walk->index += count;
+    walk->offset += count * axis->strides[0];
+    walk->left -= count;
+  }
+}
+
+// Whether indices i .. i + count - 1 lie next to each other in memory.
+inline bool axis_is_dense(const Axis *axis, long i, long count) {
+  const long size = axis->sizes[0];
+  return axis->strides[0] == 1 && (i < size ? i : i % size) + count <= size;
+}
+
+// Whether every index is at the same element, as a bias vector's columns are.
+inline bool axis_is_constant(const Axis *axis) {
+  bool fixed = true;
+  for (int level = 0; level < AXIS_LEVELS; ++level)
+    fixed = fixed && (axis->strides[level] == 0 || axis->sizes[level] == 1);
+  return fixed;
+}
+
+// R is the real type that a tile is computed in; a complex number is PARTS = 2 neighbouring reals.
+#if defined(CLASS_D) || defined(CLASS_Z)
+typedef double R;
+#define R_NAME double
+#define R_DTYPE DT_F64
+#elif defined(CLASS_I)
+typedef long R;
+#define R_NAME long
+#define R_DTYPE DT_I64
+#else
+typedef float R;
+#define R_NAME float
+#define R_DTYPE DT_F32
+#endif
+typedef PASTE(R_NAME, 4) R4;
+
+#ifdef IS_COMPLEX
+#define PARTS 2
+#else
+#define PARTS 1
+#endif
+
+// What needs no conversion: the common case, which is worth a branch where a switch would dominate.
+#if defined(CLASS_C)
+#define T_DTYPE DT_C64
+#elif defined(CLASS_Z)
+#define T_DTYPE DT_C128
+#else
+#define T_DTYPE R_DTYPE
+#endif
+
+#ifdef IS_COMPLEX
+inline T multiply(T a, T b) { return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
+#define MULTIPLY_ADD(a, b, c) (multiply(a, b) + (c))
+#elif defined(IS_INTEGER)
+#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
+#else
+#define MULTIPLY_ADD(a, b, c) fma(a, b, c)
+#endif
+
+// As load and load_vector.
+inline T load_one(__global const uchar *p, long i, int dt) {
+  return dt == T_DTYPE ? ((__global const T *)p)[i] : load(p, i, dt);
+}
+
+inline TV load_dense(__global const uchar *p, long i, int dt) {
+#ifndef IS_COMPLEX
+  if (dt == R_DTYPE) return VLOAD(0, (__global const R *)p + i);
+#endif
+  return load_vector(p, i, dt);
+}
+
+#if VEC == 1
+#define STORE_VALUES(v, p) (*(p) = (v))
+#else
+#define STORE_VALUES(v, p) VSTORE(v, 0, p)
+#endif
+
+inline T lane_sum(TV v) {
+  Lanes lanes;
+  lanes.vector = v;
+  T sum = lanes.lanes[0];
+  for (int l = 1; l < VEC; ++l) sum += lanes.lanes[l];
+  return sum;
+}

@@ -1,0 +1,370 @@
+//! Convolutions and their gradients, in one to three dimensions.
+//!
+//! Two shapes cover all six passes. [`pixels`] has a value for each pixel: the forward and the gradient of the input,
+//! which are each other's transpose. [`weights`] has a value for each weight. A transposed convolution is the same with
+//! the roles of input and output exchanged.
+
+use super::conv_direct;
+use super::epilogue::Epilogue;
+use super::gemm::{multiply, Factor, PatchOperand, Product};
+use super::matrix::{Axis, Matrix, Operand};
+use super::patches::{spatial, Patches, Spatial, Volume, Window};
+use super::{Target, Tensor};
+use crate::error::{Error, Result};
+
+/// Source channels times result channels of a group up to which packing costs more than it saves.
+const DIRECT: i64 = 32;
+/// Result channels of a group from which a tile of the packed product is well used, whatever it costs to pack.
+const DIRECT_ROWS: i64 = 4;
+
+/// The parameters of a convolution.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters<'a> {
+    /// Positions between pixels, outermost dimension first, as in Python.
+    pub stride: &'a [i64],
+    /// Zeros around the source.
+    pub padding: &'a [i64],
+    /// Positions between taps.
+    pub dilation: &'a [i64],
+    /// Groups of channels.
+    pub groups: i64,
+}
+
+/// Which way the weight is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// A pixel gathers the taps around it: the weight is (result channels, source channels of a group, taps).
+    Gather,
+    /// The transpose, in which a source position spreads over the taps: the weight is (source channels, result channels
+    /// of a group, taps).
+    Spread,
+}
+
+/// The weight as the matrix of a group: strides between result channels, source channels and groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WeightStrides {
+    pub out: i64,
+    pub source: i64,
+    pub group: i64,
+}
+
+impl WeightStrides {
+    /// From the strides of the weight's first two dimensions.
+    pub const fn new(direction: Direction, first: i64, second: i64, out_channels: i64, source_channels: i64) -> Self {
+        match direction {
+            Direction::Gather => Self { out: first, source: second, group: first * out_channels },
+            Direction::Spread => Self { out: second, source: first, group: first * source_channels },
+        }
+    }
+}
+
+/// One dimension of a part of a convolution in which pixels and taps are evenly spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Phase {
+    first_pixel: i64,
+    pixel_step: i64,
+    pixels: i64,
+    first_tap: i64,
+    tap_step: i64,
+    taps: i64,
+    scale: i64,
+    origin: i64,
+    step: i64,
+}
+
+impl Phase {
+    /// A whole dimension of a gathering convolution.
+    const fn whole(stride: i64, padding: i64, dilation: i64, taps: i64, pixels: i64) -> Self {
+        Self {
+            first_pixel: 0,
+            pixel_step: 1,
+            pixels,
+            first_tap: 0,
+            tap_step: 1,
+            taps,
+            scale: stride,
+            origin: -padding,
+            step: dilation,
+        }
+    }
+
+    /// The pixels p of a spreading convolution with p % stride == remainder, and the taps that reach them. Tap t reads
+    /// position (p + padding - t * dilation) / stride, where that is whole; all other products are with zeros.
+    fn of_remainder(remainder: i64, stride: i64, padding: i64, dilation: i64, taps: i64, pixels: i64) -> Self {
+        let tap_step = stride / greatest_divisor(dilation, stride);
+        let first_tap = (0..tap_step.min(taps)).find(|tap| (remainder + padding - tap * dilation) % stride == 0);
+        let (first_tap, taps) = first_tap.map_or((0, 0), |first| (first, (taps - first + tap_step - 1) / tap_step));
+        Self {
+            first_pixel: remainder,
+            pixel_step: stride,
+            pixels: ((pixels - remainder + stride - 1) / stride).max(0),
+            first_tap,
+            tap_step,
+            taps,
+            scale: 1,
+            origin: (remainder + padding - first_tap * dilation) / stride,
+            step: -(tap_step * dilation / stride),
+        }
+    }
+}
+
+fn greatest_divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
+}
+
+/// The phases of each dimension.
+fn phases(direction: Direction, parameters: &Parameters<'_>, taps: Spatial, pixels: Spatial) -> [Vec<Phase>; 3] {
+    let (stride, padding) = (spatial(parameters.stride, 1), spatial(parameters.padding, 0));
+    let dilation = spatial(parameters.dilation, 1);
+    let mut all = [Vec::new(), Vec::new(), Vec::new()];
+    let dims = stride.into_iter().zip(padding).zip(dilation).zip(taps).zip(pixels);
+    for (slot, ((((stride, padding), dilation), taps), pixels)) in all.iter_mut().zip(dims) {
+        *slot = match direction {
+            Direction::Gather => vec![Phase::whole(stride, padding, dilation, taps, pixels)],
+            Direction::Spread => (0..stride)
+                .map(|remainder| Phase::of_remainder(remainder, stride, padding, dilation, taps, pixels))
+                .collect(),
+        };
+    }
+    all
+}
+
+/// A value for each pixel: `out = source * weight + bias`. `Gather` is the forward of a convolution and the gradient of
+/// a transposed one's input; `Spread` is the gradient of a convolution's input and the forward of a transposed one.
+///
+/// # Errors
+/// [`Error::Invalid`] when channels do not fit; otherwise as the allocator and the driver report.
+pub fn pixels(
+    out: &Tensor<'_>,
+    source: &Tensor<'_>,
+    weight: &Tensor<'_>,
+    bias: &Tensor<'_>,
+    parameters: &Parameters<'_>,
+    direction: Direction,
+) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let (result, from, factors) =
+        (Volume::of(&target, out)?, Volume::of(&target, source)?, Volume::of(&target, weight)?);
+    let groups = check_groups(&result, &from, parameters, out, source)?;
+    let bias = if bias.is_present() {
+        let (channels, stride) = (result.channels / groups, bias.stride(0));
+        let columns = Axis::line(result.images * result.positions(), 0);
+        let layout = Matrix { rows: Axis::line(channels, stride), columns, batch_stride: channels * stride };
+        Some(Operand { memory: target.tensor(bias)?, dtype: bias.dtype, layout })
+    } else {
+        None
+    };
+    let [along_w, along_h, along_d] = phases(direction, parameters, factors.sizes, result.sizes);
+    for d in &along_d {
+        for h in &along_h {
+            for w in &along_w {
+                let phase = [w, h, d];
+                let taps = phase.map(|dim| dim.taps);
+                // Where no tap reaches a dimension, no tap reaches the pixel.
+                let taps = if taps.contains(&0) { [0; 3] } else { taps };
+                let window = Window {
+                    pixels: phase.map(|dim| dim.pixels),
+                    taps,
+                    scale: phase.map(|dim| dim.scale),
+                    origin: phase.map(|dim| dim.origin),
+                    step: phase.map(|dim| dim.step),
+                };
+                let part = Part {
+                    out: result.every(phase.map(|dim| dim.first_pixel), phase.map(|dim| dim.pixel_step), window.pixels),
+                    source: from,
+                    weight: factors.every(phase.map(|dim| dim.first_tap), phase.map(|dim| dim.tap_step), taps),
+                    bias,
+                    window,
+                    groups,
+                    direction,
+                };
+                part.run(&target, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A convolution with evenly spaced pixels and taps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub out: Volume,
+    pub source: Volume,
+    pub weight: Volume,
+    pub bias: Option<Operand>,
+    pub window: Window,
+    pub groups: i64,
+    pub direction: Direction,
+}
+
+impl Part {
+    fn run(&self, target: &Target, out: &Tensor<'_>) -> Result<()> {
+        if self.out.numel() == 0 {
+            return Ok(());
+        }
+        let (rows, channels) = (self.out_channels(), self.source.channels / self.groups);
+        if rows <= DIRECT_ROWS && rows * channels <= DIRECT {
+            return conv_direct::pixels(target, self, out.class());
+        }
+        let strides = WeightStrides::new(
+            self.direction,
+            self.weight.image_stride,
+            self.weight.channel_stride,
+            rows,
+            channels,
+        );
+        let weight = Operand {
+            memory: self.weight.memory,
+            dtype: self.weight.dtype,
+            layout: Matrix {
+                rows: Axis::line(rows, strides.out),
+                columns: self.weight.features(channels, strides.source)?,
+                batch_stride: strides.group,
+            },
+        };
+        let patches = Patches::of(&self.source, self.window, self.groups);
+        let patches = Factor::Pixels(PatchOperand { memory: self.source.memory, dtype: self.source.dtype, patches });
+        let columns = self.out.images * self.out.positions();
+        let epilogue = self.epilogue()?;
+        let product = Product {
+            class: out.class(),
+            rows,
+            columns,
+            depth: channels * self.window.taps.iter().product::<i64>(),
+            batches: self.groups,
+            a: Factor::Matrix(weight),
+            b: patches,
+            epilogue,
+        };
+        // The side whose neighbours are neighbours in the result becomes the columns, which are stored as vectors.
+        if self.out.channel_stride == 1 && rows > 1 {
+            let (a, b) = (patches, Factor::Matrix(weight.transposed()));
+            let epilogue = epilogue.transposed();
+            return multiply(target, &Product { rows: columns, columns: rows, a, b, epilogue, ..product });
+        }
+        multiply(target, &product)
+    }
+
+    /// Result channels of a group.
+    pub fn out_channels(&self) -> i64 {
+        self.out.channels / self.groups
+    }
+
+    /// Result channels as rows, pixels as columns.
+    pub fn epilogue(&self) -> Result<Epilogue> {
+        let channels = self.out_channels();
+        let layout = Matrix {
+            rows: Axis::line(channels, self.out.channel_stride),
+            columns: self.out.pixels()?,
+            batch_stride: channels * self.out.channel_stride,
+        };
+        Ok(Epilogue::plain(Operand { memory: self.out.memory, dtype: self.out.dtype, layout }, self.bias))
+    }
+}
+
+/// A value for each weight: the gradient of a convolution's weight (result channels, source channels of a group, taps)
+/// from its input and the gradient of its output; for a transposed convolution, from the gradient of its output and its
+/// input.
+///
+/// # Errors
+/// As [`pixels`].
+pub fn weights(out: &Tensor<'_>, source: &Tensor<'_>, gradient: &Tensor<'_>, parameters: &Parameters<'_>) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let (result, from, factors) =
+        (Volume::of(&target, out)?, Volume::of(&target, source)?, Volume::of(&target, gradient)?);
+    let groups = check_groups(&factors, &from, parameters, gradient, source)?;
+    let (rows, channels) = (factors.channels / groups, from.channels / groups);
+    let window = Window {
+        pixels: factors.sizes,
+        taps: result.sizes,
+        scale: spatial(parameters.stride, 1),
+        origin: spatial(parameters.padding, 0).map(|padding| -padding),
+        step: spatial(parameters.dilation, 1),
+    };
+    let layout = Matrix {
+        rows: Axis::line(rows, result.image_stride),
+        columns: result.features(channels, result.channel_stride)?,
+        batch_stride: rows * result.image_stride,
+    };
+    let epilogue = Epilogue::plain(Operand { memory: result.memory, dtype: result.dtype, layout }, None);
+    if rows * channels <= DIRECT {
+        return conv_direct::weights(&target, &from, &factors, window, groups, out.class(), &epilogue);
+    }
+    let a = Operand {
+        memory: factors.memory,
+        dtype: factors.dtype,
+        layout: Matrix {
+            rows: Axis::line(rows, factors.channel_stride),
+            columns: factors.pixels()?,
+            batch_stride: rows * factors.channel_stride,
+        },
+    };
+    let patches = Patches::of(&from, window, groups);
+    let product = Product {
+        class: out.class(),
+        rows,
+        columns: channels * result.positions(),
+        depth: factors.images * factors.positions(),
+        batches: groups,
+        a: Factor::Matrix(a),
+        b: Factor::Features(PatchOperand { memory: from.memory, dtype: from.dtype, patches }),
+        epilogue,
+    };
+    multiply(&target, &product)
+}
+
+fn check_groups(
+    result: &Volume,
+    source: &Volume,
+    parameters: &Parameters<'_>,
+    result_tensor: &Tensor<'_>,
+    source_tensor: &Tensor<'_>,
+) -> Result<i64> {
+    let groups = parameters.groups;
+    if groups < 1 || result.channels % groups != 0 || source.channels % groups != 0 {
+        return Err(Error::Invalid(format!(
+            "OpenCL: channels of {} and {} do not make {groups} groups",
+            source_tensor.describe(),
+            result_tensor.describe()
+        )));
+    }
+    Ok(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every (pixel, tap) pair of a spreading convolution is in exactly one phase, at the right position.
+    #[test]
+    fn phases_cover_every_pair() {
+        for (stride, padding, dilation, taps, pixels) in
+            [(1, 1, 1, 3, 7), (2, 1, 1, 3, 8), (3, 0, 2, 4, 11), (4, 3, 2, 3, 9), (5, 0, 1, 2, 13)]
+        {
+            let mut seen = Vec::new();
+            for remainder in 0..stride {
+                let phase = Phase::of_remainder(remainder, stride, padding, dilation, taps, pixels);
+                for i in 0..phase.pixels {
+                    for j in 0..phase.taps {
+                        let pixel = phase.first_pixel + i * phase.pixel_step;
+                        let tap = phase.first_tap + j * phase.tap_step;
+                        assert_eq!((i + phase.origin + j * phase.step) * stride, pixel + padding - tap * dilation);
+                        seen.push((pixel, tap));
+                    }
+                }
+            }
+            seen.sort_unstable();
+            let all: Vec<_> = (0..pixels)
+                .flat_map(|pixel| (0..taps).map(move |tap| (pixel, tap)))
+                .filter(|(pixel, tap)| (pixel + padding - tap * dilation) % stride == 0)
+                .collect();
+            assert_eq!(seen, all);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Matrix products of tensors: thin ones stream their factors, the others are packed.
+
+use super::epilogue::Epilogue;
+use super::gemm::{busy, finish, launch, multiply, program, Chunk, Factor, Product};
+use super::geometry::Geometry;
+use super::matrix::{div_up, Axis, Matrix, Operand, Span};
+use super::{Scalar, Target, Tensor};
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+use crate::kernels::Family;
+
+/// Rows that a thin product takes at a time; as in `cl/matmul.cl`.
+const THIN_ROWS: i64 = 4;
+/// Columns, and vectors of columns, of a work-item of the two thin kernels.
+const DOT_COLUMNS: i64 = 4;
+const WIDE: i64 = 16;
+/// Below this many multiplications, packing and three launches cost more than a simple kernel.
+const SMALL: i64 = 32 * 32 * 32;
+/// A part of k shorter than this does not repay the partial sums.
+const SHORTEST_SPLIT: i64 = 512;
+
+/// `out = alpha * a @ b + beta * addend` for matrices, or batches of them, of one class. An absent addend counts as
+/// nothing; a batch or a matrix may have strides of 0.
+///
+/// # Errors
+/// [`Error::Invalid`] when shapes do not fit; otherwise as the allocator and the driver report.
+pub fn matmul(
+    out: &Tensor<'_>,
+    a: &Tensor<'_>,
+    b: &Tensor<'_>,
+    addend: &Tensor<'_>,
+    alpha: Scalar,
+    beta: Scalar,
+) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let operand = |tensor: &Tensor<'_>| -> Result<Operand> {
+        Ok(Operand { memory: target.tensor(tensor)?, dtype: tensor.dtype, layout: Matrix::of(tensor) })
+    };
+    let (first, second, result) = (operand(a)?, operand(b)?, operand(out)?);
+    let (rows, columns, depth) = (result.layout.rows.size(), result.layout.columns.size(), first.layout.columns.size());
+    if first.layout.rows.size() != rows || second.layout.columns.size() != columns || second.layout.rows.size() != depth {
+        return Err(Error::Invalid(format!(
+            "OpenCL: {} @ {} does not make {}",
+            a.describe(),
+            b.describe(),
+            out.describe()
+        )));
+    }
+    let addend = if addend.is_present() { Some(operand(addend)?) } else { None };
+    let product = Product {
+        class: out.class(),
+        rows,
+        columns,
+        depth,
+        batches: if out.ndim() < 3 { 1 } else { out.size(out.ndim() - 3) },
+        a: Factor::Matrix(first),
+        b: Factor::Matrix(second),
+        epilogue: Epilogue { alpha, beta, addend, out: result },
+    };
+    match Thin::of(&product, first, second) {
+        Some(thin) => thin.run(&target),
+        None => multiply(&target, &product),
+    }
+}
+
+/// The dot product of two vectors, into a tensor of one element.
+///
+/// # Errors
+/// As [`matmul`].
+pub fn dot(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<()> {
+    let target = Target::of(out.address)?;
+    let depth = a.size(0);
+    let vector = |tensor: &Tensor<'_>, layout: Matrix| -> Result<Operand> {
+        Ok(Operand { memory: target.tensor(tensor)?, dtype: tensor.dtype, layout })
+    };
+    let one = Axis::line(1, 0);
+    let row = vector(a, Matrix { rows: one, columns: Axis::line(depth, a.stride(0)), batch_stride: 0 })?;
+    let column = vector(b, Matrix { rows: Axis::line(depth, b.stride(0)), columns: one, batch_stride: 0 })?;
+    let epilogue = Epilogue::plain(vector(out, Matrix::dense(1, 1))?, None);
+    let factors = (Factor::Matrix(row), Factor::Matrix(column));
+    let product =
+        Product { class: out.class(), rows: 1, columns: 1, depth, batches: 1, a: factors.0, b: factors.1, epilogue };
+    let kernel = if row.layout.columns.is_dense() && column.layout.rows.is_dense() { Kernel::Dot } else { Kernel::AddRows };
+    Thin { product, a: row, b: column, kernel }.run(&target)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kernel {
+    /// k is dense in both factors.
+    Dot,
+    /// Columns are dense in the second.
+    AddRows,
+}
+
+impl Kernel {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Dot => "gemm_dot",
+            Self::AddRows => "gemm_add_rows",
+        }
+    }
+}
+
+/// A product that is not worth packing.
+struct Thin {
+    product: Product,
+    a: Operand,
+    b: Operand,
+    kernel: Kernel,
+}
+
+impl Thin {
+    /// The thin form of a product, if it is thin or small and its layout suits a kernel, perhaps with the factors
+    /// exchanged: C' = B' A'.
+    fn of(product: &Product, a: Operand, b: Operand) -> Option<Self> {
+        let Product { rows, columns, depth, .. } = *product;
+        let is_small = rows * columns * depth <= SMALL;
+        if !is_small && rows.min(columns) > THIN_ROWS {
+            return None;
+        }
+        let as_is = (*product, a, b);
+        let exchanged = (
+            Product { rows: columns, columns: rows, epilogue: product.epilogue.transposed(), ..*product },
+            b.transposed(),
+            a.transposed(),
+        );
+        // The longer side becomes columns: those are what work-items share out.
+        let (first, second) = if rows <= columns { (as_is, exchanged) } else { (exchanged, as_is) };
+        let (product, a, b) = first;
+        if a.layout.columns.is_dense() && b.layout.rows.is_dense() {
+            return Some(Self { product, a, b, kernel: Kernel::Dot });
+        }
+        if b.layout.columns.is_dense() {
+            return Some(Self { product, a, b, kernel: Kernel::AddRows });
+        }
+        let (product, a, b) = second;
+        (is_small || depth == 0).then_some(Self { product, a, b, kernel: Kernel::AddRows })
+    }
+
+    fn run(&self, target: &Target) -> Result<()> {
+        let Product { class, rows, columns, depth, batches, epilogue, .. } = self.product;
+        if rows * columns * batches == 0 {
+            return Ok(());
+        }
+        let lanes = Geometry::of(target, class).lanes as i64;
+        let column_blocks = match self.kernel {
+            Kernel::Dot => div_up(columns, DOT_COLUMNS),
+            Kernel::AddRows => div_up(columns, WIDE * lanes),
+        };
+        let row_blocks = div_up(rows, THIN_ROWS);
+        let splits = div_up(busy(target), column_blocks * row_blocks * batches).min(depth / SHORTEST_SPLIT).max(1);
+        let program = program(target, Family::Matmul, class)?;
+        let sums = splits * batches * rows * columns * class.size() as i64;
+        let sums_memory = if splits > 1 { Some(target.workspace(sums as usize)?) } else { None };
+        let goal = match &sums_memory {
+            Some(memory) => {
+                let layout = Matrix::dense(rows, columns);
+                Epilogue::plain(Operand { memory: target.memory(memory.address)?, dtype: class.storage(), layout }, None)
+            }
+            None => epilogue,
+        };
+        let encoded = goal.encode(class);
+        let (a_layout, b_layout) = (self.a.layout.bytes(), self.b.layout.bytes());
+        let cut = [
+            self.a.memory,
+            self.b.memory,
+            Arg::Int(self.a.dtype.code()),
+            Arg::Bytes(&a_layout),
+            Arg::Bytes(&b_layout),
+            Arg::Long(rows),
+            Arg::Long(columns),
+            Arg::Long(depth),
+            Arg::Long(splits),
+            Arg::Long(batches * rows * columns),
+        ];
+        let args = [&cut[..], &encoded.args()].concat();
+        launch(target, &program, self.kernel.name(), &args, [column_blocks, row_blocks, batches * splits])?;
+        if sums_memory.is_some() {
+            let all = |count: i64| Span { first: 0, count };
+            let chunk = Chunk { batches, rows: all(rows), columns: all(columns), depth };
+            finish(target, &program, class, &chunk, splits, goal.out.memory, &epilogue)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! Tensors seen as matrices: an index may run over several dimensions, so nothing is copied to make them one.
+
+use super::Tensor;
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+use crate::kernels::DType;
+
+/// Dimensions that one index of a matrix runs over; as in `cl/matrix.cl`.
+const AXIS_LEVELS: usize = 4;
+
+/// One index of a matrix: a nest of dimensions, innermost first, with strides in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis {
+    sizes: [i64; AXIS_LEVELS],
+    strides: [i64; AXIS_LEVELS],
+}
+
+impl Axis {
+    /// An index over one dimension.
+    pub const fn line(size: i64, stride: i64) -> Self {
+        Self { sizes: [size, 1, 1, 1], strides: [stride, 0, 0, 0] }
+    }
+
+    /// An index over dimensions of (size, stride), innermost first; those that are walked as one are joined.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when more remain than kernels walk.
+    pub fn nest(dims: &[(i64, i64)]) -> Result<Self> {
+        let mut joined: Vec<(i64, i64)> = Vec::with_capacity(dims.len());
+        for &(size, stride) in dims.iter().filter(|(size, _)| *size != 1) {
+            match joined.last_mut() {
+                Some((inner, inner_stride)) if *inner * *inner_stride == stride => *inner *= size,
+                _ => joined.push((size, stride)),
+            }
+        }
+        if joined.len() > AXIS_LEVELS {
+            return Err(Error::Invalid(format!("OpenCL: a matrix index over {joined:?} has too many dimensions")));
+        }
+        let mut axis = Self::line(1, 0);
+        for ((size, stride), level) in axis.sizes.iter_mut().zip(&mut axis.strides).zip(joined) {
+            (*size, *stride) = level;
+        }
+        Ok(axis)
+    }
+
+    /// Number of indices.
+    pub fn size(&self) -> i64 {
+        self.sizes.iter().product()
+    }
+
+    /// Whether neighbouring indices are neighbours in memory.
+    pub fn is_dense(&self) -> bool {
+        self.strides.first() == Some(&1) || self.size() == 1
+    }
+
+    fn longs(&self) -> impl Iterator<Item = i64> + '_ {
+        self.sizes.iter().chain(&self.strides).copied()
+    }
+}
+
+/// Where the elements of a batch of matrices lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// Row index.
+    pub rows: Axis,
+    /// Column index.
+    pub columns: Axis,
+    /// Elements from one matrix of a batch to the next.
+    pub batch_stride: i64,
+}
+
+impl Matrix {
+    /// A dense row-major matrix.
+    pub const fn dense(rows: i64, columns: i64) -> Self {
+        Self { rows: Axis::line(rows, columns), columns: Axis::line(columns, 1), batch_stride: rows * columns }
+    }
+
+    /// The last two dimensions of a tensor as rows and columns, the one before, if any, as the batch.
+    pub fn of(tensor: &Tensor<'_>) -> Self {
+        let dim = tensor.ndim();
+        let line = |back: usize| dim.checked_sub(back).map_or(Axis::line(1, 0), |d| Axis::line(tensor.size(d), tensor.stride(d)));
+        let batch_stride = dim.checked_sub(3).map_or(0, |d| tensor.stride(d));
+        Self { rows: line(2), columns: line(1), batch_stride }
+    }
+
+    /// With rows and columns exchanged.
+    #[must_use]
+    pub const fn transposed(self) -> Self {
+        Self { rows: self.columns, columns: self.rows, batch_stride: self.batch_stride }
+    }
+
+    /// The kernel's struct.
+    pub fn bytes(&self) -> Vec<u8> {
+        struct_bytes(self.rows.longs().chain(self.columns.longs()).chain([self.batch_stride]))
+    }
+}
+
+/// A matrix in device memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand {
+    /// Its buffer and offset.
+    pub memory: Arg<'static>,
+    /// Storage dtype.
+    pub dtype: DType,
+    /// Where its elements lie.
+    pub layout: Matrix,
+}
+
+impl Operand {
+    /// With rows and columns exchanged.
+    #[must_use]
+    pub const fn transposed(self) -> Self {
+        Self { memory: self.memory, dtype: self.dtype, layout: self.layout.transposed() }
+    }
+
+    /// The same from matrix `batch` of the batch on.
+    #[must_use]
+    pub fn at_batch(self, batch: i64) -> Self {
+        Self { memory: advance(self.memory, batch * self.layout.batch_stride, self.dtype), ..self }
+    }
+}
+
+/// The memory argument `elements` further on.
+pub fn advance(memory: Arg<'static>, elements: i64, dtype: DType) -> Arg<'static> {
+    match memory {
+        Arg::Memory(handle, offset) => Arg::Memory(handle, offset.saturating_add_signed(elements * dtype.size() as i64)),
+        other => other,
+    }
+}
+
+/// The bytes of a kernel's struct whose fields are all `long`.
+pub fn struct_bytes(longs: impl IntoIterator<Item = i64>) -> Vec<u8> {
+    longs.into_iter().flat_map(i64::to_ne_bytes).collect()
+}
+
+/// A part of an index range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its first index.
+    pub first: i64,
+    /// Number of indices.
+    pub count: i64,
+}
+
+/// Spans of `step` that cover `total`; an empty range is one empty span.
+pub fn spans(total: i64, step: i64) -> impl Iterator<Item = Span> + Clone {
+    let step = step.max(1);
+    (0..div_up(total, step).max(1)).map(move |i| Span { first: i * step, count: step.min(total - i * step) })
+}
+
+/// Quotient rounded up.
+pub const fn div_up(a: i64, b: i64) -> i64 {
+    if b <= 0 {
+        return 0;
+    }
+    (a + b - 1) / b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_dimensions_are_joined() {
+        // The pixels of a contiguous batch of images are one level in an image and one over images.
+        let pixels = Axis::nest(&[(5, 1), (4, 5), (1, 7), (2, 60)]).map(|axis| (axis.sizes, axis.strides));
+        assert_eq!(pixels, Ok(([20, 2, 1, 1], [1, 60, 0, 0])));
+        assert_eq!(Axis::nest(&[(5, 0), (4, 0)]).map(|axis| axis.size()), Ok(20));
+        assert!(Axis::nest(&[(2, 1), (2, 4), (2, 16), (2, 64), (2, 256)]).is_err());
+    }
+
+    #[test]
+    fn spans_cover_the_range() {
+        let all: Vec<_> = spans(7, 3).map(|span| (span.first, span.count)).collect();
+        assert_eq!(all, [(0, 3), (3, 3), (6, 1)]);
+        assert_eq!(spans(0, 3).map(|span| span.count).collect::<Vec<_>>(), [0]);
+    }
+}

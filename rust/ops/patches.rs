@@ -1,0 +1,164 @@
+//! Tensors of images, and which of their elements a convolution reads.
+//!
+//! Everything here has three spatial dimensions, innermost first (w, h, d); missing ones have size 1.
+
+use super::matrix::{advance, struct_bytes, Axis};
+use super::{Target, Tensor};
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::DType;
+
+/// Spatial dimensions.
+pub const SPATIAL: usize = 3;
+/// One number for each spatial dimension.
+pub type Spatial = [i64; SPATIAL];
+
+/// From the outermost-first numbers of fewer dimensions.
+pub fn spatial(numbers: &[i64], missing: i64) -> Spatial {
+    let mut all = [missing; SPATIAL];
+    for (slot, number) in all.iter_mut().zip(numbers.iter().rev()) {
+        *slot = *number;
+    }
+    all
+}
+
+/// A tensor of (images, channels, spatial dimensions); a weight has result channels for images.
+#[derive(Clone, Copy, Debug)]
+pub struct Volume {
+    /// Buffer and offset.
+    pub memory: Arg<'static>,
+    /// Storage dtype.
+    pub dtype: DType,
+    /// Images.
+    pub images: i64,
+    /// Channels of all groups.
+    pub channels: i64,
+    /// Elements from one image to the next.
+    pub image_stride: i64,
+    /// Elements from one channel to the next.
+    pub channel_stride: i64,
+    /// Spatial sizes.
+    pub sizes: Spatial,
+    /// Spatial strides.
+    pub strides: Spatial,
+}
+
+impl Volume {
+    /// A tensor's memory and layout.
+    ///
+    /// # Errors
+    /// When the address is not the device's.
+    pub fn of(target: &Target, tensor: &Tensor<'_>) -> Result<Self> {
+        Ok(Self {
+            memory: target.tensor(tensor)?,
+            dtype: tensor.dtype,
+            images: tensor.size(0),
+            channels: tensor.size(1),
+            image_stride: tensor.stride(0),
+            channel_stride: tensor.stride(1),
+            sizes: spatial(tensor.sizes.get(2..).unwrap_or_default(), 1),
+            strides: spatial(tensor.strides.get(2..).unwrap_or_default(), 0),
+        })
+    }
+
+    /// Positions of an image.
+    pub fn positions(&self) -> i64 {
+        self.sizes.iter().product()
+    }
+
+    /// Elements.
+    pub fn numel(&self) -> i64 {
+        self.images * self.channels * self.positions()
+    }
+
+    /// The same from image `first` on.
+    #[must_use]
+    pub fn at_image(self, first: i64) -> Self {
+        Self { memory: advance(self.memory, first * self.image_stride, self.dtype), ..self }
+    }
+
+    /// Every `step`th position from `first` on, `sizes` of them.
+    #[must_use]
+    pub fn every(self, first: Spatial, step: Spatial, sizes: Spatial) -> Self {
+        let offset: i64 = first.iter().zip(self.strides).map(|(at, stride)| at * stride).sum();
+        let mut strides = self.strides;
+        for (stride, step) in strides.iter_mut().zip(step) {
+            *stride *= step;
+        }
+        Self { memory: advance(self.memory, offset, self.dtype), sizes, strides, ..self }
+    }
+
+    /// The positions of all images as one index.
+    ///
+    /// # Errors
+    /// Never for three spatial dimensions.
+    pub fn pixels(&self) -> Result<Axis> {
+        let [w, h, d] = self.sizes;
+        let [w_stride, h_stride, d_stride] = self.strides;
+        Axis::nest(&[(w, w_stride), (h, h_stride), (d, d_stride), (self.images, self.image_stride)])
+    }
+
+    /// `channels` channels, `stride` apart, under every position as one index, as the features of the patch matrix.
+    ///
+    /// # Errors
+    /// Never for three spatial dimensions.
+    pub fn features(&self, channels: i64, stride: i64) -> Result<Axis> {
+        let [w, h, d] = self.sizes;
+        let [w_stride, h_stride, d_stride] = self.strides;
+        Axis::nest(&[(channels, stride), (w, w_stride), (h, h_stride), (d, d_stride)])
+    }
+}
+
+/// How taps meet pixels: tap t of pixel p reads position p * scale + origin + t * step of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Pixels of the result.
+    pub pixels: Spatial,
+    /// Taps of the kernel.
+    pub taps: Spatial,
+    /// Positions from one pixel to the next.
+    pub scale: Spatial,
+    /// Position of tap 0 of pixel 0.
+    pub origin: Spatial,
+    /// Positions from one tap to the next.
+    pub step: Spatial,
+}
+
+/// The patch matrix of a group: a row for each pixel, a column for each channel under each tap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patches {
+    /// How taps meet pixels.
+    pub window: Window,
+    extents: Spatial,
+    strides: Spatial,
+    /// Channels of a group.
+    pub channels: i64,
+    channel_stride: i64,
+    image_stride: i64,
+    /// Elements from one group to the next.
+    pub group_stride: i64,
+}
+
+impl Patches {
+    /// The patches of a source whose channels make up `groups` groups.
+    pub fn of(source: &Volume, window: Window, groups: i64) -> Self {
+        let channels = source.channels / groups.max(1);
+        Self {
+            window,
+            extents: source.sizes,
+            strides: source.strides,
+            channels,
+            channel_stride: source.channel_stride,
+            image_stride: source.image_stride,
+            group_stride: channels * source.channel_stride,
+        }
+    }
+
+    /// The `Patches` of `cl/patches.cl`.
+    pub fn bytes(&self) -> Vec<u8> {
+        let Window { pixels, taps, scale, origin, step } = self.window;
+        let spatial = [pixels, taps, scale, origin, step, self.extents, self.strides];
+        let rest = [self.channels, self.channel_stride, self.image_stride, self.group_stride];
+        struct_bytes(spatial.into_iter().flatten().chain(rest))
+    }
+}
