@@ -109,7 +109,11 @@ impl Phase {
 }
 
 fn greatest_divisor(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { greatest_divisor(b, a % b) }
+    if b == 0 {
+        a
+    } else {
+        greatest_divisor(b, a % b)
+    }
 }
 
 /// The phases of each dimension.
@@ -209,13 +213,8 @@ impl Part {
         if rows <= DIRECT_ROWS && rows * channels <= DIRECT {
             return conv_direct::pixels(target, self, out.class());
         }
-        let strides = WeightStrides::new(
-            self.direction,
-            self.weight.image_stride,
-            self.weight.channel_stride,
-            rows,
-            channels,
-        );
+        let strides =
+            WeightStrides::new(self.direction, self.weight.image_stride, self.weight.channel_stride, rows, channels);
         let weight = Operand {
             memory: self.weight.memory,
             dtype: self.weight.dtype,
@@ -271,7 +270,12 @@ impl Part {
 ///
 /// # Errors
 /// As [`pixels`].
-pub fn weights(out: &Tensor<'_>, source: &Tensor<'_>, gradient: &Tensor<'_>, parameters: &Parameters<'_>) -> Result<()> {
+pub fn weights(
+    out: &Tensor<'_>,
+    source: &Tensor<'_>,
+    gradient: &Tensor<'_>,
+    parameters: &Parameters<'_>,
+) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }

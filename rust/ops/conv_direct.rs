@@ -155,12 +155,8 @@ pub(super) fn weights(
     let channels = source.channels / groups;
     let layout = planes.bytes(channels, source.channels, WeightStrides { out: 0, source: 0, group: 0 });
     let encoded = epilogue.encode(class);
-    let cut = [
-        target.memory(from.address)?,
-        target.memory(factors.address)?,
-        Arg::Bytes(&layout),
-        Arg::Long(source.images),
-    ];
+    let cut =
+        [target.memory(from.address)?, target.memory(factors.address)?, Arg::Bytes(&layout), Arg::Long(source.images)];
     let features = channels * window.taps.iter().product::<i64>();
     let global = [features, gradient.channels / groups, groups];
     launch(target, &program, "conv_direct_weight", &[&cut[..], &encoded.args()].concat(), global)

@@ -156,7 +156,13 @@ pub fn program(target: &Target, family: Family, class: Class) -> Result<Arc<Cach
 }
 
 /// Enqueues a kernel of independent work-items. On CPUs a work-group of one lets every core take any of them.
-pub fn launch(target: &Target, program: &CachedProgram, kernel: &'static str, args: &[Arg<'_>], global: [i64; 3]) -> Result<()> {
+pub fn launch(
+    target: &Target,
+    program: &CachedProgram,
+    kernel: &'static str,
+    args: &[Arg<'_>],
+    global: [i64; 3],
+) -> Result<()> {
     let global = global.map(|size| size.max(0) as usize);
     let local = target.is_cpu().then_some([1_usize; 3]);
     target.launch(program, kernel, args, &global, local.as_ref().map(<[usize; 3]>::as_slice))

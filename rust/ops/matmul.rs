@@ -41,7 +41,8 @@ pub fn matmul(
     };
     let (first, second, result) = (operand(a)?, operand(b)?, operand(out)?);
     let (rows, columns, depth) = (result.layout.rows.size(), result.layout.columns.size(), first.layout.columns.size());
-    if first.layout.rows.size() != rows || second.layout.columns.size() != columns || second.layout.rows.size() != depth {
+    if first.layout.rows.size() != rows || second.layout.columns.size() != columns || second.layout.rows.size() != depth
+    {
         return Err(Error::Invalid(format!(
             "OpenCL: {} @ {} does not make {}",
             a.describe(),
@@ -83,7 +84,8 @@ pub fn dot(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<()> {
     let factors = (Factor::Matrix(row), Factor::Matrix(column));
     let product =
         Product { class: out.class(), rows: 1, columns: 1, depth, batches: 1, a: factors.0, b: factors.1, epilogue };
-    let kernel = if row.layout.columns.is_dense() && column.layout.rows.is_dense() { Kernel::Dot } else { Kernel::AddRows };
+    let kernel =
+        if row.layout.columns.is_dense() && column.layout.rows.is_dense() { Kernel::Dot } else { Kernel::AddRows };
     Thin { product, a: row, b: column, kernel }.run(&target)
 }
 
@@ -158,7 +160,10 @@ impl Thin {
         let goal = match &sums_memory {
             Some(memory) => {
                 let layout = Matrix::dense(rows, columns);
-                Epilogue::plain(Operand { memory: target.memory(memory.address)?, dtype: class.storage(), layout }, None)
+                Epilogue::plain(
+                    Operand { memory: target.memory(memory.address)?, dtype: class.storage(), layout },
+                    None,
+                )
             }
             None => epilogue,
         };

@@ -78,7 +78,9 @@ impl Matrix {
     /// The last two dimensions of a tensor as rows and columns, the one before, if any, as the batch.
     pub fn of(tensor: &Tensor<'_>) -> Self {
         let dim = tensor.ndim();
-        let line = |back: usize| dim.checked_sub(back).map_or(Axis::line(1, 0), |d| Axis::line(tensor.size(d), tensor.stride(d)));
+        let line = |back: usize| {
+            dim.checked_sub(back).map_or(Axis::line(1, 0), |d| Axis::line(tensor.size(d), tensor.stride(d)))
+        };
         let batch_stride = dim.checked_sub(3).map_or(0, |d| tensor.stride(d));
         Self { rows: line(2), columns: line(1), batch_stride }
     }
@@ -123,7 +125,9 @@ impl Operand {
 /// The memory argument `elements` further on.
 pub fn advance(memory: Arg<'static>, elements: i64, dtype: DType) -> Arg<'static> {
     match memory {
-        Arg::Memory(handle, offset) => Arg::Memory(handle, offset.saturating_add_signed(elements * dtype.size() as i64)),
+        Arg::Memory(handle, offset) => {
+            Arg::Memory(handle, offset.saturating_add_signed(elements * dtype.size() as i64))
+        }
         other => other,
     }
 }

@@ -135,8 +135,8 @@ __kernel void conv_direct(__global const uchar *source, ulong source_offset, __g
 }
 
 // The gradient of the weight: global size (features, result channels, groups), one weight a work-item. `gradient` is
-// planes of pixels whose rows are filled up to whole vectors with zeros. The epilogue's matrix has result channels as rows
-// and features, as in the patch matrix, as columns.
+// planes of pixels whose rows are filled up to whole vectors with zeros. The epilogue's matrix has result channels as
+// rows and features, as in the patch matrix, as columns.
 __kernel void conv_direct_weight(__global const uchar *source, ulong source_offset, __global const uchar *gradient,
                                  ulong gradient_offset, Planes planes, long images, EPILOGUE_ARGUMENTS) {
   const long group = get_global_id(2);

@@ -77,7 +77,9 @@ inline void store_vectors(const Epilogue *e, const T *values, int pitch, long ro
     TV v = e->alpha * VLOAD(0, values + r * pitch);
     if (e->has_addend) {
       const long at = axis_offset(&e->addend_layout->rows, row + r) + addend_column;
-      v += e->beta * (one_value ? (TV)(load(e->addend, at, e->addend_dtype)) : load_dense(e->addend, at, e->addend_dtype));
+      const TV added =
+          one_value ? (TV)(load(e->addend, at, e->addend_dtype)) : load_dense(e->addend, at, e->addend_dtype);
+      v += e->beta * added;
     }
     store_vector(e->out, axis_offset(&e->out_layout->rows, row + r) + out_column, e->out_dtype, v);
   }

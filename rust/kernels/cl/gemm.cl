@@ -86,23 +86,23 @@ __kernel void pack_columns(__global const uchar *source, ulong source_offset, in
 // One tile's product of `depth` steps, written to `tile`. ROWS is a constant, so that the accumulators
 // stay in registers. A row of a matrix' last panel that does not exist is packed as zero, and skipped in
 // steps of four rows.
-#define DEFINE_TILE(ROWS)                                                                        \
-  inline void PASTE(multiply_tile_, ROWS)(__global const R *a, __global const R *b, long depth, R *tile) { \
-    TileVector sums[ROWS][TILE_VECTORS];                                                                 \
-    _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                             \
-        _Pragma("unroll") for (int v = 0; v < TILE_VECTORS; ++v) sums[r][v] = (TileVector)(0);           \
-    for (long k = 0; k < depth; ++k) {                                                           \
-      TileVector columns[TILE_VECTORS];                                                                  \
-      _Pragma("unroll") for (int v = 0; v < TILE_VECTORS; ++v) columns[v] = ((__global const TileVector *)b)[v];         \
-      _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                           \
-          _Pragma("unroll") for (int v = 0; v < TILE_VECTORS; ++v) sums[r][v] =                  \
-              REAL_MULTIPLY_ADD((TileVector)(a[r]), columns[v], sums[r][v]);                                  \
-      a += TILE_ROWS;                                                                            \
-      b += TILE_COLUMNS;                                                                         \
-    }                                                                                            \
-    _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                             \
-        _Pragma("unroll") for (int v = 0; v < TILE_VECTORS; ++v)                                 \
-            STORE_TILE_VECTOR(sums[r][v], r * TILE_VECTORS + v, tile);                                      \
+#define DEFINE_TILE(ROWS)                                                                                             \
+  inline void PASTE(multiply_tile_, ROWS)(__global const R *a, __global const R *b, long depth, R *tile) {            \
+    TileVector sums[ROWS][TILE_VECTORS];                                                                              \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                                  \
+        _Pragma("unroll") for (int v = 0; v < TILE_VECTORS; ++v) sums[r][v] = (TileVector)(0);                        \
+    for (long k = 0; k < depth; ++k) {                                                                                \
+      TileVector columns[TILE_VECTORS];                                                                               \
+      _Pragma("unroll") for (int v = 0; v < TILE_VECTORS; ++v) columns[v] = ((__global const TileVector *)b)[v];      \
+      _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                                \
+          _Pragma("unroll") for (int v = 0; v < TILE_VECTORS; ++v) sums[r][v] =                                       \
+              REAL_MULTIPLY_ADD((TileVector)(a[r]), columns[v], sums[r][v]);                                          \
+      a += TILE_ROWS;                                                                                                 \
+      b += TILE_COLUMNS;                                                                                              \
+    }                                                                                                                 \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                                  \
+        _Pragma("unroll") for (int v = 0; v < TILE_VECTORS; ++v)                                                      \
+            STORE_TILE_VECTOR(sums[r][v], r * TILE_VECTORS + v, tile);                                                \
   }
 
 DEFINE_TILE(4)

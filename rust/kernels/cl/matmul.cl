@@ -109,7 +109,7 @@ __kernel void gemm_dot(__global const uchar *a, ulong a_offset, __global const u
   }
 
 // A work-item reads WIDE vectors of each row it passes: 16 took 3.4 ms for a 4096 x 4096 f32 matrix where 4 took
-// 9.5 (core time, PoCL, Xeon with AVX-512; benchmarks/matmul.py).
+// 9.5 (core time, PoCL, Xeon with AVX-512).
 #define WIDE 16
 DEFINE_ADD_ROWS(1, 1)
 DEFINE_ADD_ROWS(1, 16)

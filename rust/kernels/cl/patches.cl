@@ -187,7 +187,8 @@ inline void pack_pixels(__global const uchar *source, int dt, const Patches *pat
     const long last = min(patches->channels, channel + end - feature);
     for (int i = 0; i < count;) {
 #ifndef IS_COMPLEX
-      const int run = dense ? run_length(patches, pixels + i, (width | i) % VEC == 0, (int)min((long)count, present) - i, &tap) : 0;
+      const int left = (int)min((long)count, present) - i;
+      const int run = dense ? run_length(patches, pixels + i, (width | i) % VEC == 0, left, &tap) : 0;
       if (run > 0) {
         pack_run(source, dt, patch_offset(patches, &pixels[i], &tap), run, channel, last, patches->channel_stride,
                  width, out + i);
@@ -228,7 +229,8 @@ inline void pack_block(__global const uchar *source, int dt, const long *offsets
 #endif
   for (; c < last; ++c, out += PARTS)
     for (int i = 0; i < count; ++i)
-      *(__global T *)(out + i * width) = offsets[i] == NOWHERE ? FROM_REAL(0) : load_one(source, offsets[i] + c * stride, dt);
+      *(__global T *)(out + i * width) =
+          offsets[i] == NOWHERE ? FROM_REAL(0) : load_one(source, offsets[i] + c * stride, dt);
 }
 
 // Packs `present` features from `first` on as one panel of `width` reals, for `depth` pixels.
