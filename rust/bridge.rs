@@ -72,6 +72,35 @@ mod ffi {
         inner: i64,
     }
 
+    /// Weight and bias, or their gradients.
+    #[derive(Clone, Copy)]
+    struct Affine<'a> {
+        weight: TensorArg<'a>,
+        bias: TensorArg<'a>,
+    }
+
+    /// Mean, and reciprocal deviation or (where running statistics are meant) variance.
+    #[derive(Clone, Copy)]
+    struct Statistics<'a> {
+        mean: TensorArg<'a>,
+        spread: TensorArg<'a>,
+    }
+
+    /// How much running statistics move, and what is added to the variance.
+    #[derive(Clone, Copy)]
+    struct NormHyper {
+        momentum: f64,
+        eps: f64,
+    }
+
+    /// What a batch-norm backward pass goes by: in training the saved statistics, else the running ones and eps.
+    #[derive(Clone, Copy)]
+    struct BatchNormMode<'a> {
+        statistics: Statistics<'a>,
+        training: bool,
+        eps: f64,
+    }
+
     /// A dense tensor seen as [outer, channels, inner].
     #[derive(Clone, Copy)]
     struct NormShape {
@@ -193,11 +222,11 @@ mod ffi {
         fn arg_reduce(values: &TensorArg, indices: &TensorArg, input: &TensorArg, dim: usize, largest: bool) -> Result<()>;
         fn softmax(input: &TensorArg, output: &TensorArg, dim: usize, log: bool) -> Result<()>;
         fn softmax_backward(grad: &TensorArg, output: &TensorArg, grad_input: &TensorArg, dim: usize, log: bool) -> Result<()>;
-        fn norm_rows(input: &TensorArg, weight: &TensorArg, bias: &TensorArg, output: &TensorArg, mean: &TensorArg, rstd: &TensorArg, rows: NormRows, eps: f64) -> Result<()>;
-        fn norm_rows_backward(grad: &TensorArg, input: &TensorArg, weight: &TensorArg, mean: &TensorArg, rstd: &TensorArg, grad_input: &TensorArg, grad_weight: &TensorArg, grad_bias: &TensorArg, rows: NormRows) -> Result<()>;
-        fn batch_norm_training(input: &TensorArg, weight: &TensorArg, bias: &TensorArg, output: &TensorArg, save_mean: &TensorArg, save_rstd: &TensorArg, running_mean: &TensorArg, running_var: &TensorArg, shape: NormShape, momentum: f64, eps: f64) -> Result<()>;
-        fn batch_norm_evaluation(input: &TensorArg, weight: &TensorArg, bias: &TensorArg, output: &TensorArg, mean: &TensorArg, variance: &TensorArg, shape: NormShape, eps: f64) -> Result<()>;
-        fn batch_norm_backward(grad: &TensorArg, input: &TensorArg, weight: &TensorArg, mean: &TensorArg, spread: &TensorArg, grad_input: &TensorArg, grad_weight: &TensorArg, grad_bias: &TensorArg, shape: NormShape, training: bool, eps: f64) -> Result<()>;
+        fn norm_rows(input: &TensorArg, affine: Affine, output: &TensorArg, statistics: Statistics, rows: NormRows, eps: f64) -> Result<()>;
+        fn norm_rows_backward(grad: &TensorArg, input: &TensorArg, weight: &TensorArg, statistics: Statistics, grad_input: &TensorArg, grad_affine: Affine, rows: NormRows) -> Result<()>;
+        fn batch_norm_training(input: &TensorArg, affine: Affine, output: &TensorArg, saved: Statistics, running: Statistics, shape: NormShape, hyper: NormHyper) -> Result<()>;
+        fn batch_norm_evaluation(input: &TensorArg, affine: Affine, output: &TensorArg, running: Statistics, shape: NormShape, eps: f64) -> Result<()>;
+        fn batch_norm_backward(grad: &TensorArg, input: &TensorArg, weight: &TensorArg, mode: BatchNormMode, grad_input: &TensorArg, grad_affine: Affine, shape: NormShape) -> Result<()>;
         fn max_pool(windows: Windows, output: &TensorArg, indices: &TensorArg, input: &TensorArg) -> Result<()>;
         fn max_pool_backward(windows: Windows, grad_input: &TensorArg, grad: &TensorArg, indices: &TensorArg) -> Result<()>;
         fn avg_pool(windows: Windows, output: &TensorArg, input: &TensorArg, count_padding: bool, divisor: i64) -> Result<()>;

@@ -60,11 +60,11 @@ Tensors3 forward(
   checked([&] {
     if (training) {
       bridge::batch_norm_training(
-          arg(x), arg(scale), arg(shift), arg(output), arg(save_mean), arg(save_rstd), arg(mean.tensor()),
-          arg(var.tensor()), shape, momentum, eps);
+          arg(x), {arg(scale), arg(shift)}, arg(output), {arg(save_mean), arg(save_rstd)},
+          {arg(mean.tensor()), arg(var.tensor())}, shape, {momentum, eps});
     } else {
       bridge::batch_norm_evaluation(
-          arg(x), arg(scale), arg(shift), arg(output), arg(mean.tensor()), arg(var.tensor()), shape, eps);
+          arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean.tensor()), arg(var.tensor())}, shape, eps);
     }
   });
   if (training) {
@@ -146,8 +146,8 @@ Tensors3 native_batch_norm_backward(
              grad_bias = sums(output_mask[2]);
   checked([&] {
     bridge::batch_norm_backward(
-        arg(grad), arg(x), arg(scale), arg(mean), arg(spread), arg(grad_input), arg(grad_weight), arg(grad_bias),
-        shape_of(x), training, eps);
+        arg(grad), arg(x), arg(scale), {{arg(mean), arg(spread)}, training, eps}, arg(grad_input),
+        {arg(grad_weight), arg(grad_bias)}, shape_of(x));
   });
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }

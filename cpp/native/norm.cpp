@@ -46,8 +46,8 @@ Tensors3 rows_backward(
   at::Tensor grad_bias = parameter_gradient(output_mask[2], parameter_sizes, like, is_empty);
   checked([&] {
     bridge::norm_rows_backward(
-        arg(grad), arg(x), arg(weight), arg(center), arg(deviation), arg(grad_input), arg(grad_weight), arg(grad_bias),
-        rows);
+        arg(grad), arg(x), arg(weight), {arg(center), arg(deviation)}, arg(grad_input),
+        {arg(grad_weight), arg(grad_bias)}, rows);
   });
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }
@@ -73,7 +73,9 @@ Tensors3 native_layer_norm(
   sizes.append(normalized_shape.size(), 1);
   at::Tensor mean = at::empty(sizes, statistics_options(input)), rstd = at::empty_like(mean);
   const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
-  checked([&] { bridge::norm_rows(arg(x), arg(scale), arg(shift), arg(output), arg(mean), arg(rstd), geometry, eps); });
+  checked([&] {
+    bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, geometry, eps);
+  });
   return {std::move(output), std::move(mean), std::move(rstd)};
 }
 
@@ -105,7 +107,7 @@ Tensors3 native_group_norm(
   const at::Tensor x = input.contiguous(), scale = contiguous(weight), shift = contiguous(bias);
   at::Tensor output = at::empty_like(x);
   at::Tensor mean = at::empty({samples, groups}, statistics_options(input)), rstd = at::empty_like(mean);
-  checked([&] { bridge::norm_rows(arg(x), arg(scale), arg(shift), arg(output), arg(mean), arg(rstd), rows, eps); });
+  checked([&] { bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, rows, eps); });
   return {std::move(output), std::move(mean), std::move(rstd)};
 }
 

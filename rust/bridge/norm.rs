@@ -1,9 +1,9 @@
 //! Normalisation for C++.
 
-use super::ffi::{NormRows, NormShape, TensorArg};
+use super::ffi::{Affine, BatchNormMode, NormHyper, NormRows, NormShape, Statistics, TensorArg};
 use crate::error::Result;
 use crate::ops::batch_norm::{self, Backward, Hyper};
-use crate::ops::norm::{self, Affine, Rows, Shape, Statistics};
+use crate::ops::norm::{self, Rows, Shape};
 
 impl NormRows {
     fn rows(&self) -> Rows {
@@ -17,25 +17,27 @@ impl NormShape {
     }
 }
 
-fn affine<'a>(weight: &TensorArg<'a>, bias: &TensorArg<'a>) -> Result<Affine<'a>> {
-    Ok(Affine { weight: weight.tensor()?, bias: bias.tensor()? })
+impl<'a> Affine<'a> {
+    fn tensors(&self) -> Result<norm::Affine<'a>> {
+        Ok(norm::Affine { weight: self.weight.tensor()?, bias: self.bias.tensor()? })
+    }
 }
 
-fn statistics<'a>(mean: &TensorArg<'a>, rstd: &TensorArg<'a>) -> Result<Statistics<'a>> {
-    Ok(Statistics { mean: mean.tensor()?, rstd: rstd.tensor()? })
+impl<'a> Statistics<'a> {
+    fn tensors(&self) -> Result<norm::Statistics<'a>> {
+        Ok(norm::Statistics { mean: self.mean.tensor()?, rstd: self.spread.tensor()? })
+    }
 }
 
 pub fn norm_rows(
     input: &TensorArg<'_>,
-    weight: &TensorArg<'_>,
-    bias: &TensorArg<'_>,
+    affine: Affine<'_>,
     output: &TensorArg<'_>,
-    mean: &TensorArg<'_>,
-    rstd: &TensorArg<'_>,
+    statistics: Statistics<'_>,
     rows: NormRows,
     eps: f64,
 ) -> Result<()> {
-    let (affine, statistics) = (affine(weight, bias)?, statistics(mean, rstd)?);
+    let (affine, statistics) = (affine.tensors()?, statistics.tensors()?);
     norm::rows(&input.tensor()?, &affine, &output.tensor()?, &statistics, rows.rows(), eps)
 }
 
@@ -43,65 +45,53 @@ pub fn norm_rows_backward(
     grad: &TensorArg<'_>,
     input: &TensorArg<'_>,
     weight: &TensorArg<'_>,
-    mean: &TensorArg<'_>,
-    rstd: &TensorArg<'_>,
+    statistics: Statistics<'_>,
     grad_input: &TensorArg<'_>,
-    grad_weight: &TensorArg<'_>,
-    grad_bias: &TensorArg<'_>,
+    grad_affine: Affine<'_>,
     rows: NormRows,
 ) -> Result<()> {
     let (grad, input, weight) = (grad.tensor()?, input.tensor()?, weight.tensor()?);
-    let (statistics, grad_affine) = (statistics(mean, rstd)?, affine(grad_weight, grad_bias)?);
+    let (statistics, grad_affine) = (statistics.tensors()?, grad_affine.tensors()?);
     norm::rows_backward(&grad, &input, &weight, &statistics, &grad_input.tensor()?, &grad_affine, rows.rows())
 }
 
 pub fn batch_norm_training(
     input: &TensorArg<'_>,
-    weight: &TensorArg<'_>,
-    bias: &TensorArg<'_>,
+    affine: Affine<'_>,
     output: &TensorArg<'_>,
-    save_mean: &TensorArg<'_>,
-    save_rstd: &TensorArg<'_>,
-    running_mean: &TensorArg<'_>,
-    running_var: &TensorArg<'_>,
+    saved: Statistics<'_>,
+    running: Statistics<'_>,
     shape: NormShape,
-    momentum: f64,
-    eps: f64,
+    hyper: NormHyper,
 ) -> Result<()> {
-    let (saved, running) = (statistics(save_mean, save_rstd)?, statistics(running_mean, running_var)?);
-    let (affine, hyper) = (affine(weight, bias)?, Hyper { momentum, eps });
+    let (affine, saved, running) = (affine.tensors()?, saved.tensors()?, running.tensors()?);
+    let hyper = Hyper { momentum: hyper.momentum, eps: hyper.eps };
     batch_norm::training(&input.tensor()?, &affine, &output.tensor()?, &saved, &running, shape.shape(), hyper)
 }
 
 pub fn batch_norm_evaluation(
     input: &TensorArg<'_>,
-    weight: &TensorArg<'_>,
-    bias: &TensorArg<'_>,
+    affine: Affine<'_>,
     output: &TensorArg<'_>,
-    mean: &TensorArg<'_>,
-    variance: &TensorArg<'_>,
+    running: Statistics<'_>,
     shape: NormShape,
     eps: f64,
 ) -> Result<()> {
-    let (affine, statistics) = (affine(weight, bias)?, statistics(mean, variance)?);
-    batch_norm::evaluation(&input.tensor()?, &affine, &output.tensor()?, &statistics, shape.shape(), eps)
+    let (affine, running) = (affine.tensors()?, running.tensors()?);
+    batch_norm::evaluation(&input.tensor()?, &affine, &output.tensor()?, &running, shape.shape(), eps)
 }
 
 pub fn batch_norm_backward(
     grad: &TensorArg<'_>,
     input: &TensorArg<'_>,
     weight: &TensorArg<'_>,
-    mean: &TensorArg<'_>,
-    spread: &TensorArg<'_>,
+    mode: BatchNormMode<'_>,
     grad_input: &TensorArg<'_>,
-    grad_weight: &TensorArg<'_>,
-    grad_bias: &TensorArg<'_>,
+    grad_affine: Affine<'_>,
     shape: NormShape,
-    training: bool,
-    eps: f64,
 ) -> Result<()> {
     let (grad, input, weight) = (grad.tensor()?, input.tensor()?, weight.tensor()?);
-    let (statistics, grad_affine) = (statistics(mean, spread)?, affine(grad_weight, grad_bias)?);
-    let mode = if training { Backward::Training(statistics) } else { Backward::Evaluation(statistics, eps) };
+    let (statistics, grad_affine) = (mode.statistics.tensors()?, grad_affine.tensors()?);
+    let mode = if mode.training { Backward::Training(statistics) } else { Backward::Evaluation(statistics, mode.eps) };
     batch_norm::backward(&grad, &input, &weight, mode, &grad_input.tensor()?, &grad_affine, shape.shape())
 }
