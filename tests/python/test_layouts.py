@@ -20,7 +20,7 @@ OPS: dict[str, Callable[[Tensor], Tensor]] = {
     "addcmul": lambda t: torch.addcmul(t, t, t, value=2),
     "to_int64": lambda t: t.to(torch.int64),
     "to_float16": lambda t: t.to(torch.float16),
-    "flip": lambda t: t.flip(0, -1),
+    "flip": lambda t: t.flip(tuple({0, t.dim() - 1})),
     "roll": lambda t: t.roll(1, -1),
     "cat": lambda t: torch.cat([t, t], dim=-1),
     "cumsum": lambda t: t.cumsum(-1),
@@ -58,7 +58,7 @@ LAYOUTS: dict[str, Callable[[torch.dtype], Tensor]] = {
 
 def assert_same(actual: Tensor, expected: Tensor) -> None:
     assert actual.device.type == "opencl"
-    torch.testing.assert_close(actual.cpu(), expected, equal_nan=True, check_stride=True)
+    torch.testing.assert_close(actual.cpu(), expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -74,6 +74,8 @@ def test_layouts(name: str, dtype: torch.dtype, device: torch.device) -> None:
         with NoFallback():
             actual = OPS[name](mirror(given, device))
         assert_same(actual, expected)
+        if name != "nonzero":  # whose columns the CPU makes contiguous
+            assert actual.stride() == expected.stride()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool], ids=str)

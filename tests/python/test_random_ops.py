@@ -85,7 +85,7 @@ def test_bernoulli(dtype: torch.dtype, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*INTEGRAL, *FLOATING], ids=str)
-@covers("random_", "random_.from")
+@covers("random_")
 def test_integers_in_a_range(dtype: torch.dtype, device: torch.device) -> None:
     with NoFallback():
         values = torch.empty(COUNT, dtype=dtype, device=device).random_(3, 13).cpu().long()
