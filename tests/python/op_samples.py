@@ -29,19 +29,31 @@ DEFAULT_TOLERANCES = {
     torch.complex128: (1e-7, 1e-7),
 }
 
+# Where rounding to a dtype leaves a doubt, the dtype that settles it.
+WIDER = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
 
-def samples(info: OpInfo, dtype: torch.dtype) -> list[SampleInput]:
+# Ops that return statistics of 16-bit tensors in float32 on every device but the CPU.
+FLOAT32_STATISTICS = {"native_layer_norm", "_native_batch_norm_legit", "_batch_norm_with_update"}
+
+
+def samples(info: OpInfo, dtype: torch.dtype, requires_grad: bool = False) -> list[SampleInput]:
     """Make the inputs of an op's tests, on the CPU.
 
     Args:
         info: the op.
         dtype: its inputs' dtype.
+        requires_grad: whether to ask for gradients of what has some.
 
     Returns:
         Samples with contiguous and other tensors, the same in every run.
     """
     torch.manual_seed(0)
-    every = list(islice(info.sample_inputs("cpu", dtype), MOST_SAMPLES))
+    every = list(islice(info.sample_inputs("cpu", dtype, requires_grad), MOST_SAMPLES))
     count = min(SAMPLES, len(every))
     chosen = [every[round(i * (len(every) - 1) / max(count - 1, 1))] for i in range(count)]
     return chosen + [sample.noncontiguous() for sample in chosen[:NONCONTIGUOUS]]
@@ -57,10 +69,11 @@ def mirror(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     Returns:
         A tensor of the same values at the same places of a storage as large.
     """
-    tensor = tensor.detach().resolve_conj().resolve_neg()
-    elements = tensor.untyped_storage().nbytes() // tensor.element_size()
-    storage = tensor.as_strided((elements,), (1,), 0).to(device)
-    return storage.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    elements = plain.untyped_storage().nbytes() // plain.element_size()
+    storage = plain.as_strided((elements,), (1,), 0).to(device, copy=True)
+    copied = storage.as_strided(plain.shape, plain.stride(), plain.storage_offset())
+    return copied.requires_grad_(tensor.requires_grad)
 
 
 def mirror_all(value: Any, device: torch.device) -> Any:
@@ -77,7 +90,7 @@ def mirror_all(value: Any, device: torch.device) -> Any:
     return tree_map_only((torch.device, str), lambda name: device if str(name) == "cpu" else name, copied)
 
 
-def tolerance(info: OpInfo, dtype: torch.dtype) -> dict[str, float]:
+def tolerance(info: OpInfo, dtype: torch.dtype) -> dict[str, Any]:
     """Say how closely a device must agree with the CPU.
 
     Args:
@@ -85,8 +98,8 @@ def tolerance(info: OpInfo, dtype: torch.dtype) -> dict[str, float]:
         dtype: its inputs' dtype.
 
     Returns:
-        `rtol` and `atol`: the defaults of torch.testing, or those with which PyTorch compares its own devices
-        with the CPU where they are wider.
+        Arguments of `assert_same`: the defaults of torch.testing, or the tolerances with which PyTorch compares
+        its own devices with the CPU where they are wider.
     """
     rtol, atol = DEFAULT_TOLERANCES.get(dtype, (0.0, 0.0))
     for test in ("test_compare_cpu", "test_noncontiguous_samples", "test_variant_consistency_eager", "test_out"):
@@ -94,28 +107,29 @@ def tolerance(info: OpInfo, dtype: torch.dtype) -> dict[str, float]:
             if isinstance(decorator, toleranceOverride) and dtype in decorator.d:
                 own = decorator.d[dtype]
                 rtol, atol = max(rtol, own.rtol), max(atol, own.atol)
-    return {"rtol": rtol, "atol": atol}
+    return {"rtol": rtol, "atol": atol, "check_dtype": info.name not in FLOAT32_STATISTICS}
 
 
-def assert_same(actual: Any, expected: Any, **tolerances: float) -> None:
+def assert_same(actual: Any, expected: Any, rtol: float = 0, atol: float = 0, check_dtype: bool = True) -> None:
     """Compare results of the device with those of the CPU: structure, dtypes, shapes and values.
 
     Args:
         actual: what the device computed.
         expected: what the CPU computed.
-        tolerances: `rtol` and `atol`.
+        rtol: relative tolerance, and for floating results that of their dtype at least.
+        atol: absolute tolerance, likewise.
+        check_dtype: whether dtypes must be the same.
     """
     given, wanted = tree_flatten(actual)[0], tree_flatten(expected)[0]
     assert len(given) == len(wanted)
     for mine, theirs in zip(given, wanted, strict=True):
         if isinstance(theirs, torch.Tensor):
             assert mine.device.type == "opencl"
-            # Of integers some ops make floating numbers, and those are rounded.
-            rtol, atol = DEFAULT_TOLERANCES.get(theirs.dtype, (0.0, 0.0))
-            rtol, atol = max(rtol, tolerances["rtol"]), max(atol, tolerances["atol"])
-            assert_close(mine.cpu(), theirs, equal_nan=True, rtol=rtol, atol=atol)
+            own_rtol, own_atol = DEFAULT_TOLERANCES.get(theirs.dtype, (0.0, 0.0))
+            limits = {"rtol": max(rtol, own_rtol), "atol": max(atol, own_atol)}
+            assert_close(mine.cpu(), theirs, equal_nan=True, check_dtype=check_dtype, **limits)
         elif isinstance(theirs, float):
-            assert mine == pytest.approx(theirs, rel=max(1e-6, tolerances["rtol"]), abs=tolerances["atol"], nan_ok=True)
+            assert mine == pytest.approx(theirs, rel=max(rtol, 1e-6), abs=atol, nan_ok=True)
         else:
             assert mine == theirs
 
@@ -158,7 +172,7 @@ def call(function: Callable, sample: SampleInput, device: torch.device | None = 
     return sample.output_process_fn_grad(result)
 
 
-def settle_ties(function: Callable, result: Any, sample: SampleInput) -> Any:
+def settled(function: Callable, result: Any, sample: SampleInput) -> Any:
     """Replace places among sorted elements by what stands there: among equal elements any place will do.
 
     Args:
@@ -170,7 +184,7 @@ def settle_ties(function: Callable, result: Any, sample: SampleInput) -> Any:
         The values and the elements at the places, for the ops of TIES; the result itself of others.
     """
     name = getattr(function, "__name__", "")
-    if name not in TIES:
+    if name not in TIES or sample.input.dim() == 0:
         return result
     values, places = result
     dim = sample.kwargs.get("dim", next(iter(sample.args[TIES[name] :]), -1))
@@ -180,30 +194,48 @@ def settle_ties(function: Callable, result: Any, sample: SampleInput) -> Any:
 
 
 def assert_as_cpu(
-    actual: Any, expected: Any, function: Callable, sample: SampleInput, dtype: torch.dtype, **tolerances: float
+    actual: Any, compute: Callable[[SampleInput], Any], sample: SampleInput, dtype: torch.dtype, **tolerances: Any
 ) -> None:
-    """Compare what the device made of a sample with what the CPU did.
+    """Compare what the device made of a sample with what the CPU makes of it, or of the same numbers in a wider dtype.
 
-    The CPU rounds to 16 bits after each step of some ops and of others at the end only, and not always the same in
-    its scalar and vector loops. So in float16 and bfloat16 the float32 result, rounded once, is as good.
+    The CPU's own result is only rounded, too: in 16 bits after each step of some ops and at the end of others, and
+    not always the same in its scalar and vector loops. So where the two differ, the wider dtype has the last word.
 
     Args:
         actual: the device's result.
-        expected: the CPU's.
-        function: what was called.
-        sample: its arguments.
+        compute: makes the CPU's.
+        sample: the arguments.
         dtype: that of the sample.
-        tolerances: `rtol` and `atol`.
+        tolerances: for `assert_same`.
     """
-    actual, expected = (settle_ties(function, result, sample) for result in (actual, expected))
+    expected = compute(sample)
     try:
         assert_same(actual, expected, **tolerances)
     except AssertionError:
-        if dtype not in (torch.float16, torch.bfloat16):
+        if dtype not in WIDER:
             raise
-        wide = sample.transform(
-            lambda value: value.float() if isinstance(value, torch.Tensor) and value.dtype == dtype else value
-        )
-        precise, structure = tree_flatten(settle_ties(function, call(function, wide), wide))
-        rounded = [mine.to(cpu.dtype) for mine, cpu in zip(precise, tree_flatten(expected)[0], strict=True)]
+        leaves, structure = tree_flatten(compute(widened(sample, dtype)))
+        rounded = [
+            wide.to(own.dtype) if isinstance(own, torch.Tensor) else wide
+            for wide, own in zip(leaves, tree_flatten(expected)[0], strict=True)
+        ]
         assert_same(actual, tree_unflatten(rounded, structure), **tolerances)
+
+
+def widened(sample: SampleInput, dtype: torch.dtype) -> SampleInput:
+    """Convert the tensors of one dtype to that of WIDER.
+
+    Args:
+        sample: arguments of an op.
+        dtype: which tensors to convert.
+
+    Returns:
+        The same numbers.
+    """
+
+    def widen(value: Any) -> Any:
+        if not (isinstance(value, torch.Tensor) and value.dtype == dtype):
+            return value
+        return value.detach().to(WIDER[dtype]).requires_grad_(value.requires_grad)
+
+    return sample.transform(widen)

@@ -26,6 +26,7 @@ DTYPES = {
     "bf16": (torch.bfloat16,),
 }
 
+CONVOLUTIONS = tuple(f"nn.functional.conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3))
 # OpInfos of rows whose names differ from the OpInfo's by more than the affixes that `_spellings` knows.
 OPINFOS_BY_ROW = {
     "__lshift__": ("bitwise_left_shift",),
@@ -33,17 +34,15 @@ OPINFOS_BY_ROW = {
     "_copy_from": ("clone", "contiguous", "to"),
     "_index_put_impl_": ("index_put",),
     "_reshape_alias": ("reshape", "flatten"),
-    "convolution_overrideable": tuple(
-        f"nn.functional.conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3)
-    ),
+    "convolution_overrideable": CONVOLUTIONS,
+    "convolution_backward_overrideable": CONVOLUTIONS,
     "glu_jvp": ("nn.functional.glu",),
     "index": ("__getitem__",),
     "max_pool2d_with_indices": ("nn.functional.max_pool2d",),
     "max_pool3d_with_indices": ("nn.functional.max_pool3d",),
     "native_batch_norm": ("nn.functional.batch_norm",),
     "native_group_norm": ("nn.functional.group_norm",),
-    "nll_loss_forward": ("nn.functional.nll_loss",),
-    "nll_loss2d_forward": ("nn.functional.nll_loss",),
+    "nll_loss2d": ("nn.functional.nll_loss",),
 }
 
 # Their results are whatever lies in memory, or random numbers, which test_random_ops.py judges.
@@ -53,7 +52,7 @@ NOT_COMPARABLE = {
 }  # fmt: skip
 
 _PREFIXES = ("", "nn.functional.", "linalg.", "special.")
-_SUFFIXES = ("_backward", "_forward", "_helper")
+_SUFFIXES = ("_backward", "_backward_data", "_forward", "_helper")
 
 
 @dataclass(frozen=True)
@@ -98,13 +97,16 @@ def load_rows() -> list[Row]:
 
 
 def _spellings(base: str) -> Iterator[str]:
-    stems = [base, base.strip("_")]
-    stems += [stem.removesuffix(suffix) for stem in stems for suffix in _SUFFIXES]
-    for stem in stems:
+    for stem in _stems(base):
         for prefix in _PREFIXES:
             yield prefix + stem
         # special_entr is special.entr, linalg_vector_norm is linalg.vector_norm
         yield stem.replace("_", ".", 1)
+
+
+def _stems(base: str) -> list[str]:
+    stems = [base, *(base.removesuffix(suffix) for suffix in _SUFFIXES if base.endswith(suffix))]
+    return [*stems, *(stem.strip("_") for stem in stems)]
 
 
 def _opinfos_by_name() -> dict[str, list[OpInfo]]:
@@ -129,8 +131,9 @@ def opinfos_of(row: Row) -> list[OpInfo]:
     Returns:
         The OpInfos of that name, with all their variants; none for an op that only explicit tests reach.
     """
-    if row.base in OPINFOS_BY_ROW:
-        return [info for name in OPINFOS_BY_ROW[row.base] for info in _BY_NAME.get(name, ())]
+    for stem in _stems(row.base):
+        if stem in OPINFOS_BY_ROW:
+            return [info for name in OPINFOS_BY_ROW[stem] for info in _BY_NAME[name]]
     return next((_BY_NAME[name] for name in _spellings(row.base) if name in _BY_NAME), [])
 
 

@@ -59,7 +59,7 @@ def test_item(dtype: torch.dtype, device: torch.device) -> None:
 def test_copy_from_and_resize(dtype: torch.dtype, device: torch.device) -> None:
     source = some(dtype, 3, 4)
     target = torch.ops.aten._copy_from_and_resize(source, torch.empty(0, dtype=dtype, device=device))
-    assert_same(target, source, rtol=0, atol=0)
+    assert_same(target, source)
 
 
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)
@@ -69,7 +69,7 @@ def test_prelu(slopes: int, dtype: torch.dtype, device: torch.device) -> None:
     inputs, slope = some(dtype, 2, 3, 4) - 2, some(dtype, slopes)
     with NoFallback():
         actual = torch.nn.functional.prelu(inputs.to(device), slope.to(device))
-    assert_same(actual, torch.nn.functional.prelu(inputs, slope), rtol=0, atol=0)
+    assert_same(actual, torch.nn.functional.prelu(inputs, slope))
 
 
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)
@@ -86,7 +86,7 @@ def test_embedding_backward(index_dtype: torch.dtype, scaled: bool, dtype: torch
 
     expected = gradient(torch.device("cpu"))
     with NoFallback():
-        assert_same(gradient(device), expected, rtol=0, atol=0)
+        assert_same(gradient(device), expected)
 
 
 @pytest.mark.parametrize("dtype", [*INTEGRAL, *FLOATING], ids=str)
@@ -95,7 +95,7 @@ def test_embedding_backward(index_dtype: torch.dtype, scaled: bool, dtype: torch
 def test_range(dtype: torch.dtype, device: torch.device) -> None:
     with NoFallback():
         actual = torch.range(1, 20, 3, dtype=dtype, device=device)
-    assert_same(actual, torch.range(1, 20, 3, dtype=dtype), rtol=0, atol=0)
+    assert_same(actual, torch.range(1, 20, 3, dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", REAL, ids=str)
@@ -105,7 +105,7 @@ def test_unique(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
     values = some(dtype, *shape)
     with NoFallback():
         actual = torch.unique(values.to(device), return_inverse=True, return_counts=True)
-    assert_same(actual, torch.unique(values, return_inverse=True, return_counts=True), rtol=0, atol=0)
+    assert_same(actual, torch.unique(values, return_inverse=True, return_counts=True))
 
 
 @pytest.mark.parametrize("dtype", DTYPES["all"], ids=str)
@@ -113,5 +113,5 @@ def test_fill_with_a_number_from_the_host(dtype: torch.dtype, device: torch.devi
     values, mask, number = some(dtype, 4, 5), some(torch.bool, 4, 5), torch.tensor(3).to(dtype)
     expected = values.masked_fill(mask, number)
     with NoFallback():
-        assert_same(values.to(device).masked_fill_(mask.to(device), number), expected, rtol=0, atol=0)
-        assert_same(values.to(device).fill_(number), values.fill_(number), rtol=0, atol=0)
+        assert_same(values.to(device).masked_fill_(mask.to(device), number), expected)
+        assert_same(values.to(device).fill_(number), values.fill_(number))
