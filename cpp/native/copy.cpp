@@ -7,6 +7,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/neg.h>
+#include <torch/library.h>
 
 #include "../error.h"
 #include "../pointwise.h"
@@ -99,6 +100,14 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_bl
 at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
   at::native::resize_output(dst, self.sizes());
   return native::_copy_from(self, dst, false);
+}
+
+// _copy_from reads lazily conjugated and negated tensors itself. PyTorch's fallbacks would clone them, which copies.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 
 } // namespace torch_opencl::native

@@ -3,6 +3,7 @@
 #include <ATen/native/RangeUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/logspace.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/tril_indices.h>
 #include <ATen/ops/triu_indices.h>
@@ -32,10 +33,10 @@ void linspace(at::TensorIterator& iter, const at::Scalar& start, const at::Scala
 }
 
 at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base, at::Tensor& out) {
-  // Exponents between whole numbers are not whole.
+  // Truncation to whole numbers shows every ulp, and not every device has double precision.
   const bool is_integral = at::isIntegralType(out.scalar_type(), /*includeBool=*/true);
-  const auto options = out.options().dtype(is_integral ? at::kFloat : out.scalar_type());
-  const at::Tensor values = at::pow(base, at::linspace(start, end, steps, options));
+  const at::Tensor values = is_integral ? at::logspace(start, end, steps, base, out.options().device(at::kCPU))
+                                        : at::pow(base, at::linspace(start, end, steps, out.options()));
   at::native::resize_output(out, values.sizes());
   return out.copy_(values);
 }

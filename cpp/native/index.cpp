@@ -3,6 +3,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorAdvancedIndexingUtils.h>
 #include <ATen/native/TensorShape.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
@@ -54,18 +55,18 @@ at::Tensor filled(const at::Scalar& value, const at::Tensor& like) {
   return at::full({}, value, like.options());
 }
 
-// The index tensors of an iterator that ATen built for advanced indexing: operands from the third on. `expanded`
-// owns what the axes refer to.
-Axes indexed_axes(
-    const at::TensorIteratorBase& iter,
-    at::IntArrayRef shape,
-    at::IntArrayRef sizes,
-    at::IntArrayRef strides,
-    std::vector<at::Tensor>& expanded) {
+// The index tensors of an iterator that ATen built for advanced indexing: operands from the third on.
+std::vector<at::Tensor> index_operands(const at::TensorIteratorBase& iter, at::IntArrayRef shape) {
+  std::vector<at::Tensor> indices;
+  for (int i = 2; i < iter.ntensors(); i++) indices.push_back(iter.tensor(i).expand(shape));
+  return indices;
+}
+
+// Axes of index tensors of the shape of the move, with the sizes and byte strides of the dimensions they walk.
+Axes indexed_axes(const std::vector<at::Tensor>& indices, at::IntArrayRef sizes, at::IntArrayRef strides) {
   Axes axes;
-  for (size_t i = 0; i < sizes.size(); i++) expanded.push_back(iter.tensor(i + 2).expand(shape));
-  for (size_t i = 0; i < sizes.size(); i++) {
-    axes.push_back({arg(expanded[i]), sizes[i], strides[i], static_cast<int64_t>(i), /*wraps=*/true});
+  for (size_t i = 0; i < indices.size(); i++) {
+    axes.push_back({arg(indices[i]), sizes[i], strides[i], static_cast<int64_t>(i), /*wraps=*/true});
   }
   return axes;
 }
@@ -111,8 +112,8 @@ void index_out::meta(const at::Tensor& self, at::IOptTensorListRef indices) {
 
 void index_out::impl(const at::Tensor&, at::IOptTensorListRef, const at::Tensor& result) {
   if (result.numel() == 0) return;
-  std::vector<at::Tensor> owned;
-  get(result, tensor(1), indexed_axes(*this, result.sizes(), indexed_sizes_, indexed_strides_, owned));
+  const auto indices = index_operands(*this, result.sizes());
+  get(result, tensor(1), indexed_axes(indices, indexed_sizes_, indexed_strides_));
 }
 
 void index_add_out::impl(
@@ -169,9 +170,26 @@ void triu_out::impl(const at::Tensor& self, int64_t diagonal, const at::Tensor& 
 void index_put(at::TensorIterator& iter, at::IntArrayRef sizes, at::IntArrayRef strides, bool accumulate) {
   if (iter.numel() == 0) return;
   const at::Tensor& self = iter.tensor(0);
-  std::vector<at::Tensor> owned;
-  const Axes axes = indexed_axes(iter, self.sizes(), sizes, strides, owned);
+  const auto indices = index_operands(iter, self.sizes());
+  const Axes axes = indexed_axes(indices, sizes, strides);
   set(self, iter.tensor(1).expand(self.sizes()), axes, accumulate ? SetOp::Add : SetOp::Assign);
+}
+
+void index_put_repeated(
+    at::Tensor& self,
+    const c10::List<std::optional<at::Tensor>>& indices,
+    const at::Tensor& value,
+    bool accumulate,
+    bool /*unsafe*/) {
+  const auto info = at::native::make_info(self, indices);
+  const at::Tensor& target = info.src;
+  TORCH_CHECK_INDEX(
+      at::is_expandable_to(value.sizes(), target.sizes()), "shape mismatch: value tensor of shape ", value.sizes(),
+      " cannot be broadcast to indexing result of shape ", target.sizes());
+  std::vector<at::Tensor> expanded;
+  for (const at::Tensor& index : info.indices) expanded.push_back(index.expand(target.sizes()));
+  const Axes axes = indexed_axes(expanded, info.indexed_sizes, info.indexed_strides);
+  set(target, value.expand(target.sizes()), axes, accumulate ? SetOp::Add : SetOp::Assign);
 }
 
 void index_fill(at::TensorIterator& iter, int64_t dim, int64_t size, int64_t stride, const at::Scalar& value) {

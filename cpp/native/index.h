@@ -66,6 +66,12 @@ struct triu_out : at::meta::structured_triu {
 
 // Kernels of ATen's stubs.
 void index_put(at::TensorIterator& iter, at::IntArrayRef sizes, at::IntArrayRef strides, bool accumulate);
+void index_put_repeated(
+    at::Tensor& self,
+    const c10::List<std::optional<at::Tensor>>& indices,
+    const at::Tensor& value,
+    bool accumulate,
+    bool unsafe);
 void index_fill(at::TensorIterator& iter, int64_t dim, int64_t size, int64_t stride, const at::Scalar& value);
 void gather(const at::Tensor& result, const at::Tensor& self, int64_t dim, const at::Tensor& index);
 void scatter(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src);

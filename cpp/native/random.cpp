@@ -1,6 +1,7 @@
 #include "random.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/empty.h>
@@ -148,6 +149,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
 }
 
 at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tensor& mask, double scale) {
+  if (!grad_output.is_floating_point()) return grad_output * (mask * scale);
   const bool alike = is_dense(mask) && grad_output.strides() == mask.strides();
   const at::Tensor grad = alike ? grad_output : grad_output.contiguous();
   const at::Tensor kept = alike ? mask : mask.contiguous();

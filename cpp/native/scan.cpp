@@ -1,6 +1,7 @@
 #include "scan.h"
 
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/Resize.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -12,6 +13,8 @@ namespace {
 enum class ScanOp : int32_t { Sum, Product, LogSumExp };
 
 void scan(const at::Tensor& result, const at::Tensor& self, int64_t dim, ScanOp op) {
+  // ATen leaves the out= of logcumsumexp to its stub.
+  at::native::resize_output(result, self.sizes());
   const at::Tensor input = self.to(result.scalar_type()).contiguous(), out = result.contiguous();
   const auto axis = static_cast<size_t>(at::maybe_wrap_dim(dim, self.dim()));
   checked([&] { bridge::scan(arg(out), arg(input), axis, static_cast<int32_t>(op)); });

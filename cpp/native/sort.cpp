@@ -13,6 +13,7 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "index.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -39,17 +40,22 @@ void sort(
   at::Tensor(indices).copy_(places.transpose(dim, -1));
 }
 
-void topk(
-    const at::TensorBase& values,
-    const at::TensorBase& indices,
-    const at::TensorBase& self,
+void topk_out::impl(
+    const at::Tensor& self,
     int64_t k,
     int64_t dim,
     bool largest,
-    bool /*sorted: it always is*/) {
-  const auto [sorted, places] = sorted_rows(at::Tensor(self), dim, /*descending=*/largest);
-  at::Tensor(values).copy_(sorted.narrow(-1, 0, k).transpose(dim, -1));
-  at::Tensor(indices).copy_(places.narrow(-1, 0, k).transpose(dim, -1));
+    bool /*sorted: it always is*/,
+    const at::Tensor& values,
+    const at::Tensor& indices) {
+  const at::Tensor input = at_least_1d(self);
+  dim = at::maybe_wrap_dim(dim, input.dim());
+  const auto [sorted, places] = sorted_rows(input, dim, /*descending=*/largest);
+  const auto keep = [&](const at::Tensor& rows, const at::Tensor& out) {
+    out.copy_(rows.narrow(-1, 0, k).transpose(dim, -1).view_as(out));
+  };
+  keep(sorted, values);
+  keep(places, indices);
 }
 
 std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/topk_meta.h>
 
 namespace torch_opencl::native {
 
@@ -13,16 +14,18 @@ void sort(
     int64_t dim,
     bool descending,
     bool stable);
-void topk(
-    const at::TensorBase& values,
-    const at::TensorBase& indices,
-    const at::TensorBase& self,
-    int64_t k,
-    int64_t dim,
-    bool largest,
-    bool sorted);
 
 // Whole ops.
+struct topk_out : at::meta::structured_topk {
+  void impl(
+      const at::Tensor& self,
+      int64_t k,
+      int64_t dim,
+      bool largest,
+      bool sorted,
+      const at::Tensor& values,
+      const at::Tensor& indices);
+};
 std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(
     const at::Tensor& self, int64_t k, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices);
 std::tuple<at::Tensor, at::Tensor, at::Tensor> unique(

@@ -22,15 +22,15 @@ pub fn index_set(dst: &TensorArg<'_>, src: &TensorArg<'_>, list: &[IndexAxis<'_>
 }
 
 pub fn nonzero_count(input: &TensorArg<'_>, counts: &TensorArg<'_>) -> Result<()> {
-    ops::index::nonzero_count(&input.tensor()?, &counts.tensor()?)
+    ops::search::nonzero_count(&input.tensor()?, &counts.tensor()?)
 }
 
 pub fn nonzero_write(input: &TensorArg<'_>, ends: &TensorArg<'_>, out: &TensorArg<'_>) -> Result<()> {
-    ops::index::nonzero_write(&input.tensor()?, &ends.tensor()?, &out.tensor()?)
+    ops::search::nonzero_write(&input.tensor()?, &ends.tensor()?, &out.tensor()?)
 }
 
 pub fn searchsorted(out: &TensorArg<'_>, values: &TensorArg<'_>, boundaries: &TensorArg<'_>, sorter: &TensorArg<'_>, right: bool) -> Result<()> {
-    ops::index::searchsorted(&out.tensor()?, &values.tensor()?, &boundaries.tensor()?, &sorter.tensor()?, right)
+    ops::search::searchsorted(&out.tensor()?, &values.tensor()?, &boundaries.tensor()?, &sorter.tensor()?, right)
 }
 
 pub fn triangle(dst: &TensorArg<'_>, src: &TensorArg<'_>, diagonal: i64, upper: bool) -> Result<()> {

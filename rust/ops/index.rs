@@ -1,4 +1,4 @@
-//! Indexing: gather, scatter and what they serve, `nonzero` and `searchsorted`.
+//! Indexing: gather, scatter and what they serve.
 //!
 //! Every move runs over operands of one shape; the indexed side has stride 0 along its indexed dimensions (see
 //! `cl/index.cl`).
@@ -8,7 +8,7 @@ use super::tier::tier;
 use super::{Target, Tensor, Workspace};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
-use crate::kernels::{Class, DType, Family, Spec};
+use crate::kernels::{Class, DType, Family, Spec, MAX_DIMS};
 
 /// An index tensor and the dimension that it walks.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,11 @@ pub struct Axis<'a> {
 }
 
 impl Axis<'_> {
+    /// The same axis for one position of the outermost dimension of a move.
+    fn at(&self, position: i64) -> Self {
+        Self { index: self.index.at(position), ..*self }
+    }
+
     /// The kernels' `Axis`.
     fn bytes(&self) -> Vec<u8> {
         let lowest = if self.wraps { -self.size } else { 0 };
@@ -162,6 +167,19 @@ fn chunk_of(target: &Target, inner: i64, items: i64) -> i64 {
     wanted.clamp(256, 4096).min(inner)
 }
 
+/// A move over more dimensions than kernels walk: one after the other for each position of the outermost one.
+fn slices(
+    dst: &Tensor<'_>,
+    src: &Tensor<'_>,
+    axes: &[Axis<'_>],
+    one: impl Fn(&Tensor<'_>, &Tensor<'_>, &[Axis<'_>]) -> Result<()>,
+) -> Result<()> {
+    (0..dst.size(0)).try_for_each(|position| {
+        let axes: Vec<_> = axes.iter().map(|axis| axis.at(position)).collect();
+        one(&dst.at(position), &src.at(position), &axes)
+    })
+}
+
 /// `dst[p] = src[p + index[p] * stride]` for every position p.
 ///
 /// # Errors
@@ -169,6 +187,9 @@ fn chunk_of(target: &Target, inner: i64, items: i64) -> i64 {
 pub fn get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>]) -> Result<()> {
     if dst.numel() == 0 {
         return Ok(());
+    }
+    if dst.ndim() > MAX_DIMS {
+        return slices(dst, src, axes, get);
     }
     let target = Target::of(dst.address)?;
     let report = Report::new(&target)?;
@@ -223,6 +244,9 @@ fn widen(space: &mut [Dim<3>], element: i64, steps: i64) -> i64 {
 pub fn set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>], op: SetOp) -> Result<()> {
     if src.numel() == 0 {
         return Ok(());
+    }
+    if dst.ndim() > MAX_DIMS {
+        return slices(dst, src, axes, |dst, src, axes| set(dst, src, axes, op));
     }
     let target = Target::of(dst.address)?;
     let report = Report::new(&target)?;
@@ -285,94 +309,4 @@ fn may_race(target: &Target, op: SetOp, dtype: DType) -> bool {
         8 => has_wide_atomics(),
         _ => false,
     }
-}
-
-/// Non-zero elements in each of `counts.numel()` equal blocks of a contiguous tensor.
-///
-/// # Errors
-/// As the driver reports.
-pub fn nonzero_count(input: &Tensor<'_>, counts: &Tensor<'_>) -> Result<()> {
-    let (blocks, count) = (counts.numel(), input.numel());
-    if blocks == 0 {
-        return Ok(());
-    }
-    let target = Target::of(counts.address)?;
-    let spec = tier(count, &[("SPEC_DTYPE0", input.dtype.code())]);
-    let program = target.program(Family::Index, input.class(), &spec)?;
-    let args = [
-        target.tensor(input)?,
-        target.tensor(counts)?,
-        Arg::Int(input.dtype.code()),
-        Arg::Long(count),
-        Arg::Long(div_ceil(count, blocks)),
-    ];
-    target.launch(&program, "nonzero_count", &args, &[blocks as usize], None)
-}
-
-/// Coordinates of the non-zero elements, one row of `out` each; `ends` is the running sum of [`nonzero_count`].
-///
-/// # Errors
-/// [`Error::Invalid`] for tensors of more dimensions than kernels walk.
-pub fn nonzero_write(input: &Tensor<'_>, ends: &Tensor<'_>, out: &Tensor<'_>) -> Result<()> {
-    let (blocks, count) = (ends.numel(), input.numel());
-    if out.numel() == 0 {
-        return Ok(());
-    }
-    let target = Target::of(out.address)?;
-    let element = DType::I64.size() as i64;
-    let column = out.stride(1) * element;
-    let space: Vec<Dim<1>> =
-        (0..input.ndim()).rev().map(|dim| Dim { size: input.size(dim), strides: [dim as i64 * column] }).collect();
-    let spec = tier(count, &[("SPEC_DTYPE0", input.dtype.code())]);
-    let program = target.program(Family::Index, input.class(), &spec)?;
-    let walk = layout(&space)?;
-    let args = [
-        target.tensor(input)?,
-        target.tensor(ends)?,
-        target.tensor(out)?,
-        Arg::Int(input.dtype.code()),
-        Arg::Long(count),
-        Arg::Long(div_ceil(count, blocks)),
-        Arg::Bytes(walk.as_bytes()),
-        Arg::Long(out.stride(0) * element),
-    ];
-    target.launch(&program, "nonzero_write", &args, &[blocks as usize], None)
-}
-
-/// Where each value belongs among ascending boundaries, along the last dimension; all tensors contiguous. An absent
-/// sorter means that the boundaries are in order; one row of boundaries may serve all values.
-///
-/// # Errors
-/// As the driver reports.
-pub fn searchsorted(
-    out: &Tensor<'_>,
-    values: &Tensor<'_>,
-    boundaries: &Tensor<'_>,
-    sorter: &Tensor<'_>,
-    right: bool,
-) -> Result<()> {
-    let count = values.numel();
-    if count == 0 {
-        return Ok(());
-    }
-    let target = Target::of(out.address)?;
-    let length = boundaries.sizes.last().copied().unwrap_or(1);
-    let shared = boundaries.ndim() <= 1;
-    let per_row = if shared { count } else { values.sizes.last().copied().unwrap_or(1) };
-    let spec = tier(count, &[("SPEC_DTYPE0", values.dtype.code())]);
-    let program = target.program(Family::Index, values.class(), &spec)?;
-    let args = [
-        target.tensor(out)?,
-        target.tensor(values)?,
-        target.tensor(boundaries)?,
-        target.tensor(sorter)?,
-        Arg::Int(out.dtype.code()),
-        Arg::Int(values.dtype.code()),
-        Arg::Long(length),
-        Arg::Long(per_row),
-        Arg::Long(if shared { 0 } else { length }),
-        Arg::Int(i32::from(!sorter.is_present())),
-        Arg::Int(i32::from(right)),
-    ];
-    target.launch(&program, "searchsorted", &args, &[count as usize], None)
 }

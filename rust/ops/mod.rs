@@ -32,5 +32,6 @@ pub mod pool;
 pub mod random;
 pub mod reduce;
 pub mod scan;
+pub mod search;
 pub mod softmax;
 pub mod sort;

@@ -161,8 +161,9 @@ impl Call<'_> {
                 .iter()
                 .map(|operand| {
                     let (&stride, strides) = operand.strides.split_last().unwrap_or((&0, &[]));
-                    let step = usize::try_from(index * stride).unwrap_or(0);
-                    let address = if operand.address == 0 { 0 } else { operand.address + step };
+                    // A flipped dimension is walked backwards. A number from the host stays one.
+                    let step = if operand.address == 0 { 0 } else { index * stride };
+                    let address = operand.address.wrapping_add_signed(step as isize);
                     Operand { address, strides, ..*operand }
                 })
                 .collect();

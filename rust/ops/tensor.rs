@@ -15,7 +15,7 @@ pub struct Tensor<'a> {
     pub strides: &'a [i64],
 }
 
-impl Tensor<'_> {
+impl<'a> Tensor<'a> {
     /// Number of elements.
     pub fn numel(&self) -> i64 {
         self.sizes.iter().product()
@@ -34,6 +34,18 @@ impl Tensor<'_> {
     /// Stride of a dimension in elements; 0 beyond the last.
     pub fn stride(&self, dim: usize) -> i64 {
         self.strides.get(dim).copied().unwrap_or(0)
+    }
+
+    /// The tensor at one position of its outermost dimension.
+    #[must_use]
+    pub fn at(&self, index: i64) -> Self {
+        let step = index * self.stride(0) * self.dtype.size() as i64;
+        Self {
+            address: self.address.wrapping_add_signed(step as isize),
+            dtype: self.dtype,
+            sizes: self.sizes.get(1..).unwrap_or_default(),
+            strides: self.strides.get(1..).unwrap_or_default(),
+        }
     }
 
     /// The class the tensor's dtype is computed in.

@@ -145,8 +145,8 @@ inline T combine(int op, T a, T b) {
 #else
     case SET_MUL: return a * b;
     // A NaN wins over everything, from either side.
-    case SET_MAX: return a != a || a > b ? a : b;
-    case SET_MIN: return a != a || a < b ? a : b;
+    case SET_MAX: return IS_NAN(a) || a > b ? a : b;
+    case SET_MIN: return IS_NAN(a) || a < b ? a : b;
 #endif
   }
   return b;

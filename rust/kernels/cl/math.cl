@@ -446,7 +446,16 @@ inline T sigmoid(T z) { return over(C(1), C(1) + complex_exp(-z)); }
 
 inline T power(T a, T b) {
   if (a.x == 0 && a.y == 0) return b.x > 0 ? C(0) : (T)(NAN, NAN);
-  return complex_exp(times(b, complex_log(a)));
+  // In polar form: exp of the product with the logarithm would lose the digits of a great exponent.
+  TR radius = hypot(a.x, a.y);
+  TR angle = atan2(a.y, a.x);
+  TR length = pow(radius, b.x);
+  TR turn = b.x * angle;
+  if (b.y != 0) {
+    length *= exp(-b.y * angle);
+    turn += b.y * log(radius);
+  }
+  return (T)(length * cos(turn), length * sin(turn));
 }
 
 inline T power_scalar(T a, T exponent) {

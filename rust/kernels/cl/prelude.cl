@@ -94,6 +94,13 @@ inline float bf16_to_float(ushort x) { return as_float((uint)x << 16); }
 #define PAIR_Y(v) 0
 #endif
 
+// Integers are never NaN, and compilers warn of one that is compared with itself.
+#ifdef IS_INTEGER
+#define IS_NAN(v) 0
+#else
+#define IS_NAN(v) isnan(v)
+#endif
+
 // Out-of-range float to integer goes through long, as PyTorch's x86 kernels do in effect.
 #ifdef IS_INTEGER
 #define TO_LONG(v) (v)

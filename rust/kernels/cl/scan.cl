@@ -108,7 +108,7 @@ __kernel void scan_extreme(__global uchar *values, ulong values_offset, __global
   for (long i = 0; i < length; i++) {
     long at = start + i * inner;
     T v = load(in + in_offset, at, DTYPE0);
-    if (v != v || (best == best && (largest ? v >= best : v <= best))) {
+    if (IS_NAN(v) || (!IS_NAN(best) && (largest ? v >= best : v <= best))) {
       best = v;
       where = i;
     }

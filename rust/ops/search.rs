@@ -1,0 +1,105 @@
+//! Finding: the places of non-zero elements, and those of values among sorted ones.
+
+use super::space::{div_ceil, layout, span, Dim};
+use super::tier::tier;
+use super::{Target, Tensor};
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::{DType, Family, MAX_DIMS};
+
+/// Non-zero elements in each of `counts.numel()` equal blocks of a contiguous tensor.
+///
+/// # Errors
+/// As the driver reports.
+pub fn nonzero_count(input: &Tensor<'_>, counts: &Tensor<'_>) -> Result<()> {
+    let (blocks, count) = (counts.numel(), input.numel());
+    if blocks == 0 {
+        return Ok(());
+    }
+    let target = Target::of(counts.address)?;
+    let spec = tier(count, &[("SPEC_DTYPE0", input.dtype.code())]);
+    let program = target.program(Family::Index, input.class(), &spec)?;
+    let args = [
+        target.tensor(input)?,
+        target.tensor(counts)?,
+        Arg::Int(input.dtype.code()),
+        Arg::Long(count),
+        Arg::Long(div_ceil(count, blocks)),
+    ];
+    target.launch(&program, "nonzero_count", &args, &[blocks as usize], None)
+}
+
+/// Coordinates of the non-zero elements, one row of `out` each; `ends` is the running sum of [`nonzero_count`].
+///
+/// # Errors
+/// As the driver reports.
+pub fn nonzero_write(input: &Tensor<'_>, ends: &Tensor<'_>, out: &Tensor<'_>) -> Result<()> {
+    let (blocks, count) = (ends.numel(), input.numel());
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let element = DType::I64.size() as i64;
+    let column = out.stride(1) * element;
+    let space: Vec<Dim<1>> =
+        (0..input.ndim()).rev().map(|dim| Dim { size: input.size(dim), strides: [dim as i64 * column] }).collect();
+    let spec = tier(count, &[("SPEC_DTYPE0", input.dtype.code())]);
+    let program = target.program(Family::Index, input.class(), &spec)?;
+    let mut inner = 1;
+    // Dimensions inside of a group are skipped as one, whose coordinate the group's first column holds for a moment.
+    for group in space.chunks(MAX_DIMS - 1) {
+        let skipped = group.iter().take(1).map(|dim| Dim { size: inner, ..*dim });
+        let walk = layout(&skipped.chain(group.iter().copied()).collect::<Vec<_>>())?;
+        let args = [
+            target.tensor(input)?,
+            target.tensor(ends)?,
+            target.tensor(out)?,
+            Arg::Int(input.dtype.code()),
+            Arg::Long(count),
+            Arg::Long(div_ceil(count, blocks)),
+            Arg::Bytes(walk.as_bytes()),
+            Arg::Long(out.stride(0) * element),
+        ];
+        target.launch(&program, "nonzero_write", &args, &[blocks as usize], None)?;
+        inner *= span(group) as i64;
+    }
+    Ok(())
+}
+
+/// Where each value belongs among ascending boundaries, along the last dimension; all tensors contiguous. An absent
+/// sorter means that the boundaries are in order; one row of boundaries may serve all values.
+///
+/// # Errors
+/// As the driver reports.
+pub fn searchsorted(
+    out: &Tensor<'_>,
+    values: &Tensor<'_>,
+    boundaries: &Tensor<'_>,
+    sorter: &Tensor<'_>,
+    right: bool,
+) -> Result<()> {
+    let count = values.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let length = boundaries.sizes.last().copied().unwrap_or(1);
+    let shared = boundaries.ndim() <= 1;
+    let per_row = if shared { count } else { values.sizes.last().copied().unwrap_or(1) };
+    let spec = tier(count, &[("SPEC_DTYPE0", values.dtype.code())]);
+    let program = target.program(Family::Index, values.class(), &spec)?;
+    let args = [
+        target.tensor(out)?,
+        target.tensor(values)?,
+        target.tensor(boundaries)?,
+        target.tensor(sorter)?,
+        Arg::Int(out.dtype.code()),
+        Arg::Int(values.dtype.code()),
+        Arg::Long(length),
+        Arg::Long(per_row),
+        Arg::Long(if shared { 0 } else { length }),
+        Arg::Int(i32::from(!sorter.is_present())),
+        Arg::Int(i32::from(right)),
+    ];
+    target.launch(&program, "searchsorted", &args, &[count as usize], None)
+}

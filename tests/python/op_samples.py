@@ -1,0 +1,241 @@
+"""Samples of an OpInfo on the CPU and on the device, and how closely results must agree."""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+from op_table import ROW_BASES, base_name
+from torch.testing import assert_close
+from torch.testing._internal.common_device_type import toleranceOverride
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+
+# The whole suite has to run in minutes on two cores, so of each OpInfo's samples for a dtype (from 1 to several
+# hundred) the tests take at most this many, evenly spread over the first MOST_SAMPLES: OpInfos group theirs by kind.
+SAMPLES = 8
+MOST_SAMPLES = 64
+# Of those samples, this many also with non-contiguous tensors.
+NONCONTIGUOUS = 3
+
+# torch.testing's own defaults.
+DEFAULT_TOLERANCES = {
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.float64: (1e-7, 1e-7),
+    torch.complex64: (1.3e-6, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
+}
+
+# Where rounding to a dtype leaves a doubt, the dtype that settles it.
+WIDER = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
+
+# Ops that return statistics of 16-bit tensors in float32 on every device but the CPU.
+FLOAT32_STATISTICS = {"native_layer_norm", "_native_batch_norm_legit", "_batch_norm_with_update"}
+
+
+def samples(info: OpInfo, dtype: torch.dtype, requires_grad: bool = False) -> list[SampleInput]:
+    """Make the inputs of an op's tests, on the CPU.
+
+    Args:
+        info: the op.
+        dtype: its inputs' dtype.
+        requires_grad: whether to ask for gradients of what has some.
+
+    Returns:
+        Samples with contiguous and other tensors, the same in every run.
+    """
+    torch.manual_seed(0)
+    every = list(islice(info.sample_inputs("cpu", dtype, requires_grad), MOST_SAMPLES))
+    count = min(SAMPLES, len(every))
+    chosen = [every[round(i * (len(every) - 1) / max(count - 1, 1))] for i in range(count)]
+    return chosen + [sample.noncontiguous() for sample in chosen[:NONCONTIGUOUS]]
+
+
+def mirror(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Copy a tensor with the layout that it has: strides, offset and repeated elements.
+
+    Args:
+        tensor: a tensor of the CPU.
+        device: where to.
+
+    Returns:
+        A tensor of the same values at the same places of a storage as large.
+    """
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    elements = plain.untyped_storage().nbytes() // plain.element_size()
+    storage = plain.as_strided((elements,), (1,), 0).to(device, copy=True)
+    copied = storage.as_strided(plain.shape, plain.stride(), plain.storage_offset())
+    return copied.requires_grad_(tensor.requires_grad)
+
+
+def mirror_all(value: Any, device: torch.device) -> Any:
+    """Copy all tensors of a nest of lists, tuples and dicts as `mirror` does.
+
+    Args:
+        value: what an op takes.
+        device: where to; arguments that name the CPU name it instead.
+
+    Returns:
+        The same nest with the copies.
+    """
+    copied = tree_map_only(torch.Tensor, lambda tensor: mirror(tensor, device), value)
+    return tree_map_only((torch.device, str), lambda name: device if str(name) == "cpu" else name, copied)
+
+
+def tolerance(info: OpInfo, dtype: torch.dtype) -> dict[str, Any]:
+    """Say how closely a device must agree with the CPU.
+
+    Args:
+        info: the op.
+        dtype: its inputs' dtype.
+
+    Returns:
+        Arguments of `assert_same`: the defaults of torch.testing, or the tolerances with which PyTorch compares
+        its own devices with the CPU where they are wider.
+    """
+    rtol, atol = DEFAULT_TOLERANCES.get(dtype, (0.0, 0.0))
+    for test in ("test_compare_cpu", "test_noncontiguous_samples", "test_variant_consistency_eager", "test_out"):
+        for decorator in info.get_decorators("TestCommon", test, "cuda", dtype, {}):
+            if isinstance(decorator, toleranceOverride) and dtype in decorator.d:
+                own = decorator.d[dtype]
+                rtol, atol = max(rtol, own.rtol), max(atol, own.atol)
+    return {"rtol": rtol, "atol": atol, "check_dtype": info.name not in FLOAT32_STATISTICS}
+
+
+def assert_same(actual: Any, expected: Any, rtol: float = 0, atol: float = 0, check_dtype: bool = True) -> None:
+    """Compare results of the device with those of the CPU: structure, dtypes, shapes and values.
+
+    Args:
+        actual: what the device computed.
+        expected: what the CPU computed.
+        rtol: relative tolerance, and for floating results that of their dtype at least.
+        atol: absolute tolerance, likewise.
+        check_dtype: whether dtypes must be the same.
+    """
+    given, wanted = tree_flatten(actual)[0], tree_flatten(expected)[0]
+    assert len(given) == len(wanted)
+    for mine, theirs in zip(given, wanted, strict=True):
+        if isinstance(theirs, torch.Tensor):
+            assert mine.device.type == "opencl"
+            own_rtol, own_atol = DEFAULT_TOLERANCES.get(theirs.dtype, (0.0, 0.0))
+            limits = {"rtol": max(rtol, own_rtol), "atol": max(atol, own_atol)}
+            assert_close(mine.cpu(), theirs, equal_nan=True, check_dtype=check_dtype, **limits)
+        elif isinstance(theirs, float):
+            assert mine == pytest.approx(theirs, rel=max(rtol, 1e-6), abs=atol, nan_ok=True)
+        else:
+            assert mine == theirs
+
+
+# Ops that tell where elements stood in the order, and the position of their argument `dim`.
+TIES = {"sort": 0, "topk": 1, "kthvalue": 1}
+
+
+class NoFallback:
+    """A context in which no op of the table may run on the CPU."""
+
+    def __enter__(self) -> None:
+        torch.opencl.reset_fallbacks()
+
+    def __exit__(self, kind: type | None, *exception: object) -> None:
+        if kind is None:
+            fallen = [op for op in torch.opencl.fallbacks() if base_name(op) in ROW_BASES]
+            assert not fallen, f"on the CPU in spite of their rows: {fallen}"
+
+
+def call(function: Callable, sample: SampleInput, device: torch.device | None = None, **more: Any) -> Any:
+    """Call an op with a sample.
+
+    Args:
+        function: the op.
+        sample: its arguments, on the CPU.
+        device: where to call it; the CPU if None.
+        more: further arguments.
+
+    Returns:
+        What the op returns.
+    """
+    arguments = (sample.input, sample.args, sample.kwargs)
+    if device is not None:
+        arguments = mirror_all(arguments, device)
+    first, args, kwargs = arguments
+    # Where an op makes a tensor from nothing.
+    with device or torch.device("cpu"):
+        result = function(first, *args, **kwargs, **more)
+    return sample.output_process_fn_grad(result)
+
+
+def settled(function: Callable, result: Any, sample: SampleInput) -> Any:
+    """Replace places among sorted elements by what stands there: among equal elements any place will do.
+
+    Args:
+        function: the op.
+        result: what it returned.
+        sample: its arguments, on the CPU.
+
+    Returns:
+        The values and the elements at the places, for the ops of TIES; the result itself of others.
+    """
+    name = getattr(function, "__name__", "")
+    if name not in TIES or sample.input.dim() == 0:
+        return result
+    values, places = result
+    dim = sample.kwargs.get("dim", next(iter(sample.args[TIES[name] :]), -1))
+    if places.dim() < sample.input.dim():
+        places = places.unsqueeze(dim)
+    return values, torch.take_along_dim(sample.input.to(places.device), places, dim)
+
+
+def assert_as_cpu(
+    actual: Any, compute: Callable[[SampleInput], Any], sample: SampleInput, dtype: torch.dtype, **tolerances: Any
+) -> None:
+    """Compare what the device made of a sample with what the CPU makes of it, or of the same numbers in a wider dtype.
+
+    The CPU's own result is only rounded, too: in 16 bits after each step of some ops and at the end of others, and
+    not always the same in its scalar and vector loops. So where the two differ, the wider dtype has the last word.
+
+    Args:
+        actual: the device's result.
+        compute: makes the CPU's.
+        sample: the arguments.
+        dtype: that of the sample.
+        tolerances: for `assert_same`.
+    """
+    expected = compute(sample)
+    try:
+        assert_same(actual, expected, **tolerances)
+    except AssertionError:
+        if dtype not in WIDER:
+            raise
+        leaves, structure = tree_flatten(compute(widened(sample, dtype)))
+        rounded = [
+            wide.to(own.dtype) if isinstance(own, torch.Tensor) else wide
+            for wide, own in zip(leaves, tree_flatten(expected)[0], strict=True)
+        ]
+        assert_same(actual, tree_unflatten(rounded, structure), **tolerances)
+
+
+def widened(sample: SampleInput, dtype: torch.dtype) -> SampleInput:
+    """Convert the tensors of one dtype to that of WIDER.
+
+    Args:
+        sample: arguments of an op.
+        dtype: which tensors to convert.
+
+    Returns:
+        The same numbers.
+    """
+
+    def widen(value: Any) -> Any:
+        if not (isinstance(value, torch.Tensor) and value.dtype == dtype):
+            return value
+        return value.detach().to(WIDER[dtype]).requires_grad_(value.requires_grad)
+
+    return sample.transform(widen)

@@ -1,0 +1,180 @@
+"""Rows of native_functions.yaml, and the descriptions of PyTorch's own test suite (OpInfo) that exercise them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import yaml
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import OpInfo
+
+TABLE = Path(__file__).parents[2] / "native_functions.yaml"
+
+INTEGRAL = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+COMPLEX = (torch.complex64, torch.complex128)
+DTYPES = {
+    "bool": (torch.bool,),
+    "integral": INTEGRAL,
+    "floating": FLOATING,
+    "complex": COMPLEX,
+    "all": (torch.bool, *INTEGRAL, *FLOATING, *COMPLEX),
+    **{f"{kind}{dtype.itemsize * 8}": (dtype,) for kind, group in (("f", FLOATING), ("c", COMPLEX)) for dtype in group},
+    **{f"{'i' if dtype.is_signed else 'u'}{dtype.itemsize * 8}": (dtype,) for dtype in INTEGRAL},
+    "f16": (torch.float16,),
+    "bf16": (torch.bfloat16,),
+}
+
+CONVOLUTIONS = tuple(f"nn.functional.conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3))
+# OpInfos of rows whose names differ from the OpInfo's by more than the affixes that `_spellings` knows.
+OPINFOS_BY_ROW = {
+    "__lshift__": ("bitwise_left_shift",),
+    "__rshift__": ("bitwise_right_shift",),
+    "_copy_from": ("clone", "contiguous", "to"),
+    "_index_put_impl_": ("index_put",),
+    "_reshape_alias": ("reshape", "flatten"),
+    "convolution_overrideable": CONVOLUTIONS,
+    "convolution_backward_overrideable": CONVOLUTIONS,
+    "glu_jvp": ("nn.functional.glu",),
+    "index": ("__getitem__",),
+    "max_pool2d_with_indices": ("nn.functional.max_pool2d",),
+    "max_pool3d_with_indices": ("nn.functional.max_pool3d",),
+    "native_batch_norm": ("nn.functional.batch_norm",),
+    "native_group_norm": ("nn.functional.group_norm",),
+    "nll_loss2d": ("nn.functional.nll_loss",),
+}
+
+# Their results are whatever lies in memory, or random numbers, which test_random_ops.py judges.
+NOT_COMPARABLE = {
+    "bernoulli", "cauchy", "empty", "empty_strided", "exponential", "geometric", "log_normal", "multinomial",
+    "normal", "uniform",
+}  # fmt: skip
+
+_PREFIXES = ("", "nn.functional.", "linalg.", "special.")
+_SUFFIXES = ("_backward", "_backward_data", "_forward", "_helper")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the op table: the overload that names it, and the dtypes that its kernels take."""
+
+    op: str
+    family: str
+    dtypes: frozenset[torch.dtype]
+
+    @property
+    def base(self) -> str:
+        """The op without its overload."""
+        return base_name(self.op)
+
+
+def base_name(op: str) -> str:
+    """Strip namespace and overload from an operator's name.
+
+    Args:
+        op: a name such as "aten::add.out".
+
+    Returns:
+        The name that all overloads share, such as "add".
+    """
+    return op.rpartition("::")[2].partition(".")[0]
+
+
+def load_rows() -> list[Row]:
+    """Read the op table.
+
+    Returns:
+        The rows that name an op; those that only fill a stub belong to an op of another row.
+    """
+    rows = []
+    for entry in yaml.safe_load(TABLE.read_text()):
+        if "op" not in entry:
+            continue
+        names = entry["dtypes"] if isinstance(entry["dtypes"], list) else [entry["dtypes"]]
+        rows.append(Row(entry["op"], entry["family"], frozenset(d for name in names for d in DTYPES[name])))
+    return rows
+
+
+def _spellings(base: str) -> Iterator[str]:
+    for stem in _stems(base):
+        for prefix in _PREFIXES:
+            yield prefix + stem
+        # special_entr is special.entr, linalg_vector_norm is linalg.vector_norm
+        yield stem.replace("_", ".", 1)
+
+
+def _stems(base: str) -> list[str]:
+    stems = [base, *(base.removesuffix(suffix) for suffix in _SUFFIXES if base.endswith(suffix))]
+    return [*stems, *(stem.strip("_") for stem in stems)]
+
+
+def _opinfos_by_name() -> dict[str, list[OpInfo]]:
+    by_name: dict[str, list[OpInfo]] = {}
+    for info in op_db:
+        for name in {info.name, info.aten_name, *(alias.name for alias in info.aliases or ())}:
+            by_name.setdefault(name, []).append(info)
+    return by_name
+
+
+ROWS = load_rows()
+ROW_BASES = frozenset(row.base for row in ROWS)
+_BY_NAME = _opinfos_by_name()
+
+
+def opinfos_of(row: Row) -> list[OpInfo]:
+    """Find the OpInfos that call a row's op.
+
+    Args:
+        row: a row of the op table.
+
+    Returns:
+        The OpInfos of that name, with all their variants; none for an op that only explicit tests reach.
+    """
+    for stem in _stems(row.base):
+        if stem in OPINFOS_BY_ROW:
+            return [info for name in OPINFOS_BY_ROW[stem] for info in _BY_NAME[name]]
+    return next((_BY_NAME[name] for name in _spellings(row.base) if name in _BY_NAME), [])
+
+
+def opinfo_dtypes() -> list[tuple[OpInfo, list[torch.dtype]]]:
+    """Pair the OpInfos with the dtypes to test.
+
+    Returns:
+        Each comparable OpInfo of the table, with the dtypes of its rows that it supports on the CPU.
+    """
+    found: dict[str, tuple[OpInfo, set[torch.dtype]]] = {}
+    for row in ROWS:
+        for info in opinfos_of(row):
+            if info.name not in NOT_COMPARABLE:
+                found.setdefault(info.full_name, (info, set()))[1].update(row.dtypes)
+    on_device = set(DTYPES["all"]) if _has_fp64() else set(DTYPES["all"]) - {torch.float64, torch.complex128}
+    return [
+        (info, [dtype for dtype in DTYPES["all"] if dtype in dtypes & on_device & info.supported_dtypes("cpu")])
+        for _, (info, dtypes) in sorted(found.items())
+    ]
+
+
+def _has_fp64() -> bool:
+    return torch.opencl.is_available() and torch.opencl.get_device_properties().fp64
+
+
+# Rows that OpInfos do not reach, by the tests that do.
+COVERED: dict[str, Callable] = {}
+
+
+def covers(*ops: str) -> Callable:
+    """Declare that a test exercises rows for which there is no OpInfo.
+
+    Args:
+        ops: the rows, named as in the table.
+
+    Returns:
+        The decorator.
+    """
+
+    def register(test: Callable) -> Callable:
+        COVERED.update(dict.fromkeys(ops, test))
+        return test
+
+    return register

@@ -1,0 +1,170 @@
+"""Tensors as they lie in memory: strided, broadcast, offset, channels-last, of many dimensions, overlapping, large."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from op_samples import NoFallback, mirror
+from op_table import INTEGRAL
+from torch import Tensor
+
+# One op of each kind of kernel: pointwise of each arity and class, copies, index, scan, sort.
+OPS: dict[str, Callable[[Tensor], Tensor]] = {
+    "clone": torch.clone,
+    "neg": torch.neg,
+    "sqrt": lambda t: t.abs().sqrt(),
+    "add": lambda t: t + t.flip(-1),
+    "mul_scalar": lambda t: t * 3,
+    "lt": lambda t: t < 2,
+    "where": lambda t: torch.where(t > 1, t, -t),
+    "addcmul": lambda t: torch.addcmul(t, t, t, value=2),
+    "to_int64": lambda t: t.to(torch.int64),
+    "to_float16": lambda t: t.to(torch.float16),
+    "flip": lambda t: t.flip(tuple({0, t.dim() - 1})),
+    "roll": lambda t: t.roll(1, -1),
+    "cat": lambda t: torch.cat([t, t], dim=-1),
+    "cumsum": lambda t: t.cumsum(-1),
+    "sort": lambda t: t.sort(dim=0, stable=True).indices,
+    "index_select": lambda t: t.index_select(0, torch.tensor([1, 0, 1], device=t.device)),
+    "nonzero": torch.nonzero,
+    "tril": lambda t: t.tril() if t.dim() > 1 else t,
+}
+DTYPES = (torch.int8, torch.int32, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64)
+UNORDERED = {"lt", "where", "sort"}  # complex numbers have no order
+
+
+def numbers(dtype: torch.dtype, *shape: int) -> Tensor:
+    """Small whole numbers, so that every dtype holds them and no op rounds."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(-4 if dtype.is_signed else 0, 5, shape, generator=generator).to(dtype)
+
+
+LAYOUTS: dict[str, Callable[[torch.dtype], Tensor]] = {
+    "dense": lambda dtype: numbers(dtype, 6, 5, 4),
+    "every_other": lambda dtype: numbers(dtype, 12, 5, 8)[::2, :, 1::2],
+    "offset": lambda dtype: numbers(dtype, 7, 5, 4)[1:],
+    "odd_offset": lambda dtype: numbers(dtype, 61)[1:].view(3, 20),
+    "transposed": lambda dtype: numbers(dtype, 6, 5, 4).transpose(0, 2),
+    "expanded": lambda dtype: numbers(dtype, 6, 1, 4).expand(6, 5, 4),
+    "one_number": lambda dtype: numbers(dtype, 1).expand(3, 7),
+    "overlapping_windows": lambda dtype: numbers(dtype, 20).unfold(0, 5, 2),
+    "channels_last": lambda dtype: numbers(dtype, 2, 3, 4, 5).to(memory_format=torch.channels_last),
+    "channels_last_3d": lambda dtype: numbers(dtype, 2, 3, 2, 4, 5).to(memory_format=torch.channels_last_3d),
+    "column": lambda dtype: numbers(dtype, 40, 3)[:, 1],
+    "ten_dimensions": lambda dtype: numbers(dtype, *[2] * 10).permute(*range(9, -1, -2), *range(0, 10, 2)),
+    "empty": lambda dtype: numbers(dtype, 2, 0, 3),
+}
+
+
+def assert_same(actual: Tensor, expected: Tensor) -> None:
+    assert actual.device.type == "opencl"
+    torch.testing.assert_close(actual.cpu(), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", OPS)
+def test_layouts(name: str, dtype: torch.dtype, device: torch.device) -> None:
+    if dtype.is_complex and name in UNORDERED:
+        pytest.skip("complex numbers have no order")
+    for make in LAYOUTS.values():
+        given = make(dtype)
+        if name == "index_select" and given.numel() == 0:
+            continue
+        expected = OPS[name](given)
+        with NoFallback():
+            actual = OPS[name](mirror(given, device))
+        assert_same(actual, expected)
+        if name != "nonzero":  # whose columns the CPU makes contiguous
+            assert actual.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize(
+    "shapes", [((3, 1, 5), (4, 1)), ((1,), (2, 3)), ((), (4, 5)), ((2, 1, 3, 1), (5, 1, 7))], ids=str
+)
+def test_broadcast(shapes: tuple, dtype: torch.dtype, device: torch.device) -> None:
+    a, b = (numbers(dtype, *shape) for shape in shapes)
+    assert_same(a.to(device) + b.to(device), a + b)
+    assert_same(torch.where(a.to(device) == b.to(device), a.to(device), b.to(device)), torch.where(a == b, a, b))
+
+
+@pytest.mark.parametrize("other", [torch.uint8, torch.int64, torch.float16, torch.float64, torch.complex64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int16, torch.bfloat16, torch.float32], ids=str)
+def test_promotion(dtype: torch.dtype, other: torch.dtype, device: torch.device) -> None:
+    a, b = numbers(dtype, 4, 5), numbers(other, 5)
+    assert_same(a.to(device) * b.to(device), a * b)
+    assert_same(a.to(device) + 2.5, a + 2.5)
+    # A number in a tensor on the host has no say in the dtype, unless it is of a higher category.
+    assert_same(a.to(device) + torch.tensor(3, dtype=other), a + torch.tensor(3, dtype=other))
+
+
+def test_gaps_stay_untouched(device: torch.device) -> None:
+    base = torch.full((6, 10), -1.0, device=device)
+    view = base[1::2, 2::3]
+    torch.add(torch.zeros(3, 3, device=device), 5, out=view)
+    expected = torch.full((6, 10), -1.0)
+    expected[1::2, 2::3] = 5
+    assert_same(base, expected)
+
+
+def test_out_is_an_input(device: torch.device) -> None:
+    a = numbers(torch.float32, 50, 3)
+    given = a.to(device)
+    torch.mul(given, given, out=given)
+    assert_same(given, a * a)
+    assert_same(given.t_().add_(1), (a * a).t() + 1)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t: torch.add(t[:-1], 1, out=t[1:]),
+        lambda t: t.expand(2, *t.shape).add_(1),
+        lambda t: t[1:].copy_(t[:-1]),
+        lambda t: torch.index_select(t, 0, torch.tensor([1, 0], device=t.device), out=t[:2]),
+        lambda t: torch.cat([t[:1], t[2:3]], out=t[1:3]),
+    ],
+    ids=["out", "expanded", "copy", "index_select", "cat"],
+)
+def test_overlap_is_refused(write: Callable, device: torch.device) -> None:
+    """Where the result would depend on the order of the writes, with the words of the CPU."""
+    with pytest.raises(RuntimeError) as on_cpu:
+        write(numbers(torch.float32, 8, 2))
+    with pytest.raises(RuntimeError) as on_device:
+        write(numbers(torch.float32, 8, 2).to(device))
+    assert str(on_device.value) == str(on_cpu.value)
+
+
+# More than 2^16 elements: from there on kernels are specialised for op and dtypes, and take other paths.
+LARGE = {
+    "dense": lambda dtype: numbers(dtype, 70001),
+    "every_other": lambda dtype: numbers(dtype, 300, 601)[:, ::2],
+    "broadcast": lambda dtype: numbers(dtype, 300, 1).expand(300, 257),
+    "transposed": lambda dtype: numbers(dtype, 259, 300).t(),
+    "ten_dimensions": lambda dtype: numbers(dtype, 2, 3, 2, 3, 2, 3, 2, 3, 8, 9).permute(9, 7, 5, 3, 1, 0, 2, 4, 6, 8),
+}
+
+
+@pytest.mark.parametrize("layout", LARGE)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_large(dtype: torch.dtype, layout: str, device: torch.device) -> None:
+    given = LARGE[layout](dtype)
+    on_device = mirror(given, device)
+    for name in ("clone", "add", "mul_scalar", "to_float16", "flip", "cumsum"):
+        if name == "cumsum" and dtype in (torch.float16, torch.bfloat16):
+            continue  # sums leave the whole numbers that these dtypes hold
+        assert_same(OPS[name](on_device), OPS[name](given))
+    if not dtype.is_complex:
+        assert_same(OPS["where"](on_device), OPS["where"](given))
+        assert_same(on_device.masked_select(on_device > 0), given.masked_select(given > 0))
+    index = torch.arange(given.shape[0]).flip(0)[::3]
+    assert_same(on_device.index_select(0, index.to(device)), given.index_select(0, index))
+
+
+@pytest.mark.parametrize("dtype", [*INTEGRAL, torch.float32], ids=str)
+def test_large_sort(dtype: torch.dtype, device: torch.device) -> None:
+    given = numbers(dtype, 70001)
+    values, indices = given.to(device).sort(stable=True)
+    expected = given.sort(stable=True)
+    assert_same(values, expected.values)
+    assert_same(indices, expected.indices)

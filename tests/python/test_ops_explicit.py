@@ -1,0 +1,117 @@
+"""Rows of the op table that no OpInfo reaches, and that every row is reached by some test."""
+
+import pytest
+import test_random_ops  # noqa: F401 - its tests declare the rows that they cover
+import torch
+from op_samples import NoFallback, assert_same
+from op_table import COVERED, DTYPES, FLOATING, INTEGRAL, NOT_COMPARABLE, ROWS, covers, opinfos_of
+
+REAL = (torch.bool, *INTEGRAL, *FLOATING)
+
+
+def test_every_row_is_covered() -> None:
+    by_opinfo = {row.op for row in ROWS if any(info.name not in NOT_COMPARABLE for info in opinfos_of(row))}
+    untested = {row.op for row in ROWS} - by_opinfo - set(COVERED)
+    assert not untested, f"no test covers {sorted(untested)}"
+
+
+def test_covered_rows_exist() -> None:
+    assert set(COVERED) <= {row.op for row in ROWS}
+
+
+def some(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """Small numbers, with repetitions."""
+    return torch.testing.make_tensor(shape, dtype=dtype, device="cpu", low=0, high=5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES["all"], ids=str)
+@covers("set_", "set_.source_Tensor", "set_.source_Storage", "set_.source_Storage_storage_offset")
+def test_set(dtype: torch.dtype, device: torch.device) -> None:
+    source = some(dtype, 4, 6).to(device)
+    target = torch.empty(0, dtype=dtype, device=device)
+    assert target.set_(source).data_ptr() == source.data_ptr()
+    assert torch.equal(target.cpu(), source.cpu())
+    target.set_(source.untyped_storage())
+    assert torch.equal(target.cpu(), source.cpu().flatten())
+    target.set_(source.untyped_storage(), 3, (2, 3), (6, 2))
+    assert torch.equal(target.cpu(), source.cpu().as_strided((2, 3), (6, 2), 3))
+    assert target.set_().numel() == 0
+
+
+@covers("empty.memory_format", "empty_strided")
+def test_empty(device: torch.device) -> None:
+    plain = torch.empty(2, 3, 4, 5, device=device, memory_format=torch.channels_last)
+    assert plain.is_contiguous(memory_format=torch.channels_last)
+    strided = torch.empty_strided((2, 3), (10, 2), dtype=torch.float16, device=device)
+    assert (strided.stride(), strided.dtype) == ((10, 2), torch.float16)
+    assert torch.empty(0, 7, device=device).shape == (0, 7)
+
+
+@pytest.mark.parametrize("dtype", DTYPES["all"], ids=str)
+@covers("_local_scalar_dense")
+def test_item(dtype: torch.dtype, device: torch.device) -> None:
+    values = some(dtype, 3, 2)
+    assert values.to(device)[2, 1].item() == values[2, 1].item()
+
+
+@pytest.mark.parametrize("dtype", DTYPES["all"], ids=str)
+@covers("_copy_from_and_resize")
+def test_copy_from_and_resize(dtype: torch.dtype, device: torch.device) -> None:
+    source = some(dtype, 3, 4)
+    target = torch.ops.aten._copy_from_and_resize(source, torch.empty(0, dtype=dtype, device=device))
+    assert_same(target, source)
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("slopes", [1, 3])
+@covers("_prelu_kernel")
+def test_prelu(slopes: int, dtype: torch.dtype, device: torch.device) -> None:
+    inputs, slope = some(dtype, 2, 3, 4) - 2, some(dtype, slopes)
+    with NoFallback():
+        actual = torch.nn.functional.prelu(inputs.to(device), slope.to(device))
+    assert_same(actual, torch.nn.functional.prelu(inputs, slope))
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64], ids=str)
+@covers("embedding_dense_backward")
+def test_embedding_backward(index_dtype: torch.dtype, scaled: bool, dtype: torch.dtype, device: torch.device) -> None:
+    def gradient(where: torch.device) -> torch.Tensor:
+        weight = torch.ones(10, 4, dtype=dtype, device=where, requires_grad=True)
+        index = torch.tensor([[1, 2, 2], [9, 1, 0]], dtype=index_dtype, device=where)
+        rows = torch.nn.functional.embedding(index, weight, padding_idx=0, scale_grad_by_freq=scaled)
+        weights = torch.arange(24, dtype=dtype).view(2, 3, 4).to(where)
+        return torch.autograd.grad(rows, weight, weights)[0]
+
+    expected = gradient(torch.device("cpu"))
+    with NoFallback():
+        assert_same(gradient(device), expected)
+
+
+@pytest.mark.parametrize("dtype", [*INTEGRAL, *FLOATING], ids=str)
+@covers("range.out")
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated")
+def test_range(dtype: torch.dtype, device: torch.device) -> None:
+    with NoFallback():
+        actual = torch.range(1, 20, 3, dtype=dtype, device=device)
+    assert_same(actual, torch.range(1, 20, 3, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("shape", [(0,), (1,), (500,), (6, 7)])
+@covers("_unique2")
+def test_unique(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
+    values = some(dtype, *shape)
+    with NoFallback():
+        actual = torch.unique(values.to(device), return_inverse=True, return_counts=True)
+    assert_same(actual, torch.unique(values, return_inverse=True, return_counts=True))
+
+
+@pytest.mark.parametrize("dtype", DTYPES["all"], ids=str)
+def test_fill_with_a_number_from_the_host(dtype: torch.dtype, device: torch.device) -> None:
+    values, mask, number = some(dtype, 4, 5), some(torch.bool, 4, 5), torch.tensor(3).to(dtype)
+    expected = values.masked_fill(mask, number)
+    with NoFallback():
+        assert_same(values.to(device).masked_fill_(mask.to(device), number), expected)
+        assert_same(values.to(device).fill_(number), values.fill_(number))

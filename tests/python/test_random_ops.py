@@ -1,0 +1,218 @@
+"""Random numbers: their distributions, and that a seed or a saved state brings the same ones again."""
+
+import math
+
+import pytest
+import torch
+from op_samples import NoFallback
+from op_table import FLOATING, INTEGRAL, covers
+from scipy import stats
+from torch import Tensor
+
+# Enough that a wrong constant shows, and few enough that a test takes a fraction of a second.
+COUNT = 1 << 16
+# One failure of a correct generator in a million; the seed is fixed, so a test that passed once always does.
+SIGNIFICANCE = 1e-6
+
+CONTINUOUS = {
+    "uniform_": (lambda t: t.uniform_(-2, 3), stats.uniform(-2, 5)),
+    "normal_": (lambda t: t.normal_(1, 2), stats.norm(1, 2)),
+    "log_normal_": (lambda t: t.log_normal_(0.5, 0.75), stats.lognorm(0.75, scale=math.exp(0.5))),
+    "exponential_": (lambda t: t.exponential_(1.5), stats.expon(scale=1 / 1.5)),
+    "cauchy_": (lambda t: t.cauchy_(1, 2), stats.cauchy(1, 2)),
+}
+# Seeded fills of every row of the family, for what all of them share.
+FILLS = {
+    **{name: fill for name, (fill, _) in CONTINUOUS.items()},
+    "geometric_": lambda t: t.geometric_(0.3),
+    "bernoulli_": lambda t: t.bernoulli_(0.3),
+    "bernoulli_tensor": lambda t: t.bernoulli_(torch.full_like(t, 0.3)),
+    "random_": lambda t: t.random_(),
+    "random_from_to": lambda t: t.random_(3, 100),
+}
+
+
+def assert_shares(counts: Tensor, shares: list[float]) -> None:
+    """Chi-squared test of how often each outcome came up."""
+    expected = torch.tensor(shares, dtype=torch.float64) * counts.sum()
+    assert stats.chisquare(counts.double().numpy(), expected.numpy()).pvalue > SIGNIFICANCE
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("name", CONTINUOUS)
+@covers("uniform_", "normal_", "log_normal_", "exponential_", "cauchy_")
+def test_continuous(name: str, dtype: torch.dtype, device: torch.device) -> None:
+    fill, distribution = CONTINUOUS[name]
+    with NoFallback():
+        values = fill(torch.empty(COUNT, dtype=dtype, device=device)).cpu().double()
+    if dtype in (torch.float16, torch.bfloat16):
+        # Rounding makes ties, which the test below does not know: judge by quantiles, to what rounding may move.
+        levels = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.95], dtype=torch.float64)
+        exact = torch.tensor([distribution.ppf(level) for level in levels])
+        torch.testing.assert_close(values.quantile(levels), exact, rtol=0.03, atol=0.03)
+    else:
+        assert stats.kstest(values.numpy(), distribution.cdf).pvalue > SIGNIFICANCE
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_uniform_stays_in_its_interval(dtype: torch.dtype, device: torch.device) -> None:
+    values = torch.rand(1 << 20, dtype=dtype, device=device)
+    assert values.min() >= 0
+    assert values.max() < 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
+@covers("geometric_")
+def test_geometric(dtype: torch.dtype, device: torch.device) -> None:
+    with NoFallback():
+        values = torch.empty(COUNT, dtype=dtype, device=device).geometric_(0.3).cpu().long()
+    assert values.min() == 1
+    outcomes = torch.bincount(values.clamp(max=10), minlength=11)[1:]
+    shares = [0.3 * 0.7**k for k in range(9)]
+    assert_shares(outcomes, [*shares, 1 - sum(shares)])
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, *INTEGRAL, *FLOATING], ids=str)
+@covers("bernoulli_.float", "bernoulli_.Tensor", "bernoulli.out")
+def test_bernoulli(dtype: torch.dtype, device: torch.device) -> None:
+    with NoFallback():
+        drawn = [torch.empty(COUNT, dtype=dtype, device=device).bernoulli_(0.3)]
+        drawn.append(torch.empty_like(drawn[0]).bernoulli_(torch.full((COUNT,), 0.3, device=device)))
+        if dtype.is_floating_point:
+            drawn.append(torch.bernoulli(torch.full((COUNT,), 0.3, dtype=dtype, device=device)))
+    for values in drawn:
+        assert_shares(torch.bincount(values.cpu().long(), minlength=2), [0.7, 0.3])
+
+
+@pytest.mark.parametrize("dtype", [*INTEGRAL, *FLOATING], ids=str)
+@covers("random_")
+def test_integers_in_a_range(dtype: torch.dtype, device: torch.device) -> None:
+    with NoFallback():
+        values = torch.empty(COUNT, dtype=dtype, device=device).random_(3, 13).cpu().long()
+    assert_shares(torch.bincount(values - 3, minlength=10), [0.1] * 10)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, *INTEGRAL, *FLOATING], ids=str)
+def test_integers_of_the_whole_dtype(dtype: torch.dtype, device: torch.device) -> None:
+    with NoFallback():
+        values = torch.empty(COUNT, dtype=dtype, device=device).random_().cpu()
+    if dtype == torch.bool:
+        top = 1
+    elif dtype.is_floating_point:
+        top = 2 ** {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53}[dtype]
+    else:
+        top = torch.iinfo(dtype).max
+    values = values.double()
+    assert values.min() >= 0
+    assert values.max() <= top
+    assert values.mean() == pytest.approx(top / 2, rel=0.02)
+
+
+def test_full_range_of_int64(device: torch.device) -> None:
+    values = torch.empty(COUNT, dtype=torch.int64, device=device).random_(torch.iinfo(torch.int64).min, None).cpu()
+    assert stats.kstest(values.double().numpy(), stats.uniform(-(2.0**63), 2.0**64).cdf).pvalue > SIGNIFICANCE
+
+
+@covers("normal.Tensor_float")
+def test_normal_with_tensors(device: torch.device) -> None:
+    mean, deviation = torch.linspace(-5, 5, COUNT), torch.linspace(0.5, 2, COUNT)
+    with NoFallback():
+        drawn = torch.normal(mean.to(device), deviation.to(device)).cpu()
+        around = torch.normal(mean.to(device), 2.0).cpu()
+        scaled = torch.normal(3.0, deviation.to(device)).cpu()
+    for standard in ((drawn - mean) / deviation, (around - mean) / 2, (scaled - 3) / deviation):
+        assert stats.kstest(standard.numpy(), stats.norm.cdf).pvalue > SIGNIFICANCE
+
+
+def test_normal_complex(device: torch.device) -> None:
+    values = torch.randn(COUNT, dtype=torch.complex64, device=device).cpu()
+    for part in (values.real, values.imag):
+        assert stats.kstest(part.numpy() * math.sqrt(2), stats.norm.cdf).pvalue > SIGNIFICANCE
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float32], ids=str)
+@pytest.mark.parametrize("count", [0, 1, 2, 1000, 70000])
+@covers("randperm.generator_out")
+def test_randperm(count: int, dtype: torch.dtype, device: torch.device) -> None:
+    with NoFallback():
+        order = torch.randperm(count, dtype=dtype, device=device)
+    assert torch.equal(order.cpu().sort().values, torch.arange(count, dtype=dtype))
+    if count >= 1000:
+        # A random permutation keeps one number in place on average.
+        assert (order.cpu() == torch.arange(count)).sum() < 20
+
+
+@covers("multinomial")
+def test_multinomial(device: torch.device) -> None:
+    weights = torch.tensor([[1.0, 0.0, 3.0, 4.0], [5.0, 1.0, 1.0, 1.0]])
+    with NoFallback():
+        drawn = torch.multinomial(weights.to(device), COUNT, replacement=True).cpu()
+    assert_shares(torch.bincount(drawn[0], minlength=4)[[0, 2, 3]], [1 / 8, 3 / 8, 4 / 8])
+    assert not (drawn[0] == 1).any()
+    assert_shares(torch.bincount(drawn[1], minlength=4), [5 / 8, 1 / 8, 1 / 8, 1 / 8])
+
+
+def test_multinomial_without_replacement(device: torch.device) -> None:
+    weights = torch.rand(64, 20, device=device)
+    drawn = torch.multinomial(weights, 20).cpu()
+    assert torch.equal(drawn.sort(dim=1).values, torch.arange(20).expand(64, 20))
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@covers("native_dropout")
+def test_dropout(dtype: torch.dtype, device: torch.device) -> None:
+    ones = torch.ones(COUNT, dtype=dtype, device=device, requires_grad=True)
+    with NoFallback():
+        dropped = torch.nn.functional.dropout(ones, 0.25)
+        (grad,) = torch.autograd.grad(dropped.sum(), ones)
+    kept = dropped.detach().cpu() != 0
+    assert_shares(torch.tensor([(~kept).sum(), kept.sum()]), [0.25, 0.75])
+    torch.testing.assert_close(dropped.detach().cpu()[kept], torch.tensor(4 / 3, dtype=dtype).expand(int(kept.sum())))
+    assert torch.equal(grad.cpu(), dropped.detach().cpu())
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_seed_repeats(name: str, device: torch.device) -> None:
+    fill = FILLS[name]
+
+    def draw() -> Tensor:
+        return fill(torch.empty(1000, device=device)).cpu()
+
+    torch.opencl.manual_seed(7)
+    first, second = draw(), draw()
+    assert not torch.equal(first, second)
+    torch.opencl.manual_seed(7)
+    assert torch.equal(draw(), first)
+    state = torch.opencl.get_rng_state(device)
+    assert torch.equal(draw(), second)
+    torch.opencl.set_rng_state(state, device)
+    assert torch.equal(draw(), second)
+    torch.opencl.manual_seed(8)
+    assert not torch.equal(draw(), first)
+
+
+def test_own_generator_leaves_the_default_alone(device: torch.device) -> None:
+    state = torch.opencl.get_rng_state(device)
+    generator = torch.Generator(device).manual_seed(3)
+    first = torch.rand(100, device=device, generator=generator)
+    assert torch.equal(torch.opencl.get_rng_state(device), state)
+    assert torch.equal(torch.rand(100, device=device, generator=generator.manual_seed(3)), first)
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_layout_does_not_matter(name: str, device: torch.device) -> None:
+    """Gaps between elements change neither the values nor what lies in the gaps."""
+    fill = FILLS[name]
+    torch.opencl.manual_seed(5)
+    dense = fill(torch.empty(40, 25, device=device))
+    torch.opencl.manual_seed(5)
+    base = torch.full((40, 50), -1.0, device=device)
+    assert torch.equal(fill(base[:, ::2]), dense)
+    assert bool((base[:, 1::2] == -1).all())
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_empty_draws_nothing(name: str, device: torch.device) -> None:
+    state = torch.opencl.get_rng_state(device)
+    assert FILLS[name](torch.empty(0, 3, device=device)).shape == (0, 3)
+    assert torch.equal(torch.opencl.get_rng_state(device), state)
