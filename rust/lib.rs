@@ -1,7 +1,7 @@
 //! An OpenCL backend for PyTorch.
 //!
 //! Modules depend on one another in one direction:
-//! `error` ← `cl` ← {`runtime`, `kernels`} ← {`blas`, `ops`} ← `bridge` ← `cpp/` ← `python/`.
+//! `error` ← `cl` ← {`runtime`, `kernels`} ← `ops` ← `bridge` ← `cpp/` ← `python/`.
 //!
 //! * [`error`]: the one error type.
 //! * [`cl`]: a thin safe layer on the driver.
