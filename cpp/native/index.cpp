@@ -1,15 +1,17 @@
 #include "index.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
-#include <ATen/native/TensorAdvancedIndexingUtils.h>
 #include <ATen/native/TensorShape.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
 #include <c10/util/SmallVector.h>
 
 #include "../error.h"
+#include "../structured.h"
 #include "../tensor_arg.h"
 
 namespace torch_opencl::native {
@@ -71,6 +73,13 @@ Axes indexed_axes(const std::vector<at::Tensor>& indices, at::IntArrayRef sizes,
   return axes;
 }
 
+// What index would read, as a place to write to: ATen's meta lays it out, and one element stands in for its output.
+struct IndexedTarget final : Structured<index_out, 1, IndexedTarget> {
+  void place(int64_t i, at::IntArrayRef sizes, at::IntArrayRef, const at::TensorOptions& options) {
+    outputs[i] = at::empty({1}, options).expand(sizes);
+  }
+};
+
 // self[..., index, ...] op= src along one dimension; `src` may be larger than `index`.
 void scatter_along(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src, SetOp op) {
   if (index.numel() == 0) return;
@@ -106,14 +115,14 @@ SetOp set_op(at::native::ReductionType reduce) {
 
 void index_out::meta(const at::Tensor& self, at::IOptTensorListRef indices) {
   auto precomputed = structured_index_Tensor::meta(self, indices);
-  indexed_sizes_ = std::move(precomputed.sizes);
-  indexed_strides_ = std::move(precomputed.strides);
+  indexed_sizes = std::move(precomputed.sizes);
+  indexed_strides = std::move(precomputed.strides);
 }
 
 void index_out::impl(const at::Tensor&, at::IOptTensorListRef, const at::Tensor& result) {
   if (result.numel() == 0) return;
   const auto indices = index_operands(*this, result.sizes());
-  get(result, tensor(1), indexed_axes(indices, indexed_sizes_, indexed_strides_));
+  get(result, tensor(1), indexed_axes(indices, indexed_sizes, indexed_strides));
 }
 
 void index_add_out::impl(
@@ -181,15 +190,15 @@ void index_put_repeated(
     const at::Tensor& value,
     bool accumulate,
     bool /*unsafe*/) {
-  const auto info = at::native::make_info(self, indices);
-  const at::Tensor& target = info.src;
+  IndexedTarget indexed;
+  indexed.meta(self, indices);
+  const at::IntArrayRef shape = indexed.outputs[0].sizes();
   TORCH_CHECK_INDEX(
-      at::is_expandable_to(value.sizes(), target.sizes()), "shape mismatch: value tensor of shape ", value.sizes(),
-      " cannot be broadcast to indexing result of shape ", target.sizes());
-  std::vector<at::Tensor> expanded;
-  for (const at::Tensor& index : info.indices) expanded.push_back(index.expand(target.sizes()));
-  const Axes axes = indexed_axes(expanded, info.indexed_sizes, info.indexed_strides);
-  set(target, value.expand(target.sizes()), axes, accumulate ? SetOp::Add : SetOp::Assign);
+      at::is_expandable_to(value.sizes(), shape), "shape mismatch: value tensor of shape ", value.sizes(),
+      " cannot be broadcast to indexing result of shape ", shape);
+  const auto expanded = index_operands(indexed, shape);
+  const Axes axes = indexed_axes(expanded, indexed.indexed_sizes, indexed.indexed_strides);
+  set(indexed.tensor(1), value.expand(shape), axes, accumulate ? SetOp::Add : SetOp::Assign);
 }
 
 void index_fill(at::TensorIterator& iter, int64_t dim, int64_t size, int64_t stride, const at::Scalar& value) {

@@ -24,12 +24,11 @@ inline at::Tensor at_least_1d(const at::Tensor& tensor) {
 
 // Structured ops whose arguments ATen precomputes.
 struct index_out : at::meta::structured_index_Tensor {
-  // Keeps what ATen would hand to its own impl: sizes and byte strides of the indexed dimensions.
   void meta(const at::Tensor& self, at::IOptTensorListRef indices);
   void impl(const at::Tensor& self, at::IOptTensorListRef indices, const at::Tensor& result);
 
- private:
-  at::DimVector indexed_sizes_, indexed_strides_;
+  // What ATen would hand to its own impl: sizes and byte strides of the indexed dimensions.
+  at::DimVector indexed_sizes, indexed_strides;
 };
 struct index_add_out : at::meta::structured_index_add {
   void impl(
