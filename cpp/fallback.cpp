@@ -4,9 +4,10 @@
 #include <ATen/core/List.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
+#include <deque>
 #include <mutex>
-#include <torch/library.h>
 #include <optional>
+#include <torch/library.h>
 #include <unordered_set>
 
 #include "error.h"
@@ -78,17 +79,15 @@ class HostView {
     data_ = host_.const_data_ptr();
     sizes_ = host_.sizes().vec();
   }
-  HostView(HostView&&) = default;
-  HostView& operator=(HostView&&) = delete;
+  HostView(const HostView&) = delete;
+  HostView& operator=(const HostView&) = delete;
 
   // An op that raised must not leave memory mapped.
   ~HostView() {
-    if (!mapping_.has_value()) return;
-    host_ = at::Tensor();
     try {
-      bridge::unmap(std::move(*mapping_));
+      unmap();
     } catch (const rust::Error& error) {
-      TORCH_WARN("OpenCL: unmapping device memory failed: ", error.what());
+      TORCH_WARN("OpenCL: unmapping device memory failed: ", message_of(error));
     }
   }
 
@@ -104,8 +103,12 @@ class HostView {
     if (!writable_) return;
     const bool resized = host_.sizes() != at::IntArrayRef(sizes_) || host_.const_data_ptr() != data_;
     if (!resized && mapping_.has_value()) return;
-    const at::Tensor written = host_.clone();
-    if (resized) device_.resize_(written.sizes());
+    const at::Tensor written = resized ? host_.clone() : host_;
+    if (resized) {
+      // Some drivers write mapped memory back when it is unmapped, which must not hit the memory's next owner.
+      checked([&] { unmap(); });
+      device_.resize_(written.sizes());
+    }
     device_.copy_(written);
   }
 
@@ -126,6 +129,13 @@ class HostView {
     return tensor;
   }
 
+  void unmap() {
+    if (!mapping_.has_value()) return;
+    rust::Box<bridge::Mapping> mapping = std::move(*mapping_);
+    mapping_.reset();
+    bridge::unmap(std::move(mapping));
+  }
+
   at::Tensor device_;
   bool writable_;
   std::optional<rust::Box<bridge::Mapping>> mapping_;
@@ -140,9 +150,7 @@ class Call {
   at::Tensor to_host(const at::Tensor& tensor, bool writable) {
     if (!tensor.defined() || tensor.device().type() != c10::DeviceType::PrivateUse1) return tensor;
     device_ = tensor.device();
-    views_.reserve(64); // host tensors are handed out by value, so growth is harmless
-    views_.emplace_back(tensor, writable);
-    return views_.back().host();
+    return views_.emplace_back(tensor, writable).host();
   }
 
   void convert(c10::IValue& value, bool writable) {
@@ -190,7 +198,7 @@ class Call {
   }
 
  private:
-  std::vector<HostView> views_;
+  std::deque<HostView> views_;
   std::optional<c10::Device> device_;
 };
 

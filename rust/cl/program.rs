@@ -33,7 +33,7 @@ impl Program {
             Error::OpenCl { .. } => Error::Build {
                 program: name.to_owned(),
                 device: device.to_owned(),
-                log: format!("{error}\n{}", program.log(context)),
+                log: format!("{}\n{}", error.message(), program.log(context)),
             },
             other => other,
         })?;

@@ -77,8 +77,8 @@ impl Entry {
 }
 
 /// (folder, entries, bytes) of the disk cache.
-pub fn contents() -> (String, u64, u64) {
-    let Some(folder) = folder() else { return (String::new(), 0, 0) };
+pub fn contents() -> (Option<String>, u64, u64) {
+    let Some(folder) = folder() else { return (None, 0, 0) };
     let (mut entries, mut bytes) = (0, 0);
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
         if file.path().extension().is_some_and(|extension| extension == "clbin") {
@@ -86,5 +86,5 @@ pub fn contents() -> (String, u64, u64) {
             bytes += file.metadata().map_or(0, |data| data.len());
         }
     }
-    (folder.display().to_string(), entries, bytes)
+    (Some(folder.display().to_string()), entries, bytes)
 }

@@ -46,6 +46,8 @@ pub fn devices() -> Result<&'static [Device]> {
         return Err(Error::Forked);
     }
     let found = DEVICES.get_or_init(|| {
+        // Before any driver is loaded: some start threads when they are asked for their devices.
+        fork::install();
         let filter = std::env::var("TORCH_OPENCL_DEVICES").ok();
         let all = platforms()?.into_iter().flat_map(|platform| platform.devices).collect();
         let chosen = select(all, filter.as_deref())?;
@@ -154,7 +156,6 @@ impl Device {
 
 impl DeviceState {
     fn new(info: &DeviceInfo, index: i32) -> Result<Self> {
-        fork::install();
         let context = Context::new(info.id)?;
         let space = AddressSpace::reserve()?;
         let limits = Limits {
@@ -243,6 +244,11 @@ impl DeviceState {
     /// Limits this process to a fraction of the device's memory.
     pub fn set_memory_fraction(&self, fraction: f64) {
         self.allocator().set_fraction(fraction);
+    }
+
+    /// The fraction of the device's memory that this process may hold.
+    pub fn memory_fraction(&self) -> f64 {
+        self.allocator().fraction()
     }
 
     /// Bytes (free, total).
