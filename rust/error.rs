@@ -67,9 +67,11 @@ impl Error {
             | Self::Index(text)
             | Self::Unsupported(text)
             | Self::Invalid(text) => text.clone(),
-            Self::Forked => "Cannot use OpenCL in a forked subprocess: the driver's threads and queues stay in the parent. \
+            Self::Forked => {
+                "Cannot use OpenCL in a forked subprocess: the driver's threads and queues stay in the parent. \
                              To use OpenCL with multiprocessing, use the 'spawn' start method."
-                .to_owned(),
+                    .to_owned()
+            }
         }
     }
 }

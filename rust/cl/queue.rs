@@ -85,7 +85,14 @@ impl Queue {
     /// # Safety
     /// `source` holds `size` readable bytes, and keeps them unchanged until the command has completed when
     /// `blocking` is false.
-    pub unsafe fn write(&self, target: MemHandle, offset: usize, source: *const u8, size: usize, blocking: bool) -> Result<()> {
+    pub unsafe fn write(
+        &self,
+        target: MemHandle,
+        offset: usize,
+        source: *const u8,
+        size: usize,
+        blocking: bool,
+    ) -> Result<()> {
         let blocking = if blocking { CL_TRUE } else { CL_FALSE };
         // SAFETY: promised by the caller.
         let result = unsafe {
@@ -99,7 +106,14 @@ impl Queue {
     /// # Safety
     /// `target` holds `size` writable bytes that nothing else uses until the command has completed when
     /// `blocking` is false.
-    pub unsafe fn read(&self, source: MemHandle, offset: usize, target: *mut u8, size: usize, blocking: bool) -> Result<()> {
+    pub unsafe fn read(
+        &self,
+        source: MemHandle,
+        offset: usize,
+        target: *mut u8,
+        size: usize,
+        blocking: bool,
+    ) -> Result<()> {
         let blocking = if blocking { CL_TRUE } else { CL_FALSE };
         // SAFETY: promised by the caller.
         let result = unsafe {
@@ -109,10 +123,26 @@ impl Queue {
     }
 
     /// Copies between two buffers of one context; the ranges must not overlap.
-    pub fn copy(&self, source: MemHandle, source_offset: usize, target: MemHandle, target_offset: usize, size: usize) -> Result<()> {
+    pub fn copy(
+        &self,
+        source: MemHandle,
+        source_offset: usize,
+        target: MemHandle,
+        target_offset: usize,
+        size: usize,
+    ) -> Result<()> {
         // SAFETY: the driver checks the ranges against the buffers' sizes.
         let result = unsafe {
-            api::enqueue_copy_buffer(self.handle, source.0, target.0, source_offset, target_offset, size, 0, std::ptr::null())
+            api::enqueue_copy_buffer(
+                self.handle,
+                source.0,
+                target.0,
+                source_offset,
+                target_offset,
+                size,
+                0,
+                std::ptr::null(),
+            )
         };
         self.count("clEnqueueCopyBuffer", result).map(drop)
     }
@@ -122,7 +152,14 @@ impl Queue {
         // SAFETY: the pattern is read before the call returns.
         let result = unsafe {
             api::enqueue_fill_buffer(
-                self.handle, target.0, pattern.as_ptr().cast(), pattern.len(), offset, size, 0, std::ptr::null(),
+                self.handle,
+                target.0,
+                pattern.as_ptr().cast(),
+                pattern.len(),
+                offset,
+                size,
+                0,
+                std::ptr::null(),
             )
         };
         self.count("clEnqueueFillBuffer", result).map(drop)
@@ -140,7 +177,15 @@ impl Queue {
         // SAFETY: the driver checks the range against the buffer's size.
         let result = unsafe {
             api::enqueue_map_buffer(
-                self.handle, buffer.0, CL_TRUE, flags, offset, size, &mut pointer, 0, std::ptr::null(),
+                self.handle,
+                buffer.0,
+                CL_TRUE,
+                flags,
+                offset,
+                size,
+                &mut pointer,
+                0,
+                std::ptr::null(),
             )
         };
         self.count("clEnqueueMapBuffer", result)?;
@@ -153,9 +198,8 @@ impl Queue {
     /// `pointer` came from [`Self::map`] of this buffer and is not used afterwards.
     pub unsafe fn unmap(&self, buffer: MemHandle, pointer: *mut u8) -> Result<()> {
         // SAFETY: promised by the caller.
-        let result = unsafe {
-            api::enqueue_unmap_mem_object(self.handle, buffer.0, pointer.cast(), 0, std::ptr::null())
-        };
+        let result =
+            unsafe { api::enqueue_unmap_mem_object(self.handle, buffer.0, pointer.cast(), 0, std::ptr::null()) };
         self.count("clEnqueueUnmapMemObject", result).map(drop)
     }
 

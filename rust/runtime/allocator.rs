@@ -268,3 +268,14 @@ fn bytes(count: usize) -> String {
         format!("{value:.2} {name}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn sizes_are_printed_in_the_unit_that_suits_them() {
+        let printed = [0, 1023, 1536, 5 << 20, 3 << 29].map(bytes);
+        assert_eq!(printed, ["0 bytes", "1023 bytes", "1.50 KiB", "5.00 MiB", "1.50 GiB"]);
+    }
+}

@@ -15,7 +15,9 @@ mod stream;
 mod transfer;
 
 pub use address::{Location, GRANULE};
-pub use device::{current_device, device, device_count, device_of_address, devices, set_current_device, Device, DeviceState};
+pub use device::{
+    current_device, device, device_count, device_of_address, devices, set_current_device, Device, DeviceState,
+};
 pub use event::TimedEvent;
 pub use fork::in_bad_fork;
 pub use pinned::{allocate_pinned, free_pinned, is_pinned, record_pinned};

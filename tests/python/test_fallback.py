@@ -130,9 +130,7 @@ def test_error_refuses():
 
 
 def test_another_value_is_refused_with_the_values_that_exist():
-    done = run_python(
-        "import torch; torch.linalg.svdvals(torch.eye(3, device='opencl'))", TORCH_OPENCL_FALLBACK="loud"
-    )
+    done = run_python("import torch; torch.linalg.svdvals(torch.eye(3, device='opencl'))", TORCH_OPENCL_FALLBACK="loud")
     assert done.returncode == 1
     assert "TORCH_OPENCL_FALLBACK=loud: expected warn, silent or error" in done.stderr
 

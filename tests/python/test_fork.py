@@ -18,7 +18,9 @@ IN_CHILD = """
 
 
 def test_a_forked_child_is_refused_and_the_parent_lives_on():
-    code = IN_CHILD + """
+    code = (
+        IN_CHILD
+        + """
     kept = torch.arange(5.0, device="opencl")
     def use():
         assert not torch.opencl.is_available() and not torch.opencl.is_initialized()
@@ -31,6 +33,7 @@ def test_a_forked_child_is_refused_and_the_parent_lives_on():
     assert (kept + 1).sum().item() == 15
     print("parent: ok")
     """
+    )
     lines = output_of(code).splitlines()
     assert lines.pop() == "parent: ok"
     assert len(lines) == 3
@@ -40,7 +43,9 @@ def test_a_forked_child_is_refused_and_the_parent_lives_on():
 
 
 def test_a_forked_child_may_drop_tensors_and_end():
-    code = IN_CHILD + """
+    code = (
+        IN_CHILD
+        + """
     import gc
     tensors = [torch.ones(5, device="opencl"), torch.ones(5, pin_memory=True)]
     def drop():
@@ -50,17 +55,21 @@ def test_a_forked_child_may_drop_tensors_and_end():
     assert tensors[0].sum().item() == 5
     print("ok")
     """
+    )
     assert output_of(code) == "ok"
 
 
 def test_a_child_forked_before_the_first_use_may_use_the_device():
-    code = IN_CHILD + """
+    code = (
+        IN_CHILD
+        + """
     def use():
         assert torch.ones(3, device="opencl").sum().item() == 3
     assert in_child(use) == 0
     use()
     print("ok")
     """
+    )
     assert output_of(code) == "ok"
 
 

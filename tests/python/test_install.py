@@ -1,8 +1,8 @@
 """Installations that are broken: `import torch` works all the same, and one warning names the cure."""
 
 import json
+import os
 import shutil
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,8 +38,6 @@ def copy_of_package(tmp_path) -> Path:
 
 def environment(folder: Path) -> dict[str, str]:
     # Behind the copy, what the tests themselves run with: torch may not be in the standard place.
-    import os
-
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
 
 
@@ -58,12 +56,6 @@ def missing(library: Path) -> None:
 def corrupt(library: Path) -> None:
     library.unlink()
     library.write_bytes(b"\x7fELF" + bytes(1000))
-
-
-def with_an_unknown_symbol(library: Path) -> None:
-    # A library of somebody else, which loads but registers nothing.
-    library.unlink()
-    library.symlink_to(next(Path(sysconfig.get_config_var("LIBDIR") or "/usr/lib").glob("**/libdl.so*"), "/nonexistent"))
 
 
 def test_an_intact_copy_works(copy_of_package):

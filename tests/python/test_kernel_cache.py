@@ -1,8 +1,10 @@
 """Compiled kernels on disk: shared by processes, rebuilt when broken, given up where they cannot be written."""
 
 import json
+import os
 import subprocess
 import sys
+import textwrap
 
 import pytest
 from processes import output_of
@@ -54,9 +56,6 @@ def test_a_damaged_entry_is_rebuilt(filled, damage):
 
 
 def test_processes_may_fill_the_folder_at_once(tmp_path):
-    import os
-    import textwrap
-
     environment = {**os.environ, "TORCH_OPENCL_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
     processes = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) for _ in range(3)]

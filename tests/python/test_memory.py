@@ -179,7 +179,8 @@ def test_pinned_memory_is_recognised_and_reused(device):
     tensor = torch.empty(1000, pin_memory=True)
     assert tensor.is_pinned() and tensor[10:].is_pinned()
     assert not torch.empty(1000).is_pinned()
-    assert torch.arange(5).pin_memory().is_pinned()
+    copy = torch.arange(5).pin_memory()
+    assert copy.is_pinned()
     address = tensor.data_ptr()
     del tensor
     assert torch.empty(1000, pin_memory=True).data_ptr() == address
