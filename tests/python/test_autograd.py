@@ -130,6 +130,7 @@ def test_threads_run_backward_at_once(device):
     assert weight.grad.unique().tolist() == [4.0 * 5 * 4]
 
 
+@pytest.mark.filterwarnings("ignore:(Anomaly Detection|Error detected):UserWarning")
 def test_anomaly_mode_names_the_op(x):
     with pytest.raises(RuntimeError, match="SqrtBackward0"), torch.autograd.detect_anomaly(check_nan=True):
         ((x * 0).sqrt() * 0).sum().backward()
