@@ -196,11 +196,11 @@ impl Queue {
     ///
     /// # Safety
     /// `pointer` came from [`Self::map`] of this buffer and is not used afterwards.
-    pub unsafe fn unmap(&self, buffer: MemHandle, pointer: *mut u8) -> Result<()> {
+    pub unsafe fn unmap(&self, buffer: MemHandle, pointer: *mut u8) -> Result<Event> {
         // SAFETY: promised by the caller.
         let result =
             unsafe { api::enqueue_unmap_mem_object(self.handle, buffer.0, pointer.cast(), 0, std::ptr::null()) };
-        self.count("clEnqueueUnmapMemObject", result).map(drop)
+        self.count("clEnqueueUnmapMemObject", result)
     }
 
     /// An event that completes when everything enqueued before it has.

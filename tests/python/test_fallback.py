@@ -1,5 +1,6 @@
 """Operators without a kernel: they run on the CPU, are counted, warned about once, and can be refused."""
 
+import threading
 import warnings
 
 import pytest
@@ -86,6 +87,25 @@ def test_an_op_that_raises_leaves_its_arguments_usable(device):
     with pytest.raises(RuntimeError, match="positive-definite"):
         torch.linalg.cholesky(matrix)
     assert (matrix + 1).tolist() == [[2, 2], [2, 2]]
+
+
+def test_threads_fall_back_at_once(device):
+    shared, failures = torch.full((50, 50), 2.0, device=device), []
+
+    def work() -> None:
+        try:
+            for _ in range(50):
+                assert torch.special.bessel_j1(shared).device == device
+                assert shared.sum().item() == 5000
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
 
 
 def test_the_default_is_one_warning_an_op():
