@@ -14,7 +14,7 @@ void free_device(void* address) {
     bridge::free(bridge::device_of_address(at), at);
   } catch (const rust::Error& error) {
     if (!bridge::in_bad_fork()) {
-      TORCH_WARN_ONCE("OpenCL: freeing device memory failed: ", error.what());
+      TORCH_WARN_ONCE("OpenCL: freeing device memory failed: ", message_of(error));
     }
   }
 }

@@ -4,10 +4,13 @@
 
 namespace torch_opencl {
 
-void raise(const char* text) {
-  const std::string tagged(text);
-  const std::string message = tagged.size() > 2 && tagged[1] == ':' ? tagged.substr(2) : tagged;
-  switch (tagged.empty() ? 'R' : tagged[0]) {
+const char* message_of(const rust::Error& error) {
+  return error.what() + 2;
+}
+
+void raise(const rust::Error& error) {
+  const std::string message = message_of(error);
+  switch (error.what()[0]) {
     case 'M':
       C10_THROW_ERROR(OutOfMemoryError, message);
     case 'I':

@@ -5,8 +5,11 @@
 
 namespace torch_opencl {
 
-// Throws the c10::Error that the kind in front of `text` asks for (rust/error.rs holds the other half of the table).
-[[noreturn]] void raise(const char* text);
+// What to tell the user of an error's text, which starts with its kind and a colon.
+const char* message_of(const rust::Error& error);
+
+// Throws the c10::Error that the kind asks for (rust/error.rs holds the other half of the table).
+[[noreturn]] void raise(const rust::Error& error);
 
 // Runs a bridge call; its error becomes a Python exception.
 template <class Call>
@@ -14,7 +17,7 @@ auto checked(Call&& call) -> decltype(call()) {
   try {
     return call();
   } catch (const rust::Error& error) {
-    raise(error.what());
+    raise(error);
   }
 }
 

@@ -1,15 +1,13 @@
 #include "fallback.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/List.h>
-#include <ATen/ops/empty.h>
-#include <c10/core/CPUAllocator.h>
+#include <deque>
 #include <mutex>
-#include <torch/library.h>
 #include <optional>
+#include <torch/library.h>
 #include <unordered_set>
 
-#include "error.h"
+#include "host_view.h"
 
 namespace torch_opencl {
 namespace {
@@ -63,86 +61,18 @@ void note(const std::string& name) {
   }
 }
 
-// --- host views of device tensors
-
-// A device tensor as the CPU sees it: its own memory, mapped, where host and device share one; else a copy.
-class HostView {
- public:
-  HostView(const at::Tensor& device, bool writable) : device_(device), writable_(writable) {
-    if (device.numel() > 0 && checked([&] { return bridge::is_host_unified(device.device().index()); })) {
-      host_ = map();
-    } else {
-      host_ = at::detail::empty_strided_cpu(device.sizes(), device.strides(), device.scalar_type());
-      host_.copy_(device);
-    }
-    data_ = host_.const_data_ptr();
-    sizes_ = host_.sizes().vec();
-  }
-  HostView(HostView&&) = default;
-  HostView& operator=(HostView&&) = delete;
-
-  // An op that raised must not leave memory mapped.
-  ~HostView() {
-    if (!mapping_.has_value()) return;
-    host_ = at::Tensor();
-    try {
-      bridge::unmap(std::move(*mapping_));
-    } catch (const rust::Error& error) {
-      TORCH_WARN("OpenCL: unmapping device memory failed: ", error.what());
-    }
-  }
-
-  const at::Tensor& host() const {
-    return host_;
-  }
-  const at::Tensor& device() const {
-    return device_;
-  }
-
-  // Brings what the op wrote to the device.
-  void write_back() {
-    if (!writable_) return;
-    const bool resized = host_.sizes() != at::IntArrayRef(sizes_) || host_.const_data_ptr() != data_;
-    if (!resized && mapping_.has_value()) return;
-    const at::Tensor written = host_.clone();
-    if (resized) device_.resize_(written.sizes());
-    device_.copy_(written);
-  }
-
- private:
-  at::Tensor map() {
-    const size_t bytes =
-        at::detail::computeStorageNbytes(device_.sizes(), device_.strides(), device_.element_size(), 0);
-    const auto address = reinterpret_cast<size_t>(device_.const_data_ptr());
-    mapping_.emplace(checked([&] { return bridge::map(address, bytes, writable_); }));
-    auto* pointer = reinterpret_cast<void*>((*mapping_)->pointer());
-    // Resizable, so that an out= argument can grow: the CPU then allocates, and write_back copies.
-    at::Storage storage(
-        at::Storage::use_byte_size_t(), bytes, at::DataPtr(pointer, at::kCPU), c10::GetCPUAllocator(),
-        /*resizable=*/true);
-    auto tensor = at::detail::make_tensor<at::TensorImpl>(
-        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), device_.dtype());
-    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(device_.sizes(), device_.strides());
-    return tensor;
-  }
-
-  at::Tensor device_;
-  bool writable_;
-  std::optional<rust::Box<bridge::Mapping>> mapping_;
-  at::Tensor host_;
-  const void* data_ = nullptr;
-  std::vector<int64_t> sizes_;
-};
+// --- one call
 
 // The views of one call's arguments.
 class Call {
  public:
+  explicit Call(const std::string& op) : op_(op) {}
+
   at::Tensor to_host(const at::Tensor& tensor, bool writable) {
-    if (!tensor.defined() || tensor.device().type() != c10::DeviceType::PrivateUse1) return tensor;
-    device_ = tensor.device();
-    views_.reserve(64); // host tensors are handed out by value, so growth is harmless
-    views_.emplace_back(tensor, writable);
-    return views_.back().host();
+    if (!tensor.defined()) return tensor;
+    check_device(tensor);
+    if (tensor.device().type() != c10::DeviceType::PrivateUse1) return tensor;
+    return views_.emplace_back(tensor, writable).host();
   }
 
   void convert(c10::IValue& value, bool writable) {
@@ -190,19 +120,49 @@ class Call {
   }
 
  private:
-  std::vector<HostView> views_;
-  std::optional<c10::Device> device_;
+  // The CPU would take any mix; other devices do not, and take only numbers, indices and lengths from the host.
+  void check_device(const at::Tensor& tensor) {
+    const c10::Device device = tensor.device();
+    const bool on_host = device.type() != c10::DeviceType::PrivateUse1;
+    if (on_host && (tensor.dim() == 0 || c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false))) return;
+    TORCH_CHECK(
+        !seen_.has_value() || *seen_ == device, op_, ": Expected all tensors to be on the same device, but found at ",
+        "least two devices, ", *seen_, " and ", device, "!");
+    seen_ = device;
+    if (!on_host) device_ = device;
+  }
+
+  const std::string& op_;
+  std::deque<HostView> views_;
+  std::optional<c10::Device> seen_; // of the tensors so far
+  std::optional<c10::Device> device_; // of the results
 };
+
+// The one op of ours that the CPU has under another name: copies of dtypes that no kernel knows.
+void copy_on_host(torch::jit::Stack* stack, size_t begin) {
+  const at::Tensor source = (*stack)[begin].toTensor(), target = (*stack)[begin + 1].toTensor();
+  const auto view = [](const at::Tensor& tensor, std::optional<HostView>& opened, bool writable) {
+    if (tensor.device().type() != c10::DeviceType::PrivateUse1) return tensor;
+    return opened.emplace(tensor, writable).host();
+  };
+  std::optional<HostView> from, to;
+  view(target, to, true).copy_(view(source, from, false));
+  if (to.has_value()) to->write_back();
+  torch::jit::drop(*stack, stack->size() - begin);
+  stack->emplace_back(target);
+}
 
 } // namespace
 
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  note(qualified_name(op));
+  const std::string name = qualified_name(op);
+  note(name);
   const auto& schema = op.schema();
   const size_t arguments = schema.arguments().size(), returns = schema.returns().size();
   const size_t begin = stack->size() - arguments;
+  if (name == "aten::_copy_from") return copy_on_host(stack, begin);
 
-  Call call;
+  Call call(name);
   for (size_t i = 0; i < arguments; i++) {
     const auto* alias = schema.arguments()[i].alias_info();
     call.convert((*stack)[begin + i], alias != nullptr && alias->isWrite());

@@ -48,8 +48,15 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return static_cast<DeviceIndex>(bridge::device_count());
   }
 
-  c10::DeviceCapability getDeviceCapability(Device) const override {
-    return c10::DeviceCapability();
+  c10::DeviceCapability getDeviceCapability(Device device) const override {
+    const bool fp64 = checked([&] { return bridge::computes_in_fp64(index_of(device)); });
+    c10::DeviceCapability capability;
+    capability.capability_data.capability_bits = 0;
+    auto& types = capability.capability_data.supported_scalar_types;
+    types.has_Bool = types.has_Byte = types.has_Char = types.has_Short = types.has_Int = types.has_Long = true;
+    types.has_Half = types.has_BFloat16 = types.has_Float = types.has_ComplexFloat = true;
+    types.has_Double = types.has_ComplexDouble = fp64;
+    return capability;
   }
 
   Stream getStream(Device device) const override {

@@ -37,6 +37,7 @@ at::Generator generator_of(int64_t index) {
 
 TORCH_LIBRARY(torch_opencl, m) {
   m.def("device_count() -> int", [] { return static_cast<int64_t>(bridge::device_count()); });
+  m.def("device_error() -> str", [] { return to_string(bridge::device_error()); });
   m.def("device_properties(int device) -> str", [](int64_t device) {
     return to_string(checked([&] { return bridge::device_json(static_cast<int32_t>(device)); }));
   });
@@ -63,6 +64,9 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("mem_get_info(int device) -> int[]", &memory_info);
   m.def("set_memory_fraction(float fraction, int device) -> ()", [](double fraction, int64_t device) {
     checked([&] { bridge::set_memory_fraction(static_cast<int32_t>(device), fraction); });
+  });
+  m.def("memory_fraction(int device) -> float", [](int64_t device) {
+    return checked([&] { return bridge::memory_fraction(static_cast<int32_t>(device)); });
   });
   m.def("default_generator(int device) -> Generator?", &generator_of);
   m.def("fallbacks() -> str", &fallbacks);

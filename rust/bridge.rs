@@ -146,6 +146,7 @@ mod ffi {
     extern "Rust" {
         // Devices and streams.
         fn device_count() -> i32;
+        fn device_error() -> String;
         fn device_json(index: i32) -> Result<String>;
         fn platforms_json() -> String;
         fn current_device() -> i32;
@@ -182,6 +183,7 @@ mod ffi {
         fn reset_peak_stats(index: i32) -> Result<()>;
         fn reset_accumulated_stats(index: i32) -> Result<()>;
         fn set_memory_fraction(index: i32, fraction: f64) -> Result<()>;
+        fn memory_fraction(index: i32) -> Result<f64>;
         fn device_of_address(address: usize) -> Result<i32>;
         fn allocate_pinned(size: usize) -> Result<usize>;
         fn free_pinned(address: usize);

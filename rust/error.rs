@@ -52,33 +52,59 @@ impl Error {
         }
     }
 
-    /// The text that crosses the bridge: the kind, a colon, the message.
-    pub fn tagged(&self) -> String {
-        format!("{}:{self}", self.kind())
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// What to tell the user.
+    pub fn message(&self) -> String {
         match self {
             Self::OpenCl { call, code } => {
                 let name = opencl3::error_codes::error_text(*code);
-                write!(f, "OpenCL: {call} failed with {name} ({code})")
+                format!("OpenCL: {call} failed with {name} ({code})")
             }
             Self::Build { program, device, log } => {
-                write!(f, "OpenCL: the kernel program {program} does not compile for '{device}'. Compiler log:\n{log}")
+                format!("OpenCL: the kernel program {program} does not compile for '{device}'. Compiler log:\n{log}")
             }
             Self::NoDevice(text)
             | Self::OutOfMemory(text)
             | Self::Index(text)
             | Self::Unsupported(text)
-            | Self::Invalid(text) => f.write_str(text),
-            Self::Forked => f.write_str(
+            | Self::Invalid(text) => text.clone(),
+            Self::Forked => {
                 "Cannot use OpenCL in a forked subprocess: the driver's threads and queues stay in the parent. \
-                 To use OpenCL with multiprocessing, use the 'spawn' start method.",
-            ),
+                             To use OpenCL with multiprocessing, use the 'spawn' start method."
+                    .to_owned()
+            }
         }
     }
 }
 
+/// The text that crosses the bridge: the kind, a colon, the message. (cxx passes on what `Display` prints.)
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind(), self.message())
+    }
+}
+
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_that_crosses_the_bridge_starts_with_the_kind() {
+        assert_eq!(Error::Index("index 9 is out of range".to_owned()).to_string(), "I:index 9 is out of range");
+        assert_eq!(Error::OutOfMemory("full".to_owned()).to_string(), "M:full");
+    }
+
+    #[test]
+    fn a_failed_call_is_named_with_its_status() {
+        let error = Error::OpenCl { call: "clFinish", code: -5 };
+        assert_eq!(error.message(), "OpenCL: clFinish failed with CL_OUT_OF_RESOURCES (-5)");
+    }
+
+    #[test]
+    fn a_program_that_does_not_compile_carries_the_log() {
+        let error = Error::Build { program: "scan -D A".into(), device: "GPU".into(), log: "line 3: what?".into() };
+        assert!(error.message().contains("scan -D A"));
+        assert!(error.message().ends_with("Compiler log:\nline 3: what?"));
+    }
+}

@@ -5,7 +5,6 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/conj_physical.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/neg.h>
 #include <torch/library.h>
 
@@ -48,23 +47,27 @@ bool is_plain_transfer(const at::Tensor& source, const at::Tensor& target) {
       source.strides() == target.strides() && source.is_non_overlapping_and_dense();
 }
 
-// Between host and device or two devices; a cast or a change of layout happens on the side that computes, the device.
+// The elements as one block of memory on the side they are on, converted to `dtype` there.
+at::Tensor packed(const at::Tensor& source, at::ScalarType dtype) {
+  if (source.scalar_type() == dtype && source.is_non_overlapping_and_dense()) return source;
+  return at::empty_like(source, source.options().dtype(dtype)).copy_(source);
+}
+
+// Casts happen on the host unless more bytes would cross for it: so a device without float64 never meets one.
+at::ScalarType crossing_dtype(const at::Tensor& source, const at::Tensor& target) {
+  const bool narrows = target.element_size() < source.element_size();
+  const bool is_free = !on_opencl(source) && target.element_size() == source.element_size();
+  return narrows || is_free ? target.scalar_type() : source.scalar_type();
+}
+
+// Between host and device or two devices.
 void copy_across(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
   if (!is_plain_transfer(source, target)) {
-    if (on_opencl(source)) {
-      // Cast and lay out as the target wants it, transfer, and let the target's side do what is left.
-      const at::Tensor sent = at::empty_like(source, source.options().dtype(target.scalar_type()), at::MemoryFormat::Contiguous);
-      copy_on_device(source, sent);
-      if (is_plain_transfer(sent, target)) return copy_across(sent, target, non_blocking);
-      const at::Tensor received = at::empty_like(sent, sent.options().device(target.device()));
-      copy_across(sent, received, false);
-      target.copy_(received);
-    } else {
-      const at::Tensor sent = source.contiguous();
-      const at::Tensor received = at::empty_like(sent, sent.options().device(target.device()));
-      copy_across(sent, received, non_blocking && sent.is_same(source));
-      copy_on_device(received, target);
-    }
+    const at::Tensor sent = packed(source, crossing_dtype(source, target));
+    if (is_plain_transfer(sent, target)) return copy_across(sent, target, non_blocking);
+    const at::Tensor received = at::empty_like(sent, sent.options().device(target.device()));
+    copy_across(sent, received, non_blocking);
+    target.copy_(received);
     return;
   }
   const size_t size = source.nbytes();
@@ -92,7 +95,10 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_bl
   if (source.device() == target.device()) {
     copy_on_device(source, target);
   } else {
-    copy_across(source.expand(target.sizes()), target, non_blocking);
+    TORCH_CHECK(
+        at::is_expandable_to(source.sizes(), target.sizes()), "copy_: a tensor of shape ", source.sizes(),
+        " cannot be broadcast to shape ", target.sizes());
+    copy_across(source, target, non_blocking);
   }
   return dst;
 }

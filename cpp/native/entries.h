@@ -2,6 +2,7 @@
 #pragma once
 
 #include "activation.h"
+#include "amp.h"
 #include "convolution.h"
 #include "copy.h"
 #include "factory.h"

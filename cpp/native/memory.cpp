@@ -127,6 +127,10 @@ at::Tensor& set_storage_(
   return self;
 }
 
+void record_stream(at::Tensor& self, c10::Stream stream) {
+  device_allocator()->recordStream(self.storage().data_ptr(), stream);
+}
+
 at::Scalar _local_scalar_dense(const at::Tensor& self) {
   TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported");
   at::Tensor host = at::Tensor(at::detail::empty_cpu({}, self.scalar_type()));

@@ -27,6 +27,9 @@ at::Tensor& set_(at::Tensor& self);
 at::Tensor& set_storage_(
     at::Tensor& self, at::Storage storage, int64_t offset, at::IntArrayRef sizes, at::IntArrayRef strides);
 
+// Keeps the memory from being reused, once freed, before the stream has done what it holds now.
+void record_stream(at::Tensor& self, c10::Stream stream);
+
 // Waits for the device.
 at::Scalar _local_scalar_dense(const at::Tensor& self);
 

@@ -31,7 +31,9 @@ from torch_opencl.device import (
 )
 from torch_opencl.diagnostics import fallbacks, kernel_cache_info, launches, reset_fallbacks
 from torch_opencl.memory import (
+    OutOfMemoryError,
     empty_cache,
+    get_per_process_memory_fraction,
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,
@@ -40,6 +42,7 @@ from torch_opencl.memory import (
     memory_stats,
     reset_accumulated_memory_stats,
     reset_peak_memory_stats,
+    set_per_process_memory_fraction,
 )
 from torch_opencl.random import (
     get_rng_state,
@@ -67,6 +70,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DeviceProperties",
     "Event",
+    "OutOfMemoryError",
     "Stream",
     "StreamContext",
     "can_device_access_peer",
@@ -83,6 +87,7 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
     "init",
@@ -106,6 +111,7 @@ __all__ = [
     "seed",
     "seed_all",
     "set_device",
+    "set_per_process_memory_fraction",
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
@@ -118,6 +124,9 @@ def __getattr__(name: str):
     # A function elsewhere, a tuple here: that is what `torch.cuda.default_generators` is.
     if name == "default_generators":
         return random.default_generators()
+    # What torch.utils.checkpoint reads before it saves the state of the random numbers.
+    if name == "_initialized":
+        return is_initialized()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -70,7 +70,9 @@ def _lazy_init() -> None:
             )
         native()
         if device_count() == 0:
-            raise RuntimeError("No OpenCL device was found. `python -m torch_opencl.info` says what is missing.")
+            raise RuntimeError(
+                f"No OpenCL device was found: {native().device_error()} `python -m torch_opencl.info` tells more."
+            )
         _initialized = True
         for seed in _pending_seeds.values():
             seed()

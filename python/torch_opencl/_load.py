@@ -46,8 +46,10 @@ def load(module: ModuleType) -> None:
         )
         _error = None
     except Exception as failure:
-        reason = failure.__cause__ or failure
-        _error = str(reason) if isinstance(failure, LibraryError) else f"{reason}. {_REINSTALL}"
+        if isinstance(failure, LibraryError):
+            _error = str(failure)
+        else:
+            _error = f"{failure.__cause__ or failure}. {_REINSTALL}"
         # `torch.opencl.is_available()` shall answer False rather than be missing.
         if not hasattr(torch, BACKEND_NAME):
             torch._register_device_module(BACKEND_NAME, module)

@@ -3,12 +3,16 @@
 import json
 from collections import OrderedDict
 
+import torch
+
 from torch_opencl._lazy import device_count, is_initialized
 from torch_opencl._load import native
 from torch_opencl._utils import DeviceLike, _get_device_index
 
 __all__ = [
+    "OutOfMemoryError",
     "empty_cache",
+    "get_per_process_memory_fraction",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
@@ -17,7 +21,10 @@ __all__ = [
     "memory_stats",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
 ]
+
+OutOfMemoryError = torch.OutOfMemoryError
 
 
 def empty_cache() -> None:
@@ -146,3 +153,34 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """
     free, total = native().mem_get_info(_get_device_index(device, optional=True))
     return free, total
+
+
+def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
+    """Limit how much of a device's memory this process may hold, in tensors and in its cache.
+
+    Args:
+        fraction: the part of the device's memory, from 0 to 1; 1 at the start.
+        device: the device; the current one by default.
+
+    Raises:
+        ValueError: ``fraction`` is not from 0 to 1.
+        RuntimeError: there is no such device.
+    """
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0 to 1")
+    native().set_memory_fraction(fraction, _get_device_index(device, optional=True))
+
+
+def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
+    """Return the limit that :func:`set_per_process_memory_fraction` has set.
+
+    Args:
+        device: the device; the current one by default.
+
+    Returns:
+        The part of the device's memory that this process may hold.
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    return native().memory_fraction(_get_device_index(device, optional=True))

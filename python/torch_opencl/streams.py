@@ -65,6 +65,8 @@ class Stream(torch.Stream):
 class Event(torch.Event):
     """A mark in a stream, to wait for and to measure time with.
 
+    The object is a plain :class:`torch.Event`: PyTorch measures the time between no others.
+
     Args:
         enable_timing: whether :meth:`elapsed_time` will be asked.
         blocking: accepted for compatibility; a waiting thread always sleeps.
@@ -74,15 +76,12 @@ class Event(torch.Event):
         ValueError: ``interprocess`` is True.
     """
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> "Event":
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
         """Make an event on the current device."""
         if interprocess:
             raise ValueError("OpenCL events cannot be shared between processes")
         _lazy_init()
-        return super().__new__(cls, "opencl", enable_timing=enable_timing, blocking=blocking)
-
-    def __repr__(self) -> str:
-        return f"torch.opencl.Event(device={self.device})"
+        return torch.Event("opencl", enable_timing=enable_timing, blocking=blocking)
 
 
 class StreamContext:

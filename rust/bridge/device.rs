@@ -15,6 +15,15 @@ pub fn device_count() -> i32 {
     runtime::device_count()
 }
 
+/// Why there is no device; empty where there is one.
+pub fn device_error() -> String {
+    match runtime::devices() {
+        Ok([]) => "TORCH_OPENCL_DEVICES is empty and so hides every OpenCL device.".to_owned(),
+        Ok(_) => String::new(),
+        Err(error) => error.message(),
+    }
+}
+
 fn describe(info: &DeviceInfo) -> Value {
     let (major, minor) = info.version_number();
     json!({
@@ -60,7 +69,7 @@ pub fn platforms_json() -> String {
                 .collect();
             json!({ "platforms": list }).to_string()
         }
-        Err(error) => json!({ "platforms": [], "error": error.to_string() }).to_string(),
+        Err(error) => json!({ "platforms": [], "error": error.message() }).to_string(),
     }
 }
 
@@ -131,7 +140,7 @@ pub fn launch_count() -> u64 {
 pub fn kernel_cache_json() -> String {
     let info = cache_info();
     json!({
-        "path": info.path,
+        "path": info.folder,
         "entries": info.entries,
         "bytes": info.bytes,
         "hits": info.hits,

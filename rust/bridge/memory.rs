@@ -83,6 +83,10 @@ pub fn set_memory_fraction(index: i32, fraction: f64) -> Result<()> {
     Ok(())
 }
 
+pub fn memory_fraction(index: i32) -> Result<f64> {
+    Ok(device(index)?.state()?.memory_fraction())
+}
+
 pub fn device_of_address(address: usize) -> Result<i32> {
     runtime::device_of_address(address).map(|device| device.index)
 }

@@ -126,6 +126,33 @@ impl DeviceInfo {
     }
 }
 
+#[cfg(test)]
+impl DeviceInfo {
+    /// A device that no driver knows, to test what follows from a description.
+    pub fn imagined(id: usize, name: &str, platform: &str, device_type: DeviceType) -> Self {
+        Self {
+            id: DeviceId(id as cl_device_id),
+            name: name.to_owned(),
+            vendor: "vendor".to_owned(),
+            platform: platform.to_owned(),
+            driver_version: "1.0".to_owned(),
+            version: "OpenCL 1.2 imagined".to_owned(),
+            c_version: "OpenCL C 1.2".to_owned(),
+            device_type,
+            compute_units: 1,
+            clock_mhz: 1,
+            global_mem: 1 << 30,
+            max_alloc: 1 << 28,
+            local_mem: 1 << 15,
+            max_work_group: 64,
+            host_unified: true,
+            fp64: false,
+            fp16: false,
+            extensions: Vec::new(),
+        }
+    }
+}
+
 /// One installed driver and its devices.
 #[derive(Clone, Debug)]
 pub struct PlatformInfo {
@@ -144,7 +171,8 @@ pub struct PlatformInfo {
 /// # Errors
 /// [`Error::NoDevice`] when there is no OpenCL loader or no driver, with what to install.
 pub fn platforms() -> Result<Vec<PlatformInfo>> {
-    const CURE: &str = "Install an OpenCL driver, for example 'apt install ocl-icd-libopencl1 pocl-opencl-icd' (any CPU) \
+    const CURE: &str =
+        "Install an OpenCL driver, for example 'apt install ocl-icd-libopencl1 pocl-opencl-icd' (any CPU) \
                         or your GPU vendor's package; 'python -m torch_opencl.info' tells more.";
     let platforms = match get_platforms() {
         Ok(platforms) if !platforms.is_empty() => platforms,
@@ -169,3 +197,18 @@ pub fn platforms() -> Result<Vec<PlatformInfo>> {
         .collect()
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_read_from_the_text_and_assumed_where_it_cannot_be() {
+        let mut info = DeviceInfo::imagined(1, "d", "p", DeviceType::Gpu);
+        for (text, number) in
+            [("OpenCL 3.0 PoCL HSTR: x", (3, 0)), ("OpenCL 1.2", (1, 2)), ("OpenCL x.y", (1, 2)), ("", (1, 2))]
+        {
+            info.version = text.to_owned();
+            assert_eq!(info.version_number(), number);
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! Completion of commands.
 
 use opencl3::event::{
-    get_event_info, get_event_profiling_info, release_event, wait_for_events, CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS,
-    CL_PROFILING_COMMAND_END,
+    get_event_info, get_event_profiling_info, release_event, wait_for_events, CL_COMPLETE,
+    CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_END,
 };
 use opencl3::types::cl_event;
 

@@ -47,7 +47,8 @@ unsafe impl Send for KernelHandle {}
 
 impl Kernel {
     pub(super) fn new(program: cl_program, name: &str) -> Result<Self> {
-        let c_name = CString::new(name).map_err(|_| Error::Invalid(format!("kernel name holds a NUL byte: {name:?}")))?;
+        let c_name =
+            CString::new(name).map_err(|_| Error::Invalid(format!("kernel name holds a NUL byte: {name:?}")))?;
         let handle = check("clCreateKernel", create_kernel(program, &c_name))?;
         Ok(Self { handle: Mutex::new(KernelHandle(handle)), name: name.to_owned() })
     }

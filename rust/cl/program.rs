@@ -33,7 +33,7 @@ impl Program {
             Error::OpenCl { .. } => Error::Build {
                 program: name.to_owned(),
                 device: device.to_owned(),
-                log: format!("{error}\n{}", program.log(context)),
+                log: format!("{}\n{}", error.message(), program.log(context)),
             },
             other => other,
         })?;
@@ -50,8 +50,8 @@ impl Program {
     }
 
     fn build(&self, context: &Context, options: &str) -> Result<()> {
-        let options = CString::new(options)
-            .map_err(|_| Error::Invalid(format!("build options hold a NUL byte: {options:?}")))?;
+        let options =
+            CString::new(options).map_err(|_| Error::Invalid(format!("build options hold a NUL byte: {options:?}")))?;
         let result = build_program(self.handle, &[context.device().0], &options, None, std::ptr::null_mut());
         check("clBuildProgram", result)
     }
@@ -81,5 +81,38 @@ impl Drop for Program {
     fn drop(&mut self) {
         // SAFETY: the handle is owned and released once.
         let _ = unsafe { release_program(self.handle) };
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::cl::platforms;
+
+    /// The first device of this machine; the tests need a driver, as the backend does.
+    fn context() -> Context {
+        let id = platforms().unwrap().into_iter().flat_map(|platform| platform.devices).next().unwrap().id;
+        Context::new(id).unwrap()
+    }
+
+    #[test]
+    fn a_program_that_does_not_compile_is_an_error_with_the_log() {
+        let source = "__kernel void broken(__global int *x) { x[0] = no_such_name; }";
+        let result = Program::from_source(&context(), source, "", "pointwise -D CLASS_F", "device");
+        let Err(Error::Build { program, log, .. }) = result else { unreachable!("{result:?}") };
+        assert_eq!(program, "pointwise -D CLASS_F");
+        assert!(log.contains("CL_BUILD_PROGRAM_FAILURE"), "{log}");
+        assert!(log.contains("no_such_name"), "{log}");
+    }
+
+    #[test]
+    fn a_binary_gives_the_kernels_of_its_source() {
+        let context = context();
+        let source = "__kernel void one(__global int *x) { x[0] = 1; }";
+        let program = Program::from_source(&context, source, "", "one", "device").unwrap();
+        let loaded = Program::from_binary(&context, &program.binary().unwrap(), "").unwrap();
+        assert_eq!(loaded.kernel("one").unwrap().name(), "one");
+        assert!(loaded.kernel("two").is_err());
     }
 }

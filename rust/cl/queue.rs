@@ -1,19 +1,22 @@
 //! In-order command queues.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use opencl3::command_queue as api;
 use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::memory::{CL_MAP_READ, CL_MAP_WRITE};
 use opencl3::types::{cl_command_queue, cl_event, CL_FALSE, CL_TRUE};
 
-use super::{check, Arg, Context, Event, Kernel, MemHandle};
+use super::{check, Arg, Context, Event, Kernel, MemHandle, Status};
 use crate::error::{Error, Result};
 
 /// An owning in-order `cl_command_queue` with timestamps.
 #[derive(Debug)]
 pub struct Queue {
     handle: cl_command_queue,
+    /// Commands enqueued so far.
+    enqueued: AtomicU64,
 }
 
 // SAFETY: enqueueing on a queue is thread-safe (OpenCL 1.2, section A.2).
@@ -36,7 +39,18 @@ impl Queue {
         // SAFETY: the device belongs to the context.
         let result =
             unsafe { api::create_command_queue(context.handle, context.device().0, CL_QUEUE_PROFILING_ENABLE) };
-        Ok(Self { handle: check("clCreateCommandQueue", result)? })
+        Ok(Self { handle: check("clCreateCommandQueue", result)?, enqueued: AtomicU64::new(0) })
+    }
+
+    /// How many commands have been enqueued; a command is counted once its call has returned.
+    pub fn enqueued(&self) -> u64 {
+        self.enqueued.load(Ordering::Acquire)
+    }
+
+    fn count<S: Status>(&self, call: &'static str, result: std::result::Result<cl_event, S>) -> Result<Event> {
+        let event = check(call, result.map(Event))?;
+        self.enqueued.fetch_add(1, Ordering::Release);
+        Ok(event)
     }
 
     /// Enqueues a kernel over `global` work-items in groups of `local` (`None`: the driver chooses).
@@ -62,7 +76,7 @@ impl Queue {
                     std::ptr::null(),
                 )
             };
-            check("clEnqueueNDRangeKernel", result.map(Event)).map(drop)
+            self.count("clEnqueueNDRangeKernel", result).map(drop)
         })
     }
 
@@ -71,13 +85,20 @@ impl Queue {
     /// # Safety
     /// `source` holds `size` readable bytes, and keeps them unchanged until the command has completed when
     /// `blocking` is false.
-    pub unsafe fn write(&self, target: MemHandle, offset: usize, source: *const u8, size: usize, blocking: bool) -> Result<()> {
+    pub unsafe fn write(
+        &self,
+        target: MemHandle,
+        offset: usize,
+        source: *const u8,
+        size: usize,
+        blocking: bool,
+    ) -> Result<()> {
         let blocking = if blocking { CL_TRUE } else { CL_FALSE };
         // SAFETY: promised by the caller.
         let result = unsafe {
             api::enqueue_write_buffer(self.handle, target.0, blocking, offset, size, source.cast(), 0, std::ptr::null())
         };
-        check("clEnqueueWriteBuffer", result.map(Event)).map(drop)
+        self.count("clEnqueueWriteBuffer", result).map(drop)
     }
 
     /// Copies from a buffer into host memory.
@@ -85,22 +106,45 @@ impl Queue {
     /// # Safety
     /// `target` holds `size` writable bytes that nothing else uses until the command has completed when
     /// `blocking` is false.
-    pub unsafe fn read(&self, source: MemHandle, offset: usize, target: *mut u8, size: usize, blocking: bool) -> Result<()> {
+    pub unsafe fn read(
+        &self,
+        source: MemHandle,
+        offset: usize,
+        target: *mut u8,
+        size: usize,
+        blocking: bool,
+    ) -> Result<()> {
         let blocking = if blocking { CL_TRUE } else { CL_FALSE };
         // SAFETY: promised by the caller.
         let result = unsafe {
             api::enqueue_read_buffer(self.handle, source.0, blocking, offset, size, target.cast(), 0, std::ptr::null())
         };
-        check("clEnqueueReadBuffer", result.map(Event)).map(drop)
+        self.count("clEnqueueReadBuffer", result).map(drop)
     }
 
     /// Copies between two buffers of one context; the ranges must not overlap.
-    pub fn copy(&self, source: MemHandle, source_offset: usize, target: MemHandle, target_offset: usize, size: usize) -> Result<()> {
+    pub fn copy(
+        &self,
+        source: MemHandle,
+        source_offset: usize,
+        target: MemHandle,
+        target_offset: usize,
+        size: usize,
+    ) -> Result<()> {
         // SAFETY: the driver checks the ranges against the buffers' sizes.
         let result = unsafe {
-            api::enqueue_copy_buffer(self.handle, source.0, target.0, source_offset, target_offset, size, 0, std::ptr::null())
+            api::enqueue_copy_buffer(
+                self.handle,
+                source.0,
+                target.0,
+                source_offset,
+                target_offset,
+                size,
+                0,
+                std::ptr::null(),
+            )
         };
-        check("clEnqueueCopyBuffer", result.map(Event)).map(drop)
+        self.count("clEnqueueCopyBuffer", result).map(drop)
     }
 
     /// Fills a range with a pattern of 1, 2, 4, 8 or 16 bytes, to which offset and size must be aligned.
@@ -108,10 +152,17 @@ impl Queue {
         // SAFETY: the pattern is read before the call returns.
         let result = unsafe {
             api::enqueue_fill_buffer(
-                self.handle, target.0, pattern.as_ptr().cast(), pattern.len(), offset, size, 0, std::ptr::null(),
+                self.handle,
+                target.0,
+                pattern.as_ptr().cast(),
+                pattern.len(),
+                offset,
+                size,
+                0,
+                std::ptr::null(),
             )
         };
-        check("clEnqueueFillBuffer", result.map(Event)).map(drop)
+        self.count("clEnqueueFillBuffer", result).map(drop)
     }
 
     /// Maps a range for the host, after everything enqueued before has completed.
@@ -126,30 +177,37 @@ impl Queue {
         // SAFETY: the driver checks the range against the buffer's size.
         let result = unsafe {
             api::enqueue_map_buffer(
-                self.handle, buffer.0, CL_TRUE, flags, offset, size, &mut pointer, 0, std::ptr::null(),
+                self.handle,
+                buffer.0,
+                CL_TRUE,
+                flags,
+                offset,
+                size,
+                &mut pointer,
+                0,
+                std::ptr::null(),
             )
         };
-        check("clEnqueueMapBuffer", result.map(Event))?;
+        self.count("clEnqueueMapBuffer", result)?;
         Ok(pointer.cast())
     }
 
-    /// Gives a mapped range back to the device.
+    /// Gives a mapped range back to the device, which has it when the event completes.
     ///
     /// # Safety
     /// `pointer` came from [`Self::map`] of this buffer and is not used afterwards.
-    pub unsafe fn unmap(&self, buffer: MemHandle, pointer: *mut u8) -> Result<()> {
+    pub unsafe fn unmap(&self, buffer: MemHandle, pointer: *mut u8) -> Result<Event> {
         // SAFETY: promised by the caller.
-        let result = unsafe {
-            api::enqueue_unmap_mem_object(self.handle, buffer.0, pointer.cast(), 0, std::ptr::null())
-        };
-        check("clEnqueueUnmapMemObject", result.map(Event)).map(drop)
+        let result =
+            unsafe { api::enqueue_unmap_mem_object(self.handle, buffer.0, pointer.cast(), 0, std::ptr::null()) };
+        self.count("clEnqueueUnmapMemObject", result)
     }
 
     /// An event that completes when everything enqueued before it has.
     pub fn marker(&self) -> Result<Event> {
         // SAFETY: an empty wait list means all commands before.
         let result = unsafe { api::enqueue_marker_with_wait_list(self.handle, 0, std::ptr::null()) };
-        check("clEnqueueMarkerWithWaitList", result.map(Event))
+        self.count("clEnqueueMarkerWithWaitList", result)
     }
 
     /// Holds back later commands until `event` has completed.
@@ -157,7 +215,7 @@ impl Queue {
         let events: [cl_event; 1] = [event.0];
         // SAFETY: the list holds one live event.
         let result = unsafe { api::enqueue_barrier_with_wait_list(self.handle, 1, events.as_ptr()) };
-        check("clEnqueueBarrierWithWaitList", result.map(Event)).map(drop)
+        self.count("clEnqueueBarrierWithWaitList", result).map(drop)
     }
 
     /// Sends everything enqueued to the device.

@@ -121,8 +121,8 @@ fn build(device: &Device, family: Family, class: Class, spec: &Spec, cases: &str
 /// State of the caches: where the disk cache is, its entries and bytes, and what this process used.
 #[derive(Clone, Debug)]
 pub struct CacheInfo {
-    /// Folder of the disk cache, empty when it is off.
-    pub path: String,
+    /// Folder of the disk cache, `None` when it is off.
+    pub folder: Option<String>,
     /// Files in it.
     pub entries: u64,
     /// Their bytes.
@@ -137,9 +137,9 @@ pub struct CacheInfo {
 
 /// What the program caches hold.
 pub fn cache_info() -> CacheInfo {
-    let (path, entries, bytes) = disk::contents();
+    let (folder, entries, bytes) = disk::contents();
     CacheInfo {
-        path,
+        folder,
         entries,
         bytes,
         hits: HITS.load(Ordering::Relaxed),

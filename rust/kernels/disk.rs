@@ -43,6 +43,10 @@ pub struct Entry {
 impl Entry {
     /// The entry of a source built with options for a device.
     pub fn new(info: &DeviceInfo, source: &str, options: &str) -> Self {
+        Self::in_folder(folder(), info, source, options)
+    }
+
+    fn in_folder(folder: Option<&Path>, info: &DeviceInfo, source: &str, options: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(FORMAT);
         for part in [&info.platform, &info.name, &info.driver_version, &info.version, options, source] {
@@ -50,7 +54,7 @@ impl Entry {
             hash.update(part.as_bytes());
         }
         let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { path: folder().map(|folder| folder.join(format!("{name}.clbin"))) }
+        Self { path: folder.map(|folder| folder.join(format!("{name}.clbin"))) }
     }
 
     /// The stored binary, if it is there and whole.
@@ -77,8 +81,8 @@ impl Entry {
 }
 
 /// (folder, entries, bytes) of the disk cache.
-pub fn contents() -> (String, u64, u64) {
-    let Some(folder) = folder() else { return (String::new(), 0, 0) };
+pub fn contents() -> (Option<String>, u64, u64) {
+    let Some(folder) = folder() else { return (None, 0, 0) };
     let (mut entries, mut bytes) = (0, 0);
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
         if file.path().extension().is_some_and(|extension| extension == "clbin") {
@@ -86,5 +90,61 @@ pub fn contents() -> (String, u64, u64) {
             bytes += file.metadata().map_or(0, |data| data.len());
         }
     }
-    (folder.display().to_string(), entries, bytes)
+    (Some(folder.display().to_string()), entries, bytes)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::cl::DeviceType;
+
+    /// An entry in a folder of its own, which does not exist yet.
+    fn entry(test: &str, source: &str, options: &str) -> Entry {
+        let folder = std::env::temp_dir().join(format!("torch_opencl_{}_{test}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let info = DeviceInfo::imagined(1, "device", "platform", DeviceType::Cpu);
+        Entry::in_folder(Some(&folder.join("deep")), &info, source, options)
+    }
+
+    #[test]
+    fn a_stored_binary_comes_back() {
+        let entry = entry("stored", "source", "-D A");
+        assert_eq!(entry.load(), None);
+        entry.store(b"binary");
+        assert_eq!(entry.load().unwrap(), b"binary");
+        entry.store(b"another");
+        assert_eq!(entry.load().unwrap(), b"another");
+        assert_eq!(fs::read_dir(entry.path.unwrap().parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_not_whole_is_not_loaded() {
+        let entry = entry("damaged", "source", "-D A");
+        entry.store(b"binary");
+        let path = entry.path.as_ref().unwrap();
+        let whole = fs::read(path).unwrap();
+        let mut changed = whole.clone();
+        *changed.last_mut().unwrap() ^= 1;
+        for content in [&[], FORMAT, whole.split_last().unwrap().1, b"something else", &changed] {
+            fs::write(path, content).unwrap();
+            assert_eq!(entry.load(), None);
+        }
+    }
+
+    #[test]
+    fn source_and_options_are_told_apart() {
+        let names = [("ab", "c"), ("a", "bc"), ("ab", ""), ("", "ab")].map(|(s, o)| entry("names", s, o).path);
+        for (index, name) in names.iter().enumerate() {
+            assert!(!names.iter().skip(index + 1).any(|other| other == name));
+        }
+    }
+
+    #[test]
+    fn without_a_folder_nothing_is_kept() {
+        let info = DeviceInfo::imagined(1, "device", "platform", DeviceType::Cpu);
+        let entry = Entry::in_folder(None, &info, "source", "");
+        entry.store(b"binary");
+        assert_eq!(entry.load(), None);
+    }
 }

@@ -46,3 +46,14 @@ impl Spec {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_become_options_in_their_order() {
+        assert_eq!(Spec::generic().options(), "");
+        assert_eq!(Spec::generic().define("SPEC_OP", 7).define("VEC", -1).options(), " -D SPEC_OP=7 -D VEC=-1");
+    }
+}

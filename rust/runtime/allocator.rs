@@ -32,8 +32,8 @@ pub(super) struct Limits {
 #[derive(Debug)]
 pub(super) struct Allocator {
     limits: Limits,
-    /// Bytes that this process may hold; at most `limits.global_mem`.
-    budget: usize,
+    /// Part of `limits.global_mem` that this process may hold, from 0 to 1.
+    fraction: f64,
     addresses: AddressMap,
     segments: HashMap<usize, Buffer>,
     blocks: Blocks,
@@ -44,8 +44,8 @@ pub(super) struct Allocator {
 impl Allocator {
     pub fn new(limits: Limits, space: &AddressSpace) -> Self {
         Self {
-            budget: limits.global_mem,
             limits,
+            fraction: 1.0,
             addresses: AddressMap::new(space),
             segments: HashMap::new(),
             blocks: Blocks::default(),
@@ -148,7 +148,7 @@ impl Allocator {
     fn add_segment(&mut self, context: &Context, space: &AddressSpace, size: usize, stream: i64) -> Result<()> {
         let pool = Pool::of(size);
         let segment_size = pool.segment_size(size).min(self.limits.max_alloc.max(size));
-        if self.reserved() + segment_size > self.budget {
+        if self.reserved() + segment_size > self.budget() {
             return Err(Error::OutOfMemory("the process's budget is used up".to_owned()));
         }
         let buffer = Buffer::new(context, segment_size, self.limits.host_unified)?;
@@ -202,7 +202,17 @@ impl Allocator {
 
     /// Limits this process to a fraction of the device's memory.
     pub fn set_fraction(&mut self, fraction: f64) {
-        self.budget = (self.limits.global_mem as f64 * fraction) as usize;
+        self.fraction = fraction.clamp(0.0, 1.0);
+    }
+
+    /// What [`Self::set_fraction`] has set.
+    pub fn fraction(&self) -> f64 {
+        self.fraction
+    }
+
+    /// Bytes that this process may hold.
+    fn budget(&self) -> usize {
+        (self.limits.global_mem as f64 * self.fraction) as usize
     }
 
     /// Bytes (free, total). OpenCL cannot say what other processes hold.
@@ -229,14 +239,15 @@ impl Allocator {
         Error::OutOfMemory(format!(
             "OpenCL out of memory. Tried to allocate {} on '{}', which has {} in all; this process may hold {}. \
              {} is allocated by tensors, {} is reserved but unallocated (largest free block {}). \
-             Free tensors you no longer need, or use smaller batches. Driver: {cause}.",
+             Free tensors you no longer need, or use smaller batches. Driver: {}.",
             bytes(requested),
             self.limits.device_name,
             bytes(self.limits.global_mem),
-            bytes(self.budget),
+            bytes(self.budget()),
             bytes(allocated),
             bytes(self.reserved().saturating_sub(allocated)),
             bytes(self.blocks.largest_free()),
+            cause.message(),
         ))
     }
 }
@@ -255,5 +266,16 @@ fn bytes(count: usize) -> String {
         format!("{count} {name}")
     } else {
         format!("{value:.2} {name}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn sizes_are_printed_in_the_unit_that_suits_them() {
+        let printed = [0, 1023, 1536, 5 << 20, 3 << 29].map(bytes);
+        assert_eq!(printed, ["0 bytes", "1023 bytes", "1.50 KiB", "5.00 MiB", "1.50 GiB"]);
     }
 }

@@ -46,14 +46,12 @@ pub fn devices() -> Result<&'static [Device]> {
         return Err(Error::Forked);
     }
     let found = DEVICES.get_or_init(|| {
+        // Before any driver is loaded: some start threads when they are asked for their devices.
+        fork::install();
         let filter = std::env::var("TORCH_OPENCL_DEVICES").ok();
         let all = platforms()?.into_iter().flat_map(|platform| platform.devices).collect();
         let chosen = select(all, filter.as_deref())?;
-        Ok(chosen
-            .into_iter()
-            .zip(0..)
-            .map(|(info, index)| Device { index, info, state: OnceLock::new() })
-            .collect())
+        Ok(chosen.into_iter().zip(0..).map(|(info, index)| Device { index, info, state: OnceLock::new() }).collect())
     });
     found.as_deref().map_err(Clone::clone)
 }
@@ -154,7 +152,6 @@ impl Device {
 
 impl DeviceState {
     fn new(info: &DeviceInfo, index: i32) -> Result<Self> {
-        fork::install();
         let context = Context::new(info.id)?;
         let space = AddressSpace::reserve()?;
         let limits = Limits {
@@ -211,7 +208,9 @@ impl DeviceState {
     /// Buffer and offset of an address.
     pub fn resolve(&self, address: usize) -> Result<Location> {
         self.space.resolve(address).ok_or_else(|| {
-            Error::Invalid(format!("OpenCL: {address:#x} is not in the memory of this device: are all tensors on the same device?"))
+            Error::Invalid(format!(
+                "OpenCL: {address:#x} is not in the memory of this device: are all tensors on the same device?"
+            ))
         })
     }
 
@@ -245,8 +244,60 @@ impl DeviceState {
         self.allocator().set_fraction(fraction);
     }
 
+    /// The fraction of the device's memory that this process may hold.
+    pub fn memory_fraction(&self) -> f64 {
+        self.allocator().fraction()
+    }
+
     /// Bytes (free, total).
     pub fn memory_info(&self) -> (usize, usize) {
         self.allocator().memory_info()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn chosen(filter: Option<&str>) -> Result<Vec<String>> {
+        let all = vec![
+            DeviceInfo::imagined(1, "Host CPU", "PoCL", DeviceType::Cpu),
+            DeviceInfo::imagined(2, "Radeon", "Mesa", DeviceType::Gpu),
+            DeviceInfo::imagined(3, "Arc", "Intel OpenCL", DeviceType::Gpu),
+            DeviceInfo::imagined(4, "FPGA", "Intel OpenCL", DeviceType::Accelerator),
+        ];
+        Ok(select(all, filter)?.into_iter().map(|info| info.name).collect())
+    }
+
+    #[test]
+    fn without_a_filter_gpus_come_first_and_cpus_last() {
+        assert_eq!(chosen(None).unwrap(), ["Radeon", "Arc", "FPGA", "Host CPU"]);
+    }
+
+    #[test]
+    fn a_filter_takes_indices_types_and_names_in_its_order() {
+        assert_eq!(chosen(Some("3,0")).unwrap(), ["Host CPU", "Radeon"]);
+        assert_eq!(chosen(Some(" cpu , gpu")).unwrap(), ["Host CPU", "Radeon", "Arc"]);
+        assert_eq!(chosen(Some("intel,RADEON")).unwrap(), ["Arc", "FPGA", "Radeon"]);
+    }
+
+    #[test]
+    fn a_device_is_taken_once() {
+        assert_eq!(chosen(Some("0,radeon,gpu")).unwrap(), ["Radeon", "Arc"]);
+    }
+
+    #[test]
+    fn an_unknown_entry_ends_the_list() {
+        assert_eq!(chosen(Some("1,-1,0")).unwrap(), ["Arc"]);
+        assert_eq!(chosen(Some("2,17,0")).unwrap(), ["FPGA"]);
+    }
+
+    #[test]
+    fn an_empty_filter_hides_all_devices_and_one_without_a_match_is_an_error() {
+        assert_eq!(chosen(Some("")).unwrap(), Vec::<String>::new());
+        let Err(Error::NoDevice(text)) = chosen(Some("nvidia")) else { unreachable!("nothing matches") };
+        assert!(text.contains("TORCH_OPENCL_DEVICES=nvidia"));
+        assert!(text.contains("3: Host CPU (PoCL)"));
     }
 }

@@ -10,7 +10,7 @@ extern "C" fn mark_child() {
     IN_BAD_FORK.store(true, Ordering::Relaxed);
 }
 
-/// Arms the check; called when the first device is initialised.
+/// Arms the check; called before the drivers are loaded.
 pub fn install() {
     INSTALL.call_once(|| {
         // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
@@ -18,7 +18,7 @@ pub fn install() {
     });
 }
 
-/// Whether this process was forked from one that had initialised a device.
+/// Whether this process was forked from one that had loaded the drivers.
 pub fn in_bad_fork() -> bool {
     IN_BAD_FORK.load(Ordering::Relaxed)
 }

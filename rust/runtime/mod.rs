@@ -15,9 +15,11 @@ mod stream;
 mod transfer;
 
 pub use address::{Location, GRANULE};
-pub use device::{current_device, device, device_count, device_of_address, devices, set_current_device, Device, DeviceState};
+pub use device::{
+    current_device, device, device_count, device_of_address, devices, set_current_device, Device, DeviceState,
+};
 pub use event::TimedEvent;
-pub use fork::{in_bad_fork, install as install_fork_handler};
+pub use fork::in_bad_fork;
 pub use pinned::{allocate_pinned, free_pinned, is_pinned, record_pinned};
 pub use stats::MemoryStats;
 pub use stream::{current_stream, launch_count, set_current_stream, Stream, POOL_STREAMS};

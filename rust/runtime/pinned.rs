@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::device::{current_device, device};
+use super::fork;
 use crate::cl::{Buffer, Event, MapAccess};
 use crate::error::{Error, Result};
 
@@ -42,8 +43,9 @@ pub fn allocate_pinned(size: usize) -> Result<usize> {
         return Ok(address);
     }
     let state = device(current_device())?.state()?;
-    let buffer = Buffer::new(&state.context, class, true)
-        .map_err(|error| Error::OutOfMemory(format!("OpenCL: cannot pin {class} bytes of host memory: {error}")))?;
+    let buffer = Buffer::new(&state.context, class, true).map_err(|error| {
+        Error::OutOfMemory(format!("OpenCL: cannot pin {class} bytes of host memory: {}", error.message()))
+    })?;
     let queue = state.stream(0)?.queue(&state.context)?;
     let address = queue.map(buffer.handle(), 0, class, MapAccess::ReadWrite)? as usize;
     pool.blocks.insert(address, Block { _buffer: buffer, size: class, users: Vec::new(), in_use: true });
@@ -78,6 +80,10 @@ impl Pinned {
 
 /// Returns pinned memory to the cache.
 pub fn free_pinned(address: usize) {
+    // In a forked child another thread of the parent may have held the lock for ever.
+    if fork::in_bad_fork() {
+        return;
+    }
     let mut guard = pinned();
     let Some(pool) = guard.as_mut() else { return };
     if let Some(block) = pool.blocks.get_mut(&address) {
@@ -88,7 +94,7 @@ pub fn free_pinned(address: usize) {
 
 /// Whether a host address lies in pinned memory.
 pub fn is_pinned(address: usize) -> bool {
-    pinned().as_mut().is_some_and(|pool| pool.containing(address).is_some())
+    !fork::in_bad_fork() && pinned().as_mut().is_some_and(|pool| pool.containing(address).is_some())
 }
 
 /// Notes that a stream's work so far uses the block around `address`.

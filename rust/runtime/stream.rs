@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::device::{device, DeviceState};
 use crate::cl::{Arg, Context, Event, Kernel, Queue};
@@ -28,6 +28,10 @@ pub struct Stream {
     id: i64,
     queue: OnceLock<Result<Queue>>,
     commands: AtomicU64,
+    /// Commands of the queue that are known to have completed.
+    completed: AtomicU64,
+    /// The marker that was last asked about, and how many commands it stands for, itself included.
+    probe: Mutex<Option<(u64, Event)>>,
 }
 
 thread_local! {
@@ -37,7 +41,14 @@ thread_local! {
 
 impl Stream {
     pub(super) fn new(device: i32, id: i64) -> Self {
-        Self { device, id, queue: OnceLock::new(), commands: AtomicU64::new(0) }
+        Self {
+            device,
+            id,
+            queue: OnceLock::new(),
+            commands: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            probe: Mutex::new(None),
+        }
     }
 
     /// Index of the stream's device.
@@ -80,33 +91,54 @@ impl Stream {
 
     /// Blocks until the stream has nothing left to do.
     pub fn synchronize(&self) -> Result<()> {
-        self.used_queue().map_or(Ok(()), Queue::finish)
+        let Some(queue) = self.used_queue() else { return Ok(()) };
+        let enqueued = queue.enqueued();
+        queue.finish()?;
+        self.completed.fetch_max(enqueued, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether the stream has nothing left to do.
+    ///
+    /// A marker completes a little later than the commands before it, so each stretch of work gets one marker,
+    /// not each question.
     pub fn is_idle(&self) -> Result<bool> {
-        match self.used_queue() {
-            None => Ok(true),
-            Some(queue) => {
-                let marker: Event = queue.marker()?;
-                queue.flush()?;
-                marker.is_complete()
-            }
+        let Some(queue) = self.used_queue() else { return Ok(true) };
+        let enqueued = queue.enqueued();
+        if self.completed.load(Ordering::Relaxed) >= enqueued {
+            return Ok(true);
         }
+        let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+        let (covered, marker) = match probe.take() {
+            Some((covered, marker)) if covered >= enqueued => (covered, marker),
+            _ => {
+                let marker = queue.marker()?;
+                queue.flush()?;
+                (enqueued + 1, marker)
+            }
+        };
+        let complete = marker.is_complete()?;
+        if complete {
+            self.completed.fetch_max(covered, Ordering::Relaxed);
+        }
+        *probe = Some((covered, marker));
+        Ok(complete)
     }
 }
 
 /// This thread's current stream of a device.
 pub fn current_stream(index: i32) -> Result<&'static Stream> {
-    let id = CURRENT.with_borrow(|ids| usize::try_from(index).ok().and_then(|index| ids.get(index).copied()).unwrap_or(0));
-    device(index)?.state()?.stream(id)
+    // A thread that is ending, and has no list any more, is on the default stream.
+    let id = CURRENT.try_with(|ids| usize::try_from(index).ok().and_then(|index| ids.borrow().get(index).copied()));
+    device(index)?.state()?.stream(id.ok().flatten().unwrap_or(0))
 }
 
 /// Makes a stream current for this thread.
 pub fn set_current_stream(index: i32, id: i64) -> Result<()> {
     device(index)?.state()?.stream(id)?;
     let Ok(index) = usize::try_from(index) else { return Ok(()) };
-    CURRENT.with_borrow_mut(|ids| {
+    let _ = CURRENT.try_with(|ids| {
+        let mut ids = ids.borrow_mut();
         if ids.len() <= index {
             ids.resize(index + 1, 0);
         }

@@ -1,10 +1,15 @@
 //! Copies between host and devices, and mapping of device memory for the host.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::device::{device_of_address, Device};
 use super::pinned;
 use super::stream::current_stream;
 use crate::cl::{MapAccess, MemHandle, Queue};
 use crate::error::Result;
+
+/// Host memory that a copy between two devices passes through, a piece at a time.
+const STAGING: usize = 32 << 20;
 
 /// Copies `size` bytes from the host on the current stream of the target's device.
 ///
@@ -55,12 +60,17 @@ pub fn copy_device_to_device(target: usize, source: usize, size: usize) -> Resul
     if to.index == from.index {
         return queue_of(to)?.0.copy(origin.memory, origin.offset, destination.memory, destination.offset, size);
     }
-    let mut staging = vec![0_u8; size];
-    // SAFETY: `staging` holds `size` bytes and both calls block.
-    unsafe {
-        queue_of(from)?.0.read(origin.memory, origin.offset, staging.as_mut_ptr(), size, true)?;
-        queue_of(to)?.0.write(destination.memory, destination.offset, staging.as_ptr(), size, true)
+    let (reader, writer) = (queue_of(from)?.0, queue_of(to)?.0);
+    let mut staging = vec![0_u8; size.min(STAGING)];
+    for start in (0..size).step_by(STAGING) {
+        let length = (size - start).min(STAGING);
+        // SAFETY: `staging` holds at least `length` bytes and both calls block.
+        unsafe {
+            reader.read(origin.memory, origin.offset + start, staging.as_mut_ptr(), length, true)?;
+            writer.write(destination.memory, destination.offset + start, staging.as_ptr(), length, true)?;
+        }
     }
+    Ok(())
 }
 
 fn queue_of(device: &'static Device) -> Result<(&'static Queue, i64)> {
@@ -83,8 +93,15 @@ impl Mapping {
     }
 }
 
+/// Held while a range is mapped and while one is unmapped.
+///
+/// PoCL 3.1 knows mappings by their pointers: where two threads map the same range, unmapping one may free what the
+/// other thread's call is about to return.
+static MAPPING: Mutex<()> = Mutex::new(());
+
 /// Maps `size` bytes for the host, behind all work of the current stream.
 pub fn map(address: usize, size: usize, writable: bool) -> Result<Mapping> {
+    let _mapping = MAPPING.lock().unwrap_or_else(PoisonError::into_inner);
     let device = device_of_address(address)?;
     let location = device.state()?.resolve(address)?;
     let access = if writable { MapAccess::ReadWrite } else { MapAccess::Read };
@@ -97,7 +114,8 @@ pub fn map(address: usize, size: usize, writable: bool) -> Result<Mapping> {
 /// # Safety
 /// Nothing uses the host address afterwards.
 pub unsafe fn unmap(mapping: Mapping) -> Result<()> {
+    let _mapping = MAPPING.lock().unwrap_or_else(PoisonError::into_inner);
     let device = super::device(mapping.device)?;
     // SAFETY: the pointer came from `map` of this buffer; the rest is the caller's promise.
-    unsafe { queue_of(device)?.0.unmap(mapping.memory, mapping.pointer as *mut u8) }
+    unsafe { queue_of(device)?.0.unmap(mapping.memory, mapping.pointer as *mut u8)?.wait() }
 }

@@ -1,0 +1,69 @@
+#include "host_view.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/CPUAllocator.h>
+
+#include "error.h"
+
+namespace torch_opencl {
+
+HostView::HostView(const at::Tensor& device, bool writable) : device_(device), writable_(writable) {
+  // From the first element to the last, with whatever lies between in a tensor that is not dense.
+  bytes_ = at::detail::computeStorageNbytes(device.sizes(), device.strides(), device.element_size());
+  // Resizable, so that an out= argument can grow: the CPU then allocates, and write_back copies.
+  at::Storage storage(at::Storage::use_byte_size_t(), bytes_, open(), c10::GetCPUAllocator(), /*resizable=*/true);
+  host_ = at::detail::make_tensor<at::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), device.dtype());
+  host_.unsafeGetTensorImpl()->set_sizes_and_strides(device.sizes(), device.strides());
+  if (device.is_conj()) host_._set_conj(true);
+  if (device.is_neg()) host_._set_neg(true);
+  data_ = host_.const_data_ptr();
+  sizes_ = host_.sizes().vec();
+}
+
+HostView::~HostView() {
+  host_ = at::Tensor();
+  try {
+    unmap();
+  } catch (const rust::Error& error) {
+    TORCH_WARN("OpenCL: unmapping device memory failed: ", message_of(error));
+  }
+}
+
+void HostView::write_back() {
+  if (!writable_) return;
+  const bool resized = host_.sizes() != at::IntArrayRef(sizes_) || host_.const_data_ptr() != data_;
+  if (resized) {
+    const at::Tensor written = host_.clone();
+    // Some drivers write mapped memory back when it is unmapped, which must not hit the memory's next owner.
+    checked([&] { unmap(); });
+    device_.resize_(written.sizes());
+    device_.copy_(written);
+  } else if (!mapping_.has_value() && bytes_ > 0) {
+    checked([&] { bridge::copy_host_to_device(address(), static_cast<const uint8_t*>(data_), bytes_, false); });
+  }
+}
+
+size_t HostView::address() const {
+  return reinterpret_cast<size_t>(device_.const_data_ptr());
+}
+
+at::DataPtr HostView::open() {
+  if (bytes_ == 0) return {nullptr, at::kCPU};
+  if (checked([&] { return bridge::is_host_unified(device_.device().index()); })) {
+    mapping_.emplace(checked([&] { return bridge::map(address(), bytes_, writable_); }));
+    return {reinterpret_cast<void*>((*mapping_)->pointer()), at::kCPU};
+  }
+  at::DataPtr copy = c10::GetCPUAllocator()->allocate(bytes_);
+  checked([&] { bridge::copy_device_to_host(static_cast<uint8_t*>(copy.get()), address(), bytes_, false); });
+  return copy;
+}
+
+void HostView::unmap() {
+  if (!mapping_.has_value()) return;
+  rust::Box<bridge::Mapping> mapping = std::move(*mapping_);
+  mapping_.reset();
+  bridge::unmap(std::move(mapping));
+}
+
+} // namespace torch_opencl

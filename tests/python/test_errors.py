@@ -1,0 +1,115 @@
+"""Bad input: the exception that PyTorch's own back ends raise, naming what was wrong; and life goes on."""
+
+import pytest
+import torch
+from processes import run_python
+
+
+@pytest.fixture(autouse=True)
+def alive(device):
+    """After every error the device still computes."""
+    kept = torch.arange(4.0, device=device)
+    yield
+    assert (kept + 1).tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x + torch.ones(3),
+        lambda x: torch.ones(3) + x,
+        lambda x: x.add_(torch.ones(3)),
+        lambda x: torch.add(x, x, out=torch.empty(3)),
+        lambda x: torch.ones(3).copy_(x) + x,
+        lambda x: torch.where(x > 0, x, torch.ones(3)),
+        lambda x: torch.cat([x, torch.ones(3)]),
+        lambda x: x.view(1, 3) @ torch.ones(3, 1),
+        lambda x: torch.nn.functional.linear(x, torch.ones(2, 3)),
+        lambda x: x.lerp(torch.ones(3), 0.5),
+        lambda x: torch.special.bessel_j1(x, out=torch.empty(3)),
+        lambda x: torch.special.gammainc(torch.ones(3), x),
+    ],
+)
+def test_tensors_of_two_devices(device, use):
+    with pytest.raises(RuntimeError, match=r"(?s)device.*(opencl.*cpu|cpu.*opencl)"):
+        use(torch.ones(3, device=device))
+
+
+def test_a_number_on_the_host_may_join(device):
+    x = torch.ones(3, device=device)
+    assert (x + torch.tensor(2.0)).tolist() == [3, 3, 3]
+    assert (torch.tensor(2.0) * x).device == device
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "says"),
+    [
+        (lambda x: x + torch.ones(4, device=x.device), RuntimeError, "must match the size"),
+        (lambda x: x.view(1, 3) @ torch.ones(4, 2, device=x.device), RuntimeError, "1x3 and 4x2"),
+        (lambda x: x.view(2), RuntimeError, "invalid for input of size"),
+        (lambda x: x.sum(5), IndexError, "Dimension out of range"),
+        (lambda x: x[7], IndexError, "out of bounds"),
+        (lambda x: x & x, (RuntimeError, NotImplementedError), "(?i)float"),
+        (lambda x: x.long().add_(0.5), RuntimeError, "can't be cast"),
+        (lambda x: torch.empty(-1, device=x.device), RuntimeError, "negative"),
+        (lambda x: torch.arange(0, 1, 0, device=x.device), RuntimeError, "step"),
+        (lambda x: x.max(1), IndexError, "Dimension out of range"),
+        (lambda x: x.normal_(0, -1), RuntimeError, "std"),
+        (lambda x: torch.randint(5, 3, (2,), device=x.device), RuntimeError, "from"),
+    ],
+)
+def test_wrong_arguments(device, use, error, says):
+    with pytest.raises(error, match=says):
+        use(torch.ones(3, device=device))
+
+
+@pytest.mark.parametrize("index", [3, -4, 2**40])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, index: x[index],
+        lambda x, index: x.index_select(0, index),
+        lambda x, index: x.gather(0, index),
+        lambda x, index: x.clone().index_put_((index,), torch.zeros(1, device=x.device)),
+        lambda x, index: x.clone().scatter_(0, index, 1.0),
+        lambda x, index: x.take(index),
+        lambda x, index: torch.nn.functional.embedding(index, x.view(3, 1)),
+    ],
+)
+def test_an_index_out_of_range_is_found(device, use, index):
+    with pytest.raises((IndexError, RuntimeError), match=r"(?i)out of (bounds|range)") as raised:
+        use(torch.ones(3, device=device), torch.tensor([index], device=device))
+        torch.opencl.synchronize()
+    assert str(index) in str(raised.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*quantized tensor creation functions:UserWarning")
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: torch.empty(2, device="opencl", layout=torch.sparse_coo), "parse"),
+        (lambda: torch.quantize_per_tensor(torch.ones(2, device="opencl"), 1.0, 0, torch.qint8), "quantize"),
+    ],
+)
+def test_tensors_of_other_kinds_are_refused(make, says):
+    with pytest.raises((RuntimeError, NotImplementedError), match=says):
+        make()
+
+
+def test_dtypes_without_kernels_can_be_copied_and_run_on_the_cpu(device):
+    x = torch.ones(3, device=device).to(torch.float8_e4m3fn)
+    assert x.float().tolist() == [1, 1, 1]
+    wide = torch.arange(70000, 70006).to(torch.uint32).to(device).view(2, 3).t()
+    assert wide.cpu().tolist() == [[70000, 70003], [70001, 70004], [70002, 70005]]
+    assert wide[1, 1].item() == 70004
+    assert wide.to(torch.int64).sum().item() == 420015
+    with pytest.raises((RuntimeError, NotImplementedError), match=r"(?i)float8"):
+        torch.linalg.det(x.view(1, 3))
+
+
+def test_nothing_else_breaks_where_a_cache_folder_is_a_file(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    code = "import torch; assert torch.ones(3, device='opencl').sum().item() == 3"
+    done = run_python(code, TORCH_OPENCL_CACHE_DIR=str(file))
+    assert done.returncode == 0, done.stderr

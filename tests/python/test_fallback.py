@@ -1,0 +1,165 @@
+"""Operators without a kernel: they run on the CPU, are counted, warned about once, and can be refused."""
+
+import threading
+import warnings
+
+import pytest
+import torch
+from processes import output_of, run_python
+
+
+@pytest.fixture(autouse=True)
+def counted():
+    torch.opencl.reset_fallbacks()
+
+
+def total() -> int:
+    return sum(torch.opencl.fallbacks().values())
+
+
+def test_a_fallback_is_right_and_counted(device):
+    matrix = torch.eye(3, device=device) * 2
+    assert torch.linalg.det(matrix).item() == 8
+    assert total() >= 1
+    before = total()
+    torch.linalg.det(matrix)
+    assert total() > before
+    assert all(name.startswith("aten::") for name in torch.opencl.fallbacks())
+    torch.opencl.reset_fallbacks()
+    assert torch.opencl.fallbacks() == {}
+
+
+def test_results_are_on_the_device(device):
+    values, vectors = torch.linalg.eigh(torch.eye(3, device=device))
+    assert values.device == vectors.device == device
+    assert torch.geqrf(torch.eye(2, device=device))[0].device == device
+
+
+def test_strided_arguments(device):
+    matrix = torch.randn(4, 6)
+    there = matrix.to(device)[::2].t()[1:4]
+    torch.testing.assert_close(torch.linalg.svdvals(there).cpu(), torch.linalg.svdvals(matrix[::2].t()[1:4]))
+
+
+def test_out_arguments_grow(device):
+    out = torch.empty(0, device=device)
+    matrix = torch.eye(3, device=device) * 4
+    address = out.data_ptr()
+    assert torch.linalg.cholesky(matrix, out=out) is out
+    assert out.shape == (3, 3) and out.data_ptr() != address
+    assert out.diagonal().tolist() == [2, 2, 2]
+    again = torch.zeros(3, 3, device=device)
+    address = again.data_ptr()
+    torch.linalg.cholesky(matrix, out=again)
+    assert again.data_ptr() == address and again.diagonal().tolist() == [2, 2, 2]
+
+
+def test_in_place_ops_change_the_tensor_and_return_it(device):
+    tensor = torch.tensor([0.5, 1.0], device=device)
+    view = tensor[:]
+    assert tensor.digamma_() is tensor or total() == 0
+    torch.testing.assert_close(view.cpu(), torch.tensor([0.5, 1.0]).digamma())
+
+
+def test_lists_of_tensors(device):
+    tensors = [torch.full((2, 2), float(i), device=device) for i in range(80)]
+    assert torch.linalg.multi_dot(tensors[1:4]).device == device
+    joined = torch.block_diag(*tensors)
+    assert joined.shape == (160, 160) and joined[-1, -1].item() == 79
+    torch._foreach_lgamma_([tensor.add_(1) for tensor in tensors])
+    assert tensors[2].cpu().allclose(torch.tensor(3.0).lgamma())
+
+
+def test_functions_that_make_tensors_from_nothing(device):
+    assert torch.hann_window(5, device=device).device == device
+    assert torch.hann_window(5, device=device).cpu().allclose(torch.hann_window(5))
+    assert torch.vander(torch.arange(3, device=device)).device == device
+
+
+def test_gradients_flow_through_fallbacks(device):
+    matrix = (torch.eye(3) + 0.1).to(device).requires_grad_()
+    torch.linalg.slogdet(matrix).logabsdet.backward()
+    torch.testing.assert_close(matrix.grad.cpu(), torch.linalg.inv(matrix.detach().cpu()).t())
+
+
+def test_an_op_that_raises_leaves_its_arguments_usable(device):
+    matrix = torch.ones(2, 2, device=device)
+    with pytest.raises(RuntimeError, match="positive-definite"):
+        torch.linalg.cholesky(matrix)
+    assert (matrix + 1).tolist() == [[2, 2], [2, 2]]
+
+
+def test_threads_fall_back_at_once(device):
+    shared, failures = torch.full((50, 50), 2.0, device=device), []
+
+    def work() -> None:
+        try:
+            for _ in range(50):
+                assert torch.special.bessel_j1(shared).device == device
+                assert shared.sum().item() == 5000
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_the_default_is_one_warning_an_op():
+    code = """
+        import warnings, torch
+        x = torch.eye(3, device="opencl")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                torch.linalg.svdvals(x)
+        messages = [str(warning.message) for warning in caught]
+        assert len(set(messages)) == len(messages) >= 1, messages
+        assert all("runs on the CPU" in message for message in messages)
+        assert max(torch.opencl.fallbacks().values()) == 3
+        print("ok")
+    """
+    assert output_of(code, TORCH_OPENCL_FALLBACK=None) == "ok"
+
+
+def test_silent_counts_without_warnings():
+    code = """
+        import warnings, torch
+        warnings.simplefilter("error")
+        torch.linalg.svdvals(torch.eye(3, device="opencl"))
+        print(len(torch.opencl.fallbacks()))
+    """
+    assert int(output_of(code, TORCH_OPENCL_FALLBACK="silent")) >= 1
+
+
+def test_error_refuses():
+    code = """
+        import torch
+        x = torch.eye(3, device="opencl")
+        try:
+            torch.linalg.svdvals(x)
+        except NotImplementedError as error:
+            print(error)
+        assert (x + 1).sum().item() == 12
+    """
+    message = output_of(code, TORCH_OPENCL_FALLBACK="error")
+    assert "aten::" in message and "TORCH_OPENCL_FALLBACK=error" in message
+
+
+def test_another_value_is_refused_with_the_values_that_exist():
+    done = run_python("import torch; torch.linalg.svdvals(torch.eye(3, device='opencl'))", TORCH_OPENCL_FALLBACK="loud")
+    assert done.returncode == 1
+    assert "TORCH_OPENCL_FALLBACK=loud: expected warn, silent or error" in done.stderr
+
+
+def test_warnings_as_errors_do_not_break_the_op(device):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            torch.linalg.lu_factor(torch.eye(4, device=device))
+        except UserWarning as warning:
+            assert "runs on the CPU" in str(warning)
+    assert torch.ones(2, device=device).sum().item() == 2

@@ -1,0 +1,134 @@
+"""Installations that are broken: `import torch` works all the same, and one warning names the cure."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch_opencl
+from processes import output_of, run_python
+
+IMPORT = """
+    import warnings
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        import torch
+    print(*(str(warning.message) for warning in caught if "opencl" in str(warning.message)), sep="\\n")
+    assert torch.ones(2).sum() == 2
+    assert not torch.opencl.is_available() and torch.opencl.device_count() == 0
+    torch.manual_seed(0)
+"""
+
+
+@pytest.fixture
+def copy_of_package(tmp_path) -> Path:
+    """A copy of the installed package that comes first in the path, with the entry point that torch looks for."""
+    package = Path(torch_opencl.__file__).parent
+    shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    (tmp_path / package.name / "lib" / "libtorch_opencl.so").symlink_to(package / "lib" / "libtorch_opencl.so")
+    distribution = tmp_path / "torch_opencl_rs-0.0.0.dist-info"
+    distribution.mkdir()
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: torch-opencl-rs\nVersion: 0.0.0\n")
+    (distribution / "entry_points.txt").write_text("[torch.backends]\nopencl = torch_opencl._autoload:autoload\n")
+    return tmp_path
+
+
+def environment(folder: Path) -> dict[str, str]:
+    # Behind the copy, what the tests themselves run with: torch may not be in the standard place.
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
+
+
+def for_another_torch(library: Path) -> None:
+    (library.parent / "build_info.json").write_text(json.dumps({"version": "0.1.0", "torch": "2.12.0"}))
+
+
+def without_description(library: Path) -> None:
+    (library.parent / "build_info.json").unlink()
+
+
+def missing(library: Path) -> None:
+    library.unlink()
+
+
+def corrupt(library: Path) -> None:
+    library.unlink()
+    library.write_bytes(b"\x7fELF" + bytes(1000))
+
+
+def test_an_intact_copy_works(copy_of_package):
+    code = "import torch, torch_opencl; print(torch_opencl.__file__, torch.ones(3, device='opencl').sum().item())"
+    assert output_of(code, **environment(copy_of_package)) == f"{copy_of_package}/torch_opencl/__init__.py 3.0"
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (for_another_torch, ["built for torch 2.12.0", "pip install torch==2.12.0"]),
+        (without_description, ["build_info.json cannot be read", "Reinstall"]),
+        (missing, ["does not exist", "make build"]),
+        (corrupt, ["Reinstall torch-opencl-rs"]),
+    ],
+)
+def test_a_broken_installation_warns_once_with_the_cure(
+    copy_of_package, damage: Callable[[Path], None], says: list[str]
+):
+    damage(copy_of_package / "torch_opencl" / "lib" / "libtorch_opencl.so")
+    output = output_of(IMPORT, **environment(copy_of_package))
+    assert output.count("torch.device('opencl') is not available") == 1
+    for part in says:
+        assert part in output
+
+
+def test_use_of_a_broken_installation_says_why(copy_of_package):
+    for_another_torch(copy_of_package / "torch_opencl" / "lib" / "libtorch_opencl.so")
+    done = run_python("import torch; torch.opencl.init()", **environment(copy_of_package))
+    assert done.returncode == 1
+    assert "LibraryError: torch-opencl-rs was built for torch 2.12.0" in done.stderr
+    done = run_python("-m torch_opencl.info", **environment(copy_of_package))
+    assert done.returncode == 1
+    assert "NOT LOADED: torch-opencl-rs was built for torch 2.12.0" in done.stdout
+
+
+def test_warnings_as_errors_do_not_break_the_import(copy_of_package):
+    missing(copy_of_package / "torch_opencl" / "lib" / "libtorch_opencl.so")
+    done = run_python(
+        "import torch; print(torch.ones(2).sum().item())", PYTHONWARNINGS="error::RuntimeWarning",
+        **environment(copy_of_package),
+    )  # fmt: skip
+    assert done.stdout == "2.0\n"
+    assert "torch.device('opencl') is not available" in done.stderr
+
+
+def test_another_back_end_that_was_first_is_left_alone(copy_of_package):
+    code = """
+        import torch
+        torch.utils.rename_privateuse1_backend("other")
+        import torch_opencl
+        assert torch.device("other").type == "other"
+    """
+    done = run_python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0", **environment(copy_of_package))
+    assert done.returncode == 0, done.stderr
+    assert "'other' has taken it" in done.stderr
+
+
+def test_autoload_can_be_turned_off():
+    code = """
+        import sys, torch
+        assert "torch_opencl" not in sys.modules
+        import torch_opencl
+        print(torch.ones(3, device="opencl").sum().item())
+    """
+    assert output_of(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0") == "3.0"
+
+
+def test_the_package_may_be_imported_first():
+    assert output_of("import torch_opencl, torch; print(torch.ones(3, device='opencl').sum().item())") == "3.0"
+
+
+def test_the_version_is_that_of_the_library():
+    info = torch_opencl._load.build_info()
+    assert info["version"] == torch_opencl.__version__
+    assert info["torch"] == torch.__version__.split("+")[0]

@@ -1,0 +1,78 @@
+"""Compiled kernels on disk: shared by processes, rebuilt when broken, given up where they cannot be written."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from processes import output_of
+
+PROGRAM = """
+    import json, torch
+    x = torch.arange(1000.0, device="opencl")
+    assert (x * 2 + 1).sum().item() == 1_000_000
+    print(json.dumps(torch.opencl.kernel_cache_info()))
+"""
+
+
+def run(folder: str) -> dict:
+    """Compute something in a new process; return what it says of its kernels."""
+    return json.loads(output_of(PROGRAM, TORCH_OPENCL_CACHE_DIR=folder))
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A folder that a process has filled, and what that process said."""
+    folder = tmp_path_factory.mktemp("kernels") / "new" / "deep"
+    return folder, run(str(folder))
+
+
+def test_the_first_process_compiles_and_the_second_loads(filled):
+    folder, first = filled
+    assert first["path"] == str(folder)
+    assert first["compiled"] == first["entries"] == len(list(folder.iterdir())) > 0
+    assert first["bytes"] == sum(entry.stat().st_size for entry in folder.iterdir())
+    second = run(str(folder))
+    assert second["compiled"] == 0
+    assert second["loaded"] == first["compiled"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda content: b"", lambda content: content[:-7], lambda content: content[:-1] + bytes([content[-1] ^ 1])],
+    ids=["empty", "short", "changed"],
+)
+def test_a_damaged_entry_is_rebuilt(filled, damage):
+    folder, first = filled
+    entry = max(folder.iterdir(), key=lambda path: path.stat().st_size)
+    content = entry.read_bytes()
+    entry.write_bytes(damage(content))
+    again = run(str(folder))
+    assert again["compiled"] == 1
+    assert again["loaded"] == first["compiled"] - 1
+    assert run(str(folder))["compiled"] == 0
+
+
+def test_processes_may_fill_the_folder_at_once(tmp_path):
+    environment = {**os.environ, "TORCH_OPENCL_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
+    processes = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) for _ in range(3)]
+    reports = [json.loads(process.communicate(timeout=180)[0]) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert all(path.suffix == ".clbin" for path in tmp_path.iterdir())
+    assert max(report["compiled"] for report in reports) == len(list(tmp_path.iterdir()))
+    assert run(str(tmp_path))["compiled"] == 0
+
+
+def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path):
+    (tmp_path / "file").write_text("")
+    report = run(str(tmp_path / "file" / "folder"))
+    assert report["compiled"] > 0 and report["entries"] == 0
+
+
+def test_an_empty_name_turns_the_folder_off():
+    report = run("")
+    assert report["path"] is None
+    assert report["compiled"] > 0 and report["loaded"] == 0

@@ -1,0 +1,193 @@
+"""Memory: the figures, the cache, its limits, and what happens at them."""
+
+import signal
+import threading
+
+import pytest
+import torch
+from processes import run_python
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def empty(device):
+    """Start with nothing cached, so that figures are those of the test."""
+    torch.opencl.synchronize()
+    torch.opencl.empty_cache()
+    torch.opencl.reset_peak_memory_stats()
+
+
+@pytest.fixture
+def limit(device):
+    """Sets how many bytes more than now the process may hold."""
+
+    def set_limit(more: int) -> None:
+        total = torch.opencl.get_device_properties(device).total_memory
+        torch.opencl.set_per_process_memory_fraction((torch.opencl.memory_reserved() + more) / total)
+
+    yield set_limit
+    torch.opencl.set_per_process_memory_fraction(1.0)
+
+
+def test_figures_follow_tensors(device):
+    before = torch.opencl.memory_allocated()
+    tensor = torch.empty(3 * MIB, dtype=torch.uint8, device=device)
+    assert torch.opencl.memory_allocated() - before >= 3 * MIB
+    assert torch.opencl.memory_reserved() >= torch.opencl.memory_allocated()
+    del tensor
+    assert torch.opencl.memory_allocated() == before
+    assert torch.opencl.max_memory_allocated() - before >= 3 * MIB
+    torch.opencl.reset_peak_memory_stats()
+    assert torch.opencl.max_memory_allocated() == before
+
+
+def test_views_share_memory(device):
+    tensor = torch.empty(1024, device=device)
+    before = torch.opencl.memory_allocated()
+    view = tensor[512:].view(2, 256).t()
+    assert torch.opencl.memory_allocated() == before
+    assert view.data_ptr() == tensor.data_ptr() + 512 * 4
+
+
+def test_freed_memory_is_cached_and_used_again(device):
+    tensor = torch.empty(4 * MIB, dtype=torch.uint8, device=device)
+    address, reserved = tensor.data_ptr(), torch.opencl.memory_reserved()
+    del tensor
+    assert torch.opencl.memory_reserved() == reserved
+    assert torch.empty(4 * MIB, dtype=torch.uint8, device=device).data_ptr() == address
+
+
+def test_empty_cache_gives_back_what_no_tensor_uses(device):
+    kept = torch.arange(1000, device=device)
+    freed = torch.empty(64 * MIB, dtype=torch.uint8, device=device)
+    reserved = torch.opencl.memory_reserved()
+    del freed
+    torch.opencl.empty_cache()
+    assert torch.opencl.memory_reserved() <= reserved - 64 * MIB
+    assert kept.cpu().equal(torch.arange(1000))
+
+
+def test_stats_have_the_names_that_pytorch_gives_them(device):
+    stats = torch.opencl.memory_stats()
+    assert stats["allocated_bytes.all.current"] == torch.opencl.memory_allocated()
+    assert stats == dict(sorted(stats.items()))
+    torch.opencl.reset_accumulated_memory_stats()
+    torch.empty(8, device=device)
+    assert torch.opencl.memory_stats()["allocation.all.allocated"] == 1
+    free, total = torch.opencl.mem_get_info()
+    assert total - free == torch.opencl.memory_reserved()
+
+
+def test_memory_used_on_another_stream_is_not_reused_before_that_is_done(device, side_stream):
+    tensor = torch.full((MIB,), 3.0, device=device)
+    address = tensor.data_ptr()
+    side_stream.wait_stream(torch.opencl.current_stream())
+    with torch.opencl.stream(side_stream):
+        total = tensor.sum()
+    tensor.record_stream(side_stream)
+    del tensor
+    # Whether or not the sum is done by now, it must not see what comes next.
+    torch.full((MIB,), 7.0, device=device)
+    side_stream.synchronize()
+    assert total.item() == 3 * MIB
+    assert torch.empty(MIB, device=device).data_ptr() == address
+
+
+def test_out_of_memory_is_the_error_of_pytorch_with_the_figures(device, limit):
+    limit(32 * MIB)
+    torch.opencl.reset_accumulated_memory_stats()
+    with pytest.raises(torch.OutOfMemoryError) as raised:
+        torch.empty(64 * MIB, dtype=torch.uint8, device=device)
+    message = str(raised.value)
+    assert "Tried to allocate 64.00 MiB" in message
+    assert torch.opencl.get_device_name() in message
+    assert torch.opencl.memory_stats()["num_ooms"] == 1
+    assert torch.opencl.OutOfMemoryError is torch.OutOfMemoryError
+
+
+def test_life_goes_on_after_out_of_memory(device, limit):
+    kept = torch.arange(100.0, device=device)
+    limit(32 * MIB)
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(64 * MIB, dtype=torch.uint8, device=device)
+    assert (kept + 1).cpu().equal(torch.arange(100.0) + 1)
+    torch.opencl.set_per_process_memory_fraction(1.0)
+    assert torch.zeros(64 * MIB, dtype=torch.uint8, device=device)[-1].item() == 0
+
+
+def test_cached_memory_is_released_before_giving_up(device, limit):
+    limit(48 * MIB)
+    torch.empty(40 * MIB, dtype=torch.uint8, device=device)
+    retries = torch.opencl.memory_stats()["num_alloc_retries"]
+    torch.empty(44 * MIB, dtype=torch.uint8, device=device)
+    assert torch.opencl.memory_stats()["num_alloc_retries"] == retries + 1
+
+
+def test_the_limit_can_be_read_and_must_be_a_fraction(device):
+    assert torch.opencl.get_per_process_memory_fraction() == 1.0
+    for wrong in (-0.1, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="Allowed range: 0 to 1"):
+            torch.opencl.set_per_process_memory_fraction(wrong)
+
+
+def test_an_allocation_over_the_limit_of_the_device_names_the_limit(device):
+    over = torch.opencl.get_device_properties().max_alloc_bytes + 1
+    with pytest.raises(torch.OutOfMemoryError, match="CL_DEVICE_MAX_MEM_ALLOC_SIZE"):
+        torch.empty(over, dtype=torch.uint8, device=device)
+
+
+def test_a_size_that_overflows_is_refused(device):
+    with pytest.raises(RuntimeError):
+        torch.empty(2**40, 2**40, device=device)
+
+
+def test_tensors_of_size_zero_take_no_memory(device):
+    before = torch.opencl.memory_allocated()
+    tensor = torch.empty(0, 5, device=device)
+    assert tensor.data_ptr() == 0
+    assert torch.opencl.memory_allocated() == before
+    assert (tensor + 1).shape == (0, 5)
+    assert tensor.cpu().shape == (0, 5)
+    assert torch.ones(3, 0, device=device).sum().item() == 0
+    assert tensor.clone().resize_(4).fill_(2).cpu().tolist() == [2, 2, 2, 2]
+
+
+def test_threads_allocate_and_free_at_once(device):
+    failures = []
+
+    def work(seed: int) -> None:
+        try:
+            for size in range(1, 40):
+                value = seed * 100 + size
+                tensor = torch.full((size * 997,), value, device=device, dtype=torch.int64)
+                assert tensor.sum().item() == value * size * 997
+        except BaseException as failure:
+            failures.append(failure)
+
+    before = torch.opencl.memory_allocated()
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert torch.opencl.memory_allocated() == before
+
+
+def test_pinned_memory_is_recognised_and_reused(device):
+    tensor = torch.empty(1000, pin_memory=True)
+    assert tensor.is_pinned() and tensor[10:].is_pinned()
+    assert not torch.empty(1000).is_pinned()
+    copy = torch.arange(5).pin_memory()
+    assert copy.is_pinned()
+    address = tensor.data_ptr()
+    del tensor
+    assert torch.empty(1000, pin_memory=True).data_ptr() == address
+    with pytest.raises(RuntimeError, match="pinned"):
+        torch.empty(1, device=device, pin_memory=True)
+
+
+def test_a_stray_host_read_of_device_memory_faults():
+    done = run_python("import ctypes, torch; ctypes.string_at(torch.ones(4, device='opencl').data_ptr(), 4)")
+    assert done.returncode == -signal.SIGSEGV

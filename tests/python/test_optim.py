@@ -1,0 +1,87 @@
+"""Optimizers: some steps on a small network end where they end on the CPU."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+OPTIMIZERS = {
+    "sgd": lambda parameters, **how: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, nesterov=True, **how),
+    "adam": lambda parameters, **how: torch.optim.Adam(parameters, lr=0.01, weight_decay=0.1, **how),
+    "amsgrad": lambda parameters, **how: torch.optim.Adam(parameters, lr=0.01, amsgrad=True, **how),
+    "adamw": lambda parameters, **how: torch.optim.AdamW(parameters, lr=0.01, maximize=True, **how),
+    "rmsprop": lambda parameters, **how: torch.optim.RMSprop(parameters, lr=0.01, centered=True, **how),
+    "adagrad": lambda parameters, **how: torch.optim.Adagrad(parameters, lr=0.1, **how),
+}
+
+
+def train(module: nn.Module, x: torch.Tensor, make, steps: int = 5, clip: float | None = None, **how) -> nn.Module:
+    """Take some steps towards the zero output."""
+    optimizer = make(module.parameters(), **how)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (module(x) ** 2).mean().backward()
+        if clip is not None:
+            nn.utils.clip_grad_norm_(module.parameters(), clip, foreach=how.get("foreach"))
+        optimizer.step()
+    return module
+
+
+@pytest.fixture
+def network() -> tuple[nn.Module, torch.Tensor]:
+    return nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 2)), torch.randn(16, 5)
+
+
+def check(device: torch.device, network: tuple[nn.Module, torch.Tensor], make, **how) -> None:
+    module, x = network
+    there = train(copy.deepcopy(module).to(device), x.to(device), make, **how)
+    here = train(module, x, make, **how)
+    for ours, expected in zip(there.parameters(), here.parameters(), strict=True):
+        assert ours.device == device
+        torch.testing.assert_close(ours.detach().cpu(), expected.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("how", [{}, {"foreach": True}, {"foreach": False}], ids=["default", "foreach", "loop"])
+def test_steps_end_where_they_end_on_the_cpu(device, network, name, how):
+    check(device, network, OPTIMIZERS[name], **how)
+
+
+@pytest.mark.parametrize("foreach", [True, False, None])
+def test_clipping_of_gradients(device, network, foreach):
+    check(device, network, OPTIMIZERS["sgd"], clip=0.01, foreach=foreach)
+
+
+def test_clipping_says_what_is_not_finite(device):
+    parameter = torch.ones(3, device=device, requires_grad=True)
+    (parameter * float("inf")).sum().backward()
+    with pytest.raises(RuntimeError, match="non-finite"):
+        nn.utils.clip_grad_norm_([parameter], 1.0, error_if_nonfinite=True)
+    nn.utils.clip_grad_value_([parameter], 2.0)
+    assert parameter.grad.tolist() == [2, 2, 2]
+
+
+def test_steps_stay_on_the_device(device, network, no_fallback):
+    module, x = network
+    train(module.to(device), x.to(device), OPTIMIZERS["adam"], steps=2)
+
+
+def test_schedulers_and_closures(device, network):
+    module, x = network
+    module, x = module.to(device), x.to(device)
+    optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.1)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = (module(x) ** 2).mean()
+        loss.backward()
+        return loss
+
+    losses = []
+    for _ in range(3):
+        losses.append(optimizer.step(closure).item())
+        scheduler.step()
+    assert losses[0] > losses[-1]
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(1e-3)

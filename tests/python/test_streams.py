@@ -1,0 +1,158 @@
+"""Streams and events: order, waiting, timing."""
+
+import threading
+
+import pytest
+import torch
+
+
+def slow_work(device: torch.device) -> torch.Tensor:
+    """Enqueue some milliseconds of work; the result is all ones."""
+    x = torch.ones(1 << 20, device=device)
+    for _ in range(8):
+        x = x.sqrt()
+    return x
+
+
+def test_the_current_stream_is_the_default_one_at_first(device):
+    assert torch.opencl.current_stream() == torch.opencl.default_stream()
+    assert torch.opencl.current_stream().device == device
+    assert torch.opencl.current_stream().stream_id == 0
+
+
+def test_a_context_selects_a_stream_and_restores_the_one_before(device, side_stream):
+    before = torch.opencl.current_stream()
+    with torch.opencl.stream(side_stream):
+        assert torch.opencl.current_stream() == side_stream
+        with torch.opencl.stream(None):
+            assert torch.opencl.current_stream() == side_stream
+    assert torch.opencl.current_stream() == before
+    with side_stream:
+        assert torch.accelerator.current_stream() == side_stream
+    assert torch.opencl.current_stream() == before
+
+
+def test_set_stream(side_stream):
+    before = torch.opencl.current_stream()
+    torch.opencl.set_stream(side_stream)
+    assert torch.opencl.current_stream() == side_stream
+    torch.opencl.set_stream(before)
+    assert torch.opencl.current_stream() == before
+
+
+def test_every_thread_has_a_current_stream_of_its_own(side_stream):
+    seen = []
+    with torch.opencl.stream(side_stream):
+        thread = threading.Thread(target=lambda: seen.append(torch.opencl.current_stream()))
+        thread.start()
+        thread.join()
+    assert seen == [torch.opencl.default_stream()]
+
+
+def test_streams_are_objects_with_a_device_and_an_id(device):
+    first, second = torch.opencl.Stream(), torch.opencl.Stream(device)
+    assert first != second
+    assert first.device == second.device == device
+    assert isinstance(first, torch.Stream) and isinstance(torch.opencl.current_stream(), torch.opencl.Stream)
+    same = torch.opencl.Stream(
+        stream_id=first.stream_id, device_index=first.device_index, device_type=first.device_type
+    )
+    assert same == first and hash(same) == hash(first)
+
+
+def test_a_stream_that_waits_for_another_sees_its_work(device, side_stream):
+    with torch.opencl.stream(side_stream):
+        x = slow_work(device)
+    torch.opencl.current_stream().wait_stream(side_stream)
+    assert (x + 1).sum().item() == 2 << 20
+
+
+def test_a_stream_that_waits_for_an_event_sees_the_work_before_it(device, side_stream):
+    x = slow_work(device)
+    event = torch.opencl.current_stream().record_event()
+    side_stream.wait_event(event)
+    with torch.opencl.stream(side_stream):
+        assert (x * 3).sum().item() == 3 << 20
+
+
+def test_query_tells_when_a_stream_is_done(device, side_stream):
+    with torch.opencl.stream(side_stream):
+        slow_work(device)
+    side_stream.synchronize()
+    assert side_stream.query()
+    assert torch.opencl.Stream().query()
+
+
+def test_an_event_is_done_when_the_work_before_it_is(device):
+    slow_work(device)
+    event = torch.opencl.Event()
+    event.record()
+    event.synchronize()
+    assert event.query()
+    assert event.device == device
+
+
+def test_an_event_can_be_recorded_again(device):
+    event = torch.opencl.Event()
+    for _ in range(3):
+        slow_work(device)
+        event.record(torch.opencl.current_stream())
+        event.wait()
+        event.synchronize()
+        assert event.query()
+
+
+def test_events_measure_the_time_between_them(device):
+    events = [torch.opencl.Event(enable_timing=True) for _ in range(3)]
+    events[0].record()
+    slow_work(device)
+    events[1].record()
+    slow_work(device)
+    events[2].record()
+    torch.opencl.synchronize()
+    first, second = events[0].elapsed_time(events[1]), events[1].elapsed_time(events[2])
+    assert first > 0 and second > 0
+    assert events[0].elapsed_time(events[2]) == pytest.approx(first + second)
+    assert first < 60_000
+
+
+def test_time_needs_events_that_were_recorded(device):
+    start, end = torch.opencl.Event(enable_timing=True), torch.opencl.Event(enable_timing=True)
+    with pytest.raises(ValueError, match="recorded"):
+        start.elapsed_time(end)
+    with pytest.raises(ValueError, match="cannot be shared"):
+        torch.opencl.Event(interprocess=True)
+
+
+def test_an_event_that_was_never_recorded_is_done(device):
+    event = torch.opencl.Event()
+    assert event.query()
+    event.synchronize()
+
+
+def test_synchronize_waits_for_all_streams(device):
+    streams = [torch.opencl.Stream() for _ in range(3)]
+    for stream in streams:
+        with torch.opencl.stream(stream):
+            slow_work(device)
+    torch.opencl.synchronize()
+    assert all(stream.query() for stream in streams)
+
+
+def test_streams_have_native_handles(side_stream):
+    assert side_stream.native_handle != 0
+    assert side_stream.native_handle != torch.opencl.default_stream().native_handle
+
+
+def test_streams_of_other_devices_are_refused():
+    with pytest.raises(RuntimeError):
+        torch.opencl.set_stream(torch.Stream(stream_id=0, device_index=0, device_type=0))
+
+
+def test_many_streams_share_the_work(device):
+    parts = []
+    for index in range(40):
+        with torch.opencl.stream(torch.opencl.Stream()):
+            parts.append(torch.full((1000,), index, device=device))
+    torch.opencl.synchronize()
+    assert [part[999].item() for part in parts] == list(range(40))
