@@ -91,7 +91,11 @@ fn build() -> Result<(), Box<dyn Error>> {
 /// The torch of the Python that will load the library.
 fn find_torch() -> Result<Torch, String> {
     let python = env::var("TORCH_OPENCL_PYTHON").unwrap_or_else(|_| {
-        if env::var_os("VIRTUAL_ENV").is_some() { "python".to_owned() } else { "python3".to_owned() }
+        if env::var_os("VIRTUAL_ENV").is_some() {
+            "python".to_owned()
+        } else {
+            "python3".to_owned()
+        }
     });
     let cure = format!("install it with '{python} -m pip install torch=={TORCH_VERSION}', or set TORCH_OPENCL_PYTHON");
     let output = Command::new(&python)
@@ -107,7 +111,9 @@ fn find_torch() -> Result<Torch, String> {
         return Err(format!("'{python}' told nothing of its torch; {cure}"));
     };
     if version != TORCH_VERSION {
-        return Err(format!("this package is built against torch {TORCH_VERSION}, but '{python}' has torch {version}; {cure}"));
+        return Err(format!(
+            "this package is built against torch {TORCH_VERSION}, but '{python}' has torch {version}; {cure}"
+        ));
     }
     let root = PathBuf::from(root);
     Ok(Torch { include: root.join("include"), lib: root.join("lib"), aten: PathBuf::from(aten) })

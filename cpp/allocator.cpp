@@ -71,14 +71,8 @@ class Allocator final : public c10::DeviceAllocator {
     const auto named = checked([&] { return bridge::memory_stats(device); });
     // The order is that of MemoryStats::named in rust/runtime/stats.rs.
     c10::CachingAllocator::StatArray* fields[] = {
-        &stats.allocation,
-        &stats.segment,
-        &stats.active,
-        &stats.inactive_split,
-        &stats.allocated_bytes,
-        &stats.reserved_bytes,
-        &stats.active_bytes,
-        &stats.inactive_split_bytes,
+        &stats.allocation,      &stats.segment,        &stats.active,       &stats.inactive_split,
+        &stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.inactive_split_bytes,
         &stats.requested_bytes};
     constexpr auto kAggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
     for (size_t i = 0; i < named.size(); i++) (*fields[i])[kAggregate] = to_stat(named[i]);

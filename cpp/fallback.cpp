@@ -1,10 +1,10 @@
 #include "fallback.h"
 
 #include <ATen/core/List.h>
+#include <torch/library.h>
 #include <deque>
 #include <mutex>
 #include <optional>
-#include <torch/library.h>
 #include <unordered_set>
 
 #include "host_view.h"
@@ -56,7 +56,8 @@ void note(const std::string& name) {
       "TORCH_OPENCL_FALLBACK=error forbids running it on the CPU.");
   if (first && policy() == Policy::Warn) {
     TORCH_WARN(
-        "The operator '", name, "' has no OpenCL kernel for these dtypes and runs on the CPU. This is correct but may be ",
+        "The operator '", name,
+        "' has no OpenCL kernel for these dtypes and runs on the CPU. This is correct but may be ",
         "slow; torch.opencl.fallbacks() counts such calls, TORCH_OPENCL_FALLBACK=silent|error changes this warning.");
   }
 }
@@ -134,7 +135,7 @@ class Call {
 
   const std::string& op_;
   std::deque<HostView> views_;
-  std::optional<c10::Device> seen_; // of the tensors so far
+  std::optional<c10::Device> seen_;   // of the tensors so far
   std::optional<c10::Device> device_; // of the results
 };
 

@@ -49,8 +49,7 @@ uint64_t GeneratorImpl::get_offset() const {
 
 void GeneratorImpl::set_state(const c10::TensorImpl& state) {
   at::detail::check_rng_state(state);
-  TORCH_CHECK(
-      state.numel() == kStateBytes, "OpenCL: an RNG state holds ", kStateBytes, " bytes, got ", state.numel());
+  TORCH_CHECK(state.numel() == kStateBytes, "OpenCL: an RNG state holds ", kStateBytes, " bytes, got ", state.numel());
   const auto* bytes = static_cast<const uint8_t*>(state.data());
   std::memcpy(&seed_, bytes, sizeof(seed_));
   std::memcpy(&offset_, bytes + sizeof(seed_), sizeof(offset_));

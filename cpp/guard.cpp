@@ -100,9 +100,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   // An event is a boxed marker; recording again replaces it.
   void record(void** event, const Stream& stream, const DeviceIndex index, const c10::EventFlag) const override {
     TORCH_CHECK(
-        index == -1 || index == stream.device_index(),
-        "OpenCL: an event of device ", static_cast<int>(index), " cannot be recorded on a stream of device ",
-        static_cast<int>(stream.device_index()));
+        index == -1 || index == stream.device_index(), "OpenCL: an event of device ", static_cast<int>(index),
+        " cannot be recorded on a stream of device ", static_cast<int>(stream.device_index()));
     auto marker = checked([&] { return bridge::record_event(stream.device_index(), stream.id()); });
     destroyEvent(*event, index);
     *event = marker.into_raw();

@@ -9,8 +9,9 @@ void ArgumentCheck::look(const at::Tensor& tensor) {
     // Transfers are between two devices by nature.
   } else if (device.type() == c10::DeviceType::PrivateUse1) {
     TORCH_CHECK(
-        !device_.has_value() || *device_ == device, op_, ": Expected all tensors to be on the same device, but found at ",
-        "least two devices, ", *device_, " and ", device, "!");
+        !device_.has_value() || *device_ == device, op_,
+        ": Expected all tensors to be on the same device, but found at ", "least two devices, ", *device_, " and ",
+        device, "!");
     device_ = device;
   } else {
     // A number in a tensor may come from the host, as everywhere in PyTorch.

@@ -125,8 +125,8 @@ struct Wrapper<Op, Return(Args...)> {
   m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::inplace<KERNEL, DTYPES>)));
 #define TORCH_OPENCL_OUT(m, NAME, OP, KERNEL, OUTPUTS, DTYPES) \
   m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::out<KERNEL, OUTPUTS, DTYPES>)));
-#define TORCH_OPENCL_FUNCTION(m, NAME, OP, FUNCTION, DTYPES)                                      \
-  {                                                                                               \
-    auto function = [](auto&&... args) -> decltype(auto) { return FUNCTION(args...); };           \
+#define TORCH_OPENCL_FUNCTION(m, NAME, OP, FUNCTION, DTYPES)                                              \
+  {                                                                                                       \
+    auto function = [](auto&&... args) -> decltype(auto) { return FUNCTION(args...); };                   \
     m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::function<decltype(function), DTYPES>))); \
   }

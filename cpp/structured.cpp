@@ -31,8 +31,8 @@ void resize_given_output(
 
 void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::TensorOptions& options) {
   TORCH_CHECK(
-      options.dtype() == self.dtype(), "Bad in-place call: input tensor dtype ", self.dtype(), " and output tensor dtype ",
-      options.dtype(), " should match");
+      options.dtype() == self.dtype(), "Bad in-place call: input tensor dtype ", self.dtype(),
+      " and output tensor dtype ", options.dtype(), " should match");
   TORCH_CHECK(
       options.device() == self.device(), "Bad in-place call: input tensor device ", self.device(),
       " and output tensor device ", options.device(), " should match");

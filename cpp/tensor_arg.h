@@ -14,8 +14,7 @@ inline bridge::TensorArg arg(const at::TensorBase& tensor) {
   const at::IntArrayRef sizes = tensor.sizes(), strides = tensor.strides();
   return {
       tensor.numel() == 0 ? 0 : reinterpret_cast<size_t>(tensor.const_data_ptr()),
-      static_cast<int32_t>(tensor.scalar_type()),
-      rust::Slice<const int64_t>(sizes.data(), sizes.size()),
+      static_cast<int32_t>(tensor.scalar_type()), rust::Slice<const int64_t>(sizes.data(), sizes.size()),
       rust::Slice<const int64_t>(strides.data(), strides.size())};
 }
 

@@ -202,45 +202,182 @@ mod ffi {
         fn kernel_cache_json() -> String;
 
         // Kernel families.
-        fn pointwise(op: u32, compute: i32, shape: &[i64], outputs: usize, operands: &[Operand], scalars: &[Scalar]) -> Result<()>;
+        fn pointwise(
+            op: u32,
+            compute: i32,
+            shape: &[i64],
+            outputs: usize,
+            operands: &[Operand],
+            scalars: &[Scalar],
+        ) -> Result<()>;
         fn index_get(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis]) -> Result<()>;
         fn index_set(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis], op: i32) -> Result<()>;
         fn nonzero_count(input: &TensorArg, counts: &TensorArg) -> Result<()>;
         fn nonzero_write(input: &TensorArg, ends: &TensorArg, out: &TensorArg) -> Result<()>;
-        fn searchsorted(out: &TensorArg, values: &TensorArg, boundaries: &TensorArg, sorter: &TensorArg, right: bool) -> Result<()>;
+        fn searchsorted(
+            out: &TensorArg,
+            values: &TensorArg,
+            boundaries: &TensorArg,
+            sorter: &TensorArg,
+            right: bool,
+        ) -> Result<()>;
         fn triangle(dst: &TensorArg, src: &TensorArg, diagonal: i64, upper: bool) -> Result<()>;
         fn random_counters(elements: i64) -> u64;
         fn random_sample(out: &TensorArg, distribution: i32, parameters: [f64; 2], stream: RandomStream) -> Result<()>;
         fn random_integers(out: &TensorArg, range: u64, base: i64, stream: RandomStream) -> Result<()>;
         fn random_bernoulli(out: &TensorArg, probabilities: &TensorArg, stream: RandomStream) -> Result<()>;
-        fn dropout(out: &TensorArg, mask: &TensorArg, input: &TensorArg, keep: f64, stream: RandomStream) -> Result<()>;
+        fn dropout(out: &TensorArg, mask: &TensorArg, input: &TensorArg, keep: f64, stream: RandomStream)
+            -> Result<()>;
         fn dropout_backward(grad_in: &TensorArg, grad_out: &TensorArg, mask: &TensorArg, scale: f64) -> Result<()>;
         fn arange(out: &TensorArg, start: Scalar, step: Scalar) -> Result<()>;
         fn linspace(out: &TensorArg, start: Scalar, end: Scalar) -> Result<()>;
         fn scan(out: &TensorArg, input: &TensorArg, dim: usize, op: i32) -> Result<()>;
-        fn scan_extreme(values: &TensorArg, indices: &TensorArg, input: &TensorArg, dim: usize, largest: bool) -> Result<()>;
+        fn scan_extreme(
+            values: &TensorArg,
+            indices: &TensorArg,
+            input: &TensorArg,
+            dim: usize,
+            largest: bool,
+        ) -> Result<()>;
         fn reduce(op: i32, power: f64, shape: &[i64], output: Operand, input: Operand) -> Result<()>;
-        fn variance(correction: f64, take_root: bool, shape: &[i64], variance: Operand, mean: Operand, input: Operand) -> Result<()>;
-        fn arg_reduce(values: &TensorArg, indices: &TensorArg, input: &TensorArg, dim: usize, largest: bool) -> Result<()>;
+        fn variance(
+            correction: f64,
+            take_root: bool,
+            shape: &[i64],
+            variance: Operand,
+            mean: Operand,
+            input: Operand,
+        ) -> Result<()>;
+        fn arg_reduce(
+            values: &TensorArg,
+            indices: &TensorArg,
+            input: &TensorArg,
+            dim: usize,
+            largest: bool,
+        ) -> Result<()>;
         fn softmax(input: &TensorArg, output: &TensorArg, dim: usize, log: bool) -> Result<()>;
-        fn softmax_backward(grad: &TensorArg, output: &TensorArg, grad_input: &TensorArg, dim: usize, log: bool) -> Result<()>;
-        fn norm_rows(input: &TensorArg, affine: Affine, output: &TensorArg, statistics: Statistics, rows: NormRows, eps: f64) -> Result<()>;
-        fn norm_rows_backward(grad: &TensorArg, input: &TensorArg, weight: &TensorArg, statistics: Statistics, grad_input: &TensorArg, grad_affine: Affine, rows: NormRows) -> Result<()>;
-        fn batch_norm_training(input: &TensorArg, affine: Affine, output: &TensorArg, saved: Statistics, running: Statistics, shape: NormShape, hyper: NormHyper) -> Result<()>;
-        fn batch_norm_evaluation(input: &TensorArg, affine: Affine, output: &TensorArg, running: Statistics, shape: NormShape, eps: f64) -> Result<()>;
-        fn batch_norm_backward(grad: &TensorArg, input: &TensorArg, weight: &TensorArg, mode: BatchNormMode, grad_input: &TensorArg, grad_affine: Affine, shape: NormShape) -> Result<()>;
+        fn softmax_backward(
+            grad: &TensorArg,
+            output: &TensorArg,
+            grad_input: &TensorArg,
+            dim: usize,
+            log: bool,
+        ) -> Result<()>;
+        fn norm_rows(
+            input: &TensorArg,
+            affine: Affine,
+            output: &TensorArg,
+            statistics: Statistics,
+            rows: NormRows,
+            eps: f64,
+        ) -> Result<()>;
+        fn norm_rows_backward(
+            grad: &TensorArg,
+            input: &TensorArg,
+            weight: &TensorArg,
+            statistics: Statistics,
+            grad_input: &TensorArg,
+            grad_affine: Affine,
+            rows: NormRows,
+        ) -> Result<()>;
+        fn batch_norm_training(
+            input: &TensorArg,
+            affine: Affine,
+            output: &TensorArg,
+            saved: Statistics,
+            running: Statistics,
+            shape: NormShape,
+            hyper: NormHyper,
+        ) -> Result<()>;
+        fn batch_norm_evaluation(
+            input: &TensorArg,
+            affine: Affine,
+            output: &TensorArg,
+            running: Statistics,
+            shape: NormShape,
+            eps: f64,
+        ) -> Result<()>;
+        fn batch_norm_backward(
+            grad: &TensorArg,
+            input: &TensorArg,
+            weight: &TensorArg,
+            mode: BatchNormMode,
+            grad_input: &TensorArg,
+            grad_affine: Affine,
+            shape: NormShape,
+        ) -> Result<()>;
         fn max_pool(windows: Windows, output: &TensorArg, indices: &TensorArg, input: &TensorArg) -> Result<()>;
-        fn max_pool_backward(windows: Windows, grad_input: &TensorArg, grad: &TensorArg, indices: &TensorArg) -> Result<()>;
-        fn avg_pool(windows: Windows, output: &TensorArg, input: &TensorArg, count_padding: bool, divisor: i64) -> Result<()>;
-        fn avg_pool_backward(windows: Windows, grad_input: &TensorArg, grad: &TensorArg, count_padding: bool, divisor: i64) -> Result<()>;
-        fn nll_loss(input: &TensorArg, classes: Classes, reduction: i64, output: &TensorArg, total_weight: &TensorArg) -> Result<()>;
-        fn nll_loss_backward(grad: &TensorArg, classes: Classes, reduction: i64, total_weight: &TensorArg, grad_input: &TensorArg) -> Result<()>;
-        fn binary_cross_entropy(input: &TensorArg, target: &TensorArg, weight: &TensorArg, output: &TensorArg) -> Result<()>;
-        fn binary_cross_entropy_backward(grad: &TensorArg, input: &TensorArg, target: &TensorArg, weight: &TensorArg, grad_input: &TensorArg, scale: f64) -> Result<()>;
-        fn matmul(out: &TensorArg, a: &TensorArg, b: &TensorArg, addend: &TensorArg, alpha: Scalar, beta: Scalar) -> Result<()>;
+        fn max_pool_backward(
+            windows: Windows,
+            grad_input: &TensorArg,
+            grad: &TensorArg,
+            indices: &TensorArg,
+        ) -> Result<()>;
+        fn avg_pool(
+            windows: Windows,
+            output: &TensorArg,
+            input: &TensorArg,
+            count_padding: bool,
+            divisor: i64,
+        ) -> Result<()>;
+        fn avg_pool_backward(
+            windows: Windows,
+            grad_input: &TensorArg,
+            grad: &TensorArg,
+            count_padding: bool,
+            divisor: i64,
+        ) -> Result<()>;
+        fn nll_loss(
+            input: &TensorArg,
+            classes: Classes,
+            reduction: i64,
+            output: &TensorArg,
+            total_weight: &TensorArg,
+        ) -> Result<()>;
+        fn nll_loss_backward(
+            grad: &TensorArg,
+            classes: Classes,
+            reduction: i64,
+            total_weight: &TensorArg,
+            grad_input: &TensorArg,
+        ) -> Result<()>;
+        fn binary_cross_entropy(
+            input: &TensorArg,
+            target: &TensorArg,
+            weight: &TensorArg,
+            output: &TensorArg,
+        ) -> Result<()>;
+        fn binary_cross_entropy_backward(
+            grad: &TensorArg,
+            input: &TensorArg,
+            target: &TensorArg,
+            weight: &TensorArg,
+            grad_input: &TensorArg,
+            scale: f64,
+        ) -> Result<()>;
+        fn matmul(
+            out: &TensorArg,
+            a: &TensorArg,
+            b: &TensorArg,
+            addend: &TensorArg,
+            alpha: Scalar,
+            beta: Scalar,
+        ) -> Result<()>;
         fn dot(out: &TensorArg, a: &TensorArg, b: &TensorArg) -> Result<()>;
-        fn convolve(out: &TensorArg, source: &TensorArg, weight: &TensorArg, bias: &TensorArg, window: ConvolutionArgs, transposed: bool) -> Result<()>;
-        fn convolve_weights(out: &TensorArg, source: &TensorArg, gradient: &TensorArg, window: ConvolutionArgs) -> Result<()>;
+        fn convolve(
+            out: &TensorArg,
+            source: &TensorArg,
+            weight: &TensorArg,
+            bias: &TensorArg,
+            window: ConvolutionArgs,
+            transposed: bool,
+        ) -> Result<()>;
+        fn convolve_weights(
+            out: &TensorArg,
+            source: &TensorArg,
+            gradient: &TensorArg,
+            window: ConvolutionArgs,
+        ) -> Result<()>;
         fn sort(values: &TensorArg, indices: &TensorArg, input: &TensorArg, descending: bool) -> Result<()>;
     }
 }

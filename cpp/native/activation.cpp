@@ -25,7 +25,8 @@ void gelu_backward_out::impl(const at::Tensor&, const at::Tensor&, std::string_v
   run_pointwise(*this, PointwiseOp::gelu_backward, form(approximate));
 }
 
-std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward(const at::Tensor& self, at::Tensor& output, at::Tensor& buffer) {
+std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward(
+    const at::Tensor& self, at::Tensor& output, at::Tensor& buffer) {
   auto iter = at::TensorIterator::unary_op(output, self);
   run_pointwise(iter, PointwiseOp::log_sigmoid_forward, {});
   return {output, buffer};

@@ -12,14 +12,14 @@ struct gelu_out : at::meta::structured_gelu {
 };
 
 struct gelu_backward_out : at::meta::structured_gelu_backward {
-  void impl(
-      const at::Tensor& grad, const at::Tensor& self, std::string_view approximate, const at::Tensor& grad_input);
+  void impl(const at::Tensor& grad, const at::Tensor& self, std::string_view approximate, const at::Tensor& grad_input);
 };
 
 // The second result, which CPU code uses to save exp(-|x|) for the backward, is empty here: it costs less to compute it
 // again than to store and load it.
 std::tuple<at::Tensor, at::Tensor> log_sigmoid_forward(const at::Tensor& self);
-std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward(const at::Tensor& self, at::Tensor& output, at::Tensor& buffer);
+std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward(
+    const at::Tensor& self, at::Tensor& output, at::Tensor& buffer);
 at::Tensor log_sigmoid_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& buffer);
 at::Tensor& log_sigmoid_backward(
     const at::Tensor& grad, const at::Tensor& self, const at::Tensor& buffer, at::Tensor& grad_input);

@@ -31,13 +31,13 @@ at::Tensor convolution(
     int64_t groups) {
   check_dtypes(input, weight);
   const auto sizes = transposed
-      ? at::native::conv_input_size(
-            input.sizes(), weight.sizes(), padding, output_padding, stride, dilation, groups)
+      ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation, groups)
       : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
   const at::Tensor output = at::empty(sizes, input.options().memory_format(input.suggest_memory_format()));
   checked([&] {
     bridge::convolve(
-        arg(output), arg(input), arg(weight), arg(bias), {arg(stride), arg(padding), arg(dilation), groups}, transposed);
+        arg(output), arg(input), arg(weight), arg(bias), {arg(stride), arg(padding), arg(dilation), groups},
+        transposed);
   });
   return output;
 }

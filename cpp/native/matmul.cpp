@@ -34,8 +34,7 @@ void multiply(
 }
 
 void check_vectors(const char* op, const at::Tensor& a, const at::Tensor& b) {
-  TORCH_CHECK(
-      a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
+  TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
   check_dtypes(op, a, b);
   TORCH_CHECK(
       a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [", b.numel(),

@@ -56,8 +56,8 @@ at::Tensor empty(
     std::optional<at::MemoryFormat> memory_format) {
   check_options(layout, pin_memory);
   const AllocationGuard guard(device);
-  return at::Tensor(at::detail::empty_generic(
-      sizes, device_allocator(), kKeys, c10::dtype_or_default(dtype), memory_format));
+  return at::Tensor(
+      at::detail::empty_generic(sizes, device_allocator(), kKeys, c10::dtype_or_default(dtype), memory_format));
 }
 
 at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
@@ -75,8 +75,8 @@ at::Tensor empty_strided(
     std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   const AllocationGuard guard(device);
-  return at::Tensor(at::detail::empty_strided_generic(
-      sizes, strides, device_allocator(), kKeys, c10::dtype_or_default(dtype)));
+  return at::Tensor(
+      at::detail::empty_strided_generic(sizes, strides, device_allocator(), kKeys, c10::dtype_or_default(dtype)));
 }
 
 at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
@@ -92,8 +92,7 @@ const at::Tensor& resize_(
   if (impl->sizes() != sizes) {
     impl->set_sizes_contiguous(sizes);
     if (impl->numel() > 0) {
-      grow_storage(
-          self, at::detail::computeStorageNbytesContiguous(sizes, self.element_size(), self.storage_offset()));
+      grow_storage(self, at::detail::computeStorageNbytesContiguous(sizes, self.element_size(), self.storage_offset()));
     }
   }
   if (memory_format.has_value()) {

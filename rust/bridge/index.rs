@@ -29,7 +29,13 @@ pub fn nonzero_write(input: &TensorArg<'_>, ends: &TensorArg<'_>, out: &TensorAr
     ops::search::nonzero_write(&input.tensor()?, &ends.tensor()?, &out.tensor()?)
 }
 
-pub fn searchsorted(out: &TensorArg<'_>, values: &TensorArg<'_>, boundaries: &TensorArg<'_>, sorter: &TensorArg<'_>, right: bool) -> Result<()> {
+pub fn searchsorted(
+    out: &TensorArg<'_>,
+    values: &TensorArg<'_>,
+    boundaries: &TensorArg<'_>,
+    sorter: &TensorArg<'_>,
+    right: bool,
+) -> Result<()> {
     ops::search::searchsorted(&out.tensor()?, &values.tensor()?, &boundaries.tensor()?, &sorter.tensor()?, right)
 }
 

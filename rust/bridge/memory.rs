@@ -4,7 +4,9 @@ use super::ffi::{MemoryInfo, NamedStat};
 use crate::error::Result;
 use crate::runtime::{self, device};
 
-pub use crate::runtime::{allocate_pinned, copy_device_to_device, copy_device_to_host, copy_host_to_device, free_pinned, is_pinned, Mapping};
+pub use crate::runtime::{
+    allocate_pinned, copy_device_to_device, copy_device_to_host, copy_host_to_device, free_pinned, is_pinned, Mapping,
+};
 
 pub fn allocate(index: i32, size: usize) -> Result<usize> {
     let stream = runtime::current_stream(index)?.id();

@@ -8,7 +8,13 @@ pub fn scan(out: &TensorArg<'_>, input: &TensorArg<'_>, dim: usize, op: i32) -> 
     ops::scan::scan(&out.tensor()?, &input.tensor()?, dim, ops::scan::ScanOp::from_code(op)?)
 }
 
-pub fn scan_extreme(values: &TensorArg<'_>, indices: &TensorArg<'_>, input: &TensorArg<'_>, dim: usize, largest: bool) -> Result<()> {
+pub fn scan_extreme(
+    values: &TensorArg<'_>,
+    indices: &TensorArg<'_>,
+    input: &TensorArg<'_>,
+    dim: usize,
+    largest: bool,
+) -> Result<()> {
     ops::scan::extreme(&values.tensor()?, &indices.tensor()?, &input.tensor()?, dim, largest)
 }
 

@@ -27,11 +27,22 @@ pub fn random_bernoulli(out: &TensorArg<'_>, probabilities: &TensorArg<'_>, stre
     ops::random::bernoulli(&out.tensor()?, &probabilities.tensor()?, stream.into())
 }
 
-pub fn dropout(out: &TensorArg<'_>, mask: &TensorArg<'_>, input: &TensorArg<'_>, keep: f64, stream: RandomStream) -> Result<()> {
+pub fn dropout(
+    out: &TensorArg<'_>,
+    mask: &TensorArg<'_>,
+    input: &TensorArg<'_>,
+    keep: f64,
+    stream: RandomStream,
+) -> Result<()> {
     ops::random::dropout(&out.tensor()?, &mask.tensor()?, &input.tensor()?, keep, stream.into())
 }
 
-pub fn dropout_backward(grad_in: &TensorArg<'_>, grad_out: &TensorArg<'_>, mask: &TensorArg<'_>, scale: f64) -> Result<()> {
+pub fn dropout_backward(
+    grad_in: &TensorArg<'_>,
+    grad_out: &TensorArg<'_>,
+    mask: &TensorArg<'_>,
+    scale: f64,
+) -> Result<()> {
     ops::random::dropout_backward(&grad_in.tensor()?, &grad_out.tensor()?, &mask.tensor()?, scale)
 }
 

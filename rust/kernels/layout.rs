@@ -23,12 +23,8 @@ impl Layout {
     /// # Errors
     /// [`Error::Invalid`] when there are more dimensions or operands than kernels walk, or lengths differ.
     pub fn new(sizes: &[i64], strides: &[&[i64]]) -> Result<Self> {
-        let mut layout = Self {
-            sizes: [1; MAX_DIMS],
-            strides: [[0; MAX_DIMS]; MAX_OPERANDS],
-            ndim: sizes.len() as i32,
-            pad: 0,
-        };
+        let mut layout =
+            Self { sizes: [1; MAX_DIMS], strides: [[0; MAX_DIMS]; MAX_OPERANDS], ndim: sizes.len() as i32, pad: 0 };
         if sizes.len() > MAX_DIMS || strides.len() > MAX_OPERANDS || strides.iter().any(|s| s.len() != sizes.len()) {
             return Err(Error::Invalid(format!(
                 "OpenCL: a layout of {} dimensions and {} operands is more than kernels walk ({MAX_DIMS} and {MAX_OPERANDS})",

@@ -67,7 +67,24 @@ const CASES_LINE: &str = "//@CASES@";
 
 impl Family {
     /// All families.
-    pub const ALL: &'static [Self] = &[Self::Pointwise, Self::Index, Self::Random, Self::Factory, Self::Copy, Self::Scan, Self::Sort, Self::Matmul, Self::Conv, Self::Reduce, Self::ArgReduce, Self::Moments, Self::Softmax, Self::Norm, Self::Pool, Self::Loss];
+    pub const ALL: &'static [Self] = &[
+        Self::Pointwise,
+        Self::Index,
+        Self::Random,
+        Self::Factory,
+        Self::Copy,
+        Self::Scan,
+        Self::Sort,
+        Self::Matmul,
+        Self::Conv,
+        Self::Reduce,
+        Self::ArgReduce,
+        Self::Moments,
+        Self::Softmax,
+        Self::Norm,
+        Self::Pool,
+        Self::Loss,
+    ];
 
     /// Name for messages.
     pub const fn name(self) -> &'static str {

@@ -130,12 +130,8 @@ impl Call<'_> {
 
         let scalar_bytes = self.scalar_bytes(class);
         let sources = dense.unwrap_or_else(|| self.value_sources());
-        let mut args = vec![
-            Arg::Long(count),
-            Arg::Int(self.case()? as i32),
-            Arg::Int(sources),
-            Arg::Bytes(&scalar_bytes),
-        ];
+        let mut args =
+            vec![Arg::Long(count), Arg::Int(self.case()? as i32), Arg::Int(sources), Arg::Bytes(&scalar_bytes)];
         let layout;
         let kernel = if dense.is_some() {
             "pointwise_dense"
@@ -217,7 +213,11 @@ impl Call<'_> {
             ExprClass::Complex => (self.row.expr_complex, None),
         };
         if expr.or(fallback).is_none() {
-            return Err(Error::Unsupported(format!("\"{}\" not implemented for '{}'", self.row.name, self.compute.name())));
+            return Err(Error::Unsupported(format!(
+                "\"{}\" not implemented for '{}'",
+                self.row.name,
+                self.compute.name()
+            )));
         }
         let is_bool = self.compute == DType::Bool && self.row.expr_bool.is_some();
         Ok(self.row.op as u32 + if is_bool { BOOL_CASES } else { 0 })
