@@ -11,8 +11,6 @@ pub struct Block {
     pub requested: usize,
     /// Stream whose work may use it without waiting.
     pub stream: i64,
-    /// Address of the segment it is cut from.
-    pub segment: usize,
     /// Small and large blocks come from separate segments.
     pub pool: Pool,
     /// Owned by a tensor, or waiting for another stream.
@@ -91,7 +89,6 @@ impl Blocks {
             size,
             requested: 0,
             stream,
-            segment: address,
             pool,
             in_use: false,
             used_by: Vec::new(),

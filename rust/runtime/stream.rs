@@ -83,7 +83,7 @@ impl Stream {
         let queue = self.queue(&state.context)?;
         queue.launch(kernel, args, global, local)?;
         LAUNCHES.fetch_add(1, Ordering::Relaxed);
-        if self.commands.fetch_add(1, Ordering::Relaxed) % FLUSH_EVERY == 0 {
+        if self.commands.fetch_add(1, Ordering::Relaxed).is_multiple_of(FLUSH_EVERY) {
             queue.flush()?;
         }
         Ok(())
