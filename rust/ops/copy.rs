@@ -4,7 +4,7 @@ use super::space::{div_ceil, layout, span, Dim};
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
-use crate::kernels::{Class, Family, Spec};
+use crate::kernels::{Class, Family, Spec, MAX_DIMS};
 
 /// The `TILE` of `cl/copy.cl`.
 const TILE: usize = 16;
@@ -47,10 +47,13 @@ pub fn transpose(dst: &Tensor<'_>, src: &Tensor<'_>) -> Result<()> {
 /// Copies the upper or lower triangle of a batch of matrices and zeroes the rest; `dst` may be `src`.
 ///
 /// # Errors
-/// [`Error::Invalid`] for more dimensions than kernels walk.
+/// As the driver reports.
 pub fn triangle(dst: &Tensor<'_>, src: &Tensor<'_>, diagonal: i64, upper: bool) -> Result<()> {
     if src.numel() == 0 {
         return Ok(());
+    }
+    if src.ndim() > MAX_DIMS {
+        return (0..src.size(0)).try_for_each(|matrix| triangle(&dst.at(matrix), &src.at(matrix), diagonal, upper));
     }
     let width = src.dtype.size() as i64;
     let space: Vec<Dim<2>> = (0..src.ndim())

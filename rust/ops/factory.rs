@@ -52,10 +52,10 @@ pub fn linspace(out: &Tensor<'_>, start: Scalar, end: Scalar) -> Result<()> {
         return Ok(());
     }
     let target = Target::of(out.address)?;
-    // Steps between whole numbers need not be whole.
-    let class = match rule_class(&target, out.dtype) {
-        Class::Integer => rule_class(&target, DType::F32),
-        class => class,
+    // Between whole numbers, which PyTorch makes of both ends first, steps need not be whole.
+    let (class, start, end) = match rule_class(&target, out.dtype) {
+        Class::Integer => (rule_class(&target, DType::F32), start.trunc(), end.trunc()),
+        class => (class, start, end),
     };
     let steps = (count - 1).max(1) as f64;
     let step = Scalar { real: (end.real - start.real) / steps, imag: (end.imag - start.imag) / steps, integer: 0 };

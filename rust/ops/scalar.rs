@@ -14,6 +14,12 @@ pub struct Scalar {
 }
 
 impl Scalar {
+    /// Without what stands behind the point.
+    #[must_use]
+    pub fn trunc(self) -> Self {
+        Self { real: self.real.trunc(), imag: self.imag.trunc(), ..self }
+    }
+
     /// Appends the bytes of one `T`.
     pub fn write(self, class: Class, bytes: &mut Vec<u8>) {
         match class {

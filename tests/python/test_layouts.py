@@ -27,7 +27,7 @@ OPS: dict[str, Callable[[Tensor], Tensor]] = {
     "sort": lambda t: t.sort(dim=0, stable=True).indices,
     "index_select": lambda t: t.index_select(0, torch.tensor([1, 0, 1], device=t.device)),
     "nonzero": torch.nonzero,
-    "tril": lambda t: t.tril() if t.dim() > 1 else t,
+    "tril": lambda t: torch.atleast_2d(t).tril(),
 }
 DTYPES = (torch.int8, torch.int32, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64)
 UNORDERED = {"lt", "where", "sort"}  # complex numbers have no order

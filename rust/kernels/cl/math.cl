@@ -444,18 +444,20 @@ inline T complex_tan(T z) { return over_i(complex_tanh(times_i(z))); }
 
 inline T sigmoid(T z) { return over(C(1), C(1) + complex_exp(-z)); }
 
+// A great exponent or angle leaves few digits behind its point: in double where the device has it.
+#ifdef HAS_FP64
+typedef double TE;
+#else
+typedef TR TE;
+#endif
+
 inline T power(T a, T b) {
   if (a.x == 0 && a.y == 0) return b.x > 0 ? C(0) : (T)(NAN, NAN);
-  // In polar form: exp of the product with the logarithm would lose the digits of a great exponent.
-  TR radius = hypot(a.x, a.y);
-  TR angle = atan2(a.y, a.x);
-  TR length = pow(radius, b.x);
-  TR turn = b.x * angle;
-  if (b.y != 0) {
-    length *= exp(-b.y * angle);
-    turn += b.y * log(radius);
-  }
-  return (T)(length * cos(turn), length * sin(turn));
+  TE length = log(hypot((TE)a.x, (TE)a.y));
+  TE angle = atan2((TE)a.y, (TE)a.x);
+  TE growth = exp(b.x * length - b.y * angle);
+  TE turn = b.x * angle + b.y * length;
+  return (T)((TR)(growth * cos(turn)), (TR)(growth * sin(turn)));
 }
 
 inline T power_scalar(T a, T exponent) {
