@@ -51,6 +51,17 @@ NOT_COMPARABLE = {
     "normal", "uniform",
 }  # fmt: skip
 
+# What PyTorch composes of ops of the table, and programs call most: in float32 only.
+COMPOSITES = (
+    "chunk", "diff", "einsum", "expand", "hstack", "linalg.norm", "logsumexp", "matmul", "movedim", "narrow",
+    "nn.functional.adaptive_avg_pool1d", "nn.functional.avg_pool1d", "nn.functional.binary_cross_entropy_with_logits",
+    "nn.functional.cosine_similarity", "nn.functional.cross_entropy", "nn.functional.embedding",
+    "nn.functional.kl_div", "nn.functional.l1_loss", "nn.functional.layer_norm", "nn.functional.linear",
+    "nn.functional.max_pool1d", "nn.functional.normalize", "nn.functional.one_hot", "nn.functional.pad",
+    "nn.functional.scaled_dot_product_attention", "outer", "permute", "repeat", "select", "split", "squeeze", "stack",
+    "std_mean", "tensor_split", "tile", "unbind", "unsqueeze", "var", "var_mean", "vstack",
+)  # fmt: skip
+
 _PREFIXES = ("", "nn.functional.", "linalg.", "special.")
 _SUFFIXES = ("_backward", "_backward_data", "_forward", "_helper")
 
@@ -141,13 +152,16 @@ def opinfo_dtypes() -> list[tuple[OpInfo, list[torch.dtype]]]:
     """Pair the OpInfos with the dtypes to test.
 
     Returns:
-        Each comparable OpInfo of the table, with the dtypes of its rows that it supports on the CPU.
+        Each comparable OpInfo of the table, with the dtypes of its rows that it supports on the CPU; and COMPOSITES.
     """
     found: dict[str, tuple[OpInfo, set[torch.dtype]]] = {}
     for row in ROWS:
         for info in opinfos_of(row):
             if info.name not in NOT_COMPARABLE:
                 found.setdefault(info.full_name, (info, set()))[1].update(row.dtypes)
+    for name in COMPOSITES:
+        for info in _BY_NAME[name]:
+            found.setdefault(info.full_name, (info, {torch.float32}))
     on_device = set(DTYPES["all"]) if _has_fp64() else set(DTYPES["all"]) - {torch.float64, torch.complex128}
     return [
         (info, [dtype for dtype in DTYPES["all"] if dtype in dtypes & on_device & info.supported_dtypes("cpu")])

@@ -62,6 +62,14 @@ def test_copy_from_and_resize(dtype: torch.dtype, device: torch.device) -> None:
     assert_same(target, source)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.complex32, torch.float8_e4m3fn], ids=str)
+def test_dtypes_without_arithmetic_travel(dtype: torch.dtype, device: torch.device) -> None:
+    values = torch.arange(12, dtype=torch.uint8).view(dtype) if dtype.itemsize < 4 else torch.ones(3, dtype=dtype)
+    there = values.to(device)
+    assert (there.dtype, there.device.type) == (dtype, "opencl")
+    assert torch.equal(there.cpu().view(torch.uint8), values.view(torch.uint8))
+
+
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)
 @pytest.mark.parametrize("slopes", [1, 3])
 @covers("_prelu_kernel")
