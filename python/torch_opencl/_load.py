@@ -46,10 +46,8 @@ def load(module: ModuleType) -> None:
         )
         _error = None
     except Exception as failure:
-        if isinstance(failure, LibraryError):
-            _error = str(failure)
-        else:
-            _error = f"{failure.__cause__ or failure}. {_REINSTALL}"
+        cause = f"{failure.__cause__ or failure}. {_REINSTALL}"
+        _error = str(failure) if isinstance(failure, LibraryError) else cause
         # `torch.opencl.is_available()` shall answer False rather than be missing.
         if not hasattr(torch, BACKEND_NAME):
             torch._register_device_module(BACKEND_NAME, module)

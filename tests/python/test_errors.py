@@ -104,7 +104,7 @@ def test_dtypes_without_kernels_can_be_copied_and_run_on_the_cpu(device):
     assert wide[1, 1].item() == 70004
     assert wide.to(torch.int64).sum().item() == 420015
     with pytest.raises((RuntimeError, NotImplementedError), match=r"(?i)float8"):
-        x.view(1, 3) @ x.view(3, 1)
+        x.sqrt()
 
 
 def test_nothing_else_breaks_where_a_cache_folder_is_a_file(tmp_path):
