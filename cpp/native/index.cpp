@@ -48,7 +48,8 @@ at::Tensor stand_still(const at::Tensor& tensor, int64_t dim, at::IntArrayRef si
 
 // A 1-D index along `dim`, expanded to `sizes`.
 at::Tensor along(const at::Tensor& index, int64_t dim, at::IntArrayRef sizes) {
-  at::DimVector shape(sizes.size(), 1);
+  // Not a DimVector: GCC 12 takes its growth for a read of uninitialised memory.
+  std::vector<int64_t> shape(sizes.size(), 1);
   shape[dim] = index.numel();
   return index.reshape(shape).expand(sizes);
 }

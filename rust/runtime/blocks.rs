@@ -85,16 +85,8 @@ impl Blocks {
     /// Adds a fresh segment as one free block.
     pub fn add_segment(&mut self, address: usize, size: usize, stream: i64, pool: Pool) {
         self.free.insert((stream, pool, size, address));
-        let block = Block {
-            size,
-            requested: 0,
-            stream,
-            pool,
-            in_use: false,
-            used_by: Vec::new(),
-            previous: None,
-            next: None,
-        };
+        let block =
+            Block { size, requested: 0, stream, pool, in_use: false, used_by: Vec::new(), previous: None, next: None };
         self.by_address.insert(address, block);
     }
 
