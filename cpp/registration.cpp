@@ -19,8 +19,6 @@ void ArgumentCheck::look(const at::Tensor& tensor) {
         tensor.dim() == 0, op_, ": Expected all tensors to be on the same device, but found at least two devices, ",
         "opencl and ", device, "! Move the tensor of shape ", tensor.sizes(), " with .to(\"opencl\").");
   }
-  // Bytes travel whatever they mean, and the CPU could not take a copy over.
-  if (crosses_devices_) return;
   const auto code = static_cast<unsigned>(tensor.scalar_type());
   supported_ = supported_ && code < 32 && ((dtypes_ >> code) & 1u) != 0;
 }
