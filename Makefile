@@ -15,6 +15,9 @@ export OMP_WAIT_POLICY := passive
 CARGO_FLAGS := --release
 PYTEST_FLAGS ?= -n $(shell nproc)
 
+# Where the test programs find PyTorch's libraries; in Python they are loaded already.
+TORCH_LIB := import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec("torch").origin), "lib"))
+
 .DEFAULT_GOAL := help
 .PHONY: help setup build train test test-rust test-python lint fmt bench docs info kernels-list clean
 
@@ -38,7 +41,7 @@ test: test-rust test-python ## Run all tests
 
 test-rust: build ## Run the tests of the Rust code and of the code generator
 	@echo "==> cargo test"
-	@cargo test $(CARGO_FLAGS)
+	@LD_LIBRARY_PATH="$$($(RUN) -c '$(TORCH_LIB)')" cargo test $(CARGO_FLAGS)
 
 test-python: build ## Run the tests of the operators and of torch.opencl (PYTEST_FLAGS="-k add")
 	@echo "==> pytest"

@@ -1,5 +1,7 @@
 //! Platforms and devices: what the installed drivers offer, read once.
 
+use std::sync::{Mutex, PoisonError};
+
 use opencl3::device::{Device, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU};
 use opencl3::platform::get_platforms;
 use opencl3::types::cl_device_id;
@@ -174,6 +176,9 @@ pub fn platforms() -> Result<Vec<PlatformInfo>> {
     const CURE: &str =
         "Install an OpenCL driver, for example 'apt install ocl-icd-libopencl1 pocl-opencl-icd' (any CPU) \
                         or your GPU vendor's package; 'python -m torch_opencl.info' tells more.";
+    // The first enumeration starts the drivers, which PoCL 3.1 does not survive in two threads at once.
+    static ENUMERATING: Mutex<()> = Mutex::new(());
+    let _enumerating = ENUMERATING.lock().unwrap_or_else(PoisonError::into_inner);
     let platforms = match get_platforms() {
         Ok(platforms) if !platforms.is_empty() => platforms,
         Ok(_) => return Err(Error::NoDevice(format!("No OpenCL driver is registered with the loader. {CURE}"))),
