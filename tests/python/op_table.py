@@ -58,8 +58,8 @@ COMPOSITES = (
     "nn.functional.cosine_similarity", "nn.functional.cross_entropy", "nn.functional.embedding",
     "nn.functional.kl_div", "nn.functional.l1_loss", "nn.functional.layer_norm", "nn.functional.linear",
     "nn.functional.max_pool1d", "nn.functional.normalize", "nn.functional.one_hot", "nn.functional.pad",
-    "nn.functional.scaled_dot_product_attention", "outer", "permute", "repeat", "select", "split", "squeeze", "stack",
-    "std_mean", "tensor_split", "tile", "unbind", "unsqueeze", "var", "var_mean", "vstack",
+    "outer", "permute", "repeat", "select", "split", "squeeze", "stack",
+    "std_mean", "tile", "unbind", "unsqueeze", "var", "var_mean", "vstack",
 )  # fmt: skip
 
 _PREFIXES = ("", "nn.functional.", "linalg.", "special.")
