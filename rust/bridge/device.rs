@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use serde_json::{json, Value};
 
-use crate::cl::{platforms, DeviceInfo};
+use crate::cl::DeviceInfo;
 use crate::error::Result;
 use crate::kernels::cache_info;
 use crate::runtime::{self, device, POOL_STREAMS};
@@ -54,7 +54,7 @@ pub fn device_json(index: i32) -> Result<String> {
 }
 
 pub fn platforms_json() -> String {
-    match platforms() {
+    match runtime::platforms() {
         Ok(found) => {
             let list: Vec<Value> = found
                 .iter()

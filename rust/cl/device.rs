@@ -1,6 +1,6 @@
 //! Platforms and devices: what the installed drivers offer, read once.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 
 use opencl3::device::{Device, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU};
 use opencl3::platform::get_platforms;
@@ -168,38 +168,46 @@ pub struct PlatformInfo {
     pub devices: Vec<DeviceInfo>,
 }
 
-/// All platforms with their devices.
+/// All platforms with their devices. They are asked once: the first time starts the drivers, which PoCL 3.1 does not
+/// survive in two threads at once.
 ///
 /// # Errors
-/// [`Error::NoDevice`] when there is no OpenCL loader or no driver, with what to install.
-pub fn platforms() -> Result<Vec<PlatformInfo>> {
-    const CURE: &str =
-        "Install an OpenCL driver, for example 'apt install ocl-icd-libopencl1 pocl-opencl-icd' (any CPU) \
-                        or your GPU vendor's package; 'python -m torch_opencl.info' tells more.";
-    // The first enumeration starts the drivers, which PoCL 3.1 does not survive in two threads at once.
-    static ENUMERATING: Mutex<()> = Mutex::new(());
-    let _enumerating = ENUMERATING.lock().unwrap_or_else(PoisonError::into_inner);
-    let platforms = match get_platforms() {
-        Ok(platforms) if !platforms.is_empty() => platforms,
-        Ok(_) => return Err(Error::NoDevice(format!("No OpenCL driver is registered with the loader. {CURE}"))),
-        Err(error) => {
-            return Err(Error::NoDevice(format!("OpenCL cannot be used on this machine ({error}). {CURE}")));
-        }
+/// [`Error::NoDevice`] when there is no OpenCL loader, no driver or no device, with what to install.
+pub fn platforms() -> Result<&'static [PlatformInfo]> {
+    static PLATFORMS: OnceLock<Result<Vec<PlatformInfo>>> = OnceLock::new();
+    PLATFORMS.get_or_init(find_platforms).as_deref().map_err(Clone::clone)
+}
+
+fn find_platforms() -> Result<Vec<PlatformInfo>> {
+    let missing = |what: &str| {
+        Error::NoDevice(format!(
+            "{what} Install an OpenCL driver, for example 'apt install ocl-icd-libopencl1 pocl-opencl-icd' (any CPU) \
+             or your GPU vendor's package; 'python -m torch_opencl.info' tells more."
+        ))
     };
-    platforms
+    let handles =
+        get_platforms().map_err(|error| missing(&format!("OpenCL cannot be used on this machine ({error}).")))?;
+    if handles.is_empty() {
+        return Err(missing("No OpenCL driver is registered with the loader."));
+    }
+    let platforms: Vec<_> = handles
         .iter()
         .map(|platform| {
             let name = platform.name().unwrap_or_default();
             // A platform without devices answers CL_DEVICE_NOT_FOUND: it is empty, not broken.
             let ids = platform.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default();
-            Ok(PlatformInfo {
+            PlatformInfo {
                 vendor: platform.vendor().unwrap_or_default(),
                 version: platform.version().unwrap_or_default(),
                 devices: ids.into_iter().filter_map(|id| DeviceInfo::query(id, &name).ok()).collect(),
                 name,
-            })
+            }
         })
-        .collect()
+        .collect();
+    if platforms.iter().all(|platform| platform.devices.is_empty()) {
+        return Err(missing("The OpenCL drivers of this machine find no device."));
+    }
+    Ok(platforms)
 }
 
 #[cfg(test)]

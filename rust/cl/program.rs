@@ -92,7 +92,7 @@ mod tests {
 
     /// The first device of this machine; the tests need a driver, as the backend does.
     fn context() -> Context {
-        let id = platforms().unwrap().into_iter().flat_map(|platform| platform.devices).next().unwrap().id;
+        let id = platforms().unwrap().iter().flat_map(|platform| &platform.devices).next().unwrap().id;
         Context::new(id).unwrap()
     }
 

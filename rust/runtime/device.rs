@@ -8,7 +8,7 @@ use super::allocator::{Allocator, Limits};
 use super::fork;
 use super::stats::MemoryStats;
 use super::stream::{Stream, POOL_STREAMS};
-use crate::cl::{platforms, Context, DeviceInfo, DeviceType};
+use crate::cl::{self, Context, DeviceInfo, DeviceType, PlatformInfo};
 use crate::error::{Error, Result};
 
 /// One OpenCL device; initialised on first use.
@@ -37,6 +37,19 @@ thread_local! {
     static CURRENT: Cell<i32> = const { Cell::new(0) };
 }
 
+/// All platforms with their devices, whatever `TORCH_OPENCL_DEVICES` says.
+///
+/// # Errors
+/// [`Error::NoDevice`] without a driver or a device; [`Error::Forked`] in a forked child.
+pub fn platforms() -> Result<&'static [PlatformInfo]> {
+    if fork::in_bad_fork() {
+        return Err(Error::Forked);
+    }
+    // Before any driver is loaded: some start threads when they are asked for their devices.
+    fork::install();
+    cl::platforms()
+}
+
 /// All devices that `TORCH_OPENCL_DEVICES` lets through.
 ///
 /// # Errors
@@ -46,10 +59,8 @@ pub fn devices() -> Result<&'static [Device]> {
         return Err(Error::Forked);
     }
     let found = DEVICES.get_or_init(|| {
-        // Before any driver is loaded: some start threads when they are asked for their devices.
-        fork::install();
         let filter = std::env::var("TORCH_OPENCL_DEVICES").ok();
-        let all = platforms()?.into_iter().flat_map(|platform| platform.devices).collect();
+        let all = platforms()?.iter().flat_map(|platform| platform.devices.clone()).collect();
         let chosen = select(all, filter.as_deref())?;
         Ok(chosen.into_iter().zip(0..).map(|(info, index)| Device { index, info, state: OnceLock::new() }).collect())
     });

@@ -16,7 +16,8 @@ mod transfer;
 
 pub use address::{Location, GRANULE};
 pub use device::{
-    current_device, device, device_count, device_of_address, devices, set_current_device, Device, DeviceState,
+    current_device, device, device_count, device_of_address, devices, platforms, set_current_device, Device,
+    DeviceState,
 };
 pub use event::TimedEvent;
 pub use fork::in_bad_fork;
