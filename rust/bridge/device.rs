@@ -122,7 +122,7 @@ pub fn synchronize_device(index: i32) -> Result<()> {
 
 pub fn stream_handle(index: i32, stream: i64) -> Result<usize> {
     let state = device(index)?.state()?;
-    Ok(state.stream(stream)?.queue(&state.context)?.native_handle())
+    state.stream(stream)?.queue(&state.context)?.native_handle()
 }
 
 pub fn computes_in_fp64(index: i32) -> Result<bool> {

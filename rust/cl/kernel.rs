@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 pub enum Arg<'a> {
     /// A memory object and a byte offset into it: two kernel arguments.
     Memory(MemHandle, u64),
+    /// A memory object alone, where its offset travels in a struct.
+    Buffer(MemHandle),
     /// `int`.
     Int(i32),
     /// `long`.
@@ -85,6 +87,7 @@ impl KernelHandle {
                 put(size_of_val(&memory.0), std::ptr::from_ref(&memory.0).cast())?;
                 put(size_of::<u64>(), std::ptr::from_ref(offset).cast())?;
             }
+            Arg::Buffer(memory) => put(size_of_val(&memory.0), std::ptr::from_ref(&memory.0).cast())?,
             Arg::Int(value) => put(size_of::<i32>(), std::ptr::from_ref(value).cast())?,
             Arg::Long(value) => put(size_of::<i64>(), std::ptr::from_ref(value).cast())?,
             Arg::ULong(value) => put(size_of::<u64>(), std::ptr::from_ref(value).cast())?,

@@ -3,7 +3,7 @@
 use super::{Scalar, Target};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
-use crate::kernels::{Class, DType, Family, Layout, Spec, MAX_DIMS};
+use crate::kernels::{Class, DType, Family, Layout, Spec, MAX_DIMS, MAX_OPERANDS};
 
 mod table {
     //! The op enum and its rows, generated from `native_functions.yaml`.
@@ -42,7 +42,7 @@ pub struct Operand<'a> {
     pub value: Scalar,
 }
 
-/// Scalars of a stub, and inputs, that the kernel's `Scalars` struct has room for.
+/// Scalars of a stub, and inputs, that the kernel's `Launch` struct has room for.
 const SLOTS: usize = 4;
 /// Bytes of `T` that a work-item takes: the widest register of today's CPUs, the widest load of today's GPUs.
 const CPU_VECTOR: usize = 64;
@@ -52,6 +52,9 @@ const GROUP: usize = 64;
 /// From here on a specialised program is worth building: it runs up to 5 times faster than the generic one, which
 /// at this size is of the order of its build time within a hundred calls.
 const SPECIALISE_FROM: i64 = 1 << 16;
+
+/// So many elements take a core about as long as waking it, some 5 us.
+const SHORT: i64 = 1 << 12;
 
 /// How the dense kernel finds an input; two bits each in its `sources` argument.
 #[derive(Clone, Copy)]
@@ -128,10 +131,10 @@ impl Call<'_> {
             }
         })?;
 
-        let scalar_bytes = self.scalar_bytes(class);
         let sources = dense.unwrap_or_else(|| self.value_sources());
-        let mut args =
-            vec![Arg::Long(count), Arg::Int(self.case()? as i32), Arg::Int(sources), Arg::Bytes(&scalar_bytes)];
+        let (launch, buffers) = self.launch_struct(class, count, sources)?;
+        let mut args = Vec::with_capacity(2 + MAX_OPERANDS);
+        args.push(Arg::Bytes(&launch));
         let layout;
         let kernel = if dense.is_some() {
             "pointwise_dense"
@@ -141,12 +144,14 @@ impl Call<'_> {
             args.push(Arg::Bytes(layout.as_bytes()));
             "pointwise_strided"
         };
-        for operand in std::iter::once(&self.out).chain(self.inputs) {
-            args.push(self.target.memory(operand.address)?);
-            args.push(Arg::Int(operand.dtype.code()));
-        }
+        args.extend(buffers);
         let items = (count as usize).div_ceil(lanes).next_multiple_of(GROUP);
-        self.target.launch(&program, kernel, &args, &[items], Some(&[GROUP]))
+        let global = [items];
+        if count <= SHORT {
+            self.target.launch_short(&program, kernel, &args, &global, Some(&[GROUP]))
+        } else {
+            self.target.launch(&program, kernel, &args, &global, Some(&[GROUP]))
+        }
     }
 
     /// More dimensions than a kernel walks: one launch per index of the outermost one.
@@ -239,16 +244,28 @@ impl Call<'_> {
         spec
     }
 
-    /// The kernel's `Scalars`: parameters of the stub, then values of host inputs.
-    fn scalar_bytes(&self, class: Class) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(2 * SLOTS * class.size());
+    /// The kernel's `Launch`, and the buffers that its offsets are for.
+    fn launch_struct(&self, class: Class, count: i64, sources: i32) -> Result<(Vec<u8>, Vec<Arg<'static>>)> {
+        let mut buffers = Vec::with_capacity(MAX_OPERANDS);
+        let (mut offsets, mut dtypes) = ([0_u64; MAX_OPERANDS], [0_i32; MAX_OPERANDS]);
+        let operands = std::iter::once(&self.out).chain(self.inputs);
+        for ((operand, offset), dtype) in operands.zip(&mut offsets).zip(&mut dtypes) {
+            let (memory, start) = self.target.location(operand.address)?;
+            buffers.push(Arg::Buffer(memory));
+            (*offset, *dtype) = (start, operand.dtype.code());
+        }
+        let mut bytes = Vec::with_capacity(2 * SLOTS * class.size() + 96);
         for slot in 0..SLOTS {
             self.scalars.get(slot).copied().unwrap_or_default().write(class, &mut bytes);
         }
         for slot in 0..SLOTS {
             self.inputs.get(slot).map(|input| input.value).unwrap_or_default().write(class, &mut bytes);
         }
-        bytes
+        bytes.extend(count.to_ne_bytes());
+        bytes.extend(offsets.iter().flat_map(|offset| offset.to_ne_bytes()));
+        let pad = 0;
+        bytes.extend(dtypes.into_iter().chain([self.case()? as i32, sources, pad]).flat_map(i32::to_ne_bytes));
+        Ok((bytes, buffers))
     }
 }
 

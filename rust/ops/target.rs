@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Tensor;
-use crate::cl::{Arg, DeviceType};
+use crate::cl::{Arg, DeviceType, MemHandle, Start};
 use crate::error::Result;
 use crate::kernels::{program, CachedProgram, Class, Family, Spec};
 use crate::runtime::{current_stream, device, device_of_address, Device, DeviceState, Stream};
@@ -42,13 +42,18 @@ impl Target {
         self.device.info.compute_units.max(1) as usize
     }
 
-    /// The arguments for device memory at an address; the null buffer for address 0.
-    pub fn memory(&self, address: usize) -> Result<Arg<'static>> {
+    /// Buffer and byte offset of an address; the null buffer for address 0.
+    pub fn location(&self, address: usize) -> Result<(MemHandle, u64)> {
         if address == 0 {
-            return Ok(Arg::Memory(crate::cl::MemHandle::NULL, 0));
+            return Ok((MemHandle::NULL, 0));
         }
         let location = self.state.resolve(address)?;
-        Ok(Arg::Memory(location.memory, location.offset as u64))
+        Ok((location.memory, location.offset as u64))
+    }
+
+    /// The two arguments for device memory at an address.
+    pub fn memory(&self, address: usize) -> Result<Arg<'static>> {
+        self.location(address).map(|(memory, offset)| Arg::Memory(memory, offset))
     }
 
     /// The arguments for a tensor.
@@ -81,13 +86,37 @@ impl Target {
         global: &[usize],
         local: Option<&[usize]>,
     ) -> Result<()> {
+        self.enqueue(program, kernel, args, global, local, Start::Now)
+    }
+
+    /// Enqueues a kernel that is short, such as few elements of a pointwise op: it need not start before others do.
+    pub fn launch_short(
+        &self,
+        program: &CachedProgram,
+        kernel: &'static str,
+        args: &[Arg<'_>],
+        global: &[usize],
+        local: Option<&[usize]>,
+    ) -> Result<()> {
+        self.enqueue(program, kernel, args, global, local, Start::Held)
+    }
+
+    fn enqueue(
+        &self,
+        program: &CachedProgram,
+        kernel: &'static str,
+        args: &[Arg<'_>],
+        global: &[usize],
+        local: Option<&[usize]>,
+        start: Start,
+    ) -> Result<()> {
         if global.contains(&0) {
             return Ok(());
         }
         let kernel = program.kernel(kernel)?;
         let chosen = self.group_for(global);
         let local = local.or_else(|| chosen.get(..global.len()).filter(|_| self.is_cpu()));
-        self.stream.launch(self.state, &kernel, args, global, local)
+        self.stream.launch(self.state, &kernel, args, global, local, start)
     }
 
     /// A group for a launch that leaves it open. PoCL compiles a kernel again for every size of group, and left to
@@ -117,8 +146,9 @@ impl Target {
     pub fn read(&self, address: usize, target: &mut [u8]) -> Result<()> {
         let location = self.state.resolve(address)?;
         let queue = self.stream.queue(&self.state.context)?;
-        // SAFETY: the slice is exclusively borrowed for the blocking call.
-        unsafe { queue.read(location.memory, location.offset, target.as_mut_ptr(), target.len(), true) }
+        // SAFETY: the slice is exclusively borrowed until the command has completed.
+        let read = unsafe { queue.read(location.memory, location.offset, target.as_mut_ptr(), target.len())? };
+        queue.wait(&read)
     }
 
     /// Allocates scratch memory that is returned when the value is dropped.

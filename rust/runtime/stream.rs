@@ -5,14 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::device::{device, DeviceState};
-use crate::cl::{Arg, Context, Event, Kernel, Queue};
+use crate::cl::{Arg, Context, Event, Kernel, Queue, Start};
 use crate::error::Result;
 
 /// Streams of the pool, besides the default stream; the pool is handed out round robin.
 pub const POOL_STREAMS: i64 = 32;
-
-/// Commands between two flushes: drivers of discrete GPUs hold commands back until one.
-const FLUSH_EVERY: u64 = 16;
 
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 
@@ -27,10 +24,9 @@ pub struct Stream {
     device: i32,
     id: i64,
     queue: OnceLock<Result<Queue>>,
-    commands: AtomicU64,
     /// Commands of the queue that are known to have completed.
     completed: AtomicU64,
-    /// The marker that was last asked about, and how many commands it stands for, itself included.
+    /// The marker that was last asked about, and how many commands it stands for.
     probe: Mutex<Option<(u64, Event)>>,
 }
 
@@ -41,14 +37,7 @@ thread_local! {
 
 impl Stream {
     pub(super) fn new(device: i32, id: i64) -> Self {
-        Self {
-            device,
-            id,
-            queue: OnceLock::new(),
-            commands: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
-            probe: Mutex::new(None),
-        }
+        Self { device, id, queue: OnceLock::new(), completed: AtomicU64::new(0), probe: Mutex::new(None) }
     }
 
     /// Index of the stream's device.
@@ -79,13 +68,10 @@ impl Stream {
         args: &[Arg<'_>],
         global: &[usize],
         local: Option<&[usize]>,
+        start: Start,
     ) -> Result<()> {
-        let queue = self.queue(&state.context)?;
-        queue.launch(kernel, args, global, local)?;
+        self.queue(&state.context)?.launch(kernel, args, global, local, start)?;
         LAUNCHES.fetch_add(1, Ordering::Relaxed);
-        if self.commands.fetch_add(1, Ordering::Relaxed).is_multiple_of(FLUSH_EVERY) {
-            queue.flush()?;
-        }
         Ok(())
     }
 
@@ -114,7 +100,7 @@ impl Stream {
             _ => {
                 let marker = queue.marker()?;
                 queue.flush()?;
-                (enqueued + 1, marker)
+                (enqueued, marker)
             }
         };
         let complete = marker.is_complete()?;

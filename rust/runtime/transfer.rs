@@ -23,12 +23,12 @@ pub unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize,
     let asynchronous = non_blocking && pinned::is_pinned(source as usize);
     let location = device.state()?.resolve(target)?;
     // SAFETY: the caller's promise; pinned memory is not reused before the marker recorded below.
-    unsafe { queue.write(location.memory, location.offset, source, size, !asynchronous)? };
-    if asynchronous {
-        queue.flush()?;
-        pinned::record_pinned(source as usize, device.index, stream)?;
+    let written = unsafe { queue.write(location.memory, location.offset, source, size)? };
+    if !asynchronous {
+        return queue.wait(&written);
     }
-    Ok(())
+    queue.flush()?;
+    pinned::record_pinned(source as usize, device.index, stream)
 }
 
 /// Copies `size` bytes to the host on the current stream of the source's device.
@@ -42,12 +42,12 @@ pub unsafe fn copy_device_to_host(target: *mut u8, source: usize, size: usize, n
     let asynchronous = non_blocking && pinned::is_pinned(target as usize);
     let location = device.state()?.resolve(source)?;
     // SAFETY: the caller's promise; pinned memory is not reused before the marker recorded below.
-    unsafe { queue.read(location.memory, location.offset, target, size, !asynchronous)? };
-    if asynchronous {
-        queue.flush()?;
-        pinned::record_pinned(target as usize, device.index, stream)?;
+    let read = unsafe { queue.read(location.memory, location.offset, target, size)? };
+    if !asynchronous {
+        return queue.wait(&read);
     }
-    Ok(())
+    queue.flush()?;
+    pinned::record_pinned(target as usize, device.index, stream)
 }
 
 /// Copies `size` bytes between two addresses, on one device or on two.
@@ -64,10 +64,10 @@ pub fn copy_device_to_device(target: usize, source: usize, size: usize) -> Resul
     let mut staging = vec![0_u8; size.min(STAGING)];
     for start in (0..size).step_by(STAGING) {
         let length = (size - start).min(STAGING);
-        // SAFETY: `staging` holds at least `length` bytes and both calls block.
+        // SAFETY: `staging` holds at least `length` bytes, and is left alone until either command has completed.
         unsafe {
-            reader.read(origin.memory, origin.offset + start, staging.as_mut_ptr(), length, true)?;
-            writer.write(destination.memory, destination.offset + start, staging.as_ptr(), length, true)?;
+            reader.wait(&reader.read(origin.memory, origin.offset + start, staging.as_mut_ptr(), length)?)?;
+            writer.wait(&writer.write(destination.memory, destination.offset + start, staging.as_ptr(), length)?)?;
         }
     }
     Ok(())
@@ -115,7 +115,8 @@ pub fn map(address: usize, size: usize, writable: bool) -> Result<Mapping> {
 /// Nothing uses the host address afterwards.
 pub unsafe fn unmap(mapping: Mapping) -> Result<()> {
     let _mapping = MAPPING.lock().unwrap_or_else(PoisonError::into_inner);
-    let device = super::device(mapping.device)?;
+    let (queue, _) = queue_of(super::device(mapping.device)?)?;
     // SAFETY: the pointer came from `map` of this buffer; the rest is the caller's promise.
-    unsafe { queue_of(device)?.0.unmap(mapping.memory, mapping.pointer as *mut u8)?.wait() }
+    let unmapped = unsafe { queue.unmap(mapping.memory, mapping.pointer as *mut u8)? };
+    queue.wait(&unmapped)
 }

@@ -139,6 +139,34 @@ def test_synchronize_waits_for_all_streams(device):
     assert all(stream.query() for stream in streams)
 
 
+def test_short_launches_of_one_thread_do_not_hold_up_another(device, side_stream):
+    # Short launches may be held back to be submitted together. Whoever waits must get what was submitted before,
+    # and must not wait for what another thread submits meanwhile.
+    stop = threading.Event()
+
+    def launch_now_and_then():
+        x = torch.zeros(4, device=device)
+        while not stop.is_set():
+            x.add_(1)
+            stop.wait(0.001)
+
+    other = threading.Thread(target=launch_now_and_then)
+    other.start()
+    try:
+        x = torch.zeros(4, device=device)
+        for step in range(1, 200):
+            x.add_(1)
+            torch.opencl.synchronize()
+            assert x.sum().item() == 4 * step
+            event = torch.opencl.current_stream().record_event()
+            side_stream.wait_event(event)
+            side_stream.synchronize()
+            assert event.query()
+    finally:
+        stop.set()
+        other.join()
+
+
 def test_streams_have_native_handles(side_stream):
     assert side_stream.native_handle != 0
     assert side_stream.native_handle != torch.opencl.default_stream().native_handle

@@ -1,0 +1,82 @@
+//! Holding back short launches until there are several.
+//!
+//! PoCL starts a command when it is enqueued: its threads fall asleep after each short kernel, and waking them for the
+//! next costs the host more than the kernel takes. So the first of several short launches waits for an event of ours,
+//! and those behind it, in the in-order queue, for the first. Other drivers do as much by themselves: they submit
+//! commands when they are flushed.
+
+use opencl3::device::Device;
+use opencl3::event::{create_user_event, set_user_event_status, CL_COMPLETE};
+use opencl3::types::{cl_context, cl_event};
+
+use super::{check, Context, Event};
+use crate::error::Result;
+
+/// When a launch has to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At once, and everything held back with it.
+    Now,
+    /// With the next command that is not short, or when the host waits or flushes: it takes no longer than waking a
+    /// thread.
+    Held,
+}
+
+/// What holds back the short launches of one queue.
+#[derive(Debug)]
+pub(super) struct Gate {
+    context: cl_context,
+    holds: bool,
+    /// What the first launch that is held back waits for.
+    event: Option<Event>,
+}
+
+// SAFETY: contexts may be used from any thread (OpenCL 1.2, section A.2).
+unsafe impl Send for Gate {}
+
+impl Gate {
+    /// A gate for a queue of the context.
+    pub fn new(context: &Context) -> Self {
+        Self { context: context.handle, holds: runs_at_once(&Device::new(context.device().0)), event: None }
+    }
+
+    /// What a launch that is about to be enqueued has to wait for, if anything.
+    pub fn wait_list(&mut self, start: Start) -> Result<Option<cl_event>> {
+        if start == Start::Now || !self.holds || self.event.is_some() {
+            return Ok(None);
+        }
+        let created = create_user_event(self.context);
+        let event = check("clCreateUserEvent", created.map(Event))?;
+        Ok(Some(self.event.insert(event).0))
+    }
+
+    /// Lets everything start that is held back.
+    pub fn open(&mut self) -> Result<()> {
+        match self.event.take() {
+            Some(event) => check("clSetUserEventStatus", set_user_event_status(event.0, CL_COMPLETE)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets everything start, from now on too: somebody else enqueues commands, and may wait for them.
+    pub fn remove(&mut self) -> Result<()> {
+        self.holds = false;
+        self.open()
+    }
+}
+
+/// Whether the device has threads that take commands as they are enqueued. PoCL's device without threads, `basic` or
+/// `cpu-minimal`, has not, and never returns from completing an event that a command waits for.
+fn runs_at_once(device: &Device) -> bool {
+    let is_pocl = device.version().is_ok_and(|version| version.contains("PoCL"));
+    let has_threads =
+        |name: &str| name.starts_with("pthread-") || (name.starts_with("cpu-") && !name.starts_with("cpu-minimal"));
+    is_pocl && device.name().is_ok_and(|name| has_threads(&name))
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // What is held back holds the queue and its buffers. Nobody is left to be told of a failure.
+        let _ = self.open();
+    }
+}
