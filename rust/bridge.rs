@@ -52,6 +52,35 @@ mod ffi {
         offset: u64,
     }
 
+    /// Numbers of an optimizer, for its first state and its second; what they mean is said in `ops/optimizer.rs`.
+    #[derive(Clone, Copy)]
+    struct OptimizerSettings {
+        rate: f64,
+        maximize: bool,
+        weight_decay: f64,
+        epsilon: f64,
+        momentum: f64,
+        damping: f64,
+        momentum2: f64,
+        rate_decay: f64,
+        is_first: bool,
+        nesterov: bool,
+    }
+
+    /// One parameter and what belongs to it; all but the first two may be absent.
+    #[derive(Clone, Copy)]
+    struct OptimizerOperands<'a> {
+        parameter: TensorArg<'a>,
+        gradient: TensorArg<'a>,
+        state0: TensorArg<'a>,
+        state1: TensorArg<'a>,
+        state2: TensorArg<'a>,
+        count: TensorArg<'a>,
+        rate: TensorArg<'a>,
+        scale: TensorArg<'a>,
+        found_inf: TensorArg<'a>,
+    }
+
     /// Where pooling windows lie, one number for each spatial dimension, outermost first; empty lists mean that they
     /// adapt to the sizes of input and output.
     #[derive(Clone, Copy)]
@@ -355,6 +384,7 @@ mod ffi {
             grad_input: &TensorArg,
             scale: f64,
         ) -> Result<()>;
+        fn optimizer_step(rule: i32, settings: &OptimizerSettings, operands: &OptimizerOperands) -> Result<()>;
         fn matmul(
             out: &TensorArg,
             a: &TensorArg,
@@ -389,6 +419,7 @@ mod loss;
 mod matrix;
 mod memory;
 mod norm;
+mod optimizer;
 mod order;
 mod pointwise;
 mod pool;
@@ -401,6 +432,7 @@ use loss::*;
 use matrix::*;
 use memory::*;
 use norm::*;
+use optimizer::*;
 use order::*;
 use pointwise::*;
 use pool::*;

@@ -11,6 +11,7 @@
 #include "matmul.h"
 #include "memory.h"
 #include "norm.h"
+#include "optimizer.h"
 #include "pool.h"
 #include "random.h"
 #include "reduce.h"

@@ -31,7 +31,7 @@ const fn composite(name: &'static str) -> Family {
 }
 
 /// Every family. A new one is one line here beside its `.cl` and its launcher.
-pub const FAMILIES: [Family; 24] = [
+pub const FAMILIES: [Family; 25] = [
     pointwise("nullary", 0),
     pointwise("unary", 1),
     pointwise("binary", 2),
@@ -52,6 +52,7 @@ pub const FAMILIES: [Family; 24] = [
     kernel("factory"),
     kernel("random"),
     kernel("loss"),
+    kernel("optimizer"),
     kernel("pad"),
     kernel("upsample"),
     composite("view"),

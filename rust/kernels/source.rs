@@ -35,6 +35,8 @@ pub enum Family {
     Pool,
     /// Losses that are not arithmetic alone.
     Loss,
+    /// Steps of optimizers.
+    Optimizer,
 }
 
 const PRELUDE: &str = include_str!("cl/prelude.cl");
@@ -60,6 +62,7 @@ const SOFTMAX: &str = include_str!("cl/softmax.cl");
 const NORM: &str = include_str!("cl/norm.cl");
 const POOL: &str = include_str!("cl/pool.cl");
 const LOSS: &str = include_str!("cl/loss.cl");
+const OPTIMIZER: &str = include_str!("cl/optimizer.cl");
 const POINTWISE: &str = include_str!("cl/pointwise.cl");
 
 /// Where the generated op switch goes.
@@ -84,6 +87,7 @@ impl Family {
         Self::Norm,
         Self::Pool,
         Self::Loss,
+        Self::Optimizer,
     ];
 
     /// Name for messages.
@@ -105,6 +109,7 @@ impl Family {
             Self::Norm => "norm",
             Self::Pool => "pool",
             Self::Loss => "loss",
+            Self::Optimizer => "optimizer",
         }
     }
 
@@ -126,6 +131,7 @@ impl Family {
             Self::Norm => &[PRELUDE, VECTOR, NORM],
             Self::Pool => &[PRELUDE, VECTOR, POOL],
             Self::Loss => &[PRELUDE, VECTOR, LOSS],
+            Self::Optimizer => &[PRELUDE, VECTOR, OPTIMIZER],
         }
     }
 

@@ -27,6 +27,7 @@ pub mod loss;
 pub mod matmul;
 pub mod moments;
 pub mod norm;
+pub mod optimizer;
 pub mod pointwise;
 pub mod pool;
 pub mod random;

@@ -53,9 +53,6 @@ const GROUP: usize = 64;
 /// at this size is of the order of its build time within a hundred calls.
 const SPECIALISE_FROM: i64 = 1 << 16;
 
-/// So many elements take a core about as long as waking it, some 5 us.
-const SHORT: i64 = 1 << 12;
-
 /// How the dense kernel finds an input; two bits each in its `sources` argument.
 #[derive(Clone, Copy)]
 enum Source {
@@ -146,12 +143,7 @@ impl Call<'_> {
         };
         args.extend(buffers);
         let items = (count as usize).div_ceil(lanes).next_multiple_of(GROUP);
-        let global = [items];
-        if count <= SHORT {
-            self.target.launch_short(&program, kernel, &args, &global, Some(&[GROUP]))
-        } else {
-            self.target.launch(&program, kernel, &args, &global, Some(&[GROUP]))
-        }
+        self.target.launch_elements(&program, kernel, &args, count, &[items], Some(&[GROUP]))
     }
 
     /// More dimensions than a kernel walks: one launch per index of the outermost one.

@@ -8,6 +8,9 @@ use crate::error::Result;
 use crate::kernels::{program, CachedProgram, Class, Family, Spec};
 use crate::runtime::{current_stream, device, device_of_address, Device, DeviceState, Stream};
 
+/// So many elements take a core about as long as waking it, some 5 us.
+const SHORT: i64 = 1 << 12;
+
 /// Device and stream of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
@@ -89,16 +92,18 @@ impl Target {
         self.enqueue(program, kernel, args, global, local, Start::Now)
     }
 
-    /// Enqueues a kernel that is short, such as few elements of a pointwise op: it need not start before others do.
-    pub fn launch_short(
+    /// Enqueues an element-wise kernel over `count` elements; where those are few it need not start before others do.
+    pub fn launch_elements(
         &self,
         program: &CachedProgram,
         kernel: &'static str,
         args: &[Arg<'_>],
+        count: i64,
         global: &[usize],
         local: Option<&[usize]>,
     ) -> Result<()> {
-        self.enqueue(program, kernel, args, global, local, Start::Held)
+        let start = if count <= SHORT { Start::Held } else { Start::Now };
+        self.enqueue(program, kernel, args, global, local, start)
     }
 
     fn enqueue(
@@ -120,11 +125,15 @@ impl Target {
     }
 
     /// A group for a launch that leaves it open. PoCL compiles a kernel again for every size of group, and left to
-    /// itself takes the largest divisor of each global size: a handful of sizes keeps that from happening.
+    /// itself takes the largest divisor of each global size: a handful of sizes keeps that from happening. A few
+    /// groups for every core even out what each has to do.
     fn group_for(&self, global: &[usize]) -> [usize; 3] {
-        const LARGEST: usize = 64;
-        let inner = global.first().map_or(1, |size| 1 << size.trailing_zeros().min(LARGEST.ilog2()));
-        [inner, 1, 1]
+        const LARGEST: u32 = 64;
+        const GROUPS_PER_UNIT: usize = 4;
+        let size = global.first().copied().unwrap_or(1);
+        let outer: usize = global.iter().skip(1).product();
+        let share = (size * outer / (self.compute_units() * GROUPS_PER_UNIT)).max(1);
+        [1 << size.trailing_zeros().min(LARGEST.ilog2()).min(share.ilog2()), 1, 1]
     }
 
     /// Fills device memory with a byte.

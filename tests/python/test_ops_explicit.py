@@ -10,6 +10,11 @@ from op_table import COVERED, DTYPES, FLOATING, INTEGRAL, NOT_COMPARABLE, ROWS, 
 ELSEWHERE = {
     "_amp_foreach_non_finite_check_and_unscale_": "test_amp.py",
     "_amp_update_scale_": "test_amp.py",
+    **{
+        f"_fused_{rule}_{lr}": "test_optim.py"
+        for rule in ("sgd", "adam", "adamw", "adagrad")
+        for lr in ("", ".tensor_lr")
+    },
     "record_stream": "test_memory.py",
 }
 REAL = (torch.bool, *INTEGRAL, *FLOATING)

@@ -67,6 +67,60 @@ def test_steps_stay_on_the_device(device, network, no_fallback):
     train(module.to(device), x.to(device), OPTIMIZERS["adam"], steps=2)
 
 
+FUSED = ("sgd", "adam", "amsgrad", "adamw", "adagrad")
+
+
+@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_fused_steps_end_where_plain_ones_end(device, no_fallback, name, dtype):
+    if dtype == torch.float64 and not torch.opencl.get_device_properties(device).fp64:
+        pytest.skip("the device does not compute in float64")
+    # More elements than a generic kernel takes, a transposed tensor, one with gaps, a number.
+    shapes = [torch.randn(70_001), torch.randn(3, 5).t(), torch.randn(6, 4)[:, ::2], torch.randn(())]
+
+    def parameters(where: torch.device, dtype: torch.dtype) -> list[torch.Tensor]:
+        made = [torch.empty_strided(t.size(), t.stride(), dtype=dtype, device=where) for t in shapes]
+        return [m.copy_(t).requires_grad_() for m, t in zip(made, shapes, strict=True)]
+
+    # Kernels compute in float32 at least; the plain step in 16 bits loses Adam's epsilon, and divides by zero.
+    ours = parameters(device, dtype)
+    expected = parameters(torch.device("cpu"), torch.promote_types(dtype, torch.float32))
+    fused, plain = OPTIMIZERS[name](ours, fused=True), OPTIMIZERS[name](expected, foreach=False)
+    for _ in range(3):
+        for a, b in zip(ours, expected, strict=True):
+            a.grad = torch.randn(b.shape).to(device, dtype)
+            b.grad = a.grad.to(b)
+        fused.step()
+        plain.step()
+    loose = {} if dtype.itemsize > 2 else {"rtol": 0.02, "atol": 0.02}
+    for a, b in zip(ours, expected, strict=True):
+        torch.testing.assert_close(a.detach().cpu(), b.detach(), check_dtype=False, **loose)
+
+
+def test_fused_steps_take_the_learning_rate_from_a_tensor(device, no_fallback):
+    for where in ("cpu", device):
+        rate = torch.tensor(0.25, device=where)
+        x = torch.zeros(3, device=device, requires_grad=True)
+        x.grad = torch.ones(3, device=device)
+        torch.optim.Adam([x], lr=rate, fused=True).step()
+        torch.testing.assert_close(x.detach().cpu(), torch.full((3,), -0.25), rtol=1e-4, atol=1e-4)
+
+
+def test_fused_steps_unscale_gradients_and_leave_out_infinite_ones(device):
+    x = torch.zeros(3, device=device, requires_grad=True)
+    optimizer = torch.optim.SGD([x], lr=1.0, fused=True)
+    scaler = torch.amp.GradScaler("opencl", init_scale=8.0)
+    scaler.scale((x * 2).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert x.tolist() == [-2, -2, -2] and x.grad.tolist() == [2, 2, 2]
+    optimizer.zero_grad()
+    scaler.scale((x * float("inf")).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert x.tolist() == [-2, -2, -2] and scaler.get_scale() == 4.0
+
+
 def test_schedulers_and_closures(device, network):
     module, x = network
     module, x = module.to(device), x.to(device)

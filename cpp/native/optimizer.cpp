@@ -1,0 +1,315 @@
+#include "optimizer.h"
+
+#include <ATen/ops/empty_strided.h>
+#include <array>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// As rust/ops/optimizer.rs numbers them.
+enum class Rule : int32_t { Sgd = 0, Adam = 1, AdamW = 2, Adagrad = 3 };
+
+// A tensor that lies as `like` does: the tensor itself, or a stand-in whose values `finish` puts back.
+class Alike {
+ public:
+  Alike(const at::Tensor& tensor, const at::Tensor& like) : tensor_(tensor), used_(tensor) {
+    if (!tensor.defined()) return;
+    TORCH_CHECK(
+        tensor.sizes() == like.sizes(), "fused optimizer: a gradient or state of shape ", tensor.sizes(),
+        " does not belong to a parameter of shape ", like.sizes());
+    if (tensor.strides() == like.strides() && tensor.is_non_overlapping_and_dense()) return;
+    const at::Tensor model = like.is_non_overlapping_and_dense() ? like : like.contiguous();
+    used_ = at::empty_strided(model.sizes(), model.strides(), tensor.options()).copy_(tensor);
+  }
+
+  bridge::TensorArg arg() const {
+    return torch_opencl::arg(used_);
+  }
+
+  void finish() const {
+    if (!used_.is_same(tensor_)) tensor_.copy_(used_);
+  }
+
+ private:
+  at::Tensor tensor_, used_;
+};
+
+at::Tensor nth(at::TensorList list, size_t index) {
+  return index < list.size() ? list[index] : at::Tensor();
+}
+
+// One step of every parameter.
+struct Optimizer {
+  Rule rule;
+  bridge::OptimizerSettings settings;
+  at::TensorList parameters, gradients;
+  std::array<at::TensorList, 3> states;
+  at::TensorList counts;
+  OptionalTensor scale, found_inf;
+
+  void run(const at::Tensor& rate = {}) {
+    at::Tensor device_rate;
+    if (rate.defined() && rate.device().is_cpu()) {
+      settings.rate = rate.item<double>();
+    } else {
+      device_rate = rate;
+    }
+    TORCH_CHECK(
+        gradients.size() == parameters.size(), "fused optimizer: ", parameters.size(), " parameters, but ",
+        gradients.size(), " gradients");
+    for (const at::TensorList state : states) {
+      TORCH_CHECK(
+          state.empty() || state.size() == parameters.size(), "fused optimizer: ", parameters.size(),
+          " parameters, but ", state.size(), " states");
+    }
+    for (size_t i = 0; i < parameters.size(); i++) step(i, device_rate);
+  }
+
+ private:
+  void step(size_t i, const at::Tensor& rate) const {
+    const at::Tensor& like = parameters[i];
+    const std::array<Alike, 5> tensors{
+        Alike(like, like), Alike(gradients[i], like), Alike(nth(states[0], i), like), Alike(nth(states[1], i), like),
+        Alike(nth(states[2], i), like)};
+    const bridge::OptimizerOperands operands{tensors[0].arg(), tensors[1].arg(), tensors[2].arg(),
+                                             tensors[3].arg(), tensors[4].arg(), arg(nth(counts, i)),
+                                             arg(rate),        arg(scale),       arg(found_inf)};
+    checked([&] { bridge::optimizer_step(static_cast<int32_t>(rule), settings, operands); });
+    for (const Alike& tensor : tensors) tensor.finish();
+  }
+};
+
+Optimizer sgd(
+    at::TensorList self,
+    at::TensorList grads,
+    at::TensorList momentum_buffers,
+    double weight_decay,
+    double momentum,
+    double lr,
+    double dampening,
+    bool nesterov,
+    bool maximize,
+    bool is_first_step,
+    const OptionalTensor& grad_scale,
+    const OptionalTensor& found_inf) {
+  bridge::OptimizerSettings settings{};
+  settings.rate = lr;
+  settings.maximize = maximize;
+  settings.weight_decay = weight_decay;
+  settings.momentum = momentum;
+  settings.damping = dampening;
+  settings.is_first = is_first_step;
+  settings.nesterov = nesterov;
+  return {Rule::Sgd, settings, self, grads, {momentum_buffers}, {}, grad_scale, found_inf};
+}
+
+Optimizer adam(
+    Rule rule,
+    at::TensorList self,
+    at::TensorList grads,
+    at::TensorList exp_avgs,
+    at::TensorList exp_avg_sqs,
+    at::TensorList max_exp_avg_sqs,
+    at::TensorList state_steps,
+    double lr,
+    double beta1,
+    double beta2,
+    double weight_decay,
+    double eps,
+    bool amsgrad,
+    bool maximize,
+    const OptionalTensor& grad_scale,
+    const OptionalTensor& found_inf) {
+  bridge::OptimizerSettings settings{};
+  settings.rate = lr;
+  settings.maximize = maximize;
+  settings.weight_decay = weight_decay;
+  settings.epsilon = eps;
+  settings.momentum = beta1;
+  settings.momentum2 = beta2;
+  const at::TensorList largest = amsgrad ? max_exp_avg_sqs : at::TensorList();
+  return {rule, settings, self, grads, {exp_avgs, exp_avg_sqs, largest}, state_steps, grad_scale, found_inf};
+}
+
+Optimizer adagrad(
+    at::TensorList self,
+    at::TensorList grads,
+    at::TensorList state_sums,
+    at::TensorList state_steps,
+    double lr,
+    double lr_decay,
+    double weight_decay,
+    double eps,
+    bool maximize,
+    const OptionalTensor& grad_scale,
+    const OptionalTensor& found_inf) {
+  bridge::OptimizerSettings settings{};
+  settings.rate = lr;
+  settings.maximize = maximize;
+  settings.weight_decay = weight_decay;
+  settings.epsilon = eps;
+  settings.rate_decay = lr_decay;
+  return {Rule::Adagrad, settings, self, grads, {state_sums}, state_steps, grad_scale, found_inf};
+}
+
+} // namespace
+
+void fused_sgd(
+    at::TensorList self,
+    at::TensorList grads,
+    at::TensorList momentum_buffers,
+    double weight_decay,
+    double momentum,
+    double lr,
+    double dampening,
+    bool nesterov,
+    bool maximize,
+    bool is_first_step,
+    const OptionalTensor& grad_scale,
+    const OptionalTensor& found_inf) {
+  sgd(self, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step,
+      grad_scale, found_inf)
+      .run();
+}
+
+void fused_sgd_tensor_lr(
+    at::TensorList self,
+    at::TensorList grads,
+    at::TensorList momentum_buffers,
+    double weight_decay,
+    double momentum,
+    const at::Tensor& lr,
+    double dampening,
+    bool nesterov,
+    bool maximize,
+    bool is_first_step,
+    const OptionalTensor& grad_scale,
+    const OptionalTensor& found_inf) {
+  sgd(self, grads, momentum_buffers, weight_decay, momentum, 0, dampening, nesterov, maximize, is_first_step,
+      grad_scale, found_inf)
+      .run(lr);
+}
+
+void fused_adam(
+    at::TensorList self,
+    at::TensorList grads,
+    at::TensorList exp_avgs,
+    at::TensorList exp_avg_sqs,
+    at::TensorList max_exp_avg_sqs,
+    at::TensorList state_steps,
+    double lr,
+    double beta1,
+    double beta2,
+    double weight_decay,
+    double eps,
+    bool amsgrad,
+    bool maximize,
+    const OptionalTensor& grad_scale,
+    const OptionalTensor& found_inf) {
+  adam(
+      Rule::Adam, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay, eps,
+      amsgrad, maximize, grad_scale, found_inf)
+      .run();
+}
+
+void fused_adam_tensor_lr(
+    at::TensorList self,
+    at::TensorList grads,
+    at::TensorList exp_avgs,
+    at::TensorList exp_avg_sqs,
+    at::TensorList max_exp_avg_sqs,
+    at::TensorList state_steps,
+    const at::Tensor& lr,
+    double beta1,
+    double beta2,
+    double weight_decay,
+    double eps,
+    bool amsgrad,
+    bool maximize,
+    const OptionalTensor& grad_scale,
+    const OptionalTensor& found_inf) {
+  adam(
+      Rule::Adam, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, 0, beta1, beta2, weight_decay, eps,
+      amsgrad, maximize, grad_scale, found_inf)
+      .run(lr);
+}
+
+void fused_adamw(
+    at::TensorList self,
+    at::TensorList grads,
+    at::TensorList exp_avgs,
+    at::TensorList exp_avg_sqs,
+    at::TensorList max_exp_avg_sqs,
+    at::TensorList state_steps,
+    double lr,
+    double beta1,
+    double beta2,
+    double weight_decay,
+    double eps,
+    bool amsgrad,
+    bool maximize,
+    const OptionalTensor& grad_scale,
+    const OptionalTensor& found_inf) {
+  adam(
+      Rule::AdamW, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay,
+      eps, amsgrad, maximize, grad_scale, found_inf)
+      .run();
+}
+
+void fused_adamw_tensor_lr(
+    at::TensorList self,
+    at::TensorList grads,
+    at::TensorList exp_avgs,
+    at::TensorList exp_avg_sqs,
+    at::TensorList max_exp_avg_sqs,
+    at::TensorList state_steps,
+    const at::Tensor& lr,
+    double beta1,
+    double beta2,
+    double weight_decay,
+    double eps,
+    bool amsgrad,
+    bool maximize,
+    const OptionalTensor& grad_scale,
+    const OptionalTensor& found_inf) {
+  adam(
+      Rule::AdamW, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, 0, beta1, beta2, weight_decay, eps,
+      amsgrad, maximize, grad_scale, found_inf)
+      .run(lr);
+}
+
+void fused_adagrad(
+    at::TensorList self,
+    at::TensorList grads,
+    at::TensorList state_sums,
+    at::TensorList state_steps,
+    double lr,
+    double lr_decay,
+    double weight_decay,
+    double eps,
+    bool maximize,
+    const OptionalTensor& grad_scale,
+    const OptionalTensor& found_inf) {
+  adagrad(self, grads, state_sums, state_steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf).run();
+}
+
+void fused_adagrad_tensor_lr(
+    at::TensorList self,
+    at::TensorList grads,
+    at::TensorList state_sums,
+    at::TensorList state_steps,
+    const at::Tensor& lr,
+    double lr_decay,
+    double weight_decay,
+    double eps,
+    bool maximize,
+    const OptionalTensor& grad_scale,
+    const OptionalTensor& found_inf) {
+  adagrad(self, grads, state_sums, state_steps, 0, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf)
+      .run(lr);
+}
+
+} // namespace torch_opencl::native

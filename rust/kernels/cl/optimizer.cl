@@ -1,0 +1,138 @@
+// One step of an optimizer on one parameter, with everything that the step reads and writes in one pass (CLASS_F and
+// CLASS_D). Each element is read once and written once: for Adam in float32 28 bytes, where the separate operations
+// of the same step move over 100.
+//
+// The tensors are dense and lie alike. The number of steps taken, the learning rate, the gradients' scale and the
+// mark of infinite gradients are numbers in device memory, so that the host need not wait for them; the last three
+// are null where absent.
+
+#ifdef SPEC_DTYPE0
+#define DTYPE_OF(operand) SPEC_DTYPE0
+#else
+#define DTYPE_OF(operand) step.dtypes[operand]
+#endif
+
+#define PARAMETER 0
+#define GRADIENT 1
+#define STATE0 2
+#define STATE1 3
+#define STATE2 4
+#define COUNT 5
+#define RATE 6
+#define SCALE 7
+#define FOUND_INF 8
+#define OPERANDS 9
+
+// rust/ops/optimizer.rs writes the same struct.
+typedef struct {
+  T rate;          // where there is no tensor of it
+  T sign;          // -1 to maximise
+  T weight_decay;
+  T epsilon;
+  T momentum;      // of the first state; Adam's beta 1
+  T damping;       // 1 - what the gradient adds to the first state
+  T momentum2;     // Adam's beta 2
+  T log_momentum;  // logarithms of the two, which lose nothing where the momentum is nearly 1
+  T log_momentum2;
+  T rate_decay;
+  long n;
+  ulong offsets[OPERANDS];
+  int dtypes[OPERANDS];
+  int is_first;    // the first state is not initialised
+  int nesterov;
+  int pad;
+} Step;
+
+#define BUFFERS                                                                                                \
+  __global uchar *parameter, __global uchar *gradient, __global uchar *state0, __global uchar *state1,         \
+      __global uchar *state2, __global const uchar *count, __global const uchar *rate, __global const uchar *scale, \
+      __global const uchar *found_inf
+
+// Leaves the kernel where gradients are infinite; gives `learning_rate`, and `factor`, what gradients are multiplied by;
+// then walks this item's vectors of elements.
+#define BEGIN_STEP                                                                                           \
+  if (found_inf && load_at(found_inf + step.offsets[FOUND_INF], step.dtypes[FOUND_INF]) != 0) return;        \
+  T learning_rate = rate ? load_at(rate + step.offsets[RATE], step.dtypes[RATE]) : step.rate;                \
+  T factor = step.sign;                                                                                      \
+  if (scale) factor /= load_at(scale + step.offsets[SCALE], step.dtypes[SCALE]);                             \
+  const T steps = count ? load_at(count + step.offsets[COUNT], step.dtypes[COUNT]) : 1;                      \
+  ITEM_TASKS((step.n + VEC - 1) / VEC, first, last);
+#define FOR_EACH_VECTOR(i) for (long i = first * VEC; i < last * VEC; i += VEC)
+
+#define LOAD(buffer, operand) load_part(buffer + step.offsets[operand], i, step.n, DTYPE_OF(operand), 0)
+#define STORE(buffer, operand, value) store_part(buffer + step.offsets[operand], i, step.n, DTYPE_OF(operand), value)
+
+// Unscaled gradients are kept, as the caller may look at them.
+#define LOAD_GRADIENT(g)                                                             \
+  TV g = LOAD(gradient, GRADIENT) * factor;                                          \
+  if (scale) STORE(gradient, GRADIENT, g * step.sign);
+
+// Sutskever, Martens, Dahl and Hinton 2013.
+__kernel void sgd_step(Step step, BUFFERS) {
+  BEGIN_STEP
+  FOR_EACH_VECTOR(i) {
+    LOAD_GRADIENT(g)
+    TV p = LOAD(parameter, PARAMETER);
+    g += step.weight_decay * p;
+    if (state0) {
+      TV velocity = g;
+      if (!step.is_first) velocity = step.momentum * LOAD(state0, STATE0) + (1 - step.damping) * g;
+      STORE(state0, STATE0, velocity);
+      g = step.nesterov ? g + step.momentum * velocity : velocity;
+    }
+    STORE(parameter, PARAMETER, p - learning_rate * g);
+  }
+}
+
+// What both forms of Adam do once weight decay is settled. Kingma and Ba 2015; the maximum of Reddi, Kale and Kumar 2018.
+#define BEGIN_ADAM                                                                                           \
+  const T correction = -expm1(steps * step.log_momentum), correction2 = -expm1(steps * step.log_momentum2);  \
+  const T pace = learning_rate / correction, spread = 1 / sqrt(correction2);
+#define ADAM(p, g)                                                                                           \
+  TV mean = LOAD(state0, STATE0), square = LOAD(state1, STATE1);                                             \
+  mean += (1 - step.momentum) * (g - mean);                                                                  \
+  square = step.momentum2 * square + (1 - step.momentum2) * g * g;                                           \
+  STORE(state0, STATE0, mean);                                                                               \
+  STORE(state1, STATE1, square);                                                                             \
+  if (state2) {                                                                                              \
+    square = fmax(LOAD(state2, STATE2), square);                                                             \
+    STORE(state2, STATE2, square);                                                                           \
+  }                                                                                                          \
+  STORE(parameter, PARAMETER, p - pace * mean / (sqrt(square) * spread + step.epsilon));
+
+__kernel void adam_step(Step step, BUFFERS) {
+  BEGIN_STEP
+  BEGIN_ADAM
+  FOR_EACH_VECTOR(i) {
+    LOAD_GRADIENT(g)
+    TV p = LOAD(parameter, PARAMETER);
+    g += step.weight_decay * p;
+    ADAM(p, g)
+  }
+}
+
+// Loshchilov and Hutter 2019.
+__kernel void adamw_step(Step step, BUFFERS) {
+  BEGIN_STEP
+  BEGIN_ADAM
+  FOR_EACH_VECTOR(i) {
+    LOAD_GRADIENT(g)
+    TV p = LOAD(parameter, PARAMETER);
+    p -= learning_rate * step.weight_decay * p;
+    ADAM(p, g)
+  }
+}
+
+// Duchi, Hazan and Singer 2011.
+__kernel void adagrad_step(Step step, BUFFERS) {
+  BEGIN_STEP
+  const T pace = learning_rate / (1 + (steps - 1) * step.rate_decay);
+  FOR_EACH_VECTOR(i) {
+    LOAD_GRADIENT(g)
+    TV p = LOAD(parameter, PARAMETER);
+    g += step.weight_decay * p;
+    const TV sum = LOAD(state0, STATE0) + g * g;
+    STORE(state0, STATE0, sum);
+    STORE(parameter, PARAMETER, p - pace * g / (sqrt(sum) + step.epsilon));
+  }
+}
