@@ -12,7 +12,7 @@ from types import ModuleType
 
 import torch
 
-from torch_opencl import _embedded_driver
+from torch_opencl import _embedded_driver, _sharing
 
 BACKEND_NAME = "opencl"
 LIBRARY = Path(__file__).parent / "lib" / "libtorch_opencl.so"
@@ -44,6 +44,7 @@ def load(module: ModuleType) -> None:
         torch.utils.generate_methods_for_privateuse1_backend(
             for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
         )
+        _sharing.register()
         _error = None
     except Exception as failure:
         cause = f"{failure.__cause__ or failure}. {_REINSTALL}"

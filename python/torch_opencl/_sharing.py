@@ -1,0 +1,27 @@
+"""Tensors in what processes send each other: queues, pipes, arguments, the batches of a ``DataLoader``.
+
+The memory of an OpenCL device belongs to one process, so a tensor is sent as a copy: the sender copies its
+storage to shared memory of the host, and the receiver copies that to a device of its own. Tensors that are views
+of one storage still are where they arrive together.
+"""
+
+from multiprocessing.reduction import ForkingPickler
+
+import torch
+from torch.multiprocessing.reductions import reduce_storage
+
+
+def register() -> None:
+    """Make ``torch.multiprocessing`` send OpenCL storages, and with them tensors, parameters and modules."""
+    ForkingPickler.register(torch.UntypedStorage, _reduce)
+
+
+def _reduce(storage: torch.UntypedStorage) -> tuple:
+    if storage.device.type != "opencl":
+        return reduce_storage(storage)
+    return _rebuild, (storage.cpu(), storage.device.index)
+
+
+def _rebuild(shared: torch.UntypedStorage, index: int) -> torch.UntypedStorage:
+    storage = torch.UntypedStorage(shared.nbytes(), device=torch.device("opencl", index))
+    return storage.copy_(shared, non_blocking=False)
