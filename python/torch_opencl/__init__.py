@@ -7,6 +7,12 @@ of ``torch.cuda``, ``torch.xpu`` and ``torch.accelerator``.
 import sys
 
 from torch_opencl import _load, random
+from torch_opencl._inductor import (
+    CppWrapperCodegen as CppWrapperCodegen,
+    PythonWrapperCodegen as PythonWrapperCodegen,
+    Scheduling as Scheduling,
+    WrapperFxCodegen as WrapperFxCodegen,
+)
 from torch_opencl._lazy import (
     _is_in_bad_fork as _is_in_bad_fork,
     _lazy_init as _lazy_init,
