@@ -40,6 +40,7 @@ pub enum Family {
 }
 
 const PRELUDE: &str = include_str!("cl/prelude.cl");
+const TIER: &str = include_str!("cl/tier.cl");
 const VECTOR: &str = include_str!("cl/vector.cl");
 const MATH: &str = include_str!("cl/math.cl");
 const INDEX: &str = include_str!("cl/index.cl");
@@ -116,21 +117,21 @@ impl Family {
     const fn parts(self) -> &'static [&'static str] {
         match self {
             Self::Pointwise => &[PRELUDE, VECTOR, MATH, POINTWISE],
-            Self::Index => &[PRELUDE, INDEX],
-            Self::Random => &[PRELUDE, RANDOM],
-            Self::Factory => &[PRELUDE, FACTORY],
+            Self::Index => &[PRELUDE, TIER, INDEX],
+            Self::Random => &[PRELUDE, TIER, RANDOM],
+            Self::Factory => &[PRELUDE, TIER, FACTORY],
             Self::Copy => &[PRELUDE, COPY],
-            Self::Scan => &[PRELUDE, SCAN],
-            Self::Sort => &[PRELUDE, SORT],
+            Self::Scan => &[PRELUDE, TIER, SCAN],
+            Self::Sort => &[PRELUDE, TIER, SORT],
             Self::Matmul => &[PRELUDE, VECTOR, MATRIX, EPILOGUE, PANEL, GEMM, MATMUL],
             Self::Conv => &[PRELUDE, VECTOR, MATRIX, EPILOGUE, PANEL, PATCHES, CONV],
-            Self::Reduce => &[PRELUDE, VECTOR, REDUCE],
-            Self::ArgReduce => &[PRELUDE, VECTOR, ARG_REDUCE],
-            Self::Moments => &[PRELUDE, VECTOR, MOMENTS],
-            Self::Softmax => &[PRELUDE, VECTOR, SOFTMAX],
-            Self::Norm => &[PRELUDE, VECTOR, NORM],
-            Self::Pool => &[PRELUDE, VECTOR, POOL],
-            Self::Loss => &[PRELUDE, VECTOR, LOSS],
+            Self::Reduce => &[PRELUDE, TIER, VECTOR, REDUCE],
+            Self::ArgReduce => &[PRELUDE, TIER, VECTOR, ARG_REDUCE],
+            Self::Moments => &[PRELUDE, TIER, VECTOR, MOMENTS],
+            Self::Softmax => &[PRELUDE, TIER, VECTOR, SOFTMAX],
+            Self::Norm => &[PRELUDE, TIER, VECTOR, NORM],
+            Self::Pool => &[PRELUDE, TIER, VECTOR, POOL],
+            Self::Loss => &[PRELUDE, TIER, VECTOR, LOSS],
             Self::Optimizer => &[PRELUDE, VECTOR, OPTIMIZER],
         }
     }

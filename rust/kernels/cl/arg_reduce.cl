@@ -8,11 +8,6 @@
 //
 // Where no values are wanted their pointer is null.
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 input_dtype
-#endif
 #ifdef SPEC_LARGEST
 #define LARGEST SPEC_LARGEST
 #else
@@ -42,7 +37,7 @@ inline void store_winner(__global uchar *values, int values_dtype, __global ucha
 }
 
 // A group finds the winners of whole tasks (result, split).
-__kernel void arg_rows(__global const uchar *input, ulong input_offset, int input_dtype, __global uchar *values,
+__kernel void arg_rows(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *values,
                        ulong values_offset, int values_dtype, __global uchar *indices, ulong indices_offset,
                        Layout kept, long outputs, long length, long stride, long splits, int largest) {
   input += input_offset;
@@ -111,7 +106,7 @@ __kernel void arg_rows(__global const uchar *input, ulong input_offset, int inpu
 
 // An item finds the winners of VEC neighbouring results. Places are kept in lanes as wide as T, so `length` must
 // fit one.
-__kernel void arg_columns(__global const uchar *input, ulong input_offset, int input_dtype, __global uchar *values,
+__kernel void arg_columns(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *values,
                           ulong values_offset, int values_dtype, __global uchar *indices, ulong indices_offset,
                           Layout kept, long outputs, long length, long stride, long splits, int largest) {
   input += input_offset;

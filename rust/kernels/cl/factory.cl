@@ -3,12 +3,6 @@
 // The compute class need not be that of the output: where the device has fp64, float outputs are computed in
 // double (as PyTorch's CPU does), since start + i * step in float drifts from the exact value as i grows.
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
-
 __kernel void arange(__global uchar *out, ulong out_offset, int dtype0, T start, T step) {
   long i = get_global_id(0);
   store(out + out_offset, i, DTYPE0, start + FROM_REAL(i) * REAL(step));

@@ -17,17 +17,6 @@
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 #endif
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
-#ifdef SPEC_OP
-#define OP SPEC_OP
-#else
-#define OP op
-#endif
-
 #define SET_ASSIGN 0
 #define SET_ADD 1
 #define SET_MUL 2

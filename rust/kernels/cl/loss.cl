@@ -4,12 +4,6 @@
 // `ignored` counts for nothing; one outside the classes gives NaN, as a kernel cannot raise. Optional tensors are null
 // where absent.
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
-
 #define REDUCE_NONE 0
 #define REDUCE_MEAN 1
 #define REDUCE_SUM 2

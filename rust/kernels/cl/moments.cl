@@ -9,12 +9,6 @@
 //
 //   moments_rows  elements of one result are neighbours    moments_columns  results are neighbours
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 input_dtype
-#endif
-
 // What the results are: the raw sum of squared deviations for a split, else the variance or its root.
 #define FINISH_SQUARES 0
 #define FINISH_VARIANCE 1
@@ -91,7 +85,7 @@ inline void add_run(__global const uchar *p, long stride, long n, int item, int 
 
 // A group finds the moments of whole tasks (result, split). `run_items` of its items share a run of the innermost
 // reduced dimension, the others take the next runs.
-__kernel void moments_rows(__global const uchar *input, ulong input_offset, int input_dtype, __global uchar *variance,
+__kernel void moments_rows(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *variance,
                            ulong variance_offset, int variance_dtype, __global uchar *mean, ulong mean_offset,
                            int mean_dtype, Layout kept, Layout reduced, long outputs, long length, long splits,
                            int finish, TR correction, int run_items) {
@@ -141,7 +135,7 @@ __kernel void moments_rows(__global const uchar *input, ulong input_offset, int 
 }
 
 // An item finds the moments of VEC neighbouring results, for whole tasks (results, split).
-__kernel void moments_columns(__global const uchar *input, ulong input_offset, int input_dtype,
+__kernel void moments_columns(__global const uchar *input, ulong input_offset, int dtype0,
                               __global uchar *variance, ulong variance_offset, int variance_dtype,
                               __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept, Layout reduced,
                               long outputs, long length, long splits, int finish, TR correction) {

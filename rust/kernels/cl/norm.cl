@@ -10,17 +10,6 @@
 // belongs to sample o and channel c: (0, 1) for batch norm, (1, channels) for layer norm, (groups,
 // channels / groups) for group norm. Optional tensors are null where absent.
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
-#ifdef SPEC_DTYPE1
-#define DTYPE1 SPEC_DTYPE1
-#else
-#define DTYPE1 dtype1
-#endif
-
 #ifdef CLASS_D
 #define DT_T DT_F64
 #else

@@ -6,11 +6,6 @@
 //
 // Layouts list the dimensions [W, H, D, C, N]; absent ones have size 1.
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
 #ifdef SPEC_ADAPTIVE
 #define ADAPTIVE SPEC_ADAPTIVE
 #else

@@ -8,22 +8,6 @@
 //
 // Outputs are dense. All distributions share one entry point, `op` and two parameters.
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
-#ifdef SPEC_DTYPE1
-#define DTYPE1 SPEC_DTYPE1
-#else
-#define DTYPE1 dtype1
-#endif
-#ifdef SPEC_OP
-#define OP SPEC_OP
-#else
-#define OP op
-#endif
-
 #define RANDOM_UNIFORM 0
 #define RANDOM_NORMAL 1
 #define RANDOM_LOG_NORMAL 2

@@ -37,11 +37,6 @@
 #else
 #define FOLD fold
 #endif
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 input_dtype
-#endif
 
 // Vectors folded into one block total before it joins the result's: rounding errors then grow with
 // n / CASCADE + CASCADE instead of n, about as in PyTorch's cascade sum.
@@ -183,7 +178,7 @@ inline void fold_run(__global const uchar *p, long stride, long n, int item, int
 
 // A group reduces whole tasks (result, split). `run_items` of its items share a run of the innermost reduced
 // dimension, the others take the next runs.
-__kernel void reduce_rows(__global const uchar *input, ulong input_offset, int input_dtype, __global uchar *output,
+__kernel void reduce_rows(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *output,
                           ulong output_offset, int output_dtype, Layout kept, Layout reduced, long outputs,
                           long length, long splits, int map, int fold, int finish, TR power,
                           long count, int run_items) {
@@ -235,7 +230,7 @@ __kernel void reduce_rows(__global const uchar *input, ulong input_offset, int i
 }
 
 // An item reduces whole tasks (CHAINS * VEC neighbouring results, split).
-__kernel void reduce_columns(__global const uchar *input, ulong input_offset, int input_dtype,
+__kernel void reduce_columns(__global const uchar *input, ulong input_offset, int dtype0,
                              __global uchar *output, ulong output_offset, int output_dtype, Layout kept,
                              Layout reduced, long outputs, long length, long splits, int map,
                              int fold, int finish, TR power, long count) {

@@ -4,17 +4,6 @@
 // rows to fill the device: scan_totals reduces each piece, then scan_apply starts each piece from the totals
 // before it. With one chunk a row scan_apply is all that runs.
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
-#ifdef SPEC_OP
-#define OP SPEC_OP
-#else
-#define OP op
-#endif
-
 #define SCAN_SUM 0
 #define SCAN_PROD 1
 #define SCAN_LOGSUMEXP 2

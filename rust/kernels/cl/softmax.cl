@@ -5,21 +5,6 @@
 //   *_rows     inner == 1: a group takes whole rows, its lanes and items share one
 //   *_columns  inner > 1: an item takes VEC neighbouring columns, each lane owns one
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
-#ifdef SPEC_DTYPE1
-#define DTYPE1 SPEC_DTYPE1
-#else
-#define DTYPE1 dtype1
-#endif
-#ifdef SPEC_DTYPE2
-#define DTYPE2 SPEC_DTYPE2
-#else
-#define DTYPE2 dtype2
-#endif
 #ifdef SPEC_LOG
 #define IS_LOG SPEC_LOG
 #else

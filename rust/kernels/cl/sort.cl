@@ -5,12 +5,6 @@
 // start in the two sources is found by bisection (merge path), so one long row is as parallel as many short
 // ones. NaN counts as larger than every number.
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
-
 // Runs that insertion sort makes. From 8 to 64 it hardly matters on PoCL (300 to 276 ms for 2^20 floats); more would
 // spill a GPU's registers.
 #define BLOCK 32
