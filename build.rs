@@ -11,6 +11,9 @@ use std::process::{Command, ExitCode};
 /// The torch that ATen's interfaces, `tch` and the generated code are for.
 const TORCH_VERSION: &str = "2.13.0";
 
+/// Where `#[cxx::bridge]` stands.
+const BRIDGES: [&str; 2] = ["rust/bridge.rs", "rust/bridge/runtime.rs"];
+
 /// Asks Python where torch and torchgen are.
 const PROBE: &str = "
 import os, torch, torchgen
@@ -36,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<(), Box<dyn Error>> {
-    for path in ["rust/codegen", "rust/bridge.rs", "cpp", "native_functions.yaml", "build.rs"] {
+    for path in ["rust/codegen", "cpp", "native_functions.yaml", "build.rs"].iter().chain(&BRIDGES) {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=TORCH_OPENCL_PYTHON");
@@ -59,7 +62,7 @@ fn build() -> Result<(), Box<dyn Error>> {
     sources.sort();
 
     cxx_build::CFG.include_prefix = "torch_opencl";
-    cxx_build::bridge("rust/bridge.rs")
+    cxx_build::bridges(BRIDGES)
         .files(&sources)
         .include("cpp")
         .include(&out_dir)

@@ -173,6 +173,10 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   for (size_t i = stack->size() - returns; i < stack->size(); i++) call.convert_back((*stack)[i]);
 }
 
+void check_fallback_policy() {
+  policy();
+}
+
 std::map<std::string, int64_t> fallback_counts() {
   const std::lock_guard<std::mutex> lock(counters().mutex);
   return counters().calls;

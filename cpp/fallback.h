@@ -10,6 +10,9 @@ namespace torch_opencl {
 // The boxed fallback of the dispatcher.
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+// Refuses a value of TORCH_OPENCL_FALLBACK that means nothing.
+void check_fallback_policy();
+
 // Calls per op since the start or the last reset.
 std::map<std::string, int64_t> fallback_counts();
 void reset_fallback_counts();

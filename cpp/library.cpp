@@ -29,6 +29,11 @@ std::vector<int64_t> memory_info(int64_t index) {
   return {static_cast<int64_t>(info.free), static_cast<int64_t>(info.total)};
 }
 
+void check_environment() {
+  check_fallback_policy();
+  checked([] { bridge::check_environment(); });
+}
+
 at::Generator generator_of(int64_t index) {
   return default_generator(static_cast<c10::DeviceIndex>(index));
 }
@@ -55,6 +60,12 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("memory_stats(int device) -> str", [](int64_t device) {
     return to_string(checked([&] { return bridge::memory_stats_json(static_cast<int32_t>(device)); }));
   });
+  m.def("memory_snapshot(int device) -> str", [](int64_t device) {
+    return to_string(checked([&] { return bridge::memory_snapshot_json(static_cast<int32_t>(device)); }));
+  });
+  m.def("host_memory_stats() -> str", [] { return to_string(bridge::host_memory_stats_json()); });
+  m.def("reset_peak_host_memory_stats() -> ()", [] { bridge::reset_peak_host_stats(); });
+  m.def("reset_accumulated_host_memory_stats() -> ()", [] { bridge::reset_accumulated_host_stats(); });
   m.def("reset_peak_memory_stats(int device) -> ()", [](int64_t device) {
     checked([&] { bridge::reset_peak_stats(static_cast<int32_t>(device)); });
   });
@@ -69,6 +80,7 @@ TORCH_LIBRARY(torch_opencl, m) {
     return checked([&] { return bridge::memory_fraction(static_cast<int32_t>(device)); });
   });
   m.def("default_generator(int device) -> Generator?", &generator_of);
+  m.def("check_environment() -> ()", &check_environment);
   m.def("fallbacks() -> str", &fallbacks);
   m.def("reset_fallbacks() -> ()", &reset_fallback_counts);
   m.def("kernel_cache_info() -> str", [] { return to_string(bridge::kernel_cache_json()); });

@@ -1,4 +1,4 @@
-//! The one bridge between C++ and Rust.
+//! What crosses between C++ and Rust: here the kernel families, in `bridge/runtime.rs` devices and memory.
 //!
 //! C++ speaks ATen and knows no OpenCL; Rust speaks OpenCL and knows no ATen. What crosses is plain data: an
 //! address, a dtype code, slices of sizes and strides. Every function returns a `Result` whose error text carries
@@ -157,80 +157,7 @@ mod ffi {
         groups: i64,
     }
 
-    /// Free and total bytes.
-    struct MemoryInfo {
-        free: usize,
-        total: usize,
-    }
-
-    /// One named figure of the allocator, as PyTorch's `Stat`.
-    struct NamedStat {
-        name: &'static str,
-        current: i64,
-        peak: i64,
-        allocated: i64,
-        freed: i64,
-    }
-
     extern "Rust" {
-        // Devices and streams.
-        fn device_count() -> i32;
-        fn device_error() -> String;
-        fn device_json(index: i32) -> Result<String>;
-        fn platforms_json() -> String;
-        fn current_device() -> i32;
-        fn set_current_device(index: i32) -> Result<()>;
-        fn is_initialized(index: i32) -> bool;
-        fn initialize(index: i32) -> Result<()>;
-        fn in_bad_fork() -> bool;
-        fn current_stream(index: i32) -> Result<i64>;
-        fn set_current_stream(index: i32, stream: i64) -> Result<()>;
-        fn pool_stream(index: i32) -> Result<i64>;
-        fn stream_is_idle(index: i32, stream: i64) -> Result<bool>;
-        fn synchronize_stream(index: i32, stream: i64) -> Result<()>;
-        fn synchronize_device(index: i32) -> Result<()>;
-        fn stream_handle(index: i32, stream: i64) -> Result<usize>;
-        fn computes_in_fp64(index: i32) -> Result<bool>;
-
-        // Events.
-        type TimedEvent;
-        fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>>;
-        fn block(self: &TimedEvent, index: i32, stream: i64) -> Result<()>;
-        fn is_complete(self: &TimedEvent) -> Result<bool>;
-        fn synchronize(self: &TimedEvent) -> Result<()>;
-        fn elapsed_ms(self: &TimedEvent, end: &TimedEvent) -> Result<f64>;
-
-        // Memory.
-        fn allocate(index: i32, size: usize) -> Result<usize>;
-        fn free(index: i32, address: usize) -> Result<()>;
-        fn record_stream(index: i32, address: usize, stream: i64) -> Result<()>;
-        fn empty_cache(index: i32) -> Result<()>;
-        fn memory_info(index: i32) -> Result<MemoryInfo>;
-        fn memory_stats(index: i32) -> Result<Vec<NamedStat>>;
-        fn memory_stats_json(index: i32) -> Result<String>;
-        fn memory_counters(index: i32) -> Result<[i64; 4]>;
-        fn reset_peak_stats(index: i32) -> Result<()>;
-        fn reset_accumulated_stats(index: i32) -> Result<()>;
-        fn set_memory_fraction(index: i32, fraction: f64) -> Result<()>;
-        fn memory_fraction(index: i32) -> Result<f64>;
-        fn device_of_address(address: usize) -> Result<i32>;
-        fn allocate_pinned(size: usize) -> Result<usize>;
-        fn free_pinned(address: usize);
-        fn is_pinned(address: usize) -> bool;
-        unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize, non_blocking: bool) -> Result<()>;
-        unsafe fn copy_device_to_host(target: *mut u8, source: usize, size: usize, non_blocking: bool) -> Result<()>;
-        fn copy_device_to_device(target: usize, source: usize, size: usize) -> Result<()>;
-        type Mapping;
-        fn map(address: usize, size: usize, writable: bool) -> Result<Box<Mapping>>;
-        fn pointer(self: &Mapping) -> usize;
-        unsafe fn unmap(mapping: Box<Mapping>) -> Result<()>;
-        fn is_host_unified(index: i32) -> Result<bool>;
-
-        // Counters and caches.
-        fn launch_count() -> u64;
-        fn kernel_cache_json() -> String;
-
-        // Kernel families.
         fn pointwise(
             op: u32,
             compute: i32,
@@ -425,12 +352,11 @@ mod pointwise;
 mod pool;
 mod random;
 mod reduce;
+mod runtime;
 
-use device::*;
 use index::*;
 use loss::*;
 use matrix::*;
-use memory::*;
 use norm::*;
 use optimizer::*;
 use order::*;

@@ -50,7 +50,8 @@ def init() -> None:
 
     Raises:
         RuntimeError: there is no OpenCL device, the native library cannot be loaded, or this is a
-            forked child of a process that has used OpenCL.
+            forked child of a process that has used OpenCL, or an environment variable is set to what it
+            cannot be.
     """
     _lazy_init()
 
@@ -73,6 +74,7 @@ def _lazy_init() -> None:
             raise RuntimeError(
                 f"No OpenCL device was found: {native().device_error()} `python -m torch_opencl.info` tells more."
             )
+        native().check_environment()
         _initialized = True
         for seed in _pending_seeds.values():
             seed()

@@ -6,7 +6,7 @@ use serde_json::{json, Value};
 
 use crate::cl::DeviceInfo;
 use crate::error::Result;
-use crate::kernels::cache_info;
+use crate::kernels;
 use crate::runtime::{self, device, POOL_STREAMS};
 
 pub use crate::runtime::TimedEvent;
@@ -133,12 +133,17 @@ pub fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>> {
     TimedEvent::record(index, stream).map(Box::new)
 }
 
+/// Refuses values of environment variables that would show much later, or never.
+pub fn check_environment() -> Result<()> {
+    kernels::check_cache_size()
+}
+
 pub fn launch_count() -> u64 {
     runtime::launch_count()
 }
 
 pub fn kernel_cache_json() -> String {
-    let info = cache_info();
+    let info = kernels::cache_info();
     json!({
         "path": info.folder,
         "entries": info.entries,

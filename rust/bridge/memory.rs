@@ -1,11 +1,14 @@
 //! Memory for C++.
 
-use super::ffi::{MemoryInfo, NamedStat};
+use serde_json::{json, Map, Value};
+
+use super::runtime::ffi::{MemoryInfo, NamedStat};
 use crate::error::Result;
-use crate::runtime::{self, device};
+use crate::runtime::{self, device, BlockState, Pool, SegmentView, Stat};
 
 pub use crate::runtime::{
-    allocate_pinned, copy_device_to_device, copy_device_to_host, copy_host_to_device, free_pinned, is_pinned, Mapping,
+    allocate_pinned, copy_device_to_device, copy_device_to_host, copy_host_to_device, free_pinned, is_pinned,
+    reset_accumulated_host_stats, reset_peak_host_stats, Mapping,
 };
 
 pub fn allocate(index: i32, size: usize) -> Result<usize> {
@@ -46,13 +49,9 @@ pub fn memory_stats(index: i32) -> Result<Vec<NamedStat>> {
 /// Everything as one JSON object, with the flat keys of `torch.cuda.memory_stats`.
 pub fn memory_stats_json(index: i32) -> Result<String> {
     let stats = device(index)?.state()?.memory_stats();
-    let mut object = serde_json::Map::new();
+    let mut object = Map::new();
     for (name, stat) in stats.named() {
-        let figures =
-            [("current", stat.current), ("peak", stat.peak), ("allocated", stat.allocated), ("freed", stat.freed)];
-        for (figure, value) in figures {
-            object.insert(format!("{name}.all.{figure}"), value.into());
-        }
+        insert_figures(&mut object, &format!("{name}.all"), stat);
     }
     let counters = [
         ("num_alloc_retries", stats.num_alloc_retries),
@@ -61,7 +60,55 @@ pub fn memory_stats_json(index: i32) -> Result<String> {
         ("num_device_free", stats.num_device_free),
     ];
     object.extend(counters.map(|(name, value)| (name.to_owned(), value.into())));
-    Ok(serde_json::Value::Object(object).to_string())
+    Ok(Value::Object(object).to_string())
+}
+
+fn insert_figures(object: &mut Map<String, Value>, name: &str, stat: Stat) {
+    let figures =
+        [("current", stat.current), ("peak", stat.peak), ("allocated", stat.allocated), ("freed", stat.freed)];
+    object.extend(figures.map(|(figure, value)| (format!("{name}.{figure}"), value.into())));
+}
+
+/// The allocator of pinned memory as one JSON object, with the flat keys of `torch.cuda.host_memory_stats`.
+pub fn host_memory_stats_json() -> String {
+    let stats = runtime::host_memory_stats();
+    let mut object = Map::new();
+    for (name, stat) in stats.named() {
+        insert_figures(&mut object, name, stat);
+    }
+    object.insert("num_host_alloc".to_owned(), stats.allocations.allocated.into());
+    object.insert("num_host_free".to_owned(), stats.allocations.freed.into());
+    Value::Object(object).to_string()
+}
+
+/// The segments and blocks of a device as a JSON list, with the keys of `torch.cuda.memory_snapshot`.
+pub fn memory_snapshot_json(index: i32) -> Result<String> {
+    let segments = device(index)?.state()?.memory_snapshot();
+    Ok(Value::Array(segments.iter().map(|segment| describe(index, segment)).collect()).to_string())
+}
+
+fn describe(index: i32, segment: &SegmentView) -> Value {
+    let blocks = segment.blocks.iter().map(|block| {
+        json!({
+            "address": block.address,
+            "size": block.size,
+            "requested_size": block.requested,
+            "state": block.state.name(),
+            "frames": [],
+        })
+    });
+    json!({
+        "device": index,
+        "address": segment.address,
+        "total_size": segment.bytes(|_| true),
+        "allocated_size": segment.bytes(|block| block.state == BlockState::Allocated),
+        "active_size": segment.bytes(|block| block.state != BlockState::Free),
+        "requested_size": segment.blocks.iter().map(|block| block.requested).sum::<usize>(),
+        "stream": segment.stream,
+        "segment_type": if segment.pool == Pool::Small { "small" } else { "large" },
+        "blocks": blocks.collect::<Vec<_>>(),
+        "frames": [],
+    })
 }
 
 /// Retries, refused allocations, buffers created, buffers released.

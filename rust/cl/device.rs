@@ -182,7 +182,7 @@ fn find_platforms() -> Result<Vec<PlatformInfo>> {
     let missing = |what: &str| {
         Error::NoDevice(format!(
             "{what} Install an OpenCL driver, for example 'apt install ocl-icd-libopencl1 pocl-opencl-icd' (any CPU) \
-             or your GPU vendor's package; 'python -m torch_opencl.info' tells more."
+             or your GPU vendor's package."
         ))
     };
     let handles =

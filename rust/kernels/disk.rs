@@ -5,12 +5,15 @@
 //! content, so a torn or corrupt one is ignored and written again. Failures to write (full disk, read-only home)
 //! cost the next process a compilation and nothing else.
 
+use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
+use super::evict;
 use crate::cl::DeviceInfo;
 
 /// Bumped when the layout of a file changes.
@@ -20,18 +23,17 @@ const HASH_BYTES: usize = 32;
 /// `TORCH_OPENCL_CACHE_DIR`, or the user's cache folder; `None` when set to an empty string or there is no home.
 fn folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    FOLDER
-        .get_or_init(|| {
-            if let Some(path) = std::env::var_os("TORCH_OPENCL_CACHE_DIR") {
-                return (!path.is_empty()).then(|| PathBuf::from(path));
-            }
-            let base = std::env::var_os("XDG_CACHE_HOME")
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from)
-                .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
-            Some(base.join("torch_opencl").join("programs"))
-        })
-        .as_deref()
+    FOLDER.get_or_init(|| folder_of(|name| env::var_os(name))).as_deref()
+}
+
+fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    if let Some(path) = variable("TORCH_OPENCL_CACHE_DIR") {
+        return (!path.is_empty()).then(|| PathBuf::from(path));
+    }
+    // A relative path would make a cache in whatever folder the process was started from.
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(base.join("torch_opencl").join("programs"))
 }
 
 /// The place of one program on disk.
@@ -59,7 +61,9 @@ impl Entry {
 
     /// The stored binary, if it is there and whole.
     pub fn load(&self) -> Option<Vec<u8>> {
-        let bytes = fs::read(self.path.as_ref()?).ok()?;
+        let path = self.path.as_ref()?;
+        let bytes = fs::read(path).ok()?;
+        evict::touch(path);
         let rest = bytes.strip_prefix(FORMAT)?;
         let (hash, binary) = rest.split_at_checked(HASH_BYTES)?;
         (Sha256::digest(binary).as_slice() == hash).then(|| binary.to_vec())
@@ -76,21 +80,18 @@ impl Entry {
             .and_then(|()| fs::rename(&temporary, path));
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
+            return;
         }
+        evict::tidy(folder);
     }
 }
 
 /// (folder, entries, bytes) of the disk cache.
 pub fn contents() -> (Option<String>, u64, u64) {
     let Some(folder) = folder() else { return (None, 0, 0) };
-    let (mut entries, mut bytes) = (0, 0);
-    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if file.path().extension().is_some_and(|extension| extension == "clbin") {
-            entries += 1;
-            bytes += file.metadata().map_or(0, |data| data.len());
-        }
-    }
-    (Some(folder.display().to_string()), entries, bytes)
+    let programs = evict::programs(folder);
+    let bytes = programs.iter().map(|program| program.bytes).sum();
+    (Some(folder.display().to_string()), programs.len() as u64, bytes)
 }
 
 #[cfg(test)]
@@ -138,6 +139,22 @@ mod tests {
         for (index, name) in names.iter().enumerate() {
             assert!(!names.iter().skip(index + 1).any(|other| other == name));
         }
+    }
+
+    #[test]
+    fn the_folder_is_below_the_user_s_own_or_none() {
+        let folder = |variables: &[(&str, &str)]| {
+            folder_of(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+        };
+        let below = |base: &str| Some(Path::new(base).join("torch_opencl/programs"));
+        assert_eq!(folder(&[("HOME", "/home/me")]), below("/home/me/.cache"));
+        assert_eq!(folder(&[("HOME", "/home/me"), ("XDG_CACHE_HOME", "/cache")]), below("/cache"));
+        assert_eq!(folder(&[("HOME", "/home/me"), ("XDG_CACHE_HOME", "")]), below("/home/me/.cache"));
+        assert_eq!(folder(&[("HOME", "/home/me"), ("TORCH_OPENCL_CACHE_DIR", "here")]), Some(PathBuf::from("here")));
+        for none in [&[("HOME", "")], &[("HOME", "relative")], &[("TORCH_OPENCL_CACHE_DIR", "")]] {
+            assert_eq!(folder(none), None);
+        }
+        assert_eq!(folder(&[]), None);
     }
 
     #[test]

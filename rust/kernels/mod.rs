@@ -6,12 +6,14 @@
 mod cache;
 mod disk;
 mod dtype;
+mod evict;
 mod layout;
 mod source;
 mod spec;
 
 pub use cache::{cache_info, program, CachedProgram};
 pub use dtype::{Class, DType};
+pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};
 pub use source::Family;
 pub use spec::Spec;

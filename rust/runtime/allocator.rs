@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::address::{AddressMap, AddressSpace};
 use super::blocks::{Blocks, Pool, ALIGNMENT};
+use super::snapshot::{BlockView, SegmentView};
 use super::stats::MemoryStats;
 use crate::cl::{Buffer, Context, Event};
 use crate::error::{Error, Result};
@@ -180,6 +181,20 @@ impl Allocator {
     /// The largest address range [start, end) of the block that starts at `address`.
     pub fn block_size(&self, address: usize) -> Option<usize> {
         self.blocks.get(address).map(|block| block.size)
+    }
+
+    /// All segments by address.
+    pub fn snapshot(&self) -> Vec<SegmentView> {
+        let is_pending = |address| self.pending.iter().any(|pending| pending.address == address);
+        let view = |start: &usize| {
+            let first = self.blocks.get(*start)?;
+            let blocks = self.blocks.of_segment(*start);
+            let blocks = blocks.map(|(address, block)| BlockView::new(address, block, is_pending(address))).collect();
+            Some(SegmentView { address: *start, stream: first.stream, pool: first.pool, blocks })
+        };
+        let mut segments: Vec<_> = self.segments.keys().filter_map(view).collect();
+        segments.sort_by_key(|segment| segment.address);
+        segments
     }
 
     pub fn stats(&self) -> MemoryStats {

@@ -1,6 +1,7 @@
 //! Bookkeeping of blocks inside segments: best fit, splitting, merging. Pure data, no driver calls.
 
 use std::collections::{BTreeSet, HashMap};
+use std::iter;
 
 /// A contiguous stretch of a segment, free or in use.
 #[derive(Clone, Debug)]
@@ -162,6 +163,12 @@ impl Blocks {
         self.by_address.get(&address)
     }
 
+    /// The blocks of the segment that starts at an address, in order.
+    pub fn of_segment(&self, address: usize) -> impl Iterator<Item = (usize, &Block)> {
+        let entry = move |address: usize| Some((address, self.by_address.get(&address)?));
+        iter::successors(entry(address), move |(_, block)| entry(block.next?))
+    }
+
     /// The block that starts at an address, to be changed.
     pub fn get_mut(&mut self, address: usize) -> Option<&mut Block> {
         self.by_address.get_mut(&address)
@@ -212,6 +219,8 @@ mod tests {
         let mut blocks = one_segment(SMALL_SEGMENT, Pool::Small);
         let taken: Vec<_> = (0..3).map(|_| blocks.take(1024, 1000, 0).unwrap()).collect();
         assert_eq!(blocks.inactive_split(), (1, SMALL_SEGMENT - 3 * 1024));
+        let cut: Vec<_> = blocks.of_segment(0x1000_0000).map(|(_, block)| block.size).collect();
+        assert_eq!(cut, [1024, 1024, 1024, SMALL_SEGMENT - 3 * 1024]);
         for order in [1, 0, 2] {
             blocks.give_back(*taken.get(order).unwrap());
         }

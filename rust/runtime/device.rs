@@ -1,11 +1,13 @@
 //! The registry: which devices exist, in which order, and the state of each.
 
 use std::cell::Cell;
+use std::env::{self, VarError};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::address::{AddressSpace, Location};
 use super::allocator::{Allocator, Limits};
 use super::fork;
+use super::snapshot::SegmentView;
 use super::stats::MemoryStats;
 use super::stream::{Stream, POOL_STREAMS};
 use crate::cl::{self, Context, DeviceInfo, DeviceType, PlatformInfo};
@@ -59,12 +61,22 @@ pub fn devices() -> Result<&'static [Device]> {
         return Err(Error::Forked);
     }
     let found = DEVICES.get_or_init(|| {
-        let filter = std::env::var("TORCH_OPENCL_DEVICES").ok();
+        let filter = device_filter()?;
         let all = platforms()?.iter().flat_map(|platform| platform.devices.clone()).collect();
         let chosen = select(all, filter.as_deref())?;
         Ok(chosen.into_iter().zip(0..).map(|(info, index)| Device { index, info, state: OnceLock::new() }).collect())
     });
     found.as_deref().map_err(Clone::clone)
+}
+
+fn device_filter() -> Result<Option<String>> {
+    match env::var("TORCH_OPENCL_DEVICES") {
+        Ok(filter) => Ok(Some(filter)),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(raw)) => {
+            Err(Error::NoDevice(format!("TORCH_OPENCL_DEVICES={} is not text in UTF-8.", raw.to_string_lossy())))
+        }
+    }
 }
 
 /// GPUs first, CPUs last, drivers' order within; then what the filter names, in its order.
@@ -238,6 +250,11 @@ impl DeviceState {
     /// Statistics of the allocator.
     pub fn memory_stats(&self) -> MemoryStats {
         self.allocator().stats()
+    }
+
+    /// Segments and blocks of the allocator.
+    pub fn memory_snapshot(&self) -> Vec<SegmentView> {
+        self.allocator().snapshot()
     }
 
     /// Sets every peak to the current value.

@@ -10,18 +10,24 @@ mod device;
 mod event;
 mod fork;
 mod pinned;
+mod snapshot;
 mod stats;
 mod stream;
 mod transfer;
 
 pub use address::{Location, GRANULE};
+pub use blocks::Pool;
 pub use device::{
     current_device, device, device_count, device_of_address, devices, platforms, set_current_device, Device,
     DeviceState,
 };
 pub use event::TimedEvent;
 pub use fork::in_bad_fork;
-pub use pinned::{allocate_pinned, free_pinned, is_pinned, record_pinned};
-pub use stats::MemoryStats;
+pub use pinned::{
+    allocate_pinned, free_pinned, host_memory_stats, is_pinned, record_pinned, reset_accumulated_host_stats,
+    reset_peak_host_stats,
+};
+pub use snapshot::{BlockState, BlockView, SegmentView};
+pub use stats::{HostMemoryStats, MemoryStats, Stat};
 pub use stream::{current_stream, launch_count, set_current_stream, Stream, POOL_STREAMS};
 pub use transfer::{copy_device_to_device, copy_device_to_host, copy_host_to_device, map, unmap, Mapping};

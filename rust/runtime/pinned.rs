@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::device::{current_device, device};
 use super::fork;
+use super::stats::HostMemoryStats;
 use crate::cl::{Buffer, Event, MapAccess};
 use crate::error::{Error, Result};
 
@@ -26,6 +27,7 @@ struct Block {
 struct Pinned {
     blocks: BTreeMap<usize, Block>,
     free: HashMap<usize, Vec<usize>>,
+    stats: HostMemoryStats,
 }
 
 static PINNED: Mutex<Option<Pinned>> = Mutex::new(None);
@@ -48,6 +50,8 @@ pub fn allocate_pinned(size: usize) -> Result<usize> {
     })?;
     let queue = state.stream(0)?.queue(&state.context)?;
     let address = queue.map(buffer.handle(), 0, class, MapAccess::ReadWrite)? as usize;
+    pool.stats.add_block(class);
+    pool.stats.hand_out(class);
     pool.blocks.insert(address, Block { _buffer: buffer, size: class, users: Vec::new(), in_use: true });
     Ok(address)
 }
@@ -66,6 +70,7 @@ impl Pinned {
                 block.users.clear();
                 block.in_use = true;
                 candidates.swap_remove(index);
+                self.stats.hand_out(class);
                 return Ok(Some(address));
             }
         }
@@ -88,6 +93,7 @@ pub fn free_pinned(address: usize) {
     let Some(pool) = guard.as_mut() else { return };
     if let Some(block) = pool.blocks.get_mut(&address) {
         block.in_use = false;
+        pool.stats.take_back(block.size);
         pool.free.entry(block.size).or_default().push(address);
     }
 }
@@ -95,6 +101,21 @@ pub fn free_pinned(address: usize) {
 /// Whether a host address lies in pinned memory.
 pub fn is_pinned(address: usize) -> bool {
     !fork::in_bad_fork() && pinned().as_mut().is_some_and(|pool| pool.containing(address).is_some())
+}
+
+/// What has been allocated so far.
+pub fn host_memory_stats() -> HostMemoryStats {
+    pinned().as_ref().map(|pool| pool.stats.clone()).unwrap_or_default()
+}
+
+/// Sets every peak of [`host_memory_stats`] to the current value.
+pub fn reset_peak_host_stats() {
+    pinned().get_or_insert_default().stats.reset_peak();
+}
+
+/// Sets every total of [`host_memory_stats`] to zero.
+pub fn reset_accumulated_host_stats() {
+    pinned().get_or_insert_default().stats.reset_accumulated();
 }
 
 /// Notes that a stream's work so far uses the block around `address`.

@@ -1,4 +1,4 @@
-//! Memory statistics, with the meaning that `torch.cuda.memory_stats` gives them.
+//! Memory statistics, with the meaning that `torch.cuda.memory_stats` and `host_memory_stats` give them.
 
 /// A figure that rises and falls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,15 @@ impl Stat {
         let amount = amount as i64;
         self.current -= amount;
         self.freed += amount;
+    }
+
+    fn reset_peak(&mut self) {
+        self.peak = self.current;
+    }
+
+    fn reset_accumulated(&mut self) {
+        self.allocated = 0;
+        self.freed = 0;
     }
 }
 
@@ -75,7 +84,7 @@ impl MemoryStats {
         ]
     }
 
-    fn each(&mut self, mut change: impl FnMut(&mut Stat)) {
+    fn each(&mut self, change: impl Fn(&mut Stat)) {
         for stat in [
             &mut self.allocation,
             &mut self.segment,
@@ -92,17 +101,67 @@ impl MemoryStats {
     }
 
     pub(super) fn reset_peak(&mut self) {
-        self.each(|stat| stat.peak = stat.current);
+        self.each(Stat::reset_peak);
     }
 
     pub(super) fn reset_accumulated(&mut self) {
-        self.each(|stat| {
-            stat.allocated = 0;
-            stat.freed = 0;
-        });
+        self.each(Stat::reset_accumulated);
         self.num_alloc_retries = 0;
         self.num_ooms = 0;
         self.num_device_alloc = 0;
         self.num_device_free = 0;
+    }
+}
+
+/// What the allocator of pinned host memory has done. It gives nothing back to the driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostMemoryStats {
+    /// Blocks, in tensors and in the cache (count).
+    pub allocations: Stat,
+    /// Bytes of all blocks.
+    pub allocated_bytes: Stat,
+    /// Blocks in tensors (count).
+    pub active_requests: Stat,
+    /// Bytes of the blocks in tensors.
+    pub active_bytes: Stat,
+}
+
+impl HostMemoryStats {
+    /// Every [`Stat`] with the name PyTorch gives it.
+    pub fn named(&self) -> [(&'static str, Stat); 4] {
+        [
+            ("allocations", self.allocations),
+            ("allocated_bytes", self.allocated_bytes),
+            ("active_requests", self.active_requests),
+            ("active_bytes", self.active_bytes),
+        ]
+    }
+
+    pub(super) fn add_block(&mut self, size: usize) {
+        self.allocations.add(1);
+        self.allocated_bytes.add(size);
+    }
+
+    pub(super) fn hand_out(&mut self, size: usize) {
+        self.active_requests.add(1);
+        self.active_bytes.add(size);
+    }
+
+    pub(super) fn take_back(&mut self, size: usize) {
+        self.active_requests.sub(1);
+        self.active_bytes.sub(size);
+    }
+
+    fn each(&mut self, change: impl Fn(&mut Stat)) {
+        let all = [&mut self.allocations, &mut self.allocated_bytes, &mut self.active_requests, &mut self.active_bytes];
+        all.into_iter().for_each(change);
+    }
+
+    pub(super) fn reset_peak(&mut self) {
+        self.each(Stat::reset_peak);
+    }
+
+    pub(super) fn reset_accumulated(&mut self) {
+        self.each(Stat::reset_accumulated);
     }
 }

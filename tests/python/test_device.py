@@ -82,6 +82,16 @@ def test_devices_do_not_read_each_others_memory(device):
         torch.opencl.can_device_access_peer(device, 99)
 
 
+def test_what_other_back_ends_have_and_opencl_has_not(device):
+    assert torch.opencl.get_arch_list() == []
+    assert not torch.opencl.is_current_stream_capturing()
+
+
+def test_every_name_of_the_module_is_there():
+    assert [name for name in torch.opencl.__all__ if not hasattr(torch.opencl, name)] == []
+    assert torch.opencl.__all__ == sorted(torch.opencl.__all__)
+
+
 def test_the_filter_orders_devices():
     environment = two_devices()
     names = json.loads(output_of(LIST_DEVICES, **environment))
@@ -99,6 +109,12 @@ def test_a_filter_without_a_match_says_which_devices_there_are():
     assert done.returncode == 1
     assert "TORCH_OPENCL_DEVICES=nonsense names no device" in done.stderr
     assert torch.opencl.get_device_name(0) in done.stderr
+
+
+def test_a_filter_that_is_not_text_is_refused():
+    done = run_python("import torch; torch.ones(1, device='opencl')", TORCH_OPENCL_DEVICES="\udcff\udcfe")
+    assert done.returncode == 1
+    assert "is not text in UTF-8" in done.stderr
 
 
 def test_an_empty_filter_hides_every_device():
@@ -121,6 +137,7 @@ def test_without_a_driver_torch_works_and_says_that_there_is_no_device():
     assert "AssertionError" not in done.stderr
     assert "No OpenCL device was found" in done.stderr
     assert "Install an OpenCL driver" in done.stderr
+    assert done.stderr.count("python -m torch_opencl.info") == 1
 
 
 def test_info_without_a_driver_says_what_to_install():

@@ -149,8 +149,8 @@ def test_error_refuses():
     assert "aten::" in message and "TORCH_OPENCL_FALLBACK=error" in message
 
 
-def test_another_value_is_refused_with_the_values_that_exist():
-    done = run_python("import torch; torch.linalg.svdvals(torch.eye(3, device='opencl'))", TORCH_OPENCL_FALLBACK="loud")
+def test_another_value_is_refused_at_the_start_with_the_values_that_exist():
+    done = run_python("import torch; torch.opencl.init()", TORCH_OPENCL_FALLBACK="loud")
     assert done.returncode == 1
     assert "TORCH_OPENCL_FALLBACK=loud: expected warn, silent or error" in done.stderr
 

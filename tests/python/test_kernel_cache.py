@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 import pytest
-from processes import output_of
+from processes import output_of, run_python
 
 PROGRAM = """
     import json, torch
@@ -70,6 +70,30 @@ def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path):
     (tmp_path / "file").write_text("")
     report = run(str(tmp_path / "file" / "folder"))
     assert report["compiled"] > 0 and report["entries"] == 0
+
+
+def test_a_full_folder_loses_what_was_not_used_for_longest(tmp_path):
+    size = 600 * 1024
+    for age in range(4):
+        entry = tmp_path / f"{age}.clbin"
+        entry.write_bytes(bytes(size))
+        os.utime(entry, (1e9 - age, 1e9 - age))
+    report = json.loads(output_of(PROGRAM, TORCH_OPENCL_CACHE_DIR=str(tmp_path), TORCH_OPENCL_CACHE_SIZE="2"))
+    assert report["compiled"] > 0 and 0 < report["bytes"] <= 2 << 20
+    assert not (tmp_path / "3.clbin").exists()
+    assert run(str(tmp_path))["loaded"] == report["compiled"]
+
+
+def test_a_size_that_is_not_a_number_is_refused():
+    done = run_python("import torch; torch.opencl.init()", TORCH_OPENCL_CACHE_SIZE="much")
+    assert done.returncode == 1
+    assert "TORCH_OPENCL_CACHE_SIZE=much: expected how many MiB" in done.stderr
+
+
+def test_without_a_home_nothing_is_kept(tmp_path):
+    code = f"import os; os.chdir({str(tmp_path)!r})\n" + textwrap.dedent(PROGRAM)
+    report = json.loads(output_of(code, HOME="", XDG_CACHE_HOME=None, TORCH_OPENCL_CACHE_DIR=None))
+    assert report["path"] is None and list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_name_turns_the_folder_off():

@@ -1,0 +1,70 @@
+//! What an allocator holds at one moment: its segments and the blocks they are cut into.
+
+use super::blocks::{Block, Pool};
+
+/// A buffer of the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentView {
+    /// Where its address range starts.
+    pub address: usize,
+    /// Stream whose tensors it serves.
+    pub stream: i64,
+    /// Whether it is for small or large blocks.
+    pub pool: Pool,
+    /// Its blocks by address; together they are the segment.
+    pub blocks: Vec<BlockView>,
+}
+
+/// A stretch of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockView {
+    /// Where it starts.
+    pub address: usize,
+    /// Bytes.
+    pub size: usize,
+    /// Bytes that were asked for; 0 where no tensor owns it.
+    pub requested: usize,
+    /// Who has it.
+    pub state: BlockState,
+}
+
+/// Who has a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockState {
+    /// A tensor.
+    Allocated,
+    /// Nobody, but another stream's work may still use it.
+    PendingFree,
+    /// The cache.
+    Free,
+}
+
+impl BlockState {
+    /// The name that `torch.cuda.memory_snapshot` gives it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allocated => "active_allocated",
+            Self::PendingFree => "active_pending_free",
+            Self::Free => "inactive",
+        }
+    }
+}
+
+impl BlockView {
+    pub(super) fn new(address: usize, block: &Block, is_pending: bool) -> Self {
+        let state = match (block.in_use, is_pending) {
+            (false, _) => BlockState::Free,
+            (true, true) => BlockState::PendingFree,
+            (true, false) => BlockState::Allocated,
+        };
+        let requested = if state == BlockState::Allocated { block.requested } else { 0 };
+        Self { address, size: block.size, requested, state }
+    }
+}
+
+impl SegmentView {
+    /// Bytes of the blocks for which `counts` holds.
+    pub fn bytes(&self, counts: impl Fn(&BlockView) -> bool) -> usize {
+        self.blocks.iter().filter(|block| counts(block)).map(|block| block.size).sum()
+    }
+}
