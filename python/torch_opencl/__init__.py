@@ -6,7 +6,7 @@ of ``torch.cuda``, ``torch.xpu`` and ``torch.accelerator``.
 
 import sys
 
-from torch_opencl import _load, random
+from torch_opencl import _load, amp, random
 from torch_opencl._inductor import (
     CppWrapperCodegen as CppWrapperCodegen,
     PythonWrapperCodegen as PythonWrapperCodegen,
@@ -21,6 +21,7 @@ from torch_opencl._lazy import (
     is_available,
     is_initialized,
 )
+from torch_opencl._tensor_types import tensor_types
 from torch_opencl.amp import get_amp_supported_dtype
 from torch_opencl.device import (
     DeviceProperties,
@@ -28,6 +29,7 @@ from torch_opencl.device import (
     current_device,
     device,
     device_of,
+    get_arch_list,
     get_device_capability,
     get_device_name,
     get_device_properties,
@@ -40,13 +42,22 @@ from torch_opencl.memory import (
     OutOfMemoryError,
     empty_cache,
     get_per_process_memory_fraction,
+    host_memory_stats,
+    ipc_collect,
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
     memory_reserved,
+    memory_snapshot,
     memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
+    reset_accumulated_host_memory_stats,
     reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_cached,
+    reset_peak_host_memory_stats,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
@@ -67,6 +78,7 @@ from torch_opencl.streams import (
     StreamContext,
     current_stream,
     default_stream,
+    is_current_stream_capturing,
     set_stream,
     stream,
 )
@@ -79,6 +91,7 @@ __all__ = [
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
+    "amp",
     "can_device_access_peer",
     "current_device",
     "current_stream",
@@ -90,16 +103,20 @@ __all__ = [
     "empty_cache",
     "fallbacks",
     "get_amp_supported_dtype",
+    "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "host_memory_stats",
     "init",
     "initial_seed",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "kernel_cache_info",
     "launches",
@@ -110,9 +127,16 @@ __all__ = [
     "mem_get_info",
     "memory_allocated",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_fallbacks",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
@@ -124,6 +148,10 @@ __all__ = [
     "stream",
     "synchronize",
 ]
+
+
+# Names that type checkers do not need: nobody writes new code with them.
+globals().update(tensor_types())
 
 
 def __getattr__(name: str):

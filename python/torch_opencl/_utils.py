@@ -2,7 +2,7 @@
 
 import torch
 
-from torch_opencl._lazy import _lazy_init
+from torch_opencl._lazy import _lazy_init, device_count
 
 DeviceLike = torch.device | str | int | None
 
@@ -33,3 +33,22 @@ def _get_device_index(device: DeviceLike = None, optional: bool = False) -> int:
         raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
     _lazy_init()
     return torch._C._accelerator_getDeviceIndex()
+
+
+def _check_index(device: DeviceLike) -> int:
+    """Return the index that a device argument stands for, without starting OpenCL where it names one.
+
+    Args:
+        device: a device, its name, its index, or None for the current one.
+
+    Returns:
+        The index of an OpenCL device that there is.
+
+    Raises:
+        ValueError: ``device`` is not an OpenCL device.
+        RuntimeError: there is no such device.
+    """
+    index = _get_device_index(device, optional=True)
+    if not 0 <= index < device_count():
+        raise RuntimeError(f"Invalid device id {index}: there are {device_count()} devices")
+    return index

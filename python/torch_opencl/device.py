@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields
 
 import torch
 
-from torch_opencl._lazy import _lazy_init, device_count, is_available
+from torch_opencl._lazy import _lazy_init, is_available
 from torch_opencl._load import native
-from torch_opencl._utils import DeviceLike, _get_device_index
+from torch_opencl._utils import DeviceLike, _check_index, _get_device_index
 
 __all__ = [
     "DeviceProperties",
@@ -15,6 +15,7 @@ __all__ = [
     "current_device",
     "device",
     "device_of",
+    "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
@@ -219,7 +220,15 @@ def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
         ValueError: an argument is not an OpenCL device.
         RuntimeError: there is no such device.
     """
-    for index in (_get_device_index(device, True), _get_device_index(peer_device, True)):
-        if not 0 <= index < device_count():
-            raise RuntimeError(f"Invalid device id {index}: there are {device_count()} devices")
+    _check_index(device)
+    _check_index(peer_device)
     return False
+
+
+def get_arch_list() -> list[str]:
+    """Return the architectures that kernels were compiled for when the package was built.
+
+    Returns:
+        Nothing: drivers compile the kernels on the machine that runs them.
+    """
+    return []

@@ -2,24 +2,35 @@
 
 import json
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from torch_opencl._lazy import device_count, is_initialized
 from torch_opencl._load import native
-from torch_opencl._utils import DeviceLike, _get_device_index
+from torch_opencl._utils import DeviceLike, _check_index, _get_device_index
 
 __all__ = [
     "OutOfMemoryError",
     "empty_cache",
     "get_per_process_memory_fraction",
+    "host_memory_stats",
+    "ipc_collect",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
 ]
@@ -48,69 +59,150 @@ def memory_stats(device: DeviceLike = None) -> OrderedDict[str, int]:
         RuntimeError: there is no such device.
     """
     if not is_initialized():
+        if device is not None:
+            _check_index(device)
         return OrderedDict()
-    stats = json.loads(native().memory_stats(_get_device_index(device, optional=True)))
-    return OrderedDict(sorted(stats.items()))
+    return _sorted(native().memory_stats(_get_device_index(device, optional=True)))
 
 
-def memory_allocated(device: DeviceLike = None) -> int:
-    """Return the bytes that tensors use.
-
-    Args:
-        device: the device; the current one by default.
-
-    Returns:
-        The number of bytes.
-
-    Raises:
-        RuntimeError: there is no such device.
-    """
-    return memory_stats(device).get("allocated_bytes.all.current", 0)
-
-
-def max_memory_allocated(device: DeviceLike = None) -> int:
-    """Return the most bytes that tensors have used at a time.
+def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
+    """Return :func:`memory_stats` with a dictionary for each part of a name: ``stats["segment"]["all"]["peak"]``.
 
     Args:
         device: the device; the current one by default.
 
     Returns:
-        The number of bytes since the start, or since :func:`reset_peak_memory_stats`.
+        The statistics.
 
     Raises:
         RuntimeError: there is no such device.
     """
-    return memory_stats(device).get("allocated_bytes.all.peak", 0)
+    nested: dict[str, Any] = {}
+    for name, value in memory_stats(device).items():
+        *parts, last = name.split(".")
+        inner = nested
+        for part in parts:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return nested
 
 
-def memory_reserved(device: DeviceLike = None) -> int:
-    """Return the bytes that the allocator holds, in tensors and in its cache.
+def _statistic(name: str, key: str, returns: str) -> Callable[[DeviceLike], int]:
+    def statistic(device: DeviceLike = None) -> int:
+        return memory_stats(device).get(key, 0)
+
+    statistic.__name__ = statistic.__qualname__ = name
+    statistic.__doc__ = f"""Return {returns}.
 
     Args:
         device: the device; the current one by default.
 
     Returns:
-        The number of bytes.
+        The number of bytes; 0 where OpenCL has not been used yet.
 
     Raises:
         RuntimeError: there is no such device.
     """
-    return memory_stats(device).get("reserved_bytes.all.current", 0)
+    return statistic
 
 
-def max_memory_reserved(device: DeviceLike = None) -> int:
-    """Return the most bytes that the allocator has held at a time.
+memory_allocated = _statistic("memory_allocated", "allocated_bytes.all.current", "the bytes that tensors use")
+max_memory_allocated = _statistic(
+    "max_memory_allocated",
+    "allocated_bytes.all.peak",
+    "the most bytes that tensors used at a time since the start or :func:`reset_peak_memory_stats`",
+)
+memory_reserved = _statistic(
+    "memory_reserved", "reserved_bytes.all.current", "the bytes that the allocator holds, in tensors and in its cache"
+)
+max_memory_reserved = _statistic(
+    "max_memory_reserved",
+    "reserved_bytes.all.peak",
+    "the most bytes that the allocator held at a time since the start or :func:`reset_peak_memory_stats`",
+)
+
+
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+    """Return the statistics of a device's memory allocator as a table to print.
 
     Args:
         device: the device; the current one by default.
+        abbreviated: whether to leave out what the cache is cut into.
 
     Returns:
-        The number of bytes since the start, or since :func:`reset_peak_memory_stats`.
+        The table.
 
     Raises:
         RuntimeError: there is no such device.
     """
-    return memory_stats(device).get("reserved_bytes.all.peak", 0)
+    stats = memory_stats(device)
+    rows = _SUMMARY[:4] if abbreviated else _SUMMARY
+    lines = [
+        f"OpenCL memory of opencl:{_get_device_index(device, optional=True)}: "
+        f"{stats.get('num_ooms', 0)} allocations refused, {stats.get('num_alloc_retries', 0)} retried",
+        f"{'':<18}" + "".join(f"{figure:>14}" for figure in _FIGURES),
+    ]
+    for name, title in rows:
+        show = _size if name.endswith("_bytes") else str
+        cells = (show(stats.get(f"{name}.all.{figure}", 0)) for figure in _FIGURES)
+        lines.append(f"{title:<18}" + "".join(f"{cell:>14}" for cell in cells))
+    return "\n".join(lines) + "\n"
+
+
+_FIGURES = ("current", "peak", "allocated", "freed")
+_SUMMARY = (
+    ("allocated_bytes", "in tensors"),
+    ("requested_bytes", "asked for"),
+    ("active_bytes", "in use"),
+    ("reserved_bytes", "held"),
+    ("inactive_split_bytes", "in cut buffers"),
+    ("allocation", "tensors"),
+    ("active", "blocks in use"),
+    ("segment", "buffers"),
+    ("inactive_split", "free blocks"),
+)
+
+
+def memory_snapshot() -> list[dict[str, Any]]:
+    """Return the buffers that the allocators of all devices hold, and the blocks that each is cut into.
+
+    Returns:
+        A dictionary a buffer, with the keys of :func:`torch.cuda.memory_snapshot`; no call stacks are recorded, so
+        ``frames`` are empty. Empty where OpenCL has not been used yet.
+    """
+    if not is_initialized():
+        return []
+    return [segment for index in range(device_count()) for segment in json.loads(native().memory_snapshot(index))]
+
+
+def host_memory_stats() -> OrderedDict[str, int]:
+    """Return the statistics of the allocator of pinned host memory.
+
+    Returns:
+        Counts and bytes under the names of :func:`torch.cuda.host_memory_stats`, sorted by name.
+
+    Raises:
+        LibraryError: the native library cannot be loaded.
+    """
+    return _sorted(native().host_memory_stats())
+
+
+def reset_peak_host_memory_stats() -> None:
+    """Start counting the peaks of :func:`host_memory_stats` anew from the present values.
+
+    Raises:
+        LibraryError: the native library cannot be loaded.
+    """
+    native().reset_peak_host_memory_stats()
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    """Set the totals of :func:`host_memory_stats` (``allocated``, ``freed``...) to 0.
+
+    Raises:
+        LibraryError: the native library cannot be loaded.
+    """
+    native().reset_accumulated_host_memory_stats()
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
@@ -123,6 +215,21 @@ def reset_peak_memory_stats(device: DeviceLike = None) -> None:
         RuntimeError: there is no such device.
     """
     native().reset_peak_memory_stats(_get_device_index(device, optional=True))
+
+
+def reset_max_memory_allocated(device: DeviceLike = None) -> None:
+    """Do what :func:`reset_peak_memory_stats` does, under an older name.
+
+    Args:
+        device: the device; the current one by default.
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    reset_peak_memory_stats(device)
+
+
+reset_max_memory_cached = reset_max_memory_allocated
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
@@ -184,3 +291,19 @@ def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
         RuntimeError: there is no such device.
     """
     return native().memory_fraction(_get_device_index(device, optional=True))
+
+
+def ipc_collect() -> None:
+    """Do nothing: processes do not share OpenCL memory, so there is none to collect."""
+
+
+def _sorted(stats: str) -> OrderedDict[str, int]:
+    return OrderedDict(sorted(json.loads(stats).items()))
+
+
+def _size(count: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 10240:
+            return f"{count} {unit}"
+        count = round(count / 1024)
+    return f"{count} GiB"

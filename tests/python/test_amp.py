@@ -128,3 +128,19 @@ def test_unscaling_several_gradients(device):
     assert found.item() == 1
     with pytest.raises(RuntimeError, match="one float"):
         torch._amp_foreach_non_finite_check_and_unscale_(grads, found, torch.ones(2, device=device))
+
+
+def test_the_classes_with_the_device_filled_in(x):
+    with torch.opencl.amp.autocast(dtype=torch.bfloat16):
+        assert (x @ x.t()).dtype == torch.bfloat16
+    with torch.opencl.amp.autocast(enabled=False):
+        assert (x @ x.t()).dtype == torch.float32
+    scaler = torch.opencl.amp.GradScaler(init_scale=4.0, growth_interval=1)
+    parameter = nn.Parameter(torch.ones(2, device=x.device))
+    optimizer = torch.optim.SGD([parameter], lr=0.5)
+    scaler.scale(parameter.sum()).backward()
+    assert parameter.grad.tolist() == [4, 4]
+    scaler.step(optimizer)
+    scaler.update()
+    assert parameter.tolist() == [0.5, 0.5]
+    assert scaler.get_scale() == 8

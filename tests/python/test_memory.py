@@ -81,6 +81,59 @@ def test_stats_have_the_names_that_pytorch_gives_them(device):
     assert total - free == torch.opencl.memory_reserved()
 
 
+def test_stats_as_a_tree_and_as_a_table(device):
+    kept = torch.empty(3 * MIB, dtype=torch.uint8, device=device)
+    stats = torch.opencl.memory_stats()
+    tree = torch.opencl.memory_stats_as_nested_dict()
+    assert tree["allocated_bytes"]["all"]["current"] == stats["allocated_bytes.all.current"]
+    assert tree["num_ooms"] == stats["num_ooms"]
+    table = torch.opencl.memory_summary()
+    assert str(device) in table and "held" in table and "free blocks" in table
+    assert len(torch.opencl.memory_summary(device, abbreviated=True).splitlines()) < len(table.splitlines())
+    del kept
+    torch.opencl.reset_max_memory_allocated()
+    assert torch.opencl.max_memory_allocated() == torch.opencl.memory_allocated()
+
+
+def test_a_snapshot_shows_every_buffer_and_its_blocks(device, side_stream):
+    tensor = torch.empty(3 * MIB, dtype=torch.uint8, device=device)
+    with torch.opencl.stream(side_stream):
+        other = torch.empty(1000, dtype=torch.uint8, device=device)
+    segments = torch.opencl.memory_snapshot()
+    assert sum(segment["total_size"] for segment in segments) == torch.opencl.memory_reserved()
+    assert sum(segment["allocated_size"] for segment in segments) == torch.opencl.memory_allocated()
+    blocks = {block["address"]: (block, segment) for segment in segments for block in segment["blocks"]}
+    block, segment = blocks[tensor.data_ptr()]
+    assert (block["state"], block["requested_size"]) == ("active_allocated", 3 * MIB)
+    assert (segment["device"], segment["stream"], segment["segment_type"]) == (device.index, 0, "large")
+    assert blocks[other.data_ptr()][1]["stream"] == side_stream.stream_id
+    for segment in segments:
+        end = segment["address"]
+        for block in segment["blocks"]:
+            assert block["address"] == end
+            end += block["size"]
+        assert end == segment["address"] + segment["total_size"]
+    address = tensor.data_ptr()
+    del tensor
+    freed = [block for segment in torch.opencl.memory_snapshot() for block in segment["blocks"]]
+    assert {block["state"] for block in freed if block["address"] <= address < block["address"] + block["size"]} == {
+        "inactive"
+    }
+
+
+def test_figures_before_the_first_use():
+    code = """
+        import torch
+        assert torch.opencl.memory_allocated() == torch.opencl.memory_reserved(0) == 0
+        assert torch.opencl.memory_stats_as_nested_dict() == {} and torch.opencl.memory_snapshot() == []
+        assert not torch.opencl.is_initialized()
+        torch.opencl.max_memory_allocated(99)
+    """
+    done = run_python(code)
+    assert done.returncode == 1
+    assert "RuntimeError: Invalid device id 99" in done.stderr
+
+
 def test_memory_used_on_another_stream_is_not_reused_before_that_is_done(device, side_stream):
     tensor = torch.full((MIB,), 3.0, device=device)
     address = tensor.data_ptr()
@@ -188,6 +241,22 @@ def test_pinned_memory_is_recognised_and_reused(device):
     assert torch.empty(1000, pin_memory=True).data_ptr() == address
     with pytest.raises(RuntimeError, match="pinned"):
         torch.empty(1, device=device, pin_memory=True)
+
+
+def test_figures_follow_pinned_memory(device):
+    torch.opencl.reset_accumulated_host_memory_stats()
+    before = torch.opencl.host_memory_stats()
+    tensor = torch.empty(123457, dtype=torch.uint8, pin_memory=True)
+    stats = torch.opencl.host_memory_stats()
+    assert stats["active_requests.current"] == before["active_requests.current"] + 1
+    assert stats["active_bytes.allocated"] == 131072 and stats["active_requests.allocated"] == 1
+    assert stats["allocated_bytes.current"] >= stats["active_bytes.current"] >= 131072
+    del tensor
+    torch.opencl.reset_peak_host_memory_stats()
+    after = torch.opencl.host_memory_stats()
+    assert after["active_bytes.current"] == after["active_bytes.peak"] == before["active_bytes.current"]
+    assert after["allocated_bytes.current"] == stats["allocated_bytes.current"]
+    torch.opencl.ipc_collect()
 
 
 def test_a_stray_host_read_of_device_memory_faults():
