@@ -29,6 +29,7 @@ case ${1:-} in
     echo "==> clang-format (${#cpp[@]} files)"
     clang-format --dry-run -Werror "${cpp[@]}"
     step cargo clippy --release --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" step cargo doc --release --no-deps --document-private-items --quiet
     ;;
   fix)
     step ruff check --fix
