@@ -32,7 +32,7 @@ impl Block {
 /// Segments for small blocks are kept apart, so that long-lived small tensors do not pin large segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pool {
-    /// Requests up to [`SMALL_REQUEST`].
+    /// Requests up to `SMALL_REQUEST`.
     Small,
     /// All others.
     Large,
