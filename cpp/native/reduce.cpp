@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "../error.h"
-#include "../tensor_arg.h"
+#include "../operand.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -31,14 +31,6 @@ enum class ReduceOp : int32_t {
   NormPower,
   PowerSum,
 };
-
-bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
-  return {
-      reinterpret_cast<size_t>(iter.data_ptr(index)),
-      static_cast<int32_t>(iter.dtype(index)),
-      arg(iter.strides(index)),
-      {0.0, 0.0, 0}};
-}
 
 void reduce(const at::TensorIterator& iter, ReduceOp op, double power = 0.0) {
   checked(
