@@ -175,3 +175,18 @@ def test_products_into_their_own_inputs(name: str, device: torch.device) -> None
     inputs = torch.randn(2, 33, 33)
     use, formula = PRODUCTS[name]
     torch.testing.assert_close(use(inputs.to(device)).cpu(), formula(inputs), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int32, torch.float16], ids=str)
+def test_sums_are_converted_as_they_are_loaded(dtype: torch.dtype, device: torch.device) -> None:
+    values = some(dtype, 512, 1024)
+    there = values.to(device)
+    out = torch.float32 if dtype == torch.float16 else torch.int64
+    torch.opencl.reset_peak_memory_stats()
+    before = torch.opencl.memory_allocated()
+    whole, rows, columns = there.sum(dtype=out), there.sum(1, dtype=out), there.t().sum(1, dtype=out)
+    assert torch.opencl.max_memory_allocated() - before < values.nbytes
+    for actual, expected in ((whole, values), (rows, values.sum(1, dtype=out)), (columns, values.sum(0, dtype=out))):
+        torch.testing.assert_close(actual.cpu(), expected.sum(dtype=out) if actual.dim() == 0 else expected)
+    assert there.sum(dtype=torch.bool).item() is True
+    assert torch.equal(there.sum(1, dtype=torch.int8).cpu(), values.sum(1, dtype=torch.int8))

@@ -35,6 +35,14 @@ inline TV biased(__global const uchar *p, __global const uchar *bias, long row, 
   return bias ? value + load_gate(bias, gate, column, hidden, dtype) : value;
 }
 
+// The gates of a step in terms of its arguments. No arrays: PoCL's stack may not be aligned for those of vectors.
+#define FROM_INPUT(gate, gates) \
+  biased(input_gates + input_gates_offset, input_bias, row, gate, gates, column, hidden, DTYPE0)
+#define FROM_STATE(gate, gates) \
+  biased(hidden_gates + hidden_gates_offset, hidden_bias, row, gate, gates, column, hidden, DTYPE0)
+#define LSTM_GATE(gate) (FROM_INPUT(gate, LSTM_GATES) + FROM_STATE(gate, LSTM_GATES))
+#define GRU_GATE(gate) (FROM_INPUT(gate, GRU_GATES) + FROM_STATE(gate, GRU_GATES))
+
 // hy and cy are the new state; workspace [rows, 4, hidden] keeps the activated gates for the backward pass.
 __kernel void lstm_cell(__global const uchar *input_gates, ulong input_gates_offset,
                         __global const uchar *hidden_gates, ulong hidden_gates_offset,
@@ -47,12 +55,8 @@ __kernel void lstm_cell(__global const uchar *input_gates, ulong input_gates_off
   STATE_TASKS(first, last);
   for (long task = first; task < last; task++) {
     const long row = task / vectors, column = task % vectors * VEC;
-    TV gates[LSTM_GATES];
-    for (int g = 0; g < LSTM_GATES; g++)
-      gates[g] =
-          biased(input_gates + input_gates_offset, input_bias, row, g, LSTM_GATES, column, hidden, DTYPE0) +
-          biased(hidden_gates + hidden_gates_offset, hidden_bias, row, g, LSTM_GATES, column, hidden, DTYPE0);
-    TV in = sigmoid(gates[0]), forget = sigmoid(gates[1]), cell = m_tanh(gates[2]), out = sigmoid(gates[3]);
+    TV in = sigmoid(LSTM_GATE(0)), forget = sigmoid(LSTM_GATE(1));
+    TV cell = m_tanh(LSTM_GATE(2)), out = sigmoid(LSTM_GATE(3));
     TV state = forget * load_gate(cx + cx_offset, row, column, hidden, DTYPE0) + in * cell;
     store_gate(cy + cy_offset, row, column, hidden, DTYPE0, state);
     store_gate(hy + hy_offset, row, column, hidden, DTYPE0, out * m_tanh(state));
@@ -106,14 +110,8 @@ __kernel void gru_cell(__global const uchar *input_gates, ulong input_gates_offs
   STATE_TASKS(first, last);
   for (long task = first; task < last; task++) {
     const long row = task / vectors, column = task % vectors * VEC;
-    TV from_input[GRU_GATES], from_state[GRU_GATES];
-    for (int g = 0; g < GRU_GATES; g++) {
-      from_input[g] = biased(input_gates + input_gates_offset, input_bias, row, g, GRU_GATES, column, hidden, DTYPE0);
-      from_state[g] =
-          biased(hidden_gates + hidden_gates_offset, hidden_bias, row, g, GRU_GATES, column, hidden, DTYPE0);
-    }
-    TV reset = sigmoid(from_input[0] + from_state[0]), update = sigmoid(from_input[1] + from_state[1]);
-    TV fresh = m_tanh(from_input[2] + reset * from_state[2]);
+    TV reset = sigmoid(GRU_GATE(0)), update = sigmoid(GRU_GATE(1)), scaled = FROM_STATE(2, GRU_GATES);
+    TV fresh = m_tanh(FROM_INPUT(2, GRU_GATES) + reset * scaled);
     TV old = load_gate(hx + hx_offset, row, column, hidden, DTYPE0);
     store_gate(hy + hy_offset, row, column, hidden, DTYPE0, fresh + update * (old - fresh));
     __global uchar *saved = workspace + workspace_offset;
@@ -121,7 +119,7 @@ __kernel void gru_cell(__global const uchar *input_gates, ulong input_gates_offs
     store_gate(saved, row * GRU_SAVED + 1, column, hidden, DTYPE0, update);
     store_gate(saved, row * GRU_SAVED + 2, column, hidden, DTYPE0, fresh);
     store_gate(saved, row * GRU_SAVED + 3, column, hidden, DTYPE0, old);
-    store_gate(saved, row * GRU_SAVED + 4, column, hidden, DTYPE0, from_state[2]);
+    store_gate(saved, row * GRU_SAVED + 4, column, hidden, DTYPE0, scaled);
   }
 }
 
@@ -139,11 +137,11 @@ __kernel void gru_cell_backward(__global const uchar *grad_hy, ulong grad_hy_off
     TV update = load_gate(saved, row * GRU_SAVED + 1, column, hidden, DTYPE0);
     TV fresh = load_gate(saved, row * GRU_SAVED + 2, column, hidden, DTYPE0);
     TV old = load_gate(saved, row * GRU_SAVED + 3, column, hidden, DTYPE0);
-    TV from_state = load_gate(saved, row * GRU_SAVED + 4, column, hidden, DTYPE0);
+    TV scaled = load_gate(saved, row * GRU_SAVED + 4, column, hidden, DTYPE0);
     TV grad = load_gate(grad_hy + grad_hy_offset, row, column, hidden, DTYPE0);
     TV grad_new = grad * (1 - update) * (1 - fresh * fresh);
     TV grad_update = grad * (old - fresh) * update * (1 - update);
-    TV grad_reset = grad_new * from_state * reset * (1 - reset);
+    TV grad_reset = grad_new * scaled * reset * (1 - reset);
     __global uchar *to_input = grad_input_gates + grad_input_gates_offset;
     __global uchar *to_state = grad_hidden_gates + grad_hidden_gates_offset;
     store_gate(to_input, row * GRU_GATES, column, hidden, DTYPE0, grad_reset);
