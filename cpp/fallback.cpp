@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "device_check.h"
 #include "host_view.h"
 
 namespace torch_opencl {
@@ -44,35 +45,67 @@ std::string qualified_name(const c10::OperatorHandle& op) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-void note(const std::string& name) {
+// Counts the call and says what happens, unless the user refuses or the CPU cannot serve it either.
+void note(const c10::OperatorHandle& op, const std::string& name, bool on_cpu) {
+  const char* lack = op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)
+      ? "' has no OpenCL kernel for these dtypes"
+      : "' has no OpenCL kernel";
+  TORCH_CHECK_NOT_IMPLEMENTED(on_cpu, "The operator '", name, lack, ", and the CPU has none for it either.");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      policy() != Policy::Error, "The operator '", name, lack, ", and TORCH_OPENCL_FALLBACK=error forbids running it ",
+      "on the CPU.");
   bool first;
   {
     const std::lock_guard<std::mutex> lock(counters().mutex);
     counters().calls[name]++;
     first = counters().warned.insert(name).second;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      policy() != Policy::Error, "The operator '", name, "' has no OpenCL kernel for these dtypes, and ",
-      "TORCH_OPENCL_FALLBACK=error forbids running it on the CPU.");
   if (first && policy() == Policy::Warn) {
     TORCH_WARN(
-        "The operator '", name,
-        "' has no OpenCL kernel for these dtypes and runs on the CPU. This is correct but may be ",
-        "slow; torch.opencl.fallbacks() counts such calls, TORCH_OPENCL_FALLBACK=silent|error changes this warning.");
+        "The operator '", name, lack, " and runs on the CPU. This is correct but may be slow; ",
+        "torch.opencl.fallbacks() counts such calls, TORCH_OPENCL_FALLBACK=silent|error changes this warning.");
   }
 }
 
 // --- one call
 
+// Calls `visit` with every tensor of an argument.
+template <class Visit>
+void for_each_tensor(const c10::IValue& value, Visit&& visit) {
+  if (value.isTensor()) {
+    visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
+  } else if (value.isOptionalTensorList()) {
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+      if (tensor.has_value()) visit(*tensor);
+    }
+  }
+}
+
+// The device of the arguments. The CPU would take any mix; other devices do not, and take only numbers, indices and
+// lengths from the host.
+std::optional<c10::Device> common_device(const std::string& op, c10::ArrayRef<c10::IValue> arguments) {
+  DeviceCheck devices(op);
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return;
+      const bool is_index = c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false);
+      if (!tensor.is_privateuseone() && (tensor.dim() == 0 || is_index)) return;
+      devices.add(tensor.device());
+    });
+    if (argument.isDevice()) return argument.toDevice();
+  }
+  return devices.device();
+}
+
 // The views of one call's arguments.
 class Call {
  public:
-  explicit Call(const std::string& op) : op_(op) {}
+  explicit Call(std::optional<c10::Device> device) : device_(device) {}
 
   at::Tensor to_host(const at::Tensor& tensor, bool writable) {
-    if (!tensor.defined()) return tensor;
-    check_device(tensor);
-    if (tensor.device().type() != c10::DeviceType::PrivateUse1) return tensor;
+    if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
     return views_.emplace_back(tensor, writable).host();
   }
 
@@ -90,7 +123,6 @@ class Call {
       }
       value = std::move(list);
     } else if (value.isDevice()) {
-      device_ = value.toDevice();
       value = c10::Device(at::kCPU);
     }
   }
@@ -121,25 +153,11 @@ class Call {
   }
 
  private:
-  // The CPU would take any mix; other devices do not, and take only numbers, indices and lengths from the host.
-  void check_device(const at::Tensor& tensor) {
-    const c10::Device device = tensor.device();
-    const bool on_host = device.type() != c10::DeviceType::PrivateUse1;
-    if (on_host && (tensor.dim() == 0 || c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false))) return;
-    TORCH_CHECK(
-        !seen_.has_value() || *seen_ == device, op_, ": Expected all tensors to be on the same device, but found at ",
-        "least two devices, ", *seen_, " and ", device, "!");
-    seen_ = device;
-    if (!on_host) device_ = device;
-  }
-
-  const std::string& op_;
   std::deque<HostView> views_;
-  std::optional<c10::Device> seen_;   // of the tensors so far
   std::optional<c10::Device> device_; // of the results
 };
 
-// The one op of ours that the CPU has under another name: copies of dtypes that no kernel knows.
+// Copies of dtypes that no kernel knows.
 void copy_on_host(torch::jit::Stack* stack, size_t begin) {
   const at::Tensor source = (*stack)[begin].toTensor(), target = (*stack)[begin + 1].toTensor();
   const auto view = [](const at::Tensor& tensor, std::optional<HostView>& opened, bool writable) {
@@ -153,22 +171,33 @@ void copy_on_host(torch::jit::Stack* stack, size_t begin) {
   stack->emplace_back(target);
 }
 
+// The op that the CPU has in place of one that only other devices use.
+c10::OperatorHandle host_operator(const c10::OperatorHandle& op, const std::string& name) {
+  if (name != "aten::convolution_overrideable") return op;
+  return c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
+}
+
 } // namespace
 
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::string name = qualified_name(op);
-  note(name);
   const auto& schema = op.schema();
   const size_t arguments = schema.arguments().size(), returns = schema.returns().size();
   const size_t begin = stack->size() - arguments;
-  if (name == "aten::_copy_from") return copy_on_host(stack, begin);
+  if (name == "aten::_copy_from") {
+    note(op, name, /*on_cpu=*/true);
+    return copy_on_host(stack, begin);
+  }
 
-  Call call(name);
+  const c10::OperatorHandle served = host_operator(op, name);
+  // Bad arguments are refused before anything is said or counted.
+  Call call(common_device(name, torch::jit::last(*stack, arguments)));
+  note(op, name, served.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU));
   for (size_t i = 0; i < arguments; i++) {
     const auto* alias = schema.arguments()[i].alias_info();
     call.convert((*stack)[begin + i], alias != nullptr && alias->isWrite());
   }
-  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  served.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   call.write_back();
   for (size_t i = stack->size() - returns; i < stack->size(); i++) call.convert_back((*stack)[i]);
 }

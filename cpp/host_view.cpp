@@ -4,6 +4,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include "error.h"
+#include "tensor_arg.h"
 
 namespace torch_opencl {
 
@@ -45,7 +46,7 @@ void HostView::write_back() {
 }
 
 size_t HostView::address() const {
-  return reinterpret_cast<size_t>(device_.const_data_ptr());
+  return address_of(device_);
 }
 
 at::DataPtr HostView::open() {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Generator.h>
 #include <torch/library.h>
+#include <utility>
 
 #include "error.h"
 #include "fallback.h"
@@ -24,8 +25,14 @@ std::string fallbacks() {
   return json + "}";
 }
 
+// A number too great for an index must not turn into one when it is cut.
+int32_t device_index(int64_t device) {
+  TORCH_CHECK(std::in_range<c10::DeviceIndex>(device), "OpenCL: invalid device index ", device);
+  return static_cast<int32_t>(device);
+}
+
 std::vector<int64_t> memory_info(int64_t index) {
-  const auto info = checked([&] { return bridge::memory_info(static_cast<int32_t>(index)); });
+  const auto info = checked([&] { return bridge::memory_info(device_index(index)); });
   return {static_cast<int64_t>(info.free), static_cast<int64_t>(info.total)};
 }
 
@@ -35,7 +42,7 @@ void check_environment() {
 }
 
 at::Generator generator_of(int64_t index) {
-  return default_generator(static_cast<c10::DeviceIndex>(index));
+  return default_generator(static_cast<c10::DeviceIndex>(device_index(index)));
 }
 
 } // namespace
@@ -44,21 +51,21 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("device_count() -> int", [] { return static_cast<int64_t>(bridge::device_count()); });
   m.def("device_error() -> str", [] { return to_string(bridge::device_error()); });
   m.def("device_properties(int device) -> str", [](int64_t device) {
-    return to_string(checked([&] { return bridge::device_json(static_cast<int32_t>(device)); }));
+    return to_string(checked([&] { return bridge::device_json(device_index(device)); }));
   });
   m.def("platforms() -> str", [] { return to_string(bridge::platforms_json()); });
   m.def("in_bad_fork() -> bool", [] { return bridge::in_bad_fork(); });
   m.def("is_initialized(int device) -> bool", [](int64_t device) {
-    return bridge::is_initialized(static_cast<int32_t>(device));
+    return bridge::is_initialized(device_index(device));
   });
   m.def("synchronize(int device) -> ()", [](int64_t device) {
-    checked([&] { bridge::synchronize_device(static_cast<int32_t>(device)); });
+    checked([&] { bridge::synchronize_device(device_index(device)); });
   });
   m.def("empty_cache(int device) -> ()", [](int64_t device) {
-    checked([&] { bridge::empty_cache(static_cast<int32_t>(device)); });
+    checked([&] { bridge::empty_cache(device_index(device)); });
   });
   m.def("memory_stats(int device) -> str", [](int64_t device) {
-    return to_string(checked([&] { return bridge::memory_stats_json(static_cast<int32_t>(device)); }));
+    return to_string(checked([&] { return bridge::memory_stats_json(device_index(device)); }));
   });
   m.def("memory_snapshot(int device) -> str", [](int64_t device) {
     return to_string(checked([&] { return bridge::memory_snapshot_json(static_cast<int32_t>(device)); }));
@@ -67,17 +74,17 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("reset_peak_host_memory_stats() -> ()", [] { bridge::reset_peak_host_stats(); });
   m.def("reset_accumulated_host_memory_stats() -> ()", [] { bridge::reset_accumulated_host_stats(); });
   m.def("reset_peak_memory_stats(int device) -> ()", [](int64_t device) {
-    checked([&] { bridge::reset_peak_stats(static_cast<int32_t>(device)); });
+    checked([&] { bridge::reset_peak_stats(device_index(device)); });
   });
   m.def("reset_accumulated_memory_stats(int device) -> ()", [](int64_t device) {
-    checked([&] { bridge::reset_accumulated_stats(static_cast<int32_t>(device)); });
+    checked([&] { bridge::reset_accumulated_stats(device_index(device)); });
   });
   m.def("mem_get_info(int device) -> int[]", &memory_info);
   m.def("set_memory_fraction(float fraction, int device) -> ()", [](double fraction, int64_t device) {
-    checked([&] { bridge::set_memory_fraction(static_cast<int32_t>(device), fraction); });
+    checked([&] { bridge::set_memory_fraction(device_index(device), fraction); });
   });
   m.def("memory_fraction(int device) -> float", [](int64_t device) {
-    return checked([&] { return bridge::memory_fraction(static_cast<int32_t>(device)); });
+    return checked([&] { return bridge::memory_fraction(device_index(device)); });
   });
   m.def("default_generator(int device) -> Generator?", &generator_of);
   m.def("check_environment() -> ()", &check_environment);

@@ -1,7 +1,6 @@
 #include "pointwise.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/ops/_local_scalar_dense.h>
 #include <c10/util/SmallVector.h>
 #include <limits>
 
@@ -10,8 +9,8 @@
 namespace torch_opencl {
 namespace {
 
-// The dtype that the op computes in: what PyTorch promoted the inputs to, unless the row names a tensor.
-at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op) {
+// The dtype that PyTorch promoted the inputs to, unless the row names a tensor.
+at::ScalarType named_dtype(const at::TensorIteratorBase& iter, PointwiseOp op) {
   switch (class_from(op)) {
     case ClassFrom::Out:
       return iter.dtype(0);
@@ -25,16 +24,6 @@ at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op)
   return iter.ninputs() > 0 ? iter.input_dtype(0) : iter.dtype(0);
 }
 
-bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
-  const auto dtype = static_cast<int32_t>(iter.dtype(index));
-  const at::IntArrayRef strides = iter.strides(index);
-  const rust::Slice<const int64_t> slice(strides.data(), strides.size());
-  if (iter.is_cpu_scalar(index)) {
-    return {0, dtype, slice, arg(iter.tensor(index).item())};
-  }
-  return {reinterpret_cast<size_t>(iter.data_ptr(index)), dtype, slice, {0.0, 0.0, 0}};
-}
-
 double greatest(at::ScalarType dtype) {
   return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "nan_to_num", [] {
     return static_cast<double>(std::numeric_limits<scalar_t>::max());
@@ -42,6 +31,12 @@ double greatest(at::ScalarType dtype) {
 }
 
 } // namespace
+
+at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op) {
+  const at::ScalarType dtype = named_dtype(iter, op);
+  // What float16 and a complex number are compared in; kernels know no half of a complex number.
+  return dtype == at::kComplexHalf ? at::kComplexFloat : dtype;
+}
 
 std::array<bridge::Scalar, 3> replacements(
     at::ScalarType dtype, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf) {

@@ -1,22 +1,26 @@
 // The bridge from ATen's dispatch stubs to the pointwise kernels: one template fills every stub of the table.
 #pragma once
 
-#include <ATen/TensorIterator.h>
 #include <ATen/core/Generator.h>
 #include <array>
 
+#include "operand.h"
 #include "pointwise_op.h"
-#include "tensor_arg.h"
 
 namespace torch_opencl {
 
 // Runs one op over an iteration that PyTorch has prepared: shapes broadcast, dtypes promoted, dims coalesced.
 void run_pointwise(at::TensorIteratorBase& iter, PointwiseOp op, at::ArrayRef<bridge::Scalar> scalars);
 
+// The dtype that the op computes in.
+at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op);
+
 // A stub's parameter behind the iterator, as the scalar that the row names.
 template <class T>
-bridge::Scalar stub_scalar(const T& value) {
-  if constexpr (std::is_enum_v<T>) {
+bridge::Scalar stub_scalar(const T& value, at::ScalarType dtype) {
+  if constexpr (std::is_same_v<T, at::Scalar>) {
+    return scalar_as(value, dtype);
+  } else if constexpr (std::is_enum_v<T>) {
     return arg(static_cast<int64_t>(value));
   } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
     return arg(static_cast<int64_t>(value));
@@ -33,7 +37,8 @@ struct Pointwise;
 template <class Iter, class... Parameters, PointwiseOp kOp>
 struct Pointwise<void (*)(Iter&, Parameters...), kOp> {
   static void call(Iter& iter, Parameters... parameters) {
-    const std::array<bridge::Scalar, sizeof...(Parameters)> scalars{stub_scalar(parameters)...};
+    [[maybe_unused]] const at::ScalarType dtype = compute_dtype(iter, kOp);
+    const std::array<bridge::Scalar, sizeof...(Parameters)> scalars{stub_scalar(parameters, dtype)...};
     run_pointwise(iter, kOp, scalars);
   }
 };

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "convert.h"
+#include "device_check.h"
 #include "fallback.h"
 #include "pointwise.h"
 #include "structured.h"
@@ -21,12 +22,13 @@ namespace torch_opencl {
 class ArgumentCheck {
  public:
   ArgumentCheck(uint32_t dtypes, const char* op)
-      : dtypes_(dtypes), op_(op), crosses_devices_(std::string_view(op).starts_with("aten::_copy_from")) {}
+      : dtypes_(dtypes), devices_(op), crosses_devices_(std::string_view(op).starts_with("aten::_copy_from")) {}
 
   // Whether all dtypes are ones the row lists. Raises when tensors live on different devices.
   template <class... Args>
   bool operator()(const Args&... args) {
     (look(args), ...);
+    devices_.require_device();
     return supported_;
   }
 
@@ -40,14 +42,15 @@ class ArgumentCheck {
   void look(const at::TensorList& tensors) {
     for (const at::Tensor& tensor : tensors) look(tensor);
   }
+  // Indices, of any dtype that ATen accepts, may come from the host: it moves them.
+  void look(const c10::List<std::optional<at::Tensor>>& indices);
   void look(const at::ITensorListRef& tensors) {
     for (const at::Tensor& tensor : tensors) look(tensor);
   }
 
   uint32_t dtypes_;
-  const char* op_;
+  DeviceCheck devices_;
   bool crosses_devices_;
-  std::optional<c10::Device> device_;
   bool supported_ = true;
 };
 
@@ -69,7 +72,8 @@ struct Wrapper<Op, Return(Args...)> {
     kernel.meta(convert_structured(args)...);
     [&]<size_t... I>(std::index_sequence<I...>) {
       kernel.impl(convert_structured(args)..., kernel.maybe_get_output(I)...);
-    }(std::make_index_sequence<kOutputs>());
+    }
+    (std::make_index_sequence<kOutputs>());
     kernel.finish();
     if constexpr (kOutputs == 1) {
       return std::move(kernel.outputs[0]);
@@ -96,7 +100,7 @@ struct Wrapper<Op, Return(Args...)> {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     constexpr size_t kInputs = sizeof...(Args) - kOutputs;
     auto all = std::tie(args...);
-    return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>) -> Return {
+    return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>)->Return {
       Out<Kernel, kOutputs> kernel({std::get<kInputs + O>(all)...});
       kernel.meta(convert_structured(std::get<In>(all))...);
       kernel.impl(convert_structured(std::get<In>(all))..., kernel.maybe_get_output(O)...);
@@ -106,7 +110,8 @@ struct Wrapper<Op, Return(Args...)> {
       } else {
         return Return(std::get<kInputs + O>(all)...);
       }
-    }(std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
+    }
+    (std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
   }
 
   // Any other op: `Function` is a stateless callable around an ATen or a native function.

@@ -8,13 +8,27 @@
 
 namespace torch_opencl {
 
+// Raises for a tensor whose storage was freed: a null address means something else to the bridge.
+inline void check_memory(const at::TensorBase& tensor) {
+  TORCH_CHECK(
+      tensor.storage().data() != nullptr, "The tensor of shape ", tensor.sizes(), " and dtype ", tensor.scalar_type(),
+      " on ", tensor.device(), " has no memory: its storage was freed or resized to 0 bytes");
+}
+
+// The address of a tensor's first element; 0 where it has none.
+inline size_t address_of(const at::TensorBase& tensor) {
+  if (tensor.numel() == 0) return 0;
+  check_memory(tensor);
+  return reinterpret_cast<size_t>(tensor.const_data_ptr());
+}
+
 // The slices borrow from the tensor: it must outlive the argument.
 inline bridge::TensorArg arg(const at::TensorBase& tensor) {
   if (!tensor.defined()) return {0, -1, {}, {}};
   const at::IntArrayRef sizes = tensor.sizes(), strides = tensor.strides();
   return {
-      tensor.numel() == 0 ? 0 : reinterpret_cast<size_t>(tensor.const_data_ptr()),
-      static_cast<int32_t>(tensor.scalar_type()), rust::Slice<const int64_t>(sizes.data(), sizes.size()),
+      address_of(tensor), static_cast<int32_t>(tensor.scalar_type()),
+      rust::Slice<const int64_t>(sizes.data(), sizes.size()),
       rust::Slice<const int64_t>(strides.data(), strides.size())};
 }
 

@@ -148,6 +148,16 @@ mod ffi {
         inner: i64,
     }
 
+    /// What a recurrent step starts from: products of input and state, biases that may be absent, and the state.
+    #[derive(Clone, Copy)]
+    struct CellInputs<'a> {
+        input_gates: TensorArg<'a>,
+        hidden_gates: TensorArg<'a>,
+        input_bias: TensorArg<'a>,
+        hidden_bias: TensorArg<'a>,
+        state: TensorArg<'a>,
+    }
+
     /// Geometry of a convolution, outermost dimension first.
     #[derive(Clone, Copy)]
     struct ConvolutionArgs<'a> {
@@ -167,7 +177,7 @@ mod ffi {
             scalars: &[Scalar],
         ) -> Result<()>;
         fn index_get(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis]) -> Result<()>;
-        fn index_set(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis], op: i32) -> Result<()>;
+        fn index_set(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis], op: i32, in_order: bool) -> Result<()>;
         fn nonzero_count(input: &TensorArg, counts: &TensorArg) -> Result<()>;
         fn nonzero_write(input: &TensorArg, ends: &TensorArg, out: &TensorArg) -> Result<()>;
         fn searchsorted(
@@ -335,6 +345,24 @@ mod ffi {
             gradient: &TensorArg,
             window: ConvolutionArgs,
         ) -> Result<()>;
+        fn lstm_cell(inputs: CellInputs, hy: &TensorArg, cy: &TensorArg, workspace: &TensorArg) -> Result<()>;
+        fn lstm_cell_backward(
+            grad_hy: &TensorArg,
+            grad_cy: &TensorArg,
+            cx: &TensorArg,
+            cy: &TensorArg,
+            workspace: &TensorArg,
+            grad_gates: &TensorArg,
+            grad_cx: &TensorArg,
+        ) -> Result<()>;
+        fn gru_cell(inputs: CellInputs, hy: &TensorArg, workspace: &TensorArg) -> Result<()>;
+        fn gru_cell_backward(
+            grad_hy: &TensorArg,
+            workspace: &TensorArg,
+            grad_input_gates: &TensorArg,
+            grad_hidden_gates: &TensorArg,
+            grad_hx: &TensorArg,
+        ) -> Result<()>;
         fn sort(values: &TensorArg, indices: &TensorArg, input: &TensorArg, descending: bool) -> Result<()>;
     }
 }
@@ -352,6 +380,7 @@ mod pointwise;
 mod pool;
 mod random;
 mod reduce;
+mod rnn;
 mod runtime;
 
 use index::*;
@@ -364,3 +393,4 @@ use pointwise::*;
 use pool::*;
 use random::*;
 use reduce::*;
+use rnn::*;

@@ -4,6 +4,7 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "check.h"
 #include "contiguous.h"
 #include "norm.h"
 
@@ -36,6 +37,15 @@ at::Tensor value_of(const std::optional<at::Tensor>& tensor) {
   return tensor.has_value() ? *tensor : at::Tensor();
 }
 
+// Two vectors with a value for each channel: mean and spread, or weight and bias.
+void check_channels(
+    const char* op, const at::Tensor& input, const char* names, const at::Tensor& a, const at::Tensor& b) {
+  TORCH_CHECK(input.dim() >= 2, op, ": expected at least 2 dimensions, got ", input.sizes());
+  check_numel(op, names, a, input.size(1));
+  check_numel(op, names, b, input.size(1));
+  if (a.defined()) check_dtype(op, names, b, a.scalar_type());
+}
+
 Tensors3 forward(
     const at::Tensor& input,
     const std::optional<at::Tensor>& weight,
@@ -45,7 +55,8 @@ Tensors3 forward(
     bool training,
     double momentum,
     double eps) {
-  TORCH_CHECK(input.dim() >= 2, "batch_norm: expected at least 2 dimensions, got ", input.sizes());
+  check_channels("batch_norm", input, "weight and bias", value_of(weight), value_of(bias));
+  check_channels("batch_norm", input, "running statistics", running_mean, running_var);
   TORCH_CHECK(
       training || (running_mean.defined() && running_var.defined()),
       "batch_norm: running_mean and running_var must be given in evaluation mode");
@@ -140,6 +151,12 @@ Tensors3 native_batch_norm_backward(
   // In training the saved reciprocal deviation, in evaluation the running variance.
   const at::Tensor mean = contiguous(training ? save_mean : running_mean),
                    spread = contiguous(training ? save_invstd : running_var);
+  constexpr const char* op = "batch_norm_backward";
+  check_sizes(op, "grad_out", grad_out, input.sizes());
+  check_dtype(op, "grad_out", grad_out, input.scalar_type());
+  check_channels(op, input, "weight", scale, {});
+  check_channels(op, input, "statistics", mean, spread);
+  TORCH_CHECK(mean.defined() && spread.defined(), op, ": mean and deviation must be given");
   const auto parameter = (scale.defined() ? scale : x).options().memory_format(at::MemoryFormat::Contiguous);
   const auto sums = [&](bool wanted) { return wanted ? at::zeros({input.size(1)}, parameter) : at::Tensor(); };
   at::Tensor grad_input = output_mask[0] ? at::empty_like(x) : at::Tensor(), grad_weight = sums(output_mask[1]),

@@ -3,19 +3,82 @@
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <algorithm>
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "check.h"
 
 namespace torch_opencl::native {
 namespace {
 
-void check_dtypes(const at::Tensor& input, const at::Tensor& weight) {
-  TORCH_CHECK(
-      input.scalar_type() == weight.scalar_type(), "convolution: input of dtype ", input.scalar_type(),
-      " and weight of dtype ", weight.scalar_type(), " should have the same dtype; shapes ", input.sizes(), " and ",
-      weight.sizes());
-}
+// A convolution as it was asked for.
+struct Convolution {
+  const at::Tensor& input;
+  const at::Tensor& weight;
+  at::IntArrayRef stride, padding, dilation;
+  bool transposed;
+  at::IntArrayRef output_padding;
+  int64_t groups;
+
+  bridge::ConvolutionArgs args() const {
+    return {arg(stride), arg(padding), arg(dilation), groups};
+  }
+
+  // What PyTorch's `convolution` has checked before it calls, and direct callers have not.
+  void check() const {
+    TORCH_CHECK(
+        input.scalar_type() == weight.scalar_type(), "convolution: input of dtype ", input.scalar_type(),
+        " and weight of dtype ", weight.scalar_type(), " should have the same dtype; shapes ", input.sizes(), " and ",
+        weight.sizes());
+    const int64_t spatial = input.dim() - 2;
+    TORCH_CHECK(
+        spatial >= 1 && weight.dim() == input.dim(), "convolution: expected input and weight of the same number of ",
+        "dimensions, at least 3, but got shapes ", input.sizes(), " and ", weight.sizes());
+    check_list("stride", stride, 1);
+    check_list("padding", padding, 0);
+    check_list("dilation", dilation, 1);
+    check_list("output_padding", output_padding, 0);
+    check_list("kernel size", weight.sizes().slice(2), 1);
+    check_channels();
+    for (int64_t d = 0; d < spatial; d++) check_extent(d);
+  }
+
+  std::vector<int64_t> output_sizes() const {
+    return transposed
+        ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation, groups)
+        : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+  }
+
+ private:
+  void check_list(const char* name, at::IntArrayRef list, int64_t least) const {
+    TORCH_CHECK(
+        static_cast<int64_t>(list.size()) == input.dim() - 2 &&
+            std::all_of(list.begin(), list.end(), [&](int64_t value) { return value >= least; }),
+        "convolution: expected ", input.dim() - 2, " numbers of at least ", least, " for ", name, ", but got ", list);
+  }
+
+  void check_channels() const {
+    TORCH_CHECK(groups > 0, "convolution: expected groups to be positive, but got ", groups);
+    const int64_t channels = transposed ? weight.size(0) : weight.size(1) * groups;
+    TORCH_CHECK(
+        input.size(1) == channels && weight.size(0) % groups == 0, "convolution: a weight of shape ", weight.sizes(),
+        " in ", groups, " groups takes inputs of ", channels, " channels, but got shape ", input.sizes());
+  }
+
+  void check_extent(int64_t d) const {
+    if (transposed) {
+      TORCH_CHECK(
+          output_padding[d] < std::max(stride[d], dilation[d]), "convolution: output padding must be smaller than ",
+          "either stride or dilation, but got ", output_padding, ", ", stride, " and ", dilation);
+      return;
+    }
+    const int64_t size = input.size(d + 2) + 2 * padding[d], taps = dilation[d] * (weight.size(d + 2) - 1) + 1;
+    TORCH_CHECK(
+        size >= taps, "convolution: a kernel of shape ", weight.sizes().slice(2),
+        " does not fit into an input of shape ", input.sizes(), " with padding ", padding, " and dilation ", dilation);
+  }
+};
 
 } // namespace
 
@@ -29,16 +92,15 @@ at::Tensor convolution(
     bool transposed,
     at::IntArrayRef output_padding,
     int64_t groups) {
-  check_dtypes(input, weight);
-  const auto sizes = transposed
-      ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation, groups)
-      : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+  const Convolution call{input, weight, stride, padding, dilation, transposed, output_padding, groups};
+  call.check();
+  const auto sizes = call.output_sizes();
+  if (bias.has_value()) {
+    check_numel("convolution", "bias", *bias, sizes[1]);
+    check_dtype("convolution", "bias", *bias, input.scalar_type());
+  }
   const at::Tensor output = at::empty(sizes, input.options().memory_format(input.suggest_memory_format()));
-  checked([&] {
-    bridge::convolve(
-        arg(output), arg(input), arg(weight), arg(bias), {arg(stride), arg(padding), arg(dilation), groups},
-        transposed);
-  });
+  checked([&] { bridge::convolve(arg(output), arg(input), arg(weight), arg(bias), call.args(), transposed); });
   return output;
 }
 
@@ -50,11 +112,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     at::IntArrayRef padding,
     at::IntArrayRef dilation,
     bool transposed,
-    at::IntArrayRef,
+    at::IntArrayRef output_padding,
     int64_t groups,
     std::array<bool, 3> output_mask) {
-  check_dtypes(input, weight);
-  const bridge::ConvolutionArgs window{arg(stride), arg(padding), arg(dilation), groups};
+  const Convolution call{input, weight, stride, padding, dilation, transposed, output_padding, groups};
+  call.check();
+  check_sizes("convolution_backward", "grad_output", grad_output, call.output_sizes());
+  check_dtype("convolution_backward", "grad_output", grad_output, input.scalar_type());
+  const bridge::ConvolutionArgs window = call.args();
   at::Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[0]) {
     grad_input = at::empty_like(input);

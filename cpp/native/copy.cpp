@@ -24,10 +24,6 @@ at::Tensor raw(const at::Tensor& tensor) {
   return conjugated.is_neg() ? conjugated._neg_view() : conjugated;
 }
 
-size_t address(const at::Tensor& tensor) {
-  return reinterpret_cast<size_t>(tensor.const_data_ptr());
-}
-
 // On one device: one kernel for every cast and layout.
 void copy_on_device(const at::Tensor& source, const at::Tensor& target) {
   auto iter = at::TensorIteratorConfig()
@@ -74,12 +70,12 @@ void copy_across(const at::Tensor& source, const at::Tensor& target, bool non_bl
   checked([&] {
     if (!on_opencl(source)) {
       const auto* from = static_cast<const uint8_t*>(source.const_data_ptr());
-      bridge::copy_host_to_device(address(target), from, size, non_blocking);
+      bridge::copy_host_to_device(address_of(target), from, size, non_blocking);
     } else if (!on_opencl(target)) {
       auto* to = static_cast<uint8_t*>(target.mutable_data_ptr());
-      bridge::copy_device_to_host(to, address(source), size, non_blocking);
+      bridge::copy_device_to_host(to, address_of(source), size, non_blocking);
     } else {
-      bridge::copy_device_to_device(address(target), address(source), size);
+      bridge::copy_device_to_device(address_of(target), address_of(source), size);
     }
   });
 }

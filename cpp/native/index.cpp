@@ -1,5 +1,6 @@
 #include "index.h"
 
+#include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
@@ -31,7 +32,8 @@ void get(const at::Tensor& dst, const at::Tensor& src, const Axes& axes) {
 }
 
 void set(const at::Tensor& dst, const at::Tensor& src, const Axes& axes, SetOp op) {
-  checked([&] { bridge::index_set(arg(dst), arg(src), slice(axes), static_cast<int32_t>(op)); });
+  const bool in_order = at::globalContext().deterministicAlgorithms();
+  checked([&] { bridge::index_set(arg(dst), arg(src), slice(axes), static_cast<int32_t>(op), in_order); });
 }
 
 // A dimension of `self`, walked by an index of the shape of the move.

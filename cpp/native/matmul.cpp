@@ -1,6 +1,7 @@
 #include "matmul.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 
 #include "../error.h"
@@ -15,6 +16,15 @@ void check_dtypes(const char* op, const at::Tensor& a, const at::Tensor& b) {
       a.scalar_type(), a.sizes(), " and ", b.scalar_type(), b.sizes());
 }
 
+bool overlaps(const at::Tensor& out, const at::Tensor& input) {
+  return input.defined() && out.is_alias_of(input) && at::get_overlap_status(out, input) != at::MemOverlapStatus::No;
+}
+
+bool is_same_memory(const at::Tensor& out, const at::Tensor& input) {
+  return input.defined() && out.is_alias_of(input) && out.const_data_ptr() == input.const_data_ptr() &&
+      out.sizes() == input.sizes() && out.strides() == input.strides();
+}
+
 // out = alpha * a @ b + beta * addend; an addend times zero is not read, so that its NaNs do not count.
 void multiply(
     const char* op,
@@ -26,6 +36,13 @@ void multiply(
     const at::Scalar& alpha) {
   check_dtypes(op, a, b);
   if (out.numel() == 0) return;
+  // A product reads its factors after it has begun to write. An addend is read where it is added: it may be the output.
+  if (overlaps(out, a) || overlaps(out, b) || (!is_same_memory(out, addend) && overlaps(out, addend))) {
+    const at::Tensor product = at::empty(out.sizes(), out.options());
+    multiply(op, product, a, b, addend, beta, alpha);
+    out.copy_(product);
+    return;
+  }
   const bool adds = addend.defined() && !(beta.isComplex() ? beta.toComplexDouble() == 0.0 : beta.toDouble() == 0.0);
   // PyTorch leaves these products to resolve lazy conjugates themselves.
   const at::Tensor first = a.resolve_conj(), second = b.resolve_conj();

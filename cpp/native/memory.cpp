@@ -1,14 +1,17 @@
 #include "memory.h"
 
+#include <ATen/Context.h>
 #include <ATen/Dispatch.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/DeviceGuard.h>
 
 #include "../allocator.h"
 #include "../error.h"
+#include "../tensor_arg.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -40,6 +43,17 @@ class AllocationGuard {
   c10::DeviceGuard guard_;
 };
 
+bool fills_memory() {
+  const auto& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
+// Deterministic programs may ask that new memory holds NaN, or the greatest integer, not whatever was there.
+at::Tensor filled_if_deterministic(at::Tensor tensor) {
+  if (fills_memory() && tensor.numel() > 0) at::native::fill_empty_deterministic_(tensor);
+  return tensor;
+}
+
 void grow_storage(const at::Tensor& self, size_t bytes) {
   const at::Storage& storage = self.storage();
   if (bytes > storage.nbytes()) at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(storage, bytes);
@@ -56,7 +70,7 @@ at::Tensor empty(
     std::optional<at::MemoryFormat> memory_format) {
   check_options(layout, pin_memory);
   const AllocationGuard guard(device);
-  return at::Tensor(
+  return filled_if_deterministic(
       at::detail::empty_generic(sizes, device_allocator(), kKeys, c10::dtype_or_default(dtype), memory_format));
 }
 
@@ -75,7 +89,7 @@ at::Tensor empty_strided(
     std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   const AllocationGuard guard(device);
-  return at::Tensor(
+  return filled_if_deterministic(
       at::detail::empty_strided_generic(sizes, strides, device_allocator(), kKeys, c10::dtype_or_default(dtype)));
 }
 
@@ -89,6 +103,7 @@ const at::Tensor& resize_(
     const at::Tensor& self, at::IntArrayRef sizes, std::optional<at::MemoryFormat> memory_format) {
   const c10::DeviceGuard guard(self.device());
   auto* impl = self.unsafeGetTensorImpl();
+  const auto old_bytes = static_cast<int64_t>(self.storage().nbytes());
   if (impl->sizes() != sizes) {
     impl->set_sizes_contiguous(sizes);
     if (impl->numel() > 0) {
@@ -100,6 +115,7 @@ const at::Tensor& resize_(
         *memory_format != at::MemoryFormat::Preserve, "Unsupported memory format ", *memory_format, " in resize_");
     impl->empty_tensor_restride(*memory_format);
   }
+  if (fills_memory()) at::native::fill_resize_deterministic_(self, old_bytes);
   return self;
 }
 
@@ -135,8 +151,7 @@ at::Scalar _local_scalar_dense(const at::Tensor& self) {
   at::Tensor host = at::Tensor(at::detail::empty_cpu({}, self.scalar_type()));
   checked([&] {
     bridge::copy_device_to_host(
-        static_cast<uint8_t*>(host.mutable_data_ptr()), reinterpret_cast<size_t>(self.const_data_ptr()),
-        self.element_size(), false);
+        static_cast<uint8_t*>(host.mutable_data_ptr()), address_of(self), self.element_size(), false);
   });
   return host.item();
 }

@@ -7,6 +7,7 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "check.h"
 #include "contiguous.h"
 
 namespace torch_opencl::native {
@@ -20,15 +21,27 @@ at::Tensor parameter_gradient(bool wanted, at::IntArrayRef sizes, const at::Tens
 }
 
 // Groups of channels as rows.
-bridge::NormRows group_rows(int64_t samples, int64_t channels, int64_t inner, int64_t groups) {
+bridge::NormRows group_rows(
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const at::Tensor& bias,
+    int64_t samples,
+    int64_t channels,
+    int64_t inner,
+    int64_t groups) {
   TORCH_CHECK(
       groups > 0 && channels % groups == 0, "group_norm: expected the number of channels, ", channels,
       ", to be divisible by the number of groups, ", groups);
+  TORCH_CHECK(samples >= 0 && channels >= 0 && inner >= 0, "group_norm: sizes must not be negative");
+  check_numel("group_norm", "input", input, samples * channels * inner);
+  check_numel("group_norm", "weight", weight, channels);
+  check_numel("group_norm", "bias", bias, channels);
   return {samples * groups, channels / groups * inner, groups, inner};
 }
 
 // Gradients of input, weight and bias; the latter two have the sizes `parameter_sizes`.
 Tensors3 rows_backward(
+    const char* op,
     const at::Tensor& grad_out,
     const at::Tensor& input,
     const at::Tensor& mean,
@@ -37,6 +50,11 @@ Tensors3 rows_backward(
     at::IntArrayRef parameter_sizes,
     const bridge::NormRows& rows,
     std::array<bool, 3> output_mask) {
+  check_sizes(op, "grad_out", grad_out, input.sizes());
+  check_dtype(op, "grad_out", grad_out, input.scalar_type());
+  check_numel(op, "mean", mean, rows.count);
+  check_numel(op, "rstd", rstd, rows.count);
+  check_dtype(op, "rstd", rstd, mean.scalar_type());
   const at::Tensor x = input.contiguous(), grad = grad_out.contiguous(), center = mean.contiguous(),
                    deviation = rstd.contiguous();
   const at::Tensor& like = weight.defined() ? weight : x;
@@ -73,8 +91,9 @@ Tensors3 native_layer_norm(
   sizes.append(normalized_shape.size(), 1);
   at::Tensor mean = at::empty(sizes, statistics_options(input)), rstd = at::empty_like(mean);
   const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
-  checked(
-      [&] { bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, geometry, eps); });
+  checked([&] {
+    bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, geometry, eps);
+  });
   return {std::move(output), std::move(mean), std::move(rstd)};
 }
 
@@ -90,7 +109,8 @@ Tensors3 native_layer_norm_backward(
   const at::Tensor scale = contiguous(weight), shift = contiguous(bias);
   const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, shift);
   const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
-  return rows_backward(grad_out, input, mean, rstd, scale, normalized_shape, geometry, output_mask);
+  return rows_backward(
+      "layer_norm_backward", grad_out, input, mean, rstd, scale, normalized_shape, geometry, output_mask);
 }
 
 Tensors3 native_group_norm(
@@ -102,8 +122,8 @@ Tensors3 native_group_norm(
     int64_t inner,
     int64_t groups,
     double eps) {
-  const bridge::NormRows rows = group_rows(samples, channels, inner, groups);
   const at::Tensor x = input.contiguous(), scale = contiguous(weight), shift = contiguous(bias);
+  const bridge::NormRows rows = group_rows(x, scale, shift, samples, channels, inner, groups);
   at::Tensor output = at::empty_like(x);
   at::Tensor mean = at::empty({samples, groups}, statistics_options(input)), rstd = at::empty_like(mean);
   checked([&] { bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, rows, eps); });
@@ -121,9 +141,9 @@ Tensors3 native_group_norm_backward(
     int64_t inner,
     int64_t groups,
     std::array<bool, 3> output_mask) {
-  const bridge::NormRows rows = group_rows(samples, channels, inner, groups);
   const at::Tensor scale = contiguous(weight);
-  return rows_backward(grad_out, input, mean, rstd, scale, channels, rows, output_mask);
+  const bridge::NormRows rows = group_rows(input, scale, {}, samples, channels, inner, groups);
+  return rows_backward("group_norm_backward", grad_out, input, mean, rstd, scale, channels, rows, output_mask);
 }
 
 } // namespace torch_opencl::native

@@ -13,6 +13,7 @@
 #include "../error.h"
 #include "../generator.h"
 #include "../tensor_arg.h"
+#include "check.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -150,6 +151,8 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
 
 at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tensor& mask, double scale) {
   if (!grad_output.is_floating_point()) return grad_output * (mask * scale);
+  check_sizes("native_dropout_backward", "mask", mask, grad_output.sizes());
+  check_dtype("native_dropout_backward", "mask", mask, at::kBool);
   const bool alike = is_dense(mask) && grad_output.strides() == mask.strides();
   const at::Tensor grad = alike ? grad_output : grad_output.contiguous();
   const at::Tensor kept = alike ? mask : mask.contiguous();

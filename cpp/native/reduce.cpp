@@ -1,6 +1,7 @@
 #include "reduce.h"
 
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
 #include <ATen/ops/ne.h>
@@ -8,7 +9,7 @@
 #include <cmath>
 
 #include "../error.h"
-#include "../tensor_arg.h"
+#include "../operand.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -31,14 +32,6 @@ enum class ReduceOp : int32_t {
   NormPower,
   PowerSum,
 };
-
-bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
-  return {
-      reinterpret_cast<size_t>(iter.data_ptr(index)),
-      static_cast<int32_t>(iter.dtype(index)),
-      arg(iter.strides(index)),
-      {0.0, 0.0, 0}};
-}
 
 void reduce(const at::TensorIterator& iter, ReduceOp op, double power = 0.0) {
   checked(
@@ -79,7 +72,32 @@ void find_place(
   find_extreme(self.reshape(-1), 0, false, {}, result.view(at::IntArrayRef{}), largest);
 }
 
+// Whether a kernel for elements of `from` sums them as it would after a cast to `to`, which then need not be made.
+bool sums_alike(at::ScalarType from, at::ScalarType to) {
+  const auto is_narrow_float = [](at::ScalarType dtype) {
+    return dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat;
+  };
+  const bool are_integers =
+      c10::isIntegralType(from, /*includeBool=*/true) && c10::isIntegralType(to, /*includeBool=*/false);
+  return are_integers || (is_narrow_float(from) && to == at::kFloat);
+}
+
 } // namespace
+
+void sum_out::impl(
+    const at::Tensor& self,
+    at::OptionalIntArrayRef dim,
+    bool keepdim,
+    std::optional<at::ScalarType>,
+    const at::Tensor& result) {
+  const at::ScalarType from = self.scalar_type(), to = result.scalar_type();
+  auto iter = at::meta::make_reduction(self, result, dim, keepdim, sums_alike(from, to) ? from : to);
+  if (iter.numel() == 0) {
+    result.zero_();
+  } else {
+    reduce(iter, ReduceOp::Sum);
+  }
+}
 
 void argmax_out::impl(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& result) {
   find_place(self, dim, keepdim, result, /*largest=*/true);
@@ -107,9 +125,6 @@ void aminmax_out::impl(
   at::amax_out(largest, self, dims, keepdim);
 }
 
-void sum(at::TensorIterator& iter) {
-  reduce(iter, ReduceOp::Sum);
-}
 void nansum(at::TensorIterator& iter) {
   reduce(iter, ReduceOp::NanSum);
 }

@@ -8,10 +8,19 @@
 #include <ATen/ops/argmin_meta.h>
 #include <ATen/ops/max_meta.h>
 #include <ATen/ops/min_meta.h>
+#include <ATen/ops/sum_meta.h>
 
 namespace torch_opencl::native {
 
 // Structured ops of our own.
+struct sum_out : at::meta::structured_sum_dim_IntList {
+  void impl(
+      const at::Tensor& self,
+      at::OptionalIntArrayRef dim,
+      bool keepdim,
+      std::optional<at::ScalarType> dtype,
+      const at::Tensor& result);
+};
 struct argmax_out : at::meta::structured_argmax {
   void impl(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& result);
 };
@@ -30,7 +39,6 @@ struct aminmax_out : at::meta::structured_aminmax {
 };
 
 // Kernels of ATen's stubs. Operand 0 of the iterator has stride 0 along the reduced dimensions.
-void sum(at::TensorIterator& iter);
 void nansum(at::TensorIterator& iter);
 void prod(at::TensorIterator& iter);
 void mean(at::TensorIterator& iter);

@@ -17,8 +17,15 @@ pub fn index_get(dst: &TensorArg<'_>, src: &TensorArg<'_>, list: &[IndexAxis<'_>
     ops::index::get(&dst.tensor()?, &src.tensor()?, &axes(list)?)
 }
 
-pub fn index_set(dst: &TensorArg<'_>, src: &TensorArg<'_>, list: &[IndexAxis<'_>], op: i32) -> Result<()> {
-    ops::index::set(&dst.tensor()?, &src.tensor()?, &axes(list)?, ops::index::SetOp::from_code(op)?)
+pub fn index_set(
+    dst: &TensorArg<'_>,
+    src: &TensorArg<'_>,
+    list: &[IndexAxis<'_>],
+    op: i32,
+    in_order: bool,
+) -> Result<()> {
+    let order = if in_order { ops::index::Order::Sequential } else { ops::index::Order::Any };
+    ops::index::set(&dst.tensor()?, &src.tensor()?, &axes(list)?, ops::index::SetOp::from_code(op)?, order)
 }
 
 pub fn nonzero_count(input: &TensorArg<'_>, counts: &TensorArg<'_>) -> Result<()> {

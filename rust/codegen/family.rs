@@ -31,7 +31,7 @@ const fn composite(name: &'static str) -> Family {
 }
 
 /// Every family. A new one is one line here beside its `.cl` and its launcher.
-pub const FAMILIES: [Family; 25] = [
+pub const FAMILIES: [Family; 26] = [
     pointwise("nullary", 0),
     pointwise("unary", 1),
     pointwise("binary", 2),
@@ -53,6 +53,7 @@ pub const FAMILIES: [Family; 25] = [
     kernel("random"),
     kernel("loss"),
     kernel("optimizer"),
+    kernel("rnn"),
     kernel("pad"),
     kernel("upsample"),
     composite("view"),

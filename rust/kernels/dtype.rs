@@ -47,6 +47,25 @@ pub enum Class {
     ComplexDouble,
 }
 
+/// Names of the dtypes that PyTorch has and kernels do not.
+fn foreign_name(code: i32) -> String {
+    let name = match code {
+        8 => "complex32",
+        12 => "qint8",
+        13 => "quint8",
+        14 => "qint32",
+        23 => "float8_e5m2",
+        24 => "float8_e4m3fn",
+        25 => "float8_e5m2fnuz",
+        26 => "float8_e4m3fnuz",
+        27 => "uint16",
+        28 => "uint32",
+        29 => "uint64",
+        _ => return format!("c10::ScalarType {code}"),
+    };
+    format!("torch.{name}")
+}
+
 impl DType {
     /// From a `c10::ScalarType` code.
     ///
@@ -66,7 +85,7 @@ impl DType {
             10 => Self::C128,
             11 => Self::Bool,
             15 => Self::BF16,
-            _ => return Err(Error::Unsupported(format!("OpenCL: tensors of c10::ScalarType {code} have no kernels"))),
+            _ => return Err(Error::Unsupported(format!("OpenCL: no kernel takes tensors of {}", foreign_name(code)))),
         })
     }
 

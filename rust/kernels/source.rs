@@ -37,6 +37,8 @@ pub enum Family {
     Loss,
     /// Steps of optimizers.
     Optimizer,
+    /// Steps of recurrent cells.
+    Rnn,
 }
 
 const PRELUDE: &str = include_str!("cl/prelude.cl");
@@ -64,6 +66,7 @@ const NORM: &str = include_str!("cl/norm.cl");
 const POOL: &str = include_str!("cl/pool.cl");
 const LOSS: &str = include_str!("cl/loss.cl");
 const OPTIMIZER: &str = include_str!("cl/optimizer.cl");
+const RNN: &str = include_str!("cl/rnn.cl");
 const POINTWISE: &str = include_str!("cl/pointwise.cl");
 
 /// Where the generated op switch goes.
@@ -89,6 +92,7 @@ impl Family {
         Self::Pool,
         Self::Loss,
         Self::Optimizer,
+        Self::Rnn,
     ];
 
     /// Name for messages.
@@ -111,6 +115,7 @@ impl Family {
             Self::Pool => "pool",
             Self::Loss => "loss",
             Self::Optimizer => "optimizer",
+            Self::Rnn => "rnn",
         }
     }
 
@@ -133,6 +138,7 @@ impl Family {
             Self::Pool => &[PRELUDE, TIER, VECTOR, POOL],
             Self::Loss => &[PRELUDE, TIER, VECTOR, LOSS],
             Self::Optimizer => &[PRELUDE, VECTOR, OPTIMIZER],
+            Self::Rnn => &[PRELUDE, VECTOR, MATH, RNN],
         }
     }
 

@@ -54,6 +54,15 @@ pub enum SetOp {
     Minimum = 4,
 }
 
+/// In which order updates of one place follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Any: sums of floats may differ between runs, and any of several assigned values stays.
+    Any,
+    /// That of the sources, by one work-item for each place: slow on a device with many where the places are few.
+    Sequential,
+}
+
 impl SetOp {
     /// From the bridge's number.
     ///
@@ -241,12 +250,12 @@ fn widen(space: &mut [Dim<3>], element: i64, steps: i64) -> i64 {
 ///
 /// # Errors
 /// [`Error::Index`] for an index out of range; positions before it may have been written.
-pub fn set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>], op: SetOp) -> Result<()> {
+pub fn set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>], op: SetOp, order: Order) -> Result<()> {
     if src.numel() == 0 {
         return Ok(());
     }
     if dst.ndim() > MAX_DIMS {
-        return slices(dst, src, axes, |dst, src, axes| set(dst, src, axes, op));
+        return slices(dst, src, axes, |dst, src, axes| set(dst, src, axes, op, order));
     }
     let target = Target::of(dst.address)?;
     let report = Report::new(&target)?;
@@ -257,7 +266,8 @@ pub fn set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>], op: SetOp) -> 
     let (lanes, depth): (Vec<_>, Vec<_>) =
         dims([dst, src, &axis.index]).into_iter().partition(|dim| dim.strides[0] != 0);
     let (mut lanes, depth) = (coalesce(lanes), coalesce(depth));
-    let concurrent = is_worth_racing(&target, span(&lanes), span(&depth)) && may_race(&target, op, dst.dtype);
+    let concurrent =
+        order == Order::Any && is_worth_racing(&target, span(&lanes), span(&depth)) && may_race(&target, op, dst.dtype);
     if lanes.is_empty() {
         lanes.push(Dim { size: 1, strides: [0; 3] });
     }

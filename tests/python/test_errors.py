@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from processes import run_python
+from processes import output_of, run_python, two_devices
 
 
 @pytest.fixture(autouse=True)
@@ -113,3 +113,127 @@ def test_nothing_else_breaks_where_a_cache_folder_is_a_file(tmp_path):
     code = "import torch; assert torch.ones(3, device='opencl').sum().item() == 3"
     done = run_python(code, TORCH_OPENCL_CACHE_DIR=str(file))
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x + 1,
+        lambda x: x.add_(1),
+        lambda x: x @ x,
+        lambda x: x.sum(),
+        lambda x: x.softmax(0),
+        lambda x: x.cpu(),
+        lambda x: x.copy_(torch.ones(3, 3)),
+        torch.linalg.svdvals,
+    ],
+)
+def test_a_tensor_whose_storage_was_freed(device, use):
+    x = torch.ones(3, 3, device=device)
+    x.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match="its storage was freed"):
+        use(x)
+
+
+aten = torch.ops.aten
+ONES, NO_MASK = [1, 1], [True, True, True]
+
+
+def convolve(x, weight, bias=None, *, stride=ONES, dilation=ONES, transposed=False, output_padding=(0, 0), groups=1):
+    """Call the back end's convolution without the checks of the public one."""
+    return aten.convolution_overrideable(
+        x, weight, bias, stride, [0, 0], dilation, transposed, list(output_padding), groups
+    )
+
+
+@pytest.mark.parametrize(
+    ("use", "says"),
+    [
+        (lambda x, w, f: convolve(x, w, stride=[0, 1]), "stride"),
+        (lambda x, w, f: convolve(x, w, dilation=[1, 0]), "dilation"),
+        (lambda x, w, f: convolve(x, w, stride=[1]), "2 numbers"),
+        (lambda x, w, f: convolve(x, w, groups=0), "groups"),
+        (lambda x, w, f: convolve(x, w, groups=3), "groups"),
+        (lambda x, w, f: convolve(x, f(4, 9, 3, 3)), "channels"),
+        (lambda x, w, f: convolve(x, f(4, 4, 0, 3)), "kernel size"),
+        (lambda x, w, f: convolve(x, f(4, 4, 9, 9)), "does not fit"),
+        (lambda x, w, f: convolve(x, f(4, 4, 3)), "number of dimensions"),
+        (lambda x, w, f: convolve(x, w, f(2)), "bias"),
+        (lambda x, w, f: convolve(x, w, f(4).half()), "bias"),
+        (lambda x, w, f: convolve(x, w, transposed=True, output_padding=(1, 0)), "output padding"),
+        (lambda x, w, f: convolve(x, w, transposed=True, output_padding=(-1, 0)), "output_padding"),
+        (
+            lambda x, w, f: aten.convolution_backward_overrideable(
+                f(2, 4, 1, 1), x, w, ONES, [0, 0], ONES, False, [0, 0], 1, NO_MASK
+            ),
+            "grad_output",
+        ),
+        (lambda x, w, f: aten.native_group_norm(x, None, None, 20, 4, 36, 2, 1e-5), "input"),
+        (lambda x, w, f: aten.native_group_norm(x, None, None, 2, 40, 36, 2, 1e-5), "input"),
+        (lambda x, w, f: aten.native_group_norm(x, None, None, 2, 4, 360, 2, 1e-5), "input"),
+        (lambda x, w, f: aten.native_group_norm(x, f(2), None, 2, 4, 36, 2, 1e-5), "weight"),
+        (
+            lambda x, w, f: aten.native_group_norm_backward(x, x, f(1, 1), f(2, 2), None, 2, 4, 36, 2, NO_MASK),
+            "mean",
+        ),
+        (lambda x, w, f: aten.native_layer_norm_backward(x, x, [6], f(2, 4, 6), f(1), None, None, NO_MASK), "rstd"),
+        (
+            lambda x, w, f: aten.native_layer_norm_backward(f(2), x, [6], f(2, 4, 6), f(2, 4, 6), None, None, NO_MASK),
+            "grad_out",
+        ),
+        (lambda x, w, f: aten.native_batch_norm(x, f(2), None, f(4), f(4), True, 0.1, 1e-5), "weight"),
+        (lambda x, w, f: aten.native_batch_norm(x, f(4), None, f(1), f(4), True, 0.1, 1e-5), "statistics"),
+        (
+            lambda x, w, f: aten.native_batch_norm_backward(x, x, None, None, None, f(4), f(1), True, 0, NO_MASK),
+            "statistics",
+        ),
+        (
+            lambda x, w, f: aten.native_batch_norm_backward(x, x, None, None, None, None, None, True, 0, NO_MASK),
+            "must be given",
+        ),
+        (lambda x, w, f: aten.native_dropout_backward(f(5), f(2).bool(), 2.0), "mask"),
+        (lambda x, w, f: aten.native_dropout_backward(f(5), f(5), 2.0), "mask"),
+    ],
+)
+def test_shapes_that_would_be_read_past_their_end(device, use, says):
+    with pytest.raises(RuntimeError, match=says):
+        use(
+            torch.ones(2, 4, 6, 6, device=device),
+            torch.ones(4, 4, 3, 3, device=device),
+            lambda *sizes: torch.ones(sizes, device=device),
+        )
+
+
+@pytest.mark.parametrize("index", [-5, 99, 2**32, 2**40])
+def test_device_numbers_are_not_cut(index):
+    for function in (torch.ops.torch_opencl.synchronize, torch.ops.torch_opencl.memory_stats):
+        with pytest.raises(RuntimeError, match=f"invalid device index {index}"):
+            function(index)
+
+
+def test_tensors_of_two_opencl_devices():
+    code = """
+        import torch
+        first, second = (torch.arange(3.0, device=f"opencl:{i}") for i in range(2))
+        index = torch.tensor([0], device="opencl:1")
+        for use in (
+            lambda: first + second,
+            lambda: torch.cat([first, second]),
+            lambda: torch.cdist(first[None], second[None]),
+            lambda: first[index],
+            lambda: first.clone().index_put_((index,), first[0]),
+            lambda: first.gather(0, index),
+            lambda: torch.ones(3) + first,
+            lambda: torch.cdist(torch.ones(1, 3), first[None]),
+        ):
+            try:
+                use()
+            except RuntimeError as error:
+                assert '.to("opencl:' in str(error), error
+            else:
+                raise AssertionError("tensors of two devices met")
+        assert first[torch.tensor([2])].item() == 2
+        assert first.index_put((torch.tensor([2]),), first[0]).tolist() == [0, 1, 0]
+        print("ok")
+    """
+    assert output_of(code, **two_devices()) == "ok"

@@ -163,3 +163,41 @@ def test_warnings_as_errors_do_not_break_the_op(device):
         except UserWarning as warning:
             assert "runs on the CPU" in str(warning)
     assert torch.ones(2, device=device).sum().item() == 2
+
+
+def test_the_warning_says_whether_dtypes_or_the_op_lack_a_kernel():
+    code = """
+        import warnings, torch
+        x = torch.eye(3, device="opencl")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch.linalg.svdvals(x)
+            torch.nan_to_num(x.to(torch.complex64))
+        first, second = (str(warning.message) for warning in caught)
+        assert "has no OpenCL kernel and runs" in first, first
+        assert "has no OpenCL kernel for these dtypes and runs" in second, second
+        print("ok")
+    """
+    assert output_of(code, TORCH_OPENCL_FALLBACK=None) == "ok"
+
+
+def test_an_op_that_the_cpu_lacks_too(device):
+    x = torch.ones(2, 1, 4, 4, device=device)
+    with warnings.catch_warnings(), pytest.raises(NotImplementedError, match="the CPU has none for it either"):
+        warnings.simplefilter("error")
+        torch.ops.aten.cudnn_convolution_relu(x, x, None, [1, 1], [0, 0], [1, 1], 1)
+    assert total() == 0
+
+
+def test_bad_arguments_are_neither_counted_nor_warned_about(device):
+    with warnings.catch_warnings(), pytest.raises(RuntimeError, match=r'\.to\("opencl'):
+        warnings.simplefilter("error")
+        torch.cdist(torch.ones(2, 3), torch.ones(2, 3, device=device))
+    assert total() == 0
+
+
+def test_convolutions_of_integers(device):
+    x, weight = torch.arange(10).view(1, 1, 10), torch.tensor([[[1, -2, 3]]])
+    actual = torch.nn.functional.conv1d(x.to(device), weight.to(device), padding=1)
+    assert torch.equal(actual.cpu(), torch.nn.functional.conv1d(x, weight, padding=1))
+    assert total() >= 1

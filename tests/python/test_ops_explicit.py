@@ -15,6 +15,11 @@ ELSEWHERE = {
         for rule in ("sgd", "adam", "adamw", "adagrad")
         for lr in ("", ".tensor_lr")
     },
+    "_nested_tensor_from_mask_left_aligned": "test_layers.py",
+    "_thnn_fused_gru_cell": "test_layers.py",
+    "_thnn_fused_gru_cell_backward": "test_layers.py",
+    "_thnn_fused_lstm_cell": "test_layers.py",
+    "_thnn_fused_lstm_cell_backward_impl": "test_layers.py",
     "record_stream": "test_memory.py",
 }
 REAL = (torch.bool, *INTEGRAL, *FLOATING)
@@ -144,3 +149,44 @@ def test_fill_with_a_number_from_the_host(dtype: torch.dtype, device: torch.devi
     with NoFallback():
         assert_same(values.to(device).masked_fill_(mask.to(device), number), expected)
         assert_same(values.to(device).fill_(number), values.fill_(number))
+
+
+# Each product, and what it should give.
+PRODUCTS = {
+    "mm": (lambda b: torch.mm(b[0], b[0], out=b[0]), lambda b: b[0] @ b[0]),
+    "mm of a part": (lambda b: torch.mm(b[0, :16], b[0], out=b[0, 8:24]), lambda b: b[0, :16] @ b[0]),
+    "mm of a transpose": (lambda b: torch.mm(b[0].t(), b[1], out=b[0]), lambda b: b[0].t() @ b[1]),
+    "addmm_": (lambda b: b[0].addmm_(b[0], b[0], beta=0), lambda b: b[0] @ b[0]),
+    "addmm_ with itself": (lambda b: b[0].addmm_(b[0], b[1]), lambda b: b[0] + b[0] @ b[1]),
+    "addmm into its addend": (lambda b: b[0].addmm_(b[1], b[1]), lambda b: b[0] + b[1] @ b[1]),
+    "addmm of a row": (lambda b: torch.addmm(b[0, 3], b[1], b[1], out=b[0]), lambda b: b[0, 3] + b[1] @ b[1]),
+    "addmm of a transpose": (lambda b: b[0].t().addmm_(b[0].t(), b[1]), lambda b: b[0].t() + b[0].t() @ b[1]),
+    "baddbmm_": (lambda b: b.baddbmm_(b, b), lambda b: b + b @ b),
+    "addmv_": (
+        lambda b: torch.addmv(b[0, 0], b[0], b[0, 1], out=b[0, 0]),
+        lambda b: b[0, 0] + b[0] @ b[0, 1],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_into_their_own_inputs(name: str, device: torch.device) -> None:
+    torch.manual_seed(0)
+    inputs = torch.randn(2, 33, 33)
+    use, formula = PRODUCTS[name]
+    torch.testing.assert_close(use(inputs.to(device)).cpu(), formula(inputs), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int32, torch.float16], ids=str)
+def test_sums_are_converted_as_they_are_loaded(dtype: torch.dtype, device: torch.device) -> None:
+    values = some(dtype, 512, 1024)
+    there = values.to(device)
+    out = torch.float32 if dtype == torch.float16 else torch.int64
+    torch.opencl.reset_peak_memory_stats()
+    before = torch.opencl.memory_allocated()
+    whole, rows, columns = there.sum(dtype=out), there.sum(1, dtype=out), there.t().sum(1, dtype=out)
+    assert torch.opencl.max_memory_allocated() - before < values.nbytes
+    for actual, expected in ((whole, values), (rows, values.sum(1, dtype=out)), (columns, values.sum(0, dtype=out))):
+        torch.testing.assert_close(actual.cpu(), expected.sum(dtype=out) if actual.dim() == 0 else expected)
+    assert there.sum(dtype=torch.bool).item() is True
+    assert torch.equal(there.sum(1, dtype=torch.int8).cpu(), values.sum(1, dtype=torch.int8))

@@ -142,8 +142,6 @@ inline long position(const Layout *layout, int operand, int x, int y, int z) {
     for (int y = r.begin[1]; y < r.end[1]; y += r.step[1])           \
       for (int x = r.begin[0]; x < r.end[0]; x += r.step[0])
 
-#define IS_NAN(v) ((v) != (v))
-
 // Places in the [D, H, W] plane, one a lane. They are stored as long and held in lanes as wide as T.
 typedef union {
   TM vector;

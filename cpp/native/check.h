@@ -1,0 +1,27 @@
+// What kernels take on trust: they read as many elements as the other arguments promise, and PyTorch's own checks are
+// passed by whoever calls torch.ops.aten directly. An undefined tensor passes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace torch_opencl::native {
+
+inline void check_numel(const char* op, const char* name, const at::Tensor& tensor, int64_t expected) {
+  TORCH_CHECK(
+      !tensor.defined() || tensor.numel() == expected, op, ": expected ", name, " to have ", expected,
+      " elements, but got shape ", tensor.sizes());
+}
+
+inline void check_sizes(const char* op, const char* name, const at::Tensor& tensor, at::IntArrayRef expected) {
+  TORCH_CHECK(
+      !tensor.defined() || tensor.sizes() == expected, op, ": expected ", name, " to have shape ", expected,
+      ", but got ", tensor.sizes());
+}
+
+inline void check_dtype(const char* op, const char* name, const at::Tensor& tensor, at::ScalarType expected) {
+  TORCH_CHECK(
+      !tensor.defined() || tensor.scalar_type() == expected, op, ": expected ", name, " to have dtype ", expected,
+      ", but got ", tensor.scalar_type());
+}
+
+} // namespace torch_opencl::native

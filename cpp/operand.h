@@ -1,0 +1,16 @@
+// Operands of an iteration that PyTorch has prepared, as the bridge takes them.
+#pragma once
+
+#include <ATen/TensorIterator.h>
+
+#include "tensor_arg.h"
+
+namespace torch_opencl {
+
+// The slices borrow from the iterator: it must outlive the operand.
+bridge::Operand operand(const at::TensorIteratorBase& iter, int index);
+
+// A number as an op that computes in `dtype` takes it. What an integer dtype cannot hold raises, as on the CPU.
+bridge::Scalar scalar_as(const at::Scalar& value, at::ScalarType dtype);
+
+} // namespace torch_opencl

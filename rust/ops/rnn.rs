@@ -1,0 +1,99 @@
+//! Steps of LSTM and GRU cells, after the products of input and state with their weights.
+//!
+//! All tensors are contiguous and of one dtype; states are [rows, hidden], gates [rows, gates * hidden].
+
+use super::geometry::Geometry;
+use super::tier::tier;
+use super::{Target, Tensor};
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::Family;
+
+/// What a step starts from.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// Product of the input.
+    pub input_gates: Tensor<'a>,
+    /// Product of the state.
+    pub hidden_gates: Tensor<'a>,
+    /// Bias of the input's product; may be absent.
+    pub input_bias: Tensor<'a>,
+    /// Bias of the state's product; may be absent.
+    pub hidden_bias: Tensor<'a>,
+    /// The state that the step changes: a cell's content in an LSTM, what a GRU shows.
+    pub state: Tensor<'a>,
+}
+
+/// What the backward pass of an LSTM step knows of the forward pass.
+#[derive(Clone, Copy, Debug)]
+pub struct LstmSaved<'a> {
+    /// Content of the cells before.
+    pub cx: Tensor<'a>,
+    /// Content of the cells after.
+    pub cy: Tensor<'a>,
+    /// Activated gates.
+    pub gates: Tensor<'a>,
+}
+
+/// Launches a kernel over every element of `state`.
+fn launch(kernel: &'static str, state: &Tensor<'_>, tensors: &[&Tensor<'_>]) -> Result<()> {
+    if state.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(state.address)?;
+    let geometry = Geometry::of(&target, state.class());
+    let spec = geometry.define(tier(state.numel(), &[("SPEC_DTYPE0", state.dtype.code())]));
+    let program = target.program(Family::Rnn, state.class(), &spec)?;
+    let (rows, hidden) = (state.size(0), state.size(1));
+    let mut args = tensors.iter().map(|tensor| target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
+    args.extend([Arg::Int(state.dtype.code()), Arg::Long(rows), Arg::Long(hidden)]);
+    let vectors = (hidden as u64).div_ceil(geometry.lanes as u64) as i64;
+    target.launch(&program, kernel, &args, &geometry.items_for(rows * vectors), None)
+}
+
+/// The new state and content of LSTM cells; `gates` keeps the activated gates.
+///
+/// # Errors
+/// As the driver reports.
+pub fn lstm_cell(inputs: &Inputs<'_>, hy: &Tensor<'_>, cy: &Tensor<'_>, gates: &Tensor<'_>) -> Result<()> {
+    let Inputs { input_gates, hidden_gates, input_bias, hidden_bias, state } = inputs;
+    launch("lstm_cell", state, &[input_gates, hidden_gates, input_bias, hidden_bias, state, hy, cy, gates])
+}
+
+/// The gradients of gates and content from those of what `lstm_cell` gave, of which one may be absent.
+///
+/// # Errors
+/// As the driver reports.
+pub fn lstm_cell_backward(
+    grad_hy: &Tensor<'_>,
+    grad_cy: &Tensor<'_>,
+    saved: &LstmSaved<'_>,
+    grad_gates: &Tensor<'_>,
+    grad_cx: &Tensor<'_>,
+) -> Result<()> {
+    let LstmSaved { cx, cy, gates } = saved;
+    launch("lstm_cell_backward", cx, &[grad_hy, grad_cy, cx, cy, gates, grad_gates, grad_cx])
+}
+
+/// The new state of GRU cells; `saved` is [rows, 5 * hidden].
+///
+/// # Errors
+/// As the driver reports.
+pub fn gru_cell(inputs: &Inputs<'_>, hy: &Tensor<'_>, saved: &Tensor<'_>) -> Result<()> {
+    let Inputs { input_gates, hidden_gates, input_bias, hidden_bias, state } = inputs;
+    launch("gru_cell", state, &[input_gates, hidden_gates, input_bias, hidden_bias, state, hy, saved])
+}
+
+/// The gradients of both products and of the state.
+///
+/// # Errors
+/// As the driver reports.
+pub fn gru_cell_backward(
+    grad_hy: &Tensor<'_>,
+    saved: &Tensor<'_>,
+    grad_input_gates: &Tensor<'_>,
+    grad_hidden_gates: &Tensor<'_>,
+    grad_hx: &Tensor<'_>,
+) -> Result<()> {
+    launch("gru_cell_backward", grad_hx, &[grad_hy, saved, grad_input_gates, grad_hidden_gates, grad_hx])
+}

@@ -1,0 +1,141 @@
+"""Recurrent layers and cells, and what else PyTorch builds on ops of its own for each device, against the CPU."""
+
+import copy
+
+import pytest
+import torch
+from op_samples import NoFallback
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+INPUT, HIDDEN, STEPS, BATCH = 5, 19, 4, 3
+KINDS = {
+    "plain": {},
+    "no bias": {"bias": False},
+    "both ways": {"bidirectional": True},
+    "deep": {"num_layers": 2, "bidirectional": True},
+    "batch first": {"batch_first": True},
+}
+
+
+def tensors(results) -> list[torch.Tensor]:
+    """The tensors of nested tuples, in order."""
+    if isinstance(results, torch.Tensor):
+        return [results]
+    return [tensor for part in results for tensor in tensors(part)]
+
+
+def trained(module: nn.Module, use, *inputs: torch.Tensor) -> list[torch.Tensor]:
+    """Run forward and backward.
+
+    Returns:
+        The results, and the gradients of inputs and parameters.
+    """
+    inputs = [tensor.detach().requires_grad_() for tensor in inputs]
+    results = tensors(use(module, *inputs))
+    sum((result.square() * (i + 1)).sum() for i, result in enumerate(results)).backward()
+    return [*results, *(tensor.grad for tensor in inputs), *(parameter.grad for parameter in module.parameters())]
+
+
+def compare(module: nn.Module, use, device: torch.device, *inputs: torch.Tensor) -> None:
+    """Hold the device's results and gradients against the CPU's."""
+    there = copy.deepcopy(module).to(device)
+    expected = trained(module, use, *inputs)
+    with NoFallback():
+        actual = trained(there, use, *(tensor.to(device) for tensor in inputs))
+    tolerance = {torch.float16: 5e-3, torch.bfloat16: 5e-2}.get(inputs[0].dtype, 1e-5)
+    assert len(actual) == len(expected)
+    for got, wanted in zip(actual, expected, strict=True):
+        torch.testing.assert_close(got.cpu(), wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_layers(layer, kind, device):
+    torch.manual_seed(0)
+    compare(layer(INPUT, HIDDEN, **KINDS[kind]), lambda m, x: m(x), device, torch.randn(STEPS, BATCH, INPUT))
+
+
+def test_projections(device):
+    torch.manual_seed(0)
+    compare(nn.LSTM(INPUT, HIDDEN, proj_size=3), lambda m, x: m(x), device, torch.randn(STEPS, BATCH, INPUT))
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_packed_sequences(layer, device):
+    def use(module, x):
+        packed = pack_padded_sequence(x, torch.tensor([2, STEPS, 1]), enforce_sorted=False)
+        results, state = module(packed)
+        return pad_packed_sequence(results)[0], state
+
+    torch.manual_seed(0)
+    compare(layer(INPUT, HIDDEN, num_layers=2, bidirectional=True), use, device, torch.randn(STEPS, BATCH, INPUT))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+def test_cells(cell, bias, dtype, device):
+    torch.manual_seed(0)
+    module = cell(INPUT, HIDDEN, bias=bias).to(dtype)
+    compare(module, lambda m, x: m(x), device, torch.randn(BATCH, INPUT, dtype=dtype))
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell])
+def test_cells_as_large_as_a_specialised_kernel(cell, device):
+    torch.manual_seed(0)
+    compare(cell(8, 300), lambda m, x: m(x), device, torch.randn(256, 8))
+
+
+def test_only_the_content_of_a_cell_has_a_gradient(device):
+    torch.manual_seed(0)
+    compare(nn.LSTMCell(INPUT, HIDDEN), lambda m, x: m(x)[1], device, torch.randn(BATCH, INPUT))
+
+
+def test_an_empty_batch(device):
+    for layer in (nn.LSTM, nn.GRU):
+        results, _ = layer(INPUT, HIDDEN).to(device)(torch.randn(STEPS, 0, INPUT, device=device))
+        assert results.shape == (STEPS, 0, HIDDEN)
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell])
+def test_second_derivatives(cell, device):
+    def penalty(module, x):
+        shown = tensors(module(x))[0]
+        return torch.autograd.grad(shown.square().sum(), x, create_graph=True)[0]
+
+    torch.manual_seed(0)
+    compare(cell(INPUT, HIDDEN).double(), penalty, device, torch.randn(BATCH, INPUT, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU])
+def test_autocast(layer, device):
+    torch.manual_seed(0)
+    module, x = layer(INPUT, HIDDEN), torch.randn(STEPS, BATCH, INPUT)
+    there = copy.deepcopy(module).to(device)
+    with torch.autocast("opencl", dtype=torch.bfloat16):
+        results, _ = there(x.to(device))
+    assert results.dtype == torch.bfloat16
+    torch.testing.assert_close(results.float().cpu(), module(x)[0], rtol=5e-2, atol=5e-2)
+
+
+def test_gates_of_a_wrong_size_are_refused(device):
+    gates, state = torch.zeros(2, 12, device=device), torch.zeros(2, 4, device=device)
+    with pytest.raises(RuntimeError, match="expected input_gates to have shape"):
+        torch.ops.aten._thnn_fused_lstm_cell(gates, gates, state)
+    with pytest.raises(RuntimeError, match="expected workspace to have shape"):
+        torch.ops.aten._thnn_fused_gru_cell_backward(state, gates, True)
+    with pytest.raises(RuntimeError, match="expected input_bias to have dtype"):
+        torch.ops.aten._thnn_fused_gru_cell(gates, gates, state, *[torch.zeros(12, device=device).half()] * 2)
+
+
+def test_a_padded_batch_through_a_transformer_encoder(device):
+    # In evaluation mode the encoder asks whether it may pack its input into a nested tensor.
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
+    x, padding = torch.randn(2, 4, 8), torch.tensor([[False, False, True, True], [False] * 4])
+    there = copy.deepcopy(encoder).to(device)
+    with torch.no_grad():
+        expected = encoder(x, src_key_padding_mask=padding)
+        actual = there(x.to(device), src_key_padding_mask=padding.to(device)).cpu()
+    torch.testing.assert_close(actual[~padding], expected[~padding], rtol=1e-5, atol=1e-5)

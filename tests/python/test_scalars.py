@@ -1,0 +1,61 @@
+"""Numbers of the host among tensors of integers: they wrap, or are refused, exactly as on the CPU."""
+
+import pytest
+import torch
+from op_samples import NoFallback
+
+UINT8 = torch.tensor([0, 1, 2, 200, 255], dtype=torch.uint8)
+INT8 = torch.tensor([-128, -1, 0, 1, 3, 127], dtype=torch.int8)
+
+USES = {
+    "compare below the range": lambda u, i: u < -2,
+    "compare above the range": lambda u, i: u == 2**40 + 1,
+    "floor divide": lambda u, i: i // 1000,
+    "remainder": lambda u, i: i % 1000,
+    "reflected": lambda u, i: 1000 - i,
+    "negative power": lambda u, i: i**-1,
+    "power that does not fit": lambda u, i: u**1000,
+    "add": lambda u, i: u + 300,
+    "add a multiple": lambda u, i: torch.add(u, u, alpha=300),
+    "add a negative in place": lambda u, i: u.clone().add_(-1),
+    "clamp": lambda u, i: i.clamp(-1000, 1000),
+    "clamp below": lambda u, i: u.clamp_min(-1),
+    "fill": lambda u, i: i.clone().fill_(1000),
+    "fill with a negative": lambda u, i: u.clone().fill_(-1),
+    "fill with a fraction": lambda u, i: (u > 1).fill_(0.5),
+    "fill with nan": lambda u, i: i.clone().fill_(float("nan")),
+    "full": lambda u, i: torch.full((2,), 2**40, dtype=torch.int32, device=u.device),
+    "masked fill": lambda u, i: i.masked_fill(i > 0, 1000),
+    "index fill": lambda u, i: i.index_fill(0, torch.tensor([0], device=i.device), 1000),
+    "scatter": lambda u, i: i.scatter(0, torch.tensor([0], device=i.device), 1000),
+    "addcmul": lambda u, i: torch.addcmul(i, i, i, value=1000),
+    "where": lambda u, i: torch.where(i > 0, i, 1000),
+    "threshold": lambda u, i: torch.nn.functional.threshold(i, 1000, 5),
+    "maximum with a host tensor": lambda u, i: torch.maximum(i, torch.tensor(1000)),
+    "mask bits": lambda u, i: i & 0x1FF,
+    "compare half with complex": lambda u, i: u.half() == 1 + 2j,
+}
+
+
+def outcome(use, device: torch.device | str):
+    """Return the result on the CPU, or the type and text of the error."""
+    try:
+        return use(UINT8.to(device), INT8.to(device)).cpu()
+    except (RuntimeError, ZeroDivisionError) as error:
+        return type(error), str(error).splitlines()[0]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_numbers_out_of_range(use, device):
+    expected, actual = outcome(USES[use], "cpu"), outcome(USES[use], device)
+    if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
+        assert actual.dtype == expected.dtype
+        assert torch.equal(actual, expected)
+    else:
+        assert actual == expected
+
+
+def test_division_by_zero_gives_zero(device):
+    x, zero = torch.tensor([-7, 0, 7], device=device), torch.tensor(0)
+    with NoFallback():
+        assert (x // zero).tolist() == torch.div(x, zero, rounding_mode="trunc").tolist() == [0, 0, 0]
