@@ -1,7 +1,7 @@
 //! Memory for C++.
 
 use super::ffi::{MemoryInfo, NamedStat};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runtime::{self, device};
 
 pub use crate::runtime::{
@@ -94,7 +94,8 @@ pub fn device_of_address(address: usize) -> Result<i32> {
 }
 
 pub fn map(address: usize, size: usize, writable: bool) -> Result<Box<Mapping>> {
-    runtime::map(address, size, writable).map(Box::new)
+    let mapping = runtime::map_all(&[runtime::Range { address, size, writable }])?.pop();
+    mapping.map(Box::new).ok_or_else(|| Error::Invalid("a range was mapped to nothing".to_owned()))
 }
 
 /// Gives a mapped range back.
@@ -104,7 +105,7 @@ pub fn map(address: usize, size: usize, writable: bool) -> Result<Box<Mapping>> 
 #[allow(clippy::boxed_local)] // cxx hands over ownership as a Box
 pub unsafe fn unmap(mapping: Box<Mapping>) -> Result<()> {
     // SAFETY: promised by the caller.
-    unsafe { runtime::unmap(*mapping) }
+    unsafe { runtime::unmap_all(&[*mapping]) }
 }
 
 pub fn is_host_unified(index: i32) -> Result<bool> {

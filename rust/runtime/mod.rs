@@ -24,4 +24,6 @@ pub use fork::in_bad_fork;
 pub use pinned::{allocate_pinned, free_pinned, is_pinned, record_pinned};
 pub use stats::MemoryStats;
 pub use stream::{current_stream, launch_count, set_current_stream, Stream, POOL_STREAMS};
-pub use transfer::{copy_device_to_device, copy_device_to_host, copy_host_to_device, map, unmap, Mapping};
+pub use transfer::{
+    copy_device_to_device, copy_device_to_host, copy_host_to_device, map_all, unmap_all, Mapping, Range,
+};
