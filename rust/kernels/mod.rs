@@ -11,6 +11,7 @@ mod source;
 mod spec;
 
 pub use cache::{cache_info, program, CachedProgram};
+pub use disk::Entry as DiskEntry;
 pub use dtype::{Class, DType};
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};
 pub use source::Family;
