@@ -45,6 +45,10 @@ at::Generator generator_of(int64_t index) {
   return default_generator(static_cast<c10::DeviceIndex>(device_index(index)));
 }
 
+void set_preferred_blas_library(const std::string& name) {
+  checked([&] { bridge::set_preferred_blas_library(rust::Str(name)); });
+}
+
 } // namespace
 
 TORCH_LIBRARY(torch_opencl, m) {
@@ -91,6 +95,13 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("fallbacks() -> str", &fallbacks);
   m.def("reset_fallbacks() -> ()", &reset_fallback_counts);
   m.def("kernel_cache_info() -> str", [] { return to_string(bridge::kernel_cache_json()); });
+  m.def("preferred_blas_library() -> str", [] {
+    return to_string(checked([] { return bridge::preferred_blas_library(); }));
+  });
+  m.def("set_preferred_blas_library(str name) -> ()", &set_preferred_blas_library);
+  m.def("blas_choices(int device) -> str", [](int64_t device) {
+    return to_string(bridge::blas_choices_json(static_cast<int32_t>(device)));
+  });
   m.def("launches() -> int", [] { return static_cast<int64_t>(bridge::launch_count()); });
 }
 

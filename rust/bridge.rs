@@ -330,6 +330,9 @@ mod ffi {
             alpha: Scalar,
             beta: Scalar,
         ) -> Result<()>;
+        fn preferred_blas_library() -> Result<String>;
+        fn set_preferred_blas_library(name: &str) -> Result<()>;
+        fn blas_choices_json(device: i32) -> String;
         fn dot(out: &TensorArg, a: &TensorArg, b: &TensorArg) -> Result<()>;
         fn convolve(
             out: &TensorArg,

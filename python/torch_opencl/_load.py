@@ -4,6 +4,7 @@ Loading never raises: a machine with a broken installation must still be able to
 went wrong is kept, warned about once, and raised by the first call that needs the library.
 """
 
+import importlib
 import json
 import sys
 import warnings
@@ -36,6 +37,7 @@ def load(module: ModuleType) -> None:
     """
     global _error
     try:
+        _register_settings()
         _check()
         _embedded_driver.activate()
         torch.ops.load_library(str(LIBRARY))
@@ -96,6 +98,13 @@ def build_info() -> dict[str, str]:
         return json.loads(BUILD_INFO.read_text())
     except (OSError, ValueError) as failure:
         raise LibraryError(f"{BUILD_INFO} cannot be read ({failure}). Reinstall torch-opencl-rs.") from failure
+
+
+def _register_settings() -> None:
+    """Make ``torch.backends.opencl`` known, as ``torch.backends.cuda`` is."""
+    settings = importlib.import_module("torch_opencl.backends")
+    sys.modules[f"torch.backends.{BACKEND_NAME}"] = settings
+    setattr(torch.backends, BACKEND_NAME, settings)
 
 
 def _check() -> None:

@@ -1,6 +1,9 @@
 //! Matrix products and convolutions for C++.
 
+use serde_json::Value;
+
 use super::ffi::{ConvolutionArgs, Scalar, TensorArg};
+use crate::blas;
 use crate::error::Result;
 use crate::ops;
 use crate::ops::conv::{Direction, Parameters};
@@ -13,7 +16,22 @@ pub fn matmul(
     alpha: Scalar,
     beta: Scalar,
 ) -> Result<()> {
-    ops::matmul::matmul(&out.tensor()?, &a.tensor()?, &b.tensor()?, &addend.tensor()?, alpha.into(), beta.into())
+    blas::matmul(&out.tensor()?, &a.tensor()?, &b.tensor()?, &addend.tensor()?, alpha.into(), beta.into())
+}
+
+/// "auto" or the name of a library.
+pub fn preferred_blas_library() -> Result<String> {
+    blas::preference().map(|preference| preference.name().to_owned())
+}
+
+pub fn set_preferred_blas_library(name: &str) -> Result<()> {
+    blas::set_preference(name)
+}
+
+/// What `auto` has chosen so far on a device: {class of products: library}.
+pub fn blas_choices_json(device: i32) -> String {
+    let choices = blas::auto::choices(device).into_iter();
+    choices.map(|(class, library)| (class, Value::from(library.name()))).collect::<Value>().to_string()
 }
 
 pub fn dot(out: &TensorArg<'_>, a: &TensorArg<'_>, b: &TensorArg<'_>) -> Result<()> {

@@ -3,7 +3,7 @@
 use serde_json::{json, Map, Value};
 
 use super::runtime::ffi::{MemoryInfo, NamedStat};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runtime::{self, device, BlockState, Pool, SegmentView, Stat};
 
 pub use crate::runtime::{
@@ -141,7 +141,8 @@ pub fn device_of_address(address: usize) -> Result<i32> {
 }
 
 pub fn map(address: usize, size: usize, writable: bool) -> Result<Box<Mapping>> {
-    runtime::map(address, size, writable).map(Box::new)
+    let mapping = runtime::map_all(&[runtime::Range { address, size, writable }])?.pop();
+    mapping.map(Box::new).ok_or_else(|| Error::Invalid("a range was mapped to nothing".to_owned()))
 }
 
 /// Gives a mapped range back.
@@ -151,7 +152,7 @@ pub fn map(address: usize, size: usize, writable: bool) -> Result<Box<Mapping>> 
 #[allow(clippy::boxed_local)] // cxx hands over ownership as a Box
 pub unsafe fn unmap(mapping: Box<Mapping>) -> Result<()> {
     // SAFETY: promised by the caller.
-    unsafe { runtime::unmap(*mapping) }
+    unsafe { runtime::unmap_all(&[*mapping]) }
 }
 
 pub fn is_host_unified(index: i32) -> Result<bool> {

@@ -77,6 +77,8 @@ pub struct DeviceInfo {
     pub fp64: bool,
     /// Arithmetic in f16 (storage of f16 is core everywhere).
     pub fp16: bool,
+    /// What tells the device from all others, where the driver says it.
+    pub uuid: Option<[u8; 16]>,
     /// Extension names.
     pub extensions: Vec<String>,
 }
@@ -113,6 +115,7 @@ impl DeviceInfo {
             // A double configuration of zero is how a driver says that it has none, whatever it lists.
             fp64: device.double_fp_config().is_ok_and(|config| config != 0),
             fp16: extensions.iter().any(|name| name == "cl_khr_fp16"),
+            uuid: extensions.iter().any(|name| name == "cl_khr_device_uuid").then(|| device.uuid_khr().ok()).flatten(),
             extensions,
         })
     }
@@ -150,6 +153,7 @@ impl DeviceInfo {
             host_unified: true,
             fp64: false,
             fp16: false,
+            uuid: None,
             extensions: Vec::new(),
         }
     }

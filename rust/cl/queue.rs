@@ -168,10 +168,9 @@ impl Queue {
         filled.map(drop)
     }
 
-    /// Maps a range for the host, after everything enqueued before has completed.
-    ///
-    /// The memory stays valid until [`Self::unmap`].
-    pub fn map(&self, buffer: MemHandle, offset: usize, size: usize, access: MapAccess) -> Result<*mut u8> {
+    /// Maps a range for the host. The memory is valid once the event has completed, which is after everything enqueued
+    /// before, and until [`Self::unmap`].
+    pub fn map(&self, buffer: MemHandle, offset: usize, size: usize, access: MapAccess) -> Result<(*mut u8, Event)> {
         let flags = match access {
             MapAccess::Read => CL_MAP_READ,
             MapAccess::ReadWrite => CL_MAP_READ | CL_MAP_WRITE,
@@ -182,8 +181,7 @@ impl Queue {
         let mapped = self.submit("clEnqueueMapBuffer", || unsafe {
             api::enqueue_map_buffer(queue, buffer.0, CL_FALSE, flags, offset, size, &mut *out, 0, none)
         });
-        self.wait(&mapped?)?;
-        Ok(pointer.cast())
+        mapped.map(|event| (pointer.cast(), event))
     }
 
     /// Gives a mapped range back to the device, which has it when the event completes.

@@ -1,4 +1,4 @@
-//! Program binaries on disk.
+//! Program binaries on disk, and notes of what was measured about a device.
 //!
 //! One file an entry, named by the hash of device, driver, source and options. A file is written under a
 //! temporary name and renamed, so concurrent processes see a whole file or none; it starts with the hash of its
@@ -36,7 +36,7 @@ fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     Some(base.join("torch_opencl").join("programs"))
 }
 
-/// The place of one program on disk.
+/// The place of one program, or of one note, on disk.
 #[derive(Debug)]
 pub struct Entry {
     path: Option<PathBuf>,
@@ -45,10 +45,15 @@ pub struct Entry {
 impl Entry {
     /// The entry of a source built with options for a device.
     pub fn new(info: &DeviceInfo, source: &str, options: &str) -> Self {
-        Self::in_folder(folder(), info, source, options)
+        Self::in_folder(folder(), info, source, options, "clbin")
     }
 
-    fn in_folder(folder: Option<&Path>, info: &DeviceInfo, source: &str, options: &str) -> Self {
+    /// The answer to a question about how a source does on a device.
+    pub fn note(info: &DeviceInfo, source: &str, question: &str) -> Self {
+        Self::in_folder(folder(), info, source, question, "note")
+    }
+
+    fn in_folder(folder: Option<&Path>, info: &DeviceInfo, source: &str, options: &str, suffix: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(FORMAT);
         for part in [&info.platform, &info.name, &info.driver_version, &info.version, options, source] {
@@ -56,10 +61,10 @@ impl Entry {
             hash.update(part.as_bytes());
         }
         let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { path: folder.map(|folder| folder.join(format!("{name}.clbin"))) }
+        Self { path: folder.map(|folder| folder.join(format!("{name}.{suffix}"))) }
     }
 
-    /// The stored binary, if it is there and whole.
+    /// The stored bytes, if they are there and whole.
     pub fn load(&self) -> Option<Vec<u8>> {
         let path = self.path.as_ref()?;
         let bytes = fs::read(path).ok()?;
@@ -69,7 +74,7 @@ impl Entry {
         (Sha256::digest(binary).as_slice() == hash).then(|| binary.to_vec())
     }
 
-    /// Stores a binary.
+    /// Stores a binary, or an answer.
     pub fn store(&self, binary: &[u8]) {
         let Some(path) = &self.path else { return };
         let Some(folder) = path.parent() else { return };
@@ -86,7 +91,7 @@ impl Entry {
     }
 }
 
-/// (folder, entries, bytes) of the disk cache.
+/// (folder, programs, bytes) of the disk cache.
 pub fn contents() -> (Option<String>, u64, u64) {
     let Some(folder) = folder() else { return (None, 0, 0) };
     let programs = evict::programs(folder);
@@ -105,7 +110,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("torch_opencl_{}_{test}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         let info = DeviceInfo::imagined(1, "device", "platform", DeviceType::Cpu);
-        Entry::in_folder(Some(&folder.join("deep")), &info, source, options)
+        Entry::in_folder(Some(&folder.join("deep")), &info, source, options, "clbin")
     }
 
     #[test]
@@ -160,7 +165,7 @@ mod tests {
     #[test]
     fn without_a_folder_nothing_is_kept() {
         let info = DeviceInfo::imagined(1, "device", "platform", DeviceType::Cpu);
-        let entry = Entry::in_folder(None, &info, "source", "");
+        let entry = Entry::in_folder(None, &info, "source", "", "note");
         entry.store(b"binary");
         assert_eq!(entry.load(), None);
     }

@@ -12,6 +12,7 @@ mod source;
 mod spec;
 
 pub use cache::{cache_info, program, CachedProgram};
+pub use disk::Entry as DiskEntry;
 pub use dtype::{Class, DType};
 pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};

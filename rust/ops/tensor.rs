@@ -16,6 +16,9 @@ pub struct Tensor<'a> {
 }
 
 impl<'a> Tensor<'a> {
+    /// An optional argument that was not given.
+    pub const ABSENT: Tensor<'static> = Tensor { address: 0, dtype: DType::U8, sizes: &[], strides: &[] };
+
     /// Number of elements.
     pub fn numel(&self) -> i64 {
         self.sizes.iter().product()
@@ -46,6 +49,15 @@ impl<'a> Tensor<'a> {
             sizes: self.sizes.get(1..).unwrap_or_default(),
             strides: self.strides.get(1..).unwrap_or_default(),
         }
+    }
+
+    /// Bytes from the first element to the last, with whatever lies between in a tensor that is not dense.
+    pub fn span(&self) -> usize {
+        if self.sizes.contains(&0) {
+            return 0;
+        }
+        let last: i64 = self.sizes.iter().zip(self.strides).map(|(size, stride)| (size - 1) * stride).sum();
+        (last + 1) as usize * self.dtype.size()
     }
 
     /// The class the tensor's dtype is computed in.

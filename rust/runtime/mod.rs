@@ -30,4 +30,6 @@ pub use pinned::{
 pub use snapshot::{BlockState, BlockView, SegmentView};
 pub use stats::{HostMemoryStats, MemoryStats, Stat};
 pub use stream::{current_stream, launch_count, set_current_stream, Stream, POOL_STREAMS};
-pub use transfer::{copy_device_to_device, copy_device_to_host, copy_host_to_device, map, unmap, Mapping};
+pub use transfer::{
+    copy_device_to_device, copy_device_to_host, copy_host_to_device, map_all, unmap_all, Mapping, Range,
+};

@@ -49,7 +49,9 @@ pub fn allocate_pinned(size: usize) -> Result<usize> {
         Error::OutOfMemory(format!("OpenCL: cannot pin {class} bytes of host memory: {}", error.message()))
     })?;
     let queue = state.stream(0)?.queue(&state.context)?;
-    let address = queue.map(buffer.handle(), 0, class, MapAccess::ReadWrite)? as usize;
+    let (pointer, mapped) = queue.map(buffer.handle(), 0, class, MapAccess::ReadWrite)?;
+    queue.wait(&mapped)?;
+    let address = pointer as usize;
     pool.stats.add_block(class);
     pool.stats.hand_out(class);
     pool.blocks.insert(address, Block { _buffer: buffer, size: class, users: Vec::new(), in_use: true });

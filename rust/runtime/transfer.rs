@@ -1,11 +1,11 @@
 //! Copies between host and devices, and mapping of device memory for the host.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::device::{device_of_address, Device};
 use super::pinned;
 use super::stream::current_stream;
-use crate::cl::{MapAccess, MemHandle, Queue};
+use crate::cl::{Event, MapAccess, MemHandle, Queue};
 use crate::error::Result;
 
 /// Host memory that a copy between two devices passes through, a piece at a time.
@@ -78,7 +78,7 @@ fn queue_of(device: &'static Device) -> Result<(&'static Queue, i64)> {
     Ok((stream.queue(&device.state()?.context)?, stream.id()))
 }
 
-/// Device memory that the host may use until [`unmap`].
+/// Device memory that the host may use until [`unmap_all`].
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping {
     device: i32,
@@ -93,30 +93,89 @@ impl Mapping {
     }
 }
 
-/// Held while a range is mapped and while one is unmapped.
-///
-/// PoCL 3.1 knows mappings by their pointers: where two threads map the same range, unmapping one may free what the
-/// other thread's call is about to return.
-static MAPPING: Mutex<()> = Mutex::new(());
-
-/// Maps `size` bytes for the host, behind all work of the current stream.
-pub fn map(address: usize, size: usize, writable: bool) -> Result<Mapping> {
-    let _mapping = MAPPING.lock().unwrap_or_else(PoisonError::into_inner);
-    let device = device_of_address(address)?;
-    let location = device.state()?.resolve(address)?;
-    let access = if writable { MapAccess::ReadWrite } else { MapAccess::Read };
-    let pointer = queue_of(device)?.0.map(location.memory, location.offset, size, access)?;
-    Ok(Mapping { device: device.index, memory: location.memory, pointer: pointer as usize })
+/// What the host asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// Address of the first byte on the device.
+    pub address: usize,
+    /// Bytes.
+    pub size: usize,
+    /// Whether the host writes there.
+    pub writable: bool,
 }
 
-/// Gives a mapped range back to the device.
+/// Held while ranges are mapped or unmapped; with the last unmapping, which is waited for before the next call.
+///
+/// PoCL 3.1 knows mappings by their pointers: where a range is mapped while another mapping of it is being unmapped,
+/// the driver may free what the call is about to return.
+static MAPPING: Mutex<Option<Last>> = Mutex::new(None);
+
+/// The last of some commands in a queue, which are in order: once it has completed all have.
+struct Last(&'static Queue, Event);
+
+impl Last {
+    fn wait(self) -> Result<()> {
+        self.0.wait(&self.1)
+    }
+}
+
+fn mapping() -> Result<MutexGuard<'static, Option<Last>>> {
+    let mut guard = MAPPING.lock().unwrap_or_else(PoisonError::into_inner);
+    guard.take().map_or(Ok(()), Last::wait)?;
+    Ok(guard)
+}
+
+/// Maps ranges of one device for the host, behind all work of the current stream. Waits once for all of them.
+pub fn map_all(ranges: &[Range]) -> Result<Vec<Mapping>> {
+    let Some(first) = ranges.first() else { return Ok(Vec::new()) };
+    let mut guard = mapping()?;
+    let device = device_of_address(first.address)?;
+    let mut mappings = Vec::with_capacity(ranges.len());
+    if let Err(error) = enqueue_maps(device, ranges, &mut mappings) {
+        // SAFETY: nobody has been told of these mappings. Of two errors the first is the one to report.
+        *guard = unsafe { enqueue_unmaps(&mappings) }.ok().flatten();
+        return Err(error);
+    }
+    Ok(mappings)
+}
+
+fn enqueue_maps(device: &'static Device, ranges: &[Range], mappings: &mut Vec<Mapping>) -> Result<()> {
+    let queue = queue_of(device)?.0;
+    let mut last = None;
+    for range in ranges {
+        let place = device.state()?.resolve(range.address)?;
+        let access = if range.writable { MapAccess::ReadWrite } else { MapAccess::Read };
+        let (pointer, event) = queue.map(place.memory, place.offset, range.size, access)?;
+        mappings.push(Mapping { device: device.index, memory: place.memory, pointer: pointer as usize });
+        last = Some(Last(queue, event));
+    }
+    last.map_or(Ok(()), Last::wait)
+}
+
+/// Gives mapped ranges back to their device, which has them when the current stream comes to it. Not waiting for that
+/// makes a chain of products on the host and kernels of order 256 a sixth faster (386 us a link, not 463; PoCL, Xeon).
 ///
 /// # Safety
-/// Nothing uses the host address afterwards.
-pub unsafe fn unmap(mapping: Mapping) -> Result<()> {
-    let _mapping = MAPPING.lock().unwrap_or_else(PoisonError::into_inner);
-    let (queue, _) = queue_of(super::device(mapping.device)?)?;
-    // SAFETY: the pointer came from `map` of this buffer; the rest is the caller's promise.
-    let unmapped = unsafe { queue.unmap(mapping.memory, mapping.pointer as *mut u8)? };
-    queue.wait(&unmapped)
+/// Nothing uses the host addresses afterwards.
+pub unsafe fn unmap_all(mappings: &[Mapping]) -> Result<()> {
+    if mappings.is_empty() {
+        return Ok(());
+    }
+    let mut guard = mapping()?;
+    // SAFETY: promised by the caller.
+    *guard = unsafe { enqueue_unmaps(mappings)? };
+    Ok(())
+}
+
+/// # Safety
+/// As for [`unmap_all`].
+unsafe fn enqueue_unmaps(mappings: &[Mapping]) -> Result<Option<Last>> {
+    let mut last = None;
+    for mapping in mappings {
+        let queue = queue_of(super::device(mapping.device)?)?.0;
+        // SAFETY: the pointer came from a map of this buffer; the rest is the caller's promise.
+        let unmapped = unsafe { queue.unmap(mapping.memory, mapping.pointer as *mut u8)? };
+        last = Some(Last(queue, unmapped));
+    }
+    Ok(last)
 }

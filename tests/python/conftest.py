@@ -8,6 +8,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     share = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
+# Large products by our own kernels: what the tests are for. test_blas.py tests the other libraries and the choice.
+os.environ.setdefault("TORCH_OPENCL_BLAS", "opencl")
 
 import pytest
 import torch

@@ -1,0 +1,51 @@
+"""``torch.backends.opencl``: how operators are computed, with the names of ``torch.backends.cuda``."""
+
+import json
+
+from torch_opencl._load import native
+from torch_opencl._utils import DeviceLike, _get_device_index
+
+__all__ = ["blas_choices", "preferred_blas_library"]
+
+
+def preferred_blas_library(backend: str | None = None) -> str:
+    """Choose the library that computes matrix products, for the whole process; or ask which one it is.
+
+    * ``"auto"`` (the default): the fastest. The first large product of each dtype and class of size is
+      measured, and the result is kept with the compiled kernels.
+    * ``"opencl"``: this package's own kernels, which compute every product.
+    * ``"host"``: PyTorch's CPU product (MKL, oneDNN), on devices that share memory with the host.
+    * ``"cublas"``: NVIDIA's, on NVIDIA devices; operands are copied from OpenCL's memory to CUDA's and back.
+
+    A product that the library does not have (of integers, say) is computed by ``"opencl"``. The
+    environment variable ``TORCH_OPENCL_BLAS`` sets what a process starts with.
+
+    Args:
+        backend: one of the four, or None to change nothing.
+
+    Returns:
+        The name of the preferred library.
+
+    Raises:
+        RuntimeError: there is no library of that name, or the current device cannot use it; the message
+            says why.
+    """
+    if backend is not None:
+        native().set_preferred_blas_library(backend)
+    return native().preferred_blas_library()
+
+
+def blas_choices(device: DeviceLike = None) -> dict[str, str]:
+    """Return what ``"auto"`` has chosen in this process so far.
+
+    Args:
+        device: the device; the current one by default.
+
+    Returns:
+        The library for each class of products that came up, by dtype, the smallest sizes of the class as
+        batches, rows, columns and terms of a sum, and threads of the host.
+
+    Raises:
+        LibraryError: the native library cannot be loaded.
+    """
+    return json.loads(native().blas_choices(_get_device_index(device, optional=True)))

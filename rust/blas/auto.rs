@@ -1,0 +1,214 @@
+//! `auto`: which library is fastest, measured once for each device, dtype and class of size, and remembered.
+//!
+//! The first large product of a class times the candidates on the caller's own operands. That waits for the device,
+//! which is why it is done once: the answer is kept next to the compiled kernels, for the processes to come.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use super::{host, Extent, Library, Product};
+use crate::error::Result;
+use crate::kernels::{DType, DiskEntry, Family};
+use crate::runtime::{current_stream, device_of_address, Device, Stream};
+
+/// A product of fewer multiplications than 256^3 is never worth waiting for: our kernels take 0.3 to 0.7 ms for that
+/// many on two cores (PoCL).
+const SMALLEST: i64 = 1 << 24;
+/// Measured products are cut to this in every direction, and larger ones are taken for alike: it bounds the time.
+const LARGEST: i64 = 2048;
+/// The corner of a product that a library must prove itself on before it gets the whole: for dtypes that a processor
+/// lacks, PyTorch has plain loops.
+const CORNER: i64 = 256;
+/// How many times slower than our kernels the corner may make it look.
+const HOPELESS: u32 = 4;
+/// Times that a product is measured, unless it takes longer than all of [`BUDGET`].
+const ROUNDS: usize = 3;
+const BUDGET: Duration = Duration::from_millis(300);
+/// What another library must save: the caller waits for it, and meanwhile enqueues nothing. An enqueue and a wait
+/// take 34 us on PoCL, and the kernels behind the product, 2 us each to enqueue, start late.
+const LOST_TIME: Duration = Duration::from_micros(50);
+
+/// Products that one measurement stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct SizeClass {
+    device: i32,
+    dtype: &'static str,
+    /// Binary logarithms of batches, rows, columns and depth.
+    logarithms: [u32; 4],
+    /// Threads of the host, which other processes may have fewer of.
+    threads: i32,
+}
+
+impl SizeClass {
+    fn of(device: &Device, dtype: DType, extent: &Extent) -> Self {
+        Self { device: device.index, dtype: dtype.name(), logarithms: logarithms(extent), threads: host::threads() }
+    }
+
+    /// "torch.float32 1x1024x512x1024 on 8 threads": the smallest product of the class, as batches, rows, columns,
+    /// depth.
+    fn describe(&self) -> String {
+        let [batches, rows, columns, depth] = self.logarithms.map(|logarithm| 1_u64 << logarithm);
+        format!("{} {batches}x{rows}x{columns}x{depth} on {} threads", self.dtype, self.threads)
+    }
+}
+
+fn logarithms(extent: &Extent) -> [u32; 4] {
+    let Extent { batches, rows, columns, depth } = extent.clamped(LARGEST);
+    [batches, rows, columns, depth].map(|size| size.max(1).ilog2())
+}
+
+static CHOICES: RwLock<BTreeMap<SizeClass, Library>> = RwLock::new(BTreeMap::new());
+/// One measurement at a time: two would measure one another.
+static MEASURING: Mutex<()> = Mutex::new(());
+
+/// The library for a product.
+///
+/// # Errors
+/// As the candidates report when they are measured.
+pub fn library(product: &Product<'_>) -> Result<Library> {
+    let extent = product.extent();
+    if extent.volume() < SMALLEST {
+        return Ok(Library::OpenCl);
+    }
+    let device = device_of_address(product.out.address)?;
+    let Some(dtype) = product.dtype().filter(|_| Library::Host.obstacle(&device.info).is_none()) else {
+        return Ok(Library::OpenCl);
+    };
+    if !Library::Host.serves(product) {
+        return Ok(Library::OpenCl);
+    }
+    let class = SizeClass::of(device, dtype, &extent);
+    if let Some(library) = known(&class) {
+        return Ok(library);
+    }
+    // Measuring computes the product several times, which one that adds in place does not survive.
+    if product.adds_in_place() {
+        return Ok(Library::OpenCl);
+    }
+    let _measuring = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(library) = known(&class) {
+        return Ok(library);
+    }
+    // New kernels and launchers are measured again, as a new driver is.
+    let question = format!("BLAS library of {} for {}", env!("CARGO_PKG_VERSION"), class.describe());
+    let note = DiskEntry::note(&device.info, &Family::Matmul.source(""), &question);
+    let library = match recall(&note) {
+        Some(library) => library,
+        None => {
+            let library = product.with_corner(&extent.clamped(LARGEST), |part| Trial::new(device, part)?.winner())?;
+            note.store(library.name().as_bytes());
+            library
+        }
+    };
+    CHOICES.write().unwrap_or_else(PoisonError::into_inner).insert(class, library);
+    Ok(library)
+}
+
+fn known(class: &SizeClass) -> Option<Library> {
+    CHOICES.read().unwrap_or_else(PoisonError::into_inner).get(class).copied()
+}
+
+/// What an earlier process noted, if it can be understood.
+fn recall(note: &DiskEntry) -> Option<Library> {
+    let content = note.load()?;
+    [Library::OpenCl, Library::Host].into_iter().find(|library| library.name().as_bytes() == content)
+}
+
+/// What has been chosen in this process so far: classes of products, described, on a device.
+pub fn choices(device: i32) -> Vec<(String, Library)> {
+    let choices = CHOICES.read().unwrap_or_else(PoisonError::into_inner);
+    let of_device = choices.iter().filter(|(class, _)| class.device == device);
+    of_device.map(|(class, library)| (class.describe(), *library)).collect()
+}
+
+/// A measurement on one product, whose result is left undefined.
+struct Trial<'a> {
+    product: &'a Product<'a>,
+    stream: &'static Stream,
+}
+
+impl<'a> Trial<'a> {
+    fn new(device: &Device, product: &'a Product<'a>) -> Result<Self> {
+        Ok(Self { product, stream: current_stream(device.index)? })
+    }
+
+    fn winner(&self) -> Result<Library> {
+        self.on_corner(Library::OpenCl)?;
+        let ours = self.best(Library::OpenCl)?;
+        // A candidate that fails loses.
+        let host = self.host_within(ours * HOPELESS).ok().flatten();
+        Ok(host.map_or(Library::OpenCl, |host| faster(ours, host)))
+    }
+
+    /// Time of the host's product, if the corner does not make it look longer than `limit`.
+    fn host_within(&self, limit: Duration) -> Result<Option<Duration>> {
+        self.on_corner(Library::Host)?;
+        let expected = self.on_corner(Library::Host)?;
+        if expected > limit {
+            return Ok(None);
+        }
+        self.best(Library::Host).map(Some)
+    }
+
+    /// Time of the product, going by that of a corner. The first call of a library compiles kernels, or starts threads.
+    fn on_corner(&self, library: Library) -> Result<Duration> {
+        let extent = self.product.extent();
+        let corner = extent.clamped(CORNER);
+        let time = self.product.with_corner(&corner, |part| self.time(library, part))?;
+        Ok(time.mul_f64(extent.volume() as f64 / corner.volume() as f64))
+    }
+
+    /// The shortest of a few times.
+    fn best(&self, library: Library) -> Result<Duration> {
+        let start = Instant::now();
+        let mut best = Duration::MAX;
+        for _ in 0..ROUNDS {
+            best = best.min(self.time(library, self.product)?);
+            if start.elapsed() > BUDGET {
+                break;
+            }
+        }
+        Ok(best)
+    }
+
+    /// Time of a product, from an idle stream to an idle stream.
+    fn time(&self, library: Library, product: &Product<'_>) -> Result<Duration> {
+        self.stream.synchronize()?;
+        let start = Instant::now();
+        library.run(product)?;
+        self.stream.synchronize()?;
+        Ok(start.elapsed())
+    }
+}
+
+/// The host wins if it saves a tenth, which noise does not, and what waiting for it costs.
+fn faster(ours: Duration, host: Duration) -> Library {
+    if host + host / 10 + LOST_TIME < ours {
+        Library::Host
+    } else {
+        Library::OpenCl
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_must_save_more_than_waiting_costs() {
+        let us = Duration::from_micros;
+        assert_eq!(faster(us(1000), us(800)), Library::Host);
+        assert_eq!(faster(us(1000), us(870)), Library::OpenCl);
+        assert_eq!(faster(us(100), us(60)), Library::OpenCl);
+    }
+
+    #[test]
+    fn products_of_like_sizes_share_a_class() {
+        let extent = |batches, rows, columns, depth| Extent { batches, rows, columns, depth };
+        let class = |extent: Extent| SizeClass { device: 0, dtype: "", threads: 1, logarithms: logarithms(&extent) };
+        assert_eq!(class(extent(1, 512, 1000, 256)), class(extent(1, 1023, 512, 300)));
+        assert_ne!(class(extent(1, 512, 512, 256)), class(extent(1, 512, 512, 512)));
+        assert_eq!(class(extent(1, 2048, 2048, 2048)), class(extent(1, 9000, 2048, 4096)));
+    }
+}

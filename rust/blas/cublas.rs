@@ -1,0 +1,241 @@
+//! NVIDIA's cuBLAS, found at run time.
+//!
+//! CUDA and OpenCL share no memory, so every operand travels: OpenCL maps it into the driver's pinned memory, CUDA
+//! copies it from there, and the result goes the same way back. `docs/decisions/004-blas-libraries.md` says when that
+//! can pay.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cudarc::cublas::sys::cublasOperation_t;
+use cudarc::cublas::{CudaBlas, Gemm, GemmConfig, StridedBatchedConfig};
+use cudarc::driver::result::device::{get, get_uuid};
+use cudarc::driver::{CudaContext, CudaStream, DeviceRepr};
+use half::{bf16, f16};
+
+use super::mapped::Mapped;
+use super::{Extent, Product};
+use crate::cl::DeviceInfo;
+use crate::error::{Error, Result};
+use crate::kernels::DType;
+use crate::ops::{matmul as ours, Scalar, Tensor};
+use crate::runtime::device_of_address;
+
+/// Why it cannot be used on a device.
+pub fn obstacle(info: &DeviceInfo) -> Option<String> {
+    let is_in_use = info.uuid.is_some_and(|uuid| sessions().contains_key(&uuid));
+    if is_in_use {
+        return None;
+    }
+    ordinal(info).err()
+}
+
+/// The number that CUDA gives an OpenCL device.
+fn ordinal(info: &DeviceInfo) -> std::result::Result<usize, String> {
+    if !info.vendor.contains("NVIDIA") {
+        return Err("it is not an NVIDIA device".to_owned());
+    }
+    let uuid = info.uuid.ok_or("its OpenCL driver does not say which one it is (cl_khr_device_uuid)")?;
+    // SAFETY: loading NVIDIA's libraries runs their initialisers and nothing else. Asked before any other call,
+    // because those panic where the library is missing.
+    let (driver, library) =
+        unsafe { (cudarc::driver::sys::is_culib_present(), cudarc::cublas::sys::is_culib_present()) };
+    if !driver {
+        return Err("libcuda, which comes with NVIDIA's driver, is not found".to_owned());
+    }
+    if !library {
+        return Err(
+            "libcublas is not found: install the CUDA toolkit, or put its folder into LD_LIBRARY_PATH".to_owned()
+        );
+    }
+    let count = CudaContext::device_count().map_err(|error| format!("CUDA does not start: {error}"))?;
+    let is_it =
+        |ordinal: &i32| get(*ordinal).and_then(get_uuid).is_ok_and(|known| known.bytes.map(|byte| byte as u8) == uuid);
+    let found = (0..count).find(is_it).and_then(|ordinal| usize::try_from(ordinal).ok());
+    found.ok_or_else(|| "CUDA does not show this device: see CUDA_VISIBLE_DEVICES".to_owned())
+}
+
+/// Floating dtypes, and strides that cuBLAS knows.
+pub fn serves(product: &Product<'_>) -> bool {
+    let is_known = matches!(product.dtype(), Some(DType::F16 | DType::BF16 | DType::F32 | DType::F64));
+    is_known && !product.overwrites_input() && Layout::of(product).is_some()
+}
+
+/// Computes a product.
+///
+/// # Errors
+/// As the drivers and cuBLAS report.
+pub fn matmul(product: &Product<'_>) -> Result<()> {
+    let session = session(&device_of_address(product.out.address)?.info)?;
+    let layout = Layout::of(product)
+        .ok_or_else(|| Error::Unsupported(format!("cuBLAS: no strides like those of {}", product.out.describe())))?;
+    match product.out.dtype {
+        DType::F16 => run(&session, product, &layout, f16::from_f64),
+        DType::BF16 => run(&session, product, &layout, bf16::from_f64),
+        DType::F64 => run(&session, product, &layout, |value| value),
+        _ => run(&session, product, &layout, |value| value as f32),
+    }
+}
+
+/// The stream and the handle of a device; made on first use, kept for the life of the process.
+struct Session {
+    stream: Arc<CudaStream>,
+    blas: CudaBlas,
+}
+
+/// By the device's UUID.
+static SESSIONS: Mutex<BTreeMap<[u8; 16], Arc<Session>>> = Mutex::new(BTreeMap::new());
+
+fn sessions() -> MutexGuard<'static, BTreeMap<[u8; 16], Arc<Session>>> {
+    SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn session(info: &DeviceInfo) -> Result<Arc<Session>> {
+    let uuid = info.uuid.unwrap_or_default();
+    let mut sessions = sessions();
+    if let Some(session) = sessions.get(&uuid) {
+        return Ok(Arc::clone(session));
+    }
+    let stream = CudaContext::new(ordinal(info).map_err(failed)?).map_err(failed)?.default_stream();
+    let session = Arc::new(Session { blas: CudaBlas::new(Arc::clone(&stream)).map_err(failed)?, stream });
+    sessions.insert(uuid, Arc::clone(&session));
+    Ok(session)
+}
+
+fn failed(cause: impl Display) -> Error {
+    Error::Invalid(format!("cuBLAS: {cause}"))
+}
+
+fn run<T: DeviceRepr>(
+    session: &Session,
+    product: &Product<'_>,
+    layout: &Layout,
+    number: impl Fn(f64) -> T,
+) -> Result<()>
+where
+    CudaBlas: Gemm<T>,
+{
+    let beta = if product.addend.is_some() { 1.0 } else { 0.0 };
+    scale_addend(product)?;
+    let (first, second) = if layout.exchanged { (&product.b, &product.a) } else { (&product.a, &product.b) };
+    let mapped = Mapped::open([(&product.out, true), (first, false), (second, false)])?;
+    let [target, left, right] = mapped.pointers();
+    // SAFETY: tensors are aligned to their elements, any bits are a number, and all three stay mapped.
+    let (left, right, target) =
+        unsafe { (elements::<T>(left, first), elements::<T>(right, second), elements_mut::<T>(target, &product.out)) };
+    let stream = &session.stream;
+    let (left, right) = (stream.clone_htod(left).map_err(failed)?, stream.clone_htod(right).map_err(failed)?);
+    // With what lies between the elements of a result that is not dense.
+    let mut result = stream.clone_htod(&*target).map_err(failed)?;
+    let config = layout.config(number(product.alpha.real), number(beta));
+    // SAFETY: the layout was checked against the tensors that the three slices hold.
+    unsafe { session.blas.gemm_strided_batched(config, &left, &right, &mut result) }.map_err(failed)?;
+    stream.memcpy_dtoh(&result, target).and_then(|()| stream.synchronize()).map_err(failed)?;
+    mapped.close()
+}
+
+/// # Safety
+/// The memory of the tensor is mapped at `pointer` for as long as the slice lives.
+unsafe fn elements<'a, T>(pointer: *mut u8, tensor: &Tensor<'_>) -> &'a [T] {
+    // SAFETY: promised by the caller.
+    unsafe { std::slice::from_raw_parts(pointer.cast(), tensor.span() / size_of::<T>()) }
+}
+
+/// # Safety
+/// As for [`elements`], and nothing else uses it.
+unsafe fn elements_mut<'a, T>(pointer: *mut u8, tensor: &Tensor<'_>) -> &'a mut [T] {
+    // SAFETY: promised by the caller.
+    unsafe { std::slice::from_raw_parts_mut(pointer.cast(), tensor.span() / size_of::<T>()) }
+}
+
+/// Leaves `beta * addend` in the result, for cuBLAS to add to: a product without terms.
+fn scale_addend(product: &Product<'_>) -> Result<()> {
+    let Some(addend) = product.addend else { return Ok(()) };
+    let nothing = Extent { depth: 0, ..product.extent() };
+    product.with_corner(&nothing, |part| {
+        let (a, b) = (Tensor { address: 0, ..part.a }, Tensor { address: 0, ..part.b });
+        ours::matmul(&part.out, &a, &b, &addend, Scalar::default(), part.beta)
+    })
+}
+
+/// A product in cuBLAS's terms: matrices by columns. A result by rows is the transposed product, with the factors
+/// exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    exchanged: bool,
+    rows: i32,
+    columns: i32,
+    depth: i32,
+    batches: i32,
+    left: Side,
+    right: Side,
+    out: Side,
+}
+
+/// How a matrix lies: by rows or by columns, elements between neighbours of either, and between matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Side {
+    by_rows: bool,
+    leading: i32,
+    batch_stride: i64,
+}
+
+impl Side {
+    fn of(tensor: &Tensor<'_>) -> Option<Self> {
+        let dim = tensor.ndim();
+        let (row, column) = (dim.checked_sub(2)?, dim.checked_sub(1)?);
+        let batch_stride = dim.checked_sub(3).map_or(0, |batch| tensor.stride(batch));
+        let leading = |inner: usize, outer: usize| {
+            let length = tensor.size(inner).max(1);
+            let fits = tensor.stride(inner) == 1 || length == 1;
+            let step = if tensor.size(outer) == 1 { length } else { tensor.stride(outer) };
+            i32::try_from(step).ok().filter(|_| fits && step >= length)
+        };
+        let by_rows = leading(column, row).map(|leading| Self { by_rows: true, leading, batch_stride });
+        by_rows.or_else(|| leading(row, column).map(|leading| Self { by_rows: false, leading, batch_stride }))
+    }
+
+    /// As a factor of a product whose matrices lie by columns.
+    fn operation(self, exchanged: bool) -> cublasOperation_t {
+        if self.by_rows == exchanged {
+            cublasOperation_t::CUBLAS_OP_N
+        } else {
+            cublasOperation_t::CUBLAS_OP_T
+        }
+    }
+}
+
+impl Layout {
+    fn of(product: &Product<'_>) -> Option<Self> {
+        let (a, b, out) = (Side::of(&product.a)?, Side::of(&product.b)?, Side::of(&product.out)?);
+        let extent = product.extent();
+        let [rows, columns, depth, batches] =
+            [extent.rows, extent.columns, extent.depth, extent.batches].map(|size| i32::try_from(size).ok());
+        let exchanged = out.by_rows;
+        let (left, right) = if exchanged { (b, a) } else { (a, b) };
+        let (rows, columns) = if exchanged { (columns?, rows?) } else { (rows?, columns?) };
+        Some(Self { exchanged, rows, columns, depth: depth?, batches: batches?, left, right, out })
+    }
+
+    fn config<T>(&self, alpha: T, beta: T) -> StridedBatchedConfig<T> {
+        StridedBatchedConfig {
+            gemm: GemmConfig {
+                transa: self.left.operation(self.exchanged),
+                transb: self.right.operation(self.exchanged),
+                m: self.rows,
+                n: self.columns,
+                k: self.depth,
+                alpha,
+                lda: self.left.leading,
+                ldb: self.right.leading,
+                beta,
+                ldc: self.out.leading,
+            },
+            batch_size: self.batches,
+            stride_a: self.left.batch_stride,
+            stride_b: self.right.batch_stride,
+            stride_c: self.out.batch_stride,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The libraries that can serve a matrix product.
+//!
+//! * `opencl`: our own kernels ([`crate::ops::matmul`]), which serve everything.
+//! * `host`: PyTorch's CPU product (MKL, oneDNN), on mapped memory where host and device share it.
+//! * `cublas`: NVIDIA's, for NVIDIA devices; operands travel through host memory.
+//!
+//! Which one is asked is the user's [`Preference`]; left to `auto`, it is measured ([`auto`]).
+//! What the chosen one does not serve goes to `opencl`.
+
+pub mod auto;
+mod mapped;
+mod preference;
+mod product;
+
+#[cfg_attr(not(feature = "cublas"), path = "absent.rs")]
+mod cublas;
+#[cfg_attr(not(feature = "host-blas"), path = "absent.rs")]
+mod host;
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use crate::cl::DeviceInfo;
+use crate::error::{Error, Result};
+use crate::ops;
+use crate::ops::{Scalar, Tensor};
+use crate::runtime::device_of_address;
+
+pub use preference::{preference, set_preference, Preference};
+pub use product::{Extent, Product};
+
+/// One of the libraries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Library {
+    /// Our own kernels.
+    OpenCl,
+    /// PyTorch's CPU product.
+    Host,
+    /// NVIDIA's.
+    Cublas,
+}
+
+impl Library {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::OpenCl, Self::Host, Self::Cublas];
+
+    /// The name that users give it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OpenCl => "opencl",
+            Self::Host => "host",
+            Self::Cublas => "cublas",
+        }
+    }
+
+    /// Why the library cannot be used on a device, if it cannot.
+    pub fn obstacle(self, info: &DeviceInfo) -> Option<String> {
+        match self {
+            Self::OpenCl => None,
+            Self::Host => host::obstacle(info),
+            Self::Cublas => {
+                contained(self, || Ok(cublas::obstacle(info))).unwrap_or_else(|error| Some(error.message()))
+            }
+        }
+    }
+
+    /// An error that says why the library cannot be used on a device, if it cannot.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the reason and the cure.
+    pub fn check(self, info: &DeviceInfo) -> Result<()> {
+        match self.obstacle(info) {
+            None => Ok(()),
+            Some(reason) => Err(Error::Invalid(format!(
+                "OpenCL: the BLAS library '{}' cannot be used on '{}': {reason}. Choose another one: 'auto' and \
+                 'opencl' are always there (torch.backends.opencl.preferred_blas_library, TORCH_OPENCL_BLAS).",
+                self.name(),
+                info.name
+            ))),
+        }
+    }
+
+    /// Whether the library has this kind of product: dtype, strides, overlaps.
+    pub fn serves(self, product: &Product<'_>) -> bool {
+        match self {
+            Self::OpenCl => true,
+            Self::Host => host::serves(product),
+            Self::Cublas => cublas::serves(product),
+        }
+    }
+
+    /// Computes a product that the library serves.
+    ///
+    /// # Errors
+    /// As the library, the allocator and the driver report.
+    pub fn run(self, product: &Product<'_>) -> Result<()> {
+        match self {
+            Self::OpenCl => {
+                let Product { out, a, b, addend, alpha, beta } = product;
+                ops::matmul::matmul(out, a, b, addend.as_ref().unwrap_or(&Tensor::ABSENT), *alpha, *beta)
+            }
+            Self::Host => contained(self, || host::matmul(product)),
+            Self::Cublas => contained(self, || cublas::matmul(product)),
+        }
+    }
+}
+
+/// `out = alpha * a @ b + beta * addend` for matrices, or batches of them, by the library that is preferred.
+///
+/// # Errors
+/// [`Error::Invalid`] when shapes do not fit or the preferred library cannot be used on the device; otherwise as the
+/// library, the allocator and the driver report.
+pub fn matmul(
+    out: &Tensor<'_>,
+    a: &Tensor<'_>,
+    b: &Tensor<'_>,
+    addend: &Tensor<'_>,
+    alpha: Scalar,
+    beta: Scalar,
+) -> Result<()> {
+    let addend = Some(*addend).filter(Tensor::is_present);
+    let product = Product { out: *out, a: *a, b: *b, addend, alpha, beta };
+    library(&product)?.run(&product)
+}
+
+/// The library for a product.
+fn library(product: &Product<'_>) -> Result<Library> {
+    let preference = preference()?;
+    if preference == Preference::Only(Library::OpenCl) || product.extent().volume() == 0 {
+        return Ok(Library::OpenCl);
+    }
+    match preference {
+        Preference::Auto => auto::library(product),
+        Preference::Only(library) => {
+            library.check(&device_of_address(product.out.address)?.info)?;
+            Ok(if library.serves(product) { library } else { Library::OpenCl })
+        }
+    }
+}
+
+/// Runs code of a crate that panics where it takes an error for impossible: a panic must not cross the bridge.
+fn contained<T>(library: Library, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Error::Invalid(format!("OpenCL: the BLAS library '{}' failed: {}", library.name(), text.unwrap_or("?"))))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        let result: Result<()> = contained(Library::Cublas, || panic!("no symbol {}", "x"));
+        assert!(result.unwrap_err().message().ends_with("'cublas' failed: no symbol x"));
+    }
+}
