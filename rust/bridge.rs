@@ -148,6 +148,43 @@ mod ffi {
         inner: i64,
     }
 
+    /// How one dimension is interpolated or padded: `ops::resample::Step`.
+    #[derive(Clone, Copy)]
+    struct ResampleStep {
+        rule: i32,
+        align_corners: bool,
+        scale: f64,
+        shift: i64,
+    }
+
+    /// How a grid is read: `ops::grid::Sampler`.
+    #[derive(Clone, Copy)]
+    struct GridSampler {
+        interpolation: i32,
+        padding: i32,
+        align_corners: bool,
+    }
+
+    /// What the gates of a recurrent cell are made of: `ops::recurrent::Gates`.
+    #[derive(Clone, Copy)]
+    struct RecurrentGates<'a> {
+        input: TensorArg<'a>,
+        state: TensorArg<'a>,
+        input_bias: TensorArg<'a>,
+        state_bias: TensorArg<'a>,
+    }
+
+    /// What bags of embeddings are looked up in, and with: `ops::bag::Bags`.
+    #[derive(Clone, Copy)]
+    struct Bags<'a> {
+        weight: TensorArg<'a>,
+        indices: TensorArg<'a>,
+        offsets: TensorArg<'a>,
+        scales: TensorArg<'a>,
+        padding: i64,
+        mode: i32,
+    }
+
     /// Geometry of a convolution, outermost dimension first.
     #[derive(Clone, Copy)]
     struct ConvolutionArgs<'a> {
@@ -408,6 +445,47 @@ mod ffi {
             gradient: &TensorArg,
             window: ConvolutionArgs,
         ) -> Result<()>;
+        fn resample(output: &TensorArg, input: &TensorArg, steps: &[ResampleStep], transposed: bool) -> Result<()>;
+        fn grid_sample(sampler: GridSampler, output: &TensorArg, input: &TensorArg, grid: &TensorArg) -> Result<()>;
+        fn grid_padded_channels(grad: &TensorArg) -> Result<i64>;
+        fn grid_sample_input_gradient(
+            sampler: GridSampler,
+            sums: &TensorArg,
+            grad: &TensorArg,
+            grid: &TensorArg,
+        ) -> Result<()>;
+        fn grid_sample_grid_gradient(
+            sampler: GridSampler,
+            grad_grid: &TensorArg,
+            grad: &TensorArg,
+            input: &TensorArg,
+            grid: &TensorArg,
+        ) -> Result<()>;
+        fn lstm_cell(
+            hy: &TensorArg,
+            cy: &TensorArg,
+            saved: &TensorArg,
+            gates: RecurrentGates,
+            cx: &TensorArg,
+        ) -> Result<()>;
+        fn lstm_cell_backward(
+            grad_gates: &TensorArg,
+            grad_cx: &TensorArg,
+            grad_hy: &TensorArg,
+            grad_cy: &TensorArg,
+            cx: &TensorArg,
+            cy: &TensorArg,
+            saved: &TensorArg,
+        ) -> Result<()>;
+        fn gru_cell(hy: &TensorArg, saved: &TensorArg, gates: RecurrentGates, hx: &TensorArg) -> Result<()>;
+        fn gru_cell_backward(
+            grad_input: &TensorArg,
+            grad_state: &TensorArg,
+            grad_hx: &TensorArg,
+            grad_hy: &TensorArg,
+            saved: &TensorArg,
+        ) -> Result<()>;
+        fn embedding_bag(bags: Bags, output: &TensorArg, sizes: &TensorArg, rows: &TensorArg) -> Result<()>;
         fn sort(values: &TensorArg, indices: &TensorArg, input: &TensorArg, descending: bool) -> Result<()>;
     }
 }
@@ -424,7 +502,9 @@ mod order;
 mod pointwise;
 mod pool;
 mod random;
+mod recurrent;
 mod reduce;
+mod sample;
 
 use device::*;
 use index::*;
@@ -437,4 +517,6 @@ use order::*;
 use pointwise::*;
 use pool::*;
 use random::*;
+use recurrent::*;
 use reduce::*;
+use sample::*;

@@ -10,11 +10,15 @@
 namespace torch_opencl::native {
 namespace {
 
-void check_dtypes(const at::Tensor& input, const at::Tensor& weight) {
+void check_dtypes(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   TORCH_CHECK(
       input.scalar_type() == weight.scalar_type(), "convolution: input of dtype ", input.scalar_type(),
       " and weight of dtype ", weight.scalar_type(), " should have the same dtype; shapes ", input.sizes(), " and ",
       weight.sizes());
+  TORCH_CHECK(
+      !bias.has_value() || !bias->defined() || bias->scalar_type() == input.scalar_type(),
+      "convolution: input of dtype ", input.scalar_type(), " and bias of dtype ", bias->scalar_type(),
+      " should have the same dtype");
 }
 
 } // namespace
@@ -29,7 +33,7 @@ at::Tensor convolution(
     bool transposed,
     at::IntArrayRef output_padding,
     int64_t groups) {
-  check_dtypes(input, weight);
+  check_dtypes(input, weight, bias);
   const auto sizes = transposed
       ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation, groups)
       : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
@@ -53,7 +57,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     at::IntArrayRef,
     int64_t groups,
     std::array<bool, 3> output_mask) {
-  check_dtypes(input, weight);
+  check_dtypes(input, weight, std::nullopt);
   const bridge::ConvolutionArgs window{arg(stride), arg(padding), arg(dilation), groups};
   at::Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[0]) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -26,6 +27,13 @@ void multiply(
     const at::Scalar& alpha) {
   check_dtypes(op, a, b);
   if (out.numel() == 0) return;
+  if (out.is_conj() || out.is_neg()) {
+    // The kernel knows no lazy conjugates: it writes the plain product, which the copy stores as `out` sees it.
+    const at::Tensor plain = at::empty(out.sizes(), out.options());
+    multiply(op, plain, a, b, addend, beta, alpha);
+    out.copy_(plain);
+    return;
+  }
   const bool adds = addend.defined() && !(beta.isComplex() ? beta.toComplexDouble() == 0.0 : beta.toDouble() == 0.0);
   // PyTorch leaves these products to resolve lazy conjugates themselves.
   const at::Tensor first = a.resolve_conj(), second = b.resolve_conj();
@@ -55,6 +63,23 @@ void addmm_out::impl(
     const at::Scalar& alpha,
     const at::Tensor& out) {
   multiply("addmm", out, mat1, mat2, self, beta, alpha);
+}
+
+void addmm_activation_out::impl(
+    const at::Tensor& self,
+    const at::Tensor& mat1,
+    const at::Tensor& mat2,
+    const at::Scalar& beta,
+    const at::Scalar& alpha,
+    bool use_gelu,
+    const at::Tensor& out) {
+  multiply("_addmm_activation", out, mat1, mat2, self, beta, alpha);
+  at::Tensor result = out;
+  if (use_gelu) {
+    at::gelu_(result);
+  } else {
+    result.relu_();
+  }
 }
 
 void bmm_out::impl(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {

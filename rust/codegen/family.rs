@@ -31,7 +31,7 @@ const fn composite(name: &'static str) -> Family {
 }
 
 /// Every family. A new one is one line here beside its `.cl` and its launcher.
-pub const FAMILIES: [Family; 25] = [
+pub const FAMILIES: [Family; 27] = [
     pointwise("nullary", 0),
     pointwise("unary", 1),
     pointwise("binary", 2),
@@ -55,6 +55,8 @@ pub const FAMILIES: [Family; 25] = [
     kernel("optimizer"),
     kernel("pad"),
     kernel("upsample"),
+    kernel("grid"),
+    kernel("recurrent"),
     composite("view"),
     composite("composite"),
 ];

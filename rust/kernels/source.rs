@@ -37,11 +37,20 @@ pub enum Family {
     Loss,
     /// Steps of optimizers.
     Optimizer,
+    /// Interpolation and padding.
+    Resample,
+    /// Interpolation at the places of a grid.
+    Grid,
+    /// Cells of recurrent networks.
+    Recurrent,
+    /// Sums over bags of embeddings.
+    Bag,
 }
 
 const PRELUDE: &str = include_str!("cl/prelude.cl");
 const VECTOR: &str = include_str!("cl/vector.cl");
 const MATH: &str = include_str!("cl/math.cl");
+const COMPLEX: &str = include_str!("cl/complex.cl");
 const INDEX: &str = include_str!("cl/index.cl");
 const RANDOM: &str = include_str!("cl/random.cl");
 const FACTORY: &str = include_str!("cl/factory.cl");
@@ -61,8 +70,13 @@ const MOMENTS: &str = include_str!("cl/moments.cl");
 const SOFTMAX: &str = include_str!("cl/softmax.cl");
 const NORM: &str = include_str!("cl/norm.cl");
 const POOL: &str = include_str!("cl/pool.cl");
+const FAULT: &str = include_str!("cl/fault.cl");
 const LOSS: &str = include_str!("cl/loss.cl");
 const OPTIMIZER: &str = include_str!("cl/optimizer.cl");
+const RESAMPLE: &str = include_str!("cl/resample.cl");
+const GRID: &str = include_str!("cl/grid.cl");
+const RECURRENT: &str = include_str!("cl/recurrent.cl");
+const BAG: &str = include_str!("cl/bag.cl");
 const POINTWISE: &str = include_str!("cl/pointwise.cl");
 
 /// Where the generated op switch goes.
@@ -88,6 +102,10 @@ impl Family {
         Self::Pool,
         Self::Loss,
         Self::Optimizer,
+        Self::Resample,
+        Self::Grid,
+        Self::Recurrent,
+        Self::Bag,
     ];
 
     /// Name for messages.
@@ -110,12 +128,16 @@ impl Family {
             Self::Pool => "pool",
             Self::Loss => "loss",
             Self::Optimizer => "optimizer",
+            Self::Resample => "resample",
+            Self::Grid => "grid",
+            Self::Recurrent => "recurrent",
+            Self::Bag => "bag",
         }
     }
 
     const fn parts(self) -> &'static [&'static str] {
         match self {
-            Self::Pointwise => &[PRELUDE, VECTOR, MATH, POINTWISE],
+            Self::Pointwise => &[PRELUDE, VECTOR, MATH, COMPLEX, POINTWISE],
             Self::Index => &[PRELUDE, INDEX],
             Self::Random => &[PRELUDE, RANDOM],
             Self::Factory => &[PRELUDE, FACTORY],
@@ -130,7 +152,11 @@ impl Family {
             Self::Softmax => &[PRELUDE, VECTOR, SOFTMAX],
             Self::Norm => &[PRELUDE, VECTOR, NORM],
             Self::Pool => &[PRELUDE, VECTOR, POOL],
-            Self::Loss => &[PRELUDE, VECTOR, LOSS],
+            Self::Loss => &[PRELUDE, VECTOR, FAULT, LOSS],
+            Self::Resample => &[PRELUDE, VECTOR, RESAMPLE],
+            Self::Grid => &[PRELUDE, VECTOR, GRID],
+            Self::Recurrent => &[PRELUDE, VECTOR, MATH, RECURRENT],
+            Self::Bag => &[PRELUDE, VECTOR, FAULT, BAG],
             Self::Optimizer => &[PRELUDE, VECTOR, OPTIMIZER],
         }
     }

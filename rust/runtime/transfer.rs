@@ -31,7 +31,8 @@ pub unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize,
     pinned::record_pinned(source as usize, device.index, stream)
 }
 
-/// Copies `size` bytes to the host on the current stream of the source's device.
+/// Copies `size` bytes to the host on the current stream of the source's device; a blocking copy raises what kernels of
+/// the stream found wrong.
 ///
 /// # Safety
 /// `target` holds `size` writable bytes that nothing else uses during the call; with `non_blocking` and pinned
@@ -44,7 +45,8 @@ pub unsafe fn copy_device_to_host(target: *mut u8, source: usize, size: usize, n
     // SAFETY: the caller's promise; pinned memory is not reused before the marker recorded below.
     let read = unsafe { queue.read(location.memory, location.offset, target, size)? };
     if !asynchronous {
-        return queue.wait(&read);
+        queue.wait(&read)?;
+        return current_stream(device.index)?.raise_faults();
     }
     queue.flush()?;
     pinned::record_pinned(target as usize, device.index, stream)
@@ -99,10 +101,11 @@ impl Mapping {
 /// other thread's call is about to return.
 static MAPPING: Mutex<()> = Mutex::new(());
 
-/// Maps `size` bytes for the host, behind all work of the current stream.
+/// Maps `size` bytes for the host, behind all work of the current stream, and raises what its kernels found wrong.
 pub fn map(address: usize, size: usize, writable: bool) -> Result<Mapping> {
     let _mapping = MAPPING.lock().unwrap_or_else(PoisonError::into_inner);
     let device = device_of_address(address)?;
+    current_stream(device.index)?.raise_faults()?;
     let location = device.state()?.resolve(address)?;
     let access = if writable { MapAccess::ReadWrite } else { MapAccess::Read };
     let pointer = queue_of(device)?.0.map(location.memory, location.offset, size, access)?;
