@@ -65,6 +65,7 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("synchronize(int device) -> ()", [](int64_t device) {
     checked([&] { bridge::synchronize_device(device_index(device)); });
   });
+  m.def("finish() -> ()", [] { checked([] { bridge::finish_all(); }); });
   m.def("empty_cache(int device) -> ()", [](int64_t device) {
     checked([&] { bridge::empty_cache(device_index(device)); });
   });

@@ -19,11 +19,15 @@ bridge::Scalar wrapped(const at::Scalar& value, at::ScalarType dtype) {
 bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
   const auto dtype = static_cast<int32_t>(iter.dtype(index));
   const rust::Slice<const int64_t> strides = arg(iter.strides(index));
-  if (iter.is_cpu_scalar(index)) {
+  // The tensors of some iterations are gone by now (glu's are halves of its input): only of a number from the host is
+  // more asked than what the iteration holds itself.
+  if (iter.device(index).is_cpu() && iter.is_cpu_scalar(index)) {
     const at::Scalar value = iter.tensor(index).item();
     return {0, dtype, strides, wrapped(value, iter.maybe_common_dtype().value_or(iter.dtype(index)))};
   }
-  if (iter.numel() > 0) check_memory(iter.tensor_base(index));
+  TORCH_CHECK(
+      iter.numel() == 0 || iter.data_ptr(index) != nullptr, "a tensor of dtype ", iter.dtype(index),
+      " in an operation over ", iter.shape(), " has no memory: its storage was freed or resized to 0 bytes");
   return {reinterpret_cast<size_t>(iter.data_ptr(index)), dtype, strides, {0.0, 0.0, 0}};
 }
 

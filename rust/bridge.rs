@@ -158,6 +158,34 @@ mod ffi {
         state: TensorArg<'a>,
     }
 
+    /// How one dimension is interpolated or padded: `ops::resample::Step`.
+    #[derive(Clone, Copy)]
+    struct ResampleStep {
+        rule: i32,
+        align_corners: bool,
+        scale: f64,
+        shift: i64,
+    }
+
+    /// How a grid is read: `ops::grid::Sampler`.
+    #[derive(Clone, Copy)]
+    struct GridSampler {
+        interpolation: i32,
+        padding: i32,
+        align_corners: bool,
+    }
+
+    /// What bags of embeddings are looked up in, and with: `ops::bag::Bags`.
+    #[derive(Clone, Copy)]
+    struct Bags<'a> {
+        weight: TensorArg<'a>,
+        indices: TensorArg<'a>,
+        offsets: TensorArg<'a>,
+        scales: TensorArg<'a>,
+        padding: i64,
+        mode: i32,
+    }
+
     /// Geometry of a convolution, outermost dimension first.
     #[derive(Clone, Copy)]
     struct ConvolutionArgs<'a> {
@@ -348,6 +376,22 @@ mod ffi {
             gradient: &TensorArg,
             window: ConvolutionArgs,
         ) -> Result<()>;
+        fn resample(output: &TensorArg, input: &TensorArg, steps: &[ResampleStep], transposed: bool) -> Result<()>;
+        fn grid_sample(sampler: GridSampler, output: &TensorArg, input: &TensorArg, grid: &TensorArg) -> Result<()>;
+        fn grid_padded_channels(grad: &TensorArg) -> Result<i64>;
+        fn grid_sample_input_gradient(
+            sampler: GridSampler,
+            sums: &TensorArg,
+            grad: &TensorArg,
+            grid: &TensorArg,
+        ) -> Result<()>;
+        fn grid_sample_grid_gradient(
+            sampler: GridSampler,
+            grad_grid: &TensorArg,
+            grad: &TensorArg,
+            input: &TensorArg,
+            grid: &TensorArg,
+        ) -> Result<()>;
         fn lstm_cell(inputs: CellInputs, hy: &TensorArg, cy: &TensorArg, workspace: &TensorArg) -> Result<()>;
         fn lstm_cell_backward(
             grad_hy: &TensorArg,
@@ -366,6 +410,7 @@ mod ffi {
             grad_hidden_gates: &TensorArg,
             grad_hx: &TensorArg,
         ) -> Result<()>;
+        fn embedding_bag(bags: Bags, output: &TensorArg, sizes: &TensorArg, rows: &TensorArg) -> Result<()>;
         fn sort(values: &TensorArg, indices: &TensorArg, input: &TensorArg, descending: bool) -> Result<()>;
     }
 }
@@ -385,6 +430,7 @@ mod random;
 mod reduce;
 mod rnn;
 mod runtime;
+mod sample;
 
 use index::*;
 use loss::*;
@@ -397,3 +443,4 @@ use pool::*;
 use random::*;
 use reduce::*;
 use rnn::*;
+use sample::*;

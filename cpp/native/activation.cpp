@@ -1,9 +1,13 @@
 #include "activation.h"
 
 #include <ATen/TensorIterator.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/native/Gelu.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/where.h>
 
 #include "../pointwise.h"
 
@@ -49,6 +53,47 @@ at::Tensor& log_sigmoid_backward(
 at::Tensor log_sigmoid_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& buffer) {
   at::Tensor grad_input = at::empty_like(grad);
   return log_sigmoid_backward(grad, self, buffer, grad_input);
+}
+
+std::tuple<at::Tensor, at::Tensor> prelu_backward(
+    const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& weight) {
+  return {at::where(self.gt(0), grad_output, weight * grad_output), self.clamp_max(0).mul_(grad_output)};
+}
+
+at::Tensor& rrelu_with_noise_out(
+    const at::Tensor& self,
+    at::Tensor& noise,
+    const at::Scalar& lower,
+    const at::Scalar& upper,
+    bool training,
+    std::optional<at::Generator> generator,
+    at::Tensor& out) {
+  const double low = lower.toDouble(), high = upper.toDouble();
+  if (!training) return at::leaky_relu_out(out, self, (low + high) / 2);
+  TORCH_CHECK(self.sizes() == noise.sizes(), "noise tensor shape must match self tensor shape");
+  noise.uniform_(low, high, std::move(generator)).masked_fill_(self.gt(0), 1);
+  return at::mul_out(out, self, noise);
+}
+
+at::Tensor rrelu_with_noise(
+    const at::Tensor& self,
+    at::Tensor& noise,
+    const at::Scalar& lower,
+    const at::Scalar& upper,
+    bool training,
+    std::optional<at::Generator> generator) {
+  at::Tensor out = at::empty_like(self);
+  return rrelu_with_noise_out(self, noise, lower, upper, training, std::move(generator), out);
+}
+
+at::Tensor& rrelu_with_noise_(
+    at::Tensor& self,
+    at::Tensor& noise,
+    const at::Scalar& lower,
+    const at::Scalar& upper,
+    bool training,
+    std::optional<at::Generator> generator) {
+  return rrelu_with_noise_out(self, noise, lower, upper, training, std::move(generator), self);
 }
 
 } // namespace torch_opencl::native

@@ -1,6 +1,7 @@
 // Activations whose ATen kernels do not go through a stub that another device can fill.
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/gelu_backward_meta.h>
 #include <ATen/ops/gelu_meta.h>
@@ -23,5 +24,31 @@ std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward(
 at::Tensor log_sigmoid_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& buffer);
 at::Tensor& log_sigmoid_backward(
     const at::Tensor& grad, const at::Tensor& self, const at::Tensor& buffer, at::Tensor& grad_input);
+
+std::tuple<at::Tensor, at::Tensor> prelu_backward(
+    const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& weight);
+
+at::Tensor rrelu_with_noise(
+    const at::Tensor& self,
+    at::Tensor& noise,
+    const at::Scalar& lower,
+    const at::Scalar& upper,
+    bool training,
+    std::optional<at::Generator> generator);
+at::Tensor& rrelu_with_noise_out(
+    const at::Tensor& self,
+    at::Tensor& noise,
+    const at::Scalar& lower,
+    const at::Scalar& upper,
+    bool training,
+    std::optional<at::Generator> generator,
+    at::Tensor& out);
+at::Tensor& rrelu_with_noise_(
+    at::Tensor& self,
+    at::Tensor& noise,
+    const at::Scalar& lower,
+    const at::Scalar& upper,
+    bool training,
+    std::optional<at::Generator> generator);
 
 } // namespace torch_opencl::native

@@ -146,6 +146,37 @@ at::Tensor nll_loss2d_backward(
   return grad_input;
 }
 
+std::tuple<at::Tensor&, at::Tensor&> nll_loss2d_forward_out(
+    const at::Tensor& self,
+    const at::Tensor& target,
+    const std::optional<at::Tensor>& weight,
+    int64_t reduction,
+    int64_t ignore_index,
+    at::Tensor& output,
+    at::Tensor& total_weight) {
+  const auto [loss, total] = native::nll_loss2d_forward(self, target, weight, reduction, ignore_index);
+  at::native::resize_output(output, loss.sizes());
+  at::native::resize_output(total_weight, total.sizes());
+  output.copy_(loss);
+  total_weight.copy_(total);
+  return {output, total_weight};
+}
+
+at::Tensor& nll_loss2d_backward_out(
+    const at::Tensor& grad_output,
+    const at::Tensor& self,
+    const at::Tensor& target,
+    const std::optional<at::Tensor>& weight,
+    int64_t reduction,
+    int64_t ignore_index,
+    const at::Tensor& total_weight,
+    at::Tensor& grad_input) {
+  const at::Tensor result =
+      native::nll_loss2d_backward(grad_output, self, target, weight, reduction, ignore_index, total_weight);
+  at::native::resize_output(grad_input, result.sizes());
+  return grad_input.copy_(result);
+}
+
 at::Tensor binary_cross_entropy(
     const at::Tensor& self, const at::Tensor& target, const std::optional<at::Tensor>& weight, int64_t reduction) {
   const at::Tensor losses = element_losses(self, target, weight);

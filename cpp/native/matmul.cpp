@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -36,8 +37,11 @@ void multiply(
     const at::Scalar& alpha) {
   check_dtypes(op, a, b);
   if (out.numel() == 0) return;
-  // A product reads its factors after it has begun to write. An addend is read where it is added: it may be the output.
-  if (overlaps(out, a) || overlaps(out, b) || (!is_same_memory(out, addend) && overlaps(out, addend))) {
+  // A product reads its factors after it has begun to write, and the kernel knows no lazy conjugates: where either
+  // matters it goes to memory of its own, and the copy stores it as `out` sees it. An addend is read where it is added:
+  // it may be the output.
+  const bool is_lazy = out.is_conj() || out.is_neg();
+  if (is_lazy || overlaps(out, a) || overlaps(out, b) || (!is_same_memory(out, addend) && overlaps(out, addend))) {
     const at::Tensor product = at::empty(out.sizes(), out.options());
     multiply(op, product, a, b, addend, beta, alpha);
     out.copy_(product);
@@ -72,6 +76,23 @@ void addmm_out::impl(
     const at::Scalar& alpha,
     const at::Tensor& out) {
   multiply("addmm", out, mat1, mat2, self, beta, alpha);
+}
+
+void addmm_activation_out::impl(
+    const at::Tensor& self,
+    const at::Tensor& mat1,
+    const at::Tensor& mat2,
+    const at::Scalar& beta,
+    const at::Scalar& alpha,
+    bool use_gelu,
+    const at::Tensor& out) {
+  multiply("_addmm_activation", out, mat1, mat2, self, beta, alpha);
+  at::Tensor result = out;
+  if (use_gelu) {
+    at::gelu_(result);
+  } else {
+    result.relu_();
+  }
 }
 
 void bmm_out::impl(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {

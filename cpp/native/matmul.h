@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_addmm_activation_meta.h>
 #include <ATen/ops/addmm_meta.h>
 #include <ATen/ops/addmv_meta.h>
 #include <ATen/ops/baddbmm_meta.h>
@@ -20,6 +21,16 @@ struct addmm_out : at::meta::structured_addmm {
       const at::Tensor& mat2,
       const at::Scalar& beta,
       const at::Scalar& alpha,
+      const at::Tensor& out);
+};
+struct addmm_activation_out : at::meta::structured__addmm_activation {
+  void impl(
+      const at::Tensor& self,
+      const at::Tensor& mat1,
+      const at::Tensor& mat2,
+      const at::Scalar& beta,
+      const at::Scalar& alpha,
+      bool use_gelu,
       const at::Tensor& out);
 };
 struct bmm_out : at::meta::structured_bmm {

@@ -83,6 +83,41 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_with_updat
     at::Tensor& running_var,
     double momentum,
     double eps);
+using TensorRefs3 = std::tuple<at::Tensor&, at::Tensor&, at::Tensor&>;
+TensorRefs3 native_batch_norm_out(
+    const at::Tensor& input,
+    const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias,
+    const std::optional<at::Tensor>& running_mean,
+    const std::optional<at::Tensor>& running_var,
+    bool training,
+    double momentum,
+    double eps,
+    at::Tensor& out,
+    at::Tensor& save_mean,
+    at::Tensor& save_invstd);
+TensorRefs3 native_batch_norm_legit_out(
+    const at::Tensor& input,
+    const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias,
+    at::Tensor& running_mean,
+    at::Tensor& running_var,
+    bool training,
+    double momentum,
+    double eps,
+    at::Tensor& out,
+    at::Tensor& save_mean,
+    at::Tensor& save_invstd);
+TensorRefs3 native_batch_norm_legit_no_stats_out(
+    const at::Tensor& input,
+    const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias,
+    bool training,
+    double momentum,
+    double eps,
+    at::Tensor& out,
+    at::Tensor& save_mean,
+    at::Tensor& save_invstd);
 Tensors3 native_batch_norm_backward(
     const at::Tensor& grad_out,
     const at::Tensor& input,
@@ -106,5 +141,14 @@ Tensors3 batch_norm_backward(
     double eps,
     std::array<bool, 3> output_mask,
     const at::Tensor& reserve);
+
+// The weight `v` scaled to the norms `g` along `dim`, and the norms that it had.
+std::tuple<at::Tensor, at::Tensor> weight_norm(const at::Tensor& v, const at::Tensor& g, int64_t dim);
+std::tuple<at::Tensor, at::Tensor> weight_norm_backward(
+    const at::Tensor& grad_w,
+    const at::Tensor& saved_v,
+    const at::Tensor& saved_g,
+    const at::Tensor& saved_norms,
+    int64_t dim);
 
 } // namespace torch_opencl::native

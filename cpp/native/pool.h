@@ -105,6 +105,25 @@ at::Tensor max_pool3d_with_indices_backward(
     at::IntArrayRef dilation,
     bool ceil_mode,
     const at::Tensor& indices);
+std::tuple<at::Tensor&, at::Tensor&> max_pool3d_with_indices_out(
+    const at::Tensor& self,
+    at::IntArrayRef kernel_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation,
+    bool ceil_mode,
+    at::Tensor& out,
+    at::Tensor& indices);
+at::Tensor& max_pool3d_with_indices_backward_out(
+    const at::Tensor& grad_output,
+    const at::Tensor& self,
+    at::IntArrayRef kernel_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation,
+    bool ceil_mode,
+    const at::Tensor& indices,
+    at::Tensor& grad_input);
 at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size);
 at::Tensor adaptive_avg_pool3d(const at::Tensor& self, at::IntArrayRef output_size);
 at::Tensor& adaptive_avg_pool2d_out(const at::Tensor& self, at::IntArrayRef output_size, at::Tensor& out);

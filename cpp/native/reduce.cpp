@@ -4,6 +4,7 @@
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ne.h>
 #include <ATen/ops/sum.h>
 #include <cmath>
@@ -33,9 +34,85 @@ enum class ReduceOp : int32_t {
   PowerSum,
 };
 
-void reduce(const at::TensorIterator& iter, ReduceOp op, double power = 0.0) {
-  checked(
-      [&] { bridge::reduce(static_cast<int32_t>(op), power, arg(iter.shape()), operand(iter, 0), operand(iter, 1)); });
+// The iteration of a reduction: its outputs, which stand still along what is folded, and its input.
+//
+// Kernels walk at most eight dimensions to keep and eight to fold. Where ATen could not join the dimensions of an
+// iteration into that few, a copy of the input has two of them, and the results are copied from dense tensors.
+class Iteration {
+ public:
+  explicit Iteration(at::TensorIterator& iter) : iter_(iter) {
+    constexpr int kMostDims = 8;
+    if (iter.ndim() > kMostDims) pack();
+  }
+
+  rust::Slice<const int64_t> shape() const {
+    return packed_ ? arg(packed_shape_) : arg(iter_.shape());
+  }
+
+  bridge::Operand operand(int index) const {
+    if (!packed_) return torch_opencl::operand(iter_, index);
+    const auto dtype = static_cast<int32_t>(iter_.dtype(index));
+    const at::Tensor& tensor = index < iter_.noutputs() ? results_[index] : input_;
+    const auto& strides = index < iter_.noutputs() ? result_strides_[index] : input_strides_;
+    return {reinterpret_cast<size_t>(tensor.data_ptr()), dtype, arg(strides), {0.0, 0.0, 0}};
+  }
+
+  // Copies dense results to where they belong.
+  void finish() const {
+    for (size_t i = 0; i < results_.size(); i++) {
+      const at::Tensor target = view(static_cast<int>(i), kept_);
+      target.copy_(results_[i].view(target.sizes()));
+    }
+  }
+
+ private:
+  // An operand over some dimensions of the iteration.
+  at::Tensor view(int index, const at::DimVector& dims) const {
+    const at::Tensor tensor = iter_.tensor(index);
+    at::DimVector sizes, strides;
+    for (const int64_t dim : dims) {
+      sizes.push_back(iter_.shape()[dim]);
+      strides.push_back(iter_.strides(index)[dim] / static_cast<int64_t>(tensor.element_size()));
+    }
+    return tensor.as_strided(sizes, strides);
+  }
+
+  void pack() {
+    packed_ = true;
+    at::DimVector dims;
+    for (int64_t dim = 0; dim < iter_.ndim(); dim++) {
+      if (iter_.strides(0)[dim] != 0) kept_.push_back(dim);
+    }
+    dims = kept_;
+    for (int64_t dim = 0; dim < iter_.ndim(); dim++) {
+      if (iter_.strides(0)[dim] == 0) dims.push_back(dim);
+    }
+    input_ = view(iter_.ntensors() - 1, dims).contiguous();
+    int64_t results = 1;
+    for (const int64_t dim : kept_) results *= iter_.shape()[dim];
+    const int64_t length = results == 0 ? 0 : input_.numel() / results;
+    packed_shape_ = {length, results};
+    const auto element = static_cast<int64_t>(input_.element_size());
+    input_strides_ = {element, length * element};
+    for (int i = 0; i < iter_.noutputs(); i++) {
+      results_.push_back(at::empty({results}, iter_.tensor(i).options()));
+      result_strides_.push_back({0, static_cast<int64_t>(results_.back().element_size())});
+    }
+  }
+
+  at::TensorIterator& iter_;
+  bool packed_ = false;
+  at::DimVector kept_;                         // dimensions of the iteration
+  at::DimVector packed_shape_, input_strides_; // innermost dimension first, in bytes
+  std::vector<at::DimVector> result_strides_;
+  at::Tensor input_;
+  std::vector<at::Tensor> results_;
+};
+
+void reduce(at::TensorIterator& iter, ReduceOp op, double power = 0.0) {
+  const Iteration over(iter);
+  checked([&] { bridge::reduce(static_cast<int32_t>(op), power, over.shape(), over.operand(0), over.operand(1)); });
+  over.finish();
 }
 
 ReduceOp norm_of(double power) {
@@ -56,7 +133,9 @@ void find_extreme(
     bool largest) {
   if (self.numel() == 0) return;
   const bool is_scalar = self.dim() == 0;
-  const at::Tensor input = is_scalar ? self.unsqueeze(0) : self;
+  // The dimensions of a dense tensor on either side of `dim` join into two, whatever their number.
+  constexpr int64_t kMostDims = 8;
+  const at::Tensor input = is_scalar ? self.unsqueeze(0) : self.dim() > kMostDims ? self.contiguous() : self;
   const int64_t axis = at::maybe_wrap_dim(dim, input.dim());
   const auto aligned = [&](const at::Tensor& result) {
     return result.defined() && (is_scalar || !keepdim) ? result.unsqueeze(axis) : result;
@@ -158,11 +237,11 @@ void powsum(at::TensorIterator& iter, const at::Scalar& power) {
 void std_var(at::TensorIterator& iter, double correction, bool take_sqrt) {
   // One output, or two: the variance and the mean.
   const int input = iter.ntensors() - 1;
+  const Iteration over(iter);
   const bridge::Operand absent{0, static_cast<int32_t>(iter.dtype(0)), {}, {0.0, 0.0, 0}};
-  const bridge::Operand mean = input == 2 ? operand(iter, 1) : absent;
-  checked([&] {
-    bridge::variance(correction, take_sqrt, arg(iter.shape()), operand(iter, 0), mean, operand(iter, input));
-  });
+  const bridge::Operand mean = input == 2 ? over.operand(1) : absent;
+  checked([&] { bridge::variance(correction, take_sqrt, over.shape(), over.operand(0), mean, over.operand(input)); });
+  over.finish();
 }
 
 void min_all(at::Tensor& result, const at::Tensor& self) {

@@ -4,11 +4,8 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/BucketizationUtils.h>
 #include <ATen/native/Resize.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/result_type.h>
 
 #include "../error.h"
@@ -76,30 +73,6 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(
   pick(sorted, values);
   pick(places, indices);
   return {values, indices};
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor> unique(
-    const at::Tensor& self, bool /*sorted: it always is*/, bool return_inverse, bool return_counts) {
-  const auto longs = self.options().dtype(at::kLong);
-  const int64_t count = self.numel();
-  at::Tensor inverse = at::empty({0}, longs), counts = at::empty({0}, longs);
-  if (count == 0) {
-    if (return_inverse) inverse = at::empty(self.sizes(), longs);
-    return {at::empty({0}, self.options()), std::move(inverse), std::move(counts)};
-  }
-  const auto [sorted, places] = sorted_rows(self.reshape(-1), 0, /*descending=*/false);
-  // Where a value differs from the one before it.
-  const at::Tensor changes = sorted.narrow(0, 1, count - 1).ne(sorted.narrow(0, 0, count - 1));
-  const at::Tensor starts_group = at::cat({at::ones({1}, changes.options()), changes});
-  const at::Tensor starts = starts_group.nonzero().squeeze(1);
-  if (return_inverse) {
-    inverse = at::empty({count}, longs).scatter_(0, places, starts_group.cumsum(0).sub_(1)).view(self.sizes());
-  }
-  if (return_counts) {
-    const at::Tensor ends = at::cat({starts.narrow(0, 1, starts.numel() - 1), at::full({1}, count, longs)});
-    counts = ends - starts;
-  }
-  return {sorted.index_select(0, starts), std::move(inverse), std::move(counts)};
 }
 
 at::Tensor& searchsorted_out(

@@ -28,8 +28,6 @@ struct topk_out : at::meta::structured_topk {
 };
 std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(
     const at::Tensor& self, int64_t k, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices);
-std::tuple<at::Tensor, at::Tensor, at::Tensor> unique(
-    const at::Tensor& self, bool sorted, bool return_inverse, bool return_counts);
 
 at::Tensor searchsorted(
     const at::Tensor& boundaries,

@@ -4,6 +4,7 @@ Drivers keep threads that do not survive a fork, so they are started as late as 
 only imports torch never starts one, and seeds given before the start wait for it.
 """
 
+import atexit
 import threading
 from collections.abc import Callable
 
@@ -76,9 +77,16 @@ def _lazy_init() -> None:
             )
         native().check_environment()
         _initialized = True
+        atexit.register(_finish)
         for seed in _pending_seeds.values():
             seed()
         _pending_seeds.clear()
+
+
+def _finish() -> None:
+    """Wait for the devices before the process ends: drivers that are unloaded while they work may abort it."""
+    if not _is_in_bad_fork():
+        native().finish()
 
 
 def _is_in_bad_fork() -> bool:

@@ -113,11 +113,20 @@ pub fn stream_is_idle(index: i32, stream: i64) -> Result<bool> {
 }
 
 pub fn synchronize_stream(index: i32, stream: i64) -> Result<()> {
-    device(index)?.state()?.stream(stream)?.synchronize()
+    let stream = device(index)?.state()?.stream(stream)?;
+    stream.synchronize()?;
+    stream.raise_faults()
+}
+
+/// Waits for every device that has been used.
+pub fn finish_all() -> Result<()> {
+    runtime::devices()?.iter().filter_map(|device| device.initialised()).try_for_each(|state| state.synchronize())
 }
 
 pub fn synchronize_device(index: i32) -> Result<()> {
-    device(index)?.state()?.synchronize()
+    let state = device(index)?.state()?;
+    state.synchronize()?;
+    state.raise_faults()
 }
 
 pub fn stream_handle(index: i32, stream: i64) -> Result<usize> {

@@ -31,7 +31,7 @@ const fn composite(name: &'static str) -> Family {
 }
 
 /// Every family. A new one is one line here beside its `.cl` and its launcher.
-pub const FAMILIES: [Family; 26] = [
+pub const FAMILIES: [Family; 27] = [
     pointwise("nullary", 0),
     pointwise("unary", 1),
     pointwise("binary", 2),
@@ -56,6 +56,7 @@ pub const FAMILIES: [Family; 26] = [
     kernel("rnn"),
     kernel("pad"),
     kernel("upsample"),
+    kernel("grid"),
     composite("view"),
     composite("composite"),
 ];

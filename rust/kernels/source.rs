@@ -39,12 +39,19 @@ pub enum Family {
     Optimizer,
     /// Steps of recurrent cells.
     Rnn,
+    /// Interpolation and padding.
+    Resample,
+    /// Interpolation at the places of a grid.
+    Grid,
+    /// Sums over bags of embeddings.
+    Bag,
 }
 
 const PRELUDE: &str = include_str!("cl/prelude.cl");
 const TIER: &str = include_str!("cl/tier.cl");
 const VECTOR: &str = include_str!("cl/vector.cl");
 const MATH: &str = include_str!("cl/math.cl");
+const COMPLEX: &str = include_str!("cl/complex.cl");
 const INDEX: &str = include_str!("cl/index.cl");
 const RANDOM: &str = include_str!("cl/random.cl");
 const FACTORY: &str = include_str!("cl/factory.cl");
@@ -64,9 +71,13 @@ const MOMENTS: &str = include_str!("cl/moments.cl");
 const SOFTMAX: &str = include_str!("cl/softmax.cl");
 const NORM: &str = include_str!("cl/norm.cl");
 const POOL: &str = include_str!("cl/pool.cl");
+const FAULT: &str = include_str!("cl/fault.cl");
 const LOSS: &str = include_str!("cl/loss.cl");
 const OPTIMIZER: &str = include_str!("cl/optimizer.cl");
 const RNN: &str = include_str!("cl/rnn.cl");
+const RESAMPLE: &str = include_str!("cl/resample.cl");
+const GRID: &str = include_str!("cl/grid.cl");
+const BAG: &str = include_str!("cl/bag.cl");
 const POINTWISE: &str = include_str!("cl/pointwise.cl");
 
 /// Where the generated op switch goes.
@@ -93,6 +104,9 @@ impl Family {
         Self::Loss,
         Self::Optimizer,
         Self::Rnn,
+        Self::Resample,
+        Self::Grid,
+        Self::Bag,
     ];
 
     /// Name for messages.
@@ -116,12 +130,15 @@ impl Family {
             Self::Loss => "loss",
             Self::Optimizer => "optimizer",
             Self::Rnn => "rnn",
+            Self::Resample => "resample",
+            Self::Grid => "grid",
+            Self::Bag => "bag",
         }
     }
 
     const fn parts(self) -> &'static [&'static str] {
         match self {
-            Self::Pointwise => &[PRELUDE, VECTOR, MATH, POINTWISE],
+            Self::Pointwise => &[PRELUDE, VECTOR, MATH, COMPLEX, POINTWISE],
             Self::Index => &[PRELUDE, TIER, INDEX],
             Self::Random => &[PRELUDE, TIER, RANDOM],
             Self::Factory => &[PRELUDE, TIER, FACTORY],
@@ -136,7 +153,10 @@ impl Family {
             Self::Softmax => &[PRELUDE, TIER, VECTOR, SOFTMAX],
             Self::Norm => &[PRELUDE, TIER, VECTOR, NORM],
             Self::Pool => &[PRELUDE, TIER, VECTOR, POOL],
-            Self::Loss => &[PRELUDE, TIER, VECTOR, LOSS],
+            Self::Loss => &[PRELUDE, TIER, VECTOR, FAULT, LOSS],
+            Self::Resample => &[PRELUDE, VECTOR, RESAMPLE],
+            Self::Grid => &[PRELUDE, VECTOR, GRID],
+            Self::Bag => &[PRELUDE, VECTOR, FAULT, BAG],
             Self::Optimizer => &[PRELUDE, VECTOR, OPTIMIZER],
             Self::Rnn => &[PRELUDE, VECTOR, MATH, RNN],
         }

@@ -94,6 +94,7 @@ pub fn likelihood(
     if reduction == Reduction::None {
         args.push(call.target.tensor(output)?);
         args.extend(classes.sizes());
+        args.push(call.target.faults()?);
         let items = call.geometry.items_for(classes.target.numel());
         call.target.launch(&call.program, "nll_loss_each", &args, &items, None)?;
         return call.target.fill(total_weight.address, 0, total_weight.dtype.size());
@@ -104,6 +105,7 @@ pub fn likelihood(
     let parts = call.target.workspace(2 * groups * output.class().size())?;
     args.push(call.target.memory(parts.address)?);
     args.extend(classes.sizes());
+    args.push(call.target.faults()?);
     call.target.launch(&call.program, "nll_loss_parts", &args, &global, Some(&local))?;
     let args = [
         call.target.memory(parts.address)?,
@@ -162,6 +164,7 @@ pub fn cross_entropy(input: &Tensor<'_>, target: &Tensor<'_>, weight: &Tensor<'_
         call.target.tensor(output)?,
         Arg::Int(output.dtype.code()),
         Arg::Long(count),
+        call.target.faults()?,
     ];
     let vectors = (count as u64).div_ceil(call.geometry.lanes as u64) as i64;
     call.target.launch(&call.program, "binary_cross_entropy", &args, &call.geometry.items_for(vectors), None)

@@ -1,16 +1,12 @@
 //! Max and average pooling, with fixed or adaptive windows.
 
 use super::geometry::Geometry;
+use super::planes::{self, layout, SPATIAL};
 use super::tier::tier;
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Family, Layout};
-
-/// Spatial dimensions that windows have at most.
-const SPATIAL: usize = 3;
-/// A batch of channels of volumes.
-const DIMS: usize = SPATIAL + 2;
 
 /// How fixed windows lie: one number for each spatial dimension, outermost first.
 #[derive(Clone, Copy, Debug)]
@@ -54,16 +50,17 @@ impl Windows<'_> {
             Self::Adaptive => Fixed { kernel_size: &[], stride: &[], padding: &[], dilation: &[] },
             Self::Fixed(fixed) => *fixed,
         };
-        let (input, output) = (sizes(input, spatial), sizes(output, spatial));
+        let [width, height, depth, _, _] = planes::sizes(input, spatial);
+        let [out_width, out_height, out_depth, _, _] = planes::sizes(output, spatial);
         let fields = [
             innermost_first(fixed.kernel_size, 1),
             innermost_first(fixed.stride, 1),
             innermost_first(fixed.padding, 0),
             innermost_first(fixed.dilation, 1),
-            innermost_first(input.get(2..).unwrap_or_default(), 1),
-            innermost_first(output.get(2..).unwrap_or_default(), 1),
+            [width, height, depth],
+            [out_width, out_height, out_depth],
         ];
-        let plane: i64 = input.iter().skip(2).product();
+        let plane = width * height * depth;
         let too_large = || Error::Unsupported(format!("OpenCL: pooling planes of {plane} elements are not supported"));
         let mut bytes = Vec::with_capacity(fields.len() * SPATIAL * 4);
         if i32::try_from(plane).is_err() {
@@ -83,33 +80,6 @@ fn innermost_first(list: &[i64], absent: i64) -> [i64; SPATIAL] {
         *slot = *value;
     }
     values
-}
-
-/// Sizes with the batch dimension that a tensor may lack.
-fn sizes(tensor: &Tensor<'_>, spatial: usize) -> Vec<i64> {
-    std::iter::repeat_n(1, (spatial + 2).saturating_sub(tensor.ndim())).chain(tensor.sizes.iter().copied()).collect()
-}
-
-/// The kernels' layout [W, H, D, C, N] of tensors of one shape.
-fn layout(tensors: &[&Tensor<'_>], spatial: usize) -> Result<Layout> {
-    let arrange = |values: &[i64], absent: i64| -> [i64; DIMS] {
-        let mut arranged = [absent; DIMS];
-        let lead = values.len().saturating_sub(spatial);
-        let (outer, inner) = values.split_at_checked(lead).unwrap_or((&[], values));
-        for (slot, value) in arranged.iter_mut().zip(innermost_first(inner, absent)) {
-            *slot = value;
-        }
-        for (slot, value) in arranged.iter_mut().skip(SPATIAL).zip(outer.iter().rev()) {
-            *slot = *value;
-        }
-        arranged
-    };
-    let strides: Vec<[i64; DIMS]> = tensors
-        .iter()
-        .map(|tensor| arrange(tensor.strides, 0).map(|stride| stride * tensor.dtype.size() as i64))
-        .collect();
-    let slices: Vec<&[i64]> = strides.iter().map(<[i64; DIMS]>::as_slice).collect();
-    Layout::new(&tensors.first().map_or([1; DIMS], |first| arrange(first.sizes, 1)), &slices)
 }
 
 /// One call: `spatial` pooled dimensions, windows, and the tensors whose sizes they join.
@@ -184,7 +154,8 @@ impl Pool<'_> {
         args.extend(layouts.iter().map(|layout| Arg::Bytes(layout.as_bytes())));
         args.extend([Arg::Bytes(&windows), Arg::Int(adaptive)]);
         args.extend(divisor);
-        let channels = sizes(written, self.spatial).get(1).copied().unwrap_or(1).max(1);
+        let [_, _, _, channels, _] = planes::sizes(written, self.spatial);
+        let channels = channels.max(1);
         let tasks = count / channels * (channels as u64).div_ceil(geometry.lanes as u64) as i64;
         target.launch(&program, kernel, &args, &geometry.items_for(tasks), None)
     }
@@ -203,14 +174,6 @@ mod tests {
 
     fn tensor<'a>(sizes: &'a [i64], strides: &'a [i64]) -> Tensor<'a> {
         Tensor { address: 0, dtype: DType::F32, sizes, strides }
-    }
-
-    #[test]
-    fn a_missing_batch_is_one_sample() {
-        let image = tensor(&[3, 8, 6], &[48, 6, 1]);
-        assert_eq!(sizes(&image, 2), [1, 3, 8, 6]);
-        let batch = tensor(&[1, 3, 8, 6], &[0, 48, 6, 1]);
-        assert_eq!(layout(&[&image], 2), layout(&[&batch], 2));
     }
 
     #[test]

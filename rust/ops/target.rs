@@ -151,6 +151,11 @@ impl Target {
         self.stream.queue(&self.state.context)?.fill(location.memory, location.offset, pattern, size)
     }
 
+    /// Where the next launch may record what is wrong with its input: an argument of kernels with `cl/fault.cl`.
+    pub fn faults(&self) -> Result<Arg<'static>> {
+        Ok(Arg::Memory(self.stream.fault_record(&self.state.context)?, 0))
+    }
+
     /// Reads device memory after everything enqueued before; blocks.
     pub fn read(&self, address: usize, target: &mut [u8]) -> Result<()> {
         let location = self.state.resolve(address)?;

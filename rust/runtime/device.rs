@@ -205,6 +205,11 @@ impl DeviceState {
         self.streams.iter().try_for_each(Stream::synchronize)
     }
 
+    /// Raises what kernels found wrong, on any stream; for callers that have synchronised the device.
+    pub fn raise_faults(&self) -> Result<()> {
+        self.streams.iter().try_for_each(Stream::raise_faults)
+    }
+
     /// Allocates device memory for a stream; returns its address.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod allocator;
 mod blocks;
 mod device;
 mod event;
+mod faults;
 mod fork;
 mod pinned;
 mod snapshot;

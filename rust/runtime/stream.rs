@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::device::{device, DeviceState};
-use crate::cl::{Arg, Context, Event, Kernel, Queue, Start};
+use super::faults::Faults;
+use crate::cl::{Arg, Context, Event, Kernel, MemHandle, Queue, Start};
 use crate::error::Result;
 
 /// Streams of the pool, besides the default stream; the pool is handed out round robin.
@@ -28,6 +29,7 @@ pub struct Stream {
     completed: AtomicU64,
     /// The marker that was last asked about, and how many commands it stands for.
     probe: Mutex<Option<(u64, Event)>>,
+    faults: Faults,
 }
 
 thread_local! {
@@ -37,7 +39,14 @@ thread_local! {
 
 impl Stream {
     pub(super) fn new(device: i32, id: i64) -> Self {
-        Self { device, id, queue: OnceLock::new(), completed: AtomicU64::new(0), probe: Mutex::new(None) }
+        Self {
+            device,
+            id,
+            queue: OnceLock::new(),
+            completed: AtomicU64::new(0),
+            probe: Mutex::new(None),
+            faults: Faults::default(),
+        }
     }
 
     /// Index of the stream's device.
@@ -82,6 +91,17 @@ impl Stream {
         queue.finish()?;
         self.completed.fetch_max(enqueued, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Where the next kernel may record what is wrong with its input; [`Self::raise_faults`] reports it.
+    pub fn fault_record(&self, context: &Context) -> Result<MemHandle> {
+        self.faults.arm(context, self.queue(context)?)
+    }
+
+    /// Raises what kernels of the stream found wrong since it was last asked. Waits for them if there were some: for
+    /// callers that wait for the stream anyway.
+    pub fn raise_faults(&self) -> Result<()> {
+        self.used_queue().map_or(Ok(()), |queue| self.faults.raise(queue))
     }
 
     /// Whether the stream has nothing left to do.

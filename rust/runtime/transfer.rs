@@ -31,7 +31,8 @@ pub unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize,
     pinned::record_pinned(source as usize, device.index, stream)
 }
 
-/// Copies `size` bytes to the host on the current stream of the source's device.
+/// Copies `size` bytes to the host on the current stream of the source's device; a blocking copy raises what kernels of
+/// the stream found wrong.
 ///
 /// # Safety
 /// `target` holds `size` writable bytes that nothing else uses during the call; with `non_blocking` and pinned
@@ -44,7 +45,8 @@ pub unsafe fn copy_device_to_host(target: *mut u8, source: usize, size: usize, n
     // SAFETY: the caller's promise; pinned memory is not reused before the marker recorded below.
     let read = unsafe { queue.read(location.memory, location.offset, target, size)? };
     if !asynchronous {
-        return queue.wait(&read);
+        queue.wait(&read)?;
+        return current_stream(device.index)?.raise_faults();
     }
     queue.flush()?;
     pinned::record_pinned(target as usize, device.index, stream)
@@ -125,11 +127,13 @@ fn mapping() -> Result<MutexGuard<'static, Option<Last>>> {
     Ok(guard)
 }
 
-/// Maps ranges of one device for the host, behind all work of the current stream. Waits once for all of them.
+/// Maps ranges of one device for the host, behind all work of the current stream, and raises what its kernels found
+/// wrong. Waits once for all of them.
 pub fn map_all(ranges: &[Range]) -> Result<Vec<Mapping>> {
     let Some(first) = ranges.first() else { return Ok(Vec::new()) };
     let mut guard = mapping()?;
     let device = device_of_address(first.address)?;
+    current_stream(device.index)?.raise_faults()?;
     let mut mappings = Vec::with_capacity(ranges.len());
     if let Err(error) = enqueue_maps(device, ranges, &mut mappings) {
         // SAFETY: nobody has been told of these mappings. Of two errors the first is the one to report.

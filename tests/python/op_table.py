@@ -26,6 +26,7 @@ DTYPES = {
     "bf16": (torch.bfloat16,),
 }
 
+INTERPOLATE = "nn.functional.interpolate"
 CONVOLUTIONS = tuple(f"nn.functional.conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3))
 # OpInfos of rows whose names differ from the OpInfo's by more than the affixes that `_spellings` knows.
 OPINFOS_BY_ROW = {
@@ -34,15 +35,30 @@ OPINFOS_BY_ROW = {
     "_copy_from": ("clone", "contiguous", "to"),
     "_index_put_impl_": ("index_put",),
     "_reshape_alias": ("reshape", "flatten"),
+    "col2im": ("nn.functional.unfold",),
     "convolution_overrideable": CONVOLUTIONS,
     "convolution_backward_overrideable": CONVOLUTIONS,
+    "embedding_bag": ("nn.functional.embedding_bag",),
     "glu_jvp": ("nn.functional.glu",),
+    "im2col": ("nn.functional.unfold",),
     "index": ("__getitem__",),
     "max_pool2d_with_indices": ("nn.functional.max_pool2d",),
     "max_pool3d_with_indices": ("nn.functional.max_pool3d",),
     "native_batch_norm": ("nn.functional.batch_norm",),
     "native_group_norm": ("nn.functional.group_norm",),
     "nll_loss2d": ("nn.functional.nll_loss",),
+    "prelu_kernel": ("nn.functional.prelu",),
+    "unique_dim": ("unique",),
+    "unique_dim_consecutive": ("unique_consecutive",),
+    "upsample_bicubic2d": (f"{INTERPOLATE}.bicubic",),
+    "upsample_bilinear2d": (f"{INTERPOLATE}.bilinear", "nn.functional.upsample_bilinear"),
+    "upsample_linear1d": (f"{INTERPOLATE}.linear",),
+    "upsample_trilinear3d": (f"{INTERPOLATE}.trilinear",),
+    **{f"grid_sampler_{dims}d": (f"grid_sampler_{dims}d", "nn.functional.grid_sample") for dims in (2, 3)},
+    **{f"reflection_pad{dims}d": ("nn.functional.pad.reflect",) for dims in (1, 2, 3)},
+    **{f"replication_pad{dims}d": ("nn.functional.pad.replicate",) for dims in (1, 2, 3)},
+    **{f"upsample_nearest{dims}d": (f"{INTERPOLATE}.nearest", "nn.functional.upsample_nearest") for dims in (1, 2, 3)},
+    **{f"upsample_nearest_exact{dims}d": (f"{INTERPOLATE}.nearest-exact",) for dims in (1, 2, 3)},
 }
 
 # Their results are whatever lies in memory, or random numbers, which test_random_ops.py judges.
@@ -123,7 +139,7 @@ def _stems(base: str) -> list[str]:
 def _opinfos_by_name() -> dict[str, list[OpInfo]]:
     by_name: dict[str, list[OpInfo]] = {}
     for info in op_db:
-        for name in {info.name, info.aten_name, *(alias.name for alias in info.aliases or ())}:
+        for name in {info.name, info.full_name, info.aten_name, *(alias.name for alias in info.aliases or ())}:
             by_name.setdefault(name, []).append(info)
     return by_name
 

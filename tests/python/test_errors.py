@@ -83,6 +83,62 @@ def test_an_index_out_of_range_is_found(device, use, index):
     assert str(index) in str(raised.value)
 
 
+def image_loss(where, target):
+    return torch.nn.functional.nll_loss(torch.zeros(2, 3, 2, 2, device=where), target.view(1, 1, 1).expand(2, 2, 2))
+
+
+@pytest.mark.parametrize("wrong", [3, -1, 2**40])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_a_class_out_of_range_is_found(device, wrong, reduction):
+    likelihoods = torch.zeros(3, 3, device=device, requires_grad=True)
+    target = torch.tensor([0, wrong, 2], device=device)
+    # The kernel leaves a note; whoever waits for the device first finds it, once.
+    loss = torch.nn.functional.cross_entropy(likelihoods, target, reduction=reduction)
+    loss.sum().backward()
+    with pytest.raises(IndexError, match=rf"Target {wrong} is out of bounds\."):
+        loss.cpu()
+    assert loss.isnan().any().item()
+    assert torch.nn.functional.cross_entropy(likelihoods, target, ignore_index=wrong).isfinite().item()
+    image_loss(device, target[1:2])
+    with pytest.raises(IndexError, match="out of bounds"):
+        torch.opencl.synchronize()
+
+
+def test_a_fault_stays_with_its_stream(device, side_stream):
+    torch.opencl.synchronize()
+    with torch.opencl.stream(side_stream):
+        torch.nn.functional.nll_loss(torch.zeros(1, 3, device=device), torch.tensor([3], device=device))
+    assert torch.ones(2, device=device).tolist() == [1, 1]
+    with pytest.raises(IndexError, match="Target 3"):
+        side_stream.synchronize()
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 1.5, float("nan")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_what_is_no_probability_is_found(device, dtype, wrong):
+    right = torch.full((40,), 0.5, dtype=dtype, device=device)
+    bad = right.index_fill(0, torch.tensor([33], device=device), wrong)
+    for arguments, name in (((bad, right), "input"), ((right, bad), "target")):
+        loss = torch.nn.functional.binary_cross_entropy(*arguments)
+        with pytest.raises(RuntimeError, match=f"all elements of {name} should be between 0 and 1"):
+            loss.item()
+    assert torch.nn.functional.binary_cross_entropy(right, right).item() == pytest.approx(0.6931, abs=1e-2)
+
+
+def test_an_embedding_out_of_range_is_found(device):
+    weight, offsets = torch.ones(4, 2, device=device), torch.tensor([0], device=device)
+    for wrong in (4, -1):
+        rows = torch.nn.functional.embedding_bag(torch.tensor([1, wrong], device=device), weight, offsets)
+        with pytest.raises((IndexError, RuntimeError), match=f"{wrong}"):
+            rows.cpu()
+
+
+def test_the_bias_of_a_convolution_has_the_dtype_of_its_input(device):
+    image, weight = torch.ones(1, 1, 4, 4, device=device), torch.ones(2, 1, 3, 3, device=device)
+    with pytest.raises(RuntimeError, match=r"(?i)bias.*(same|dtype)"):
+        torch.nn.functional.conv2d(image, weight, torch.ones(2, device=device, dtype=torch.float16))
+
+
 @pytest.mark.filterwarnings("ignore:.*quantized tensor creation functions:UserWarning")
 @pytest.mark.parametrize(
     ("make", "says"),

@@ -61,6 +61,36 @@ def assert_same(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual.cpu(), expected, equal_nan=True)
 
 
+REDUCTIONS: dict[str, Callable[[Tensor, tuple[int, ...]], Tensor | tuple[Tensor, ...]]] = {
+    "sum": lambda t, dims: t.sum(dims),
+    "mean": lambda t, dims: t.mean(dims),
+    "amax": lambda t, dims: t.amax(dims),
+    "any": lambda t, dims: (t > 1).any(dims[-1]),
+    "vector_norm": lambda t, dims: torch.linalg.vector_norm(t, 3, dims),
+    "var_mean": torch.var_mean,
+    "argmax": lambda t, dims: t.argmax(dims[0]),
+    "max": lambda t, dims: t.max(dims[-1], keepdim=True).values,
+    "out": lambda t, dims: torch.sum(t, dims, out=torch.empty(0, device=t.device)),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_of_dimensions_that_do_not_join(name: str, device: torch.device) -> None:
+    """Nine and more to keep, to fold, or both, in an order in which no two are neighbours in memory."""
+    values = torch.randn([2] * 19, generator=torch.Generator().manual_seed(0))
+    shuffled = values.permute(*range(0, 19, 2), *range(1, 19, 2))
+    for dims in (tuple(range(0, 19, 2)), (3, 12), tuple(set(range(19)) - {4, 11})):
+        with NoFallback():
+            actual = REDUCTIONS[name](mirror(shuffled, device), dims)
+        expected = REDUCTIONS[name](shuffled, dims)
+        torch.testing.assert_close(
+            [part.cpu() for part in (actual if isinstance(actual, tuple) else (actual,))],
+            list(expected if isinstance(expected, tuple) else (expected,)),
+            rtol=1e-4,
+            atol=1e-4,
+        )
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", OPS)
 def test_layouts(name: str, dtype: torch.dtype, device: torch.device) -> None:

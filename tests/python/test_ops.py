@@ -10,9 +10,7 @@ from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._pytree import tree_map_only
 
 # By test and OpInfo: why.
-EXPECTED_FAILURES = {
-    ("out", "_native_batch_norm_legit"): "the table has no row for the out= overload, so it runs on the CPU",
-}
+EXPECTED_FAILURES: dict[tuple[str, str], str] = {}
 # In place these uncover memory that nothing has been written to.
 UNINITIALISED = {"resize_", "resize_as_"}
 

@@ -1,7 +1,12 @@
 """Rows of the op table that no OpInfo reaches, and that every row is reached by some test."""
 
+import copy
+
 import pytest
-import test_random_ops  # noqa: F401 - its tests declare the rows that they cover
+import test_attention  # noqa: F401 - these tests declare the rows that they cover
+import test_embedding_bag  # noqa: F401
+import test_interpolation  # noqa: F401
+import test_random_ops  # noqa: F401
 import torch
 from op_samples import NoFallback, assert_same
 from op_table import COVERED, DTYPES, FLOATING, INTEGRAL, NOT_COMPARABLE, ROWS, covers, opinfos_of
@@ -78,16 +83,6 @@ def test_copy_from_and_resize(dtype: torch.dtype, device: torch.device) -> None:
     assert_same(target, source)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention(causal: bool, device: torch.device) -> None:
-    query, key, value = torch.randn(3, 2, 4, 6, 8).unbind()
-    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
-    with NoFallback():
-        moved = (tensor.to(device) for tensor in (query, key, value))
-        actual = torch.nn.functional.scaled_dot_product_attention(*moved, is_causal=causal)
-    assert_same(actual, expected)
-
-
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.complex32, torch.float8_e4m3fn], ids=str)
 def test_dtypes_without_arithmetic_travel(dtype: torch.dtype, device: torch.device) -> None:
     values = torch.arange(12, dtype=torch.uint8).view(dtype) if dtype.itemsize < 4 else torch.ones(3, dtype=dtype)
@@ -104,6 +99,36 @@ def test_prelu(slopes: int, dtype: torch.dtype, device: torch.device) -> None:
     with NoFallback():
         actual = torch.nn.functional.prelu(inputs.to(device), slope.to(device))
     assert_same(actual, torch.nn.functional.prelu(inputs, slope))
+
+
+@pytest.mark.parametrize("sections", [3, [2, 5], torch.tensor([1, 4]), torch.tensor(4)], ids=str)
+def test_split_into_sections(sections: int | list[int] | torch.Tensor, device: torch.device) -> None:
+    """OpInfo has these sections on the device; PyTorch wants them on the host."""
+    values = torch.arange(21.0).view(3, 7)
+
+    def run(where: torch.device) -> list[torch.Tensor]:
+        whole = values.to(where).requires_grad_()
+        parts = whole.tensor_split(sections, dim=1)
+        return [*parts, *torch.autograd.grad(parts[1].square().sum(), whole)]
+
+    assert_same(run(device), run(torch.device("cpu")))
+
+
+@pytest.mark.parametrize("dim", [0, 1, None])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@covers("_weight_norm_interface", "_weight_norm_interface_backward")
+def test_weight_norm(dtype: torch.dtype, dim: int | None, device: torch.device) -> None:
+    layer = torch.nn.Linear(4, 3, dtype=dtype)
+    inputs = torch.randn(2, 4, dtype=dtype)
+
+    def run(where: torch.device) -> list[torch.Tensor]:
+        normed = torch.nn.utils.parametrizations.weight_norm(copy.deepcopy(layer).to(where), dim=dim)
+        result = normed(inputs.to(where))
+        return [result, *torch.autograd.grad(result.square().sum(), list(normed.parameters()))]
+
+    with NoFallback():
+        actual = run(device)
+    assert_same(actual, run(torch.device("cpu")), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)

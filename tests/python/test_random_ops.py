@@ -216,3 +216,22 @@ def test_empty_draws_nothing(name: str, device: torch.device) -> None:
     state = torch.opencl.get_rng_state(device)
     assert FILLS[name](torch.empty(0, 3, device=device)).shape == (0, 3)
     assert torch.equal(torch.opencl.get_rng_state(device), state)
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@covers("rrelu_with_noise", "rrelu_with_noise.out", "rrelu_with_noise_")
+def test_leaky_relu_of_random_slope(dtype: torch.dtype, device: torch.device) -> None:
+    values = torch.linspace(-2, 2, COUNT).to(device, dtype).requires_grad_()
+    with NoFallback():
+        result = torch.nn.functional.rrelu(values, 0.1, 0.5, training=True)
+        (grad,) = torch.autograd.grad(result.sum(), values)
+        torch.nn.functional.rrelu_(values.detach().clone(), 0.1, 0.5, training=True)
+        average = torch.nn.functional.rrelu(values.detach(), 0.1, 0.5)
+    positive = values > 0
+    assert torch.equal(result[positive], values[positive])
+    assert (grad[positive] == 1).all()
+    slopes = grad[values < 0].cpu().double()
+    assert 0.0999 < slopes.min() < 0.11 and 0.49 < slopes.max() < 0.501
+    assert slopes.mean().item() == pytest.approx(0.3, abs=0.005)
+    expected = torch.nn.functional.leaky_relu(values.detach().cpu(), 0.3)
+    torch.testing.assert_close(average.cpu(), expected)

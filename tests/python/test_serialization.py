@@ -3,7 +3,6 @@
 import copy
 import io
 import pickle
-from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -132,11 +131,3 @@ def test_set(device):
     assert tensor.set_().shape == (0,)
     with pytest.raises(RuntimeError):
         tensor.set_(torch.arange(3))
-
-
-def test_device_memory_cannot_be_sent_to_another_process(device):
-    # For all devices but the CPU PyTorch makes share_memory_ do nothing; sending is what fails.
-    tensor = torch.ones(3, device=device).share_memory_()
-    for value in (tensor, tensor.untyped_storage()):
-        with pytest.raises(RuntimeError, match="only available on CPU"):
-            ForkingPickler.dumps(value)

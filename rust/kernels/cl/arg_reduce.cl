@@ -26,11 +26,11 @@
 #define BEATS(largest, a, b) ((((largest) ? ((b) > (a)) : ((b) < (a)))) | (((b) != (b)) & ((a) == (a))))
 
 // Whether (b, ib) comes before (a, ia).
-inline bool precedes(int largest, T a, long ia, T b, long ib) {
+INLINE bool precedes(int largest, T a, long ia, T b, long ib) {
   return BEATS(largest, a, b) || (!BEATS(largest, b, a) && ib < ia);
 }
 
-inline void store_winner(__global uchar *values, int values_dtype, __global uchar *indices, const Layout *kept,
+INLINE void store_winner(__global uchar *values, int values_dtype, __global uchar *indices, const Layout *kept,
                          long result, T best, long place) {
   if (values) store_at(values + layout_offset(kept, 0, result), values_dtype, best);
   *(__global long *)(indices + layout_offset(kept, 1, result)) = place;

@@ -1,8 +1,7 @@
 // Negative log likelihood and binary cross entropy (CLASS_F and CLASS_D).
 //
 // Likelihoods are contiguous and seen as [samples, classes, inner], targets as [samples, inner]. A target equal to
-// `ignored` counts for nothing; one outside the classes gives NaN, as a kernel cannot raise. Optional tensors are null
-// where absent.
+// `ignored` counts for nothing; one outside the classes gives NaN and a fault. Optional tensors are null where absent.
 
 #define REDUCE_NONE 0
 #define REDUCE_MEAN 1
@@ -18,13 +17,15 @@ inline long load_target(__global const uchar *targets, long i, int dtype) {
   if (target >= 0 && target < classes) {                                                                   \
     loss = -load(input, (i / inner * classes + target) * inner + i % inner, DTYPE0);                       \
     if (weight) class_weight = load(weight, target, DTYPE0);                                               \
+  } else if (target != ignored) {                                                                          \
+    report_fault(faults + faults_offset, FAULT_TARGET, target);                                            \
   }
 
 // Reduction none: one loss a target.
 __kernel void nll_loss_each(__global const uchar *input, ulong input_offset, int dtype0, __global const uchar *targets,
                             ulong targets_offset, int target_dtype, __global const uchar *weight, ulong weight_offset,
                             __global uchar *output, ulong output_offset, long count, long classes, long inner,
-                            long ignored) {
+                            long ignored, __global uchar *faults, ulong faults_offset) {
   input += input_offset;
   targets += targets_offset;
   weight = weight ? weight + weight_offset : weight;
@@ -40,7 +41,8 @@ __kernel void nll_loss_each(__global const uchar *input, ulong input_offset, int
 __kernel void nll_loss_parts(__global const uchar *input, ulong input_offset, int dtype0,
                              __global const uchar *targets, ulong targets_offset, int target_dtype,
                              __global const uchar *weight, ulong weight_offset, __global uchar *parts,
-                             ulong parts_offset, long count, long classes, long inner, long ignored) {
+                             ulong parts_offset, long count, long classes, long inner, long ignored,
+                             __global uchar *faults, ulong faults_offset) {
   input += input_offset;
   targets += targets_offset;
   weight = weight ? weight + weight_offset : weight;
@@ -96,14 +98,20 @@ __kernel void nll_loss_backward(__global const uchar *grad, ulong grad_offset, _
   }
 }
 
+// Whether all lanes are between 0 and 1: NaN is not.
+inline bool are_probabilities(TV v) { return all((v >= (TV)0) & (v <= (TV)1)); }
+
 // Elementwise on contiguous tensors. Logarithms are held at -100 and above, as PyTorch defines this loss.
 __kernel void binary_cross_entropy(__global const uchar *input, ulong input_offset, __global const uchar *target,
                                    ulong target_offset, __global const uchar *weight, ulong weight_offset,
-                                   __global uchar *output, ulong output_offset, int dtype0, long count) {
+                                   __global uchar *output, ulong output_offset, int dtype0, long count,
+                                   __global uchar *faults, ulong faults_offset) {
   weight = weight ? weight + weight_offset : weight;
   ITEM_TASKS((count + VEC - 1) / VEC, first, last);
   for (long i = first * VEC; i < min(last * VEC, count); i += VEC) {
     TV x = load_part(input + input_offset, i, count, DTYPE0, 0), y = load_part(target + target_offset, i, count, DTYPE0, 0);
+    if (!are_probabilities(x)) report_fault(faults + faults_offset, FAULT_INPUT_PROBABILITY, 0);
+    if (!are_probabilities(y)) report_fault(faults + faults_offset, FAULT_TARGET_PROBABILITY, 0);
     TV loss = (y - 1) * max(log1p(-x), (TV)-100) - y * max(log(x), (TV)-100);
     if (weight) loss *= load_part(weight, i, count, DTYPE0, 0);
     store_part(output + output_offset, i, count, DTYPE0, loss);

@@ -26,7 +26,7 @@ typedef struct {
   TV mean, squares;
 } LaneMoments;
 
-inline Moments join(Moments a, Moments b) {
+INLINE Moments join(Moments a, Moments b) {
   if (b.count == 0) return a;
   T count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
   a.mean += delta * share;
@@ -35,7 +35,7 @@ inline Moments join(Moments a, Moments b) {
   return a;
 }
 
-inline void join_lanes(LaneMoments *a, T count, TV mean, TV squares) {
+INLINE void join_lanes(LaneMoments *a, T count, TV mean, TV squares) {
   T total = a->count + count, share = count / total;
   TV delta = mean - a->mean;
   a->mean += delta * share;
@@ -43,7 +43,7 @@ inline void join_lanes(LaneMoments *a, T count, TV mean, TV squares) {
   a->count = total;
 }
 
-inline T finish_moments(int finish, Moments m, T correction) {
+INLINE T finish_moments(int finish, Moments m, T correction) {
   if (finish == FINISH_SQUARES) return m.squares;
   // No degrees of freedom: infinite or NaN, as the quotient says.
   T variance = m.squares / max(m.count - correction, (T)0);
@@ -52,7 +52,7 @@ inline T finish_moments(int finish, Moments m, T correction) {
 
 // Adds a run of n elements that lie `stride` bytes apart: of its vectors item, item + items, ... to *lanes, of the
 // elements left over likewise to *rest.
-inline void add_run(__global const uchar *p, long stride, long n, int item, int items, int dtype, LaneMoments *lanes,
+INLINE void add_run(__global const uchar *p, long stride, long n, int item, int items, int dtype, LaneMoments *lanes,
                     Moments *rest) {
   long vectors = n / VEC;
   bool dense = stride == dtype_size(dtype);

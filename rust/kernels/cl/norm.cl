@@ -18,7 +18,7 @@
 
 // Weights (or biases) of the elements i to i + VEC - 1 of a run: one for all of them where the run lies in channel
 // `channel`, else one for each, of the run's `n` that begin at `channel`.
-inline TV load_weights(__global const uchar *weights, int dtype, long channel, long i, long n, bool by_element,
+INLINE TV load_weights(__global const uchar *weights, int dtype, long channel, long i, long n, bool by_element,
                        T absent) {
   if (!weights) return (TV)absent;
   if (!by_element) return (TV)load(weights, channel, dtype);

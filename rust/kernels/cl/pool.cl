@@ -28,28 +28,28 @@ typedef struct {
 } Range;
 
 // Input positions of the window of output position o along dimension d.
-inline int window_begin(const Window *w, int adaptive, int d, int o) {
+INLINE int window_begin(const Window *w, int adaptive, int d, int o) {
   if (adaptive) return (int)((long)o * w->input[d] / w->output[d]);
   int begin = o * w->stride[d] - w->padding[d], dilation = w->dilation[d];
   return begin < 0 ? begin + (-begin + dilation - 1) / dilation * dilation : begin;
 }
-inline int window_end(const Window *w, int adaptive, int d, int o) {
+INLINE int window_end(const Window *w, int adaptive, int d, int o) {
   if (adaptive) return (int)(((o + 1L) * w->input[d] + w->output[d] - 1) / w->output[d]);
   return min(o * w->stride[d] - w->padding[d] + (w->kernel_size[d] - 1) * w->dilation[d] + 1, w->input[d]);
 }
 
 // Output positions whose windows may cover input position i along dimension d.
-inline int cover_begin(const Window *w, int adaptive, int d, int i) {
+INLINE int cover_begin(const Window *w, int adaptive, int d, int i) {
   if (adaptive) return (int)((long)i * w->output[d] / w->input[d]);
   int low = i + w->padding[d] - (w->kernel_size[d] - 1) * w->dilation[d];
   return low <= 0 ? 0 : (low + w->stride[d] - 1) / w->stride[d];
 }
-inline int cover_end(const Window *w, int adaptive, int d, int i) {
+INLINE int cover_end(const Window *w, int adaptive, int d, int i) {
   if (adaptive) return (int)(((i + 1L) * w->output[d] + w->input[d] - 1) / w->input[d]);
   return min((i + w->padding[d]) / w->stride[d] + 1, w->output[d]);
 }
 
-inline Range window_range(const Window *w, int adaptive, const int *at) {
+INLINE Range window_range(const Window *w, int adaptive, const int *at) {
   Range r;
   for (int d = 0; d < 3; d++) {
     r.begin[d] = window_begin(w, adaptive, d, at[d]);
@@ -58,7 +58,7 @@ inline Range window_range(const Window *w, int adaptive, const int *at) {
   }
   return r;
 }
-inline Range cover_range(const Window *w, int adaptive, const int *at) {
+INLINE Range cover_range(const Window *w, int adaptive, const int *at) {
   Range r;
   for (int d = 0; d < 3; d++) {
     r.begin[d] = cover_begin(w, adaptive, d, at[d]);
@@ -69,7 +69,7 @@ inline Range cover_range(const Window *w, int adaptive, const int *at) {
 }
 
 // Elements along dimension d that the average over output position o divides by.
-inline int window_share(const Window *w, int adaptive, int count_padding, int d, int o) {
+INLINE int window_share(const Window *w, int adaptive, int count_padding, int d, int o) {
   if (adaptive || !count_padding) return window_end(w, adaptive, d, o) - window_begin(w, adaptive, d, o);
   int begin = o * w->stride[d] - w->padding[d];
   return min(begin + w->kernel_size[d], w->input[d] + w->padding[d]) - begin;
@@ -81,7 +81,7 @@ typedef struct {
   long channel, sample;
 } Task;
 
-inline Task find_task(const Layout *layout, bool channels_last, long index) {
+INLINE Task find_task(const Layout *layout, bool channels_last, long index) {
   Task task;
   long strips = (layout->sizes[3] + VEC - 1) / VEC;
   if (channels_last) {
@@ -102,7 +102,7 @@ inline Task find_task(const Layout *layout, bool channels_last, long index) {
 }
 
 // Moves on to the next channels; false, and back to the first, after the last.
-inline bool next_channels(const Layout *layout, Task *task) {
+INLINE bool next_channels(const Layout *layout, Task *task) {
   task->channel += VEC;
   bool more = task->channel < layout->sizes[3];
   if (!more) task->channel = 0;
@@ -111,7 +111,7 @@ inline bool next_channels(const Layout *layout, Task *task) {
 }
 
 // What find_task gives for the next index, without its divisions.
-inline void next_task(const Layout *layout, bool channels_last, Task *task) {
+INLINE void next_task(const Layout *layout, bool channels_last, Task *task) {
   if (channels_last && next_channels(layout, task)) return;
   for (int d = 0; d < 3; d++) {
     if (++task->at[d] < layout->sizes[d]) return;
@@ -122,10 +122,10 @@ inline void next_task(const Layout *layout, bool channels_last, Task *task) {
 }
 
 // Byte offset of the first channel's plane of a task, and of a position in a plane.
-inline long plane_of(const Layout *layout, int operand, const Task *task) {
+INLINE long plane_of(const Layout *layout, int operand, const Task *task) {
   return task->channel * layout->strides[operand][3] + task->sample * layout->strides[operand][4];
 }
-inline long position(const Layout *layout, int operand, int x, int y, int z) {
+INLINE long position(const Layout *layout, int operand, int x, int y, int z) {
   return x * layout->strides[operand][0] + y * layout->strides[operand][1] + z * layout->strides[operand][2];
 }
 
@@ -148,7 +148,7 @@ typedef union {
   TI lanes[VEC];
 } Places;
 
-inline TM load_places(__global const uchar *p, long stride, int n) {
+INLINE TM load_places(__global const uchar *p, long stride, int n) {
 #if VEC > 1
   if (n == VEC && stride == 8) return PASTE(convert_, PASTE(TM_NAME, VEC))(VLOAD(0, (__global const long *)p));
 #endif

@@ -47,7 +47,7 @@
 
 #ifdef IS_COMPLEX
 
-inline T map_vector(int map, T x, TR power) {
+INLINE T map_vector(int map, T x, TR power) {
   switch (map) {
     case MAP_NAN_TO_ZERO: return (x.x != x.x || x.y != x.y) ? FROM_REAL(0) : x;
     case MAP_NONZERO: return FROM_REAL(IS_NONZERO(x));
@@ -58,7 +58,7 @@ inline T map_vector(int map, T x, TR power) {
   return x;
 }
 
-inline T fold_vector(int fold, T a, T b) {
+INLINE T fold_vector(int fold, T a, T b) {
   if (fold == FOLD_MUL) return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
   // Only magnitudes reach min and max, as real numbers.
   if (fold == FOLD_MIN) return (b.x < a.x || b.x != b.x) ? b : a;
@@ -71,7 +71,7 @@ inline T fold_vector(int fold, T a, T b) {
 
 #else
 
-inline T power_one(T x, TR power) {
+INLINE T power_one(T x, TR power) {
 #ifdef IS_FLOAT
   return pow(fabs(x), power);
 #else
@@ -80,7 +80,7 @@ inline T power_one(T x, TR power) {
 }
 
 // Lane by lane: PoCL 3.1's pow of a double8 is wrong in some lanes when another lane is zero.
-inline TV power_vector(TV x, TR power) {
+INLINE TV power_vector(TV x, TR power) {
   Lanes v;
   v.vector = x;
   for (int l = 0; l < VEC; l++) v.lanes[l] = power_one(v.lanes[l], power);
@@ -89,7 +89,7 @@ inline TV power_vector(TV x, TR power) {
 
 // x != x is how NaN shows; min and max let it win, as PyTorch does.
 #define DEFINE_STEPS(MAP_NAME, FOLD_NAME, POWER, V)                     \
-  inline V MAP_NAME(int map, V x, TR power) {                           \
+  INLINE V MAP_NAME(int map, V x, TR power) {                           \
     switch (map) {                                                      \
       case MAP_NAN_TO_ZERO: return x != x ? (V)0 : x;                   \
       case MAP_NONZERO: return x != (V)0 ? (V)1 : (V)0;                 \
@@ -99,7 +99,7 @@ inline TV power_vector(TV x, TR power) {
     }                                                                   \
     return x;                                                           \
   }                                                                     \
-  inline V FOLD_NAME(int fold, V a, V b) {                              \
+  INLINE V FOLD_NAME(int fold, V a, V b) {                              \
     switch (fold) {                                                     \
       case FOLD_MUL: return a * b;                                      \
       case FOLD_MIN: return ((b < a) | (b != b)) ? b : a;               \
@@ -119,7 +119,7 @@ DEFINE_STEPS(map_vector, fold_vector, power_vector, TV)
 #endif
 
 // What folding nothing gives.
-inline T identity(int fold) {
+INLINE T identity(int fold) {
   switch (fold) {
     case FOLD_MUL: return FROM_REAL(1);
 #ifdef IS_INTEGER
@@ -133,13 +133,13 @@ inline T identity(int fold) {
   return FROM_REAL(0);
 }
 
-inline TV identity_vector(int fold) {
+INLINE TV identity_vector(int fold) {
   Lanes v;
   for (int l = 0; l < VEC; l++) v.lanes[l] = identity(fold);
   return v.vector;
 }
 
-inline T finish_one(int finish, T total, long count, TR power) {
+INLINE T finish_one(int finish, T total, long count, TR power) {
 #ifndef IS_INTEGER
   switch (finish) {
     case FINISH_DIVIDE: return total / (TR)count;
@@ -152,7 +152,7 @@ inline T finish_one(int finish, T total, long count, TR power) {
 
 // Folds a run of n elements that lie `stride` bytes apart: of its vectors item, item + items, ... into *sum, of
 // the elements left over likewise into *rest.
-inline void fold_run(__global const uchar *p, long stride, long n, int item, int items, int dtype, int map, int fold,
+INLINE void fold_run(__global const uchar *p, long stride, long n, int item, int items, int dtype, int map, int fold,
                      TR power, TV *sum, T *rest) {
   long vectors = n / VEC;
   if (vectors < CHAINS || stride != dtype_size(dtype)) {

@@ -12,7 +12,7 @@
 #endif
 
 // The larger by lane; NaN wins.
-inline TV max_lanes(TV a, TV b) { return ((b > a) | (b != b)) ? b : a; }
+INLINE TV max_lanes(TV a, TV b) { return ((b > a) | (b != b)) ? b : a; }
 
 __kernel void softmax_rows(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *output,
                            ulong output_offset, int dtype1, long rows, long length, int is_log) {

@@ -60,7 +60,7 @@ typedef union {
 
 // Elements i to i + VEC - 1 of a contiguous run. Dtypes that rarely meet a class go lane by lane: a case for
 // each would double the time a generic program takes to build.
-inline TV load_vector(__global const uchar *p, long i, int dt) {
+INLINE TV load_vector(__global const uchar *p, long i, int dt) {
 #if VEC == 1
   return load(p, i, dt);
 #else
@@ -88,7 +88,7 @@ inline TV load_vector(__global const uchar *p, long i, int dt) {
 #endif
 }
 
-inline void store_vector(__global uchar *p, long i, int dt, TV value) {
+INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
 #if VEC == 1
   store(p, i, dt, value);
 #else
@@ -122,7 +122,7 @@ inline void store_vector(__global uchar *p, long i, int dt, TV value) {
 }
 
 // n <= VEC elements that lie `stride` bytes apart; the lanes past n are zero.
-inline TV load_lanes(__global const uchar *p, long stride, int n, int dt) {
+INLINE TV load_lanes(__global const uchar *p, long stride, int n, int dt) {
   if (n == VEC && stride == dtype_size(dt)) return load_vector(p, 0, dt);
   Lanes v;
   if (n == VEC) {
@@ -134,7 +134,7 @@ inline TV load_lanes(__global const uchar *p, long stride, int n, int dt) {
   return v.vector;
 }
 
-inline void store_lanes(__global uchar *p, long stride, int n, int dt, TV value) {
+INLINE void store_lanes(__global uchar *p, long stride, int n, int dt, TV value) {
   if (n == VEC && stride == dtype_size(dt)) {
     store_vector(p, 0, dt, value);
     return;
@@ -145,20 +145,20 @@ inline void store_lanes(__global uchar *p, long stride, int n, int dt, TV value)
 }
 
 // Elements i to i + VEC - 1 of a row of n; the lanes past its end hold `filler`.
-inline TV load_part(__global const uchar *row, long i, long n, int dtype, T filler) {
+INLINE TV load_part(__global const uchar *row, long i, long n, int dtype, T filler) {
   if (i + VEC <= n) return load_vector(row, i, dtype);
   Lanes v;
   for (int l = 0; l < VEC; l++) v.lanes[l] = i + l < n ? load(row, i + l, dtype) : filler;
   return v.vector;
 }
 
-inline void store_part(__global uchar *row, long i, long n, int dtype, TV value) {
+INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value) {
   int size = dtype_size(dtype);
   store_lanes(row + i * size, size, (int)min(n - i, (long)VEC), dtype, value);
 }
 
 // Byte offset of position `index` of one operand.
-inline long layout_offset(const Layout *layout, int operand, long index) {
+INLINE long layout_offset(const Layout *layout, int operand, long index) {
   long offset = 0;
   int last = layout->ndim - 1;
   for (int d = 0; d < last; d++) {
@@ -170,7 +170,7 @@ inline long layout_offset(const Layout *layout, int operand, long index) {
 }
 
 // The same with the innermost dimension left out: where run `run` of a layout begins.
-inline long layout_run_offset(const Layout *layout, int operand, long run) {
+INLINE long layout_run_offset(const Layout *layout, int operand, long run) {
   long offset = 0;
   int last = layout->ndim - 1;
   for (int d = 1; d < last; d++) {
@@ -193,7 +193,7 @@ inline long layout_run_offset(const Layout *layout, int operand, long run) {
 #ifdef IS_FLOAT
 #if LSIZE > 1
 #define GROUP_SHARED(name) __local T name[LSIZE]
-inline T group_sum(T value, __local T *shared) {
+INLINE T group_sum(T value, __local T *shared) {
   int item = get_local_id(0);
   shared[item] = value;
   for (int half_size = LSIZE / 2; half_size > 0; half_size /= 2) {
@@ -206,7 +206,7 @@ inline T group_sum(T value, __local T *shared) {
   barrier(CLK_LOCAL_MEM_FENCE);
   return value;
 }
-inline T group_max(T value, __local T *shared) {
+INLINE T group_max(T value, __local T *shared) {
   int item = get_local_id(0);
   shared[item] = value;
   for (int half_size = LSIZE / 2; half_size > 0; half_size /= 2) {
@@ -223,11 +223,11 @@ inline T group_max(T value, __local T *shared) {
 }
 #else
 #define GROUP_SHARED(name) __local T *name = 0
-inline T group_sum(T value, __local T *shared) { return value; }
-inline T group_max(T value, __local T *shared) { return value; }
+INLINE T group_sum(T value, __local T *shared) { return value; }
+INLINE T group_max(T value, __local T *shared) { return value; }
 #endif
 
-inline T lanes_sum(TV v) {
+INLINE T lanes_sum(TV v) {
   Lanes lanes;
   lanes.vector = v;
   T sum = lanes.lanes[0];
@@ -235,7 +235,7 @@ inline T lanes_sum(TV v) {
   return sum;
 }
 
-inline T lanes_max(TV v) {
+INLINE T lanes_max(TV v) {
   Lanes lanes;
   lanes.vector = v;
   T top = lanes.lanes[0];

@@ -1,0 +1,35 @@
+#include "attention.h"
+
+#include <ATen/TensorOperators.h>
+#include <cmath>
+#include <limits>
+
+namespace torch_opencl::native {
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> transform_bias_rescale_qkv(
+    const at::Tensor& qkv, const at::Tensor& qkv_bias, int64_t num_heads) {
+  const int64_t batch = qkv.size(0), length = qkv.size(1), size = qkv.size(2) / 3;
+  TORCH_CHECK(
+      num_heads > 0 && size % num_heads == 0, "the embedding of size ", size, " does not divide into ", num_heads,
+      " heads");
+  const at::Tensor heads =
+      (qkv + qkv_bias).view({batch, length, 3, num_heads, size / num_heads}).permute({2, 0, 3, 1, 4}).contiguous();
+  const double scale = 1 / std::sqrt(static_cast<double>(size / num_heads));
+  return {heads.select(0, 0).mul(scale), heads.select(0, 1), heads.select(0, 2)};
+}
+
+at::Tensor masked_softmax(
+    const at::Tensor& self, const at::Tensor& mask, std::optional<int64_t> dim, std::optional<int64_t> mask_type) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "Mask should be a boolean tensor");
+  TORCH_CHECK(mask_type.has_value() && *mask_type >= 0 && *mask_type <= 2, "Mask Type should be 0, 1 or 2");
+  at::Tensor hidden = mask;
+  if (*mask_type == 1) {
+    TORCH_CHECK(
+        self.dim() == 4 && mask.dim() == 2 && mask.size(0) == self.size(0) && mask.size(1) == self.size(3),
+        "Mask of sizes ", mask.sizes(), " does not mask the keys of ", self.sizes());
+    hidden = mask.view({mask.size(0), 1, 1, mask.size(1)});
+  }
+  return self.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(dim.value_or(-1));
+}
+
+} // namespace torch_opencl::native

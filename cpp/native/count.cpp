@@ -1,0 +1,107 @@
+#include "count.h"
+
+#include <ATen/OpMathType.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <cmath>
+
+namespace torch_opencl::native {
+
+at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights, int64_t minlength) {
+  TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
+  TORCH_CHECK(self.dim() == 1, "bincount only supports 1-d non-negative integral inputs.");
+  const bool weighted = weights.has_value() && weights->defined();
+  TORCH_CHECK(!weighted || weights->sizes() == self.sizes(), "weights should be 1-d and have the same length as input");
+  // Floats are counted in their own dtype, everything else with weights in double.
+  const at::ScalarType dtype = !weighted ? at::kLong : weights->scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
+  const auto options = self.options().dtype(dtype);
+  if (self.numel() == 0) return at::zeros({minlength}, self.options().dtype(at::kLong));
+  const auto [least, greatest] = self.aminmax();
+  TORCH_CHECK(least.item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
+  const int64_t bins = std::max(greatest.item<int64_t>() + 1, minlength);
+  const at::Tensor amounts = weighted ? weights->to(dtype) : at::ones_like(self, options);
+  return at::zeros({bins}, options).index_add_(0, self.to(at::kLong), amounts);
+}
+
+at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  TORCH_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
+  double low = min.toDouble(), high = max.toDouble();
+  // Steps in the dtype that is computed in, as borders between bins would shift by rounding.
+  const at::Tensor values = self.reshape(-1).to(at::toOpMathType(self.scalar_type()));
+  if (low == high && values.numel() > 0) {
+    const auto [least, greatest] = values.aminmax();
+    low = least.item<double>();
+    high = greatest.item<double>();
+  }
+  if (low == high) {
+    low -= 1;
+    high += 1;
+  }
+  TORCH_CHECK(std::isfinite(low) && std::isfinite(high), "torch.histc: range of [", low, ", ", high, "] is not finite");
+  TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
+  // What lies outside, NaN too, goes to one bin more, which is dropped.
+  const at::Tensor inside = values.ge(low).logical_and_(values.le(high));
+  const at::Tensor places = ((values - low) / (high - low) * bins).clamp_max_(bins - 1);
+  const at::Tensor where = at::where(inside, places, bins).to(at::kLong);
+  const at::Tensor counts = at::zeros({bins + 1}, where.options()).index_add_(0, where, at::ones_like(where));
+  return counts.narrow(0, 0, bins).to(self.scalar_type());
+}
+
+at::Tensor& histc_out(
+    const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max, at::Tensor& out) {
+  at::native::resize_output(out, {bins});
+  return out.copy_(native::histc(self, bins, min, max));
+}
+
+bool equal(const at::Tensor& self, const at::Tensor& other) {
+  TORCH_CHECK(
+      self.scalar_type() == other.scalar_type(), "Expected all tensors to have the same dtype, but got ",
+      self.scalar_type(), " and ", other.scalar_type());
+  return self.sizes() == other.sizes() && (self.numel() == 0 || self.eq(other).all().item<bool>());
+}
+
+at::Tensor trace(const at::Tensor& self) {
+  TORCH_CHECK(self.dim() == 2, "trace: expected a matrix, but got tensor with dim ", self.dim());
+  return self.diagonal().sum();
+}
+
+at::Tensor& nonzero_static_out(const at::Tensor& self, int64_t size, int64_t fill_value, at::Tensor& out) {
+  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
+  TORCH_CHECK(
+      out.scalar_type() == at::kLong, "nonzero_static: Expected out tensor to have scalar type ", at::kLong,
+      " but got scalar type ", out.scalar_type());
+  const at::Tensor found = self.nonzero();
+  const int64_t count = std::min(size, found.size(0));
+  at::native::resize_output(out, {size, self.dim()});
+  out.narrow(0, 0, count).copy_(found.narrow(0, 0, count));
+  out.narrow(0, count, size - count).fill_(fill_value);
+  return out;
+}
+
+at::Tensor nonzero_static(const at::Tensor& self, int64_t size, int64_t fill_value) {
+  at::Tensor out = at::empty({0}, self.options().dtype(at::kLong));
+  return native::nonzero_static_out(self, size, fill_value, out);
+}
+
+void isin(const at::Tensor& elements, const at::Tensor& test_elements, bool invert, const at::Tensor& out) {
+  const at::Tensor found = elements.unsqueeze(-1).eq(test_elements.reshape(-1)).any(-1);
+  out.copy_(invert ? found.logical_not() : found);
+}
+
+void cross(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, int64_t dim) {
+  for (int64_t i = 0; i < 3; i++) {
+    const int64_t j = (i + 1) % 3, k = (i + 2) % 3;
+    at::Tensor component = result.select(dim, i);
+    at::mul_out(component, a.select(dim, j), b.select(dim, k));
+    component.sub_(a.select(dim, k) * b.select(dim, j));
+  }
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,130 @@
+#include "embedding_bag.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/native/EmbeddingBag.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/embedding_dense_backward.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+#include "contiguous.h"
+
+namespace torch_opencl::native {
+namespace {
+
+using Mode = at::native::EmbeddingBagMode;
+
+Mode mode_of(int64_t number) {
+  return static_cast<Mode>(number);
+}
+
+void check(
+    const at::Tensor& weight,
+    const at::Tensor& indices,
+    const at::Tensor& offsets,
+    const std::optional<at::Tensor>& scales,
+    Mode mode) {
+  TORCH_CHECK(
+      indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt,
+      "embedding_bag: expected indices of dtype int32 or int64, got ", indices.scalar_type());
+  TORCH_CHECK(
+      offsets.scalar_type() == at::kLong || offsets.scalar_type() == at::kInt,
+      "embedding_bag: expected offsets of dtype int32 or int64, got ", offsets.scalar_type());
+  TORCH_CHECK(
+      weight.dim() == 2 && indices.dim() == 1 && offsets.dim() == 1,
+      "embedding_bag: expected a matrix of embeddings, a vector of indices and one of offsets, got sizes ",
+      weight.sizes(), ", ", indices.sizes(), " and ", offsets.sizes());
+  if (!scales.has_value() || !scales->defined()) return;
+  TORCH_CHECK(
+      mode == Mode::SUM, "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for ",
+      "mode='sum'");
+  TORCH_CHECK(
+      scales->sizes() == indices.sizes() && scales->scalar_type() == weight.scalar_type(),
+      "embedding_bag: expected per_sample_weights of sizes ", indices.sizes(), " and dtype ", weight.scalar_type(),
+      ", got ", scales->sizes(), " and ", scales->scalar_type());
+}
+
+// The gradient of a bag for each of its rows.
+at::Tensor spread(const at::Tensor& grad, const at::Tensor& offset2bag) {
+  return grad.index_select(0, offset2bag);
+}
+
+} // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
+    const at::Tensor& weight,
+    const at::Tensor& indices,
+    const at::Tensor& offsets,
+    bool /*scale_grad_by_freq*/,
+    int64_t mode,
+    bool /*sparse*/,
+    const std::optional<at::Tensor>& per_sample_weights,
+    bool include_last_offset,
+    int64_t padding_idx) {
+  check(weight, indices, offsets, per_sample_weights, mode_of(mode));
+  const bool is_wide = indices.scalar_type() == at::kLong || offsets.scalar_type() == at::kLong;
+  const at::ScalarType dtype = is_wide ? at::kLong : at::kInt;
+  const at::Tensor rows = weight.stride(1) == 1 || weight.size(1) == 1 ? weight : weight.contiguous();
+  const at::Tensor picked = indices.to(dtype).contiguous(), scales = contiguous(per_sample_weights);
+  const int64_t bags = offsets.size(0) - (include_last_offset ? 1 : 0);
+  const at::Tensor starts = offsets.to(dtype).narrow(0, 0, bags).contiguous();
+  const auto integers = picked.options();
+
+  at::Tensor output = at::empty({bags, weight.size(1)}, weight.options());
+  at::Tensor bag_size = at::zeros({bags}, integers);
+  const bool needs_rows = mode_of(mode) == Mode::MAX;
+  at::Tensor chosen = needs_rows ? at::empty(output.sizes(), integers) : at::empty({0}, integers);
+  checked([&] {
+    bridge::embedding_bag(
+        {arg(rows), arg(picked), arg(starts), arg(scales), padding_idx, static_cast<int32_t>(mode)}, arg(output),
+        arg(bag_size), arg(chosen));
+  });
+  // The last bag that begins at or before each place.
+  const at::Tensor places = at::arange(picked.size(0), integers);
+  at::Tensor offset2bag =
+      at::searchsorted(starts, places, /*out_int32=*/!is_wide, /*right=*/true).sub_(1).clamp_min_(0);
+  return {std::move(output), std::move(offset2bag), std::move(bag_size), std::move(chosen)};
+}
+
+at::Tensor embedding_bag_dense_backward(
+    const at::Tensor& grad,
+    const at::Tensor& indices,
+    const at::Tensor& offset2bag,
+    const at::Tensor& bag_size,
+    const at::Tensor& maximum_indices,
+    int64_t num_weights,
+    bool scale_grad_by_freq,
+    int64_t mode,
+    const std::optional<at::Tensor>& per_sample_weights,
+    int64_t padding_idx) {
+  if (mode_of(mode) == Mode::MAX) {
+    const at::Tensor taken = at::where(bag_size.gt(0).unsqueeze(1), grad, 0);
+    return at::zeros({num_weights, grad.size(1)}, grad.options()).scatter_add_(0, maximum_indices.to(at::kLong), taken);
+  }
+  const at::Tensor each =
+      mode_of(mode) == Mode::MEAN ? grad / bag_size.clamp_min(1).unsqueeze(1).to(grad.dtype()) : grad;
+  at::Tensor rows = spread(each, offset2bag);
+  if (per_sample_weights.has_value() && per_sample_weights->defined()) {
+    rows = rows * per_sample_weights->unsqueeze(1);
+  }
+  return at::embedding_dense_backward(rows, indices, num_weights, padding_idx, scale_grad_by_freq);
+}
+
+at::Tensor embedding_bag_per_sample_weights_backward(
+    const at::Tensor& grad,
+    const at::Tensor& weight,
+    const at::Tensor& indices,
+    const at::Tensor& /*offsets*/,
+    const at::Tensor& offset2bag,
+    int64_t mode,
+    int64_t padding_idx) {
+  TORCH_CHECK(mode_of(mode) == Mode::SUM, "embedding_bag_backward: per_sample_weights only supported for mode='sum'");
+  at::Tensor gradients = (spread(grad, offset2bag) * weight.index_select(0, indices)).sum(1);
+  return padding_idx < 0 ? gradients : gradients.masked_fill_(indices.eq(padding_idx), 0);
+}
+
+} // namespace torch_opencl::native

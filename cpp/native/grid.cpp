@@ -1,0 +1,81 @@
+#include "grid.h"
+
+#include <ATen/OpMathType.h>
+#include <ATen/native/GridSamplerUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+
+namespace torch_opencl::native {
+namespace {
+
+bridge::GridSampler sampler(int64_t interpolation, int64_t padding, bool align_corners) {
+  return {static_cast<int32_t>(interpolation), static_cast<int32_t>(padding), align_corners};
+}
+
+at::Tensor sample(const at::Tensor& input, const at::Tensor& grid, const bridge::GridSampler& how) {
+  at::native::check_grid_sampler_common(input, grid);
+  TORCH_CHECK(
+      input.scalar_type() == grid.scalar_type(), "grid_sampler(): expected input and grid to have same dtype, but ",
+      "input has ", input.scalar_type(), " and grid has ", grid.scalar_type());
+  at::DimVector sizes(grid.sizes().slice(0, grid.dim() - 1));
+  sizes.insert(sizes.begin() + 1, input.size(1));
+  at::Tensor output = at::empty(sizes, input.options());
+  checked([&] { bridge::grid_sample(how, arg(output), arg(input), arg(grid)); });
+  return output;
+}
+
+// Sums in the dtype that kernels compute in, with channels last and as many as fill whole vectors.
+at::Tensor input_gradient(
+    const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& grid, const bridge::GridSampler& how) {
+  at::Tensor grad_input = at::empty_like(input);
+  if (grad_input.numel() == 0) return grad_input;
+  if (grad_output.numel() == 0) return grad_input.zero_();
+  at::DimVector sizes(input.sizes());
+  sizes.erase(sizes.begin() + 1);
+  sizes.push_back(checked([&] { return bridge::grid_padded_channels(arg(grad_output)); }));
+  const auto dtype = at::toOpMathType(input.scalar_type());
+  const at::Tensor sums = at::zeros(sizes, input.options().dtype(dtype));
+  checked([&] { bridge::grid_sample_input_gradient(how, arg(sums), arg(grad_output), arg(grid)); });
+  return grad_input.copy_(sums.narrow(-1, 0, input.size(1)).movedim(-1, 1));
+}
+
+} // namespace
+
+at::Tensor grid_sampler_2d(
+    const at::Tensor& input, const at::Tensor& grid, int64_t interpolation, int64_t padding, bool align_corners) {
+  at::native::check_grid_sampler_2d(input, grid);
+  return sample(input, grid, sampler(interpolation, padding, align_corners));
+}
+
+at::Tensor grid_sampler_3d(
+    const at::Tensor& input, const at::Tensor& grid, int64_t interpolation, int64_t padding, bool align_corners) {
+  at::native::check_grid_sampler_3d(input, grid, interpolation);
+  return sample(input, grid, sampler(interpolation, padding, align_corners));
+}
+
+std::tuple<at::Tensor, at::Tensor> grid_sampler_backward(
+    const at::Tensor& grad_output,
+    const at::Tensor& input,
+    const at::Tensor& grid,
+    int64_t interpolation,
+    int64_t padding,
+    bool align_corners,
+    std::array<bool, 2> output_mask) {
+  const bridge::GridSampler how = sampler(interpolation, padding, align_corners);
+  at::Tensor grad_input, grad_grid = at::empty_like(grid, at::MemoryFormat::Contiguous);
+  if (output_mask[0]) grad_input = input_gradient(grad_output, input, grid, how);
+  if (output_mask[1]) {
+    if (input.numel() == 0) {
+      grad_grid.zero_();
+    } else {
+      checked([&] { bridge::grid_sample_grid_gradient(how, arg(grad_grid), arg(grad_output), arg(input), arg(grid)); });
+    }
+  }
+  return {std::move(grad_input), std::move(grad_grid)};
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,198 @@
+#include "rank.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/native/ReduceOpsUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isnan.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+
+namespace torch_opencl::native {
+namespace {
+
+using Found = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+// The place of the median among `length` sorted elements along the last dimension, NaN last. Without `skip_nan` a row
+// with NaN gives its first one.
+at::Tensor median_place(const at::Tensor& rows, bool skip_nan) {
+  const int64_t length = rows.size(-1);
+  const at::Tensor numbers = at::isnan(rows).logical_not_().sum(-1, /*keepdim=*/true);
+  if (skip_nan) return numbers.sub(1).clamp_min_(0).div_(2, "floor");
+  return at::where(numbers.eq(length), (length - 1) / 2, numbers);
+}
+
+// Writes the elements at one place of each row along `dim`.
+void pick(const at::Tensor& rows, int64_t dim, const at::Tensor& where, bool keeps, at::Tensor& out) {
+  const at::Tensor picked = rows.gather(dim, where);
+  const at::Tensor result = keeps ? picked : picked.squeeze(dim);
+  at::native::resize_output(out, result.sizes());
+  out.copy_(result);
+}
+
+at::Tensor median_of_all(const at::Tensor& self, bool skip_nan) {
+  if (self.numel() == 0) return at::full({}, std::numeric_limits<double>::quiet_NaN(), self.options());
+  const at::Tensor sorted = std::get<0>(self.reshape(-1).sort());
+  return sorted.gather(-1, median_place(sorted, skip_nan)).squeeze(-1);
+}
+
+std::tuple<at::Tensor&, at::Tensor&> median_along(
+    const at::Tensor& self, int64_t dim, bool keepdim, bool skip_nan, at::Tensor& values, at::Tensor& indices) {
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  at::native::zero_numel_check_dims(self, dim, "median()");
+  const at::Tensor input = self.dim() == 0 ? self.unsqueeze(0) : self;
+  const auto [sorted, places] = input.sort(/*stable=*/true, dim, /*descending=*/false);
+  const at::Tensor where = median_place(sorted.movedim(dim, -1), skip_nan).movedim(-1, dim);
+  const bool keeps = keepdim && self.dim() > 0;
+  pick(sorted, dim, where, keeps, values);
+  pick(places, dim, where, keeps, indices);
+  return {values, indices};
+}
+
+// What begins where `starts` is true along dimension 0 of `self`; the number of the run that each element belongs to,
+// in the order that `places` gives (or that they are in); how long runs are.
+Found runs(
+    const at::Tensor& self,
+    const at::Tensor& starts,
+    const at::Tensor& places,
+    bool return_inverse,
+    bool return_counts) {
+  const auto longs = self.options().dtype(at::kLong);
+  const int64_t count = self.size(0);
+  const at::Tensor first = starts.nonzero().squeeze(1);
+  at::Tensor inverse = at::empty({0}, longs), counts = at::empty({0}, longs);
+  if (return_inverse) {
+    const at::Tensor numbers = starts.cumsum(0).sub_(1);
+    inverse = places.defined() ? at::empty({count}, longs).scatter_(0, places, numbers) : numbers;
+  }
+  if (return_counts) {
+    const at::Tensor ends = at::cat({first.narrow(0, 1, first.numel() - 1), at::full({1}, count, longs)});
+    counts = ends - first;
+  }
+  return {self.index_select(0, first), std::move(inverse), std::move(counts)};
+}
+
+// Whether each row (each element of a vector) differs from the one before it.
+at::Tensor changes(const at::Tensor& self) {
+  const int64_t count = self.size(0);
+  at::Tensor differs = self.narrow(0, 1, count - 1).ne(self.narrow(0, 0, count - 1));
+  if (self.dim() > 1) differs = differs.flatten(1).any(1);
+  return at::cat({at::ones({1}, differs.options()), differs});
+}
+
+Found nothing(const at::Tensor& self, bool return_inverse) {
+  const auto longs = self.options().dtype(at::kLong);
+  return {
+      at::empty({0}, self.options()), return_inverse ? at::empty(self.sizes(), longs) : at::empty({0}, longs),
+      at::empty({0}, longs)};
+}
+
+// The order of the rows of a matrix, as words are ordered: by the last column first, each sort keeping ties as they
+// are.
+at::Tensor row_order(const at::Tensor& rows) {
+  at::Tensor order = at::arange(rows.size(0), rows.options().dtype(at::kLong));
+  for (int64_t column = rows.size(1) - 1; column >= 0; column--) {
+    const at::Tensor keys = rows.select(1, column).index_select(0, order);
+    order = order.index_select(0, keys.argsort(/*stable=*/true, 0, /*descending=*/false));
+  }
+  return order;
+}
+
+Found unique_rows(const at::Tensor& self, int64_t dim, bool sort, bool return_inverse, bool return_counts) {
+  const at::Tensor rows = self.movedim(dim, 0);
+  const int64_t count = rows.size(0);
+  if (self.numel() == 0) {
+    TORCH_CHECK(count == 0, "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
+    const auto longs = self.options().dtype(at::kLong);
+    return {at::empty(self.sizes(), self.options()), at::empty({0}, longs), at::empty({0}, longs)};
+  }
+  const at::Tensor order = sort ? row_order(rows.reshape({count, -1})) : at::Tensor();
+  const at::Tensor sorted = sort ? rows.index_select(0, order) : rows;
+  auto [found, inverse, counts] = runs(sorted, changes(sorted), order, return_inverse, return_counts);
+  return {found.movedim(0, dim).contiguous(), std::move(inverse), std::move(counts)};
+}
+
+} // namespace
+
+at::Tensor median(const at::Tensor& self) {
+  return median_of_all(self, /*skip_nan=*/false);
+}
+
+at::Tensor nanmedian(const at::Tensor& self) {
+  return median_of_all(self, /*skip_nan=*/true);
+}
+
+std::tuple<at::Tensor&, at::Tensor&> median_out(
+    const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices) {
+  return median_along(self, dim, keepdim, /*skip_nan=*/false, values, indices);
+}
+
+std::tuple<at::Tensor&, at::Tensor&> nanmedian_out(
+    const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices) {
+  return median_along(self, dim, keepdim, /*skip_nan=*/true, values, indices);
+}
+
+std::tuple<at::Tensor&, at::Tensor&> mode_out(
+    const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices) {
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  at::native::zero_numel_check_dims(self, dim, "mode()");
+  const at::Tensor input = self.dim() == 0 ? self.unsqueeze(0) : self;
+  const auto [sorted, places] = input.sort(/*stable=*/true, dim, /*descending=*/false);
+  const int64_t length = input.size(dim);
+  // How far each element is into its run: the longest run ends where this is greatest, the first such where it is
+  // smallest.
+  const at::Tensor rows = sorted.movedim(dim, -1);
+  const at::Tensor order = at::arange(length, places.options());
+  const at::Tensor starts = at::zeros_like(rows, places.options(), at::MemoryFormat::Contiguous);
+  if (length > 1) {
+    const at::Tensor differs = rows.narrow(-1, 1, length - 1).ne(rows.narrow(-1, 0, length - 1));
+    starts.narrow(-1, 1, length - 1).copy_(order.narrow(0, 1, length - 1) * differs);
+  }
+  const at::Tensor depth = order - std::get<0>(starts.cummax(-1));
+  const at::Tensor where = depth.argmax(-1, /*keepdim=*/true).movedim(-1, dim);
+  const bool keeps = keepdim && self.dim() > 0;
+  pick(sorted, dim, where, keeps, values);
+  pick(places, dim, where, keeps, indices);
+  return {values, indices};
+}
+
+std::tuple<at::Tensor, at::Tensor> mode(const at::Tensor& self, int64_t dim, bool keepdim) {
+  at::Tensor values = at::empty({0}, self.options()), indices = at::empty({0}, self.options().dtype(at::kLong));
+  native::mode_out(self, dim, keepdim, values, indices);
+  return {std::move(values), std::move(indices)};
+}
+
+Found unique(const at::Tensor& self, bool /*sorted: it always is*/, bool return_inverse, bool return_counts) {
+  if (self.numel() == 0) return nothing(self, return_inverse);
+  const auto [sorted, places] = self.reshape(-1).sort(/*stable=*/true, 0, /*descending=*/false);
+  auto [found, inverse, counts] = runs(sorted, changes(sorted), places, return_inverse, return_counts);
+  if (return_inverse) inverse = inverse.view(self.sizes());
+  return {std::move(found), std::move(inverse), std::move(counts)};
+}
+
+Found unique_dim(
+    const at::Tensor& self, int64_t dim, bool /*sorted: it always is*/, bool return_inverse, bool return_counts) {
+  return unique_rows(self, at::maybe_wrap_dim(dim, self.dim()), /*sort=*/true, return_inverse, return_counts);
+}
+
+Found unique_consecutive(const at::Tensor& self, bool return_inverse, bool return_counts, std::optional<int64_t> dim) {
+  if (dim.has_value() && !(*dim == 0 && self.dim() == 1)) {
+    return native::unique_dim_consecutive(self, *dim, return_inverse, return_counts);
+  }
+  if (self.numel() == 0) return nothing(self, return_inverse);
+  const at::Tensor flat = self.reshape(-1);
+  auto [found, inverse, counts] = runs(flat, changes(flat), {}, return_inverse, return_counts);
+  if (return_inverse) inverse = inverse.view(self.sizes());
+  return {std::move(found), std::move(inverse), std::move(counts)};
+}
+
+Found unique_dim_consecutive(const at::Tensor& self, int64_t dim, bool return_inverse, bool return_counts) {
+  return unique_rows(self, at::maybe_wrap_dim(dim, self.dim()), /*sort=*/false, return_inverse, return_counts);
+}
+
+} // namespace torch_opencl::native

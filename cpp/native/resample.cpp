@@ -1,0 +1,123 @@
+#include "resample.h"
+
+#include <ATen/native/Padding.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/UpSample.h>
+#include <ATen/ops/empty.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+
+namespace torch_opencl::native {
+namespace {
+
+using Steps = c10::SmallVector<bridge::ResampleStep, 3>;
+
+void resample(const at::Tensor& output, const at::Tensor& input, const Steps& steps, bool transposed) {
+  const rust::Slice<const bridge::ResampleStep> slice(steps.data(), steps.size());
+  checked([&] { bridge::resample(arg(output), arg(input), slice, transposed); });
+}
+
+// The steps from the grid of `coarse` to that of `fine`.
+Steps upsample_steps(Rule rule, const at::Tensor& coarse, const at::Tensor& fine, const UpsampleArguments& arguments) {
+  Steps steps;
+  int64_t dim = 2;
+  for (const std::optional<double>& scale : arguments.scales) {
+    const double step =
+        at::native::area_pixel_compute_scale<double>(coarse.size(dim), fine.size(dim), arguments.align_corners, scale);
+    steps.push_back({static_cast<int32_t>(rule), arguments.align_corners, step, /*shift=*/0});
+    dim++;
+  }
+  return steps;
+}
+
+// ATen lists padding from the innermost dimension on, before and after each.
+Steps pad_steps(Rule rule, at::IntArrayRef padding) {
+  Steps steps;
+  for (size_t i = padding.size(); i > 0; i -= 2) {
+    steps.push_back({static_cast<int32_t>(rule), /*align_corners=*/false, /*scale=*/1.0, padding[i - 2]});
+  }
+  return steps;
+}
+
+at::DimVector padded_sizes(const at::Tensor& self, at::IntArrayRef padding) {
+  at::DimVector sizes(self.sizes());
+  for (size_t i = 0; i < padding.size() / 2; i++) {
+    sizes[sizes.size() - 1 - i] += padding[2 * i] + padding[2 * i + 1];
+  }
+  return sizes;
+}
+
+at::Tensor& pad_backward_out(
+    Rule rule, const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding, at::Tensor& out) {
+  TORCH_CHECK(
+      grad_output.sizes() == padded_sizes(self, padding), "padding backward: expected a gradient of sizes ",
+      at::IntArrayRef(padded_sizes(self, padding)), ", but got ", grad_output.sizes());
+  at::native::resize_output(out, self.sizes());
+  native::pad_backward(rule, grad_output, padding, out);
+  return out;
+}
+
+} // namespace
+
+void upsample(Rule rule, const at::Tensor& self, const UpsampleArguments& arguments) {
+  resample(arguments.output, self, upsample_steps(rule, self, arguments.output, arguments), /*transposed=*/false);
+}
+
+void upsample_backward(Rule rule, const at::Tensor& grad_output, const UpsampleArguments& arguments) {
+  const at::Tensor& grad_input = arguments.output;
+  resample(grad_input, grad_output, upsample_steps(rule, grad_input, grad_output, arguments), /*transposed=*/true);
+}
+
+void pad(Rule rule, const at::Tensor& self, at::IntArrayRef padding, const at::Tensor& output) {
+  resample(output, self, pad_steps(rule, padding), /*transposed=*/false);
+}
+
+void pad_backward(Rule rule, const at::Tensor& grad_output, at::IntArrayRef padding, const at::Tensor& grad_input) {
+  resample(grad_input, grad_output, pad_steps(rule, padding), /*transposed=*/true);
+}
+
+at::Tensor& reflection_pad2d_out(const at::Tensor& self, at::IntArrayRef padding, at::Tensor& out) {
+  at::native::padding::check_valid_input<2>(self, padding);
+  for (int64_t i = 0; i < 4; i++) {
+    const int64_t dim = i < 2 ? -1 : -2;
+    TORCH_CHECK(
+        padding[i] < self.size(dim),
+        "Padding size should be less than the corresponding input dimension, but got: padding (", padding,
+        ") for input of sizes ", self.sizes());
+  }
+  const at::DimVector sizes = padded_sizes(self, padding);
+  TORCH_CHECK(
+      sizes.end()[-1] >= 1 && sizes.end()[-2] >= 1, "reflection_pad2d: input of sizes ", self.sizes(),
+      " is too small for padding ", padding);
+  at::native::resize_output(out, sizes);
+  native::pad(Rule::Reflect, self, padding, out);
+  return out;
+}
+
+at::Tensor reflection_pad2d(const at::Tensor& self, at::IntArrayRef padding) {
+  at::Tensor out = at::empty({0}, self.options());
+  return native::reflection_pad2d_out(self, padding, out);
+}
+
+at::Tensor& reflection_pad2d_backward_out(
+    const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding, at::Tensor& grad_input) {
+  return pad_backward_out(Rule::Reflect, grad_output, self, padding, grad_input);
+}
+
+at::Tensor reflection_pad2d_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding) {
+  at::Tensor grad_input = at::empty({0}, self.options());
+  return native::reflection_pad2d_backward_out(grad_output, self, padding, grad_input);
+}
+
+at::Tensor& replication_pad_backward_out(
+    const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding, at::Tensor& grad_input) {
+  return pad_backward_out(Rule::Replicate, grad_output, self, padding, grad_input);
+}
+
+at::Tensor replication_pad_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding) {
+  at::Tensor grad_input = at::empty({0}, self.options());
+  return native::replication_pad_backward_out(grad_output, self, padding, grad_input);
+}
+
+} // namespace torch_opencl::native

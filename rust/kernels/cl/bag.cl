@@ -1,0 +1,69 @@
+// Bags of embeddings (CLASS_F and CLASS_D): the sum, mean or maximum of the rows of a matrix that each bag names.
+
+#ifdef SPEC_DTYPE0
+#define DTYPE0 SPEC_DTYPE0
+#else
+#define DTYPE0 dtype0
+#endif
+
+// Numbers of at::native::EmbeddingBagMode.
+#define BAG_SUM 0
+#define BAG_MEAN 1
+#define BAG_MAX 2
+
+// Bag b holds indices[offsets[b]] and what follows up to the next bag, without those equal to `padding` if that is not negative. `scales` has a
+// factor for each index, or is null. Writes the bags, how many rows each has (as dtype `index_dtype`) and, for the
+// maximum, the row of each element. Rows of `weight` lie `step` elements apart; everything else is contiguous.
+// A task is a vector of columns of one bag.
+__kernel void embedding_bag(__global uchar *output, ulong output_offset, __global uchar *bag_sizes,
+                            ulong bag_sizes_offset, __global uchar *rows, ulong rows_offset,
+                            __global const uchar *weight, ulong weight_offset, __global const uchar *indices,
+                            ulong indices_offset, __global const uchar *offsets, ulong offsets_offset,
+                            __global const uchar *scales, ulong scales_offset, __global uchar *faults,
+                            ulong faults_offset, int dtype0, int index_dtype, int mode, long bags, long count,
+                            long columns, long embeddings, long step, long padding) {
+  indices += indices_offset;
+  offsets += offsets_offset;
+  long strips = (columns + VEC - 1) / VEC;
+  ITEM_TASKS(bags * strips, first, last);
+  for (long task = first; task < last; task++) {
+    long bag = task / strips, column = task % strips * VEC;
+    long begin = load_index(offsets, bag, index_dtype);
+    long end = bag + 1 < bags ? load_index(offsets, bag + 1, index_dtype) : count;
+    long taken = 0;
+    TV sum = (TV)0;
+    long top_rows[VEC];
+    for (int l = 0; l < VEC; l++) top_rows[l] = 0;
+    for (long i = max(begin, 0l); i < min(end, count); i++) {
+      long index = load_index(indices, i, index_dtype);
+      if (padding >= 0 && index == padding) continue;
+      if (index < 0 || index >= embeddings) {
+        report_fault(faults + faults_offset, FAULT_BAG_INDEX, index);
+        continue;
+      }
+      TV row = load_part(weight + weight_offset + index * step * dtype_size(DTYPE0), column, columns, DTYPE0, 0);
+      if (scales) row *= load(scales + scales_offset, i, DTYPE0);
+      if (mode == BAG_MAX) {
+        TM better = taken == 0 ? (TM)-1 : (TM)(row > sum);
+        sum = better ? row : sum;
+        Lanes chosen;
+        chosen.vector = better ? (TV)1 : (TV)0;
+        for (int l = 0; l < VEC; l++) top_rows[l] = chosen.lanes[l] != 0 ? index : top_rows[l];
+      } else {
+        sum += row;
+      }
+      taken++;
+    }
+    if (mode == BAG_MEAN && taken > 0) sum /= (T)taken;
+    store_part(output + output_offset + bag * columns * dtype_size(DTYPE0), column, columns, DTYPE0, sum);
+    if (column == 0) {
+      if (index_dtype == DT_I64) ((__global long *)(bag_sizes + bag_sizes_offset))[bag] = taken;
+      else ((__global int *)(bag_sizes + bag_sizes_offset))[bag] = (int)taken;
+    }
+    for (int l = 0; mode == BAG_MAX && l < VEC && column + l < columns; l++) {
+      long at = bag * columns + column + l;
+      if (index_dtype == DT_I64) ((__global long *)(rows + rows_offset))[at] = top_rows[l];
+      else ((__global int *)(rows + rows_offset))[at] = (int)top_rows[l];
+    }
+  }
+}

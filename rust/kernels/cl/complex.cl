@@ -1,0 +1,122 @@
+// Functions of complex numbers, which OpenCL C does not know. A T is the pair of its parts; C(x) is x as a T.
+
+#ifdef IS_COMPLEX
+inline T conjugate(T z) { return (T)(z.x, -z.y); }
+inline T times(T a, T b) { return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
+inline T times_i(T z) { return (T)(-z.y, z.x); }
+inline T over_i(T z) { return (T)(z.y, -z.x); }
+inline T magnitude(T z) { return (T)(hypot(z.x, z.y), 0); }
+inline T phase(T z) { return (T)(atan2(z.y, z.x), 0); }
+
+// Both divided by the greater part of the divisor first, so that no square overflows (R. L. Smith, 1962).
+inline T over(T a, T b) {
+  TR scale = fmax(fabs(b.x), fabs(b.y));
+  T u = a / scale;
+  T v = b / scale;
+  T quotient = times(u, conjugate(v)) / (v.x * v.x + v.y * v.y);
+  return scale == 0 ? a / scale : quotient;
+}
+
+inline T complex_exp(T z) {
+  TR r = exp(z.x);
+  return z.y == 0 ? (T)(r, z.y) : (T)(r * cos(z.y), r * sin(z.y));
+}
+inline T complex_log(T z) { return (T)(log(hypot(z.x, z.y)), atan2(z.y, z.x)); }
+
+inline T complex_sqrt(T z) {
+  TR r = hypot(z.x, z.y);
+  TR s = sqrt(0.5 * (r + fabs(z.x)));
+  if (r == 0) return (T)(0, z.y);
+  if (isinf(z.y)) return (T)(INFINITY, z.y);
+  return z.x >= 0 ? (T)(s, 0.5 * z.y / s) : (T)(0.5 * fabs(z.y) / s, copysign(s, z.y));
+}
+
+inline T complex_sinh(T z) { return (T)(sinh(z.x) * cos(z.y), cosh(z.x) * sin(z.y)); }
+inline T complex_cosh(T z) { return (T)(cosh(z.x) * cos(z.y), sinh(z.x) * sin(z.y)); }
+inline T complex_tanh(T z) {
+  // Past 20 tanh is 1 in every digit, and cosh would soon overflow.
+  if (fabs(z.x) > 20) return (T)(copysign((TR)1, z.x), 0);
+  return over(complex_sinh(z), complex_cosh(z));
+}
+// sin(z) = sinh(iz) / i, and tan likewise; cos(z) = cosh(iz).
+inline T complex_sin(T z) { return over_i(complex_sinh(times_i(z))); }
+inline T complex_cos(T z) { return complex_cosh(times_i(z)); }
+inline T complex_tan(T z) { return over_i(complex_tanh(times_i(z))); }
+
+inline T sigmoid(T z) { return over(C(1), C(1) + complex_exp(-z)); }
+
+// A great exponent or angle leaves few digits behind its point: in double where the device has it.
+#ifdef HAS_FP64
+typedef double TE;
+#else
+typedef TR TE;
+#endif
+
+inline T power(T a, T b) {
+  if (a.x == 0 && a.y == 0) return b.x > 0 ? C(0) : (T)(NAN, NAN);
+  TE length = log(hypot((TE)a.x, (TE)a.y));
+  TE angle = atan2((TE)a.y, (TE)a.x);
+  TE growth = exp(b.x * length - b.y * angle);
+  TE turn = b.x * angle + b.y * length;
+  return (T)((TR)(growth * cos(turn)), (TR)(growth * sin(turn)));
+}
+
+inline T power_scalar(T a, T exponent) {
+  if (exponent.y == 0) {
+    if (exponent.x == 0) return C(1);
+    if (exponent.x == 2) return times(a, a);
+    if (exponent.x == 3) return times(times(a, a), a);
+    if (exponent.x == 0.5) return complex_sqrt(a);
+    if (exponent.x == -0.5) return over(C(1), complex_sqrt(a));
+    if (exponent.x == -1) return over(C(1), a);
+    if (exponent.x == -2) return over(C(1), times(a, a));
+  }
+  return power(a, exponent);
+}
+
+inline T complex_sign(T z) {
+  TR r = hypot(z.x, z.y);
+  return r == 0 ? C(0) : z / r;
+}
+
+// Without what 1 + z and exp(z) - 1 lose of a small z.
+inline T complex_log1p(T z) {
+  TR angle = atan2(z.y, 1 + z.x);
+  if (fabs(z.x) + fabs(z.y) > (TR)0.5) return (T)(log(hypot(1 + z.x, z.y)), angle);
+  return (T)(log1p(z.x * (2 + z.x) + z.y * z.y) / 2, angle);
+}
+inline T complex_expm1(T z) {
+  TR half_sine = sin(z.y / 2);
+  return (T)(expm1(z.x) * cos(z.y) - 2 * half_sine * half_sine, z.y == 0 ? z.y : exp(z.x) * sin(z.y));
+}
+
+// Inverse functions after W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987): signs of zeros choose the side of
+// a cut, so 1 - z and 1 + z are written out by parts.
+inline T one_minus(T z) { return (T)(1 - z.x, -z.y); }
+inline T one_plus(T z) { return (T)(1 + z.x, z.y); }
+inline T complex_asin(T z) {
+  T minus = complex_sqrt(one_minus(z)), plus = complex_sqrt(one_plus(z));
+  return (T)(atan2(z.x, times(minus, plus).x), asinh(times(conjugate(minus), plus).y));
+}
+inline T complex_acos(T z) {
+  T minus = complex_sqrt(one_minus(z)), plus = complex_sqrt(one_plus(z));
+  return (T)(2 * atan2(minus.x, plus.x), asinh(times(conjugate(plus), minus).y));
+}
+inline T complex_acosh(T z) {
+  T minus = complex_sqrt((T)(z.x - 1, z.y)), plus = complex_sqrt(one_plus(z));
+  return (T)(asinh(times(conjugate(minus), plus).x), 2 * atan2(minus.y, plus.x));
+}
+inline T complex_atanh(T z) {
+  TR gap = 1 - fabs(z.x), squares = z.y * z.y;
+  TR real = copysign(log1p(4 * fabs(z.x) / (gap * gap + squares)) / 4, z.x);
+  return (T)(real, atan2(2 * z.y, gap * (1 + fabs(z.x)) - squares) / 2);
+}
+// asinh(z) = asin(iz) / i, and atan likewise.
+inline T complex_asinh(T z) { return over_i(complex_asin(times_i(z))); }
+inline T complex_atan(T z) { return over_i(complex_atanh(times_i(z))); }
+
+inline T complex_sinc(T z) {
+  T x = z * (TR)3.141592653589793;
+  return IS_NONZERO(z) ? over(complex_sin(x), x) : C(1);
+}
+#endif  // IS_COMPLEX

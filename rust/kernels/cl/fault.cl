@@ -1,0 +1,15 @@
+// How a kernel says that its input is wrong: in a record of two longs, a kind and a value, which the host turns into an
+// error when it next waits for the stream. rust/runtime/faults.rs holds the kinds and their messages.
+
+#define FAULT_TARGET 1
+#define FAULT_INPUT_PROBABILITY 2
+#define FAULT_TARGET_PROBABILITY 3
+#define FAULT_BAG_INDEX 4
+
+// The first report stays. Work-items that race differ only in the value that they name.
+inline void report_fault(__global uchar *faults, int kind, long value) {
+  __global long *record = (__global long *)faults;
+  if (record[0] != 0) return;
+  record[1] = value;
+  record[0] = kind;
+}

@@ -1,0 +1,237 @@
+// Interpolation at the places that a grid names (CLASS_F and CLASS_D), and both gradients.
+//
+// In every mode the weight of an element is a product of one weight for each dimension, so a place is at most four taps
+// along each of three dimensions. Where an index falls outside it is -1 and counts for nothing.
+//
+// Layouts list the dimensions [W, H, D, C, N] of the output; that of the grid has its coordinates, x first, where others
+// have channels.
+
+#ifdef SPEC_DTYPE0
+#define DTYPE0 SPEC_DTYPE0
+#else
+#define DTYPE0 dtype0
+#endif
+
+// Numbers of at::native::GridSamplerInterpolation and GridSamplerPadding.
+#define MODE_LINEAR 0
+#define MODE_NEAREST 1
+#define MODE_CUBIC 2
+#define PADDING_ZEROS 0
+#define PADDING_BORDER 1
+#define PADDING_REFLECTION 2
+
+// `sizes` are those of the input: W, H, D. rust/ops/grid.rs holds the same struct.
+typedef struct {
+  long sizes[3];
+  int mode, padding, align_corners, dims;
+} Sampler;
+
+// Along one dimension. `slope` is the derivative of a weight by the grid's coordinate.
+typedef struct {
+  int count;
+  long index[4];
+  T weight[4], slope[4];
+} Taps;
+
+// Mirrors x at low / 2 and high / 2 until it lies between them; `sign` changes with every mirror.
+inline T reflected(T x, long low, long high, T *sign) {
+  if (low == high) {
+    *sign = 0;
+    return 0;
+  }
+  T bottom = (T)low / 2, span = (T)(high - low) / 2;
+  T distance = x - bottom;
+  if (distance < 0) {
+    distance = -distance;
+    *sign = -*sign;
+  }
+  T rest = fmod(distance, span);
+  if (fmod(floor(distance / span), (T)2) == 0) return rest + bottom;
+  *sign = -*sign;
+  return span - rest + bottom;
+}
+
+// A coordinate brought into the input as the padding asks; `slope` is multiplied by the derivative.
+inline T padded(T x, const Sampler *s, long size, T *slope) {
+  if (s->padding == PADDING_ZEROS) return x;
+  if (s->padding == PADDING_REFLECTION)
+    x = s->align_corners ? reflected(x, 0, 2 * (size - 1), slope) : reflected(x, -1, 2 * size - 1, slope);
+  // NaN goes to 0.
+  if (!(x > 0) || x >= size - 1) *slope = 0;
+  return fmin(fmax(x, (T)0), (T)(size - 1));
+}
+
+inline long index_within(T x, long size) { return x >= 0 && x <= size - 1 ? (long)x : -1; }
+
+// Keys' cubic convolution with the parameter -0.75 that PyTorch uses, and its derivative.
+inline T cubic_near(T x) { return ((T)1.25 * x - (T)2.25) * x * x + 1; }
+inline T cubic_far(T x) { return (((T)-0.75 * x + (T)3.75) * x - 6) * x + 3; }
+inline T cubic_near_slope(T x) { return ((T)3.75 * x - (T)4.5) * x; }
+inline T cubic_far_slope(T x) { return ((T)-2.25 * x + (T)7.5) * x - 6; }
+
+// `coordinate` runs from -1 to 1 over the input.
+inline Taps find_taps(const Sampler *s, int dim, T coordinate) {
+  Taps t;
+  if (dim >= s->dims) {
+    t.count = 1;
+    t.index[0] = 0;
+    t.weight[0] = 1;
+    t.slope[0] = 0;
+    return t;
+  }
+  long size = s->sizes[dim];
+  T slope = (T)(s->align_corners ? size - 1 : size) / 2;
+  T x = s->align_corners ? (coordinate + 1) / 2 * (size - 1) : ((coordinate + 1) * size - 1) / 2;
+  if (s->mode == MODE_CUBIC) {
+    T low = floor(x), f = x - low, ignored = 1;
+    t.count = 4;
+    for (int k = 0; k < 4; k++) t.index[k] = index_within(padded(low + (k - 1), s, size, &ignored), size);
+    t.weight[0] = cubic_far(f + 1);
+    t.weight[1] = cubic_near(f);
+    t.weight[2] = cubic_near(1 - f);
+    t.weight[3] = cubic_far(2 - f);
+    t.slope[0] = slope * cubic_far_slope(f + 1);
+    t.slope[1] = slope * cubic_near_slope(f);
+    t.slope[2] = -slope * cubic_near_slope(1 - f);
+    t.slope[3] = -slope * cubic_far_slope(2 - f);
+    return t;
+  }
+  x = padded(x, s, size, &slope);
+  if (s->mode == MODE_NEAREST) {
+    t.count = 1;
+    t.index[0] = index_within(rint(x), size);
+    t.weight[0] = 1;
+    t.slope[0] = 0;
+    return t;
+  }
+  T low = floor(x);
+  t.count = 2;
+  t.index[0] = index_within(low, size);
+  t.index[1] = index_within(low + 1, size);
+  t.weight[0] = low + 1 - x;
+  t.weight[1] = x - low;
+  t.slope[0] = -slope;
+  t.slope[1] = slope;
+  return t;
+}
+
+// A position of the output [W, H, D] and its sample.
+typedef struct {
+  long at[3], sample;
+} Place;
+
+inline Place find_place(const Layout *layout, long index) {
+  Place p;
+  for (int d = 0; d < 3; d++) {
+    p.at[d] = index % layout->sizes[d];
+    index /= layout->sizes[d];
+  }
+  p.sample = index;
+  return p;
+}
+
+inline long place_offset(const Layout *layout, int operand, const Place *p) {
+  return p->at[0] * layout->strides[operand][0] + p->at[1] * layout->strides[operand][1] +
+         p->at[2] * layout->strides[operand][2] + p->sample * layout->strides[operand][4];
+}
+
+// The taps of a place along all dimensions; `grid` is operand `operand`.
+inline void taps_of(const Sampler *s, const Layout *layout, int operand, __global const uchar *grid, const Place *p,
+                    int dtype0, Taps taps[3]) {
+  __global const uchar *coordinates = grid + place_offset(layout, operand, p);
+  for (int d = 0; d < 3; d++)
+    taps[d] = find_taps(s, d, d < s->dims ? load_at(coordinates + d * layout->strides[operand][3], DTYPE0) : (T)0);
+}
+
+// Goes through the taps that lie within the input, whose first channel is then at `offset`.
+#define FOR_TAPS(taps, strides, i, j, k, offset)                                                                    \
+  for (int k = 0; k < taps[2].count; k++)                                                                           \
+    for (int j = 0; j < taps[1].count; j++)                                                                         \
+      for (int i = 0; i < taps[0].count; i++)                                                                       \
+        for (long offset = taps[0].index[i] < 0 || taps[1].index[j] < 0 || taps[2].index[k] < 0                     \
+                               ? -1                                                                                 \
+                               : taps[0].index[i] * strides[0] + taps[1].index[j] * strides[1] +                    \
+                                     taps[2].index[k] * strides[2];                                                 \
+             offset >= 0; offset = -1)
+
+// Operands: output, input, grid. A task is a position with all its channels.
+__kernel void grid_sample(__global uchar *output, ulong output_offset, __global const uchar *input, ulong input_offset,
+                          __global const uchar *grid, ulong grid_offset, int dtype0, Layout layout, Sampler sampler) {
+  long channels = layout.sizes[3];
+  ITEM_TASKS(layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4], first, last);
+  for (long task = first; task < last; task++) {
+    Place p = find_place(&layout, task);
+    Taps taps[3];
+    taps_of(&sampler, &layout, 2, grid + grid_offset, &p, dtype0, taps);
+    __global const uchar *in = input + input_offset + p.sample * layout.strides[1][4];
+    __global uchar *out = output + output_offset + place_offset(&layout, 0, &p);
+    for (long c = 0; c < channels; c += VEC) {
+      int n = (int)min(channels - c, (long)VEC);
+      TV sum = (TV)0;
+      FOR_TAPS(taps, layout.strides[1], i, j, k, offset) {
+        T weight = taps[0].weight[i] * taps[1].weight[j] * taps[2].weight[k];
+        sum += weight * load_lanes(in + offset + c * layout.strides[1][3], layout.strides[1][3], n, DTYPE0);
+      }
+      store_lanes(out + c * layout.strides[0][3], layout.strides[0][3], n, DTYPE0, sum);
+    }
+  }
+}
+
+// Operands: the output's gradient, input, grid, and the grid's gradient, which is written. Tasks as above.
+__kernel void grid_sample_grid_gradient(__global uchar *grad_grid, ulong grad_grid_offset, __global const uchar *grad,
+                                        ulong grad_offset, __global const uchar *input, ulong input_offset,
+                                        __global const uchar *grid, ulong grid_offset, int dtype0, Layout layout,
+                                        Sampler sampler) {
+  long channels = layout.sizes[3];
+  ITEM_TASKS(layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4], first, last);
+  for (long task = first; task < last; task++) {
+    Place p = find_place(&layout, task);
+    Taps taps[3];
+    taps_of(&sampler, &layout, 2, grid + grid_offset, &p, dtype0, taps);
+    __global const uchar *in = input + input_offset + p.sample * layout.strides[1][4];
+    __global const uchar *g = grad + grad_offset + place_offset(&layout, 0, &p);
+    T slopes[3] = {0, 0, 0};
+    FOR_TAPS(taps, layout.strides[1], i, j, k, offset) {
+      TV sum = (TV)0;
+      for (long c = 0; c < channels; c += VEC) {
+        int n = (int)min(channels - c, (long)VEC);
+        sum += load_lanes(in + offset + c * layout.strides[1][3], layout.strides[1][3], n, DTYPE0) *
+               load_lanes(g + c * layout.strides[0][3], layout.strides[0][3], n, DTYPE0);
+      }
+      T value = lanes_sum(sum);
+      T x = taps[0].weight[i], y = taps[1].weight[j], z = taps[2].weight[k];
+      slopes[0] += value * taps[0].slope[i] * y * z;
+      slopes[1] += value * x * taps[1].slope[j] * z;
+      slopes[2] += value * x * y * taps[2].slope[k];
+    }
+    __global uchar *out = grad_grid + grad_grid_offset + place_offset(&layout, 3, &p);
+    for (int d = 0; d < sampler.dims; d++) store_at(out + d * layout.strides[3][3], DTYPE0, slopes[d]);
+  }
+}
+
+// Operands: the output's gradient, the input's, grid. `sums` is [N, D, H, W, C rounded up to VEC] of the compute type, all
+// zero. A task is a vector of channels of one sample, which no other touches: no atomics, one order of summation.
+__kernel void grid_sample_input_gradient(__global uchar *sums, ulong sums_offset, __global const uchar *grad,
+                                         ulong grad_offset, __global const uchar *grid, ulong grid_offset, int dtype0,
+                                         Layout layout, Sampler sampler) {
+  long channels = layout.sizes[3], strips = (channels + VEC - 1) / VEC;
+  long plane = layout.sizes[0] * layout.sizes[1] * layout.sizes[2];
+  long steps[3] = {strips * VEC, strips * VEC * sampler.sizes[0], strips * VEC * sampler.sizes[0] * sampler.sizes[1]};
+  ITEM_TASKS(strips * layout.sizes[4], first, last);
+  for (long task = first; task < last; task++) {
+    long c = task % strips * VEC, sample = task / strips;
+    int n = (int)min(channels - c, (long)VEC);
+    __global T *to = (__global T *)(sums + sums_offset) + sample * steps[2] * sampler.sizes[2] + c;
+    for (long index = 0; index < plane; index++) {
+      Place p = find_place(&layout, sample * plane + index);
+      Taps taps[3];
+      taps_of(&sampler, &layout, 1, grid + grid_offset, &p, dtype0, taps);
+      TV g = load_lanes(grad + grad_offset + place_offset(&layout, 0, &p) + c * layout.strides[0][3],
+                        layout.strides[0][3], n, DTYPE0);
+      FOR_TAPS(taps, steps, i, j, k, offset) {
+        TV sum = VLOAD(0, to + offset) + taps[0].weight[i] * taps[1].weight[j] * taps[2].weight[k] * g;
+        VSTORE(sum, 0, to + offset);
+      }
+    }
+  }
+}

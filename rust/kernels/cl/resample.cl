@@ -1,0 +1,340 @@
+// Interpolation and padding: each output is a weighted sum of inputs, and the weights of one dimension do not depend
+// on the position along the others.
+//
+//   output[.., z, y, x] = sum over k, j, i of  Wz[z, k] Wy[y, j] Wx[x, i] input[.., k, j, i]
+//
+// W is a sparse matrix, one for each of the up to three spatial dimensions. `resample_tables` works out its non-zero
+// elements, `resample` sums. The gradient goes the same way with the matrices transposed, so it gathers too: no
+// atomics, one order of summation.
+//
+// The table of a dimension of n output positions, each with at most `width` elements, is stored for vectors of
+// neighbouring positions, with a pitch of n rounded up to 16:
+//   int counts[pitch]   int places[width][pitch]   TR weights[width][pitch]
+
+#ifdef SPEC_DTYPE0
+#define DTYPE0 SPEC_DTYPE0
+#else
+#define DTYPE0 dtype0
+#endif
+
+// What finds the input positions of an output position: numbers of ops::resample::Rule.
+#define RULE_REPLICATE 0
+#define RULE_REFLECT 1
+#define RULE_NEAREST 2
+#define RULE_NEAREST_EXACT 3
+#define RULE_LINEAR 4
+#define RULE_CUBIC 5
+#define RULE_SMOOTH_LINEAR 6
+#define RULE_SMOOTH_CUBIC 7
+#define RULE_SMOOTH_LANCZOS 8
+
+// One dimension. `fine` counts the positions of the result of interpolation, `coarse` those of its input; `transposed`
+// tables are for the gradient, whose output is that input. rust/ops/resample.rs holds the same struct.
+typedef struct {
+  int rule, align_corners, transposed, width;
+  long coarse, fine;
+  long shift;  // padding before the first element
+  long start;  // of the table, in bytes
+  float scale[2];  // coarse positions to a fine one, as a TF
+} Axis;
+
+// Integers are interpolated by rules that give one element of weight 1; its place is found in float.
+#ifdef IS_INTEGER
+typedef float TF;
+#else
+typedef TR TF;
+#endif
+
+inline long positions(const Axis *axis) { return axis->transposed ? axis->coarse : axis->fine; }
+inline long pitch(long n) { return (n + 15) / 16 * 16; }
+
+inline __global int *table_counts(__global uchar *tables, const Axis *axis) {
+  return (__global int *)(tables + axis->start);
+}
+inline __global int *table_places(__global uchar *tables, const Axis *axis) {
+  return table_counts(tables, axis) + pitch(positions(axis));
+}
+inline __global TR *table_weights(__global uchar *tables, const Axis *axis) {
+  return (__global TR *)(table_places(tables, axis) + axis->width * pitch(positions(axis)));
+}
+
+inline TF scale_of(const Axis *axis) {
+#ifdef CLASS_D
+  return *(const double *)axis->scale;
+#elif defined(CLASS_Z)
+  return *(const double *)axis->scale;
+#else
+  return axis->scale[0];
+#endif
+}
+
+// Keys' cubic convolution; its parameter is -0.75 for interpolation and -0.5 for smoothing, as in PyTorch.
+inline TF cubic_near(TF x, TF a) { return ((a + 2) * x - (a + 3)) * x * x + 1; }
+inline TF cubic_far(TF x, TF a) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }
+
+inline TF sinc_pi(TF x) { return x == 0 ? (TF)1 : sinpi(x) / ((TF)3.141592653589793 * x); }
+
+// The kernel of a smoothing rule at distance x, and how far it reaches.
+inline TF smooth_kernel(int rule, TF x) {
+  x = fabs(x);
+  if (rule == RULE_SMOOTH_LINEAR) return x < 1 ? 1 - x : (TF)0;
+  if (rule == RULE_SMOOTH_CUBIC) return x < 1 ? cubic_near(x, (TF)-0.5) : x < 2 ? cubic_far(x, (TF)-0.5) : (TF)0;
+  return x < 3 ? sinc_pi(x) * sinc_pi(x / 3) : (TF)0;
+}
+inline TF smooth_reach(int rule) { return rule == RULE_SMOOTH_LINEAR ? 1 : rule == RULE_SMOOTH_CUBIC ? 2 : 3; }
+
+// What one fine position takes: `count` coarse positions from `first` on. Weights are those of `near`, or for a
+// smoothing rule the kernel around `center` divided by `total`.
+typedef struct {
+  long first;
+  int count;
+  TF near[4];
+  TF center, slope, total;
+} Taps;
+
+inline Taps smooth_taps(const Axis *axis, long o) {
+  Taps t;
+  TF scale = scale_of(axis);
+  TF wide = fmax(scale, (TF)1);
+  TF reach = smooth_reach(axis->rule) * wide;
+  t.center = scale * ((TF)o + (TF)0.5);
+  t.slope = 1 / wide;
+  t.first = max((long)(t.center - reach + (TF)0.5), 0l);
+  t.count = (int)max(min((long)(t.center + reach + (TF)0.5), axis->coarse) - t.first, 0l);
+  TF total = 0;
+  for (int k = 0; k < t.count; k++)
+    total += smooth_kernel(axis->rule, ((TF)(t.first + k) - t.center + (TF)0.5) * t.slope);
+  t.total = total == 0 ? (TF)1 : total;
+  return t;
+}
+
+inline Taps find_taps(const Axis *axis, long o) {
+  if (axis->rule >= RULE_SMOOTH_LINEAR) return smooth_taps(axis, o);
+  Taps t;
+  TF scale = scale_of(axis);
+  t.count = 1;
+  t.near[0] = 1;
+  if (axis->rule == RULE_REPLICATE || axis->rule == RULE_REFLECT) {
+    t.first = o - axis->shift;
+  } else if (axis->rule == RULE_NEAREST) {
+    t.first = (long)floor((TF)o * scale);
+  } else if (axis->rule == RULE_NEAREST_EXACT) {
+    t.first = (long)floor(((TF)o + (TF)0.5) * scale);
+  } else if (axis->rule == RULE_LINEAR && axis->coarse == axis->fine) {
+    t.first = o;
+  } else {
+    TF at = axis->align_corners ? scale * (TF)o : scale * ((TF)o + (TF)0.5) - (TF)0.5;
+    if (axis->rule == RULE_LINEAR) at = fmax(at, (TF)0);
+    long low = min((long)floor(at), axis->coarse - 1);
+    TF x = clamp(at - (TF)low, (TF)0, (TF)1);
+    if (axis->rule == RULE_LINEAR) {
+      t.first = low;
+      t.count = 2;
+      t.near[0] = 1 - x;
+      t.near[1] = x;
+    } else {
+      TF a = (TF)-0.75;
+      t.first = low - 1;
+      t.count = 4;
+      t.near[0] = cubic_far(x + 1, a);
+      t.near[1] = cubic_near(x, a);
+      t.near[2] = cubic_near(1 - x, a);
+      t.near[3] = cubic_far(2 - x, a);
+    }
+  }
+  return t;
+}
+
+// The coarse position that tap k reads: those outside are brought back in.
+inline long tap_place(const Axis *axis, const Taps *t, int k) {
+  long i = t->first + k, last = axis->coarse - 1;
+  if (axis->rule == RULE_REFLECT) {
+    if (i < 0) i = -i;
+    if (i > last) i = 2 * last - i;
+  }
+  return clamp(i, 0l, last);
+}
+
+inline TF tap_weight(const Axis *axis, const Taps *t, int k) {
+  if (axis->rule < RULE_SMOOTH_LINEAR) return t->near[k];
+  return smooth_kernel(axis->rule, ((TF)(t->first + k) - t->center + (TF)0.5) * t->slope) / t->total;
+}
+
+// Fine positions [begin, end) that may read coarse position i. At the ends more do: what lies outside comes back there.
+inline void candidates(const Axis *axis, long i, long *begin, long *end) {
+  TF low, high;
+  if (axis->rule == RULE_REPLICATE) {
+    low = high = (TF)(i + axis->shift);
+  } else {
+    // Interpolation reaches at most two positions to each side of where it looks, smoothing as far as its kernel.
+    TF scale = scale_of(axis);
+    TF reach = axis->rule < RULE_SMOOTH_LINEAR ? (TF)2 : smooth_reach(axis->rule) * fmax(scale, (TF)1);
+    low = ((TF)i - reach - 1) / scale;
+    high = ((TF)i + reach + 1) / scale;
+  }
+  // In floating point first: a scale of 0 makes these infinite.
+  TF most = (TF)axis->fine;
+  *begin = i == 0 ? 0 : max((long)clamp(low, (TF)0, most) - 2, 0l);
+  *end = i == axis->coarse - 1 ? axis->fine : min((long)clamp(high, (TF)0, most) + 3, axis->fine);
+}
+
+// Adds fine position o to the column of coarse position i, if o reads it.
+inline int append_reader(const Axis *axis, long i, long o, int count, __global int *places, __global TR *weights,
+                         long step) {
+  Taps t = find_taps(axis, o);
+  TF weight = 0;
+  bool reads = false;
+  for (int k = 0; k < t.count; k++) {
+    if (tap_place(axis, &t, k) != i) continue;
+    weight += tap_weight(axis, &t, k);
+    reads = true;
+  }
+  if (!reads || count == axis->width) return count;
+  places[count * step] = (int)o;
+  weights[count * step] = (TR)weight;
+  return count + 1;
+}
+
+// One work-item a position of one of the dimensions.
+__kernel void resample_tables(__global uchar *tables, ulong tables_offset, Axis x_axis, Axis y_axis, Axis z_axis) {
+  tables += tables_offset;
+  long p = get_global_id(0);
+  Axis axis = x_axis;
+  if (p >= positions(&axis)) {
+    p -= positions(&axis);
+    axis = y_axis;
+    if (p >= positions(&axis)) {
+      p -= positions(&axis);
+      axis = z_axis;
+      if (p >= positions(&axis)) return;
+    }
+  }
+  long step = pitch(positions(&axis));
+  __global int *places = table_places(tables, &axis) + p;
+  __global TR *weights = table_weights(tables, &axis) + p;
+  int count = 0;
+  if (!axis.transposed) {
+    Taps t = find_taps(&axis, p);
+    for (; count < min(t.count, axis.width); count++) {
+      places[count * step] = (int)tap_place(&axis, &t, count);
+      weights[count * step] = (TR)tap_weight(&axis, &t, count);
+    }
+  } else if (axis.rule == RULE_REFLECT) {
+    // Read directly, and from the mirror images beyond either end.
+    long images[3] = {p, -p, 2 * (axis.coarse - 1) - p};
+    for (int image = 0; image < 3; image++) {
+      long o = images[image] + axis.shift;
+      bool seen = false;
+      for (int k = 0; k < image; k++) seen |= images[k] == images[image];
+      if (o >= 0 && o < axis.fine && !seen) count = append_reader(&axis, p, o, count, places, weights, step);
+    }
+  } else {
+    long begin, end;
+    candidates(&axis, p, &begin, &end);
+    for (long o = begin; o < end; o++) count = append_reader(&axis, p, o, count, places, weights, step);
+  }
+  table_counts(tables, &axis)[p] = count;
+}
+
+// The elements of one position of a dimension.
+typedef struct {
+  int count;
+  long step;
+  __global const int *places;
+  __global const TR *weights;
+} Row;
+
+inline Row table_row(__global uchar *tables, const Axis *axis, long p) {
+  Row row;
+  row.count = table_counts(tables, axis)[p];
+  row.step = pitch(positions(axis));
+  row.places = table_places(tables, axis) + p;
+  row.weights = table_weights(tables, axis) + p;
+  return row;
+}
+
+// Neighbouring output positions along x, `n` <= VEC of them.
+inline TV sum_columns(__global uchar *tables, const Axis *x_axis, Row y, Row z, long x, int n,
+                      __global const uchar *in, long x_step, long y_step, long z_step,
+                      int dtype0) {
+  Row row = table_row(tables, x_axis, x);
+  __global const int *counts = table_counts(tables, x_axis) + x;
+  TV sum = (TV)0;
+  for (int k = 0; k < z.count; k++) {
+    for (int j = 0; j < y.count; j++) {
+      __global const uchar *line = in + z.places[k * z.step] * z_step + y.places[j * y.step] * y_step;
+      TR outer = z.weights[k * z.step] * y.weights[j * y.step];
+      for (int i = 0; i < x_axis->width; i++) {
+        Lanes v;
+        for (int l = 0; l < VEC; l++)
+          v.lanes[l] = l < n && i < counts[l]
+              ? load_at(line + row.places[i * row.step + l] * x_step, DTYPE0) * (outer * row.weights[i * row.step + l])
+              : FROM_REAL(0);
+        sum += v.vector;
+      }
+    }
+  }
+  return sum;
+}
+
+// Neighbouring channels of one output position; `in` is the first of them.
+inline TV sum_channels(Row x, Row y, Row z, __global const uchar *in, long channel_step, int n, long x_step,
+                       long y_step, long z_step, int dtype0) {
+  TV sum = (TV)0;
+  for (int k = 0; k < z.count; k++)
+    for (int j = 0; j < y.count; j++) {
+      __global const uchar *line = in + z.places[k * z.step] * z_step + y.places[j * y.step] * y_step;
+      TR outer = z.weights[k * z.step] * y.weights[j * y.step];
+      for (int i = 0; i < x.count; i++)
+        sum += load_lanes(line + x.places[i * x.step] * x_step, channel_step, n, DTYPE0) *
+            (outer * x.weights[i * x.step]);
+    }
+  return sum;
+}
+
+// Layout: output, input over the output's positions [W, H, D, C, N]. A task is a vector along W, or along C where
+// `by_channel` says that channels are neighbours.
+__kernel void resample(__global uchar *output, ulong output_offset, __global const uchar *input, ulong input_offset,
+                       __global uchar *tables, ulong tables_offset, int dtype0, Layout layout, Axis x_axis, Axis y_axis,
+                       Axis z_axis, int by_channel) {
+  tables += tables_offset;
+  long width = layout.sizes[0], channels = layout.sizes[3];
+  long lanes = by_channel ? channels : width, strips = (lanes + VEC - 1) / VEC;
+  long rows = (by_channel ? width : channels) * layout.sizes[1] * layout.sizes[2] * layout.sizes[4];
+  ITEM_TASKS(rows * strips, first, last);
+  for (long task = first; task < last;) {
+    long strip = task % strips, rest = task / strips;
+    long end = min(last, task + strips - strip);
+    long x = 0, channel = 0;
+    if (by_channel) {
+      x = rest % width;
+      rest /= width;
+    }
+    long y = rest % layout.sizes[1];
+    rest /= layout.sizes[1];
+    long z = rest % layout.sizes[2];
+    rest /= layout.sizes[2];
+    if (!by_channel) {
+      channel = rest % channels;
+      rest /= channels;
+    }
+    Row y_row = table_row(tables, &y_axis, y), z_row = table_row(tables, &z_axis, z);
+    __global const uchar *in = input + input_offset + channel * layout.strides[1][3] + rest * layout.strides[1][4];
+    __global uchar *out = output + output_offset + x * layout.strides[0][0] + y * layout.strides[0][1] +
+                          z * layout.strides[0][2] + channel * layout.strides[0][3] + rest * layout.strides[0][4];
+    for (; task < end; task++, strip++) {
+      long at = strip * VEC;
+      int n = (int)min(lanes - at, (long)VEC);
+      if (by_channel) {
+        long step = layout.strides[1][3];
+        TV sum = sum_channels(table_row(tables, &x_axis, x), y_row, z_row, in + at * step, step, n,
+                              layout.strides[1][0], layout.strides[1][1], layout.strides[1][2], dtype0);
+        store_lanes(out + at * layout.strides[0][3], layout.strides[0][3], n, DTYPE0, sum);
+      } else {
+        TV sum = sum_columns(tables, &x_axis, y_row, z_row, at, n, in, layout.strides[1][0], layout.strides[1][1],
+                             layout.strides[1][2], dtype0);
+        store_lanes(out + at * layout.strides[0][0], layout.strides[0][0], n, DTYPE0, sum);
+      }
+    }
+  }
+}

@@ -1,0 +1,57 @@
+//! Bags of embeddings.
+
+use super::geometry::Geometry;
+use super::tier::tier;
+use super::{Target, Tensor};
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::Family;
+
+/// What is looked up. Indices and offsets are contiguous and of one dtype, 32- or 64-bit.
+#[derive(Clone, Copy, Debug)]
+pub struct Bags<'a> {
+    /// The embeddings, one a row; neighbouring columns lie side by side.
+    pub weight: Tensor<'a>,
+    /// Rows of all bags, one bag after the other.
+    pub indices: Tensor<'a>,
+    /// Where each bag begins.
+    pub offsets: Tensor<'a>,
+    /// A factor for each index; may be absent.
+    pub scales: Tensor<'a>,
+    /// The row that counts for nothing; -1 for none.
+    pub padding: i64,
+    /// `at::native::EmbeddingBagMode`.
+    pub mode: i32,
+}
+
+/// Writes each bag's row of `output`, how many rows it has and, for the maximum, which row each element is from.
+///
+/// # Errors
+/// As the driver reports; an index out of range is reported at the next synchronising read.
+pub fn embedding_bag(bags: &Bags<'_>, output: &Tensor<'_>, sizes: &Tensor<'_>, rows: &Tensor<'_>) -> Result<()> {
+    if output.numel() == 0 {
+        return Ok(());
+    }
+    let (count, columns) = (output.size(0), output.size(1));
+    let target = Target::of(output.address)?;
+    let class = output.class();
+    let geometry = Geometry::of(&target, class);
+    let spec = geometry.define(tier(bags.indices.numel() * columns, &[("SPEC_DTYPE0", output.dtype.code())]));
+    let program = target.program(Family::Bag, class, &spec)?;
+    let tensors = [output, sizes, rows, &bags.weight, &bags.indices, &bags.offsets, &bags.scales];
+    let mut args = tensors.iter().map(|tensor| target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
+    args.extend([
+        target.faults()?,
+        Arg::Int(output.dtype.code()),
+        Arg::Int(bags.indices.dtype.code()),
+        Arg::Int(bags.mode),
+        Arg::Long(count),
+        Arg::Long(bags.indices.numel()),
+        Arg::Long(columns),
+        Arg::Long(bags.weight.size(0)),
+        Arg::Long(bags.weight.stride(0)),
+        Arg::Long(bags.padding),
+    ]);
+    let strips = (columns as u64).div_ceil(geometry.lanes as u64) as i64;
+    target.launch(&program, "embedding_bag", &args, &geometry.items_for(count * strips), None)
+}

@@ -1,0 +1,134 @@
+//! Interpolation at the places that a grid names, and its gradients.
+
+use super::geometry::Geometry;
+use super::planes;
+use super::tier::tier;
+use super::{Target, Tensor};
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::{CachedProgram, Family, Layout};
+
+/// How a grid is read. Numbers are those of ATen.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampler {
+    /// `at::native::GridSamplerInterpolation`.
+    pub interpolation: i32,
+    /// `at::native::GridSamplerPadding`.
+    pub padding: i32,
+    /// Whether -1 and 1 are the centres of the corner elements, not their outer edges.
+    pub align_corners: bool,
+}
+
+/// A grid [N, ..., coordinates] with its coordinates where other tensors have channels.
+struct Coordinates {
+    sizes: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+impl Coordinates {
+    fn of(grid: &Tensor<'_>) -> Self {
+        let move_last = |list: &[i64]| match list {
+            [sample, spatial @ .., coordinate] => [&[*sample, *coordinate], spatial].concat(),
+            _ => list.to_vec(),
+        };
+        Self { sizes: move_last(grid.sizes), strides: move_last(grid.strides) }
+    }
+
+    fn tensor(&self, grid: &Tensor<'_>) -> Tensor<'_> {
+        Tensor { address: grid.address, dtype: grid.dtype, sizes: &self.sizes, strides: &self.strides }
+    }
+}
+
+/// Device, program and geometry of one call.
+struct Call {
+    target: Target,
+    geometry: Geometry,
+    program: std::sync::Arc<CachedProgram>,
+    sampler: Vec<u8>,
+    places: i64,
+}
+
+impl Call {
+    /// `output` gives the positions, `input` (or its gradient) what the grid's coordinates run over.
+    fn new(sampler: Sampler, output: &Tensor<'_>, input: &Tensor<'_>) -> Result<Self> {
+        let spatial = output.ndim().saturating_sub(2);
+        let target = Target::of(input.address)?;
+        let geometry = Geometry::of(&target, input.class());
+        let spec = geometry.define(tier(output.numel(), &[("SPEC_DTYPE0", input.dtype.code())]));
+        let program = target.program(Family::Grid, input.class(), &spec)?;
+        let [width, height, depth, _, _] = planes::sizes(input, spatial);
+        let mut bytes: Vec<u8> = [width, height, depth].iter().flat_map(|size| size.to_ne_bytes()).collect();
+        let modes = [sampler.interpolation, sampler.padding, i32::from(sampler.align_corners), spatial as i32];
+        bytes.extend(modes.iter().flat_map(|mode| mode.to_ne_bytes()));
+        let [width, height, depth, _, samples] = planes::sizes(output, spatial);
+        Ok(Self { target, geometry, program, sampler: bytes, places: width * height * depth * samples })
+    }
+
+    fn launch(&self, kernel: &'static str, tensors: &[&Tensor<'_>], layout: &Layout, tasks: i64) -> Result<()> {
+        let mut args = tensors.iter().map(|tensor| self.target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
+        let dtype = tensors.last().map_or(0, |tensor| tensor.dtype.code());
+        args.extend([Arg::Int(dtype), Arg::Bytes(layout.as_bytes()), Arg::Bytes(&self.sampler)]);
+        self.target.launch(&self.program, kernel, &args, &self.geometry.items_for(tasks), None)
+    }
+}
+
+/// Writes what lies at the places of `grid` [N, ..., coordinates] in `input` [N, C, ...].
+///
+/// # Errors
+/// As the driver reports.
+pub fn sample(sampler: Sampler, output: &Tensor<'_>, input: &Tensor<'_>, grid: &Tensor<'_>) -> Result<()> {
+    if output.numel() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(sampler, output, input)?;
+    let coordinates = Coordinates::of(grid);
+    let layout = planes::layout(&[output, input, &coordinates.tensor(grid)], output.ndim().saturating_sub(2))?;
+    call.launch("grid_sample", &[output, input, grid], &layout, call.places)
+}
+
+/// Writes the gradient by the grid.
+///
+/// # Errors
+/// As the driver reports.
+pub fn grid_gradient(
+    sampler: Sampler,
+    grad_grid: &Tensor<'_>,
+    grad: &Tensor<'_>,
+    input: &Tensor<'_>,
+    grid: &Tensor<'_>,
+) -> Result<()> {
+    if grad_grid.numel() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(sampler, grad, input)?;
+    let (coordinates, gradients) = (Coordinates::of(grid), Coordinates::of(grad_grid));
+    let operands = [grad, input, &coordinates.tensor(grid), &gradients.tensor(grad_grid)];
+    let layout = planes::layout(&operands, grad.ndim().saturating_sub(2))?;
+    call.launch("grid_sample_grid_gradient", &[grad_grid, grad, input, grid], &layout, call.places)
+}
+
+/// Channels that [`input_gradient`] wants for its sums: whole vectors.
+///
+/// # Errors
+/// As the driver reports.
+pub fn padded_channels(grad: &Tensor<'_>) -> Result<i64> {
+    let lanes = Geometry::of(&Target::of(grad.address)?, grad.class()).lanes as u64;
+    Ok((grad.size(1) as u64).next_multiple_of(lanes) as i64)
+}
+
+/// Adds the gradient by the input to `sums`: dense, [N, spatial dimensions, padded channels], of the compute dtype.
+///
+/// # Errors
+/// As the driver reports.
+pub fn input_gradient(sampler: Sampler, sums: &Tensor<'_>, grad: &Tensor<'_>, grid: &Tensor<'_>) -> Result<()> {
+    if sums.numel() == 0 || grad.numel() == 0 {
+        return Ok(());
+    }
+    let spatial = grad.ndim().saturating_sub(2);
+    let channels_second = Coordinates::of(sums);
+    let call = Call::new(sampler, grad, &channels_second.tensor(sums))?;
+    let coordinates = Coordinates::of(grid);
+    let layout = planes::layout(&[grad, &coordinates.tensor(grid)], spatial)?;
+    let strips = (grad.size(1) as u64).div_ceil(call.geometry.lanes as u64) as i64;
+    call.launch("grid_sample_input_gradient", &[sums, grad, grid], &layout, strips * grad.size(0))
+}

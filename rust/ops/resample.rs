@@ -1,0 +1,230 @@
+//! Interpolation and padding of up to three spatial dimensions, and their gradients.
+
+use super::geometry::Geometry;
+use super::planes;
+use super::tier::tier;
+use super::{Target, Tensor};
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+use crate::kernels::{Class, Family};
+
+/// What finds the input positions of an output position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Rule {
+    /// The same place; the ends repeat beyond themselves.
+    Replicate = 0,
+    /// The same place; the ends are mirrors.
+    Reflect = 1,
+    /// The place below.
+    Nearest = 2,
+    /// The nearest place.
+    NearestExact = 3,
+    /// Between two places.
+    Linear = 4,
+    /// Between four places.
+    Cubic = 5,
+    /// A triangle as wide as the step.
+    SmoothLinear = 6,
+    /// A cubic kernel as wide as the step.
+    SmoothCubic = 7,
+    /// A windowed sinc as wide as the step.
+    SmoothLanczos = 8,
+}
+
+impl Rule {
+    const ALL: [Self; 9] = [
+        Self::Replicate,
+        Self::Reflect,
+        Self::Nearest,
+        Self::NearestExact,
+        Self::Linear,
+        Self::Cubic,
+        Self::SmoothLinear,
+        Self::SmoothCubic,
+        Self::SmoothLanczos,
+    ];
+
+    /// From the bridge's number.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for any other number.
+    pub fn from_code(code: i32) -> Result<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|rule| *rule as i32 == code)
+            .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not a rule of interpolation")))
+    }
+
+    /// How far from where it looks a rule takes elements, in steps of the wider grid.
+    const fn reach(self) -> f64 {
+        match self {
+            Self::Replicate | Self::Reflect | Self::Nearest | Self::NearestExact => 0.5,
+            Self::Linear | Self::SmoothLinear => 1.0,
+            Self::Cubic | Self::SmoothCubic => 2.0,
+            Self::SmoothLanczos => 3.0,
+        }
+    }
+}
+
+/// How one dimension is resampled, whatever its sizes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// What finds input positions.
+    pub rule: Rule,
+    /// Whether the first and last positions of both grids coincide.
+    pub align_corners: bool,
+    /// Input positions to an output position.
+    pub scale: f64,
+    /// Padding before the first element.
+    pub shift: i64,
+}
+
+impl Step {
+    /// A dimension that stays as it is.
+    const SAME: Self = Self { rule: Rule::Replicate, align_corners: false, scale: 1.0, shift: 0 };
+
+    /// The most elements that an output position takes, or with `transposed` gives to its gradient: how wide the table of
+    /// a dimension with `coarse` input and `fine` output positions is.
+    fn width(&self, coarse: i64, fine: i64, transposed: bool) -> i64 {
+        let reach = self.rule.reach();
+        match (self.rule, transposed) {
+            (Rule::Replicate | Rule::Reflect | Rule::Nearest | Rule::NearestExact, false) => 1,
+            (Rule::Linear, false) => 2,
+            (Rule::Cubic, false) => 4,
+            (_, false) => (reach * self.scale.max(1.0)).ceil() as i64 * 2 + 1,
+            (Rule::Replicate, true) => 1 + self.shift.max(0) + (fine - coarse - self.shift).max(0),
+            (Rule::Reflect, true) => 3,
+            // Beyond the input's end all positions take its last elements.
+            _ if self.scale <= 0.0 || self.scale * fine as f64 > coarse as f64 + self.scale + 1.0 => fine,
+            _ => ((2.0 * reach / self.scale.min(1.0)).ceil() as i64 + 3).min(fine),
+        }
+        .max(1)
+    }
+}
+
+/// The kernels' `Axis` of one dimension, and the bytes that its table takes.
+struct Axis {
+    step: Step,
+    coarse: i64,
+    fine: i64,
+    transposed: bool,
+    width: i64,
+}
+
+impl Axis {
+    fn new(step: Step, output: i64, input: i64, transposed: bool) -> Self {
+        let (fine, coarse) = if transposed { (input, output) } else { (output, input) };
+        Self { step, coarse, fine, transposed, width: step.width(coarse, fine, transposed) }
+    }
+
+    fn positions(&self) -> i64 {
+        if self.transposed {
+            self.coarse
+        } else {
+            self.fine
+        }
+    }
+
+    /// Counts and places are `int`, weights of `weight` bytes.
+    fn table_bytes(&self, weight: i64) -> i64 {
+        const PITCH: u64 = 16;
+        let pitch = (self.positions() as u64).next_multiple_of(PITCH) as i64;
+        pitch * (4 + self.width * (4 + weight))
+    }
+
+    fn bytes(&self, start: i64, class: Class) -> Vec<u8> {
+        let fields = [self.step.rule as i32, i32::from(self.step.align_corners), i32::from(self.transposed)];
+        let mut bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_ne_bytes()).collect();
+        bytes.extend((self.width as i32).to_ne_bytes());
+        bytes.extend([self.coarse, self.fine, self.step.shift, start].iter().flat_map(|field| field.to_ne_bytes()));
+        match class {
+            Class::Double | Class::ComplexDouble => bytes.extend(self.step.scale.to_ne_bytes()),
+            Class::Float | Class::Integer | Class::Complex => {
+                bytes.extend([self.step.scale as f32, 0.0].iter().flat_map(|field| field.to_ne_bytes()));
+            }
+        }
+        bytes
+    }
+}
+
+/// Resamples the last `steps.len()` dimensions of `input`, outermost first, into `output`; with `transposed` the other
+/// way round: the gradient `input` of a result becomes the gradient `output` of what it was made of.
+///
+/// # Errors
+/// [`Error::Unsupported`] for dimensions of 2^31 elements; else as the driver reports.
+pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[Step], transposed: bool) -> Result<()> {
+    if output.numel() == 0 {
+        return Ok(());
+    }
+    let (to, from) = (planes::sizes(output, steps.len()), planes::sizes(input, steps.len()));
+    let class = output.class();
+    let weight = match class {
+        Class::Float | Class::Complex => 4,
+        Class::Double | Class::ComplexDouble | Class::Integer => 8,
+    };
+    let spatial = |sizes: &[i64], dim: usize| sizes.get(dim).copied().unwrap_or(1);
+    let mut axes: Vec<Vec<u8>> = Vec::new();
+    let (mut positions, mut bytes) = (0, 0);
+    // From the innermost dimension on.
+    for dim in 0..planes::SPATIAL {
+        let step = steps.iter().rev().nth(dim).copied().unwrap_or(Step::SAME);
+        let (output, input) = (spatial(&to, dim), spatial(&from, dim));
+        if i32::try_from(output.max(input)).is_err() {
+            return Err(Error::Unsupported(format!("OpenCL: a dimension of {output} elements cannot be resampled")));
+        }
+        let axis = Axis::new(step, output, input, transposed);
+        axes.push(axis.bytes(bytes, class));
+        bytes += axis.table_bytes(weight);
+        positions += axis.positions();
+    }
+    let target = Target::of(output.address)?;
+    let geometry = Geometry::of(&target, class);
+    let spec = geometry.define(tier(output.numel(), &[("SPEC_DTYPE0", output.dtype.code())]));
+    let program = target.program(Family::Resample, class, &spec)?;
+    let tables = target.workspace(bytes as usize)?;
+    let tables = target.memory(tables.address)?;
+    let axes: Vec<Arg<'_>> = axes.iter().map(|axis| Arg::Bytes(axis)).collect();
+    let args = [&[tables], axes.as_slice()].concat();
+    target.launch(&program, "resample_tables", &args, &[positions as usize], None)?;
+
+    let layout = planes::layout(&[output, input], steps.len())?;
+    let by_channel = planes::channels_are_neighbours(&[output, input], steps.len());
+    let (lanes, rest) = planes::strips(&to, by_channel, geometry.lanes);
+    let mut args = vec![target.tensor(output)?, target.tensor(input)?, tables, Arg::Int(output.dtype.code())];
+    args.push(Arg::Bytes(layout.as_bytes()));
+    args.extend(axes);
+    args.push(Arg::Int(i32::from(by_channel)));
+    target.launch(&program, "resample", &args, &geometry.items_for(lanes * rest), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(rule: Rule, scale: f64, shift: i64) -> Step {
+        Step { rule, align_corners: false, scale, shift }
+    }
+
+    #[test]
+    fn a_table_is_as_wide_as_the_rule() {
+        assert_eq!(step(Rule::Linear, 0.5, 0).width(4, 8, false), 2);
+        assert_eq!(step(Rule::SmoothLinear, 4.0, 0).width(16, 4, false), 9);
+        assert_eq!(step(Rule::Replicate, 1.0, 3).width(4, 9, true), 6);
+    }
+
+    #[test]
+    fn readers_of_an_element_are_no_more_than_there_are() {
+        assert_eq!(step(Rule::Linear, 0.5, 0).width(1, 2, true), 2);
+        assert_eq!(step(Rule::Cubic, 0.0, 0).width(9, 1, true), 1);
+        assert_eq!(step(Rule::Linear, 0.1, 0).width(4, 100, true), 100, "the last element is read over and over");
+    }
+
+    #[test]
+    fn the_bytes_of_an_axis_are_those_of_the_kernels() {
+        let axis = Axis::new(Step::SAME, 5, 5, false);
+        assert_eq!(axis.bytes(0, Class::Float).len(), 56);
+        assert_eq!(axis.bytes(0, Class::Double).len(), 56);
+        assert_eq!(axis.table_bytes(4), 16 * 12);
+    }
+}

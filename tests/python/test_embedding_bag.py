@@ -1,0 +1,62 @@
+"""Bags of embeddings beyond what OpInfo samples, and layers that hold embeddings."""
+
+import pytest
+import torch
+from op_samples import NoFallback, assert_same
+from op_table import FLOATING, covers
+from torch.nn import functional as F
+
+INDICES = (4, 1, 9, 2, 2, 0, 9, 7)
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@covers("_embedding_bag_dense_backward", "_embedding_bag_forward_only")
+def test_bags(mode: str, index_dtype: torch.dtype, dtype: torch.dtype, device: torch.device) -> None:
+    """Empty bags at both ends and in the middle, padding, a closing offset; rows of 20 columns and of one."""
+
+    def run(where: torch.device, columns: int, last: bool, padding: int | None) -> list[torch.Tensor]:
+        weight = torch.randn(10, columns, generator=torch.Generator().manual_seed(columns)).to(where, dtype)
+        weight.requires_grad_()
+        offsets = torch.tensor([0, 0, 3, 3, 8], dtype=index_dtype, device=where)
+        result = F.embedding_bag(
+            torch.tensor(INDICES, dtype=index_dtype, device=where),
+            weight,
+            offsets,
+            mode=mode,
+            include_last_offset=last,
+            padding_idx=padding,
+        )
+        weights = torch.linspace(-1, 1, result.numel()).view(result.shape).to(where, dtype)
+        with torch.no_grad():
+            again = F.embedding_bag(torch.tensor([INDICES], device=where), weight, mode=mode)
+        return [result, again, *torch.autograd.grad(result, weight, weights)]
+
+    for columns, last, padding in ((20, False, None), (20, True, 9), (1, False, 2)):
+        with NoFallback():
+            actual = run(device, columns, last, padding)
+        # Sums of 16-bit gradients are rounded at other places there.
+        limit = 2e-3 if dtype.itemsize == 2 else 0
+        assert_same(actual, run(torch.device("cpu"), columns, last, padding), rtol=limit, atol=limit)
+
+
+@pytest.mark.parametrize("padding", [None, 2])
+@covers("_embedding_bag_per_sample_weights_backward")
+def test_weighted_bags(padding: int | None, device: torch.device) -> None:
+    def run(where: torch.device) -> list[torch.Tensor]:
+        weight = torch.linspace(-1, 1, 50).view(10, 5).to(where).requires_grad_()
+        factors = torch.linspace(0, 2, len(INDICES)).to(where).requires_grad_()
+        indices, offsets = torch.tensor(INDICES, device=where), torch.tensor([0, 3, 5], device=where)
+        result = F.embedding_bag(indices, weight, offsets, mode="sum", per_sample_weights=factors, padding_idx=padding)
+        return [result, *torch.autograd.grad(result.square().sum(), [weight, factors])]
+
+    expected = run(torch.device("cpu"))
+    with NoFallback():
+        assert_same(run(device), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_factors_of_other_modes_are_refused(device: torch.device) -> None:
+    weight, index = torch.ones(3, 2, device=device), torch.tensor([0, 1], device=device)
+    with pytest.raises((RuntimeError, NotImplementedError), match="per_sample_weights"):
+        torch.ops.aten._embedding_bag(weight, index, index[:1], False, 1, False, torch.ones(2, device=device))

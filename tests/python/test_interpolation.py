@@ -1,0 +1,159 @@
+"""Interpolation, padding and grids beyond what OpInfo samples: many sizes, layouts, hostile numbers."""
+
+import pytest
+import torch
+from op_samples import NoFallback, assert_same
+from op_table import covers
+from torch.nn import functional as F
+
+MODES = {
+    "nearest": 4, "nearest-exact": 4, "bilinear": 4, "bicubic": 4, "linear": 3, "trilinear": 5,
+}  # fmt: skip
+SHAPES = {3: (2, 3, 11), 4: (2, 3, 7, 11), 5: (1, 2, 5, 7, 4)}
+
+
+def both_ways(function, device: torch.device, *inputs: torch.Tensor) -> None:
+    """Compare result and gradients with those of the CPU."""
+
+    def run(where: torch.device) -> list[torch.Tensor]:
+        here = [tensor.detach().to(where).requires_grad_() for tensor in inputs]
+        result = function(*here)
+        weights = torch.linspace(-1, 2, result.numel()).view(result.shape).to(where, result.dtype)
+        return [result, *torch.autograd.grad((result * weights).sum(), here)]
+
+    with NoFallback():
+        actual = run(device)
+    assert_same(actual, run(torch.device("cpu")), rtol=1e-5, atol=1e-4)
+
+
+FORMATS = {3: (), 4: (torch.channels_last,), 5: (torch.channels_last_3d,)}
+# The nearest modes take no align_corners.
+CORNERS = [(mode, corners) for mode in MODES for corners in (None, True) if not (corners and "nearest" in mode)]
+
+
+@pytest.mark.parametrize("factor", [0.3, 0.5, 0.97, 1.0, 1.6, 2.0, 5.5])
+@pytest.mark.parametrize(("mode", "align_corners"), CORNERS)
+def test_sizes(mode: str, align_corners: bool | None, factor: float, device: torch.device) -> None:
+    shape = SHAPES[MODES[mode]]
+    size = [max(1, int(factor * extent)) for extent in shape[2:]]
+    for memory_format in (torch.contiguous_format, *FORMATS[len(shape)]):
+        values = torch.randn(shape).contiguous(memory_format=memory_format)
+        both_ways(lambda x: F.interpolate(x, size=size, mode=mode, align_corners=align_corners), device, values)
+        if align_corners is None:
+            both_ways(lambda x: F.interpolate(x, scale_factor=factor, mode=mode), device, values)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 5), (7, 11), (20, 2), (16, 40)])
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+@covers(
+    "_upsample_bicubic2d_aa",
+    "_upsample_bicubic2d_aa_backward",
+    "_upsample_lanczos2d_aa",
+    "_upsample_lanczos2d_aa_backward",
+)
+def test_smoothing(mode: str, align_corners: bool, size: tuple[int, int], device: torch.device) -> None:
+    op = getattr(torch.ops.aten, f"_upsample_{mode}2d_aa")
+    both_ways(lambda x: op(x, size, align_corners), device, torch.randn(2, 3, 7, 11))
+
+
+def test_what_is_not_a_number_stays_where_it_is(device: torch.device) -> None:
+    values = torch.zeros(1, 1, 8, 8)
+    values[0, 0, 0, 0] = float("nan")
+    values[0, 0, 5, 5] = float("inf")
+    for mode in ("nearest", "bilinear", "bicubic"):
+        expected = F.interpolate(values, size=(5, 19), mode=mode)
+        assert_same(F.interpolate(values.to(device), size=(5, 19), mode=mode), expected)
+    # Elements that no output reads get no part of a gradient that is not a number.
+    wide = torch.zeros(1, 1, 8, device=device, requires_grad=True)
+    gradient = torch.full((1, 1, 2), float("nan"), device=device)
+    (grad,) = torch.autograd.grad(F.interpolate(wide, size=2), wide, gradient)
+    assert grad.isnan().sum().item() == 2
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("padding", [(2, 1), (0, 3, 1, 0), (-1, 2, 2, -2), (1, 1, 0, 2, 3, 0)])
+def test_padding(mode: str, padding: tuple[int, ...], device: torch.device) -> None:
+    shape = (2, 3, *(5, 6, 7)[: len(padding) // 2])
+    both_ways(lambda x: F.pad(x, padding, mode), device, torch.randn(shape))
+    both_ways(lambda x: F.pad(x, padding, mode), device, torch.randn(shape).transpose(0, 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8], ids=str)
+def test_padding_of_integers(dtype: torch.dtype, device: torch.device) -> None:
+    values = torch.arange(30).view(1, 5, 6).to(dtype) + (2**40 if dtype == torch.int64 else 0)
+    with NoFallback():
+        assert_same(F.pad(values.to(device), (2, 1), "reflect"), F.pad(values, (2, 1), "reflect"))
+
+
+def test_a_long_signal_is_padded_in_no_time(device: torch.device) -> None:
+    signal = torch.randn(1, 200_000, requires_grad=True)
+    both_ways(lambda x: F.pad(x, (1000, 1000), "reflect"), device, signal.detach())
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 12), (4, 12, 7)])
+@covers("reflection_pad2d_backward.grad_input", "replication_pad2d_backward.grad_input")
+def test_gradients_of_padding_with_out(shape: tuple[int, ...], device: torch.device) -> None:
+    values, grad = torch.randn(shape), torch.randn(shape[0], shape[1] + 2, shape[2] + 3)
+    for name in ("reflection_pad2d_backward", "replication_pad2d_backward"):
+        op = getattr(torch.ops.aten, name)
+        expected = op(grad, values, (1, 2, 1, 1))
+        out = torch.empty(0, device=device)
+        op.grad_input(grad.to(device), values.to(device), (1, 2, 1, 1), grad_input=out)
+        assert_same(out, expected, atol=1e-5)
+        with pytest.raises(RuntimeError, match="sizes"):
+            op(grad.to(device), values.to(device), (2, 2, 1, 1))
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_grids(mode: str, padding: str, align_corners: bool, device: torch.device) -> None:
+    """Places in, at the edge of, and far outside the input; channels that fill no vector, one and more than one."""
+    grid = torch.randn(2, 6, 5, 2) * 1.5
+    grid[0, 0, 0] = torch.tensor([-1.0, 1.0])
+    grid[0, 0, 1] = torch.tensor([1e6, -1e6])
+    for channels in (3, 16, 21):
+        values = torch.randn(2, channels, 7, 9)
+        how = {"mode": mode, "padding_mode": padding, "align_corners": align_corners}
+        both_ways(lambda x, y, how=how: F.grid_sample(x, y, **how), device, values, grid)
+    if mode != "bicubic":
+        volume, places = torch.randn(2, 3, 4, 5, 6), torch.randn(2, 3, 4, 2, 3)
+        both_ways(lambda x, y, how=how: F.grid_sample(x, y, **how), device, volume, places)
+
+
+def test_grids_of_channels_last_images_and_affine_maps(device: torch.device) -> None:
+    values = torch.randn(2, 20, 6, 8).contiguous(memory_format=torch.channels_last)
+    theta = torch.tensor([[[0.8, -0.3, 0.1], [0.2, 1.1, -0.2]]]).repeat(2, 1, 1)
+
+    def warp(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.grid_sample(x, F.affine_grid(y, (2, 20, 5, 7), align_corners=False), align_corners=False)
+
+    both_ways(warp, device, values, theta)
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        {"kernel_size": 3},
+        {"kernel_size": (2, 3), "stride": 2, "padding": (1, 2)},
+        {"kernel_size": 2, "dilation": (2, 3), "padding": 1, "stride": (1, 2)},
+    ],
+)
+@covers("col2im.out", "im2col.out")
+def test_windows_as_columns(windows: dict, device: torch.device) -> None:
+    values = torch.randn(2, 3, 8, 9)
+    both_ways(lambda x: F.unfold(x, **windows), device, values)
+    columns = F.unfold(values, **windows)
+    both_ways(lambda x: F.fold(x, (8, 9), **windows), device, columns)
+    both_ways(lambda x: F.fold(x, (8, 9), **windows), device, columns[0])
+    pairs = [
+        tuple(value) if isinstance(value := windows.get(key, default), tuple) else (value, value)
+        for key, default in (("kernel_size", 1), ("dilation", 1), ("padding", 0), ("stride", 1))
+    ]
+    out = torch.empty(0, device=device)
+    with NoFallback():
+        assert_same(torch.ops.aten.im2col.out(values.to(device), *pairs, out=out), columns)
+        out = torch.empty(0, device=device)
+        torch.ops.aten.col2im.out(columns.to(device), (8, 9), *pairs, out=out)
+    assert_same(out, F.fold(columns, (8, 9), **windows), atol=1e-5)
