@@ -113,11 +113,11 @@ pub(super) fn pixels(target: &Target, part: &Part, class: Class) -> Result<()> {
 
     let image_rows: i64 = window.pixels.iter().skip(1).product();
     let image_bytes = source.channels * planes.count() * class.size() as i64;
-    for images in spans(source.images, (PLANE_BYTES / image_bytes.max(1)).max(1)) {
-        let from = copier.planes(&source, images.first, images.count, planes.before, planes.sizes)?;
-        let chunk = Part { out: out.at_image(images.first), ..*part };
+    for (first, images) in spans(source.images, (PLANE_BYTES / image_bytes.max(1)).max(1)) {
+        let from = copier.planes(&source, first, images, planes.before, planes.sizes)?;
+        let chunk = Part { out: out.at_image(first), ..*part };
         let encoded = chunk.epilogue()?.encode(class);
-        let blocks = div_up(busy(target), out.channels * images.count).min(image_rows).max(1);
+        let blocks = div_up(busy(target), out.channels * images).min(image_rows).max(1);
         let block = if target.is_cpu() { div_up(image_rows, blocks) } else { 1 };
         let cut = [
             target.memory(from.address)?,
@@ -126,7 +126,7 @@ pub(super) fn pixels(target: &Target, part: &Part, class: Class) -> Result<()> {
             Arg::Long(rows),
             Arg::Long(block),
         ];
-        let global = [out.channels, div_up(image_rows, block), images.count];
+        let global = [out.channels, div_up(image_rows, block), images];
         launch(target, &program, "conv_direct", &[&cut[..], &encoded.args()].concat(), global)?;
     }
     Ok(())

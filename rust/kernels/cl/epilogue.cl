@@ -67,21 +67,25 @@ inline void store_elements(const Epilogue *e, const T *values, int pitch, long r
   }
 }
 
+
 #ifndef IS_COMPLEX
-// VEC columns that are dense in `out`, and dense in `addend` or one value a row.
-inline void store_vectors(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
+// `vectors` vectors of columns that are dense in `out`, and dense in `addend` or one value a row.
+inline void store_vectors(const Epilogue *e, const T *values, int pitch, long row, long column, int rows, int vectors,
                           bool one_value) {
   const long out_column = axis_offset(&e->out_layout->columns, column);
   const long addend_column = e->has_addend ? axis_offset(&e->addend_layout->columns, column) : 0;
   for (int r = 0; r < rows; ++r) {
-    TV v = e->alpha * VLOAD(0, values + r * pitch);
-    if (e->has_addend) {
-      const long at = axis_offset(&e->addend_layout->rows, row + r) + addend_column;
-      const TV added =
-          one_value ? (TV)(load(e->addend, at, e->addend_dtype)) : load_dense(e->addend, at, e->addend_dtype);
-      v += e->beta * added;
+    const long out = axis_offset(&e->out_layout->rows, row + r) + out_column;
+    const long addend = e->has_addend ? axis_offset(&e->addend_layout->rows, row + r) + addend_column : 0;
+    TV added = (TV)(e->has_addend && one_value ? e->beta * load(e->addend, addend, e->addend_dtype) : 0);
+    for (int v = 0; v < vectors; ++v) {
+      if (e->has_addend && !one_value) added = e->beta * load_dense(e->addend, addend + v * VEC, e->addend_dtype);
+      const TV value = e->alpha * LOAD_PRIVATE(values + r * pitch + v * VEC) + added;
+      if (e->out_dtype == R_DTYPE)
+        STORE_UNALIGNED(value, (__global R *)e->out + out + v * VEC);
+      else
+        store_vector(e->out, out + v * VEC, e->out_dtype, value);
     }
-    store_vector(e->out, axis_offset(&e->out_layout->rows, row + r) + out_column, e->out_dtype, v);
   }
 }
 #endif
@@ -91,13 +95,19 @@ inline void store_product(const Epilogue *e, const T *values, int pitch, long ro
                           int columns) {
   int c = 0;
 #ifndef IS_COMPLEX
-  const bool one_value = axis_is_constant(&e->addend_layout->columns);
-  for (; c + VEC <= columns; c += VEC) {
-    if (axis_is_dense(&e->out_layout->columns, column + c, VEC) &&
-        (!e->has_addend || one_value || axis_is_dense(&e->addend_layout->columns, column + c, VEC)))
-      store_vectors(e, values + c, pitch, row, column + c, rows, one_value);
+  const Axis *out_columns = &e->out_layout->columns, *addend_columns = &e->addend_layout->columns;
+  const bool one_value = axis_is_constant(addend_columns);
+  while (c + VEC <= columns) {
+    // As many vectors at once as can be.
+    int count = (columns - c) / VEC * VEC;
+    while (count > 0 && !(axis_is_dense(out_columns, column + c, count) &&
+                          (!e->has_addend || one_value || axis_is_dense(addend_columns, column + c, count))))
+      count -= VEC;
+    if (count > 0)
+      store_vectors(e, values + c, pitch, row, column + c, rows, count / VEC, one_value);
     else
-      store_elements(e, values + c, pitch, row, column + c, rows, VEC);
+      store_elements(e, values + c, pitch, row, column + c, rows, count = VEC);
+    c += count;
   }
 #endif
   if (c < columns) store_elements(e, values + c, pitch, row, column + c, rows, columns - c);
