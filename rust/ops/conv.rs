@@ -226,7 +226,9 @@ impl Part {
                 batch_stride: strides.group,
             },
         };
-        let patches = Factor::Pixels(PatchOperand { memory: self.source.memory, dtype: self.source.dtype, patches });
+        let (memory, dtype) = (self.source.memory, self.source.dtype);
+        let matrix = patches.matrix()?.map(|layout| Operand { memory, dtype, layout });
+        let packed = Factor::Pixels(PatchOperand { memory, dtype, patches });
         let columns = self.out.images * self.out.positions();
         let epilogue = self.epilogue()?;
         let product = Product {
@@ -238,12 +240,12 @@ impl Part {
                 batches: self.groups,
             },
             a: Factor::Matrix(weight),
-            b: patches,
+            b: matrix.map_or(packed, |matrix| Factor::Matrix(matrix.transposed())),
             epilogue,
         };
         // The side whose neighbours are neighbours in the result becomes the columns, which are stored as vectors.
         if self.out.channel_stride == 1 && rows > 1 {
-            let (a, b) = (patches, Factor::Matrix(weight.transposed()));
+            let (a, b) = (matrix.map_or(packed, Factor::Matrix), Factor::Matrix(weight.transposed()));
             let epilogue = epilogue.transposed();
             let size = Size { rows: columns, columns: rows, ..product.size };
             return multiply(target, &Product { size, a, b, epilogue, ..product });
@@ -326,7 +328,10 @@ pub fn weights(
             batches: groups,
         },
         a: Factor::Matrix(a),
-        b: Factor::Features(PatchOperand { memory: from.memory, dtype: from.dtype, patches }),
+        b: match patches.matrix()? {
+            Some(layout) => Factor::Matrix(Operand { memory: from.memory, dtype: from.dtype, layout }),
+            None => Factor::Features(PatchOperand { memory: from.memory, dtype: from.dtype, patches }),
+        },
         epilogue,
     };
     multiply(&target, &product)

@@ -3,9 +3,9 @@
 use super::conv::{Part, WeightStrides};
 use super::epilogue::Epilogue;
 use super::gemm::{busy, launch, program};
-use super::geometry::Geometry;
 use super::matrix::{div_up, spans, struct_bytes};
 use super::patches::{Spatial, Volume, Window};
+use super::plan::Tile;
 use super::{Target, Workspace};
 use crate::cl::Arg;
 use crate::error::Result;
@@ -103,7 +103,7 @@ pub(super) fn pixels(target: &Target, part: &Part, class: Class) -> Result<()> {
     let program = program(target, Family::Conv, class)?;
     let copier = Copier { target, program: &program, class };
     let Part { out, source, weight, window, groups, .. } = *part;
-    let planes = Planes::of(window, Geometry::of(target, class).lanes as i64);
+    let planes = Planes::of(window, Tile::of(target, class).vector());
     let (rows, channels) = (part.out_channels(), source.channels / groups);
     // The planes of a weight follow one another as its first two dimensions do.
     let taps = weight.positions();
@@ -147,7 +147,7 @@ pub(super) fn weights(
 ) -> Result<()> {
     let program = program(target, Family::Conv, class)?;
     let copier = Copier { target, program: &program, class };
-    let lanes = Geometry::of(target, class).lanes as i64;
+    let lanes = Tile::of(target, class).vector();
     let planes = Planes::of(window, lanes);
     let from = copier.planes(source, 0, source.images, planes.before, planes.sizes)?;
     let [width, height, depth] = gradient.sizes;

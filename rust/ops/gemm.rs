@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::epilogue::Epilogue;
-use super::geometry::Geometry;
 use super::matrix::{div_up, struct_bytes, Matrix, Operand};
 use super::patches::Patches;
 use super::plan::{Plan, Size, Tile};
@@ -98,7 +97,7 @@ pub struct Product {
 pub fn program(target: &Target, family: Family, class: Class) -> Result<Arc<CachedProgram>> {
     let tile = Tile::of(target, class);
     let spec = Spec::generic()
-        .define("VEC", Geometry::of(target, class).lanes as i64)
+        .define("VEC", tile.vector())
         .define("TILE_ROWS", tile.rows * tile.parts)
         .define("TILE_VECTORS", tile.vectors)
         .define("TILE_LANES", tile.lanes)
@@ -210,7 +209,7 @@ pub fn finish(
     epilogue: &Epilogue,
 ) -> Result<()> {
     let encoded = epilogue.encode(class);
-    let step = if target.is_cpu() { FINISH_COLUMNS } else { Geometry::of(target, class).lanes as i64 };
+    let step = if target.is_cpu() { FINISH_COLUMNS } else { Tile::of(target, class).vector() };
     let cut = [sums, Arg::Long(size.columns), Arg::Long(step), Arg::Long(splits)];
     let global = [div_up(size.columns, step), size.rows, size.batches];
     launch(target, program, "gemm_finish", &[&cut[..], &encoded.args()].concat(), global)

@@ -2,9 +2,8 @@
 
 use super::epilogue::Epilogue;
 use super::gemm::{busy, finish, launch, multiply, program, Factor, Product};
-use super::geometry::Geometry;
 use super::matrix::{div_up, Axis, Matrix, Operand};
-use super::plan::Size;
+use super::plan::{Size, Tile};
 use super::{Scalar, Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
@@ -150,7 +149,7 @@ impl Thin {
         if rows * columns * batches == 0 {
             return Ok(());
         }
-        let lanes = Geometry::of(target, class).lanes as i64;
+        let lanes = Tile::of(target, class).vector();
         let column_blocks = match self.kernel {
             Kernel::Dot => div_up(columns, DOT_COLUMNS),
             Kernel::AddRows => div_up(columns, WIDE * lanes),

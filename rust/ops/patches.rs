@@ -2,7 +2,7 @@
 //!
 //! Everything here has three spatial dimensions, innermost first (w, h, d); missing ones have size 1.
 
-use super::matrix::{advance, Axis};
+use super::matrix::{advance, Axis, Matrix};
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::Result;
@@ -177,6 +177,32 @@ impl Patches {
         } else {
             FeatureOrder::TapsInnermost
         }
+    }
+
+    /// The patch matrix as a strided one, pixels by channels, where each pixel is under one tap and inside the source.
+    ///
+    /// # Errors
+    /// Never for three spatial dimensions.
+    pub fn matrix(&self) -> Result<Option<Matrix>> {
+        let Window { pixels, taps, scale, origin, .. } = self.window;
+        let dims = pixels.iter().zip(scale).zip(self.extents);
+        let is_inside = dims.fold(true, |all, ((pixels, scale), extent)| all && (pixels - 1) * scale < extent);
+        // Pixels apart are packed faster as patches, which loads vectors of them.
+        let is_dense = scale == [1; SPATIAL] || self.channel_stride == 1;
+        if taps != [1; SPATIAL] || origin != [0; SPATIAL] || !is_inside || !is_dense {
+            return Ok(None);
+        }
+        let [w, h, d] = pixels;
+        let [w_stride, h_stride, d_stride] = self.strides;
+        let [w_scale, h_scale, d_scale] = scale;
+        let rows = Axis::nest(&[
+            (w, w_stride * w_scale),
+            (h, h_stride * h_scale),
+            (d, d_stride * d_scale),
+            (self.images, self.image_stride),
+        ])?;
+        let columns = Axis::line(self.channels, self.channel_stride);
+        Ok(Some(Matrix { rows, columns, batch_stride: self.group_stride }))
     }
 
     /// The fields of `Patches` in `cl/patches.cl`.

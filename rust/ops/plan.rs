@@ -48,18 +48,27 @@ pub struct Tile {
 impl Tile {
     /// The tile of a device. 8 x 3 accumulators and a step's operands take 28 of AVX-512's 32 registers, with 11 loads
     /// for 24 multiply-adds: 99 % of the multiply-add limit of a Xeon on PoCL, where 12 x 2 reach 96 %. 4 x 3 is what
-    /// 16 registers hold. GPUs get a small tile and share it in work-groups.
+    /// 16 registers hold; narrower vectors are pairs of registers. GPUs get a small tile and share it in work-groups.
     pub fn of(target: &Target, class: Class) -> Self {
         let parts = if matches!(class, Class::Complex | Class::ComplexDouble) { 2 } else { 1 };
         let element = class.size() as i64;
         let info = &target.device.info;
         let (rows, vectors, lanes, group_side) = if target.is_cpu() {
-            let register = i64::from(info.native_vector_floats.clamp(4, 16)) * 4;
+            let register = i64::from(info.native_vector_floats.clamp(8, 16)) * 4;
             (if register == 64 { 8 } else { 4 }, 3, register * parts / element, 1)
         } else {
             (4, 1, 4, if info.max_work_group >= 256 { 16 } else { 8 })
         };
         Self { rows: rows / parts, columns: vectors * lanes / parts, vectors, lanes, parts, element, group_side }
+    }
+
+    /// Elements of the kernels' vectors, of which complex numbers have none.
+    pub const fn vector(&self) -> i64 {
+        if self.parts == 1 {
+            self.lanes
+        } else {
+            1
+        }
     }
 }
 

@@ -38,35 +38,36 @@ inline T scale(T alpha, T x) {
 #endif
 }
 
+// Any columns: in runs, in which both `out` and `addend` are evenly spaced.
 inline void store_elements(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
                            int columns) {
-  const bool one_value = axis_is_constant(&e->addend_layout->columns);
-  const Walk out_start = walk_from(&e->out_layout->columns, column);
-  const Walk addend_start = walk_from(&e->addend_layout->columns, column);
-  for (int r = 0; r < rows; ++r) {
-    const long out_row = axis_offset(&e->out_layout->rows, row + r);
-    const long addend_row = axis_offset(&e->addend_layout->rows, row + r);
-    Walk out_walk = out_start, addend_walk = addend_start;
-    T added = FROM_REAL(0);
-    if (e->has_addend) added = scale(e->beta, load(e->addend, addend_row + addend_walk.offset, e->addend_dtype));
-    for (int c = 0; c < columns; ++c) {
-      T v = scale(e->alpha, values[r * pitch + c]);
-      if (e->has_addend) {
-        v += added;
-        if (!one_value && c + 1 < columns) {
-          walk_on(&e->addend_layout->columns, &addend_walk, 1);
-          added = scale(e->beta, load_one(e->addend, addend_row + addend_walk.offset, e->addend_dtype));
-        }
+  const Axis *out_columns = &e->out_layout->columns, *addend_columns = &e->addend_layout->columns;
+  Walk out_walk = walk_from(out_columns, column), addend_walk = walk_from(addend_columns, column);
+  for (int c = 0; c < columns;) {
+    int run = (int)min((long)(columns - c), out_walk.left);
+    if (e->has_addend) run = (int)min((long)run, addend_walk.left);
+    for (int r = 0; r < rows; ++r) {
+      const T *from = values + r * pitch + c;
+      const long out = axis_offset(&e->out_layout->rows, row + r) + out_walk.offset;
+      const long out_step = out_columns->strides[0];
+      if (!e->has_addend && e->out_dtype == T_DTYPE) {
+        __global T *to = (__global T *)e->out + out;
+        for (int i = 0; i < run; ++i) to[i * out_step] = scale(e->alpha, from[i]);
+        continue;
       }
-      if (e->out_dtype == T_DTYPE)
-        ((__global T *)e->out)[out_row + out_walk.offset] = v;
-      else
-        store(e->out, out_row + out_walk.offset, e->out_dtype, v);
-      walk_on(&e->out_layout->columns, &out_walk, 1);
+      const long addend = axis_offset(&e->addend_layout->rows, row + r) + addend_walk.offset;
+      for (int i = 0; i < run; ++i) {
+        T v = scale(e->alpha, from[i]);
+        if (e->has_addend)
+          v += scale(e->beta, load_one(e->addend, addend + i * addend_columns->strides[0], e->addend_dtype));
+        store(e->out, out + i * out_step, e->out_dtype, v);
+      }
     }
+    c += run;
+    walk_on(out_columns, &out_walk, run);
+    walk_on(addend_columns, &addend_walk, run);
   }
 }
-
 
 #ifndef IS_COMPLEX
 // `vectors` vectors of columns that are dense in `out`, and dense in `addend` or one value a row.

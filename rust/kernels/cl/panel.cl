@@ -19,6 +19,7 @@
 #define GROUP_SIDE 1
 #endif
 #define TILE_COLUMNS (TILE_VECTORS * TILE_LANES)
+// VEC is TILE_LANES, except that complex numbers have no vectors.
 typedef PASTE(R_NAME, TILE_LANES) TileVector;
 
 #ifdef IS_INTEGER
