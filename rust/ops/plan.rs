@@ -190,7 +190,7 @@ impl Plan {
             let values = (size.rows * size.columns * size.batches) as f64;
             FINISH + values * (self.splits + 1) as f64 * STORE / units as f64
         };
-        // Cores that wait for the last part wait for half of it on average.
+        // Shares are never quite equal: the last part is waited for, the less the smaller it is.
         part * (rounds + 0.05) + finish
     }
 }
