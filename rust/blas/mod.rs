@@ -8,6 +8,7 @@
 //! What the chosen one does not serve goes to `opencl`.
 
 pub mod auto;
+#[cfg(any(feature = "host-blas", feature = "cublas"))]
 mod mapped;
 mod preference;
 mod product;

@@ -13,11 +13,6 @@ use super::gate::{Gate, Start};
 use super::{check, Arg, Context, Event, Kernel, MemHandle, Status};
 use crate::error::{Error, Result};
 
-/// Launches between two flushes: drivers of graphics processors hold commands back until one, as the gate does. A chain
-/// of 4-element additions on PoCL with two cores takes 13 us each without holding, 11 in eights, and 7 from groups of 32
-/// on (`make bench BENCH=add-4`).
-const FLUSH_EVERY: u64 = 64;
-
 /// An owning in-order `cl_command_queue` with timestamps.
 ///
 /// Waiting is for an event, never for the queue: another thread may enqueue a launch that its gate holds back.
@@ -108,7 +103,7 @@ impl Queue {
                 )
             };
             check("clEnqueueNDRangeKernel", result.map(Event))?;
-            let is_last = (self.enqueued.fetch_add(1, Ordering::Release) + 1).is_multiple_of(FLUSH_EVERY);
+            let is_last = (self.enqueued.fetch_add(1, Ordering::Release) + 1).is_multiple_of(gate.most());
             if start == Start::Now || is_last {
                 gate.open()?;
             }
