@@ -260,8 +260,8 @@ __kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar
       pack_rows(a, SOURCE_DTYPE, &factors, packed_row, min(packed_row + PANEL_ROWS, part.last_row), k + from, some,
                 a_panels + (panel * block_depth + from) * TILE_ROWS);
     else
-      pack_columns(b, SOURCE_DTYPE, &factors, packed_column, min(packed_column + PANEL_COLUMNS, part.last_column), k + from,
-                   some, b_panels + (panel * block_depth + from) * TILE_COLUMNS);
+      pack_columns(b, SOURCE_DTYPE, &factors, packed_column, min(packed_column + PANEL_COLUMNS, part.last_column),
+                   k + from, some, b_panels + (panel * block_depth + from) * TILE_COLUMNS);
     barrier(CLK_LOCAL_MEM_FENCE);
     __local const R *a_panel = a_panels + get_local_id(1) * block_depth * TILE_ROWS;
     __local const R *b_panel = b_panels + get_local_id(0) * block_depth * TILE_COLUMNS;
@@ -269,7 +269,8 @@ __kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
-  const long row = part.first_row + get_local_id(1) * PANEL_ROWS, column = part.first_column + get_local_id(0) * PANEL_COLUMNS;
+  const long row = part.first_row + get_local_id(1) * PANEL_ROWS;
+  const long column = part.first_column + get_local_id(0) * PANEL_COLUMNS;
   const int rows = (int)clamp(part.last_row - row, 0L, (long)PANEL_ROWS);
   const int columns = (int)clamp(part.last_column - column, 0L, (long)PANEL_COLUMNS);
   if (rows > 0 && columns > 0) {

@@ -126,6 +126,7 @@ ALWAYS_INLINE void pack_wide(__global const uchar *source, int dt, const Patches
     }
   }
 }
+
 // Packs pixels of a source along whose memory pixels lie, not channels. For fewer taps than WIDE_MASKS, and panels of
 // whole vectors.
 inline void pack_wide_pixels(__global const uchar *source, int dt, const Patches *patches, long first, long last,

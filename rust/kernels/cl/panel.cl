@@ -32,7 +32,6 @@ typedef PASTE(R_NAME, TILE_LANES) TileVector;
 #define PANEL_COLUMNS (TILE_COLUMNS / PARTS)
 #define TILE_LONGER (TILE_ROWS > TILE_COLUMNS ? TILE_ROWS : TILE_COLUMNS)
 
-
 // Packing moves blocks of BLOCK panel indices by BLOCK k where one of the two is dense in memory.
 #if defined(IS_COMPLEX)
 #define BLOCK PANEL_ROWS
@@ -51,9 +50,6 @@ typedef PASTE(R_NAME, TILE_LANES) TileVector;
 #ifndef IS_COMPLEX
 typedef PASTE(R_NAME, BLOCK) RB;
 typedef PASTE(R_INDEX, BLOCK) RM;
-#endif
-
-#ifndef IS_COMPLEX
 typedef struct __attribute__((packed)) {
   RB vector;
 } UnalignedBlock;
@@ -96,7 +92,10 @@ inline RB load_block(__global const uchar *p, long i, int dt) {
     case R_DTYPE: return ((__global const UnalignedBlock *)((__global const R *)p + i))->vector;
 #if defined(CLASS_F)
     case DT_F16: return PASTE(vload_half, BLOCK)(0, (__global const half *)p + i);
-    case DT_BF16: return PASTE(as_float, BLOCK)(PASTE(convert_uint, BLOCK)(PASTE(vload, BLOCK)(0, (__global const ushort *)p + i)) << 16);
+    case DT_BF16: {
+      const PASTE(ushort, BLOCK) high = PASTE(vload, BLOCK)(0, (__global const ushort *)p + i);
+      return PASTE(as_float, BLOCK)(PASTE(convert_uint, BLOCK)(high) << 16);
+    }
 #elif defined(CLASS_I)
     case DT_I32: return PASTE(convert_long, BLOCK)(PASTE(vload, BLOCK)(0, (__global const int *)p + i));
 #endif
