@@ -71,6 +71,8 @@ pub struct DeviceInfo {
     pub local_mem: u64,
     /// Largest work-group.
     pub max_work_group: usize,
+    /// Floats of the device's own vectors.
+    pub native_vector_floats: u32,
     /// Host and device share one memory, so mapping is free.
     pub host_unified: bool,
     /// Arithmetic in f64.
@@ -111,6 +113,7 @@ impl DeviceInfo {
             max_alloc: check("clGetDeviceInfo", device.max_mem_alloc_size())?,
             local_mem: device.local_mem_size().unwrap_or(0),
             max_work_group: check("clGetDeviceInfo", device.max_work_group_size())?,
+            native_vector_floats: device.native_vector_width_float().unwrap_or(1),
             host_unified: device.host_unified_memory().unwrap_or(false),
             // A double configuration of zero is how a driver says that it has none, whatever it lists.
             fp64: device.double_fp_config().is_ok_and(|config| config != 0),
@@ -150,6 +153,7 @@ impl DeviceInfo {
             max_alloc: 1 << 28,
             local_mem: 1 << 15,
             max_work_group: 64,
+            native_vector_floats: 4,
             host_unified: true,
             fp64: false,
             fp16: false,

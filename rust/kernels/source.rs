@@ -61,9 +61,12 @@ const SORT: &str = include_str!("cl/sort.cl");
 const MATRIX: &str = include_str!("cl/matrix.cl");
 const EPILOGUE: &str = include_str!("cl/epilogue.cl");
 const PANEL: &str = include_str!("cl/panel.cl");
+const PACK_MATRIX: &str = include_str!("cl/pack_matrix.cl");
 const GEMM: &str = include_str!("cl/gemm.cl");
 const MATMUL: &str = include_str!("cl/matmul.cl");
 const PATCHES: &str = include_str!("cl/patches.cl");
+const PACK_PIXELS: &str = include_str!("cl/pack_pixels.cl");
+const PACK_FEATURES: &str = include_str!("cl/pack_features.cl");
 const CONV: &str = include_str!("cl/conv.cl");
 const REDUCE: &str = include_str!("cl/reduce.cl");
 const ARG_REDUCE: &str = include_str!("cl/arg_reduce.cl");
@@ -145,8 +148,20 @@ impl Family {
             Self::Copy => &[PRELUDE, COPY],
             Self::Scan => &[PRELUDE, TIER, SCAN],
             Self::Sort => &[PRELUDE, TIER, SORT],
-            Self::Matmul => &[PRELUDE, VECTOR, MATRIX, EPILOGUE, PANEL, GEMM, MATMUL],
-            Self::Conv => &[PRELUDE, VECTOR, MATRIX, EPILOGUE, PANEL, PATCHES, CONV],
+            Self::Matmul => &[
+                PRELUDE,
+                VECTOR,
+                MATRIX,
+                EPILOGUE,
+                PANEL,
+                PACK_MATRIX,
+                PATCHES,
+                PACK_PIXELS,
+                PACK_FEATURES,
+                GEMM,
+                MATMUL,
+            ],
+            Self::Conv => &[PRELUDE, VECTOR, MATRIX, EPILOGUE, CONV],
             Self::Reduce => &[PRELUDE, TIER, VECTOR, REDUCE],
             Self::ArgReduce => &[PRELUDE, TIER, VECTOR, ARG_REDUCE],
             Self::Moments => &[PRELUDE, TIER, VECTOR, MOMENTS],

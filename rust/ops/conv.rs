@@ -8,7 +8,8 @@ use super::conv_direct;
 use super::epilogue::Epilogue;
 use super::gemm::{multiply, Factor, PatchOperand, Product};
 use super::matrix::{Axis, Matrix, Operand};
-use super::patches::{spatial, Patches, Spatial, Volume, Window};
+use super::patches::{spatial, FeatureOrder, Patches, Spatial, Volume, Window};
+use super::plan::Size;
 use super::{Target, Tensor};
 use crate::error::{Error, Result};
 
@@ -215,34 +216,39 @@ impl Part {
         }
         let strides =
             WeightStrides::new(self.direction, self.weight.image_stride, self.weight.channel_stride, rows, channels);
+        let patches = Patches::of(&self.source, self.window, self.groups);
         let weight = Operand {
             memory: self.weight.memory,
             dtype: self.weight.dtype,
             layout: Matrix {
                 rows: Axis::line(rows, strides.out),
-                columns: self.weight.features(channels, strides.source)?,
+                columns: self.weight.features(channels, strides.source, patches.order())?,
                 batch_stride: strides.group,
             },
         };
-        let patches = Patches::of(&self.source, self.window, self.groups);
-        let patches = Factor::Pixels(PatchOperand { memory: self.source.memory, dtype: self.source.dtype, patches });
+        let (memory, dtype) = (self.source.memory, self.source.dtype);
+        let matrix = patches.matrix()?.map(|layout| Operand { memory, dtype, layout });
+        let packed = Factor::Pixels(PatchOperand { memory, dtype, patches });
         let columns = self.out.images * self.out.positions();
         let epilogue = self.epilogue()?;
         let product = Product {
             class: out.class(),
-            rows,
-            columns,
-            depth: channels * self.window.taps.iter().product::<i64>(),
-            batches: self.groups,
+            size: Size {
+                rows,
+                columns,
+                depth: channels * self.window.taps.iter().product::<i64>(),
+                batches: self.groups,
+            },
             a: Factor::Matrix(weight),
-            b: patches,
+            b: matrix.map_or(packed, |matrix| Factor::Matrix(matrix.transposed())),
             epilogue,
         };
         // The side whose neighbours are neighbours in the result becomes the columns, which are stored as vectors.
         if self.out.channel_stride == 1 && rows > 1 {
-            let (a, b) = (patches, Factor::Matrix(weight.transposed()));
+            let (a, b) = (matrix.map_or(packed, Factor::Matrix), Factor::Matrix(weight.transposed()));
             let epilogue = epilogue.transposed();
-            return multiply(target, &Product { rows: columns, columns: rows, a, b, epilogue, ..product });
+            let size = Size { rows: columns, columns: rows, ..product.size };
+            return multiply(target, &Product { size, a, b, epilogue, ..product });
         }
         multiply(target, &product)
     }
@@ -291,13 +297,17 @@ pub fn weights(
         origin: spatial(parameters.padding, 0).map(|padding| -padding),
         step: spatial(parameters.dilation, 1),
     };
+    let patches = Patches::of(&from, window, groups);
+    // Where it computes a weight directly, a kernel counts channels first.
+    let is_direct = rows * channels <= DIRECT;
+    let order = if is_direct { FeatureOrder::ChannelsInnermost } else { patches.order() };
     let layout = Matrix {
         rows: Axis::line(rows, result.image_stride),
-        columns: result.features(channels, result.channel_stride)?,
+        columns: result.features(channels, result.channel_stride, order)?,
         batch_stride: rows * result.image_stride,
     };
     let epilogue = Epilogue::plain(Operand { memory: result.memory, dtype: result.dtype, layout }, None);
-    if rows * channels <= DIRECT {
+    if is_direct {
         return conv_direct::weights(&target, &from, &factors, window, groups, out.class(), &epilogue);
     }
     let a = Operand {
@@ -309,15 +319,19 @@ pub fn weights(
             batch_stride: rows * factors.channel_stride,
         },
     };
-    let patches = Patches::of(&from, window, groups);
     let product = Product {
         class: out.class(),
-        rows,
-        columns: channels * result.positions(),
-        depth: factors.images * factors.positions(),
-        batches: groups,
+        size: Size {
+            rows,
+            columns: channels * result.positions(),
+            depth: factors.images * factors.positions(),
+            batches: groups,
+        },
         a: Factor::Matrix(a),
-        b: Factor::Features(PatchOperand { memory: from.memory, dtype: from.dtype, patches }),
+        b: match patches.matrix()? {
+            Some(layout) => Factor::Matrix(Operand { memory: from.memory, dtype: from.dtype, layout }),
+            None => Factor::Features(PatchOperand { memory: from.memory, dtype: from.dtype, patches }),
+        },
         epilogue,
     };
     multiply(&target, &product)

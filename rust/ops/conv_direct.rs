@@ -3,9 +3,9 @@
 use super::conv::{Part, WeightStrides};
 use super::epilogue::Epilogue;
 use super::gemm::{busy, launch, program};
-use super::geometry::Geometry;
 use super::matrix::{div_up, spans, struct_bytes};
 use super::patches::{Spatial, Volume, Window};
+use super::plan::Tile;
 use super::{Target, Workspace};
 use crate::cl::Arg;
 use crate::error::Result;
@@ -103,7 +103,7 @@ pub(super) fn pixels(target: &Target, part: &Part, class: Class) -> Result<()> {
     let program = program(target, Family::Conv, class)?;
     let copier = Copier { target, program: &program, class };
     let Part { out, source, weight, window, groups, .. } = *part;
-    let planes = Planes::of(window, Geometry::of(target, class).lanes as i64);
+    let planes = Planes::of(window, Tile::of(target, class).vector());
     let (rows, channels) = (part.out_channels(), source.channels / groups);
     // The planes of a weight follow one another as its first two dimensions do.
     let taps = weight.positions();
@@ -113,11 +113,11 @@ pub(super) fn pixels(target: &Target, part: &Part, class: Class) -> Result<()> {
 
     let image_rows: i64 = window.pixels.iter().skip(1).product();
     let image_bytes = source.channels * planes.count() * class.size() as i64;
-    for images in spans(source.images, (PLANE_BYTES / image_bytes.max(1)).max(1)) {
-        let from = copier.planes(&source, images.first, images.count, planes.before, planes.sizes)?;
-        let chunk = Part { out: out.at_image(images.first), ..*part };
+    for (first, images) in spans(source.images, (PLANE_BYTES / image_bytes.max(1)).max(1)) {
+        let from = copier.planes(&source, first, images, planes.before, planes.sizes)?;
+        let chunk = Part { out: out.at_image(first), ..*part };
         let encoded = chunk.epilogue()?.encode(class);
-        let blocks = div_up(busy(target), out.channels * images.count).min(image_rows).max(1);
+        let blocks = div_up(busy(target), out.channels * images).min(image_rows).max(1);
         let block = if target.is_cpu() { div_up(image_rows, blocks) } else { 1 };
         let cut = [
             target.memory(from.address)?,
@@ -126,7 +126,7 @@ pub(super) fn pixels(target: &Target, part: &Part, class: Class) -> Result<()> {
             Arg::Long(rows),
             Arg::Long(block),
         ];
-        let global = [out.channels, div_up(image_rows, block), images.count];
+        let global = [out.channels, div_up(image_rows, block), images];
         launch(target, &program, "conv_direct", &[&cut[..], &encoded.args()].concat(), global)?;
     }
     Ok(())
@@ -147,7 +147,7 @@ pub(super) fn weights(
 ) -> Result<()> {
     let program = program(target, Family::Conv, class)?;
     let copier = Copier { target, program: &program, class };
-    let lanes = Geometry::of(target, class).lanes as i64;
+    let lanes = Tile::of(target, class).vector();
     let planes = Planes::of(window, lanes);
     let from = copier.planes(source, 0, source.images, planes.before, planes.sizes)?;
     let [width, height, depth] = gradient.sizes;

@@ -31,12 +31,6 @@ impl Epilogue {
         Self { addend: self.addend.map(Operand::transposed), out: self.out.transposed(), ..self }
     }
 
-    /// The same from matrix `batch` of the batch on.
-    #[must_use]
-    pub fn at_batch(self, batch: i64) -> Self {
-        Self { addend: self.addend.map(|addend| addend.at_batch(batch)), out: self.out.at_batch(batch), ..self }
-    }
-
     /// The bytes that its arguments borrow.
     pub fn encode(&self, class: Class) -> Encoded {
         let bytes = |scalar: Scalar| {

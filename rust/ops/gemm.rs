@@ -1,31 +1,18 @@
-//! The packed matrix product: chunks of both factors are packed into panels, which one kernel multiplies.
-//!
-//! Factors come from strided matrices or from the patches of a convolution; the packing kernels differ, the product
-//! does not.
+//! The blocked matrix product: its factors are strided matrices, or the patches of a convolution.
 
 use std::sync::Arc;
 
 use super::epilogue::Epilogue;
-use super::geometry::Geometry;
-use super::matrix::{advance, div_up, spans, Matrix, Operand, Span};
+use super::matrix::{div_up, struct_bytes, Matrix, Operand};
 use super::patches::Patches;
+use super::plan::{Plan, Size, Tile};
 use super::Target;
-use crate::cl::Arg;
+use crate::cl::{Arg, MemHandle};
 use crate::error::{Error, Result};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 
-/// k is cut into blocks of at most this: a panel of 32 f32 columns is then 640 KiB, half of a server core's L2. The
-/// largest layers of common networks (4608 = 512 channels x 9 taps) need one block, and so no partial sums.
-const DEPTH: i64 = 5120;
-/// k of one work-item that packs a strided matrix: longer strips of 128-byte rows miss the TLB (6.8 ms for a
-/// 2048 x 2048 f32 matrix at 4096, 2.9 at 128; PoCL, Xeon).
-const PACK_STEP: i64 = 128;
-/// Memory for the packed chunk of a factor.
-const PACKED_BYTES: i64 = 32 << 20;
-/// Packed rows that a work-item passes a panel of columns through: they stay in L2 from one panel to the next.
-const BLOCK_BYTES: i64 = 1 << 20;
-/// A part of k shorter than this does not repay the partial sums.
-const SHORTEST_SPLIT: i64 = 256;
+/// Columns that a work-item of the kernel that adds partial sums takes.
+const FINISH_COLUMNS: i64 = 4096;
 
 /// Patches of a tensor in device memory.
 #[derive(Clone, Copy, Debug)]
@@ -49,42 +36,44 @@ pub enum Factor {
     Features(PatchOperand),
 }
 
-/// Which factor: the first is packed by rows, the second by columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Rows,
-    Columns,
-}
-
 impl Factor {
-    fn kernel(&self, side: Side) -> Result<(Family, &'static str)> {
-        Ok(match (self, side) {
-            (Self::Matrix(_), Side::Rows) => (Family::Matmul, "pack_rows"),
-            (Self::Matrix(_), Side::Columns) => (Family::Matmul, "pack_columns"),
-            (Self::Pixels(_), Side::Rows) => (Family::Conv, "pack_pixel_rows"),
-            (Self::Pixels(_), Side::Columns) => (Family::Conv, "pack_pixel_columns"),
-            (Self::Features(_), Side::Columns) => (Family::Conv, "pack_feature_columns"),
-            (Self::Features(_), Side::Rows) => {
-                return Err(Error::Invalid("OpenCL: features are packed as columns".to_owned()));
-            }
-        })
+    /// As in `cl/gemm.cl`.
+    const fn kind(&self) -> i64 {
+        match self {
+            Self::Matrix(_) => 0,
+            Self::Pixels(_) => 1,
+            Self::Features(_) => 2,
+        }
     }
 
-    fn at_batch(&self, batch: i64) -> (Arg<'static>, DType, Vec<u8>) {
+    const fn memory(&self) -> Arg<'static> {
         match self {
-            Self::Matrix(matrix) => (matrix.at_batch(batch).memory, matrix.dtype, matrix.layout.bytes()),
+            Self::Matrix(matrix) => matrix.memory,
+            Self::Pixels(source) | Self::Features(source) => source.memory,
+        }
+    }
+
+    const fn dtype(&self) -> DType {
+        match self {
+            Self::Matrix(matrix) => matrix.dtype,
+            Self::Pixels(source) | Self::Features(source) => source.dtype,
+        }
+    }
+
+    /// The layout of a matrix; of patches, only from one group to the next.
+    const fn layout(&self) -> Matrix {
+        match self {
+            Self::Matrix(matrix) => matrix.layout,
             Self::Pixels(source) | Self::Features(source) => {
-                let offset = batch * source.patches.group_stride;
-                (advance(source.memory, offset, source.dtype), source.dtype, source.patches.bytes())
+                Matrix { batch_stride: source.patches.group_stride, ..Matrix::dense(0, 0) }
             }
         }
     }
 
-    /// Most k of one work-item.
-    const fn longest_step(&self) -> i64 {
+    const fn patches(&self) -> Option<Patches> {
         match self {
-            Self::Matrix(_) => PACK_STEP,
-            Self::Pixels(_) | Self::Features(_) => i64::MAX,
+            Self::Matrix(_) => None,
+            Self::Pixels(source) | Self::Features(source) => Some(source.patches),
         }
     }
 }
@@ -94,64 +83,25 @@ impl Factor {
 pub struct Product {
     /// What it is computed in.
     pub class: Class,
-    /// Rows of the result.
-    pub rows: i64,
-    /// Columns of the result.
-    pub columns: i64,
-    /// Terms of each sum.
-    pub depth: i64,
-    /// Matrices.
-    pub batches: i64,
+    /// Rows and columns of the result, terms of each sum, products.
+    pub size: Size,
     /// The first factor.
     pub a: Factor,
-    /// The second factor.
+    /// The second factor; only one of the two is patches.
     pub b: Factor,
     /// Where the result goes.
     pub epilogue: Epilogue,
-}
-
-/// Rows and columns, in elements, that a kernel computes at a time, and what a panel of either takes per step of k.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tile {
-    rows: i64,
-    columns: i64,
-    vectors: i64,
-    lanes: i64,
-    parts: i64,
-    real_bytes: i64,
-}
-
-impl Tile {
-    /// 12 x 2 accumulators leave 8 of the 32 registers of AVX-512 for operands: 92 % of the multiply-add limit of a
-    /// Xeon on PoCL. GPUs get a small tile.
-    fn of(target: &Target, class: Class) -> Self {
-        let parts = if matches!(class, Class::Complex | Class::ComplexDouble) { 2 } else { 1 };
-        let real_bytes = class.size() as i64 / parts;
-        let (rows, vectors, lanes) = if target.is_cpu() { (12, 2, 64 / real_bytes) } else { (4, 1, 4) };
-        Self { rows: rows / parts, columns: vectors * lanes / parts, vectors, lanes, parts, real_bytes }
-    }
-
-    const fn width(&self, side: Side) -> i64 {
-        match side {
-            Side::Rows => self.rows,
-            Side::Columns => self.columns,
-        }
-    }
-
-    /// Bytes of one element of a panel.
-    const fn element(&self) -> i64 {
-        self.parts * self.real_bytes
-    }
 }
 
 /// The program of matrix products, or of convolutions, for a class.
 pub fn program(target: &Target, family: Family, class: Class) -> Result<Arc<CachedProgram>> {
     let tile = Tile::of(target, class);
     let spec = Spec::generic()
-        .define("VEC", Geometry::of(target, class).lanes as i64)
+        .define("VEC", tile.vector())
         .define("TILE_ROWS", tile.rows * tile.parts)
         .define("TILE_VECTORS", tile.vectors)
-        .define("TILE_LANES", tile.lanes);
+        .define("TILE_LANES", tile.lanes)
+        .define("GROUP_SIDE", tile.group_side);
     target.program(family, class, &spec)
 }
 
@@ -173,172 +123,79 @@ pub fn busy(target: &Target) -> i64 {
     target.compute_units() as i64 * if target.is_cpu() { 4 } else { 256 }
 }
 
-/// How a product is cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Plan {
-    tile: Tile,
-    batches: i64,
-    rows: i64,
-    columns: i64,
-    depth: i64,
-    block: i64,
-    splits: i64,
-}
-
-impl Plan {
-    fn of(product: &Product, tile: Tile, busy: i64, is_cpu: bool) -> Self {
-        let depth = div_up(product.depth, div_up(product.depth, DEPTH).max(1)).max(1);
-        let fit = PACKED_BYTES / (depth * tile.element());
-        let chunk = |size: i64, width: i64| (fit / width).clamp(1, div_up(size, width).max(1)) * width;
-        let (rows, columns) = (chunk(product.rows, tile.rows), chunk(product.columns, tile.columns));
-        let batches = (fit / rows.max(columns)).clamp(1, product.batches.max(1));
-
-        let row_panels = div_up(rows, tile.rows);
-        let columns_of_work = div_up(columns, tile.columns) * batches;
-        let in_cache = if is_cpu { BLOCK_BYTES / (depth * tile.rows * tile.element()) } else { 1 };
-        let blocks = div_up(busy, columns_of_work).max(div_up(row_panels, in_cache.max(1))).min(row_panels);
-        let items = columns_of_work * row_panels;
-        let splits = if items * 2 > busy { 1 } else { div_up(busy, items).min(div_up(depth, SHORTEST_SPLIT)) };
-        Self { tile, batches, rows, columns, depth, block: div_up(row_panels, blocks), splits }
-    }
-
-    fn packed_bytes(&self, side: Side) -> usize {
-        let size = if side == Side::Rows { self.rows } else { self.columns };
-        (self.batches * size * self.depth * self.tile.element()).max(1) as usize
-    }
-}
-
-struct Run<'a> {
-    target: &'a Target,
-    product: &'a Product,
-    plan: Plan,
-    program: Arc<CachedProgram>,
-    busy: i64,
-}
-
 /// Computes a product.
 ///
 /// # Errors
 /// As the allocator and the driver report.
 pub fn multiply(target: &Target, product: &Product) -> Result<()> {
-    if product.rows * product.columns * product.batches == 0 {
+    let Product { class, size, a, b, epilogue } = *product;
+    if size.rows * size.columns * size.batches == 0 {
         return Ok(());
     }
-    let busy = busy(target);
-    let plan = Plan::of(product, Tile::of(target, product.class), busy, target.is_cpu());
-    let run = Run { target, product, plan, program: program(target, Family::Matmul, product.class)?, busy };
-    let a_memory = target.workspace(plan.packed_bytes(Side::Rows))?;
-    let b_memory = target.workspace(plan.packed_bytes(Side::Columns))?;
-    let (packed_a, packed_b) = (target.memory(a_memory.address)?, target.memory(b_memory.address)?);
-    let is_partial = plan.splits > 1 || plan.depth < product.depth;
-    let sums = plan.splits * plan.batches * plan.rows * plan.columns * product.class.size() as i64;
-    let sums_memory = if is_partial { Some(target.workspace(sums as usize)?) } else { None };
-    let a_stays = plan.rows >= product.rows && plan.depth >= product.depth;
+    let tile = Tile::of(target, class);
+    let plan = Plan::of(size, tile, target.compute_units() as i64, target.device.info.local_mem as i64);
+    let program = program(target, Family::Matmul, class)?;
+    let patches = match (a.patches(), b.patches()) {
+        (Some(_), Some(_)) => return Err(Error::Invalid("OpenCL: two matrices of patches are multiplied".to_owned())),
+        (patches, None) | (None, patches) => patches.unwrap_or_default(),
+    };
+    let factors = struct_bytes(
+        [a.kind(), b.kind()].into_iter().chain(a.layout().longs()).chain(b.layout().longs()).chain(patches.longs()),
+    );
+    let matrix = size.rows * size.columns;
+    let cut = struct_bytes([
+        size.rows,
+        size.columns,
+        size.depth,
+        plan.part_rows,
+        plan.part_columns,
+        plan.strip_rows,
+        plan.block_columns,
+        plan.block_depth,
+        i64::from(plan.keeps_rows),
+        plan.splits,
+        size.batches * matrix,
+    ]);
 
-    for batches in spans(product.batches, plan.batches) {
-        let epilogue = product.epilogue.at_batch(batches.first);
-        for rows in spans(product.rows, plan.rows) {
-            for columns in spans(product.columns, plan.columns) {
-                let partial = match &sums_memory {
-                    Some(memory) => Some(Operand {
-                        memory: target.memory(memory.address)?,
-                        dtype: product.class.storage(),
-                        layout: Matrix::dense(rows.count, columns.count),
-                    }),
-                    None => None,
-                };
-                for depth in spans(product.depth, plan.depth) {
-                    if columns.first == 0 || !a_stays {
-                        run.pack(&product.a, Side::Rows, batches, rows, depth, packed_a)?;
-                    }
-                    run.pack(&product.b, Side::Columns, batches, columns, depth, packed_b)?;
-                    let chunk = Chunk { batches: batches.count, rows, columns, depth: depth.count };
-                    match partial {
-                        Some(sums) => {
-                            let addend = (depth.first > 0).then_some(sums);
-                            run.multiply(&chunk.at_origin(), packed_a, packed_b, &Epilogue::plain(sums, addend))?;
-                        }
-                        None => run.multiply(&chunk, packed_a, packed_b, &epilogue)?,
-                    }
-                }
-                if let Some(sums) = partial {
-                    let chunk = Chunk { batches: batches.count, rows, columns, depth: 0 };
-                    finish(target, &run.program, product.class, &chunk, plan.splits, sums.memory, &epilogue)?;
-                }
-            }
-        }
+    let workspace = |bytes: i64| if bytes > 0 { target.workspace(bytes as usize).map(Some) } else { Ok(None) };
+    let partial = workspace(plan.partial_bytes(size, tile))?;
+    let split_bytes = if plan.splits > 1 { plan.splits * size.batches * matrix * tile.element } else { 0 };
+    let sums_memory = workspace(split_bytes)?;
+    let memory = |workspace: &Option<super::Workspace>| match workspace {
+        Some(workspace) => target.memory(workspace.address),
+        None => Ok(Arg::Memory(MemHandle::NULL, 0)),
+    };
+    let sums = memory(&sums_memory)?;
+    let goal = if plan.splits > 1 {
+        let layout = Matrix::dense(size.rows, size.columns);
+        Epilogue::plain(Operand { memory: sums, dtype: class.storage(), layout }, None)
+    } else {
+        epilogue
+    };
+    let encoded = goal.encode(class);
+    let (a_bytes, b_bytes) = plan.local_bytes(size, tile);
+    let args = [
+        a.memory(),
+        b.memory(),
+        Arg::Int(a.dtype().code()),
+        Arg::Bytes(&factors),
+        Arg::Bytes(&cut),
+        memory(&partial)?,
+        Arg::Local(a_bytes as usize),
+        Arg::Local(b_bytes as usize),
+    ];
+    let (across, down) = plan.parts(size);
+    let side = tile.group_side;
+    let global = [across * side, down * side, size.batches * plan.splits].map(|size| size as usize);
+    let local = [side as usize, side as usize, 1];
+    target.launch(&program, "gemm", &[&args[..], &encoded.args()].concat(), &global, Some(&local))?;
+    if plan.splits > 1 {
+        finish(target, &program, class, size, plan.splits, sums, &epilogue)?;
     }
     Ok(())
 }
 
-/// A part of a product.
-#[derive(Clone, Copy, Debug)]
-pub struct Chunk {
-    /// Matrices.
-    pub batches: i64,
-    /// Rows of the result.
-    pub rows: Span,
-    /// Columns of the result.
-    pub columns: Span,
-    /// Terms of each sum.
-    pub depth: i64,
-}
-
-impl Chunk {
-    /// The same, as a result of its own.
-    fn at_origin(&self) -> Self {
-        let start = |span: Span| Span { first: 0, ..span };
-        Self { rows: start(self.rows), columns: start(self.columns), ..*self }
-    }
-}
-
-impl Run<'_> {
-    fn pack(&self, factor: &Factor, side: Side, batches: Span, span: Span, depth: Span, packed: Arg<'_>) -> Result<()> {
-        let (family, kernel) = factor.kernel(side)?;
-        let program = match family {
-            Family::Matmul => Arc::clone(&self.program),
-            _ => program(self.target, family, self.product.class)?,
-        };
-        let panels = div_up(span.count, self.plan.tile.width(side));
-        let pieces = div_up(self.busy, panels * batches.count);
-        let step = div_up(depth.count, pieces).clamp(16, factor.longest_step());
-        let (memory, dtype, layout) = factor.at_batch(batches.first);
-        let args = [
-            memory,
-            Arg::Int(dtype.code()),
-            Arg::Bytes(&layout),
-            Arg::Long(span.first),
-            Arg::Long(span.first + span.count),
-            Arg::Long(depth.first),
-            Arg::Long(depth.count),
-            Arg::Long(step),
-            packed,
-        ];
-        launch(self.target, &program, kernel, &args, [panels, div_up(depth.count, step), batches.count])
-    }
-
-    fn multiply(&self, chunk: &Chunk, packed_a: Arg<'_>, packed_b: Arg<'_>, epilogue: &Epilogue) -> Result<()> {
-        let Plan { tile, block, splits, .. } = self.plan;
-        let encoded = epilogue.encode(self.product.class);
-        let cut = [
-            packed_a,
-            packed_b,
-            Arg::Long(chunk.rows.first),
-            Arg::Long(chunk.columns.first),
-            Arg::Long(chunk.rows.count),
-            Arg::Long(chunk.columns.count),
-            Arg::Long(chunk.depth),
-            Arg::Long(block),
-            Arg::Long(splits),
-            Arg::Long(chunk.batches * chunk.rows.count * chunk.columns.count),
-        ];
-        let row_blocks = div_up(div_up(chunk.rows.count, tile.rows), block);
-        let global = [div_up(chunk.columns.count, tile.columns), row_blocks, chunk.batches * splits];
-        launch(self.target, &self.program, "gemm", &[&cut[..], &encoded.args()].concat(), global)
-    }
-}
-
-/// Adds `splits` partial products of a chunk, and ends.
+/// Adds `splits` partial products, and ends.
 ///
 /// # Errors
 /// As the driver reports.
@@ -346,20 +203,14 @@ pub fn finish(
     target: &Target,
     program: &CachedProgram,
     class: Class,
-    chunk: &Chunk,
+    size: Size,
     splits: i64,
     sums: Arg<'_>,
     epilogue: &Epilogue,
 ) -> Result<()> {
     let encoded = epilogue.encode(class);
-    let cut = [
-        sums,
-        Arg::Long(chunk.rows.first),
-        Arg::Long(chunk.columns.first),
-        Arg::Long(chunk.columns.count),
-        Arg::Long(splits),
-    ];
-    let lanes = Geometry::of(target, class).lanes as i64;
-    let global = [div_up(chunk.columns.count, lanes), chunk.rows.count, chunk.batches];
+    let step = if target.is_cpu() { FINISH_COLUMNS } else { Tile::of(target, class).vector() };
+    let cut = [sums, Arg::Long(size.columns), Arg::Long(step), Arg::Long(splits)];
+    let global = [div_up(size.columns, step), size.rows, size.batches];
     launch(target, program, "gemm_finish", &[&cut[..], &encoded.args()].concat(), global)
 }

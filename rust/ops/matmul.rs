@@ -1,9 +1,9 @@
 //! Matrix products of tensors: thin ones stream their factors, the others are packed.
 
 use super::epilogue::Epilogue;
-use super::gemm::{busy, finish, launch, multiply, program, Chunk, Factor, Product};
-use super::geometry::Geometry;
-use super::matrix::{div_up, Axis, Matrix, Operand, Span};
+use super::gemm::{busy, finish, launch, multiply, program, Factor, Product};
+use super::matrix::{div_up, Axis, Matrix, Operand};
+use super::plan::{Size, Tile};
 use super::{Scalar, Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
@@ -53,10 +53,7 @@ pub fn matmul(
     let addend = if addend.is_present() { Some(operand(addend)?) } else { None };
     let product = Product {
         class: out.class(),
-        rows,
-        columns,
-        depth,
-        batches: if out.ndim() < 3 { 1 } else { out.size(out.ndim() - 3) },
+        size: Size { rows, columns, depth, batches: if out.ndim() < 3 { 1 } else { out.size(out.ndim() - 3) } },
         a: Factor::Matrix(first),
         b: Factor::Matrix(second),
         epilogue: Epilogue { alpha, beta, addend, out: result },
@@ -82,8 +79,8 @@ pub fn dot(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<()> {
     let column = vector(b, Matrix { rows: Axis::line(depth, b.stride(0)), columns: one, batch_stride: 0 })?;
     let epilogue = Epilogue::plain(vector(out, Matrix::dense(1, 1))?, None);
     let factors = (Factor::Matrix(row), Factor::Matrix(column));
-    let product =
-        Product { class: out.class(), rows: 1, columns: 1, depth, batches: 1, a: factors.0, b: factors.1, epilogue };
+    let size = Size { rows: 1, columns: 1, depth, batches: 1 };
+    let product = Product { class: out.class(), size, a: factors.0, b: factors.1, epilogue };
     let kernel =
         if row.layout.columns.is_dense() && column.layout.rows.is_dense() { Kernel::Dot } else { Kernel::AddRows };
     Thin { product, a: row, b: column, kernel }.run(&target)
@@ -118,14 +115,18 @@ impl Thin {
     /// The thin form of a product, if it is thin or small and its layout suits a kernel, perhaps with the factors
     /// exchanged: C' = B' A'.
     fn of(product: &Product, a: Operand, b: Operand) -> Option<Self> {
-        let Product { rows, columns, depth, .. } = *product;
+        let Size { rows, columns, depth, .. } = product.size;
         let is_small = rows * columns * depth <= SMALL;
         if !is_small && rows.min(columns) > THIN_ROWS {
             return None;
         }
         let as_is = (*product, a, b);
         let exchanged = (
-            Product { rows: columns, columns: rows, epilogue: product.epilogue.transposed(), ..*product },
+            Product {
+                size: Size { rows: columns, columns: rows, ..product.size },
+                epilogue: product.epilogue.transposed(),
+                ..*product
+            },
             b.transposed(),
             a.transposed(),
         );
@@ -143,11 +144,12 @@ impl Thin {
     }
 
     fn run(&self, target: &Target) -> Result<()> {
-        let Product { class, rows, columns, depth, batches, epilogue, .. } = self.product;
+        let Product { class, size, epilogue, .. } = self.product;
+        let Size { rows, columns, depth, batches } = size;
         if rows * columns * batches == 0 {
             return Ok(());
         }
-        let lanes = Geometry::of(target, class).lanes as i64;
+        let lanes = Tile::of(target, class).vector();
         let column_blocks = match self.kernel {
             Kernel::Dot => div_up(columns, DOT_COLUMNS),
             Kernel::AddRows => div_up(columns, WIDE * lanes),
@@ -184,9 +186,7 @@ impl Thin {
         let args = [&cut[..], &encoded.args()].concat();
         launch(target, &program, self.kernel.name(), &args, [column_blocks, row_blocks, batches * splits])?;
         if sums_memory.is_some() {
-            let all = |count: i64| Span { first: 0, count };
-            let chunk = Chunk { batches, rows: all(rows), columns: all(columns), depth };
-            finish(target, &program, class, &chunk, splits, goal.out.memory, &epilogue)?;
+            finish(target, &program, class, size, splits, goal.out.memory, &epilogue)?;
         }
         Ok(())
     }

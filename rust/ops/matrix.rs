@@ -53,8 +53,8 @@ impl Axis {
         self.strides.first() == Some(&1) || self.size() == 1
     }
 
-    fn longs(&self) -> impl Iterator<Item = i64> + '_ {
-        self.sizes.iter().chain(&self.strides).copied()
+    fn longs(self) -> impl Iterator<Item = i64> {
+        self.sizes.into_iter().chain(self.strides)
     }
 }
 
@@ -91,9 +91,15 @@ impl Matrix {
         Self { rows: self.columns, columns: self.rows, batch_stride: self.batch_stride }
     }
 
+    /// The fields of the kernel's struct.
+    pub fn longs(&self) -> impl Iterator<Item = i64> {
+        let Self { rows, columns, batch_stride } = *self;
+        rows.longs().chain(columns.longs()).chain([batch_stride])
+    }
+
     /// The kernel's struct.
     pub fn bytes(&self) -> Vec<u8> {
-        struct_bytes(self.rows.longs().chain(self.columns.longs()).chain([self.batch_stride]))
+        struct_bytes(self.longs())
     }
 }
 
@@ -114,12 +120,6 @@ impl Operand {
     pub const fn transposed(self) -> Self {
         Self { memory: self.memory, dtype: self.dtype, layout: self.layout.transposed() }
     }
-
-    /// The same from matrix `batch` of the batch on.
-    #[must_use]
-    pub fn at_batch(self, batch: i64) -> Self {
-        Self { memory: advance(self.memory, batch * self.layout.batch_stride, self.dtype), ..self }
-    }
 }
 
 /// The memory argument `elements` further on.
@@ -137,19 +137,10 @@ pub fn struct_bytes(longs: impl IntoIterator<Item = i64>) -> Vec<u8> {
     longs.into_iter().flat_map(i64::to_ne_bytes).collect()
 }
 
-/// A part of an index range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Its first index.
-    pub first: i64,
-    /// Number of indices.
-    pub count: i64,
-}
-
-/// Spans of `step` that cover `total`; an empty range is one empty span.
-pub fn spans(total: i64, step: i64) -> impl Iterator<Item = Span> + Clone {
+/// The first index and the number of spans of `step` that cover `total`; an empty range is one empty span.
+pub fn spans(total: i64, step: i64) -> impl Iterator<Item = (i64, i64)> + Clone {
     let step = step.max(1);
-    (0..div_up(total, step).max(1)).map(move |i| Span { first: i * step, count: step.min(total - i * step) })
+    (0..div_up(total, step).max(1)).map(move |i| (i * step, step.min(total - i * step)))
 }
 
 /// Quotient rounded up.
@@ -175,8 +166,7 @@ mod tests {
 
     #[test]
     fn spans_cover_the_range() {
-        let all: Vec<_> = spans(7, 3).map(|span| (span.first, span.count)).collect();
-        assert_eq!(all, [(0, 3), (3, 3), (6, 1)]);
-        assert_eq!(spans(0, 3).map(|span| span.count).collect::<Vec<_>>(), [0]);
+        assert_eq!(spans(7, 3).collect::<Vec<_>>(), [(0, 3), (3, 3), (6, 1)]);
+        assert_eq!(spans(0, 3).collect::<Vec<_>>(), [(0, 0)]);
     }
 }

@@ -6,6 +6,7 @@ mod gemm;
 mod geometry;
 mod matrix;
 mod patches;
+mod plan;
 mod planes;
 mod reduction;
 mod scalar;

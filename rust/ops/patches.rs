@@ -2,7 +2,7 @@
 //!
 //! Everything here has three spatial dimensions, innermost first (w, h, d); missing ones have size 1.
 
-use super::matrix::{advance, struct_bytes, Axis};
+use super::matrix::{advance, Axis, Matrix};
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::Result;
@@ -98,19 +98,24 @@ impl Volume {
         Axis::nest(&[(w, w_stride), (h, h_stride), (d, d_stride), (self.images, self.image_stride)])
     }
 
-    /// `channels` channels, `stride` apart, under every position as one index, as the features of the patch matrix.
+    /// `channels` channels, `stride` apart, under every position as one index, in the order of the patch matrix.
     ///
     /// # Errors
     /// Never for three spatial dimensions.
-    pub fn features(&self, channels: i64, stride: i64) -> Result<Axis> {
+    pub fn features(&self, channels: i64, stride: i64, order: FeatureOrder) -> Result<Axis> {
         let [w, h, d] = self.sizes;
         let [w_stride, h_stride, d_stride] = self.strides;
-        Axis::nest(&[(channels, stride), (w, w_stride), (h, h_stride), (d, d_stride)])
+        let taps = [(w, w_stride), (h, h_stride), (d, d_stride)];
+        let [w, h, d] = taps;
+        match order {
+            FeatureOrder::ChannelsInnermost => Axis::nest(&[(channels, stride), w, h, d]),
+            FeatureOrder::TapsInnermost => Axis::nest(&[w, h, d, (channels, stride)]),
+        }
     }
 }
 
 /// How taps meet pixels: tap t of pixel p reads position p * scale + origin + t * step of the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// Pixels of the result.
     pub pixels: Spatial,
@@ -124,8 +129,17 @@ pub struct Window {
     pub step: Spatial,
 }
 
-/// The patch matrix of a group: a row for each pixel, a column for each channel under each tap.
+/// How features, a channel under a tap each, are counted: along the source's memory, and with it the weight's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeatureOrder {
+    /// For channels-last tensors.
+    ChannelsInnermost,
+    /// For contiguous ones.
+    TapsInnermost,
+}
+
+/// The patch matrix of a group: a row for each pixel, a column for each channel under each tap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patches {
     /// How taps meet pixels.
     pub window: Window,
@@ -135,6 +149,7 @@ pub struct Patches {
     pub channels: i64,
     channel_stride: i64,
     image_stride: i64,
+    images: i64,
     /// Elements from one group to the next.
     pub group_stride: i64,
 }
@@ -150,15 +165,58 @@ impl Patches {
             channels,
             channel_stride: source.channel_stride,
             image_stride: source.image_stride,
+            images: source.images,
             group_stride: channels * source.channel_stride,
         }
     }
 
-    /// The `Patches` of `cl/patches.cl`.
-    pub fn bytes(&self) -> Vec<u8> {
+    /// The order of features that suits the source.
+    pub const fn order(&self) -> FeatureOrder {
+        if self.channel_stride == 1 {
+            FeatureOrder::ChannelsInnermost
+        } else {
+            FeatureOrder::TapsInnermost
+        }
+    }
+
+    /// The patch matrix as a strided one, pixels by channels, where each pixel is under one tap and inside the source.
+    ///
+    /// # Errors
+    /// Never for three spatial dimensions.
+    pub fn matrix(&self) -> Result<Option<Matrix>> {
+        let Window { pixels, taps, scale, origin, .. } = self.window;
+        let dims = pixels.iter().zip(scale).zip(self.extents);
+        let is_inside = dims.fold(true, |all, ((pixels, scale), extent)| all && (pixels - 1) * scale < extent);
+        // Pixels apart are packed faster as patches, which loads vectors of them.
+        let is_dense = scale == [1; SPATIAL] || self.channel_stride == 1;
+        if taps != [1; SPATIAL] || origin != [0; SPATIAL] || !is_inside || !is_dense {
+            return Ok(None);
+        }
+        let [w, h, d] = pixels;
+        let [w_stride, h_stride, d_stride] = self.strides;
+        let [w_scale, h_scale, d_scale] = scale;
+        let rows = Axis::nest(&[
+            (w, w_stride * w_scale),
+            (h, h_stride * h_scale),
+            (d, d_stride * d_scale),
+            (self.images, self.image_stride),
+        ])?;
+        let columns = Axis::line(self.channels, self.channel_stride);
+        Ok(Some(Matrix { rows, columns, batch_stride: self.group_stride }))
+    }
+
+    /// The fields of `Patches` in `cl/patches.cl`.
+    pub fn longs(&self) -> impl Iterator<Item = i64> {
         let Window { pixels, taps, scale, origin, step } = self.window;
         let spatial = [pixels, taps, scale, origin, step, self.extents, self.strides];
-        let rest = [self.channels, self.channel_stride, self.image_stride, self.group_stride];
-        struct_bytes(spatial.into_iter().flatten().chain(rest))
+        let (tap_stride, feature_stride) = match self.order() {
+            FeatureOrder::ChannelsInnermost => (self.channels, 1),
+            FeatureOrder::TapsInnermost => (1, taps.iter().product()),
+        };
+        let reach = |size: i64, stride: i64| (size - 1).max(0) * stride;
+        let inside: i64 = self.extents.iter().zip(self.strides).map(|(&size, stride)| reach(size, stride)).sum();
+        let elements = 1 + inside + reach(self.channels, self.channel_stride) + reach(self.images, self.image_stride);
+        let rest = [self.channels, self.channel_stride, self.image_stride, tap_stride, feature_stride, elements];
+        spatial.into_iter().flatten().chain(rest)
     }
 }

@@ -3,6 +3,8 @@
 // `pad_planes` first copies source, weight and gradient into dense planes of T with their padding in them, so that the
 // kernels after it need no bounds and no dtypes. Dimensions are innermost first (w, h, d), as in patches.cl.
 
+#define SPATIAL 3
+
 // A tensor of (images, channels, d, h, w) and the planes it goes to: `before` zeros precede it in each dimension.
 typedef struct {
   long extents[SPATIAL];

@@ -38,50 +38,55 @@ inline T scale(T alpha, T x) {
 #endif
 }
 
+// Any columns: in runs, in which both `out` and `addend` are evenly spaced.
 inline void store_elements(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
                            int columns) {
-  const bool one_value = axis_is_constant(&e->addend_layout->columns);
-  const Walk out_start = walk_from(&e->out_layout->columns, column);
-  const Walk addend_start = walk_from(&e->addend_layout->columns, column);
-  for (int r = 0; r < rows; ++r) {
-    const long out_row = axis_offset(&e->out_layout->rows, row + r);
-    const long addend_row = axis_offset(&e->addend_layout->rows, row + r);
-    Walk out_walk = out_start, addend_walk = addend_start;
-    T added = FROM_REAL(0);
-    if (e->has_addend) added = scale(e->beta, load(e->addend, addend_row + addend_walk.offset, e->addend_dtype));
-    for (int c = 0; c < columns; ++c) {
-      T v = scale(e->alpha, values[r * pitch + c]);
-      if (e->has_addend) {
-        v += added;
-        if (!one_value && c + 1 < columns) {
-          walk_on(&e->addend_layout->columns, &addend_walk, 1);
-          added = scale(e->beta, load_one(e->addend, addend_row + addend_walk.offset, e->addend_dtype));
-        }
+  const Axis *out_columns = &e->out_layout->columns, *addend_columns = &e->addend_layout->columns;
+  Walk out_walk = walk_from(out_columns, column), addend_walk = walk_from(addend_columns, column);
+  for (int c = 0; c < columns;) {
+    int run = (int)min((long)(columns - c), out_walk.left);
+    if (e->has_addend) run = (int)min((long)run, addend_walk.left);
+    for (int r = 0; r < rows; ++r) {
+      const T *from = values + r * pitch + c;
+      const long out = axis_offset(&e->out_layout->rows, row + r) + out_walk.offset;
+      const long out_step = out_columns->strides[0];
+      if (!e->has_addend && e->out_dtype == T_DTYPE) {
+        __global T *to = (__global T *)e->out + out;
+        for (int i = 0; i < run; ++i) to[i * out_step] = scale(e->alpha, from[i]);
+        continue;
       }
-      if (e->out_dtype == T_DTYPE)
-        ((__global T *)e->out)[out_row + out_walk.offset] = v;
-      else
-        store(e->out, out_row + out_walk.offset, e->out_dtype, v);
-      walk_on(&e->out_layout->columns, &out_walk, 1);
+      const long addend = axis_offset(&e->addend_layout->rows, row + r) + addend_walk.offset;
+      for (int i = 0; i < run; ++i) {
+        T v = scale(e->alpha, from[i]);
+        if (e->has_addend)
+          v += scale(e->beta, load_one(e->addend, addend + i * addend_columns->strides[0], e->addend_dtype));
+        store(e->out, out + i * out_step, e->out_dtype, v);
+      }
     }
+    c += run;
+    walk_on(out_columns, &out_walk, run);
+    walk_on(addend_columns, &addend_walk, run);
   }
 }
 
 #ifndef IS_COMPLEX
-// VEC columns that are dense in `out`, and dense in `addend` or one value a row.
-inline void store_vectors(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
+// `vectors` vectors of columns that are dense in `out`, and dense in `addend` or one value a row.
+inline void store_vectors(const Epilogue *e, const T *values, int pitch, long row, long column, int rows, int vectors,
                           bool one_value) {
   const long out_column = axis_offset(&e->out_layout->columns, column);
   const long addend_column = e->has_addend ? axis_offset(&e->addend_layout->columns, column) : 0;
   for (int r = 0; r < rows; ++r) {
-    TV v = e->alpha * VLOAD(0, values + r * pitch);
-    if (e->has_addend) {
-      const long at = axis_offset(&e->addend_layout->rows, row + r) + addend_column;
-      const TV added =
-          one_value ? (TV)(load(e->addend, at, e->addend_dtype)) : load_dense(e->addend, at, e->addend_dtype);
-      v += e->beta * added;
+    const long out = axis_offset(&e->out_layout->rows, row + r) + out_column;
+    const long addend = e->has_addend ? axis_offset(&e->addend_layout->rows, row + r) + addend_column : 0;
+    TV added = (TV)(e->has_addend && one_value ? e->beta * load(e->addend, addend, e->addend_dtype) : 0);
+    for (int v = 0; v < vectors; ++v) {
+      if (e->has_addend && !one_value) added = e->beta * load_dense(e->addend, addend + v * VEC, e->addend_dtype);
+      const TV value = e->alpha * LOAD_PRIVATE(values + r * pitch + v * VEC) + added;
+      if (e->out_dtype == R_DTYPE)
+        STORE_UNALIGNED(value, (__global R *)e->out + out + v * VEC);
+      else
+        store_vector(e->out, out + v * VEC, e->out_dtype, value);
     }
-    store_vector(e->out, axis_offset(&e->out_layout->rows, row + r) + out_column, e->out_dtype, v);
   }
 }
 #endif
@@ -91,13 +96,19 @@ inline void store_product(const Epilogue *e, const T *values, int pitch, long ro
                           int columns) {
   int c = 0;
 #ifndef IS_COMPLEX
-  const bool one_value = axis_is_constant(&e->addend_layout->columns);
-  for (; c + VEC <= columns; c += VEC) {
-    if (axis_is_dense(&e->out_layout->columns, column + c, VEC) &&
-        (!e->has_addend || one_value || axis_is_dense(&e->addend_layout->columns, column + c, VEC)))
-      store_vectors(e, values + c, pitch, row, column + c, rows, one_value);
+  const Axis *out_columns = &e->out_layout->columns, *addend_columns = &e->addend_layout->columns;
+  const bool one_value = axis_is_constant(addend_columns);
+  while (c + VEC <= columns) {
+    // As many vectors at once as can be.
+    int count = (columns - c) / VEC * VEC;
+    while (count > 0 && !(axis_is_dense(out_columns, column + c, count) &&
+                          (!e->has_addend || one_value || axis_is_dense(addend_columns, column + c, count))))
+      count -= VEC;
+    if (count > 0)
+      store_vectors(e, values + c, pitch, row, column + c, rows, count / VEC, one_value);
     else
-      store_elements(e, values + c, pitch, row, column + c, rows, VEC);
+      store_elements(e, values + c, pitch, row, column + c, rows, count = VEC);
+    c += count;
   }
 #endif
   if (c < columns) store_elements(e, values + c, pitch, row, column + c, rows, columns - c);

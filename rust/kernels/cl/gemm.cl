@@ -1,127 +1,57 @@
-// Packed matrix product: C = alpha * A B + beta * D.
+// Blocked matrix product: C = alpha * A B + beta * D.
 //
-// `pack_rows` and `pack_columns` copy a chunk of A and of B, whatever their layout and dtype, into panels
-// of TILE_ROWS rows or TILE_COLUMNS columns, one after the other along k; `gemm` multiplies panels and
-// `gemm_finish` adds partial products. Panels hold reals: a complex row counts as two of a panel's rows.
+// Blocks of A and of B, whatever their layout and dtype, are packed into panels in local memory and multiplied tile by
+// tile. On CPUs, where local memory is the core's cache, a work-item does that alone for a part of C; elsewhere a
+// work-group does it together, with a tile for each item. `gemm_finish` adds the sums of parts of k.
 
-// --- packing ----------------------------------------------------------------------------------------
+// --- factors --------------------------------------------------------------------------------------------------------
 
-#ifndef IS_COMPLEX
-// Packs `width` elements that are dense in memory.
-inline void pack_dense(__global const uchar *source, int dt, long offset, int width, __global R *out) {
-  int i = 0;
-  if (width % VEC == 0) {
-    for (; i < width; i += VEC)
-      STORE_ALIGNED(load_dense(source, offset + i, dt), out + i);
+// What a factor is read from: a strided matrix, or the patch matrix of a convolution with k over its features or over
+// its pixels.
+#define FROM_MATRIX 0
+#define FROM_PIXELS 1
+#define FROM_FEATURES 2
+
+typedef struct {
+  long a_kind;
+  long b_kind;
+  Matrix a;  // only batch_stride counts for patches
+  Matrix b;
+  Patches patches;
+} Factors;
+
+// Packs rows first .. last - 1 of A.
+inline void pack_rows(__global const uchar *source, int dt, const Factors *factors, long first, long last, long k,
+                      int depth, __local R *out) {
+  if (factors->a_kind == FROM_MATRIX)
+    pack_matrix(source, dt, &factors->a.rows, &factors->a.columns, first, last, k, depth, TILE_ROWS, out);
+  else
+    pack_pixels(source, dt, &factors->patches, first, last, k, depth, TILE_ROWS, out);
+}
+
+// Packs columns first .. last - 1 of B.
+inline void pack_columns(__global const uchar *source, int dt, const Factors *factors, long first, long last, long k,
+                         int depth, __local R *out) {
+  if (factors->b_kind == FROM_MATRIX)
+    pack_matrix(source, dt, &factors->b.columns, &factors->b.rows, first, last, k, depth, TILE_COLUMNS, out);
+  else if (factors->b_kind == FROM_PIXELS)
+    pack_pixels(source, dt, &factors->patches, first, last, k, depth, TILE_COLUMNS, out);
+  else
+    pack_features(source, dt, &factors->patches, first, last, k, depth, TILE_COLUMNS, out);
+}
+
+// --- the tile -------------------------------------------------------------------------------------------------------
+
+#define FOR_TILE(VECTORS) \
+  _Pragma("unroll") for (int r = 0; r < TILE_ROWS; ++r) _Pragma("unroll") for (int v = 0; v < VECTORS; ++v)
+
+// Adds the products of `depth` steps of k to the accumulators. Rows of `a` are ROW_STEP apart, values of k K_STEP.
+#define ADD_PRODUCTS(sums, VECTORS, a, ROW_STEP, K_STEP, b, depth)                                                 \
+  for (int k = 0; k < depth; ++k, a += K_STEP, b += TILE_COLUMNS) {                                                \
+    TileVector columns[VECTORS];                                                                                   \
+    _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) columns[v] = ((__local const TileVector *)b)[v];           \
+    FOR_TILE(VECTORS) sums[r][v] = REAL_MULTIPLY_ADD((TileVector)(a[r * ROW_STEP]), columns[v], sums[r][v]);       \
   }
-  for (; i < width; i += BLOCK) vstore4(load4(source, offset + i, dt), 0, out + i);
-}
-#endif
-
-// Packs indices first .. first + width / PARTS - 1 of `outer` for `depth` values of k from k_first on.
-// Indices from `limit` on become zero.
-inline void pack_panel(__global const uchar *source, int dt, const Axis *outer, const Axis *inner, long first,
-                       long limit, long k_first, long depth, int width, __global R *out) {
-  const int count = width / PARTS;
-#ifndef IS_COMPLEX
-  if (first + count <= limit && axis_is_dense(outer, first, count)) {
-    const long origin = axis_offset(outer, first);
-    Walk walk = walk_from(inner, k_first);
-    for (long k = 0; k < depth; ++k, out += width) {
-      pack_dense(source, dt, origin + walk.offset, width, out);
-      walk_on(inner, &walk, 1);
-    }
-    return;
-  }
-#endif
-  for (int i = 0; i < count; i += BLOCK) {
-    const int wanted = min(BLOCK, count - i);
-    const int present = (int)clamp(limit - first - i, 0L, (long)wanted);
-    long origins[BLOCK];
-    for (int r = 0; r < present; ++r) origins[r] = axis_offset(outer, first + i + r);
-    Walk walk = walk_from(inner, k_first);
-    for (long k = 0; k < depth;) {
-      __global R *to = out + k * width + i * PARTS;
-#ifndef IS_COMPLEX
-      if (present == BLOCK && k + BLOCK <= depth && walk.left >= BLOCK && inner->strides[0] == 1) {
-        R4 block[BLOCK];
-        for (int r = 0; r < BLOCK; ++r) block[r] = load4(source, origins[r] + walk.offset, dt);
-        store_transposed(block, width, to);
-        walk_on(inner, &walk, BLOCK);
-        k += BLOCK;
-        continue;
-      }
-#endif
-      for (int r = 0; r < wanted; ++r)
-        ((__global T *)to)[r] = r < present ? load_one(source, origins[r] + walk.offset, dt) : FROM_REAL(0);
-      walk_on(inner, &walk, 1);
-      ++k;
-    }
-  }
-}
-
-// One work-item packs `step` values of k of one panel: global size (panels, ceil(depth / step), batches).
-// `first` and `k_first` place the chunk in the matrix; `limit` is the end of its rows (or columns).
-__kernel void pack_rows(__global const uchar *source, ulong source_offset, int source_dtype, Matrix layout, long first,
-                        long limit, long k_first, long depth, long step, __global uchar *packed, ulong packed_offset) {
-  const long k = get_global_id(1) * step;
-  source += source_offset + get_global_id(2) * layout.batch_stride * dtype_size(SOURCE_DTYPE);
-  pack_panel(source, SOURCE_DTYPE, &layout.rows, &layout.columns, first + get_global_id(0) * (TILE_ROWS / PARTS),
-             limit, k_first + k, min(step, depth - k), TILE_ROWS,
-             panel_at(packed + packed_offset, depth, k, TILE_ROWS));
-}
-
-__kernel void pack_columns(__global const uchar *source, ulong source_offset, int source_dtype, Matrix layout,
-                           long first, long limit, long k_first, long depth, long step, __global uchar *packed,
-                           ulong packed_offset) {
-  const long k = get_global_id(1) * step;
-  source += source_offset + get_global_id(2) * layout.batch_stride * dtype_size(SOURCE_DTYPE);
-  pack_panel(source, SOURCE_DTYPE, &layout.columns, &layout.rows, first + get_global_id(0) * (TILE_COLUMNS / PARTS),
-             limit, k_first + k, min(step, depth - k), TILE_COLUMNS,
-             panel_at(packed + packed_offset, depth, k, TILE_COLUMNS));
-}
-
-// --- the tile ---------------------------------------------------------------------------------------
-
-// One tile's product of `depth` steps, written to `tile`. ROWS is a constant, so that the accumulators
-// stay in registers. A row of a matrix' last panel that does not exist is packed as zero, and skipped in
-// steps of four rows.
-#define DEFINE_TILE(ROWS)                                                                                             \
-  inline void PASTE(multiply_tile_, ROWS)(__global const R *a, __global const R *b, long depth, R *tile) {            \
-    TileVector sums[ROWS][TILE_VECTORS];                                                                              \
-    _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                                  \
-        _Pragma("unroll") for (int v = 0; v < TILE_VECTORS; ++v) sums[r][v] = (TileVector)(0);                        \
-    for (long k = 0; k < depth; ++k) {                                                                                \
-      TileVector columns[TILE_VECTORS];                                                                               \
-      _Pragma("unroll") for (int v = 0; v < TILE_VECTORS; ++v) columns[v] = ((__global const TileVector *)b)[v];      \
-      _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                                \
-          _Pragma("unroll") for (int v = 0; v < TILE_VECTORS; ++v) sums[r][v] =                                       \
-              REAL_MULTIPLY_ADD((TileVector)(a[r]), columns[v], sums[r][v]);                                          \
-      a += TILE_ROWS;                                                                                                 \
-      b += TILE_COLUMNS;                                                                                              \
-    }                                                                                                                 \
-    _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                                  \
-        _Pragma("unroll") for (int v = 0; v < TILE_VECTORS; ++v)                                                      \
-            STORE_TILE_VECTOR(sums[r][v], r * TILE_VECTORS + v, tile);                                                \
-  }
-
-DEFINE_TILE(4)
-#if TILE_ROWS > 4
-DEFINE_TILE(8)
-#endif
-#if TILE_ROWS > 8
-DEFINE_TILE(12)
-#endif
-
-inline void multiply_tile(__global const R *a, __global const R *b, long depth, int rows, R *tile) {
-#if TILE_ROWS > 8
-  if (rows > 8) return multiply_tile_12(a, b, depth, tile);
-#endif
-#if TILE_ROWS > 4
-  if (rows > 4) return multiply_tile_8(a, b, depth, tile);
-#endif
-  multiply_tile_4(a, b, depth, tile);
-}
 
 #ifdef IS_COMPLEX
 // Rows come in pairs, a.re * b and a.im * b with b as neighbouring reals; joins them, in place, to complex values.
@@ -136,60 +66,241 @@ inline void join_parts(R *tile, int rows) {
     }
   }
 }
+#else
+inline void join_parts(R *tile, int rows) {}
 #endif
 
-// Multiplies a chunk of `rows` x `columns` whose first element is (first_row, first_column) of the result.
-// Global size (column panels, row blocks, batches * splits). A work-item takes one panel of B, which stays
-// in its core's cache, through `block` panels of A. With splits > 1, each sums a part of k and stores it
-// `split_stride` elements after the one before.
-__kernel void gemm(__global const uchar *packed_a, ulong packed_a_offset, __global const uchar *packed_b,
-                   ulong packed_b_offset, long first_row, long first_column, long rows, long columns, long depth,
-                   long block, long splits, long split_stride, EPILOGUE_ARGUMENTS) {
-  const long column_panels = get_global_size(0);
-  const long column_panel = get_global_id(0);
-  const long batch = get_global_id(2) / splits;
-  const long split = get_global_id(2) % splits;
-  const long row_panels = (rows * PARTS + TILE_ROWS - 1) / TILE_ROWS;
-  const long k_step = (depth + splits - 1) / splits;
-  const long k_first = min(split * k_step, depth);
-  const long k_count = min(k_step, depth - k_first);
+// --- the product ----------------------------------------------------------------------------------------------------
 
-  __global const R *a = (__global const R *)(packed_a + packed_a_offset) + batch * row_panels * depth * TILE_ROWS;
-  __global const R *b = (__global const R *)(packed_b + packed_b_offset) +
-                        ((batch * column_panels + column_panel) * depth + k_first) * TILE_COLUMNS;
-  const Epilogue epilogue = EPILOGUE(batch, split, split_stride);
+// How a product is cut; rust/ops/plan.rs says why. Sizes of parts are whole numbers of panels.
+typedef struct {
+  long rows;
+  long columns;
+  long depth;
+  long part_rows;      // of C: what a work-item, or a work-group, computes
+  long part_columns;
+  long strip_rows;     // of A: what is packed at a time
+  long block_columns;  // of B: what is packed at a time
+  long block_depth;    // of both
+  long keeps_rows;     // whether `a_panels` holds a part's rows for all of k
+  long splits;         // of k, with sums of their own that lie `split_stride` elements apart
+  long split_stride;
+} Cut;
 
-  const long column = column_panel * (TILE_COLUMNS / PARTS);
-  const int tile_columns = (int)min((long)(TILE_COLUMNS / PARTS), columns - column);
-  const long last = min(row_panels, (long)(get_global_id(1) + 1) * block);
-  for (long panel = get_global_id(1) * block; panel < last; ++panel) {
-    const long row = panel * (TILE_ROWS / PARTS);
-    const int tile_rows = (int)min((long)(TILE_ROWS / PARTS), rows - row);
-    T tile[TILE_ROWS * TILE_COLUMNS / PARTS];
-    multiply_tile(a + (panel * depth + k_first) * TILE_ROWS, b, k_count, tile_rows * PARTS, (R *)tile);
-#ifdef IS_COMPLEX
-    join_parts((R *)tile, tile_rows);
-#endif
-    store_product(&epilogue, tile, TILE_COLUMNS, first_row + row, first_column + column, tile_rows, tile_columns);
-  }
+// The rows, columns and k of a part of C.
+typedef struct {
+  long first_row, last_row;
+  long first_column, last_column;
+  long first_k, last_k;
+} Part;
+
+inline Part find_part(const Cut *cut, long column, long row, long split) {
+  const long step = (cut->depth + cut->splits - 1) / cut->splits;
+  Part part;
+  part.first_row = row * cut->part_rows;
+  part.last_row = min(cut->rows, part.first_row + cut->part_rows);
+  part.first_column = column * cut->part_columns;
+  part.last_column = min(cut->columns, part.first_column + cut->part_columns);
+  part.first_k = min(split * step, cut->depth);
+  part.last_k = min(part.first_k + step, cut->depth);
+  return part;
 }
 
-// Sums the `splits` partial products of a chunk, each rows x columns values a batch, densely one after the other.
-// Global size (ceil(columns / VEC), rows, batches).
-__kernel void gemm_finish(__global const uchar *partial, ulong partial_offset, long first_row, long first_column,
-                          long columns, long splits, EPILOGUE_ARGUMENTS) {
-  const long column = get_global_id(0) * VEC;
+#if GROUP_SIDE == 1
+// A tile of C is either done, and goes to `tile`, or waits in `partial` for more of k.
+#define DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, VECTORS)                                                       \
+  inline void PASTE(NAME, VECTORS)(MEMORY const R *a, long row_step, __local const R *b, int depth, bool is_first, \
+                                   __global TileVector *partial, TileVector *tile) {                               \
+    TileVector sums[TILE_ROWS][VECTORS];                                                                           \
+    if (is_first) {                                                                                                \
+      FOR_TILE(VECTORS) sums[r][v] = (TileVector)(0);                                                              \
+    } else {                                                                                                       \
+      FOR_TILE(VECTORS) sums[r][v] = partial[r * VECTORS + v];                                                     \
+    }                                                                                                              \
+    ADD_PRODUCTS(sums, VECTORS, a, ROW_STEP, K_STEP, b, depth)                                                     \
+    if (tile) {                                                                                                    \
+      FOR_TILE(VECTORS) tile[r * TILE_VECTORS + v] = sums[r][v];                                                   \
+    } else {                                                                                                       \
+      FOR_TILE(VECTORS) partial[r * VECTORS + v] = sums[r][v];                                                     \
+    }                                                                                                              \
+  }
+
+// Leaves out the vectors past `columns`, of a matrix' last panel.
+#define DEFINE_TILES(NAME, MEMORY, ROW_STEP, K_STEP)                                                               \
+  DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, 1)                                                                   \
+  DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, 2)                                                                   \
+  DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, 3)                                                                   \
+  inline void NAME(MEMORY const R *a, long row_step, __local const R *b, int depth, int columns, bool is_first,    \
+                   __global TileVector *partial, TileVector *tile) {                                               \
+    if (columns > 2 * TILE_LANES)                                                                                  \
+      PASTE(NAME, 3)(a, row_step, b, depth, is_first, partial, tile);                                              \
+    else if (columns > TILE_LANES)                                                                                 \
+      PASTE(NAME, 2)(a, row_step, b, depth, is_first, partial, tile);                                              \
+    else                                                                                                           \
+      PASTE(NAME, 1)(a, row_step, b, depth, is_first, partial, tile);                                              \
+  }
+DEFINE_TILES(multiply_packed, __local, 1, TILE_ROWS)
+// Rows of A that are dense along k are read where they are: packing them took 4 % of a product of 1024 x 1024 x 1024.
+DEFINE_TILES(multiply_unpacked, __global, row_step, 1)
+
+// Whether rows of A are read where they are.
+inline bool rows_stay(const Factors *factors, int dt) {
+#ifdef IS_COMPLEX
+  return false;
+#else
+  const Matrix *a = &factors->a;
+  return factors->a_kind == FROM_MATRIX && dt == R_DTYPE && a->rows.sizes[1] == 1 && a->columns.sizes[1] == 1 &&
+         a->columns.strides[0] == 1;
+#endif
+}
+
+// Rows [row, last_row) of A, packed or, where `unpacked` is not null, `row_step` apart.
+typedef struct {
+  long row, last_row;
+  __local const R *packed;
+  __global const R *unpacked;
+  long row_step;
+} Strip;
+
+// Multiplies rows by packed columns [first_column, last_column). Returns where the next sums wait.
+inline __global TileVector *multiply_strip(const Epilogue *epilogue, Strip strip, __local const R *b_panels,
+                                           long first_column, long last_column, int depth, bool is_first, bool is_last,
+                                           __global TileVector *partial) {
+  for (long row = strip.row; row < strip.last_row; row += PANEL_ROWS) {
+    const int rows = (int)min((long)PANEL_ROWS, strip.last_row - row);
+    __local const R *b_panel = b_panels;
+    for (long column = first_column; column < last_column; column += PANEL_COLUMNS) {
+      const int columns = (int)min((long)PANEL_COLUMNS, last_column - column);
+      TileVector tile[TILE_ROWS * TILE_VECTORS];
+      TileVector *done = is_last ? tile : 0;
+      if (strip.unpacked)
+        multiply_unpacked(strip.unpacked, strip.row_step, b_panel, depth, columns * PARTS, is_first, partial, done);
+      else
+        multiply_packed(strip.packed, 1, b_panel, depth, columns * PARTS, is_first, partial, done);
+      b_panel += depth * TILE_COLUMNS;
+      partial += TILE_ROWS * TILE_VECTORS;
+      if (is_last) {
+        join_parts((R *)tile, rows);
+        store_product(epilogue, (const T *)tile, TILE_COLUMNS, row, column, rows, columns);
+      }
+    }
+    strip.packed += depth * TILE_ROWS;
+    if (strip.unpacked) strip.unpacked += PANEL_ROWS * strip.row_step;
+  }
+  return partial;
+}
+
+// Global size (column parts, row parts, batches * splits), in groups of one. For each block of B, which stays in L2,
+// A passes by in strips, which stay in L1 panel by panel.
+__kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int source_dtype,
+                   Factors factors, Cut cut, __global uchar *partial, ulong partial_offset, __local R *a_panels,
+                   __local R *b_panels, EPILOGUE_ARGUMENTS) {
+  const long batch = get_global_id(2) / cut.splits;
+  const long split = get_global_id(2) % cut.splits;
+  a += a_offset + batch * factors.a.batch_stride * dtype_size(SOURCE_DTYPE);
+  b += b_offset + batch * factors.b.batch_stride * dtype_size(SOURCE_DTYPE);
+  const Part part = find_part(&cut, get_global_id(0), get_global_id(1), split);
+  const Epilogue epilogue = EPILOGUE(batch, split, cut.split_stride);
+  const long item = (get_global_id(2) * get_global_size(1) + get_global_id(1)) * get_global_size(0) + get_global_id(0);
+  const long item_tiles = cut.part_rows / PANEL_ROWS * ((cut.block_columns + PANEL_COLUMNS - 1) / PANEL_COLUMNS);
+  __global TileVector *sums =
+      (__global TileVector *)(partial + partial_offset) + item * item_tiles * TILE_ROWS * TILE_VECTORS;
+
+  const bool stay = !cut.keeps_rows && rows_stay(&factors, SOURCE_DTYPE);
+  for (long column = part.first_column; column < part.last_column; column += cut.block_columns) {
+    const long last_column = min(part.last_column, column + cut.block_columns);
+    const bool packs_rows = !cut.keeps_rows || column == part.first_column;
+    long k = part.first_k;
+    do {
+      const int depth = (int)min(cut.block_depth, part.last_k - k);
+      const bool is_first = k == part.first_k, is_last = k + depth == part.last_k;
+      pack_columns(b, SOURCE_DTYPE, &factors, column, last_column, k, depth, b_panels);
+      __local R *packed = a_panels + (cut.keeps_rows ? cut.part_rows * PARTS * (k - part.first_k) : 0);
+      __global TileVector *at = sums;
+      for (long row = part.first_row; row < part.last_row; row += cut.strip_rows) {
+        Strip strip = {row, min(part.last_row, row + cut.strip_rows), packed, 0, factors.a.rows.strides[0]};
+        // A panel reads whole rows only.
+        if (stay && (strip.last_row - row) % PANEL_ROWS == 0)
+          strip.unpacked = (__global const R *)a + row * strip.row_step + k;
+        else if (packs_rows)
+          pack_rows(a, SOURCE_DTYPE, &factors, row, strip.last_row, k, depth, packed);
+        at = multiply_strip(&epilogue, strip, b_panels, column, last_column, depth, is_first, is_last, at);
+      }
+      k += depth;
+    } while (k < part.last_k);
+  }
+}
+#else
+// Global size (column parts, row parts, batches * splits) in groups of GROUP_SIDE x GROUP_SIDE: the items pack
+// GROUP_SIDE panels of either factor together, and then each multiplies one of each.
+__kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int source_dtype,
+                   Factors factors, Cut cut, __global uchar *partial, ulong partial_offset, __local R *a_panels,
+                   __local R *b_panels, EPILOGUE_ARGUMENTS) {
+  const long batch = get_global_id(2) / cut.splits;
+  const long split = get_global_id(2) % cut.splits;
+  a += a_offset + batch * factors.a.batch_stride * dtype_size(SOURCE_DTYPE);
+  b += b_offset + batch * factors.b.batch_stride * dtype_size(SOURCE_DTYPE);
+  const Part part = find_part(&cut, get_group_id(0), get_group_id(1), split);
+
+  // Items pack: half of them rows and half columns, each a slice of the depth of one panel.
+  const int block_depth = (int)cut.block_depth;
+  const int packer = (get_local_id(1) * GROUP_SIDE + get_local_id(0)) % (2 * GROUP_SIDE);
+  const int panel = packer % GROUP_SIDE;
+  const int slice = block_depth / (GROUP_SIDE / 2);
+  const int from = (get_local_id(1) * GROUP_SIDE + get_local_id(0)) / (2 * GROUP_SIDE) * slice;
+  const long packed_row = part.first_row + panel * PANEL_ROWS;
+  const long packed_column = part.first_column + panel * PANEL_COLUMNS;
+
+  TileVector sums[TILE_ROWS][TILE_VECTORS];
+  FOR_TILE(TILE_VECTORS) sums[r][v] = (TileVector)(0);
+  for (long k = part.first_k; k < part.last_k; k += block_depth) {
+    const int depth = (int)min((long)block_depth, part.last_k - k);
+    const int some = clamp(depth - from, 0, slice);
+    if (packer < GROUP_SIDE)
+      pack_rows(a, SOURCE_DTYPE, &factors, packed_row, min(packed_row + PANEL_ROWS, part.last_row), k + from, some,
+                a_panels + (panel * block_depth + from) * TILE_ROWS);
+    else
+      pack_columns(b, SOURCE_DTYPE, &factors, packed_column, min(packed_column + PANEL_COLUMNS, part.last_column),
+                   k + from, some, b_panels + (panel * block_depth + from) * TILE_COLUMNS);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __local const R *a_panel = a_panels + get_local_id(1) * block_depth * TILE_ROWS;
+    __local const R *b_panel = b_panels + get_local_id(0) * block_depth * TILE_COLUMNS;
+    ADD_PRODUCTS(sums, TILE_VECTORS, a_panel, 1, TILE_ROWS, b_panel, depth)
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+
+  const long row = part.first_row + get_local_id(1) * PANEL_ROWS;
+  const long column = part.first_column + get_local_id(0) * PANEL_COLUMNS;
+  const int rows = (int)clamp(part.last_row - row, 0L, (long)PANEL_ROWS);
+  const int columns = (int)clamp(part.last_column - column, 0L, (long)PANEL_COLUMNS);
+  if (rows > 0 && columns > 0) {
+    const Epilogue epilogue = EPILOGUE(batch, split, cut.split_stride);
+    TileVector tile[TILE_ROWS * TILE_VECTORS];
+    FOR_TILE(TILE_VECTORS) tile[r * TILE_VECTORS + v] = sums[r][v];
+    join_parts((R *)tile, rows);
+    store_product(&epilogue, (const T *)tile, TILE_COLUMNS, row, column, rows, columns);
+  }
+}
+#endif
+
+// Sums the `splits` partial products of rows x columns values, each batch dense and one after the other.
+// Global size (column parts of `step`, rows, batches).
+__kernel void gemm_finish(__global const uchar *partial, ulong partial_offset, long columns, long step, long splits,
+                          EPILOGUE_ARGUMENTS) {
   const long row = get_global_id(1);
   const long batch = get_global_id(2);
-  const int count = (int)min((long)VEC, columns - column);
-  const long chunk = get_global_size(1) * columns;
-  __global const T *sums = (__global const T *)(partial + partial_offset) + batch * chunk + row * columns + column;
+  const long product = get_global_size(1) * columns;
+  const long last = min(columns, (long)(get_global_id(0) + 1) * step);
+  __global const T *sums = (__global const T *)(partial + partial_offset) + batch * product + row * columns;
   const Epilogue epilogue = EPILOGUE(batch, 0, 0);
-  T values[VEC];
-  for (int c = 0; c < count; ++c) values[c] = sums[c];
-  for (long split = 1; split < splits; ++split) {
-    sums += get_global_size(2) * chunk;
-    for (int c = 0; c < count; ++c) values[c] += sums[c];
+  for (long column = get_global_id(0) * step; column < last; column += VEC) {
+    const int count = (int)min((long)VEC, last - column);
+    Lanes values;
+    for (int c = 0; c < count; ++c) values.lanes[c] = sums[column + c];
+    for (long split = 1; split < splits; ++split) {
+      __global const T *more = sums + split * get_global_size(2) * product + column;
+      for (int c = 0; c < count; ++c) values.lanes[c] += more[c];
+    }
+    store_product(&epilogue, values.lanes, VEC, row, column, 1, count);
   }
-  store_product(&epilogue, values, VEC, first_row + row, first_column + column, 1, count);
 }

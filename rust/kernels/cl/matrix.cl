@@ -97,7 +97,6 @@ typedef float R;
 #define R_NAME float
 #define R_DTYPE DT_F32
 #endif
-typedef PASTE(R_NAME, 4) R4;
 
 #ifdef IS_COMPLEX
 #define PARTS 2
@@ -123,6 +122,19 @@ inline T multiply(T a, T b) { return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y 
 #define MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #endif
 
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+#ifndef IS_COMPLEX
+// PoCL's vload16 and vstore16 are four loads and stores of a quarter; a vector in a packed struct is one, at any
+// address.
+typedef struct __attribute__((packed)) {
+  TV vector;
+} UnalignedVector;
+#define LOAD_UNALIGNED(p) (((__global const UnalignedVector *)(p))->vector)
+#define STORE_UNALIGNED(v, p) (((__global UnalignedVector *)(p))->vector = (v))
+#define LOAD_PRIVATE(p) (((const UnalignedVector *)(p))->vector)
+#endif
+
 // As load and load_vector.
 inline T load_one(__global const uchar *p, long i, int dt) {
   return dt == T_DTYPE ? ((__global const T *)p)[i] : load(p, i, dt);
@@ -130,7 +142,7 @@ inline T load_one(__global const uchar *p, long i, int dt) {
 
 inline TV load_dense(__global const uchar *p, long i, int dt) {
 #ifndef IS_COMPLEX
-  if (dt == R_DTYPE) return VLOAD(0, (__global const R *)p + i);
+  if (dt == R_DTYPE) return LOAD_UNALIGNED((__global const R *)p + i);
 #endif
   return load_vector(p, i, dt);
 }

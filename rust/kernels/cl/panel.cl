@@ -1,10 +1,10 @@
-// Panels: how packed matrices lie in memory, shared by what packs them and by `gemm`.
+// Panels: how packed matrices lie in local memory.
 //
 // A panel holds TILE_ROWS rows or TILE_COLUMNS columns of a matrix as reals, one step of k after the other; a
 // complex row or column counts as two.
 
 // Rows and columns of a tile in reals. The accumulators of a tile, TILE_ROWS * TILE_VECTORS vectors, with
-// the operands of one step, must fit the vector registers: 12 x 2 for 32 registers, 4 x 3 for 16.
+// the operands of one step, must fit the vector registers: 8 x 3 for 32 registers, 4 x 3 for 16.
 #ifndef TILE_ROWS
 #define TILE_ROWS 4
 #endif
@@ -14,52 +14,94 @@
 #ifndef TILE_LANES
 #define TILE_LANES 4
 #endif
+// A work-group of GROUP_SIDE x GROUP_SIDE items shares a block of tiles; on CPUs an item is on its own.
+#ifndef GROUP_SIDE
+#define GROUP_SIDE 1
+#endif
 #define TILE_COLUMNS (TILE_VECTORS * TILE_LANES)
+// VEC is TILE_LANES, except that complex numbers have no vectors.
 typedef PASTE(R_NAME, TILE_LANES) TileVector;
-#define STORE_TILE_VECTOR PASTE(vstore, TILE_LANES)
 
-// Panels of columns keep vectors aligned, so they go through a pointer: PoCL's vstore16 makes four stores.
-#define STORE_ALIGNED(v, p) (*(__global TV *)(p) = (v))
 #ifdef IS_INTEGER
 #define REAL_MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #else
 #define REAL_MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #endif
+// The same in elements.
+#define PANEL_ROWS (TILE_ROWS / PARTS)
+#define PANEL_COLUMNS (TILE_COLUMNS / PARTS)
 #define TILE_LONGER (TILE_ROWS > TILE_COLUMNS ? TILE_ROWS : TILE_COLUMNS)
 
-// Where this work-item writes its part, from `k` on, of its panel of `width` reals: panels lie one after the
-// other by (batch, panel), each with `depth` steps of k.
-inline __global R *panel_at(__global uchar *packed, long depth, long k, int width) {
-  const long panel = get_global_id(2) * get_global_size(0) + get_global_id(0);
-  return (__global R *)packed + (panel * depth + k) * width;
-}
-
-// Packing moves blocks of four panel indices by four k where one of the two is dense in memory.
+// Packing moves blocks of BLOCK panel indices by BLOCK k where one of the two is dense in memory.
+#if defined(IS_COMPLEX)
+#define BLOCK PANEL_ROWS
+#elif TILE_ROWS % 8 == 0
+#define BLOCK 8
+#else
 #define BLOCK 4
+#endif
+// Indices as wide as the reals.
+#if defined(CLASS_F) || defined(CLASS_C)
+#define R_INDEX int
+#else
+#define R_INDEX long
+#endif
 
 #ifndef IS_COMPLEX
-inline void store_transposed(const R4 *rows, long width, __global R *out) {
-  const R4 a = rows[0], b = rows[1], c = rows[2], d = rows[3];
-  vstore4((R4)(a.s0, b.s0, c.s0, d.s0), 0, out);
-  vstore4((R4)(a.s1, b.s1, c.s1, d.s1), 0, out + width);
-  vstore4((R4)(a.s2, b.s2, c.s2, d.s2), 0, out + 2 * width);
-  vstore4((R4)(a.s3, b.s3, c.s3, d.s3), 0, out + 3 * width);
-}
+typedef PASTE(R_NAME, BLOCK) RB;
+typedef PASTE(R_INDEX, BLOCK) RM;
+typedef struct __attribute__((packed)) {
+  RB vector;
+} UnalignedBlock;
 
-// Four neighbouring elements that start at element i.
-inline R4 load4(__global const uchar *p, long i, int dt) {
-  switch (dt) {
-#if defined(CLASS_F)
-    case DT_F32: return vload4(0, (__global const float *)p + i);
-    case DT_F16: return vload_half4(0, (__global const half *)p + i);
-    case DT_BF16: return as_float4(convert_uint4(vload4(0, (__global const ushort *)p + i)) << 16);
-#elif defined(CLASS_D)
-    case DT_F64: return vload4(0, (__global const double *)p + i);
+#if BLOCK == 8
+inline RB even_pairs(RB a, RB b) { return (RB)(a.s0, b.s0, a.s1, b.s1, a.s4, b.s4, a.s5, b.s5); }
+inline RB odd_pairs(RB a, RB b) { return (RB)(a.s2, b.s2, a.s3, b.s3, a.s6, b.s6, a.s7, b.s7); }
+inline RB even_quads(RB a, RB b) { return (RB)(a.s01, b.s01, a.s45, b.s45); }
+inline RB odd_quads(RB a, RB b) { return (RB)(a.s23, b.s23, a.s67, b.s67); }
+
+inline void store_transposed(const RB *rows, long width, __local R *out) {
+  RB quads[8];
+  _Pragma("unroll") for (int half_block = 0; half_block < 2; ++half_block) {
+    const RB *r = rows + half_block * 4;
+    const RB ab_even = even_pairs(r[0], r[1]), ab_odd = odd_pairs(r[0], r[1]);
+    const RB cd_even = even_pairs(r[2], r[3]), cd_odd = odd_pairs(r[2], r[3]);
+    quads[half_block * 4] = even_quads(ab_even, cd_even);
+    quads[half_block * 4 + 1] = odd_quads(ab_even, cd_even);
+    quads[half_block * 4 + 2] = even_quads(ab_odd, cd_odd);
+    quads[half_block * 4 + 3] = odd_quads(ab_odd, cd_odd);
+  }
+  _Pragma("unroll") for (int i = 0; i < 4; ++i) {
+    *(__local RB *)(out + i * width) = (RB)(quads[i].lo, quads[i + 4].lo);
+    *(__local RB *)(out + (i + 4) * width) = (RB)(quads[i].hi, quads[i + 4].hi);
+  }
+}
 #else
-    case DT_I32: return convert_long4(vload4(0, (__global const int *)p + i));
-    case DT_I64: return vload4(0, (__global const long *)p + i);
+inline void store_transposed(const RB *rows, long width, __local R *out) {
+  const RB a = rows[0], b = rows[1], c = rows[2], d = rows[3];
+  *(__local RB *)out = (RB)(a.s0, b.s0, c.s0, d.s0);
+  *(__local RB *)(out + width) = (RB)(a.s1, b.s1, c.s1, d.s1);
+  *(__local RB *)(out + 2 * width) = (RB)(a.s2, b.s2, c.s2, d.s2);
+  *(__local RB *)(out + 3 * width) = (RB)(a.s3, b.s3, c.s3, d.s3);
+}
+#endif
+
+// BLOCK neighbouring elements that start at element i.
+inline RB load_block(__global const uchar *p, long i, int dt) {
+  switch (dt) {
+    case R_DTYPE: return ((__global const UnalignedBlock *)((__global const R *)p + i))->vector;
+#if defined(CLASS_F)
+    case DT_F16: return PASTE(vload_half, BLOCK)(0, (__global const half *)p + i);
+    case DT_BF16: {
+      const PASTE(ushort, BLOCK) high = PASTE(vload, BLOCK)(0, (__global const ushort *)p + i);
+      return PASTE(as_float, BLOCK)(PASTE(convert_uint, BLOCK)(high) << 16);
+    }
+#elif defined(CLASS_I)
+    case DT_I32: return PASTE(convert_long, BLOCK)(PASTE(vload, BLOCK)(0, (__global const int *)p + i));
 #endif
   }
-  return (R4)(load(p, i, dt), load(p, i + 1, dt), load(p, i + 2, dt), load(p, i + 3, dt));
+  union { RB vector; R lanes[BLOCK]; } block;
+  for (int l = 0; l < BLOCK; ++l) block.lanes[l] = load(p, i + l, dt);
+  return block.vector;
 }
 #endif

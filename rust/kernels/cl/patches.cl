@@ -1,8 +1,9 @@
-// Packs the patches of a convolution for `gemm`, straight from the tensor: nothing is unfolded in memory.
+// The patches of a convolution, as pack_pixels.cl and pack_features.cl pack them for `gemm`, straight from the tensor:
+// nothing is unfolded in memory.
 //
-// The patch matrix has a row for each pixel of the result and a column for each feature, a channel under
-// a tap of the kernel: feature = tap * channels + channel. Dimensions are innermost first (w, h, d), and
-// missing ones have size 1, so that one kernel serves 1-D, 2-D and 3-D.
+// The patch matrix has a row for each pixel of the result and a column for each feature, a channel under a tap of the
+// kernel. Dimensions are innermost first (w, h, d), and missing ones have size 1, so that one kernel serves 1-D, 2-D
+// and 3-D.
 
 #define SPATIAL 3
 
@@ -21,8 +22,32 @@ typedef struct {
   long channels;
   long channel_stride;
   long image_stride;
-  long group_stride;
+  long tap_stride;      // of a feature's index: features are counted along the tensor's memory
+  long feature_stride;  // the same for channels
+  long elements;        // from the first to the last of the images
 } Patches;
+
+inline long tap_count(const Patches *patches) { return patches->taps[0] * patches->taps[1] * patches->taps[2]; }
+
+typedef struct {
+  long at[SPATIAL];
+} Tap;
+
+inline Tap find_tap(const Patches *patches, long index) {
+  Tap tap;
+  tap.at[0] = index % patches->taps[0];
+  index /= patches->taps[0];
+  tap.at[1] = index % patches->taps[1];
+  tap.at[2] = index / patches->taps[1];
+  return tap;
+}
+
+// Elements from where a pixel's tap 0 lies, or would lie, to where a tap does.
+inline long tap_offset(const Patches *patches, const Tap *tap) {
+  long offset = 0;
+  for (int d = 0; d < SPATIAL; ++d) offset += tap->at[d] * patches->step[d] * patches->strides[d];
+  return offset;
+}
 
 // A pixel of a batch of images.
 typedef struct {
@@ -40,248 +65,144 @@ inline Pixel find_pixel(const Patches *patches, long index) {
   return pixel;
 }
 
-// The next pixel in index order.
-inline void advance(const Patches *patches, Pixel *pixel) {
+// Moves on by `count` pixels in index order.
+inline void advance(const Patches *patches, Pixel *pixel, int count) {
+  pixel->at[0] += count;
+  if (pixel->at[0] < patches->pixels[0]) return;
   for (int d = 0; d < SPATIAL; ++d) {
-    if (++pixel->at[d] < patches->pixels[d]) return;
-    pixel->at[d] = 0;
+    const long carry = pixel->at[d] / patches->pixels[d];
+    pixel->at[d] -= carry * patches->pixels[d];
+    if (d + 1 < SPATIAL)
+      pixel->at[d + 1] += carry;
+    else
+      pixel->image += carry;
   }
-  ++pixel->image;
 }
 
-typedef struct {
-  long at[SPATIAL];
-} Tap;
-
-inline Tap find_tap(const Patches *patches, long index) {
-  Tap tap;
-  tap.at[0] = index % patches->taps[0];
-  index /= patches->taps[0];
-  tap.at[1] = index % patches->taps[1];
-  tap.at[2] = index / patches->taps[1];
-  return tap;
-}
-
-#define NOWHERE (-1)
-
-// Position along dimension d, or NOWHERE.
-inline long position(const Patches *patches, int d, long pixel, long tap) {
-  const long at = pixel * patches->scale[d] + patches->origin[d] + tap * patches->step[d];
-  return at >= 0 && at < patches->extents[d] ? at : NOWHERE;
-}
-
-// Element offset of channel 0 at the start of the row that a pixel's row reads under a tap, or NOWHERE.
-inline long row_offset(const Patches *patches, const Pixel *pixel, const Tap *tap) {
+// Element offset of channel 0 of a pixel under tap 0, were it inside the source.
+inline long pixel_offset(const Patches *patches, const Pixel *pixel) {
   long offset = pixel->image * patches->image_stride;
-  for (int d = 1; d < SPATIAL; ++d) {
-    const long at = position(patches, d, pixel->at[d], tap->at[d]);
-    if (at == NOWHERE) return NOWHERE;
-    offset += at * patches->strides[d];
-  }
+  for (int d = 0; d < SPATIAL; ++d)
+    offset += (pixel->at[d] * patches->scale[d] + patches->origin[d]) * patches->strides[d];
   return offset;
 }
 
-// Element offset of channel 0 under a tap of a pixel, or NOWHERE.
-inline long patch_offset(const Patches *patches, const Pixel *pixel, const Tap *tap) {
-  const long row = row_offset(patches, pixel, tap);
-  const long at = position(patches, 0, pixel->at[0], tap->at[0]);
-  return row == NOWHERE || at == NOWHERE ? NOWHERE : row + at * patches->strides[0];
-}
+// --- runs of pixels -------------------------------------------------------------------------------------------------
 
-// Those of `count` neighbours from *pixel on, which moves past them.
-inline void patch_offsets(const Patches *patches, Pixel *pixel, const Tap *tap, int count, long *offsets) {
-  if (pixel->at[0] + count >= patches->pixels[0]) {
-    for (int i = 0; i < count; ++i) {
-      offsets[i] = patch_offset(patches, pixel, tap);
-      advance(patches, pixel);
+// One index a pixel; as a mask, -1 and 0.
+typedef union {
+#ifndef IS_COMPLEX
+  TM vector;
+  RM block;
+#endif
+  R_INDEX lanes[TILE_LANES];
+} Indices;
+
+// Up to TILE_LANES neighbouring pixels.
+typedef struct {
+  long offsets[TILE_LANES];  // pixel_offset of each
+  Indices at[SPATIAL];       // where tap 0 of each lies
+  int size;
+  int count;       // of those that exist
+  int second;      // pixels before this one are evenly spaced in memory, as are those from it on; 0 where that is not so
+  bool is_inside;  // whether every tap of every pixel lies inside the source
+} Run;
+
+#define OUTSIDE (-(1 << 29))
+
+// The `size` pixels from `pixel` on, which is `left` before the end.
+inline Run find_run(const Patches *patches, Pixel pixel, int size, long left) {
+  Run run;
+  run.size = size;
+  run.count = (int)clamp(left, 0L, (long)size);
+  run.second = size;
+  const long spacing = patches->scale[0] * patches->strides[0];
+  long offset = pixel_offset(patches, &pixel);
+  long at[SPATIAL], least[SPATIAL], most[SPATIAL];
+  for (int d = 0; d < SPATIAL; ++d) least[d] = most[d] = at[d] = pixel.at[d] * patches->scale[d] + patches->origin[d];
+  int breaks = 0;
+  for (int l = 0; l < size; ++l) {
+    run.offsets[l] = offset;
+    for (int d = 0; d < SPATIAL; ++d) run.at[d].lanes[l] = l < run.count ? (R_INDEX)at[d] : OUTSIDE;
+    most[0] = max(most[0], at[0]);
+    offset += spacing;
+    at[0] += patches->scale[0];
+    if (++pixel.at[0] < patches->pixels[0] || l + 1 >= run.count) continue;
+    // The next row, of this image or another.
+    advance(patches, &pixel, 0);
+    const long next = pixel_offset(patches, &pixel);
+    if (next != offset) {
+      run.second = l + 1;
+      ++breaks;
+      offset = next;
     }
-    return;
-  }
-  const long row = row_offset(patches, pixel, tap);
-  const long first = pixel->at[0] * patches->scale[0] + patches->origin[0] + tap->at[0] * patches->step[0];
-  for (int i = 0; i < count; ++i) {
-    const long at = first + i * patches->scale[0];
-    const bool exists = row != NOWHERE && at >= 0 && at < patches->extents[0];
-    offsets[i] = exists ? row + at * patches->strides[0] : NOWHERE;
-  }
-  pixel->at[0] += count;
-}
-
-// Whether pixels that neighbour along a row always read neighbours in memory.
-inline bool rows_are_dense(const Patches *patches) {
-  return patches->scale[0] == 1 && patches->strides[0] == 1;
-}
-
-// Whether `count` pixels of such a source lie in one row, and all of them, under the tap, inside the source.
-inline bool is_run(const Patches *patches, const Pixel *pixels, int count, const Tap *tap) {
-  const Pixel *last = pixels + count - 1;
-  return last->at[0] - pixels->at[0] == count - 1 && position(patches, 0, last->at[0], tap->at[0]) != NOWHERE &&
-         patch_offset(patches, pixels, tap) != NOWHERE;
-}
-
-// How many of `count` such pixels to move at once: VEC where that is aligned, BLOCK, or 0 where they are no run.
-inline int run_length(const Patches *patches, const Pixel *pixels, bool aligned, int count, const Tap *tap) {
-  if (aligned && count >= VEC && is_run(patches, pixels, VEC, tap)) return VEC;
-  return count >= BLOCK && is_run(patches, pixels, BLOCK, tap) ? BLOCK : 0;
-}
-
-#ifndef IS_COMPLEX
-// Packs channels [first, last) of VEC or BLOCK pixels that are neighbours in memory, a channel every `width` reals.
-inline void pack_run(__global const uchar *source, int dt, long offset, int count, long first, long last, long stride,
-                     long width, __global R *out) {
-  offset += first * stride;
-  if (count == BLOCK) {
-    for (long c = first; c < last; ++c, offset += stride, out += width) vstore4(load4(source, offset, dt), 0, out);
-  } else {
-    for (long c = first; c < last; ++c, offset += stride, out += width)
-      STORE_ALIGNED(load_dense(source, offset, dt), out);
-  }
-}
-#endif
-
-#ifndef IS_COMPLEX
-// Without a branch: pixel 0, which always exists, is read for one that does not.
-inline R real_or_zero(__global const R *source, long offset, long element) {
-  const R value = source[max(offset, 0L) + element];
-  return offset == NOWHERE ? 0 : value;
-}
-#endif
-
-// Packs channels [first, last) of up to BLOCK pixels anywhere.
-inline void pack_pixel_block(__global const uchar *source, int dt, const long *offsets, int count, long first,
-                             long last, long stride, long width, __global R *out) {
-  long c = first;
-#ifndef IS_COMPLEX
-  for (; count == BLOCK && stride == 1 && c + BLOCK <= last; c += BLOCK, out += BLOCK * width) {
-    R4 block[BLOCK];
-    for (int i = 0; i < BLOCK; ++i) block[i] = offsets[i] == NOWHERE ? (R4)(0) : load4(source, offsets[i] + c, dt);
-    store_transposed(block, width, out);
-  }
-  if (count == BLOCK && dt == R_DTYPE) {
-    __global const R *reals = (__global const R *)source;
-    for (; c < last; ++c, out += width)
-      vstore4((R4)(real_or_zero(reals, offsets[0], c * stride), real_or_zero(reals, offsets[1], c * stride),
-                   real_or_zero(reals, offsets[2], c * stride), real_or_zero(reals, offsets[3], c * stride)), 0, out);
-  }
-#endif
-  for (; c < last; ++c, out += width)
-    for (int i = 0; i < count; ++i)
-      ((__global T *)out)[i] = offsets[i] == NOWHERE ? FROM_REAL(0) : load_one(source, offsets[i] + c * stride, dt);
-}
-
-// Packs `present` pixels from index `first` on as one panel of `width` reals, for `depth` features.
-inline void pack_pixels(__global const uchar *source, int dt, const Patches *patches, long first, long present,
-                        long feature, long depth, int width, __global R *out) {
-  const int count = width / PARTS;
-  const bool dense = rows_are_dense(patches);
-  Pixel pixels[TILE_LONGER];
-  pixels[0] = find_pixel(patches, first);
-  for (int i = 1; i < count; ++i) {
-    pixels[i] = pixels[i - 1];
-    advance(patches, &pixels[i]);
-  }
-  const long end = feature + depth;
-  while (feature < end) {
-    const Tap tap = find_tap(patches, feature / patches->channels);
-    const long channel = feature % patches->channels;
-    const long last = min(patches->channels, channel + end - feature);
-    for (int i = 0; i < count;) {
-#ifndef IS_COMPLEX
-      const int left = (int)min((long)count, present) - i;
-      const int run = dense ? run_length(patches, pixels + i, (width | i) % VEC == 0, left, &tap) : 0;
-      if (run > 0) {
-        pack_run(source, dt, patch_offset(patches, &pixels[i], &tap), run, channel, last, patches->channel_stride,
-                 width, out + i);
-        i += run;
-        continue;
-      }
-#endif
-      const int some = min(BLOCK, count - i);
-      long offsets[BLOCK];
-      Pixel pixel = pixels[i];
-      patch_offsets(patches, &pixel, &tap, some, offsets);
-      for (int r = max(0, (int)min((long)some, present - i)); r < some; ++r) offsets[r] = NOWHERE;
-      pack_pixel_block(source, dt, offsets, some, channel, last, patches->channel_stride, width, out + i * PARTS);
-      i += some;
-    }
-    feature += last - channel;
-    out += (last - channel) * width;
-  }
-}
-
-// Packs channels [first, last) under one tap of `count` pixels, a pixel every `width` reals.
-inline void pack_block(__global const uchar *source, int dt, const long *offsets, int count, long first, long last,
-                       long stride, long width, __global R *out) {
-  long c = first;
-#ifndef IS_COMPLEX
-  bool dense = count == BLOCK && offsets[0] != NOWHERE;
-  for (int i = 1; i < count; ++i) dense = dense && offsets[i] == offsets[0] + i;
-  for (; (dense || stride == 1) && c + BLOCK <= last; c += BLOCK, out += BLOCK) {
-    if (dense) {
-      R4 block[BLOCK];
-      for (int i = 0; i < BLOCK; ++i) block[i] = load4(source, offsets[0] + (c + i) * stride, dt);
-      store_transposed(block, width, out);
-    } else {
-      for (int i = 0; i < count; ++i)
-        vstore4(offsets[i] == NOWHERE ? (R4)(0) : load4(source, offsets[i] + c, dt), 0, out + i * width);
+    for (int d = 0; d < SPATIAL; ++d) {
+      at[d] = pixel.at[d] * patches->scale[d] + patches->origin[d];
+      least[d] = min(least[d], at[d]);
+      most[d] = max(most[d], at[d]);
     }
   }
-#endif
-  for (; c < last; ++c, out += PARTS)
-    for (int i = 0; i < count; ++i)
-      *(__global T *)(out + i * width) =
-          offsets[i] == NOWHERE ? FROM_REAL(0) : load_one(source, offsets[i] + c * stride, dt);
-}
-
-// Packs `present` features from `first` on as one panel of `width` reals, for `depth` pixels.
-inline void pack_features(__global const uchar *source, int dt, const Patches *patches, long first, long present,
-                          long pixel_index, long depth, int width, __global R *out) {
-  for (long feature = first; feature < first + width / PARTS;) {
-    const bool exists = feature < first + present;
-    const long channel = feature % patches->channels;
-    const long end = first + (exists ? present : width / PARTS);
-    const long last = exists ? min(patches->channels, channel + end - feature) : channel + end - feature;
-    const Tap tap = find_tap(patches, feature / patches->channels);
-    Pixel pixel = find_pixel(patches, pixel_index);
-    for (long k = 0; k < depth; k += BLOCK) {
-      const int count = (int)min((long)BLOCK, depth - k);
-      long offsets[BLOCK];
-      if (exists) patch_offsets(patches, &pixel, &tap, count, offsets);
-      for (int i = 0; !exists && i < count; ++i) offsets[i] = NOWHERE;
-      pack_block(source, dt, offsets, count, channel, last, patches->channel_stride, width,
-                 out + k * width + (feature - first) * PARTS);
-    }
-    feature += last - channel;
+  if (breaks > 1) run.second = 0;
+  run.is_inside = run.count == size;
+  for (int d = 0; d < SPATIAL; ++d) {
+    const long reach = (patches->taps[d] - 1) * patches->step[d];
+    run.is_inside = run.is_inside && least[d] + min(reach, 0L) >= 0 && most[d] + max(reach, 0L) < patches->extents[d];
   }
+  return run;
 }
 
-// As pack_rows and pack_columns of gemm.cl: global size (panels, ceil(depth / step), groups).
-__kernel void pack_pixel_rows(__global const uchar *source, ulong source_offset, int source_dtype, Patches patches,
-                              long first, long limit, long k_first, long depth, long step, __global uchar *packed,
-                              ulong packed_offset) {
-  const long k = get_global_id(1) * step;
-  const long from = first + get_global_id(0) * (TILE_ROWS / PARTS);
-  source += source_offset + get_global_id(2) * patches.group_stride * dtype_size(SOURCE_DTYPE);
-  pack_pixels(source, SOURCE_DTYPE, &patches, from, limit - from, k_first + k, min(step, depth - k), TILE_ROWS,
-              panel_at(packed + packed_offset, depth, k, TILE_ROWS));
+// Whether pixel l lies inside the source under a tap.
+inline bool is_inside(const Patches *patches, const Run *run, int l, const Tap *tap) {
+  for (int d = 0; d < SPATIAL; ++d) {
+    const long at = run->at[d].lanes[l] + tap->at[d] * patches->step[d];
+    if (at < 0 || at >= patches->extents[d]) return false;
+  }
+  return true;
 }
 
-__kernel void pack_pixel_columns(__global const uchar *source, ulong source_offset, int source_dtype, Patches patches,
-                                 long first, long limit, long k_first, long depth, long step, __global uchar *packed,
-                                 ulong packed_offset) {
-  const long k = get_global_id(1) * step;
-  const long from = first + get_global_id(0) * (TILE_COLUMNS / PARTS);
-  source += source_offset + get_global_id(2) * patches.group_stride * dtype_size(SOURCE_DTYPE);
-  pack_pixels(source, SOURCE_DTYPE, &patches, from, limit - from, k_first + k, min(step, depth - k), TILE_COLUMNS,
-              panel_at(packed + packed_offset, depth, k, TILE_COLUMNS));
+#ifndef IS_COMPLEX
+// The same for all pixels.
+inline RM block_inside(const Patches *patches, const Run *run, const Tap *tap) {
+  RM inside = (RM)(-1);
+  for (int d = 0; d < SPATIAL; ++d) {
+    const RM at = run->at[d].block + (RM)((R_INDEX)(tap->at[d] * patches->step[d]));
+    inside &= (at >= (RM)(0)) & (at < (RM)((R_INDEX)patches->extents[d]));
+  }
+  return inside;
 }
 
-__kernel void pack_feature_columns(__global const uchar *source, ulong source_offset, int source_dtype,
-                                   Patches patches, long first, long limit, long k_first, long depth, long step,
-                                   __global uchar *packed, ulong packed_offset) {
-  const long k = get_global_id(1) * step;
-  const long from = first + get_global_id(0) * (TILE_COLUMNS / PARTS);
-  source += source_offset + get_global_id(2) * patches.group_stride * dtype_size(SOURCE_DTYPE);
-  pack_features(source, SOURCE_DTYPE, &patches, from, min(limit - from, (long)(TILE_COLUMNS / PARTS)), k_first + k,
-                min(step, depth - k), TILE_COLUMNS, panel_at(packed + packed_offset, depth, k, TILE_COLUMNS));
+// The pixels of a run's second part.
+inline Indices second_part(const Run *run) {
+  Indices part;
+  for (int l = 0; l < run->size; ++l) part.lanes[l] = l >= run->second ? -1 : 0;
+  return part;
 }
+
+// Where pixel 0 would lie, were all of a run as its second part is.
+inline long second_offset(const Run *run, long spacing) {
+  return run->offsets[run->size - 1] - (run->size - 1) * spacing;
+}
+
+// Whether loads of whole vectors get the pixels of a run from `lowest` to `highest` elements on, without leaving the
+// tensor.
+inline bool is_loadable(const Patches *patches, const Run *run, long lowest, long highest) {
+  const long spacing = patches->scale[0] * patches->strides[0];
+  if (run->second == 0 || spacing < 1 || spacing > 2) return false;
+  const long first = run->offsets[0], second = second_offset(run, spacing);
+  return min(first, second) + lowest >= 0 &&
+         max(first, second) + highest + 2 * run->size <= patches->elements;
+}
+
+// VEC, or BLOCK, elements that are 1 or 2 apart.
+ALWAYS_INLINE TV load_vector_spaced(__global const uchar *source, int dt, long offset, long spacing) {
+  const TV low = load_dense(source, offset, dt);
+  if (spacing == 1) return low;
+  return (TV)(low.even, load_dense(source, offset + VEC, dt).even);
+}
+
+ALWAYS_INLINE RB load_block_spaced(__global const uchar *source, int dt, long offset, long spacing) {
+  const RB low = load_block(source, offset, dt);
+  if (spacing == 1) return low;
+  return (RB)(low.even, load_block(source, offset + BLOCK, dt).even);
+}
+#endif

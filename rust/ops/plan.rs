@@ -1,0 +1,290 @@
+//! How a matrix product is cut: into parts for work-items, and these into blocks that fit the caches.
+
+use super::matrix::div_up;
+use super::Target;
+use crate::kernels::Class;
+
+/// k that is packed at a time. A tile of C is read and written once for each: 512 was 3 % slower for 1024 x 1024 x 1024,
+/// as was 256 (f32, PoCL, Xeon with 2 MiB of L2).
+const DEPTH: i64 = 384;
+/// Memory of the block of B that is packed at a time; a third of L2.
+const BLOCK_BYTES: i64 = 720 << 10;
+/// Rows of A that are packed at a time, so that the cache lines of its columns are read whole.
+const STRIP_ROWS: i64 = 64;
+/// Memory for rows of A that stay packed, where a part has no more.
+const KEPT_BYTES: i64 = 384 << 10;
+/// Steps of k that a work-group of a GPU packs at a time.
+const GROUP_DEPTH: i64 = 16;
+/// A part of k shorter than this does not repay sums of its own.
+const SHORTEST_SPLIT: i64 = 256;
+
+/// What a tile costs beside its multiplications, in cycles of a core with AVX-512: to pack a row or a column for a step
+/// of k, and to store a value of C.
+const PACK_ROW: f64 = 1.0;
+const PACK_COLUMN: f64 = 0.8;
+const STORE: f64 = 1.5;
+/// To enqueue a second kernel, which adds the sums of parts of k.
+const FINISH: f64 = 20_000.0;
+
+/// Rows and columns, in elements, that a kernel computes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// Rows of C.
+    pub rows: i64,
+    /// Columns of C.
+    pub columns: i64,
+    /// Vectors of a row.
+    pub vectors: i64,
+    /// Reals of a vector.
+    pub lanes: i64,
+    /// Reals of an element.
+    pub parts: i64,
+    /// Bytes of an element.
+    pub element: i64,
+    /// Work-items of a side of a work-group, which share what they pack.
+    pub group_side: i64,
+}
+
+impl Tile {
+    /// The tile of a device. 8 x 3 accumulators and a step's operands take 28 of AVX-512's 32 registers, with 11 loads
+    /// for 24 multiply-adds: 99 % of the multiply-add limit of a Xeon on PoCL, where 12 x 2 reach 96 %. 4 x 3 is what
+    /// 16 registers hold; narrower vectors are pairs of registers. GPUs get a small tile and share it in work-groups.
+    pub fn of(target: &Target, class: Class) -> Self {
+        let parts = if matches!(class, Class::Complex | Class::ComplexDouble) { 2 } else { 1 };
+        let element = class.size() as i64;
+        let info = &target.device.info;
+        let (rows, vectors, lanes, group_side) = if target.is_cpu() {
+            let register = i64::from(info.native_vector_floats.clamp(8, 16)) * 4;
+            (if register == 64 { 8 } else { 4 }, 3, register * parts / element, 1)
+        } else {
+            (4, 1, 4, if info.max_work_group >= 256 { 16 } else { 8 })
+        };
+        Self { rows: rows / parts, columns: vectors * lanes / parts, vectors, lanes, parts, element, group_side }
+    }
+
+    /// Elements of the kernels' vectors, of which complex numbers have none.
+    pub const fn vector(&self) -> i64 {
+        if self.parts == 1 {
+            self.lanes
+        } else {
+            1
+        }
+    }
+}
+
+/// Rows, columns and terms of the products, and how many products there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Rows of C.
+    pub rows: i64,
+    /// Columns of C.
+    pub columns: i64,
+    /// Terms of each sum.
+    pub depth: i64,
+    /// Products.
+    pub batches: i64,
+}
+
+/// How a product is cut; the `Cut` of `cl/gemm.cl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Rows of C that a work-item, or a work-group, computes.
+    pub part_rows: i64,
+    /// Its columns.
+    pub part_columns: i64,
+    /// Rows of A packed at a time.
+    pub strip_rows: i64,
+    /// Columns of B packed at a time.
+    pub block_columns: i64,
+    /// k packed at a time.
+    pub block_depth: i64,
+    /// Whether a part's rows stay packed, for all of k.
+    pub keeps_rows: bool,
+    /// Parts of k with sums of their own.
+    pub splits: i64,
+}
+
+impl Plan {
+    /// Cuts products for a device of so many compute units, whose work-groups have so much local memory.
+    pub fn of(size: Size, tile: Tile, units: i64, local_bytes: i64) -> Self {
+        if tile.group_side > 1 {
+            return Self::of_groups(size, tile, units);
+        }
+        let caches = Caches::of(size, tile, local_bytes);
+        let most = |size: i64, panel: i64| doublings(div_up(size, panel).min(units * 2));
+        let mut best = (f64::INFINITY, caches.plan(size, tile, 1, 1, 1));
+        for splits in doublings((size.depth / SHORTEST_SPLIT).min(units * 2)) {
+            for across in most(size.columns, tile.columns) {
+                for down in most(size.rows, tile.rows) {
+                    if splits * across * down * size.batches > units * 4 && splits * across * down > 1 {
+                        break;
+                    }
+                    let plan = caches.plan(size, tile, down, across, splits);
+                    let cost = plan.cost(size, tile, units);
+                    if cost < best.0 {
+                        best = (cost, plan);
+                    }
+                }
+            }
+        }
+        best.1
+    }
+
+    fn of_groups(size: Size, tile: Tile, units: i64) -> Self {
+        let (part_rows, part_columns) = (tile.rows * tile.group_side, tile.columns * tile.group_side);
+        let parts = div_up(size.rows, part_rows) * div_up(size.columns, part_columns) * size.batches;
+        let splits = (units * 2 / parts.max(1)).min(size.depth / SHORTEST_SPLIT).max(1);
+        Self {
+            part_rows,
+            part_columns,
+            strip_rows: part_rows,
+            block_columns: part_columns,
+            block_depth: GROUP_DEPTH,
+            keeps_rows: false,
+            splits,
+        }
+    }
+
+    /// Parts across and down.
+    pub fn parts(&self, size: Size) -> (i64, i64) {
+        (div_up(size.columns, self.part_columns), div_up(size.rows, self.part_rows))
+    }
+
+    /// k of one split.
+    fn split_depth(&self, size: Size) -> i64 {
+        div_up(size.depth, self.splits)
+    }
+
+    /// Bytes of the sums that wait for more of k, of all parts; 0 where k is one block.
+    pub fn partial_bytes(&self, size: Size, tile: Tile) -> i64 {
+        if tile.group_side > 1 || self.split_depth(size) <= self.block_depth {
+            return 0;
+        }
+        let (across, down) = self.parts(size);
+        // A complex number's row counts as two, and so does its column.
+        across * down * size.batches * self.splits * self.part_rows * self.block_columns * tile.element * tile.parts
+    }
+
+    /// Bytes of local memory for the panels of A and of B.
+    pub fn local_bytes(&self, size: Size, tile: Tile) -> (i64, i64) {
+        let kept = if self.keeps_rows { self.split_depth(size).max(1) } else { self.block_depth };
+        (self.strip_rows * kept * tile.element, self.block_columns * self.block_depth * tile.element)
+    }
+
+    /// Cycles until the last core is done.
+    fn cost(&self, size: Size, tile: Tile, units: i64) -> f64 {
+        let (across, down) = self.parts(size);
+        let rounds = div_up(across * down * size.batches * self.splits, units) as f64;
+        let vectors = div_up(self.part_columns.min(size.columns) * tile.parts, tile.lanes);
+        let row_panels = div_up(self.part_rows.min(size.rows), tile.rows);
+        let (rows, columns) = ((row_panels * tile.rows) as f64, (vectors * tile.lanes / tile.parts) as f64);
+        let blocks = if self.keeps_rows { 1 } else { div_up(self.part_columns, self.block_columns) };
+        let products = (row_panels * tile.rows * tile.parts * vectors) as f64 / 2.0;
+        let step = products + rows * blocks as f64 * PACK_ROW + columns * PACK_COLUMN;
+        let depth = self.split_depth(size);
+        let updates = div_up(depth, self.block_depth) as f64 / 2.0 + 0.5;
+        let part = step * depth as f64 + rows * columns * updates * STORE;
+        let finish = if self.splits == 1 {
+            0.0
+        } else {
+            let values = (size.rows * size.columns * size.batches) as f64;
+            FINISH + values * (self.splits + 1) as f64 * STORE / units as f64
+        };
+        // Shares are never quite equal: the last part is waited for, the less the smaller it is.
+        part * (rounds + 0.05) + finish
+    }
+}
+
+/// 1, 2, 4, ... up to `limit`.
+fn doublings(limit: i64) -> impl Iterator<Item = i64> {
+    std::iter::successors(Some(1), |n| Some(n * 2)).take_while(move |n| *n <= limit.max(1))
+}
+
+/// What is packed at a time, within the local memory.
+#[derive(Clone, Copy, Debug)]
+struct Caches {
+    depth: i64,
+    block_bytes: i64,
+    kept_bytes: i64,
+}
+
+impl Caches {
+    /// A third of the local memory for rows and two for columns, where it is smaller than caches are.
+    fn of(size: Size, tile: Tile, local_bytes: i64) -> Self {
+        let block_bytes = BLOCK_BYTES.min(local_bytes * 2 / 3);
+        let kept_bytes = KEPT_BYTES.min(local_bytes / 3);
+        let fit = (block_bytes / (tile.columns * tile.element)).min(kept_bytes / (tile.rows * tile.element));
+        let most = DEPTH.min(fit).max(1);
+        let depth = div_up(size.depth, div_up(size.depth, most).max(1)).max(1);
+        Self { depth, block_bytes, kept_bytes }
+    }
+
+    fn plan(&self, size: Size, tile: Tile, down: i64, across: i64, splits: i64) -> Plan {
+        let share = |size: i64, parts: i64, panel: i64| div_up(div_up(size, panel), parts).max(1) * panel;
+        let part_rows = share(size.rows, down, tile.rows);
+        // Parts end on a vector, not a panel, so that cores have equal shares.
+        let part_columns = share(size.columns, across, tile.lanes / tile.parts);
+        let split_depth = div_up(size.depth, splits).max(1);
+        let block_depth = div_up(split_depth, div_up(split_depth, self.depth));
+        let fit = |bytes: i64, depth: i64, panel: i64| (bytes / (depth * tile.element) / panel).max(1) * panel;
+        let keeps_rows = part_rows <= fit(self.kept_bytes, split_depth, tile.rows)
+            && part_rows * split_depth * tile.element <= self.kept_bytes;
+        let strip_rows = if keeps_rows {
+            part_rows
+        } else {
+            fit(self.kept_bytes, block_depth, tile.rows).min(STRIP_ROWS).min(part_rows)
+        };
+        let most_columns = fit(self.block_bytes, block_depth, tile.columns);
+        // Even blocks, so that the last is not a sliver.
+        let block_columns = share(part_columns, div_up(part_columns, most_columns), tile.columns);
+        Plan { part_rows, part_columns, strip_rows, block_columns, block_depth, keeps_rows, splits }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIDE: Tile = Tile { rows: 8, columns: 48, vectors: 3, lanes: 16, parts: 1, element: 4, group_side: 1 };
+
+    fn plan(rows: i64, columns: i64, depth: i64, batches: i64) -> (Size, Plan) {
+        let size = Size { rows, columns, depth, batches };
+        (size, Plan::of(size, WIDE, 2, 2 << 20))
+    }
+
+    #[test]
+    fn parts_cover_the_result_and_fit_the_local_memory() {
+        for (rows, columns, depth) in
+            [(1, 1, 0), (1024, 1024, 1024), (7, 5000, 33), (64, 576, 100_352), (5, 5, 1 << 20)]
+        {
+            let (size, plan) = plan(rows, columns, depth, 1);
+            let (across, down) = plan.parts(size);
+            assert!(across * plan.part_columns >= columns && down * plan.part_rows >= rows, "{plan:?}");
+            assert!(plan.part_rows % WIDE.rows == 0 && plan.block_columns % WIDE.columns == 0, "{plan:?}");
+            let (a, b) = plan.local_bytes(size, WIDE);
+            assert!(a <= KEPT_BYTES && b <= BLOCK_BYTES, "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn a_small_result_with_long_sums_is_split_along_them() {
+        assert!(plan(64, 64, 100_000, 1).1.splits > 1);
+        assert_eq!(plan(1024, 1024, 1024, 1).1.splits, 1);
+        assert_eq!(plan(64, 64, 100_000, 64).1.splits, 1);
+    }
+
+    #[test]
+    fn every_core_has_work() {
+        let (size, plan) = plan(1024, 1024, 1024, 1);
+        let (across, down) = plan.parts(size);
+        assert!(across * down >= 2);
+    }
+
+    #[test]
+    fn little_local_memory_makes_small_blocks() {
+        let size = Size { rows: 1000, columns: 1000, depth: 1000, batches: 1 };
+        let plan = Plan::of(size, WIDE, 2, 32 << 10);
+        let (a, b) = plan.local_bytes(size, WIDE);
+        assert!(a + b <= 32 << 10, "{plan:?}");
+    }
+}
