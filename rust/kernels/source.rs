@@ -161,7 +161,7 @@ impl Family {
                 GEMM,
                 MATMUL,
             ],
-            Self::Conv => &[PRELUDE, VECTOR, MATRIX, EPILOGUE, CONV],
+            Self::Conv => &[PRELUDE, VECTOR, MATRIX, CONV],
             Self::Reduce => &[PRELUDE, TIER, VECTOR, REDUCE],
             Self::ArgReduce => &[PRELUDE, TIER, VECTOR, ARG_REDUCE],
             Self::Moments => &[PRELUDE, TIER, VECTOR, MOMENTS],
