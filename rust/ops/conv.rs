@@ -4,6 +4,7 @@
 //! which are each other's transpose. [`weights`] has a value for each weight. A transposed convolution is the same with
 //! the roles of input and output exchanged.
 
+use super::conv_channels;
 use super::conv_direct::{self, Direct};
 use super::epilogue::Epilogue;
 use super::gemm::{multiply, Factor, PatchOperand, Product};
@@ -172,6 +173,9 @@ pub fn pixels(
     let (rows, channels) = (result.channels / groups, from.channels / groups);
     if rows.max(channels) <= DIRECT_CHANNELS {
         let direct = Direct::new(from, result, factors, parameters, direction);
+        if conv_channels::suits(&direct) {
+            return conv_channels::pixels(&target, &direct, direction, bias, out.class());
+        }
         if conv_direct::pixels(&target, &direct, direction, bias, out.class())? {
             return Ok(());
         }
@@ -324,6 +328,15 @@ pub fn weights(
     };
     if rows * channels <= DIRECT_WEIGHTS {
         let direct = Direct::new(from, factors, result, parameters, Direction::Gather);
+        if conv_channels::suits(&direct) {
+            let layout = Matrix {
+                rows: result.features(1, 0, FeatureOrder::TapsInnermost)?,
+                columns: Axis::line(groups, result.image_stride),
+                batch_stride: 0,
+            };
+            let out_operand = Operand { memory: result.memory, dtype: result.dtype, layout };
+            return conv_channels::weights(&target, &direct, out.class(), &Epilogue::plain(out_operand, None));
+        }
         if conv_direct::weights(&target, &direct, out.class(), &epilogue(FeatureOrder::TapsInnermost)?)? {
             return Ok(());
         }

@@ -42,7 +42,7 @@ struct Window {
 
 /// Pixels that a work-group computes, the source positions that they read, and how those lie in local memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Boxes {
+pub(super) struct Boxes {
     pixels: Spatial,
     sizes: Spatial,
     pitch: i64,
@@ -148,8 +148,9 @@ impl Direct {
         Some(self.window.boxes([w, h, d], lanes))
     }
 
-    /// The `Source` of `cl/conv.cl`.
-    fn source_bytes(&self, boxes: &Boxes) -> Vec<u8> {
+    /// The `Source` of `cl/conv.cl`; boxes matter to some kernels only.
+    pub(super) fn source_bytes(&self, boxes: Option<Boxes>) -> Vec<u8> {
+        let boxes = boxes.unwrap_or(Boxes { pixels: [1; 3], sizes: [1; 3], pitch: 1 });
         let Window { taps, scale, origin, step, stuffing } = self.window;
         let Volume { sizes, strides, channel_stride, image_stride, .. } = self.source;
         let spatial = [self.pixels.sizes, taps, scale, origin, step, stuffing, sizes, strides];
@@ -160,7 +161,7 @@ impl Direct {
     }
 
     /// The `PixelStrides` of `cl/conv.cl`.
-    fn pixel_bytes(&self) -> Vec<u8> {
+    pub(super) fn pixel_bytes(&self) -> Vec<u8> {
         struct_bytes(self.pixels.strides.into_iter().chain([self.pixels.channel_stride, self.pixels.image_stride]))
     }
 }
@@ -179,7 +180,8 @@ fn items(target: &Target) -> i64 {
     }
 }
 
-fn program(target: &Target, class: Class) -> Result<Arc<CachedProgram>> {
+/// The program of the kernels that pack nothing.
+pub(super) fn program(target: &Target, class: Class) -> Result<Arc<CachedProgram>> {
     let spec = Spec::generic().define("VEC", Tile::of(target, class).vector()).define("ITEMS", items(target));
     target.program(Family::Conv, class, &spec)
 }
@@ -213,7 +215,7 @@ pub(super) fn pixels(
     let (rows, channels) = (direct.out_channels(), direct.source_channels());
     let strides = WeightStrides::new(direction, weight.image_stride, weight.channel_stride, rows, channels);
     let taps = struct_bytes(weight.strides.into_iter().chain([strides.out, strides.source, strides.group]));
-    let (from, to) = (direct.source_bytes(&boxes), direct.pixel_bytes());
+    let (from, to) = (direct.source_bytes(Some(boxes)), direct.pixel_bytes());
     let no_bias = Bias { memory: target.memory(0)?, dtype: pixels.dtype, stride: 0 };
     let bias = bias.unwrap_or(no_bias);
     let element = class.size() as i64;
@@ -256,7 +258,7 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
     let element = class.size() as i64;
     let workspace = target.workspace((splits * groups * rows * direct.depth() * element) as usize)?;
     let sums = target.memory(workspace.address)?;
-    let (from, to) = (direct.source_bytes(&boxes), direct.pixel_bytes());
+    let (from, to) = (direct.source_bytes(Some(boxes)), direct.pixel_bytes());
     let lanes = Tile::of(target, class).vector();
     let [scale, ..] = direct.window.scale;
     let elements = boxes.elements(scale, lanes);
