@@ -68,6 +68,7 @@ const PATCHES: &str = include_str!("cl/patches.cl");
 const PACK_PIXELS: &str = include_str!("cl/pack_pixels.cl");
 const PACK_FEATURES: &str = include_str!("cl/pack_features.cl");
 const CONV: &str = include_str!("cl/conv.cl");
+const CONV_CHANNELS: &str = include_str!("cl/conv_channels.cl");
 const REDUCE: &str = include_str!("cl/reduce.cl");
 const ARG_REDUCE: &str = include_str!("cl/arg_reduce.cl");
 const MOMENTS: &str = include_str!("cl/moments.cl");
@@ -161,7 +162,7 @@ impl Family {
                 GEMM,
                 MATMUL,
             ],
-            Self::Conv => &[PRELUDE, VECTOR, MATRIX, EPILOGUE, CONV],
+            Self::Conv => &[PRELUDE, VECTOR, MATRIX, CONV, CONV_CHANNELS],
             Self::Reduce => &[PRELUDE, TIER, VECTOR, REDUCE],
             Self::ArgReduce => &[PRELUDE, TIER, VECTOR, ARG_REDUCE],
             Self::Moments => &[PRELUDE, TIER, VECTOR, MOMENTS],

@@ -4,19 +4,22 @@
 //! which are each other's transpose. [`weights`] has a value for each weight. A transposed convolution is the same with
 //! the roles of input and output exchanged.
 
-use super::conv_direct;
+use super::conv_channels;
+use super::conv_direct::{self, Direct};
 use super::epilogue::Epilogue;
 use super::gemm::{multiply, Factor, PatchOperand, Product};
 use super::matrix::{Axis, Matrix, Operand};
 use super::patches::{spatial, FeatureOrder, Patches, Spatial, Volume, Window};
 use super::plan::Size;
 use super::{Target, Tensor};
+use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::DType;
 
-/// Source channels times result channels of a group up to which packing costs more than it saves.
-const DIRECT: i64 = 32;
-/// Result channels of a group from which a tile of the packed product is well used, whatever it costs to pack.
-const DIRECT_ROWS: i64 = 4;
+/// Source channels, and result channels, of a group up to which packing costs more than it saves.
+const DIRECT_CHANNELS: i64 = 4;
+/// The same for the gradient of the weight: the product of both.
+const DIRECT_WEIGHTS: i64 = 32;
 
 /// The parameters of a convolution.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +42,14 @@ pub enum Direction {
     /// The transpose, in which a source position spreads over the taps: the weight is (source channels, result channels
     /// of a group, taps).
     Spread,
+}
+
+/// A value for each result channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bias {
+    pub memory: Arg<'static>,
+    pub dtype: DType,
+    pub stride: i64,
 }
 
 /// The weight as the matrix of a group: strides between result channels, source channels and groups.
@@ -155,13 +166,20 @@ pub fn pixels(
         (Volume::of(&target, out)?, Volume::of(&target, source)?, Volume::of(&target, weight)?);
     let groups = check_groups(&result, &from, parameters, out, source)?;
     let bias = if bias.is_present() {
-        let (channels, stride) = (result.channels / groups, bias.stride(0));
-        let columns = Axis::line(result.images * result.positions(), 0);
-        let layout = Matrix { rows: Axis::line(channels, stride), columns, batch_stride: channels * stride };
-        Some(Operand { memory: target.tensor(bias)?, dtype: bias.dtype, layout })
+        Some(Bias { memory: target.tensor(bias)?, dtype: bias.dtype, stride: bias.stride(0) })
     } else {
         None
     };
+    let (rows, channels) = (result.channels / groups, from.channels / groups);
+    if rows.max(channels) <= DIRECT_CHANNELS {
+        let direct = Direct::new(from, result, factors, parameters, direction);
+        if conv_channels::suits(&direct) {
+            return conv_channels::pixels(&target, &direct, direction, bias, out.class());
+        }
+        if conv_direct::pixels(&target, &direct, direction, bias, out.class())? {
+            return Ok(());
+        }
+    }
     let [along_w, along_h, along_d] = phases(direction, parameters, factors.sizes, result.sizes);
     for d in &along_d {
         for h in &along_h {
@@ -199,7 +217,7 @@ pub(super) struct Part {
     pub out: Volume,
     pub source: Volume,
     pub weight: Volume,
-    pub bias: Option<Operand>,
+    pub bias: Option<Bias>,
     pub window: Window,
     pub groups: i64,
     pub direction: Direction,
@@ -211,9 +229,6 @@ impl Part {
             return Ok(());
         }
         let (rows, channels) = (self.out_channels(), self.source.channels / self.groups);
-        if rows <= DIRECT_ROWS && rows * channels <= DIRECT {
-            return conv_direct::pixels(target, self, out.class());
-        }
         let strides =
             WeightStrides::new(self.direction, self.weight.image_stride, self.weight.channel_stride, rows, channels);
         let patches = Patches::of(&self.source, self.window, self.groups);
@@ -266,7 +281,12 @@ impl Part {
             columns: self.out.pixels()?,
             batch_stride: channels * self.out.channel_stride,
         };
-        Ok(Epilogue::plain(Operand { memory: self.out.memory, dtype: self.out.dtype, layout }, self.bias))
+        let bias = self.bias.map(|Bias { memory, dtype, stride }| {
+            let columns = Axis::line(self.out.images * self.out.positions(), 0);
+            let layout = Matrix { rows: Axis::line(channels, stride), columns, batch_stride: channels * stride };
+            Operand { memory, dtype, layout }
+        });
+        Ok(Epilogue::plain(Operand { memory: self.out.memory, dtype: self.out.dtype, layout }, bias))
     }
 }
 
@@ -298,17 +318,28 @@ pub fn weights(
         step: spatial(parameters.dilation, 1),
     };
     let patches = Patches::of(&from, window, groups);
-    // Where it computes a weight directly, a kernel counts channels first.
-    let is_direct = rows * channels <= DIRECT;
-    let order = if is_direct { FeatureOrder::ChannelsInnermost } else { patches.order() };
-    let layout = Matrix {
-        rows: Axis::line(rows, result.image_stride),
-        columns: result.features(channels, result.channel_stride, order)?,
-        batch_stride: rows * result.image_stride,
+    let epilogue = |order: FeatureOrder| -> Result<Epilogue> {
+        let layout = Matrix {
+            rows: Axis::line(rows, result.image_stride),
+            columns: result.features(channels, result.channel_stride, order)?,
+            batch_stride: rows * result.image_stride,
+        };
+        Ok(Epilogue::plain(Operand { memory: result.memory, dtype: result.dtype, layout }, None))
     };
-    let epilogue = Epilogue::plain(Operand { memory: result.memory, dtype: result.dtype, layout }, None);
-    if is_direct {
-        return conv_direct::weights(&target, &from, &factors, window, groups, out.class(), &epilogue);
+    if rows * channels <= DIRECT_WEIGHTS {
+        let direct = Direct::new(from, factors, result, parameters, Direction::Gather);
+        if conv_channels::suits(&direct) {
+            let layout = Matrix {
+                rows: result.features(1, 0, FeatureOrder::TapsInnermost)?,
+                columns: Axis::line(groups, result.image_stride),
+                batch_stride: 0,
+            };
+            let out_operand = Operand { memory: result.memory, dtype: result.dtype, layout };
+            return conv_channels::weights(&target, &direct, out.class(), &Epilogue::plain(out_operand, None));
+        }
+        if conv_direct::weights(&target, &direct, out.class(), &epilogue(FeatureOrder::TapsInnermost)?)? {
+            return Ok(());
+        }
     }
     let a = Operand {
         memory: factors.memory,
@@ -332,7 +363,7 @@ pub fn weights(
             Some(layout) => Factor::Matrix(Operand { memory: from.memory, dtype: from.dtype, layout }),
             None => Factor::Features(PatchOperand { memory: from.memory, dtype: from.dtype, patches }),
         },
-        epilogue,
+        epilogue: epilogue(patches.order())?,
     };
     multiply(&target, &product)
 }

@@ -1,60 +1,79 @@
-//! Convolutions with few channels a group: padded dense planes, and no packing.
+//! Convolutions with few channels a group: boxes of pixels that are computed from local memory, with no packing.
 
-use super::conv::{Part, WeightStrides};
+use std::sync::Arc;
+
+use super::conv::{Bias, Direction, Parameters, WeightStrides};
 use super::epilogue::Epilogue;
-use super::gemm::{busy, launch, program};
-use super::matrix::{div_up, spans, struct_bytes};
-use super::patches::{Spatial, Volume, Window};
-use super::plan::Tile;
-use super::{Target, Workspace};
+use super::gemm::{busy, finish, program as product_program};
+use super::matrix::{div_up, struct_bytes};
+use super::patches::{spatial, Spatial, Volume};
+use super::plan::{Size, Tile};
+use super::Target;
 use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{CachedProgram, Class, Family};
+use crate::kernels::{CachedProgram, Class, Family, Spec};
 
-/// Memory for the padded planes of the images that are convolved at a time.
-const PLANE_BYTES: i64 = 64 << 20;
+/// Local memory for the source of a box: half of a first cache of 48 KiB, and of what OpenCL 1.2 guarantees.
+const BOX_BYTES: i64 = 24 << 10;
+/// Local memory for weights, and for sums of their gradients.
+const WEIGHT_BYTES: i64 = 16 << 10;
+/// Work-items that share a box on a GPU.
+const GROUP: i64 = 64;
 
-/// Padded planes of a source, and where its pixels and taps lie in them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Planes {
+/// A convolution from a source to pixels, and where its weights lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Direct {
+    pub source: Volume,
+    pub pixels: Volume,
+    pub weight: Volume,
+    pub groups: i64,
     window: Window,
-    before: Spatial,
-    start: Spatial,
-    sizes: Spatial,
 }
 
-impl Planes {
-    /// The smallest planes that hold every position a window reads, with rows of pixels filled up to whole vectors.
-    fn of(window: Window, lanes: i64) -> Self {
-        let mut planes = Self { window, before: [0; 3], start: [0; 3], sizes: [1; 3] };
-        let Window { mut pixels, taps, scale, origin, step } = window;
-        if let Some(width) = pixels.first_mut() {
-            *width = filled(*width, lanes);
-        }
-        let dims = pixels.into_iter().zip(taps).zip(scale).zip(origin).zip(step);
-        let places = planes.before.iter_mut().zip(&mut planes.start).zip(&mut planes.sizes);
-        for (((before, start), size), ((((pixels, taps), scale), origin), step)) in places.zip(dims) {
-            let reach = (taps - 1).max(0) * step;
-            *before = (-(origin + reach.min(0))).max(0);
-            *start = origin + *before;
-            *size = (pixels - 1) * scale + *start + reach.max(0) + 1;
-        }
-        if let Some(width) = planes.sizes.first_mut() {
-            // A vector of every second element is read as two whole ones.
-            *width += lanes;
-        }
-        planes
-    }
+/// How taps meet pixels; `Source` of `cl/conv.cl` says how.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    taps: Spatial,
+    scale: Spatial,
+    origin: Spatial,
+    step: Spatial,
+    stuffing: Spatial,
+}
 
-    fn count(&self) -> i64 {
-        self.sizes.iter().product()
-    }
+/// Pixels that a work-group computes, the source positions that they read, and how those lie in local memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Boxes {
+    pixels: Spatial,
+    sizes: Spatial,
+    pitch: i64,
+}
 
-    fn bytes(&self, channels: i64, image_channels: i64, weight: WeightStrides) -> Vec<u8> {
-        let Window { pixels, taps, scale, step, .. } = self.window;
-        let spatial = [pixels, taps, scale, self.start, step, self.sizes];
-        let rest = [channels, image_channels, weight.group, weight.out, weight.source];
-        struct_bytes(spatial.into_iter().flatten().chain(rest))
+/// Elements of local memory, of one source channel and of one channel of pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Elements {
+    source: i64,
+    pixels: i64,
+}
+
+impl Window {
+    fn boxes(&self, pixels: Spatial, lanes: i64) -> Boxes {
+        let mut sizes = [1; 3];
+        let dims = pixels.into_iter().zip(self.taps).zip(self.scale).zip(self.step).enumerate();
+        for (size, (d, (((pixels, taps), scale), step))) in sizes.iter_mut().zip(dims) {
+            let count = if d == 0 { filled(pixels, lanes) } else { pixels };
+            *size = (count - 1) * scale + (taps - 1) * step.abs() + 1;
+        }
+        let [width, ..] = sizes;
+        let [scale, ..] = self.scale;
+        Boxes { pixels, sizes, pitch: filled(div_up(width, scale), lanes) }
+    }
+}
+
+impl Boxes {
+    fn elements(&self, scale: i64, lanes: i64) -> Elements {
+        let [_, height, depth] = self.sizes;
+        let [w, h, d] = self.pixels;
+        Elements { source: height * depth * scale * self.pitch, pixels: filled(w, lanes) * h * d }
     }
 }
 
@@ -62,102 +81,204 @@ const fn filled(width: i64, lanes: i64) -> i64 {
     div_up(width, lanes) * lanes
 }
 
-struct Copier<'a> {
-    target: &'a Target,
-    program: &'a CachedProgram,
-    class: Class,
-}
+impl Direct {
+    /// A convolution; for its gradients, `pixels` is what the convolution results in.
+    pub fn new(
+        source: Volume,
+        pixels: Volume,
+        weight: Volume,
+        parameters: &Parameters<'_>,
+        direction: Direction,
+    ) -> Self {
+        let (stride, padding) = (spatial(parameters.stride, 1), spatial(parameters.padding, 0));
+        let dilation = spatial(parameters.dilation, 1);
+        let taps = weight.sizes;
+        let window = match direction {
+            Direction::Gather => Window {
+                taps,
+                scale: stride,
+                origin: padding.map(|padding| -padding),
+                step: dilation,
+                stuffing: [1; 3],
+            },
+            Direction::Spread => Window {
+                taps,
+                scale: [1; 3],
+                origin: padding,
+                step: dilation.map(|dilation| -dilation),
+                stuffing: stride,
+            },
+        };
+        Self { source, pixels, weight, groups: parameters.groups, window }
+    }
 
-impl Copier<'_> {
-    /// Copies `images` images from `first` on into planes of `sizes`, `before` zeros in front of them.
-    fn planes(&self, source: &Volume, first: i64, images: i64, before: Spatial, sizes: Spatial) -> Result<Workspace> {
-        let plane: i64 = sizes.iter().product();
-        let bytes = images * source.channels * plane * self.class.size() as i64;
-        let planes = self.target.workspace(bytes.max(1) as usize)?;
-        let layout = struct_bytes(
-            source
-                .sizes
-                .into_iter()
-                .chain(source.strides)
-                .chain([source.channel_stride, source.image_stride])
-                .chain(before)
-                .chain(sizes),
-        );
-        let args = [
-            source.at_image(first).memory,
-            Arg::Int(source.dtype.code()),
-            Arg::Bytes(&layout),
-            self.target.memory(planes.address)?,
-        ];
-        let rows = sizes.iter().skip(1).product();
-        launch(self.target, self.program, "pad_planes", &args, [source.channels, rows, images])?;
-        Ok(planes)
+    fn source_channels(&self) -> i64 {
+        self.source.channels / self.groups
+    }
+
+    fn out_channels(&self) -> i64 {
+        self.pixels.channels / self.groups
+    }
+
+    /// Weights of one result channel.
+    fn depth(&self) -> i64 {
+        self.source_channels() * self.weight.positions()
+    }
+
+    /// The largest boxes of which `out_channels` channels of pixels and all source channels of a group fit local
+    /// memory, but small enough for `parts` of them; none where not even one vector of pixels fits.
+    fn fit(&self, target: &Target, class: Class, out_channels: i64, parts: i64) -> Option<Boxes> {
+        let local = target.device.info.local_mem as i64;
+        let element = class.size() as i64;
+        let weights = self.depth() * self.out_channels();
+        if weights * element > WEIGHT_BYTES.min(local / 4) || self.depth() * 4 > local / 8 {
+            return None;
+        }
+        let lanes = Tile::of(target, class).vector();
+        let [scale, ..] = self.window.scale;
+        let bytes = BOX_BYTES.min(local / 2);
+        let fits = |pixels: Spatial| {
+            let needed = self.window.boxes(pixels, lanes).elements(scale, lanes);
+            (needed.source * self.source_channels() + needed.pixels * out_channels) * element <= bytes
+        };
+        let [width, height, depth] = self.pixels.sizes;
+        let w = largest(width, filled(width, lanes), |w| fits([w.min(width), 1, 1]))?;
+        let h = largest(height, div_up(height, parts), |h| fits([w, h, 1]))?;
+        let d = if h == height { largest(depth, depth, |d| fits([w, h, d]))? } else { 1 };
+        Some(self.window.boxes([w, h, d], lanes))
+    }
+
+    /// The `Source` of `cl/conv.cl`; boxes matter to some kernels only.
+    pub(super) fn source_bytes(&self, boxes: Option<Boxes>) -> Vec<u8> {
+        let boxes = boxes.unwrap_or(Boxes { pixels: [1; 3], sizes: [1; 3], pitch: 1 });
+        let Window { taps, scale, origin, step, stuffing } = self.window;
+        let Volume { sizes, strides, channel_stride, image_stride, .. } = self.source;
+        let spatial = [self.pixels.sizes, taps, scale, origin, step, stuffing, sizes, strides];
+        let rest = [channel_stride, image_stride, self.source_channels()];
+        struct_bytes(
+            spatial.into_iter().flatten().chain(rest).chain(boxes.pixels).chain(boxes.sizes).chain([boxes.pitch]),
+        )
+    }
+
+    /// The `PixelStrides` of `cl/conv.cl`.
+    pub(super) fn pixel_bytes(&self) -> Vec<u8> {
+        struct_bytes(self.pixels.strides.into_iter().chain([self.pixels.channel_stride, self.pixels.image_stride]))
     }
 }
 
-/// A value for each pixel.
-///
-/// # Errors
-/// As the allocator and the driver report.
-pub(super) fn pixels(target: &Target, part: &Part, class: Class) -> Result<()> {
-    let program = program(target, Family::Conv, class)?;
-    let copier = Copier { target, program: &program, class };
-    let Part { out, source, weight, window, groups, .. } = *part;
-    let planes = Planes::of(window, Tile::of(target, class).vector());
-    let (rows, channels) = (part.out_channels(), source.channels / groups);
-    // The planes of a weight follow one another as its first two dimensions do.
-    let taps = weight.positions();
-    let strides = WeightStrides::new(part.direction, weight.channels * taps, taps, rows, channels);
-    let factors = copier.planes(&weight, 0, weight.images, [0; 3], weight.sizes)?;
-    let layout = planes.bytes(channels, source.channels, strides);
-
-    let image_rows: i64 = window.pixels.iter().skip(1).product();
-    let image_bytes = source.channels * planes.count() * class.size() as i64;
-    for (first, images) in spans(source.images, (PLANE_BYTES / image_bytes.max(1)).max(1)) {
-        let from = copier.planes(&source, first, images, planes.before, planes.sizes)?;
-        let chunk = Part { out: out.at_image(first), ..*part };
-        let encoded = chunk.epilogue()?.encode(class);
-        let blocks = div_up(busy(target), out.channels * images).min(image_rows).max(1);
-        let block = if target.is_cpu() { div_up(image_rows, blocks) } else { 1 };
-        let cut = [
-            target.memory(from.address)?,
-            target.memory(factors.address)?,
-            Arg::Bytes(&layout),
-            Arg::Long(rows),
-            Arg::Long(block),
-        ];
-        let global = [out.channels, div_up(image_rows, block), images];
-        launch(target, &program, "conv_direct", &[&cut[..], &encoded.args()].concat(), global)?;
-    }
-    Ok(())
+/// The largest part of `total`, at most `limit`, that fits: all of it, or halves of that.
+fn largest(total: i64, limit: i64, fits: impl Fn(i64) -> bool) -> Option<i64> {
+    let halves = std::iter::successors(Some(limit.max(1)), |size| (*size > 1).then_some(div_up(*size, 2)));
+    halves.map(|size| size.min(total)).find(|size| fits(*size))
 }
 
-/// A value for each weight.
+fn items(target: &Target) -> i64 {
+    if target.is_cpu() {
+        1
+    } else {
+        GROUP.min(target.device.info.max_work_group as i64)
+    }
+}
+
+/// The program of the kernels that pack nothing.
+pub(super) fn program(target: &Target, class: Class) -> Result<Arc<CachedProgram>> {
+    let spec = Spec::generic().define("VEC", Tile::of(target, class).vector()).define("ITEMS", items(target));
+    target.program(Family::Conv, class, &spec)
+}
+
+fn launch(target: &Target, class: Class, kernel: &'static str, args: &[Arg<'_>], groups: [i64; 3]) -> Result<()> {
+    let items = items(target) as usize;
+    let [across, down, images] = groups.map(|count| count as usize);
+    let program = program(target, class)?;
+    target.launch(&program, kernel, args, &[across * items, down, images], Some(&[items, 1, 1]))
+}
+
+const fn local(elements: i64, size: i64) -> Arg<'static> {
+    Arg::Local((elements * size) as usize)
+}
+
+/// A value for each pixel. Returns false, and does nothing, where
+/// a box does not fit local memory.
 ///
 /// # Errors
 /// As the allocator and the driver report.
-pub(super) fn weights(
+pub(super) fn pixels(
     target: &Target,
-    source: &Volume,
-    gradient: &Volume,
-    window: Window,
-    groups: i64,
+    direct: &Direct,
+    direction: Direction,
+    bias: Option<Bias>,
     class: Class,
-    epilogue: &Epilogue,
-) -> Result<()> {
-    let program = program(target, Family::Conv, class)?;
-    let copier = Copier { target, program: &program, class };
+) -> Result<bool> {
+    let Direct { source, pixels, weight, groups, .. } = *direct;
+    let parts = div_up(busy(target), groups * pixels.images);
+    let Some(boxes) = direct.fit(target, class, 0, parts) else { return Ok(false) };
+    let (rows, channels) = (direct.out_channels(), direct.source_channels());
+    let strides = WeightStrides::new(direction, weight.image_stride, weight.channel_stride, rows, channels);
+    let taps = struct_bytes(weight.strides.into_iter().chain([strides.out, strides.source, strides.group]));
+    let (from, to) = (direct.source_bytes(Some(boxes)), direct.pixel_bytes());
+    let no_bias = Bias { memory: target.memory(0)?, dtype: pixels.dtype, stride: 0 };
+    let bias = bias.unwrap_or(no_bias);
+    let element = class.size() as i64;
     let lanes = Tile::of(target, class).vector();
-    let planes = Planes::of(window, lanes);
-    let from = copier.planes(source, 0, source.images, planes.before, planes.sizes)?;
-    let [width, height, depth] = gradient.sizes;
-    let factors = copier.planes(gradient, 0, gradient.images, [0; 3], [filled(width, lanes), height, depth])?;
-    let channels = source.channels / groups;
-    let layout = planes.bytes(channels, source.channels, WeightStrides { out: 0, source: 0, group: 0 });
-    let encoded = epilogue.encode(class);
-    let cut =
-        [target.memory(from.address)?, target.memory(factors.address)?, Arg::Bytes(&layout), Arg::Long(source.images)];
-    let features = channels * window.taps.iter().product::<i64>();
-    let global = [features, gradient.channels / groups, groups];
-    launch(target, &program, "conv_direct_weight", &[&cut[..], &encoded.args()].concat(), global)
+    let [scale, ..] = direct.window.scale;
+    let args = [
+        source.memory,
+        Arg::Int(source.dtype.code()),
+        weight.memory,
+        Arg::Int(weight.dtype.code()),
+        bias.memory,
+        Arg::Int(bias.dtype.code()),
+        Arg::Long(bias.stride),
+        pixels.memory,
+        Arg::Int(pixels.dtype.code()),
+        Arg::Bytes(&from),
+        Arg::Bytes(&taps),
+        Arg::Bytes(&to),
+        Arg::Long(rows),
+        local(boxes.elements(scale, lanes).source * channels, element),
+        local(direct.depth() * rows, element),
+        local(direct.depth(), 4),
+    ];
+    let count: i64 = pixels.sizes.iter().zip(boxes.pixels).map(|(&size, part)| div_up(size, part)).product();
+    launch(target, class, "conv_direct", &args, [groups, count, pixels.images])?;
+    Ok(true)
+}
+
+/// A value for each weight; `epilogue` takes them as rows of result channels and columns of (source channels, taps).
+/// Returns false, and does nothing, where a box does not fit local memory.
+///
+/// # Errors
+/// As the allocator and the driver report.
+pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: &Epilogue) -> Result<bool> {
+    let Direct { source, pixels, groups, .. } = *direct;
+    let rows = direct.out_channels();
+    let Some(boxes) = direct.fit(target, class, rows, 1) else { return Ok(false) };
+    let splits = div_up(busy(target), groups).min(pixels.images).max(1);
+    let size = Size { rows, columns: direct.depth(), depth: 0, batches: groups };
+    let element = class.size() as i64;
+    let workspace = target.workspace((splits * groups * rows * direct.depth() * element) as usize)?;
+    let sums = target.memory(workspace.address)?;
+    let (from, to) = (direct.source_bytes(Some(boxes)), direct.pixel_bytes());
+    let lanes = Tile::of(target, class).vector();
+    let [scale, ..] = direct.window.scale;
+    let elements = boxes.elements(scale, lanes);
+    let args = [
+        source.memory,
+        Arg::Int(source.dtype.code()),
+        pixels.memory,
+        Arg::Int(pixels.dtype.code()),
+        sums,
+        Arg::Bytes(&from),
+        Arg::Bytes(&to),
+        Arg::Long(rows),
+        Arg::Long(pixels.images),
+        local(elements.source * direct.source_channels(), element),
+        local(elements.pixels * rows, element),
+        local(direct.depth() * rows, element),
+        local(direct.depth(), 4),
+    ];
+    launch(target, class, "conv_direct_weight", &args, [groups, splits, 1])?;
+    let program = product_program(target, Family::Matmul, class)?;
+    finish(target, &program, class, size, splits, sums, epilogue)?;
+    Ok(true)
 }

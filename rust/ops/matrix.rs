@@ -137,12 +137,6 @@ pub fn struct_bytes(longs: impl IntoIterator<Item = i64>) -> Vec<u8> {
     longs.into_iter().flat_map(i64::to_ne_bytes).collect()
 }
 
-/// The first index and the number of spans of `step` that cover `total`; an empty range is one empty span.
-pub fn spans(total: i64, step: i64) -> impl Iterator<Item = (i64, i64)> + Clone {
-    let step = step.max(1);
-    (0..div_up(total, step).max(1)).map(move |i| (i * step, step.min(total - i * step)))
-}
-
 /// Quotient rounded up.
 pub const fn div_up(a: i64, b: i64) -> i64 {
     if b <= 0 {
@@ -162,11 +156,5 @@ mod tests {
         assert_eq!(pixels, Ok(([20, 2, 1, 1], [1, 60, 0, 0])));
         assert_eq!(Axis::nest(&[(5, 0), (4, 0)]).map(|axis| axis.size()), Ok(20));
         assert!(Axis::nest(&[(2, 1), (2, 4), (2, 16), (2, 64), (2, 256)]).is_err());
-    }
-
-    #[test]
-    fn spans_cover_the_range() {
-        assert_eq!(spans(7, 3).collect::<Vec<_>>(), [(0, 3), (3, 3), (6, 1)]);
-        assert_eq!(spans(0, 3).collect::<Vec<_>>(), [(0, 0)]);
     }
 }

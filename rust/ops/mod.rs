@@ -1,5 +1,6 @@
 //! Launchers: one file a kernel family. Each decides layout, geometry and program, and enqueues.
 
+mod conv_channels;
 mod conv_direct;
 mod epilogue;
 mod gemm;

@@ -71,12 +71,6 @@ impl Volume {
         self.images * self.channels * self.positions()
     }
 
-    /// The same from image `first` on.
-    #[must_use]
-    pub fn at_image(self, first: i64) -> Self {
-        Self { memory: advance(self.memory, first * self.image_stride, self.dtype), ..self }
-    }
-
     /// Every `step`th position from `first` on, `sizes` of them.
     #[must_use]
     pub fn every(self, first: Spatial, step: Spatial, sizes: Spatial) -> Self {

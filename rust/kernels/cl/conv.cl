@@ -1,173 +1,343 @@
 // Convolutions with so few channels a group that packing would cost more than the arithmetic, such as depthwise ones.
 //
-// `pad_planes` first copies source, weight and gradient into dense planes of T with their padding in them, so that the
-// kernels after it need no bounds and no dtypes. Dimensions are innermost first (w, h, d), as in patches.cl.
+// A work-group copies the box of source positions that a box of pixels reads to local memory, with its padding in it,
+// and computes from there: no bounds, no dtypes. On CPUs local memory is the core's first cache, and a group one item.
+// Dimensions are innermost first (w, h, d), as in patches.cl.
+
+#ifndef ITEMS
+#define ITEMS 1
+#endif
+// Vectors of pixels that an item computes at once, and taps whose gradients it does. 8 and 5 keep the sums in registers
+// and hide the latency of a multiply-add; 5 wastes least for 9, 25 and 49 taps.
+#define PIXEL_VECTORS (ITEMS == 1 ? 8 : 1)
+#define TAPS_AT_ONCE (ITEMS == 1 ? 5 : 1)
 
 #define SPATIAL 3
 
-// A tensor of (images, channels, d, h, w) and the planes it goes to: `before` zeros precede it in each dimension.
-typedef struct {
-  long extents[SPATIAL];
-  long strides[SPATIAL];
-  long channel_stride;
-  long image_stride;
-  long before[SPATIAL];
-  long sizes[SPATIAL];
-} Plane;
-
-// Global size (channels, rows of a plane, images): one work-item, one row. Neighbours share a row's cache lines where
-// channels lie innermost.
-__kernel void pad_planes(__global const uchar *source, ulong source_offset, int source_dtype, Plane plane,
-                         __global uchar *planes, ulong planes_offset) {
-  const long channel = get_global_id(0);
-  const long image = get_global_id(2);
-  const long y = get_global_id(1) % plane.sizes[1] - plane.before[1];
-  const long z = get_global_id(1) / plane.sizes[1] - plane.before[2];
-  const long row = (image * get_global_size(0) + channel) * get_global_size(1) + get_global_id(1);
-  __global T *out = (__global T *)(planes + planes_offset) + row * plane.sizes[0];
-  const bool exists = y >= 0 && y < plane.extents[1] && z >= 0 && z < plane.extents[2];
-  const long count = exists ? min(plane.extents[0], plane.sizes[0] - plane.before[0]) : 0;
-  const long first = exists ? plane.before[0] : 0;
-  const long at =
-      image * plane.image_stride + channel * plane.channel_stride + y * plane.strides[1] + z * plane.strides[2];
-  source += source_offset;
-  for (long x = 0; x < first; ++x) out[x] = FROM_REAL(0);
-  for (long x = first + count; x < plane.sizes[0]; ++x) out[x] = FROM_REAL(0);
-  out += first;
-  long x = 0;
-#ifndef IS_COMPLEX
-  if (plane.strides[0] == 1)
-    for (; x + VEC <= count; x += VEC) VSTORE(load_dense(source, at + x, SOURCE_DTYPE), 0, out + x);
-#endif
-  for (; x < count; ++x) out[x] = load_one(source, at + x * plane.strides[0], SOURCE_DTYPE);
-}
-
-// A convolution of planes. Tap t of pixel p lies at p * scale + start + t * step, always inside its plane, also for the
-// pixels that fill up the last vector of a row.
+// Tap t of pixel p lies at position p * scale + origin + t * step. Element i of the source lies at position i *
+// stuffing; all other positions are zero. A convolution has scale = stride, its transpose stuffing = stride.
 typedef struct {
   long pixels[SPATIAL];
   long taps[SPATIAL];
   long scale[SPATIAL];
-  long start[SPATIAL];
+  long origin[SPATIAL];
   long step[SPATIAL];
-  long sizes[SPATIAL];
-  long channels;        // of the source, in a group
-  long image_channels;  // of the source, in all groups
-  long weight_group_stride;
-  long weight_out_stride;
-  long weight_in_stride;
-} Planes;
+  long stuffing[SPATIAL];
+  long extents[SPATIAL];
+  long strides[SPATIAL];
+  long channel_stride;
+  long image_stride;
+  long channels;        // in a group
+  long box[SPATIAL];    // pixels of a work-group
+  long sizes[SPATIAL];  // positions that those read
+  long pitch;           // whole vectors that hold every `scale`th position of a row
+} Source;
 
-inline long plane_row(const Planes *p, long y, long z, long tap_y, long tap_z) {
-  const long row_y = y * p->scale[1] + p->start[1] + tap_y * p->step[1];
-  const long row_z = z * p->scale[2] + p->start[2] + tap_z * p->step[2];
-  return (row_z * p->sizes[1] + row_y) * p->sizes[0] + p->start[0];
+// Strides of a tensor with a value for each pixel, and of one for each tap.
+typedef struct {
+  long strides[SPATIAL];
+  long channel_stride;
+  long image_stride;
+} PixelStrides;
+
+typedef struct {
+  long strides[SPATIAL];
+  long out_stride;
+  long source_stride;
+  long group_stride;
+} TapStrides;
+
+inline long tap_count(const Source *s) { return s->taps[0] * s->taps[1] * s->taps[2]; }
+
+// Elements of a row, and of a channel, of a box in local memory. Position x of a row is at x % scale * pitch + x / scale,
+// so that neighbouring pixels are neighbours under every tap.
+inline int row_length(const Source *s) { return (int)(s->scale[0] * s->pitch); }
+inline int box_length(const Source *s) { return (int)(s->sizes[1] * s->sizes[2]) * row_length(s); }
+inline int place_in_row(const Source *s, int x) {
+  const int scale = (int)s->scale[0];
+  return scale == 1 ? x : x % scale * (int)s->pitch + x / scale;
 }
 
-// VEC pixels `scale` apart.
-inline TV load_apart(__global const T *source, long scale) {
-#ifndef IS_COMPLEX
-  if (scale == 1) return VLOAD(0, source);
-  if (scale == 2) return (TV)(VLOAD(0, source).even, VLOAD(0, source + VEC).even);
+// The pixels of a box.
+typedef struct {
+  long first[SPATIAL];
+  int count[SPATIAL];
+  int vectors;  // of a row
+} Box;
+
+inline Box find_box(const Source *s, long index) {
+  Box box;
+  for (int d = 0; d < SPATIAL; ++d) {
+    const long boxes = (s->pixels[d] + s->box[d] - 1) / s->box[d];
+    box.first[d] = index % boxes * s->box[d];
+    box.count[d] = (int)min(s->box[d], s->pixels[d] - box.first[d]);
+    index /= boxes;
+  }
+  box.vectors = (box.count[0] + VEC - 1) / VEC;
+  return box;
+}
+
+inline long box_count(const Source *s) {
+  long count = 1;
+  for (int d = 0; d < SPATIAL; ++d) count *= (s->pixels[d] + s->box[d] - 1) / s->box[d];
+  return count;
+}
+
+// The first position that the pixels of a box read.
+inline long first_position(const Source *s, const Box *box, int d) {
+  return box->first[d] * s->scale[d] + s->origin[d] + min((s->taps[d] - 1) * s->step[d], 0L);
+}
+
+// Where each tap of each channel lies in a box from its pixel's place.
+inline void find_places(const Source *s, __local int *places) {
+  const int taps = (int)tap_count(s), all = taps * (int)s->channels;
+  for (int k = get_local_id(0); k < all; k += ITEMS) {
+    int tap = k % taps;
+    int at[SPATIAL];
+    for (int d = 0; d < SPATIAL; ++d) {
+      const long t = tap % s->taps[d];
+      at[d] = (int)(t * s->step[d] - min((s->taps[d] - 1) * s->step[d], 0L));
+      tap /= (int)s->taps[d];
+    }
+    places[k] = k / taps * box_length(s) + (at[2] * (int)s->sizes[1] + at[1]) * row_length(s) + place_in_row(s, at[0]);
+  }
+}
+
+typedef struct __attribute__((packed)) {
+  TV vector;
+} AnyVector;
+#if VEC == 16
+#define STORE_HALF vstore8
+#elif VEC == 8
+#define STORE_HALF vstore4
+#elif VEC == 4
+#define STORE_HALF vstore2
 #endif
-  Lanes lanes;
-  for (int l = 0; l < VEC; ++l) lanes.lanes[l] = source[l * scale];
-  return lanes.vector;
-}
 
-// VECTORS * VEC pixels of one row of the result, from the planes of a group and the weights of one channel.
-#define DEFINE_STRIP(VECTORS)                                                                                      \
-  inline void PASTE(convolve_strip_, VECTORS)(const Planes *p, __global const T *source, __global const T *weight, \
-                                              long x, long y, long z, T *values) {                                 \
-    const long plane = p->sizes[0] * p->sizes[1] * p->sizes[2];                                                    \
-    TV sums[VECTORS];                                                                                              \
-    _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) sums[v] = (TV)(0);                                         \
-    for (long c = 0; c < p->channels; ++c) {                                                                       \
-      __global const T *factors = weight + c * p->weight_in_stride;                                                \
-      for (long tap_z = 0; tap_z < p->taps[2]; ++tap_z) {                                                          \
-        for (long tap_y = 0; tap_y < p->taps[1]; ++tap_y) {                                                        \
-          __global const T *row = source + c * plane + plane_row(p, y, z, tap_y, tap_z) + x * p->scale[0];        \
-          for (long tap_x = 0; tap_x < p->taps[0]; ++tap_x) {                                                      \
-            const TV factor = (TV)(*factors++);                                                                    \
-            _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) sums[v] =                                          \
-                MULTIPLY_ADD(factor, load_apart(row + v * VEC * p->scale[0], p->scale[0]), sums[v]);               \
-            row += p->step[0];                                                                                     \
-          }                                                                                                        \
-        }                                                                                                          \
-      }                                                                                                            \
-    }                                                                                                              \
-    _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) STORE_VALUES(sums[v], values + v * VEC);                   \
-  }
-
-#define STRIP 4
-DEFINE_STRIP(1)
-DEFINE_STRIP(4)
-
-// Global size (result channels, ceil(rows of a plane of the result / block), images): one work-item, `block` rows of
-// one channel. The epilogue's matrix has result channels as rows and pixels as columns, as for `gemm`.
-__kernel void conv_direct(__global const uchar *source, ulong source_offset, __global const uchar *weight,
-                          ulong weight_offset, Planes planes, long group_channels, long block, EPILOGUE_ARGUMENTS) {
-  const long image = get_global_id(2);
-  const long group = get_global_id(0) / group_channels;
-  const long channel = get_global_id(0) % group_channels;
-  const long rows = planes.pixels[1] * planes.pixels[2];
-  const long plane = planes.sizes[0] * planes.sizes[1] * planes.sizes[2];
-  __global const T *from = (__global const T *)(source + source_offset) +
-                           (image * planes.image_channels + group * planes.channels) * plane;
-  __global const T *factors = (__global const T *)(weight + weight_offset) + group * planes.weight_group_stride +
-                              channel * planes.weight_out_stride;
-  const Epilogue epilogue = EPILOGUE(group, 0, 0);
-
-  const long last = min(rows, (long)(get_global_id(1) + 1) * block);
-  for (long row = get_global_id(1) * block; row < last; ++row) {
-    const long y = row % planes.pixels[1];
-    const long z = row / planes.pixels[1];
-    for (long x = 0; x < planes.pixels[0];) {
-      const long left = planes.pixels[0] - x;
-      T values[STRIP * VEC];
-      const int count = (int)min(left, (long)(left > (STRIP - 1) * VEC ? STRIP * VEC : VEC));
-      if (left > (STRIP - 1) * VEC)
-        convolve_strip_4(&planes, from, factors, x, y, z, values);
-      else
-        convolve_strip_1(&planes, from, factors, x, y, z, values);
-      store_product(&epilogue, values, STRIP * VEC, channel, (image * rows + row) * planes.pixels[0] + x, 1, count);
-      x += count;
+// Copies elements `first` and on of a row of the source to places `x`, x + stuffing, ... of a row of a box.
+inline void copy_row(const Source *s, __global const uchar *source, int dt, long first, int x, int count,
+                     __local T *row) {
+  const int scale = (int)s->scale[0], stuffing = (int)s->stuffing[0];
+  int i = 0;
+#ifndef IS_COMPLEX
+  // The last vector may overlap the one before.
+  if (s->strides[0] == 1 && stuffing == 1 && scale == 1 && count >= VEC) {
+    for (; i < count; i += VEC) {
+      const int at = min(i, count - VEC);
+      ((__local AnyVector *)(row + x + at))->vector = load_dense(source, first + at, dt);
     }
+    return;
+  }
+  if (s->strides[0] == 1 && stuffing == 1 && scale == 2 && count >= VEC) {
+    __local T *even = row + place_in_row(s, x), *odd = row + place_in_row(s, x + 1);
+    for (; i + 1 < count; i += VEC) {
+      const int at = min(i, (count - VEC) & ~1);
+      const TV values = load_dense(source, first + at, dt);
+      STORE_HALF(values.even, 0, even + at / 2);
+      STORE_HALF(values.odd, 0, odd + at / 2);
+    }
+    i = count & ~1;
+  }
+#endif
+  int phase = (x + i * stuffing) % scale, index = (x + i * stuffing) / scale;
+  for (; i < count; ++i) {
+    row[phase * (int)s->pitch + index] = load_one(source, (first + i) * s->strides[0], dt);
+    for (phase += stuffing; phase >= scale; phase -= scale) ++index;
   }
 }
 
-// The gradient of the weight: global size (features, result channels, groups), one weight a work-item. `gradient` is
-// planes of pixels whose rows are filled up to whole vectors with zeros. The epilogue's matrix has result channels as
-// rows and features, as in the patch matrix, as columns.
-__kernel void conv_direct_weight(__global const uchar *source, ulong source_offset, __global const uchar *gradient,
-                                 ulong gradient_offset, Planes planes, long images, EPILOGUE_ARGUMENTS) {
-  const long group = get_global_id(2);
-  const long channel = get_global_id(1);
-  const long feature = get_global_id(0);
-  const long tap = feature / planes.channels;
-  const long tap_x = tap % planes.taps[0];
-  const long tap_y = tap / planes.taps[0] % planes.taps[1];
-  const long tap_z = tap / (planes.taps[0] * planes.taps[1]);
-  const long plane = planes.sizes[0] * planes.sizes[1] * planes.sizes[2];
-  const long width = (planes.pixels[0] + VEC - 1) / VEC * VEC;
-  const long rows = planes.pixels[1] * planes.pixels[2];
-  const long channels = get_global_size(1) * get_global_size(2);
-  TV sum = (TV)(0);
-  for (long image = 0; image < images; ++image) {
-    __global const T *values =
-        (__global const T *)(source + source_offset) +
-        (image * planes.image_channels + group * planes.channels + feature % planes.channels) * plane;
-    __global const T *factors = (__global const T *)(gradient + gradient_offset) +
-                                (image * channels + group * get_global_size(1) + channel) * rows * width;
-    for (long row = 0; row < rows; ++row, factors += width) {
-      const long y = row % planes.pixels[1];
-      const long z = row / planes.pixels[1];
-      __global const T *from = values + plane_row(&planes, y, z, tap_y, tap_z) + tap_x * planes.step[0];
-      for (long x = 0; x < width; x += VEC)
-        sum = MULTIPLY_ADD(load_apart(factors + x, 1), load_apart(from + x * planes.scale[0], planes.scale[0]), sum);
-    }
+// Copies what the pixels of a box read of one channel, which starts at `source`.
+inline void copy_box(const Source *s, const Box *box, __global const uchar *source, int dt, __local T *out) {
+  long first[SPATIAL];
+  for (int d = 0; d < SPATIAL; ++d) first[d] = first_position(s, box, d);
+  const int rows = (int)(s->sizes[1] * s->sizes[2]), length = row_length(s);
+  const long from = max((first[0] + s->stuffing[0] - 1) / s->stuffing[0], 0L);
+  const int x = (int)(from * s->stuffing[0] - first[0]);
+  const long left = min(s->extents[0] - from, (s->sizes[0] - x + s->stuffing[0] - 1) / s->stuffing[0]);
+  for (int i = get_local_id(0); i < rows; i += ITEMS) {
+    __local T *row = out + i * length;
+    for (int at = 0; at < length; at += VEC) *(__local TV *)(row + at) = (TV)(0);
+    const long y = first[1] + i % (int)s->sizes[1], z = first[2] + i / (int)s->sizes[1];
+    if (left <= 0 || y < 0 || z < 0 || y % s->stuffing[1] != 0 || z % s->stuffing[2] != 0) continue;
+    if (y / s->stuffing[1] >= s->extents[1] || z / s->stuffing[2] >= s->extents[2]) continue;
+    const long at = y / s->stuffing[1] * s->strides[1] + z / s->stuffing[2] * s->strides[2];
+    copy_row(s, source + at * dtype_size(dt), dt, from, x, (int)left, row);
   }
-  T total = lane_sum(sum);
-  const Epilogue epilogue = EPILOGUE(group, 0, 0);
-  store_product(&epilogue, &total, 1, channel, feature, 1, 1);
+}
+
+// Walks through the vectors of pixels of a box.
+typedef struct {
+  int vector, y, z;
+} Cursor;
+
+inline Cursor cursor_at(const Box *box, int index) {
+  const int rows = index / box->vectors;
+  const Cursor cursor = {index % box->vectors, rows % box->count[1], rows / box->count[1]};
+  return cursor;
+}
+
+inline void move_on(const Box *box, Cursor *cursor) {
+  if (++cursor->vector < box->vectors) return;
+  cursor->vector = 0;
+  if (++cursor->y < box->count[1]) return;
+  cursor->y = 0;
+  ++cursor->z;
+}
+
+inline int cursor_place(const Source *s, const Cursor *cursor) {
+  return (cursor->z * (int)(s->scale[2] * s->sizes[1]) + cursor->y * (int)s->scale[1]) * row_length(s);
+}
+
+// --- a value for each pixel -----------------------------------------------------------------------------------------
+
+// The weights of a group, as [result channels][source channels][taps].
+inline void copy_weights(const Source *s, __global const uchar *weight, int dt, const TapStrides *strides,
+                         int out_channels, __local T *factors) {
+  const int taps = (int)tap_count(s), channels = (int)s->channels;
+  for (int i = get_local_id(0); i < out_channels * channels * taps; i += ITEMS) {
+    int tap = i % taps;
+    long at = i / taps % channels * strides->source_stride + i / (taps * channels) * strides->out_stride;
+    for (int d = 0; d < SPATIAL; ++d) {
+      at += tap % (int)s->taps[d] * strides->strides[d];
+      tap /= (int)s->taps[d];
+    }
+    factors[i] = load_one(weight, at, dt);
+  }
+}
+
+// The pixels of a box in one result channel, which starts at `out`.
+inline void convolve_box(const Source *s, const Box *box, __local const T *planes, __local const int *places,
+                         __local const T *factors, T bias, const PixelStrides *strides, __global uchar *out, int dt) {
+  const int depth = (int)(s->channels * tap_count(s));
+  const int all = box->vectors * box->count[1] * box->count[2], share = (all + ITEMS - 1) / ITEMS;
+  const int last = min(all, ((int)get_local_id(0) + 1) * share);
+  const int element = dtype_size(dt), count = min(box->count[0], VEC);
+  int index = get_local_id(0) * share;
+  Cursor cursor = cursor_at(box, index);
+  for (; index < last; index += PIXEL_VECTORS) {
+    __local const T *from[PIXEL_VECTORS];
+    long to[PIXEL_VECTORS];
+    TV sums[PIXEL_VECTORS];
+    for (int v = 0; v < PIXEL_VECTORS; ++v) {
+      // The last vector of a row overlaps the one before; vectors past the last repeat it.
+      const int x = min(cursor.vector * VEC, max(box->count[0] - VEC, 0));
+      from[v] = planes + cursor_place(s, &cursor) + x;
+      to[v] = (box->first[0] + x) * strides->strides[0] + (box->first[1] + cursor.y) * strides->strides[1] +
+              (box->first[2] + cursor.z) * strides->strides[2];
+      sums[v] = (TV)(bias);
+      if (index + v + 1 < last) move_on(box, &cursor);
+    }
+    for (int k = 0; k < depth; ++k) {
+      const TV factor = (TV)(factors[k]);
+      const int place = places[k];
+      _Pragma("unroll") for (int v = 0; v < PIXEL_VECTORS; ++v) sums[v] =
+          MULTIPLY_ADD(factor, ((__local const AnyVector *)(from[v] + place))->vector, sums[v]);
+    }
+    for (int v = 0; v < min(PIXEL_VECTORS, last - index); ++v)
+      store_lanes(out + to[v] * element, strides->strides[0] * element, count, dt, sums[v]);
+  }
+}
+
+// Global size (groups * ITEMS, boxes, images) in groups of ITEMS. `bias` is null where there is none.
+__kernel void conv_direct(__global const uchar *source, ulong source_offset, int source_dtype,
+                          __global const uchar *weight, ulong weight_offset, int weight_dtype,
+                          __global const uchar *bias, ulong bias_offset, int bias_dtype, long bias_stride,
+                          __global uchar *out, ulong out_offset, int out_dtype, Source from, TapStrides taps,
+                          PixelStrides pixels, long out_channels, __local T *planes, __local T *factors,
+                          __local int *places) {
+  const long group = get_group_id(0), image = get_global_id(2);
+  const Box box = find_box(&from, get_global_id(1));
+  find_places(&from, places);
+  copy_weights(&from, weight + weight_offset + group * taps.group_stride * dtype_size(weight_dtype), weight_dtype,
+               &taps, (int)out_channels, factors);
+  for (int c = 0; c < from.channels; ++c) {
+    const long at = image * from.image_stride + (group * from.channels + c) * from.channel_stride;
+    copy_box(&from, &box, source + source_offset + at * dtype_size(source_dtype), source_dtype,
+             planes + c * box_length(&from));
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (long r = 0; r < out_channels; ++r) {
+    const long channel = group * out_channels + r;
+    const long at = image * pixels.image_stride + channel * pixels.channel_stride;
+    const T addend = bias ? load_one(bias + bias_offset, channel * bias_stride, bias_dtype) : FROM_REAL(0);
+    convolve_box(&from, &box, planes, places, factors + r * from.channels * tap_count(&from), addend, &pixels,
+                 out + out_offset + at * dtype_size(out_dtype), out_dtype);
+  }
+}
+
+// --- a value for each weight ----------------------------------------------------------------------------------------
+
+// The gradient of a box's pixels in one channel, rows filled up to whole vectors with zeros.
+inline void copy_gradient(const Box *box, __global const uchar *gradient, int dt, const PixelStrides *strides,
+                          __local T *out) {
+  const int all = box->vectors * box->count[1] * box->count[2], element = dtype_size(dt);
+  for (int index = get_local_id(0); index < all; index += ITEMS) {
+    const Cursor cursor = cursor_at(box, index);
+    const long x = box->first[0] + cursor.vector * VEC, y = box->first[1] + cursor.y, z = box->first[2] + cursor.z;
+    const long at = x * strides->strides[0] + y * strides->strides[1] + z * strides->strides[2];
+    *(__local TV *)(out + index * VEC) = load_lanes(gradient + at * element, strides->strides[0] * element,
+                                                    min(VEC, box->count[0] - cursor.vector * VEC), dt);
+  }
+}
+
+// Adds what a box contributes to the weights [k, k + TAPS_AT_ONCE) of one result channel.
+inline void add_weights(const Source *s, const Box *box, __local const T *planes, __local const int *places,
+                        __local const T *gradient, int k, __local T *out) {
+  const int depth = (int)(s->channels * tap_count(s)), all = box->vectors * box->count[1] * box->count[2];
+  __local const T *from[TAPS_AT_ONCE];
+  TV sums[TAPS_AT_ONCE];
+  for (int t = 0; t < TAPS_AT_ONCE; ++t) {
+    from[t] = planes + places[min(k + t, depth - 1)];
+    sums[t] = (TV)(0);
+  }
+  Cursor cursor = {0, 0, 0};
+  for (int index = 0; index < all; ++index) {
+    const TV factor = *(__local const TV *)(gradient + index * VEC);
+    const int place = cursor_place(s, &cursor) + cursor.vector * VEC;
+    _Pragma("unroll") for (int t = 0; t < TAPS_AT_ONCE; ++t) sums[t] =
+        MULTIPLY_ADD(factor, ((__local const AnyVector *)(from[t] + place))->vector, sums[t]);
+    move_on(box, &cursor);
+  }
+  for (int t = 0; t < min(TAPS_AT_ONCE, depth - k); ++t) out[k + t] += lane_sum(sums[t]);
+}
+
+// Global size (groups * ITEMS, splits of the images) in groups of ITEMS: sums [splits][groups][result channels][source
+// channels][taps].
+__kernel void conv_direct_weight(__global const uchar *source, ulong source_offset, int source_dtype,
+                                 __global const uchar *gradient, ulong gradient_offset, int gradient_dtype,
+                                 __global uchar *out, ulong out_offset, Source from, PixelStrides pixels,
+                                 long out_channels, long images, __local T *planes, __local T *gradients,
+                                 __local T *sums, __local int *places) {
+  const long group = get_group_id(0);
+  SHARE_TASKS(images, get_global_id(1), get_global_size(1), first, last);
+  const int depth = (int)(from.channels * tap_count(&from)), all = depth * (int)out_channels;
+  const int blocks = (depth + TAPS_AT_ONCE - 1) / TAPS_AT_ONCE;
+  find_places(&from, places);
+  for (int i = get_local_id(0); i < all; i += ITEMS) sums[i] = FROM_REAL(0);
+  // One loop over the boxes of all images: PoCL 3.1 fails on a barrier within two.
+  const long boxes = box_count(&from);
+  for (long step = first * boxes; step < last * boxes; ++step) {
+    const long image = step / boxes;
+    const Box box = find_box(&from, step % boxes);
+    const int pixel_count = box.vectors * box.count[1] * box.count[2] * VEC;
+    for (int c = 0; c < from.channels; ++c) {
+      const long at = image * from.image_stride + (group * from.channels + c) * from.channel_stride;
+      copy_box(&from, &box, source + source_offset + at * dtype_size(source_dtype), source_dtype,
+               planes + c * box_length(&from));
+    }
+    for (int r = 0; r < out_channels; ++r) {
+      const long at = image * pixels.image_stride + (group * out_channels + r) * pixels.channel_stride;
+      copy_gradient(&box, gradient + gradient_offset + at * dtype_size(gradient_dtype), gradient_dtype, &pixels,
+                    gradients + r * pixel_count);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int task = get_local_id(0); task < blocks * out_channels; task += ITEMS) {
+      const int r = task / blocks;
+      add_weights(&from, &box, planes, places, gradients + r * pixel_count, task % blocks * TAPS_AT_ONCE,
+                  sums + r * depth);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  __global T *to = (__global T *)(out + out_offset) + (get_global_id(1) * get_num_groups(0) + group) * all;
+  for (int i = get_local_id(0); i < all; i += ITEMS) to[i] = sums[i];
 }

@@ -56,6 +56,8 @@ inline void pack_lines(__global const uchar *source, int dt, const Axis *outer, 
 // last panel is filled up with zeros.
 inline void pack_matrix(__global const uchar *source, int dt, const Axis *outer, const Axis *inner, long first,
                         long last, long k_first, int depth, int width, __local R *out) {
+  // An axis of no indices has no offsets to ask for.
+  if (depth == 0) return;
   const int count = width / PARTS;
 #ifndef IS_COMPLEX
   if (first < last && axis_is_dense(outer, first, last - first)) {

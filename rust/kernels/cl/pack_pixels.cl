@@ -26,6 +26,18 @@ inline TapChannels find_channels(const Patches *patches, long tap, long k, int d
   return what;
 }
 
+// The same patches, with the taps of a row as channels of one tap where those lie together in memory. Right for pixels
+// all of whose taps lie inside the source.
+inline Patches join_taps(const Patches *patches) {
+  Patches joined = *patches;
+  if (patches->channel_stride == 1 && patches->step[0] * patches->strides[0] == patches->channels) {
+    joined.taps[0] = 1;
+    joined.channels *= patches->taps[0];
+    joined.tap_stride *= patches->taps[0];
+  }
+  return joined;
+}
+
 #ifndef IS_COMPLEX
 // BLOCK pixels whose channels are dense in memory. Returns how many channels it packed: a multiple of BLOCK.
 ALWAYS_INLINE int transpose_channels(__global const uchar *source, int dt, const Patches *patches, const Run *run,
@@ -180,11 +192,12 @@ inline void pack_pixels(__global const uchar *source, int dt, const Patches *pat
   }
 #endif
   const int count = width / PARTS;
+  const Patches joined = join_taps(patches);
   Pixel pixel = find_pixel(patches, first);
   for (; first < last; first += count, out += depth * width) {
     for (int i = 0; i < count; i += BLOCK) {
       const Run run = find_run(patches, pixel, BLOCK, last - first - i);
-      pack_run(source, dt, patches, &run, k, depth, width, out + i * PARTS);
+      pack_run(source, dt, run.is_inside ? &joined : patches, &run, k, depth, width, out + i * PARTS);
       advance(patches, &pixel, BLOCK);
     }
   }

@@ -1,0 +1,106 @@
+//! Depthwise convolutions of tensors whose channels lie innermost: vectors of channels, and no packing.
+
+use super::conv::{Bias, Direction, WeightStrides};
+use super::conv_direct::{program, Direct};
+use super::epilogue::Epilogue;
+use super::gemm::{busy, finish, launch, program as product_program};
+use super::matrix::{div_up, struct_bytes};
+use super::plan::{Size, Tile};
+use super::Target;
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::{Class, Family};
+
+/// Vectors of channels of a work-item on CPUs, as in `cl/conv_channels.cl`.
+const CHANNEL_VECTORS: i64 = 4;
+
+/// Whether a convolution is depthwise, and of tensors whose channels lie innermost.
+pub(super) fn suits(direct: &Direct) -> bool {
+    let Direct { source, pixels, groups, .. } = direct;
+    *groups == source.channels && *groups == pixels.channels && source.channel_stride == 1 && pixels.channel_stride == 1
+}
+
+/// A value for each pixel.
+///
+/// # Errors
+/// As the allocator and the driver report.
+pub(super) fn pixels(
+    target: &Target,
+    direct: &Direct,
+    direction: Direction,
+    bias: Option<Bias>,
+    class: Class,
+) -> Result<()> {
+    let Direct { source, pixels, weight, groups: channels, .. } = *direct;
+    let lanes = Tile::of(target, class).vector();
+    let pitch = div_up(channels, lanes) * lanes;
+    let program = program(target, class)?;
+    let from = direct.source_bytes(None);
+    let strides = WeightStrides::new(direction, weight.image_stride, weight.channel_stride, 1, 1);
+    let taps = struct_bytes(weight.strides.into_iter().chain([strides.out, strides.source, strides.group]));
+    let packed = target.workspace((weight.positions() * pitch * class.size() as i64) as usize)?;
+    let factors = target.memory(packed.address)?;
+    let args = [
+        weight.memory,
+        Arg::Int(weight.dtype.code()),
+        factors,
+        Arg::Bytes(&from),
+        Arg::Bytes(&taps),
+        Arg::Long(channels),
+    ];
+    launch(target, &program, "conv_channel_weights", &args, [pitch, weight.positions(), 1])?;
+
+    let across = div_up(channels, lanes * if target.is_cpu() { CHANNEL_VECTORS } else { 1 });
+    let rows: i64 = pixels.sizes.iter().skip(1).product();
+    let blocks = div_up(busy(target), across * pixels.images).min(rows).max(1);
+    let block = div_up(rows, blocks);
+    let bias = bias.unwrap_or(Bias { memory: target.memory(0)?, dtype: pixels.dtype, stride: 0 });
+    let to = direct.pixel_bytes();
+    let args = [
+        source.memory,
+        Arg::Int(source.dtype.code()),
+        factors,
+        bias.memory,
+        Arg::Int(bias.dtype.code()),
+        Arg::Long(bias.stride),
+        pixels.memory,
+        Arg::Int(pixels.dtype.code()),
+        Arg::Bytes(&from),
+        Arg::Bytes(&to),
+        Arg::Long(channels),
+        Arg::Long(pitch),
+        Arg::Long(block),
+    ];
+    launch(target, &program, "conv_channels", &args, [across, div_up(rows, block), pixels.images])
+}
+
+/// A value for each weight; `epilogue` takes them as rows of taps and columns of channels.
+///
+/// # Errors
+/// As the allocator and the driver report.
+pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: &Epilogue) -> Result<()> {
+    let Direct { source, pixels, weight, groups: channels, .. } = *direct;
+    let lanes = Tile::of(target, class).vector();
+    let across = div_up(channels, lanes);
+    let rows: i64 = pixels.images * pixels.sizes.iter().skip(1).product::<i64>();
+    let splits = div_up(busy(target), across).min(rows).max(1);
+    let sums = target.workspace((splits * weight.positions() * channels * class.size() as i64) as usize)?;
+    let (from, to) = (direct.source_bytes(None), direct.pixel_bytes());
+    let memory = target.memory(sums.address)?;
+    let args = [
+        source.memory,
+        Arg::Int(source.dtype.code()),
+        pixels.memory,
+        Arg::Int(pixels.dtype.code()),
+        memory,
+        Arg::Bytes(&from),
+        Arg::Bytes(&to),
+        Arg::Long(channels),
+        Arg::Long(pixels.images),
+    ];
+    let program = program(target, class)?;
+    launch(target, &program, "conv_channels_weight", &args, [across, splits, 1])?;
+    let size = Size { rows: weight.positions(), columns: channels, depth: 0, batches: 1 };
+    let program = product_program(target, Family::Matmul, class)?;
+    finish(target, &program, class, size, splits, memory, epilogue)
+}
