@@ -1,0 +1,173 @@
+"""Checks and measures one row: the CPU, the device and the device's limit in turns."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.case import Case, Result, Work
+from benchmarks.limits import Limits
+
+CPU = torch.device("cpu")
+ROUNDS = 5
+# Quick work is repeated for about as long, or the clock and the scheduler show.
+LEAST_SECONDS = 0.02
+LEAST_WARM_UP_SECONDS = 0.01
+LEAST_WARM_UP_RUNS = 2
+
+
+class WrongResult(Exception):
+    """The device computes something else than the CPU."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What has been measured.
+
+    Attributes:
+        group: the case's group.
+        name: the case's name.
+        cpu: seconds of a call on the CPU, in each round.
+        device: the same on the device.
+        limit: what the device needs at least, in each round: the longer of moving the bytes and of doing the
+            operations; empty where neither is known.
+        bound: "memory", "cache" (memory, but all of it fits into a cache) or "arithmetic"; empty without a limit.
+        share: the least share of the limit that is asked for, None for the group's.
+        fallbacks: operators that ran on the CPU for want of a kernel.
+    """
+
+    group: str
+    name: str
+    cpu: list[float]
+    device: list[float]
+    limit: list[float] = field(default_factory=list)
+    bound: str = ""
+    share: float | None = None
+    fallbacks: list[str] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as the CPU: the median of the rounds, in each of which both had the same machine."""
+        return statistics.median(cpu / device for cpu, device in zip(self.cpu, self.device, strict=True))
+
+    @property
+    def limit_share(self) -> float | None:
+        """The part of the device's limit that is reached, or None without a limit."""
+        pairs = zip(self.limit, self.device, strict=False)
+        return statistics.median([limit / device for limit, device in pairs]) if self.limit else None
+
+
+def measure(case: Case, device: torch.device, limits: Limits) -> Row:
+    """Measure a case.
+
+    Args:
+        case: what to measure.
+        device: the device to compare with the CPU.
+        limits: measures the same device's limits.
+
+    Returns:
+        The measurements.
+
+    Raises:
+        WrongResult: if the results differ by more than the case allows.
+    """
+    fallbacks = set(torch.opencl.fallbacks())
+    works = {where: _build(case, where) for where in (CPU, device)}
+    with FlopCounterMode(display=False) as counter:
+        expected = works[CPU].run()
+    actual = works[device].run()
+    _check(actual, expected, case.tolerance)
+    limit, bound = _limit(works[CPU], expected, counter.get_total_flops(), limits)
+    del expected, actual
+
+    repeats = {where: _warm_up(work, where, case.asynchronous) for where, work in works.items()}
+    seconds: dict[torch.device, list[float]] = {where: [] for where in works}
+    limit_seconds = []
+    for _ in range(ROUNDS):
+        for where, work in works.items():
+            seconds[where].append(_seconds(work, where, repeats[where], case.asynchronous) / work.calls)
+        if limit:
+            limit_seconds.append(limit() / works[device].calls)
+    return Row(
+        group=case.group,
+        name=case.name,
+        cpu=seconds[CPU],
+        device=seconds[device],
+        limit=limit_seconds,
+        bound=bound,
+        share=case.share,
+        fallbacks=sorted(set(torch.opencl.fallbacks()) - fallbacks),
+    )
+
+
+def _build(case: Case, device: torch.device) -> Work:
+    torch.manual_seed(0)
+    return case.build(device)
+
+
+def _check(actual: Result, expected: Result, tolerance: float | None) -> None:
+    actual, expected = ([value] if isinstance(value, torch.Tensor) else list(value) for value in (actual, expected))
+    for ours, theirs in zip(actual, expected, strict=True):
+        keywords = {}
+        if tolerance is not None and theirs.is_floating_point():
+            keywords = {"rtol": 0, "atol": tolerance * theirs.abs().max().item()}
+        try:
+            torch.testing.assert_close(ours.cpu(), theirs, **keywords)
+        except AssertionError as difference:
+            raise WrongResult(" ".join(str(difference).split())) from difference
+
+
+def _limit(work: Work, result: Result, counted: float, limits: Limits) -> tuple[Callable[[], float] | None, str]:
+    """Return how to measure the seconds that the work takes at least, and what binds it."""
+    results = [result] if isinstance(result, torch.Tensor) else list(result)
+    read, written = (0, 0) if work.reads is None else (sum(map(_bytes, part)) for part in (work.reads, results))
+    operations = work.flops or counted
+    dtype = results[0].dtype
+
+    def memory() -> float:
+        return limits.memory_seconds(read, written)
+
+    def arithmetic() -> float:
+        return operations / limits.flops(dtype)
+
+    if operations and (not written or arithmetic() > memory()):
+        return arithmetic, "arithmetic"
+    if written:
+        return memory, "cache" if read + written < limits.cache_bytes else "memory"
+    return None, ""
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    """Return how many bytes a tensor has in memory, where expanded dimensions take none."""
+    elements = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        elements *= size if stride else 1
+    return elements * tensor.element_size()
+
+
+def _warm_up(work: Work, device: torch.device, asynchronous: bool) -> int:
+    """Run the work until nothing is new to it, and return how often a measurement repeats it."""
+    total, runs = 0.0, 0
+    while runs < LEAST_WARM_UP_RUNS or total < LEAST_WARM_UP_SECONDS:
+        last = _seconds(work, device, 1, asynchronous)
+        total, runs = total + last, runs + 1
+    return max(1, round(LEAST_SECONDS / max(last, 1e-7)))
+
+
+def _seconds(work: Work, device: torch.device, repeats: int, asynchronous: bool) -> float:
+    """Return the mean time of the work; without the wait for its end where that is not asked for."""
+    if asynchronous and repeats > 1:
+        return sum(_seconds(work, device, 1, asynchronous) for _ in range(repeats)) / repeats
+    if repeats > 1:
+        # The caches are full of what the other side has worked on.
+        _seconds(work, device, 1, asynchronous)
+    start = time.perf_counter()
+    for _ in range(repeats):
+        work.run()
+    submitted = time.perf_counter()
+    if device != CPU:
+        torch.accelerator.synchronize(device)
+    return ((submitted if asynchronous else time.perf_counter()) - start) / repeats
