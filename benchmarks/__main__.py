@@ -1,10 +1,8 @@
 """The command line: ``python -m benchmarks [WORD ...]``."""
 
 import argparse
-import fnmatch
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 EPILOG = """\
@@ -45,14 +43,10 @@ def _commands() -> dict:
 
 
 def _table(options: argparse.Namespace) -> int:
-    from benchmarks.cases import all_cases  # noqa: PLC0415
+    from benchmarks.cases import select  # noqa: PLC0415
     from benchmarks.run import run  # noqa: PLC0415
 
-    chosen = [
-        case
-        for case in all_cases()
-        if (case.quick or not options.quick) and _matches(case.group, case.name, options.word)
-    ]
+    chosen = select(options.word, options.quick)
     if not chosen:
         print(f"There is no row {' '.join(options.word)}; --list names them.", file=sys.stderr)
         return 2
@@ -62,14 +56,10 @@ def _table(options: argparse.Namespace) -> int:
     return run(chosen, options.device)
 
 
-def _matches(group: str, name: str, words: Sequence[str]) -> bool:
-    return not words or any(word == group or fnmatch.fnmatchcase(name, word) for word in words)
-
-
 def _growth(options: argparse.Namespace) -> int:
     from benchmarks.growth import run  # noqa: PLC0415
 
-    return run(options.device, options.quick)
+    return run(options.device)
 
 
 def _first_use(options: argparse.Namespace) -> int:

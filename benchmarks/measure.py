@@ -1,7 +1,6 @@
 """Checks and measures one row: the CPU, the device and the device's limit in turns."""
 
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -9,14 +8,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.case import Case, Result, Work
+from benchmarks.clock import CPU, mean_seconds, warm_up
 from benchmarks.limits import Limits
 
-CPU = torch.device("cpu")
 ROUNDS = 5
-# Quick work is repeated for about as long, or the clock and the scheduler show.
-LEAST_SECONDS = 0.02
-LEAST_WARM_UP_SECONDS = 0.01
-LEAST_WARM_UP_RUNS = 2
 
 
 class WrongResult(Exception):
@@ -83,12 +78,12 @@ def measure(case: Case, device: torch.device, limits: Limits) -> Row:
     limit, bound = _limit(works[CPU], expected, counter.get_total_flops(), limits)
     del expected, actual
 
-    repeats = {where: _warm_up(work, where, case.asynchronous) for where, work in works.items()}
+    repeats = {where: warm_up(work, where, case.asynchronous) for where, work in works.items()}
     seconds: dict[torch.device, list[float]] = {where: [] for where in works}
     limit_seconds = []
     for _ in range(ROUNDS):
         for where, work in works.items():
-            seconds[where].append(_seconds(work, where, repeats[where], case.asynchronous) / work.calls)
+            seconds[where].append(mean_seconds(work, where, repeats[where], case.asynchronous))
         if limit:
             limit_seconds.append(limit() / works[device].calls)
     return Row(
@@ -146,28 +141,3 @@ def _bytes(tensor: torch.Tensor) -> int:
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         elements *= size if stride else 1
     return elements * tensor.element_size()
-
-
-def _warm_up(work: Work, device: torch.device, asynchronous: bool) -> int:
-    """Run the work until nothing is new to it, and return how often a measurement repeats it."""
-    total, runs = 0.0, 0
-    while runs < LEAST_WARM_UP_RUNS or total < LEAST_WARM_UP_SECONDS:
-        last = _seconds(work, device, 1, asynchronous)
-        total, runs = total + last, runs + 1
-    return max(1, round(LEAST_SECONDS / max(last, 1e-7)))
-
-
-def _seconds(work: Work, device: torch.device, repeats: int, asynchronous: bool) -> float:
-    """Return the mean time of the work; without the wait for its end where that is not asked for."""
-    if asynchronous and repeats > 1:
-        return sum(_seconds(work, device, 1, asynchronous) for _ in range(repeats)) / repeats
-    if repeats > 1:
-        # The caches are full of what the other side has worked on.
-        _seconds(work, device, 1, asynchronous)
-    start = time.perf_counter()
-    for _ in range(repeats):
-        work.run()
-    submitted = time.perf_counter()
-    if device != CPU:
-        torch.accelerator.synchronize(device)
-    return ((submitted if asynchronous else time.perf_counter()) - start) / repeats

@@ -1,5 +1,8 @@
 """The rows of the table, a file for each kind. A row is a line in one of the small tables there."""
 
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
 from benchmarks.case import Case
 from benchmarks.cases import (
     attention,
@@ -39,3 +42,21 @@ def all_cases() -> list[Case]:
     """Return every row, group by group."""
     order = list(TARGETS)
     return sorted((case for file in _FILES for case in file.cases()), key=lambda case: order.index(case.group))
+
+
+def select(words: Sequence[str], quick: bool = False) -> list[Case]:
+    """Return the rows that are asked for.
+
+    Args:
+        words: groups, names and patterns for names; none for all rows.
+        quick: whether only to take those that ``--quick`` measures.
+
+    Returns:
+        The rows, group by group.
+    """
+    return [
+        case
+        for case in all_cases()
+        if (case.quick or not quick)
+        and (not words or any(word == case.group or fnmatchcase(case.name, word) for word in words))
+    ]
