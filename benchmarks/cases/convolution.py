@@ -1,11 +1,12 @@
 """Convolutions: forward, and the gradients of the input and of the weight."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.case import Case, Work
 from benchmarks.inputs import DTYPES, backward, forward, random
@@ -114,7 +115,11 @@ def _forward(function: Callable, operands: Callable, device: torch.device) -> Wo
 
 
 def _backward(function: Callable, operands: Callable, wanted: tuple[int, ...], device: torch.device) -> Work:
-    return backward(function, operands(device), wanted)
+    operands = operands(device)
+    with FlopCounterMode(display=False) as counter:
+        function(*operands)
+    # A gradient takes as many operations as the result. PyTorch's count of a gradient's takes no account of groups.
+    return replace(backward(function, operands, wanted), flops=counter.get_total_flops())
 
 
 def _operands(

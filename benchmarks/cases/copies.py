@@ -30,7 +30,8 @@ COPIES: dict[str, tuple[tuple[int, ...], Callable[[torch.Tensor], torch.Tensor]]
 }
 CASTS = ("f32 bf16", "bf16 f32", "f32 f16", "f16 f32", "f32 f64", "f64 f32", "f32 i64", "i64 f32", "bool f32")
 COPY_DTYPES = ("f32", "bf16", "i64")
-SIDE = 2048
+# Of casts, and of copies into a tensor.
+SIDE = 4096
 
 
 def cases() -> Iterator[Case]:

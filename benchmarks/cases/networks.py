@@ -1,6 +1,7 @@
 """Whole models: an epoch, a training step, or inference."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -12,15 +13,45 @@ from benchmarks import models
 from benchmarks.case import Case, Work
 from benchmarks.inputs import indices, random
 
-# name: the network, its input, and the number of its classes
-Network = tuple[Callable[[], nn.Module], Callable[[torch.device], torch.Tensor], int]
-NETWORKS: dict[str, Network] = {
-    "ResNet-18 8x3x64x64": (models.resnet18, lambda device: random(device, 8, 3, 64, 64), 1000),
-    "ResNet-50 1x3x224x224": (models.resnet50, lambda device: random(device, 1, 3, 224, 224), 1000),
-    "GPT-2 1x128": (models.Decoder, lambda device: indices(device, 50257, 1, 128), 50257),
-    "LSTM 32x64": (models.TextLSTM, lambda device: indices(device, 10000, 32, 64), 10),
-}
-TRAINED = ("ResNet-18 8x3x64x64", "GPT-2 1x128", "LSTM 32x64")
+
+@dataclass(frozen=True)
+class Network:
+    """A network and what it is fed with.
+
+    Attributes:
+        name: the row's name.
+        make_model: makes the network, with random weights.
+        make_input: makes its input on a device.
+        labels: how many a training step compares with.
+        classes: what they are below.
+        trained: whether a training step is a row, too.
+        flops: of a forward pass, where PyTorch does not count them.
+    """
+
+    name: str
+    make_model: Callable[[], nn.Module]
+    make_input: Callable[[torch.device], torch.Tensor]
+    labels: int
+    classes: int
+    trained: bool = True
+    flops: float = 0
+
+
+def _image(*shape: int) -> Callable[[torch.device], torch.Tensor]:
+    return lambda device: random(device, *shape)
+
+
+def _text(vocabulary: int, *shape: int) -> Callable[[torch.device], torch.Tensor]:
+    return lambda device: indices(device, vocabulary, *shape)
+
+
+NETWORKS = (
+    Network("ResNet-18 8x3x64x64", models.resnet18, _image(8, 3, 64, 64), 8, 1000),
+    Network("ResNet-50 1x3x224x224", models.resnet50, _image(1, 3, 224, 224), 1, 1000, trained=False),
+    Network("GPT-2 1x128", models.Decoder, _text(50257, 1, 128), 128, 50257),
+    # Four gates of two products of 256x256 for each of 32x64 tokens, in two layers.
+    Network("LSTM 32x64", models.TextLSTM, _text(10000, 32, 64), 32, 10, flops=2 * 2 * 4 * 2 * 256**2 * 32 * 64),
+)
 DIGITS = {"LeNet": models.lenet, "convolutions": models.digits_cnn}
 
 
@@ -28,10 +59,10 @@ def cases() -> Iterator[Case]:
     """Yield an epoch of the digits, and the other networks' training steps and inference."""
     for name, network in DIGITS.items():
         yield _case(f"digits epoch, {name}", partial(_digits_epoch, network))
-    for name, network in NETWORKS.items():
-        yield _case(f"{name} inference", partial(_inference, network))
-        if name in TRAINED:
-            yield _case(f"{name} training step", partial(_training, network))
+    for network in NETWORKS:
+        yield _case(f"{network.name} inference", partial(_inference, network))
+        if network.trained:
+            yield _case(f"{network.name} training step", partial(_training, network))
 
 
 def _case(name: str, build: Callable[[torch.device], Work]) -> Case:
@@ -39,22 +70,21 @@ def _case(name: str, build: Callable[[torch.device], Work]) -> Case:
 
 
 def _inference(network: Network, device: torch.device) -> Work:
-    make_model, make_input, _ = network
-    model, x = make_model().eval().to(device), make_input(device)
+    model, x = network.make_model().eval().to(device), network.make_input(device)
 
     def run() -> torch.Tensor:
         with torch.no_grad():
             return model(x)
 
-    return Work(run=run)
+    return Work(run=run, flops=network.flops)
 
 
 def _training(network: Network, device: torch.device) -> Work:
-    make_model, make_input, classes = network
-    model, x = make_model().to(device), make_input(device)
-    labels = indices(device, classes, x.numel() if classes == 50257 else len(x), index=1)
+    model, x = network.make_model().to(device), network.make_input(device)
+    labels = indices(device, network.classes, network.labels, index=1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    return Work(run=lambda: _step(model, optimizer, x, labels))
+    # The backward pass computes two gradients of each product.
+    return Work(run=lambda: _step(model, optimizer, x, labels), flops=3 * network.flops)
 
 
 def _digits_epoch(make_model: Callable[[], nn.Module], device: torch.device) -> Work:
