@@ -38,8 +38,8 @@ def run(device: str) -> int:
     _print("import torch, no back ends", plain)
     first, digits = ([word.format(device=device) for word in command] for command in (FIRST_OP, DIGITS))
     with tempfile.TemporaryDirectory() as parent:
-        _, warm_first = _cold_and_warm("import and first operator", first, Path(parent, "first"))
-        cold_digits, warm_digits = _cold_and_warm("digits training", digits, Path(parent, "digits"))
+        _, warm_first = _cold_and_warm("import and first operator", first, Path(parent, "first"), ROUNDS)
+        cold_digits, warm_digits = _cold_and_warm("digits training", digits, Path(parent, "digits"), 1)
     judgements = (
         _judge("first operator with warm caches, over the import", warm_first - plain, MOST_FOR_FIRST_OP),
         _judge("training with empty caches, over warm ones", cold_digits - warm_digits, MOST_FOR_EMPTY_CACHES),
@@ -47,14 +47,14 @@ def run(device: str) -> int:
     return int(not all(judgements))
 
 
-def _cold_and_warm(name: str, command: list[str], caches: Path) -> tuple[float, float]:
+def _cold_and_warm(name: str, command: list[str], caches: Path, rounds: int) -> tuple[float, float]:
     """Return the seconds with empty caches and with those that the same command has filled."""
     where = {variable: str(caches / variable) for variable in CACHES}
     for path in where.values():
         Path(path).mkdir(parents=True)
     cold = _seconds(command, where)
     _print(f"{name}, empty caches", cold)
-    warm = statistics.median(_seconds(command, where) for _ in range(ROUNDS))
+    warm = statistics.median(_seconds(command, where) for _ in range(rounds))
     _print(f"{name}, warm caches", warm)
     return cold, warm
 

