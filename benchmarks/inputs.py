@@ -17,7 +17,7 @@ DTYPES = {
 }
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=12)
 def _numbers(kind: str, dtype: torch.dtype, index: int, shape: tuple[int, ...]) -> torch.Tensor:
     generator = torch.Generator().manual_seed(index)
     if kind == "mask" or dtype == torch.bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import torch
 
@@ -95,12 +96,13 @@ KINDS = {"x": "normal", "p": "positive", "m": "mask"}
 
 def cases() -> Iterator[Case]:
     """Yield every operator in each of its dtypes and layouts, and dense ones with ``out=``."""
-    for op in OPS:
-        for dtype in op.dtypes:
-            for layout in _layouts(op):
+    # Rows of the same operands follow each other, which are made once.
+    for dtype, layout in product(ALL, SIDES):
+        for op in OPS:
+            if dtype in op.dtypes and layout in _layouts(op):
                 yield _case(op, dtype, layout, out=False)
-            if op.out:
-                yield _case(op, dtype, "dense", out=True)
+                if op.out and layout == "dense":
+                    yield _case(op, dtype, layout, out=True)
 
 
 def _layouts(op: Op) -> tuple[str, ...]:
