@@ -19,7 +19,7 @@ PYTEST_FLAGS ?= -n $(shell nproc)
 TORCH_LIB := import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec("torch").origin), "lib"))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train test test-rust test-python lint fmt bench docs info kernels-list clean
+.PHONY: help setup build train test test-rust test-python lint fmt bench bench-growth bench-first-use docs info kernels-list clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,8 +53,14 @@ lint: setup ## Check format and lints of all languages
 fmt: setup ## Format all languages
 	@scripts/lint.sh fix
 
-bench: build ## Measure against PyTorch's CPU back end (BENCH="add matmul-1024")
-	@$(RUN) -m benchmarks $(BENCH)
+bench: build ## Measure against PyTorch's CPU back end and the device's limits (CASES="--quick gemm 'add *'")
+	@$(RUN) -m benchmarks $(CASES)
+
+bench-growth: build ## Measure time against size, and name the cliffs
+	@$(RUN) -m benchmarks growth
+
+bench-first-use: build ## Measure what new processes wait for, with and without compiled kernels
+	@$(RUN) -m benchmarks first-use
 
 docs: setup ## Build the documentation of the Rust code into target/doc
 	@cargo doc $(CARGO_FLAGS) --no-deps --document-private-items

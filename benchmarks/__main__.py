@@ -1,30 +1,84 @@
-"""The command line: ``python -m benchmarks [NAME ...]``."""
+"""The command line: ``python -m benchmarks [WORD ...]``."""
 
 import argparse
 import os
 import sys
+from pathlib import Path
+
+EPILOG = """\
+A WORD is a group (pointwise, gemm, conv ...), a row's name, or a pattern for names such as "add *" or "*bf16*".
+Three words do something else:
+  growth             time against size; neighbours that are more than twice apart
+  first-use          new processes, with and without compiled kernels
+  summary FILE ...   the summary and the plot of earlier results
+"""
 
 
-def main() -> None:
-    """Measure the named cases, or all of them."""
+def main() -> int:
+    """Do what the command line says.
+
+    Returns:
+        The exit code: 1 where a result differs from the CPU's, or an operator failed.
+    """
     # PyTorch's idle CPU threads spin by default, and take the processor from an OpenCL driver that runs on
     # it; on a shared machine the CPU's own figures suffer up to fivefold. OpenMP reads this once, when
     # torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    from benchmarks.cases import CASES  # noqa: PLC0415
-    from benchmarks.report import run  # noqa: PLC0415
-
-    names = [case.name for case in CASES]
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", nargs="*", help="the cases to measure, all by default: " + " ".join(names))
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("word", nargs="*", help="what to measure, everything by default")
+    parser.add_argument("--quick", action="store_true", help="one dtype and few sizes")
+    parser.add_argument("--list", action="store_true", help="name the rows, and measure nothing")
     parser.add_argument("--device", default="opencl", help="the device to compare with the CPU")
-    parser.add_argument("--rounds", type=int, default=5, help="measurements of each, interleaved")
     options = parser.parse_args()
-    if unknown := set(options.name) - set(names):
-        parser.error(f"there is no case {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    chosen = [case for case in CASES if not options.name or case.name in options.name]
-    sys.exit(run(chosen, options.device, options.rounds))
+    return _commands().get((options.word or [""])[0], _table)(options)
+
+
+def _commands() -> dict:
+    return {"growth": _growth, "first-use": _first_use, "summary": _summary}
+
+
+def _table(options: argparse.Namespace) -> int:
+    from benchmarks.cases import select  # noqa: PLC0415
+    from benchmarks.run import run  # noqa: PLC0415
+
+    chosen = select(options.word, options.quick)
+    if not chosen:
+        print(f"There is no row {' '.join(options.word)}; --list names them.", file=sys.stderr)
+        return 2
+    if options.list:
+        print("\n".join(f"{case.group:<14} {case.name}" for case in chosen))
+        return 0
+    return run(chosen, options.device)
+
+
+def _growth(options: argparse.Namespace) -> int:
+    from benchmarks.growth import run  # noqa: PLC0415
+
+    return run(options.device)
+
+
+def _first_use(options: argparse.Namespace) -> int:
+    from benchmarks.first_use import run  # noqa: PLC0415
+
+    return run(options.device)
+
+
+def _summary(options: argparse.Namespace) -> int:
+    from benchmarks.plot import plot_ratios  # noqa: PLC0415
+    from benchmarks.report import load, print_summary  # noqa: PLC0415
+
+    paths = [Path(word) for word in options.word[1:]]
+    rows = load(paths)
+    print_summary(rows)
+    if rows:
+        plot_ratios(rows, paths[-1].with_suffix(".png"))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

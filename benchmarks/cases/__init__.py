@@ -1,0 +1,62 @@
+"""The rows of the table, a file for each kind. A row is a line in one of the small tables there."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from benchmarks.case import Case
+from benchmarks.cases import (
+    attention,
+    convolution,
+    copies,
+    host,
+    indexing,
+    latency,
+    matrix,
+    networks,
+    normalization,
+    pointwise,
+    pooling,
+    reductions,
+    sorting,
+)
+from benchmarks.targets import TARGETS
+
+_FILES = (
+    pointwise,
+    copies,
+    reductions,
+    normalization,
+    matrix,
+    convolution,
+    pooling,
+    indexing,
+    sorting,
+    attention,
+    latency,
+    host,
+    networks,
+)
+
+
+def all_cases() -> list[Case]:
+    """Return every row, group by group."""
+    order = list(TARGETS)
+    return sorted((case for file in _FILES for case in file.cases()), key=lambda case: order.index(case.group))
+
+
+def select(words: Sequence[str], quick: bool = False) -> list[Case]:
+    """Return the rows that are asked for.
+
+    Args:
+        words: groups, names and patterns for names; none for all rows.
+        quick: whether only to take those that ``--quick`` measures.
+
+    Returns:
+        The rows, group by group.
+    """
+    return [
+        case
+        for case in all_cases()
+        if (case.quick or not quick)
+        and (not words or any(word == case.group or fnmatchcase(case.name, word) for word in words))
+    ]

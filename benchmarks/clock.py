@@ -1,0 +1,61 @@
+"""How work is timed."""
+
+import time
+
+import torch
+
+from benchmarks.case import Work
+
+CPU = torch.device("cpu")
+# Quick work is repeated for about as long, or the clock and the scheduler show.
+LEAST_SECONDS = 0.02
+LEAST_WARM_UP_SECONDS = 0.01
+LEAST_WARM_UP_RUNS = 2
+
+
+def warm_up(work: Work, device: torch.device, asynchronous: bool = False) -> int:
+    """Run work until nothing is new to it.
+
+    Args:
+        work: the work.
+        device: where it runs.
+        asynchronous: whether only its submission is going to be timed.
+
+    Returns:
+        How often a measurement should repeat it.
+    """
+    total, runs = 0.0, 0
+    while runs < LEAST_WARM_UP_RUNS or total < LEAST_WARM_UP_SECONDS:
+        last = _seconds(work, device, 1, asynchronous)
+        total, runs = total + last, runs + 1
+    return max(1, round(LEAST_SECONDS / max(last, 1e-7)))
+
+
+def mean_seconds(work: Work, device: torch.device, repeats: int, asynchronous: bool = False) -> float:
+    """Return the mean time of a call.
+
+    Args:
+        work: the work; each run of it may be several calls.
+        device: where it runs.
+        repeats: how often to run it; one run more comes first, as the caches are full of what others have worked on.
+        asynchronous: whether the clock stops as soon as the work is submitted. Otherwise it stops at the end of the
+            last one.
+    """
+    if repeats > 1:
+        _seconds(work, device, 1, asynchronous)
+    if asynchronous:
+        # The queue is empty at the start of each.
+        total = sum(_seconds(work, device, 1, asynchronous) for _ in range(repeats))
+    else:
+        total = _seconds(work, device, repeats, asynchronous)
+    return total / repeats / work.calls
+
+
+def _seconds(work: Work, device: torch.device, repeats: int, asynchronous: bool) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        work.run()
+    submitted = time.perf_counter()
+    if device != CPU:
+        torch.accelerator.synchronize(device)
+    return (submitted if asynchronous else time.perf_counter()) - start

@@ -1,0 +1,87 @@
+"""What new processes wait for, with empty caches and with those that such a process has left."""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.report import seconds_text
+
+ROUNDS = 3
+ROOT = Path(__file__).parents[1]
+# Of the back end, and of drivers that keep compiled kernels of their own.
+CACHES = ("TORCH_OPENCL_CACHE_DIR", "POCL_CACHE_DIR", "NEO_CACHE_DIR", "CUDA_CACHE_PATH", "MESA_SHADER_CACHE_DIR")
+IMPORT = ["-c", "import torch"]
+FIRST_OP = ["-c", "import torch; (torch.ones(4, device={device!r}) + 1).cpu()"]
+DIGITS = ["examples/train_digits.py", "--device", "{device}"]
+# What the back end may add: its first operator to the import, and empty caches to a training. In seconds.
+MOST_FOR_FIRST_OP = 1.0
+MOST_FOR_EMPTY_CACHES = 10.0
+
+
+def run(device: str) -> int:
+    """Measure the import, the first operator and a training in new processes.
+
+    Args:
+        device: the device that they use.
+
+    Returns:
+        The exit code: 1 where something takes longer than it may.
+    """
+    no_back_ends = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    _seconds(IMPORT, no_back_ends)  # brings the files into memory
+    plain = statistics.median(_seconds(IMPORT, no_back_ends) for _ in range(ROUNDS))
+    _print("import torch, no back ends", plain)
+    first, digits = ([word.format(device=device) for word in command] for command in (FIRST_OP, DIGITS))
+    with tempfile.TemporaryDirectory() as parent:
+        _, warm_first = _cold_and_warm("import and first operator", first, Path(parent, "first"), ROUNDS)
+        cold_digits, warm_digits = _cold_and_warm("digits training", digits, Path(parent, "digits"), 1)
+    judgements = (
+        _judge("first operator with warm caches, over the import", warm_first - plain, MOST_FOR_FIRST_OP),
+        _judge("training with empty caches, over warm ones", cold_digits - warm_digits, MOST_FOR_EMPTY_CACHES),
+    )
+    return int(not all(judgements))
+
+
+def _cold_and_warm(name: str, command: list[str], caches: Path, rounds: int) -> tuple[float, float]:
+    """Return the seconds with empty caches and with those that the same command has filled."""
+    where = {variable: str(caches / variable) for variable in CACHES}
+    for path in where.values():
+        Path(path).mkdir(parents=True)
+    cold = _seconds(command, where)
+    _print(f"{name}, empty caches", cold)
+    warm = statistics.median(_seconds(command, where) for _ in range(rounds))
+    _print(f"{name}, warm caches", warm)
+    return cold, warm
+
+
+def _seconds(command: list[str], variables: Mapping[str, str]) -> float:
+    """Return how long a Python process takes; raises CalledProcessError, with its output shown, where it fails."""
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    seconds = time.perf_counter() - start
+    if done.returncode:
+        print(done.stdout, file=sys.stderr)
+        done.check_returncode()
+    return seconds
+
+
+def _print(name: str, seconds: float) -> None:
+    print(f"{name:<50} {seconds_text(seconds)}", flush=True)
+
+
+def _judge(name: str, seconds: float, most: float) -> bool:
+    print(f"{name:<50} {seconds:6.2f} s   at most {most:g} s: {'pass' if seconds <= most else 'SHORT'}")
+    return seconds <= most

@@ -1,0 +1,52 @@
+// What the device can do, as an OpenCL program sees it: bytes to and from memory, and multiply-adds from registers.
+//
+// Each work-group has a slice of the vectors, whose items take turns in it. On a CPU a group has one item, which then
+// walks through neighbouring addresses, as the prefetcher likes it; a GPU's groups have many, whose accesses coalesce.
+
+#define EACH(i, count)                                                            \
+  const size_t slice = ((count) + get_num_groups(0) - 1) / get_num_groups(0);     \
+  const size_t end = min(((size_t)get_group_id(0) + 1) * slice, (size_t)(count)); \
+  for (size_t i = get_group_id(0) * slice + get_local_id(0); i < end; i += get_local_size(0))
+
+#define ADD_LANES_8(v) (v.s0 + v.s1 + v.s2 + v.s3 + v.s4 + v.s5 + v.s6 + v.s7)
+#define ADD_LANES_16(v) (ADD_LANES_8(v.lo) + ADD_LANES_8(v.hi))
+
+kernel void sum(global const float16 *a, global float *result, ulong count) {
+  // Four lines at a time: with one sum the additions would wait for each other.
+  float16 s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+  EACH(i, count / 4) {
+    s0 += a[4 * i];
+    s1 += a[4 * i + 1];
+    s2 += a[4 * i + 2];
+    s3 += a[4 * i + 3];
+  }
+  s0 += s1 + s2 + s3;
+  result[get_global_id(0)] = ADD_LANES_16(s0);
+}
+
+kernel void copy(global const float16 *a, global float16 *b, ulong count) {
+  EACH(i, count) b[i] = a[i];
+}
+
+kernel void triad(global const float16 *a, global const float16 *b, global float16 *c, ulong count) {
+  EACH(i, count) c[i] = a[i] + 1.5f * b[i];
+}
+
+// Twelve chains: two units, each with a latency of four or five, are kept busy, and 32 vector registers suffice.
+#define DEFINE_FMA(name, T, V, add_lanes)                                                                             \
+  kernel void name(global T *result, T factor, T term, uint rounds) {                                                 \
+    const V f = factor, t = term;                                                                                     \
+    V a = t, b = t + 1, c = t + 2, d = t + 3, e = t + 4, g = t + 5, h = t + 6, i = t + 7, j = t + 8, k = t + 9;       \
+    V l = t + 10, m = t + 11;                                                                                         \
+    for (uint round = 0; round < rounds; ++round) {                                                                   \
+      a = fma(a, f, t), b = fma(b, f, t), c = fma(c, f, t), d = fma(d, f, t), e = fma(e, f, t), g = fma(g, f, t);     \
+      h = fma(h, f, t), i = fma(i, f, t), j = fma(j, f, t), k = fma(k, f, t), l = fma(l, f, t), m = fma(m, f, t);     \
+    }                                                                                                                 \
+    a += b + c + d + e + g + h + i + j + k + l + m;                                                                   \
+    result[get_global_id(0)] = add_lanes(a);                                                                          \
+  }
+
+DEFINE_FMA(fma_float, float, float16, ADD_LANES_16)
+#ifdef cl_khr_fp64
+DEFINE_FMA(fma_double, double, double8, ADD_LANES_8)
+#endif

@@ -1,0 +1,153 @@
+"""Checks and measures one row: the CPU, the device and the device's limit in turns."""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.case import Case, Result, Work
+from benchmarks.clock import CPU, mean_seconds, warm_up
+from benchmarks.limits import Limits
+
+ROUNDS = 5
+# Elements: the comparison makes several temporaries, which stay in a cache and cost no page faults.
+CHECKED_AT_ONCE = 1 << 18
+
+
+class WrongResult(Exception):
+    """The device computes something else than the CPU."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What has been measured.
+
+    Attributes:
+        group: the case's group.
+        name: the case's name.
+        cpu: seconds of a call on the CPU, in each round.
+        device: the same on the device.
+        limit: what the device needs at least, in each round: the longer of moving the bytes and of doing the
+            operations; empty where neither is known.
+        bound: "memory", "cache" (memory, but all of it fits into a cache) or "arithmetic"; empty without a limit.
+        share: the least share of the limit that is asked for, None for the group's.
+        fallbacks: operators that ran on the CPU for want of a kernel.
+    """
+
+    group: str
+    name: str
+    cpu: list[float]
+    device: list[float]
+    limit: list[float] = field(default_factory=list)
+    bound: str = ""
+    share: float | None = None
+    fallbacks: list[str] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as the CPU: the median of the rounds, in each of which both had the same machine."""
+        return statistics.median(cpu / device for cpu, device in zip(self.cpu, self.device, strict=True))
+
+    @property
+    def limit_share(self) -> float | None:
+        """The part of the device's limit that is reached, or None without a limit."""
+        pairs = zip(self.limit, self.device, strict=False)
+        return statistics.median([limit / device for limit, device in pairs]) if self.limit else None
+
+
+def measure(case: Case, device: torch.device, limits: Limits) -> Row:
+    """Measure a case.
+
+    Args:
+        case: what to measure.
+        device: the device to compare with the CPU.
+        limits: measures the same device's limits.
+
+    Returns:
+        The measurements.
+
+    Raises:
+        WrongResult: if the results differ by more than the case allows.
+    """
+    fallbacks = set(torch.opencl.fallbacks())
+    works = {where: _build(case, where) for where in (CPU, device)}
+    expected, actual = works[CPU].run(), works[device].run()
+    _check(actual, expected, case.tolerance)
+    limit, bound = _limit(works[CPU], expected, limits)
+    del expected, actual
+
+    repeats = {where: warm_up(work, where, case.asynchronous) for where, work in works.items()}
+    seconds: dict[torch.device, list[float]] = {where: [] for where in works}
+    limit_seconds = []
+    for _ in range(ROUNDS):
+        for where, work in works.items():
+            seconds[where].append(mean_seconds(work, where, repeats[where], case.asynchronous))
+        if limit:
+            limit_seconds.append(limit() / works[device].calls)
+    return Row(
+        group=case.group,
+        name=case.name,
+        cpu=seconds[CPU],
+        device=seconds[device],
+        limit=limit_seconds,
+        bound=bound,
+        share=case.share,
+        fallbacks=sorted(set(torch.opencl.fallbacks()) - fallbacks),
+    )
+
+
+def _build(case: Case, device: torch.device) -> Work:
+    torch.manual_seed(0)
+    return case.build(device)
+
+
+def _check(actual: Result, expected: Result, tolerance: float | None) -> None:
+    actual, expected = ([value] if isinstance(value, torch.Tensor) else list(value) for value in (actual, expected))
+    for ours, theirs in zip(actual, expected, strict=True):
+        keywords = {}
+        if tolerance is not None and theirs.is_floating_point():
+            keywords = {"rtol": 0, "atol": tolerance * theirs.abs().max().item()}
+        if ours.shape != theirs.shape:
+            raise WrongResult(f"The shape is {tuple(ours.shape)}, and {tuple(theirs.shape)} on the CPU")
+        for pair in zip(*(result.cpu().flatten().split(CHECKED_AT_ONCE) for result in (ours, theirs)), strict=True):
+            try:
+                torch.testing.assert_close(*pair, **keywords)
+            except AssertionError as difference:
+                raise WrongResult(" ".join(str(difference).split())) from difference
+
+
+def _limit(work: Work, result: Result, limits: Limits) -> tuple[Callable[[], float] | None, str]:
+    """Return how to measure the seconds that the work takes at least, and what binds it."""
+    results = [result] if isinstance(result, torch.Tensor) else list(result)
+    read, written = (0, 0) if work.reads is None else (sum(map(_bytes, part)) for part in (work.reads, results))
+    operations = work.flops or _count_flops(work)
+    dtype = results[0].dtype
+
+    def memory() -> float:
+        return limits.memory_seconds(read, written)
+
+    def arithmetic() -> float:
+        return operations / limits.flops(dtype)
+
+    if operations and (not written or arithmetic() > memory()):
+        return arithmetic, "arithmetic"
+    if written:
+        return memory, "cache" if read + written < limits.cache_bytes else "memory"
+    return None, ""
+
+
+def _count_flops(work: Work) -> int:
+    # Not of the run whose result is compared: counting takes some operators apart, which then round in between.
+    with FlopCounterMode(display=False) as counter:
+        work.run()
+    return counter.get_total_flops()
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    """Return how many bytes a tensor has in memory, where expanded dimensions take none."""
+    elements = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        elements *= size if stride else 1
+    return elements * tensor.element_size()

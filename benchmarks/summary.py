@@ -1,0 +1,63 @@
+"""What rows come to, group by group, against the targets."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.measure import Row
+from benchmarks.targets import TARGETS, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The rows of a group and what they come to.
+
+    Attributes:
+        name: the group's name.
+        rows: its rows, the slowest first.
+        target: what it has to reach.
+    """
+
+    name: str
+    rows: list[Row]
+    target: Target
+
+    @property
+    def mean(self) -> float:
+        """The geometric mean of the ratios."""
+        return math.exp(sum(math.log(row.ratio) for row in self.rows) / len(self.rows))
+
+    @property
+    def passes(self) -> bool:
+        """Whether the mean and every row reach what is asked of them."""
+        enough = self.target.mean is None or self.mean >= self.target.mean
+        return enough and not any(map(shortfall, self.rows))
+
+
+def groups(rows: Sequence[Row]) -> list[Group]:
+    """Sort rows into groups, in the order of the targets."""
+    found = []
+    for name, target in TARGETS.items():
+        members = sorted((row for row in rows if row.group == name), key=lambda row: row.ratio)
+        if members:
+            found.append(Group(name=name, rows=members, target=target))
+    return found
+
+
+def shortfall(row: Row) -> str:
+    """Say what a row lacks.
+
+    Args:
+        row: the row.
+
+    Returns:
+        Words such as ``"ratio, share"``; empty where nothing is lacking.
+    """
+    target = TARGETS[row.group]
+    share = row.share or target.share
+    lacks = {
+        "ratio": target.row is not None and row.ratio < target.row,
+        "share": share is not None and row.limit_share is not None and row.limit_share < share,
+        "time": target.seconds is not None and min(row.device) > target.seconds,
+    }
+    return ", ".join(name for name, is_short in lacks.items() if is_short)

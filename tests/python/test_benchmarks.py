@@ -1,0 +1,96 @@
+"""The benchmarks: each row can be found and judged, and a wrong result is not timed."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from benchmarks.case import Case, Work
+from benchmarks.cases import all_cases, select
+from benchmarks.growth import cliffs
+from benchmarks.limits import Limits
+from benchmarks.measure import Row, WrongResult, measure
+from benchmarks.summary import groups, shortfall
+from benchmarks.targets import TARGETS
+
+DEVICE = torch.device("opencl")
+
+
+@pytest.fixture(scope="module")
+def limits():
+    return Limits(DEVICE)
+
+
+def row(group="softmax", cpu=1.0, **others):
+    return Row(group=group, name="a row", cpu=[cpu] * 3, device=[1.0] * 3, **others)
+
+
+def test_each_row_has_a_name_and_each_group_a_target():
+    cases = all_cases()
+    names = Counter((case.group, case.name) for case in cases)
+    assert [name for name, count in names.items() if count > 1] == []
+    assert {case.group for case in cases} == set(TARGETS)
+
+
+def test_quick_measures_something_of_every_group():
+    assert {case.group for case in select([], quick=True)} == set(TARGETS)
+
+
+def test_rows_are_selected_by_group_name_and_pattern():
+    chosen = select(["gemm-f64", "exp f32 dense", "add bf16 *"])
+    assert {case.group for case in chosen} == {"gemm-f64", "pointwise", "pointwise-out"}
+    assert {case.name.split()[0] for case in chosen if case.group == "pointwise"} == {"exp", "add"}
+
+
+def test_a_small_row_is_measured_against_its_limit(limits):
+    def build(device):
+        x = torch.arange(1024.0).to(device)
+        return Work(run=lambda: x + 1, reads=[x])
+
+    measured = measure(Case(group="pointwise", name="small", build=build), DEVICE, limits)
+    assert min(measured.cpu + measured.device + measured.limit) > 0
+    assert measured.bound == "cache"
+    assert measured.fallbacks == []
+
+
+def test_a_wrong_result_is_not_timed(limits):
+    case = Case(
+        group="pointwise",
+        name="wrong",
+        build=lambda device: Work(run=lambda: torch.full((4,), float(device.type == "cpu"), device=device)),
+    )
+    with pytest.raises(WrongResult, match="not close"):
+        measure(case, DEVICE, limits)
+
+
+def test_an_arithmetic_limit_takes_no_longer_in_float32_than_in_float64(limits):
+    if not torch.opencl.get_device_properties(DEVICE).fp64:
+        pytest.skip("the device has no float64")
+    assert limits.flops(torch.float32) > limits.flops(torch.float64) > 1e8
+
+
+@pytest.mark.parametrize(
+    ("measured", "lacks"),
+    [
+        (row(cpu=0.9), "ratio"),
+        (row(cpu=1.1, limit=[0.5] * 3, bound="memory"), "share"),
+        (row(cpu=1.1, limit=[0.8] * 3, bound="memory"), ""),
+        (row("enqueue"), "time"),
+        (row("gemm", cpu=1.1, limit=[0.8] * 3, bound="arithmetic", share=0.85), "share"),
+    ],
+)
+def test_a_row_below_its_target_is_named(measured, lacks):
+    assert shortfall(measured) == lacks
+
+
+def test_a_group_is_judged_by_its_geometric_mean_and_its_rows():
+    (group,) = groups([row(cpu=4.0), row(cpu=1.0)])
+    assert group.mean == pytest.approx(2.0)
+    assert group.passes
+    (group,) = groups([row(cpu=4.0), row(cpu=0.9)])
+    assert group.mean > TARGETS["softmax"].mean
+    assert not group.passes
+
+
+def test_a_cliff_is_a_unit_that_takes_twice_as_long_as_at_the_next_smaller_size():
+    assert cliffs([(1, 9.0), (2, 3.0), (3, 5.0), (4, 10.5), (5, 1.0)]) == [(3, 4, pytest.approx(2.1))]
