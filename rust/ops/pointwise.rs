@@ -56,15 +56,16 @@ const SPECIALISE_FROM: i64 = 1 << 16;
 /// What a CPU computes at a time where operands are strided: along rows, so that a row's vectors share its set-up; or,
 /// where an operand lies across, few cache lines of which all is used.
 const TILE_VECTORS: i64 = 64;
-const TILE_ROWS: i64 = 64;
+const TILE_ROWS: i64 = 256;
 /// Groups of work-items for each core, which share the tiles evenly.
 const GROUPS_PER_UNIT: usize = 8;
 
-/// How the strided kernel walks: tiles of `rows` rows by `vectors` vectors.
+/// How the strided kernel walks: tiles of `rows` rows, or of so many times `rows_at_once`, by `vectors` vectors.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tiles {
     vectors: i64,
     rows: i64,
+    rows_at_once: i64,
     count: i64,
 }
 
@@ -210,9 +211,11 @@ impl Call<'_> {
         } else {
             (vectors.min(TILE_VECTORS), (TILE_VECTORS / vectors.max(1)).max(1))
         };
+        let rows_at_once = (lanes as i64 / size(0).max(1)).clamp(1, size(1).max(1));
         let outer: i64 = shape.iter().skip(2).product();
         let tiles = |size: i64, tile: i64| (size as u64).div_ceil(tile as u64) as i64;
-        Tiles { vectors: wide, rows: high, count: tiles(vectors, wide) * tiles(size(1), high) * outer }
+        let count = tiles(vectors, wide) * tiles(size(1), high * rows_at_once) * outer;
+        Tiles { vectors: wide, rows: high, rows_at_once, count }
     }
 
     /// The `sources` argument of the dense kernel, if every operand is contiguous or a single element.
@@ -311,8 +314,8 @@ impl Call<'_> {
         bytes.extend(count.to_ne_bytes());
         bytes.extend(offsets.iter().flat_map(|offset| offset.to_ne_bytes()));
         bytes.extend(tiles.count.to_ne_bytes());
-        let pad = 0;
-        let rest = [self.case()? as i32, sources, tiles.vectors as i32, tiles.rows as i32, pad];
+        let tile = [tiles.vectors, tiles.rows, tiles.rows_at_once].map(|size| size as i32);
+        let rest = [self.case()? as i32, sources].into_iter().chain(tile);
         bytes.extend(dtypes.into_iter().chain(rest).flat_map(i32::to_ne_bytes));
         Ok((bytes, buffers))
     }

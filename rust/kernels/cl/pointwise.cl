@@ -36,7 +36,7 @@ typedef struct {
   int sources;
   int tile_vectors;
   int tile_rows;
-  int pad;
+  int rows_at_once;  // of dimension 1, that a vector covers where rows are short
 } Launch;
 
 #ifdef SPEC_OP
@@ -162,25 +162,57 @@ __kernel void pointwise_dense(Launch launch, OPERANDS) {
   store_dense(out + launch.offsets[0], first, n, DTYPE_OUT, apply(OP, DTYPE_OUT, a, b, c, d, PARAMETERS));
 }
 
-// VEC elements that lie `stride` bytes apart, of which `count` exist.
-inline TV load_strided(__global const uchar *p, long stride, int count, int dt, int source, T value) {
+// Byte offsets of the lanes of a vector that covers several short rows.
+typedef struct {
+  long lanes[VEC];
+  bool is_line;  // whether the lanes are as far apart as elements of one row
+} Spread;
+
+inline Spread spread_rows(long row, long stride, long row_stride) {
+  Spread spread;
+  for (int l = 0; l < VEC; l++) spread.lanes[l] = l / row * row_stride + l % row * stride;
+  spread.is_line = row_stride == row * stride;
+  return spread;
+}
+
+// VEC elements of one row, or of several, of which `count` exist.
+inline TV load_strided(__global const uchar *p, long stride, const Spread *spread, int rows, int count, int dt,
+                       int source, T value) {
   if (source == SOURCE_VALUE) return (TV)(value);
-  if (stride == 0) return (TV)(load_at(p, dt));
-  return load_lanes(p, stride, count, dt);
+  if (rows == 1 || spread->is_line) return stride == 0 ? (TV)(load_at(p, dt)) : load_lanes(p, stride, count, dt);
+  Lanes v;
+  for (int l = 0; l < VEC; l++) v.lanes[l] = load_at(p + spread->lanes[min(l, count - 1)], dt);
+  return v.vector;
+}
+
+inline void store_strided(__global uchar *p, long stride, const Spread *spread, int rows, int count, int dt, TV value) {
+  if (rows == 1 || spread->is_line) {
+    store_lanes(p, stride, count, dt, value);
+    return;
+  }
+  Lanes v;
+  v.vector = value;
+  for (int l = 0; l < count; l++) store_at(p + spread->lanes[l], dt, v.lanes[l]);
 }
 
 // Any strides; operand 0 of the layout is the output. `sources` tells SOURCE_VALUE only: stride 0 repeats. A task is a
-// tile of `tile_rows` positions of dimension 1 by `tile_vectors` vectors along dimension 0.
+// tile of `tile_rows` positions of dimension 1, or of so many times `rows_at_once`, by `tile_vectors` vectors along
+// dimension 0.
 __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
   const long vectors = (layout.sizes[0] + VEC - 1) / VEC;
   const long across = (vectors + launch.tile_vectors - 1) / launch.tile_vectors;
-  const long down = (layout.sizes[1] + launch.tile_rows - 1) / launch.tile_rows;
+  const int rows = launch.rows_at_once;
+  const long tile_rows = (long)launch.tile_rows * rows, down = (layout.sizes[1] + tile_rows - 1) / tile_rows;
+  Spread spreads[ARITY + 1];
+  if (rows > 1)
+    for (int k = 0; k <= ARITY; k++)
+      spreads[k] = spread_rows(layout.sizes[0], layout.strides[k][0], layout.strides[k][1]);
   ITEM_TASKS(launch.tasks, first, last);
   for (long task = first; task < last; task++) {
     long rest = task / across, bases[ARITY + 1];
-    const long x_first = (task - rest * across) * launch.tile_vectors, y_first = rest % down * launch.tile_rows;
+    const long x_first = (task - rest * across) * launch.tile_vectors, y_first = rest % down * tile_rows;
     const long x_last = min(vectors, x_first + launch.tile_vectors);
-    const long y_last = min(layout.sizes[1], y_first + launch.tile_rows);
+    const long y_last = min(layout.sizes[1], y_first + tile_rows);
     rest /= down;
     for (int k = 0; k <= ARITY; k++) bases[k] = launch.offsets[k];
     for (int j = 2; j < NDIM; j++) {
@@ -188,13 +220,14 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
       rest /= layout.sizes[j];
       for (int k = 0; k <= ARITY; k++) bases[k] += index * layout.strides[k][j];
     }
-    for (long y = y_first; y < y_last; y++) {
+    for (long y = y_first; y < y_last; y += rows) {
       for (long x = x_first; x < x_last; x++) {
-        const int count = (int)min((long)VEC, layout.sizes[0] - x * VEC);
+        const int count = (int)min((long)VEC, layout.sizes[0] * min((long)rows, y_last - y) - x * VEC);
         TV a = C(0), b = C(0), c = C(0), d = C(0);
 #define PLACE(k) (bases[k] + y * layout.strides[k][1] + x * VEC * layout.strides[k][0])
 #define LOAD(k, DTYPE)                                                                                             \
-  load_strided(in##k + PLACE(k + 1), layout.strides[k + 1][0], count, DTYPE, (SOURCES >> (2 * k)) & 3, launch.values[k])
+  load_strided(in##k + PLACE(k + 1), layout.strides[k + 1][0], &spreads[k + 1], rows, count, DTYPE,                 \
+               (SOURCES >> (2 * k)) & 3, launch.values[k])
 #if ARITY >= 1
         a = LOAD(0, DTYPE0);
 #endif
@@ -208,8 +241,8 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
         d = LOAD(3, DTYPE3);
 #endif
 #undef LOAD
-        store_lanes(out + PLACE(0), layout.strides[0][0], count, DTYPE_OUT,
-                    apply(OP, DTYPE_OUT, a, b, c, d, PARAMETERS));
+        store_strided(out + PLACE(0), layout.strides[0][0], &spreads[0], rows, count, DTYPE_OUT,
+                      apply(OP, DTYPE_OUT, a, b, c, d, PARAMETERS));
 #undef PLACE
       }
     }
