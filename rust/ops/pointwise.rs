@@ -53,6 +53,34 @@ const GROUP: usize = 64;
 /// at this size is of the order of its build time within a hundred calls.
 const SPECIALISE_FROM: i64 = 1 << 16;
 
+/// What a CPU computes at a time where operands are strided: along rows, so that a row's vectors share its set-up; or,
+/// where an operand lies across, few cache lines of which all is used.
+const TILE_VECTORS: i64 = 64;
+const TILE_ROWS: i64 = 256;
+/// Groups of work-items for each core, which share the tiles evenly.
+const GROUPS_PER_UNIT: usize = 8;
+
+/// How the strided kernel walks: tiles of `rows` rows, or of so many times `rows_at_once`, by `vectors` vectors.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tiles {
+    vectors: i64,
+    rows: i64,
+    rows_at_once: i64,
+    count: i64,
+}
+
+impl Tiles {
+    /// Work-items: each takes one tile, or on CPUs some.
+    fn items(&self, target: &Target) -> usize {
+        let tiles = self.count as usize;
+        if target.is_cpu() {
+            tiles.min(target.compute_units() * GROUPS_PER_UNIT * GROUP)
+        } else {
+            tiles
+        }
+    }
+}
+
 /// How the dense kernel finds an input; two bits each in its `sources` argument.
 #[derive(Clone, Copy)]
 enum Source {
@@ -129,7 +157,8 @@ impl Call<'_> {
         })?;
 
         let sources = dense.unwrap_or_else(|| self.value_sources());
-        let (launch, buffers) = self.launch_struct(class, count, sources)?;
+        let tiles = if dense.is_some() { Tiles::default() } else { self.tiles(shape, operands, lanes) };
+        let (launch, buffers) = self.launch_struct(class, count, sources, &tiles)?;
         let mut args = Vec::with_capacity(2 + MAX_OPERANDS);
         args.push(Arg::Bytes(&launch));
         let layout;
@@ -142,7 +171,8 @@ impl Call<'_> {
             "pointwise_strided"
         };
         args.extend(buffers);
-        let items = (count as usize).div_ceil(lanes).next_multiple_of(GROUP);
+        let items = if dense.is_some() { (count as usize).div_ceil(lanes) } else { tiles.items(&self.target) };
+        let items = items.next_multiple_of(GROUP);
         self.target.launch_elements(&program, kernel, &args, count, &[items], Some(&[GROUP]))
     }
 
@@ -164,6 +194,28 @@ impl Call<'_> {
             Call { out: *out, inputs, ..*self }.over(inner, &sliced)?;
         }
         Ok(())
+    }
+
+    /// How the strided kernel walks.
+    fn tiles(&self, shape: &[i64], operands: &[Operand<'_>], lanes: usize) -> Tiles {
+        let size = |dim: usize| shape.get(dim).copied().unwrap_or(1);
+        let vectors = (size(0) as u64).div_ceil(lanes as u64) as i64;
+        let is_across = |operand: &Operand<'_>| match operand.strides {
+            [inner, outer, ..] => *inner != 0 && *outer != 0 && outer.abs() < inner.abs(),
+            _ => false,
+        };
+        let (wide, high) = if !self.target.is_cpu() {
+            (1, 1)
+        } else if operands.iter().any(is_across) {
+            (1, TILE_ROWS)
+        } else {
+            (vectors.min(TILE_VECTORS), (TILE_VECTORS / vectors.max(1)).max(1))
+        };
+        let rows_at_once = (lanes as i64 / size(0).max(1)).clamp(1, size(1).max(1));
+        let outer: i64 = shape.iter().skip(2).product();
+        let tiles = |size: i64, tile: i64| (size as u64).div_ceil(tile as u64) as i64;
+        let count = tiles(vectors, wide) * tiles(size(1), high * rows_at_once) * outer;
+        Tiles { vectors: wide, rows: high, rows_at_once, count }
     }
 
     /// The `sources` argument of the dense kernel, if every operand is contiguous or a single element.
@@ -237,7 +289,13 @@ impl Call<'_> {
     }
 
     /// The kernel's `Launch`, and the buffers that its offsets are for.
-    fn launch_struct(&self, class: Class, count: i64, sources: i32) -> Result<(Vec<u8>, Vec<Arg<'static>>)> {
+    fn launch_struct(
+        &self,
+        class: Class,
+        count: i64,
+        sources: i32,
+        tiles: &Tiles,
+    ) -> Result<(Vec<u8>, Vec<Arg<'static>>)> {
         let mut buffers = Vec::with_capacity(MAX_OPERANDS);
         let (mut offsets, mut dtypes) = ([0_u64; MAX_OPERANDS], [0_i32; MAX_OPERANDS]);
         let operands = std::iter::once(&self.out).chain(self.inputs);
@@ -255,8 +313,10 @@ impl Call<'_> {
         }
         bytes.extend(count.to_ne_bytes());
         bytes.extend(offsets.iter().flat_map(|offset| offset.to_ne_bytes()));
-        let pad = 0;
-        bytes.extend(dtypes.into_iter().chain([self.case()? as i32, sources, pad]).flat_map(i32::to_ne_bytes));
+        bytes.extend(tiles.count.to_ne_bytes());
+        let tile = [tiles.vectors, tiles.rows, tiles.rows_at_once].map(|size| size as i32);
+        let rest = [self.case()? as i32, sources].into_iter().chain(tile);
+        bytes.extend(dtypes.into_iter().chain(rest).flat_map(i32::to_ne_bytes));
         Ok((bytes, buffers))
     }
 }

@@ -11,7 +11,7 @@
 // and serves every width at once: `a * 2` and `a < b` are right in TV and T alike, but an `if` or `?:` on a
 // comparison of TV is not (SEL is), and a constant argument of a function is written C(0), not 0.
 //
-// Each work-item computes VEC consecutive elements. Inputs are dense, one element for all, or a value that
+// Each work-item computes VEC consecutive elements, or tiles of them. Inputs are dense, one element for all, or a value that
 // comes with the launch: a Python number never becomes a buffer.
 
 #ifndef ARITY
@@ -30,10 +30,13 @@ typedef struct {
   T values[4];      // of inputs whose source is SOURCE_VALUE
   long n;
   ulong offsets[MAX_OPERANDS];
+  long tasks;  // of pointwise_strided
   int dtypes[MAX_OPERANDS];
   int op;
   int sources;
-  int pad;
+  int tile_vectors;
+  int tile_rows;
+  int rows_at_once;  // of dimension 1, that a vector covers where rows are short
 } Launch;
 
 #ifdef SPEC_OP
@@ -159,98 +162,89 @@ __kernel void pointwise_dense(Launch launch, OPERANDS) {
   store_dense(out + launch.offsets[0], first, n, DTYPE_OUT, apply(OP, DTYPE_OUT, a, b, c, d, PARAMETERS));
 }
 
-// Byte offsets of the VEC elements of one operand. Where all lie in one row of the innermost dimension,
-// `base` and `stride` say it all; lanes[] is for the work-items that pass a row's end.
+// Byte offsets of the lanes of a vector that covers several short rows.
 typedef struct {
-  long base;
-  long stride;
   long lanes[VEC];
-} Places;
+  bool is_line;  // whether the lanes are as far apart as elements of one row
+} Spread;
 
-inline TV load_strided(__global const uchar *p, const Places *at, int in_row, int dt, int source, T value) {
-  if (source == SOURCE_VALUE) return (TV)(value);
-#if VEC > 1
-  if (!in_row || (at->stride != 0 && at->stride != dtype_size(dt))) {
-    T lanes[VEC];
-    for (int k = 0; k < VEC; k++) lanes[k] = load_at(p + at->lanes[k], dt);
-    return VLOAD(0, lanes);
-  }
-  if (at->stride == 0) return (TV)(load_at(p + at->base, dt));
-#endif
-  return load_vector(p + at->base, 0, dt);
+inline Spread spread_rows(long row, long stride, long row_stride) {
+  Spread spread;
+  for (int l = 0; l < VEC; l++) spread.lanes[l] = l / row * row_stride + l % row * stride;
+  spread.is_line = row_stride == row * stride;
+  return spread;
 }
 
-inline void store_strided(__global uchar *p, const Places *at, int in_row, int count, int dt, TV v) {
-#if VEC > 1
-  if (!in_row || at->stride != dtype_size(dt)) {
-    T lanes[VEC];
-    VSTORE(v, 0, lanes);
-    for (int k = 0; k < count; k++) store_at(p + at->lanes[k], dt, lanes[k]);
+// VEC elements of one row, or of several, of which `count` exist.
+inline TV load_strided(__global const uchar *p, long stride, const Spread *spread, int rows, int count, int dt,
+                       int source, T value) {
+  if (source == SOURCE_VALUE) return (TV)(value);
+  if (rows == 1 || spread->is_line) return stride == 0 ? (TV)(load_at(p, dt)) : load_lanes(p, stride, count, dt);
+  Lanes v;
+  for (int l = 0; l < VEC; l++) v.lanes[l] = load_at(p + spread->lanes[min(l, count - 1)], dt);
+  return v.vector;
+}
+
+inline void store_strided(__global uchar *p, long stride, const Spread *spread, int rows, int count, int dt, TV value) {
+  if (rows == 1 || spread->is_line) {
+    store_lanes(p, stride, count, dt, value);
     return;
   }
-#endif
-  store_vector(p + at->base, 0, dt, v);
+  Lanes v;
+  v.vector = value;
+  for (int l = 0; l < count; l++) store_at(p + spread->lanes[l], dt, v.lanes[l]);
 }
 
-// Any strides; operand 0 of the layout is the output. `sources` tells SOURCE_VALUE only: stride 0 repeats.
+// Any strides; operand 0 of the layout is the output. `sources` tells SOURCE_VALUE only: stride 0 repeats. A task is a
+// tile of `tile_rows` positions of dimension 1, or of so many times `rows_at_once`, by `tile_vectors` vectors along
+// dimension 0.
 __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
-  const long n = launch.n;
-  const long first = (long)get_global_id(0) * VEC;
-  if (first >= n) return;
-  const int count = (int)min((long)VEC, n - first);
-
-  long index[MAX_DIMS];
-  Places at[ARITY + 1];
-  for (int k = 0; k <= ARITY; k++) {
-    at[k].base = 0;
-    at[k].stride = layout.strides[k][0];
-  }
-  // 64-bit division is slow on most devices.
-  const int narrow = n <= INT_MAX;
-  long rest = first;
-  for (int j = 0; j < NDIM; j++) {
-    const long size = layout.sizes[j];
-    const long next = narrow ? (long)((uint)rest / (uint)size) : rest / size;
-    index[j] = rest - next * size;
-    rest = next;
-    for (int k = 0; k <= ARITY; k++) at[k].base += index[j] * layout.strides[k][j];
-  }
-
-  int in_row = 1;
-#if VEC > 1
-  in_row = index[0] + VEC <= layout.sizes[0];
-  long step[ARITY + 1];
-  for (int k = 0; k <= ARITY; k++) step[k] = at[k].base;
-  for (int lane = 0; lane < VEC; lane++) {
-    for (int k = 0; k <= ARITY; k++) at[k].lanes[lane] = step[k];
-    // The lanes past the last element repeat it.
-    if (lane + 1 >= count) continue;
-    for (int j = 0; j < NDIM; j++) {
-      for (int k = 0; k <= ARITY; k++) step[k] += layout.strides[k][j];
-      if (++index[j] < layout.sizes[j]) break;
-      for (int k = 0; k <= ARITY; k++) step[k] -= layout.sizes[j] * layout.strides[k][j];
-      index[j] = 0;
+  const long vectors = (layout.sizes[0] + VEC - 1) / VEC;
+  const long across = (vectors + launch.tile_vectors - 1) / launch.tile_vectors;
+  const int rows = launch.rows_at_once;
+  const long tile_rows = (long)launch.tile_rows * rows, down = (layout.sizes[1] + tile_rows - 1) / tile_rows;
+  Spread spreads[ARITY + 1];
+  if (rows > 1)
+    for (int k = 0; k <= ARITY; k++)
+      spreads[k] = spread_rows(layout.sizes[0], layout.strides[k][0], layout.strides[k][1]);
+  ITEM_TASKS(launch.tasks, first, last);
+  for (long task = first; task < last; task++) {
+    long rest = task / across, bases[ARITY + 1];
+    const long x_first = (task - rest * across) * launch.tile_vectors, y_first = rest % down * tile_rows;
+    const long x_last = min(vectors, x_first + launch.tile_vectors);
+    const long y_last = min(layout.sizes[1], y_first + tile_rows);
+    rest /= down;
+    for (int k = 0; k <= ARITY; k++) bases[k] = launch.offsets[k];
+    for (int j = 2; j < NDIM; j++) {
+      const long index = rest % layout.sizes[j];
+      rest /= layout.sizes[j];
+      for (int k = 0; k <= ARITY; k++) bases[k] += index * layout.strides[k][j];
     }
-  }
-#endif
-
-  TV a = C(0), b = C(0), c = C(0), d = C(0);
-#define LOAD(k, DTYPE)                                                                       \
-  load_strided(in##k + launch.offsets[k + 1], &at[k + 1], in_row, DTYPE, (SOURCES >> (2 * k)) & 3, \
-               launch.values[k])
+    for (long y = y_first; y < y_last; y += rows) {
+      for (long x = x_first; x < x_last; x++) {
+        const int count = (int)min((long)VEC, layout.sizes[0] * min((long)rows, y_last - y) - x * VEC);
+        TV a = C(0), b = C(0), c = C(0), d = C(0);
+#define PLACE(k) (bases[k] + y * layout.strides[k][1] + x * VEC * layout.strides[k][0])
+#define LOAD(k, DTYPE)                                                                                             \
+  load_strided(in##k + PLACE(k + 1), layout.strides[k + 1][0], &spreads[k + 1], rows, count, DTYPE,                 \
+               (SOURCES >> (2 * k)) & 3, launch.values[k])
 #if ARITY >= 1
-  a = LOAD(0, DTYPE0);
+        a = LOAD(0, DTYPE0);
 #endif
 #if ARITY >= 2
-  b = LOAD(1, DTYPE1);
+        b = LOAD(1, DTYPE1);
 #endif
 #if ARITY >= 3
-  c = LOAD(2, DTYPE2);
+        c = LOAD(2, DTYPE2);
 #endif
 #if ARITY >= 4
-  d = LOAD(3, DTYPE3);
+        d = LOAD(3, DTYPE3);
 #endif
 #undef LOAD
-  store_strided(out + launch.offsets[0], &at[0], in_row, count, DTYPE_OUT,
-                apply(OP, DTYPE_OUT, a, b, c, d, PARAMETERS));
+        store_strided(out + PLACE(0), layout.strides[0][0], &spreads[0], rows, count, DTYPE_OUT,
+                      apply(OP, DTYPE_OUT, a, b, c, d, PARAMETERS));
+#undef PLACE
+      }
+    }
+  }
 }
