@@ -96,7 +96,10 @@ impl Slot {
     /// Says once, to the thread that would have used the program, that it could not be built.
     fn report_failure(&self) {
         let (true, Some(error)) = (self.demand.is_to_be_reported(), self.failure.get()) else { return };
-        let message = format!("{}\nThe generic program stays in use, which is slower.", error.message());
+        let message = format!(
+            "OpenCL: a specialised program could not be built; the generic one, which is slower, stays in use. {}",
+            error.message()
+        );
         match WARN.get() {
             Some(warn) => warn(&message),
             None => eprintln!("{message}"),
