@@ -65,7 +65,7 @@ def _seconds(command: list[str], variables: Mapping[str, str]) -> float:
     done = subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,
-        env=os.environ | variables,
+        env=os.environ | {"TORCH_OPENCL_SPECIALIZE": "background"} | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

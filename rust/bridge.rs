@@ -416,6 +416,7 @@ mod ffi {
 }
 
 mod args;
+mod builds;
 mod device;
 mod index;
 mod loss;

@@ -82,6 +82,7 @@ from torch_opencl.streams import (
     set_stream,
     stream,
 )
+from torch_opencl.warmup import WarmupStatistics, warmup
 
 __version__ = "0.1.0"
 
@@ -91,6 +92,7 @@ __all__ = [
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
+    "WarmupStatistics",
     "amp",
     "can_device_access_peer",
     "current_device",
@@ -147,6 +149,7 @@ __all__ = [
     "set_stream",
     "stream",
     "synchronize",
+    "warmup",
 ]
 
 

@@ -30,6 +30,12 @@ This user may not open {nodes}, so OpenCL drivers cannot see that graphics proce
 As root: usermod -a -G {groups} {user}; then log in again. In a container: --device /dev/dri
 with --group-add for the same groups."""
 
+_SPECIALISED = {
+    "background": "in the background, once they are worth it",
+    "eager": "when first used (TORCH_OPENCL_SPECIALIZE=eager)",
+    "never": "never (TORCH_OPENCL_SPECIALIZE=never)",
+}
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the report.
@@ -140,6 +146,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         cache = report["kernel_cache"]
         yield ""
         yield f"Kernel cache: {cache['path']}, {cache['entries']} programs, {_mib(cache['bytes'])}"
+        yield f"Specialised kernels: built {_SPECIALISED[cache['specialize']]}"
         yield f"CPU fallbacks of the self-test: {report['fallbacks'] or 'none'}"
     for advice in report["advice"]:
         yield ""

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use serde_json::{json, Value};
 
+use super::builds::ffi::warn;
 use crate::cl::DeviceInfo;
 use crate::error::Result;
 use crate::kernels;
@@ -118,8 +119,9 @@ pub fn synchronize_stream(index: i32, stream: i64) -> Result<()> {
     stream.raise_faults()
 }
 
-/// Waits for every device that has been used.
+/// Waits for every device that has been used, and ends what goes on besides: the process is about to end.
 pub fn finish_all() -> Result<()> {
+    kernels::stop_building();
     runtime::devices()?.iter().filter_map(|device| device.initialised()).try_for_each(|state| state.synchronize())
 }
 
@@ -144,7 +146,10 @@ pub fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>> {
 
 /// Refuses values of environment variables that would show much later, or never.
 pub fn check_environment() -> Result<()> {
-    kernels::check_cache_size()
+    kernels::check_cache_size()?;
+    kernels::Specialisation::from_environment()?;
+    kernels::warn_with(warn);
+    Ok(())
 }
 
 pub fn launch_count() -> u64 {
@@ -160,6 +165,10 @@ pub fn kernel_cache_json() -> String {
         "hits": info.hits,
         "loaded": info.loaded,
         "compiled": info.compiled,
+        "specialized": info.specialised,
+        "pending": info.pending,
+        "failed": info.failed,
+        "specialize": info.specialisation.name(),
     })
     .to_string()
 }

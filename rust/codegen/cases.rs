@@ -3,7 +3,7 @@
 //! The lines go into a function of `pointwise.cl` whose parameters are the inputs `a`, `b`, `c`, `d`
 //! and the scalars `s0` to `s3`, one `T` each.
 
-use super::expr::names;
+use super::expr::{self, names};
 use super::plan::Pointwise;
 
 /// Added to an operation's code to form the `case` for compute dtype bool, where bool differs from
@@ -37,9 +37,14 @@ pub fn cases(op: &Pointwise, class: Class) -> String {
     }
 }
 
-/// The lines of every operation of an arity.
-pub fn switch_cases<'a>(operations: impl Iterator<Item = &'a Pointwise>, arity: usize, class: Class) -> String {
-    operations.filter(|op| op.arity == arity).map(|op| cases(op, class)).collect()
+/// Whether the lines of one operation are a few instructions: those of others take long to compile.
+pub fn is_short(op: &Pointwise, class: Class) -> bool {
+    let exprs = match class {
+        Class::Float => [&op.exprs.float, &None],
+        Class::Complex => [&op.exprs.complex, &None],
+        Class::Int => [&op.exprs.int, &op.exprs.bool],
+    };
+    exprs.into_iter().flatten().all(|expr| expr::is_short(expr))
 }
 
 fn case(op: &Pointwise, code: usize, expr: &str) -> String {

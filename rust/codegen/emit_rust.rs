@@ -14,23 +14,17 @@
 //! | `expr_complex` | same                   | for the complex types                              |
 //! | `dtypes`       | `u32`                  | dtypes of the row, bit n for `c10::ScalarType` n   |
 //! | `cases`        | `[&'static str; 3]`    | its `case` lines, in the order of `ExprClass`      |
+//! | `short`        | `[bool; 3]`            | whether these are a few instructions, likewise     |
 
 use std::fmt::Write;
 
-use super::cases::{cases, switch_cases, Class, BOOL_CASES};
-use super::family::MAX_ARITY;
+use super::cases::{cases, is_short, Class, BOOL_CASES};
 use super::plan::{Plan, Pointwise};
 
 /// The text of `pointwise_table.rs`.
 pub fn pointwise_table(plan: &Plan) -> String {
     let variants = plan.pointwise().map(|op| format!("    /// `{}`\n    {} = {},\n", op.name, op.rust_name(), op.code));
     let rows = plan.pointwise().map(row);
-    let switches = (0..=MAX_ARITY).flat_map(|arity| {
-        Class::ALL.map(|class| {
-            let text = switch_cases(plan.pointwise(), arity, class);
-            format!("    ({arity}, ExprClass::{class:?}, {text:?}),\n")
-        })
-    });
     format!(
         "// Generated from native_functions.yaml by rust/codegen.
 
@@ -56,14 +50,9 @@ pub const BOOL_CASES: u32 = {BOOL_CASES};
 /// All operations; the position is the code.
 pub static POINTWISE: &[PointwiseRow] = &[
 {rows}];
-
-/// The `case` lines of all operations by arity and class.
-pub static SWITCH: &[(usize, ExprClass, &str)] = &[
-{switches}];
 ",
         variants = variants.collect::<String>(),
         rows = rows.collect::<String>(),
-        switches = switches.collect::<String>(),
     )
 }
 
@@ -83,5 +72,6 @@ fn row(op: &Pointwise) -> String {
     field("expr_complex", format!("{:?}", op.exprs.complex));
     field("dtypes", format!("{:#x}", op.dtypes.mask()));
     field("cases", format!("{:?}", Class::ALL.map(|class| cases(op, class))));
+    field("short", format!("{:?}", Class::ALL.map(|class| is_short(op, class))));
     text + "    },\n"
 }

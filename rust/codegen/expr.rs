@@ -7,6 +7,11 @@ const FLOAT_ONLY: &str = "acos acosh acospi asin asinh asinpi atan atan2 atan2pi
     logb mix modf nan nextafter pow pown powr radians remainder rint rootn round rsqrt sign \
     signbit sin sincos sinh sinpi smoothstep sqrt step tan tanh tanpi tgamma trunc";
 
+/// Builtins, and functions and macros of `cl/math.cl`, that are a few instructions.
+const SHORT: &str =
+    "ANY AS_TM B C NZ SEL TO_TM abs ceil clamped cmul copysign fabs floor fmax fmin maximum minimum rint \
+    select shift_left shift_right sqrt trunc";
+
 /// Names that the expression uses.
 pub fn names(expr: &str) -> Vec<&str> {
     tokens(expr).into_iter().filter(|token| is_identifier(token)).collect()
@@ -22,6 +27,15 @@ pub fn float_part(expr: &str) -> Option<&str> {
 pub fn real_part(expr: &str) -> Option<&str> {
     let operator = expr.find(['*', '/', '<', '>']).and_then(|at| expr.get(at..=at));
     operator.or_else(|| float_part(expr))
+}
+
+/// Whether the expression calls nothing that takes more than a few instructions.
+pub fn is_short(expr: &str) -> bool {
+    let called = expr.match_indices('(').filter_map(|(at, _)| {
+        let before = expr.get(..at)?.trim_end();
+        before.rsplit(|c| !is_word(c)).next().filter(|name| is_identifier(name))
+    });
+    called.into_iter().all(|name| SHORT.split_whitespace().any(|short| short == name))
 }
 
 /// Refuses what cannot follow a `return` in a `case`.

@@ -1,24 +1,37 @@
-//! Programs in memory: built once per device, family, class and spec.
+//! Programs in memory, one for each device, family, class and set of constants; and which form a launch gets.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
-use super::disk;
-use super::{Class, Family, Spec};
+use super::build::{build, Recipe};
+use super::spec::Constant;
+use super::tiers::{Demand, Specialisation};
+use super::worker::Worker;
+use super::{disk, Class, Family, Spec};
 use crate::cl::{Kernel, Program};
 use crate::error::{Error, Result};
 use crate::runtime::Device;
 
-type Key = (i32, Family, Class, Spec);
+/// Constants are looked up as a slice, so that a launch does not allocate for it.
+type Programs = HashMap<(i32, Family, Class), HashMap<Vec<Constant>, Arc<Slot>>>;
 
-static PROGRAMS: RwLock<Option<HashMap<Key, Arc<CachedProgram>>>> = RwLock::new(None);
-/// One build at a time: two threads that want the same program must not both compile it, and drivers serialise
-/// compilation anyway.
-static BUILDING: Mutex<()> = Mutex::new(());
-static COMPILED: AtomicU64 = AtomicU64::new(0);
-static LOADED: AtomicU64 = AtomicU64::new(0);
+static PROGRAMS: RwLock<Option<Programs>> = RwLock::new(None);
+static WORKER: Worker = Worker::new();
+static WARN: OnceLock<fn(&str)> = OnceLock::new();
 static HITS: AtomicU64 = AtomicU64::new(0);
+static SPECIALISED: AtomicU64 = AtomicU64::new(0);
+static FAILED: AtomicU64 = AtomicU64::new(0);
+
+/// The two forms of a program (docs/decisions/003).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Op and dtypes are arguments of the kernels.
+    Generic,
+    /// They are constants.
+    Specialised,
+}
 
 /// A built program and the kernels taken from it so far.
 #[derive(Debug)]
@@ -43,7 +56,59 @@ impl CachedProgram {
     }
 }
 
-/// The program of a family for a device and class, built on first use.
+/// The place of one program, whether it has been built or not.
+#[derive(Debug, Default)]
+struct Slot {
+    program: OnceLock<Arc<CachedProgram>>,
+    /// Two threads that want the same program must not both compile it.
+    building: Mutex<()>,
+    demand: Demand,
+    failure: OnceLock<Error>,
+}
+
+impl Slot {
+    fn built(&self) -> Option<Arc<CachedProgram>> {
+        let program = self.program.get().map(Arc::clone)?;
+        HITS.fetch_add(1, Ordering::Relaxed);
+        Some(program)
+    }
+
+    fn build(&self, recipe: &Recipe) -> Result<Arc<CachedProgram>> {
+        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = self.program.get() {
+            return Ok(Arc::clone(program));
+        }
+        let program = Arc::new(CachedProgram { program: build(recipe)?, kernels: RwLock::new(HashMap::new()) });
+        if recipe.tier == Tier::Specialised {
+            SPECIALISED.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(Arc::clone(self.program.get_or_init(|| program)))
+    }
+
+    fn build_in_background(self: Arc<Self>, recipe: &Recipe) {
+        if let Err(error) = self.build(recipe) {
+            FAILED.fetch_add(1, Ordering::Relaxed);
+            let _ = self.failure.set(error);
+            self.demand.give_up();
+        }
+    }
+
+    /// Says once, to the thread that would have used the program, that it could not be built.
+    fn report_failure(&self) {
+        let (true, Some(error)) = (self.demand.is_to_be_reported(), self.failure.get()) else { return };
+        let message = format!(
+            "OpenCL: a specialised program could not be built; the generic one, which is slower, stays in use. {}",
+            error.message()
+        );
+        match WARN.get() {
+            Some(warn) => warn(&message),
+            None => eprintln!("{message}"),
+        }
+    }
+}
+
+/// The program of a family for a device and class: the specialised form where the launch is worth it and it has been built,
+/// else the generic one, which is built on first use.
 ///
 /// `cases` gives the text of the op switch for families that have one; it is only called for a build, so the
 /// constants of `spec` must determine it.
@@ -52,70 +117,75 @@ impl CachedProgram {
 /// [`Error::Unsupported`] when the class computes in f64 and the device does not; [`Error::Build`] with the
 /// compiler's log.
 pub fn program(
-    device: &Device,
+    device: &'static Device,
     family: Family,
     class: Class,
     spec: &Spec,
-    cases: impl FnOnce() -> String,
+    cases: impl Fn(Tier) -> String,
 ) -> Result<Arc<CachedProgram>> {
-    let key = (device.index, family, class, spec.clone());
-    if let Some(program) = lookup(&key) {
-        HITS.fetch_add(1, Ordering::Relaxed);
-        return Ok(program);
-    }
-    let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(program) = lookup(&key) {
-        return Ok(program);
-    }
-    let program = Arc::new(CachedProgram {
-        program: build(device, family, class, spec, &cases())?,
-        kernels: RwLock::new(HashMap::new()),
-    });
-    let mut programs = PROGRAMS.write().unwrap_or_else(PoisonError::into_inner);
-    programs.get_or_insert_with(HashMap::new).insert(key, Arc::clone(&program));
-    Ok(program)
-}
-
-fn lookup(key: &Key) -> Option<Arc<CachedProgram>> {
-    let programs = PROGRAMS.read().unwrap_or_else(PoisonError::into_inner);
-    programs.as_ref()?.get(key).map(Arc::clone)
-}
-
-fn build(device: &Device, family: Family, class: Class, spec: &Spec, cases: &str) -> Result<Program> {
-    let info = &device.info;
-    if class.needs_fp64() && !info.fp64 {
-        return Err(Error::Unsupported(format!(
-            "OpenCL: '{}' does not compute in float64, so float64 and complex128 tensors cannot be used on it. \
-             Use float32 and complex64 instead.",
-            info.name
-        )));
-    }
-    let source = family.source(cases);
-    let mut options = format!("-cl-std=CL1.2 -D {}", class.define());
-    if info.fp64 {
-        options.push_str(" -D HAS_FP64");
-    }
-    if !class.needs_fp64() && class != Class::Integer {
-        options.push_str(" -cl-single-precision-constant");
-    }
-    options.push_str(&spec.options());
-
-    let context = &device.state()?.context;
-    let entry = disk::Entry::new(info, &source, &options);
-    if let Some(binary) = entry.load() {
-        // A binary that the driver refuses (it was updated in place, say) is rebuilt and replaced.
-        if let Ok(program) = Program::from_binary(context, &binary, &options) {
-            LOADED.fetch_add(1, Ordering::Relaxed);
-            return Ok(program);
+    let recipe = |tier, constants: &[Constant]| Recipe {
+        device,
+        family,
+        class,
+        tier,
+        constants: constants.to_vec(),
+        cases: cases(tier),
+    };
+    let place = (device.index, family, class);
+    if let Some(constants) = spec.specialised() {
+        let mode = Specialisation::of_process();
+        if mode != Specialisation::Never {
+            let slot = slot(place, constants);
+            if let Some(program) = slot.built() {
+                return Ok(program);
+            }
+            if mode == Specialisation::Eager {
+                return slot.build(&recipe(Tier::Specialised, constants));
+            }
+            slot.report_failure();
+            if slot.demand.grows_to_a_build(spec.elements()) {
+                let (wanted, recipe) = (Arc::clone(&slot), recipe(Tier::Specialised, constants));
+                if !WORKER.submit(Box::new(move || wanted.build_in_background(&recipe))) {
+                    slot.demand.put_off();
+                }
+            }
         }
     }
-    let name = format!("{}{}", family.name(), spec.options());
-    let program = Program::from_source(context, &source, &options, &name, &info.name)?;
-    COMPILED.fetch_add(1, Ordering::Relaxed);
-    if let Ok(binary) = program.binary() {
-        entry.store(&binary);
+    let slot = slot(place, spec.shared());
+    if let Some(program) = slot.built() {
+        return Ok(program);
     }
-    Ok(program)
+    // Before and after: the next one often follows at once.
+    WORKER.yield_to_others();
+    let program = slot.build(&recipe(Tier::Generic, spec.shared()));
+    WORKER.yield_to_others();
+    program
+}
+
+fn slot(place: (i32, Family, Class), constants: &[Constant]) -> Arc<Slot> {
+    let programs = PROGRAMS.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(slot) = programs.as_ref().and_then(|programs| programs.get(&place)?.get(constants)) {
+        return Arc::clone(slot);
+    }
+    drop(programs);
+    let mut programs = PROGRAMS.write().unwrap_or_else(PoisonError::into_inner);
+    let of_place = programs.get_or_insert_with(HashMap::new).entry(place).or_default();
+    Arc::clone(of_place.entry(constants.to_vec()).or_default())
+}
+
+/// Says how the user is told of what went wrong in the background; standard error until then.
+pub fn warn_with(warn: fn(&str)) {
+    let _ = WARN.set(warn);
+}
+
+/// Waits for specialised programs that are being built, but no longer than `limit`; returns how many are left.
+pub fn wait_for_builds(limit: Duration) -> usize {
+    WORKER.wait(limit)
+}
+
+/// Ends building in the background, before the process does.
+pub fn stop_building() {
+    WORKER.stop();
 }
 
 /// State of the caches: where the disk cache is, its entries and bytes, and what this process used.
@@ -133,17 +203,30 @@ pub struct CacheInfo {
     pub loaded: u64,
     /// Programs compiled.
     pub compiled: u64,
+    /// Programs of either that are specialised.
+    pub specialised: u64,
+    /// Specialised programs that wait to be built.
+    pub pending: u64,
+    /// Specialised programs that could not be built.
+    pub failed: u64,
+    /// When specialised programs are built.
+    pub specialisation: Specialisation,
 }
 
 /// What the program caches hold.
 pub fn cache_info() -> CacheInfo {
     let (folder, entries, bytes) = disk::contents();
+    let (loaded, compiled) = super::build::counts();
     CacheInfo {
         folder,
         entries,
         bytes,
         hits: HITS.load(Ordering::Relaxed),
-        loaded: LOADED.load(Ordering::Relaxed),
-        compiled: COMPILED.load(Ordering::Relaxed),
+        loaded,
+        compiled,
+        specialised: SPECIALISED.load(Ordering::Relaxed),
+        pending: WORKER.pending() as u64,
+        failed: FAILED.load(Ordering::Relaxed),
+        specialisation: Specialisation::of_process(),
     }
 }

@@ -1,8 +1,10 @@
 //! Kernel sources and the programs built from them.
 //!
 //! The sources are `cl/*.cl`, one file a family, behind `cl/prelude.cl`. A program is built for one compute
-//! [`Class`]; a [`Spec`] turns the run-time op and dtypes of tier 0 into the constants of tier 1.
+//! [`Class`], and has up to two forms: what is an argument of the generic one's kernels, ops and dtypes, a [`Spec`] turns
+//! into constants of the specialised one.
 
+mod build;
 mod cache;
 mod disk;
 mod dtype;
@@ -10,11 +12,14 @@ mod evict;
 mod layout;
 mod source;
 mod spec;
+mod tiers;
+mod worker;
 
-pub use cache::{cache_info, program, CachedProgram};
+pub use cache::{cache_info, program, stop_building, wait_for_builds, warn_with, CachedProgram, Tier};
 pub use disk::Entry as DiskEntry;
 pub use dtype::{Class, DType};
 pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};
 pub use source::Family;
 pub use spec::Spec;
+pub use tiers::{hurry, Specialisation};

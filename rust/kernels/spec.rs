@@ -1,50 +1,66 @@
-//! What a program is specialised for.
+//! What a program is built with.
 
 use std::fmt::Write;
 
-/// Constants that a tier-1 program is built with; empty for tier 0.
+/// A constant of a program: the name of a macro, and its value.
+pub type Constant = (&'static str, i64);
+
+/// Constants of a program, and those that its specialised form has besides.
 ///
-/// Keys are the `SPEC_*` macros of the sources and their tuning parameters (`VEC`, `LSIZE`, ...).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// Names are the `SPEC_*` macros of the sources and their tuning parameters (`VEC`, `LSIZE`, ...).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spec {
-    defines: Vec<(&'static str, i64)>,
-    /// Text that replaces the `//@CASES@` line of a source: the switch of a pointwise family.
-    cases: Option<String>,
+    /// Those of both forms come first.
+    constants: Vec<Constant>,
+    shared: usize,
+    elements: u64,
 }
 
 impl Spec {
-    /// The generic program of a family.
+    /// A program that has only a generic form.
     pub fn generic() -> Self {
         Self::default()
     }
 
-    /// Adds a constant.
+    /// Adds a constant of both forms.
     #[must_use]
     pub fn define(mut self, name: &'static str, value: i64) -> Self {
-        self.defines.push((name, value));
+        self.constants.insert(self.shared, (name, value));
+        self.shared += 1;
         self
     }
 
-    /// Sets the text of the op switch.
+    /// Adds a constant of the specialised form, which this launch over `elements` elements may then take.
     #[must_use]
-    pub fn cases(mut self, text: String) -> Self {
-        self.cases = Some(text);
+    pub fn specialise(mut self, elements: u64, name: &'static str, value: i64) -> Self {
+        self.constants.push((name, value));
+        self.elements = elements;
         self
     }
 
-    /// The op switch, empty where the family has none.
-    pub fn case_text(&self) -> &str {
-        self.cases.as_deref().unwrap_or_default()
+    /// What the generic form is built with.
+    pub fn shared(&self) -> &[Constant] {
+        self.constants.get(..self.shared).unwrap_or_default()
     }
 
-    /// Compiler options.
-    pub fn options(&self) -> String {
-        self.defines.iter().fold(String::new(), |mut options, (name, value)| {
-            // Writing to a String cannot fail.
-            let _ = write!(options, " -D {name}={value}");
-            options
-        })
+    /// What the specialised form is built with, where this launch may take it.
+    pub fn specialised(&self) -> Option<&[Constant]> {
+        (self.constants.len() > self.shared).then_some(&self.constants)
     }
+
+    /// Elements of a launch that may take the specialised form.
+    pub fn elements(&self) -> u64 {
+        self.elements
+    }
+}
+
+/// Compiler options for constants.
+pub fn options(constants: &[Constant]) -> String {
+    constants.iter().fold(String::new(), |mut options, (name, value)| {
+        // Writing to a String cannot fail.
+        let _ = write!(options, " -D {name}={value}");
+        options
+    })
 }
 
 #[cfg(test)]
@@ -53,7 +69,16 @@ mod tests {
 
     #[test]
     fn constants_become_options_in_their_order() {
-        assert_eq!(Spec::generic().options(), "");
-        assert_eq!(Spec::generic().define("SPEC_OP", 7).define("VEC", -1).options(), " -D SPEC_OP=7 -D VEC=-1");
+        assert_eq!(options(&[]), "");
+        assert_eq!(options(Spec::generic().define("TILE", 7).define("VEC", -1).shared()), " -D TILE=7 -D VEC=-1");
+    }
+
+    #[test]
+    fn the_generic_form_lacks_what_makes_the_other_special() {
+        let spec = Spec::generic().specialise(9, "SPEC_OP", 3).define("VEC", 8);
+        assert_eq!(spec.shared(), [("VEC", 8)]);
+        assert_eq!(spec.specialised(), Some(&[("VEC", 8), ("SPEC_OP", 3)][..]));
+        assert_eq!(spec.elements(), 9);
+        assert_eq!(Spec::generic().define("VEC", 8).specialised(), None);
     }
 }

@@ -1,9 +1,10 @@
 //! Element-wise ops: every row of the op table that has an expression.
 
+use super::tier::tier;
 use super::{Scalar, Target};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
-use crate::kernels::{Class, DType, Family, Layout, Spec, MAX_DIMS, MAX_OPERANDS};
+use crate::kernels::{Class, DType, Family, Layout, Tier, MAX_DIMS, MAX_OPERANDS};
 
 mod table {
     //! The op enum and its rows, generated from `native_functions.yaml`.
@@ -22,12 +23,13 @@ mod table {
         pub expr_complex: Option<&'static str>,
         pub dtypes: u32,
         pub cases: [&'static str; 3],
+        pub short: [bool; 3],
     }
 
     include!(concat!(env!("OUT_DIR"), "/pointwise_table.rs"));
 }
 
-use table::{ExprClass, PointwiseRow, BOOL_CASES, POINTWISE, SWITCH};
+use table::{ExprClass, PointwiseRow, BOOL_CASES, POINTWISE};
 
 /// One operand of an iteration.
 #[derive(Clone, Copy, Debug)]
@@ -49,9 +51,6 @@ const CPU_VECTOR: usize = 64;
 const GPU_VECTOR: usize = 16;
 /// Work-items of a group. One size for all launches: PoCL compiles a kernel again for each.
 const GROUP: usize = 64;
-/// From here on a specialised program is worth building: it runs up to 5 times faster than the generic one, which
-/// at this size is of the order of its build time within a hundred calls.
-const SPECIALISE_FROM: i64 = 1 << 16;
 
 /// What a CPU computes at a time where operands are strided: along rows, so that a row's vectors share its set-up; or,
 /// where an operand lies across, few cache lines of which all is used.
@@ -142,18 +141,14 @@ impl Call<'_> {
             _ if self.target.is_cpu() => CPU_VECTOR / class.size(),
             _ => GPU_VECTOR / class.size(),
         };
-        let mut spec = Spec::generic().define("ARITY", self.row.arity as i64).define("VEC", lanes as i64);
-        let special = count >= SPECIALISE_FROM;
-        if special {
-            spec = self.specialise(spec, dense, shape.len());
-        }
         let expr = expr_class(class);
-        let program = self.target.program_with_cases(Family::Pointwise, class, &spec, || {
-            if special {
-                self.row.cases.get(expr as usize).copied().unwrap_or_default().to_owned()
-            } else {
-                switch(self.row.arity, expr)
-            }
+        let spec = tier(count, &self.constants(dense, shape.len()))
+            .define("ARITY", self.row.arity as i64)
+            .define("SHORT_OPS", i64::from(self.row.is_short(expr)))
+            .define("VEC", lanes as i64);
+        let program = self.target.program_with_cases(Family::Pointwise, class, &spec, |tier| match tier {
+            Tier::Generic => self.row.switch(expr),
+            Tier::Specialised => self.row.case_text(expr).to_owned(),
         })?;
 
         let sources = dense.unwrap_or_else(|| self.value_sources());
@@ -272,20 +267,20 @@ impl Call<'_> {
         Ok(self.row.op as u32 + if is_bool { BOOL_CASES } else { 0 })
     }
 
-    fn specialise(&self, spec: Spec, dense: Option<i32>, ndim: usize) -> Spec {
+    /// What a specialised program has as constants.
+    fn constants(&self, dense: Option<i32>, ndim: usize) -> Vec<(&'static str, i32)> {
         const DTYPES: [&str; SLOTS] = ["SPEC_DTYPE0", "SPEC_DTYPE1", "SPEC_DTYPE2", "SPEC_DTYPE3"];
         let case = self.case().unwrap_or(self.row.op as u32);
-        let mut spec = spec
-            .define("SPEC_OP", i64::from(case))
-            .define("SPEC_SOURCES", i64::from(dense.unwrap_or_else(|| self.value_sources())))
-            .define("SPEC_DTYPE_OUT", i64::from(self.out.dtype.code()));
-        for (name, input) in DTYPES.iter().zip(self.inputs) {
-            spec = spec.define(name, i64::from(input.dtype.code()));
-        }
+        let mut constants = vec![
+            ("SPEC_OP", case as i32),
+            ("SPEC_SOURCES", dense.unwrap_or_else(|| self.value_sources())),
+            ("SPEC_DTYPE_OUT", self.out.dtype.code()),
+        ];
+        constants.extend(DTYPES.iter().copied().zip(self.inputs.iter().map(|input| input.dtype.code())));
         if dense.is_none() {
-            spec = spec.define("SPEC_NDIM", ndim as i64);
+            constants.push(("SPEC_NDIM", ndim as i32));
         }
-        spec
+        constants
     }
 
     /// The kernel's `Launch`, and the buffers that its offsets are for.
@@ -329,11 +324,20 @@ const fn expr_class(class: Class) -> ExprClass {
     }
 }
 
-/// The cases of all ops of an arity and class.
-fn switch(arity: usize, class: ExprClass) -> String {
-    SWITCH
-        .iter()
-        .find(|(row_arity, row_class, _)| *row_arity == arity && *row_class == class)
-        .map(|(.., text)| (*text).to_owned())
-        .unwrap_or_default()
+impl PointwiseRow {
+    fn case_text(&self, class: ExprClass) -> &'static str {
+        self.cases.get(class as usize).copied().unwrap_or_default()
+    }
+
+    fn is_short(&self, class: ExprClass) -> bool {
+        self.short.get(class as usize).copied().unwrap_or_default()
+    }
+
+    /// The cases of a generic program: of all ops of the row's arity that are as short, or as long, as this one. Those that
+    /// are a few instructions have a program of their own, as it takes PoCL 0.2 s to compile and not 0.5 to 0.7 s: most
+    /// of what a first step runs is in it.
+    fn switch(&self, class: ExprClass) -> String {
+        let alike = |row: &&Self| row.arity == self.arity && row.is_short(class) == self.is_short(class);
+        POINTWISE.iter().filter(alike).map(|row| row.case_text(class)).collect()
+    }
 }

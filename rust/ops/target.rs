@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Tensor;
 use crate::cl::{Arg, DeviceType, MemHandle, Start};
 use crate::error::Result;
-use crate::kernels::{program, CachedProgram, Class, Family, Spec};
+use crate::kernels::{program, CachedProgram, Class, Family, Spec, Tier};
 use crate::runtime::{current_stream, device, device_of_address, Device, DeviceState, Stream};
 
 /// So many elements take a core about as long as waking it, some 5 us.
@@ -66,16 +66,16 @@ impl Target {
 
     /// The program of a family that has no op switch.
     pub fn program(&self, family: Family, class: Class, spec: &Spec) -> Result<Arc<CachedProgram>> {
-        program(self.device, family, class, spec, String::new)
+        program(self.device, family, class, spec, |_| String::new())
     }
 
-    /// The program of a family with an op switch; `cases` gives its text when the program is built.
+    /// The program of a family with an op switch; `cases` gives its text when a program is built.
     pub fn program_with_cases(
         &self,
         family: Family,
         class: Class,
         spec: &Spec,
-        cases: impl FnOnce() -> String,
+        cases: impl Fn(Tier) -> String,
     ) -> Result<Arc<CachedProgram>> {
         program(self.device, family, class, spec, cases)
     }
@@ -119,21 +119,24 @@ impl Target {
             return Ok(());
         }
         let kernel = program.kernel(kernel)?;
-        let chosen = self.group_for(global);
+        let chosen = Self::group_for(global);
         let local = local.or_else(|| chosen.get(..global.len()).filter(|_| self.is_cpu()));
         self.stream.launch(self.state, &kernel, args, global, local, start)
     }
 
     /// A group for a launch that leaves it open. PoCL compiles a kernel again for every size of group, and left to
-    /// itself takes the largest divisor of each global size: a handful of sizes keeps that from happening. A few
-    /// groups for every core even out what each has to do.
-    fn group_for(&self, global: &[usize]) -> [usize; 3] {
-        const LARGEST: u32 = 64;
-        const GROUPS_PER_UNIT: usize = 4;
-        let size = global.first().copied().unwrap_or(1);
-        let outer: usize = global.iter().skip(1).product();
-        let share = (size * outer / (self.compute_units() * GROUPS_PER_UNIT)).max(1);
-        [1 << size.trailing_zeros().min(LARGEST.ilog2()).min(share.ilog2()), 1, 1]
+    /// itself takes the largest divisor of each global size: three sizes are few enough. Where items are few, each is a
+    /// group, so that no core is left with more of them than another.
+    fn group_for(global: &[usize]) -> [usize; 3] {
+        const FEW: usize = 512;
+        let first = global.first().copied().unwrap_or(1);
+        let group = match first.trailing_zeros() {
+            _ if global.iter().product::<usize>() < FEW => 1,
+            0..=2 => 1,
+            3..=5 => 8,
+            _ => 64,
+        };
+        [group, 1, 1]
     }
 
     /// Fills device memory with a byte.

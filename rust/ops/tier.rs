@@ -1,14 +1,16 @@
-//! Which tier a launch takes.
+//! Which launches may take a specialised program.
 
 use crate::kernels::Spec;
 
-/// Elements from which a specialised program is worth its build, as for pointwise ops.
-const SPECIALISE_FROM: i64 = 1 << 16;
+/// Below so many elements the two forms of a program take about as long, as starting a kernel costs more than what it does.
+const LARGE: i64 = 1 << 16;
 
-/// The generic program for small tensors; for larger ones the program with these constants in it.
+/// Generic for small tensors; for larger ones also the form with these constants in it, once it is there.
 pub fn tier(elements: i64, constants: &[(&'static str, i32)]) -> Spec {
-    if elements < SPECIALISE_FROM {
+    if elements < LARGE {
         return Spec::generic();
     }
-    constants.iter().fold(Spec::generic(), |spec, (name, value)| spec.define(name, i64::from(*value)))
+    constants
+        .iter()
+        .fold(Spec::generic(), |spec, (name, value)| spec.specialise(elements as u64, name, i64::from(*value)))
 }

@@ -10,6 +10,9 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
 # Large products by our own kernels: what the tests are for. test_blas.py tests the other libraries and the choice.
 os.environ.setdefault("TORCH_OPENCL_BLAS", "opencl")
+# Large tensors run specialised kernels and small ones generic kernels, every time. test_specialization.py tests the
+# default, where it is a matter of time.
+os.environ.setdefault("TORCH_OPENCL_SPECIALIZE", "eager")
 
 import pytest
 import torch

@@ -46,6 +46,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         expr_complex: Some("a + cmul(alpha, b)"),
         dtypes: 0x8eff,
         cases: ["case 0: { const T alpha = s0; return a + alpha * b; }\n", "case 0: { const T alpha = s0; return a + alpha * b; }\ncase 1000: { const T alpha = s0; return a || (alpha && b); }\n", "case 0: { const T alpha = s0; return a + cmul(alpha, b); }\n"],
+        short: [true, true, true],
     },
     PointwiseRow {
         op: PointwiseOp::Exp,
@@ -58,6 +59,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         expr_complex: None,
         dtypes: 0x88ff,
         cases: ["case 1: return exp(a);\n", "", ""],
+        short: [false, true, true],
     },
     PointwiseRow {
         op: PointwiseOp::BitwiseAndTensorOut,
@@ -70,6 +72,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         expr_complex: None,
         dtypes: 0x81f,
         cases: ["", "case 2: return a & b;\n", ""],
+        short: [true, true, true],
     },
     PointwiseRow {
         op: PointwiseOp::WhereSelf,
@@ -82,6 +85,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         expr_complex: None,
         dtypes: 0x850,
         cases: ["case 3: return a != 0 ? b : c;\n", "case 3: return a != 0 ? b : c;\n", ""],
+        short: [true, true, true],
     },
     PointwiseRow {
         op: PointwiseOp::FillInplaceScalar,
@@ -94,6 +98,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         expr_complex: Some("value"),
         dtypes: 0x8eff,
         cases: ["case 4: { const T value = s0; return value; }\n", "case 4: { const T value = s0; return value; }\n", "case 4: { const T value = s0; return value; }\n"],
+        short: [true, true, true],
     },
     PointwiseRow {
         op: PointwiseOp::Isnan,
@@ -106,6 +111,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         expr_complex: None,
         dtypes: 0x80e0,
         cases: ["case 5: return a != a;\n", "", ""],
+        short: [true, true, true],
     },
     PointwiseRow {
         op: PointwiseOp::DivTruncStub,
@@ -118,24 +124,6 @@ pub static POINTWISE: &[PointwiseRow] = &[
         expr_complex: None,
         dtypes: 0x80e0,
         cases: ["case 6: return trunc( a / b);\n", "", ""],
+        short: [true, true, true],
     },
-];
-
-/// The `case` lines of all operations by arity and class.
-pub static SWITCH: &[(usize, ExprClass, &str)] = &[
-    (0, ExprClass::Float, "case 4: { const T value = s0; return value; }\n"),
-    (0, ExprClass::Int, "case 4: { const T value = s0; return value; }\n"),
-    (0, ExprClass::Complex, "case 4: { const T value = s0; return value; }\n"),
-    (1, ExprClass::Float, "case 1: return exp(a);\ncase 5: return a != a;\n"),
-    (1, ExprClass::Int, ""),
-    (1, ExprClass::Complex, ""),
-    (2, ExprClass::Float, "case 0: { const T alpha = s0; return a + alpha * b; }\ncase 6: return trunc( a / b);\n"),
-    (2, ExprClass::Int, "case 0: { const T alpha = s0; return a + alpha * b; }\ncase 1000: { const T alpha = s0; return a || (alpha && b); }\ncase 2: return a & b;\n"),
-    (2, ExprClass::Complex, "case 0: { const T alpha = s0; return a + cmul(alpha, b); }\n"),
-    (3, ExprClass::Float, "case 3: return a != 0 ? b : c;\n"),
-    (3, ExprClass::Int, "case 3: return a != 0 ? b : c;\n"),
-    (3, ExprClass::Complex, ""),
-    (4, ExprClass::Float, ""),
-    (4, ExprClass::Int, ""),
-    (4, ExprClass::Complex, ""),
 ];

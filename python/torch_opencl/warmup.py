@@ -1,0 +1,110 @@
+"""Builds the kernels that a function uses before they are needed."""
+
+import importlib
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch_opencl._lazy import _lazy_init, device_count
+from torch_opencl._load import native
+from torch_opencl.diagnostics import kernel_cache_info
+
+__all__ = ["WarmupStatistics", "warmup"]
+
+# A function whose calls differ (a random shape, say) wants other kernels each time, and would never be done.
+_MOST_CALLS = 5
+# Seconds between two looks at what is left.
+_INTERVAL = 0.2
+
+
+@dataclass(frozen=True)
+class WarmupStatistics:
+    """What :func:`warmup` has done.
+
+    Attributes:
+        seconds: how long it took.
+        calls: how often the function was called.
+        compiled: programs that were compiled.
+        loaded: programs that an earlier process had compiled.
+        specialized: how many of both are specialised for their operator and dtypes.
+        failed: specialised programs that could not be built; the generic ones stay in use.
+    """
+
+    seconds: float
+    calls: int
+    compiled: int
+    loaded: int
+    specialized: int
+    failed: int
+
+
+def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kwargs: Any) -> WarmupStatistics:
+    """Call a function until all kernels that it uses have been built.
+
+    The first time a kernel is used it is compiled, in a generic form; the form that is specialised for an
+    operator and its dtypes follows in the background once large tensors have used it often enough. This
+    waits for both, for a program that wants its full speed from the first step on, or that is timed. With
+    ``TORCH_OPENCL_SPECIALIZE=never`` nothing is specialised here either.
+
+    Args:
+        function: what to warm up: a model, or a function that does a training step. It is called two to
+            five times, with all its effects: weights are trained, random numbers are drawn.
+        *args: its arguments.
+        progress: whether to show on standard error how far it is: a bar of tqdm where that is installed,
+            else lines of text.
+        **kwargs: its named arguments.
+
+    Returns:
+        What was done.
+
+    Raises:
+        RuntimeError: there is no OpenCL device, or an environment variable has a wrong value.
+        Exception: whatever the function raises.
+    """
+    _lazy_init()
+    before, start = kernel_cache_info(), time.perf_counter()
+    calls = 0
+    native().hurry_builds(True)
+    try:
+        while calls < _MOST_CALLS:
+            function(*args, **kwargs)
+            calls += 1
+            for index in filter(native().is_initialized, range(device_count())):
+                native().synchronize(index)
+            pending = kernel_cache_info()["pending"]
+            # The call after the last build has drivers do what they put off until a kernel is launched.
+            if pending:
+                _wait(pending, progress)
+            elif calls > 1:
+                break
+    finally:
+        native().hurry_builds(False)
+    after = kernel_cache_info()
+    counts = {name: after[name] - before[name] for name in ("compiled", "loaded", "specialized", "failed")}
+    return WarmupStatistics(time.perf_counter() - start, calls, **counts)
+
+
+def _wait(pending: int, progress: bool) -> None:
+    """Wait until no program is being built in the background."""
+    show = _progress(pending) if progress else lambda left: None
+    while (left := native().wait_for_builds(_INTERVAL)) > 0:
+        show(left)
+    show(0)
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """Return what shows how many of a number of programs are left."""
+    try:
+        tqdm = importlib.import_module("tqdm").tqdm
+    except ImportError:
+        return lambda left: print(f"OpenCL: {total - left} of {total} kernel programs built", file=sys.stderr)
+    bar = tqdm(total=total, desc="OpenCL kernels", unit="program")
+
+    def show(left: int) -> None:
+        bar.update(max(0, total - left - bar.n))
+        if left == 0:
+            bar.close()
+
+    return show
