@@ -93,6 +93,42 @@ pub struct Product {
     pub epilogue: Epilogue,
 }
 
+impl Product {
+    /// With rows and columns exchanged, C' = B' A', for matrices.
+    fn transposed(&self) -> Option<Self> {
+        let (Factor::Matrix(a), Factor::Matrix(b)) = (self.a, self.b) else { return None };
+        let size = Size { rows: self.size.columns, columns: self.size.rows, ..self.size };
+        Some(Self {
+            size,
+            a: Factor::Matrix(b.transposed()),
+            b: Factor::Matrix(a.transposed()),
+            epilogue: self.epilogue.transposed(),
+            ..*self
+        })
+    }
+
+    /// Whether the kernel reads rows of A where they are; `rows_stay` of `cl/gemm.cl`.
+    fn rows_stay(&self) -> bool {
+        let Factor::Matrix(Operand { dtype, layout, .. }) = self.a else { return false };
+        dtype == self.class.storage()
+            && !matches!(self.class, Class::Complex | Class::ComplexDouble)
+            && layout.rows.is_line()
+            && layout.columns.is_line()
+            && layout.columns.is_dense()
+    }
+
+    /// The product, or its transpose where that is cheaper, and how it is cut. The transpose of `x @ weight.T` reads the
+    /// rows of the weight where they are, and packs only those of `x`: a quarter less time for 32 x 1024 x 256.
+    fn planned(&self, tile: Tile, units: i64, local_bytes: i64) -> (Self, Plan) {
+        let plan = |product: &Self| Plan::of(product.size, tile, units, local_bytes, product.rows_stay());
+        let (as_is, cost) = plan(self);
+        match self.transposed().filter(Self::rows_stay).map(|other| (other, plan(&other))) {
+            Some((other, (cut, other_cost))) if other_cost < cost => (other, cut),
+            _ => (*self, as_is),
+        }
+    }
+}
+
 /// The program of matrix products, or of convolutions, for a class.
 pub fn program(target: &Target, family: Family, class: Class) -> Result<Arc<CachedProgram>> {
     let tile = Tile::of(target, class);
@@ -128,12 +164,13 @@ pub fn busy(target: &Target) -> i64 {
 /// # Errors
 /// As the allocator and the driver report.
 pub fn multiply(target: &Target, product: &Product) -> Result<()> {
-    let Product { class, size, a, b, epilogue } = *product;
+    let Product { class, size, .. } = *product;
     if size.rows * size.columns * size.batches == 0 {
         return Ok(());
     }
     let tile = Tile::of(target, class);
-    let plan = Plan::of(size, tile, target.compute_units() as i64, target.device.info.local_mem as i64);
+    let (product, plan) = product.planned(tile, target.compute_units() as i64, target.device.info.local_mem as i64);
+    let Product { size, a, b, epilogue, .. } = product;
     let program = program(target, Family::Matmul, class)?;
     let patches = match (a.patches(), b.patches()) {
         (Some(_), Some(_)) => return Err(Error::Invalid("OpenCL: two matrices of patches are multiplied".to_owned())),

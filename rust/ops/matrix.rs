@@ -48,6 +48,11 @@ impl Axis {
         self.sizes.iter().product()
     }
 
+    /// Whether all indices are equally far apart in memory.
+    pub fn is_line(&self) -> bool {
+        self.sizes.iter().skip(1).all(|size| *size == 1)
+    }
+
     /// Whether neighbouring indices are neighbours in memory.
     pub fn is_dense(&self) -> bool {
         self.strides.first() == Some(&1) || self.size() == 1

@@ -23,6 +23,8 @@ const SHORTEST_SPLIT: i64 = 256;
 const PACK_ROW: f64 = 1.0;
 const PACK_COLUMN: f64 = 0.8;
 const STORE: f64 = 1.5;
+/// Rows that stay cost nothing if they are in L2; from memory they arrive late, and packing them would cost the same.
+const CACHED_BYTES: i64 = 2 << 20;
 /// To enqueue a second kernel, which adds the sums of parts of k.
 const FINISH: f64 = 20_000.0;
 
@@ -105,29 +107,30 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Cuts products for a device of so many compute units, whose work-groups have so much local memory.
-    pub fn of(size: Size, tile: Tile, units: i64, local_bytes: i64) -> Self {
+    /// Cuts products for a device of so many compute units, whose work-groups have so much local memory, and says what
+    /// that costs. Where `stays`, rows of A are read where they are, and not packed.
+    pub fn of(size: Size, tile: Tile, units: i64, local_bytes: i64, stays: bool) -> (Self, f64) {
         if tile.group_side > 1 {
-            return Self::of_groups(size, tile, units);
+            return (Self::of_groups(size, tile, units), 0.0);
         }
         let caches = Caches::of(size, tile, local_bytes);
         let most = |size: i64, panel: i64| doublings(div_up(size, panel).min(units * 2));
-        let mut best = (f64::INFINITY, caches.plan(size, tile, 1, 1, 1));
+        let mut best = (f64::INFINITY, caches.plan(size, tile, 1, 1, 1, stays));
         for splits in doublings((size.depth / SHORTEST_SPLIT).min(units * 2)) {
             for across in most(size.columns, tile.columns) {
                 for down in most(size.rows, tile.rows) {
                     if splits * across * down * size.batches > units * 4 && splits * across * down > 1 {
                         break;
                     }
-                    let plan = caches.plan(size, tile, down, across, splits);
-                    let cost = plan.cost(size, tile, units);
+                    let plan = caches.plan(size, tile, down, across, splits, stays);
+                    let cost = plan.cost(size, tile, units, stays);
                     if cost < best.0 {
                         best = (cost, plan);
                     }
                 }
             }
         }
-        best.1
+        (best.1, best.0)
     }
 
     fn of_groups(size: Size, tile: Tile, units: i64) -> Self {
@@ -172,7 +175,7 @@ impl Plan {
     }
 
     /// Cycles until the last core is done.
-    fn cost(&self, size: Size, tile: Tile, units: i64) -> f64 {
+    fn cost(&self, size: Size, tile: Tile, units: i64, stays: bool) -> f64 {
         let (across, down) = self.parts(size);
         let rounds = div_up(across * down * size.batches * self.splits, units) as f64;
         let vectors = div_up(self.part_columns.min(size.columns) * tile.parts, tile.lanes);
@@ -180,7 +183,9 @@ impl Plan {
         let (rows, columns) = ((row_panels * tile.rows) as f64, (vectors * tile.lanes / tile.parts) as f64);
         let blocks = if self.keeps_rows { 1 } else { div_up(self.part_columns, self.block_columns) };
         let products = (row_panels * tile.rows * tile.parts * vectors) as f64 / 2.0;
-        let step = products + rows * blocks as f64 * PACK_ROW + columns * PACK_COLUMN;
+        let in_cache = stays && size.rows * size.depth * tile.element <= CACHED_BYTES;
+        let pack_row = if in_cache { 0.0 } else { PACK_ROW };
+        let step = products + rows * blocks as f64 * pack_row + columns * PACK_COLUMN;
         let depth = self.split_depth(size);
         let updates = div_up(depth, self.block_depth) as f64 / 2.0 + 0.5;
         let part = step * depth as f64 + rows * columns * updates * STORE;
@@ -219,7 +224,7 @@ impl Caches {
         Self { depth, block_bytes, kept_bytes }
     }
 
-    fn plan(&self, size: Size, tile: Tile, down: i64, across: i64, splits: i64) -> Plan {
+    fn plan(&self, size: Size, tile: Tile, down: i64, across: i64, splits: i64, stays: bool) -> Plan {
         let share = |size: i64, parts: i64, panel: i64| div_up(div_up(size, panel), parts).max(1) * panel;
         let part_rows = share(size.rows, down, tile.rows);
         // Parts end on a vector, not a panel, so that cores have equal shares.
@@ -227,7 +232,8 @@ impl Caches {
         let split_depth = div_up(size.depth, splits).max(1);
         let block_depth = div_up(split_depth, div_up(split_depth, self.depth));
         let fit = |bytes: i64, depth: i64, panel: i64| (bytes / (depth * tile.element) / panel).max(1) * panel;
-        let keeps_rows = part_rows <= fit(self.kept_bytes, split_depth, tile.rows)
+        let keeps_rows = !stays
+            && part_rows <= fit(self.kept_bytes, split_depth, tile.rows)
             && part_rows * split_depth * tile.element <= self.kept_bytes;
         let strip_rows = if keeps_rows {
             part_rows
@@ -249,7 +255,7 @@ mod tests {
 
     fn plan(rows: i64, columns: i64, depth: i64, batches: i64) -> (Size, Plan) {
         let size = Size { rows, columns, depth, batches };
-        (size, Plan::of(size, WIDE, 2, 2 << 20))
+        (size, Plan::of(size, WIDE, 2, 2 << 20, false).0)
     }
 
     #[test]
@@ -283,7 +289,7 @@ mod tests {
     #[test]
     fn little_local_memory_makes_small_blocks() {
         let size = Size { rows: 1000, columns: 1000, depth: 1000, batches: 1 };
-        let plan = Plan::of(size, WIDE, 2, 32 << 10);
+        let plan = Plan::of(size, WIDE, 2, 32 << 10, false).0;
         let (a, b) = plan.local_bytes(size, WIDE);
         assert!(a + b <= 32 << 10, "{plan:?}");
     }

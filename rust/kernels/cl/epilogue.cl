@@ -89,6 +89,24 @@ inline void store_vectors(const Epilogue *e, const T *values, int pitch, long ro
     }
   }
 }
+
+// BLOCK rows that are dense in `out`, and dense in `addend` or one value a column: a transposed result.
+inline void store_blocks(const Epilogue *e, const T *values, int pitch, long row, long column, int columns,
+                         bool one_value) {
+  const long out_row = axis_offset(&e->out_layout->rows, row);
+  const long addend_row = e->has_addend ? axis_offset(&e->addend_layout->rows, row) : 0;
+  for (int c = 0; c < columns; ++c) {
+    union { RB vector; R lanes[BLOCK]; } block;
+    _Pragma("unroll") for (int r = 0; r < BLOCK; ++r) block.lanes[r] = values[r * pitch + c];
+    RB value = e->alpha * block.vector;
+    if (e->has_addend) {
+      const long addend = addend_row + axis_offset(&e->addend_layout->columns, column + c);
+      value += e->beta * (one_value ? (RB)(load(e->addend, addend, e->addend_dtype))
+                                    : load_block(e->addend, addend, e->addend_dtype));
+    }
+    store_block(e->out, out_row + axis_offset(&e->out_layout->columns, column + c), e->out_dtype, value);
+  }
+}
 #endif
 
 // Ends rows x columns values, rows `pitch` apart, that lie at (row, column) of the result.
@@ -97,6 +115,14 @@ inline void store_product(const Epilogue *e, const T *values, int pitch, long ro
   int c = 0;
 #ifndef IS_COMPLEX
   const Axis *out_columns = &e->out_layout->columns, *addend_columns = &e->addend_layout->columns;
+  const Axis *out_rows = &e->out_layout->rows, *addend_rows = &e->addend_layout->rows;
+  if (rows == BLOCK && out_columns->strides[0] != 1 && axis_is_dense(out_rows, row, BLOCK)) {
+    const bool one_addend = axis_is_constant(addend_rows);
+    if (!e->has_addend || one_addend || axis_is_dense(addend_rows, row, BLOCK)) {
+      store_blocks(e, values, pitch, row, column, columns, one_addend);
+      return;
+    }
+  }
   const bool one_value = axis_is_constant(addend_columns);
   while (c + VEC <= columns) {
     // As many vectors at once as can be.

@@ -104,4 +104,14 @@ inline RB load_block(__global const uchar *p, long i, int dt) {
   for (int l = 0; l < BLOCK; ++l) block.lanes[l] = load(p, i + l, dt);
   return block.vector;
 }
+
+inline void store_block(__global uchar *p, long i, int dt, RB values) {
+  if (dt == R_DTYPE) {
+    ((__global UnalignedBlock *)((__global R *)p + i))->vector = values;
+    return;
+  }
+  union { RB vector; R lanes[BLOCK]; } block;
+  block.vector = values;
+  for (int l = 0; l < BLOCK; ++l) store(p, i + l, dt, block.lanes[l]);
+}
 #endif
