@@ -3,13 +3,13 @@
 use super::conv::{Bias, Direction, WeightStrides};
 use super::conv_direct::{program, Direct};
 use super::epilogue::Epilogue;
-use super::gemm::{busy, finish, launch, program as product_program};
+use super::gemm::{busy, finish, launch};
 use super::matrix::{div_up, struct_bytes};
 use super::plan::{Size, Tile};
 use super::Target;
 use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{Class, Family};
+use crate::kernels::Class;
 
 /// Vectors of channels of a work-item on CPUs, as in `cl/conv_channels.cl`.
 const CHANNEL_VECTORS: i64 = 4;
@@ -34,7 +34,7 @@ pub(super) fn pixels(
     let Direct { source, pixels, weight, groups: channels, .. } = *direct;
     let lanes = Tile::of(target, class).vector();
     let pitch = div_up(channels, lanes) * lanes;
-    let program = program(target, class)?;
+    let program = program(target, class, source.dtype)?;
     let from = direct.source_bytes(None);
     let strides = WeightStrides::new(direction, weight.image_stride, weight.channel_stride, 1, 1);
     let taps = struct_bytes(weight.strides.into_iter().chain([strides.out, strides.source, strides.group]));
@@ -98,9 +98,8 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
         Arg::Long(channels),
         Arg::Long(pixels.images),
     ];
-    let program = program(target, class)?;
+    let program = program(target, class, source.dtype)?;
     launch(target, &program, "conv_channels_weight", &args, [across, splits, 1])?;
     let size = Size { rows: weight.positions(), columns: channels, depth: 0, batches: 1 };
-    let program = product_program(target, Family::Matmul, class)?;
-    finish(target, &program, class, size, splits, memory, epilogue)
+    finish(target, class, size, splits, memory, epilogue)
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::conv::{Bias, Direction, Parameters, WeightStrides};
 use super::epilogue::Epilogue;
-use super::gemm::{busy, finish, program as product_program};
+use super::gemm::{busy, finish};
 use super::matrix::{div_up, struct_bytes};
 use super::patches::{spatial, Spatial, Volume};
 use super::plan::{Size, Tile};
 use super::Target;
 use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{CachedProgram, Class, Family, Spec};
+use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 
 /// Local memory for the source of a box: half of a first cache of 48 KiB, and of what OpenCL 1.2 guarantees.
 const BOX_BYTES: i64 = 24 << 10;
@@ -181,16 +181,24 @@ fn items(target: &Target) -> i64 {
 }
 
 /// The program of the kernels that pack nothing.
-pub(super) fn program(target: &Target, class: Class) -> Result<Arc<CachedProgram>> {
-    let spec = Spec::generic().define("VEC", Tile::of(target, class).vector()).define("ITEMS", items(target));
+pub(super) fn program(target: &Target, class: Class, dtype: DType) -> Result<Arc<CachedProgram>> {
+    let spec = Spec::generic()
+        .define("VEC", Tile::of(target, class).vector())
+        .define("ITEMS", items(target))
+        .define("SPEC_DTYPE0", i64::from(dtype.code()));
     target.program(Family::Conv, class, &spec)
 }
 
-fn launch(target: &Target, class: Class, kernel: &'static str, args: &[Arg<'_>], groups: [i64; 3]) -> Result<()> {
+fn launch(
+    target: &Target,
+    program: &CachedProgram,
+    kernel: &'static str,
+    args: &[Arg<'_>],
+    groups: [i64; 3],
+) -> Result<()> {
     let items = items(target) as usize;
     let [across, down, images] = groups.map(|count| count as usize);
-    let program = program(target, class)?;
-    target.launch(&program, kernel, args, &[across * items, down, images], Some(&[items, 1, 1]))
+    target.launch(program, kernel, args, &[across * items, down, images], Some(&[items, 1, 1]))
 }
 
 const fn local(elements: i64, size: i64) -> Arg<'static> {
@@ -240,7 +248,7 @@ pub(super) fn pixels(
         local(direct.depth(), 4),
     ];
     let count: i64 = pixels.sizes.iter().zip(boxes.pixels).map(|(&size, part)| div_up(size, part)).product();
-    launch(target, class, "conv_direct", &args, [groups, count, pixels.images])?;
+    launch(target, &*program(target, class, source.dtype)?, "conv_direct", &args, [groups, count, pixels.images])?;
     Ok(true)
 }
 
@@ -277,8 +285,7 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
         local(direct.depth() * rows, element),
         local(direct.depth(), 4),
     ];
-    launch(target, class, "conv_direct_weight", &args, [groups, splits, 1])?;
-    let program = product_program(target, Family::Matmul, class)?;
-    finish(target, &program, class, size, splits, sums, epilogue)?;
+    launch(target, &*program(target, class, source.dtype)?, "conv_direct_weight", &args, [groups, splits, 1])?;
+    finish(target, class, size, splits, sums, epilogue)?;
     Ok(true)
 }

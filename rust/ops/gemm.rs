@@ -129,16 +129,21 @@ impl Product {
     }
 }
 
-/// The program of matrix products, or of convolutions, for a class.
-pub fn program(target: &Target, family: Family, class: Class) -> Result<Arc<CachedProgram>> {
+/// The program of matrix products of factors of a dtype that end in an epilogue. Dtypes are constants of it: the code
+/// for every dtype in every place would take three times as long to build.
+pub fn program(target: &Target, class: Class, source: DType, epilogue: &Epilogue) -> Result<Arc<CachedProgram>> {
     let tile = Tile::of(target, class);
+    let addend = epilogue.addend.map_or(epilogue.out.dtype, |addend| addend.dtype);
     let spec = Spec::generic()
         .define("VEC", tile.vector())
         .define("TILE_ROWS", tile.rows * tile.parts)
         .define("TILE_VECTORS", tile.vectors)
         .define("TILE_LANES", tile.lanes)
-        .define("GROUP_SIDE", tile.group_side);
-    target.program(family, class, &spec)
+        .define("GROUP_SIDE", tile.group_side)
+        .define("SPEC_DTYPE0", i64::from(source.code()))
+        .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
+        .define("SPEC_DTYPE2", i64::from(addend.code()));
+    target.program(Family::Matmul, class, &spec)
 }
 
 /// Enqueues a kernel of independent work-items. On CPUs a work-group of one lets every core take any of them.
@@ -171,7 +176,6 @@ pub fn multiply(target: &Target, product: &Product) -> Result<()> {
     let tile = Tile::of(target, class);
     let (product, plan) = product.planned(tile, target.compute_units() as i64, target.device.info.local_mem as i64);
     let Product { size, a, b, epilogue, .. } = product;
-    let program = program(target, Family::Matmul, class)?;
     let patches = match (a.patches(), b.patches()) {
         (Some(_), Some(_)) => return Err(Error::Invalid("OpenCL: two matrices of patches are multiplied".to_owned())),
         (patches, None) | (None, patches) => patches.unwrap_or_default(),
@@ -209,6 +213,7 @@ pub fn multiply(target: &Target, product: &Product) -> Result<()> {
     } else {
         epilogue
     };
+    let program = program(target, class, a.dtype(), &goal)?;
     let encoded = goal.encode(class);
     let (a_bytes, b_bytes) = plan.local_bytes(size, tile);
     let args = [
@@ -227,7 +232,7 @@ pub fn multiply(target: &Target, product: &Product) -> Result<()> {
     let local = [side as usize, side as usize, 1];
     target.launch(&program, "gemm", &[&args[..], &encoded.args()].concat(), &global, Some(&local))?;
     if plan.splits > 1 {
-        finish(target, &program, class, size, plan.splits, sums, &epilogue)?;
+        finish(target, class, size, plan.splits, sums, &epilogue)?;
     }
     Ok(())
 }
@@ -238,16 +243,16 @@ pub fn multiply(target: &Target, product: &Product) -> Result<()> {
 /// As the driver reports.
 pub fn finish(
     target: &Target,
-    program: &CachedProgram,
     class: Class,
     size: Size,
     splits: i64,
     sums: Arg<'_>,
     epilogue: &Epilogue,
 ) -> Result<()> {
+    let program = program(target, class, class.storage(), epilogue)?;
     let encoded = epilogue.encode(class);
     let step = if target.is_cpu() { FINISH_COLUMNS } else { Tile::of(target, class).vector() };
     let cut = [sums, Arg::Long(size.columns), Arg::Long(step), Arg::Long(splits)];
     let global = [div_up(size.columns, step), size.rows, size.batches];
-    launch(target, program, "gemm_finish", &[&cut[..], &encoded.args()].concat(), global)
+    launch(target, &program, "gemm_finish", &[&cut[..], &encoded.args()].concat(), global)
 }

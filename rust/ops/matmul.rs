@@ -7,7 +7,6 @@ use super::plan::{Size, Tile};
 use super::{Scalar, Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
-use crate::kernels::Family;
 
 /// Rows that a thin product takes at a time; as in `cl/matmul.cl`.
 const THIN_ROWS: i64 = 4;
@@ -156,7 +155,6 @@ impl Thin {
         };
         let row_blocks = div_up(rows, THIN_ROWS);
         let splits = div_up(busy(target), column_blocks * row_blocks * batches).min(depth / SHORTEST_SPLIT).max(1);
-        let program = program(target, Family::Matmul, class)?;
         let sums = splits * batches * rows * columns * class.size() as i64;
         let sums_memory = if splits > 1 { Some(target.workspace(sums as usize)?) } else { None };
         let goal = match &sums_memory {
@@ -169,6 +167,7 @@ impl Thin {
             }
             None => epilogue,
         };
+        let program = program(target, class, self.a.dtype, &goal)?;
         let encoded = goal.encode(class);
         let (a_layout, b_layout) = (self.a.layout.bytes(), self.b.layout.bytes());
         let cut = [
@@ -186,7 +185,7 @@ impl Thin {
         let args = [&cut[..], &encoded.args()].concat();
         launch(target, &program, self.kernel.name(), &args, [column_blocks, row_blocks, batches * splits])?;
         if sums_memory.is_some() {
-            finish(target, &program, class, size, splits, goal.out.memory, &epilogue)?;
+            finish(target, class, size, splits, goal.out.memory, &epilogue)?;
         }
         Ok(())
     }

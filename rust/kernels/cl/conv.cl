@@ -12,6 +12,13 @@
 #define PIXEL_VECTORS (ITEMS == 1 ? 8 : 1)
 #define TAPS_AT_ONCE (ITEMS == 1 ? 5 : 1)
 
+// All tensors of a convolution have one dtype.
+#ifdef SPEC_DTYPE0
+#define DTYPE_OF(argument) SPEC_DTYPE0
+#else
+#define DTYPE_OF(argument) argument
+#endif
+
 #define SPATIAL 3
 
 // Tap t of pixel p lies at position p * scale + origin + t * step. Element i of the source lies at position i *
@@ -49,8 +56,8 @@ typedef struct {
 
 inline long tap_count(const Source *s) { return s->taps[0] * s->taps[1] * s->taps[2]; }
 
-// Elements of a row, and of a channel, of a box in local memory. Position x of a row is at x % scale * pitch + x / scale,
-// so that neighbouring pixels are neighbours under every tap.
+// Elements of a row, and of a channel, of a box in local memory. Position x of a row is at x % scale * pitch +
+// x / scale, so that neighbouring pixels are neighbours under every tap.
 inline int row_length(const Source *s) { return (int)(s->scale[0] * s->pitch); }
 inline int box_length(const Source *s) { return (int)(s->sizes[1] * s->sizes[2]) * row_length(s); }
 inline int place_in_row(const Source *s, int x) {
@@ -248,20 +255,20 @@ __kernel void conv_direct(__global const uchar *source, ulong source_offset, int
   const long group = get_group_id(0), image = get_global_id(2);
   const Box box = find_box(&from, get_global_id(1));
   find_places(&from, places);
-  copy_weights(&from, weight + weight_offset + group * taps.group_stride * dtype_size(weight_dtype), weight_dtype,
-               &taps, (int)out_channels, factors);
+  copy_weights(&from, weight + weight_offset + group * taps.group_stride * dtype_size(DTYPE_OF(weight_dtype)),
+               DTYPE_OF(weight_dtype), &taps, (int)out_channels, factors);
   for (int c = 0; c < from.channels; ++c) {
     const long at = image * from.image_stride + (group * from.channels + c) * from.channel_stride;
-    copy_box(&from, &box, source + source_offset + at * dtype_size(source_dtype), source_dtype,
+    copy_box(&from, &box, source + source_offset + at * dtype_size(DTYPE_OF(source_dtype)), DTYPE_OF(source_dtype),
              planes + c * box_length(&from));
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   for (long r = 0; r < out_channels; ++r) {
     const long channel = group * out_channels + r;
     const long at = image * pixels.image_stride + channel * pixels.channel_stride;
-    const T addend = bias ? load_one(bias + bias_offset, channel * bias_stride, bias_dtype) : FROM_REAL(0);
+    const T addend = bias ? load_one(bias + bias_offset, channel * bias_stride, DTYPE_OF(bias_dtype)) : FROM_REAL(0);
     convolve_box(&from, &box, planes, places, factors + r * from.channels * tap_count(&from), addend, &pixels,
-                 out + out_offset + at * dtype_size(out_dtype), out_dtype);
+                 out + out_offset + at * dtype_size(DTYPE_OF(out_dtype)), DTYPE_OF(out_dtype));
   }
 }
 
@@ -322,13 +329,13 @@ __kernel void conv_direct_weight(__global const uchar *source, ulong source_offs
     const int pixel_count = box.vectors * box.count[1] * box.count[2] * VEC;
     for (int c = 0; c < from.channels; ++c) {
       const long at = image * from.image_stride + (group * from.channels + c) * from.channel_stride;
-      copy_box(&from, &box, source + source_offset + at * dtype_size(source_dtype), source_dtype,
+      copy_box(&from, &box, source + source_offset + at * dtype_size(DTYPE_OF(source_dtype)), DTYPE_OF(source_dtype),
                planes + c * box_length(&from));
     }
     for (int r = 0; r < out_channels; ++r) {
       const long at = image * pixels.image_stride + (group * out_channels + r) * pixels.channel_stride;
-      copy_gradient(&box, gradient + gradient_offset + at * dtype_size(gradient_dtype), gradient_dtype, &pixels,
-                    gradients + r * pixel_count);
+      copy_gradient(&box, gradient + gradient_offset + at * dtype_size(DTYPE_OF(gradient_dtype)),
+                    DTYPE_OF(gradient_dtype), &pixels, gradients + r * pixel_count);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int task = get_local_id(0); task < blocks * out_channels; task += ITEMS) {

@@ -1,11 +1,11 @@
 // Depthwise convolutions of tensors whose channels lie innermost: a vector holds neighbouring channels.
 //
 // A lane computes one channel, so nothing is copied but the weights, which `conv_channel_weights` brings to
-// [taps][channels, filled up to whole vectors]. `Source`, `PixelStrides` and `TapStrides` are those of conv.cl; boxes do
-// not matter here.
+// [taps][channels, filled up to whole vectors]. `Source`, `PixelStrides` and `TapStrides` are those of conv.cl; boxes
+// do not matter here.
 
-// Vectors of channels of an item: four hide the latency of a multiply-add. On GPUs, neighbouring items read neighbouring
-// vectors.
+// Vectors of channels of an item: four hide the latency of a multiply-add. On GPUs, neighbouring items read
+// neighbouring vectors.
 #define CHANNEL_VECTORS (ITEMS == 1 ? 4 : 1)
 #define ITEM_CHANNELS (CHANNEL_VECTORS * VEC)
 
@@ -20,7 +20,7 @@ __kernel void conv_channel_weights(__global const uchar *weight, ulong weight_of
     tap /= from.taps[d];
   }
   ((__global T *)(out + out_offset))[get_global_id(1) * get_global_size(0) + channel] =
-      channel < channels ? load_one(weight + weight_offset, at, weight_dtype) : FROM_REAL(0);
+      channel < channels ? load_one(weight + weight_offset, at, DTYPE_OF(weight_dtype)) : FROM_REAL(0);
 }
 
 // Element of the source that tap t of pixel p reads in dimension d; negative where there is none.
@@ -39,8 +39,9 @@ ALWAYS_INLINE TV load_channels(__global const uchar *image, long offset, long fi
 
 // One pixel of VECTORS vectors of channels, `count` channels in all.
 #define DEFINE_PIXEL(VECTORS)                                                                                      \
-  ALWAYS_INLINE void PASTE(convolve_pixel_, VECTORS)(const Source *s, __global const uchar *image, int dt, const long *at, \
-                                              __global const T *factors, long pitch, long count, TV *sums) {       \
+  ALWAYS_INLINE void PASTE(convolve_pixel_, VECTORS)(const Source *s, __global const uchar *image, int dt,         \
+                                                     const long *at, __global const T *factors, long pitch,        \
+                                                     long count, TV *sums) {                                       \
     for (long z = 0; z < s->taps[2]; ++z) {                                                                        \
       const long source_z = element_of(s, 2, at[2], z);                                                            \
       if (source_z < 0) continue;                                                                                  \
@@ -73,8 +74,8 @@ __kernel void conv_channels(__global const uchar *source, ulong source_offset, i
                             int out_dtype, Source from, PixelStrides pixels, long channels, long pitch, long block) {
   const long first = get_global_id(0) * ITEM_CHANNELS, count = min((long)ITEM_CHANNELS, channels - first);
   const long rows = from.pixels[1] * from.pixels[2], last = min(rows, (long)(get_global_id(1) + 1) * block);
-  const long image = get_global_id(2) * from.image_stride + first, element = dtype_size(out_dtype);
-  source += source_offset + image * dtype_size(source_dtype);
+  const long image = get_global_id(2) * from.image_stride + first, element = dtype_size(DTYPE_OF(out_dtype));
+  source += source_offset + image * dtype_size(DTYPE_OF(source_dtype));
   out += out_offset + (get_global_id(2) * pixels.image_stride + first) * element;
   __global const T *factors = (__global const T *)(weight + weight_offset) + first;
   TV start[CHANNEL_VECTORS];
@@ -83,7 +84,9 @@ __kernel void conv_channels(__global const uchar *source, ulong source_offset, i
     for (int l = 0; l < VEC; ++l) {
       const long channel = first + v * VEC + l;
       lanes.lanes[l] =
-          bias && channel < channels ? load_one(bias + bias_offset, channel * bias_stride, bias_dtype) : FROM_REAL(0);
+          bias && channel < channels
+              ? load_one(bias + bias_offset, channel * bias_stride, DTYPE_OF(bias_dtype))
+              : FROM_REAL(0);
     }
     start[v] = lanes.vector;
   }
@@ -95,18 +98,19 @@ __kernel void conv_channels(__global const uchar *source, ulong source_offset, i
       for (int v = 0; v < CHANNEL_VECTORS; ++v) sums[v] = start[v];
 #if ITEMS == 1
       if (count == ITEM_CHANNELS) {
-        if (source_dtype == T_DTYPE)
+        if (DTYPE_OF(source_dtype) == T_DTYPE)
           convolve_pixel_4(&from, source, T_DTYPE, at, factors, pitch, ITEM_CHANNELS, sums);
         else
-          convolve_pixel_4(&from, source, source_dtype, at, factors, pitch, ITEM_CHANNELS, sums);
-        for (int v = 0; v < 4; ++v) store_vector(out, to + v * VEC, out_dtype, sums[v]);
+          convolve_pixel_4(&from, source, DTYPE_OF(source_dtype), at, factors, pitch, ITEM_CHANNELS, sums);
+        for (int v = 0; v < 4; ++v) store_vector(out, to + v * VEC, DTYPE_OF(out_dtype), sums[v]);
         continue;
       }
 #endif
       for (int v = 0; v * VEC < count; ++v) {
-        convolve_pixel_1(&from, source + v * VEC * dtype_size(source_dtype), source_dtype, at, factors + v * VEC, pitch,
-                         count - v * VEC, sums + v);
-        store_lanes(out + (to + v * VEC) * element, element, (int)min(count - v * VEC, (long)VEC), out_dtype, sums[v]);
+        convolve_pixel_1(&from, source + v * VEC * dtype_size(DTYPE_OF(source_dtype)), DTYPE_OF(source_dtype), at,
+                         factors + v * VEC, pitch, count - v * VEC, sums + v);
+        store_lanes(out + (to + v * VEC) * element, element, (int)min(count - v * VEC, (long)VEC),
+                    DTYPE_OF(out_dtype), sums[v]);
       }
     }
   }
@@ -155,13 +159,13 @@ __kernel void conv_channels_weight(__global const uchar *source, ulong source_of
       const long y = element_of(&from, 1, at_y, t / from.taps[0] % from.taps[1]);
       if (z < 0 || y < 0) continue;
       const long values = image * from.image_stride + z * from.strides[2] + y * from.strides[1] + first_channel;
-      const bool is_plain = count == VEC && source_dtype == T_DTYPE && gradient_dtype == T_DTYPE;
+      const bool is_plain = count == VEC && DTYPE_OF(source_dtype) == T_DTYPE && DTYPE_OF(gradient_dtype) == T_DTYPE;
       TV sum = load_channels(out, t * channels, 0, count, T_DTYPE);
       if (is_plain)
         sum += row_gradient(&from, source, T_DTYPE, values, gradient, T_DTYPE, gradients, pixels.strides[0], t, VEC);
       else
-        sum += row_gradient(&from, source, source_dtype, values, gradient, gradient_dtype, gradients,
-                            pixels.strides[0], t, count);
+        sum += row_gradient(&from, source, DTYPE_OF(source_dtype), values, gradient, DTYPE_OF(gradient_dtype),
+                            gradients, pixels.strides[0], t, count);
       store_lanes(out + t * channels * sizeof(T), sizeof(T), (int)count, T_DTYPE, sum);
     }
   }

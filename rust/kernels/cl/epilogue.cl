@@ -14,6 +14,17 @@ typedef struct {
   const Matrix *out_layout;
 } Epilogue;
 
+#ifdef SPEC_DTYPE1
+#define OUT_DTYPE_OF(e) SPEC_DTYPE1
+#else
+#define OUT_DTYPE_OF(e) (e)->out_dtype
+#endif
+#ifdef SPEC_DTYPE2
+#define ADDEND_DTYPE_OF(e) SPEC_DTYPE2
+#else
+#define ADDEND_DTYPE_OF(e) (e)->addend_dtype
+#endif
+
 #define EPILOGUE_ARGUMENTS                                                                                         \
   T alpha, T beta, int has_addend, __global const uchar *addend, ulong addend_offset, int addend_dtype,            \
       Matrix addend_layout, __global uchar *out, ulong out_offset, int out_dtype, Matrix out_layout
@@ -50,7 +61,7 @@ inline void store_elements(const Epilogue *e, const T *values, int pitch, long r
       const T *from = values + r * pitch + c;
       const long out = axis_offset(&e->out_layout->rows, row + r) + out_walk.offset;
       const long out_step = out_columns->strides[0];
-      if (!e->has_addend && e->out_dtype == T_DTYPE) {
+      if (!e->has_addend && OUT_DTYPE_OF(e) == T_DTYPE) {
         __global T *to = (__global T *)e->out + out;
         for (int i = 0; i < run; ++i) to[i * out_step] = scale(e->alpha, from[i]);
         continue;
@@ -59,8 +70,8 @@ inline void store_elements(const Epilogue *e, const T *values, int pitch, long r
       for (int i = 0; i < run; ++i) {
         T v = scale(e->alpha, from[i]);
         if (e->has_addend)
-          v += scale(e->beta, load_one(e->addend, addend + i * addend_columns->strides[0], e->addend_dtype));
-        store(e->out, out + i * out_step, e->out_dtype, v);
+          v += scale(e->beta, load_one(e->addend, addend + i * addend_columns->strides[0], ADDEND_DTYPE_OF(e)));
+        store(e->out, out + i * out_step, OUT_DTYPE_OF(e), v);
       }
     }
     c += run;
@@ -78,14 +89,14 @@ inline void store_vectors(const Epilogue *e, const T *values, int pitch, long ro
   for (int r = 0; r < rows; ++r) {
     const long out = axis_offset(&e->out_layout->rows, row + r) + out_column;
     const long addend = e->has_addend ? axis_offset(&e->addend_layout->rows, row + r) + addend_column : 0;
-    TV added = (TV)(e->has_addend && one_value ? e->beta * load(e->addend, addend, e->addend_dtype) : 0);
+    TV added = (TV)(e->has_addend && one_value ? e->beta * load(e->addend, addend, ADDEND_DTYPE_OF(e)) : 0);
     for (int v = 0; v < vectors; ++v) {
-      if (e->has_addend && !one_value) added = e->beta * load_dense(e->addend, addend + v * VEC, e->addend_dtype);
+      if (e->has_addend && !one_value) added = e->beta * load_dense(e->addend, addend + v * VEC, ADDEND_DTYPE_OF(e));
       const TV value = e->alpha * LOAD_PRIVATE(values + r * pitch + v * VEC) + added;
-      if (e->out_dtype == R_DTYPE)
+      if (OUT_DTYPE_OF(e) == R_DTYPE)
         STORE_UNALIGNED(value, (__global R *)e->out + out + v * VEC);
       else
-        store_vector(e->out, out + v * VEC, e->out_dtype, value);
+        store_vector(e->out, out + v * VEC, OUT_DTYPE_OF(e), value);
     }
   }
 }
@@ -101,10 +112,10 @@ inline void store_blocks(const Epilogue *e, const T *values, int pitch, long row
     RB value = e->alpha * block.vector;
     if (e->has_addend) {
       const long addend = addend_row + axis_offset(&e->addend_layout->columns, column + c);
-      value += e->beta * (one_value ? (RB)(load(e->addend, addend, e->addend_dtype))
-                                    : load_block(e->addend, addend, e->addend_dtype));
+      value += e->beta * (one_value ? (RB)(load(e->addend, addend, ADDEND_DTYPE_OF(e)))
+                                    : load_block(e->addend, addend, ADDEND_DTYPE_OF(e)));
     }
-    store_block(e->out, out_row + axis_offset(&e->out_layout->columns, column + c), e->out_dtype, value);
+    store_block(e->out, out_row + axis_offset(&e->out_layout->columns, column + c), OUT_DTYPE_OF(e), value);
   }
 }
 #endif

@@ -109,12 +109,12 @@ __kernel void gemm_dot(__global const uchar *a, ulong a_offset, __global const u
   }
 
 // A work-item reads WIDE vectors of each row it passes: 16 took 3.4 ms for a 4096 x 4096 f32 matrix where 4 took
-// 9.5 (core time, PoCL, Xeon with AVX-512).
+// 9.5 (core time, PoCL, Xeon with AVX-512). For several rows the sums of 4 are what registers hold.
 #define WIDE 16
 DEFINE_ADD_ROWS(1, 1)
 DEFINE_ADD_ROWS(1, 16)
 DEFINE_ADD_ROWS(4, 1)
-DEFINE_ADD_ROWS(4, 16)
+DEFINE_ADD_ROWS(4, 4)
 
 // One value at a time, for columns that are not dense.
 inline T add_elements(__global const uchar *a, long a_at, const Axis *a_columns, __global const uchar *b, long b_at,
@@ -140,17 +140,17 @@ __kernel void gemm_add_rows(__global const uchar *a, ulong a_offset, __global co
   const Range range = split_range(depth, split, splits);
   const Epilogue epilogue = EPILOGUE(batch, split, split_stride);
 
-  const long last = min(columns, (long)(get_global_id(0) + 1) * WIDE * VEC);
+  const long last = min(columns, (long)(get_global_id(0) + 1) * WIDE * VEC), most = (rows == 1 ? WIDE : 4) * VEC;
   for (long column = get_global_id(0) * WIDE * VEC; column < last;) {
     const long b_at = axis_offset(&b_layout.columns, column);
-    const bool wide = column + WIDE * VEC <= last && axis_is_dense(&b_layout.columns, column, WIDE * VEC);
+    const bool wide = column + most <= last && axis_is_dense(&b_layout.columns, column, most);
     const bool dense = column + VEC <= last && axis_is_dense(&b_layout.columns, column, VEC);
-    const int count = wide ? WIDE * VEC : dense ? VEC : 1;
-    T values[THIN_ROWS * WIDE * VEC];
+    const int count = wide ? (int)most : dense ? VEC : 1;
+    T values[THIN_ROWS * 4 * VEC > WIDE * VEC ? THIN_ROWS * 4 * VEC : WIDE * VEC];
     if (wide && rows == 1)
       add_rows_1x16(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
     else if (wide)
-      add_rows_4x16(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
+      add_rows_4x4(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
     else if (dense && rows == 1)
       add_rows_1x1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
     else if (dense)

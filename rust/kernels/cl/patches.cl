@@ -104,7 +104,7 @@ typedef struct {
   Indices at[SPATIAL];       // where tap 0 of each lies
   int size;
   int count;       // of those that exist
-  int second;      // pixels before this one are evenly spaced in memory, as are those from it on; 0 where that is not so
+  int second;      // pixels before this one are evenly spaced in memory, as are those from it on; 0 where they are not
   bool is_inside;  // whether every tap of every pixel lies inside the source
 } Run;
 

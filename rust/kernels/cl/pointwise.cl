@@ -11,8 +11,8 @@
 // and serves every width at once: `a * 2` and `a < b` are right in TV and T alike, but an `if` or `?:` on a
 // comparison of TV is not (SEL is), and a constant argument of a function is written C(0), not 0.
 //
-// Each work-item computes VEC consecutive elements, or tiles of them. Inputs are dense, one element for all, or a value that
-// comes with the launch: a Python number never becomes a buffer.
+// Each work-item computes VEC consecutive elements, or tiles of them. Inputs are dense, one element for all, or a value
+// that comes with the launch: a Python number never becomes a buffer.
 
 #ifndef ARITY
 #define ARITY 4
