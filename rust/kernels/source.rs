@@ -167,7 +167,7 @@ impl Family {
                 GEMM,
                 MATMUL,
             ],
-            Self::GemmLocal => &[PRELUDE, VECTOR, MATRIX, EPILOGUE, GEMM_LOCAL],
+            Self::GemmLocal => &[PRELUDE, VECTOR, MATRIX, PANEL, EPILOGUE, GEMM_LOCAL],
             Self::Conv => &[PRELUDE, VECTOR, MATRIX, CONV, CONV_CHANNELS],
             Self::Reduce => &[PRELUDE, TIER, VECTOR, REDUCE],
             Self::ArgReduce => &[PRELUDE, TIER, VECTOR, ARG_REDUCE],
