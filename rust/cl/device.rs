@@ -2,7 +2,9 @@
 
 use std::sync::OnceLock;
 
-use opencl3::device::{Device, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU};
+use opencl3::device::{
+    Device, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT,
+};
 use opencl3::platform::get_platforms;
 use opencl3::types::cl_device_id;
 
@@ -77,6 +79,8 @@ pub struct DeviceInfo {
     pub host_unified: bool,
     /// Arithmetic in f64.
     pub fp64: bool,
+    /// Quotients and roots of f32 can be asked to be the nearest numbers.
+    pub exact_quotients: bool,
     /// Arithmetic in f16 (storage of f16 is core everywhere).
     pub fp16: bool,
     /// What tells the device from all others, where the driver says it.
@@ -117,6 +121,9 @@ impl DeviceInfo {
             host_unified: device.host_unified_memory().unwrap_or(false),
             // A double configuration of zero is how a driver says that it has none, whatever it lists.
             fp64: device.double_fp_config().is_ok_and(|config| config != 0),
+            exact_quotients: device
+                .single_fp_config()
+                .is_ok_and(|config| config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0),
             fp16: extensions.iter().any(|name| name == "cl_khr_fp16"),
             uuid: extensions.iter().any(|name| name == "cl_khr_device_uuid").then(|| device.uuid_khr().ok()).flatten(),
             extensions,
@@ -156,6 +163,7 @@ impl DeviceInfo {
             native_vector_floats: 4,
             host_unified: true,
             fp64: false,
+            exact_quotients: false,
             fp16: false,
             uuid: None,
             extensions: Vec::new(),

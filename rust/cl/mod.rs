@@ -18,7 +18,7 @@ pub use event::Event;
 pub use gate::Start;
 pub use kernel::{Arg, Kernel};
 pub use program::Program;
-pub use queue::{MapAccess, Queue};
+pub use queue::{Grid, MapAccess, Queue};
 
 use opencl3::error_codes::ClError;
 

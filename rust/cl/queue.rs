@@ -39,6 +39,17 @@ pub enum MapAccess {
     ReadWrite,
 }
 
+/// The work-items of a launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid<'a> {
+    /// Id of the first one, where that is not 0.
+    pub first: Option<&'a [usize]>,
+    /// How many in each of up to three dimensions.
+    pub global: &'a [usize],
+    /// Those of a group; `None`: the driver chooses.
+    pub local: Option<&'a [usize]>,
+}
+
 impl Queue {
     /// Creates a queue on the context's device.
     pub fn new(context: &Context) -> Result<Self> {
@@ -70,36 +81,31 @@ impl Queue {
         gate.open().map(|()| event)
     }
 
-    /// Enqueues a kernel over `global` work-items in groups of `local` (`None`: the driver chooses).
-    pub fn launch(
-        &self,
-        kernel: &Kernel,
-        args: &[Arg<'_>],
-        global: &[usize],
-        local: Option<&[usize]>,
-        start: Start,
-    ) -> Result<()> {
-        if local.is_some_and(|local| local.len() != global.len()) || !(1..=3).contains(&global.len()) {
+    /// Enqueues a kernel over a grid of work-items.
+    pub fn launch(&self, kernel: &Kernel, args: &[Arg<'_>], grid: &Grid<'_>, start: Start) -> Result<()> {
+        let Grid { first, global, local } = *grid;
+        let fits = |sizes: Option<&[usize]>| sizes.is_none_or(|sizes| sizes.len() == global.len());
+        if !fits(local) || !fits(first) || !(1..=3).contains(&global.len()) {
             return Err(Error::Invalid(format!(
-                "kernel {}: a launch over {global:?} in groups of {local:?} has no meaning",
+                "kernel {}: a launch over {global:?} from {first:?} in groups of {local:?} has no meaning",
                 kernel.name()
             )));
         }
         kernel.with_args(args, |handle| {
             let mut gate = self.gate();
-            let first = gate.wait_list(start)?;
-            // SAFETY: `global` and `local` hold as many sizes as the dimension given, the wait list one event or
+            let held = gate.wait_list(start)?;
+            // SAFETY: `first`, `global` and `local` hold as many sizes as the dimension given, the wait list one event or
             // none; the arguments were set under the kernel's lock, which is still held.
             let result = unsafe {
                 api::enqueue_nd_range_kernel(
                     self.handle,
                     handle,
                     global.len() as u32,
-                    std::ptr::null(),
+                    first.map_or(std::ptr::null(), <[usize]>::as_ptr),
                     global.as_ptr(),
                     local.map_or(std::ptr::null(), <[usize]>::as_ptr),
-                    u32::from(first.is_some()),
-                    first.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
+                    u32::from(held.is_some()),
+                    held.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
                 )
             };
             check("clEnqueueNDRangeKernel", result.map(Event))?;

@@ -9,7 +9,7 @@ use super::spec::{options, Constant};
 use super::{Class, Family};
 use crate::cl::{DeviceInfo, Program};
 use crate::error::{Error, Result};
-use crate::runtime::Device;
+use crate::runtime::{Device, DeviceClass};
 
 static COMPILED: AtomicU64 = AtomicU64::new(0);
 static LOADED: AtomicU64 = AtomicU64::new(0);
@@ -38,6 +38,10 @@ impl Recipe {
         }
         if !self.class.needs_fp64() && self.class != Class::Integer {
             text.push_str(" -cl-single-precision-constant");
+        }
+        // GPUs leave the last bits of a quotient open by default, and a floor or a remainder then misses by one.
+        if self.device.info.exact_quotients && self.device.class == DeviceClass::Gpu {
+            text.push_str(" -cl-fp32-correctly-rounded-divide-sqrt");
         }
         text + &options(&self.constants)
     }

@@ -19,6 +19,8 @@ pub enum Family {
     Sort,
     /// Matrix products.
     Matmul,
+    /// Matrix products and convolutions for many small cores.
+    GemmLocal,
     /// Convolutions.
     Conv,
     /// Sums, products, extremes and norms.
@@ -64,6 +66,7 @@ const PANEL: &str = include_str!("cl/panel.cl");
 const PACK_MATRIX: &str = include_str!("cl/pack_matrix.cl");
 const GEMM: &str = include_str!("cl/gemm.cl");
 const MATMUL: &str = include_str!("cl/matmul.cl");
+const GEMM_LOCAL: &str = include_str!("cl/gemm_local.cl");
 const PATCHES: &str = include_str!("cl/patches.cl");
 const PACK_PIXELS: &str = include_str!("cl/pack_pixels.cl");
 const PACK_FEATURES: &str = include_str!("cl/pack_features.cl");
@@ -98,6 +101,7 @@ impl Family {
         Self::Scan,
         Self::Sort,
         Self::Matmul,
+        Self::GemmLocal,
         Self::Conv,
         Self::Reduce,
         Self::ArgReduce,
@@ -124,6 +128,7 @@ impl Family {
             Self::Scan => "scan",
             Self::Sort => "sort",
             Self::Matmul => "matmul",
+            Self::GemmLocal => "gemm_local",
             Self::Conv => "conv",
             Self::Reduce => "reduce",
             Self::ArgReduce => "arg_reduce",
@@ -162,6 +167,7 @@ impl Family {
                 GEMM,
                 MATMUL,
             ],
+            Self::GemmLocal => &[PRELUDE, VECTOR, MATRIX, PANEL, EPILOGUE, GEMM_LOCAL],
             Self::Conv => &[PRELUDE, VECTOR, MATRIX, CONV, CONV_CHANNELS],
             Self::Reduce => &[PRELUDE, TIER, VECTOR, REDUCE],
             Self::ArgReduce => &[PRELUDE, TIER, VECTOR, ARG_REDUCE],

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::epilogue::Epilogue;
+use super::gemm_local;
 use super::matrix::{div_up, struct_bytes, Matrix, Operand};
 use super::patches::Patches;
 use super::plan::{Plan, Size, Tile};
@@ -38,7 +39,7 @@ pub enum Factor {
 
 impl Factor {
     /// As in `cl/gemm.cl`.
-    const fn kind(&self) -> i64 {
+    pub(super) const fn kind(&self) -> i64 {
         match self {
             Self::Matrix(_) => 0,
             Self::Pixels(_) => 1,
@@ -46,14 +47,14 @@ impl Factor {
         }
     }
 
-    const fn memory(&self) -> Arg<'static> {
+    pub(super) const fn memory(&self) -> Arg<'static> {
         match self {
             Self::Matrix(matrix) => matrix.memory,
             Self::Pixels(source) | Self::Features(source) => source.memory,
         }
     }
 
-    const fn dtype(&self) -> DType {
+    pub(super) const fn dtype(&self) -> DType {
         match self {
             Self::Matrix(matrix) => matrix.dtype,
             Self::Pixels(source) | Self::Features(source) => source.dtype,
@@ -61,7 +62,7 @@ impl Factor {
     }
 
     /// The layout of a matrix; of patches, only from one group to the next.
-    const fn layout(&self) -> Matrix {
+    pub(super) const fn layout(&self) -> Matrix {
         match self {
             Self::Matrix(matrix) => matrix.layout,
             Self::Pixels(source) | Self::Features(source) => {
@@ -70,7 +71,7 @@ impl Factor {
         }
     }
 
-    const fn patches(&self) -> Option<Patches> {
+    pub(super) const fn patches(&self) -> Option<Patches> {
         match self {
             Self::Matrix(_) => None,
             Self::Pixels(source) | Self::Features(source) => Some(source.patches),
@@ -172,6 +173,9 @@ pub fn multiply(target: &Target, product: &Product) -> Result<()> {
     let Product { class, size, .. } = *product;
     if size.rows * size.columns * size.batches == 0 {
         return Ok(());
+    }
+    if !target.is_cpu() {
+        return gemm_local::multiply(target, product);
     }
     let tile = Tile::of(target, class);
     let (product, plan) = product.planned(tile, target.compute_units() as i64, target.device.info.local_mem as i64);

@@ -9,6 +9,10 @@ const CPU_VECTOR: usize = 64;
 const GPU_VECTOR: usize = 16;
 /// Items that share a reduction on GPUs. On CPUs each works alone: barriers cost more there than they save.
 const GPU_GROUP: usize = 256;
+/// Items of a group on GPUs where each works alone.
+pub const ITEM_GROUP: usize = 64;
+/// Elements of a row from which a group of that many items is worth more than items that each take a row.
+const SHORT_FOR_GROUP: i64 = 64;
 /// Groups for each compute unit: enough for even shares when tasks differ or cores are busy.
 const GROUPS_PER_UNIT: usize = 16;
 
@@ -49,10 +53,16 @@ impl Geometry {
         ([groups * self.group], [self.group])
     }
 
-    /// Global size for kernels whose items take whole tasks: on CPUs each many, on GPUs each one.
+    /// Global size for kernels whose items take whole tasks: on CPUs each many, on GPUs each one, or none where that
+    /// fills up a group.
     pub fn items_for(&self, tasks: i64) -> [usize; 1] {
         let tasks = tasks.max(0) as usize;
-        [if self.is_cpu { tasks.min(self.groups) } else { tasks }]
+        [if self.is_cpu { tasks.min(self.groups) } else { tasks.next_multiple_of(ITEM_GROUP) }]
+    }
+
+    /// Whether rows of `length` elements would leave most of a group idle: items take rows of their own then.
+    pub fn starves(&self, length: i64) -> bool {
+        self.group > 1 && length < SHORT_FOR_GROUP
     }
 
     /// Items of a group that share a run of `length` elements; the others take the next runs.

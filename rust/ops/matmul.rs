@@ -57,7 +57,8 @@ pub fn matmul(
         b: Factor::Matrix(second),
         epilogue: Epilogue { alpha, beta, addend, out: result },
     };
-    match Thin::of(&product, first, second) {
+    let thin = if target.is_cpu() { Thin::of(&product, first, second) } else { None };
+    match thin {
         Some(thin) => thin.run(&target),
         None => multiply(&target, &product),
     }

@@ -4,6 +4,7 @@ mod conv_channels;
 mod conv_direct;
 mod epilogue;
 mod gemm;
+mod gemm_local;
 mod geometry;
 mod matrix;
 mod patches;

@@ -9,8 +9,6 @@ const SHORTEST_ROW: i64 = 1 << 14;
 const SHORTEST_COLUMN: i64 = 256;
 /// Vectors that an item of the column kernels takes side by side: `CHAINS` of `cl/reduce.cl`.
 const CHAINS: i64 = 4;
-/// On GPUs rows shorter than this would leave most of a group idle: each item takes results of its own instead.
-const SHORT_FOR_GROUP: i64 = 64;
 
 /// Which of the two kernels of a family runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +65,7 @@ impl<const N: usize> Reduction<N> {
     /// The kernel that reads the input in the order of memory.
     pub fn order(&self, geometry: &Geometry) -> Order {
         let (Some(kept), Some(reduced)) = (self.kept.first(), self.reduced.first()) else { return Order::Rows };
-        let starved = geometry.group > 1 && self.length() < SHORT_FOR_GROUP;
-        if input_stride(reduced) < input_stride(kept) && !starved {
+        if input_stride(reduced) < input_stride(kept) && !geometry.starves(self.length()) {
             Order::Rows
         } else {
             Order::Columns

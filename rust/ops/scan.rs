@@ -36,6 +36,9 @@ impl ScanOp {
 const TOTAL_BYTES: usize = 16;
 /// Pieces of a row are not made shorter than this: each costs a pass over the totals before it.
 const SHORTEST_CHUNK: i64 = 4096;
+/// Items of a group that scans a piece together, and the shortest row that it is for.
+const GROUP: usize = 128;
+const SHORTEST_FOR_GROUP: i64 = 256;
 
 /// A tensor seen as [outer, length, inner] around a dimension.
 struct Rows {
@@ -51,9 +54,20 @@ impl Rows {
         Self { length, inner, count: tensor.numel() / length.max(1) }
     }
 
+    /// Whether groups take pieces, and not items: where neighbours of a row are neighbours in memory, and many enough.
+    fn by_group(&self, target: &Target) -> bool {
+        let fits = target.device.info.max_work_group >= GROUP;
+        !target.is_cpu() && fits && self.inner == 1 && self.length >= SHORTEST_FOR_GROUP
+    }
+
     /// Pieces that a row is cut into so that every compute unit has some.
     fn chunks(&self, target: &Target) -> i64 {
-        let busy = target.compute_units() as i64 * if target.is_cpu() { 4 } else { 64 };
+        let busy = target.compute_units() as i64
+            * match (target.is_cpu(), self.by_group(target)) {
+                (true, _) => 4,
+                (false, true) => 16,
+                (false, false) => 64,
+            };
         let wanted = div_ceil(busy, self.count.max(1));
         wanted.clamp(1, div_ceil(self.length, SHORTEST_CHUNK).max(1))
     }
@@ -71,9 +85,14 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
     let rows = Rows::of(input, dim);
     let chunk = div_ceil(rows.length, rows.chunks(&target));
     let chunks = div_ceil(rows.length, chunk);
+    let group = if rows.by_group(&target) { GROUP } else { 1 };
+    let [totals_kernel, apply_kernel] =
+        if group > 1 { ["scan_group_totals", "scan_group_apply"] } else { ["scan_totals", "scan_apply"] };
     let spec = tier(input.numel(), &[("SPEC_OP", op as i32), ("SPEC_DTYPE0", input.dtype.code())]);
-    let program = target.program(Family::Scan, input.class(), &spec)?;
-    let items = (rows.count * chunks) as usize;
+    let program = target.program(Family::Scan, input.class(), &spec.define("LSIZE", group as i64))?;
+    let pieces = (rows.count * chunks) as usize;
+    let (global, local) = ([pieces * group], [group]);
+    let local = Some(&local[..]).filter(|_| group > 1);
     let cut = [
         Arg::Int(op as i32),
         Arg::Int(input.dtype.code()),
@@ -83,14 +102,14 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
         Arg::Long(chunk),
     ];
     let source = target.tensor(input)?;
-    let workspace = if chunks > 1 { Some(target.workspace(items * TOTAL_BYTES)?) } else { None };
+    let workspace = if chunks > 1 { Some(target.workspace(pieces * TOTAL_BYTES)?) } else { None };
     let totals = target.memory(workspace.as_ref().map_or(0, |memory| memory.address))?;
     if chunks > 1 {
         let args = [&[source, totals], &cut[..]].concat();
-        target.launch(&program, "scan_totals", &args, &[items], None)?;
+        target.launch(&program, totals_kernel, &args, &global, local)?;
     }
     let args = [&[target.tensor(out)?, source, totals], &cut[..]].concat();
-    target.launch(&program, "scan_apply", &args, &[items], None)
+    target.launch(&program, apply_kernel, &args, &global, local)
 }
 
 /// Running maximum or minimum along `dim` and where it was met. All are contiguous and of one shape; `indices` is

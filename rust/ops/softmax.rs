@@ -50,7 +50,7 @@ fn launch([rows, columns]: [&'static str; 2], tensors: &[&Tensor<'_>], dim: usiz
         args.push(Arg::Int(tensor.dtype.code()));
     }
     args.extend([Arg::Long(outer), Arg::Long(length)]);
-    if inner == 1 {
+    if inner == 1 && !geometry.starves(length) {
         args.push(Arg::Int(i32::from(log)));
         let (global, local) = geometry.groups_for(outer);
         return target.launch(&program, rows, &args, &global, Some(&local));

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::geometry::ITEM_GROUP;
 use super::Tensor;
-use crate::cl::{Arg, DeviceType, MemHandle, Start};
+use crate::cl::{Arg, Grid, MemHandle, Start};
 use crate::error::Result;
 use crate::kernels::{program, CachedProgram, Class, Family, Spec, Tier};
-use crate::runtime::{current_stream, device, device_of_address, Device, DeviceState, Stream};
+use crate::runtime::{current_stream, device, device_of_address, Device, DeviceClass, DeviceState, Stream};
 
 /// So many elements take a core about as long as waking it, some 5 us.
 const SHORT: i64 = 1 << 12;
@@ -35,9 +36,9 @@ impl Target {
         Ok(Self { device, state: device.state()?, stream: current_stream(device.index)? })
     }
 
-    /// Whether the device is the host's own cores: no work-group parallelism, wide vectors, large caches.
+    /// Whether kernels are cut for a few cores: no work-group parallelism, wide vectors, large caches.
     pub fn is_cpu(&self) -> bool {
-        self.device.info.device_type == DeviceType::Cpu
+        self.device.class == DeviceClass::Cpu
     }
 
     /// Compute units of the device.
@@ -119,9 +120,24 @@ impl Target {
             return Ok(());
         }
         let kernel = program.kernel(kernel)?;
-        let chosen = Self::group_for(global);
-        let local = local.or_else(|| chosen.get(..global.len()).filter(|_| self.is_cpu()));
-        self.stream.launch(self.state, &kernel, args, global, local, start)
+        let launch = |first: Option<&[usize]>, global: &[usize], local: Option<&[usize]>| {
+            self.stream.launch(self.state, &kernel, args, &Grid { first, global, local }, start)
+        };
+        match (local, global) {
+            (None, _) if self.is_cpu() => launch(None, global, Self::group_for(global).get(..global.len())),
+            // Left to itself a driver divides the items evenly, into groups of one where their number is prime.
+            (None, &[items]) => {
+                let rest = items % ITEM_GROUP;
+                if items > rest {
+                    launch(None, &[items - rest], Some(&[ITEM_GROUP]))?;
+                }
+                if rest > 0 {
+                    launch(Some(&[items - rest]), &[rest], Some(&[rest]))?;
+                }
+                Ok(())
+            }
+            _ => launch(None, global, local),
+        }
     }
 
     /// A group for a launch that leaves it open. PoCL compiles a kernel again for every size of group, and left to

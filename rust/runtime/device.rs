@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::address::{AddressSpace, Location};
 use super::allocator::{Allocator, Limits};
+use super::class::DeviceClass;
 use super::fork;
 use super::snapshot::SegmentView;
 use super::stats::MemoryStats;
@@ -20,6 +21,8 @@ pub struct Device {
     pub index: i32,
     /// What the driver says of it.
     pub info: DeviceInfo,
+    /// Which kernels it gets.
+    pub class: DeviceClass,
     state: OnceLock<Result<DeviceState>>,
 }
 
@@ -55,16 +58,21 @@ pub fn platforms() -> Result<&'static [PlatformInfo]> {
 /// All devices that `TORCH_OPENCL_DEVICES` lets through.
 ///
 /// # Errors
-/// [`Error::NoDevice`] without a driver or a device; [`Error::Forked`] in a forked child.
+/// [`Error::NoDevice`] without a driver or a device; [`Error::Forked`] in a forked child; [`Error::Invalid`] for a
+/// `TORCH_OPENCL_DEVICE_CLASS` that means nothing.
 pub fn devices() -> Result<&'static [Device]> {
     if fork::in_bad_fork() {
         return Err(Error::Forked);
     }
     let found = DEVICES.get_or_init(|| {
-        let filter = device_filter()?;
+        let (filter, forced) = (device_filter()?, DeviceClass::forced()?);
         let all = platforms()?.iter().flat_map(|platform| platform.devices.clone()).collect();
         let chosen = select(all, filter.as_deref())?;
-        Ok(chosen.into_iter().zip(0..).map(|(info, index)| Device { index, info, state: OnceLock::new() }).collect())
+        let device = |(info, index): (DeviceInfo, i32)| {
+            let class = forced.unwrap_or(DeviceClass::of(info.device_type));
+            Device { index, info, class, state: OnceLock::new() }
+        };
+        Ok(chosen.into_iter().zip(0..).map(device).collect())
     });
     found.as_deref().map_err(Clone::clone)
 }

@@ -6,6 +6,7 @@
 mod address;
 mod allocator;
 mod blocks;
+mod class;
 mod device;
 mod event;
 mod faults;
@@ -18,6 +19,7 @@ mod transfer;
 
 pub use address::{Location, GRANULE};
 pub use blocks::Pool;
+pub use class::DeviceClass;
 pub use device::{
     current_device, device, device_count, device_of_address, devices, platforms, set_current_device, Device,
     DeviceState,

@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::device::{device, DeviceState};
 use super::faults::Faults;
-use crate::cl::{Arg, Context, Event, Kernel, MemHandle, Queue, Start};
+use crate::cl::{Arg, Context, Event, Grid, Kernel, MemHandle, Queue, Start};
 use crate::error::Result;
 
 /// Streams of the pool, besides the default stream; the pool is handed out round robin.
@@ -75,11 +75,10 @@ impl Stream {
         state: &DeviceState,
         kernel: &Kernel,
         args: &[Arg<'_>],
-        global: &[usize],
-        local: Option<&[usize]>,
+        grid: &Grid<'_>,
         start: Start,
     ) -> Result<()> {
-        self.queue(&state.context)?.launch(kernel, args, global, local, start)?;
+        self.queue(&state.context)?.launch(kernel, args, grid, start)?;
         LAUNCHES.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

@@ -4,6 +4,10 @@
 // rows to fill the device: scan_totals reduces each piece, then scan_apply starts each piece from the totals
 // before it. With one chunk a row scan_apply is all that runs.
 
+#ifndef LSIZE
+#define LSIZE 1
+#endif
+
 #define SCAN_SUM 0
 #define SCAN_PROD 1
 #define SCAN_LOGSUMEXP 2
@@ -85,6 +89,75 @@ __kernel void scan_apply(__global uchar *out, ulong out_offset, __global const u
     store(out + out_offset, at, DTYPE0, FROM_TOTAL(total));
   }
 }
+
+#if LSIZE > 1
+// The same for devices with many small cores and inner == 1: a group takes a piece, its items neighbouring elements.
+
+// The totals of all items up to each item, of each to all; `shared` holds LSIZE values. Returns the total of the items
+// before, and leaves that of all in *all.
+inline Total scan_items(int op, Total value, __local Total *shared, Total *all) {
+  int item = get_local_id(0);
+  shared[item] = value;
+  for (int step = 1; step < LSIZE; step *= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item >= step) value = accumulate(op, shared[item - step], value);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    shared[item] = value;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  *all = shared[LSIZE - 1];
+  Total before = item > 0 ? shared[item - 1] : identity(op);
+  // The next use must not overwrite what another item has yet to read.
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return before;
+}
+
+// Neighbouring elements of an item.
+#define RUN 4
+
+__kernel void scan_group_totals(__global const uchar *in, ulong in_offset, __global uchar *totals, ulong totals_offset,
+                                int op, int dtype0, long length, long inner, long chunks, long chunk) {
+  __local Total shared[LSIZE];
+  long group = get_group_id(0), start = group / chunks * length;
+  long begin = group % chunks * chunk, end = min(begin + chunk, length);
+  Total total = identity(OP), all;
+  // Items keep the order of the elements, which a sum of neighbours would not.
+  for (long block = begin; block < end; block += LSIZE * RUN) {
+    long first = block + get_local_id(0) * RUN, last = min(first + RUN, end);
+    Total run = identity(OP);
+    for (long i = first; i < last; i++) run = accumulate(OP, run, TO_TOTAL(load(in + in_offset, start + i, DTYPE0)));
+    scan_items(OP, run, shared, &all);
+    total = accumulate(OP, total, all);
+  }
+  if (get_local_id(0) == 0) ((__global Total *)(totals + totals_offset))[group] = total;
+}
+
+__kernel void scan_group_apply(__global uchar *out, ulong out_offset, __global const uchar *in, ulong in_offset,
+                               __global const uchar *totals, ulong totals_offset, int op, int dtype0, long length,
+                               long inner, long chunks, long chunk) {
+  __local Total shared[LSIZE];
+  long group = get_group_id(0), start = group / chunks * length;
+  long begin = group % chunks * chunk, end = min(begin + chunk, length);
+  Total total = identity(OP), all;
+  __global const Total *before = (__global const Total *)(totals + totals_offset) + (group - group % chunks);
+  for (long c = 0; c < group % chunks; c += LSIZE) {
+    long at = c + get_local_id(0);
+    scan_items(OP, at < group % chunks ? before[at] : identity(OP), shared, &all);
+    total = accumulate(OP, total, all);
+  }
+  for (long block = begin; block < end; block += LSIZE * RUN) {
+    long first = block + get_local_id(0) * RUN, last = min(first + RUN, end);
+    Total run = identity(OP);
+    for (long i = first; i < last; i++) run = accumulate(OP, run, TO_TOTAL(load(in + in_offset, start + i, DTYPE0)));
+    run = accumulate(OP, total, scan_items(OP, run, shared, &all));
+    total = accumulate(OP, total, all);
+    for (long i = first; i < last; i++) {
+      run = accumulate(OP, run, TO_TOTAL(load(in + in_offset, start + i, DTYPE0)));
+      store(out + out_offset, start + i, DTYPE0, FROM_TOTAL(run));
+    }
+  }
+}
+#endif
 
 #ifndef IS_COMPLEX
 // Running maximum or minimum and where it was met: the last place among equals; a NaN stays. One work-item a row.

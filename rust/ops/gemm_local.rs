@@ -1,0 +1,132 @@
+//! The matrix product of devices with many small cores: work-groups share blocks of both factors in local memory.
+//!
+//! Nothing is packed. A block is read from where the factor lies, a strided matrix or the patches of a convolution.
+
+use super::epilogue::Epilogue;
+use super::gemm::{Factor, Product};
+use super::geometry::Geometry;
+use super::matrix::{div_up, struct_bytes, Matrix, Operand};
+use super::patches::FeatureOrder;
+use super::plan::Size;
+use super::Target;
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+use crate::kernels::{Class, Family, Spec};
+
+/// Bytes of k that are copied into local memory at a time.
+const STEP_BYTES: i64 = 64;
+/// A part of k shorter than this does not repay sums of its own.
+const SHORTEST_SPLIT: i64 = 256;
+/// Work-groups for each compute unit from which k is not cut.
+const GROUPS_PER_UNIT: i64 = 2;
+/// Items of a group that adds partial sums.
+const FINISH_GROUP: i64 = 64;
+
+/// Whether neighbours along k are neighbours in memory, for a factor whose k is its matrix' column index, or for
+/// `exchanged` its row index.
+fn is_along_k(factor: &Factor, exchanged: bool) -> bool {
+    match factor {
+        Factor::Matrix(matrix) => {
+            let Matrix { rows, columns, .. } = matrix.layout;
+            let inner = if exchanged { rows } else { columns };
+            inner.is_dense() && inner.size() > 1
+        }
+        Factor::Pixels(source) => source.patches.order() == FeatureOrder::ChannelsInnermost,
+        Factor::Features(source) => source.patches.order() == FeatureOrder::TapsInnermost,
+    }
+}
+
+/// How a product is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    /// Items of a side of a work-group.
+    side: i64,
+    /// Rows, and columns, of C that an item computes.
+    item: i64,
+    /// Work-groups of a product.
+    squares: i64,
+    /// Parts of k with sums of their own.
+    splits: i64,
+}
+
+impl Plan {
+    /// 8 x 8 sums an item, for four loads from local memory a step, where that leaves no compute unit idle; else, and
+    /// for wider numbers, 4 x 4.
+    fn of(product: &Product, units: i64, max_work_group: usize) -> Self {
+        let side = if max_work_group >= 256 { 16 } else { 8 };
+        let Size { rows, columns, depth, batches } = product.size;
+        let squares = |item: i64| div_up(rows, side * item) * div_up(columns, side * item);
+        let fills = squares(8) * batches >= units;
+        let item = if product.class == Class::Float && fills { 8 } else { 4 };
+        let groups = (squares(item) * batches).max(1);
+        let splits = (units * GROUPS_PER_UNIT / groups).min(depth / SHORTEST_SPLIT).max(1);
+        Self { side, item, squares: squares(item), splits }
+    }
+}
+
+/// Computes a product.
+///
+/// # Errors
+/// [`Error::Invalid`] where both factors are patches; otherwise as the allocator and the driver report.
+pub fn multiply(target: &Target, product: &Product) -> Result<()> {
+    let Product { class, size, a, b, epilogue } = *product;
+    let Size { rows, columns, depth, batches } = size;
+    let results = rows * columns * batches;
+    let patches = match (a.patches(), b.patches()) {
+        (Some(_), Some(_)) => return Err(Error::Invalid("OpenCL: two matrices of patches are multiplied".to_owned())),
+        (patches, None) | (None, patches) => struct_bytes(patches.unwrap_or_default().longs()),
+    };
+    let plan = Plan::of(product, target.compute_units() as i64, target.device.info.max_work_group);
+    let sums =
+        if plan.splits > 1 { Some(target.workspace((plan.splits * results) as usize * class.size())?) } else { None };
+    let goal = match &sums {
+        Some(memory) => {
+            let layout = Matrix::dense(rows, columns);
+            let memory = target.memory(memory.address)?;
+            Epilogue::plain(Operand { memory, dtype: class.storage(), layout }, None)
+        }
+        None => epilogue,
+    };
+
+    let dtype = a.dtype();
+    let program = |epilogue: &Epilogue| {
+        let addend = epilogue.addend.unwrap_or(epilogue.out).dtype;
+        // Always specialised: a switch over the dtypes would stand in every unrolled load and store.
+        let spec = Spec::generic()
+            .define("SPEC_DTYPE0", i64::from(dtype.code()))
+            .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
+            .define("SPEC_DTYPE2", i64::from(addend.code()))
+            .define("VEC", Geometry::of(target, class).lanes as i64)
+            .define("SIDE", plan.side)
+            .define("ITEM", plan.item)
+            .define("STEP", STEP_BYTES / class.size() as i64)
+            .define("A_KIND", a.kind())
+            .define("B_KIND", b.kind())
+            .define("A_ALONG_K", i64::from(is_along_k(&a, false)))
+            .define("B_ALONG_K", i64::from(is_along_k(&b, true)));
+        target.program(Family::GemmLocal, class, &spec)
+    };
+    let extent = struct_bytes([rows, columns, depth, plan.splits, results]);
+    let (a_layout, b_layout, encoded) = (a.layout().bytes(), b.layout().bytes(), goal.encode(class));
+    let factors = [
+        a.memory(),
+        b.memory(),
+        Arg::Int(dtype.code()),
+        Arg::Bytes(&a_layout),
+        Arg::Bytes(&b_layout),
+        Arg::Bytes(&patches),
+        Arg::Bytes(&extent),
+    ];
+    let args = [&factors[..], &encoded.args()].concat();
+    let items = plan.side * plan.side;
+    let global = plan.squares * batches * plan.splits * items;
+    target.launch(&*program(&goal)?, "gemm_local", &args, &[global as usize], Some(&[items as usize]))?;
+    if sums.is_some() {
+        let encoded = epilogue.encode(class);
+        let args = [&[goal.out.memory, Arg::Bytes(&extent)], &encoded.args()[..]].concat();
+        let global = div_up(results, FINISH_GROUP) * FINISH_GROUP;
+        let local = [FINISH_GROUP as usize];
+        target.launch(&*program(&epilogue)?, "gemm_local_finish", &args, &[global as usize], Some(&local))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Which of two kinds of kernels a device gets.
+
+use std::env::{self, VarError};
+
+use crate::cl::DeviceType;
+use crate::error::{Error, Result};
+
+const VARIABLE: &str = "TORCH_OPENCL_DEVICE_CLASS";
+
+/// The kind of silicon that kernels are cut for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceClass {
+    /// A few cores: wide vectors, large caches, work-items that work alone.
+    Cpu,
+    /// Many small ones: work-groups that share local memory, neighbours that read neighbours.
+    Gpu,
+}
+
+impl DeviceClass {
+    /// The class that `TORCH_OPENCL_DEVICE_CLASS` forces on every device, if it is set.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for anything but `cpu` and `gpu`.
+    pub fn forced() -> Result<Option<Self>> {
+        match env::var(VARIABLE) {
+            Ok(text) => Self::parse(&text).map(Some),
+            Err(VarError::NotPresent) => Ok(None),
+            Err(VarError::NotUnicode(raw)) => Self::parse(&raw.to_string_lossy()).map(Some),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        match text {
+            "cpu" => Ok(Self::Cpu),
+            "gpu" => Ok(Self::Gpu),
+            _ => Err(Error::Invalid(format!("{VARIABLE}={text}: expected cpu or gpu"))),
+        }
+    }
+
+    /// The class of a device by its type.
+    pub const fn of(device_type: DeviceType) -> Self {
+        match device_type {
+            DeviceType::Cpu => Self::Cpu,
+            DeviceType::Gpu | DeviceType::Accelerator => Self::Gpu,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_decides_where_nothing_is_forced() {
+        assert_eq!(DeviceClass::of(DeviceType::Cpu), DeviceClass::Cpu);
+        assert_eq!(DeviceClass::of(DeviceType::Accelerator), DeviceClass::Gpu);
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        assert_eq!(DeviceClass::parse("gpu"), Ok(DeviceClass::Gpu));
+        assert!(DeviceClass::parse("tpu").is_err_and(|error| error.message().contains("expected cpu or gpu")));
+    }
+}

@@ -1,0 +1,154 @@
+"""The work that kernels of both device classes do, compared with the CPU: test_device_class.py runs it with each.
+
+Sizes straddle what decides between kernels: groups and items, one piece and several, full tiles and edges.
+"""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+TOLERANCES = {torch.float16: 2e-3, torch.float32: 1e-5, torch.float64: 1e-12, torch.complex64: 1e-5}
+
+
+def check(work: Callable[..., torch.Tensor], *inputs: torch.Tensor, scale: float = 1) -> None:
+    """Compare results and gradients on the device with the CPU's, which computes half precision in float."""
+    wide = {torch.float16: torch.float32}
+    tolerance = scale * max(TOLERANCES.get(tensor.dtype, 0) for tensor in inputs)
+
+    def run(device: str, dtypes: dict[torch.dtype, torch.dtype]) -> list[torch.Tensor]:
+        tensors = [tensor.to(dtypes.get(tensor.dtype, tensor.dtype)).to(device).detach() for tensor in inputs]
+        leaves = [t.requires_grad_() for t in tensors if t.is_floating_point() or t.is_complex()]
+        result = work(*tensors)
+        if not result.requires_grad:
+            return [result.cpu()]
+        weight = torch.linspace(-1, 1, result.numel()).reshape(result.shape).to(result)
+        return [result.detach().cpu(), *(g.cpu() for g in torch.autograd.grad(result, leaves, weight))]
+
+    for ours, expected in zip(run("opencl", {}), run("cpu", wide), strict=True):
+        largest = expected.abs().max().item() if expected.numel() else 0
+        torch.testing.assert_close(ours.to(expected.dtype), expected, rtol=0, atol=tolerance * (1 + largest))
+
+
+@pytest.mark.parametrize("size", [1, 63, 1000, 40001])
+def test_pointwise(size: int):
+    a, b = torch.randn(size), torch.rand(size) + 1
+    check(lambda a, b: (a / b).tanh() * a.exp(), a, b)
+    check(lambda a, b: a.half() + b, a, b)
+    check(lambda a, b: torch.div(a * 100, b, rounding_mode="floor"), a, b)
+
+
+def test_strided_copies():
+    check(lambda a: a.t().contiguous() + a[::2, 3].sum(), torch.randn(70, 45))
+    check(lambda a: a.transpose(1, 2).contiguous().triu(1), torch.randn(3, 40, 37))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((40001,), 0), ((70, 300), 1), ((70, 300), 0), ((3000, 5), 1), ((5, 3000, 3), 1)]
+)
+def test_reductions(shape: tuple[int, ...], dim: int):
+    x = torch.randn(shape) + 1
+    check(lambda a: a.sum(dim), x)
+    check(lambda a: a.var(dim), x, scale=10)
+    check(lambda a: a.amax(dim), x)
+    check(lambda a: a.argmin(dim), x)
+    check(lambda a: a.softmax(dim), x)
+    check(lambda a: a.log_softmax(dim), x, scale=10)
+    check(lambda a: a.cumsum(dim), x, scale=10)
+    check(lambda a: a.sort(stable=True, dim=dim).indices, x)
+    check(lambda a: (a.abs() * 10).long().sum(dim), x)
+
+
+@pytest.mark.parametrize("size", [(3, 5, 2), (64, 64, 64), (70, 130, 33), (1, 200, 1030), (65, 3, 2000)])
+def test_products(size: tuple[int, int, int]):
+    rows, columns, depth = size
+    a, b = torch.randn(rows, depth), torch.randn(depth, columns)
+    check(torch.mm, a, b, scale=10)
+    check(lambda a, b: (b.t() @ a.t()).t() * 2, a, b, scale=10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.complex64])
+def test_products_of_other_dtypes(dtype: torch.dtype):
+    a, b = (torch.randn(70, 33) * 9).to(dtype), (torch.randn(33, 65) * 9).to(dtype)
+    with torch.no_grad():
+        check(torch.mm, a, b, scale=10)
+
+
+def test_products_with_addends_and_batches():
+    check(
+        lambda c, a, b: torch.addmm(c, a, b, alpha=0.5, beta=2),
+        torch.randn(90),
+        torch.randn(70, 80),
+        torch.randn(80, 90),
+    )
+    check(torch.baddbmm, torch.randn(5, 33, 20), torch.randn(5, 33, 17), torch.randn(5, 17, 20))
+    check(lambda a, b: torch.bmm(a.expand(4, -1, -1), b), torch.randn(1, 9, 8), torch.randn(4, 8, 70))
+    check(torch.dot, torch.randn(20000), torch.randn(20000), scale=100)
+
+
+def test_large_tiles():
+    """A product with enough squares for the larger tile on any device of few compute units."""
+    with torch.no_grad():
+        check(torch.mm, torch.randn(1100, 40), torch.randn(40, 1300), scale=10)
+
+
+@pytest.mark.parametrize(
+    ("channels", "out", "layout", "options"),
+    [
+        (16, 24, torch.contiguous_format, {"padding": 1}),
+        (16, 32, torch.contiguous_format, {"dilation": 2, "stride": 2, "padding": 2, "groups": 2}),
+        (16, 24, torch.channels_last, {"padding": 1}),
+        (8, 8, torch.contiguous_format, {"padding": 1, "groups": 8}),
+    ],
+)
+def test_convolutions(channels: int, out: int, layout: torch.memory_format, options: dict[str, int]):
+    x = torch.randn(2, channels, 13, 11).to(memory_format=layout)
+    weight = torch.randn(out, channels // options.get("groups", 1), 3, 3)
+    check(lambda x, w, b: F.conv2d(x, w, b, **options), x, weight, torch.randn(out), scale=20)
+
+
+def test_transposed_convolution():
+    x, weight = torch.randn(2, 40, 7, 6), torch.randn(40, 24, 4, 4)
+    check(lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1), x, weight, scale=20)
+
+
+def test_normalisation():
+    x = torch.randn(6, 16, 9, 9)
+    weight, bias = torch.rand(16) + 0.5, torch.randn(16)
+    check(lambda x, w, b: F.batch_norm(x, None, None, w, b, True), x, weight, bias, scale=50)
+    check(lambda x, w, b: F.group_norm(x, 4, w, b), x, weight, bias, scale=50)
+    check(lambda x, w, b: F.layer_norm(x, (16,), w, b), x.permute(0, 2, 3, 1).contiguous(), weight, bias, scale=50)
+    check(lambda x: F.layer_norm(x, (16, 9, 9)), x, scale=50)
+
+
+def test_pooling_and_losses():
+    x = torch.randn(4, 8, 17, 15)
+    check(lambda x: F.max_pool2d(x, 3, 2, 1), x)
+    check(lambda x: F.avg_pool2d(x, 3, 2, 1), x)
+    targets = torch.randint(10, (333,))
+    check(lambda x: F.cross_entropy(x, targets.to(x.device)), torch.randn(333, 10), scale=5)
+    check(lambda x: F.binary_cross_entropy_with_logits(x, torch.ones_like(x)), torch.randn(333, 10), scale=5)
+
+
+def test_recurrent_cells():
+    torch.manual_seed(1)
+    cells = {device: torch.nn.LSTM(5, 7).to(device) for device in ("cpu", "opencl")}
+    cells["opencl"].load_state_dict(cells["cpu"].state_dict())
+    check(lambda x: cells[x.device.type](x)[0], torch.randn(4, 3, 5), scale=10)
+
+
+def test_indexing():
+    table, index = torch.randn(50, 33), torch.randint(50, (777,))
+    check(lambda w: F.embedding(index.to(w.device), w), table, scale=10)
+    check(lambda w: w[index.to(w.device), 3], table, scale=10)
+    check(lambda w: w.index_add(0, index.to(w.device), torch.ones(777, 33, device=w.device)), table, scale=10)
+    check(lambda w: (w > 0).nonzero(), table)
+
+
+def test_random_numbers():
+    x = torch.empty(100_003, device="opencl")
+    assert abs(x.normal_().mean().item()) < 0.02
+    assert abs(x.normal_().std().item() - 1) < 0.02
+    assert abs(x.uniform_().mean().item() - 0.5) < 0.01
+    assert sorted(torch.randperm(1001, device="opencl").tolist()) == list(range(1001))
