@@ -140,7 +140,6 @@ pub fn program(target: &Target, class: Class, source: DType, epilogue: &Epilogue
         .define("TILE_ROWS", tile.rows * tile.parts)
         .define("TILE_VECTORS", tile.vectors)
         .define("TILE_LANES", tile.lanes)
-        .define("GROUP_SIDE", tile.group_side)
         .define("SPEC_DTYPE0", i64::from(source.code()))
         .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
         .define("SPEC_DTYPE2", i64::from(addend.code()));
@@ -231,10 +230,8 @@ pub fn multiply(target: &Target, product: &Product) -> Result<()> {
         Arg::Local(b_bytes as usize),
     ];
     let (across, down) = plan.parts(size);
-    let side = tile.group_side;
-    let global = [across * side, down * side, size.batches * plan.splits].map(|size| size as usize);
-    let local = [side as usize, side as usize, 1];
-    target.launch(&program, "gemm", &[&args[..], &encoded.args()].concat(), &global, Some(&local))?;
+    let global = [across, down, size.batches * plan.splits];
+    launch(target, &program, "gemm", &[&args[..], &encoded.args()].concat(), global)?;
     if plan.splits > 1 {
         finish(target, class, size, plan.splits, sums, &epilogue)?;
     }

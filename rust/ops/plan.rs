@@ -13,8 +13,6 @@ const BLOCK_BYTES: i64 = 720 << 10;
 const STRIP_ROWS: i64 = 64;
 /// Memory for rows of A that stay packed, where a part has no more.
 const KEPT_BYTES: i64 = 384 << 10;
-/// Steps of k that a work-group of a GPU packs at a time.
-const GROUP_DEPTH: i64 = 16;
 /// A part of k shorter than this does not repay sums of its own.
 const SHORTEST_SPLIT: i64 = 256;
 
@@ -43,25 +41,24 @@ pub struct Tile {
     pub parts: i64,
     /// Bytes of an element.
     pub element: i64,
-    /// Work-items of a side of a work-group, which share what they pack.
-    pub group_side: i64,
 }
 
 impl Tile {
     /// The tile of a device. 8 x 3 accumulators and a step's operands take 28 of AVX-512's 32 registers, with 11 loads
     /// for 24 multiply-adds: 99 % of the multiply-add limit of a Xeon on PoCL, where 12 x 2 reach 96 %. 4 x 3 is what
-    /// 16 registers hold; narrower vectors are pairs of registers. GPUs get a small tile and share it in work-groups.
+    /// 16 registers hold; narrower vectors are pairs of registers. On GPUs, whose products are not packed, it is the
+    /// vector that counts.
     pub fn of(target: &Target, class: Class) -> Self {
         let parts = if matches!(class, Class::Complex | Class::ComplexDouble) { 2 } else { 1 };
         let element = class.size() as i64;
         let info = &target.device.info;
-        let (rows, vectors, lanes, group_side) = if target.is_cpu() {
+        let (rows, vectors, lanes) = if target.is_cpu() {
             let register = i64::from(info.native_vector_floats.clamp(8, 16)) * 4;
-            (if register == 64 { 8 } else { 4 }, 3, register * parts / element, 1)
+            (if register == 64 { 8 } else { 4 }, 3, register * parts / element)
         } else {
-            (4, 1, 4, if info.max_work_group >= 256 { 16 } else { 8 })
+            (4, 1, 4)
         };
-        Self { rows: rows / parts, columns: vectors * lanes / parts, vectors, lanes, parts, element, group_side }
+        Self { rows: rows / parts, columns: vectors * lanes / parts, vectors, lanes, parts, element }
     }
 
     /// Elements of the kernels' vectors, of which complex numbers have none.
@@ -110,9 +107,6 @@ impl Plan {
     /// Cuts products for a device of so many compute units, whose work-groups have so much local memory, and says what
     /// that costs. Where `stays`, rows of A are read where they are, and not packed.
     pub fn of(size: Size, tile: Tile, units: i64, local_bytes: i64, stays: bool) -> (Self, f64) {
-        if tile.group_side > 1 {
-            return (Self::of_groups(size, tile, units), 0.0);
-        }
         let caches = Caches::of(size, tile, local_bytes);
         let most = |size: i64, panel: i64| doublings(div_up(size, panel).min(units * 2));
         let mut best = (f64::INFINITY, caches.plan(size, tile, 1, 1, 1, stays));
@@ -133,21 +127,6 @@ impl Plan {
         (best.1, best.0)
     }
 
-    fn of_groups(size: Size, tile: Tile, units: i64) -> Self {
-        let (part_rows, part_columns) = (tile.rows * tile.group_side, tile.columns * tile.group_side);
-        let parts = div_up(size.rows, part_rows) * div_up(size.columns, part_columns) * size.batches;
-        let splits = (units * 2 / parts.max(1)).min(size.depth / SHORTEST_SPLIT).max(1);
-        Self {
-            part_rows,
-            part_columns,
-            strip_rows: part_rows,
-            block_columns: part_columns,
-            block_depth: GROUP_DEPTH,
-            keeps_rows: false,
-            splits,
-        }
-    }
-
     /// Parts across and down.
     pub fn parts(&self, size: Size) -> (i64, i64) {
         (div_up(size.columns, self.part_columns), div_up(size.rows, self.part_rows))
@@ -160,7 +139,7 @@ impl Plan {
 
     /// Bytes of the sums that wait for more of k, of all parts; 0 where k is one block.
     pub fn partial_bytes(&self, size: Size, tile: Tile) -> i64 {
-        if tile.group_side > 1 || self.split_depth(size) <= self.block_depth {
+        if self.split_depth(size) <= self.block_depth {
             return 0;
         }
         let (across, down) = self.parts(size);
@@ -251,7 +230,7 @@ impl Caches {
 mod tests {
     use super::*;
 
-    const WIDE: Tile = Tile { rows: 8, columns: 48, vectors: 3, lanes: 16, parts: 1, element: 4, group_side: 1 };
+    const WIDE: Tile = Tile { rows: 8, columns: 48, vectors: 3, lanes: 16, parts: 1, element: 4 };
 
     fn plan(rows: i64, columns: i64, depth: i64, batches: i64) -> (Size, Plan) {
         let size = Size { rows, columns, depth, batches };

@@ -1,8 +1,8 @@
 // Blocked matrix product: C = alpha * A B + beta * D.
 //
-// Blocks of A and of B, whatever their layout and dtype, are packed into panels in local memory and multiplied tile by
-// tile. On CPUs, where local memory is the core's cache, a work-item does that alone for a part of C; elsewhere a
-// work-group does it together, with a tile for each item. `gemm_finish` adds the sums of parts of k.
+// For CPUs, where local memory is the core's cache: a work-item packs blocks of A and of B, whatever their layout and
+// dtype, into panels in local memory, and multiplies them tile by tile for a part of C. `gemm_finish` adds the sums of
+// parts of k. GPUs have gemm_local.cl.
 
 // --- factors --------------------------------------------------------------------------------------------------------
 
@@ -106,7 +106,6 @@ inline Part find_part(const Cut *cut, long column, long row, long split) {
   return part;
 }
 
-#if GROUP_SIDE == 1
 // A tile of C is either done, and goes to `tile`, or waits in `partial` for more of k.
 #define DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, VECTORS)                                                       \
   inline void PASTE(NAME, VECTORS)(MEMORY const R *a, long row_step, __local const R *b, int depth, bool is_first, \
@@ -230,58 +229,6 @@ __kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar
     } while (k < part.last_k);
   }
 }
-#else
-// Global size (column parts, row parts, batches * splits) in groups of GROUP_SIDE x GROUP_SIDE: the items pack
-// GROUP_SIDE panels of either factor together, and then each multiplies one of each.
-__kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int source_dtype,
-                   Factors factors, Cut cut, __global uchar *partial, ulong partial_offset, __local R *a_panels,
-                   __local R *b_panels, EPILOGUE_ARGUMENTS) {
-  const long batch = get_global_id(2) / cut.splits;
-  const long split = get_global_id(2) % cut.splits;
-  a += a_offset + batch * factors.a.batch_stride * dtype_size(SOURCE_DTYPE);
-  b += b_offset + batch * factors.b.batch_stride * dtype_size(SOURCE_DTYPE);
-  const Part part = find_part(&cut, get_group_id(0), get_group_id(1), split);
-
-  // Items pack: half of them rows and half columns, each a slice of the depth of one panel.
-  const int block_depth = (int)cut.block_depth;
-  const int packer = (get_local_id(1) * GROUP_SIDE + get_local_id(0)) % (2 * GROUP_SIDE);
-  const int panel = packer % GROUP_SIDE;
-  const int slice = block_depth / (GROUP_SIDE / 2);
-  const int from = (get_local_id(1) * GROUP_SIDE + get_local_id(0)) / (2 * GROUP_SIDE) * slice;
-  const long packed_row = part.first_row + panel * PANEL_ROWS;
-  const long packed_column = part.first_column + panel * PANEL_COLUMNS;
-
-  TileVector sums[TILE_ROWS][TILE_VECTORS];
-  FOR_TILE(TILE_VECTORS) sums[r][v] = (TileVector)(0);
-  for (long k = part.first_k; k < part.last_k; k += block_depth) {
-    const int depth = (int)min((long)block_depth, part.last_k - k);
-    const int some = clamp(depth - from, 0, slice);
-    if (packer < GROUP_SIDE)
-      pack_rows(a, SOURCE_DTYPE, &factors, packed_row, min(packed_row + PANEL_ROWS, part.last_row), k + from, some,
-                a_panels + (panel * block_depth + from) * TILE_ROWS);
-    else
-      pack_columns(b, SOURCE_DTYPE, &factors, packed_column, min(packed_column + PANEL_COLUMNS, part.last_column),
-                   k + from, some, b_panels + (panel * block_depth + from) * TILE_COLUMNS);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    __local const R *a_panel = a_panels + get_local_id(1) * block_depth * TILE_ROWS;
-    __local const R *b_panel = b_panels + get_local_id(0) * block_depth * TILE_COLUMNS;
-    ADD_PRODUCTS(sums, TILE_VECTORS, a_panel, 1, TILE_ROWS, b_panel, depth)
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-
-  const long row = part.first_row + get_local_id(1) * PANEL_ROWS;
-  const long column = part.first_column + get_local_id(0) * PANEL_COLUMNS;
-  const int rows = (int)clamp(part.last_row - row, 0L, (long)PANEL_ROWS);
-  const int columns = (int)clamp(part.last_column - column, 0L, (long)PANEL_COLUMNS);
-  if (rows > 0 && columns > 0) {
-    const Epilogue epilogue = EPILOGUE(batch, split, cut.split_stride);
-    TileVector tile[TILE_ROWS * TILE_VECTORS];
-    FOR_TILE(TILE_VECTORS) tile[r * TILE_VECTORS + v] = sums[r][v];
-    join_parts((R *)tile, rows);
-    store_product(&epilogue, (const T *)tile, TILE_COLUMNS, row, column, rows, columns);
-  }
-}
-#endif
 
 // Sums the `splits` partial products of rows x columns values, each batch dense and one after the other.
 // Global size (column parts of `step`, rows, batches).

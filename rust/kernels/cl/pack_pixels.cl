@@ -77,7 +77,7 @@ inline void pack_run(__global const uchar *source, int dt, const Patches *patche
   }
 }
 
-#if !defined(IS_COMPLEX) && GROUP_SIDE == 1
+#ifndef IS_COMPLEX
 // Runs of vectors that are packed together, a feature after the other: the longer the stretch of a source row that is
 // read at a time, the better hardware prefetches it.
 #define WIDE_RUNS 36
@@ -185,7 +185,7 @@ inline void pack_wide_pixels(__global const uchar *source, int dt, const Patches
 inline void pack_pixels(__global const uchar *source, int dt, const Patches *patches, long first, long last, long k,
                         int depth, int width, __local R *out) {
   if (depth == 0) return;
-#if !defined(IS_COMPLEX) && GROUP_SIDE == 1
+#ifndef IS_COMPLEX
   if (patches->channel_stride != 1 && width % VEC == 0 && tap_count(patches) <= WIDE_MASKS) {
     pack_wide_pixels(source, dt, patches, first, last, k, depth, width, out);
     return;

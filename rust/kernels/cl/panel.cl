@@ -14,10 +14,6 @@
 #ifndef TILE_LANES
 #define TILE_LANES 4
 #endif
-// A work-group of GROUP_SIDE x GROUP_SIDE items shares a block of tiles; on CPUs an item is on its own.
-#ifndef GROUP_SIDE
-#define GROUP_SIDE 1
-#endif
 #define TILE_COLUMNS (TILE_VECTORS * TILE_LANES)
 // VEC is TILE_LANES, except that complex numbers have no vectors.
 typedef PASTE(R_NAME, TILE_LANES) TileVector;
