@@ -8,6 +8,7 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "check.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -16,14 +17,17 @@ bridge::GridSampler sampler(int64_t interpolation, int64_t padding, bool align_c
   return {static_cast<int32_t>(interpolation), static_cast<int32_t>(padding), align_corners};
 }
 
-at::Tensor sample(const at::Tensor& input, const at::Tensor& grid, const bridge::GridSampler& how) {
+// Sizes of the output: those of the grid, with the input's channels where the grid has its coordinates.
+at::DimVector output_sizes(const at::Tensor& input, const at::Tensor& grid) {
   at::native::check_grid_sampler_common(input, grid);
-  TORCH_CHECK(
-      input.scalar_type() == grid.scalar_type(), "grid_sampler(): expected input and grid to have same dtype, but ",
-      "input has ", input.scalar_type(), " and grid has ", grid.scalar_type());
+  check_dtype("grid_sampler", "grid", grid, input.scalar_type());
   at::DimVector sizes(grid.sizes().slice(0, grid.dim() - 1));
   sizes.insert(sizes.begin() + 1, input.size(1));
-  at::Tensor output = at::empty(sizes, input.options());
+  return sizes;
+}
+
+at::Tensor sample(const at::Tensor& input, const at::Tensor& grid, const bridge::GridSampler& how) {
+  at::Tensor output = at::empty(output_sizes(input, grid), input.options());
   checked([&] { bridge::grid_sample(how, arg(output), arg(input), arg(grid)); });
   return output;
 }
@@ -66,6 +70,12 @@ std::tuple<at::Tensor, at::Tensor> grid_sampler_backward(
     bool align_corners,
     std::array<bool, 2> output_mask) {
   const bridge::GridSampler how = sampler(interpolation, padding, align_corners);
+  TORCH_CHECK(
+      input.dim() >= 4 && input.dim() <= 5 && grid.dim() == input.dim(),
+      "grid_sampler_backward: expected input and grid of 4 or 5 dimensions, but got shapes ", input.sizes(), " and ",
+      grid.sizes());
+  check_sizes("grid_sampler_backward", "grad_output", grad_output, output_sizes(input, grid));
+  check_dtype("grid_sampler_backward", "grad_output", grad_output, input.scalar_type());
   at::Tensor grad_input, grad_grid = at::empty_like(grid, at::MemoryFormat::Contiguous);
   if (output_mask[0]) grad_input = input_gradient(grad_output, input, grid, how);
   if (output_mask[1]) {

@@ -42,7 +42,9 @@ fn launch(kernel: &'static str, state: &Tensor<'_>, tensors: &[&Tensor<'_>]) -> 
     }
     let target = Target::of(state.address)?;
     let geometry = Geometry::of(&target, state.class());
-    let spec = geometry.define(tier(state.numel(), &[("SPEC_DTYPE0", state.dtype.code())]));
+    // What a step reads and writes is many times its state.
+    let elements = tensors.iter().map(|tensor| tensor.numel()).sum();
+    let spec = geometry.define(tier(elements, &[("SPEC_DTYPE0", state.dtype.code())]));
     let program = target.program(Family::Rnn, state.class(), &spec)?;
     let (rows, hidden) = (state.size(0), state.size(1));
     let mut args = tensors.iter().map(|tensor| target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
