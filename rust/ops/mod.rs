@@ -10,12 +10,14 @@ mod matrix;
 mod patches;
 mod plan;
 mod planes;
+mod radix;
 mod reduction;
 mod scalar;
 mod space;
 mod target;
 mod tensor;
 mod tier;
+mod top;
 
 pub use scalar::Scalar;
 pub use target::{Target, Workspace};
