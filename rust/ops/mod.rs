@@ -46,3 +46,4 @@ pub mod scan;
 pub mod search;
 pub mod softmax;
 pub mod sort;
+pub mod update;

@@ -45,9 +45,8 @@ pub fn sort(target: &Target, rows: &Rows<'_>, values: usize, indices: usize, kep
 
     let wanted = (target.compute_units() as i64 * CHUNKS_PER_UNIT).min(rows.length / SHORTEST_CHUNK) / count;
     // Groups of one: work-items hold a table of bins each.
-    let launch = |kernel, args: &[Arg<'_>], items: i64| {
-        target.launch(&program, kernel, args, &[items as usize], Some(&[1]))
-    };
+    let launch =
+        |kernel, args: &[Arg<'_>], items: i64| target.launch(&program, kernel, args, &[items as usize], Some(&[1]));
     if wanted <= 1 {
         let args = [values, indices, input, records, spare, dtype, length, kept, Arg::Int(passes), rows.order()];
         return launch("radix_rows", &args, count);

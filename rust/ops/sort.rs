@@ -130,7 +130,8 @@ fn merge(target: &Target, rows: &Rows<'_>, values: usize, indices: usize) -> Res
         std::mem::swap(&mut spare, &mut result);
     }
     let blocks = div_ceil(length, BLOCK);
-    let args = [&result[..], &[target.tensor(&rows.input)?, dtype, Arg::Long(length), Arg::Long(blocks), order]].concat();
+    let args =
+        [&result[..], &[target.tensor(&rows.input)?, dtype, Arg::Long(length), Arg::Long(blocks), order]].concat();
     target.launch(&program, "sort_blocks", &args, &[(rows.count() * blocks) as usize], None)?;
     for run in merges {
         std::mem::swap(&mut spare, &mut result);

@@ -35,7 +35,8 @@ typedef struct {
 // Byte offset of an index, or -1 after reporting it. The first report stays: the fields of one launch
 // agree on dim and size, so work-items that race differ only in the index they name.
 INLINE long resolve(long index, const Axis *axis, __global long *status) {
-  if (index >= axis->lowest && index < axis->size)
+  // One comparison: what is too low becomes the largest of unsigned numbers.
+  if ((ulong)(index - axis->lowest) < (ulong)(axis->size - axis->lowest))
     return (index < 0 ? index + axis->size : index) * axis->stride;
   if (status[0] == 0) {
     status[1] = index;
@@ -141,6 +142,10 @@ INLINE T combine(int op, T a, T b) {
   return b;
 }
 
+INLINE void update(__global uchar *p, int dt, int op, T v) {
+  store_at(p, dt, op == SET_ASSIGN ? v : combine(op, load_at(p, dt), v));
+}
+
 // Adds a dense run of elements to another: the rows of an embedding's gradient. By vectors, as drivers for CPUs do not
 // vectorise a loop whose operands may overlap (28 against 11 ms for 16384 rows of 512 floats, PoCL).
 INLINE void add_run(__global uchar *dst, __global const uchar *src, long begin, long end, int dt) {
@@ -213,8 +218,8 @@ inline void combine_atomic(__global uchar *p, int dt, int op, T v) {
 
 // Layout: dst, src, index. A work-item takes `chunk` elements of dimension 0 at one position of the next dimensions, up
 // to `spread`, and walks the others in order. If dst moves along every dimension that is spread, no two
-// work-items meet and the result is that of a sequential loop; otherwise `atomic` must be set for every op
-// but SET_ASSIGN, where one of the values stays.
+// work-items meet and the result is that of a sequential loop; otherwise `atomic` must be set, but for SET_ASSIGN, where
+// one of the values stays and it must not.
 __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                         __global const uchar *index, ulong index_offset, int dtype1, const Layout layout,
                         const Axis axis, int spread, int atomic, int op, int dtype0, long chunk,
@@ -241,14 +246,17 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
     }
     __global uchar *to = dst + at[0] + begin * dst_step;
     __global const uchar *from = src + at[1] + begin * src_step, *where = index + at[2] + begin * index_step;
-    for (long i = begin; i < end; i++, to += dst_step, from += src_step, where += index_step) {
-      if (i == begin || index_step != 0) step = resolve(load_index(where, 0, DTYPE1), &known, report);
-      if (step < 0) continue;
-      __global uchar *p = to + step;
-      T v = load_at(from, DTYPE0);
-      if (OP == SET_ASSIGN) store_at(p, DTYPE0, v);
-      else if (atomic) combine_atomic(p, DTYPE0, OP, v);
-      else store_at(p, DTYPE0, combine(OP, load_at(p, DTYPE0), v));
+    long count = end - begin;
+    if (atomic) {
+      for (; count > 0; count--, to += dst_step, from += src_step, where += index_step) {
+        step = resolve(load_index(where, 0, DTYPE1), &known, report);
+        if (step >= 0) combine_atomic(to + step, DTYPE0, OP, load_at(from, DTYPE0));
+      }
+      continue;
+    }
+    for (; count > 0; count--, to += dst_step, from += src_step, where += index_step) {
+      step = resolve(load_index(where, 0, DTYPE1), &known, report);
+      if (step >= 0) update(to + step, DTYPE0, OP, load_at(from, DTYPE0));
     }
   }
 }
