@@ -50,7 +50,8 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
   const at::Tensor inside = values.ge(low).logical_and_(values.le(high));
   const at::Tensor places = ((values - low) / (high - low) * bins).clamp_max_(bins - 1);
   const at::Tensor where = at::where(inside, places, bins).to(at::kLong);
-  const at::Tensor counts = at::zeros({bins + 1}, where.options()).index_add_(0, where, at::ones({}, where.options()).expand_as(where));
+  const at::Tensor counts =
+      at::zeros({bins + 1}, where.options()).index_add_(0, where, at::ones({}, where.options()).expand_as(where));
   return counts.narrow(0, 0, bins).to(self.scalar_type());
 }
 

@@ -43,7 +43,8 @@ void sort(
   const bool overlaps = self.is_alias_of(values) || self.is_alias_of(indices);
   const at::Tensor source = overlaps ? at::Tensor(self).clone() : at::Tensor(self);
   const at::Tensor rows = source.transpose(dim, -1).contiguous();
-  const at::Tensor value_rows = at::Tensor(values).transpose(dim, -1), place_rows = at::Tensor(indices).transpose(dim, -1);
+  const at::Tensor value_rows = at::Tensor(values).transpose(dim, -1),
+                   place_rows = at::Tensor(indices).transpose(dim, -1);
   const at::Tensor sorted = dense_place(value_rows), places = dense_place(place_rows);
   checked([&] { bridge::sort(arg(sorted), arg(places), arg(rows), descending); });
   if (!sorted.is_same(value_rows)) value_rows.copy_(sorted);
