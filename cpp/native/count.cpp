@@ -6,7 +6,7 @@
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
-#include <ATen/ops/ones_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -26,7 +26,7 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   const auto [least, greatest] = self.aminmax();
   TORCH_CHECK(least.item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
   const int64_t bins = std::max(greatest.item<int64_t>() + 1, minlength);
-  const at::Tensor amounts = weighted ? weights->to(dtype) : at::ones_like(self, options);
+  const at::Tensor amounts = weighted ? weights->to(dtype) : at::ones({}, options).expand_as(self);
   return at::zeros({bins}, options).index_add_(0, self.to(at::kLong), amounts);
 }
 
@@ -50,7 +50,8 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
   const at::Tensor inside = values.ge(low).logical_and_(values.le(high));
   const at::Tensor places = ((values - low) / (high - low) * bins).clamp_max_(bins - 1);
   const at::Tensor where = at::where(inside, places, bins).to(at::kLong);
-  const at::Tensor counts = at::zeros({bins + 1}, where.options()).index_add_(0, where, at::ones_like(where));
+  const at::Tensor counts =
+      at::zeros({bins + 1}, where.options()).index_add_(0, where, at::ones({}, where.options()).expand_as(where));
   return counts.narrow(0, 0, bins).to(self.scalar_type());
 }
 

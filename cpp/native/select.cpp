@@ -5,7 +5,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/index.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/searchsorted.h>
@@ -48,7 +47,8 @@ void masked_fill(at::TensorIterator& iter, const at::Scalar& value) {
 at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
   check_mask("masked_select", mask);
   const auto [chosen, source] = at::expand_outplace(mask, self);
-  return at::index(at_least_1d(*source), places(*chosen).first);
+  // As vectors: one coordinate for each element instead of one a dimension.
+  return source->reshape(-1).index_select(0, chosen->reshape(-1).nonzero().squeeze(1));
 }
 
 at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {

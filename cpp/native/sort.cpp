@@ -15,12 +15,19 @@
 namespace torch_opencl::native {
 namespace {
 
-// Sorted values and their places along the last dimension, of `self` with `dim` moved there.
-std::pair<at::Tensor, at::Tensor> sorted_rows(const at::Tensor& self, int64_t dim, bool descending) {
+// The first `kept` values along `dim` in order, and their places; `dim` comes last.
+std::pair<at::Tensor, at::Tensor> first_of_rows(const at::Tensor& self, int64_t dim, int64_t kept, bool descending) {
   const at::Tensor rows = self.transpose(dim, -1).contiguous();
-  at::Tensor values = at::empty_like(rows), indices = at::empty_like(rows, rows.options().dtype(at::kLong));
+  at::DimVector sizes(rows.sizes());
+  sizes.back() = kept;
+  at::Tensor values = at::empty(sizes, rows.options()), indices = at::empty(sizes, rows.options().dtype(at::kLong));
   checked([&] { bridge::sort(arg(values), arg(indices), arg(rows), descending); });
   return {std::move(values), std::move(indices)};
+}
+
+// `tensor` where its elements lie densely in order, else new memory for them.
+at::Tensor dense_place(const at::Tensor& tensor) {
+  return tensor.is_contiguous() ? tensor : at::empty(tensor.sizes(), tensor.options());
 }
 
 } // namespace
@@ -32,9 +39,16 @@ void sort(
     int64_t dim,
     bool descending,
     bool /*stable: it always is*/) {
-  const auto [sorted, places] = sorted_rows(at::Tensor(self), dim, descending);
-  at::Tensor(values).copy_(sorted.transpose(dim, -1));
-  at::Tensor(indices).copy_(places.transpose(dim, -1));
+  // Kernels read the input after they have begun to write.
+  const bool overlaps = self.is_alias_of(values) || self.is_alias_of(indices);
+  const at::Tensor source = overlaps ? at::Tensor(self).clone() : at::Tensor(self);
+  const at::Tensor rows = source.transpose(dim, -1).contiguous();
+  const at::Tensor value_rows = at::Tensor(values).transpose(dim, -1),
+                   place_rows = at::Tensor(indices).transpose(dim, -1);
+  const at::Tensor sorted = dense_place(value_rows), places = dense_place(place_rows);
+  checked([&] { bridge::sort(arg(sorted), arg(places), arg(rows), descending); });
+  if (!sorted.is_same(value_rows)) value_rows.copy_(sorted);
+  if (!places.is_same(place_rows)) place_rows.copy_(places);
 }
 
 void topk_out::impl(
@@ -47,9 +61,9 @@ void topk_out::impl(
     const at::Tensor& indices) {
   const at::Tensor input = at_least_1d(self);
   dim = at::maybe_wrap_dim(dim, input.dim());
-  const auto [sorted, places] = sorted_rows(input, dim, /*descending=*/largest);
+  const auto [sorted, places] = first_of_rows(input, dim, k, /*descending=*/largest);
   const auto keep = [&](const at::Tensor& rows, const at::Tensor& out) {
-    out.copy_(rows.narrow(-1, 0, k).transpose(dim, -1).view_as(out));
+    out.copy_(rows.transpose(dim, -1).view_as(out));
   };
   keep(sorted, values);
   keep(places, indices);
@@ -62,7 +76,7 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(
   TORCH_CHECK_INDEX(length > 0, "kthvalue(): Expected reduction dim ", dim, " to have non-zero size.");
   TORCH_CHECK(k >= 1 && k <= length, "kthvalue(): selected number k out of range for dimension ", dim);
   const at::Tensor input = self.dim() == 0 ? self.unsqueeze(0) : self;
-  const auto [sorted, places] = sorted_rows(input, dim, /*descending=*/false);
+  const auto [sorted, places] = first_of_rows(input, dim, k, /*descending=*/false);
   const bool keeps = keepdim && self.dim() > 0;
   const auto pick = [&](const at::Tensor& rows, at::Tensor& out) {
     const at::Tensor column = rows.transpose(dim, -1).select(dim, k - 1);

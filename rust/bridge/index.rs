@@ -24,8 +24,8 @@ pub fn index_set(
     op: i32,
     in_order: bool,
 ) -> Result<()> {
-    let order = if in_order { ops::index::Order::Sequential } else { ops::index::Order::Any };
-    ops::index::set(&dst.tensor()?, &src.tensor()?, &axes(list)?, ops::index::SetOp::from_code(op)?, order)
+    let order = if in_order { ops::update::Order::Sequential } else { ops::update::Order::Any };
+    ops::update::set(&dst.tensor()?, &src.tensor()?, &axes(list)?, ops::update::SetOp::from_code(op)?, order)
 }
 
 pub fn nonzero_count(input: &TensorArg<'_>, counts: &TensorArg<'_>) -> Result<()> {

@@ -15,7 +15,7 @@ pub enum Family {
     Copy,
     /// Cumulative sums, products and extremes.
     Scan,
-    /// Stable merge sort of rows.
+    /// Stable sorts of rows, whole or only their first elements.
     Sort,
     /// Matrix products.
     Matmul,
@@ -60,6 +60,8 @@ const FACTORY: &str = include_str!("cl/factory.cl");
 const COPY: &str = include_str!("cl/copy.cl");
 const SCAN: &str = include_str!("cl/scan.cl");
 const SORT: &str = include_str!("cl/sort.cl");
+const RADIX: &str = include_str!("cl/radix.cl");
+const TOP: &str = include_str!("cl/top.cl");
 const MATRIX: &str = include_str!("cl/matrix.cl");
 const EPILOGUE: &str = include_str!("cl/epilogue.cl");
 const PANEL: &str = include_str!("cl/panel.cl");
@@ -148,12 +150,12 @@ impl Family {
     const fn parts(self) -> &'static [&'static str] {
         match self {
             Self::Pointwise => &[PRELUDE, VECTOR, MATH, COMPLEX, POINTWISE],
-            Self::Index => &[PRELUDE, TIER, INDEX],
+            Self::Index => &[PRELUDE, TIER, VECTOR, INDEX],
             Self::Random => &[PRELUDE, TIER, RANDOM],
             Self::Factory => &[PRELUDE, TIER, FACTORY],
             Self::Copy => &[PRELUDE, COPY],
             Self::Scan => &[PRELUDE, TIER, SCAN],
-            Self::Sort => &[PRELUDE, TIER, SORT],
+            Self::Sort => &[PRELUDE, TIER, VECTOR, SORT, RADIX, TOP],
             Self::Matmul => &[
                 PRELUDE,
                 VECTOR,

@@ -1,10 +1,9 @@
-//! Indexing: gather, scatter and what they serve.
+//! Reading by index: gather and what it serves, and what it shares with writing.
 //!
 //! Every move runs over operands of one shape; the indexed side has stride 0 along its indexed dimensions (see
 //! `cl/index.cl`).
 
 use super::space::{coalesce, dims, div_ceil, layout, span, Dim};
-use super::tier::tier;
 use super::{Target, Tensor, Workspace};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
@@ -32,66 +31,28 @@ impl Axis<'_> {
     }
 
     /// The kernels' `Axis`.
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let lowest = if self.wraps { -self.size } else { 0 };
         [self.size, self.stride, lowest, self.dim].iter().flat_map(|field| field.to_ne_bytes()).collect()
     }
 }
 
-/// What `set` does where it writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum SetOp {
-    /// The source replaces what was there.
-    Assign = 0,
-    /// Sum.
-    Add = 1,
-    /// Product.
-    Multiply = 2,
-    /// The larger; NaN wins.
-    Maximum = 3,
-    /// The smaller; NaN wins.
-    Minimum = 4,
-}
-
-/// In which order updates of one place follow one another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Any: sums of floats may differ between runs, and any of several assigned values stays.
-    Any,
-    /// That of the sources, by one work-item for each place: slow on a device with many where the places are few.
-    Sequential,
-}
-
-impl SetOp {
-    /// From the bridge's number.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for any other number.
-    pub fn from_code(code: i32) -> Result<Self> {
-        [Self::Assign, Self::Add, Self::Multiply, Self::Maximum, Self::Minimum]
-            .into_iter()
-            .find(|op| *op as i32 == code)
-            .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not an operation of index_set")))
-    }
-}
-
 /// Where kernels report an index that is out of range: four longs, the first of them a flag.
-struct Report {
-    memory: Workspace,
+pub(super) struct Report {
+    pub(super) memory: Workspace,
 }
 
 impl Report {
     const BYTES: usize = 32;
 
-    fn new(target: &Target) -> Result<Self> {
+    pub(super) fn new(target: &Target) -> Result<Self> {
         let memory = target.workspace(Self::BYTES)?;
         target.fill(memory.address, 0, Self::BYTES)?;
         Ok(Self { memory })
     }
 
     /// Waits for the kernels and raises what they reported.
-    fn check(&self, target: &Target) -> Result<()> {
+    pub(super) fn check(&self, target: &Target) -> Result<()> {
         let mut bytes = [0; Self::BYTES];
         target.read(self.memory.address, &mut bytes)?;
         let mut fields = bytes.chunks_exact(8).map(|field| field.try_into().map_or(0, i64::from_ne_bytes));
@@ -105,8 +66,8 @@ impl Report {
 }
 
 /// One index operand, made of one axis or of several.
-struct Folded<'a> {
-    axis: Axis<'a>,
+pub(super) struct Folded<'a> {
+    pub(super) axis: Axis<'a>,
     /// The bits of every step that indices make, in bytes.
     steps: i64,
     /// Holds the byte offsets that several axes were folded into.
@@ -132,7 +93,12 @@ fn offset_strides(sizes: &[i64], axes: &[Axis<'_>]) -> (Vec<i64>, i64) {
 }
 
 /// Folds several axes into one tensor of byte offsets, whose strides go into `strides`.
-fn fold<'a>(target: &Target, axes: &[Axis<'a>], strides: &'a mut Vec<i64>, report: &Report) -> Result<Folded<'a>> {
+pub(super) fn fold<'a>(
+    target: &Target,
+    axes: &[Axis<'a>],
+    strides: &'a mut Vec<i64>,
+    report: &Report,
+) -> Result<Folded<'a>> {
     let steps = axes.iter().fold(0, |bits, axis| bits | axis.stride);
     let first = match axes {
         [] => return Err(Error::Invalid(NO_AXIS.to_owned())),
@@ -177,7 +143,7 @@ fn chunk_of(target: &Target, inner: i64, items: i64) -> i64 {
 }
 
 /// A move over more dimensions than kernels walk: one after the other for each position of the outermost one.
-fn slices(
+pub(super) fn slices(
     dst: &Tensor<'_>,
     src: &Tensor<'_>,
     axes: &[Axis<'_>],
@@ -244,79 +210,4 @@ fn widen(space: &mut [Dim<3>], element: i64, steps: i64) -> i64 {
     }
     *inner = Dim { size: inner.size * element / width, strides: [width, width, 0] };
     width
-}
-
-/// `dst[p + index[p] * stride] op= src[p]` for every position p.
-///
-/// # Errors
-/// [`Error::Index`] for an index out of range; positions before it may have been written.
-pub fn set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>], op: SetOp, order: Order) -> Result<()> {
-    if src.numel() == 0 {
-        return Ok(());
-    }
-    if dst.ndim() > MAX_DIMS {
-        return slices(dst, src, axes, |dst, src, axes| set(dst, src, axes, op, order));
-    }
-    let target = Target::of(dst.address)?;
-    let report = Report::new(&target)?;
-    let mut strides = Vec::new();
-    let folded = fold(&target, axes, &mut strides, &report)?;
-    let axis = &folded.axis;
-    // Work-items that differ in a dimension along which dst moves never write to one place.
-    let (lanes, depth): (Vec<_>, Vec<_>) =
-        dims([dst, src, &axis.index]).into_iter().partition(|dim| dim.strides[0] != 0);
-    let (mut lanes, depth) = (coalesce(lanes), coalesce(depth));
-    let concurrent =
-        order == Order::Any && is_worth_racing(&target, span(&lanes), span(&depth)) && may_race(&target, op, dst.dtype);
-    if lanes.is_empty() {
-        lanes.push(Dim { size: 1, strides: [0; 3] });
-    }
-    let ordered = lanes.len();
-    let mut space = lanes;
-    space.extend(depth);
-    let spread = if concurrent { space.len() } else { ordered };
-    let inner = space.first().map_or(1, |dim| dim.size);
-    let items = space.iter().take(spread).map(|dim| dim.size).product::<i64>();
-    let chunk = if target.is_cpu() { div_ceil(inner, target.compute_units() as i64) } else { 1 };
-    let global = (items / inner) * div_ceil(inner, chunk);
-
-    let dtype = dst.dtype;
-    let spec = tier(src.numel(), &[("SPEC_OP", op as i32), ("SPEC_DTYPE0", dtype.code())]);
-    let program = target.program(Family::Index, dtype.class(), &spec)?;
-    let walk = layout(&space)?;
-    let axis_bytes = axis.bytes();
-    let args = [
-        target.tensor(dst)?,
-        target.tensor(src)?,
-        target.tensor(&axis.index)?,
-        Arg::Int(axis.index.dtype.code()),
-        Arg::Bytes(walk.as_bytes()),
-        Arg::Bytes(&axis_bytes),
-        Arg::Int(spread as i32),
-        Arg::Int(i32::from(concurrent)),
-        Arg::Int(op as i32),
-        Arg::Int(dtype.code()),
-        Arg::Long(chunk),
-        target.memory(report.memory.address)?,
-    ];
-    target.launch(&program, "index_set", &args, &[global as usize], None)?;
-    report.check(&target)
-}
-
-/// Whether too few lanes walk too deep. A sequential walk gives the same result every time, so it is kept as long as
-/// it keeps the device busy: one work-item a core of a CPU, 64 for a compute unit of anything else.
-fn is_worth_racing(target: &Target, lanes: usize, depth: usize) -> bool {
-    let busy = target.compute_units() * if target.is_cpu() { 1 } else { 64 };
-    lanes < busy && depth > 4096
-}
-
-/// Whether work-items may meet: they take turns through atomics, which need a word of the element's width.
-fn may_race(target: &Target, op: SetOp, dtype: DType) -> bool {
-    let has_wide_atomics = || target.device.info.extensions.iter().any(|name| name == "cl_khr_int64_base_atomics");
-    match dtype.size() {
-        _ if op == SetOp::Assign => true,
-        1 | 2 | 4 => true,
-        8 => has_wide_atomics(),
-        _ => false,
-    }
 }

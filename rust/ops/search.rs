@@ -48,7 +48,7 @@ pub fn nonzero_write(input: &Tensor<'_>, ends: &Tensor<'_>, out: &Tensor<'_>) ->
     let mut inner = 1;
     // Dimensions inside of a group are skipped as one, whose coordinate the group's first column holds for a moment.
     for group in space.chunks(MAX_DIMS - 1) {
-        let skipped = group.iter().take(1).map(|dim| Dim { size: inner, ..*dim });
+        let skipped = group.iter().take(usize::from(inner > 1)).map(|dim| Dim { size: inner, ..*dim });
         let walk = layout(&skipped.chain(group.iter().copied()).collect::<Vec<_>>())?;
         let args = [
             target.tensor(input)?,

@@ -1,11 +1,15 @@
 //! Stable sort along the last dimension.
 
+use std::sync::Arc;
+
+use super::geometry::Geometry;
 use super::space::div_ceil;
 use super::tier::tier;
-use super::{Target, Tensor};
+use super::{radix, top};
+use super::{Target, Tensor, Workspace};
 use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{DType, Family};
+use crate::kernels::{CachedProgram, DType, Family};
 
 /// The `BLOCK` of `cl/sort.cl`.
 const BLOCK: i64 = 32;
@@ -13,43 +17,129 @@ const BLOCK: i64 = 32;
 const MERGE_ON_CPU: i64 = 1024;
 const MERGE_ELSEWHERE: i64 = 64;
 
-/// Sorts the rows of `input` into `values`; `indices` (64-bit) tells where each came from. All are contiguous and of one
-/// shape.
+/// The rows of a contiguous tensor, and the order they are to have.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// Where they are.
+    pub input: Tensor<'a>,
+    /// Elements of a row.
+    pub length: i64,
+    /// The largest first.
+    pub descending: bool,
+}
+
+impl Rows<'_> {
+    /// How many there are.
+    pub fn count(&self) -> i64 {
+        self.input.numel() / self.length
+    }
+
+    /// The program that takes elements of a dtype.
+    pub fn program(&self, target: &Target, dtype: DType) -> Result<Arc<CachedProgram>> {
+        let class = dtype.class();
+        let spec = tier(self.input.numel(), &[("SPEC_DTYPE0", dtype.code())]);
+        target.program(Family::Sort, class, &Geometry::of(target, class).define(spec))
+    }
+
+    /// The argument for the order.
+    pub fn order(&self) -> Arg<'static> {
+        Arg::Int(i32::from(self.descending))
+    }
+}
+
+/// Sorts the rows of `input` into `values`; `indices` (64-bit) tells where each element came from. All are contiguous
+/// and of one shape, but the rows of the results may be shorter: then they hold the first elements only.
 ///
 /// # Errors
 /// As the driver reports.
 pub fn sort(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, descending: bool) -> Result<()> {
-    let count = input.numel();
-    if count == 0 {
+    if values.numel() == 0 {
         return Ok(());
     }
-    let length = input.sizes.last().copied().unwrap_or(1);
-    let rows = count / length;
     let target = Target::of(values.address)?;
-    let spec = tier(count, &[("SPEC_DTYPE0", input.dtype.code())]);
-    let program = target.program(Family::Sort, input.class(), &spec)?;
-    let dtype = Arg::Int(input.dtype.code());
-    let order = Arg::Int(i32::from(descending));
+    let last = |tensor: &Tensor<'_>| tensor.sizes.last().copied().unwrap_or(1);
+    let rows = Rows { input: *input, length: last(input), descending };
+    let kept = last(values);
+    if top::suits(&target, &rows, kept) {
+        top::sort(&target, &rows, values, indices)
+    } else if radix::suits(&target, &rows) {
+        radix::sort(&target, &rows, values.address, indices.address, kept)
+    } else if kept == rows.length {
+        merge(&target, &rows, values.address, indices.address)
+    } else {
+        let sorted = Elements::new(&target, input.numel(), input.dtype)?;
+        merge(&target, &rows, sorted.keys.address, sorted.places.address)?;
+        prefix(&target, &rows, values, indices, &sorted, rows.length)
+    }
+}
+
+/// Elements and their places, in workspaces.
+pub struct Elements {
+    /// The elements.
+    pub keys: Workspace,
+    /// Their 64-bit places.
+    pub places: Workspace,
+    /// What the elements are stored as.
+    pub dtype: DType,
+}
+
+impl Elements {
+    /// Memory for so many.
+    pub fn new(target: &Target, count: i64, dtype: DType) -> Result<Self> {
+        let keys = target.workspace(count as usize * dtype.size())?;
+        let places = target.workspace(count as usize * DType::I64.size())?;
+        Ok(Self { keys, places, dtype })
+    }
+}
+
+/// Copies the beginnings of rows of `length` elements.
+pub fn prefix(
+    target: &Target,
+    rows: &Rows<'_>,
+    values: &Tensor<'_>,
+    indices: &Tensor<'_>,
+    from: &Elements,
+    length: i64,
+) -> Result<()> {
+    let args = [
+        target.tensor(values)?,
+        target.tensor(indices)?,
+        target.memory(from.keys.address)?,
+        target.memory(from.places.address)?,
+        Arg::Int(values.dtype.code()),
+        Arg::Int(from.dtype.code()),
+        Arg::Long(length),
+        Arg::Long(values.numel() / rows.count()),
+    ];
+    let program = rows.program(target, rows.input.dtype)?;
+    target.launch(&program, "sort_prefix", &args, &[values.numel() as usize], None)
+}
+
+fn merge(target: &Target, rows: &Rows<'_>, values: usize, indices: usize) -> Result<()> {
+    let (count, length, order) = (rows.input.numel(), rows.length, rows.order());
+    let program = rows.program(target, rows.input.dtype)?;
+    let dtype = Arg::Int(rows.input.dtype.code());
 
     let merges = (0..).map(|level| BLOCK << level).take_while(|run| *run < length);
-    let spare_values = target.workspace(count as usize * input.dtype.size())?;
+    let spare_values = target.workspace(count as usize * rows.input.dtype.size())?;
     let spare_indices = target.workspace(count as usize * DType::I64.size())?;
     let mut spare = [target.memory(spare_values.address)?, target.memory(spare_indices.address)?];
-    let mut result = [target.tensor(values)?, target.tensor(indices)?];
+    let mut result = [target.memory(values)?, target.memory(indices)?];
     // Each merge swaps the two pairs of buffers; the last must write into the outputs.
     if merges.clone().count() % 2 == 1 {
         std::mem::swap(&mut spare, &mut result);
     }
     let blocks = div_ceil(length, BLOCK);
-    let args = [&result[..], &[target.tensor(input)?, dtype, Arg::Long(length), Arg::Long(blocks), order]].concat();
-    target.launch(&program, "sort_blocks", &args, &[(rows * blocks) as usize], None)?;
+    let args =
+        [&result[..], &[target.tensor(&rows.input)?, dtype, Arg::Long(length), Arg::Long(blocks), order]].concat();
+    target.launch(&program, "sort_blocks", &args, &[(rows.count() * blocks) as usize], None)?;
     for run in merges {
         std::mem::swap(&mut spare, &mut result);
         let chunk = run.min(if target.is_cpu() { MERGE_ON_CPU } else { MERGE_ELSEWHERE });
         let chunks = div_ceil(length, chunk);
         let sizes = [dtype, Arg::Long(length), Arg::Long(run), Arg::Long(chunk), Arg::Long(chunks), order];
         let args = [&result[..], &spare[..], &sizes].concat();
-        target.launch(&program, "sort_merge", &args, &[(rows * chunks) as usize], None)?;
+        target.launch(&program, "sort_merge", &args, &[(rows.count() * chunks) as usize], None)?;
     }
     Ok(())
 }

@@ -34,8 +34,9 @@ typedef struct {
 
 // Byte offset of an index, or -1 after reporting it. The first report stays: the fields of one launch
 // agree on dim and size, so work-items that race differ only in the index they name.
-inline long resolve(long index, const Axis *axis, __global long *status) {
-  if (index >= axis->lowest && index < axis->size)
+INLINE long resolve(long index, const Axis *axis, __global long *status) {
+  // One comparison: what is too low becomes the largest of unsigned numbers.
+  if ((ulong)(index - axis->lowest) < (ulong)(axis->size - axis->lowest))
     return (index < 0 ? index + axis->size : index) * axis->stride;
   if (status[0] == 0) {
     status[1] = index;
@@ -47,7 +48,7 @@ inline long resolve(long index, const Axis *axis, __global long *status) {
 }
 
 // Byte offsets of position p among dimensions [first, last), added to offsets[operand].
-inline void add_offsets(const Layout *layout, int operands, int first, int last, long p, long *offsets) {
+INLINE void add_offsets(const Layout *layout, int operands, int first, int last, long p, long *offsets) {
   for (int d = first; d < last; d++) {
     // The outermost dimension takes what is left, without a division.
     long i = d + 1 < last ? p % layout->sizes[d] : p;
@@ -56,7 +57,7 @@ inline void add_offsets(const Layout *layout, int operands, int first, int last,
   }
 }
 
-inline long extent(const Layout *layout, int first, int last) {
+INLINE long extent(const Layout *layout, int first, int last) {
   long n = 1;
   for (int d = first; d < last; d++) n *= layout->sizes[d];
   return n;
@@ -126,7 +127,7 @@ __kernel void index_get(__global uchar *dst, ulong dst_offset, __global const uc
   }
 }
 
-inline T combine(int op, T a, T b) {
+INLINE T combine(int op, T a, T b) {
   switch (op) {
     case SET_ADD: return a + b;
 #ifdef IS_COMPLEX
@@ -141,26 +142,16 @@ inline T combine(int op, T a, T b) {
   return b;
 }
 
-#ifdef CLASS_F
-#define NATURAL_DTYPE DT_F32
-#elif defined(CLASS_D)
-#define NATURAL_DTYPE DT_F64
-#elif defined(CLASS_I)
-#define NATURAL_DTYPE DT_I64
-#elif defined(CLASS_C)
-#define NATURAL_DTYPE DT_C64
-#else
-#define NATURAL_DTYPE DT_C128
-#endif
+INLINE void update(__global uchar *p, int dt, int op, T v) {
+  store_at(p, dt, op == SET_ASSIGN ? v : combine(op, load_at(p, dt), v));
+}
 
-// A dense run of elements stored as T itself: the rows of an embedding's gradient. Eight at a time, as drivers for
-// CPUs do not vectorise a loop whose operands may overlap (28 against 11 ms for 16384 rows of 512 floats, PoCL).
-inline void add_run(__global T *dst, __global const T *src, long n) {
-  long i = 0;
-#ifndef IS_COMPLEX
-  for (; i + 8 <= n; i += 8) vstore8(vload8(0, dst + i) + vload8(0, src + i), 0, dst + i);
-#endif
-  for (; i < n; i++) dst[i] += src[i];
+// Adds a dense run of elements to another: the rows of an embedding's gradient. By vectors, as drivers for CPUs do not
+// vectorise a loop whose operands may overlap (28 against 11 ms for 16384 rows of 512 floats, PoCL).
+INLINE void add_run(__global uchar *dst, __global const uchar *src, long begin, long end, int dt) {
+  long i = begin;
+  for (; i + VEC <= end; i += VEC) store_vector(dst, i, dt, load_vector(dst, i, dt) + load_vector(src, i, dt));
+  for (; i < end; i++) store(dst, i, dt, load(dst, i, dt) + load(src, i, dt));
 }
 
 // A stored element held in the low bits of a word, and back.
@@ -225,44 +216,58 @@ inline void combine_atomic(__global uchar *p, int dt, int op, T v) {
   } while (seen != expected);
 }
 
-// Layout: dst, src, index. The first `lanes` dimensions are spread over work-items, `chunk` elements of
-// dimension 0 to each; the others are walked in order by one work-item. If dst moves along every lane no two
-// work-items meet and the result is that of a sequential loop; otherwise `atomic` must be set for every op
-// but SET_ASSIGN, where one of the values stays.
+// Layout: dst, src, index. A work-item takes `chunk` elements of dimension 0 at one position of the next dimensions, up
+// to `spread`, and walks the others in order. If dst moves along every dimension that is spread, no two
+// work-items meet and the result is that of a sequential loop; otherwise `atomic` must be set, but for SET_ASSIGN, where
+// one of the values stays and it must not.
 __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
-                        __global const uchar *index, ulong index_offset, int index_dtype, const Layout layout,
-                        const Axis axis, int lanes, int atomic, int op, int dtype0, long chunk,
+                        __global const uchar *index, ulong index_offset, int dtype1, const Layout layout,
+                        const Axis axis, int spread, int atomic, int op, int dtype0, long chunk,
                         __global uchar *status, ulong status_offset) {
   long chunks = (layout.sizes[0] + chunk - 1) / chunk;
   long item = get_global_id(0);
   long begin = item % chunks * chunk, end = min(begin + chunk, layout.sizes[0]);
   long lane[3] = {dst_offset, src_offset, index_offset};
-  add_offsets(&layout, 3, 1, lanes, item / chunks, lane);
+  add_offsets(&layout, 3, 1, spread, item / chunks, lane);
   __global long *report = (__global long *)(status + status_offset);
-  long depth = extent(&layout, lanes, layout.ndim);
-  bool dense = OP == SET_ADD && !atomic && DTYPE0 == NATURAL_DTYPE && layout.strides[0][0] == sizeof(T) &&
-               layout.strides[1][0] == sizeof(T) && layout.strides[2][0] == 0;
+  long depth = extent(&layout, spread, layout.ndim);
+  // Copies, as stores to dst might change what arguments hold for all that a compiler knows.
+  const Axis known = axis;
+  const long dst_step = layout.strides[0][0], src_step = layout.strides[1][0], index_step = layout.strides[2][0];
+  bool dense = OP == SET_ADD && !atomic && dst_step == dtype_size(DTYPE0) && src_step == dst_step && index_step == 0;
   for (long d = 0; d < depth; d++) {
     long at[3] = {lane[0], lane[1], lane[2]};
-    add_offsets(&layout, 3, lanes, layout.ndim, d, at);
+    add_offsets(&layout, 3, spread, layout.ndim, d, at);
     long step = 0;
     if (dense) {
-      step = resolve(load_index(index + at[2], 0, index_dtype), &axis, report);
-      if (step >= 0)
-        add_run((__global T *)(dst + at[0] + step) + begin, (__global const T *)(src + at[1]) + begin, end - begin);
+      step = resolve(load_index(index + at[2], 0, DTYPE1), &known, report);
+      if (step >= 0) add_run(dst + at[0] + step, src + at[1], begin, end, DTYPE0);
       continue;
     }
-    for (long i = begin; i < end; i++) {
-      if (i == begin || layout.strides[2][0] != 0)
-        step = resolve(load_index(index + at[2] + i * layout.strides[2][0], 0, index_dtype), &axis, report);
-      if (step < 0) continue;
-      __global uchar *p = dst + at[0] + step + i * layout.strides[0][0];
-      T v = load_at(src + at[1] + i * layout.strides[1][0], DTYPE0);
-      if (OP == SET_ASSIGN) store_at(p, DTYPE0, v);
-      else if (atomic) combine_atomic(p, DTYPE0, OP, v);
-      else store_at(p, DTYPE0, combine(OP, load_at(p, DTYPE0), v));
+    __global uchar *to = dst + at[0] + begin * dst_step;
+    __global const uchar *from = src + at[1] + begin * src_step, *where = index + at[2] + begin * index_step;
+    long count = end - begin;
+    if (atomic) {
+      for (; count > 0; count--, to += dst_step, from += src_step, where += index_step) {
+        step = resolve(load_index(where, 0, DTYPE1), &known, report);
+        if (step >= 0) combine_atomic(to + step, DTYPE0, OP, load_at(from, DTYPE0));
+      }
+      continue;
+    }
+    for (; count > 0; count--, to += dst_step, from += src_step, where += index_step) {
+      step = resolve(load_index(where, 0, DTYPE1), &known, report);
+      if (step >= 0) update(to + step, DTYPE0, OP, load_at(from, DTYPE0));
     }
   }
+}
+
+// Adds `copies` dense rows of `size` elements to one whose elements are `step` bytes apart. One work-item an element.
+__kernel void index_add_copies(__global uchar *dst, ulong dst_offset, __global const uchar *copies,
+                               ulong copies_offset, int dtype0, long size, long step, int count) {
+  long item = get_global_id(0);
+  T sum = load_at(dst + dst_offset + item * step, DTYPE0);
+  for (int copy = 0; copy < count; copy++) sum += load(copies + copies_offset, copy * size + item, DTYPE0);
+  store_at(dst + dst_offset + item * step, DTYPE0, sum);
 }
 
 // Non-zero elements of each block of `block` elements of a contiguous tensor.
@@ -282,6 +287,17 @@ __kernel void nonzero_write(__global const uchar *in, ulong in_offset, __global 
   long item = get_global_id(0);
   long begin = item * block, end = min(begin + block, n);
   long row = item == 0 ? 0 : ((__global const long *)(ends + ends_offset))[item - 1];
+  if (layout.ndim == 1 && layout.sizes[0] == n) {
+    // Without a branch on the elements, which nobody can predict: each is written, and the next one over it if it was
+    // zero. Not past the last row, which is the next block's.
+    long last = ((__global const long *)(ends + ends_offset))[item];
+    __global uchar *column = out + out_offset + layout.strides[0][0];
+    for (long i = begin; i < end && row < last; i++) {
+      *(__global long *)(column + row * row_stride) = i;
+      row += IS_NONZERO(load(in + in_offset, i, DTYPE0));
+    }
+    return;
+  }
   for (long i = begin; i < end; i++) {
     if (!IS_NONZERO(load(in + in_offset, i, DTYPE0))) continue;
     long rest = i;

@@ -1,0 +1,92 @@
+// The first k elements of each row in sorted order, without sorting the row.
+//
+// A work-item keeps the best k elements of its piece of a row in a heap whose root is the worst of them. Most elements
+// do not beat the root, and a vector of them is rejected with one comparison: of n elements in random order about
+// k * ln(n / k) enter the heap, so a pass costs little more than reading the row. Pieces of a long row are merged by
+// running the same kernel over what they kept.
+
+#ifndef IS_COMPLEX
+
+// Whether element (b, j) goes before (a, i) in a stable sort.
+inline bool goes_before(T b, long j, T a, long i, int descending) {
+  return overtakes(b, a, descending) || (!overtakes(a, b, descending) && j < i);
+}
+
+// Lets (key, place) sink from the root of a heap of `count` elements.
+inline void sink(__global T *keys, __global long *places, long count, T key, long place, int descending) {
+  long at = 0;
+  for (long child = 1; child < count; child = 2 * at + 1) {
+    long other = child + 1;
+    if (other < count && goes_before(keys[child], places[child], keys[other], places[other], descending)) child = other;
+    if (!goes_before(key, place, keys[child], places[child], descending)) break;
+    keys[at] = keys[child];
+    places[at] = places[child];
+    at = child;
+  }
+  keys[at] = key;
+  places[at] = place;
+}
+
+// Lets (key, place) rise from the end of a heap of `count` elements.
+inline void rise(__global T *keys, __global long *places, long count, T key, long place, int descending) {
+  long at = count;
+  while (at > 0) {
+    long parent = (at - 1) / 2;
+    if (!goes_before(keys[parent], places[parent], key, place, descending)) break;
+    keys[at] = keys[parent];
+    places[at] = places[parent];
+    at = parent;
+  }
+  keys[at] = key;
+  places[at] = place;
+}
+
+// Whether any of VEC elements may overtake `root`: NaN compares false, so it is counted in.
+inline bool any_overtakes(TV v, T root, int descending) {
+#if VEC == 1
+  return overtakes(v, root, descending);
+#else
+  return any(descending ? !(v <= root) : !(v >= root));
+#endif
+}
+
+// A row has `chunks` pieces of `chunk` elements, the last one with what is left over; of each `kept` stay. `in_places`
+// tells where the elements of `in` come from, and is null for the first pass.
+__kernel void top_rows(__global uchar *keys, ulong keys_offset, __global uchar *places, ulong places_offset,
+                       __global const uchar *in, ulong in_offset, __global const uchar *in_places,
+                       ulong in_places_offset, int dtype0, long length, long chunk, long chunks, long kept,
+                       int descending) {
+  long row_number = get_global_id(0) / chunks, piece = get_global_id(0) % chunks;
+  long begin = piece * chunk, end = piece + 1 == chunks ? length : begin + chunk;
+  __global const uchar *row = in + in_offset + row_number * length * dtype_size(DTYPE0);
+  __global const long *from =
+      in_places ? (__global const long *)(in_places + in_places_offset) + row_number * length : 0;
+  __global T *heap = (__global T *)(keys + keys_offset) + get_global_id(0) * kept;
+  __global long *heap_places = (__global long *)(places + places_offset) + get_global_id(0) * kept;
+
+  long i = begin;
+  for (; i < begin + kept; i++)
+    rise(heap, heap_places, i - begin, load(row, i, DTYPE0), from ? from[i] : i, descending);
+  while (i < end) {
+    if (i + VEC <= end && !any_overtakes(load_vector(row, i, DTYPE0), heap[0], descending)) {
+      i += VEC;
+      continue;
+    }
+    long last = min(i + VEC, end);
+    // Elements come in the order of their places, so one that equals the root is not better.
+    for (; i < last; i++) {
+      T key = load(row, i, DTYPE0);
+      if (overtakes(key, heap[0], descending)) sink(heap, heap_places, kept, key, from ? from[i] : i, descending);
+    }
+  }
+  // The worst goes to the end, and the heap shrinks.
+  for (long count = kept - 1; count > 0; count--) {
+    T key = heap[count];
+    long place = heap_places[count];
+    heap[count] = heap[0];
+    heap_places[count] = heap_places[0];
+    sink(heap, heap_places, count, key, place, descending);
+  }
+}
+
+#endif

@@ -1,0 +1,67 @@
+//! Radix sort of rows, on CPUs.
+
+use super::sort::Rows;
+use super::Target;
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::{Class, DType};
+
+/// The `BINS` of `cl/radix.cl`.
+const BINS: i64 = 256;
+/// Rows from which it is faster than merging: each pass clears and adds up all bins.
+const SHORTEST: i64 = 128;
+/// Pieces of a row are not made shorter than this, for the same reason.
+const SHORTEST_CHUNK: i64 = 1 << 14;
+/// Pieces for each core: even shares where another process takes one away.
+const CHUNKS_PER_UNIT: i64 = 4;
+
+/// Whether the kernels are made for such rows: counts and places have 32 bits.
+pub fn suits(target: &Target, rows: &Rows<'_>) -> bool {
+    target.is_cpu() && (SHORTEST..i64::from(u32::MAX)).contains(&rows.length)
+}
+
+/// Bytes of a key that tell elements apart.
+const fn key_bytes(dtype: DType) -> i32 {
+    match dtype {
+        // Bits of the float that it loads as: 1 of the sign, 8 of the exponent and 10 more.
+        DType::F16 => 3,
+        _ => dtype.size() as i32,
+    }
+}
+
+/// Writes the first `kept` elements of each sorted row, and their places, to the memory at two addresses.
+///
+/// # Errors
+/// As the driver reports.
+pub fn sort(target: &Target, rows: &Rows<'_>, values: usize, indices: usize, kept: i64) -> Result<()> {
+    let (length, count, dtype) = (rows.length, rows.count(), rows.input.dtype);
+    let program = rows.program(target, dtype)?;
+    let key_size = if dtype.class() == Class::Float { 4 } else { 8 };
+    let bytes = rows.input.numel() as usize * 2 * key_size;
+    let (records, spare) = (target.workspace(bytes)?, target.workspace(bytes)?);
+    let (records, spare) = (target.memory(records.address)?, target.memory(spare.address)?);
+    let (values, indices, input) = (target.memory(values)?, target.memory(indices)?, target.tensor(&rows.input)?);
+    let (dtype, passes, length, kept) = (Arg::Int(dtype.code()), key_bytes(dtype), Arg::Long(length), Arg::Long(kept));
+
+    let wanted = (target.compute_units() as i64 * CHUNKS_PER_UNIT).min(rows.length / SHORTEST_CHUNK) / count;
+    // Groups of one: work-items hold a table of bins each.
+    let launch =
+        |kernel, args: &[Arg<'_>], items: i64| target.launch(&program, kernel, args, &[items as usize], Some(&[1]));
+    if wanted <= 1 {
+        let args = [values, indices, input, records, spare, dtype, length, kept, Arg::Int(passes), rows.order()];
+        return launch("radix_rows", &args, count);
+    }
+    let pieces = count * wanted;
+    let varying = target.workspace(pieces as usize * key_size)?;
+    let counts = target.workspace((pieces * BINS * 4) as usize)?;
+    let (varying, counts) = (target.memory(varying.address)?, target.memory(counts.address)?);
+    let chunks = Arg::Int(wanted as i32);
+    launch("radix_keys", &[records, varying, input, dtype, length, chunks, rows.order()], pieces)?;
+    for pass in (0..passes).map(Arg::Int) {
+        launch("radix_count", &[records, spare, varying, counts, length, chunks, pass], pieces)?;
+        launch("radix_offsets", &[counts, chunks], count)?;
+        launch("radix_move", &[records, spare, varying, counts, length, chunks, pass], pieces)?;
+    }
+    let args = [values, indices, input, records, spare, varying, dtype, length, kept, chunks, Arg::Int(passes)];
+    launch("radix_write", &args, pieces)
+}

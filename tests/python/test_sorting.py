@@ -1,0 +1,97 @@
+"""Orders and sums by index on the sizes where the kernels change their way of working."""
+
+import pytest
+import torch
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int16, torch.uint8)
+# Runs that are merged, rows in one piece, and one row in several pieces.
+SHAPES = ((3, 100), (5, 1000), (1, 70000))
+
+
+def with_ties(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """Numbers with repetitions, both zeros, infinities and NaN or the extremes of the dtype."""
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.randint(0, 100, shape, generator=generator).to(dtype)
+    flat = numbers.view(-1)
+    if dtype.is_floating_point:
+        flat -= 50
+        for place, value in enumerate((float("nan"), float("inf"), -float("inf"), 0.0, -0.0)):
+            flat[place :: 31 + place] = value
+    else:
+        flat[::31], flat[1::31] = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    return numbers
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_sort_is_stable(dtype: torch.dtype, shape: tuple[int, ...], descending: bool, device: torch.device) -> None:
+    x = with_ties(dtype, *shape)
+    expected = x.sort(dim=-1, stable=True, descending=descending)
+    found = x.to(device).sort(dim=-1, stable=True, descending=descending)
+    assert torch.equal(found.indices.cpu(), expected.indices)
+    torch.testing.assert_close(found.values.cpu(), expected.values, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize(("shape", "k"), [((3, 1000), 7), ((3, 1000), 400), ((1, 70000), 20), ((1, 70000), 9000)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+def test_topk_begins_the_sort(
+    dtype: torch.dtype, shape: tuple[int, ...], k: int, largest: bool, device: torch.device
+) -> None:
+    x = with_ties(dtype, *shape)
+    expected = x.sort(dim=-1, stable=True, descending=largest)
+    found = x.to(device).topk(k, largest=largest)
+    assert torch.equal(found.indices.cpu(), expected.indices[:, :k])
+    torch.testing.assert_close(found.values.cpu(), expected.values[:, :k], rtol=0, atol=0, equal_nan=True)
+
+
+def test_sort_into_its_input(device: torch.device) -> None:
+    x = with_ties(torch.float32, 4, 300)
+    ours, places = x.to(device), torch.empty(0, dtype=torch.long, device=device)
+    torch.sort(ours, stable=True, dim=1, out=(ours, places))
+    expected = x.sort(dim=1, stable=True)
+    assert torch.equal(places.cpu(), expected.indices)
+    torch.testing.assert_close(ours.cpu(), expected.values, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("elements", [10, 5000, 70001])
+def test_bincount_of_few_bins(elements: int, device: torch.device) -> None:
+    x = torch.randint(0, 50, (elements,), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(x.to(device).bincount().cpu(), x.bincount())
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64], ids=str)
+def test_scatter_add_along(dtype: torch.dtype, dim: int, device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(-9, 9, (60, 70), generator=generator).to(dtype)
+    index = torch.randint(0, 60, (60, 70), generator=generator)
+    expected = torch.zeros_like(x).scatter_add_(dim, index, x)
+    assert torch.equal(
+        torch.zeros_like(x, device=device).scatter_add_(dim, index.to(device), x.to(device)).cpu(), expected
+    )
+
+
+def test_index_add_of_short_rows(device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(-9, 9, (500, 37), generator=generator).bfloat16()
+    index = torch.randint(0, 300, (500,), generator=generator)
+    expected = torch.zeros(300, 37, dtype=torch.bfloat16).index_add_(0, index, x)
+    found = torch.zeros(300, 37, dtype=torch.bfloat16, device=device).index_add_(0, index.to(device), x.to(device))
+    assert torch.equal(found.cpu(), expected)
+
+
+def test_places_are_checked_in_copies(device: torch.device) -> None:
+    index = torch.zeros(5000, dtype=torch.long)
+    index[4999] = 7
+    with pytest.raises(IndexError, match="index 7 is out of bounds for dimension 0 with size 7"):
+        torch.zeros(7, device=device).index_add_(0, index.to(device), torch.ones(5000, device=device))
+
+
+@pytest.mark.parametrize("shape", [(7,), (5000,), (70, 80)], ids=str)
+def test_masked_select(shape: tuple[int, ...], device: torch.device) -> None:
+    x = torch.arange(torch.Size(shape).numel()).view(shape)
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(0)) < 0.5
+    for chosen in (mask, torch.zeros_like(mask), torch.ones_like(mask)):
+        assert torch.equal(x.to(device).masked_select(chosen.to(device)).cpu(), x.masked_select(chosen))
