@@ -113,7 +113,7 @@ impl Update<'_> {
         if lanes.is_empty() {
             lanes.push(Dim { size: 1, strides: [0; 3] });
         }
-        // Where the source is denser along the depth, a work-item keeps to one lane: 48 ms become 4 for a scatter_add of
+        // Where the source is denser along the depth, a work-item keeps to one lane: 48 ms become 6 for a scatter_add of
         // 2048 rows of 2048 floats (PoCL, 2 cores).
         let keeps_lane = !races
             && match (lanes.first(), depth.first()) {
@@ -196,7 +196,7 @@ impl Update<'_> {
 const COPIES_PER_UNIT: i64 = 4;
 
 /// Whether a CPU's cores should have their own copies of a destination that all elements of a vector are added to: that
-/// costs little where they are many more than its places, and atomics are 20 times slower.
+/// costs little where they are many more than its places, and spares atomics: bincount went from 33 ms to 3.
 fn suits_copies(target: &Target, axis: &Axis<'_>, elements: i64) -> bool {
     let copies = target.compute_units() as i64 * COPIES_PER_UNIT;
     target.is_cpu() && axis.size < elements && axis.size * copies * 4 <= elements
