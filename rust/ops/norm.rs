@@ -1,4 +1,4 @@
-//! Layer and group normalisation of dense tensors, and what batch norm (`batch_norm.rs`) shares with them.
+//! Layer, root-mean-square and group normalisation of dense tensors, and what batch norm (`batch_norm.rs`) shares with them.
 
 use super::geometry::{real, Geometry};
 use super::tier::tier;
@@ -71,7 +71,7 @@ impl Affine<'_> {
 /// Mean and reciprocal deviation.
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics<'a> {
-    /// Mean.
+    /// Mean; absent for rows that are not centred, as those of root-mean-square norm.
     pub mean: Tensor<'a>,
     /// `1 / sqrt(variance + eps)`; the variance itself where a function says so.
     pub rstd: Tensor<'a>,
@@ -166,7 +166,7 @@ pub fn rows(
         call.target.tensor(output)?,
         call.target.tensor(&statistics.mean)?,
         call.target.tensor(&statistics.rstd)?,
-        Arg::Int(statistics.mean.dtype.code()),
+        Arg::Int(statistics.rstd.dtype.code()),
         Arg::Long(rows.count),
         Arg::Long(rows.length),
         Arg::Long(rows.groups),
@@ -204,7 +204,7 @@ pub fn rows_backward(
             Arg::Int(weight_dtype.code()),
             call.target.tensor(&statistics.mean)?,
             call.target.tensor(&statistics.rstd)?,
-            Arg::Int(statistics.mean.dtype.code()),
+            Arg::Int(statistics.rstd.dtype.code()),
             call.target.tensor(grad_input)?,
             Arg::Long(rows.count),
             Arg::Long(rows.length),
@@ -252,7 +252,7 @@ impl Sums {
             Arg::Int(input.dtype.code()),
             call.target.tensor(&statistics.mean)?,
             call.target.tensor(&statistics.rstd)?,
-            Arg::Int(statistics.mean.dtype.code()),
+            Arg::Int(statistics.rstd.dtype.code()),
             call.target.memory(memory.address)?,
             Arg::Long(shape.outer),
             Arg::Long(shape.channels),
@@ -289,7 +289,7 @@ impl Sums {
             Arg::Int(dtype.code()),
             call.target.tensor(&statistics.mean)?,
             call.target.tensor(&statistics.rstd)?,
-            Arg::Int(statistics.mean.dtype.code()),
+            Arg::Int(statistics.rstd.dtype.code()),
             call.target.memory(tables.map_or(0, |tables| tables.address))?,
             Arg::Long(self.shape.channels),
             Arg::Long(self.splits),
