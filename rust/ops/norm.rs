@@ -10,6 +10,9 @@ use crate::kernels::{Class, DType, Family};
 /// Samples that a split of the gradient sums takes at least.
 const SHORTEST_SPLIT: i64 = 16;
 
+/// Vectors of channels that an item of a CPU sums together: `STRIP` of `cl/norm.cl`.
+const STRIP: u64 = 64;
+
 /// A dense tensor seen as [outer, channels, inner].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -241,7 +244,8 @@ impl Sums {
     ) -> Result<Self> {
         // Lanes along the channels need one statistic for all of them, or one for each.
         let by_columns = shape.inner == 1 && (owner.outer == 0 || owner.channels == shape.channels);
-        let strips = (shape.channels as u64).div_ceil(call.geometry.lanes as u64) as i64;
+        let vectors = if call.geometry.group == 1 { STRIP } else { 1 };
+        let strips = (shape.channels as u64).div_ceil(call.geometry.lanes as u64 * vectors) as i64;
         let tasks = if by_columns { strips } else { shape.channels };
         let wanted = call.geometry.busy(!by_columns) / tasks;
         let splits = wanted.clamp(1, (shape.outer / SHORTEST_SPLIT).max(1));

@@ -170,34 +170,44 @@ __kernel void norm_sums_rows(SUMS_PARAMETERS) {
   }
 }
 
-// inner == 1, and one mean either a channel or a sample: an item sums VEC neighbouring channels of a split.
+// Vectors of channels that an item sums together: whole rows of most layers, which are then read in order. Each item
+// of a GPU takes one, as its neighbours take the next. rust/ops/norm.rs has the same numbers.
+#if LSIZE == 1
+#define STRIP 64
+#else
+#define STRIP 1
+#endif
+
+// inner == 1, and one mean either a channel or a sample: an item sums STRIP * VEC neighbouring channels of a split.
 __kernel void norm_sums_columns(SUMS_PARAMETERS) {
-  __global uchar *results = sums + sums_offset;
   mean = mean ? mean + mean_offset : mean;
   rstd += rstd_offset;
   int size = dtype_size(DTYPE0);
-  long strips = (channels + VEC - 1) / VEC, row_size = channels * size;
+  long strips = (channels + STRIP * VEC - 1) / (STRIP * VEC), row_size = channels * size;
+  Lanes products[STRIP], totals[STRIP];
   ITEM_TASKS(strips * splits, first, last);
   for (long task = first; task < last; task++) {
-    long channel = task % strips * VEC, split = task / strips;
-    TV products = (TV)0, total = (TV)0;
-    TV center = (TV)0, scale = (TV)1;
-    if (stat_outer == 0) {
-      center = load_part(mean, channel, channels, stat_dtype, 0);
-      scale = load_part(rstd, channel, channels, stat_dtype, 0);
-    }
+    long begin = task % strips * STRIP * VEC, end = min(begin + STRIP * VEC, channels), split = task / strips;
+    for (int s = 0; s < STRIP; s++) products[s].vector = totals[s].vector = (TV)0;
     for (long o = outer * split / splits; o < outer * (split + 1) / splits; o++) {
-      TV g = load_part(grad + grad_offset + o * row_size, channel, channels, DTYPE0, 0);
-      TV x = load_part(input + input_offset + o * row_size, channel, channels, DTYPE0, 0);
-      if (stat_outer != 0) {
-        center = mean ? (TV)load(mean, o, stat_dtype) : (TV)0;
-        scale = (TV)load(rstd, o, stat_dtype);
+      __global const uchar *dy = grad + grad_offset + o * row_size, *x = input + input_offset + o * row_size;
+      TV center = stat_outer == 0 || !mean ? (TV)0 : (TV)load(mean, o, stat_dtype);
+      TV scale = stat_outer == 0 ? (TV)1 : (TV)load(rstd, o, stat_dtype);
+      for (long c = begin, s = 0; c < end; c += VEC, s++) {
+        if (stat_outer == 0) {
+          center = load_part(mean, c, channels, stat_dtype, 0);
+          scale = load_part(rstd, c, channels, stat_dtype, 0);
+        }
+        TV g = load_part(dy, c, channels, DTYPE0, 0);
+        totals[s].vector += g;
+        products[s].vector += g * ((load_part(x, c, channels, DTYPE0, 0) - center) * scale);
       }
-      total += g;
-      products += g * ((x - center) * scale);
     }
-    store_part(results + split * channels * sizeof(T), channel, channels, DT_T, products);
-    store_part(results + (splits + split) * channels * sizeof(T), channel, channels, DT_T, total);
+    __global uchar *results = sums + sums_offset + split * channels * sizeof(T);
+    for (long c = begin, s = 0; c < end; c += VEC, s++) {
+      store_part(results, c, channels, DT_T, products[s].vector);
+      store_part(results + splits * channels * sizeof(T), c, channels, DT_T, totals[s].vector);
+    }
   }
 }
 
