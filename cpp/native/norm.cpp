@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <limits>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -39,7 +40,8 @@ bridge::NormRows group_rows(
   return {samples * groups, channels / groups * inner, groups, inner};
 }
 
-// Gradients of input, weight and bias; the latter two have the sizes `parameter_sizes`.
+// Gradients of input, weight and bias; the latter two have the sizes `parameter_sizes`. An undefined mean stands for
+// rows that were not centred.
 Tensors3 rows_backward(
     const char* op,
     const at::Tensor& grad_out,
@@ -52,10 +54,12 @@ Tensors3 rows_backward(
     std::array<bool, 3> output_mask) {
   check_sizes(op, "grad_out", grad_out, input.sizes());
   check_dtype(op, "grad_out", grad_out, input.scalar_type());
-  check_numel(op, "mean", mean, rows.count);
   check_numel(op, "rstd", rstd, rows.count);
-  check_dtype(op, "rstd", rstd, mean.scalar_type());
-  const at::Tensor x = input.contiguous(), grad = grad_out.contiguous(), center = mean.contiguous(),
+  if (mean.defined()) {
+    check_numel(op, "mean", mean, rows.count);
+    check_dtype(op, "rstd", rstd, mean.scalar_type());
+  }
+  const at::Tensor x = input.contiguous(), grad = grad_out.contiguous(), center = contiguous(mean),
                    deviation = rstd.contiguous();
   const at::Tensor& like = weight.defined() ? weight : x;
   const bool is_empty = x.numel() == 0;
@@ -110,6 +114,45 @@ Tensors3 native_layer_norm_backward(
   const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
   return rows_backward(
       "layer_norm_backward", grad_out, input, mean, rstd, scale, normalized_shape, geometry, output_mask);
+}
+
+Tensors2 fused_rms_norm(
+    const at::Tensor& input,
+    at::IntArrayRef normalized_shape,
+    const std::optional<at::Tensor>& weight,
+    std::optional<double> eps) {
+  const at::Tensor scale = contiguous(weight);
+  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, /*bias=*/{});
+  const at::Tensor x = input.contiguous();
+  at::Tensor output = at::empty_like(x);
+  at::DimVector sizes(input.sizes().slice(0, input.dim() - normalized_shape.size()));
+  sizes.append(normalized_shape.size(), 1);
+  at::Tensor rstd = at::empty(sizes, statistics_options(input));
+  const bool is_double = rstd.scalar_type() == at::kDouble;
+  const double smallest =
+      eps.value_or(is_double ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon());
+  const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
+  checked([&] {
+    bridge::norm_rows(
+        arg(x), {arg(scale), arg(at::Tensor())}, arg(output), {arg(at::Tensor()), arg(rstd)}, geometry, smallest);
+  });
+  return {std::move(output), std::move(rstd)};
+}
+
+Tensors2 fused_rms_norm_backward(
+    const at::Tensor& grad_out,
+    const at::Tensor& input,
+    at::IntArrayRef normalized_shape,
+    const at::Tensor& rstd,
+    const std::optional<at::Tensor>& weight,
+    std::array<bool, 2> output_mask) {
+  const at::Tensor scale = contiguous(weight);
+  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, /*bias=*/{});
+  const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
+  auto [grad_input, grad_weight, unused] = rows_backward(
+      "rms_norm_backward", grad_out, input, /*mean=*/{}, rstd, scale, normalized_shape, geometry,
+      {output_mask[0], output_mask[1], false});
+  return {std::move(grad_input), std::move(grad_weight)};
 }
 
 Tensors3 native_group_norm(

@@ -1,4 +1,4 @@
-// Batch, layer and group normalisation.
+// Batch, layer, root-mean-square and group normalisation.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,6 +7,7 @@
 
 namespace torch_opencl::native {
 
+using Tensors2 = std::tuple<at::Tensor, at::Tensor>;
 using Tensors3 = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 // How means and deviations of an input are kept: in the precision that is computed in.
@@ -27,6 +28,19 @@ Tensors3 native_layer_norm_backward(
     const std::optional<at::Tensor>& weight,
     const std::optional<at::Tensor>& bias,
     std::array<bool, 3> output_mask);
+
+Tensors2 fused_rms_norm(
+    const at::Tensor& input,
+    at::IntArrayRef normalized_shape,
+    const std::optional<at::Tensor>& weight,
+    std::optional<double> eps);
+Tensors2 fused_rms_norm_backward(
+    const at::Tensor& grad_out,
+    const at::Tensor& input,
+    at::IntArrayRef normalized_shape,
+    const at::Tensor& rstd,
+    const std::optional<at::Tensor>& weight,
+    std::array<bool, 2> output_mask);
 
 Tensors3 native_group_norm(
     const at::Tensor& input,

@@ -1,4 +1,4 @@
-//! Layer and group normalisation of dense tensors, and what batch norm (`batch_norm.rs`) shares with them.
+//! Layer, root-mean-square and group normalisation of dense tensors, and what batch norm (`batch_norm.rs`) shares with them.
 
 use super::geometry::{real, Geometry};
 use super::tier::tier;
@@ -9,6 +9,9 @@ use crate::kernels::{Class, DType, Family};
 
 /// Samples that a split of the gradient sums takes at least.
 const SHORTEST_SPLIT: i64 = 16;
+
+/// Vectors of channels that an item of a CPU sums together: `STRIP` of `cl/norm.cl`.
+const STRIP: u64 = 64;
 
 /// A dense tensor seen as [outer, channels, inner].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +74,7 @@ impl Affine<'_> {
 /// Mean and reciprocal deviation.
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics<'a> {
-    /// Mean.
+    /// Mean; absent for rows that are not centred, as those of root-mean-square norm.
     pub mean: Tensor<'a>,
     /// `1 / sqrt(variance + eps)`; the variance itself where a function says so.
     pub rstd: Tensor<'a>,
@@ -166,7 +169,7 @@ pub fn rows(
         call.target.tensor(output)?,
         call.target.tensor(&statistics.mean)?,
         call.target.tensor(&statistics.rstd)?,
-        Arg::Int(statistics.mean.dtype.code()),
+        Arg::Int(statistics.rstd.dtype.code()),
         Arg::Long(rows.count),
         Arg::Long(rows.length),
         Arg::Long(rows.groups),
@@ -204,7 +207,7 @@ pub fn rows_backward(
             Arg::Int(weight_dtype.code()),
             call.target.tensor(&statistics.mean)?,
             call.target.tensor(&statistics.rstd)?,
-            Arg::Int(statistics.mean.dtype.code()),
+            Arg::Int(statistics.rstd.dtype.code()),
             call.target.tensor(grad_input)?,
             Arg::Long(rows.count),
             Arg::Long(rows.length),
@@ -241,7 +244,8 @@ impl Sums {
     ) -> Result<Self> {
         // Lanes along the channels need one statistic for all of them, or one for each.
         let by_columns = shape.inner == 1 && (owner.outer == 0 || owner.channels == shape.channels);
-        let strips = (shape.channels as u64).div_ceil(call.geometry.lanes as u64) as i64;
+        let vectors = if call.geometry.group == 1 { STRIP } else { 1 };
+        let strips = (shape.channels as u64).div_ceil(call.geometry.lanes as u64 * vectors) as i64;
         let tasks = if by_columns { strips } else { shape.channels };
         let wanted = call.geometry.busy(!by_columns) / tasks;
         let splits = wanted.clamp(1, (shape.outer / SHORTEST_SPLIT).max(1));
@@ -252,7 +256,7 @@ impl Sums {
             Arg::Int(input.dtype.code()),
             call.target.tensor(&statistics.mean)?,
             call.target.tensor(&statistics.rstd)?,
-            Arg::Int(statistics.mean.dtype.code()),
+            Arg::Int(statistics.rstd.dtype.code()),
             call.target.memory(memory.address)?,
             Arg::Long(shape.outer),
             Arg::Long(shape.channels),
@@ -289,7 +293,7 @@ impl Sums {
             Arg::Int(dtype.code()),
             call.target.tensor(&statistics.mean)?,
             call.target.tensor(&statistics.rstd)?,
-            Arg::Int(statistics.mean.dtype.code()),
+            Arg::Int(statistics.rstd.dtype.code()),
             call.target.memory(tables.map_or(0, |tables| tables.address))?,
             Arg::Long(self.shape.channels),
             Arg::Long(self.splits),

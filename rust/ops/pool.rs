@@ -8,6 +8,19 @@ use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Family, Layout};
 
+/// Elements of a window's row from which vectors along it pay, and not across channels.
+const WIDE_WINDOW: i64 = 8;
+/// Planes that leave every core of a CPU a fair share, where an item takes whole ones.
+const PLANES_PER_UNIT: i64 = 8;
+
+/// The kernels that do the same.
+struct Kernels {
+    /// Of `cl/pool.cl`.
+    gather: &'static str,
+    /// Of `cl/pool_planes.cl`, where tensors and windows suit it.
+    planes: Option<&'static str>,
+}
+
 /// How fixed windows lie: one number for each spatial dimension, outermost first.
 #[derive(Clone, Copy, Debug)]
 pub struct Fixed<'a> {
@@ -98,7 +111,13 @@ impl Pool<'_> {
     /// As the driver reports.
     pub fn max(&self, output: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>) -> Result<()> {
         let layouts = [layout(&[output, indices, input], self.spatial)?];
-        self.launch("max_pool", &[output, indices, input], &layouts, (input, output), &[])
+        self.launch(
+            Kernels { gather: "max_pool", planes: None },
+            &[output, indices, input],
+            &layouts,
+            (input, output),
+            &[],
+        )
     }
 
     /// Writes what each element of the pooled tensor gets of the gradient.
@@ -107,7 +126,14 @@ impl Pool<'_> {
     /// As the driver reports.
     pub fn max_backward(&self, grad_input: &Tensor<'_>, grad: &Tensor<'_>, indices: &Tensor<'_>) -> Result<()> {
         let layouts = [layout(&[grad_input], self.spatial)?, layout(&[grad, indices], self.spatial)?];
-        self.launch("max_pool_backward", &[grad_input, grad, indices], &layouts, (grad_input, grad), &[])
+        let planes = self.are_dense(&[grad_input, grad, indices]).then_some("max_pool_backward_planes");
+        self.launch(
+            Kernels { gather: "max_pool_backward", planes },
+            &[grad_input, grad, indices],
+            &layouts,
+            (grad_input, grad),
+            &[],
+        )
     }
 
     /// Writes the mean of each window.
@@ -116,7 +142,15 @@ impl Pool<'_> {
     /// As the driver reports.
     pub fn average(&self, output: &Tensor<'_>, input: &Tensor<'_>, divisor: Divisor) -> Result<()> {
         let layouts = [layout(&[output, input], self.spatial)?];
-        self.launch("avg_pool", &[output, input], &layouts, (input, output), &divisor.args())
+        let serves = self.windows_are_wide(input, output) && self.are_dense(&[input, output]);
+        let planes = serves.then_some("avg_pool_planes");
+        self.launch(
+            Kernels { gather: "avg_pool", planes },
+            &[output, input],
+            &layouts,
+            (input, output),
+            &divisor.args(),
+        )
     }
 
     /// Writes what each element of the pooled tensor gets of the gradient.
@@ -125,13 +159,46 @@ impl Pool<'_> {
     /// As the driver reports.
     pub fn average_backward(&self, grad_input: &Tensor<'_>, grad: &Tensor<'_>, divisor: Divisor) -> Result<()> {
         let layouts = [layout(&[grad_input], self.spatial)?, layout(&[grad], self.spatial)?];
-        self.launch("avg_pool_backward", &[grad_input, grad], &layouts, (grad_input, grad), &divisor.args())
+        let serves = self.windows_are_wide(grad_input, grad) && self.are_dense(&[grad_input, grad]);
+        let planes = serves.then_some("avg_pool_backward_planes");
+        self.launch(
+            Kernels { gather: "avg_pool_backward", planes },
+            &[grad_input, grad],
+            &layouts,
+            (grad_input, grad),
+            &divisor.args(),
+        )
+    }
+
+    /// Whether every plane lies dense, in the same order as all others.
+    fn are_dense(&self, tensors: &[&Tensor<'_>]) -> bool {
+        tensors.iter().all(|tensor| {
+            let mut expected = 1;
+            tensor.sizes.iter().zip(tensor.strides).rev().take(self.spatial).all(|(&size, &stride)| {
+                let dense = size == 1 || stride == expected;
+                expected *= size;
+                dense
+            })
+        })
+    }
+
+    /// Whether the rows of windows are long enough for vectors along them.
+    fn windows_are_wide(&self, pooled: &Tensor<'_>, windowed: &Tensor<'_>) -> bool {
+        let width = match self.windows {
+            Windows::Fixed(fixed) => fixed.kernel_size.last().copied().unwrap_or(1),
+            Windows::Adaptive => {
+                let ([width, ..], [outputs, ..]) =
+                    (planes::sizes(pooled, self.spatial), planes::sizes(windowed, self.spatial));
+                width / outputs.max(1)
+            }
+        };
+        width >= WIDE_WINDOW
     }
 
     /// Writes the first of `tensors`; `pooled` and `windowed` give the sizes that windows join.
     fn launch(
         &self,
-        kernel: &'static str,
+        kernels: Kernels,
         tensors: &[&Tensor<'_>],
         layouts: &[Layout],
         (pooled, windowed): (&Tensor<'_>, &Tensor<'_>),
@@ -154,10 +221,15 @@ impl Pool<'_> {
         args.extend(layouts.iter().map(|layout| Arg::Bytes(layout.as_bytes())));
         args.extend([Arg::Bytes(&windows), Arg::Int(adaptive)]);
         args.extend(divisor);
-        let [_, _, _, channels, _] = planes::sizes(written, self.spatial);
+        let [_, _, _, channels, samples] = planes::sizes(written, self.spatial);
+        let planes = channels * samples;
+        let keeps_busy = planes >= target.compute_units() as i64 * PLANES_PER_UNIT;
+        if let Some(kernel) = kernels.planes.filter(|_| target.is_cpu() && keeps_busy) {
+            return target.launch(&program, kernel, &args, &geometry.items_for(planes), None);
+        }
         let channels = channels.max(1);
         let tasks = count / channels * (channels as u64).div_ceil(geometry.lanes as u64) as i64;
-        target.launch(&program, kernel, &args, &geometry.items_for(tasks), None)
+        target.launch(&program, kernels.gather, &args, &geometry.items_for(tasks), None)
     }
 }
 

@@ -10,6 +10,9 @@ use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Class, DType, Family};
 
+/// Vectors of a row up to which folding the last of them takes more time than reading all.
+const LONGEST_SHORT_ROW: i64 = 32;
+
 /// What is made of the elements of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
@@ -197,6 +200,13 @@ impl Pass {
             real(self.class, self.power),
             Arg::Long(self.count),
         ];
+        if let Some([row_stride, output_stride]) = self.short_rows(space, splits, order, input_dtype) {
+            // In place of the layouts, and of the number of splits.
+            args.splice(4..6, []);
+            args.splice(6..7, [Arg::Long(row_stride), Arg::Long(output_stride)]);
+            let tasks = (outputs as u64).div_ceil(self.geometry.lanes as u64) as i64;
+            return self.target.launch(&program, "reduce_short_rows", &args, &self.geometry.items_for(tasks), None);
+        }
         match order {
             Order::Rows => {
                 args.push(Arg::Int(self.geometry.run_items(space.run())));
@@ -208,5 +218,17 @@ impl Pass {
                 self.target.launch(&program, "reduce_columns", &args, &items, None)
             }
         }
+    }
+
+    /// Strides of input and output from row to row, where `reduce_short_rows` serves: on CPUs, for dense rows of a few
+    /// vectors. The items of other devices share rows.
+    fn short_rows(&self, space: &Reduction<2>, splits: i64, order: Order, input: DType) -> Option<[i64; 2]> {
+        let ([kept], [reduced]) = (space.kept.as_slice(), space.reduced.as_slice()) else { return None };
+        let lanes = self.geometry.lanes as i64;
+        let short = (lanes..=LONGEST_SHORT_ROW * lanes).contains(&reduced.size) && kept.size >= lanes;
+        let dense = reduced.strides == [input.size() as i64];
+        let serves = short && dense && lanes > 1 && self.geometry.group == 1 && splits == 1 && order == Order::Rows;
+        let [output, input] = kept.strides;
+        serves.then_some([input, output])
     }
 }

@@ -7,6 +7,11 @@ use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{Class, DType, Family};
 
+/// Vectors of columns that an item takes at most: pieces of 2 KiB, all of whose sums fit the nearest cache.
+const WIDEST_STRIP: i64 = 32;
+/// Wide strips are worth more than even shares: a quarter of the groups that `Geometry` would make.
+const STRIPS_FOR_GROUP: i64 = 4;
+
 /// Writes the softmax of `input` along `dim`, or its logarithm, into `output`. Both are contiguous and of one shape.
 ///
 /// # Errors
@@ -42,7 +47,9 @@ fn launch([rows, columns]: [&'static str; 2], tensors: &[&Tensor<'_>], dim: usiz
     let geometry = Geometry::of(&target, class);
     let mut constants: Vec<_> = DTYPES.iter().copied().zip(tensors.iter().map(|tensor| tensor.dtype.code())).collect();
     constants.push(("SPEC_LOG", i32::from(log)));
-    let program = target.program(Family::Softmax, class, &geometry.define(tier(count, &constants)))?;
+    let strip = Strip::of(&geometry, outer, inner);
+    let spec = geometry.define(tier(count, &constants)).define("STRIP", strip.longest);
+    let program = target.program(Family::Softmax, class, &spec)?;
 
     let mut args = Vec::with_capacity(2 * tensors.len() + 4);
     for tensor in tensors {
@@ -55,7 +62,27 @@ fn launch([rows, columns]: [&'static str; 2], tensors: &[&Tensor<'_>], dim: usiz
         let (global, local) = geometry.groups_for(outer);
         return target.launch(&program, rows, &args, &global, Some(&local));
     }
-    args.extend([Arg::Long(inner), Arg::Int(i32::from(log))]);
-    let strips = (inner as u64).div_ceil(geometry.lanes as u64) as i64;
-    target.launch(&program, columns, &args, &geometry.items_for(outer * strips), None)
+    args.extend([Arg::Long(inner), Arg::Long(strip.vectors), Arg::Int(i32::from(log))]);
+    target.launch(&program, columns, &args, &geometry.items_for(outer * strip.count), None)
+}
+
+/// How columns are cut.
+struct Strip {
+    /// Vectors of each that a program is built for.
+    longest: i64,
+    /// Vectors of each.
+    vectors: i64,
+    /// Strips of a row.
+    count: i64,
+}
+
+impl Strip {
+    /// As wide as leaves every core of a CPU some; items of other devices read side by side, and take single vectors.
+    fn of(geometry: &Geometry, outer: i64, inner: i64) -> Self {
+        let longest = if geometry.group == 1 { WIDEST_STRIP } else { 1 };
+        let vectors = (inner as u64).div_ceil(geometry.lanes as u64) as i64;
+        let share = vectors * outer * STRIPS_FOR_GROUP / geometry.groups as i64;
+        let strip = share.clamp(1, longest);
+        Self { longest, vectors: strip, count: (vectors as u64).div_ceil(strip as u64) as i64 }
+    }
 }

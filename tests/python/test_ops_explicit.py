@@ -157,6 +157,23 @@ def test_range(dtype: torch.dtype, device: torch.device) -> None:
     assert_same(actual, torch.range(1, 20, 3, dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize(("shape", "weighted"), [((5, 3), True), ((2, 9, 100), True), ((128, 768), False)])
+@covers("_fused_rms_norm", "_fused_rms_norm_backward")
+def test_rms_norm(shape: tuple[int, ...], weighted: bool, dtype: torch.dtype, device: torch.device) -> None:
+    torch.manual_seed(0)
+    host = [torch.randn(shape).to(dtype), torch.rand(shape[-1:]).to(dtype)][: 1 + weighted]
+    grad = torch.randn(shape).to(dtype)
+    results = []
+    for where in (torch.device("cpu"), device):
+        inputs = [tensor.to(where).requires_grad_() for tensor in host]
+        output = torch.nn.functional.rms_norm(inputs[0], shape[-1:], *inputs[1:])
+        results.append((output, *torch.autograd.grad(output, inputs, grad.to(where))))
+    tolerance = {"rtol": 2e-2, "atol": 5e-2} if dtype.itemsize == 2 else {"rtol": 1e-4, "atol": 1e-4}
+    for expected, actual in zip(*results, strict=True):
+        torch.testing.assert_close(actual.cpu(), expected, **tolerance)
+
+
 @pytest.mark.parametrize("dtype", REAL, ids=str)
 @pytest.mark.parametrize("shape", [(0,), (1,), (500,), (6, 7)])
 @covers("_unique2")

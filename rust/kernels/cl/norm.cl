@@ -1,12 +1,13 @@
-// Batch, layer and group normalisation, forward and backward (CLASS_F and CLASS_D).
+// Batch, layer, root-mean-square and group normalisation, forward and backward (CLASS_F and CLASS_D).
 //
 // Tensors are dense and seen as [outer, channels, inner]; weight and bias have one value a channel.
 //
 //   batch norm  NCHW [N, C, HW] or channels-last [NHW, C, 1]; one mean a channel, found by moments.cl
 //   layer norm  [rows, row, 1]; one mean a row
+//   RMS norm    as layer norm, with 0 in place of the mean, whose pointer is null
 //   group norm  [N, C, HW]; one mean for each of `groups` runs of channels of a sample
 //
-// In all three xhat = (x - mean) * rstd and y = xhat * weight + bias. mean[o * stat_outer + c / stat_channels]
+// In all of them xhat = (x - mean) * rstd and y = xhat * weight + bias. mean[o * stat_outer + c / stat_channels]
 // belongs to sample o and channel c: (0, 1) for batch norm, (1, channels) for layer norm, (groups,
 // channels / groups) for group norm. Optional tensors are null where absent.
 
@@ -23,6 +24,24 @@ INLINE TV load_weights(__global const uchar *weights, int dtype, long channel, l
   if (!weights) return (TV)absent;
   if (!by_element) return (TV)load(weights, channel, dtype);
   return load_part(weights + channel * dtype_size(dtype), i, n, dtype, 0);
+}
+
+// Sum of x - center, or of its square, over what an item takes of a row, by lane. Four sums, as each addition would
+// otherwise wait for the one before it, and no array of them, which PoCL would keep in memory.
+INLINE TV sum_row(__global const uchar *x, long first, long step, long length, int dtype, T center, bool square) {
+#define DEVIATION(value) (square ? ((value) - center) * ((value) - center) : (value) - center)
+  TV a = (TV)0, b = (TV)0, c = (TV)0, d = (TV)0;
+  long i = first;
+  for (; i + 3 * step + VEC <= length; i += 4 * step) {
+    a += DEVIATION(load_vector(x, i, dtype));
+    b += DEVIATION(load_vector(x, i + step, dtype));
+    c += DEVIATION(load_vector(x, i + 2 * step, dtype));
+    d += DEVIATION(load_vector(x, i + 3 * step, dtype));
+  }
+  // Lanes past the end hold the mean, so that they deviate by nothing.
+  for (; i < length; i += step) a += DEVIATION(load_part(x, i, length, dtype, center));
+  return (a + b) + (c + d);
+#undef DEVIATION
 }
 
 // Layer and group norm: a group normalises whole rows of `length` elements, each with a mean of its own.
@@ -42,27 +61,29 @@ __kernel void norm_rows(__global const uchar *input, ulong input_offset, int dty
   for (long row = first; row < last; row++) {
     __global const uchar *x = input + input_offset + row * length * size;
     __global uchar *y = output + output_offset + row * length * size;
-    TV sums = (TV)0, squares = (TV)0;
-    for (long i = first_part; i < length; i += step) sums += load_part(x, i, length, DTYPE0, 0);
-    T center = group_sum(lanes_sum(sums), shared) / (T)length;
-    for (long i = first_part; i < length; i += step) {
-      // Lanes past the end hold the mean, so that they deviate by nothing.
-      TV d = load_part(x, i, length, DTYPE0, center) - center;
-      squares += d * d;
+    T center = 0;
+    if (mean) {
+      TV sums = sum_row(x, first_part, step, length, DTYPE0, 0, false);
+      center = group_sum(lanes_sum(sums), shared) / (T)length;
     }
+    TV squares = sum_row(x, first_part, step, length, DTYPE0, center, true);
     T scale = 1 / sqrt(group_sum(lanes_sum(squares), shared) / (T)length + eps);
     if (get_local_id(0) == 0) {
-      store(mean + mean_offset, row, stat_dtype, center);
+      if (mean) store(mean + mean_offset, row, stat_dtype, center);
       store(rstd + rstd_offset, row, stat_dtype, scale);
     }
     long channel = row % groups * (length / inner);
-    for (long run = 0; run < length; run += span, channel++)
+    for (long run = 0; run < length; run += span, channel++) {
+      // Read once where it is one for the run: stores might change it for all that compilers know.
+      TV run_weight = by_element ? (TV)1 : load_weights(weight, DTYPE1, channel, 0, span, false, 1) * scale;
+      TV run_bias = by_element ? (TV)0 : load_weights(bias, DTYPE1, channel, 0, span, false, 0);
       for (long i = first_part; i < span; i += step) {
-        TV w = load_weights(weight, DTYPE1, channel, i, span, by_element, 1);
-        TV b = load_weights(bias, DTYPE1, channel, i, span, by_element, 0);
-        TV xhat = (load_part(x + run * size, i, span, DTYPE0, 0) - center) * scale;
-        store_part(y + run * size, i, span, DTYPE0, xhat * w + b);
+        TV w = by_element ? load_weights(weight, DTYPE1, channel, i, span, true, 1) * scale : run_weight;
+        TV b = by_element ? load_weights(bias, DTYPE1, channel, i, span, true, 0) : run_bias;
+        TV d = load_part(x + run * size, i, span, DTYPE0, 0) - center;
+        store_part(y + run * size, i, span, DTYPE0, d * w + b);
       }
+    }
   }
 }
 
@@ -84,25 +105,32 @@ __kernel void norm_rows_backward(__global const uchar *grad, ulong grad_offset, 
     __global const uchar *dy = grad + grad_offset + row * length * size;
     __global const uchar *x = input + input_offset + row * length * size;
     __global uchar *dx = grad_input + grad_input_offset + row * length * size;
-    T center = load(mean + mean_offset, row, stat_dtype), scale = load(rstd + rstd_offset, row, stat_dtype);
+    T center = mean ? load(mean + mean_offset, row, stat_dtype) : 0, scale = load(rstd + rstd_offset, row, stat_dtype);
     long channel = row % groups * (length / inner);
     TV sums = (TV)0, products = (TV)0;
-    for (long run = 0, c = channel; run < length; run += span, c++)
+    for (long run = 0, c = channel; run < length; run += span, c++) {
+      TV run_weight = by_element ? (TV)1 : load_weights(weight, DTYPE1, c, 0, span, false, 1);
+      TV run_sums = (TV)0, run_products = (TV)0;
       for (long i = first_part; i < span; i += step) {
         TV g = load_part(dy + run * size, i, span, DTYPE0, 0);
-        g *= load_weights(weight, DTYPE1, c, i, span, by_element, 1);
-        sums += g;
-        products += g * (load_part(x + run * size, i, span, DTYPE0, 0) - center);
+        if (by_element) g *= load_weights(weight, DTYPE1, c, i, span, true, 1);
+        run_sums += g;
+        run_products += g * (load_part(x + run * size, i, span, DTYPE0, 0) - center);
       }
-    T mean_g = group_sum(lanes_sum(sums), shared) / (T)length;
+      sums += run_sums * run_weight;
+      products += run_products * run_weight;
+    }
+    T mean_g = mean ? group_sum(lanes_sum(sums), shared) / (T)length : 0;
     T mean_product = group_sum(lanes_sum(products), shared) * scale / (T)length;
-    for (long run = 0, c = channel; run < length; run += span, c++)
+    for (long run = 0, c = channel; run < length; run += span, c++) {
+      TV run_weight = by_element ? (TV)1 : load_weights(weight, DTYPE1, c, 0, span, false, 1);
       for (long i = first_part; i < span; i += step) {
         TV g = load_part(dy + run * size, i, span, DTYPE0, 0);
-        g *= load_weights(weight, DTYPE1, c, i, span, by_element, 1);
+        g *= by_element ? load_weights(weight, DTYPE1, c, i, span, true, 1) : run_weight;
         TV xhat = (load_part(x + run * size, i, span, DTYPE0, 0) - center) * scale;
         store_part(dx + run * size, i, span, DTYPE0, scale * (g - mean_g - xhat * mean_product));
       }
+    }
   }
 }
 
@@ -142,34 +170,44 @@ __kernel void norm_sums_rows(SUMS_PARAMETERS) {
   }
 }
 
-// inner == 1, and one mean either a channel or a sample: an item sums VEC neighbouring channels of a split.
+// Vectors of channels that an item sums together: whole rows of most layers, which are then read in order. Each item
+// of a GPU takes one, as its neighbours take the next. rust/ops/norm.rs has the same numbers.
+#if LSIZE == 1
+#define STRIP 64
+#else
+#define STRIP 1
+#endif
+
+// inner == 1, and one mean either a channel or a sample: an item sums STRIP * VEC neighbouring channels of a split.
 __kernel void norm_sums_columns(SUMS_PARAMETERS) {
-  __global uchar *results = sums + sums_offset;
-  mean += mean_offset;
+  mean = mean ? mean + mean_offset : mean;
   rstd += rstd_offset;
   int size = dtype_size(DTYPE0);
-  long strips = (channels + VEC - 1) / VEC, row_size = channels * size;
+  long strips = (channels + STRIP * VEC - 1) / (STRIP * VEC), row_size = channels * size;
+  Lanes products[STRIP], totals[STRIP];
   ITEM_TASKS(strips * splits, first, last);
   for (long task = first; task < last; task++) {
-    long channel = task % strips * VEC, split = task / strips;
-    TV products = (TV)0, total = (TV)0;
-    TV center = (TV)0, scale = (TV)1;
-    if (stat_outer == 0) {
-      center = load_part(mean, channel, channels, stat_dtype, 0);
-      scale = load_part(rstd, channel, channels, stat_dtype, 0);
-    }
+    long begin = task % strips * STRIP * VEC, end = min(begin + STRIP * VEC, channels), split = task / strips;
+    for (int s = 0; s < STRIP; s++) products[s].vector = totals[s].vector = (TV)0;
     for (long o = outer * split / splits; o < outer * (split + 1) / splits; o++) {
-      TV g = load_part(grad + grad_offset + o * row_size, channel, channels, DTYPE0, 0);
-      TV x = load_part(input + input_offset + o * row_size, channel, channels, DTYPE0, 0);
-      if (stat_outer != 0) {
-        center = (TV)load(mean, o, stat_dtype);
-        scale = (TV)load(rstd, o, stat_dtype);
+      __global const uchar *dy = grad + grad_offset + o * row_size, *x = input + input_offset + o * row_size;
+      TV center = stat_outer == 0 || !mean ? (TV)0 : (TV)load(mean, o, stat_dtype);
+      TV scale = stat_outer == 0 ? (TV)1 : (TV)load(rstd, o, stat_dtype);
+      for (long c = begin, s = 0; c < end; c += VEC, s++) {
+        if (stat_outer == 0) {
+          center = load_part(mean, c, channels, stat_dtype, 0);
+          scale = load_part(rstd, c, channels, stat_dtype, 0);
+        }
+        TV g = load_part(dy, c, channels, DTYPE0, 0);
+        totals[s].vector += g;
+        products[s].vector += g * ((load_part(x, c, channels, DTYPE0, 0) - center) * scale);
       }
-      total += g;
-      products += g * ((x - center) * scale);
     }
-    store_part(results + split * channels * sizeof(T), channel, channels, DT_T, products);
-    store_part(results + (splits + split) * channels * sizeof(T), channel, channels, DT_T, total);
+    __global uchar *results = sums + sums_offset + split * channels * sizeof(T);
+    for (long c = begin, s = 0; c < end; c += VEC, s++) {
+      store_part(results, c, channels, DT_T, products[s].vector);
+      store_part(results + splits * channels * sizeof(T), c, channels, DT_T, totals[s].vector);
+    }
   }
 }
 

@@ -75,6 +75,13 @@ INLINE int window_share(const Window *w, int adaptive, int count_padding, int d,
   return min(begin + w->kernel_size[d], w->input[d] + w->padding[d]) - begin;
 }
 
+// What the average over output position (x, y, z) divides by.
+INLINE long average_share(const Window *w, int adaptive, int count_padding, long divisor, int x, int y, int z) {
+  if (divisor != 0) return divisor;
+  return (long)window_share(w, adaptive, count_padding, 0, x) * window_share(w, adaptive, count_padding, 1, y) *
+         window_share(w, adaptive, count_padding, 2, z);
+}
+
 // The position of a task: its place in the planes, its first channel and how many it has, its sample.
 typedef struct {
   int at[3], width;
@@ -137,6 +144,9 @@ INLINE long position(const Layout *layout, int operand, int x, int y, int z) {
   Task task = find_task(&layout, channels_last, first);                                                   \
   for (long index = first; index < last; index++, next_task(&layout, channels_last, &task))
 
+// Whether the position of a task may differ from that of the one before: where windows lie takes divisions.
+#define MOVED (index == first || task.channel == 0 || !channels_last)
+
 #define FOR_RANGE(r, x, y, z)                                        \
   for (int z = r.begin[2]; z < r.end[2]; z += r.step[2])             \
     for (int y = r.begin[1]; y < r.end[1]; y += r.step[1])           \
@@ -166,8 +176,9 @@ __kernel void max_pool(__global uchar *output, ulong output_offset, __global uch
                        __global const uchar *input, ulong input_offset, int dtype0, Layout layout, Window w,
                        int adaptive) {
   long out_step = layout.strides[0][3], index_step = layout.strides[1][3], in_step = layout.strides[2][3];
+  Range r;
   FOR_TASKS(layout, 2) {
-    Range r = window_range(&w, ADAPTIVE, task.at);
+    if (MOVED) r = window_range(&w, ADAPTIVE, task.at);
     __global const uchar *p = input + input_offset + plane_of(&layout, 2, &task);
     TV best = load_lanes(p + position(&layout, 2, r.begin[0], r.begin[1], r.begin[2]), in_step, task.width, DTYPE0);
     Places where;
@@ -191,8 +202,9 @@ __kernel void max_pool(__global uchar *output, ulong output_offset, __global uch
 __kernel void max_pool_backward(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
                                 ulong grad_offset, __global const uchar *indices, ulong indices_offset, int dtype0,
                                 Layout layout, Layout outputs, Window w, int adaptive) {
+  Range r;
   FOR_TASKS(layout, 0) {
-    Range r = cover_range(&w, ADAPTIVE, task.at);
+    if (MOVED) r = cover_range(&w, ADAPTIVE, task.at);
     __global const uchar *g = grad + grad_offset + plane_of(&outputs, 0, &task);
     __global const uchar *chosen = indices + indices_offset + plane_of(&outputs, 1, &task);
     TM here = (TM)(TI)((task.at[2] * w.input[1] + task.at[1]) * w.input[0] + task.at[0]);
@@ -210,15 +222,17 @@ __kernel void max_pool_backward(__global uchar *grad_input, ulong grad_input_off
 // The mean of each window, or its sum over `divisor` where that is not 0. Operands: output, input.
 __kernel void avg_pool(__global uchar *output, ulong output_offset, __global const uchar *input, ulong input_offset,
                        int dtype0, Layout layout, Window w, int adaptive, int count_padding, long divisor) {
+  Range r;
+  long share = 1;
   FOR_TASKS(layout, 1) {
-    Range r = window_range(&w, ADAPTIVE, task.at);
+    if (MOVED) {
+      r = window_range(&w, ADAPTIVE, task.at);
+      share = average_share(&w, ADAPTIVE, count_padding, divisor, task.at[0], task.at[1], task.at[2]);
+    }
     __global const uchar *p = input + input_offset + plane_of(&layout, 1, &task);
     TV sum = (TV)0;
     FOR_RANGE(r, x, y, z)
       sum += load_lanes(p + position(&layout, 1, x, y, z), layout.strides[1][3], task.width, DTYPE0);
-    long share = divisor;
-    for (int d = 0; d < 3 && divisor == 0; d++)
-      share = (d == 0 ? 1 : share) * window_share(&w, ADAPTIVE, count_padding, d, task.at[d]);
     // A window that lies in the padding alone, which ceil_mode can make, has nothing to average.
     bool empty = r.begin[0] >= r.end[0] || r.begin[1] >= r.end[1] || r.begin[2] >= r.end[2];
     long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
@@ -231,16 +245,18 @@ __kernel void avg_pool(__global uchar *output, ulong output_offset, __global con
 __kernel void avg_pool_backward(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
                                 ulong grad_offset, int dtype0, Layout layout, Layout outputs, Window w, int adaptive,
                                 int count_padding, long divisor) {
+  Range r;
+  long share = 1;
   FOR_TASKS(layout, 0) {
-    Range r = cover_range(&w, ADAPTIVE, task.at);
+    if (MOVED) {
+      r = cover_range(&w, ADAPTIVE, task.at);
+      share = average_share(&w, ADAPTIVE, count_padding, divisor, r.begin[0], r.begin[1], r.begin[2]);
+    }
+    bool single = r.end[0] - r.begin[0] == 1 && r.end[1] - r.begin[1] == 1 && r.end[2] - r.begin[2] == 1;
     __global const uchar *g = grad + grad_offset + plane_of(&outputs, 0, &task);
     TV sum = (TV)0;
     FOR_RANGE(r, x, y, z) {
-      long share = divisor;
-      if (share == 0) {
-        share = (long)window_share(&w, ADAPTIVE, count_padding, 0, x) *
-                window_share(&w, ADAPTIVE, count_padding, 1, y) * window_share(&w, ADAPTIVE, count_padding, 2, z);
-      }
+      if (!single) share = average_share(&w, ADAPTIVE, count_padding, divisor, x, y, z);
       sum += load_lanes(g + position(&outputs, 0, x, y, z), outputs.strides[0][3], task.width, DTYPE0) / (T)share;
     }
     long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);

@@ -8,6 +8,7 @@
 // writing a partial total with finish none; the launcher folds the partials with the same kernels.
 //
 //   reduce_rows     elements of one result are neighbours: lanes and items share a result
+//   reduce_short_rows  the same for rows of a few vectors: an item takes VEC of them at a time
 //   reduce_columns  results are neighbours: each lane owns one
 
 #define MAP_COPY 0
@@ -133,11 +134,7 @@ INLINE T identity(int fold) {
   return FROM_REAL(0);
 }
 
-INLINE TV identity_vector(int fold) {
-  Lanes v;
-  for (int l = 0; l < VEC; l++) v.lanes[l] = identity(fold);
-  return v.vector;
-}
+INLINE TV identity_vector(int fold) { return (TV)(identity(fold)); }
 
 INLINE T finish_one(int finish, T total, long count, TR power) {
 #ifndef IS_INTEGER
@@ -228,6 +225,53 @@ __kernel void reduce_rows(__global const uchar *input, ulong input_offset, int d
       store_at(output + layout_offset(&kept, 0, task), output_dtype, finish_one(finish, total, count, power));
   }
 }
+
+#ifndef IS_COMPLEX
+// Folds neighbouring lanes of two vectors: the lower half of the result has those of a, the upper half those of b.
+INLINE TV fold_pairs(int fold, TV a, TV b) {
+#if VEC == 1
+  return a;
+#else
+  return fold_vector(fold, (TV)(a.even, b.even), (TV)(a.odd, b.odd));
+#endif
+}
+
+// `outputs` rows of `length` neighbours that lie row_stride bytes apart. Folding a row's last vector to one value takes
+// log2(VEC) steps that wait for one another; for VEC rows together it takes VEC - 1 that hardly do.
+__kernel void reduce_short_rows(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *output,
+                                ulong output_offset, int output_dtype, long outputs, long length, long row_stride,
+                                long output_stride, int map, int fold, int finish, TR power, long count) {
+  ITEM_TASKS((outputs + VEC - 1) / VEC, first, last);
+  for (long task = first; task < last; task++) {
+    int width = (int)min(outputs - task * VEC, (long)VEC);
+    TV totals[VEC];
+    for (int r = 0; r < VEC; r++) {
+      // The rows past the last repeat it.
+      __global const uchar *row = input + input_offset + (task * VEC + min(r, width - 1)) * row_stride;
+      TV total = identity_vector(FOLD);
+      long i = 0;
+      for (; i + VEC <= length; i += VEC)
+        total = fold_vector(FOLD, total, map_vector(MAP, load_vector(row, i, DTYPE0), power));
+      if (i < length) {
+        Lanes lanes;
+        lanes.vector = total;
+        for (int l = 0; i < length; i++, l++)
+          lanes.lanes[l] = fold_one(FOLD, lanes.lanes[l], map_one(MAP, load(row, i, DTYPE0), power));
+        total = lanes.vector;
+      }
+      totals[r] = total;
+    }
+    for (int n = VEC / 2; n > 0; n /= 2)
+      for (int r = 0; r < n; r++) totals[r] = fold_pairs(FOLD, totals[2 * r], totals[2 * r + 1]);
+    Lanes results;
+    results.vector = totals[0];
+    if (finish != FINISH_NONE)
+      for (int l = 0; l < VEC; l++) results.lanes[l] = finish_one(finish, results.lanes[l], count, power);
+    store_lanes(output + output_offset + task * VEC * output_stride, output_stride, width, output_dtype,
+                results.vector);
+  }
+}
+#endif
 
 // An item reduces whole tasks (CHAINS * VEC neighbouring results, split).
 __kernel void reduce_columns(__global const uchar *input, ulong input_offset, int dtype0,

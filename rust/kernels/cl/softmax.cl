@@ -3,7 +3,7 @@
 // Tensors are contiguous and seen as [outer, length, inner], with the softmax along `length`.
 //
 //   *_rows     inner == 1: a group takes whole rows, its lanes and items share one
-//   *_columns  inner > 1: an item takes VEC neighbouring columns, each lane owns one
+//   *_columns  inner > 1: an item takes strips of neighbouring columns, each lane owns one
 
 #ifdef SPEC_LOG
 #define IS_LOG SPEC_LOG
@@ -11,23 +11,78 @@
 #define IS_LOG is_log
 #endif
 
-// The larger by lane; NaN wins.
-INLINE TV max_lanes(TV a, TV b) { return ((b > a) | (b != b)) ? b : a; }
+// The larger by lane. A NaN loses, and still reaches every result by way of the sum: this is one instruction.
+INLINE TV larger(TV a, TV b) { return b > a ? b : a; }
+INLINE T largest(TV v) {
+  Lanes lanes;
+  lanes.vector = v;
+  T top = lanes.lanes[0];
+  for (int l = 1; l < VEC; l++) top = lanes.lanes[l] > top ? lanes.lanes[l] : top;
+  return top;
+}
+
+// exp of x <= 0, 1.2 ulp; what would not be a normal number is 0. A third of the time of PoCL's own, which serves every
+// x: 2^n times a polynomial, fitted to exp within log(2) / 2 of 0. Adding 1.5 * 2^23 rounds to n, whose bits are then
+// the lowest of the sum: PoCL's rint takes a dozen instructions.
+#if defined(CLASS_F) && VEC > 1
+INLINE TV exp_below(TV x) {
+  TV shifted = fma(x, (TV)1.44269504f, (TV)12582912.0f);
+  TV n = shifted - 12582912.0f;
+  TV r = fma(n, (TV)-1.42860677e-06f, fma(n, (TV)-0.693145752f, x));
+  TV p = fma(r, (TV)1.98756915e-04f, (TV)1.39819995e-03f);
+  p = fma(p, r, (TV)8.33345191e-03f);
+  p = fma(p, r, (TV)4.16657959e-02f);
+  p = fma(p, r, (TV)1.66666655e-01f);
+  p = fma(p, r, (TV)5.00000012e-01f);
+  p = fma(p, r * r, r) + 1;
+  TM bits = PASTE(as_, PASTE(TM_NAME, VEC))(p) + (PASTE(as_, PASTE(TM_NAME, VEC))(shifted) << 23);
+  return x < -87.0f ? (TV)0 : PASTE(as_, PASTE(T_NAME, VEC))(bits);
+}
+#else
+#define exp_below exp
+#endif
+
+// Exponentials of a row that an item keeps rather than computes twice: 16 KiB of the nearest cache. The items of a
+// group would need more local memory than leaves room for others.
+#if LSIZE == 1
+#define KEPT 4096
+#else
+#define KEPT 1
+#endif
+INLINE TV kept_at(const T *kept, long i) {
+#if VEC == 1
+  return kept[i];
+#else
+  return VLOAD(0, kept + i);
+#endif
+}
+INLINE void keep_at(T *kept, long i, TV value) {
+#if VEC == 1
+  kept[i] = value;
+#else
+  ((PASTE(Unaligned_, T_NAME) *)(kept + i))->v = value;
+#endif
+}
 
 __kernel void softmax_rows(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *output,
                            ulong output_offset, int dtype1, long rows, long length, int is_log) {
   int first_part = get_local_id(0) * VEC, step = LSIZE * VEC;
+  bool keeps = length <= KEPT;
+  T kept[KEPT + VEC];
   GROUP_SHARED(shared);
   GROUP_TASKS(rows, first, last);
   for (long row = first; row < last; row++) {
     __global const uchar *x = input + input_offset + row * length * dtype_size(DTYPE0);
     __global uchar *y = output + output_offset + row * length * dtype_size(DTYPE1);
     TV tops = (TV)-INFINITY;
-    for (long i = first_part; i < length; i += step)
-      tops = max_lanes(tops, load_part(x, i, length, DTYPE0, -INFINITY));
-    T top = group_max(lanes_max(tops), shared);
+    for (long i = first_part; i < length; i += step) tops = larger(tops, load_part(x, i, length, DTYPE0, -INFINITY));
+    T top = group_max(largest(tops), shared);
     TV sums = (TV)0;
-    for (long i = first_part; i < length; i += step) sums += exp(load_part(x, i, length, DTYPE0, -INFINITY) - top);
+    for (long i = first_part; i < length; i += step) {
+      TV e = exp_below(load_part(x, i, length, DTYPE0, -INFINITY) - top);
+      if (keeps && !IS_LOG) keep_at(kept, i, e);
+      sums += e;
+    }
     T sum = group_sum(lanes_sum(sums), shared);
     if (IS_LOG) {
       // Two subtractions: top + log(sum) would round away log(sum) beside a large top.
@@ -36,30 +91,59 @@ __kernel void softmax_rows(__global const uchar *input, ulong input_offset, int 
         store_part(y, i, length, DTYPE1, load_part(x, i, length, DTYPE0, 0) - top - log_sum);
     } else {
       T scale = 1 / sum;
-      for (long i = first_part; i < length; i += step)
-        store_part(y, i, length, DTYPE1, exp(load_part(x, i, length, DTYPE0, 0) - top) * scale);
+      for (long i = first_part; i < length; i += step) {
+        TV e = keeps ? kept_at(kept, i) : exp_below(load_part(x, i, length, DTYPE0, -INFINITY) - top);
+        store_part(y, i, length, DTYPE1, e * scale);
+      }
     }
   }
 }
 
+// STRIP is the most vectors of columns that an item takes through all of `length` together, `strip` how many it does.
+// A row's piece is then as long as hardware prefetches: 1024 x 4096 takes half the time of single vectors.
+// Rows whose maximum is found before their exponentials are added up: one rescaling for all of them.
+#define BLOCK 8
+
 __kernel void softmax_columns(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *output,
-                              ulong output_offset, int dtype1, long outer, long length, long inner, int is_log) {
-  long strips = (inner + VEC - 1) / VEC;
+                              ulong output_offset, int dtype1, long outer, long length, long inner, long strip,
+                              int is_log) {
+  long vectors = (inner + VEC - 1) / VEC;
+  long strips = (vectors + strip - 1) / strip;
+  int in_size = dtype_size(DTYPE0), out_size = dtype_size(DTYPE1);
+  T tops[STRIP * VEC], sums[STRIP * VEC];
   ITEM_TASKS(outer * strips, first, last);
   for (long task = first; task < last; task++) {
-    long column = task % strips * VEC, start = task / strips * length * inner + column;
-    int width = (int)min(inner - column, (long)VEC), in_size = dtype_size(DTYPE0), out_size = dtype_size(DTYPE1);
+    long begin = task % strips * strip, end = min(begin + strip, vectors), start = task / strips * length * inner;
     __global const uchar *x = input + input_offset + start * in_size;
     __global uchar *y = output + output_offset + start * out_size;
-    long in_step = inner * in_size, out_step = inner * out_size;
-    TV top = (TV)-INFINITY, sum = (TV)0;
-    for (long i = 0; i < length; i++) top = max_lanes(top, load_lanes(x + i * in_step, in_size, width, DTYPE0));
-    for (long i = 0; i < length; i++) sum += exp(load_lanes(x + i * in_step, in_size, width, DTYPE0) - top);
-    TV scale = IS_LOG ? log(sum) : 1 / sum;
-    for (long i = 0; i < length; i++) {
-      TV d = load_lanes(x + i * in_step, in_size, width, DTYPE0) - top;
-      store_lanes(y + i * out_step, out_size, width, DTYPE1, IS_LOG ? d - scale : exp(d) * scale);
+    for (long i = 0; i < length; i += BLOCK) {
+      long rows = min((long)BLOCK, length - i);
+      for (long v = begin; v < end; v++) {
+        int width = (int)min(inner - v * VEC, (long)VEC), at = (int)(v - begin) * VEC;
+        __global const uchar *p = x + (i * inner + v * VEC) * in_size;
+        TV old = i == 0 ? (TV)-INFINITY : kept_at(tops, at), top = old;
+        for (int r = 0; r < rows; r++) top = larger(top, load_lanes(p + r * inner * in_size, in_size, width, DTYPE0));
+        // Nothing but -inf so far: their sum is 0, and not exp(-inf + inf).
+        TV base = top == (TV)-INFINITY ? (TV)0 : top;
+        TV sum = i == 0 ? (TV)0 : kept_at(sums, at) * exp_below(old - base);
+        for (int r = 0; r < rows; r++)
+          sum += exp_below(load_lanes(p + r * inner * in_size, in_size, width, DTYPE0) - base);
+        keep_at(tops, at, top);
+        keep_at(sums, at, sum);
+      }
     }
+    for (int at = 0; at < (end - begin) * VEC; at += VEC) {
+      TV sum = kept_at(sums, at);
+      keep_at(sums, at, IS_LOG ? log(sum) : 1 / sum);
+    }
+    for (long i = 0; i < length; i++)
+      for (long v = begin; v < end; v++) {
+        int width = (int)min(inner - v * VEC, (long)VEC), at = (int)(v - begin) * VEC;
+        TV d = load_lanes(x + (i * inner + v * VEC) * in_size, in_size, width, DTYPE0) - kept_at(tops, at);
+        TV scale = kept_at(sums, at);
+        store_lanes(y + (i * inner + v * VEC) * out_size, out_size, width, DTYPE1,
+                    IS_LOG ? d - scale : exp_below(d) * scale);
+      }
   }
 }
 
@@ -92,24 +176,34 @@ __kernel void softmax_backward_rows(__global const uchar *grad, ulong grad_offse
 __kernel void softmax_backward_columns(__global const uchar *grad, ulong grad_offset, int dtype0,
                                        __global const uchar *output, ulong output_offset, int dtype1,
                                        __global uchar *grad_input, ulong grad_input_offset, int dtype2, long outer,
-                                       long length, long inner, int is_log) {
-  long strips = (inner + VEC - 1) / VEC;
+                                       long length, long inner, long strip, int is_log) {
+  long vectors = (inner + VEC - 1) / VEC;
+  long strips = (vectors + strip - 1) / strip;
+  int grad_size = dtype_size(DTYPE0), out_size = dtype_size(DTYPE1), size = dtype_size(DTYPE2);
+  T sums[STRIP * VEC];
   ITEM_TASKS(outer * strips, first, last);
   for (long task = first; task < last; task++) {
-    long column = task % strips * VEC, start = task / strips * length * inner + column;
-    int width = (int)min(inner - column, (long)VEC);
-    int grad_size = dtype_size(DTYPE0), out_size = dtype_size(DTYPE1), size = dtype_size(DTYPE2);
+    long begin = task % strips * strip, end = min(begin + strip, vectors), start = task / strips * length * inner;
     __global const uchar *g = grad + grad_offset + start * grad_size;
     __global const uchar *y = output + output_offset + start * out_size;
     __global uchar *dx = grad_input + grad_input_offset + start * size;
-    TV sum = (TV)0;
+    for (int at = 0; at < (end - begin) * VEC; at += VEC) keep_at(sums, at, (TV)0);
     for (long i = 0; i < length; i++)
-      sum += GRADIENT_TERM(load_lanes(g + i * inner * grad_size, grad_size, width, DTYPE0),
-                           load_lanes(y + i * inner * out_size, out_size, width, DTYPE1));
-    for (long i = 0; i < length; i++) {
-      TV gv = load_lanes(g + i * inner * grad_size, grad_size, width, DTYPE0);
-      TV yv = load_lanes(y + i * inner * out_size, out_size, width, DTYPE1);
-      store_lanes(dx + i * inner * size, size, width, DTYPE2, GRADIENT(gv, yv, sum));
-    }
+      for (long v = begin; v < end; v++) {
+        long place = i * inner + v * VEC;
+        int width = (int)min(inner - v * VEC, (long)VEC), at = (int)(v - begin) * VEC;
+        TV gv = load_lanes(g + place * grad_size, grad_size, width, DTYPE0);
+        TV yv = load_lanes(y + place * out_size, out_size, width, DTYPE1);
+        keep_at(sums, at, kept_at(sums, at) + GRADIENT_TERM(gv, yv));
+      }
+    for (long i = 0; i < length; i++)
+      for (long v = begin; v < end; v++) {
+        long place = i * inner + v * VEC;
+        int width = (int)min(inner - v * VEC, (long)VEC);
+        TV gv = load_lanes(g + place * grad_size, grad_size, width, DTYPE0);
+        TV yv = load_lanes(y + place * out_size, out_size, width, DTYPE1);
+        TV sum = kept_at(sums, (v - begin) * VEC);
+        store_lanes(dx + place * size, size, width, DTYPE2, GRADIENT(gv, yv, sum));
+      }
   }
 }

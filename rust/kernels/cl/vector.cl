@@ -58,6 +58,25 @@ typedef union {
   T lanes[VEC];
 } Lanes;
 
+// Stores a vector of `type` at an address that is aligned for one element. It does what vstoreN does, for which PoCL
+// 3.1 makes pieces: four stores for a float16, and sixteen, each with an extraction, for a ushort16.
+#if VEC > 1
+#define DEFINE_STORE(type)                                                                                   \
+  typedef struct __attribute__((packed, aligned(sizeof(type)))) { PASTE(type, VEC) v; } PASTE(Unaligned_, type); \
+  INLINE void PASTE(put_, type)(__global type *p, PASTE(type, VEC) v) { ((__global PASTE(Unaligned_, type) *)p)->v = v; }
+DEFINE_STORE(uchar)
+DEFINE_STORE(ushort)
+#ifdef IS_FLOAT
+DEFINE_STORE(float)
+#ifdef CLASS_D
+DEFINE_STORE(double)
+#endif
+#else
+DEFINE_STORE(uint)
+DEFINE_STORE(long)
+#endif
+#endif
+
 // Elements i to i + VEC - 1 of a contiguous run. Dtypes that rarely meet a class go lane by lane: a case for
 // each would double the time a generic program takes to build.
 INLINE TV load_vector(__global const uchar *p, long i, int dt) {
@@ -94,26 +113,27 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
 #else
   switch (dt) {
 #ifdef IS_FLOAT
-    case DT_F32: VSTORE(TO(float)(value), 0, (__global float *)p + i); return;
+    case DT_F32: put_float((__global float *)p + i, TO(float)(value)); return;
     case DT_F16: PASTE(PASTE(vstore_half, VEC), _rte)(TO(float)(value), 0, (__global half *)p + i); return;
     case DT_BF16: {
-      PASTE(uint, VEC) bits = PASTE(as_uint, VEC)(TO(float)(value));
-      PASTE(uint, VEC) rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-      bits = (bits & 0x7fffffffu) > 0x7f800000u ? (PASTE(uint, VEC))(0x7fc0u) : rounded;
-      VSTORE(TO(ushort)(bits), 0, (__global ushort *)p + i);
+      PASTE(float, VEC) single = TO(float)(value);
+      PASTE(uint, VEC) bits = PASTE(as_uint, VEC)(single);
+      bits = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+      bits = single != single ? (PASTE(uint, VEC))(0x7fc0u) : bits;
+      put_ushort((__global ushort *)p + i, TO(ushort)(bits));
       return;
     }
 #else
-    case DT_U8: VSTORE(TO(uchar)(value), 0, p + i); return;
-    case DT_I8: VSTORE(TO(char)(value), 0, (__global char *)p + i); return;
-    case DT_I16: VSTORE(TO(short)(value), 0, (__global short *)p + i); return;
-    case DT_I32: VSTORE(TO(int)(value), 0, (__global int *)p + i); return;
-    case DT_I64: VSTORE(value, 0, (__global long *)p + i); return;
+    case DT_U8: put_uchar(p + i, TO(uchar)(value)); return;
+    case DT_I8: put_uchar(p + i, TO(uchar)(value)); return;
+    case DT_I16: put_ushort((__global ushort *)p + i, TO(ushort)(value)); return;
+    case DT_I32: put_uint((__global uint *)p + i, TO(uint)(value)); return;
+    case DT_I64: put_long((__global long *)p + i, value); return;
 #endif
 #ifdef CLASS_D
-    case DT_F64: VSTORE(value, 0, (__global double *)p + i); return;
+    case DT_F64: put_double((__global double *)p + i, value); return;
 #endif
-    case DT_BOOL: VSTORE(TO(uchar)(value != 0) & (uchar)1, 0, p + i); return;
+    case DT_BOOL: put_uchar(p + i, TO(uchar)(value != 0) & (uchar)1); return;
   }
   Lanes v;
   v.vector = value;
@@ -152,9 +172,15 @@ INLINE TV load_part(__global const uchar *row, long i, long n, int dtype, T fill
   return v.vector;
 }
 
+// The same condition as above, so that compilers ask it once for both.
 INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value) {
-  int size = dtype_size(dtype);
-  store_lanes(row + i * size, size, (int)min(n - i, (long)VEC), dtype, value);
+  if (i + VEC <= n) {
+    store_vector(row, i, dtype, value);
+    return;
+  }
+  Lanes v;
+  v.vector = value;
+  for (int l = 0; i + l < n; l++) store(row, i + l, dtype, v.lanes[l]);
 }
 
 // Byte offset of position `index` of one operand.
@@ -187,6 +213,16 @@ INLINE long layout_run_offset(const Layout *layout, int operand, long run) {
   long last = (tasks) * ((long)(part) + 1) / (long)(parts)
 #define GROUP_TASKS(tasks, first, last) SHARE_TASKS(tasks, get_group_id(0), get_num_groups(0), first, last)
 #define ITEM_TASKS(tasks, first, last) SHARE_TASKS(tasks, get_global_id(0), get_global_size(0), first, last)
+
+// The sum of all lanes. Pairs first, so that few additions wait for others.
+INLINE T lanes_sum(TV v) {
+#if VEC == 1
+  return v;
+#else
+  for (int n = VEC / 2; n > 0; n /= 2) v = (TV)(v.even + v.odd, v.even + v.odd);
+  return v.s0;
+#endif
+}
 
 // Sum and maximum of `value` over the work-group, for every item of it; NaN wins the maximum. `shared` holds LSIZE
 // values, and null where LSIZE is 1.
@@ -226,14 +262,6 @@ INLINE T group_max(T value, __local T *shared) {
 INLINE T group_sum(T value, __local T *shared) { return value; }
 INLINE T group_max(T value, __local T *shared) { return value; }
 #endif
-
-INLINE T lanes_sum(TV v) {
-  Lanes lanes;
-  lanes.vector = v;
-  T sum = lanes.lanes[0];
-  for (int l = 1; l < VEC; l++) sum += lanes.lanes[l];
-  return sum;
-}
 
 INLINE T lanes_max(TV v) {
   Lanes lanes;
