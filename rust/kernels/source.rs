@@ -168,7 +168,7 @@ impl Family {
     const fn parts(self) -> &'static [&'static str] {
         match self {
             Self::Pointwise => &[PRELUDE, VECTOR, MATH, COMPLEX, POINTWISE],
-Self::Foreach => &[PRELUDE, VECTOR, MATH, COMPLEX, POINTWISE, FOREACH],
+            Self::Foreach => &[PRELUDE, VECTOR, MATH, COMPLEX, POINTWISE, FOREACH],
             Self::Index => &[PRELUDE, TIER, VECTOR, INDEX],
             Self::Random => &[PRELUDE, TIER, RANDOM],
             Self::Factory => &[PRELUDE, TIER, FACTORY],
