@@ -20,11 +20,13 @@ bool Call::is_simple() const {
     return tensor.scalar_type() == dtype && tensor.device() == self[0].device() && tensor.layout() == at::kStrided &&
         tensor.sizes() == like.sizes() && tensor.strides() == like.strides() && !tensor.is_neg();
   };
-  return std::all_of(lists.begin(), lists.end(), [&](at::TensorList list) {
-    return list.size() == self.size() && std::equal(list.begin(), list.end(), self.begin(), lies_as);
-  }) && std::all_of(self.begin(), self.end(), [](const at::Tensor& tensor) {
-    return tensor.is_non_overlapping_and_dense();
-  });
+  return std::all_of(
+             lists.begin(), lists.end(),
+             [&](at::TensorList list) {
+               return list.size() == self.size() && std::equal(list.begin(), list.end(), self.begin(), lies_as);
+             }) &&
+      std::all_of(
+             self.begin(), self.end(), [](const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); });
 }
 
 std::vector<at::Tensor> Call::like_self() const {
@@ -62,7 +64,7 @@ void Call::run(PointwiseOp op, at::TensorList out) const {
   scalars.reserve(numbers.size());
   for (const at::Scalar& scalar : numbers) scalars.push_back(arg(scalar));
   checked([&] {
-    bridge::foreach(
+    bridge::foreach (
         static_cast<uint32_t>(op), arg(at::IntArrayRef(counts)), {operands.data(), operands.size()},
         {scalars.data(), scalars.size()}, number == Number::Input);
   });
@@ -71,14 +73,16 @@ void Call::run(PointwiseOp op, at::TensorList out) const {
 } // namespace foreach
 
 void foreach_zero_(at::TensorList self) {
-  foreach::Call call{foreach::Number::Parameter, {self}, {}, {at::Scalar(0)}};
+  foreach
+    ::Call call{foreach::Number::Parameter, {self}, {}, {at::Scalar(0)}};
   if (!call.is_simple()) return at::native::foreach_tensor_zero_slow_(self);
   call.lists.clear();
   call.run(PointwiseOp::fill__Scalar, self);
 }
 
 void foreach_copy_(at::TensorList self, at::TensorList src, bool non_blocking) {
-  foreach::Call call{foreach::Number::Parameter, {self, src}, {}, {}};
+  foreach
+    ::Call call{foreach::Number::Parameter, {self, src}, {}, {}};
   if (!call.is_simple()) return at::native::foreach_tensor_copy_list_kernel_slow_(self, src, non_blocking);
   call.lists.erase(call.lists.begin());
   call.run(PointwiseOp::_copy_from, self);

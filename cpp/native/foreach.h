@@ -39,8 +39,8 @@ enum class Number { Input, Parameter };
 struct Call {
   Number number;
   c10::SmallVector<at::TensorList, 3> lists; // the first is `self`
-  at::Tensor one; // a number in device memory, the last input
-  c10::SmallVector<at::Scalar, 4> numbers; // none, one, or one for each tensor
+  at::Tensor one;                            // a number in device memory, the last input
+  c10::SmallVector<at::Scalar, 4> numbers;   // none, one, or one for each tensor
 
   void take(at::TensorList list) {
     lists.push_back(list);
@@ -92,10 +92,10 @@ struct Foreach<kOp, kNumber, kSlow> {
 } // namespace foreach
 
 // The pair of functions, in place and not, that ATen calls foreach_tensor_NAME.
-#define FOREACH_PAIR(NAME, OP, NUMBER, SLOW)                                                                   \
-  inline constexpr auto foreach_##NAME =                                                                       \
-      &foreach::Foreach<PointwiseOp::OP, foreach::Number::NUMBER, &at::native::foreach_tensor_##SLOW>::call;    \
-  inline constexpr auto foreach_##NAME##_ =                                                                    \
+#define FOREACH_PAIR(NAME, OP, NUMBER, SLOW)                                                                 \
+  inline constexpr auto foreach_##NAME =                                                                     \
+      &foreach::Foreach<PointwiseOp::OP, foreach::Number::NUMBER, &at::native::foreach_tensor_##SLOW>::call; \
+  inline constexpr auto foreach_##NAME##_ =                                                                  \
       &foreach::Foreach<PointwiseOp::OP, foreach::Number::NUMBER, &at::native::foreach_tensor_##SLOW##_>::call;
 
 FOREACH_PAIR(abs, abs_out, Parameter, abs_slow)

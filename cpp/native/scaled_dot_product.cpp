@@ -25,17 +25,20 @@ std::string obstacle(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask) {
   if (query.is_nested() || key.is_nested() || value.is_nested()) return "nested tensors";
   const int64_t dims = query.dim();
-  if ((dims != 3 && dims != 4) || key.dim() != dims || value.dim() != dims) return "tensors of other than 3 or 4 dimensions";
+  if ((dims != 3 && dims != 4) || key.dim() != dims || value.dim() != dims)
+    return "tensors of other than 3 or 4 dimensions";
   if (query.scalar_type() != key.scalar_type() || query.scalar_type() != value.scalar_type()) return "different dtypes";
   if (!query.is_floating_point()) return "a dtype that is not floating";
   const int64_t heads = key.size(-3);
-  if (heads != value.size(-3) || heads == 0 || query.size(-3) % heads != 0) return "numbers of heads that do not divide";
+  if (heads != value.size(-3) || heads == 0 || query.size(-3) % heads != 0)
+    return "numbers of heads that do not divide";
   if (dims == 4 && (query.size(0) != key.size(0) || query.size(0) != value.size(0))) return "different batches";
   if (key.size(-2) != value.size(-2)) return "different numbers of keys and values";
   if (query.size(-1) != key.size(-1)) return "different widths of queries and keys";
   const int64_t batch = dims == 4 ? query.size(0) : 1;
   const std::array<int64_t, 4> scores{batch, query.size(-3), query.size(-2), key.size(-2)};
-  if (mask.has_value() && mask->defined() && !at::is_expandable_to(mask->sizes(), scores)) return "a mask of another shape";
+  if (mask.has_value() && mask->defined() && !at::is_expandable_to(mask->sizes(), scores))
+    return "a mask of another shape";
   const bool fits = checked([&] {
     return bridge::attention_fits(
         query.device().index(), static_cast<int32_t>(query.scalar_type()), query.size(-1), value.size(-1));
@@ -101,7 +104,8 @@ int64_t fused_sdp_choice(
   const bool wants_fused =
       context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP() || context.userEnabledOverrideableSDP();
   // PyTorch's composed attention says what is wrong with contradictory arguments, and knows empty tensors.
-  const bool is_plain = query.numel() > 0 && key.numel() > 0 && value.numel() > 0 && !(is_causal && attn_mask.has_value());
+  const bool is_plain =
+      query.numel() > 0 && key.numel() > 0 && value.numel() > 0 && !(is_causal && attn_mask.has_value());
   if (wants_fused && is_plain && obstacle(query, key, value, attn_mask).empty() &&
       (enable_gqa || query.size(-3) == key.size(-3))) {
     return static_cast<int64_t>(at::SDPBackend::overrideable);
