@@ -22,4 +22,8 @@ void raise(const rust::Error& error) {
   }
 }
 
+void warn_of_wait() {
+  TORCH_WARN("called a synchronizing OpenCL operation");
+}
+
 } // namespace torch_opencl

@@ -1,6 +1,8 @@
 // Errors of the Rust core as the exceptions PyTorch's own back ends raise.
 #pragma once
 
+#include <type_traits>
+
 #include "bridge.h"
 
 namespace torch_opencl {
@@ -11,11 +13,25 @@ const char* message_of(const rust::Error& error);
 // Throws the c10::Error that the kind asks for (rust/error.rs holds the other half of the table).
 [[noreturn]] void raise(const rust::Error& error);
 
+// Warns of what has waited for the device, where the user has asked for that.
+void warn_of_wait();
+
+inline void report_waits() {
+  if (bridge::take_sync_warning()) warn_of_wait();
+}
+
 // Runs a bridge call; its error becomes a Python exception.
 template <class Call>
 auto checked(Call&& call) -> decltype(call()) {
   try {
-    return call();
+    if constexpr (std::is_void_v<decltype(call())>) {
+      call();
+      report_waits();
+    } else {
+      auto result = call();
+      report_waits();
+      return result;
+    }
   } catch (const rust::Error& error) {
     raise(error);
   }

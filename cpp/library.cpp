@@ -106,6 +106,10 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("blas_choices(int device) -> str", [](int64_t device) {
     return to_string(bridge::blas_choices_json(static_cast<int32_t>(device)));
   });
+  m.def("sync_debug_mode() -> int", [] { return static_cast<int64_t>(bridge::sync_debug_mode()); });
+  m.def("set_sync_debug_mode(int mode) -> ()", [](int64_t mode) {
+    checked([&] { bridge::set_sync_debug_mode(std::in_range<int32_t>(mode) ? static_cast<int32_t>(mode) : -1); });
+  });
   m.def("launches() -> int", [] { return static_cast<int64_t>(bridge::launch_count()); });
 }
 

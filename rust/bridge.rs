@@ -186,6 +186,41 @@ mod ffi {
         mode: i32,
     }
 
+    /// What is attended to: `ops::attention::Inputs`.
+    #[derive(Clone, Copy)]
+    struct AttentionInputs<'a> {
+        query: TensorArg<'a>,
+        key: TensorArg<'a>,
+        value: TensorArg<'a>,
+        bias: TensorArg<'a>,
+    }
+
+    /// How it is attended to: `ops::attention::Mode`.
+    #[derive(Clone, Copy)]
+    struct AttentionMode {
+        scale: f64,
+        causal: bool,
+        keep: f64,
+        stream: RandomStream,
+    }
+
+    /// Where its gradients go: `ops::attention::Gradients`.
+    #[derive(Clone, Copy)]
+    struct AttentionGradients<'a> {
+        query: TensorArg<'a>,
+        key: TensorArg<'a>,
+        value: TensorArg<'a>,
+        bias: TensorArg<'a>,
+    }
+
+    /// One operand of an operation on lists of tensors: `ops::foreach::List`.
+    #[derive(Clone, Copy)]
+    struct ListOperand<'a> {
+        addresses: &'a [usize],
+        dtype: i32,
+        is_one: bool,
+    }
+
     /// Geometry of a convolution, outermost dimension first.
     #[derive(Clone, Copy)]
     struct ConvolutionArgs<'a> {
@@ -203,6 +238,13 @@ mod ffi {
             outputs: usize,
             operands: &[Operand],
             scalars: &[Scalar],
+        ) -> Result<()>;
+        fn foreach(
+            op: u32,
+            counts: &[i64],
+            lists: &[ListOperand],
+            numbers: &[Scalar],
+            number_is_input: bool,
         ) -> Result<()>;
         fn index_get(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis]) -> Result<()>;
         fn index_set(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis], op: i32, in_order: bool) -> Result<()>;
@@ -411,11 +453,24 @@ mod ffi {
             grad_hx: &TensorArg,
         ) -> Result<()>;
         fn embedding_bag(bags: Bags, output: &TensorArg, sizes: &TensorArg, rows: &TensorArg) -> Result<()>;
+        fn attention_fits(device: i32, dtype: i32, width: i64, value_width: i64) -> Result<bool>;
+        fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64;
+        fn attention(inputs: AttentionInputs, mode: AttentionMode, out: &TensorArg, log_sums: &TensorArg)
+            -> Result<()>;
+        fn attention_backward(
+            inputs: AttentionInputs,
+            mode: AttentionMode,
+            out: &TensorArg,
+            log_sums: &TensorArg,
+            grad_out: &TensorArg,
+            gradients: AttentionGradients,
+        ) -> Result<()>;
         fn sort(values: &TensorArg, indices: &TensorArg, input: &TensorArg, descending: bool) -> Result<()>;
     }
 }
 
 mod args;
+mod attention;
 mod builds;
 mod device;
 mod index;
@@ -433,6 +488,7 @@ mod rnn;
 mod runtime;
 mod sample;
 
+use attention::*;
 use index::*;
 use loss::*;
 use matrix::*;

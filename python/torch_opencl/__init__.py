@@ -37,7 +37,14 @@ from torch_opencl.device import (
     set_device,
     synchronize,
 )
-from torch_opencl.diagnostics import fallbacks, kernel_cache_info, launches, reset_fallbacks
+from torch_opencl.diagnostics import (
+    fallbacks,
+    get_sync_debug_mode,
+    kernel_cache_info,
+    launches,
+    reset_fallbacks,
+    set_sync_debug_mode,
+)
 from torch_opencl.memory import (
     OutOfMemoryError,
     empty_cache,
@@ -112,6 +119,7 @@ __all__ = [
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "get_sync_debug_mode",
     "host_memory_stats",
     "init",
     "initial_seed",
@@ -147,6 +155,7 @@ __all__ = [
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
+    "set_sync_debug_mode",
     "stream",
     "synchronize",
     "warmup",

@@ -1,10 +1,19 @@
-"""What the back end has been doing: CPU fallbacks, kernel launches, compiled kernels."""
+"""What the back end has been doing: CPU fallbacks, kernel launches, compiled kernels, waits for the device."""
 
 import json
 
 from torch_opencl._load import native
 
-__all__ = ["fallbacks", "kernel_cache_info", "launches", "reset_fallbacks"]
+__all__ = [
+    "fallbacks",
+    "get_sync_debug_mode",
+    "kernel_cache_info",
+    "launches",
+    "reset_fallbacks",
+    "set_sync_debug_mode",
+]
+
+_SYNC_DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
 
 
 def fallbacks() -> dict[str, int]:
@@ -56,3 +65,36 @@ def kernel_cache_info() -> dict[str, str | int | None]:
         LibraryError: the native library cannot be loaded.
     """
     return json.loads(native().kernel_cache_info())
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Choose what happens when an operation waits for the device: ``.item()``, ``.cpu()``, a CPU fallback.
+
+    Such a wait lets the device run out of work. :func:`torch_opencl.synchronize` and events, which are there for
+    waiting, are never reported.
+
+    Args:
+        debug_mode: ``"default"`` or 0 for nothing, ``"warn"`` or 1 for a warning at each wait, ``"error"`` or 2 for a
+            ``RuntimeError`` instead of it.
+
+    Raises:
+        RuntimeError: there is no such mode.
+        LibraryError: the native library cannot be loaded.
+    """
+    if isinstance(debug_mode, str):
+        if debug_mode not in _SYNC_DEBUG_MODES:
+            raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
+        debug_mode = _SYNC_DEBUG_MODES[debug_mode]
+    native().set_sync_debug_mode(debug_mode)
+
+
+def get_sync_debug_mode() -> int:
+    """Return what happens when an operation waits for the device.
+
+    Returns:
+        0 for nothing, 1 for a warning, 2 for an error: see :func:`set_sync_debug_mode`.
+
+    Raises:
+        LibraryError: the native library cannot be loaded.
+    """
+    return native().sync_debug_mode()

@@ -115,6 +115,7 @@ pub fn stream_is_idle(index: i32, stream: i64) -> Result<bool> {
 
 pub fn synchronize_stream(index: i32, stream: i64) -> Result<()> {
     let stream = device(index)?.state()?.stream(stream)?;
+    runtime::before_wait()?;
     stream.synchronize()?;
     stream.raise_faults()
 }
@@ -154,6 +155,18 @@ pub fn check_environment() -> Result<()> {
 
 pub fn launch_count() -> u64 {
     runtime::launch_count()
+}
+
+pub fn sync_debug_mode() -> i32 {
+    runtime::sync_debug_mode()
+}
+
+pub fn set_sync_debug_mode(mode: i32) -> Result<()> {
+    runtime::set_sync_debug_mode(mode)
+}
+
+pub fn take_sync_warning() -> bool {
+    runtime::take_sync_warning()
 }
 
 pub fn kernel_cache_json() -> String {

@@ -1,9 +1,16 @@
 //! Pointwise ops for C++.
 
-use super::ffi::{Operand, Scalar};
+use super::ffi::{ListOperand, Operand, Scalar};
 use crate::error::Result;
 use crate::kernels::DType;
-use crate::ops;
+use crate::ops::foreach::List;
+use crate::ops::{self, foreach};
+
+impl<'a> ListOperand<'a> {
+    fn list(&self) -> Result<List<'a>> {
+        Ok(List { addresses: self.addresses, dtype: DType::from_code(self.dtype)?, is_one: self.is_one })
+    }
+}
 
 pub fn pointwise(
     op: u32,
@@ -16,4 +23,16 @@ pub fn pointwise(
     let operands = operands.iter().map(Operand::operand).collect::<Result<Vec<_>>>()?;
     let scalars: Vec<_> = scalars.iter().map(|scalar| (*scalar).into()).collect();
     ops::pointwise::launch(op, DType::from_code(compute)?, shape, outputs, &operands, &scalars)
+}
+
+pub fn foreach(
+    op: u32,
+    counts: &[i64],
+    lists: &[ListOperand<'_>],
+    numbers: &[Scalar],
+    number_is_input: bool,
+) -> Result<()> {
+    let lists = lists.iter().map(ListOperand::list).collect::<Result<Vec<_>>>()?;
+    let numbers: Vec<_> = numbers.iter().map(|number| (*number).into()).collect();
+    foreach::launch(op, counts, &lists, &numbers, number_is_input)
 }

@@ -82,6 +82,9 @@ pub mod ffi {
         // Counters and caches.
         fn check_environment() -> Result<()>;
         fn launch_count() -> u64;
+        fn sync_debug_mode() -> i32;
+        fn set_sync_debug_mode(mode: i32) -> Result<()>;
+        fn take_sync_warning() -> bool;
         fn kernel_cache_json() -> String;
     }
 }

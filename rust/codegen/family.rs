@@ -31,7 +31,7 @@ const fn composite(name: &'static str) -> Family {
 }
 
 /// Every family. A new one is one line here beside its `.cl` and its launcher.
-pub const FAMILIES: [Family; 27] = [
+pub const FAMILIES: [Family; 29] = [
     pointwise("nullary", 0),
     pointwise("unary", 1),
     pointwise("binary", 2),
@@ -57,6 +57,8 @@ pub const FAMILIES: [Family; 27] = [
     kernel("pad"),
     kernel("upsample"),
     kernel("grid"),
+    kernel("attention"),
+    kernel("foreach"),
     composite("view"),
     composite("composite"),
 ];

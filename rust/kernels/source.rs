@@ -5,6 +5,8 @@
 pub enum Family {
     /// Element-wise ops of the op table.
     Pointwise,
+    /// Element-wise ops on lists of tensors.
+    Foreach,
     /// Gathers, scatters and searches.
     Index,
     /// Philox and what is drawn from it.
@@ -47,6 +49,10 @@ pub enum Family {
     Grid,
     /// Sums over bags of embeddings.
     Bag,
+    /// Scaled dot-product attention.
+    Attention,
+    /// Its gradients.
+    AttentionBackward,
 }
 
 const PRELUDE: &str = include_str!("cl/prelude.cl");
@@ -88,6 +94,11 @@ const RNN: &str = include_str!("cl/rnn.cl");
 const RESAMPLE: &str = include_str!("cl/resample.cl");
 const GRID: &str = include_str!("cl/grid.cl");
 const BAG: &str = include_str!("cl/bag.cl");
+const FOREACH: &str = include_str!("cl/foreach.cl");
+const BLOCK: &str = include_str!("cl/block.cl");
+const SCORES: &str = include_str!("cl/scores.cl");
+const ATTENTION: &str = include_str!("cl/attention.cl");
+const ATTENTION_BACKWARD: &str = include_str!("cl/attention_backward.cl");
 const POINTWISE: &str = include_str!("cl/pointwise.cl");
 
 /// Where the generated op switch goes.
@@ -97,6 +108,7 @@ impl Family {
     /// All families.
     pub const ALL: &'static [Self] = &[
         Self::Pointwise,
+        Self::Foreach,
         Self::Index,
         Self::Random,
         Self::Factory,
@@ -118,12 +130,15 @@ impl Family {
         Self::Resample,
         Self::Grid,
         Self::Bag,
+        Self::Attention,
+        Self::AttentionBackward,
     ];
 
     /// Name for messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pointwise => "pointwise",
+            Self::Foreach => "foreach",
             Self::Index => "index",
             Self::Random => "random",
             Self::Factory => "factory",
@@ -145,12 +160,15 @@ impl Family {
             Self::Resample => "resample",
             Self::Grid => "grid",
             Self::Bag => "bag",
+            Self::Attention => "attention",
+            Self::AttentionBackward => "attention_backward",
         }
     }
 
     const fn parts(self) -> &'static [&'static str] {
         match self {
             Self::Pointwise => &[PRELUDE, VECTOR, MATH, COMPLEX, POINTWISE],
+            Self::Foreach => &[PRELUDE, VECTOR, MATH, COMPLEX, POINTWISE, FOREACH],
             Self::Index => &[PRELUDE, TIER, VECTOR, INDEX],
             Self::Random => &[PRELUDE, TIER, RANDOM],
             Self::Factory => &[PRELUDE, TIER, FACTORY],
@@ -182,6 +200,8 @@ impl Family {
             Self::Resample => &[PRELUDE, VECTOR, RESAMPLE],
             Self::Grid => &[PRELUDE, VECTOR, GRID],
             Self::Bag => &[PRELUDE, VECTOR, FAULT, BAG],
+            Self::Attention => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION],
+            Self::AttentionBackward => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION_BACKWARD],
             Self::Optimizer => &[PRELUDE, VECTOR, OPTIMIZER],
             Self::Rnn => &[PRELUDE, VECTOR, MATH, RNN],
         }

@@ -24,11 +24,13 @@ pub use target::{Target, Workspace};
 pub use tensor::Tensor;
 
 pub mod arg_reduce;
+pub mod attention;
 pub mod bag;
 pub mod batch_norm;
 pub mod conv;
 pub mod copy;
 pub mod factory;
+pub mod foreach;
 pub mod grid;
 pub mod index;
 pub mod loss;

@@ -1,10 +1,12 @@
 //! Element-wise ops: every row of the op table that has an expression.
 
+use std::sync::Arc;
+
 use super::tier::tier;
 use super::{Scalar, Target};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
-use crate::kernels::{Class, DType, Family, Layout, Tier, MAX_DIMS, MAX_OPERANDS};
+use crate::kernels::{CachedProgram, Class, DType, Family, Layout, Spec, Tier, MAX_DIMS, MAX_OPERANDS};
 
 mod table {
     //! The op enum and its rows, generated from `native_functions.yaml`.
@@ -82,7 +84,7 @@ impl Tiles {
 
 /// How the dense kernel finds an input; two bits each in its `sources` argument.
 #[derive(Clone, Copy)]
-enum Source {
+pub(super) enum Source {
     Dense = 0,
     One = 1,
     Value = 2,
@@ -100,9 +102,7 @@ pub fn launch(
     operands: &[Operand<'_>],
     scalars: &[Scalar],
 ) -> Result<()> {
-    let row = POINTWISE
-        .get(op as usize)
-        .ok_or_else(|| Error::Invalid(format!("OpenCL: pointwise op {op} is not in the op table")))?;
+    let row = row(op)?;
     let (Some((out, inputs)), 1) = (operands.split_first(), outputs) else {
         return Err(Error::Invalid(format!("OpenCL: {} has {outputs} outputs, pointwise kernels write one", row.name)));
     };
@@ -117,6 +117,28 @@ pub fn launch(
     }
     let call = Call { row, compute, target: Target::of(out.address)?, out: *out, inputs, scalars };
     call.over(shape, operands)
+}
+
+/// A row of the op table.
+pub(super) fn row(op: u32) -> Result<&'static PointwiseRow> {
+    let row = POINTWISE.get(op as usize);
+    row.ok_or_else(|| Error::Invalid(format!("OpenCL: pointwise op {op} is not in the op table")))
+}
+
+/// The program of a row, of a family that has the switch over ops.
+pub(super) fn program(
+    target: &Target,
+    family: Family,
+    class: Class,
+    row: &PointwiseRow,
+    spec: Spec,
+) -> Result<Arc<CachedProgram>> {
+    let expr = expr_class(class);
+    let spec = spec.define("ARITY", row.arity as i64).define("SHORT_OPS", i64::from(row.is_short(expr)));
+    target.program_with_cases(family, class, &spec, |tier| match tier {
+        Tier::Generic => row.switch(expr),
+        Tier::Specialised => row.case_text(expr).to_owned(),
+    })
 }
 
 struct Call<'a> {
@@ -141,15 +163,8 @@ impl Call<'_> {
             _ if self.target.is_cpu() => CPU_VECTOR / class.size(),
             _ => GPU_VECTOR / class.size(),
         };
-        let expr = expr_class(class);
-        let spec = tier(count, &self.constants(dense, shape.len()))
-            .define("ARITY", self.row.arity as i64)
-            .define("SHORT_OPS", i64::from(self.row.is_short(expr)))
-            .define("VEC", lanes as i64);
-        let program = self.target.program_with_cases(Family::Pointwise, class, &spec, |tier| match tier {
-            Tier::Generic => self.row.switch(expr),
-            Tier::Specialised => self.row.case_text(expr).to_owned(),
-        })?;
+        let spec = tier(count, &self.constants(dense, shape.len())).define("VEC", lanes as i64);
+        let program = program(&self.target, Family::Pointwise, class, self.row, spec)?;
 
         let sources = dense.unwrap_or_else(|| self.value_sources());
         let tiles = if dense.is_some() { Tiles::default() } else { self.tiles(shape, operands, lanes) };

@@ -216,9 +216,10 @@ pub fn dropout_backward(grad_in: &Tensor<'_>, grad_out: &Tensor<'_>, mask: &Tens
         target.tensor(grad_out)?,
         target.tensor(mask)?,
         Arg::Int(grad_out.dtype.code()),
+        Arg::Long(count),
         real(class, scale),
     ];
-    target.launch(&program, "dropout_backward", &args, &[count as usize], None)
+    target.launch(&program, "dropout_backward", &args, &[div_ceil(count, LANES) as usize], None)
 }
 
 #[cfg(test)]

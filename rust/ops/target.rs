@@ -7,7 +7,9 @@ use super::Tensor;
 use crate::cl::{Arg, Grid, MemHandle, Start};
 use crate::error::Result;
 use crate::kernels::{program, CachedProgram, Class, Family, Spec, Tier};
-use crate::runtime::{current_stream, device, device_of_address, Device, DeviceClass, DeviceState, Stream};
+use crate::runtime::{
+    before_wait, current_stream, device, device_of_address, Device, DeviceClass, DeviceState, Stream,
+};
 
 /// So many elements take a core about as long as waking it, some 5 us.
 const SHORT: i64 = 1 << 12;
@@ -177,6 +179,7 @@ impl Target {
 
     /// Reads device memory after everything enqueued before; blocks.
     pub fn read(&self, address: usize, target: &mut [u8]) -> Result<()> {
+        before_wait()?;
         let location = self.state.resolve(address)?;
         let queue = self.stream.queue(&self.state.context)?;
         // SAFETY: the slice is exclusively borrowed until the command has completed.

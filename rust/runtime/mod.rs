@@ -16,6 +16,7 @@ mod snapshot;
 mod stats;
 mod stream;
 mod transfer;
+mod waits;
 
 pub use address::{Location, GRANULE};
 pub use blocks::Pool;
@@ -36,3 +37,4 @@ pub use stream::{current_stream, launch_count, set_current_stream, Stream, POOL_
 pub use transfer::{
     copy_device_to_device, copy_device_to_host, copy_host_to_device, map_all, unmap_all, Mapping, Range,
 };
+pub use waits::{before_wait, set_sync_debug_mode, sync_debug_mode, take_sync_warning, SyncDebugMode};

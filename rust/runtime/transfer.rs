@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::device::{device_of_address, Device};
 use super::pinned;
 use super::stream::current_stream;
+use super::waits::before_wait;
 use crate::cl::{Event, MapAccess, MemHandle, Queue};
 use crate::error::Result;
 
@@ -21,6 +22,9 @@ pub unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize,
     let device = device_of_address(target)?;
     let (queue, stream) = queue_of(device)?;
     let asynchronous = non_blocking && pinned::is_pinned(source as usize);
+    if !asynchronous {
+        before_wait()?;
+    }
     let location = device.state()?.resolve(target)?;
     // SAFETY: the caller's promise; pinned memory is not reused before the marker recorded below.
     let written = unsafe { queue.write(location.memory, location.offset, source, size)? };
@@ -41,6 +45,9 @@ pub unsafe fn copy_device_to_host(target: *mut u8, source: usize, size: usize, n
     let device = device_of_address(source)?;
     let (queue, stream) = queue_of(device)?;
     let asynchronous = non_blocking && pinned::is_pinned(target as usize);
+    if !asynchronous {
+        before_wait()?;
+    }
     let location = device.state()?.resolve(source)?;
     // SAFETY: the caller's promise; pinned memory is not reused before the marker recorded below.
     let read = unsafe { queue.read(location.memory, location.offset, target, size)? };
@@ -63,6 +70,7 @@ pub fn copy_device_to_device(target: usize, source: usize, size: usize) -> Resul
         return queue_of(to)?.0.copy(origin.memory, origin.offset, destination.memory, destination.offset, size);
     }
     let (reader, writer) = (queue_of(from)?.0, queue_of(to)?.0);
+    before_wait()?;
     let mut staging = vec![0_u8; size.min(STAGING)];
     for start in (0..size).step_by(STAGING) {
         let length = (size - start).min(STAGING);
@@ -131,6 +139,7 @@ fn mapping() -> Result<MutexGuard<'static, Option<Last>>> {
 /// wrong. Waits once for all of them.
 pub fn map_all(ranges: &[Range]) -> Result<Vec<Mapping>> {
     let Some(first) = ranges.first() else { return Ok(Vec::new()) };
+    before_wait()?;
     let mut guard = mapping()?;
     let device = device_of_address(first.address)?;
     current_stream(device.index)?.raise_faults()?;

@@ -72,11 +72,13 @@ __kernel void random_integers(__global uchar *out, ulong out_offset, int dtype0,
 #define GROUP 32
 #define VECTORS 4
 typedef float8 TV;
+#define CONVERT_LANES convert_float8
 #define NATURAL_DTYPE DT_F32
 #else
 #define GROUP 16
 #define VECTORS 2
 typedef double8 TV;
+#define CONVERT_LANES convert_double8
 #define NATURAL_DTYPE DT_F64
 #endif
 
@@ -126,6 +128,12 @@ inline void store_vector(__global uchar *out, long first, long n, int dt, TV v) 
     vstore8(v, 0, (__global T *)out + first);
     return;
   }
+#ifdef CLASS_F
+  if (dt == DT_F16 && first + LANES <= n) {
+    vstore_half8_rte(v, 0, (__global half *)out + first);
+    return;
+  }
+#endif
   T values[LANES];
   vstore8(v, 0, values);
   int count = (int)min((long)LANES, n - first);
@@ -168,6 +176,20 @@ __kernel void random_bernoulli(__global uchar *out, ulong out_offset, __global c
   }
 }
 
+// Eight elements from `first` on, of which there are at least so many.
+inline TV load_vector(__global const uchar *in, long first, int dt) {
+  switch (dt) {
+    case NATURAL_DTYPE: return vload8(0, (__global const T *)in + first);
+#ifdef CLASS_F
+    case DT_F16: return vload_half8(0, (__global const half *)in + first);
+    case DT_BF16: return as_float8(convert_uint8(vload8(0, (__global const ushort *)in + first)) << 16u);
+#endif
+  }
+  T values[LANES];
+  for (int i = 0; i < LANES; i++) values[i] = load(in, first + i, dt);
+  return vload8(0, values);
+}
+
 // Dropout: keeps an element with probability `keep` and scales it; the mask (bool) remembers which.
 __kernel void dropout(__global uchar *out, ulong out_offset, __global uchar *mask, ulong mask_offset,
                       __global const uchar *in, ulong in_offset, int dtype0, long n, ulong seed, ulong offset, T keep,
@@ -176,25 +198,40 @@ __kernel void dropout(__global uchar *out, ulong out_offset, __global uchar *mas
   uint8 words[4];
   group_words(seed, offset, group, words);
   for (int k = 0; k < VECTORS; k++) {
-    T u[LANES];
-    vstore8(uniform_vector(words, k), 0, u);
+    const TV u = uniform_vector(words, k);
     long first = group * GROUP + k * LANES;
-    int count = (int)min((long)LANES, n - first);
-    for (int i = 0; i < count; i++) {
-      bool kept = u[i] < keep;
+    if (first + LANES <= n) {
+      const TV v = load_vector(in + in_offset, first, DTYPE0) * scale;
+      vstore8(convert_uchar8(u < keep) & (uchar8)1, 0, mask + mask_offset + first);
+      store_vector(out + out_offset, first, n, DTYPE0, u < keep ? v : (TV)0);
+      continue;
+    }
+    T lanes[LANES];
+    vstore8(u, 0, lanes);
+    for (int i = 0; first + i < n; i++) {
+      bool kept = lanes[i] < keep;
       mask[mask_offset + first + i] = kept;
       store(out + out_offset, first + i, DTYPE0, kept ? load(in + in_offset, first + i, DTYPE0) * scale : (T)0);
     }
   }
 }
 
-// One work-item an element.
+// One work-item eight elements.
 __kernel void dropout_backward(__global uchar *grad_in, ulong grad_in_offset, __global const uchar *grad_out,
                                ulong grad_out_offset, __global const uchar *mask, ulong mask_offset, int dtype0,
-                               T scale) {
-  long i = get_global_id(0);
-  T v = mask[mask_offset + i] ? load(grad_out + grad_out_offset, i, DTYPE0) * scale : (T)0;
-  store(grad_in + grad_in_offset, i, DTYPE0, v);
+                               long n, T scale) {
+  const long first = (long)get_global_id(0) * LANES;
+  mask += mask_offset;
+  if (first + LANES <= n) {
+    const TV v = load_vector(grad_out + grad_out_offset, first, DTYPE0) * scale;
+    const TV kept = CONVERT_LANES(vload8(0, mask + first));
+    store_vector(grad_in + grad_in_offset, first, n, DTYPE0, kept != (TV)0 ? v : (TV)0);
+    return;
+  }
+  for (long i = first; i < n; i++) {
+    T v = mask[i] ? load(grad_out + grad_out_offset, i, DTYPE0) * scale : (T)0;
+    store(grad_in + grad_in_offset, i, DTYPE0, v);
+  }
 }
 
 #endif

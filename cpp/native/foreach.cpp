@@ -1,0 +1,91 @@
+#include "foreach.h"
+
+#include <ATen/ops/empty_like.h>
+#include <algorithm>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+
+namespace torch_opencl::native {
+namespace foreach {
+
+bool Call::is_simple() const {
+  const at::TensorList self = lists[0];
+  if (self.empty() || (numbers.size() > 1 && numbers.size() != self.size())) return false;
+  const at::ScalarType dtype = self[0].scalar_type();
+  const auto is_complex = [](const at::Scalar& scalar) { return scalar.isComplex(); };
+  if (!at::isFloatingType(dtype) || std::any_of(numbers.begin(), numbers.end(), is_complex)) return false;
+  if (one.defined() && (one.dim() != 0 || !one.is_privateuseone() || !one.is_floating_point())) return false;
+  const auto lies_as = [&](const at::Tensor& tensor, const at::Tensor& like) {
+    return tensor.scalar_type() == dtype && tensor.device() == self[0].device() && tensor.layout() == at::kStrided &&
+        tensor.sizes() == like.sizes() && tensor.strides() == like.strides() && !tensor.is_neg();
+  };
+  return std::all_of(
+             lists.begin(), lists.end(),
+             [&](at::TensorList list) {
+               return list.size() == self.size() && std::equal(list.begin(), list.end(), self.begin(), lies_as);
+             }) &&
+      std::all_of(
+             self.begin(), self.end(), [](const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); });
+}
+
+std::vector<at::Tensor> Call::like_self() const {
+  std::vector<at::Tensor> out;
+  out.reserve(lists[0].size());
+  for (const at::Tensor& tensor : lists[0]) out.push_back(at::empty_like(tensor));
+  return out;
+}
+
+void Call::run(PointwiseOp op, at::TensorList out) const {
+  const size_t length = out.size();
+  std::vector<int64_t> counts;
+  counts.reserve(length);
+  for (const at::Tensor& tensor : out) counts.push_back(tensor.numel());
+
+  // The output first, then the inputs.
+  c10::SmallVector<std::vector<size_t>, 5> addresses;
+  c10::SmallVector<bridge::ListOperand, 5> operands;
+  const auto add = [&](std::vector<size_t> list, at::ScalarType dtype, bool is_one) {
+    addresses.push_back(std::move(list));
+    operands.push_back({{}, static_cast<int32_t>(dtype), is_one});
+  };
+  const auto add_list = [&](at::TensorList list) {
+    std::vector<size_t> starts;
+    starts.reserve(length);
+    for (const at::Tensor& tensor : list) starts.push_back(address_of(tensor));
+    add(std::move(starts), list[0].scalar_type(), /*is_one=*/false);
+  };
+  add_list(out);
+  for (const at::TensorList list : lists) add_list(list);
+  if (one.defined()) add({address_of(one)}, one.scalar_type(), /*is_one=*/true);
+  for (size_t i = 0; i < operands.size(); i++) operands[i].addresses = {addresses[i].data(), addresses[i].size()};
+
+  std::vector<bridge::Scalar> scalars;
+  scalars.reserve(numbers.size());
+  for (const at::Scalar& scalar : numbers) scalars.push_back(arg(scalar));
+  checked([&] {
+    bridge::foreach (
+        static_cast<uint32_t>(op), arg(at::IntArrayRef(counts)), {operands.data(), operands.size()},
+        {scalars.data(), scalars.size()}, number == Number::Input);
+  });
+}
+
+} // namespace foreach
+
+void foreach_zero_(at::TensorList self) {
+  foreach
+    ::Call call{foreach::Number::Parameter, {self}, {}, {at::Scalar(0)}};
+  if (!call.is_simple()) return at::native::foreach_tensor_zero_slow_(self);
+  call.lists.clear();
+  call.run(PointwiseOp::fill__Scalar, self);
+}
+
+void foreach_copy_(at::TensorList self, at::TensorList src, bool non_blocking) {
+  foreach
+    ::Call call{foreach::Number::Parameter, {self, src}, {}, {}};
+  if (!call.is_simple()) return at::native::foreach_tensor_copy_list_kernel_slow_(self, src, non_blocking);
+  call.lists.erase(call.lists.begin());
+  call.run(PointwiseOp::_copy_from, self);
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,197 @@
+#include "scaled_dot_product.h"
+
+#include <ATen/Context.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/ScalarOps.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+#include <cmath>
+
+#include "../error.h"
+#include "../generator.h"
+#include "../tensor_arg.h"
+#include "check.h"
+#include "norm.h"
+
+namespace torch_opencl::native {
+namespace {
+
+constexpr const char* kOp = "scaled_dot_product_attention";
+
+// Why the kernels cannot take these arguments; empty where they can.
+std::string obstacle(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask) {
+  if (query.is_nested() || key.is_nested() || value.is_nested()) return "nested tensors";
+  const int64_t dims = query.dim();
+  if ((dims != 3 && dims != 4) || key.dim() != dims || value.dim() != dims)
+    return "tensors of other than 3 or 4 dimensions";
+  if (query.scalar_type() != key.scalar_type() || query.scalar_type() != value.scalar_type()) return "different dtypes";
+  if (!query.is_floating_point()) return "a dtype that is not floating";
+  const int64_t heads = key.size(-3);
+  if (heads != value.size(-3) || heads == 0 || query.size(-3) % heads != 0)
+    return "numbers of heads that do not divide";
+  if (dims == 4 && (query.size(0) != key.size(0) || query.size(0) != value.size(0))) return "different batches";
+  if (key.size(-2) != value.size(-2)) return "different numbers of keys and values";
+  if (query.size(-1) != key.size(-1)) return "different widths of queries and keys";
+  const int64_t batch = dims == 4 ? query.size(0) : 1;
+  const std::array<int64_t, 4> scores{batch, query.size(-3), query.size(-2), key.size(-2)};
+  if (mask.has_value() && mask->defined() && !at::is_expandable_to(mask->sizes(), scores))
+    return "a mask of another shape";
+  const bool fits = checked([&] {
+    return bridge::attention_fits(
+        query.device().index(), static_cast<int32_t>(query.scalar_type()), query.size(-1), value.size(-1));
+  });
+  return fits ? "" : "rows that do not fit the local memory of the device";
+}
+
+// [batch, heads, length, width] with dense rows.
+at::Tensor rows(const at::Tensor& tensor) {
+  const at::Tensor batched = tensor.dim() == 3 ? tensor.unsqueeze(0) : tensor;
+  return batched.stride(-1) == 1 ? batched : batched.contiguous();
+}
+
+// Memory for the gradient of a tensor, which lies as the tensor does where its rows are dense.
+at::Tensor gradient_like(const at::Tensor& tensor) {
+  at::Tensor gradient = at::empty_like(tensor);
+  return gradient.stride(-1) == 1 ? gradient : at::empty(tensor.sizes(), tensor.options());
+}
+
+// Query, key, value and bias of one call, as the kernels take them.
+struct Operands {
+  at::Tensor query, key, value, bias;
+
+  Operands(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& added) {
+    const std::string problem = obstacle(q, k, v, added.defined() ? std::optional(added) : std::nullopt);
+    TORCH_CHECK(problem.empty(), kOp, ": no fused implementation for ", problem);
+    query = rows(q);
+    key = rows(k);
+    value = rows(v);
+    if (added.defined()) bias = added.expand({query.size(0), query.size(1), query.size(2), key.size(2)});
+  }
+
+  bridge::AttentionInputs args() const {
+    return {arg(query), arg(key), arg(value), arg(bias)};
+  }
+
+  double scale(std::optional<double> given) const {
+    return given.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
+  }
+};
+
+// The shape of a result without the batch that the arguments lack.
+at::Tensor unbatched(at::Tensor result, const at::Tensor& like) {
+  return like.dim() == 3 ? result.squeeze(0) : result;
+}
+
+uint64_t number(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<uint64_t>(tensor.item<int64_t>()) : 0;
+}
+
+} // namespace
+
+int64_t fused_sdp_choice(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& attn_mask,
+    double dropout_p,
+    bool is_causal,
+    std::optional<double> scale,
+    bool enable_gqa) {
+  const at::Context& context = at::globalContext();
+  const bool wants_fused =
+      context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP() || context.userEnabledOverrideableSDP();
+  // PyTorch's composed attention says what is wrong with contradictory arguments, and knows empty tensors.
+  const bool is_plain =
+      query.numel() > 0 && key.numel() > 0 && value.numel() > 0 && !(is_causal && attn_mask.has_value());
+  if (wants_fused && is_plain && obstacle(query, key, value, attn_mask).empty() &&
+      (enable_gqa || query.size(-3) == key.size(-3))) {
+    return static_cast<int64_t>(at::SDPBackend::overrideable);
+  }
+  return static_cast<int64_t>(context.userEnabledMathSDP() ? at::SDPBackend::math : at::SDPBackend::error);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, int64_t, int64_t, at::Tensor, at::Tensor, at::Tensor>
+scaled_dot_product_attention(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& attn_bias,
+    double dropout_p,
+    bool is_causal,
+    bool return_debug_mask,
+    std::optional<double> scale) {
+  TORCH_CHECK(!return_debug_mask, kOp, ": there is no debugging mask, as no matrix of weights is made");
+  TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1, kOp, ": expected 0 <= dropout_p <= 1, but got ", dropout_p);
+  const Operands operands(query, key, value, attn_bias.value_or(at::Tensor()));
+  const at::Tensor& q = operands.query;
+  const int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), keys = operands.key.size(2);
+  // As models go on with it: heads beside each other.
+  at::Tensor out = at::empty({batch, queries, heads, operands.value.size(3)}, q.options()).transpose(1, 2);
+  at::Tensor log_sums = at::empty({batch, heads, queries}, statistics_options(q));
+  at::Tensor seed, offset;
+  bridge::AttentionMode mode{operands.scale(scale), is_causal, 1 - dropout_p, {0, 0}};
+  if (dropout_p > 0) {
+    const uint64_t counters = bridge::attention_counters(batch, heads, queries, keys);
+    const PhiloxArgs random = philox(std::nullopt, q.device(), counters);
+    mode.stream = {random.seed, random.offset};
+    seed = at::scalar_to_tensor(static_cast<int64_t>(random.seed));
+    offset = at::scalar_to_tensor(static_cast<int64_t>(random.offset));
+  }
+  checked([&] { bridge::attention(operands.args(), mode, arg(out), arg(log_sums)); });
+  return {unbatched(out, query), log_sums, at::Tensor(), at::Tensor(), queries, keys, seed, offset, at::Tensor()};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> scaled_dot_product_attention_backward(
+    const at::Tensor& grad_out,
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const at::Tensor& attn_bias,
+    std::array<bool, 4> grad_input_mask,
+    const at::Tensor& out,
+    const at::Tensor& logsumexp,
+    const at::Tensor&,
+    const at::Tensor&,
+    int64_t,
+    int64_t,
+    double dropout_p,
+    bool is_causal,
+    const at::Tensor& philox_seed,
+    const at::Tensor& philox_offset,
+    std::optional<double> scale) {
+  const Operands operands(query, key, value, attn_bias);
+  const at::Tensor &q = operands.query, &k = operands.key, result = rows(out), grad = rows(grad_out);
+  check_sizes(kOp, "out", result, {q.size(0), q.size(1), q.size(2), operands.value.size(3)});
+  check_sizes(kOp, "grad_out", grad, result.sizes());
+  check_dtype(kOp, "out", result, q.scalar_type());
+  check_dtype(kOp, "grad_out", grad, q.scalar_type());
+  const at::TensorOptions sums = statistics_options(q);
+  check_sizes(kOp, "logsumexp", logsumexp, {q.size(0), q.size(1), q.size(2)});
+  check_dtype(kOp, "logsumexp", logsumexp, sums.dtype().toScalarType());
+  const bool wants_bias = grad_input_mask[3] && attn_bias.defined();
+  if (result.numel() == 0 || k.numel() == 0) {
+    return {
+        at::zeros_like(query), at::zeros_like(key), at::zeros_like(value),
+        wants_bias ? at::zeros_like(attn_bias) : at::Tensor()};
+  }
+  const at::Tensor grad_query = gradient_like(q), grad_key = gradient_like(k),
+                   grad_value = gradient_like(operands.value);
+  const at::Tensor grad_scores =
+      wants_bias ? at::empty({q.size(0), q.size(1), q.size(2), k.size(2)}, sums) : at::Tensor();
+  const bridge::AttentionMode mode{
+      operands.scale(scale), is_causal, 1 - dropout_p, {number(philox_seed), number(philox_offset)}};
+  const at::Tensor log_sums = logsumexp.contiguous();
+  checked([&] {
+    bridge::attention_backward(
+        operands.args(), mode, arg(result), arg(log_sums), arg(grad),
+        {arg(grad_query), arg(grad_key), arg(grad_value), arg(grad_scores)});
+  });
+  return {
+      unbatched(grad_query, query), unbatched(grad_key, key), unbatched(grad_value, value),
+      wants_bias ? at::sum_to(grad_scores, attn_bias.sizes()).to(attn_bias.scalar_type()) : at::Tensor()};
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,138 @@
+// Scaled dot-product attention without the matrix of weights (CLASS_F and CLASS_D): Dao, Fu, Ermon, Rudra and Ré,
+// "FlashAttention: fast and memory-efficient exact attention with IO-awareness" (NeurIPS 2022), with the online
+// softmax of Milakov and Gimelshein (2018).
+//
+// A group takes QUERIES queries of one head through the keys, KEYS at a time. The largest score so far and the sum of
+// the weights are kept for each query; what has been summed decays when a larger score comes. Blocks hold queries in
+// columns, so that all of this is done by lane, and both products read keys and values as they lie.
+//
+// A score costs 2 * (width + value_width) operations in the two products and about 16 in between, an eighth as many at a
+// width of 64. Memory is read once for each block of queries, and nothing of the size queries x keys is written.
+
+// Hides keys that are not there, and those after a query where that is asked for.
+INLINE void hide_keys(__local T *scores, int columns, int rows, long first_query, long first_key, const Attention *p) {
+  const int parts = (columns + VEC - 1) / VEC;
+  const TV lanes = lane_numbers();
+  EACH(i, rows * parts) {
+    PLACE(i, parts, row, column)
+    const long key = first_key + row;
+    __local T *at = scores + row * QUERIES + column;
+    // Of a query before the key, the lane is less than this.
+    const T limit = key >= p->keys ? (T)VEC : p->causal ? (T)clamp(key - first_query - column, 0L, (long)VEC) : (T)0;
+    VECTOR_AT(at) = lanes < (TV)limit ? (TV)-INFINITY : VECTOR_AT(at);
+  }
+}
+
+// Without what fmax does for NaN: a score that is none shows in the weights.
+INLINE TV larger(TV a, TV b) { return b > a ? b : a; }
+
+// The largest score of each column between two rows. Four at a time, as one waits for the one before.
+INLINE TV top_of_rows(__local const T *column, int first, int last) {
+  TV tops[4] = {(TV)-INFINITY, (TV)-INFINITY, (TV)-INFINITY, (TV)-INFINITY};
+  int k = first;
+  for (; k + 4 <= last; k += 4)
+    _Pragma("unroll") for (int j = 0; j < 4; j++)
+        tops[j] = larger(tops[j], *(__local const TV *)(column + (k + j) * QUERIES));
+  for (; k < last; k++) tops[0] = larger(tops[0], *(__local const TV *)(column + k * QUERIES));
+  return larger(larger(tops[0], tops[1]), larger(tops[2], tops[3]));
+}
+
+__kernel void attention(Attention p, __global const uchar *query, ulong query_offset, __global const uchar *key,
+                        ulong key_offset, __global const uchar *value, ulong value_offset, int dtype0,
+                        __global const uchar *bias, ulong bias_offset, int dtype1, __global uchar *out,
+                        ulong out_offset, __global uchar *log_sums, ulong log_sums_offset, T scale,
+                        DROPOUT_ARGUMENTS) {
+  BLOCK_MEMORY(queries, WIDTH, QUERIES);
+  BLOCK_MEMORY(sums, WIDTH, QUERIES);
+  BLOCK_MEMORY(operand, KEYS, WIDTH);
+  BLOCK_MEMORY(scores, KEYS, QUERIES);
+  BLOCK_MEMORY(tops, 1, QUERIES);
+  BLOCK_MEMORY(totals, 1, QUERIES);
+  BLOCK_MEMORY(decay, 1, QUERIES);
+  BLOCK_MEMORY(slices, SLICES, QUERIES);
+
+  const long blocks = (p.queries + QUERIES - 1) / QUERIES;
+  const long unit = get_group_id(0) / blocks, batch = unit / p.heads, head = unit % p.heads;
+  // The last queries see most keys: they come first, to even out what remains at the end.
+  const long first_query = (blocks - 1 - get_group_id(0) % blocks) * QUERIES;
+  const int present = (int)min((long)QUERIES, p.queries - first_query), columns = ROUND_UP(present, VEC);
+  const int width = (int)p.width, value_width = (int)p.value_width;
+  const long last_key = p.causal ? min(p.keys, first_query + present) : p.keys;
+  key += key_offset + rows_at(&p.key, batch, head / p.group);
+  value += value_offset + rows_at(&p.value, batch, head / p.group);
+  bias = bias ? bias + bias_offset + rows_at(&p.bias, batch, head) + first_query * p.bias.row : bias;
+
+  load_transposed(queries, ROUND_UP(width, VEC), QUERIES,
+                  query + query_offset + rows_at(&p.query, batch, head) + first_query * p.query.row, p.query.row,
+                  present, width, DTYPE0, scale * LOG2_E);
+  fill_block(sums, WIDTH * QUERIES, 0);
+  fill_block(tops, QUERIES, -INFINITY);
+  fill_block(totals, QUERIES, 0);
+
+  for (long first_key = 0; first_key < last_key; first_key += KEYS) {
+    const int count = (int)min((long)KEYS, p.keys - first_key), rows = ROUND_UP(count, BLOCK_ROWS);
+    load_block(operand, rows, WIDTH, key + first_key * p.key.row, p.key.row, count, width, DTYPE0);
+    SYNC;
+    product(operand, WIDTH, 1, queries, QUERIES, rows, columns, width, scores, QUERIES, REPLACE, 0);
+    SYNC;
+    if (BIASED) {
+      add_bias(scores, QUERIES, count, present, bias + first_key * p.bias_column, p.bias_column, p.bias.row, DTYPE1);
+      SYNC;
+    }
+    if (rows > count || (p.causal && first_key + count > first_query + 1)) {
+      hide_keys(scores, columns, rows, first_query, first_key, &p);
+      SYNC;
+    }
+    const int parts = columns / VEC;
+    EACH(i, parts * SLICES) {
+      const int part = i % parts * VEC, first = i / parts * rows / SLICES, last = (i / parts + 1) * rows / SLICES;
+      VECTOR_AT(slices + i / parts * QUERIES + part) = top_of_rows(scores + part, first, last);
+    }
+    SYNC;
+    EACH(i, parts) {
+      TV top = VECTOR_AT(tops + i * VEC);
+      for (int s = 0; s < SLICES; s++) top = larger(top, VECTOR_AT(slices + s * QUERIES + i * VEC));
+      // A query that sees no key yet keeps its sums, which are 0.
+      const TV pivot = top == (TV)-INFINITY ? (TV)0 : top;
+      VECTOR_AT(decay + i * VEC) = exp2_vector(VECTOR_AT(tops + i * VEC) - pivot);
+      VECTOR_AT(tops + i * VEC) = top;
+    }
+    SYNC;
+    EACH(i, parts * SLICES) {
+      const int part = i % parts * VEC, first = i / parts * rows / SLICES, last = (i / parts + 1) * rows / SLICES;
+      const TV top = VECTOR_AT(tops + part), pivot = top == (TV)-INFINITY ? (TV)0 : top;
+      TV total = (TV)0;
+      for (int k = first; k < last; k++) {
+        const TV weight = exp2_vector(VECTOR_AT(scores + k * QUERIES + part) - pivot);
+        VECTOR_AT(scores + k * QUERIES + part) = weight;
+        total += weight;
+      }
+      VECTOR_AT(slices + i / parts * QUERIES + part) = total;
+    }
+    load_block(operand, rows, WIDTH, value + first_key * p.value.row, p.value.row, count, value_width, DTYPE0);
+    SYNC;
+    EACH(i, parts) {
+      TV total = VECTOR_AT(totals + i * VEC) * VECTOR_AT(decay + i * VEC);
+      for (int s = 0; s < SLICES; s++) total += VECTOR_AT(slices + s * QUERIES + i * VEC);
+      VECTOR_AT(totals + i * VEC) = total;
+    }
+    if (DROPS) {
+      drop(scores, 1, QUERIES, present, count, &p, unit, first_query, first_key, seed, offset, keep);
+      SYNC;
+    }
+    product(operand, 1, WIDTH, scores, QUERIES, value_width, columns, count, sums, QUERIES, ADD_DECAYED, decay);
+    SYNC;
+  }
+
+  // A query that sees no key gets 0, and a logarithm beside which every weight is 0 in the backward pass.
+  __global T *logs = (__global T *)(log_sums + log_sums_offset) + unit * p.queries + first_query;
+  EACH(i, columns / VEC) {
+    const TV total = VECTOR_AT(totals + i * VEC), top = VECTOR_AT(tops + i * VEC);
+    VECTOR_AT(decay + i * VEC) = total == (TV)0 ? (TV)0 : 1 / total;
+    const TV log_sum = total == (TV)0 ? (TV)INFINITY : fma(top, (TV)LN_2, log(total));
+    store_part((__global uchar *)logs, i * VEC, present, T_DTYPE, log_sum);
+  }
+  SYNC;
+  store_transposed(sums, present, QUERIES, out + out_offset + rows_at(&p.out, batch, head) + first_query * p.out.row,
+                   p.out.row, value_width, DTYPE0, decay);
+}

@@ -1,0 +1,185 @@
+// Products of small matrices in local memory, for kernels that keep intermediate matrices there (CLASS_F and CLASS_D).
+//
+// A block is a dense matrix of T whose rows are multiples of VEC elements. The LSIZE items of a work-group work on one
+// block together; between the steps that follow each other they meet at SYNC. On CPUs a group is one item, which goes
+// through a block with vectors as wide as a register.
+
+// Rows and vectors of the part of a product that an item keeps in registers: 8 x 2 leave a CPU with 32 registers room
+// for the operands of several steps.
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 4
+#endif
+#ifndef BLOCK_VECTORS
+#define BLOCK_VECTORS 1
+#endif
+
+#if LSIZE > 1
+#define SYNC barrier(CLK_LOCAL_MEM_FENCE)
+#else
+#define SYNC
+#endif
+
+// Indices 0 to count - 1, shared among the items of the group.
+#define EACH(i, count) for (int i = get_local_id(0); i < (count); i += LSIZE)
+
+// Row, and first column, of vector i of a block with so many in a row; unsigned, which divides faster by a constant.
+#define PLACE(i, parts, row, column) \
+  const int row = (uint)(i) / (uint)(parts), column = (uint)(i) % (uint)(parts) * VEC;
+
+// A block of the kernel's local memory.
+#define BLOCK_MEMORY(name, rows, columns)           \
+  __local TV name##_memory[(rows) * (columns) / VEC]; \
+  __local T *name = (__local T *)name##_memory
+
+#define VECTOR_AT(p) (*(__local TV *)(p))
+#define ROUND_UP(n, step) (((n) + (step) - 1) / (step) * (step))
+
+INLINE void fill_block(__local T *block, int count, T value) { EACH(i, count / VEC) VECTOR_AT(block + i * VEC) = (TV)value; }
+
+// Turns VEC vectors, the rows of a square, into its columns: each stage rotates the bits of row and column by one.
+// Always inlined: the square must stay in registers.
+inline __attribute__((always_inline)) void transpose_square(TV *v) {
+  for (int stage = 1; stage < VEC; stage *= 2) {
+    TV next[VEC];
+    _Pragma("unroll") for (int i = 0; i < VEC / 2; i++) {
+      next[2 * i].even = v[i].lo;
+      next[2 * i].odd = v[i + VEC / 2].lo;
+      next[2 * i + 1].even = v[i].hi;
+      next[2 * i + 1].odd = v[i + VEC / 2].hi;
+    }
+    _Pragma("unroll") for (int i = 0; i < VEC; i++) v[i] = next[i];
+  }
+}
+
+// Vectors of a row of n elements, which has at least one from i on. The ends of rows are rare, and what they take is long:
+// it is kept out of the loops.
+__attribute__((noinline)) TV load_end(__global const uchar *row, long i, long n, int dtype) {
+  return load_part(row, i, n, dtype, 0);
+}
+__attribute__((noinline)) void store_end(__global uchar *row, long i, long n, int dtype, TV value) {
+  store_part(row, i, n, dtype, value);
+}
+INLINE TV load_of_row(__global const uchar *row, long i, long n, int dtype) {
+  return i + VEC <= n ? load_vector(row, i, dtype) : load_end(row, i, n, dtype);
+}
+INLINE void store_of_row(__global uchar *row, long i, long n, int dtype, TV value) {
+  if (i + VEC <= n) {
+    store_vector(row, i, dtype, value);
+  } else {
+    store_end(row, i, n, dtype, value);
+  }
+}
+
+// Loads `present` rows of `length` elements that lie `step` bytes apart. Rows up to `rows`, and columns up to `width`,
+// become 0.
+INLINE void load_block(__local T *block, int rows, int width, __global const uchar *source, long step, int present,
+                       int length, int dtype) {
+  const int parts = width / VEC;
+  const bool is_whole = present == rows && length == width;
+  EACH(i, rows * parts) {
+    PLACE(i, parts, row, column)
+    TV v = (TV)0;
+    if (is_whole)
+      v = load_vector(source + row * step, column, dtype);
+    else if (row < present && column < length)
+      v = load_of_row(source + row * step, column, length, dtype);
+    VECTOR_AT(block + row * width + column) = v;
+  }
+}
+
+// The same, transposed and multiplied by `factor`: the rows that are loaded become columns of a block with `width`.
+INLINE void load_transposed(__local T *block, int rows, int width, __global const uchar *source, long step, int present,
+                            int length, int dtype, T factor) {
+  const int parts = width / VEC;
+  EACH(i, rows / VEC * parts) {
+    PLACE(i, parts, row_of_squares, column)
+    const int row = row_of_squares * VEC;
+    TV square[VEC];
+    _Pragma("unroll") for (int l = 0; l < VEC; l++) {
+      square[l] = (TV)0;
+      if (column + l < present && row < length)
+        square[l] = load_of_row(source + (column + l) * step, row, length, dtype);
+    }
+    transpose_square(square);
+    _Pragma("unroll") for (int l = 0; l < VEC; l++) VECTOR_AT(block + (row + l) * width + column) = square[l] * factor;
+  }
+}
+
+// Stores `rows` rows of `length` elements, `step` bytes apart, multiplied by `factor`.
+INLINE void store_block(__local const T *block, int rows, int width, __global uchar *target, long step, int length,
+                        int dtype, T factor) {
+  const int parts = (length + VEC - 1) / VEC;
+  EACH(i, rows * parts) {
+    PLACE(i, parts, row, column)
+    const TV v = *(__local const TV *)(block + row * width + column) * factor;
+    store_of_row(target + row * step, column, length, dtype, v);
+  }
+}
+
+// The same for columns of the block, which become rows, and a factor for each of them.
+INLINE void store_transposed(__local const T *block, int columns, int width, __global uchar *target, long step,
+                             int length, int dtype, __local const T *factors) {
+  const int parts = (length + VEC - 1) / VEC;
+  EACH(i, (columns + VEC - 1) / VEC * parts) {
+    PLACE(i, parts, column_of_squares, row)
+    const int column = column_of_squares * VEC;
+    const TV factor = *(__local const TV *)(factors + column);
+    TV square[VEC];
+    _Pragma("unroll") for (int l = 0; l < VEC; l++)
+        square[l] = *(__local const TV *)(block + (row + l) * width + column) * factor;
+    transpose_square(square);
+    _Pragma("unroll") for (int l = 0; l < VEC; l++)
+        if (column + l < columns) store_of_row(target + (column + l) * step, row, length, dtype, square[l]);
+  }
+}
+
+// What a product does with what its result holds.
+#define REPLACE 0
+#define ADD 1
+#define ADD_DECAYED 2  // first multiplied by a factor for each column
+
+// BLOCK_ROWS rows and COUNT vectors of a product; see `product`.
+#define DEFINE_PART(COUNT)                                                                                           \
+  INLINE void PASTE(product_part_, COUNT)(__local const T *a, int a_row, int a_step, __local const T *b, int b_step, \
+                                          int depth, __local T *c, int c_row, int mode, __local const T *decay) {    \
+    TV sums[BLOCK_ROWS][COUNT];                                                                                      \
+    _Pragma("unroll") for (int r = 0; r < BLOCK_ROWS; r++)                                                           \
+        _Pragma("unroll") for (int v = 0; v < COUNT; v++) {                                                          \
+      sums[r][v] = mode == REPLACE ? (TV)0 : VECTOR_AT(c + r * c_row + v * VEC);                                     \
+      if (mode == ADD_DECAYED) sums[r][v] *= *(__local const TV *)(decay + v * VEC);                                 \
+    }                                                                                                                \
+    for (int k = 0; k < depth; k++) {                                                                                \
+      TV columns[COUNT];                                                                                             \
+      _Pragma("unroll") for (int v = 0; v < COUNT; v++) columns[v] = *(__local const TV *)(b + v * VEC);             \
+      _Pragma("unroll") for (int r = 0; r < BLOCK_ROWS; r++)                                                         \
+          _Pragma("unroll") for (int v = 0; v < COUNT; v++) sums[r][v] = fma((TV)a[r * a_row], columns[v], sums[r][v]); \
+      a += a_step;                                                                                                   \
+      b += b_step;                                                                                                   \
+    }                                                                                                                \
+    _Pragma("unroll") for (int r = 0; r < BLOCK_ROWS; r++)                                                           \
+        _Pragma("unroll") for (int v = 0; v < COUNT; v++) VECTOR_AT(c + r * c_row + v * VEC) = sums[r][v];           \
+  }
+
+DEFINE_PART(1)
+#if BLOCK_VECTORS > 1
+DEFINE_PART(2)
+#endif
+
+// C (+)= A B, with A of `rows` x `depth` and B of `depth` x `columns`. Element (r, k) of A is a[r * a_row + k * a_step],
+// so that A may be the transpose of a block; rows and columns of C are rounded up to whole parts, for which all
+// blocks have memory.
+INLINE void product(__local const T *a, int a_row, int a_step, __local const T *b, int b_step, int rows, int columns,
+                    int depth, __local T *c, int c_row, int mode, __local const T *decay) {
+  const int row_parts = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+  const int column_parts = (columns + BLOCK_VECTORS * VEC - 1) / (BLOCK_VECTORS * VEC);
+  EACH(i, row_parts * column_parts) {
+    const int row = i % row_parts * BLOCK_ROWS, column = i / row_parts * BLOCK_VECTORS * VEC;
+    __local T *to = c + row * c_row + column;
+#if BLOCK_VECTORS > 1
+    if (columns - column > VEC)
+      product_part_2(a + row * a_row, a_row, a_step, b + column, b_step, depth, to, c_row, mode, decay + column);
+    else
+#endif
+      product_part_1(a + row * a_row, a_row, a_step, b + column, b_step, depth, to, c_row, mode, decay + column);
+  }
+}

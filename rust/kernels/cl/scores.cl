@@ -1,0 +1,136 @@
+// What the forward and the backward kernels of attention share: how tensors lie, the exponential, masks and dropout.
+
+#ifdef CLASS_D
+#define T_DTYPE DT_F64
+#else
+#define T_DTYPE DT_F32
+#endif
+
+// Whether there is a bias, and dropout: constants, as loops are compiled once for each outcome of a condition.
+#ifndef BIASED
+#define BIASED 1
+#endif
+#ifndef DROPS
+#define DROPS 1
+#endif
+
+// Parts that the rows of a block are cut into where a column is folded, so that more items than columns take part.
+#define SLICES (LSIZE > 1 ? 8 : 1)
+
+#define LOG2_E (T)1.4426950408889634
+#define LN_2 (T)0.6931471805599453
+
+// Where the rows of a tensor [batch, heads, length, width] lie: strides in bytes. Rows are dense.
+typedef struct {
+  long batch;
+  long head;
+  long row;
+} Rows;
+
+// rust/ops/attention.rs writes the same struct.
+typedef struct {
+  long heads;      // of queries
+  long group;      // heads of queries that share one of keys
+  long queries;
+  long keys;
+  long width;      // of a query and a key
+  long value_width;
+  long causal;     // whether query i sees keys 0 to i only
+  Rows query, key, value, out;
+  Rows grad_query, grad_key, grad_value, grad_out;
+  Rows bias;       // of what is added to the scores, which may be expanded
+  long bias_column;
+} Attention;
+
+// The part of the random stream that belongs to a call, and what is kept of the weights: 1 without dropout.
+#define DROPOUT_ARGUMENTS ulong seed, ulong offset, T keep
+
+inline long rows_at(const Rows *rows, long batch, long head) { return batch * rows->batch + head * rows->head; }
+
+// 2^x for x <= 0, to 2 ulp; 0 below 2^-125. Adding 1.5 * 2^23 rounds to a whole number, and leaves it in the low bits:
+// PoCL's rint takes as many instructions as all of this.
+INLINE TV exp2_vector(TV x) {
+#ifdef CLASS_F
+  const TV shifted = x + 12582912.0f, f = x - (shifted - 12582912.0f);
+  TV p = fma(f, (TV)0.00015345736755989492f, (TV)0.0013399909948930144f);
+  p = fma(f, p, (TV)0.009618489071726799f);
+  p = fma(f, p, (TV)0.05550329014658928f);
+  p = fma(f, p, (TV)0.24022646248340607f);
+  p = fma(f, p, (TV)0.6931471824645996f);
+  p = fma(f, p, (TV)1.0f);
+  p = PASTE(as_float, VEC)(PASTE(as_int, VEC)(p) + (PASTE(as_int, VEC)(shifted) << 23));
+  return x < (TV)-125 ? (TV)0 : p;
+#else
+  return exp2(x);
+#endif
+}
+
+INLINE TV lane_numbers(void) {
+  Lanes v;
+  for (int l = 0; l < VEC; l++) v.lanes[l] = l;
+  return v.vector;
+}
+
+// Elements of the bias that do not lie side by side.
+__attribute__((noinline)) TV load_apart(__global const uchar *p, long step, int n, int dtype) {
+  return load_lanes(p, step, n, dtype);
+}
+
+// Adds the bias to a block of scores, which are in units of log 2. Element (row, column) of the block is that of query
+// and key `row_step` and `column_step` bytes on in the bias.
+INLINE void add_bias(__local T *scores, int width, int rows, int columns, __global const uchar *bias, long row_step,
+                     long column_step, int dtype) {
+  const int parts = (columns + VEC - 1) / VEC;
+  EACH(i, rows * parts) {
+    PLACE(i, parts, row, column)
+    const TV v = load_apart(bias + row * row_step + column * column_step, column_step, min(columns - column, VEC), dtype);
+    __local T *at = scores + row * width + column;
+    VECTOR_AT(at) = fma(v, (TV)LOG2_E, VECTOR_AT(at));
+  }
+}
+
+// Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011), as random.cl has it: 8 counters in lanes; the words of one
+// group decide on 32 neighbouring queries of a key, whatever the blocks are.
+#define DROPOUT_GROUP 32
+
+INLINE void dropout_words(ulong seed, ulong counter, uint8 c[4]) {
+  const ulong8 counters = counter + (ulong8)(0, 1, 2, 3, 4, 5, 6, 7);
+  c[0] = convert_uint8(counters);
+  c[1] = convert_uint8(counters >> 32ul);
+  c[2] = c[3] = 0;
+  uint key0 = (uint)seed, key1 = (uint)(seed >> 32);
+  for (int round = 0; round < 10; round++) {
+    const ulong8 product0 = convert_ulong8(c[0]) * 0xD2511F53ul, product1 = convert_ulong8(c[2]) * 0xCD9E8D57ul;
+    c[0] = convert_uint8(product1 >> 32ul) ^ c[1] ^ key0;
+    c[1] = convert_uint8(product1);
+    c[2] = convert_uint8(product0 >> 32ul) ^ c[3] ^ key1;
+    c[3] = convert_uint8(product0);
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+}
+
+// Multiplies the weights of a block by 0 or 1 / keep. The block holds `queries` x `keys` weights, whose neighbours by
+// query and by key are `query_step` and `key_step` elements apart; `unit` numbers batch and head.
+INLINE void drop(__local T *block, int query_step, int key_step, int queries, int keys, const Attention *p, long unit,
+                 long first_query, long first_key, DROPOUT_ARGUMENTS) {
+  const long groups = (p->queries + DROPOUT_GROUP - 1) / DROPOUT_GROUP;
+  const int start = (int)(first_query % DROPOUT_GROUP);
+  const int parts = (start + queries + DROPOUT_GROUP - 1) / DROPOUT_GROUP;
+  const T scale = 1 / keep;
+  EACH(i, keys * parts) {
+    const int key = i / parts, part = i % parts;
+    const long group = (unit * p->keys + first_key + key) * groups + first_query / DROPOUT_GROUP + part;
+    uint8 words[4];
+    dropout_words(seed, offset + group * 8, words);
+    for (int w = 0; w < 4; w++) {
+      uint lanes[8];
+      vstore8(words[w] >> 8u, 0, lanes);
+      for (int l = 0; l < 8; l++) {
+        const int query = part * DROPOUT_GROUP + w * 8 + l - start;
+        if (query < 0 || query >= queries) continue;
+        block[query * query_step + key * key_step] *= (T)lanes[l] * (T)0x1p-24 < keep ? scale : (T)0;
+      }
+    }
+  }
+}

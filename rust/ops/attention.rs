@@ -1,0 +1,382 @@
+//! Scaled dot-product attention without the matrix of weights.
+//!
+//! Tensors are [batch, heads, length, width] with dense rows. Heads of queries share those of keys and values in equal
+//! groups.
+
+use std::sync::Arc;
+
+use super::geometry::{real, Geometry};
+use super::random::Stream;
+use super::space::div_ceil;
+use super::{Target, Tensor, Workspace};
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
+
+/// Queries and keys of a block at most. Blocks of 128 queries are as fast as these for 12 heads of width 64 and 512 x 512
+/// scores, up to a third slower where each query sees the keys before it only, and faster from 2048 on (PoCL, Xeon).
+const LARGEST_BLOCK: i64 = 64;
+/// A block holds at least a part of a product.
+const SMALLEST_BLOCK: i64 = 4;
+/// Vectors and rows that an item keeps in registers: `BLOCK_VECTORS` and `BLOCK_ROWS` of `cl/block.cl`.
+const CPU_PART: (i64, i64) = (2, 8);
+const GPU_PART: (i64, i64) = (1, 4);
+/// Items of a group on GPUs: a block of 32 x 32 scores has 64 parts of 4 x 4.
+const GPU_GROUP: usize = 64;
+/// As in `cl/scores.cl`, on GPUs.
+const SLICES: i64 = 8;
+/// Runs of keys for each compute unit that keep a device busy.
+const RUNS_PER_UNIT: i64 = 4;
+
+/// What is attended to.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// Queries.
+    pub query: Tensor<'a>,
+    /// Keys.
+    pub key: Tensor<'a>,
+    /// Values, which may have a width of their own.
+    pub value: Tensor<'a>,
+    /// Added to the scores: [batch, heads, queries, keys], of any strides; may be absent.
+    pub bias: Tensor<'a>,
+}
+
+/// How it is attended to.
+#[derive(Clone, Copy, Debug)]
+pub struct Mode {
+    /// Factor of the scores.
+    pub scale: f64,
+    /// Whether query i sees keys 0 to i only.
+    pub causal: bool,
+    /// What is kept of the weights; 1 without dropout.
+    pub keep: f64,
+    /// Decides which.
+    pub stream: Stream,
+}
+
+/// Where gradients go. That of the bias is dense, in the dtype that is computed in, and may be absent.
+#[derive(Clone, Copy, Debug)]
+pub struct Gradients<'a> {
+    /// Of the queries.
+    pub query: Tensor<'a>,
+    /// Of the keys.
+    pub key: Tensor<'a>,
+    /// Of the values.
+    pub value: Tensor<'a>,
+    /// Of the bias.
+    pub bias: Tensor<'a>,
+}
+
+/// The two passes, which keep different blocks in local memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    Forward,
+    Backward,
+}
+
+impl Pass {
+    const fn family(self) -> Family {
+        match self {
+            Self::Forward => Family::Attention,
+            Self::Backward => Family::AttentionBackward,
+        }
+    }
+
+    /// Elements of local memory, for square blocks and rows of `width`.
+    const fn elements(self, block: i64, width: i64) -> i64 {
+        match self {
+            Self::Forward => block * (3 * width + block + 3 + SLICES),
+            Self::Backward => block * (8 * width + 2 * block + 2),
+        }
+    }
+}
+
+/// How the kernels of a pass are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    /// Queries, and keys, of a block.
+    block: i64,
+    /// Elements of a row in a block.
+    width: i64,
+    lanes: i64,
+    part: (i64, i64),
+    group: usize,
+}
+
+impl Plan {
+    /// The largest blocks that local memory holds; `None` where not even the smallest fit.
+    fn of(pass: Pass, is_cpu: bool, lanes: i64, local_bytes: i64, size: i64, width: i64) -> Option<Self> {
+        let (vectors, rows) = if is_cpu { CPU_PART } else { GPU_PART };
+        let mut block = LARGEST_BLOCK;
+        while block >= SMALLEST_BLOCK {
+            let lanes = lanes.min(block);
+            let width = div_ceil(width.max(1), lanes) * lanes;
+            if pass.elements(block, width) * size <= local_bytes {
+                let part = (if block > lanes { vectors } else { 1 }, rows.min(block));
+                return Some(Self { block, width, lanes, part, group: if is_cpu { 1 } else { GPU_GROUP } });
+            }
+            block /= 2;
+        }
+        None
+    }
+
+    fn define(&self, spec: Spec) -> Spec {
+        spec.define("LSIZE", self.group as i64)
+            .define("VEC", self.lanes)
+            .define("BLOCK_VECTORS", self.part.0)
+            .define("BLOCK_ROWS", self.part.1)
+            .define("WIDTH", self.width)
+            .define("QUERIES", self.block)
+            .define("KEYS", self.block)
+    }
+}
+
+/// The plan of a pass for a device.
+fn plan(target: &Target, pass: Pass, class: Class, width: i64) -> Option<Plan> {
+    let lanes = Geometry::of(target, class).lanes as i64;
+    let local = i64::try_from(target.device.info.local_mem).unwrap_or(i64::MAX);
+    Plan::of(pass, target.is_cpu(), lanes, local, class.size() as i64, width)
+}
+
+/// Whether both passes fit the local memory of a device, for rows of queries and of values of these widths.
+///
+/// # Errors
+/// [`Error::NoDevice`] and what goes wrong in starting the device.
+pub fn fits(device: i32, dtype: DType, width: i64, value_width: i64) -> Result<bool> {
+    let target = Target::at(device)?;
+    let widest = width.max(value_width);
+    Ok(plan(&target, Pass::Backward, dtype.class(), widest).is_some())
+}
+
+/// One call: where it runs, and what its kernels have in common.
+struct Call {
+    target: Target,
+    class: Class,
+    plan: Plan,
+    program: Arc<CachedProgram>,
+}
+
+impl Call {
+    fn new(pass: Pass, inputs: &Inputs<'_>, mode: &Mode, address: usize) -> Result<Self> {
+        let target = Target::of(address)?;
+        let (query, class) = (&inputs.query, inputs.query.class());
+        let widest = query.size(3).max(inputs.value.size(3));
+        let plan = plan(&target, pass, class, widest).ok_or_else(|| {
+            Error::Unsupported(format!(
+                "OpenCL: attention over rows of {widest} elements does not fit the local memory of '{}'",
+                target.device.info.name
+            ))
+        })?;
+        // Always built for its dtype: products of a few constant shapes are most of it, whatever the size.
+        let is_biased = inputs.bias.is_present();
+        let mut spec = plan
+            .define(Spec::generic())
+            .define("SPEC_DTYPE0", i64::from(query.dtype.code()))
+            .define("BIASED", i64::from(is_biased))
+            .define("DROPS", i64::from(mode.keep < 1.0));
+        if is_biased {
+            spec = spec.define("SPEC_DTYPE1", i64::from(inputs.bias.dtype.code()));
+        }
+        let program = target.program(pass.family(), class, &spec)?;
+        Ok(Self { target, class, plan, program })
+    }
+
+    fn groups(&self, count: i64) -> ([usize; 1], [usize; 1]) {
+        ([count.max(0) as usize * self.plan.group], [self.plan.group])
+    }
+
+    fn dropout(&self, mode: &Mode) -> [Arg<'static>; 3] {
+        [Arg::ULong(mode.stream.seed), Arg::ULong(mode.stream.offset), real(self.class, mode.keep)]
+    }
+}
+
+/// The struct `Attention` of `cl/scores.cl`.
+fn encode(
+    inputs: &Inputs<'_>,
+    mode: &Mode,
+    out: &Tensor<'_>,
+    gradients: Option<(&Gradients<'_>, &Tensor<'_>)>,
+) -> Vec<u8> {
+    let (query, key, value) = (&inputs.query, &inputs.key, &inputs.value);
+    let (grads, grad_out) = gradients.map_or(([&Tensor::ABSENT; 3], &Tensor::ABSENT), |(gradients, grad_out)| {
+        ([&gradients.query, &gradients.key, &gradients.value], grad_out)
+    });
+    let numbers = [
+        query.size(1),
+        query.size(1) / key.size(1).max(1),
+        query.size(2),
+        key.size(2),
+        query.size(3),
+        value.size(3),
+        i64::from(mode.causal),
+    ];
+    let step = |tensor: &Tensor<'_>, dim: usize| tensor.stride(dim) * tensor.dtype.size() as i64;
+    let [grad_query, grad_key, grad_value] = grads;
+    let tensors = [query, key, value, out, grad_query, grad_key, grad_value, grad_out, &inputs.bias];
+    let rows = tensors.iter().flat_map(|tensor| [step(tensor, 0), step(tensor, 1), step(tensor, 2)]);
+    numbers.into_iter().chain(rows).chain([step(&inputs.bias, 3)]).flat_map(i64::to_ne_bytes).collect()
+}
+
+/// Random counters that dropout takes: eight for every 32 queries of a key.
+pub fn counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64 {
+    (batch * heads * keys * div_ceil(queries, 32) * 8).max(0) as u64
+}
+
+/// Writes what is attended to into `out`, and the logarithm of each query's sum of weights, for the backward pass, into
+/// `log_sums` [batch, heads, queries], dense and in the dtype that is computed in.
+///
+/// # Errors
+/// [`Error::Unsupported`] for rows that do not fit the local memory of the device.
+pub fn forward(inputs: &Inputs<'_>, mode: &Mode, out: &Tensor<'_>, log_sums: &Tensor<'_>) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(Pass::Forward, inputs, mode, out.address)?;
+    let (target, query) = (&call.target, &inputs.query);
+    let attention = encode(inputs, mode, out, None);
+    let [seed, offset, keep] = call.dropout(mode);
+    let args = [
+        Arg::Bytes(&attention),
+        target.tensor(query)?,
+        target.tensor(&inputs.key)?,
+        target.tensor(&inputs.value)?,
+        Arg::Int(query.dtype.code()),
+        target.tensor(&inputs.bias)?,
+        Arg::Int(inputs.bias.dtype.code()),
+        target.tensor(out)?,
+        target.tensor(log_sums)?,
+        real(call.class, mode.scale),
+        seed,
+        offset,
+        keep,
+    ];
+    let (global, local) = call.groups(query.size(0) * query.size(1) * div_ceil(query.size(2), call.plan.block));
+    target.launch(&call.program, "attention", &args, &global, Some(&local))
+}
+
+/// Where the gradient of the queries is summed: in one place for each run of keys.
+struct QuerySums {
+    runs: i64,
+    /// Keys of a run.
+    run: i64,
+    /// Memory other than that of the gradient itself.
+    memory: Option<Workspace>,
+    /// Bytes from one run's sums to the next.
+    step: i64,
+}
+
+impl QuerySums {
+    fn new(call: &Call, inputs: &Inputs<'_>, gradient: &Tensor<'_>) -> Result<Self> {
+        let blocks = div_ceil(inputs.key.size(2), call.plan.block);
+        let busy = call.target.compute_units() as i64 * RUNS_PER_UNIT;
+        let blocks_of_run = div_ceil(blocks, div_ceil(busy, inputs.key.size(0) * inputs.key.size(1)).clamp(1, blocks));
+        let runs = div_ceil(blocks, blocks_of_run);
+        let step = gradient.numel() * call.class.size() as i64;
+        let is_direct = runs == 1 && gradient.dtype == call.class.storage();
+        let memory = if is_direct { None } else { Some(call.target.workspace((runs * step) as usize)?) };
+        Ok(Self { runs, run: blocks_of_run * call.plan.block, memory, step })
+    }
+}
+
+/// Writes the gradients of the inputs, from that of `out` and from what [`forward`] has written.
+///
+/// # Errors
+/// As [`forward`].
+pub fn backward(
+    inputs: &Inputs<'_>,
+    mode: &Mode,
+    out: &Tensor<'_>,
+    log_sums: &Tensor<'_>,
+    grad_out: &Tensor<'_>,
+    gradients: &Gradients<'_>,
+) -> Result<()> {
+    if out.numel() == 0 || inputs.key.numel() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(Pass::Backward, inputs, mode, out.address)?;
+    let (target, query, dtype) = (&call.target, &inputs.query, Arg::Int(inputs.query.dtype.code()));
+    let sums = QuerySums::new(&call, inputs, &gradients.query)?;
+    // Sums that are not the gradient itself are dense.
+    let [batch, heads, length, width] = [0, 1, 2, 3].map(|dim| query.size(dim));
+    let dense = [heads * length * width, length * width, width, 1];
+    let sums_in = match &sums.memory {
+        Some(memory) => {
+            Tensor { address: memory.address, dtype: call.class.storage(), sizes: query.sizes, strides: &dense }
+        }
+        None => gradients.query,
+    };
+    let attention = encode(inputs, mode, out, Some((&Gradients { query: sums_in, ..*gradients }, grad_out)));
+
+    let count = batch * heads * length;
+    let delta = target.workspace(count as usize * call.class.size())?;
+    let delta = target.memory(delta.address)?;
+    let args = [Arg::Bytes(&attention), target.tensor(grad_out)?, target.tensor(out)?, dtype, delta, Arg::Long(count)];
+    let items = Geometry::of(target, call.class).items_for(count);
+    target.launch(&call.program, "attention_delta", &args, &items, None)?;
+
+    let [seed, offset, keep] = call.dropout(mode);
+    let args = [
+        Arg::Bytes(&attention),
+        target.tensor(query)?,
+        target.tensor(&inputs.key)?,
+        target.tensor(&inputs.value)?,
+        target.tensor(grad_out)?,
+        dtype,
+        target.tensor(&inputs.bias)?,
+        Arg::Int(inputs.bias.dtype.code()),
+        target.tensor(log_sums)?,
+        delta,
+        target.tensor(&sums_in)?,
+        Arg::Long(sums.step),
+        target.tensor(&gradients.key)?,
+        target.tensor(&gradients.value)?,
+        target.tensor(&gradients.bias)?,
+        Arg::Long(sums.runs),
+        Arg::Long(sums.run),
+        real(call.class, mode.scale),
+        seed,
+        offset,
+        keep,
+    ];
+    let (global, local) = call.groups(batch * inputs.key.size(1) * sums.runs);
+    target.launch(&call.program, "attention_backward", &args, &global, Some(&local))?;
+
+    if sums.memory.is_none() {
+        return Ok(());
+    }
+    let finished = encode(inputs, mode, out, Some((gradients, grad_out)));
+    let args = [
+        Arg::Bytes(&finished),
+        target.tensor(&sums_in)?,
+        Arg::Long(sums.runs),
+        Arg::Long(sums.step),
+        target.tensor(&gradients.query)?,
+        dtype,
+        Arg::Long(count),
+    ];
+    target.launch(&call.program, "attention_finish", &args, &items, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_take_large_blocks() {
+        let plan = Plan::of(Pass::Backward, true, 16, 2 << 20, 4, 64);
+        assert_eq!(plan, Some(Plan { block: 64, width: 64, lanes: 16, part: (2, 8), group: 1 }));
+    }
+
+    #[test]
+    fn blocks_shrink_until_they_fit() {
+        let plan = Plan::of(Pass::Backward, false, 4, 48 << 10, 4, 256);
+        assert_eq!(plan, Some(Plan { block: 4, width: 256, lanes: 4, part: (1, 4), group: GPU_GROUP }));
+        let narrow = Plan::of(Pass::Forward, true, 16, 32 << 10, 4, 250);
+        assert_eq!(narrow, Some(Plan { block: 8, width: 256, lanes: 8, part: (1, 8), group: 1 }));
+    }
+
+    #[test]
+    fn some_rows_are_too_wide() {
+        assert_eq!(Plan::of(Pass::Backward, false, 4, 32 << 10, 4, 512), None);
+    }
+}

@@ -1,0 +1,129 @@
+"""torch._foreach_*: one operation on lists of tensors, in few launches."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from op_samples import NoFallback
+from op_table import covers
+
+Lists = list[torch.Tensor]
+
+UNARY = ["abs", "exp", "neg", "reciprocal", "rsqrt", "sqrt"]
+LISTS = ["add", "sub", "mul", "div", "clamp_min", "clamp_max", "maximum", "minimum"]
+SCALAR_LISTS = ["add", "sub", "mul", "div"]
+
+CALLS: dict[str, tuple[str, Callable[[Callable, Lists, Lists, Lists], Lists | None]]] = {
+    **{name: (name, lambda op, a, b, c: op(a)) for name in UNARY},
+    **{f"{name}.List": (name, lambda op, a, b, c: op(a, b)) for name in LISTS},
+    **{f"{name}.Scalar": (name, lambda op, a, b, c: op(a, 0.75)) for name in LISTS},
+    **{f"{name}.ScalarList": (name, lambda op, a, b, c: op(a, numbers(a))) for name in SCALAR_LISTS},
+    **{f"{name}.alpha": (name, lambda op, a, b, c: op(a, b, alpha=-1.5)) for name in ("add", "sub")},
+    **{f"{name}.Tensor": (name, lambda op, a, b, c: op(a, b[0].sum())) for name in ("mul", "div")},
+    **{f"{name}.Scalar": (name, lambda op, a, b, c: op(a, b, c, 0.25)) for name in ("addcmul", "addcdiv")},
+    **{f"{name}.ScalarList": (name, lambda op, a, b, c: op(a, b, c, numbers(a))) for name in ("addcmul", "addcdiv")},
+    "lerp.List": ("lerp", lambda op, a, b, c: op(a, b, c)),
+    "lerp.Scalar": ("lerp", lambda op, a, b, c: op(a, b, 0.3)),
+    "pow.Scalar": ("pow", lambda op, a, b, c: op(a, 1.5)),
+}
+ROWS = [
+    f"_foreach_{name}{suffix}{overload}"
+    for call, (name, _) in CALLS.items()
+    if "alpha" not in call
+    for suffix in ("", "_")
+    for overload in [f".{call.split('.')[1]}" if "." in call else ""]
+]
+
+
+def numbers(tensors: Lists) -> list[float]:
+    """One number a tensor."""
+    return [0.5 + 0.25 * index for index in range(len(tensors))]
+
+
+def small(count: int, dtype: torch.dtype = torch.float32) -> Lists:
+    """Tensors of the sizes of a model's parameters, from none to a matrix, one transposed, one a view."""
+    tensors = [(torch.rand(3 * index % 41, 7) + 0.5).to(dtype) for index in range(count)]
+    return [
+        *tensors,
+        (torch.rand(9, 5) + 0.5).to(dtype).t(),
+        (torch.rand(70) + 0.5).to(dtype)[3:],
+        torch.ones((), dtype=dtype),
+    ]
+
+
+def large() -> Lists:
+    """Tensors for a specialised program, and one that goes alone."""
+    return [torch.rand(5000) + 0.5 for _ in range(20)] + [torch.rand(70_000) + 0.5]
+
+
+def moved(tensors: Lists, where: torch.device) -> Lists:
+    """The same tensors, with the same strides."""
+    return [tensor.to(where) for tensor in tensors]
+
+
+@pytest.mark.parametrize("make", [lambda: small(40), large], ids=["small", "large"])
+@pytest.mark.parametrize("call", CALLS)
+@covers(*ROWS)
+def test_against_the_cpu(call: str, make: Callable[[], Lists], device: torch.device, no_fallback: None) -> None:
+    name, run = CALLS[call]
+    lists = [make() for _ in range(3)]
+    expected = run(getattr(torch, f"_foreach_{name}"), *lists)
+    actual = run(getattr(torch, f"_foreach_{name}"), *(moved(tensors, device) for tensors in lists))
+    there = [moved(tensors, device) for tensors in lists]
+    run(getattr(torch, f"_foreach_{name}_"), *there)
+    for results in (actual, there[0]):
+        for mine, wanted in zip(results, expected, strict=True):
+            assert mine.stride() == wanted.stride()
+            torch.testing.assert_close(mine.cpu(), wanted, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_dtypes(dtype: torch.dtype, device: torch.device, no_fallback: None) -> None:
+    a, b, c = (small(20, dtype) for _ in range(3))
+    actual = torch._foreach_addcmul(*(moved(tensors, device) for tensors in (a, b, c)), 0.5)
+    for mine, wanted in zip(actual, torch._foreach_addcmul(a, b, c, 0.5), strict=True):
+        torch.testing.assert_close(mine.cpu(), wanted)
+
+
+@pytest.mark.parametrize("case", ["integers", "mixed dtypes", "strides", "complex number"])
+def test_what_goes_one_by_one(case: str, device: torch.device) -> None:
+    a, b = small(4), small(4)
+    number: complex = 2
+    match case:
+        case "integers":
+            a, b = ([tensor.mul(10).long() for tensor in tensors] for tensors in (a, b))
+        case "mixed dtypes":
+            b = [tensor.half() for tensor in b]
+        case "strides":
+            a[1] = torch.rand(7, 3).t()
+        case "complex number":
+            number = 1 + 2j
+    for op, arguments in ((torch._foreach_add, (a, b)), (torch._foreach_mul, (a, number))):
+        with NoFallback():
+            actual = op(*(moved(value, device) if isinstance(value, list) else value for value in arguments))
+        for mine, wanted in zip(actual, op(*arguments), strict=True):
+            torch.testing.assert_close(mine.cpu(), wanted)
+
+
+@covers("_foreach_zero_", "_foreach_copy_")
+def test_zero_and_copy(device: torch.device, no_fallback: None) -> None:
+    source = small(30)
+    target = [torch.empty_like(tensor) for tensor in moved(source, device)]
+    torch._foreach_copy_(target, moved(source, device))
+    assert all(torch.equal(mine.cpu(), wanted) for mine, wanted in zip(target, source, strict=True))
+    torch._foreach_zero_(target)
+    assert not any(tensor.any() for tensor in target)
+
+
+def test_few_launches(device: torch.device) -> None:
+    tensors = [torch.rand(1000, device=device) for _ in range(100)]
+    others = [torch.rand(1000, device=device) for _ in range(100)]
+    before = torch.opencl.launches()
+    torch._foreach_add_(tensors, others)
+    assert torch.opencl.launches() - before <= 10
+
+
+def test_no_tensors(device: torch.device) -> None:
+    empty = [torch.empty(0, 3, device=device)]
+    assert torch._foreach_add(empty, 1)[0].shape == (0, 3)
+    torch._foreach_zero_(empty)
