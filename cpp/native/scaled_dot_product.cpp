@@ -6,6 +6,7 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <cmath>
 
@@ -180,7 +181,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> scaled_dot_product_at
   const at::Tensor grad_query = gradient_like(q), grad_key = gradient_like(k),
                    grad_value = gradient_like(operands.value);
   const at::Tensor grad_scores =
-      wants_bias ? at::empty({q.size(0), q.size(1), q.size(2), k.size(2)}, sums) : at::Tensor();
+      wants_bias ? at::zeros({q.size(0), q.size(1), q.size(2), k.size(2)}, sums) : at::Tensor();
   const bridge::AttentionMode mode{
       operands.scale(scale), is_causal, 1 - dropout_p, {number(philox_seed), number(philox_offset)}};
   const at::Tensor log_sums = logsumexp.contiguous();

@@ -54,7 +54,8 @@ pub struct Mode {
     pub stream: Stream,
 }
 
-/// Where gradients go. That of the bias is dense, in the dtype that is computed in, and may be absent.
+/// Where gradients go. That of the bias is dense, in the dtype that is computed in, 0 where a causal mask hides keys, and may
+/// be absent.
 #[derive(Clone, Copy, Debug)]
 pub struct Gradients<'a> {
     /// Of the queries.
@@ -266,7 +267,7 @@ struct QuerySums {
 }
 
 impl QuerySums {
-    fn new(call: &Call, inputs: &Inputs<'_>, gradient: &Tensor<'_>) -> Result<Self> {
+    fn new(call: &Call, inputs: &Inputs<'_>, mode: &Mode, gradient: &Tensor<'_>) -> Result<Self> {
         let blocks = div_ceil(inputs.key.size(2), call.plan.block);
         let busy = call.target.compute_units() as i64 * RUNS_PER_UNIT;
         let blocks_of_run = div_ceil(blocks, div_ceil(busy, inputs.key.size(0) * inputs.key.size(1)).clamp(1, blocks));
@@ -274,6 +275,10 @@ impl QuerySums {
         let step = gradient.numel() * call.class.size() as i64;
         let is_direct = runs == 1 && gradient.dtype == call.class.storage();
         let memory = if is_direct { None } else { Some(call.target.workspace((runs * step) as usize)?) };
+        if let Some(memory) = memory.as_ref().filter(|_| mode.causal && runs > 1) {
+            // The first queries see nothing of the later runs.
+            call.target.fill(memory.address, 0, (runs * step) as usize)?;
+        }
         Ok(Self { runs, run: blocks_of_run * call.plan.block, memory, step })
     }
 }
@@ -295,7 +300,7 @@ pub fn backward(
     }
     let call = Call::new(Pass::Backward, inputs, mode, out.address)?;
     let (target, query, dtype) = (&call.target, &inputs.query, Arg::Int(inputs.query.dtype.code()));
-    let sums = QuerySums::new(&call, inputs, &gradients.query)?;
+    let sums = QuerySums::new(&call, inputs, mode, &gradients.query)?;
     // Sums that are not the gradient itself are dense.
     let [batch, heads, length, width] = [0, 1, 2, 3].map(|dim| query.size(dim));
     let dense = [heads * length * width, length * width, width, 1];

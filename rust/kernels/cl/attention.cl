@@ -79,10 +79,9 @@ __kernel void attention(Attention p, __global const uchar *query, ulong query_of
       add_bias(scores, QUERIES, count, present, bias + first_key * p.bias_column, p.bias_column, p.bias.row, DTYPE1);
       SYNC;
     }
-    if (rows > count || (p.causal && first_key + count > first_query + 1)) {
+    if (rows > count || (p.causal && first_key + count > first_query + 1))
       hide_keys(scores, columns, rows, first_query, first_key, &p);
-      SYNC;
-    }
+    SYNC;
     const int parts = columns / VEC;
     EACH(i, parts * SLICES) {
       const int part = i % parts * VEC, first = i / parts * rows / SLICES, last = (i / parts + 1) * rows / SLICES;

@@ -48,7 +48,8 @@ INLINE void sum_rows(__local const T *block, int rows, int width, __global uchar
 }
 
 // One group for each head of keys and run of `run` keys; `sums` holds a gradient of the queries for each run, `sums_step`
-// bytes apart. `grad_bias`, dense, is null where nobody asks for it.
+// bytes apart, and 0 where no key of the run is seen. `grad_bias`, dense and 0 where nothing is seen, is null where nobody
+// asks for it. No SYNC depends on a condition: PoCL takes the items of a group apart there.
 __kernel void attention_backward(Attention p, __global const uchar *query, ulong query_offset,
                                  __global const uchar *key, ulong key_offset, __global const uchar *value,
                                  ulong value_offset, __global const uchar *grad_out, ulong grad_out_offset, int dtype0,
@@ -94,65 +95,60 @@ __kernel void attention_backward(Attention p, __global const uchar *query, ulong
 
     for (long head = key_head * p.group; head < (key_head + 1) * p.group; head++) {
       const long unit = batch * p.heads + head;
-      for (long first_query = 0; first_query < p.queries; first_query += QUERIES) {
+      // Queries before these keys do not see them.
+      const long start = p.causal ? first_key / QUERIES * QUERIES : 0;
+      for (long first_query = start; first_query < p.queries; first_query += QUERIES) {
         const int present = (int)min((long)QUERIES, p.queries - first_query), rows = ROUND_UP(present, BLOCK_ROWS);
-        __global uchar *query_target = sums + rows_at(&p.grad_query, batch, head) + first_query * p.grad_query.row;
-        const long scores_before = (unit * p.queries + first_query) * p.keys + first_key;
-        const bool sees_nothing = p.causal && first_key >= first_query + present;
-        if (sees_nothing && !is_first && !wants_bias) continue;
         SYNC;
-        if (sees_nothing) {
-          fill_block(query_sums, QUERIES * WIDTH, 0);
-          fill_block(slopes, QUERIES * KEYS, 0);
-        } else {
-          load_block(queries, rows, WIDTH, query + query_offset + rows_at(&p.query, batch, head) + first_query * p.query.row,
-                     p.query.row, present, width, DTYPE0);
-          load_block(gradients, rows, WIDTH,
-                     grad_out + grad_out_offset + rows_at(&p.grad_out, batch, head) + first_query * p.grad_out.row,
-                     p.grad_out.row, present, value_width, DTYPE0);
-          EACH(i, rows) {
-            const long at = unit * p.queries + first_query + i;
-            // Rows that are not there get no weight.
-            logs[i] = i < present ? ((__global const T *)(log_sums + log_sums_offset))[at] * LOG2_E : (T)INFINITY;
-            deltas[i] = i < present ? ((__global const T *)(delta + delta_offset))[at] : (T)0;
-          }
-          SYNC;
-          product(queries, WIDTH, 1, turned_keys, KEYS, rows, columns, width, weights, KEYS, REPLACE, 0);
-          product(gradients, WIDTH, 1, turned_values, KEYS, rows, columns, value_width, slopes, KEYS, REPLACE, 0);
-          SYNC;
-          if (BIASED) {
-            add_bias(weights, KEYS, present, count,
-                     bias + bias_offset + rows_at(&p.bias, batch, head) + first_query * p.bias.row +
-                         first_key * p.bias_column,
-                     p.bias.row, p.bias_column, DTYPE1);
-            SYNC;
-          }
-          weigh(weights, rows, columns, logs, first_query, first_key, &p);
-          SYNC;
-          if (DROPS) {
-            drop(slopes, KEYS, 1, present, count, &p, unit, first_query, first_key, seed, offset, keep);
-            SYNC;
-          }
-          const int parts = columns / VEC;
-          EACH(i, rows * parts) {
-            const int row = i / parts, at = row * KEYS + i % parts * VEC;
-            VECTOR_AT(slopes + at) = VECTOR_AT(weights + at) * (VECTOR_AT(slopes + at) - deltas[row]);
-          }
-          SYNC;
-          if (DROPS) {
-            drop(weights, KEYS, 1, present, count, &p, unit, first_query, first_key, seed, offset, keep);
-            SYNC;
-          }
-          product(weights, 1, KEYS, gradients, WIDTH, count, value_width, rows, value_sums, WIDTH, ADD, 0);
-          product(slopes, 1, KEYS, queries, WIDTH, count, width, rows, key_sums, WIDTH, ADD, 0);
-          product(slopes, KEYS, 1, keys, WIDTH, rows, width, count, query_sums, WIDTH, REPLACE, 0);
+        load_block(queries, rows, WIDTH, query + query_offset + rows_at(&p.query, batch, head) + first_query * p.query.row,
+                   p.query.row, present, width, DTYPE0);
+        load_block(gradients, rows, WIDTH,
+                   grad_out + grad_out_offset + rows_at(&p.grad_out, batch, head) + first_query * p.grad_out.row,
+                   p.grad_out.row, present, value_width, DTYPE0);
+        EACH(i, rows) {
+          const long at = unit * p.queries + first_query + i;
+          // Rows that are not there get no weight.
+          logs[i] = i < present ? ((__global const T *)(log_sums + log_sums_offset))[at] * LOG2_E : (T)INFINITY;
+          deltas[i] = i < present ? ((__global const T *)(delta + delta_offset))[at] : (T)0;
         }
         SYNC;
-        if (!sees_nothing || is_first)
-          sum_rows(query_sums, present, width, query_target, p.grad_query.row, scale, is_first);
-        if (wants_bias)
-          store_block(slopes, present, KEYS, grad_bias + grad_bias_offset + scores_before * (long)sizeof(T),
+        product(queries, WIDTH, 1, turned_keys, KEYS, rows, columns, width, weights, KEYS, REPLACE, 0);
+        product(gradients, WIDTH, 1, turned_values, KEYS, rows, columns, value_width, slopes, KEYS, REPLACE, 0);
+        SYNC;
+        if (BIASED) {
+          add_bias(weights, KEYS, present, count,
+                   bias + bias_offset + rows_at(&p.bias, batch, head) + first_query * p.bias.row +
+                       first_key * p.bias_column,
+                   p.bias.row, p.bias_column, DTYPE1);
+          SYNC;
+        }
+        weigh(weights, rows, columns, logs, first_query, first_key, &p);
+        SYNC;
+        if (DROPS) {
+          drop(slopes, KEYS, 1, present, count, &p, unit, first_query, first_key, seed, offset, keep);
+          SYNC;
+        }
+        const int parts = columns / VEC;
+        EACH(i, rows * parts) {
+          const int row = i / parts, at = row * KEYS + i % parts * VEC;
+          VECTOR_AT(slopes + at) = VECTOR_AT(weights + at) * (VECTOR_AT(slopes + at) - deltas[row]);
+        }
+        SYNC;
+        if (DROPS) {
+          drop(weights, KEYS, 1, present, count, &p, unit, first_query, first_key, seed, offset, keep);
+          SYNC;
+        }
+        product(weights, 1, KEYS, gradients, WIDTH, count, value_width, rows, value_sums, WIDTH, ADD, 0);
+        product(slopes, 1, KEYS, queries, WIDTH, count, width, rows, key_sums, WIDTH, ADD, 0);
+        product(slopes, KEYS, 1, keys, WIDTH, rows, width, count, query_sums, WIDTH, REPLACE, 0);
+        SYNC;
+        sum_rows(query_sums, present, width, sums + rows_at(&p.grad_query, batch, head) + first_query * p.grad_query.row,
+                 p.grad_query.row, scale, is_first);
+        if (wants_bias) {
+          const long before = (unit * p.queries + first_query) * p.keys + first_key;
+          store_block(slopes, present, KEYS, grad_bias + grad_bias_offset + before * (long)sizeof(T),
                       p.keys * (long)sizeof(T), count, T_DTYPE, 1);
+        }
       }
     }
     SYNC;
