@@ -9,7 +9,8 @@ use super::conv_direct::{self, Direct};
 use super::epilogue::Epilogue;
 use super::gemm::{multiply, Factor, PatchOperand, Product};
 use super::matrix::{Axis, Matrix, Operand};
-use super::patches::{spatial, FeatureOrder, Patches, Spatial, Volume, Window};
+use super::patches::{spatial, FeatureOrder, Patches, Volume, Window};
+use super::phases::phases;
 use super::plan::Size;
 use super::{Target, Tensor};
 use crate::cl::Arg;
@@ -68,81 +69,6 @@ impl WeightStrides {
             Direction::Spread => Self { out: second, source: first, group: first * source_channels },
         }
     }
-}
-
-/// One dimension of a part of a convolution in which pixels and taps are evenly spaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Phase {
-    first_pixel: i64,
-    pixel_step: i64,
-    pixels: i64,
-    first_tap: i64,
-    tap_step: i64,
-    taps: i64,
-    scale: i64,
-    origin: i64,
-    step: i64,
-}
-
-impl Phase {
-    /// A whole dimension of a gathering convolution.
-    const fn whole(stride: i64, padding: i64, dilation: i64, taps: i64, pixels: i64) -> Self {
-        Self {
-            first_pixel: 0,
-            pixel_step: 1,
-            pixels,
-            first_tap: 0,
-            tap_step: 1,
-            taps,
-            scale: stride,
-            origin: -padding,
-            step: dilation,
-        }
-    }
-
-    /// The pixels p of a spreading convolution with p % stride == remainder, and the taps that reach them. Tap t reads
-    /// position (p + padding - t * dilation) / stride, where that is whole; all other products are with zeros.
-    fn of_remainder(remainder: i64, stride: i64, padding: i64, dilation: i64, taps: i64, pixels: i64) -> Self {
-        let tap_step = stride / greatest_divisor(dilation, stride);
-        let first_tap = (0..tap_step.min(taps)).find(|tap| (remainder + padding - tap * dilation) % stride == 0);
-        let (first_tap, taps) = first_tap.map_or((0, 0), |first| (first, (taps - first + tap_step - 1) / tap_step));
-        Self {
-            first_pixel: remainder,
-            pixel_step: stride,
-            pixels: ((pixels - remainder + stride - 1) / stride).max(0),
-            first_tap,
-            tap_step,
-            taps,
-            scale: 1,
-            origin: (remainder + padding - first_tap * dilation) / stride,
-            step: -(tap_step * dilation / stride),
-        }
-    }
-}
-
-fn greatest_divisor(a: i64, b: i64) -> i64 {
-    if b == 0 {
-        a
-    } else {
-        greatest_divisor(b, a % b)
-    }
-}
-
-/// The phases of each dimension.
-fn phases(direction: Direction, parameters: &Parameters<'_>, taps: Spatial, pixels: Spatial) -> [Vec<Phase>; 3] {
-    let (stride, padding) = (spatial(parameters.stride, 1), spatial(parameters.padding, 0));
-    let dilation = spatial(parameters.dilation, 1);
-    let mut all = [Vec::new(), Vec::new(), Vec::new()];
-    let dims = stride.into_iter().zip(padding).zip(dilation).zip(taps).zip(pixels);
-    for (slot, ((((stride, padding), dilation), taps), pixels)) in all.iter_mut().zip(dims) {
-        *slot = match direction {
-            Direction::Gather => vec![Phase::whole(stride, padding, dilation, taps, pixels)],
-            Direction::Spread => (0..stride)
-                .map(|remainder| Phase::of_remainder(remainder, stride, padding, dilation, taps, pixels))
-                .collect(),
-        };
-    }
-    all
 }
 
 /// A value for each pixel: `out = source * weight + bias`. `Gather` is the forward of a convolution and the gradient of
@@ -384,36 +310,4 @@ fn check_groups(
         )));
     }
     Ok(groups)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Every (pixel, tap) pair of a spreading convolution is in exactly one phase, at the right position.
-    #[test]
-    fn phases_cover_every_pair() {
-        for (stride, padding, dilation, taps, pixels) in
-            [(1, 1, 1, 3, 7), (2, 1, 1, 3, 8), (3, 0, 2, 4, 11), (4, 3, 2, 3, 9), (5, 0, 1, 2, 13)]
-        {
-            let mut seen = Vec::new();
-            for remainder in 0..stride {
-                let phase = Phase::of_remainder(remainder, stride, padding, dilation, taps, pixels);
-                for i in 0..phase.pixels {
-                    for j in 0..phase.taps {
-                        let pixel = phase.first_pixel + i * phase.pixel_step;
-                        let tap = phase.first_tap + j * phase.tap_step;
-                        assert_eq!((i + phase.origin + j * phase.step) * stride, pixel + padding - tap * dilation);
-                        seen.push((pixel, tap));
-                    }
-                }
-            }
-            seen.sort_unstable();
-            let all: Vec<_> = (0..pixels)
-                .flat_map(|pixel| (0..taps).map(move |tap| (pixel, tap)))
-                .filter(|(pixel, tap)| (pixel + padding - tap * dilation) % stride == 0)
-                .collect();
-            assert_eq!(seen, all);
-        }
-    }
 }

@@ -8,6 +8,7 @@ mod gemm_local;
 mod geometry;
 mod matrix;
 mod patches;
+mod phases;
 mod plan;
 mod planes;
 mod radix;
