@@ -1,5 +1,6 @@
 #include "foreach.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty_like.h>
 #include <algorithm>
 
@@ -13,12 +14,16 @@ bool Call::is_simple() const {
   const at::TensorList self = lists[0];
   if (self.empty() || (numbers.size() > 1 && numbers.size() != self.size())) return false;
   const at::ScalarType dtype = self[0].scalar_type();
-  const auto is_complex = [](const at::Scalar& scalar) { return scalar.isComplex(); };
-  if (!at::isFloatingType(dtype) || std::any_of(numbers.begin(), numbers.end(), is_complex)) return false;
+  const auto is_odd = [](const at::Scalar& scalar) { return scalar.isComplex() || scalar.isBoolean(); };
+  if (!at::isFloatingType(dtype) || std::any_of(numbers.begin(), numbers.end(), is_odd)) return false;
   if (one.defined() && (one.dim() != 0 || !one.is_privateuseone() || !one.is_floating_point())) return false;
+  // A number of another dtype promotes tensors that are numbers themselves.
+  const auto is_number = [](const at::Tensor& tensor) { return tensor.dim() == 0; };
+  if (one.defined() && std::any_of(self.begin(), self.end(), is_number)) return false;
   const auto lies_as = [&](const at::Tensor& tensor, const at::Tensor& like) {
     return tensor.scalar_type() == dtype && tensor.device() == self[0].device() && tensor.layout() == at::kStrided &&
-        tensor.sizes() == like.sizes() && tensor.strides() == like.strides() && !tensor.is_neg();
+        tensor.sizes() == like.sizes() && tensor.strides() == like.strides() && !tensor.is_neg() &&
+        at::get_overlap_status(tensor, like) != at::MemOverlapStatus::Partial;
   };
   return std::all_of(
              lists.begin(), lists.end(),

@@ -127,3 +127,18 @@ def test_no_tensors(device: torch.device) -> None:
     empty = [torch.empty(0, 3, device=device)]
     assert torch._foreach_add(empty, 1)[0].shape == (0, 3)
     torch._foreach_zero_(empty)
+
+
+def test_what_the_cpu_refuses_is_refused(device: torch.device) -> None:
+    x = torch.arange(10.0, device=device)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        torch._foreach_mul_([x[0:5]], [x[1:6]])
+    with pytest.raises(RuntimeError, match="bool"):
+        torch._foreach_sub([x], True)
+
+
+def test_a_number_on_the_device_promotes_numbers(device: torch.device) -> None:
+    (product,) = torch._foreach_mul(
+        [torch.ones((), dtype=torch.bfloat16, device=device)], torch.tensor(2.0, device=device)
+    )
+    assert product.dtype == torch.float32
