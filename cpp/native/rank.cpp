@@ -36,7 +36,8 @@ void pick(const at::Tensor& rows, int64_t dim, const at::Tensor& where, bool kee
 }
 
 at::Tensor median_of_all(const at::Tensor& self, bool skip_nan) {
-  if (self.numel() == 0) return at::full({}, std::numeric_limits<double>::quiet_NaN(), self.options());
+  // NaN, or what the CPU makes of it in an integer.
+  if (self.numel() == 0) return at::empty({0}, self.options().device(at::kCPU)).median().to(self.device());
   const at::Tensor sorted = std::get<0>(self.reshape(-1).sort());
   return sorted.gather(-1, median_place(sorted, skip_nan)).squeeze(-1);
 }

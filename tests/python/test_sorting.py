@@ -95,3 +95,9 @@ def test_masked_select(shape: tuple[int, ...], device: torch.device) -> None:
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(0)) < 0.5
     for chosen in (mask, torch.zeros_like(mask), torch.ones_like(mask)):
         assert torch.equal(x.to(device).masked_select(chosen.to(device)).cpu(), x.masked_select(chosen))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_median_of_nothing(dtype: torch.dtype, device: torch.device) -> None:
+    nothing = torch.empty(0, dtype=dtype)
+    assert torch.equal(nothing.to(device).median().cpu().nan_to_num(7), nothing.median().nan_to_num(7))
