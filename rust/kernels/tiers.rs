@@ -6,10 +6,8 @@ use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
 
-/// Elements that a generic program has worked on when its specialised form is queued. With PoCL on two cores the generic
-/// form takes 0 to 0.5 ns more an element, and the other 0.4 s to build and to compile at its first launch: after so many it
-/// has cost about a quarter of that. At a quarter of the number, training on the digits built six programs in its 12 epochs of
-/// 0.22 s and lost 3 s.
+/// Elements that a generic program has worked on when its specialised form is queued. A choice and not a measurement: so many
+/// are several epochs of a small network, which ends before a build would pay, and seconds of a large one.
 const HOT: u64 = 1 << 28;
 
 /// What becomes of launches that a specialised program would serve better.

@@ -119,7 +119,7 @@ impl Product {
     }
 
     /// The product, or its transpose where that is cheaper, and how it is cut. The transpose of `x @ weight.T` reads the
-    /// rows of the weight where they are, and packs only those of `x`: a quarter less time for 32 x 1024 x 256.
+    /// rows of the weight where they are, and packs only those of `x`: 158 GFLOP/s instead of 129 for 32 x 1024 x 256 (PoCL, Xeon).
     fn planned(&self, tile: Tile, units: i64, local_bytes: i64) -> (Self, Plan) {
         let plan = |product: &Self| Plan::of(product.size, tile, units, local_bytes, product.rows_stay());
         let (as_is, cost) = plan(self);
