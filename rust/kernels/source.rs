@@ -75,6 +75,7 @@ const PACK_MATRIX: &str = include_str!("cl/pack_matrix.cl");
 const GEMM: &str = include_str!("cl/gemm.cl");
 const MATMUL: &str = include_str!("cl/matmul.cl");
 const GEMM_LOCAL: &str = include_str!("cl/gemm_local.cl");
+const PATCH_GRID: &str = include_str!("cl/patch_grid.cl");
 const PATCHES: &str = include_str!("cl/patches.cl");
 const PACK_PIXELS: &str = include_str!("cl/pack_pixels.cl");
 const PACK_FEATURES: &str = include_str!("cl/pack_features.cl");
@@ -182,13 +183,14 @@ impl Family {
                 PANEL,
                 EPILOGUE,
                 PACK_MATRIX,
+                PATCH_GRID,
                 PATCHES,
                 PACK_PIXELS,
                 PACK_FEATURES,
                 GEMM,
                 MATMUL,
             ],
-            Self::GemmLocal => &[PRELUDE, VECTOR, MATRIX, PANEL, EPILOGUE, GEMM_LOCAL],
+            Self::GemmLocal => &[PRELUDE, VECTOR, MATRIX, PANEL, EPILOGUE, PATCH_GRID, GEMM_LOCAL],
             Self::Conv => &[PRELUDE, VECTOR, MATRIX, CONV, CONV_CHANNELS],
             Self::Reduce => &[PRELUDE, TIER, VECTOR, REDUCE],
             Self::ArgReduce => &[PRELUDE, TIER, VECTOR, ARG_REDUCE],

@@ -43,26 +43,6 @@
 #define B_ALONG_K 0
 #endif
 
-#define SPATIAL 3
-
-// Along dimension d, tap t of pixel p lies at p * scale + origin + t * step; outside [0, extents) the value is zero.
-// The `Patches` of patches.cl, whose other half belongs to packing.
-typedef struct {
-  long pixels[SPATIAL];
-  long taps[SPATIAL];
-  long scale[SPATIAL];
-  long origin[SPATIAL];
-  long step[SPATIAL];
-  long extents[SPATIAL];
-  long strides[SPATIAL];
-  long channels;
-  long channel_stride;
-  long image_stride;
-  long tap_stride;      // of a feature's index
-  long feature_stride;  // the same for channels
-  long elements;
-} PatchGrid;
-
 // Rows, columns and terms; k is cut into `splits` parts with sums of their own, `split_stride` elements apart.
 typedef struct {
   long rows;
@@ -89,7 +69,7 @@ inline Place matrix_place(const Axis *axis, long i) {
 }
 
 #if HAS_PATCHES
-inline Place pixel_place(const PatchGrid *grid, long i) {
+inline Place pixel_place(const Patches *grid, long i) {
   Place place;
   long offset = 0;
   for (int d = 0; d < SPATIAL; ++d) {
@@ -102,7 +82,7 @@ inline Place pixel_place(const PatchGrid *grid, long i) {
   return place;
 }
 
-inline Place feature_place(const PatchGrid *grid, long i) {
+inline Place feature_place(const Patches *grid, long i) {
   Place place;
   const long taps = grid->taps[0] * grid->taps[1] * grid->taps[2];
   long offset = i / grid->feature_stride % grid->channels * grid->channel_stride;
@@ -129,7 +109,7 @@ inline Place feature_place(const PatchGrid *grid, long i) {
   else                                                                                                    \
     place.offset = NOWHERE
 
-inline T load_meeting(__global const uchar *source, int dt, int kind, const PatchGrid *grid,
+inline T load_meeting(__global const uchar *source, int dt, int kind, const Patches *grid,
                       __local const Place *outer, __local const Place *inner) {
   const long offset = outer->offset + inner->offset;
   bool exists = offset > NOWHERE / 2;
@@ -177,7 +157,7 @@ inline void find_square(const Extent *extent, long number, long *row, long *colu
 // Global size: squares * batches * splits groups of ITEMS, in one dimension, as the others are limited on some devices.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
     __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int source_dtype, Matrix a_layout,
-    Matrix b_layout, PatchGrid grid, Extent extent, EPILOGUE_ARGUMENTS) {
+    Matrix b_layout, Patches grid, Extent extent, EPILOGUE_ARGUMENTS) {
   __local T a_block[STEP * PITCH] __attribute__((aligned(32)));
   __local T b_block[STEP * PITCH] __attribute__((aligned(32)));
   __local Place a_outer[SQUARE], b_outer[SQUARE], a_inner[STEP], b_inner[STEP];

@@ -5,28 +5,6 @@
 // kernel. Dimensions are innermost first (w, h, d), and missing ones have size 1, so that one kernel serves 1-D, 2-D
 // and 3-D.
 
-#define SPATIAL 3
-
-// Along dimension d, tap t of pixel p lies at p * scale + origin + t * step; outside [0, extents) the value is zero. A
-// convolution has scale = stride, origin = -padding, step = dilation. Its transpose (the gradient of the input, the
-// forward of a transposed convolution) has scale = 1 and step = -dilation; with a stride above 1 the launcher cuts it
-// into phases, the pixels of one remainder and the taps that meet them, which again have this form.
-typedef struct {
-  long pixels[SPATIAL];
-  long taps[SPATIAL];
-  long scale[SPATIAL];
-  long origin[SPATIAL];
-  long step[SPATIAL];
-  long extents[SPATIAL];
-  long strides[SPATIAL];
-  long channels;
-  long channel_stride;
-  long image_stride;
-  long tap_stride;      // of a feature's index: features are counted along the tensor's memory
-  long feature_stride;  // the same for channels
-  long elements;        // from the first to the last of the images
-} Patches;
-
 inline long tap_count(const Patches *patches) { return patches->taps[0] * patches->taps[1] * patches->taps[2]; }
 
 typedef struct {
