@@ -282,6 +282,17 @@ impl Call<'_> {
         Ok(self.row.op as u32 + if is_bool { BOOL_CASES } else { 0 })
     }
 
+    /// What the result is rounded to before it is stored: an output that the caller brings may be of a wider dtype. Nothing
+    /// needs to be where a copy only converts, and truth values fit everywhere.
+    fn result_dtype(&self) -> DType {
+        let is_copy = self.row.expr == Some("a");
+        if is_copy || self.out.dtype == DType::Bool {
+            self.out.dtype
+        } else {
+            self.compute
+        }
+    }
+
     /// What a specialised program has as constants.
     fn constants(&self, dense: Option<i32>, ndim: usize) -> Vec<(&'static str, i32)> {
         const DTYPES: [&str; SLOTS] = ["SPEC_DTYPE0", "SPEC_DTYPE1", "SPEC_DTYPE2", "SPEC_DTYPE3"];
@@ -290,6 +301,7 @@ impl Call<'_> {
             ("SPEC_OP", case as i32),
             ("SPEC_SOURCES", dense.unwrap_or_else(|| self.value_sources())),
             ("SPEC_DTYPE_OUT", self.out.dtype.code()),
+            ("SPEC_DTYPE", self.result_dtype().code()),
         ];
         constants.extend(DTYPES.iter().copied().zip(self.inputs.iter().map(|input| input.dtype.code())));
         if dense.is_none() {
@@ -325,8 +337,10 @@ impl Call<'_> {
         bytes.extend(offsets.iter().flat_map(|offset| offset.to_ne_bytes()));
         bytes.extend(tiles.count.to_ne_bytes());
         let tile = [tiles.vectors, tiles.rows, tiles.rows_at_once].map(|size| size as i32);
-        let rest = [self.case()? as i32, sources].into_iter().chain(tile);
+        let rest = [self.result_dtype().code(), self.case()? as i32, sources].into_iter().chain(tile);
         bytes.extend(dtypes.into_iter().chain(rest).flat_map(i32::to_ne_bytes));
+        // The struct ends where the next one of an array would begin.
+        bytes.resize(bytes.len().next_multiple_of(class.size().max(size_of::<i64>())), 0);
         Ok((bytes, buffers))
     }
 }

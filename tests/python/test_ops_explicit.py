@@ -234,3 +234,27 @@ def test_sums_are_converted_as_they_are_loaded(dtype: torch.dtype, device: torch
         torch.testing.assert_close(actual.cpu(), expected.sum(dtype=out) if actual.dim() == 0 else expected)
     assert there.sum(dtype=torch.bool).item() is True
     assert torch.equal(there.sum(1, dtype=torch.int8).cpu(), values.sum(1, dtype=torch.int8))
+
+
+# An op, its inputs, and an output of a dtype that holds more than the dtype in which PyTorch computes.
+WIDER_OUTPUTS = {
+    "uint8 wraps": (torch.sub, [torch.tensor([1, 200], dtype=torch.uint8), torch.tensor([3, 5], dtype=torch.uint8)]),
+    "int8 wraps": (torch.mul, [torch.tensor([100, -7], dtype=torch.int8), torch.tensor([3, 5], dtype=torch.int8)]),
+    "bool stays one": (torch.add, [torch.tensor([True, False]), torch.tensor([True, True])]),
+    "shifts wrap": (
+        torch.bitwise_left_shift,
+        [torch.tensor([100, -7], dtype=torch.int8), torch.tensor([2, 7], dtype=torch.int8)],
+    ),
+    "float16 overflows": (torch.mul, [torch.tensor([300.0, 3.0]).half(), torch.tensor([300.0, 0.1]).half()]),
+    "bfloat16 rounds": (torch.add, [torch.tensor([256.0, 1.0]).bfloat16(), torch.tensor([1.0, 0.01]).bfloat16()]),
+}
+
+
+@pytest.mark.parametrize("name", WIDER_OUTPUTS)
+@pytest.mark.parametrize("step", [1, 2], ids=["dense", "strided"])
+def test_results_are_rounded_before_a_wider_output(name: str, step: int, device: torch.device) -> None:
+    function, inputs = WIDER_OUTPUTS[name]
+    expected = function(*inputs, out=torch.empty(2))
+    storage = torch.empty(2 * step, device=device)
+    actual = function(*[value.to(device) for value in inputs], out=storage[::step])
+    assert_same(actual, expected)

@@ -6,7 +6,7 @@
 // An expression sees
 //   a, b, c, d          the inputs, each a TV
 //   alpha, beta ...     the stub's scalar parameters by the row's names for them, each one T for all lanes
-//   DTYPE               what the result is stored as
+//   DTYPE               what the result is rounded to: the dtype that PyTorch promoted the inputs to
 //   C B NZ SEL ANY      see math.cl, as for every function that OpenCL C does not have
 // and serves every width at once: `a * 2` and `a < b` are right in TV and T alike, but an `if` or `?:` on a
 // comparison of TV is not (SEL is), and a constant argument of a function is written C(0), not 0.
@@ -32,6 +32,7 @@ typedef struct {
   ulong offsets[MAX_OPERANDS];
   long tasks;  // of pointwise_strided
   int dtypes[MAX_OPERANDS];
+  int dtype;  // of the result, before it is stored in an output that the caller may have given another dtype
   int op;
   int sources;
   int tile_vectors;
@@ -59,6 +60,11 @@ typedef struct {
 #else
 #define DTYPE_OUT launch.dtypes[0]
 #endif
+#ifdef SPEC_DTYPE
+#define DTYPE_RESULT SPEC_DTYPE
+#else
+#define DTYPE_RESULT launch.dtype
+#endif
 #ifdef SPEC_DTYPE0
 #define DTYPE0 SPEC_DTYPE0
 #else
@@ -85,6 +91,12 @@ inline TV apply(int op, int DTYPE, TV a, TV b, TV c, TV d, T s0, T s1, T s2, T s
 //@CASES@
   }
   return a;
+}
+
+// What is stored in an output of dtype `out`.
+INLINE TV result_of(int op, int dtype, int out, TV a, TV b, TV c, TV d, T s0, T s1, T s2, T s3) {
+  const TV result = apply(op, dtype, a, b, c, d, s0, s1, s2, s3);
+  return dtype == out ? result : rounded(result, dtype);
 }
 
 // Elements first, first + 1 ... of a dense operand of n; past the end the last one again.
@@ -159,7 +171,7 @@ __kernel void pointwise_dense(Launch launch, OPERANDS) {
   d = LOAD(3, DTYPE3);
 #endif
 #undef LOAD
-  store_dense(out + launch.offsets[0], first, n, DTYPE_OUT, apply(OP, DTYPE_OUT, a, b, c, d, PARAMETERS));
+  store_dense(out + launch.offsets[0], first, n, DTYPE_OUT, result_of(OP, DTYPE_RESULT, DTYPE_OUT, a, b, c, d, PARAMETERS));
 }
 
 // Byte offsets of the lanes of a vector that covers several short rows.
@@ -242,7 +254,7 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
 #endif
 #undef LOAD
         store_strided(out + PLACE(0), layout.strides[0][0], &spreads[0], rows, count, DTYPE_OUT,
-                      apply(OP, DTYPE_OUT, a, b, c, d, PARAMETERS));
+                      result_of(OP, DTYPE_RESULT, DTYPE_OUT, a, b, c, d, PARAMETERS));
 #undef PLACE
       }
     }
