@@ -2,6 +2,7 @@
 //!
 //! This is the only module, besides the bridge, that calls the driver. It knows nothing of tensors.
 
+mod backlog;
 mod buffer;
 mod context;
 mod device;

@@ -9,6 +9,7 @@ use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::memory::{CL_MAP_READ, CL_MAP_WRITE};
 use opencl3::types::{cl_command_queue, cl_event, CL_FALSE};
 
+use super::backlog::Backlog;
 use super::gate::{Gate, Start};
 use super::{check, Arg, Context, Event, Kernel, MemHandle, Status};
 use crate::error::{Error, Result};
@@ -23,6 +24,7 @@ pub struct Queue {
     enqueued: AtomicU64,
     /// Locked while a command is enqueued, never while one is waited for.
     gate: Mutex<Gate>,
+    backlog: Backlog,
 }
 
 // SAFETY: enqueueing on a queue is thread-safe (OpenCL 1.2, section A.2).
@@ -57,7 +59,12 @@ impl Queue {
         let result =
             unsafe { api::create_command_queue(context.handle, context.device().0, CL_QUEUE_PROFILING_ENABLE) };
         let handle = check("clCreateCommandQueue", result)?;
-        Ok(Self { handle, enqueued: AtomicU64::new(0), gate: Mutex::new(Gate::new(context)) })
+        Ok(Self {
+            handle,
+            enqueued: AtomicU64::new(0),
+            gate: Mutex::new(Gate::new(context)),
+            backlog: Backlog::default(),
+        })
     }
 
     /// How many commands have been enqueued, markers aside; a command is counted once its call has returned.
@@ -77,8 +84,25 @@ impl Queue {
     ) -> Result<Event> {
         let mut gate = self.gate();
         let event = check(call, enqueue().map(Event))?;
-        self.enqueued.fetch_add(1, Ordering::Release);
-        gate.open().map(|()| event)
+        let enqueued = self.count();
+        gate.open()?;
+        drop(gate);
+        self.hold_back_host(enqueued)?;
+        Ok(event)
+    }
+
+    /// Counts a command; returns how many there have been with it.
+    fn count(&self) -> u64 {
+        self.enqueued.fetch_add(1, Ordering::Release) + 1
+    }
+
+    /// Waits where the host is far ahead of the device.
+    fn hold_back_host(&self, enqueued: u64) -> Result<()> {
+        if !Backlog::is_due(enqueued) {
+            return Ok(());
+        }
+        let mark = self.marker()?;
+        self.backlog.push(mark).map_or(Ok(()), |oldest| self.wait(&oldest))
     }
 
     /// Enqueues a kernel over a grid of work-items.
@@ -91,7 +115,7 @@ impl Queue {
                 kernel.name()
             )));
         }
-        kernel.with_args(args, |handle| {
+        let enqueued = kernel.with_args(args, |handle| {
             let mut gate = self.gate();
             let held = gate.wait_list(start)?;
             // SAFETY: `first`, `global` and `local` hold as many sizes as the dimension given, the wait list one event or
@@ -109,15 +133,17 @@ impl Queue {
                 )
             };
             check("clEnqueueNDRangeKernel", result.map(Event))?;
-            let is_last = (self.enqueued.fetch_add(1, Ordering::Release) + 1).is_multiple_of(gate.most());
+            let enqueued = self.count();
+            let is_last = enqueued.is_multiple_of(gate.most());
             if start == Start::Now || is_last {
                 gate.open()?;
             }
             if is_last {
                 check("clFlush", api::flush(self.handle))?;
             }
-            Ok(())
-        })
+            Ok(enqueued)
+        })?;
+        self.hold_back_host(enqueued)
     }
 
     /// Copies from host memory into a buffer.

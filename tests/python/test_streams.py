@@ -139,6 +139,18 @@ def test_synchronize_waits_for_all_streams(device):
     assert all(stream.query() for stream in streams)
 
 
+def test_the_host_is_held_back_when_it_is_far_ahead(device):
+    """Nothing here waits: what is enqueued would fill the memory in the end."""
+    values = torch.ones(200_000, device=device)
+    early = torch.opencl.Event()
+    for launch in range(8000):
+        values.add_(1)
+        if launch == 2000:
+            early.record()
+    assert early.query()
+    assert values[0].item() == 8001
+
+
 def test_short_launches_of_one_thread_do_not_hold_up_another(device, side_stream):
     # Short launches may be held back to be submitted together. Whoever waits must get what was submitted before,
     # and must not wait for what another thread submits meanwhile.
