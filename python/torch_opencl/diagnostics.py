@@ -79,12 +79,15 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 
     Raises:
         RuntimeError: there is no such mode.
+        TypeError: the mode is neither a number nor a name.
         LibraryError: the native library cannot be loaded.
     """
     if isinstance(debug_mode, str):
         if debug_mode not in _SYNC_DEBUG_MODES:
             raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
         debug_mode = _SYNC_DEBUG_MODES[debug_mode]
+    if not isinstance(debug_mode, int):
+        raise TypeError(f"debug_mode must be an int or a str, not {type(debug_mode).__name__}")
     native().set_sync_debug_mode(debug_mode)
 
 

@@ -78,3 +78,5 @@ def test_modes(mode, device: torch.device) -> None:
         mode("loud")
     with pytest.raises(RuntimeError, match="expected 0, 1 or 2"):
         mode(3)
+    with pytest.raises(TypeError, match="not NoneType"):
+        mode(None)
