@@ -12,7 +12,8 @@ use std::process::{Command, ExitCode};
 const TORCH_VERSION: &str = "2.13.0";
 
 /// Where `#[cxx::bridge]` stands.
-const BRIDGES: [&str; 3] = ["rust/bridge.rs", "rust/bridge/builds.rs", "rust/bridge/runtime.rs"];
+const BRIDGES: [&str; 4] =
+    ["rust/bridge.rs", "rust/bridge/builds.rs", "rust/bridge/fused.rs", "rust/bridge/runtime.rs"];
 
 /// Asks Python where torch and torchgen are.
 const PROBE: &str = "

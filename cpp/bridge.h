@@ -1,6 +1,7 @@
-// What the Rust core offers C++: the generated halves of rust/bridge.rs and rust/bridge/runtime.rs.
+// What the Rust core offers C++: what is generated from rust/bridge.rs and its parts in rust/bridge.
 #pragma once
 
 #include "rust/cxx.h"
 #include "torch_opencl/rust/bridge.rs.h"
+#include "torch_opencl/rust/bridge/fused.rs.h"
 #include "torch_opencl/rust/bridge/runtime.rs.h"

@@ -1,4 +1,5 @@
-//! What crosses between C++ and Rust: here the kernel families, in `bridge/runtime.rs` devices and memory.
+//! What crosses between C++ and Rust: here most kernel families, in `bridge/fused.rs` those that do the work of several,
+//! in `bridge/runtime.rs` devices and memory (docs/decisions/006).
 //!
 //! C++ speaks ATen and knows no OpenCL; Rust speaks OpenCL and knows no ATen. What crosses is plain data: an
 //! address, a dtype code, slices of sizes and strides. Every function returns a `Result` whose error text carries
@@ -50,35 +51,6 @@ mod ffi {
     struct RandomStream {
         seed: u64,
         offset: u64,
-    }
-
-    /// Numbers of an optimizer, for its first state and its second; what they mean is said in `ops/optimizer.rs`.
-    #[derive(Clone, Copy)]
-    struct OptimizerSettings {
-        rate: f64,
-        maximize: bool,
-        weight_decay: f64,
-        epsilon: f64,
-        momentum: f64,
-        damping: f64,
-        momentum2: f64,
-        rate_decay: f64,
-        is_first: bool,
-        nesterov: bool,
-    }
-
-    /// One parameter and what belongs to it; all but the first two may be absent.
-    #[derive(Clone, Copy)]
-    struct OptimizerOperands<'a> {
-        parameter: TensorArg<'a>,
-        gradient: TensorArg<'a>,
-        state0: TensorArg<'a>,
-        state1: TensorArg<'a>,
-        state2: TensorArg<'a>,
-        count: TensorArg<'a>,
-        rate: TensorArg<'a>,
-        scale: TensorArg<'a>,
-        found_inf: TensorArg<'a>,
     }
 
     /// Where pooling windows lie, one number for each spatial dimension, outermost first; empty lists mean that they
@@ -148,16 +120,6 @@ mod ffi {
         inner: i64,
     }
 
-    /// What a recurrent step starts from: products of input and state, biases that may be absent, and the state.
-    #[derive(Clone, Copy)]
-    struct CellInputs<'a> {
-        input_gates: TensorArg<'a>,
-        hidden_gates: TensorArg<'a>,
-        input_bias: TensorArg<'a>,
-        hidden_bias: TensorArg<'a>,
-        state: TensorArg<'a>,
-    }
-
     /// How one dimension is interpolated or padded: `ops::resample::Step`.
     #[derive(Clone, Copy)]
     struct ResampleStep {
@@ -186,41 +148,6 @@ mod ffi {
         mode: i32,
     }
 
-    /// What is attended to: `ops::attention::Inputs`.
-    #[derive(Clone, Copy)]
-    struct AttentionInputs<'a> {
-        query: TensorArg<'a>,
-        key: TensorArg<'a>,
-        value: TensorArg<'a>,
-        bias: TensorArg<'a>,
-    }
-
-    /// How it is attended to: `ops::attention::Mode`.
-    #[derive(Clone, Copy)]
-    struct AttentionMode {
-        scale: f64,
-        causal: bool,
-        keep: f64,
-        stream: RandomStream,
-    }
-
-    /// Where its gradients go: `ops::attention::Gradients`.
-    #[derive(Clone, Copy)]
-    struct AttentionGradients<'a> {
-        query: TensorArg<'a>,
-        key: TensorArg<'a>,
-        value: TensorArg<'a>,
-        bias: TensorArg<'a>,
-    }
-
-    /// One operand of an operation on lists of tensors: `ops::foreach::List`.
-    #[derive(Clone, Copy)]
-    struct ListOperand<'a> {
-        addresses: &'a [usize],
-        dtype: i32,
-        is_one: bool,
-    }
-
     /// Geometry of a convolution, outermost dimension first.
     #[derive(Clone, Copy)]
     struct ConvolutionArgs<'a> {
@@ -238,13 +165,6 @@ mod ffi {
             outputs: usize,
             operands: &[Operand],
             scalars: &[Scalar],
-        ) -> Result<()>;
-        fn foreach(
-            op: u32,
-            counts: &[i64],
-            lists: &[ListOperand],
-            numbers: &[Scalar],
-            number_is_input: bool,
         ) -> Result<()>;
         fn index_get(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis]) -> Result<()>;
         fn index_set(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis], op: i32, in_order: bool) -> Result<()>;
@@ -391,7 +311,6 @@ mod ffi {
             grad_input: &TensorArg,
             scale: f64,
         ) -> Result<()>;
-        fn optimizer_step(rule: i32, settings: &OptimizerSettings, operands: &OptimizerOperands) -> Result<()>;
         fn matmul(
             out: &TensorArg,
             a: &TensorArg,
@@ -434,37 +353,7 @@ mod ffi {
             input: &TensorArg,
             grid: &TensorArg,
         ) -> Result<()>;
-        fn lstm_cell(inputs: CellInputs, hy: &TensorArg, cy: &TensorArg, workspace: &TensorArg) -> Result<()>;
-        fn lstm_cell_backward(
-            grad_hy: &TensorArg,
-            grad_cy: &TensorArg,
-            cx: &TensorArg,
-            cy: &TensorArg,
-            workspace: &TensorArg,
-            grad_gates: &TensorArg,
-            grad_cx: &TensorArg,
-        ) -> Result<()>;
-        fn gru_cell(inputs: CellInputs, hy: &TensorArg, workspace: &TensorArg) -> Result<()>;
-        fn gru_cell_backward(
-            grad_hy: &TensorArg,
-            workspace: &TensorArg,
-            grad_input_gates: &TensorArg,
-            grad_hidden_gates: &TensorArg,
-            grad_hx: &TensorArg,
-        ) -> Result<()>;
         fn embedding_bag(bags: Bags, output: &TensorArg, sizes: &TensorArg, rows: &TensorArg) -> Result<()>;
-        fn attention_fits(device: i32, dtype: i32, width: i64, value_width: i64) -> Result<bool>;
-        fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64;
-        fn attention(inputs: AttentionInputs, mode: AttentionMode, out: &TensorArg, log_sums: &TensorArg)
-            -> Result<()>;
-        fn attention_backward(
-            inputs: AttentionInputs,
-            mode: AttentionMode,
-            out: &TensorArg,
-            log_sums: &TensorArg,
-            grad_out: &TensorArg,
-            gradients: AttentionGradients,
-        ) -> Result<()>;
         fn sort(values: &TensorArg, indices: &TensorArg, input: &TensorArg, descending: bool) -> Result<()>;
     }
 }
@@ -473,6 +362,7 @@ mod args;
 mod attention;
 mod builds;
 mod device;
+mod fused;
 mod index;
 mod loss;
 mod matrix;
@@ -488,16 +378,13 @@ mod rnn;
 mod runtime;
 mod sample;
 
-use attention::*;
 use index::*;
 use loss::*;
 use matrix::*;
 use norm::*;
-use optimizer::*;
 use order::*;
 use pointwise::*;
 use pool::*;
 use random::*;
 use reduce::*;
-use rnn::*;
 use sample::*;

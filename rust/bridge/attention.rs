@@ -1,6 +1,7 @@
 //! Attention for C++.
 
-use super::ffi::{AttentionGradients, AttentionInputs, AttentionMode, TensorArg};
+use super::ffi::TensorArg;
+use super::fused::ffi::{AttentionGradients, AttentionInputs, AttentionMode};
 use crate::error::Result;
 use crate::kernels::DType;
 use crate::ops::attention::{self, Gradients, Inputs, Mode};

@@ -1,6 +1,6 @@
 //! Optimizers for C++.
 
-use super::ffi::{OptimizerOperands, OptimizerSettings};
+use super::fused::ffi::{OptimizerOperands, OptimizerSettings};
 use crate::error::Result;
 use crate::ops::optimizer::{self, Operands, Rule, Settings};
 

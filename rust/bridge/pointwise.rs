@@ -1,6 +1,7 @@
 //! Pointwise ops for C++.
 
-use super::ffi::{ListOperand, Operand, Scalar};
+use super::ffi::{Operand, Scalar};
+use super::fused::ffi::ListOperand;
 use crate::error::Result;
 use crate::kernels::DType;
 use crate::ops::foreach::List;

@@ -1,6 +1,7 @@
 //! Recurrent cells for C++.
 
-use super::ffi::{CellInputs, TensorArg};
+use super::ffi::TensorArg;
+use super::fused::ffi::CellInputs;
 use crate::error::Result;
 use crate::ops::rnn::{self, Inputs};
 
