@@ -50,6 +50,10 @@ void set_preferred_blas_library(const std::string& name) {
   checked([&] { bridge::set_preferred_blas_library(rust::Str(name)); });
 }
 
+void set_tuning(int64_t device, const std::string& values) {
+  checked([&] { bridge::set_tuning(device_index(device), rust::Str(values)); });
+}
+
 } // namespace
 
 TORCH_LIBRARY(torch_opencl, m) {
@@ -106,6 +110,10 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("blas_choices(int device) -> str", [](int64_t device) {
     return to_string(bridge::blas_choices_json(static_cast<int32_t>(device)));
   });
+  m.def("tuning(int device) -> str", [](int64_t device) {
+    return to_string(checked([&] { return bridge::tuning_json(device_index(device)); }));
+  });
+  m.def("set_tuning(int device, str values) -> ()", &set_tuning);
   m.def("sync_debug_mode() -> int", [] { return static_cast<int64_t>(bridge::sync_debug_mode()); });
   m.def("set_sync_debug_mode(int mode) -> ()", [](int64_t mode) {
     checked([&] { bridge::set_sync_debug_mode(std::in_range<int32_t>(mode) ? static_cast<int32_t>(mode) : -1); });

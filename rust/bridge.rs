@@ -377,6 +377,7 @@ mod reduce;
 mod rnn;
 mod runtime;
 mod sample;
+mod tuning;
 
 use index::*;
 use loss::*;

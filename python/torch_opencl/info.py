@@ -58,8 +58,8 @@ def collect() -> dict[str, Any]:
     """Gather what there is to know.
 
     Returns:
-        A tree of plain values: the versions, the platforms with their devices, the kernel cache, the
-        fallbacks, the result of :func:`self_test` for each device, advice, and ``ok``.
+        A tree of plain values: the versions, the platforms with their devices, what is tuned, the
+        kernel cache, the fallbacks, the result of :func:`self_test` for each device, advice, and ``ok``.
     """
     report: dict[str, Any] = {
         "python": platform.python_version(),
@@ -76,6 +76,7 @@ def collect() -> dict[str, Any]:
         report |= json.loads(native.platforms())
         report["devices"] = [json.loads(native.device_properties(i)) for i in range(_lazy.device_count())]
         report["self_test"] = [self_test(torch.device("opencl", i)) for i in range(_lazy.device_count())]
+        report["tuning"] = [json.loads(native.tuning(i)) for i in range(_lazy.device_count())]
         report["kernel_cache"] = diagnostics.kernel_cache_info()
         report["fallbacks"] = diagnostics.fallbacks()
     report["advice"] = list(_advice(report))
@@ -141,6 +142,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield f"opencl:{index}"
         yield from (f"  {line}" for line in _device_lines(device))
+        yield f"  matrix products: {_tuning(report['tuning'][index])}"
         yield f"  self-test: {_outcome(report['self_test'][index])}"
     if "kernel_cache" in report:
         cache = report["kernel_cache"]
@@ -164,6 +166,10 @@ def _device_lines(device: dict[str, Any]) -> Iterator[str]:
     )
     yield f"work-group up to {device['max_work_group_size']}, fp64 {device['fp64']}, fp16 {device['fp16']}"
     yield f"extensions: {' '.join(device['extensions'])}"
+
+
+def _tuning(tuning: dict[str, Any]) -> str:
+    return "as by default" if tuning["values"] == tuning["defaults"] else f"tuned, {tuning['path']}"
 
 
 def _mib(size: int) -> str:

@@ -1,7 +1,5 @@
 """Builds the kernels that a function uses before they are needed."""
 
-import importlib
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +7,7 @@ from typing import Any
 
 from torch_opencl._lazy import _lazy_init, device_count
 from torch_opencl._load import native
+from torch_opencl._progress import progress_bar
 from torch_opencl.diagnostics import kernel_cache_info
 
 __all__ = ["WarmupStatistics", "warmup"]
@@ -88,23 +87,7 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
 
 def _wait(pending: int, progress: bool) -> None:
     """Wait until no program is being built in the background."""
-    show = _progress(pending) if progress else lambda left: None
+    show = progress_bar(pending, "OpenCL kernels", "programs") if progress else lambda left: None
     while (left := native().wait_for_builds(_INTERVAL)) > 0:
         show(left)
     show(0)
-
-
-def _progress(total: int) -> Callable[[int], None]:
-    """Return what shows how many of a number of programs are left."""
-    try:
-        tqdm = importlib.import_module("tqdm").tqdm
-    except ImportError:
-        return lambda left: print(f"OpenCL: {total - left} of {total} kernel programs built", file=sys.stderr)
-    bar = tqdm(total=total, desc="OpenCL kernels", unit="program")
-
-    def show(left: int) -> None:
-        bar.update(max(0, total - left - bar.n))
-        if left == 0:
-            bar.close()
-
-    return show

@@ -7,9 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::{host, Extent, Library, Product};
 use crate::error::Result;
 use crate::kernels::{DType, DiskEntry, Family};
+use crate::ops::tuning::Tuning;
 use crate::runtime::{current_stream, device_of_address, Device, Stream};
 
 /// A product of fewer multiplications than 256^3 is never worth waiting for: our kernels take 0.3 to 0.7 ms for that
@@ -90,8 +93,9 @@ pub fn library(product: &Product<'_>) -> Result<Library> {
     if let Some(library) = known(&class) {
         return Ok(library);
     }
-    // New kernels and launchers are measured again, as a new driver is.
-    let question = format!("BLAS library of {} for {}", env!("CARGO_PKG_VERSION"), class.describe());
+    // New kernels and launchers are measured again, as a new driver is, and kernels that have been tuned.
+    let tuning = Value::Object(Tuning::of(device).values());
+    let question = format!("BLAS library of {} for {} by {tuning}", env!("CARGO_PKG_VERSION"), class.describe());
     let note = DiskEntry::note(&device.info, &Family::Matmul.source(""), &question);
     let library = match recall(&note) {
         Some(library) => library,
@@ -113,6 +117,11 @@ fn known(class: &SizeClass) -> Option<Library> {
 fn recall(note: &DiskEntry) -> Option<Library> {
     let content = note.load()?;
     [Library::OpenCl, Library::Host].into_iter().find(|library| library.name().as_bytes() == content)
+}
+
+/// Forgets what has been chosen in this process for a device.
+pub fn forget(device: i32) {
+    CHOICES.write().unwrap_or_else(PoisonError::into_inner).retain(|class, _| class.device != device);
 }
 
 /// What has been chosen in this process so far: classes of products, described, on a device.

@@ -2,6 +2,7 @@
 
 use super::device::*;
 use super::memory::*;
+use super::tuning::*;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 pub mod ffi {
@@ -79,12 +80,14 @@ pub mod ffi {
         unsafe fn unmap(mapping: Box<Mapping>) -> Result<()>;
         fn is_host_unified(index: i32) -> Result<bool>;
 
-        // Counters and caches.
+        // Counters, caches and what is tuned.
         fn check_environment() -> Result<()>;
         fn launch_count() -> u64;
         fn sync_debug_mode() -> i32;
         fn set_sync_debug_mode(mode: i32) -> Result<()>;
         fn take_sync_warning() -> bool;
         fn kernel_cache_json() -> String;
+        fn tuning_json(index: i32) -> Result<String>;
+        fn set_tuning(index: i32, values: &str) -> Result<()>;
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::build::{build, Recipe};
 use super::spec::Constant;
 use super::tiers::{Demand, Specialisation};
+use super::warning::warn;
 use super::worker::Worker;
 use super::{disk, Class, Family, Spec};
 use crate::cl::{Kernel, Program};
@@ -19,7 +20,6 @@ type Programs = HashMap<(i32, Family, Class), HashMap<Vec<Constant>, Arc<Slot>>>
 
 static PROGRAMS: RwLock<Option<Programs>> = RwLock::new(None);
 static WORKER: Worker = Worker::new();
-static WARN: OnceLock<fn(&str)> = OnceLock::new();
 static HITS: AtomicU64 = AtomicU64::new(0);
 static SPECIALISED: AtomicU64 = AtomicU64::new(0);
 static FAILED: AtomicU64 = AtomicU64::new(0);
@@ -96,14 +96,10 @@ impl Slot {
     /// Says once, to the thread that would have used the program, that it could not be built.
     fn report_failure(&self) {
         let (true, Some(error)) = (self.demand.is_to_be_reported(), self.failure.get()) else { return };
-        let message = format!(
+        warn(&format!(
             "OpenCL: a specialised program could not be built; the generic one, which is slower, stays in use. {}",
             error.message()
-        );
-        match WARN.get() {
-            Some(warn) => warn(&message),
-            None => eprintln!("{message}"),
-        }
+        ));
     }
 }
 
@@ -171,11 +167,6 @@ fn slot(place: (i32, Family, Class), constants: &[Constant]) -> Arc<Slot> {
     let mut programs = PROGRAMS.write().unwrap_or_else(PoisonError::into_inner);
     let of_place = programs.get_or_insert_with(HashMap::new).entry(place).or_default();
     Arc::clone(of_place.entry(constants.to_vec()).or_default())
-}
-
-/// Says how the user is told of what went wrong in the background; standard error until then.
-pub fn warn_with(warn: fn(&str)) {
-    let _ = WARN.set(warn);
 }
 
 /// Waits for specialised programs that are being built, but no longer than `limit`; returns how many are left.

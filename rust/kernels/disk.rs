@@ -21,7 +21,7 @@ const FORMAT: &[u8] = b"torch-opencl program 1\n";
 const HASH_BYTES: usize = 32;
 
 /// `TORCH_OPENCL_CACHE_DIR`, or the user's cache folder; `None` when set to an empty string or there is no home.
-fn folder() -> Option<&'static Path> {
+pub fn folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOLDER.get_or_init(|| folder_of(|name| env::var_os(name))).as_deref()
 }

@@ -13,13 +13,15 @@ mod layout;
 mod source;
 mod spec;
 mod tiers;
+mod warning;
 mod worker;
 
-pub use cache::{cache_info, program, stop_building, wait_for_builds, warn_with, CachedProgram, Tier};
-pub use disk::Entry as DiskEntry;
+pub use cache::{cache_info, program, stop_building, wait_for_builds, CachedProgram, Tier};
+pub use disk::{folder as cache_folder, Entry as DiskEntry};
 pub use dtype::{Class, DType};
 pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};
 pub use source::Family;
 pub use spec::Spec;
 pub use tiers::{hurry, Specialisation};
+pub use warning::{warn, warn_with};

@@ -4,8 +4,9 @@ use super::conv::{Bias, Direction, WeightStrides};
 use super::conv_direct::{program, Direct};
 use super::epilogue::Epilogue;
 use super::gemm::{busy, finish, launch};
+use super::geometry::native_lanes;
 use super::matrix::{div_up, struct_bytes};
-use super::plan::{Size, Tile};
+use super::plan::Size;
 use super::Target;
 use crate::cl::Arg;
 use crate::error::Result;
@@ -32,7 +33,7 @@ pub(super) fn pixels(
     class: Class,
 ) -> Result<()> {
     let Direct { source, pixels, weight, groups: channels, .. } = *direct;
-    let lanes = Tile::of(target, class).vector();
+    let lanes = native_lanes(target, class);
     let pitch = div_up(channels, lanes) * lanes;
     let program = program(target, class, source.dtype)?;
     let from = direct.source_bytes(None);
@@ -80,7 +81,7 @@ pub(super) fn pixels(
 /// As the allocator and the driver report.
 pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: &Epilogue) -> Result<()> {
     let Direct { source, pixels, weight, groups: channels, .. } = *direct;
-    let lanes = Tile::of(target, class).vector();
+    let lanes = native_lanes(target, class);
     let across = div_up(channels, lanes);
     let rows: i64 = pixels.images * pixels.sizes.iter().skip(1).product::<i64>();
     let splits = div_up(busy(target), across).min(rows).max(1);

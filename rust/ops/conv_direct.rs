@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::conv::{Bias, Direction, Parameters, WeightStrides};
 use super::epilogue::Epilogue;
 use super::gemm::{busy, finish};
+use super::geometry::native_lanes;
 use super::matrix::{div_up, struct_bytes};
 use super::patches::{spatial, Spatial, Volume};
-use super::plan::{Size, Tile};
+use super::plan::Size;
 use super::Target;
 use crate::cl::Arg;
 use crate::error::Result;
@@ -134,7 +135,7 @@ impl Direct {
         if weights * element > WEIGHT_BYTES.min(local / 4) || self.depth() * 4 > local / 8 {
             return None;
         }
-        let lanes = Tile::of(target, class).vector();
+        let lanes = native_lanes(target, class);
         let [scale, ..] = self.window.scale;
         let bytes = BOX_BYTES.min(local / 2);
         let fits = |pixels: Spatial| {
@@ -183,7 +184,7 @@ fn items(target: &Target) -> i64 {
 /// The program of the kernels that pack nothing.
 pub(super) fn program(target: &Target, class: Class, dtype: DType) -> Result<Arc<CachedProgram>> {
     let spec = Spec::generic()
-        .define("VEC", Tile::of(target, class).vector())
+        .define("VEC", native_lanes(target, class))
         .define("ITEMS", items(target))
         .define("SPEC_DTYPE0", i64::from(dtype.code()));
     target.program(Family::Conv, class, &spec)
@@ -227,7 +228,7 @@ pub(super) fn pixels(
     let no_bias = Bias { memory: target.memory(0)?, dtype: pixels.dtype, stride: 0 };
     let bias = bias.unwrap_or(no_bias);
     let element = class.size() as i64;
-    let lanes = Tile::of(target, class).vector();
+    let lanes = native_lanes(target, class);
     let [scale, ..] = direct.window.scale;
     let args = [
         source.memory,
@@ -267,7 +268,7 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
     let workspace = target.workspace((splits * groups * rows * direct.depth() * element) as usize)?;
     let sums = target.memory(workspace.address)?;
     let (from, to) = (direct.source_bytes(Some(boxes)), direct.pixel_bytes());
-    let lanes = Tile::of(target, class).vector();
+    let lanes = native_lanes(target, class);
     let [scale, ..] = direct.window.scale;
     let elements = boxes.elements(scale, lanes);
     let args = [

@@ -6,7 +6,8 @@ use super::epilogue::Epilogue;
 use super::gemm_local;
 use super::matrix::{div_up, struct_bytes, Matrix, Operand};
 use super::patches::Patches;
-use super::plan::{Plan, Size, Tile};
+use super::plan::{Cores, Plan, Size, Tile};
+use super::tuning::Tuning;
 use super::Target;
 use crate::cl::{Arg, MemHandle};
 use crate::error::{Error, Result};
@@ -120,8 +121,8 @@ impl Product {
 
     /// The product, or its transpose where that is cheaper, and how it is cut. The transpose of `x @ weight.T` reads the
     /// rows of the weight where they are, and packs only those of `x`: 158 GFLOP/s instead of 129 for 32 x 1024 x 256 (PoCL, Xeon).
-    fn planned(&self, tile: Tile, units: i64, local_bytes: i64) -> (Self, Plan) {
-        let plan = |product: &Self| Plan::of(product.size, tile, units, local_bytes, product.rows_stay());
+    fn planned(&self, tile: Tile, cores: &Cores) -> (Self, Plan) {
+        let plan = |product: &Self| Plan::of(product.size, tile, cores, product.rows_stay());
         let (as_is, cost) = plan(self);
         match self.transposed().filter(Self::rows_stay).map(|other| (other, plan(&other))) {
             Some((other, (cut, other_cost))) if other_cost < cost => (other, cut),
@@ -130,10 +131,15 @@ impl Product {
     }
 }
 
-/// The program of matrix products of factors of a dtype that end in an epilogue. Dtypes are constants of it: the code
-/// for every dtype in every place would take three times as long to build.
-pub fn program(target: &Target, class: Class, source: DType, epilogue: &Epilogue) -> Result<Arc<CachedProgram>> {
-    let tile = Tile::of(target, class);
+/// The program of matrix products of factors of a dtype that end in an epilogue, with its tile. Dtypes are constants of it:
+/// the code for every dtype in every place would take three times as long to build.
+pub fn program(
+    target: &Target,
+    class: Class,
+    tile: Tile,
+    source: DType,
+    epilogue: &Epilogue,
+) -> Result<Arc<CachedProgram>> {
     let addend = epilogue.addend.map_or(epilogue.out.dtype, |addend| addend.dtype);
     let spec = Spec::generic()
         .define("VEC", tile.vector())
@@ -169,16 +175,24 @@ pub fn busy(target: &Target) -> i64 {
 /// # Errors
 /// As the allocator and the driver report.
 pub fn multiply(target: &Target, product: &Product) -> Result<()> {
-    let Product { class, size, .. } = *product;
+    let size = product.size;
     if size.rows * size.columns * size.batches == 0 {
         return Ok(());
     }
-    if !target.is_cpu() {
-        return gemm_local::multiply(target, product);
+    match Tuning::of(target.device) {
+        Tuning::Cpu(tuning) => {
+            let local_bytes = target.device.info.local_mem as i64;
+            let cores = Cores { units: target.compute_units() as i64, local_bytes, tuning };
+            multiply_packed(target, product, &cores)
+        }
+        Tuning::Gpu(tuning) => gemm_local::multiply(target, product, &tuning),
     }
-    let tile = Tile::of(target, class);
-    let (product, plan) = product.planned(tile, target.compute_units() as i64, target.device.info.local_mem as i64);
-    let Product { size, a, b, epilogue, .. } = product;
+}
+
+fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<()> {
+    let tile = Tile::tuned(&cores.tuning, product.class);
+    let (product, plan) = product.planned(tile, cores);
+    let Product { class, size, a, b, epilogue } = product;
     let patches = match (a.patches(), b.patches()) {
         (Some(_), Some(_)) => return Err(Error::Invalid("OpenCL: two matrices of patches are multiplied".to_owned())),
         (patches, None) | (None, patches) => patches.unwrap_or_default(),
@@ -216,7 +230,7 @@ pub fn multiply(target: &Target, product: &Product) -> Result<()> {
     } else {
         epilogue
     };
-    let program = program(target, class, a.dtype(), &goal)?;
+    let program = program(target, class, tile, a.dtype(), &goal)?;
     let encoded = goal.encode(class);
     let (a_bytes, b_bytes) = plan.local_bytes(size, tile);
     let args = [
@@ -250,9 +264,10 @@ pub fn finish(
     sums: Arg<'_>,
     epilogue: &Epilogue,
 ) -> Result<()> {
-    let program = program(target, class, class.storage(), epilogue)?;
+    let tile = Tile::of(target, class);
+    let program = program(target, class, tile, class.storage(), epilogue)?;
     let encoded = epilogue.encode(class);
-    let step = if target.is_cpu() { FINISH_COLUMNS } else { Tile::of(target, class).vector() };
+    let step = if target.is_cpu() { FINISH_COLUMNS } else { tile.vector() };
     let cut = [sums, Arg::Long(size.columns), Arg::Long(step), Arg::Long(splits)];
     let global = [div_up(size.columns, step), size.rows, size.batches];
     launch(target, &program, "gemm_finish", &[&cut[..], &encoded.args()].concat(), global)

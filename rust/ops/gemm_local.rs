@@ -8,17 +8,14 @@ use super::geometry::Geometry;
 use super::matrix::{div_up, struct_bytes, Matrix, Operand};
 use super::patches::FeatureOrder;
 use super::plan::Size;
+use super::tuning::GpuTuning;
 use super::Target;
 use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Class, Family, Spec};
 
-/// Bytes of k that are copied into local memory at a time.
-const STEP_BYTES: i64 = 64;
 /// A part of k shorter than this does not repay sums of its own.
 const SHORTEST_SPLIT: i64 = 256;
-/// Work-groups for each compute unit from which k is not cut.
-const GROUPS_PER_UNIT: i64 = 2;
 /// Items of a group that adds partial sums.
 const FINISH_GROUP: i64 = 64;
 
@@ -50,16 +47,15 @@ struct Plan {
 }
 
 impl Plan {
-    /// 8 x 8 sums an item, for four loads from local memory a step, where that leaves no compute unit idle; else, and
-    /// for wider numbers, 4 x 4.
-    fn of(product: &Product, units: i64, max_work_group: usize) -> Self {
-        let side = if max_work_group >= 256 { 16 } else { 8 };
+    /// The larger part of C for each item where that leaves no compute unit idle, and numbers are not wider than floats.
+    fn of(product: &Product, units: i64, tuning: &GpuTuning) -> Self {
+        let side = tuning.side;
         let Size { rows, columns, depth, batches } = product.size;
         let squares = |item: i64| div_up(rows, side * item) * div_up(columns, side * item);
-        let fills = squares(8) * batches >= units;
-        let item = if product.class == Class::Float && fills { 8 } else { 4 };
+        let fills = squares(tuning.item) * batches >= units;
+        let item = if product.class == Class::Float && fills { tuning.item } else { GpuTuning::SMALL_ITEM };
         let groups = (squares(item) * batches).max(1);
-        let splits = (units * GROUPS_PER_UNIT / groups).min(depth / SHORTEST_SPLIT).max(1);
+        let splits = (units * tuning.groups_per_unit / groups).min(depth / SHORTEST_SPLIT).max(1);
         Self { side, item, squares: squares(item), splits }
     }
 }
@@ -68,7 +64,7 @@ impl Plan {
 ///
 /// # Errors
 /// [`Error::Invalid`] where both factors are patches; otherwise as the allocator and the driver report.
-pub fn multiply(target: &Target, product: &Product) -> Result<()> {
+pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Result<()> {
     let Product { class, size, a, b, epilogue } = *product;
     let Size { rows, columns, depth, batches } = size;
     let results = rows * columns * batches;
@@ -76,7 +72,7 @@ pub fn multiply(target: &Target, product: &Product) -> Result<()> {
         (Some(_), Some(_)) => return Err(Error::Invalid("OpenCL: two matrices of patches are multiplied".to_owned())),
         (patches, None) | (None, patches) => struct_bytes(patches.unwrap_or_default().longs()),
     };
-    let plan = Plan::of(product, target.compute_units() as i64, target.device.info.max_work_group);
+    let plan = Plan::of(product, target.compute_units() as i64, tuning);
     let sums =
         if plan.splits > 1 { Some(target.workspace((plan.splits * results) as usize * class.size())?) } else { None };
     let goal = match &sums {
@@ -99,7 +95,8 @@ pub fn multiply(target: &Target, product: &Product) -> Result<()> {
             .define("VEC", Geometry::of(target, class).lanes as i64)
             .define("SIDE", plan.side)
             .define("ITEM", plan.item)
-            .define("STEP", STEP_BYTES / class.size() as i64)
+            .define("STEP", tuning.step(class))
+            .define("BAND", tuning.band)
             .define("A_KIND", a.kind())
             .define("B_KIND", b.kind())
             .define("A_ALONG_K", i64::from(is_along_k(&a, false)))

@@ -78,6 +78,16 @@ impl Geometry {
     }
 }
 
+/// Elements of a vector that a device has a register for, or two on CPUs; complex numbers have no vectors.
+pub fn native_lanes(target: &Target, class: Class) -> i64 {
+    let floats = i64::from(target.device.info.native_vector_floats.clamp(8, 16));
+    match class {
+        Class::Complex | Class::ComplexDouble => 1,
+        _ if target.is_cpu() => floats * 4 / class.size() as i64,
+        _ => 4,
+    }
+}
+
 /// A `TR` argument: the real type of a compute class.
 pub fn real(class: Class, value: f64) -> Arg<'static> {
     match class {

@@ -149,10 +149,10 @@ impl Thin {
         if rows * columns * batches == 0 {
             return Ok(());
         }
-        let lanes = Tile::of(target, class).vector();
+        let tile = Tile::of(target, class);
         let column_blocks = match self.kernel {
             Kernel::Dot => div_up(columns, DOT_COLUMNS),
-            Kernel::AddRows => div_up(columns, WIDE * lanes),
+            Kernel::AddRows => div_up(columns, WIDE * tile.vector()),
         };
         let row_blocks = div_up(rows, THIN_ROWS);
         let splits = div_up(busy(target), column_blocks * row_blocks * batches).min(depth / SHORTEST_SPLIT).max(1);
@@ -168,7 +168,7 @@ impl Thin {
             }
             None => epilogue,
         };
-        let program = program(target, class, self.a.dtype, &goal)?;
+        let program = program(target, class, tile, self.a.dtype, &goal)?;
         let encoded = goal.encode(class);
         let (a_layout, b_layout) = (self.a.layout.bytes(), self.b.layout.bytes());
         let cut = [

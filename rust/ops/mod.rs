@@ -49,4 +49,5 @@ pub mod scan;
 pub mod search;
 pub mod softmax;
 pub mod sort;
+pub mod tuning;
 pub mod update;

@@ -1,17 +1,10 @@
 //! How a matrix product is cut: into parts for work-items, and these into blocks that fit the caches.
 
 use super::matrix::div_up;
+use super::tuning::{CpuTuning, Tuning};
 use super::Target;
 use crate::kernels::Class;
 
-/// k that is packed at a time. A tile of C is read and written once for each, and a panel of B for so much k is 72 KiB.
-const DEPTH: i64 = 384;
-/// Memory of the block of B that is packed at a time; a third of L2.
-const BLOCK_BYTES: i64 = 720 << 10;
-/// Rows of A that are packed at a time, so that the cache lines of its columns are read whole.
-const STRIP_ROWS: i64 = 64;
-/// Memory for rows of A that stay packed, where a part has no more.
-const KEPT_BYTES: i64 = 384 << 10;
 /// A part of k shorter than this does not repay sums of its own.
 const SHORTEST_SPLIT: i64 = 256;
 
@@ -24,6 +17,13 @@ const STORE: f64 = 1.5;
 const CACHED_BYTES: i64 = 2 << 20;
 /// To enqueue a second kernel, which adds the sums of parts of k.
 const FINISH: f64 = 20_000.0;
+
+/// Rows of a tile, in reals, that every class and vector can have.
+const LEAST_ROWS: i64 = 4;
+
+const fn is_complex(class: Class) -> bool {
+    matches!(class, Class::Complex | Class::ComplexDouble)
+}
 
 /// Rows and columns, in elements, that a kernel computes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,21 +43,37 @@ pub struct Tile {
 }
 
 impl Tile {
-    /// The tile of a device. 8 x 3 accumulators and a step's operands take 28 of AVX-512's 32 registers, with 11 loads
-    /// for 24 multiply-adds, where 12 x 2 would take 14. 4 x 3 is what
-    /// 16 registers hold; narrower vectors are pairs of registers. On GPUs, whose products are not packed, it is the
-    /// vector that counts.
+    /// The tile of a device. On GPUs, whose products are not packed, it is the vector that counts.
     pub fn of(target: &Target, class: Class) -> Self {
-        let parts = if matches!(class, Class::Complex | Class::ComplexDouble) { 2 } else { 1 };
+        match Tuning::of(target.device) {
+            Tuning::Cpu(tuning) => Self::tuned(&tuning, class),
+            Tuning::Gpu(_) => Self::new(class, LEAST_ROWS, 1, 4),
+        }
+    }
+
+    /// The tile that is tuned, with fewer rows for a class whose panels are not whole numbers of the blocks that such
+    /// rows would be packed by.
+    pub fn tuned(tuning: &CpuTuning, class: Class) -> Self {
+        let real = if is_complex(class) { class.size() / 2 } else { class.size() };
+        let tile = |rows| Self::new(class, rows, tuning.tile_vectors, tuning.vector_bytes / real as i64);
+        Some(tile(tuning.tile_rows)).filter(Self::packs_evenly).unwrap_or_else(|| tile(LEAST_ROWS))
+    }
+
+    /// A tile of so many reals down and across.
+    fn new(class: Class, rows: i64, vectors: i64, lanes: i64) -> Self {
+        let parts = if is_complex(class) { 2 } else { 1 };
         let element = class.size() as i64;
-        let info = &target.device.info;
-        let (rows, vectors, lanes) = if target.is_cpu() {
-            let register = i64::from(info.native_vector_floats.clamp(8, 16)) * 4;
-            (if register == 64 { 8 } else { 4 }, 3, register * parts / element)
-        } else {
-            (4, 1, 4)
-        };
         Self { rows: rows / parts, columns: vectors * lanes / parts, vectors, lanes, parts, element }
+    }
+
+    /// Whether both panels are whole numbers of blocks; `BLOCK` of `cl/panel.cl`.
+    fn packs_evenly(&self) -> bool {
+        let block = match self.parts {
+            1 if self.rows % 8 == 0 => 8,
+            1 => 4,
+            _ => self.rows,
+        };
+        self.rows % block == 0 && self.columns % block == 0 && block <= self.lanes
     }
 
     /// Elements of the kernels' vectors, of which complex numbers have none.
@@ -83,6 +99,17 @@ pub struct Size {
     pub batches: i64,
 }
 
+/// What products are cut for.
+#[derive(Clone, Copy, Debug)]
+pub struct Cores {
+    /// How many there are.
+    pub units: i64,
+    /// Local memory of a work-group.
+    pub local_bytes: i64,
+    /// What suits their caches.
+    pub tuning: CpuTuning,
+}
+
 /// How a product is cut; the `Cut` of `cl/gemm.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -103,10 +130,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Cuts products for a device of so many compute units, whose work-groups have so much local memory, and says what
-    /// that costs. Where `stays`, rows of A are read where they are, and not packed.
-    pub fn of(size: Size, tile: Tile, units: i64, local_bytes: i64, stays: bool) -> (Self, f64) {
-        let caches = Caches::of(size, tile, local_bytes);
+    /// Cuts products for a device, and says what that costs. Where `stays`, rows of A are read where they are, and not
+    /// packed.
+    pub fn of(size: Size, tile: Tile, cores: &Cores, stays: bool) -> (Self, f64) {
+        let units = cores.units;
+        let caches = Caches::of(size, tile, cores);
         let most = |size: i64, panel: i64| doublings(div_up(size, panel).min(units * 2));
         let mut best = (f64::INFINITY, caches.plan(size, tile, 1, 1, 1, stays));
         for splits in doublings((size.depth / SHORTEST_SPLIT).min(units * 2)) {
@@ -189,17 +217,20 @@ struct Caches {
     depth: i64,
     block_bytes: i64,
     kept_bytes: i64,
+    strip_rows: i64,
 }
 
 impl Caches {
     /// A third of the local memory for rows and two for columns, where it is smaller than caches are.
-    fn of(size: Size, tile: Tile, local_bytes: i64) -> Self {
-        let block_bytes = BLOCK_BYTES.min(local_bytes * 2 / 3);
-        let kept_bytes = KEPT_BYTES.min(local_bytes / 3);
+    fn of(size: Size, tile: Tile, cores: &Cores) -> Self {
+        let CpuTuning { depth, block_bytes, strip_rows, kept_bytes, .. } = cores.tuning;
+        let block_bytes = block_bytes.min(cores.local_bytes * 2 / 3);
+        let kept_bytes = kept_bytes.min(cores.local_bytes / 3);
+        let strip_rows = (strip_rows / tile.rows).max(1) * tile.rows;
         let fit = (block_bytes / (tile.columns * tile.element)).min(kept_bytes / (tile.rows * tile.element));
-        let most = DEPTH.min(fit).max(1);
+        let most = depth.min(fit).max(1);
         let depth = div_up(size.depth, div_up(size.depth, most).max(1)).max(1);
-        Self { depth, block_bytes, kept_bytes }
+        Self { depth, block_bytes, kept_bytes, strip_rows }
     }
 
     fn plan(&self, size: Size, tile: Tile, down: i64, across: i64, splits: i64, stays: bool) -> Plan {
@@ -216,7 +247,7 @@ impl Caches {
         let strip_rows = if keeps_rows {
             part_rows
         } else {
-            fit(self.kept_bytes, block_depth, tile.rows).min(STRIP_ROWS).min(part_rows)
+            fit(self.kept_bytes, block_depth, tile.rows).min(self.strip_rows).min(part_rows)
         };
         let most_columns = fit(self.block_bytes, block_depth, tile.columns);
         // Even blocks, so that the last is not a sliver.
@@ -231,9 +262,20 @@ mod tests {
 
     const WIDE: Tile = Tile { rows: 8, columns: 48, vectors: 3, lanes: 16, parts: 1, element: 4 };
 
+    const TUNING: CpuTuning = CpuTuning {
+        vector_bytes: 64,
+        tile_rows: 8,
+        tile_vectors: 3,
+        depth: 384,
+        block_bytes: 720 << 10,
+        strip_rows: 64,
+        kept_bytes: 384 << 10,
+    };
+    const CORES: Cores = Cores { units: 2, local_bytes: 2 << 20, tuning: TUNING };
+
     fn plan(rows: i64, columns: i64, depth: i64, batches: i64) -> (Size, Plan) {
         let size = Size { rows, columns, depth, batches };
-        (size, Plan::of(size, WIDE, 2, 2 << 20, false).0)
+        (size, Plan::of(size, WIDE, &CORES, false).0)
     }
 
     #[test]
@@ -246,7 +288,7 @@ mod tests {
             assert!(across * plan.part_columns >= columns && down * plan.part_rows >= rows, "{plan:?}");
             assert!(plan.part_rows % WIDE.rows == 0 && plan.block_columns % WIDE.columns == 0, "{plan:?}");
             let (a, b) = plan.local_bytes(size, WIDE);
-            assert!(a <= KEPT_BYTES && b <= BLOCK_BYTES, "{plan:?}");
+            assert!(a <= TUNING.kept_bytes && b <= TUNING.block_bytes, "{plan:?}");
         }
     }
 
@@ -267,8 +309,37 @@ mod tests {
     #[test]
     fn little_local_memory_makes_small_blocks() {
         let size = Size { rows: 1000, columns: 1000, depth: 1000, batches: 1 };
-        let plan = Plan::of(size, WIDE, 2, 32 << 10, false).0;
+        let plan = Plan::of(size, WIDE, &Cores { local_bytes: 32 << 10, ..CORES }, false).0;
         let (a, b) = plan.local_bytes(size, WIDE);
         assert!(a + b <= 32 << 10, "{plan:?}");
+    }
+
+    /// Whatever numbers are tuned to: strips and blocks are whole panels, panels whole blocks, and all fits.
+    #[test]
+    fn parts_are_whole_panels_whatever_is_tuned() {
+        let size = Size { rows: 1000, columns: 1000, depth: 1000, batches: 1 };
+        let classes = [Class::Float, Class::Double, Class::Integer, Class::Complex, Class::ComplexDouble];
+        for (vector_bytes, tile_rows, tile_vectors) in [(32, 4, 3), (32, 8, 3), (32, 16, 1), (64, 12, 2), (64, 16, 1)] {
+            for (strip_rows, depth, local_bytes) in [(4, 16, 32 << 10), (64, 384, 2 << 20), (1024, 4096, 1 << 20)] {
+                let tuning = CpuTuning { vector_bytes, tile_rows, tile_vectors, strip_rows, depth, ..TUNING };
+                for class in classes {
+                    let tile = Tile::tuned(&tuning, class);
+                    assert!(tile.packs_evenly(), "{tile:?}");
+                    let plan = Plan::of(size, tile, &Cores { units: 2, local_bytes, tuning }, false).0;
+                    assert!(plan.strip_rows % tile.rows == 0 && plan.block_columns % tile.columns == 0, "{plan:?}");
+                    let (a, b) = plan.local_bytes(size, tile);
+                    assert!(a + b <= local_bytes, "{tile:?} {plan:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn classes_whose_panels_do_not_suit_a_tile_have_fewer_rows() {
+        let tuning = CpuTuning { vector_bytes: 32, ..TUNING };
+        assert_eq!(Tile::tuned(&tuning, Class::Float).rows, 8);
+        assert_eq!(Tile::tuned(&tuning, Class::Double).rows, LEAST_ROWS);
+        assert_eq!(Tile::tuned(&TUNING, Class::Double).rows, 8);
+        assert_eq!(Tile::tuned(&TUNING, Class::Complex).rows, 4);
     }
 }

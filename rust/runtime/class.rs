@@ -37,6 +37,14 @@ impl DeviceClass {
         }
     }
 
+    /// The word for it, as `TORCH_OPENCL_DEVICE_CLASS` takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+        }
+    }
+
     /// The class of a device by its type.
     pub const fn of(device_type: DeviceType) -> Self {
         match device_type {

@@ -16,7 +16,7 @@
 #ifndef ITEM
 #define ITEM 4
 #endif
-// 64 bytes of k, which is two sectors of a GPU's memory where k is dense.
+// k that is copied at a time, a multiple of SIDE / 4: every item copies LOADS elements of a block.
 #ifndef STEP
 #define STEP 4
 #endif
@@ -145,7 +145,9 @@ typedef PASTE(T_NAME, 4) Four;
 
 // A square of C by its number. Groups that run at the same time take squares of a few rows, which share what they
 // read of B.
+#ifndef BAND
 #define BAND 8
+#endif
 inline void find_square(const Extent *extent, long number, long *row, long *column) {
   const long row_squares = (extent->rows + SQUARE - 1) / SQUARE, column_squares = (extent->columns + SQUARE - 1) / SQUARE;
   const long band = number / (BAND * column_squares), in_band = number % (BAND * column_squares);

@@ -1,0 +1,98 @@
+"""``python -m torch_opencl.tune``: makes matrix products and convolutions fast on a device, by measurement.
+
+It can be interrupted, and goes on where it was. Exits with 0 where it has come to its end, with 1 where it cannot, with
+130 where it was interrupted.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+
+import torch
+
+from torch_opencl._lazy import _lazy_init, device_count
+from torch_opencl._load import native
+from torch_opencl._utils import _check_index
+from torch_opencl.tune import recorded, tune
+from torch_opencl.tune.record import Record, alone, file_of
+from torch_opencl.tune.search import mean
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Tune a device, or say what has been found.
+
+    Args:
+        arguments: the command line without the program's name; ``sys.argv`` by default.
+
+    Returns:
+        The exit code.
+    """
+    parser = argparse.ArgumentParser(prog="python -m torch_opencl.tune", description=__doc__)
+    parser.add_argument("--device", default="opencl", help='such as "opencl:1" or "1"; the first one by default')
+    parser.add_argument("--quick", action="store_true", help="try only what differs most")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--list", action="store_true", help="list the devices and whether they have been tuned")
+    action.add_argument("--show", action="store_true", help="show the numbers of a device, and what they gain")
+    action.add_argument("--reset", action="store_true", help="forget what was found for a device")
+    options = parser.parse_args(arguments)
+    try:
+        _lazy_init()
+        if options.list:
+            print("\n".join(_summary(index) for index in range(device_count())))
+            return 0
+        device = _check_index(int(options.device) if options.device.isdecimal() else options.device)
+        if options.reset:
+            print(_reset(device))
+            return 0
+        if not options.show:
+            print(f"Tuning {_name(device)}: interrupt it when you like, and it goes on next time.", file=sys.stderr)
+            tune(device, options.quick)
+        print("\n".join(_report(device)))
+    except KeyboardInterrupt:
+        print("\nInterrupted. What has been measured is kept: start again to go on.", file=sys.stderr)
+        return 130
+    except (RuntimeError, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _name(device: int) -> str:
+    return f"opencl:{device} ({torch.opencl.get_device_name(device)})"
+
+
+def _summary(device: int) -> str:
+    return f"{_name(device)}: {_status(recorded(device))}"
+
+
+def _status(record: Record | None) -> str:
+    if record is None:
+        return "not tuned"
+    if record.finished is None:
+        return f"interrupted after {len(record.trials)} comparisons"
+    return f"tuned ({record.finished}), {mean(record.speedup):.2f} times the speed of the defaults"
+
+
+def _report(device: int) -> Iterator[str]:
+    """What a device uses, next to what it would start with."""
+    state, record = json.loads(native().tuning(device)), recorded(device)
+    yield _summary(device)
+    yield f"file: {state['path']}"
+    for name, value in state["values"].items():
+        default = state["defaults"][name]
+        yield f"  {name} = {value}" + (f" (default {default})" if value != default else "")
+    for work, ratio in (record.speedup if record else {}).items():
+        yield f"  {ratio:.2f} times the speed: {work}"
+
+
+def _reset(device: int) -> str:
+    path = file_of(device)
+    with alone(device):
+        existed = path.exists()
+        path.unlink(missing_ok=True)
+    return f"{_name(device)}: {'forgotten' if existed else 'there was nothing to forget'}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""What has been measured on a device so far, in a file that native code reads and people can."""
+
+import contextlib
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch_opencl._load import native
+
+Values = dict[str, int]
+
+
+@dataclass
+class Record:
+    """The content of a device's file, but for its header.
+
+    Native code reads the header, which says what the file is about, and ``values``.
+
+    Attributes:
+        values: the numbers to use.
+        defaults: the numbers that devices of its class start with.
+        finished: ``"quick"`` or ``"full"``: the most thorough run that came to its end; None where none did.
+        speedup: how many times as fast as the defaults the numbers of a finished run are, for each kind of work.
+        trials: all comparisons, ``"candidate / what it is compared with"``: for each kind of work how many times as
+            fast the candidate is, or ``"failed"`` and why.
+        trying: the comparison that goes on now. Where a process finds one that another has left, it has died of it.
+    """
+
+    values: Values
+    defaults: Values
+    finished: str | None = None
+    speedup: dict[str, float] = field(default_factory=dict)
+    trials: dict[str, dict[str, Any]] = field(default_factory=dict)
+    trying: str | None = None
+
+
+def recorded(device: int) -> Record | None:
+    """Return what a device's file says.
+
+    Args:
+        device: index of the device.
+
+    Returns:
+        The record; None where there is no file, or none that can be used. What was measured against
+        other defaults is left out.
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    state = json.loads(native().tuning(device))
+    try:
+        content = json.loads(Path(state["path"] or "").read_text())
+        if any(content[name] != value for name, value in state["header"].items()):
+            return None
+        record = Record(**{name: content[name] for name in Record.__dataclass_fields__})
+        if record.defaults != state["defaults"]:
+            return None
+        record.values = {name: int(record.values[name]) for name in record.defaults}
+        record.trials = {name: _trial(trial) for name, trial in record.trials.items()}
+        record.speedup = _trial(record.speedup)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return record
+
+
+def _trial(trial: dict[str, Any]) -> dict[str, Any]:
+    """Return a trial as it was written; ValueError where it is something else."""
+    if not all(isinstance(ratio, str) if name == "failed" else float(ratio) > 0 for name, ratio in trial.items()):
+        raise ValueError("a ratio is not a positive number")
+    return trial
+
+
+def store(device: int, record: Record) -> None:
+    """Write a device's file. Other processes see the old one or the new one, and never a part.
+
+    Args:
+        device: index of the device.
+        record: what it shall say.
+
+    Raises:
+        RuntimeError: nothing is kept on disk.
+        OSError: the file cannot be written.
+    """
+    state = json.loads(native().tuning(device))
+    path = file_of(device)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, fresh = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with open(handle, "w") as file:
+            file.write(json.dumps({**state["header"], **asdict(record)}, indent=2) + "\n")
+        os.replace(fresh, path)
+    except BaseException:
+        os.unlink(fresh)
+        raise
+
+
+def file_of(device: int) -> Path:
+    """Return where a device's file is, or would be.
+
+    Args:
+        device: index of the device.
+
+    Returns:
+        The path.
+
+    Raises:
+        RuntimeError: there is no such device, or nothing is kept on disk.
+    """
+    path = json.loads(native().tuning(device))["path"]
+    if path is None:
+        raise RuntimeError(
+            "OpenCL: there is no folder to keep a tuning in: TORCH_OPENCL_CACHE_DIR is empty, or there is no home. "
+            "Set TORCH_OPENCL_CACHE_DIR to a folder."
+        )
+    return Path(path)
+
+
+@contextlib.contextmanager
+def alone(device: int) -> Iterator[None]:
+    """Let no other process of this machine tune meanwhile: they would measure one another.
+
+    Args:
+        device: index of the device.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        RuntimeError: another process is tuning, or nothing is kept on disk.
+    """
+    folder = file_of(device).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RuntimeError(f"OpenCL: another process is tuning; it has locked {folder}") from None
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,202 @@
+"""The work that is measured, and whether its results are right."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+# A timing takes at least so many seconds: shorter work is repeated.
+_LEAST_SECONDS = 0.01
+# Sums in another order differ by less, in units of the largest value, the resolution of what they are computed in, and
+# the root of the number of their terms; a wrong element differs by thousands.
+_TOLERANCE = 2
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to compute.
+
+    Attributes:
+        name: what tables call it.
+        terms: how many products each element of the result is a sum of.
+        run: computes it.
+        inputs: what from, on the host.
+        expected: the CPU's result.
+    """
+
+    name: str
+    terms: int
+    run: Callable[..., torch.Tensor]
+    inputs: tuple[torch.Tensor, ...]
+    expected: torch.Tensor
+
+    def tolerance(self) -> float:
+        """Return how far a right result may be from the CPU's.
+
+        Returns:
+            A number for all elements; 0 for integers.
+        """
+        dtype = self.expected.dtype
+        if not (dtype.is_floating_point or dtype.is_complex):
+            return 0
+        stored = torch.finfo(dtype).eps
+        computed = min(stored, torch.finfo(torch.float32).eps)
+        return self.expected.abs().max().item() * (stored + _TOLERANCE * computed * self.terms**0.5)
+
+
+class WrongResultError(RuntimeError):
+    """A result on the device is not the CPU's."""
+
+
+class Bench:
+    """Work on a device.
+
+    Args:
+        device: the device.
+        work: what is computed there.
+    """
+
+    def __init__(self, device: torch.device, work: Work):
+        self.work = work
+        self._device = device
+        self._inputs = [tensor.to(device) for tensor in work.inputs]
+
+    def check(self) -> None:
+        """Compare the result with the CPU's.
+
+        Raises:
+            WrongResultError: they differ by more than sums in another order do.
+        """
+        result, expected = self.work.run(*self._inputs).cpu(), self.work.expected
+        error, limit = (result - expected).abs().max().item(), self.work.tolerance()
+        if not error <= limit:
+            raise WrongResultError(f"{self.work.name}: a result is wrong by {error:.2g}, more than {limit:.2g}")
+
+    def compare(self, use_candidate: Callable[[], None], use_other: Callable[[], None], rounds: int) -> float:
+        """Time the work with two sets of numbers, in turns.
+
+        Args:
+            use_candidate: sets the numbers to be judged.
+            use_other: sets those that they are compared with.
+            rounds: how often each is timed.
+
+        Returns:
+            How many times as fast the candidate is, by medians.
+
+        Raises:
+            WrongResultError: the candidate's result is wrong.
+            RuntimeError: its kernels cannot be built or launched.
+        """
+        use_other()
+        self._seconds(1)
+        use_candidate()
+        self.check()
+        repeats = max(1, round(_LEAST_SECONDS / max(self._seconds(1), 1e-6)))
+        ours, others = [], []
+        for _ in range(rounds):
+            use_other()
+            others.append(self._seconds(repeats))
+            use_candidate()
+            ours.append(self._seconds(repeats))
+        return statistics.median(others) / statistics.median(ours)
+
+    def _seconds(self, repeats: int) -> float:
+        """Time the work, from an idle device to an idle device."""
+        torch.opencl.synchronize(self._device)
+        start = time.perf_counter()
+        for _ in range(repeats):
+            self.work.run(*self._inputs)
+        torch.opencl.synchronize(self._device)
+        return time.perf_counter() - start
+
+
+def timed_work(quick: bool) -> list[Work]:
+    """Return what candidates are timed with: products that are square, tall, wide and many, and convolutions.
+
+    Args:
+        quick: only a few of them.
+
+    Returns:
+        The work, each with inputs of its own.
+    """
+    make = [
+        lambda: _product("512 x 512 x 512", 512, 512, 512),
+        lambda: _product("1024 x 1024 x 1024", 1024, 1024, 1024),
+        lambda: _convolution("3x3 convolution, 64 of 56x56", 2, 64, 64, 56),
+    ]
+    if not quick:
+        make += [
+            lambda: _product("2048 x 2048 x 2048", 2048, 2048, 2048),
+            lambda: _product("4096 x 64 x 1024", 4096, 64, 1024),
+            lambda: _product("64 x 4096 x 1024", 64, 4096, 1024),
+            lambda: _product("32 of 256 x 256 x 64", 256, 256, 64, batches=32),
+            lambda: _weight_gradient("its weight's gradient", 2, 64, 64, 56),
+        ]
+    return [function() for function in make]
+
+
+def checked_work(device: torch.device) -> list[Work]:
+    """Return what the winner of a group has to compute right, besides what it was timed with.
+
+    Args:
+        device: the device.
+
+    Returns:
+        Small work of odd sizes, in every dtype that kernels have variants for.
+    """
+    dtypes = [torch.float32, torch.bfloat16, torch.int64, torch.complex64]
+    if torch.opencl.get_device_properties(device).fp64:
+        dtypes += [torch.float64, torch.complex128]
+    return [
+        *(_product(f"67 x 131 x 301 of {dtype}", 67, 131, 301, dtype=dtype) for dtype in dtypes),
+        _product("3 of 70 x 97 x 1030", 70, 97, 1030, batches=3),
+        _product("1030 x 97 x 70, transposed", 97, 1030, 70, transposed=True),
+        _convolution("3x3 convolution, 13 of 11x11", 2, 13, 19, 11),
+        _weight_gradient("its weight's gradient", 2, 13, 19, 11),
+    ]
+
+
+def _random(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(sum(sizes))
+    if dtype == torch.int64:
+        return torch.randint(-1000, 1000, sizes, generator=generator)
+    wide = torch.float32 if dtype == torch.bfloat16 else dtype
+    return torch.randn(sizes, generator=generator, dtype=wide).to(dtype)
+
+
+def _work(name: str, terms: int, run: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> Work:
+    return Work(name, terms, run, inputs, run(*inputs))
+
+
+def _product(
+    name: str,
+    rows: int,
+    columns: int,
+    depth: int,
+    *,
+    batches: int = 1,
+    dtype: torch.dtype = torch.float32,
+    transposed: bool = False,
+) -> Work:
+    a, b = _random(batches, rows, depth, dtype=dtype), _random(batches, depth, columns, dtype=dtype)
+    a, b = (a, b) if batches > 1 else (a[0], b[0])
+    if transposed:
+        return _work(name, depth, lambda a, b: b.mT @ a.mT, a, b)
+    return _work(name, depth, torch.matmul, a, b)
+
+
+def _convolution(name: str, images: int, channels: int, out: int, size: int) -> Work:
+    inputs = _random(images, channels, size, size), _random(out, channels, 3, 3)
+    return _work(name, channels * 9, lambda x, weight: F.conv2d(x, weight, padding=1), *inputs)
+
+
+def _weight_gradient(name: str, images: int, channels: int, out: int, size: int) -> Work:
+    def run(x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        geometry = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+        return torch.ops.aten.convolution_backward(grad, x, weight, None, *geometry, [False, True, False])[1]
+
+    inputs = (_random(images, channels, size, size), _random(out, channels, 3, 3), _random(images, out, size, size))
+    return _work(name, images * size * size, run, *inputs)

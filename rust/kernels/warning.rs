@@ -1,0 +1,18 @@
+//! How users are told of what goes wrong where no call of theirs can fail for it.
+
+use std::sync::OnceLock;
+
+static WARN: OnceLock<fn(&str)> = OnceLock::new();
+
+/// Says how the user is told; standard error until then.
+pub fn warn_with(warn: fn(&str)) {
+    let _ = WARN.set(warn);
+}
+
+/// Tells the user, in the thread whose call it concerns.
+pub fn warn(message: &str) {
+    match WARN.get() {
+        Some(warn) => warn(message),
+        None => eprintln!("{message}"),
+    }
+}

@@ -1,0 +1,131 @@
+//! What is tuned for products on many small cores.
+
+use super::super::matrix::div_up;
+use super::field::{clash, Field};
+use crate::cl::DeviceInfo;
+use crate::error::Result;
+use crate::kernels::Class;
+
+/// Items of a work-group that all GPUs of today have.
+const COMMON_GROUP: usize = 256;
+/// Bytes of a `Place` of `cl/gemm_local.cl`.
+const PLACE_BYTES: i64 = 24;
+
+/// How products are shared out; `rust/ops/gemm_local.rs` cuts them by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuTuning {
+    /// Items of a side of a work-group.
+    pub side: i64,
+    /// Rows, and columns, of C that an item computes, of floats where that leaves no compute unit idle; else it is
+    /// [`Self::SMALL_ITEM`].
+    pub item: i64,
+    /// Bytes of k that are copied into local memory at a time.
+    pub step_bytes: i64,
+    /// Rows of squares of C whose groups run at the same time, and share what they read of B.
+    pub band: i64,
+    /// Work-groups for each compute unit from which k is not cut.
+    pub groups_per_unit: i64,
+}
+
+impl GpuTuning {
+    /// Rows, and columns, of an item of small products, and of wider numbers.
+    pub const SMALL_ITEM: i64 = 4;
+
+    /// 8 x 8 sums an item, for four loads from local memory a step, and 64 bytes of k, two sectors of a GPU's memory. Not
+    /// measured on a GPU yet.
+    pub fn of(info: &DeviceInfo) -> Self {
+        let side = if info.max_work_group >= COMMON_GROUP { 16 } else { 8 };
+        let wide = Self { side, item: 8, step_bytes: 64, band: 8, groups_per_unit: 2 };
+        if wide.check(info).is_ok() {
+            wide
+        } else {
+            Self { item: Self::SMALL_ITEM, ..wide }
+        }
+    }
+
+    /// Its numbers. Items take rows and columns by fours.
+    pub(super) fn fields(&mut self) -> [Field<'_>; 5] {
+        let field = |name, value, least, most, step| Field { name, value, least, most, step };
+        [
+            field("side", &mut self.side, 8, 32, 8),
+            field("item", &mut self.item, 4, 8, 4),
+            field("step_bytes", &mut self.step_bytes, 16, 256, 16),
+            field("band", &mut self.band, 1, 64, 1),
+            field("groups_per_unit", &mut self.groups_per_unit, 1, 64, 1),
+        ]
+    }
+
+    /// Whether a device has such groups, and memory for them.
+    pub(super) fn check(&self, info: &DeviceInfo) -> Result<()> {
+        let Self { side, item, .. } = *self;
+        let (items, most) = (side * side, info.max_work_group as i64);
+        if items > most {
+            return Err(clash(format!("side = {side} makes work-groups of {items} items, and it has {most} at most")));
+        }
+        let widest = if info.fp64 { Class::ComplexDouble } else { Class::Complex };
+        for (class, item) in [(Class::Float, item), (widest, Self::SMALL_ITEM)] {
+            let bytes = self.local_bytes(class, item);
+            if bytes > info.local_mem as i64 {
+                return Err(clash(format!(
+                    "side = {side}, item = {item} and step_bytes = {} take {bytes} bytes of local memory, and it has {}",
+                    self.step_bytes, info.local_mem
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// k that is copied at a time. Every item copies equally many elements of a block.
+    pub fn step(&self, class: Class) -> i64 {
+        let shared = self.side / Self::SMALL_ITEM;
+        div_up((self.step_bytes / class.size() as i64).max(1), shared) * shared
+    }
+
+    /// Local memory of a group of `cl/gemm_local.cl`: two blocks, and the places of their rows and columns.
+    fn local_bytes(&self, class: Class, item: i64) -> i64 {
+        let (step, square) = (self.step(class), self.side * item);
+        2 * step * (square + 4) * class.size() as i64 + 2 * (square + step) * PLACE_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cl::DeviceType;
+
+    fn device(max_work_group: usize, local_mem: u64) -> DeviceInfo {
+        let info = DeviceInfo::imagined(1, "device", "platform", DeviceType::Gpu);
+        DeviceInfo { max_work_group, local_mem, ..info }
+    }
+
+    #[test]
+    fn defaults_suit_every_device() {
+        for (group, local) in [(64, 32 << 10), (256, 32 << 10), (1024, 48 << 10), (256, 16 << 10), (128, 64 << 10)] {
+            let info = device(group, local);
+            assert_eq!(GpuTuning::of(&info).check(&info), Ok(()));
+        }
+        assert_eq!(GpuTuning::of(&device(256, 32 << 10)).item, 8);
+    }
+
+    #[test]
+    fn every_item_copies_equally_many_elements() {
+        for side in [8, 16, 24, 32] {
+            for step_bytes in [16, 32, 64, 256] {
+                let tuning = GpuTuning { side, step_bytes, ..GpuTuning::of(&device(1024, 48 << 10)) };
+                for class in [Class::Float, Class::Double, Class::ComplexDouble] {
+                    assert_eq!(GpuTuning::SMALL_ITEM * tuning.step(class) % side, 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn groups_and_blocks_that_a_device_has_no_room_for_are_refused() {
+        let (small, large) = (device(256, 32 << 10), device(1024, 96 << 10));
+        let wide = GpuTuning { side: 32, ..GpuTuning::of(&large) };
+        assert_eq!(wide.check(&large), Ok(()));
+        assert!(wide.check(&small).is_err_and(|error| error.message().contains("work-groups of 1024 items")));
+        let deep = GpuTuning { step_bytes: 256, ..GpuTuning::of(&small) };
+        assert!(deep.check(&small).is_err_and(|error| error.message().contains("local memory, and it has 32768")));
+    }
+}

@@ -1,0 +1,153 @@
+//! What matrix products, and convolutions, are cut by on a device: numbers that the best choice of depends on its caches
+//! and registers.
+//!
+//! Each class of devices has numbers that it starts with; `python -m torch_opencl.tune` measures better ones, and keeps
+//! them in a [`file`]. Wrong numbers make a product slow, never wrong: what a kernel cannot have is refused here.
+
+mod cpu;
+mod field;
+mod file;
+mod gpu;
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use serde_json::{Map, Value};
+
+use crate::cl::DeviceInfo;
+use crate::error::{Error, Result};
+use crate::kernels::warn;
+use crate::runtime::{Device, DeviceClass};
+
+pub use cpu::CpuTuning;
+pub use file::{header, path};
+pub use gpu::GpuTuning;
+
+/// The numbers of a device, by its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tuning {
+    /// Of a few large cores.
+    Cpu(CpuTuning),
+    /// Of many small ones.
+    Gpu(GpuTuning),
+}
+
+/// By index of the device. A product reads it once, so that one that runs while numbers are changed keeps to its own.
+static TUNINGS: RwLock<BTreeMap<i32, Tuning>> = RwLock::new(BTreeMap::new());
+
+impl Tuning {
+    /// What devices like this one start with.
+    pub fn default_of(class: DeviceClass, info: &DeviceInfo) -> Self {
+        match class {
+            DeviceClass::Cpu => Self::Cpu(CpuTuning::of(info)),
+            DeviceClass::Gpu => Self::Gpu(GpuTuning::of(info)),
+        }
+    }
+
+    /// What is used on a device: what was set, else what its file says, else the defaults.
+    pub fn of(device: &Device) -> Self {
+        let known = TUNINGS.read().unwrap_or_else(PoisonError::into_inner).get(&device.index).copied();
+        known.unwrap_or_else(|| {
+            let loaded = Self::load(device);
+            *TUNINGS.write().unwrap_or_else(PoisonError::into_inner).entry(device.index).or_insert(loaded)
+        })
+    }
+
+    /// Uses numbers on a device from now on, in this process.
+    pub fn set(self, device: &Device) {
+        TUNINGS.write().unwrap_or_else(PoisonError::into_inner).insert(device.index, self);
+    }
+
+    /// What a process starts with. A file that cannot be used costs speed and nothing else.
+    pub fn load(device: &Device) -> Self {
+        let default = Self::default_of(device.class, &device.info);
+        let values = match file::values(device) {
+            Ok(None) => return default,
+            Ok(Some(values)) => default.with(&values, &device.info).map_err(|error| error.message()),
+            Err(reason) => Err(reason),
+        };
+        values.unwrap_or_else(|reason| {
+            let path = path(device).unwrap_or_default();
+            warn(&format!(
+                "OpenCL: the tuning in {} is not used: {reason}. `python -m torch_opencl.tune` measures it anew.",
+                path.display()
+            ));
+            default
+        })
+    }
+
+    /// With some numbers replaced.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for numbers that there are not, that kernels cannot have, or that the device has no room for.
+    pub fn with(mut self, values: &Map<String, Value>, info: &DeviceInfo) -> Result<Self> {
+        match &mut self {
+            Self::Cpu(tuning) => field::read(&mut tuning.fields(), values)?,
+            Self::Gpu(tuning) => {
+                field::read(&mut tuning.fields(), values)?;
+                tuning.check(info)?;
+            }
+        }
+        Ok(self)
+    }
+
+    /// [`Self::with`] numbers that are text: a JSON object.
+    ///
+    /// # Errors
+    /// As there, and [`Error::Invalid`] for any other text.
+    pub fn with_text(self, text: &str, info: &DeviceInfo) -> Result<Self> {
+        match serde_json::from_str(text) {
+            Ok(Value::Object(values)) => self.with(&values, info),
+            _ => Err(Error::Invalid(format!("OpenCL: a tuning is a JSON object of whole numbers, not {text}"))),
+        }
+    }
+
+    /// The numbers, by name.
+    pub fn values(mut self) -> Map<String, Value> {
+        match &mut self {
+            Self::Cpu(tuning) => field::write(&tuning.fields()),
+            Self::Gpu(tuning) => field::write(&tuning.fields()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cl::DeviceType;
+
+    fn device() -> DeviceInfo {
+        DeviceInfo::imagined(1, "device", "platform", DeviceType::Gpu)
+    }
+
+    #[test]
+    fn defaults_are_allowed_and_come_back() {
+        for class in [DeviceClass::Cpu, DeviceClass::Gpu] {
+            let default = Tuning::default_of(class, &device());
+            assert_eq!(default.with(&default.values(), &device()), Ok(default));
+        }
+    }
+
+    #[test]
+    fn what_kernels_cannot_have_is_refused_with_the_reason() {
+        let info = device();
+        let cpu = Tuning::default_of(DeviceClass::Cpu, &info);
+        for (text, reason) in [
+            ("", "JSON object"),
+            ("[1]", "JSON object"),
+            (r#"{"side": 8}"#, "has no side: expected some of vector_bytes, tile_rows"),
+            (r#"{"depth": 0}"#, "depth = 0: expected a multiple of 1 from 16 to 4096"),
+            (r#"{"depth": 2.5}"#, "depth = 2.5: expected a whole number"),
+            (r#"{"depth": "384"}"#, "expected a whole number"),
+            (r#"{"tile_rows": 6}"#, "tile_rows = 6: expected a multiple of 4"),
+            (r#"{"vector_bytes": 128}"#, "vector_bytes = 128"),
+            (r#"{"block_bytes": 1e300}"#, "expected a whole number"),
+            (r#"{"kept_bytes": -9223372036854775808}"#, "kept_bytes"),
+        ] {
+            assert!(cpu.with_text(text, &info).is_err_and(|error| error.message().contains(reason)), "{text}");
+        }
+        let gpu = Tuning::default_of(DeviceClass::Gpu, &info);
+        assert!(gpu.with_text(r#"{"side": 32}"#, &info).is_err_and(|error| error.message().contains("1024 items")));
+        assert!(gpu.with_text(r#"{"band": 4}"#, &info).is_ok_and(|tuning| tuning != gpu));
+    }
+}

@@ -1,0 +1,411 @@
+"""The numbers that products are cut by: which there may be, where they are kept, and how better ones are found."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from processes import output_of, run_python
+from torch_opencl.tune import search
+from torch_opencl.tune.record import Record
+from torch_opencl.tune.space import groups_of
+
+native = torch.ops.torch_opencl
+
+
+@pytest.fixture(autouse=True)
+def restored(device):
+    values = json.loads(native.tuning(device.index))["values"]
+    yield
+    native.set_tuning(device.index, json.dumps(values))
+
+
+def state(device) -> dict:
+    return json.loads(native.tuning(device.index))
+
+
+def use(device, **values: int) -> None:
+    native.set_tuning(device.index, json.dumps(values))
+
+
+def only_on(device, device_class: str) -> None:
+    if state(device)["header"]["device"]["class"] != device_class:
+        pytest.skip(f"a device of another class than {device_class}")
+
+
+def close(result: torch.Tensor, expected: torch.Tensor) -> None:
+    tolerance = 1e-4 if expected.dtype in (torch.float32, torch.complex64) else 1e-10
+    torch.testing.assert_close(result.cpu(), expected, rtol=0, atol=tolerance * (1 + expected.abs().max().item()))
+
+
+def check_products(device, dtypes=(torch.float32,)) -> None:
+    """Compare products and a convolution of odd sizes, with its gradients, with the CPU's."""
+    for dtype in dtypes:
+        a, b = (torch.randn(size) * 9 for size in [(67, 301), (301, 131)])
+        a, b = a.to(dtype), b.to(dtype)
+        close(a.to(device) @ b.to(device), a @ b)
+        close(b.to(device).t() @ a.to(device).t(), b.t() @ a.t())
+    batch, other = torch.randn(3, 40, 1030), torch.randn(3, 1030, 50)
+    close(batch.to(device) @ other.to(device), batch @ other)
+    x, weight = torch.randn(2, 13, 11, 9), torch.randn(19, 13, 3, 3)
+
+    def convolution(device):
+        leaves = [tensor.to(device).requires_grad_() for tensor in (x, weight)]
+        result = F.conv2d(*leaves, padding=1)
+        return [result.detach(), *torch.autograd.grad(result.square().sum(), leaves)]
+
+    for ours, expected in zip(convolution(device), convolution("cpu"), strict=True):
+        close(ours, expected)
+
+
+# --- the numbers
+
+
+CPU_TUNINGS = [
+    {"vector_bytes": 32, "tile_rows": 8, "tile_vectors": 3},
+    {"vector_bytes": 64, "tile_rows": 12, "tile_vectors": 2},
+    {"vector_bytes": 64, "tile_rows": 16, "tile_vectors": 1, "depth": 16, "strip_rows": 4},
+    {"vector_bytes": 32, "tile_rows": 4, "tile_vectors": 2, "block_bytes": 16384, "kept_bytes": 16384},
+]
+
+
+@pytest.mark.parametrize("values", CPU_TUNINGS, ids=str)
+def test_kernels_use_the_numbers_and_stay_right(device, values):
+    only_on(device, "cpu")
+    use(device, **values)
+    assert values.items() <= state(device)["values"].items()
+    check_products(device)
+
+
+def test_other_dtypes_take_the_numbers_too(device):
+    only_on(device, "cpu")
+    use(device, vector_bytes=32, tile_rows=16, tile_vectors=1)
+    check_products(device, [torch.float64, torch.int64, torch.complex64, torch.complex128])
+
+
+def test_another_tile_is_another_program(device):
+    only_on(device, "cpu")
+
+    def programs() -> int:
+        info = torch.opencl.kernel_cache_info()
+        return info["compiled"] + info["loaded"]
+
+    a = torch.randn(50, 60, device=device)
+    use(device, tile_rows=12, tile_vectors=1)
+    before = programs()
+    a @ a.t()
+    assert programs() == before + 1
+    use(device, tile_rows=12, tile_vectors=1, depth=100)
+    a @ a.t()
+    assert programs() == before + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "a JSON object"),
+        ('{"colour": 1}', "has no colour: expected some of"),
+        ('{"depth": 0}', "depth = 0: expected a multiple of 1 from 16 to 4096"),
+        ('{"tile_rows": 6}', "tile_rows = 6: expected a multiple of 4 from 4 to 16"),
+        ('{"depth": "many"}', "expected a whole number"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(device, text, reason):
+    only_on(device, "cpu")
+    before = state(device)["values"]
+    with pytest.raises(RuntimeError, match=reason):
+        native.set_tuning(device.index, text)
+    assert state(device)["values"] == before
+
+
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(RuntimeError):
+        native.tuning(torch.opencl.device_count())
+
+
+def test_gpus_have_numbers_of_their_own():
+    code = f"""
+    import json, sys, torch
+    sys.path.insert(0, {str(Path(__file__).parent)!r})
+    import test_tune
+    device = torch.device("opencl", 0)
+    assert set(test_tune.state(device)["values"]) == {{"side", "item", "step_bytes", "band", "groups_per_unit"}}
+    for values in [dict(side=8, item=8, step_bytes=32, band=3), dict(item=4, step_bytes=16, groups_per_unit=9)]:
+        test_tune.use(device, **values)
+        test_tune.check_products(device, [torch.float32, torch.complex128])
+        test_tune.close(torch.ones(700, 40).to(device) @ torch.ones(40, 600).to(device), torch.full((700, 600), 40.0))
+    try:
+        test_tune.use(device, side=128)
+    except RuntimeError as error:
+        print(error)
+    """
+    assert "side = 128: expected a multiple of 8 from 8 to 32" in output_of(code, TORCH_OPENCL_DEVICE_CLASS="gpu")
+
+
+def test_a_library_is_chosen_anew_for_other_numbers(tmp_path):
+    code = """
+    import json, torch
+    a = torch.randn(256, 256, device="opencl")
+    chosen = []
+    for values in ["{}", '{"depth": 64}', "{}"]:
+        torch.ops.torch_opencl.set_tuning(0, values)
+        assert torch.backends.opencl.blas_choices() == {}
+        a @ a
+        chosen.append(len(torch.backends.opencl.blas_choices()))
+    print(*chosen)
+    """
+    environment = {"TORCH_OPENCL_CACHE_DIR": str(tmp_path), "TORCH_OPENCL_BLAS": "auto"}
+    chosen = output_of(code, TORCH_OPENCL_DEVICE_CLASS="cpu", **environment)
+    if chosen == "0 0 0":
+        pytest.skip("a device with one library has no choice")
+    assert chosen == "1 1 1"
+    # The third recalled what the first had measured.
+    assert len(list(tmp_path.glob("*.note"))) == 2
+
+
+# --- the file
+
+
+FILE = """
+    import json, torch
+    from pathlib import Path
+    from torch_opencl.tune import record
+    torch.opencl.init()
+    native = torch.ops.torch_opencl
+    def state():
+        return json.loads(native.tuning(0))
+    path, defaults = Path(state()["path"]), state()["defaults"]
+    name = "depth" if "depth" in defaults else "band"
+    tuned = defaults | {name: 31}
+"""
+
+
+def test_later_processes_use_what_was_found(tmp_path):
+    environment = {"TORCH_OPENCL_CACHE_DIR": str(tmp_path)}
+    output_of(FILE + "    record.store(0, record.Record(values=tuned, defaults=defaults))", **environment)
+    code = FILE + "    print(state()['values'] == tuned, record.recorded(0).values == tuned)"
+    assert output_of(code, **environment) == "True True"
+    other_class = {"cpu": "gpu", "gpu": "cpu"}[json.loads(native.tuning(0))["header"]["device"]["class"]]
+    code = FILE + "    print(state()['values'] == state()['defaults'], record.recorded(0))"
+    assert output_of(code, TORCH_OPENCL_DEVICE_CLASS=other_class, **environment) == "True None"
+
+
+def test_a_file_that_is_not_what_it_should_be_is_ignored_with_a_warning(tmp_path):
+    code = """
+    record.store(0, record.Record(values=tuned, defaults=defaults))
+    whole = path.read_text()
+    content = json.loads(whole)
+    def changed(**what):
+        return json.dumps({**content, **what})
+    for text in [
+        "",
+        whole[:100],
+        "[1]",
+        changed(format=0),
+        changed(device={**content["device"], "driver_version": "0"}),
+        changed(device={**content["device"], "name": "another"}),
+        changed(values=None),
+        changed(values={name: 10**9}),
+        changed(values={"colour": 1}),
+    ]:
+        path.write_text(text)
+        native.set_tuning(0, "")
+        assert state()["values"] == defaults, text
+    for damage in [{"trials": {"a / b": {"512": -1}}}, {"trials": 3}, {"speedup": {"512": "much"}}]:
+        path.write_text(changed(**damage))
+        assert record.recorded(0) is None, damage
+    path.write_text(changed(defaults={name: 1}))
+    assert record.recorded(0) is None
+    path.write_text(whole)
+    native.set_tuning(0, "")
+    assert state()["values"] == tuned
+    """
+    done = run_python(FILE + code, TORCH_OPENCL_CACHE_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    reasons = [
+        "it is not JSON",
+        "it is not JSON",
+        "it is no JSON object",
+        "another version of this package",
+        "another device, driver",
+        "another device, driver",
+        "it has no values",
+        "= 1000000000: expected",
+        "has no colour",
+    ]
+    warnings = [line for line in done.stderr.splitlines() if "is not used" in line]
+    assert len(warnings) == len(reasons)
+    for warning, reason in zip(warnings, reasons, strict=True):
+        assert reason in warning
+
+
+def test_a_writer_that_is_stopped_leaves_the_old_file(tmp_path):
+    code = """
+    import os
+    record.store(0, record.Record(values=tuned, defaults=defaults))
+    def fail(*paths):
+        raise KeyboardInterrupt
+    os.replace = fail
+    try:
+        record.store(0, record.Record(values=defaults, defaults=defaults))
+    except KeyboardInterrupt:
+        print(record.recorded(0).values == tuned, len(list(path.parent.iterdir())))
+    """
+    assert output_of(FILE + code, TORCH_OPENCL_CACHE_DIR=str(tmp_path)) == "True 1"
+
+
+def test_one_process_tunes_at_a_time(tmp_path):
+    code = """
+    import subprocess, sys
+    with record.alone(0):
+        print(subprocess.run([sys.executable, "-m", "torch_opencl.tune", "--quick"], capture_output=True, text=True))
+    """
+    output = output_of(FILE + code, TORCH_OPENCL_CACHE_DIR=str(tmp_path))
+    assert "returncode=1" in output and "error: OpenCL: another process is tuning" in output
+
+
+def test_without_a_folder_there_is_nothing_to_find():
+    done = run_python("-m torch_opencl.tune --quick", TORCH_OPENCL_CACHE_DIR="")
+    assert done.returncode == 1 and "there is no folder to keep a tuning in" in done.stderr
+
+
+# --- the search
+
+
+class Interrupted(BaseException):
+    pass
+
+
+class ImaginedRig:
+    """A device on which the best numbers are known: each has a speed, and the work's time is their product."""
+
+    names = ("small", "large")
+
+    def __init__(self, speeds: dict[str, dict[int, float]], wrong: tuple[str, int] | None = None, stop: int = -1):
+        self.speeds, self.wrong, self.stop = speeds, wrong, stop
+        self.compared: list[tuple[str, str]] = []
+
+    def speed(self, values: dict[str, int]) -> float:
+        product = 1.0
+        for name, value in values.items():
+            product *= self.speeds[name][value]
+        return product
+
+    def compare(self, name, candidate, other):
+        if len(self.compared) == self.stop:
+            raise Interrupted
+        if self.speed(candidate) == 0:
+            raise RuntimeError("the compiler has crashed\nand says why")
+        self.compared.append((name, str(candidate)))
+        return self.speed(candidate) / self.speed(other)
+
+    def verify(self, candidate):
+        if self.wrong in candidate.items():
+            raise RuntimeError("a result is wrong")
+
+
+SPEEDS = {"a": {1: 1.0, 2: 1.3, 3: 1.5, 4: 0}, "b": {1: 1.0, 2: 0.5, 3: 1.01, 4: 1.2}}
+GROUPS = [[{"a": value} for value in (1, 2, 3, 4)], [{"b": value} for value in (1, 2, 3, 4)]]
+
+
+def found(rig: ImaginedRig, record: Record | None = None) -> Record:
+    record = record or Record(values={"a": 1, "b": 1}, defaults={"a": 1, "b": 1})
+    assert len(list(search.Search(rig, record, lambda: None).run(GROUPS))) == 8
+    return record
+
+
+def test_the_search_ends_with_the_best():
+    rig = ImaginedRig(SPEEDS)
+    record = found(rig)
+    assert record.values == {"a": 3, "b": 4}
+    assert record.speedup == {"small": 1.8, "large": 1.8}
+    assert record.trials["a=4 / defaults"] == {"failed": "the compiler has crashed"}
+    assert record.trials["a=3 b=2 / a=3"] == {"small": 0.5}, "hopeless work is not timed any longer"
+
+
+def test_numbers_that_compute_something_wrong_are_not_chosen():
+    record = found(ImaginedRig(SPEEDS, wrong=("a", 3)))
+    assert record.values == {"a": 2, "b": 4}
+    assert record.trials["again: a=3 / defaults"] == {"failed": "a result is wrong"}
+
+
+def test_defaults_stay_where_nothing_is_faster():
+    slow = {"a": {1: 1.0, 2: 0.9, 3: 1.0, 4: 1.01}, "b": {1: 1.0, 2: 1.0, 3: 0.7, 4: 1.015}}
+    record = found(ImaginedRig(slow))
+    assert record.values == record.defaults and record.speedup == {}
+
+
+@pytest.mark.parametrize("stop", [0, 3, 7, 10])
+def test_an_interrupted_search_goes_on(stop):
+    whole = ImaginedRig(SPEEDS)
+    expected = found(whole)
+    record = Record(values={"a": 1, "b": 1}, defaults={"a": 1, "b": 1})
+    first, second = ImaginedRig(SPEEDS, stop=stop), ImaginedRig(SPEEDS)
+    with pytest.raises(Interrupted):
+        found(first, record)
+    assert record.trying is None and record.values == record.defaults
+    assert found(second, record) == expected
+    assert first.compared + second.compared == whole.compared
+
+
+def test_what_a_process_has_died_of_is_not_tried_again():
+    record = Record(values={"a": 1, "b": 1}, defaults={"a": 1, "b": 1}, trying="a=3 / defaults")
+    assert found(ImaginedRig(SPEEDS), record).values == {"a": 2, "b": 4}
+    assert "ended" in record.trials["a=3 / defaults"]["failed"]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_candidate_has_numbers_that_there_are(device, quick):
+    device_class = state(device)["header"]["device"]["class"]
+    for group in groups_of(device_class, quick):
+        for candidate in group:
+            use(device, **candidate)
+
+
+# --- the program
+
+
+def test_tuning_can_be_interrupted_and_makes_nothing_slower(tmp_path):
+    environment = {**os.environ, "TORCH_OPENCL_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "torch_opencl.tune", "--quick"]
+
+    def content() -> dict:
+        files = list(tmp_path.glob("tuning/*.json"))
+        return json.loads(files[0].read_text()) if files else {"trials": {}}
+
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not content()["trials"] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert "Interrupted" in process.communicate(timeout=60)[1]
+        assert process.returncode == 130
+    interrupted = content()
+    assert interrupted["finished"] is None and interrupted["values"] == interrupted["defaults"]
+    listed = run_python("-m torch_opencl.tune --list", TORCH_OPENCL_CACHE_DIR=str(tmp_path))
+    assert "interrupted after 1 comparison" in listed.stdout
+
+    done = run_python("-m torch_opencl.tune --quick", TORCH_OPENCL_CACHE_DIR=str(tmp_path))
+    assert done.returncode == 0 and "tuned (quick)" in done.stdout, done.stdout + done.stderr
+    finished = content()
+    first = next(iter(interrupted["trials"]))
+    assert interrupted["trials"][first].items() <= finished["trials"][first].items()
+    assert search.mean(finished["speedup"]) >= 1
+    assert (finished["values"] == finished["defaults"]) == (finished["speedup"] == {})
+    shown = run_python("-m torch_opencl.tune --show --device 0", TORCH_OPENCL_CACHE_DIR=str(tmp_path))
+    assert all(f"  {name} = {value}" in shown.stdout for name, value in finished["values"].items())
+
+    reset = run_python("-m torch_opencl.tune --reset", TORCH_OPENCL_CACHE_DIR=str(tmp_path))
+    assert "forgotten" in reset.stdout and not list(tmp_path.glob("tuning/*.json"))
+
+
+def test_the_program_refuses_what_is_no_device():
+    for device in ["cpu", "opencl:99", "nonsense"]:
+        done = run_python("-m torch_opencl.tune --show", "--device", device)
+        assert done.returncode == 1 and done.stderr.startswith("error: "), done.stderr
