@@ -131,15 +131,22 @@ def test_a_device_that_is_not_there_is_refused():
 
 def test_gpus_have_numbers_of_their_own():
     code = f"""
-    import json, sys, torch
+    import sys, torch
+    import torch.nn.functional as F
     sys.path.insert(0, {str(Path(__file__).parent)!r})
     import test_tune
     device = torch.device("opencl", 0)
     assert set(test_tune.state(device)["values"]) == {{"side", "item", "step_bytes", "band", "groups_per_unit"}}
-    for values in [dict(side=8, item=8, step_bytes=32, band=3), dict(item=4, step_bytes=16, groups_per_unit=9)]:
-        test_tune.use(device, **values)
-        test_tune.check_products(device, [torch.float32, torch.complex128])
-        test_tune.close(torch.ones(700, 40).to(device) @ torch.ones(40, 600).to(device), torch.full((700, 600), 40.0))
+    def check(rows, columns, depth, dtype=torch.float32):
+        a, b = torch.randn(rows, depth, dtype=dtype), torch.randn(depth, columns, dtype=dtype)
+        test_tune.close(a.to(device) @ b.to(device), a @ b)
+    test_tune.use(device, side=8, item=8, step_bytes=32, band=3)
+    check(67, 131, 301)
+    check(700, 600, 40)
+    x, weight = torch.randn(2, 13, 11, 9), torch.randn(19, 13, 3, 3)
+    test_tune.close(F.conv2d(x.to(device), weight.to(device)), F.conv2d(x, weight))
+    test_tune.use(device, item=4, step_bytes=16, groups_per_unit=9)
+    check(30, 70, 1000, torch.complex128)
     try:
         test_tune.use(device, side=128)
     except RuntimeError as error:

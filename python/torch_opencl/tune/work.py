@@ -10,6 +10,10 @@ import torch.nn.functional as F
 
 # A timing takes at least so many seconds: shorter work is repeated.
 _LEAST_SECONDS = 0.01
+# How uncertain a ratio may be, and how often it is measured at most for that: where other programs run, times differ by
+# half.
+_PRECISION = 0.01
+_MOST_ROUNDS = 40
 # Sums in another order differ by less, in units of the largest value, the resolution of what they are computed in, and
 # the root of the number of their terms; a wrong element differs by thousands.
 _TOLERANCE = 2
@@ -81,10 +85,10 @@ class Bench:
         Args:
             use_candidate: sets the numbers to be judged.
             use_other: sets those that they are compared with.
-            rounds: how often each is timed.
+            rounds: how often each is timed at least; more often where the times differ much.
 
         Returns:
-            How many times as fast the candidate is, by medians.
+            How many times as fast the candidate is: the median of neighbouring times' ratios.
 
         Raises:
             WrongResultError: the candidate's result is wrong.
@@ -95,13 +99,15 @@ class Bench:
         use_candidate()
         self.check()
         repeats = max(1, round(_LEAST_SECONDS / max(self._seconds(1), 1e-6)))
-        ours, others = [], []
-        for _ in range(rounds):
-            use_other()
-            others.append(self._seconds(repeats))
-            use_candidate()
-            ours.append(self._seconds(repeats))
-        return statistics.median(others) / statistics.median(ours)
+        ratios: list[float] = []
+        while len(ratios) < rounds or (len(ratios) < _MOST_ROUNDS and _uncertainty(ratios) > _PRECISION):
+            seconds = {}
+            # Neither is always the first: what has just been computed is in the caches.
+            for use in (use_candidate, use_other) if len(ratios) % 2 else (use_other, use_candidate):
+                use()
+                seconds[use] = self._seconds(repeats)
+            ratios.append(seconds[use_other] / seconds[use_candidate])
+        return statistics.median(ratios)
 
     def _seconds(self, repeats: int) -> float:
         """Time the work, from an idle device to an idle device."""
@@ -111,6 +117,12 @@ class Bench:
             self.work.run(*self._inputs)
         torch.opencl.synchronize(self._device)
         return time.perf_counter() - start
+
+
+def _uncertainty(ratios: list[float]) -> float:
+    """Return how far, relatively, the median of so many ratios is likely to be from that of many more."""
+    lower, middle, upper = statistics.quantiles(ratios, n=4)
+    return (upper - lower) / middle / len(ratios) ** 0.5
 
 
 def timed_work(quick: bool) -> list[Work]:
