@@ -23,10 +23,11 @@ pub struct CpuTuning {
 }
 
 impl CpuTuning {
-    /// What suits cores with 2 MiB of L2, by `python -m torch_opencl.tune` with PoCL on a Xeon with AVX-512: a block of B
-    /// takes a third of it, a panel of B 72 KiB. 8 x 3 accumulators and a step's operands take 28 of AVX-512's
-    /// 32 registers, with 11 loads for 24 multiply-adds, where 12 x 2 would take 14. 4 x 3 is what 16 registers hold;
-    /// vectors narrower than 32 bytes are pairs of registers.
+    /// What suits cores with 2 MiB of L2: a block of B takes a third of it, a panel of B 72 KiB. 8 x 3 accumulators and a
+    /// step's operands take 28 of AVX-512's 32 registers, with 11 loads for 24 multiply-adds, where 12 x 2 would take 14.
+    /// 4 x 3 is what 16 registers hold; registers narrower than 32 bytes are taken in pairs. `python -m torch_opencl.tune`
+    /// with PoCL on a Xeon with AVX-512: 12 x 2 is 0.93 times as fast, 4 x 3 0.92, half vectors 0.58; a depth of 128 0.97,
+    /// of 768 1.01; other sizes from 384 KiB to 2.8 MiB of block, of strips, and of kept rows are within 1 %.
     pub fn of(info: &DeviceInfo) -> Self {
         let vector_bytes = if info.native_vector_floats >= 16 { 64 } else { 32 };
         Self {

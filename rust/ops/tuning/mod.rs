@@ -2,7 +2,7 @@
 //! and registers.
 //!
 //! Each class of devices has numbers that it starts with; `python -m torch_opencl.tune` measures better ones, and keeps
-//! them in a [`file`]. Wrong numbers make a product slow, never wrong: what a kernel cannot have is refused here.
+//! them in a file (`file.rs`). Wrong numbers make a product slow, never wrong: what a kernel cannot have is refused here.
 
 mod cpu;
 mod field;
