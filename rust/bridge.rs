@@ -355,6 +355,7 @@ mod ffi {
         ) -> Result<()>;
         fn embedding_bag(bags: Bags, output: &TensorArg, sizes: &TensorArg, rows: &TensorArg) -> Result<()>;
         fn sort(values: &TensorArg, indices: &TensorArg, input: &TensorArg, descending: bool) -> Result<()>;
+        fn select(values: &TensorArg, indices: &TensorArg, input: &TensorArg, ranks: &TensorArg) -> Result<()>;
     }
 }
 

@@ -8,50 +8,74 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/isnan.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+#include "index.h"
 
 namespace torch_opencl::native {
 namespace {
 
 using Found = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// The place of the median among `length` sorted elements along the last dimension, NaN last. Without `skip_nan` a row
-// with NaN gives its first one.
-at::Tensor median_place(const at::Tensor& rows, bool skip_nan) {
-  const int64_t length = rows.size(-1);
-  const at::Tensor numbers = at::isnan(rows).logical_not_().sum(-1, /*keepdim=*/true);
-  if (skip_nan) return numbers.sub(1).clamp_min_(0).div_(2, "floor");
-  return at::where(numbers.eq(length), (length - 1) / 2, numbers);
+// The element that a stable ascending sort would put at `ranks` in each row along the last dimension, and its place.
+std::pair<at::Tensor, at::Tensor> select_rank(const at::Tensor& rows, const at::Tensor& ranks) {
+  const at::Tensor input = rows.contiguous(), wanted = ranks.contiguous();
+  at::Tensor values = at::empty(ranks.sizes(), rows.options()), indices = at::empty(ranks.sizes(), ranks.options());
+  checked([&] { bridge::select(arg(values), arg(indices), arg(input), arg(wanted)); });
+  return {std::move(values), std::move(indices)};
 }
 
-// Writes the elements at one place of each row along `dim`.
-void pick(const at::Tensor& rows, int64_t dim, const at::Tensor& where, bool keeps, at::Tensor& out) {
-  const at::Tensor picked = rows.gather(dim, where);
-  const at::Tensor result = keeps ? picked : picked.squeeze(dim);
-  at::native::resize_output(out, result.sizes());
-  out.copy_(result);
+// Whole rows along the last dimension, and the same rank in each.
+at::Tensor one_rank(const at::Tensor& rows, int64_t rank) {
+  return at::full(rows.sizes().slice(0, rows.dim() - 1), rank, rows.options().dtype(at::kLong));
+}
+
+// The rank of the median among rows along the last dimension, NaN last. Without `skip_nan` a row with NaN gives its
+// first one.
+at::Tensor median_rank(const at::Tensor& rows, bool skip_nan) {
+  const int64_t length = rows.size(-1);
+  if (!rows.is_floating_point()) return one_rank(rows, (length - 1) / 2);
+  const at::Tensor nans = rows.ne(rows).sum(-1);
+  const at::Tensor numbers = length - nans;
+  if (skip_nan) return numbers.sub_(1).clamp_min_(0).div_(2, "floor");
+  return at::where(nans.eq(0), (length - 1) / 2, numbers);
 }
 
 at::Tensor median_of_all(const at::Tensor& self, bool skip_nan) {
   // NaN, or what the CPU makes of it in an integer.
   if (self.numel() == 0) return at::empty({0}, self.options().device(at::kCPU)).median().to(self.device());
-  const at::Tensor sorted = std::get<0>(self.reshape(-1).sort());
-  return sorted.gather(-1, median_place(sorted, skip_nan)).squeeze(-1);
+  const at::Tensor row = self.reshape(-1);
+  return select_rank(row, median_rank(row, skip_nan)).first;
+}
+
+// Writes what was found in each row along `dim`.
+void give(const at::Tensor& found, int64_t dim, bool keeps, at::Tensor& out) {
+  const at::Tensor result = keeps ? found.unsqueeze(dim) : found;
+  at::native::resize_output(out, result.sizes());
+  out.copy_(result);
+}
+
+// Writes the elements of one rank in each row along `dim`; `rank_of` tells the rank for rows along the last dimension.
+template <class RankOf>
+void select_along(
+    const at::Tensor& self, int64_t dim, bool keepdim, RankOf&& rank_of, at::Tensor& values, at::Tensor& indices) {
+  const at::Tensor rows = at_least_1d(self).movedim(dim, -1);
+  const auto [found, places] = select_rank(rows, rank_of(rows));
+  const bool keeps = keepdim && self.dim() > 0;
+  give(found, dim, keeps, values);
+  give(places, dim, keeps, indices);
 }
 
 std::tuple<at::Tensor&, at::Tensor&> median_along(
     const at::Tensor& self, int64_t dim, bool keepdim, bool skip_nan, at::Tensor& values, at::Tensor& indices) {
   dim = at::maybe_wrap_dim(dim, self.dim());
   at::native::zero_numel_check_dims(self, dim, "median()");
-  const at::Tensor input = self.dim() == 0 ? self.unsqueeze(0) : self;
-  const auto [sorted, places] = input.sort(/*stable=*/true, dim, /*descending=*/false);
-  const at::Tensor where = median_place(sorted.movedim(dim, -1), skip_nan).movedim(-1, dim);
-  const bool keeps = keepdim && self.dim() > 0;
-  pick(sorted, dim, where, keeps, values);
-  pick(places, dim, where, keeps, indices);
+  select_along(
+      self, dim, keepdim, [&](const at::Tensor& rows) { return median_rank(rows, skip_nan); }, values, indices);
   return {values, indices};
 }
 
@@ -138,6 +162,17 @@ std::tuple<at::Tensor&, at::Tensor&> nanmedian_out(
   return median_along(self, dim, keepdim, /*skip_nan=*/true, values, indices);
 }
 
+std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(
+    const at::Tensor& self, int64_t k, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices) {
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  const int64_t length = self.dim() == 0 ? 1 : self.size(dim);
+  TORCH_CHECK_INDEX(length > 0, "kthvalue(): Expected reduction dim ", dim, " to have non-zero size.");
+  TORCH_CHECK(k >= 1 && k <= length, "kthvalue(): selected number k out of range for dimension ", dim);
+  select_along(
+      self, dim, keepdim, [&](const at::Tensor& rows) { return one_rank(rows, k - 1); }, values, indices);
+  return {values, indices};
+}
+
 std::tuple<at::Tensor&, at::Tensor&> mode_out(
     const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices) {
   dim = at::maybe_wrap_dim(dim, self.dim());
@@ -157,8 +192,8 @@ std::tuple<at::Tensor&, at::Tensor&> mode_out(
   const at::Tensor depth = order - std::get<0>(starts.cummax(-1));
   const at::Tensor where = depth.argmax(-1, /*keepdim=*/true).movedim(-1, dim);
   const bool keeps = keepdim && self.dim() > 0;
-  pick(sorted, dim, where, keeps, values);
-  pick(places, dim, where, keeps, indices);
+  give(sorted.gather(dim, where).squeeze(dim), dim, keeps, values);
+  give(places.gather(dim, where).squeeze(dim), dim, keeps, indices);
   return {values, indices};
 }
 

@@ -1,4 +1,4 @@
-// What is read off sorted elements: medians, modes, runs of equal elements.
+// What the order of elements tells: medians and other ranks, modes, runs of equal elements.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,6 +12,9 @@ std::tuple<at::Tensor&, at::Tensor&> median_out(
     const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices);
 std::tuple<at::Tensor&, at::Tensor&> nanmedian_out(
     const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices);
+
+std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(
+    const at::Tensor& self, int64_t k, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices);
 
 std::tuple<at::Tensor, at::Tensor> mode(const at::Tensor& self, int64_t dim, bool keepdim);
 std::tuple<at::Tensor&, at::Tensor&> mode_out(

@@ -69,26 +69,6 @@ void topk_out::impl(
   keep(places, indices);
 }
 
-std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(
-    const at::Tensor& self, int64_t k, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices) {
-  dim = at::maybe_wrap_dim(dim, self.dim());
-  const int64_t length = self.dim() == 0 ? 1 : self.size(dim);
-  TORCH_CHECK_INDEX(length > 0, "kthvalue(): Expected reduction dim ", dim, " to have non-zero size.");
-  TORCH_CHECK(k >= 1 && k <= length, "kthvalue(): selected number k out of range for dimension ", dim);
-  const at::Tensor input = self.dim() == 0 ? self.unsqueeze(0) : self;
-  const auto [sorted, places] = first_of_rows(input, dim, k, /*descending=*/false);
-  const bool keeps = keepdim && self.dim() > 0;
-  const auto pick = [&](const at::Tensor& rows, at::Tensor& out) {
-    const at::Tensor column = rows.transpose(dim, -1).select(dim, k - 1);
-    const at::Tensor picked = keeps ? column.unsqueeze(dim) : column;
-    at::native::resize_output(out, picked.sizes());
-    out.copy_(picked);
-  };
-  pick(sorted, values);
-  pick(places, indices);
-  return {values, indices};
-}
-
 at::Tensor& searchsorted_out(
     const at::Tensor& boundaries,
     const at::Tensor& self,

@@ -26,8 +26,6 @@ struct topk_out : at::meta::structured_topk {
       const at::Tensor& values,
       const at::Tensor& indices);
 };
-std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(
-    const at::Tensor& self, int64_t k, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices);
 
 at::Tensor searchsorted(
     const at::Tensor& boundaries,

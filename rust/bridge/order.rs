@@ -1,4 +1,4 @@
-//! Scans and sorts for C++.
+//! Scans, sorts and selections for C++.
 
 use super::ffi::TensorArg;
 use crate::error::Result;
@@ -20,4 +20,13 @@ pub fn scan_extreme(
 
 pub fn sort(values: &TensorArg<'_>, indices: &TensorArg<'_>, input: &TensorArg<'_>, descending: bool) -> Result<()> {
     ops::sort::sort(&values.tensor()?, &indices.tensor()?, &input.tensor()?, descending)
+}
+
+pub fn select(
+    values: &TensorArg<'_>,
+    indices: &TensorArg<'_>,
+    input: &TensorArg<'_>,
+    ranks: &TensorArg<'_>,
+) -> Result<()> {
+    ops::select::select(&values.tensor()?, &indices.tensor()?, &input.tensor()?, &ranks.tensor()?)
 }

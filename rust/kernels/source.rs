@@ -17,7 +17,7 @@ pub enum Family {
     Copy,
     /// Cumulative sums, products and extremes.
     Scan,
-    /// Stable sorts of rows, whole or only their first elements.
+    /// Stable sorts of rows, whole, their first elements or one of them.
     Sort,
     /// Matrix products.
     Matmul,
@@ -67,6 +67,7 @@ const COPY: &str = include_str!("cl/copy.cl");
 const SCAN: &str = include_str!("cl/scan.cl");
 const SORT: &str = include_str!("cl/sort.cl");
 const RADIX: &str = include_str!("cl/radix.cl");
+const SELECT: &str = include_str!("cl/select.cl");
 const TOP: &str = include_str!("cl/top.cl");
 const MATRIX: &str = include_str!("cl/matrix.cl");
 const EPILOGUE: &str = include_str!("cl/epilogue.cl");
@@ -175,7 +176,7 @@ impl Family {
             Self::Factory => &[PRELUDE, TIER, FACTORY],
             Self::Copy => &[PRELUDE, COPY],
             Self::Scan => &[PRELUDE, TIER, SCAN],
-            Self::Sort => &[PRELUDE, TIER, VECTOR, SORT, RADIX, TOP],
+            Self::Sort => &[PRELUDE, TIER, VECTOR, RADIX, SELECT, SORT, TOP],
             Self::Matmul => &[
                 PRELUDE,
                 VECTOR,

@@ -47,6 +47,7 @@ pub mod resample;
 pub mod rnn;
 pub mod scan;
 pub mod search;
+pub mod select;
 pub mod softmax;
 pub mod sort;
 pub mod tuning;

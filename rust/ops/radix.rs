@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernels::{Class, DType};
 
 /// The `BINS` of `cl/radix.cl`.
-const BINS: i64 = 256;
+pub const BINS: i64 = 256;
 /// Rows from which it is faster than merging: each pass clears and adds up all bins.
 const SHORTEST: i64 = 128;
 /// Pieces of a row are not made shorter than this, for the same reason.
@@ -20,8 +20,23 @@ pub fn suits(target: &Target, rows: &Rows<'_>) -> bool {
     target.is_cpu() && (SHORTEST..i64::from(u32::MAX)).contains(&rows.length)
 }
 
+/// Pieces that a row is cut into: enough for all cores, where rows are few and long.
+pub fn chunks(target: &Target, rows: &Rows<'_>) -> i64 {
+    let busy = (target.compute_units() as i64 * CHUNKS_PER_UNIT).min(rows.length / SHORTEST_CHUNK);
+    (busy / rows.count()).max(1)
+}
+
+/// Bytes of the `Key` of an element.
+pub fn key_size(dtype: DType) -> usize {
+    if dtype.class() == Class::Float {
+        4
+    } else {
+        8
+    }
+}
+
 /// Bytes of a key that tell elements apart.
-const fn key_bytes(dtype: DType) -> i32 {
+pub const fn key_bytes(dtype: DType) -> i32 {
     match dtype {
         // Bits of the float that it loads as: 1 of the sign, 8 of the exponent and 10 more.
         DType::F16 => 3,
@@ -36,26 +51,26 @@ const fn key_bytes(dtype: DType) -> i32 {
 pub fn sort(target: &Target, rows: &Rows<'_>, values: usize, indices: usize, kept: i64) -> Result<()> {
     let (length, count, dtype) = (rows.length, rows.count(), rows.input.dtype);
     let program = rows.program(target, dtype)?;
-    let key_size = if dtype.class() == Class::Float { 4 } else { 8 };
+    let key_size = key_size(dtype);
     let bytes = rows.input.numel() as usize * 2 * key_size;
     let (records, spare) = (target.workspace(bytes)?, target.workspace(bytes)?);
     let (records, spare) = (target.memory(records.address)?, target.memory(spare.address)?);
     let (values, indices, input) = (target.memory(values)?, target.memory(indices)?, target.tensor(&rows.input)?);
     let (dtype, passes, length, kept) = (Arg::Int(dtype.code()), key_bytes(dtype), Arg::Long(length), Arg::Long(kept));
 
-    let wanted = (target.compute_units() as i64 * CHUNKS_PER_UNIT).min(rows.length / SHORTEST_CHUNK) / count;
+    let chunk_count = chunks(target, rows);
     // Groups of one: work-items hold a table of bins each.
     let launch =
         |kernel, args: &[Arg<'_>], items: i64| target.launch(&program, kernel, args, &[items as usize], Some(&[1]));
-    if wanted <= 1 {
+    if chunk_count == 1 {
         let args = [values, indices, input, records, spare, dtype, length, kept, Arg::Int(passes), rows.order()];
         return launch("radix_rows", &args, count);
     }
-    let pieces = count * wanted;
+    let pieces = count * chunk_count;
     let varying = target.workspace(pieces as usize * key_size)?;
     let counts = target.workspace((pieces * BINS * 4) as usize)?;
     let (varying, counts) = (target.memory(varying.address)?, target.memory(counts.address)?);
-    let chunks = Arg::Int(wanted as i32);
+    let chunks = Arg::Int(chunk_count as i32);
     launch("radix_keys", &[records, varying, input, dtype, length, chunks, rows.order()], pieces)?;
     for pass in (0..passes).map(Arg::Int) {
         launch("radix_count", &[records, spare, varying, counts, length, chunks, pass], pieces)?;

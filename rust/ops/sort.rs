@@ -115,7 +115,11 @@ pub fn prefix(
     target.launch(&program, "sort_prefix", &args, &[values.numel() as usize], None)
 }
 
-fn merge(target: &Target, rows: &Rows<'_>, values: usize, indices: usize) -> Result<()> {
+/// Sorts the rows by merging runs, into the memory at two addresses.
+///
+/// # Errors
+/// As the driver reports.
+pub fn merge(target: &Target, rows: &Rows<'_>, values: usize, indices: usize) -> Result<()> {
     let (count, length, order) = (rows.input.numel(), rows.length, rows.order());
     let program = rows.program(target, rows.input.dtype)?;
     let dtype = Arg::Int(rows.input.dtype.code());

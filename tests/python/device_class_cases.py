@@ -57,6 +57,7 @@ def test_reductions(shape: tuple[int, ...], dim: int):
     check(lambda a: a.log_softmax(dim), x, scale=10)
     check(lambda a: a.cumsum(dim), x, scale=10)
     check(lambda a: a.sort(stable=True, dim=dim).indices, x)
+    check(lambda a: a.median(dim).values, x)
     check(lambda a: (a.abs() * 10).long().sum(dim), x)
 
 

@@ -59,6 +59,8 @@ def test_sort_into_its_input(device: torch.device) -> None:
 def test_bincount_of_few_bins(elements: int, device: torch.device) -> None:
     x = torch.randint(0, 50, (elements,), generator=torch.Generator().manual_seed(0))
     assert torch.equal(x.to(device).bincount().cpu(), x.bincount())
+    weights = x.double() + 0.5
+    assert torch.equal(x.to(device).bincount(weights.to(device)).cpu(), x.bincount(weights))
 
 
 @pytest.mark.parametrize("dim", [0, 1])
@@ -95,6 +97,72 @@ def test_masked_select(shape: tuple[int, ...], device: torch.device) -> None:
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(0)) < 0.5
     for chosen in (mask, torch.zeros_like(mask), torch.ones_like(mask)):
         assert torch.equal(x.to(device).masked_select(chosen.to(device)).cpu(), x.masked_select(chosen))
+
+
+@pytest.mark.parametrize("shape", [(300, 16), (3, 31), (9, 32), (2, 33)], ids=str)
+@pytest.mark.parametrize("descending", [False, True])
+def test_short_rows_are_sorted(shape: tuple[int, ...], descending: bool, device: torch.device) -> None:
+    x = with_ties(torch.float32, *shape) // 7
+    expected = x.sort(dim=1, stable=True, descending=descending)
+    found = x.to(device).sort(dim=1, stable=True, descending=descending)
+    assert torch.equal(found.indices.cpu(), expected.indices)
+    torch.testing.assert_close(found.values.cpu(), expected.values, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(3, 20), (4, 127), (5, 1000), (1, 70000), (2, 40001)], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_an_element_of_each_rank(dtype: torch.dtype, shape: tuple[int, ...], device: torch.device) -> None:
+    length = shape[1]
+    x = with_ties(dtype, *shape)
+    expected = x.sort(dim=1, stable=True)
+    for rank in (0, length // 3, length // 2, length - 1):
+        found = x.to(device).kthvalue(rank + 1, dim=1)
+        assert torch.equal(found.indices.cpu(), expected.indices[:, rank])
+        torch.testing.assert_close(found.values.cpu(), expected.values[:, rank], rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("length", [1000, 70000])
+def test_ranks_among_equals(length: int, dtype: torch.dtype, device: torch.device) -> None:
+    x = torch.full((2, length), 3, dtype=dtype)
+    x[1, length // 2] = 4
+    found = x.to(device).kthvalue(length // 2 + 1, dim=1)
+    assert found.values.tolist() == [3, 3] and found.indices.tolist() == [length // 2, length // 2 + 1]
+    assert x.to(device).kthvalue(length, dim=1).indices.tolist() == [length - 1, length // 2]
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+@pytest.mark.parametrize("shape", [(7,), (30, 9), (6, 300), (70000,)], ids=str)
+@pytest.mark.parametrize("with_nan", [False, True])
+def test_medians(name: str, shape: tuple[int, ...], with_nan: bool, device: torch.device) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    if with_nan:
+        x[..., 2::5] = torch.nan
+        x[0] = torch.nan
+    ours, median = x.to(device), getattr(torch, name)
+    torch.testing.assert_close(median(ours).cpu(), median(x), rtol=0, atol=0, equal_nan=True)
+    for dim in range(x.dim()):
+        for keepdim in (False, True):
+            found = median(ours, dim, keepdim=keepdim)
+            expected = median(x, dim, keepdim=keepdim).values
+            torch.testing.assert_close(found.values.cpu(), expected, rtol=0, atol=0, equal_nan=True)
+            # Any of the places that hold the value.
+            places = found.indices.cpu() if keepdim else found.indices.cpu().unsqueeze(dim)
+            picked = x.gather(dim, places)
+            torch.testing.assert_close(
+                picked if keepdim else picked.squeeze(dim), expected, rtol=0, atol=0, equal_nan=True
+            )
+
+
+@pytest.mark.parametrize("columns", [1, 2, 5])
+def test_unique_keeps_rows_with_nan_apart(columns: int, device: torch.device) -> None:
+    x = torch.randint(0, 3, (200, columns), generator=torch.Generator().manual_seed(0)).float()
+    x[x == 2] = torch.nan
+    plain = x[~x.isnan().any(1)]
+    found, inverse, counts = (t.cpu() for t in x.to(device).unique(dim=0, return_inverse=True, return_counts=True))
+    assert len(found) == len(x) - len(plain) + len(plain.unique(dim=0))
+    assert torch.equal(found[inverse].nan_to_num(7), x.nan_to_num(7))
+    assert torch.equal(counts, inverse.bincount())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -5,8 +5,7 @@
 // start in the two sources is found by bisection (merge path), so one long row is as parallel as many short
 // ones. NaN counts as larger than every number.
 
-// Runs that insertion sort makes. From 8 to 64 it hardly matters on PoCL (300 to 276 ms for 2^20 floats); more would
-// spill a GPU's registers.
+// Runs that merging begins with; longer ones would spill a GPU's registers.
 #define BLOCK 32
 
 #ifndef IS_COMPLEX
@@ -19,28 +18,24 @@ inline bool overtakes(T b, T a, int descending) {
   return descending ? b > a : b < a;
 }
 
-// One work-item a block; `blocks` of them make a row.
+// One work-item a block; `blocks` of them make a row. An element's place is the number of those that go before it: more
+// comparisons than an insertion sort has, but without branches, and drivers vectorise them (10 ms become 5 for 65536
+// rows of 16 floats, PoCL, 2 cores).
 __kernel void sort_blocks(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                           __global const uchar *in, ulong in_offset, int dtype0, long length, long blocks,
                           int descending) {
-  T keys[BLOCK];
-  int places[BLOCK];
+  Key keys[BLOCK];
   long row = get_global_id(0) / blocks, first = get_global_id(0) % blocks * BLOCK;
   long start = row * length + first;
   int count = (int)min((long)BLOCK, length - first);
+  for (int i = 0; i < count; i++) keys[i] = sort_key(load(in + in_offset, start + i, DTYPE0), DTYPE0, descending);
   for (int i = 0; i < count; i++) {
-    T key = load(in + in_offset, start + i, DTYPE0);
-    int at = i;
-    for (; at > 0 && overtakes(key, keys[at - 1], descending); at--) {
-      keys[at] = keys[at - 1];
-      places[at] = places[at - 1];
-    }
-    keys[at] = key;
-    places[at] = i;
-  }
-  for (int i = 0; i < count; i++) {
-    store(values + values_offset, start + i, DTYPE0, keys[i]);
-    ((__global long *)(indices + indices_offset))[start + i] = first + places[i];
+    Key key = keys[i];
+    int before = 0;
+    for (int j = 0; j < i; j++) before += keys[j] <= key;
+    for (int j = i + 1; j < count; j++) before += keys[j] < key;
+    store(values + values_offset, start + before, DTYPE0, load(in + in_offset, start + i, DTYPE0));
+    ((__global long *)(indices + indices_offset))[start + before] = first + i;
   }
 }
 
@@ -91,6 +86,15 @@ __kernel void sort_prefix(__global uchar *values, ulong values_offset, __global 
   long item = get_global_id(0), at = item / kept * length + item % kept;
   store(values + values_offset, item, to_dtype, load(keys + keys_offset, at, from_dtype));
   ((__global long *)(indices + indices_offset))[item] = ((__global const long *)(places + places_offset))[at];
+}
+
+// Copies one element of each sorted row: that of its rank. One work-item a row.
+__kernel void sort_pick(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
+                        __global const uchar *keys, ulong keys_offset, __global const uchar *places,
+                        ulong places_offset, __global const uchar *ranks, ulong ranks_offset, int dtype0, long length) {
+  long row = get_global_id(0), at = row * length + ((__global const long *)(ranks + ranks_offset))[row];
+  store(values + values_offset, row, DTYPE0, load(keys + keys_offset, at, DTYPE0));
+  ((__global long *)(indices + indices_offset))[row] = ((__global const long *)(places + places_offset))[at];
 }
 
 #endif

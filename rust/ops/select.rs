@@ -1,0 +1,89 @@
+//! One element of each row, by its rank.
+
+use super::radix::{self, BINS};
+use super::sort::{merge, Elements, Rows};
+use super::{Target, Tensor, Workspace};
+use crate::cl::Arg;
+use crate::error::Result;
+
+/// Writes the element of each row of `input` that a stable ascending sort would put at `ranks`, and its place in the row
+/// to `indices`. All are contiguous; `values`, `indices` and `ranks` (64-bit both) have a place for each row. NaN
+/// counts as larger than every number.
+///
+/// # Errors
+/// As the driver reports.
+pub fn select(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, ranks: &Tensor<'_>) -> Result<()> {
+    if values.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(values.address)?;
+    let length = input.sizes.last().copied().unwrap_or(1);
+    let rows = Rows { input: *input, length, descending: false };
+    if radix::suits(&target, &rows) {
+        narrow(&target, &rows, values, indices, ranks)
+    } else {
+        pick(&target, &rows, values, indices, ranks)
+    }
+}
+
+/// Sorts the rows first: for devices without the kernels of `cl/select.cl`, and for rows shorter than those pay for.
+fn pick(target: &Target, rows: &Rows<'_>, values: &Tensor<'_>, indices: &Tensor<'_>, ranks: &Tensor<'_>) -> Result<()> {
+    let dtype = rows.input.dtype;
+    let sorted = Elements::new(target, rows.input.numel(), dtype)?;
+    merge(target, rows, sorted.keys.address, sorted.places.address)?;
+    let args = [
+        target.tensor(values)?,
+        target.tensor(indices)?,
+        target.memory(sorted.keys.address)?,
+        target.memory(sorted.places.address)?,
+        target.tensor(ranks)?,
+        Arg::Int(dtype.code()),
+        Arg::Long(rows.length),
+    ];
+    let program = rows.program(target, dtype)?;
+    target.launch(&program, "sort_pick", &args, &[rows.count() as usize], None)
+}
+
+/// Narrows the candidates of each row byte by byte.
+fn narrow(
+    target: &Target,
+    rows: &Rows<'_>,
+    values: &Tensor<'_>,
+    indices: &Tensor<'_>,
+    ranks: &Tensor<'_>,
+) -> Result<()> {
+    const WANTED_BYTES: i64 = 16;
+    let (dtype, count, length) = (rows.input.dtype, rows.count(), rows.length);
+    let program = rows.program(target, dtype)?;
+    let key_size = radix::key_size(dtype) as i64;
+    let chunk_count = radix::chunks(target, rows);
+    let pieces = count * chunk_count;
+    let passes = radix::key_bytes(dtype);
+    let workspace = |bytes: i64| target.workspace(bytes as usize);
+    let spaces = [
+        workspace(count * length * 2 * key_size)?,
+        workspace(pieces * 4)?,
+        workspace(pieces * BINS * 4)?,
+        workspace(pieces * key_size)?,
+        workspace(count * WANTED_BYTES)?,
+    ];
+    let memory = |space: &Workspace| target.memory(space.address);
+    let [records, kept, counts, varying, wanted] = &spaces;
+    let (records, kept, counts) = (memory(records)?, memory(kept)?, memory(counts)?);
+    let (varying, wanted) = (memory(varying)?, memory(wanted)?);
+    let (input, ranks, chunks, length) =
+        (target.tensor(&rows.input)?, target.tensor(ranks)?, Arg::Int(chunk_count as i32), Arg::Long(length));
+    let (dtype, all) = (Arg::Int(dtype.code()), Arg::Int(passes));
+
+    // Groups of one: work-items hold a table of bins each.
+    let launch =
+        |kernel, args: &[Arg<'_>], items: i64| target.launch(&program, kernel, args, &[items as usize], Some(&[1]));
+    launch("radix_keys", &[records, varying, input, dtype, length, chunks, rows.order()], pieces)?;
+    for pass in (0..passes).rev().map(Arg::Int) {
+        launch("select_count", &[records, kept, counts, varying, wanted, length, chunks, pass, all], pieces)?;
+        launch("select_choose", &[wanted, ranks, counts, varying, chunks, pass, all], count)?;
+    }
+    let (values, indices) = (target.tensor(values)?, target.tensor(indices)?);
+    let args = [values, indices, input, records, kept, counts, varying, wanted, dtype, length, chunks, all];
+    launch("select_write", &args, count)
+}
