@@ -1,5 +1,6 @@
 // Index ops that are made of others: masks, coordinates, windows, reversals, frequencies.
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/arange.h>
@@ -39,9 +40,18 @@ std::pair<c10::List<std::optional<at::Tensor>>, int64_t> places(const at::Tensor
 } // namespace
 
 void masked_fill(at::TensorIterator& iter, const at::Scalar& value) {
-  at::Tensor self = iter.tensor(0);
+  at::Tensor self = iter.tensor(0), mask = iter.tensor(1).to(at::kBool);
+  // ATen warns of expanded tensors but fills them: an element wherever the mask says so at any of its positions.
+  if (at::has_internal_overlap(self) == at::MemOverlap::Yes) {
+    mask = mask.expand(self.sizes());
+    for (int64_t dim = 0; dim < self.dim(); dim++) {
+      if (self.stride(dim) != 0 || self.size(dim) <= 1) continue;
+      self = self.narrow(dim, 0, 1);
+      mask = mask.any(dim, /*keepdim=*/true);
+    }
+  }
   const at::Tensor fill = at::scalar_tensor(value, self.options().device(at::kCPU));
-  at::where_out(self, iter.tensor(1).to(at::kBool), fill, self);
+  at::where_out(self, mask, fill, self);
 }
 
 at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
@@ -66,6 +76,7 @@ at::Tensor& masked_scatter_(at::Tensor& self, const at::Tensor& mask, const at::
       self.scalar_type() == source.scalar_type(),
       "masked_scatter_: expected self and source to have the same dtype, got ", self.scalar_type(), " and ",
       source.scalar_type());
+  at::assert_no_internal_overlap(self);
   const auto [list, count] = places(*at::expand_inplace(self, mask, "masked_scatter_"));
   TORCH_CHECK(
       count <= source.numel(), "masked_scatter_: the mask selects ", count, " elements, the source has ",
