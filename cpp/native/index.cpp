@@ -63,7 +63,11 @@ at::Tensor filled(const at::Scalar& value, const at::Tensor& like) {
 // The index tensors of an iterator that ATen built for advanced indexing: operands from the third on.
 std::vector<at::Tensor> index_operands(const at::TensorIteratorBase& iter, at::IntArrayRef shape) {
   std::vector<at::Tensor> indices;
-  for (int i = 2; i < iter.ntensors(); i++) indices.push_back(iter.tensor(i).expand(shape));
+  for (int i = 2; i < iter.ntensors(); i++) {
+    const at::Tensor index = iter.tensor(i).expand(shape);
+    // A transposed index is copied, which goes by tiles; moves go along its columns.
+    indices.push_back(index.is_non_overlapping_and_dense() ? index.contiguous() : index);
+  }
   return indices;
 }
 

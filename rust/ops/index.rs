@@ -115,6 +115,7 @@ pub(super) fn fold<'a>(
         let mut space = dims([&offsets, &axis.index]);
         space.retain(|dim| dim.strides != [0, 0]);
         let space = coalesce(space);
+        let (chunk, items) = chunks(target, &space);
         let walk = layout(&space)?;
         let axis_bytes = axis.bytes();
         let args = [
@@ -124,22 +125,27 @@ pub(super) fn fold<'a>(
             Arg::Bytes(walk.as_bytes()),
             Arg::Bytes(&axis_bytes),
             Arg::Int(i32::from(number == 0)),
+            Arg::Long(chunk),
             target.memory(report.memory.address)?,
         ];
-        target.launch(&program, "index_offsets", &args, &[span(&space)], None)?;
+        target.launch(&program, "index_offsets", &args, &[items], None)?;
     }
     // Offsets are in range and in bytes already: one "dimension" without end, a byte a step.
     let axis = Axis { index: offsets, size: i64::MAX, stride: 1, dim: 0, wraps: false };
     Ok(Folded { axis, steps, _memory: Some(memory) })
 }
 
-/// Elements of dimension 0 that one work-item takes: on CPUs enough to amortise it without idling a core, else one.
-fn chunk_of(target: &Target, inner: i64, items: i64) -> i64 {
-    if !target.is_cpu() {
-        return 1;
-    }
-    let wanted = items / (target.compute_units() as i64 * 16);
-    wanted.clamp(256, 4096).min(inner)
+/// Elements of dimension 0 that one work-item takes: on CPUs enough to amortise it without idling a core, else one. And
+/// how many such items there are.
+fn chunks<const N: usize>(target: &Target, space: &[Dim<N>]) -> (i64, usize) {
+    let (inner, count) = (space.first().map_or(1, |dim| dim.size), span(space) as i64);
+    let chunk = if target.is_cpu() {
+        let wanted = count / (target.compute_units() as i64 * 16);
+        wanted.clamp(256, 4096).min(inner)
+    } else {
+        1
+    };
+    (chunk, ((count / inner) * div_ceil(inner, chunk)) as usize)
 }
 
 /// A move over more dimensions than kernels walk: one after the other for each position of the outermost one.
@@ -174,10 +180,7 @@ pub fn get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>]) -> Result<()> 
     let mut space = coalesce(dims([dst, src, &axis.index]));
     let addresses = (dst.address | src.address) as i64;
     let width = widen(&mut space, dst.dtype.size() as i64, addresses | folded.steps);
-    let inner = space.first().map_or(1, |dim| dim.size);
-    let count = span(&space) as i64;
-    let chunk = chunk_of(&target, inner, count);
-    let items = (count / inner) * div_ceil(inner, chunk);
+    let (chunk, items) = chunks(&target, &space);
     let program = target.program(Family::Index, Class::Integer, &Spec::generic())?;
     let walk = layout(&space)?;
     let axis_bytes = axis.bytes();
@@ -192,7 +195,7 @@ pub fn get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>]) -> Result<()> 
         Arg::Long(chunk),
         target.memory(report.memory.address)?,
     ];
-    target.launch(&program, "index_get", &args, &[items as usize], None)?;
+    target.launch(&program, "index_get", &args, &[items], None)?;
     report.check(&target)
 }
 

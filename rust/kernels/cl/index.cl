@@ -63,22 +63,51 @@ INLINE long extent(const Layout *layout, int first, int last) {
   return n;
 }
 
-// Folds one index tensor into byte offsets; the first one overwrites them. A rejected position stays
-// negative, so that the move that follows leaves it alone.
-// Layout: offsets, index. One work-item an element.
-__kernel void index_offsets(__global uchar *offsets, ulong offsets_offset, __global const uchar *index,
-                            ulong index_offset, int index_dtype, const Layout layout, const Axis axis, int first,
-                            __global uchar *status, ulong status_offset) {
-  long at[2] = {0, 0};
-  add_offsets(&layout, 2, 0, layout.ndim, get_global_id(0), at);
-  __global long *offset = (__global long *)(offsets + offsets_offset + at[0]);
-  long step = resolve(load_index(index + index_offset + at[1], 0, index_dtype), &axis,
-                      (__global long *)(status + status_offset));
-  long before = first ? 0 : *offset;
-  *offset = step < 0 || before < 0 ? -1 : before + step;
+// The byte offsets of 8 dense 64-bit indices; false, and nothing reported, if one of them is out of range.
+INLINE bool resolve_block(__global const uchar *index, const Axis *axis, long8 *steps) {
+  long8 i = vload8(0, (__global const long *)index);
+  if (any((i < axis->lowest) | (i >= axis->size))) return false;
+  *steps = (i < 0 ? i + axis->size : i) * axis->stride;
+  return true;
 }
 
-// Copies elements [begin, end) of dimension 0. Where one index serves the whole run it is read once.
+// Folds one index tensor into byte offsets; the first one overwrites them. A rejected position stays
+// negative, so that the move that follows leaves it alone.
+// Layout: offsets, index. A work-item takes `chunk` elements of dimension 0, as in index_get.
+__kernel void index_offsets(__global uchar *offsets, ulong offsets_offset, __global const uchar *index,
+                            ulong index_offset, int index_dtype, const Layout layout, const Axis axis, int first,
+                            long chunk, __global uchar *status, ulong status_offset) {
+  long chunks = (layout.sizes[0] + chunk - 1) / chunk;
+  long item = get_global_id(0);
+  long i = item % chunks * chunk, end = min(i + chunk, layout.sizes[0]);
+  long at[2] = {offsets_offset, index_offset};
+  add_offsets(&layout, 2, 1, layout.ndim, item / chunks, at);
+  const Axis known = axis;
+  const long to_step = layout.strides[0][0], from_step = layout.strides[1][0];
+  __global uchar *to = offsets + at[0];
+  __global const uchar *from = index + at[1];
+  if (index_dtype == DT_I64 && to_step == 8 && from_step == 8) {
+    for (; i + 8 <= end; i += 8) {
+      long8 steps;
+      if (!resolve_block(from + i * 8, &known, &steps)) break;
+      if (!first) {
+        long8 before = vload8(0, (__global const long *)(to + i * 8));
+        steps = before < 0 ? before : before + steps;
+      }
+      vstore8(steps, 0, (__global long *)(to + i * 8));
+    }
+  }
+  for (; i < end; i++) {
+    __global long *offset = (__global long *)(to + i * to_step);
+    long step = resolve(load_index(from + i * from_step, 0, index_dtype), &known,
+                        (__global long *)(status + status_offset));
+    long before = first ? 0 : *offset;
+    *offset = step < 0 || before < 0 ? -1 : before + step;
+  }
+}
+
+// Copies elements [begin, end) of dimension 0. Where one index serves the whole run it is read once; dense 64-bit ones are
+// looked at 8 at a time, so that loads do not wait for comparisons.
 #define DEFINE_GET_RUN(TYPE)                                                                                       \
   inline void get_run_##TYPE(__global uchar *dst, __global const uchar *src, __global const uchar *index,         \
                              int index_dtype, const Layout *layout, const Axis *axis, long begin, long end,       \
@@ -91,7 +120,22 @@ __kernel void index_offsets(__global uchar *offsets, ulong offsets_offset, __glo
             at < 0 ? (TYPE)0 : *(__global const TYPE *)(src + at + i * src_step);                                 \
       return;                                                                                                     \
     }                                                                                                             \
-    for (long i = begin; i < end; i++) {                                                                          \
+    long i = begin;                                                                                               \
+    if (index_step == 8 && index_dtype == DT_I64) {                                                               \
+      const long8 along = (long8)(0, 1, 2, 3, 4, 5, 6, 7) * src_step;                                             \
+      for (; i + 8 <= end; i += 8) {                                                                              \
+        union {                                                                                                   \
+          long8 vector;                                                                                           \
+          long lanes[8];                                                                                          \
+        } at;                                                                                                     \
+        if (!resolve_block(index + i * 8, axis, &at.vector)) break;                                               \
+        at.vector += along + i * src_step;                                                                        \
+        TYPE block[8];                                                                                            \
+        for (int l = 0; l < 8; l++) block[l] = *(__global const TYPE *)(src + at.lanes[l]);                       \
+        for (int l = 0; l < 8; l++) *(__global TYPE *)(dst + (i + l) * dst_step) = block[l];                      \
+      }                                                                                                           \
+    }                                                                                                             \
+    for (; i < end; i++) {                                                                                        \
       long at = resolve(load_index(index + i * index_step, 0, index_dtype), axis, status);                        \
       *(__global TYPE *)(dst + i * dst_step) =                                                                    \
           at < 0 ? (TYPE)0 : *(__global const TYPE *)(src + at + i * src_step);                                   \

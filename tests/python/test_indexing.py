@@ -1,0 +1,78 @@
+"""Reading and writing by index: where kernels look at several indices at once, and tensors that overlap themselves."""
+
+import pytest
+import torch
+
+# Less than a vector of indices, some with a rest, more than a work-item takes.
+LENGTHS = (3, 8, 29, 5000)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex128], ids=str)
+@pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64], ids=str)
+def test_gather_and_take(length: int, dtype: torch.dtype, index_dtype: torch.dtype, device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 99, (7, 11), generator=generator).to(dtype)
+    columns = torch.randint(11, (7, length), generator=generator)
+    picked = torch.randint(-11, 11, (length,), generator=generator).to(index_dtype)
+    assert torch.equal(x.to(device).gather(1, columns.to(device)).cpu(), x.gather(1, columns))
+    assert torch.equal(x.to(device).t().gather(0, columns.t().to(device)).cpu(), x.t().gather(0, columns.t()))
+    assert torch.equal(x.to(device).take(columns.to(device)).cpu(), x.take(columns))
+    assert torch.equal(x.to(device)[:, picked.to(device)].cpu(), x[:, picked])
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_pairs_of_indices(length: int, device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(7, 11, generator=generator)
+    rows = torch.randint(-7, 7, (length, 13), generator=generator)
+    columns = torch.randint(-11, 11, (13, length), generator=generator).t()
+    ours = x.to(device)
+    found = ours[rows.to(device), columns.to(device)]
+    assert torch.equal(found.cpu(), x[rows, columns])
+    assert torch.equal(ours[rows.to(device), columns[:, :1].to(device)].cpu(), x[rows, columns[:, :1]])
+    ones = torch.ones(length, 13)
+    ours.index_put_((rows.to(device), columns.to(device)), ones.to(device), accumulate=True)
+    torch.testing.assert_close(ours.cpu(), x.index_put((rows, columns), ones, accumulate=True))
+
+
+@pytest.mark.parametrize("place", [0, 5, 4095, 4998])
+@pytest.mark.parametrize("index", [7, -8])
+def test_an_index_out_of_range_is_named(place: int, index: int, device: torch.device) -> None:
+    indices = torch.zeros(5000, dtype=torch.long)
+    indices[place] = index
+    x = torch.arange(7.0, device=device)
+    with pytest.raises(IndexError, match=f"index {index} is out of bounds for dimension 0 with size 7"):
+        x[indices.to(device)]
+    pairs = torch.zeros(5000, dtype=torch.long, device=device)
+    with pytest.raises(IndexError, match=f"index {index} is out of bounds for dimension 1 with size 7"):
+        x.view(1, 7)[pairs, indices.to(device)]
+
+
+@pytest.mark.filterwarnings("ignore:Use of masked_fill_ on expanded tensors")
+@pytest.mark.parametrize("mask_shape", [(3, 4), (4,), (3, 1), ()], ids=str)
+def test_masked_fill_of_an_expanded_tensor(mask_shape: tuple[int, ...], device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    mask = torch.rand(mask_shape, generator=generator) < 0.4
+    for base in (torch.zeros(3, 1), torch.zeros(1, 4), torch.zeros(1, 1), torch.zeros(6)[::2].view(3, 1)):
+        ours = base.clone().to(device).expand(3, 4).masked_fill_(mask.to(device), 2.0)
+        assert torch.equal(ours.cpu(), base.clone().expand(3, 4).masked_fill_(mask, 2.0))
+
+
+def test_masked_scatter_refuses_an_expanded_tensor(device: torch.device) -> None:
+    for where in (torch.device("cpu"), device):
+        expanded = torch.zeros(3, 1, device=where).expand(3, 4)
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+            expanded.masked_scatter_(torch.ones(3, 4, dtype=torch.bool, device=where), torch.ones(12, device=where))
+
+
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.complex64], ids=str)
+def test_index_reduce_refuses_what_the_cpu_does(reduce: str, dtype: torch.dtype, device: torch.device) -> None:
+    messages = set()
+    for where in (torch.device("cpu"), device):
+        x, index = torch.ones(4, dtype=dtype, device=where), torch.tensor([0, 1, 1], device=where)
+        with pytest.raises(NotImplementedError) as raised:
+            x.index_reduce_(0, index, torch.zeros(3, dtype=dtype, device=where), reduce)
+        messages.add(str(raised.value))
+    assert len(messages) == 1
