@@ -43,6 +43,12 @@ def test_sizes(mode: str, align_corners: bool | None, factor: float, device: tor
             both_ways(lambda x: F.interpolate(x, scale_factor=factor, mode=mode), device, values)
 
 
+@pytest.mark.parametrize("factor", [0.4, 2.0, 3.1])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_rows_of_several_vectors(mode: str, factor: float, device: torch.device) -> None:
+    both_ways(lambda x: F.interpolate(x, scale_factor=factor, mode=mode), device, torch.randn(2, 3, 5, 77))
+
+
 @pytest.mark.parametrize("size", [(1, 1), (3, 5), (7, 11), (20, 2), (16, 40)])
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])

@@ -253,23 +253,40 @@ inline Row table_row(__global uchar *tables, const Axis *axis, long p) {
   return row;
 }
 
+// Whether VEC neighbouring positions take equally many elements, as all but those at the borders do.
+inline bool count_alike(__global const int *counts) {
+#if VEC == 1
+  return true;
+#else
+  return !any(VLOAD(0, counts) != (PASTE(int, VEC))(counts[0]));
+#endif
+}
+
 // Neighbouring output positions along x, `n` <= VEC of them.
 inline TV sum_columns(__global uchar *tables, const Axis *x_axis, Row y, Row z, long x, int n,
                       __global const uchar *in, long x_step, long y_step, long z_step,
                       int dtype0) {
   Row row = table_row(tables, x_axis, x);
   __global const int *counts = table_counts(tables, x_axis) + x;
+  bool alike = n == VEC && count_alike(counts);
+  int most = alike ? row.count : x_axis->width;
   TV sum = (TV)0;
   for (int k = 0; k < z.count; k++) {
     for (int j = 0; j < y.count; j++) {
       __global const uchar *line = in + z.places[k * z.step] * z_step + y.places[j * y.step] * y_step;
       TR outer = z.weights[k * z.step] * y.weights[j * y.step];
-      for (int i = 0; i < x_axis->width; i++) {
+      for (int i = 0; i < most; i++) {
+        __global const int *places = row.places + i * row.step;
+        __global const TR *weights = row.weights + i * row.step;
         Lanes v;
-        for (int l = 0; l < VEC; l++)
-          v.lanes[l] = l < n && i < counts[l]
-              ? load_at(line + row.places[i * row.step + l] * x_step, DTYPE0) * (outer * row.weights[i * row.step + l])
-              : FROM_REAL(0);
+        if (alike) {
+          // Without the conditions below these become one gather.
+          for (int l = 0; l < VEC; l++) v.lanes[l] = load_at(line + places[l] * x_step, DTYPE0) * (outer * weights[l]);
+        } else {
+          for (int l = 0; l < VEC; l++)
+            v.lanes[l] = l < n && i < counts[l] ? load_at(line + places[l] * x_step, DTYPE0) * (outer * weights[l])
+                                                : FROM_REAL(0);
+        }
         sum += v.vector;
       }
     }
