@@ -89,6 +89,7 @@ const SOFTMAX: &str = include_str!("cl/softmax.cl");
 const NORM: &str = include_str!("cl/norm.cl");
 const POOL: &str = include_str!("cl/pool.cl");
 const POOL_PLANES: &str = include_str!("cl/pool_planes.cl");
+const POOL_PIXELS: &str = include_str!("cl/pool_pixels.cl");
 const FAULT: &str = include_str!("cl/fault.cl");
 const LOSS: &str = include_str!("cl/loss.cl");
 const OPTIMIZER: &str = include_str!("cl/optimizer.cl");
@@ -198,7 +199,7 @@ impl Family {
             Self::Moments => &[PRELUDE, TIER, VECTOR, MOMENTS],
             Self::Softmax => &[PRELUDE, TIER, VECTOR, SOFTMAX],
             Self::Norm => &[PRELUDE, TIER, VECTOR, NORM],
-            Self::Pool => &[PRELUDE, TIER, VECTOR, POOL, POOL_PLANES],
+            Self::Pool => &[PRELUDE, TIER, VECTOR, POOL, POOL_PLANES, POOL_PIXELS],
             Self::Loss => &[PRELUDE, TIER, VECTOR, FAULT, LOSS],
             Self::Resample => &[PRELUDE, VECTOR, RESAMPLE],
             Self::Grid => &[PRELUDE, VECTOR, GRID],

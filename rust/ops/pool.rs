@@ -10,15 +10,21 @@ use crate::kernels::{Family, Layout};
 
 /// Elements of a window's row from which vectors along it pay, and not across channels.
 const WIDE_WINDOW: i64 = 8;
-/// Planes that leave every core of a CPU a fair share, where an item takes whole ones.
-const PLANES_PER_UNIT: i64 = 8;
+/// Planes or pixels that leave every core of a CPU a fair share, where an item takes whole ones.
+const TASKS_PER_UNIT: i64 = 8;
 
 /// The kernels that do the same.
 struct Kernels {
     /// Of `cl/pool.cl`.
     gather: &'static str,
-    /// Of `cl/pool_planes.cl`, where tensors and windows suit it.
-    planes: Option<&'static str>,
+    /// For CPUs, where tensors and windows suit one.
+    whole: Option<Whole>,
+}
+
+/// A kernel whose items take planes or pixels as a whole, and how many of these there are.
+struct Whole {
+    kernel: &'static str,
+    tasks: i64,
 }
 
 /// How fixed windows lie: one number for each spatial dimension, outermost first.
@@ -110,14 +116,20 @@ impl Pool<'_> {
     /// # Errors
     /// As the driver reports.
     pub fn max(&self, output: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>) -> Result<()> {
+        if output.numel() == 0 {
+            return Ok(());
+        }
         let layouts = [layout(&[output, indices, input], self.spatial)?];
-        self.launch(
-            Kernels { gather: "max_pool", planes: None },
-            &[output, indices, input],
-            &layouts,
-            (input, output),
-            &[],
-        )
+        let tensors = [output, indices, input];
+        // Vectors must not reach beyond the rows of windows, which borders cut short where windows are fixed.
+        let lanes = Geometry::of(&Target::of(output.address)?, output.class()).lanes as i64;
+        let whole =
+            if self.windows.is_adaptive() && self.window_width(input, output) >= lanes && self.are_dense(&tensors) {
+                Some(self.planes("max_pool_planes", output))
+            } else {
+                self.pixels("max_pool_pixels", &tensors)
+            };
+        self.launch(Kernels { gather: "max_pool", whole }, &tensors, &layouts, (input, output), &[])
     }
 
     /// Writes what each element of the pooled tensor gets of the gradient.
@@ -126,9 +138,10 @@ impl Pool<'_> {
     /// As the driver reports.
     pub fn max_backward(&self, grad_input: &Tensor<'_>, grad: &Tensor<'_>, indices: &Tensor<'_>) -> Result<()> {
         let layouts = [layout(&[grad_input], self.spatial)?, layout(&[grad, indices], self.spatial)?];
-        let planes = self.are_dense(&[grad_input, grad, indices]).then_some("max_pool_backward_planes");
+        let dense = self.are_dense(&[grad_input, grad, indices]);
+        let whole = dense.then(|| self.planes("max_pool_backward_planes", grad_input));
         self.launch(
-            Kernels { gather: "max_pool_backward", planes },
+            Kernels { gather: "max_pool_backward", whole },
             &[grad_input, grad, indices],
             &layouts,
             (grad_input, grad),
@@ -142,15 +155,13 @@ impl Pool<'_> {
     /// As the driver reports.
     pub fn average(&self, output: &Tensor<'_>, input: &Tensor<'_>, divisor: Divisor) -> Result<()> {
         let layouts = [layout(&[output, input], self.spatial)?];
-        let serves = self.windows_are_wide(input, output) && self.are_dense(&[input, output]);
-        let planes = serves.then_some("avg_pool_planes");
-        self.launch(
-            Kernels { gather: "avg_pool", planes },
-            &[output, input],
-            &layouts,
-            (input, output),
-            &divisor.args(),
-        )
+        let serves = self.window_width(input, output) >= WIDE_WINDOW && self.are_dense(&[input, output]);
+        let whole = if serves {
+            Some(self.planes("avg_pool_planes", output))
+        } else {
+            self.pixels("avg_pool_pixels", &[output, input])
+        };
+        self.launch(Kernels { gather: "avg_pool", whole }, &[output, input], &layouts, (input, output), &divisor.args())
     }
 
     /// Writes what each element of the pooled tensor gets of the gradient.
@@ -159,15 +170,28 @@ impl Pool<'_> {
     /// As the driver reports.
     pub fn average_backward(&self, grad_input: &Tensor<'_>, grad: &Tensor<'_>, divisor: Divisor) -> Result<()> {
         let layouts = [layout(&[grad_input], self.spatial)?, layout(&[grad], self.spatial)?];
-        let serves = self.windows_are_wide(grad_input, grad) && self.are_dense(&[grad_input, grad]);
-        let planes = serves.then_some("avg_pool_backward_planes");
+        let serves = self.window_width(grad_input, grad) >= WIDE_WINDOW && self.are_dense(&[grad_input, grad]);
+        let whole = serves.then(|| self.planes("avg_pool_backward_planes", grad_input));
         self.launch(
-            Kernels { gather: "avg_pool_backward", planes },
+            Kernels { gather: "avg_pool_backward", whole },
             &[grad_input, grad],
             &layouts,
             (grad_input, grad),
             &divisor.args(),
         )
+    }
+
+    /// A kernel of `cl/pool_planes.cl`.
+    fn planes(&self, kernel: &'static str, written: &Tensor<'_>) -> Whole {
+        let [_, _, _, channels, samples] = planes::sizes(written, self.spatial);
+        Whole { kernel, tasks: channels * samples }
+    }
+
+    /// A kernel of `cl/pool_pixels.cl`, where the channels of all tensors are neighbours.
+    fn pixels(&self, kernel: &'static str, tensors: &[&Tensor<'_>]) -> Option<Whole> {
+        let [width, height, depth, _, samples] = planes::sizes(tensors.first()?, self.spatial);
+        let serves = planes::channels_are_neighbours(tensors, self.spatial);
+        serves.then_some(Whole { kernel, tasks: width * height * depth * samples })
     }
 
     /// Whether every plane lies dense, in the same order as all others.
@@ -182,17 +206,16 @@ impl Pool<'_> {
         })
     }
 
-    /// Whether the rows of windows are long enough for vectors along them.
-    fn windows_are_wide(&self, pooled: &Tensor<'_>, windowed: &Tensor<'_>) -> bool {
-        let width = match self.windows {
+    /// Elements in a row of the windows, at least, where no border cuts them short.
+    fn window_width(&self, pooled: &Tensor<'_>, windowed: &Tensor<'_>) -> i64 {
+        match self.windows {
             Windows::Fixed(fixed) => fixed.kernel_size.last().copied().unwrap_or(1),
             Windows::Adaptive => {
                 let ([width, ..], [outputs, ..]) =
                     (planes::sizes(pooled, self.spatial), planes::sizes(windowed, self.spatial));
                 width / outputs.max(1)
             }
-        };
-        width >= WIDE_WINDOW
+        }
     }
 
     /// Writes the first of `tensors`; `pooled` and `windowed` give the sizes that windows join.
@@ -221,12 +244,11 @@ impl Pool<'_> {
         args.extend(layouts.iter().map(|layout| Arg::Bytes(layout.as_bytes())));
         args.extend([Arg::Bytes(&windows), Arg::Int(adaptive)]);
         args.extend(divisor);
-        let [_, _, _, channels, samples] = planes::sizes(written, self.spatial);
-        let planes = channels * samples;
-        let keeps_busy = planes >= target.compute_units() as i64 * PLANES_PER_UNIT;
-        if let Some(kernel) = kernels.planes.filter(|_| target.is_cpu() && keeps_busy) {
-            return target.launch(&program, kernel, &args, &geometry.items_for(planes), None);
+        let fair = target.compute_units() as i64 * TASKS_PER_UNIT;
+        if let Some(Whole { kernel, tasks }) = kernels.whole.filter(|whole| target.is_cpu() && whole.tasks >= fair) {
+            return target.launch(&program, kernel, &args, &geometry.items_for(tasks), None);
         }
+        let [_, _, _, channels, _] = planes::sizes(written, self.spatial);
         let channels = channels.max(1);
         let tasks = count / channels * (channels as u64).div_ceil(geometry.lanes as u64) as i64;
         target.launch(&program, kernels.gather, &args, &geometry.items_for(tasks), None)

@@ -35,33 +35,112 @@ __kernel void max_pool_backward_planes(__global uchar *grad_input, ulong grad_in
   }
 }
 
-// The window of a place in the plane of results, and what its average divides by. Windows of averages are without
-// dilation, and wide where these kernels serve: rust/ops/pool.rs sees to it.
-INLINE Range window_at(const Window *w, int adaptive, int place, int count_padding, long divisor, long *share) {
-  int at[3] = {place % w->output[0], place / w->output[0] % w->output[1], place / w->output[0] / w->output[1]};
-  *share = average_share(w, adaptive, count_padding, divisor, at[0], at[1], at[2]);
-  return window_range(w, adaptive, at);
+// The windows of a plane in turn. One is found from the last without most of the divisions that window_range takes.
+typedef struct {
+  int at[3];
+  Range range;
+} Cursor;
+
+INLINE Cursor first_window(const Window *w, int adaptive) {
+  Cursor c;
+  for (int d = 0; d < 3; d++) c.at[d] = 0;
+  c.range = window_range(w, adaptive, c.at);
+  return c;
 }
 
+INLINE void next_window(const Window *w, int adaptive, Cursor *c) {
+  for (int d = 0; d < 3; d++) {
+    bool wraps = c->at[d] + 1 == w->output[d];
+    c->at[d] = wraps ? 0 : c->at[d] + 1;
+    c->range.begin[d] = window_begin(w, adaptive, d, c->at[d]);
+    c->range.end[d] = window_end(w, adaptive, d, c->at[d]);
+    if (!wraps) return;
+  }
+}
+
+// What the average over a window divides by. Averages are without dilation.
+INLINE long cursor_share(const Window *w, int adaptive, int count_padding, long divisor, const Cursor *c) {
+  const Range *r = &c->range;
+  if (divisor == 0 && (adaptive || !count_padding))
+    return (long)(r->end[0] - r->begin[0]) * (r->end[1] - r->begin[1]) * (r->end[2] - r->begin[2]);
+  return average_share(w, adaptive, count_padding, divisor, c->at[0], c->at[1], c->at[2]);
+}
+
+#define FOR_WINDOWS(w, adaptive, c)                         \
+  int windows = w.output[0] * w.output[1] * w.output[2];    \
+  Cursor c = first_window(&w, adaptive);                    \
+  for (int place = 0; place < windows; place++, next_window(&w, adaptive, &c))
+
+// The rows of a window.
+#define FOR_ROWS(r, y, z)                                  \
+  for (int z = r.begin[2]; z < r.end[2]; z += r.step[2])   \
+    for (int y = r.begin[1]; y < r.end[1]; y += r.step[1])
+
+// Where row y of slice z of a plane begins, counted in elements.
+INLINE long row_start(const Window *w, int y, int z) { return ((long)z * w->input[1] + y) * w->input[0]; }
+
+// Rows of windows are at least VEC elements long and without dilation: rust/ops/pool.rs sees to it.
+__kernel void max_pool_planes(__global uchar *output, ulong output_offset, __global uchar *indices,
+                              ulong indices_offset, __global const uchar *input, ulong input_offset, int dtype0,
+                              Layout layout, Window w, int adaptive) {
+  Places lane;
+  for (int l = 0; l < VEC; l++) lane.lanes[l] = l;
+  FOR_PLANES(layout) {
+    __global const uchar *x_plane = input + input_offset + plane_offset(&layout, 2, plane);
+    __global uchar *y_plane = output + output_offset + plane_offset(&layout, 0, plane);
+    __global long *chosen = (__global long *)(indices + indices_offset + plane_offset(&layout, 1, plane));
+    FOR_WINDOWS(w, ADAPTIVE, c) {
+      Range r = c.range;
+      long begin = row_start(&w, r.begin[1], r.begin[2]) + r.begin[0];
+      Lanes best;
+      Places where;
+      best.vector = load_vector(x_plane, begin, DTYPE0);
+      where.vector = (TM)(TI)begin + lane.vector;
+      FOR_ROWS(r, y, z) {
+        long row = row_start(&w, y, z);
+        for (int i = r.begin[0]; i < r.end[0]; i += VEC) {
+          // The last vector of a row may begin among the elements of the one before.
+          long first = row + min(i, r.end[0] - VEC);
+          TV v = load_vector(x_plane, first, DTYPE0);
+          TM better = (v > best.vector) | IS_NAN(v);
+          best.vector = better ? v : best.vector;
+          where.vector = better ? (TM)(TI)first + lane.vector : where.vector;
+        }
+      }
+      // The first of equals, and the last NaN.
+      T top = best.lanes[0];
+      TI top_place = where.lanes[0];
+      for (int l = 1; l < VEC; l++) {
+        T v = best.lanes[l];
+        TI at = where.lanes[l];
+        bool better = IS_NAN(v) ? !IS_NAN(top) || at > top_place : v > top || (v == top && at < top_place);
+        top = better ? v : top;
+        top_place = better ? at : top_place;
+      }
+      store(y_plane, place, DTYPE0, top);
+      chosen[place] = top_place;
+    }
+  }
+}
+
+// Rows of windows are long here: rust/ops/pool.rs sees to it.
 __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __global const uchar *input,
                               ulong input_offset, int dtype0, Layout layout, Window w, int adaptive, int count_padding,
                               long divisor) {
-  int results = w.output[0] * w.output[1] * w.output[2];
   FOR_PLANES(layout) {
-    __global const uchar *x = input + input_offset + plane_offset(&layout, 1, plane);
+    __global const uchar *x_plane = input + input_offset + plane_offset(&layout, 1, plane);
     __global uchar *y_plane = output + output_offset + plane_offset(&layout, 0, plane);
-    for (int place = 0; place < results; place++) {
-      long share;
-      Range r = window_at(&w, ADAPTIVE, place, count_padding, divisor, &share);
+    FOR_WINDOWS(w, ADAPTIVE, c) {
+      Range r = c.range;
       TV sum = (TV)0;
-      for (int z = r.begin[2]; z < r.end[2]; z++)
-        for (int y = r.begin[1]; y < r.end[1]; y++) {
-          __global const uchar *row = x + ((long)z * w.input[1] + y) * w.input[0] * dtype_size(DTYPE0);
-          for (long i = r.begin[0]; i < r.end[0]; i += VEC) sum += load_part(row, i, r.end[0], DTYPE0, 0);
-        }
+      FOR_ROWS(r, y, z) {
+        __global const uchar *row = x_plane + row_start(&w, y, z) * dtype_size(DTYPE0);
+        for (long i = r.begin[0]; i < r.end[0]; i += VEC) sum += load_part(row, i, r.end[0], DTYPE0, 0);
+      }
       // A window that lies in the padding alone, which ceil_mode can make, has nothing to average.
       bool empty = r.begin[0] >= r.end[0] || r.begin[1] >= r.end[1] || r.begin[2] >= r.end[2];
-      store(y_plane, place, DTYPE0, empty ? (T)0 : lanes_sum(sum) / (T)share);
+      T share = (T)cursor_share(&w, ADAPTIVE, count_padding, divisor, &c);
+      store(y_plane, place, DTYPE0, empty ? (T)0 : lanes_sum(sum) / share);
     }
   }
 }
@@ -69,21 +148,18 @@ __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __glo
 __kernel void avg_pool_backward_planes(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
                                        ulong grad_offset, int dtype0, Layout layout, Layout outputs, Window w,
                                        int adaptive, int count_padding, long divisor) {
-  int results = w.output[0] * w.output[1] * w.output[2];
   FOR_PLANES(layout) {
     __global uchar *dx = grad_input + grad_input_offset + plane_offset(&layout, 0, plane);
     __global const uchar *g = grad + grad_offset + plane_offset(&outputs, 0, plane);
     clear_plane(dx, plane_size(&layout), DTYPE0);
-    for (int place = 0; place < results; place++) {
-      long share;
-      Range r = window_at(&w, ADAPTIVE, place, count_padding, divisor, &share);
-      T part = load(g, place, DTYPE0) / (T)share;
-      for (int z = r.begin[2]; z < r.end[2]; z++)
-        for (int y = r.begin[1]; y < r.end[1]; y++) {
-          __global uchar *row = dx + ((long)z * w.input[1] + y) * w.input[0] * dtype_size(DTYPE0);
-          for (long i = r.begin[0]; i < r.end[0]; i += VEC)
-            store_part(row, i, r.end[0], DTYPE0, load_part(row, i, r.end[0], DTYPE0, 0) + part);
-        }
+    FOR_WINDOWS(w, ADAPTIVE, c) {
+      Range r = c.range;
+      T part = load(g, place, DTYPE0) / (T)cursor_share(&w, ADAPTIVE, count_padding, divisor, &c);
+      FOR_ROWS(r, y, z) {
+        __global uchar *row = dx + row_start(&w, y, z) * dtype_size(DTYPE0);
+        for (long i = r.begin[0]; i < r.end[0]; i += VEC)
+          store_part(row, i, r.end[0], DTYPE0, load_part(row, i, r.end[0], DTYPE0, 0) + part);
+      }
     }
   }
 }

@@ -1,0 +1,48 @@
+"""Pooling with windows wide enough for vectors along their rows, and with ties and NaN in them."""
+
+import pytest
+import torch
+from op_samples import NoFallback
+from torch.nn import functional
+
+# (planes' shape, windows): wide ones that overlap or not, narrow ones, both at once.
+SHAPES = [((40, 48), (2, 3)), ((37, 61), (3, 3)), ((20, 20), (7, 1)), ((33, 17), (1, 1)), ((16, 100), (5, 7))]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize(("shape", "windows"), SHAPES, ids=str)
+def test_adaptive(
+    shape: tuple[int, int],
+    windows: tuple[int, int],
+    memory_format: torch.memory_format,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> None:
+    # Multiples of an eighth up to 4: averages of them are exact in float, but ties are many.
+    numbers = torch.randint(-32, 33, (3, 37, *shape), generator=torch.Generator().manual_seed(0)) / 8
+    x = numbers.to(dtype).contiguous(memory_format=memory_format)
+    tolerance = {"rtol": 0, "atol": 4e-2 if dtype == torch.bfloat16 else 1e-5}
+    for function in (functional.adaptive_avg_pool2d, functional.adaptive_max_pool2d):
+        results = []
+        for where in (device, torch.device("cpu")):
+            leaf = x.detach().to(where).requires_grad_()
+            with NoFallback():
+                out = function(leaf, windows)
+                (grad,) = torch.autograd.grad(out, leaf, (out.detach() / 4).to(dtype))
+            results.append((out.detach().cpu(), grad.cpu()))
+        for ours, expected in zip(*results, strict=True):
+            torch.testing.assert_close(ours, expected, **tolerance)
+
+
+@pytest.mark.parametrize("width", [16, 31, 48, 100])
+def test_adaptive_max_takes_the_first_of_equals_and_any_nan(width: int, device: torch.device) -> None:
+    x = torch.randint(0, 3, (1, 40, 3, width), generator=torch.Generator().manual_seed(0)).float()
+    x[0, 1, 1, width // 2] = torch.nan
+    x[0, 2, 2, width - 1] = torch.nan
+    x[0, 3] = -torch.inf
+    for windows in ((1, 1), (3, 1), (2, 2), (3, 3)):
+        expected, places = functional.adaptive_max_pool2d(x, windows, return_indices=True)
+        found, ours = functional.adaptive_max_pool2d(x.to(device), windows, return_indices=True)
+        torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(ours.cpu(), places)
