@@ -63,10 +63,17 @@ INLINE long extent(const Layout *layout, int first, int last) {
   return n;
 }
 
-// The byte offsets of 8 dense 64-bit indices; false, and nothing reported, if one of them is out of range.
+// Eight dense 64-bit indices: one load, of which PoCL's vload8 makes several.
+typedef struct __attribute__((packed, aligned(8))) {
+  long8 values;
+} Block;
+
+// Their byte offsets; false, and nothing reported, if one of them is out of range.
 INLINE bool resolve_block(__global const uchar *index, const Axis *axis, long8 *steps) {
-  long8 i = vload8(0, (__global const long *)index);
-  if (any((i < axis->lowest) | (i >= axis->size))) return false;
+  long8 i = ((__global const Block *)index)->values;
+  long8 outside = (i < axis->lowest) | (i >= axis->size);
+  long4 halves = outside.lo | outside.hi;
+  if (halves.x | halves.y | halves.z | halves.w) return false;
   *steps = (i < 0 ? i + axis->size : i) * axis->stride;
   return true;
 }
@@ -91,10 +98,10 @@ __kernel void index_offsets(__global uchar *offsets, ulong offsets_offset, __glo
       long8 steps;
       if (!resolve_block(from + i * 8, &known, &steps)) break;
       if (!first) {
-        long8 before = vload8(0, (__global const long *)(to + i * 8));
+        long8 before = ((__global const Block *)(to + i * 8))->values;
         steps = before < 0 ? before : before + steps;
       }
-      vstore8(steps, 0, (__global long *)(to + i * 8));
+      ((__global Block *)(to + i * 8))->values = steps;
     }
   }
   for (; i < end; i++) {
@@ -106,8 +113,8 @@ __kernel void index_offsets(__global uchar *offsets, ulong offsets_offset, __glo
   }
 }
 
-// Copies elements [begin, end) of dimension 0. Where one index serves the whole run it is read once; dense 64-bit ones are
-// looked at 8 at a time, so that loads do not wait for comparisons.
+// Copies elements [begin, end) of dimension 0. Where one index serves the whole run it is read once; dense 64-bit ones
+// are looked at 8 at a time, so that loads do not wait for comparisons.
 #define DEFINE_GET_RUN(TYPE)                                                                                       \
   inline void get_run_##TYPE(__global uchar *dst, __global const uchar *src, __global const uchar *index,         \
                              int index_dtype, const Layout *layout, const Axis *axis, long begin, long end,       \
@@ -132,7 +139,12 @@ __kernel void index_offsets(__global uchar *offsets, ulong offsets_offset, __glo
         at.vector += along + i * src_step;                                                                        \
         TYPE block[8];                                                                                            \
         for (int l = 0; l < 8; l++) block[l] = *(__global const TYPE *)(src + at.lanes[l]);                       \
-        for (int l = 0; l < 8; l++) *(__global TYPE *)(dst + (i + l) * dst_step) = block[l];                      \
+        __global uchar *to = dst + i * dst_step;                                                                  \
+        if (dst_step == sizeof(TYPE)) {                                                                           \
+          for (int l = 0; l < 8; l++) ((__global TYPE *)to)[l] = block[l];                                        \
+        } else {                                                                                                  \
+          for (int l = 0; l < 8; l++) *(__global TYPE *)(to + l * dst_step) = block[l];                           \
+        }                                                                                                         \
       }                                                                                                           \
     }                                                                                                             \
     for (; i < end; i++) {                                                                                        \
