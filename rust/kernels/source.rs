@@ -25,6 +25,8 @@ pub enum Family {
     GemmLocal,
     /// Convolutions.
     Conv,
+    /// Convolutions by minimal filtering.
+    Winograd,
     /// Sums, products, extremes and norms.
     Reduce,
     /// Extremes and their places.
@@ -73,6 +75,7 @@ const MATRIX: &str = include_str!("cl/matrix.cl");
 const EPILOGUE: &str = include_str!("cl/epilogue.cl");
 const PANEL: &str = include_str!("cl/panel.cl");
 const PACK_MATRIX: &str = include_str!("cl/pack_matrix.cl");
+const TILE: &str = include_str!("cl/tile.cl");
 const GEMM: &str = include_str!("cl/gemm.cl");
 const MATMUL: &str = include_str!("cl/matmul.cl");
 const GEMM_LOCAL: &str = include_str!("cl/gemm_local.cl");
@@ -81,6 +84,9 @@ const PATCHES: &str = include_str!("cl/patches.cl");
 const PACK_PIXELS: &str = include_str!("cl/pack_pixels.cl");
 const PACK_FEATURES: &str = include_str!("cl/pack_features.cl");
 const CONV: &str = include_str!("cl/conv.cl");
+const WINOGRAD_POINTS: &str = include_str!("cl/winograd_points.cl");
+const WINOGRAD_TILES: &str = include_str!("cl/winograd_tiles.cl");
+const WINOGRAD: &str = include_str!("cl/winograd.cl");
 const CONV_CHANNELS: &str = include_str!("cl/conv_channels.cl");
 const REDUCE: &str = include_str!("cl/reduce.cl");
 const ARG_REDUCE: &str = include_str!("cl/arg_reduce.cl");
@@ -121,6 +127,7 @@ impl Family {
         Self::Matmul,
         Self::GemmLocal,
         Self::Conv,
+        Self::Winograd,
         Self::Reduce,
         Self::ArgReduce,
         Self::Moments,
@@ -151,6 +158,7 @@ impl Family {
             Self::Matmul => "matmul",
             Self::GemmLocal => "gemm_local",
             Self::Conv => "conv",
+            Self::Winograd => "winograd",
             Self::Reduce => "reduce",
             Self::ArgReduce => "arg_reduce",
             Self::Moments => "moments",
@@ -189,11 +197,13 @@ impl Family {
                 PATCHES,
                 PACK_PIXELS,
                 PACK_FEATURES,
+                TILE,
                 GEMM,
                 MATMUL,
             ],
             Self::GemmLocal => &[PRELUDE, VECTOR, MATRIX, PANEL, EPILOGUE, PATCH_GRID, GEMM_LOCAL],
             Self::Conv => &[PRELUDE, VECTOR, MATRIX, CONV, CONV_CHANNELS],
+            Self::Winograd => &[PRELUDE, VECTOR, MATRIX, PANEL, TILE, WINOGRAD_POINTS, WINOGRAD_TILES, WINOGRAD],
             Self::Reduce => &[PRELUDE, TIER, VECTOR, REDUCE],
             Self::ArgReduce => &[PRELUDE, TIER, VECTOR, ARG_REDUCE],
             Self::Moments => &[PRELUDE, TIER, VECTOR, MOMENTS],

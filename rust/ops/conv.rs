@@ -12,6 +12,7 @@ use super::matrix::{Axis, Matrix, Operand};
 use super::patches::{spatial, FeatureOrder, Patches, Volume, Window};
 use super::phases::phases;
 use super::plan::Size;
+use super::winograd;
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
@@ -154,6 +155,9 @@ impl Part {
         if self.out.numel() == 0 {
             return Ok(());
         }
+        if let Some(pixels) = winograd::Pixels::of(target, self, out.class()) {
+            return pixels.run(target, out.class());
+        }
         let (rows, channels) = (self.out_channels(), self.source.channels / self.groups);
         let strides =
             WeightStrides::new(self.direction, self.weight.image_stride, self.weight.channel_stride, rows, channels);
@@ -266,6 +270,9 @@ pub fn weights(
         if conv_direct::weights(&target, &direct, out.class(), &epilogue(FeatureOrder::TapsInnermost)?)? {
             return Ok(());
         }
+    }
+    if let Some(weights) = winograd::Weights::of(&target, result, from, factors, window, groups, out.class()) {
+        return weights.run(&target, out.class());
     }
     let a = Operand {
         memory: factors.memory,

@@ -19,6 +19,7 @@ mod target;
 mod tensor;
 mod tier;
 mod top;
+mod winograd;
 
 pub use scalar::Scalar;
 pub use target::{Target, Workspace};

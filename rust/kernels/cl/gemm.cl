@@ -40,18 +40,7 @@ inline void pack_columns(__global const uchar *source, int dt, const Factors *fa
     pack_features(source, dt, &factors->patches, first, last, k, depth, TILE_COLUMNS, out);
 }
 
-// --- the tile -------------------------------------------------------------------------------------------------------
-
-#define FOR_TILE(VECTORS) \
-  _Pragma("unroll") for (int r = 0; r < TILE_ROWS; ++r) _Pragma("unroll") for (int v = 0; v < VECTORS; ++v)
-
-// Adds the products of `depth` steps of k to the accumulators. Rows of `a` are ROW_STEP apart, values of k K_STEP.
-#define ADD_PRODUCTS(sums, VECTORS, a, ROW_STEP, K_STEP, b, depth)                                                 \
-  for (int k = 0; k < depth; ++k, a += K_STEP, b += TILE_COLUMNS) {                                                \
-    TileVector columns[VECTORS];                                                                                   \
-    _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) columns[v] = ((__local const TileVector *)b)[v];           \
-    FOR_TILE(VECTORS) sums[r][v] = REAL_MULTIPLY_ADD((TileVector)(a[r * ROW_STEP]), columns[v], sums[r][v]);       \
-  }
+// --- the product ----------------------------------------------------------------------------------------------------
 
 #ifdef IS_COMPLEX
 // Rows come in pairs, a.re * b and a.im * b with b as neighbouring reals; joins them, in place, to complex values.
@@ -69,8 +58,6 @@ inline void join_parts(R *tile, int rows) {
 #else
 inline void join_parts(R *tile, int rows) {}
 #endif
-
-// --- the product ----------------------------------------------------------------------------------------------------
 
 // How a product is cut; rust/ops/plan.rs says why. Sizes of parts are whole numbers of panels.
 typedef struct {
@@ -106,41 +93,9 @@ inline Part find_part(const Cut *cut, long column, long row, long split) {
   return part;
 }
 
-// A tile of C is either done, and goes to `tile`, or waits in `partial` for more of k.
-#define DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, VECTORS)                                                       \
-  inline void PASTE(NAME, VECTORS)(MEMORY const R *a, long row_step, __local const R *b, int depth, bool is_first, \
-                                   __global TileVector *partial, TileVector *tile) {                               \
-    TileVector sums[TILE_ROWS][VECTORS];                                                                           \
-    if (is_first) {                                                                                                \
-      FOR_TILE(VECTORS) sums[r][v] = (TileVector)(0);                                                              \
-    } else {                                                                                                       \
-      FOR_TILE(VECTORS) sums[r][v] = partial[r * VECTORS + v];                                                     \
-    }                                                                                                              \
-    ADD_PRODUCTS(sums, VECTORS, a, ROW_STEP, K_STEP, b, depth)                                                     \
-    if (tile) {                                                                                                    \
-      FOR_TILE(VECTORS) tile[r * TILE_VECTORS + v] = sums[r][v];                                                   \
-    } else {                                                                                                       \
-      FOR_TILE(VECTORS) partial[r * VECTORS + v] = sums[r][v];                                                     \
-    }                                                                                                              \
-  }
-
-// Leaves out the vectors past `columns`, of a matrix' last panel.
-#define DEFINE_TILES(NAME, MEMORY, ROW_STEP, K_STEP)                                                               \
-  DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, 1)                                                                   \
-  DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, 2)                                                                   \
-  DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, 3)                                                                   \
-  inline void NAME(MEMORY const R *a, long row_step, __local const R *b, int depth, int columns, bool is_first,    \
-                   __global TileVector *partial, TileVector *tile) {                                               \
-    if (columns > 2 * TILE_LANES)                                                                                  \
-      PASTE(NAME, 3)(a, row_step, b, depth, is_first, partial, tile);                                              \
-    else if (columns > TILE_LANES)                                                                                 \
-      PASTE(NAME, 2)(a, row_step, b, depth, is_first, partial, tile);                                              \
-    else                                                                                                           \
-      PASTE(NAME, 1)(a, row_step, b, depth, is_first, partial, tile);                                              \
-  }
-DEFINE_TILES(multiply_packed, __local, 1, TILE_ROWS)
+DEFINE_TILES(multiply_packed, __local, 1, TILE_ROWS, FULL_PANEL, __global)
 // Rows of A that are dense along k are read where they are, which spares packing them.
-DEFINE_TILES(multiply_unpacked, __global, row_step, 1)
+DEFINE_TILES(multiply_unpacked, __global, row_step, 1, FULL_PANEL, __global)
 
 // Whether rows of A are read where they are.
 inline bool rows_stay(const Factors *factors, int dt) {

@@ -1,0 +1,170 @@
+// Convolutions of 3x3 taps by minimal filtering: the kernels. winograd_points.cl says how it works.
+
+#define LOCAL_VECTOR(p) (*(__local TV *)(p))
+#define GLOBAL_VECTOR(p) (*(__global TV *)(p))
+
+// --- tiles at their points ------------------------------------------------------------------------------------------
+
+// B' s B of a channel of tiles, or A r A' where those are of a gradient, as POINTS vectors `point_step` apart.
+inline void evaluate(const Tiles *tiles, bool is_gradient, __local const R *read, int row_step, int column_step,
+                     __local R *out, long point_step) {
+#define READ_VECTOR \
+  MASKED(LOCAL_VECTOR(read + (i * row_step + j * column_step) * VEC), tiles->is_row[i] & tiles->is_column[j])
+  if (is_gradient)
+    TRANSFORM(evaluate_gradient, GIVEN, READ, READ_VECTOR, LOCAL_VECTOR(out + (i * READ + j) * point_step))
+  else
+    TRANSFORM(evaluate_source, READ, READ, READ_VECTOR, LOCAL_VECTOR(out + (i * READ + j) * point_step))
+}
+
+// Channels [first, last) of a vector of tiles, as [POINTS][channels][width].
+inline void evaluate_tiles(const Images *images, const Tiles *tiles, bool is_gradient, __global const R *source,
+                           long first, long last, __local R *scratch, __local R *out, int width) {
+  const long point_step = (last - first) * width;
+  if (images->source_channel_stride != 1) {
+    for (long c = first; c < last; ++c, out += width) {
+      read_rows(images, tiles, source, c, scratch);
+      evaluate(tiles, is_gradient, scratch, RUN, 1, out, point_step);
+    }
+    return;
+  }
+  for (; first < last; first += BLOCK) {
+    const int count = (int)min((long)BLOCK, last - first);
+    read_channels(tiles, source + first, count, scratch);
+    for (int c = 0; c < count; ++c, out += width)
+      evaluate(tiles, is_gradient, scratch + c * VEC, READ * BLOCK, BLOCK, out, point_step);
+  }
+}
+
+// --- weights --------------------------------------------------------------------------------------------------------
+
+// Where a weight's result channels, source channels and taps (w, h) lie.
+typedef struct {
+  long out_channels;
+  long channels;
+  long out_stride;
+  long channel_stride;
+  long strides[2];
+} Weight;
+
+// Source channels that a vector holds beside a panel's result channels.
+#define LANE_CHANNELS (VEC / TILE_ROWS)
+
+inline long padded_channels(long channels) { return (channels + LANE_CHANNELS - 1) / LANE_CHANNELS * LANE_CHANNELS; }
+
+// G w G' as panels of result channels: [panels][POINTS][padded channels][TILE_ROWS], filled up with zeros.
+// Global size (parts of the channels, panels).
+__kernel void winograd_weight(__global const uchar *weight, ulong weight_offset, Weight layout, __global uchar *out,
+                              ulong out_offset) {
+  const long padded = padded_channels(layout.channels), row = get_global_id(1) * TILE_ROWS;
+  SHARE_TASKS(padded / LANE_CHANNELS, get_global_id(0), get_global_size(0), first, last);
+  const int count = (int)min((long)TILE_ROWS, layout.out_channels - row);
+  __global const R *from = (__global const R *)(weight + weight_offset) + row * layout.out_stride;
+  __global R *to = (__global R *)(out + out_offset) + get_global_id(1) * POINTS * padded * TILE_ROWS;
+  for (long c = first * LANE_CHANNELS; c < last * LANE_CHANNELS; c += LANE_CHANNELS) {
+    const int channels = (int)min((long)LANE_CHANNELS, layout.channels - c);
+    TV taps[TAPS][TAPS];
+    for (int i = 0; i < TAPS; ++i) {
+      for (int j = 0; j < TAPS; ++j) {
+        __global const R *tap = from + c * layout.channel_stride + i * layout.strides[1] + j * layout.strides[0];
+        Lanes lanes;
+        for (int l = 0; l < VEC; ++l) {
+          const int r = l % TILE_ROWS, channel = l / TILE_ROWS;
+          const bool exists = r < count && channel < channels;
+          lanes.lanes[l] = exists ? tap[r * layout.out_stride + channel * layout.channel_stride] : 0;
+        }
+        taps[i][j] = lanes.vector;
+      }
+    }
+    TRANSFORM(evaluate_taps, TAPS, READ, taps[i][j], GLOBAL_VECTOR(to + ((i * READ + j) * padded + c) * TILE_ROWS))
+  }
+}
+
+// --- a value for each pixel -----------------------------------------------------------------------------------------
+
+DEFINE_TILES(multiply_points, __global, 1, TILE_ROWS, NARROW_PANEL, __local)
+
+// A' m A of one result channel, whose POINTS vectors lie `point_step` apart: GIVEN x GIVEN vectors, `step` apart.
+inline void interpolate_tiles(__local const R *products, int point_step, R bias, __local R *out, int step) {
+  TV pixels[GIVEN][GIVEN];
+  TRANSFORM(interpolate, READ, GIVEN, LOCAL_VECTOR(products + (i * READ + j) * point_step), pixels[i][j])
+  _Pragma("unroll") for (int i = 0; i < GIVEN; ++i) _Pragma("unroll") for (int j = 0; j < GIVEN; ++j)
+      LOCAL_VECTOR(out + (i * GIVEN + j) * step) = pixels[i][j] + bias;
+}
+
+// Global size (parts of the vectors of tiles, parts of the result channels). A part has TILE_VECTORS vectors at most,
+// and its tiles stay in L2, at all points, while the weights pass by.
+__kernel void winograd(__global const uchar *source, ulong source_offset, __global const uchar *weight,
+                       ulong weight_offset, __global const uchar *bias, ulong bias_offset, long bias_stride,
+                       __global uchar *out, ulong out_offset, Images images, __local R *points, __local R *products,
+                       __local R *scratch) {
+  SHARE_TASKS((tile_count(&images) + VEC - 1) / VEC, get_global_id(0), get_global_size(0), first, last);
+  SHARE_TASKS((images.out_channels + TILE_ROWS - 1) / TILE_ROWS, get_global_id(1), get_global_size(1), first_panel,
+              last_panel);
+  const int vectors = (int)(last - first), width = vectors * VEC, point_step = TILE_ROWS * width;
+  const long channels = images.channels, padded = padded_channels(channels);
+  Tiles tiles[TILE_VECTORS];
+  for (int v = 0; v < vectors; ++v) {
+    tiles[v] = find_tiles(&images, (first + v) * VEC);
+    evaluate_tiles(&images, &tiles[v], false, (__global const R *)(source + source_offset), 0, channels, scratch,
+                   points + v * VEC, width);
+  }
+  for (long panel = first_panel; panel < last_panel; ++panel) {
+    __global const R *a = (__global const R *)(weight + weight_offset) + panel * POINTS * padded * TILE_ROWS;
+    for (int point = 0; point < POINTS; ++point)
+      multiply_points(a + point * padded * TILE_ROWS, 1, points + point * channels * width, (int)channels, width, true,
+                      (__local TileVector *)(products + point * point_step), 0);
+    const long row = panel * TILE_ROWS;
+    const int count = (int)min((long)TILE_ROWS, images.out_channels - row);
+    __global R *to = (__global R *)(out + out_offset) + row * images.out_channel_stride;
+    for (int v = 0; v < vectors; ++v) {
+      for (int r = 0; r < count; ++r) {
+        const R addend = bias ? ((__global const R *)(bias + bias_offset))[(row + r) * bias_stride] : 0;
+        __local const R *from = products + r * width + v * VEC;
+        if (images.out_channel_stride == 1) {
+          interpolate_tiles(from, point_step, addend, scratch + r * VEC, TILE_ROWS * VEC);
+        } else {
+          interpolate_tiles(from, point_step, addend, scratch, VEC);
+          write_rows(&images, &tiles[v], scratch, to + r * images.out_channel_stride);
+        }
+      }
+      if (images.out_channel_stride == 1) write_channels(&images, &tiles[v], scratch, count, to);
+    }
+  }
+}
+
+// --- a value for each weight ----------------------------------------------------------------------------------------
+
+// Tiles at their points in global memory: [POINTS][channels][whole vectors of tiles].
+// Global size (parts of the vectors of tiles, of TILE_VECTORS at most; blocks of `block` channels).
+__kernel void winograd_tiles(__global const uchar *source, ulong source_offset, Images images, int is_gradient,
+                             long block, __global uchar *out, ulong out_offset, __local R *points,
+                             __local R *scratch) {
+  const long all = (tile_count(&images) + VEC - 1) / VEC;
+  SHARE_TASKS(all, get_global_id(0), get_global_size(0), first, last);
+  const long first_channel = get_global_id(1) * block, last_channel = min(first_channel + block, images.channels);
+  const int width = (int)(last - first) * VEC;
+  for (int v = 0; v < last - first; ++v) {
+    const Tiles tiles = find_tiles(&images, (first + v) * VEC);
+    evaluate_tiles(&images, &tiles, is_gradient != 0, (__global const R *)(source + source_offset), first_channel,
+                   last_channel, scratch, points + v * VEC, width);
+  }
+  __global R *to = (__global R *)(out + out_offset) + (first_channel * all + first) * VEC;
+  for (int point = 0; point < POINTS; ++point, to += images.channels * all * VEC)
+    for (long c = 0; c < last_channel - first_channel; ++c, points += width)
+      for (int at = 0; at < width; at += VEC) GLOBAL_VECTOR(to + c * all * VEC + at) = LOCAL_VECTOR(points + at);
+}
+
+// G' m G of the products [POINTS][result channels][pitch]. Global size (vectors of source channels, result channels).
+__kernel void winograd_finish(__global const uchar *products, ulong products_offset, long pitch,
+                              __global uchar *weight, ulong weight_offset, Weight layout) {
+  const long c = get_global_id(0) * VEC, row = get_global_id(1);
+  __global const R *from = (__global const R *)(products + products_offset) + row * pitch + c;
+  __global R *to = (__global R *)(weight + weight_offset) + row * layout.out_stride + c * layout.channel_stride;
+  Lanes taps[TAPS][TAPS];
+  TRANSFORM(interpolate_taps, READ, TAPS, GLOBAL_VECTOR(from + (i * READ + j) * layout.out_channels * pitch),
+            taps[i][j].vector)
+  const int count = (int)min((long)VEC, layout.channels - c);
+  for (int l = 0; l < count; ++l, to += layout.channel_stride)
+    for (int i = 0; i < TAPS; ++i)
+      for (int j = 0; j < TAPS; ++j) to[i * layout.strides[1] + j * layout.strides[0]] = taps[i][j].lanes[l];
+}

@@ -1,0 +1,355 @@
+//! Convolutions of 3x3 taps by Winograd's minimal filtering, where that pays: on CPUs, in float32.
+
+use std::sync::Arc;
+
+use super::conv::{Part, WeightStrides};
+use super::epilogue::Epilogue;
+use super::gemm::{launch, multiply, Factor, Product};
+use super::matrix::{advance, div_up, struct_bytes, Axis, Matrix, Operand};
+use super::patches::{Spatial, Volume, Window};
+use super::plan::{Plan, Size, Tile};
+use super::Target;
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
+
+/// Products of matrices, one for each point at which polynomials are evaluated; as in `cl/winograd_points.cl`.
+const POINTS: i64 = 36;
+/// Pixels of a tile's side.
+const SIDE: i64 = 4;
+/// Local memory for the tiles of a part at all points; with 55 KiB for the products and the weights that pass by, they
+/// stay in a second cache of 2 MiB.
+const TILE_BYTES: i64 = 1200 << 10;
+/// Channels of which tiles are brought to global memory at a time.
+const CHANNELS: i64 = 16;
+
+/// What transforms cost, in cycles of a core with AVX-512: a vector of tiles of a source channel, and of a result channel;
+/// the same on their way to global memory; a weight's value at a point, evaluated or interpolated.
+const SOURCE: f64 = 500.0;
+const RESULT: f64 = 350.0;
+const STORED: f64 = 1000.0;
+const WEIGHT: f64 = 2.4;
+
+/// Sizes of the products of a point.
+#[derive(Clone, Copy, Debug)]
+struct Products {
+    /// Vectors of tiles.
+    vectors: i64,
+    /// Panels of result channels.
+    panels: i64,
+    /// Source channels.
+    channels: i64,
+}
+
+/// Parts of the tiles and of the result channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    across: i64,
+    down: i64,
+}
+
+impl Products {
+    /// Those of a convolution with pixels.
+    fn new(pixels: &Volume, result_channels: i64, channels: i64, tile: Tile) -> Self {
+        let [width, height, _] = pixels.sizes;
+        let tiles = div_up(width, SIDE) * div_up(height, SIDE) * pixels.images;
+        Self { vectors: div_up(tiles, tile.lanes), panels: div_up(result_channels, tile.rows), channels }
+    }
+
+    /// The cheapest cut, and its cycles until the last core is done; none where not even a vector of tiles fits.
+    fn cut(&self, tile: Tile, units: i64, local_bytes: i64) -> Option<(f64, Cut)> {
+        let vector_bytes = POINTS * self.channels * tile.lanes * tile.element;
+        let most = (TILE_BYTES.min(local_bytes * 2 / 3) / vector_bytes.max(1)).min(tile.vectors);
+        let cuts = (1..=most).flat_map(|vectors| [1, 2, 4].map(|down| (div_up(self.vectors, vectors), down)));
+        let cuts = cuts.map(|(across, down)| Cut { across, down: down.min(self.panels) });
+        cuts.map(|cut| (self.cost(cut, tile, units), cut)).min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    fn cost(&self, cut: Cut, tile: Tile, units: i64) -> f64 {
+        let rounds = div_up(cut.across * cut.down, units) as f64;
+        let vectors = self.vectors as f64 / cut.across as f64;
+        let rows = (div_up(self.panels, cut.down) * tile.rows) as f64;
+        // One vector a row loads as much as it multiplies.
+        let step = rows * vectors.max(1.25) / 2.0;
+        let products = step * (POINTS * self.channels) as f64;
+        let transforms = vectors * (self.channels as f64 * SOURCE + rows * RESULT);
+        (products + transforms) * rounds + self.weight_cost(tile, units)
+    }
+
+    fn weight_cost(&self, tile: Tile, units: i64) -> f64 {
+        (POINTS * self.channels * self.panels * tile.rows) as f64 * WEIGHT / units as f64
+    }
+}
+
+fn program(target: &Target, class: Class) -> Result<Arc<CachedProgram>> {
+    let tile = Tile::of(target, class);
+    let spec = Spec::generic()
+        .define("VEC", tile.vector())
+        .define("TILE_ROWS", tile.rows)
+        .define("TILE_VECTORS", tile.vectors)
+        .define("TILE_LANES", tile.lanes);
+    target.program(Family::Winograd, class, &spec)
+}
+
+/// Whether minimal filtering can do a convolution between these volumes.
+fn is_possible(target: &Target, window: &Window, groups: i64, images: [&Volume; 2], weight: &Volume) -> bool {
+    let Window { taps, scale, step: [step_w, step_h, _], origin: [.., origin_d], .. } = *window;
+    let is_f32 = images.iter().chain(&[weight]).all(|volume| volume.dtype == DType::F32);
+    let is_flat = images.iter().all(|Volume { sizes: [width, height, depth], .. }| {
+        *width > 0 && *height > 0 && *depth == 1
+    });
+    // Vectors are read and written along rows or along channels.
+    let are_dense = images.iter().all(|Volume { channel_stride, strides: [w, ..], .. }| {
+        *channel_stride == 1 || *w == 1
+    });
+    let is_square = taps == [3, 3, 1] && scale == [1; 3] && step_w.abs() == 1 && step_h.abs() == 1 && origin_d == 0;
+    target.is_cpu() && groups == 1 && is_f32 && is_flat && are_dense && is_square
+}
+
+/// The `Images` of `cl/winograd_tiles.cl`.
+fn image_bytes(source: &Volume, origin: Spatial, pixels: &Volume) -> Vec<u8> {
+    let plane = |all: Spatial| all.into_iter().take(2);
+    let reach = |size: i64, stride: i64| (size - 1) * stride;
+    let inside: i64 = source.sizes.iter().zip(source.strides).map(|(&size, stride)| reach(size, stride)).sum();
+    let elements =
+        1 + inside + reach(source.channels, source.channel_stride) + reach(source.images, source.image_stride);
+    let longs = plane(pixels.sizes)
+        .chain(plane(source.sizes))
+        .chain(plane(origin))
+        .chain([source.images, source.channels])
+        .chain(plane(source.strides))
+        .chain([source.channel_stride, source.image_stride, elements, pixels.channels])
+        .chain(plane(pixels.strides))
+        .chain([pixels.channel_stride, pixels.image_stride]);
+    struct_bytes(longs)
+}
+
+/// A value for each pixel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pixels {
+    part: Part,
+    products: Products,
+    cut: Cut,
+}
+
+impl Pixels {
+    /// The convolution `part`, where that is sooner done so than by a product of its patches.
+    pub fn of(target: &Target, part: &Part, class: Class) -> Option<Self> {
+        let Part { out, source, weight, bias, window, groups, .. } = part;
+        let has_bias = bias.is_none_or(|bias| bias.dtype == DType::F32);
+        if !has_bias || !is_possible(target, window, *groups, [out, source], weight) {
+            return None;
+        }
+        let tile = Tile::of(target, class);
+        let (units, local_bytes) = (target.compute_units() as i64, target.device.info.local_mem as i64);
+        let products = Products::new(out, out.channels, source.channels, tile);
+        let (cost, cut) = products.cut(tile, units, local_bytes)?;
+        let size = Size {
+            rows: out.channels,
+            columns: out.images * out.positions(),
+            depth: source.channels * weight.positions(),
+            batches: 1,
+        };
+        let (_, patch_cost) = Plan::of(size, tile, units, local_bytes, true);
+        (cost < patch_cost).then_some(Self { part: *part, products, cut })
+    }
+
+    /// Enqueues it.
+    ///
+    /// # Errors
+    /// As the allocator and the driver report.
+    pub fn run(&self, target: &Target, class: Class) -> Result<()> {
+        let Self { part, products: Products { vectors, panels, channels }, cut } = *self;
+        let Part { out, source, bias, window, .. } = part;
+        let tile = Tile::of(target, class);
+        let program = program(target, class)?;
+        // Whole vectors of a panel's result channels and as many source channels as fill them.
+        let lane_channels = tile.lanes / tile.rows;
+        let padded = div_up(channels, lane_channels) * lane_channels;
+        let evaluated = target.workspace((POINTS * padded * panels * tile.rows * tile.element) as usize)?;
+        let factors = target.memory(evaluated.address)?;
+        let (weight, layout) = self.weight();
+        let parts = div_up(2 * target.compute_units() as i64, panels).min(padded / lane_channels);
+        launch(target, &program, "winograd_weight", &[weight, Arg::Bytes(&layout), factors], [parts, panels, 1])?;
+
+        let mut origin = window.origin;
+        for (origin, step) in origin.iter_mut().zip(window.step) {
+            *origin += (2 * step).min(0);
+        }
+        let images = image_bytes(&source, origin, &out);
+        let widest = div_up(vectors, cut.across);
+        let local = |count: i64| Arg::Local((count * tile.lanes * tile.element) as usize);
+        let (bias, bias_stride) = bias.map_or((target.memory(0)?, 0), |bias| (bias.memory, bias.stride));
+        let args = [
+            source.memory,
+            factors,
+            bias,
+            Arg::Long(bias_stride),
+            out.memory,
+            Arg::Bytes(&images),
+            local(POINTS * channels * widest),
+            local(POINTS * tile.rows * widest),
+            local(POINTS * tile.rows),
+        ];
+        launch(target, &program, "winograd", &args, [cut.across, cut.down, 1])
+    }
+
+    /// The weight from the first tap in the order of the source's positions on, and the `Weight` of `cl/winograd.cl`.
+    fn weight(&self) -> (Arg<'static>, Vec<u8>) {
+        let Part { out, source, weight, direction, window, .. } = self.part;
+        let strides = WeightStrides::new(
+            direction,
+            weight.image_stride,
+            weight.channel_stride,
+            out.channels,
+            source.channels,
+        );
+        let [w, h, _] = weight.strides;
+        let [step_w, step_h, _] = window.step;
+        let last = |step: i64, stride: i64| if step < 0 { 2 * stride } else { 0 };
+        let first = advance(weight.memory, last(step_w, w) + last(step_h, h), weight.dtype);
+        let longs = [out.channels, source.channels, strides.out, strides.source, w * step_w, h * step_h];
+        (first, struct_bytes(longs))
+    }
+}
+
+/// A value for each weight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weights {
+    weight: Volume,
+    source: Volume,
+    gradient: Volume,
+    window: Window,
+    products: Products,
+}
+
+impl Weights {
+    /// The gradient of a convolution's weight, where that is sooner done so than by a product with its patches.
+    pub fn of(
+        target: &Target,
+        weight: Volume,
+        source: Volume,
+        gradient: Volume,
+        window: Window,
+        groups: i64,
+        class: Class,
+    ) -> Option<Self> {
+        if !is_possible(target, &window, groups, [&source, &gradient], &weight) {
+            return None;
+        }
+        let tile = Tile::of(target, class);
+        let (units, local_bytes) = (target.compute_units() as i64, target.device.info.local_mem as i64);
+        let products = Products::new(&gradient, gradient.channels, source.channels, tile);
+        let this = Self { weight, source, gradient, window, products };
+        let (_, product_cost) = Plan::of(this.size(tile), tile, units, local_bytes, true);
+        let values = products.vectors * (source.channels + gradient.channels);
+        let cost = product_cost + values as f64 * STORED / units as f64 + products.weight_cost(tile, units);
+        let size = Size {
+            rows: gradient.channels,
+            columns: source.channels * weight.positions(),
+            depth: gradient.images * gradient.positions(),
+            batches: 1,
+        };
+        let (_, patch_cost) = Plan::of(size, tile, units, local_bytes, false);
+        (cost < patch_cost).then_some(this)
+    }
+
+    fn size(&self, tile: Tile) -> Size {
+        Size {
+            rows: self.gradient.channels,
+            columns: self.source.channels,
+            depth: self.products.vectors * tile.lanes,
+            batches: POINTS,
+        }
+    }
+
+    /// Enqueues it.
+    ///
+    /// # Errors
+    /// As the allocator and the driver report.
+    pub fn run(&self, target: &Target, class: Class) -> Result<()> {
+        let Self { weight, .. } = *self;
+        let tile = Tile::of(target, class);
+        let program = program(target, class)?;
+        let Size { rows, columns, depth, .. } = self.size(tile);
+        let pitch = div_up(columns, tile.lanes) * tile.lanes;
+        let workspace = |values: i64| target.workspace((POINTS * values * tile.element) as usize);
+        let (read, weighed, sums) = (workspace(columns * depth)?, workspace(rows * depth)?, workspace(rows * pitch)?);
+        self.evaluate(target, &program, tile, TileFactor::Source, read.address)?;
+        self.evaluate(target, &program, tile, TileFactor::Gradient, weighed.address)?;
+
+        let operand = |address: usize, rows: i64, pitch: i64, columns: i64| -> Result<Operand> {
+            let (rows_axis, columns_axis) = (Axis::line(rows, pitch), Axis::line(columns, 1));
+            let layout = Matrix { rows: rows_axis, columns: columns_axis, batch_stride: rows * pitch };
+            Ok(Operand { memory: target.memory(address)?, dtype: DType::F32, layout })
+        };
+        let result = operand(sums.address, rows, pitch, columns)?;
+        let product = Product {
+            class,
+            size: self.size(tile),
+            a: Factor::Matrix(operand(weighed.address, rows, depth, depth)?),
+            b: Factor::Matrix(operand(read.address, columns, depth, depth)?.transposed()),
+            epilogue: Epilogue::plain(result, None),
+        };
+        multiply(target, &product)?;
+
+        let [w, h, _] = weight.strides;
+        let layout = struct_bytes([rows, columns, weight.image_stride, weight.channel_stride, w, h]);
+        let args = [result.memory, Arg::Long(pitch), weight.memory, Arg::Bytes(&layout)];
+        launch(target, &program, "winograd_finish", &args, [pitch / tile.lanes, rows, 1])
+    }
+
+    /// Brings the tiles of a factor to memory at all points.
+    fn evaluate(
+        &self,
+        target: &Target,
+        program: &CachedProgram,
+        tile: Tile,
+        factor: TileFactor,
+        address: usize,
+    ) -> Result<()> {
+        let (volume, origin) = match factor {
+            TileFactor::Source => (&self.source, self.window.origin),
+            TileFactor::Gradient => (&self.gradient, [0; 3]),
+        };
+        let images = image_bytes(volume, origin, &self.gradient);
+        let across = div_up(self.products.vectors, tile.vectors);
+        let local = |count: i64| Arg::Local((count * tile.lanes * tile.element) as usize);
+        let args = [
+            volume.memory,
+            Arg::Bytes(&images),
+            Arg::Int(i32::from(factor == TileFactor::Gradient)),
+            Arg::Long(CHANNELS),
+            target.memory(address)?,
+            local(POINTS * CHANNELS * tile.vectors),
+            local(POINTS * tile.rows),
+        ];
+        launch(target, program, "winograd_tiles", &args, [across, div_up(volume.channels, CHANNELS), 1])
+    }
+}
+
+/// What is multiplied for the gradient of the weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TileFactor {
+    Source,
+    Gradient,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIDE: Tile = Tile { rows: 8, columns: 48, vectors: 3, lanes: 16, parts: 1, element: 4 };
+
+    #[test]
+    fn the_tiles_of_a_part_fit_their_cache() {
+        for channels in [3, 64, 130, 256, 500] {
+            let products = Products { vectors: 98, panels: 8, channels };
+            let cut = products.cut(WIDE, 2, 2 << 20).map(|(_, cut)| cut);
+            let widest = cut.map_or(0, |cut| div_up(98, cut.across));
+            assert!((1..=WIDE.vectors).contains(&widest), "{channels}: {cut:?}");
+            assert!(widest * POINTS * channels * 64 <= TILE_BYTES, "{channels}: {cut:?}");
+        }
+        assert!(Products { vectors: 98, panels: 8, channels: 4096 }.cut(WIDE, 2, 2 << 20).is_none());
+    }
+}
