@@ -20,14 +20,15 @@ const SIDE: i64 = 4;
 /// Local memory for the tiles of a part at all points; with 55 KiB for the products and the weights that pass by, they
 /// stay in a second cache of 2 MiB.
 const TILE_BYTES: i64 = 1200 << 10;
-/// Channels of which tiles are brought to global memory at a time.
-const CHANNELS: i64 = 16;
+/// Channels, and vectors of tiles, that are brought to global memory at a time: 288 KiB, in runs of 512 bytes.
+const STORED_CHANNELS: i64 = 16;
+const STORED_VECTORS: i64 = 8;
 
 /// What transforms cost, in cycles of a core with AVX-512: a vector of tiles of a source channel, and of a result channel;
 /// the same on their way to global memory; a weight's value at a point, evaluated or interpolated.
 const SOURCE: f64 = 500.0;
 const RESULT: f64 = 350.0;
-const STORED: f64 = 1000.0;
+const STORED: f64 = 1800.0;
 const WEIGHT: f64 = 2.4;
 
 /// Sizes of the products of a point.
@@ -313,18 +314,18 @@ impl Weights {
             TileFactor::Gradient => (&self.gradient, [0; 3]),
         };
         let images = image_bytes(volume, origin, &self.gradient);
-        let across = div_up(self.products.vectors, tile.vectors);
+        let across = div_up(self.products.vectors, STORED_VECTORS);
         let local = |count: i64| Arg::Local((count * tile.lanes * tile.element) as usize);
         let args = [
             volume.memory,
             Arg::Bytes(&images),
             Arg::Int(i32::from(factor == TileFactor::Gradient)),
-            Arg::Long(CHANNELS),
+            Arg::Long(STORED_CHANNELS),
             target.memory(address)?,
-            local(POINTS * CHANNELS * tile.vectors),
+            local(POINTS * STORED_CHANNELS * STORED_VECTORS),
             local(POINTS * tile.rows),
         ];
-        launch(target, program, "winograd_tiles", &args, [across, div_up(volume.channels, CHANNELS), 1])
+        launch(target, program, "winograd_tiles", &args, [across, div_up(volume.channels, STORED_CHANNELS), 1])
     }
 }
 

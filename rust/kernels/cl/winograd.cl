@@ -135,7 +135,7 @@ __kernel void winograd(__global const uchar *source, ulong source_offset, __glob
 // --- a value for each weight ----------------------------------------------------------------------------------------
 
 // Tiles at their points in global memory: [POINTS][channels][whole vectors of tiles].
-// Global size (parts of the vectors of tiles, of TILE_VECTORS at most; blocks of `block` channels).
+// Global size (parts of the vectors of tiles, blocks of `block` channels).
 __kernel void winograd_tiles(__global const uchar *source, ulong source_offset, Images images, int is_gradient,
                              long block, __global uchar *out, ulong out_offset, __local R *points,
                              __local R *scratch) {

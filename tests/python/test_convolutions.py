@@ -1,0 +1,130 @@
+"""Convolutions of 3x3 taps with many channels, which minimal filtering does where that is sooner done."""
+
+import pytest
+import torch
+from op_samples import NoFallback
+from torch.nn import functional
+
+# PyTorch's own tests of nn.functional.conv2d grant float32 so much.
+TOLERANCE = 5e-5
+# Images, channels, result channels, height, width. All are large enough for minimal filtering to pay on a CPU.
+SHAPES = [(2, 64, 64, 28, 28), (3, 65, 72, 17, 23), (2, 130, 50, 21, 14), (1, 48, 64, 40, 33)]
+
+
+def as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous(memory_format=torch.channels_last)
+
+
+def part_of_a_larger(tensor: torch.Tensor) -> torch.Tensor:
+    """A view with an offset whose surroundings are not numbers: none of them may be read into a result."""
+    images, channels, height, width = tensor.shape
+    larger = tensor.new_full((images + 1, channels + 2, height + 1, width + 3), torch.nan)
+    view = larger[1:, 1:-1, :-1, 2:-1]
+    view.copy_(tensor)
+    return view
+
+
+def transposed(tensor: torch.Tensor) -> torch.Tensor:
+    """Neither rows nor channels are dense."""
+    return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def results(use, operands: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The result, its gradients, and the gradients of a function of these."""
+    operands = [operand.detach().requires_grad_() for operand in operands]
+    out = use(*operands)
+    weighing = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view(out.shape).to(out.device)
+    first = torch.autograd.grad(out, operands, weighing * out.detach(), create_graph=True)
+    second = torch.autograd.grad(sum(part.square().mean() for part in first[:2]), operands[:2])
+    return [out, *first, *second]
+
+
+def check(use, operands: list[torch.Tensor], device: torch.device, layout=as_it_is) -> None:
+    """Hold results against those of the CPU in double precision; their scale is that of the largest."""
+    expected = results(use, [operand.double() for operand in operands])
+    with NoFallback():
+        actual = results(use, [layout(operand.to(device)) if operand.dim() == 4 else operand.to(device)
+                               for operand in operands])
+    for got, wanted in zip(actual, expected, strict=True):
+        scale = wanted.abs().max().clamp(min=1e-30)
+        torch.testing.assert_close(got.cpu().double() / scale, wanted / scale, rtol=0, atol=TOLERANCE)
+
+
+def operands(images: int, channels: int, out: int, height: int, width: int, bias: bool = False) -> list[torch.Tensor]:
+    weight = torch.randn(out, channels, 3, 3) / (9 * channels) ** 0.5
+    return [torch.randn(images, channels, height, width), weight, *([torch.randn(out)] if bias else [])]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("layout", [as_it_is, channels_last, part_of_a_larger, transposed])
+def test_layouts(shape, layout, device):
+    check(lambda x, w, b: functional.conv2d(x, w, b, padding=1), operands(*shape, bias=True), device, layout)
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2, (1, 2), (4, 0), "same", "valid"], ids=str)
+def test_padding(padding, device):
+    check(lambda x, w: functional.conv2d(x, w, padding=padding), operands(2, 64, 64, 18, 27), device)
+
+
+def test_a_transposed_convolution(device):
+    use = lambda x, w, b: functional.conv_transpose2d(x, w.transpose(0, 1), b, padding=1)  # noqa: E731
+    check(use, operands(2, 64, 80, 19, 22, bias=True), device)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 30), (30, 1), (3, 4)], ids=str)
+def test_images_smaller_than_a_tile(size, device):
+    check(lambda x, w: functional.conv2d(x, w, padding=1), operands(40, 64, 64, *size), device)
+
+
+def test_no_images(device):
+    x, weight = operands(0, 64, 64, 28, 28)
+    x, weight = x.to(device).requires_grad_(), weight.to(device).requires_grad_()
+    out = functional.conv2d(x, weight, padding=1)
+    out.sum().backward()
+    assert out.shape == (0, 64, 28, 28) and x.grad.shape == x.shape
+    assert weight.grad.eq(0).all()
+
+
+def test_mixed_layouts(device):
+    x, weight = (operand.to(device) for operand in operands(2, 64, 72, 28, 21))
+    expected = functional.conv2d(x.cpu().double(), weight.cpu().double(), padding=1)
+    for image in (x, channels_last(x)):
+        for taps in (weight, channels_last(weight), weight.transpose(2, 3).contiguous().transpose(2, 3)):
+            actual = functional.conv2d(image, taps, padding=1).cpu().double()
+            torch.testing.assert_close(actual, expected, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_every_run_has_the_same_bits(device):
+    x, weight = (operand.to(device) for operand in operands(2, 64, 64, 28, 28))
+    runs = [results(lambda x, w: functional.conv2d(x, w, padding=1), [x, weight]) for _ in range(3)]
+    for run in runs[1:]:
+        assert all(torch.equal(first, again) for first, again in zip(runs[0], run, strict=True))
+
+
+def launches(function) -> int:
+    before = torch.opencl.launches()
+    function()
+    return torch.opencl.launches() - before
+
+
+def test_it_is_chosen_where_it_pays(device):
+    """On CPUs it takes two launches, for weights and for pixels, and four for the gradient of weights; a product, one."""
+    if torch.opencl.get_device_properties().type != "cpu":
+        pytest.skip("minimal filtering is for CPUs")
+    x, weight = (operand.to(device) for operand in operands(2, 64, 64, 28, 28))
+    gradient = torch.randn(2, 64, 28, 28, device=device)
+
+    def backward(*wanted: bool):
+        shape = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+        return torch.ops.aten.convolution_backward(gradient, x, weight, None, *shape, [*wanted, False])
+
+    assert launches(lambda: functional.conv2d(x, weight, padding=1)) == 2
+    assert launches(lambda: backward(True, False)) == 2
+    assert launches(lambda: backward(False, True)) == 4
+    assert launches(lambda: functional.conv2d(x, weight, padding=2, dilation=2)) == 1
+    assert launches(lambda: functional.conv2d(x, weight[:, :16], padding=1, groups=4)) == 1
+    assert launches(lambda: functional.conv2d(x.double(), weight.double(), padding=1)) == 3
