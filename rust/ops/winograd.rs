@@ -8,7 +8,7 @@ use super::gemm::{launch, multiply, Factor, Product};
 use super::matrix::{advance, div_up, struct_bytes, Axis, Matrix, Operand};
 use super::patches::{Spatial, Volume, Window};
 use super::plan::{Plan, Size, Tile};
-use super::Target;
+use super::{Target, Workspace};
 use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
@@ -23,6 +23,8 @@ const TILE_BYTES: i64 = 1200 << 10;
 /// Channels, and vectors of tiles, that are brought to global memory at a time: 288 KiB, in runs of 512 bytes.
 const STORED_CHANNELS: i64 = 16;
 const STORED_VECTORS: i64 = 8;
+/// Bytes of tiles at all points that are in memory at a time, for each core.
+const STORED_BYTES: i64 = 2 << 20;
 
 /// What transforms cost, in cycles of a core with AVX-512: a vector of tiles of a source channel, and of a result channel;
 /// the same on their way to global memory; a weight's value at a point, evaluated or interpolated.
@@ -96,13 +98,11 @@ fn program(target: &Target, class: Class) -> Result<Arc<CachedProgram>> {
 fn is_possible(target: &Target, window: &Window, groups: i64, images: [&Volume; 2], weight: &Volume) -> bool {
     let Window { taps, scale, step: [step_w, step_h, _], origin: [.., origin_d], .. } = *window;
     let is_f32 = images.iter().chain(&[weight]).all(|volume| volume.dtype == DType::F32);
-    let is_flat = images.iter().all(|Volume { sizes: [width, height, depth], .. }| {
-        *width > 0 && *height > 0 && *depth == 1
-    });
+    let is_flat =
+        images.iter().all(|Volume { sizes: [width, height, depth], .. }| *width > 0 && *height > 0 && *depth == 1);
     // Vectors are read and written along rows or along channels.
-    let are_dense = images.iter().all(|Volume { channel_stride, strides: [w, ..], .. }| {
-        *channel_stride == 1 || *w == 1
-    });
+    let are_dense =
+        images.iter().all(|Volume { channel_stride, strides: [w, ..], .. }| *channel_stride == 1 || *w == 1);
     let is_square = taps == [3, 3, 1] && scale == [1; 3] && step_w.abs() == 1 && step_h.abs() == 1 && origin_d == 0;
     target.is_cpu() && groups == 1 && is_f32 && is_flat && are_dense && is_square
 }
@@ -198,13 +198,8 @@ impl Pixels {
     /// The weight from the first tap in the order of the source's positions on, and the `Weight` of `cl/winograd.cl`.
     fn weight(&self) -> (Arg<'static>, Vec<u8>) {
         let Part { out, source, weight, direction, window, .. } = self.part;
-        let strides = WeightStrides::new(
-            direction,
-            weight.image_stride,
-            weight.channel_stride,
-            out.channels,
-            source.channels,
-        );
+        let strides =
+            WeightStrides::new(direction, weight.image_stride, weight.channel_stride, out.channels, source.channels);
         let [w, h, _] = weight.strides;
         let [step_w, step_h, _] = window.step;
         let last = |step: i64, stride: i64| if step < 0 { 2 * stride } else { 0 };
@@ -264,51 +259,74 @@ impl Weights {
         }
     }
 
+    /// Images of which tiles are in memory at a time, so that they stay in the second caches; all where the sums, which
+    /// are read and written for each part, are not small beside them.
+    fn images_at_once(&self, tile: Tile, units: i64) -> i64 {
+        let (channels, of) = (self.source.channels + self.gradient.channels, self.gradient.images);
+        let image_bytes = POINTS * channels * self.products.vectors * tile.lanes * tile.element / of;
+        let sum_bytes = POINTS * self.source.channels * self.gradient.channels * tile.element;
+        let images = (STORED_BYTES * units / image_bytes.max(1)).clamp(1, of);
+        if sum_bytes * 2 > image_bytes * images {
+            of
+        } else {
+            images
+        }
+    }
+
     /// Enqueues it.
     ///
     /// # Errors
     /// As the allocator and the driver report.
     pub fn run(&self, target: &Target, class: Class) -> Result<()> {
-        let Self { weight, .. } = *self;
         let tile = Tile::of(target, class);
-        let program = program(target, class)?;
-        let Size { rows, columns, depth, .. } = self.size(tile);
+        let all = self.gradient.images;
+        let step = self.images_at_once(tile, target.compute_units() as i64);
+        let (rows, columns) = (self.gradient.channels, self.source.channels);
         let pitch = div_up(columns, tile.lanes) * tile.lanes;
-        let workspace = |values: i64| target.workspace((POINTS * values * tile.element) as usize);
-        let (read, weighed, sums) = (workspace(columns * depth)?, workspace(rows * depth)?, workspace(rows * pitch)?);
-        self.evaluate(target, &program, tile, TileFactor::Source, read.address)?;
-        self.evaluate(target, &program, tile, TileFactor::Gradient, weighed.address)?;
+        let workspace = target.workspace((POINTS * rows * pitch * tile.element) as usize)?;
+        let sums = matrix(target.memory(workspace.address)?, rows, columns, pitch);
+        for first in (0..all).step_by(step as usize) {
+            let part = self.some_images(first, step.min(all - first), tile);
+            part.multiply(target, class, Epilogue::plain(sums, (first > 0).then_some(sums)))?;
+        }
+        let [w, h, _] = self.weight.strides;
+        let layout = struct_bytes([rows, columns, self.weight.image_stride, self.weight.channel_stride, w, h]);
+        let args = [sums.memory, Arg::Long(pitch), self.weight.memory, Arg::Bytes(&layout)];
+        launch(target, &*program(target, class)?, "winograd_finish", &args, [pitch / tile.lanes, rows, 1])
+    }
 
-        let operand = |address: usize, rows: i64, pitch: i64, columns: i64| -> Result<Operand> {
-            let (rows_axis, columns_axis) = (Axis::line(rows, pitch), Axis::line(columns, 1));
-            let layout = Matrix { rows: rows_axis, columns: columns_axis, batch_stride: rows * pitch };
-            Ok(Operand { memory: target.memory(address)?, dtype: DType::F32, layout })
+    /// The same of `count` images from `first` on.
+    fn some_images(&self, first: i64, count: i64, tile: Tile) -> Self {
+        let some = |volume: Volume| Volume {
+            memory: advance(volume.memory, first * volume.image_stride, volume.dtype),
+            images: count,
+            ..volume
         };
-        let result = operand(sums.address, rows, pitch, columns)?;
-        let product = Product {
-            class,
-            size: self.size(tile),
-            a: Factor::Matrix(operand(weighed.address, rows, depth, depth)?),
-            b: Factor::Matrix(operand(read.address, columns, depth, depth)?.transposed()),
-            epilogue: Epilogue::plain(result, None),
-        };
-        multiply(target, &product)?;
+        let (source, gradient) = (some(self.source), some(self.gradient));
+        let products = Products::new(&gradient, gradient.channels, source.channels, tile);
+        Self { source, gradient, products, ..*self }
+    }
 
-        let [w, h, _] = weight.strides;
-        let layout = struct_bytes([rows, columns, weight.image_stride, weight.channel_stride, w, h]);
-        let args = [result.memory, Arg::Long(pitch), weight.memory, Arg::Bytes(&layout)];
-        launch(target, &program, "winograd_finish", &args, [pitch / tile.lanes, rows, 1])
+    /// The products of all points.
+    fn multiply(&self, target: &Target, class: Class, epilogue: Epilogue) -> Result<()> {
+        let tile = Tile::of(target, class);
+        let size = self.size(tile);
+        let factor = |factor: TileFactor, channels: i64| -> Result<(Workspace, Operand)> {
+            let workspace = target.workspace((POINTS * channels * size.depth * tile.element) as usize)?;
+            let memory = target.memory(workspace.address)?;
+            self.evaluate(target, class, factor, memory)?;
+            Ok((workspace, matrix(memory, channels, size.depth, size.depth)))
+        };
+        // The workspaces are held until the product is enqueued.
+        let (_gradient_memory, gradient) = factor(TileFactor::Gradient, size.rows)?;
+        let (_source_memory, source) = factor(TileFactor::Source, size.columns)?;
+        let (a, b) = (Factor::Matrix(gradient), Factor::Matrix(source.transposed()));
+        multiply(target, &Product { class, size, a, b, epilogue })
     }
 
     /// Brings the tiles of a factor to memory at all points.
-    fn evaluate(
-        &self,
-        target: &Target,
-        program: &CachedProgram,
-        tile: Tile,
-        factor: TileFactor,
-        address: usize,
-    ) -> Result<()> {
+    fn evaluate(&self, target: &Target, class: Class, factor: TileFactor, out: Arg<'static>) -> Result<()> {
+        let tile = Tile::of(target, class);
         let (volume, origin) = match factor {
             TileFactor::Source => (&self.source, self.window.origin),
             TileFactor::Gradient => (&self.gradient, [0; 3]),
@@ -321,12 +339,24 @@ impl Weights {
             Arg::Bytes(&images),
             Arg::Int(i32::from(factor == TileFactor::Gradient)),
             Arg::Long(STORED_CHANNELS),
-            target.memory(address)?,
+            out,
             local(POINTS * STORED_CHANNELS * STORED_VECTORS),
             local(POINTS * tile.rows),
         ];
-        launch(target, program, "winograd_tiles", &args, [across, div_up(volume.channels, STORED_CHANNELS), 1])
+        launch(
+            target,
+            &*program(target, class)?,
+            "winograd_tiles",
+            &args,
+            [across, div_up(volume.channels, STORED_CHANNELS), 1],
+        )
     }
+}
+
+/// Matrices of every point, whose rows are `pitch` apart.
+fn matrix(memory: Arg<'static>, rows: i64, columns: i64, pitch: i64) -> Operand {
+    let layout = Matrix { rows: Axis::line(rows, pitch), columns: Axis::line(columns, 1), batch_stride: rows * pitch };
+    Operand { memory, dtype: DType::F32, layout }
 }
 
 /// What is multiplied for the gradient of the weight.
