@@ -98,13 +98,12 @@ fn program(target: &Target, class: Class) -> Result<Arc<CachedProgram>> {
 fn is_possible(target: &Target, window: &Window, groups: i64, images: [&Volume; 2], weight: &Volume) -> bool {
     let Window { taps, scale, step: [step_w, step_h, _], origin: [.., origin_d], .. } = *window;
     let is_f32 = images.iter().chain(&[weight]).all(|volume| volume.dtype == DType::F32);
-    let is_flat =
-        images.iter().all(|Volume { sizes: [width, height, depth], .. }| *width > 0 && *height > 0 && *depth == 1);
+    let are_flat = images.iter().all(|volume| volume.numel() > 0 && volume.sizes.last() == Some(&1));
     // Vectors are read and written along rows or along channels.
     let are_dense =
         images.iter().all(|Volume { channel_stride, strides: [w, ..], .. }| *channel_stride == 1 || *w == 1);
     let is_square = taps == [3, 3, 1] && scale == [1; 3] && step_w.abs() == 1 && step_h.abs() == 1 && origin_d == 0;
-    target.is_cpu() && groups == 1 && is_f32 && is_flat && are_dense && is_square
+    target.is_cpu() && groups == 1 && is_f32 && are_flat && are_dense && is_square
 }
 
 /// The `Images` of `cl/winograd_tiles.cl`.

@@ -116,7 +116,7 @@ def launches(function) -> int:
 
 
 def test_it_is_chosen_where_it_pays(device):
-    """On CPUs it takes two launches, for weights and for pixels, and four for a weight's gradient; a product takes one."""
+    """On CPUs it takes two launches, for weights and pixels, and four for a weight's gradient; a product takes one."""
     if torch.opencl.get_device_properties().type != "cpu" or os.environ.get("TORCH_OPENCL_DEVICE_CLASS") == "gpu":
         pytest.skip("minimal filtering is for CPUs")
     x, weight = (operand.to(device) for operand in operands((2, 64, 64, 28, 28)))
