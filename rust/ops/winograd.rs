@@ -7,7 +7,8 @@ use super::epilogue::Epilogue;
 use super::gemm::{launch, multiply, Factor, Product};
 use super::matrix::{advance, div_up, struct_bytes, Axis, Matrix, Operand};
 use super::patches::{Spatial, Volume, Window};
-use super::plan::{Plan, Size, Tile};
+use super::plan::{Cores, Plan, Size, Tile};
+use super::tuning::Tuning;
 use super::{Target, Workspace};
 use crate::cl::Arg;
 use crate::error::Result;
@@ -84,8 +85,26 @@ impl Products {
     }
 }
 
-fn program(target: &Target, class: Class) -> Result<Arc<CachedProgram>> {
+/// The tile of the kernels: as many rows as blocks of `cl/panel.cl` have, whatever suits other products.
+fn tile_of(target: &Target, class: Class) -> Tile {
     let tile = Tile::of(target, class);
+    let (rows, vectors) = (if tile.lanes == 16 { 8 } else { 4 }, 3);
+    Tile { rows, vectors, columns: vectors * tile.lanes, ..tile }
+}
+
+/// What the product of patches is cut for; none on GPUs.
+fn cores_of(target: &Target) -> Option<Cores> {
+    match Tuning::of(target.device) {
+        Tuning::Cpu(tuning) => {
+            let (units, local_bytes) = (target.compute_units() as i64, target.device.info.local_mem as i64);
+            Some(Cores { units, local_bytes, tuning })
+        }
+        Tuning::Gpu(_) => None,
+    }
+}
+
+fn program(target: &Target, class: Class) -> Result<Arc<CachedProgram>> {
+    let tile = tile_of(target, class);
     let spec = Spec::generic()
         .define("VEC", tile.vector())
         .define("TILE_ROWS", tile.rows)
@@ -140,17 +159,17 @@ impl Pixels {
         if !has_bias || !is_possible(target, window, *groups, [out, source], weight) {
             return None;
         }
-        let tile = Tile::of(target, class);
-        let (units, local_bytes) = (target.compute_units() as i64, target.device.info.local_mem as i64);
+        let tile = tile_of(target, class);
+        let cores = cores_of(target)?;
         let products = Products::new(out, out.channels, source.channels, tile);
-        let (cost, cut) = products.cut(tile, units, local_bytes)?;
+        let (cost, cut) = products.cut(tile, cores.units, cores.local_bytes)?;
         let size = Size {
             rows: out.channels,
             columns: out.images * out.positions(),
             depth: source.channels * weight.positions(),
             batches: 1,
         };
-        let (_, patch_cost) = Plan::of(size, tile, units, local_bytes, true);
+        let (_, patch_cost) = Plan::of(size, Tile::tuned(&cores.tuning, class), &cores, true);
         (cost < patch_cost).then_some(Self { part: *part, products, cut })
     }
 
@@ -161,7 +180,7 @@ impl Pixels {
     pub fn run(&self, target: &Target, class: Class) -> Result<()> {
         let Self { part, products: Products { vectors, panels, channels }, cut } = *self;
         let Part { out, source, bias, window, .. } = part;
-        let tile = Tile::of(target, class);
+        let tile = tile_of(target, class);
         let program = program(target, class)?;
         // Whole vectors of a panel's result channels and as many source channels as fill them.
         let lane_channels = tile.lanes / tile.rows;
@@ -232,20 +251,20 @@ impl Weights {
         if !is_possible(target, &window, groups, [&source, &gradient], &weight) {
             return None;
         }
-        let tile = Tile::of(target, class);
-        let (units, local_bytes) = (target.compute_units() as i64, target.device.info.local_mem as i64);
+        let tile = tile_of(target, class);
+        let cores = cores_of(target)?;
         let products = Products::new(&gradient, gradient.channels, source.channels, tile);
         let this = Self { weight, source, gradient, window, products };
-        let (_, product_cost) = Plan::of(this.size(tile), tile, units, local_bytes, true);
+        let (_, product_cost) = Plan::of(this.size(tile), Tile::tuned(&cores.tuning, class), &cores, true);
         let values = products.vectors * (source.channels + gradient.channels);
-        let cost = product_cost + values as f64 * STORED / units as f64 + products.weight_cost(tile, units);
+        let cost = product_cost + values as f64 * STORED / cores.units as f64 + products.weight_cost(tile, cores.units);
         let size = Size {
             rows: gradient.channels,
             columns: source.channels * weight.positions(),
             depth: gradient.images * gradient.positions(),
             batches: 1,
         };
-        let (_, patch_cost) = Plan::of(size, tile, units, local_bytes, false);
+        let (_, patch_cost) = Plan::of(size, Tile::tuned(&cores.tuning, class), &cores, false);
         (cost < patch_cost).then_some(this)
     }
 
@@ -277,7 +296,7 @@ impl Weights {
     /// # Errors
     /// As the allocator and the driver report.
     pub fn run(&self, target: &Target, class: Class) -> Result<()> {
-        let tile = Tile::of(target, class);
+        let tile = tile_of(target, class);
         let all = self.gradient.images;
         let step = self.images_at_once(tile, target.compute_units() as i64);
         let (rows, columns) = (self.gradient.channels, self.source.channels);
@@ -308,7 +327,7 @@ impl Weights {
 
     /// The products of all points.
     fn multiply(&self, target: &Target, class: Class, epilogue: Epilogue) -> Result<()> {
-        let tile = Tile::of(target, class);
+        let tile = tile_of(target, class);
         let size = self.size(tile);
         let factor = |factor: TileFactor, channels: i64| -> Result<(Workspace, Operand)> {
             let workspace = target.workspace((POINTS * channels * size.depth * tile.element) as usize)?;
@@ -325,7 +344,7 @@ impl Weights {
 
     /// Brings the tiles of a factor to memory at all points.
     fn evaluate(&self, target: &Target, class: Class, factor: TileFactor, out: Arg<'static>) -> Result<()> {
-        let tile = Tile::of(target, class);
+        let tile = tile_of(target, class);
         let (volume, origin) = match factor {
             TileFactor::Source => (&self.source, self.window.origin),
             TileFactor::Gradient => (&self.gradient, [0; 3]),
