@@ -60,6 +60,9 @@ pub enum Family {
 const PRELUDE: &str = include_str!("cl/prelude.cl");
 const TIER: &str = include_str!("cl/tier.cl");
 const VECTOR: &str = include_str!("cl/vector.cl");
+const NOTATION: &str = include_str!("cl/notation.cl");
+const ELEMENTARY: &str = include_str!("cl/elementary.cl");
+const POWER: &str = include_str!("cl/power.cl");
 const MATH: &str = include_str!("cl/math.cl");
 const COMPLEX: &str = include_str!("cl/complex.cl");
 const INDEX: &str = include_str!("cl/index.cl");
@@ -178,8 +181,8 @@ impl Family {
 
     const fn parts(self) -> &'static [&'static str] {
         match self {
-            Self::Pointwise => &[PRELUDE, VECTOR, MATH, COMPLEX, POINTWISE],
-            Self::Foreach => &[PRELUDE, VECTOR, MATH, COMPLEX, POINTWISE, FOREACH],
+            Self::Pointwise => &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, MATH, COMPLEX, POINTWISE],
+            Self::Foreach => &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, MATH, COMPLEX, POINTWISE, FOREACH],
             Self::Index => &[PRELUDE, TIER, VECTOR, INDEX],
             Self::Random => &[PRELUDE, TIER, RANDOM],
             Self::Factory => &[PRELUDE, TIER, FACTORY],
@@ -217,7 +220,7 @@ impl Family {
             Self::Attention => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION],
             Self::AttentionBackward => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION_BACKWARD],
             Self::Optimizer => &[PRELUDE, VECTOR, OPTIMIZER],
-            Self::Rnn => &[PRELUDE, VECTOR, MATH, RNN],
+            Self::Rnn => &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, MATH, RNN],
         }
     }
 

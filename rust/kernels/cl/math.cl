@@ -1,40 +1,4 @@
-// Functions that OpenCL C lacks, for the vectors of vector.cl at any width.
-//
-//   C(x)   the constant x as a TV       B(cond)          1 where cond holds, else 0, as a TV
-//   NZ(a)  a != 0, as a condition       SEL(cond, x, y)  x where cond holds, else y
-//   ANY(cond)  whether cond holds in one lane at least
-//
-// A condition is what comparing two TV gives; `&&`, `||` and `!` join conditions at every width.
-//
-// OpenCL's own functions are used as they are where vectors of them are right and fast: with PoCL 3.1 (SLEEF)
-// exp, log, atan, sinh ... take 0.2 to 1 ns an element and stay within 2.3 ulp. The functions with the
-// prefix m_ stand in for those that are not; their errors are the worst of 2^27 bit patterns.
-
-#ifdef IS_COMPLEX
-#define C(x) ((T)((TR)(x), (TR)0))
-#define NZ(a) IS_NONZERO(a)
-#else
-#define C(x) ((TV)(x))
-#define NZ(a) ((a) != 0)
-#endif
-#define B(cond) ((cond) ? C(1) : C(0))
-#define SEL(cond, x, y) ((cond) ? (TV)(x) : (TV)(y))
-#if VEC == 1
-#define ANY(cond) (cond)
-#else
-#define ANY(cond) any(cond)
-#endif
-
-#ifdef IS_FLOAT
-// The bit pattern and the value, as integers as wide as T.
-#if VEC == 1
-#define AS_TM(x) PASTE(as_, TM_NAME)(x)
-#define TO_TM(x) PASTE(convert_, TM_NAME)(x)
-#else
-#define AS_TM(x) PASTE(as_, PASTE(TM_NAME, VEC))(x)
-#define TO_TM(x) PASTE(convert_, PASTE(TM_NAME, VEC))(x)
-#endif
-#endif
+// Functions of the op table that OpenCL C lacks, in the notation of notation.cl.
 
 #ifndef IS_COMPLEX
 // The greater and the smaller of two; a NaN on either side wins.
@@ -130,133 +94,34 @@ inline TV power(TV a, TV n) {
 #endif  // IS_INTEGER
 
 #ifdef IS_FLOAT
-#ifdef CLASS_D
-#define m_sin sin
-#define m_cos cos
-#define m_tan tan
-#define m_erf erf
+inline TV sigmoid(TV x) { return 1 / (1 + m_exp(-x)); }
+inline TV softplus(TV x) { return m_log1p(m_exp(x)); }
 
-// For a vector with an infinite or zero lane among others PoCL 3.1 returns nonsense in all, so one by one.
-inline TV m_pow(TV a, TV b) {
-  Lanes x, y;
-  x.vector = a;
-  y.vector = b;
-  for (int l = 0; l < VEC; l++) x.lanes[l] = pow(x.lanes[l], y.lanes[l]);
-  return x.vector;
-}
-#else
-// sin and cos of float, for vectors with lanes of any magnitude: PoCL 3.1's are wrong in the small lanes of a
-// vector that holds a great one, and two to three times slower. The multiple of pi/2 is taken away in three parts
-// (Cody and Waite), polynomials fitted to the rest. Past 1e5 three parts are not enough: lane by lane.
-inline TV reduce_angle(TV x, TM *quadrant) {
-  TV q = rint(x * 0.63661975);
-  TV r = fma(q, C(-1.5707964), x);
-  r = fma(q, C(4.371139e-08), r);
-  r = fma(q, C(1.7151245e-15), r);
-  *quadrant = TO_TM(q);
-  return SEL(q == 0, x, r);
-}
-
-inline TV sin_polynomial(TV r) {
-  TV z = r * r;
-  TV p = fma(fma(C(-0.000195164789), z, C(0.00833217227)), z, C(-0.166666549));
-  return fma(p * z, r, r);
-}
-
-inline TV cos_polynomial(TV r) {
-  TV z = r * r;
-  TV p = fma(fma(C(2.44375309e-05), z, C(-0.00138873598)), z, C(0.0416666467));
-  return fma(p * z, z, fma(C(-0.5), z, C(1)));
-}
-
-// Puts f of each lane of x that reduce_angle does not serve into that lane of result.
-#define MEND_GREAT_LANES(result, f, x)                                       \
-  if (ANY(!(fabs(x) <= C(1e5)))) {                                           \
-    Lanes from, to;                                                          \
-    from.vector = x;                                                         \
-    to.vector = result;                                                      \
-    for (int l = 0; l < VEC; l++)                                            \
-      if (!(fabs(from.lanes[l]) <= 1e5)) to.lanes[l] = f(from.lanes[l]);     \
-    result = to.vector;                                                      \
-  }
-
-// m_sin and m_cos stay within 2.3 ulp, m_tan within 3.8.
-inline TV m_sin(TV x) {
-  TM quadrant;
-  TV r = reduce_angle(x, &quadrant);
-  TV result = SEL((quadrant & 1) != 0, cos_polynomial(r), sin_polynomial(r));
-  result = SEL((quadrant & 2) != 0, -result, result);
-  MEND_GREAT_LANES(result, sin, x)
-  return result;
-}
-
-inline TV m_cos(TV x) {
-  TM quadrant;
-  TV r = reduce_angle(x, &quadrant);
-  TV result = SEL((quadrant & 1) != 0, sin_polynomial(r), cos_polynomial(r));
-  result = SEL(((quadrant + 1) & 2) != 0, -result, result);
-  MEND_GREAT_LANES(result, cos, x)
-  return result;
-}
-
-inline TV m_tan(TV x) {
-  TM quadrant;
-  TV r = reduce_angle(x, &quadrant);
-  TV s = sin_polynomial(r);
-  TV c = cos_polynomial(r);
-  TV result = SEL((quadrant & 1) != 0, -c, s) / SEL((quadrant & 1) != 0, s, c);
-  MEND_GREAT_LANES(result, tan, x)
-  return result;
-}
-
-// erf of float: a polynomial in x^2 near 0, else 1 - exp of one that is fitted to log(erfc). 1.1 ulp.
-inline TV m_erf(TV x) {
-  TV z = x * x;
-  TV p = 8.34522489e-05;
-  p = fma(p, z, C(-0.000813743756));
-  p = fma(p, z, C(0.00520063431));
-  p = fma(p, z, C(-0.0268592708));
-  p = fma(p, z, C(0.112836939));
-  p = fma(p, z, C(-0.376126337));
-  p = fma(p, z, C(0.128379167));
-  TV t = fmin(fabs(x), C(4));
-  TV q = 0.000194946762;
-  q = fma(q, t, C(-0.00303369244));
-  q = fma(q, t, C(0.0221897768));
-  q = fma(q, t, C(-0.103856374));
-  q = fma(q, t, C(-0.637265752));
-  q = fma(q, t, C(-0.1276274));
-  q = fma(q, t, C(-0.000207008508)) - t;
-  TV far = copysign(1 - exp(q), x);
-  return SEL(fabs(x) > C(0.92), far, fma(p, x, x));
-}
-#define m_pow pow
-#endif
-
-// PoCL's tanh stays an ulp below 1, which a gradient's 1 - tanh^2 shows when multiplied by a great x.
-inline TV m_tanh(TV x) { return SEL(fabs(x) > C(20), copysign(C(1), x), tanh(x)); }
-
-inline TV sigmoid(TV x) { return 1 / (1 + exp(-x)); }
-inline TV softplus(TV x) { return log1p(exp(x)); }
-
-// Remainder with the sign of the dividend, exact. OpenCL's fmod is wrong for vectors of double in PoCL 3.1.
-// x - trunc(x / s) * s is representable, so fma gives it exactly, as long as the quotient has fewer bits than
-// a significand; s is y, times a power of two where y alone would give a longer one.
-inline TV modulo_trunc(TV a, TV b) {
+// x modulo y, neither negative, exact: x - trunc(x / s) * s is representable, so fma gives it exactly, as long as the
+// quotient has fewer bits than a significand; s is y, times a power of two where y alone would give a longer one.
 #ifdef CLASS_D
 #define QUOTIENT_BITS 50
 #else
 #define QUOTIENT_BITS 21
 #endif
+INLINE TV modulo_step(TV x, TV y, TV s) {
+  const TV r = fma(-trunc(x / s), s, x);
+  return SEL(x < y, x, SEL(r < 0, r + s, r));
+}
+
+__attribute__((noinline)) TV modulo_of_great(TV a, TV b) {
   const TM valid = isfinite(a) && b != 0 && b == b;
   const TV y = SEL(valid && isfinite(b), fabs(b), INFINITY);
   TV x = SEL(valid, fabs(a), 0);
-  while (ANY(x >= y)) {
-    TV s = ldexp(y, max(ilogb(fmax(x, y)) - ilogb(y) - QUOTIENT_BITS, 0));
-    TV r = fma(-trunc(x / s), s, x);
-    x = SEL(x < y, x, SEL(r < 0, r + s, r));
-  }
+  while (ANY(x >= y)) x = modulo_step(x, y, ldexp(y, max(ilogb(fmax(x, y)) - ilogb(y) - QUOTIENT_BITS, 0)));
   return SEL(valid, copysign(x, a), NAN);
+}
+
+// Remainder with the sign of the dividend, exact. OpenCL's fmod is wrong for vectors of double in PoCL 3.1.
+INLINE TV modulo_trunc(TV a, TV b) {
+  const TV x = fabs(a), y = fabs(b);
+  if (ANY(!(x / y < (T)(1l << QUOTIENT_BITS)))) return modulo_of_great(a, b);
+  return copysign(modulo_step(x, y, y), a);
 }
 
 // Remainder with the sign of the divisor, as in Python.
@@ -278,15 +143,15 @@ inline TV divide_floor(TV a, TV b, int dt) {
 
 // log(exp(a) + exp(b)); equal infinities are their own sum.
 inline TV log_add_exp(TV a, TV b) {
-  return SEL(a == b && isinf(a), a, maximum(a, b) + log1p(exp(-fabs(a - b))));
+  return SEL(a == b && isinf(a), a, maximum(a, b) + m_log1p(m_exp(-fabs(a - b))));
 }
 inline TV log_add_exp2(TV a, TV b) {
-  return SEL(a == b && isinf(a), a, maximum(a, b) + log1p(exp2(-fabs(a - b))) * 1.4426950408889634);
+  return SEL(a == b && isinf(a), a, maximum(a, b) + m_log1p(exp2(-fabs(a - b))) * 1.4426950408889634);
 }
 
 inline TV logit(TV x, T eps) {
   TV inner = eps < 0 ? x : SEL(x < eps, eps, SEL(x > 1 - eps, 1 - eps, x));
-  return log(inner / (1 - inner));
+  return m_log(inner / (1 - inner));
 }
 
 inline TV logit_gradient(TV grad, TV x, T eps) {
@@ -297,7 +162,7 @@ inline TV logit_gradient(TV grad, TV x, T eps) {
 
 // The standard normal distribution.
 inline TV normal_cdf(TV x) { return 0.5 * (1 + m_erf(x * 0.7071067811865476)); }
-inline TV normal_pdf(TV x) { return 0.3989422804014327 * exp(-0.5 * x * x); }
+inline TV normal_pdf(TV x) { return 0.3989422804014327 * m_exp(-0.5 * x * x); }
 
 // Argument of the tanh in the tanh form of GELU, and its derivative.
 inline TV gelu_inner(TV x) { return 0.7978845608028654 * (x + 0.044715 * x * x * x); }
@@ -323,23 +188,11 @@ inline TV mish_gradient(TV grad, TV x) {
   return grad * (t + x * sigmoid(x) * (1 - t * t));
 }
 
-// The same exponent for every lane: the common ones need no pow, which costs 5 ns an element with PoCL.
-inline TV power_scalar(TV a, T exponent) {
-  if (exponent == 2) return a * a;
-  if (exponent == 3) return a * a * a;
-  if (exponent == 0.5) return sqrt(a);
-  if (exponent == 1) return a;
-  if (exponent == -0.5) return 1 / sqrt(a);
-  if (exponent == -1) return 1 / a;
-  if (exponent == -2) return 1 / (a * a);
-  return m_pow(a, (TV)(exponent));
-}
-
 // The power of ten is multiplied out: exp10 may be one ulp off, and 10, 100 ... must be exact.
 inline TV round_decimals(TV a, T decimals) {
   T scale = 1;
   for (int i = 0; i < (int)fabs(decimals); i++) scale *= 10;
-  return decimals < 0 ? rint(a / scale) * scale : rint(a * scale) / scale;
+  return decimals < 0 ? m_rint(a / scale) * scale : m_rint(a * scale) / scale;
 }
 
 inline TV sinc(TV a) {
@@ -348,7 +201,7 @@ inline TV sinc(TV a) {
 }
 
 // -x log x, continued by 0 at 0 and by -inf below it.
-inline TV entropy(TV x) { return SEL(x == 0, 0, SEL(x < 0, -INFINITY, -x * log(x))); }
+inline TV entropy(TV x) { return SEL(x == 0, 0, SEL(x < 0, -INFINITY, -x * m_log(x))); }
 
 // Derivative of log gamma: reflection below 0, recurrence up to 10, then the asymptotic series
 // (Abramowitz and Stegun 6.3.7, 6.3.5 and 6.3.18).
@@ -363,7 +216,7 @@ inline TV digamma(TV a) {
   TV tail = z * (0.08333333333333333 - z * (0.008333333333333333 - z * (0.003968253968253968
       - z * (0.004166666666666667 - z * (0.007575757575757576 - z * (0.021092796092796094
       - z * 0.08333333333333333))))));
-  TV value = sum + log(x) - 0.5 / x - tail;
+  TV value = sum + m_log(x) - 0.5 / x - tail;
   TV fraction = a - rint(a);
   value -= SEL(a < 0, 3.141592653589793 / m_tan(3.141592653589793 * fraction), 0);
   value = SEL(a < 0 && fraction == 0, NAN, value);
@@ -373,7 +226,7 @@ inline TV digamma(TV a) {
 // Inverse of erf: the approximation of W. J. Giles, "Approximating the erfinv function" (GPU Computing
 // Gems, 2011), then Newton steps, which double its 7 digits.
 inline TV erf_inverse(TV y) {
-  TV w = -log((1 - y) * (1 + y));
+  TV w = -m_log((1 - y) * (1 + y));
   TV near = w - 2.5;
   TV p = 2.81022636e-08;
   p = p * near + 3.43273939e-07;

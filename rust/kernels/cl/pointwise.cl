@@ -7,7 +7,7 @@
 //   a, b, c, d          the inputs, each a TV
 //   alpha, beta ...     the stub's scalar parameters by the row's names for them, each one T for all lanes
 //   DTYPE               what the result is rounded to: the dtype that PyTorch promoted the inputs to
-//   C B NZ SEL ANY      see math.cl, as for every function that OpenCL C does not have
+//   C B NZ SEL ANY      see notation.cl; elementary.cl, power.cl and math.cl have what OpenCL C lacks
 // and serves every width at once: `a * 2` and `a < b` are right in TV and T alike, but an `if` or `?:` on a
 // comparison of TV is not (SEL is), and a constant argument of a function is written C(0), not 0.
 //

@@ -47,6 +47,15 @@ typedef TI TM;
 #else
 typedef PASTE(T_NAME, VEC) TV;
 typedef PASTE(TM_NAME, VEC) TM;
+#if VEC == 16
+#define REVERSED(v) (v).sfedcba9876543210
+#elif VEC == 8
+#define REVERSED(v) (v).s76543210
+#elif VEC == 4
+#define REVERSED(v) (v).wzyx
+#else
+#define REVERSED(v) (v).yx
+#endif
 #define VLOAD PASTE(vload, VEC)
 #define VSTORE PASTE(vstore, VEC)
 #define TO(type) PASTE(convert_, PASTE(type, VEC))
@@ -159,6 +168,13 @@ INLINE void store_lanes(__global uchar *p, long stride, int n, int dt, TV value)
     store_vector(p, 0, dt, value);
     return;
   }
+#if VEC > 1
+  // A flipped output is walked backwards.
+  if (n == VEC && stride == -dtype_size(dt)) {
+    store_vector(p + (VEC - 1) * stride, 0, dt, REVERSED(value));
+    return;
+  }
+#endif
   Lanes v;
   v.vector = value;
   for (int l = 0; l < n; l++) store_at(p + l * stride, dt, v.lanes[l]);
