@@ -11,7 +11,7 @@
 namespace torch_opencl::native {
 namespace {
 
-constexpr int64_t kLstmGates = 4, kGruGates = 3, kGruSaved = 5;
+constexpr int64_t kLstmGates = 4, kGruGates = 3;
 
 // A tensor of a step, dense; if it is there, it has the given size and the dtype of the state.
 at::Tensor dense(

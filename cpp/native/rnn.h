@@ -8,6 +8,9 @@
 
 namespace torch_opencl::native {
 
+// How many numbers a state's element of a GRU leaves for the backward pass.
+constexpr int64_t kGruSaved = 5;
+
 using Tensors2 = std::tuple<at::Tensor, at::Tensor>;
 using Tensors5 = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 

@@ -1,0 +1,304 @@
+// torch.nn.LSTM, GRU and RNN: ATen's functions for whole networks, layer by layer, each over its whole sequence.
+//
+// ATen composes these functions of steps, and knows no back end outside its tree that does better; so they are
+// registered above autograd, with a node for each layer. What the node does not know (projections, autocast, tangents,
+// tensors that are not plain memory) goes ATen's way.
+
+#include <ATen/TensorSubclassLikeUtils.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/gru_native.h>
+#include <ATen/ops/lstm_native.h>
+#include <ATen/ops/rnn_relu_native.h>
+#include <ATen/ops/rnn_tanh_native.h>
+#include <ATen/ops/stack.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+#include <algorithm>
+
+#include "rnn.h"
+#include "sequence.h"
+
+namespace torch_opencl::native {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+// What each function of ATen takes besides input, state and parameters.
+struct Shape {
+  bool has_biases;
+  int64_t layers;
+  double dropout;
+  bool train, bidirectional, batch_first;
+
+  int64_t directions() const {
+    return bidirectional ? 2 : 1;
+  }
+  size_t parameters() const {
+    return has_biases ? 4 : 2;
+  }
+};
+
+struct States {
+  at::Tensor output, hy, cy;
+};
+
+// ATen's own function; `cx` is an LSTM's.
+States composed(
+    Cell cell,
+    const at::Tensor& input,
+    const at::Tensor& hx,
+    const at::Tensor& cx,
+    at::TensorList parameters,
+    const Shape& shape) {
+  const auto plain = [&](auto function) -> States {
+    auto [output, hy] = function(
+        input, hx, parameters, shape.has_biases, shape.layers, shape.dropout, shape.train, shape.bidirectional,
+        shape.batch_first);
+    return {output, hy, {}};
+  };
+  using Plain =
+      Tensors2 (*)(const at::Tensor&, const at::Tensor&, at::TensorList, bool, int64_t, double, bool, bool, bool);
+  switch (cell) {
+    case Cell::Lstm: {
+      auto [output, hy, cy] = at::native::lstm(
+          input, {hx, cx}, parameters, shape.has_biases, shape.layers, shape.dropout, shape.train, shape.bidirectional,
+          shape.batch_first);
+      return {output, hy, cy};
+    }
+    case Cell::Gru:
+      return plain(static_cast<Plain>(&at::native::gru));
+    case Cell::Tanh:
+      return plain(static_cast<Plain>(&at::native::rnn_tanh));
+    case Cell::Relu:
+      return plain(static_cast<Plain>(&at::native::rnn_relu));
+  }
+  return {};
+}
+
+// One direction of one layer as ATen's steps, whose derivatives have derivatives.
+variable_list composed(const Sequence& sequence) {
+  const SequenceInputs& inputs = sequence.inputs;
+  const auto turned = [&](const at::Tensor& steps) { return sequence.reverse ? steps.flip(0) : steps; };
+  std::vector<at::Tensor> parameters{inputs.input_weight, inputs.hidden_weight};
+  const bool has_biases = inputs.input_bias.defined();
+  if (has_biases) parameters.insert(parameters.end(), {inputs.input_bias, inputs.hidden_bias});
+  const at::Tensor cx = inputs.cx.defined() ? inputs.cx.unsqueeze(0) : at::Tensor();
+  const auto [output, hy, cy] = composed(
+      sequence.cell, turned(inputs.input), inputs.hx.unsqueeze(0), cx, parameters,
+      {has_biases, 1, 0.0, true, false, false});
+  variable_list results{turned(output), hy.squeeze(0)};
+  if (cy.defined()) results.push_back(cy.squeeze(0));
+  return results;
+}
+
+// The node of autograd for a sequence: output, last state, and the last content of an LSTM.
+struct SequenceFunction : torch::autograd::Function<SequenceFunction> {
+  static variable_list forward(
+      AutogradContext* context,
+      int64_t cell,
+      bool reverse,
+      const Variable& input,
+      const Variable& hx,
+      const std::optional<Variable>& cx,
+      const Variable& input_weight,
+      const Variable& hidden_weight,
+      const std::optional<Variable>& input_bias,
+      const std::optional<Variable>& hidden_bias) {
+    const at::Tensor absent;
+    const Sequence sequence{
+        static_cast<Cell>(cell),
+        reverse,
+        {input, hx, cx.value_or(absent), input_weight, hidden_weight, input_bias.value_or(absent),
+         hidden_bias.value_or(absent)}};
+    at::AutoDispatchBelowADInplaceOrView below;
+    const SequenceTrace trace = run_sequence(sequence);
+    context->saved_data["cell"] = cell;
+    context->saved_data["reverse"] = reverse;
+    const auto inputs = sequence.inputs.all();
+    variable_list saved(inputs.begin(), inputs.end());
+    saved.insert(saved.end(), {trace.output, trace.cells, trace.kept});
+    context->save_for_backward(std::move(saved));
+    context->set_materialize_grads(false);
+    const int64_t last = sequence.place(input.size(0) - 1);
+    variable_list results{trace.output, trace.output.select(0, last).clone()};
+    if (trace.cells.defined()) results.push_back(trace.cells.select(0, last).clone());
+    return results;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const Sequence sequence{
+        static_cast<Cell>(context->saved_data["cell"].toInt()),
+        context->saved_data["reverse"].toBool(),
+        {saved[0], saved[1], saved[2], saved[3], saved[4], saved[5], saved[6]}};
+    const auto inputs = sequence.inputs.all();
+    std::array<bool, SequenceInputs::kCount> needed{};
+    size_t edge = 0; // autograd counts the inputs that are defined
+    for (size_t i = 0; i < inputs.size(); i++) needed[i] = inputs[i].defined() && context->needs_input_grad(edge++);
+
+    const bool is_any = std::any_of(gradients.begin(), gradients.end(), [](const auto& g) { return g.defined(); });
+    std::array<at::Tensor, SequenceInputs::kCount> results;
+    if (is_any && at::GradMode::is_enabled()) {
+      results = differentiable(sequence, gradients, needed);
+    } else if (is_any) {
+      at::AutoDispatchBelowADInplaceOrView below;
+      const at::Tensor grad_cy = gradients.size() > 2 ? gradients[2] : at::Tensor();
+      results =
+          run_sequence_backward(sequence, {saved[7], saved[8], saved[9]}, gradients[0], gradients[1], grad_cy, needed);
+    }
+    variable_list all(2); // of `cell` and `reverse`
+    all.insert(all.end(), results.begin(), results.end());
+    return all;
+  }
+
+ private:
+  // The same gradients by way of ATen's steps.
+  static std::array<at::Tensor, SequenceInputs::kCount> differentiable(
+      const Sequence& sequence,
+      const variable_list& gradients,
+      const std::array<bool, SequenceInputs::kCount>& needed) {
+    const variable_list all = composed(sequence);
+    variable_list outputs, given, wanted;
+    for (size_t i = 0; i < all.size(); i++) {
+      if (!gradients[i].defined()) continue;
+      outputs.push_back(all[i]);
+      given.push_back(gradients[i]);
+    }
+    const auto inputs = sequence.inputs.all();
+    for (size_t i = 0; i < inputs.size(); i++) {
+      if (needed[i]) wanted.push_back(inputs[i]);
+    }
+    const variable_list found = torch::autograd::grad(
+        outputs, wanted, given, /*retain_graph=*/true, /*create_graph=*/true, /*allow_unused=*/true);
+    std::array<at::Tensor, SequenceInputs::kCount> results;
+    for (size_t i = 0, next = 0; i < inputs.size(); i++) {
+      if (needed[i]) results[i] = found[next++];
+    }
+    return results;
+  }
+};
+
+// Whether the layers' own function takes the call: plain tensors of one floating dtype, and the sizes that belong to
+// them. Everything else ATen serves, or refuses.
+bool is_simple(
+    Cell cell,
+    const at::Tensor& input,
+    const at::Tensor& hx,
+    const at::Tensor& cx,
+    at::TensorList parameters,
+    const Shape& shape) {
+  const size_t directions = shape.layers * shape.directions();
+  if (input.dim() != 3 || input.numel() == 0 || !at::isFloatingType(input.scalar_type()) || hx.dim() != 3 ||
+      parameters.size() != directions * shape.parameters() || at::autocast::is_autocast_enabled(at::kPrivateUse1)) {
+    return false;
+  }
+  const auto is_plain = [&](const at::Tensor& tensor) {
+    return tensor.scalar_type() == input.scalar_type() && tensor.device() == input.device() &&
+        tensor.layout() == at::kStrided && !tensor.is_neg() && !at::isTensorSubclassLike(tensor) &&
+        !tensor._fw_grad(/*level=*/0).defined();
+  };
+  if (!is_plain(input) || !is_plain(hx) || (cx.defined() && !is_plain(cx)) ||
+      !std::all_of(parameters.begin(), parameters.end(), is_plain)) {
+    return false;
+  }
+  const int64_t batch = input.size(shape.batch_first ? 0 : 1), hidden = hx.size(2), width = gates_of(cell) * hidden;
+  const std::array<int64_t, 3> state{static_cast<int64_t>(directions), batch, hidden};
+  if (hidden == 0 || hx.sizes() != at::IntArrayRef(state) || (cx.defined() && cx.sizes() != hx.sizes())) return false;
+  for (size_t i = 0; i < parameters.size(); i++) {
+    const size_t kind = i % shape.parameters(), layer = i / shape.parameters() / shape.directions();
+    const int64_t features = kind == 1 ? hidden : layer == 0 ? input.size(2) : shape.directions() * hidden;
+    const std::array<int64_t, 2> size{width, features};
+    if (parameters[i].sizes() != at::IntArrayRef(size.data(), kind < 2 ? 2 : 1)) return false;
+  }
+  return true;
+}
+
+States run(
+    Cell cell,
+    const at::Tensor& input,
+    const at::Tensor& hx,
+    const at::Tensor& cx,
+    at::TensorList parameters,
+    const Shape& shape) {
+  if (!is_simple(cell, input, hx, cx, parameters, shape)) return composed(cell, input, hx, cx, parameters, shape);
+  at::Tensor steps = shape.batch_first ? input.transpose(0, 1) : input;
+  std::vector<at::Tensor> shown, contents;
+  for (int64_t layer = 0; layer < shape.layers; layer++) {
+    std::vector<at::Tensor> outputs;
+    for (int64_t direction = 0; direction < shape.directions(); direction++) {
+      const int64_t index = layer * shape.directions() + direction;
+      const at::TensorList weights = parameters.slice(index * shape.parameters(), shape.parameters());
+      // Autograd takes no undefined tensor for an absent one.
+      const auto present = [](const at::Tensor& tensor) { return std::optional(tensor); };
+      const std::optional<at::Tensor> content = cx.defined() ? present(cx.select(0, index)) : std::nullopt;
+      const variable_list results = SequenceFunction::apply(
+          static_cast<int64_t>(cell), direction == 1, steps, hx.select(0, index), content, weights[0], weights[1],
+          shape.has_biases ? present(weights[2]) : std::nullopt, shape.has_biases ? present(weights[3]) : std::nullopt);
+      outputs.push_back(results[0]);
+      shown.push_back(results[1]);
+      if (cx.defined()) contents.push_back(results[2]);
+    }
+    steps = shape.bidirectional ? at::cat(outputs, -1) : outputs[0];
+    if (shape.dropout > 0 && shape.train && layer + 1 < shape.layers) {
+      steps = at::dropout(steps, shape.dropout, /*train=*/true);
+    }
+  }
+  return {
+      shape.batch_first ? steps.transpose(0, 1) : steps, at::stack(shown),
+      cx.defined() ? at::stack(contents) : at::Tensor()};
+}
+
+Tensors3 lstm(
+    const at::Tensor& input,
+    at::TensorList hx,
+    at::TensorList parameters,
+    bool has_biases,
+    int64_t layers,
+    double dropout,
+    bool train,
+    bool bidirectional,
+    bool batch_first) {
+  TORCH_CHECK(hx.size() == 2, "lstm expects two hidden states");
+  const Shape shape{has_biases, layers, dropout, train, bidirectional, batch_first};
+  auto [output, hy, cy] = run(Cell::Lstm, input, hx[0], hx[1], parameters, shape);
+  return {std::move(output), std::move(hy), std::move(cy)};
+}
+
+template <Cell kCell>
+Tensors2 plain(
+    const at::Tensor& input,
+    const at::Tensor& hx,
+    at::TensorList parameters,
+    bool has_biases,
+    int64_t layers,
+    double dropout,
+    bool train,
+    bool bidirectional,
+    bool batch_first) {
+  const Shape shape{has_biases, layers, dropout, train, bidirectional, batch_first};
+  auto [output, hy, cy] = run(kCell, input, hx, at::Tensor(), parameters, shape);
+  return {std::move(output), std::move(hy)};
+}
+
+void register_all(torch::Library& m) {
+  m.impl("lstm.input", TORCH_FN(lstm));
+  m.impl("gru.input", TORCH_FN(plain<Cell::Gru>));
+  m.impl("rnn_tanh.input", TORCH_FN(plain<Cell::Tanh>));
+  m.impl("rnn_relu.input", TORCH_FN(plain<Cell::Relu>));
+}
+
+// Under the second key for tensors of inference mode, which know no autograd.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  register_all(m);
+}
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  register_all(m);
+}
+
+} // namespace
+} // namespace torch_opencl::native

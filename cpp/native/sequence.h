@@ -1,0 +1,71 @@
+// One direction of one layer of a recurrent network over a whole sequence.
+//
+// What does not depend on the state is one product over all steps: the input's part of the gates, and in the backward
+// pass the gradients of input and weights. Per step are left the product of the state and the cell.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <array>
+
+namespace torch_opencl::native {
+
+enum class Cell : int64_t { Lstm, Gru, Tanh, Relu };
+
+// How many gates a cell has.
+constexpr int64_t gates_of(Cell cell) {
+  switch (cell) {
+    case Cell::Lstm:
+      return 4;
+    case Cell::Gru:
+      return 3;
+    default:
+      return 1;
+  }
+}
+
+// Everything that a gradient is asked of, in the order in which gradients are returned. Tensors are floating and of one
+// dtype and device.
+struct SequenceInputs {
+  at::Tensor input;                   // [steps, batch, features]
+  at::Tensor hx, cx;                  // [batch, hidden]; cx is defined for an LSTM only
+  at::Tensor input_weight;            // [gates * hidden, features]
+  at::Tensor hidden_weight;           // [gates * hidden, hidden]
+  at::Tensor input_bias, hidden_bias; // [gates * hidden]; both or neither
+
+  static constexpr size_t kCount = 7;
+  std::array<at::Tensor, kCount> all() const {
+    return {input, hx, cx, input_weight, hidden_weight, input_bias, hidden_bias};
+  }
+};
+
+struct Sequence {
+  Cell cell;
+  bool reverse; // from the last step to the first
+  SequenceInputs inputs;
+
+  // Where the n-th step lies.
+  int64_t place(int64_t n) const {
+    return reverse ? inputs.input.size(0) - 1 - n : n;
+  }
+};
+
+// What the forward pass leaves.
+struct SequenceTrace {
+  at::Tensor output; // [steps, batch, hidden]
+  at::Tensor cells;  // content of an LSTM's cells, as `output`
+  at::Tensor kept;   // what the backward pass needs of an LSTM's and a GRU's gates
+};
+
+SequenceTrace run_sequence(const Sequence& sequence);
+
+// Gradients of the inputs that `needed` marks, from those of the output and of the last state and content, each of
+// which may be undefined.
+std::array<at::Tensor, SequenceInputs::kCount> run_sequence_backward(
+    const Sequence& sequence,
+    const SequenceTrace& trace,
+    const at::Tensor& grad_output,
+    const at::Tensor& grad_hy,
+    const at::Tensor& grad_cy,
+    const std::array<bool, SequenceInputs::kCount>& needed);
+
+} // namespace torch_opencl::native
