@@ -1,8 +1,12 @@
 #include "foreach.h"
 
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/_foreach_norm_native.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <algorithm>
+#include <limits>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -91,6 +95,43 @@ void foreach_copy_(at::TensorList self, at::TensorList src, bool non_blocking) {
   if (!call.is_simple()) return at::native::foreach_tensor_copy_list_kernel_slow_(self, src, non_blocking);
   call.lists.erase(call.lists.begin());
   call.run(PointwiseOp::_copy_from, self);
+}
+
+std::vector<at::Tensor> foreach_norm(at::TensorList self, const at::Scalar& ord, std::optional<at::ScalarType> dtype) {
+  // A larger tensor is worth a launch of its own.
+  constexpr int64_t kLargest = 1 << 16;
+  const double order = ord.isFloatingPoint() || ord.isIntegral(false) ? ord.toDouble() : 0.0;
+  const bool is_known = order == 1.0 || order == 2.0 || order == std::numeric_limits<double>::infinity();
+  const auto is_small = [&](const at::Tensor& tensor) { return tensor.numel() <= kLargest; };
+  const auto is_plain = [&](const at::Tensor& tensor) {
+    return tensor.scalar_type() == self[0].scalar_type() && tensor.device() == self[0].device() &&
+        tensor.layout() == at::kStrided && tensor.numel() > 0 && tensor.is_non_overlapping_and_dense();
+  };
+  if (!is_known || dtype.has_value() || self.empty() || !at::isFloatingType(self[0].scalar_type()) ||
+      !std::all_of(self.begin(), self.end(), is_plain)) {
+    return at::native::foreach_tensor_norm_slow(self, ord, dtype);
+  }
+  const std::vector<at::Tensor> norms = at::empty({static_cast<int64_t>(self.size())}, self[0].options()).unbind();
+  std::vector<int64_t> counts;
+  std::vector<size_t> results, tensors;
+  for (size_t i = 0; i < self.size(); i++) {
+    if (!is_small(self[i])) {
+      at::Tensor norm = norms[i];
+      at::linalg_vector_norm_out(norm, self[i], ord);
+      continue;
+    }
+    counts.push_back(self[i].numel());
+    results.push_back(address_of(norms[i]));
+    tensors.push_back(address_of(self[i]));
+  }
+  const auto list = [&](const std::vector<size_t>& addresses) {
+    const int32_t code = static_cast<int32_t>(self[0].scalar_type());
+    return bridge::ListOperand{{addresses.data(), addresses.size()}, code, /*is_one=*/false};
+  };
+  if (!counts.empty()) {
+    checked([&] { bridge::foreach_norm(order, arg(at::IntArrayRef(counts)), list(results), list(tensors)); });
+  }
+  return norms;
 }
 
 } // namespace torch_opencl::native

@@ -134,5 +134,6 @@ FOREACH_PAIR(lerp_scalar, lerp_Scalar, Parameter, lerp_list_kernel_slow)
 
 void foreach_zero_(at::TensorList self);
 void foreach_copy_(at::TensorList self, at::TensorList src, bool non_blocking);
+std::vector<at::Tensor> foreach_norm(at::TensorList self, const at::Scalar& ord, std::optional<at::ScalarType> dtype);
 
 } // namespace torch_opencl::native

@@ -1,7 +1,9 @@
 #include "optimizer.h"
 
 #include <ATen/ops/empty_strided.h>
+#include <algorithm>
 #include <array>
+#include <vector>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -11,6 +13,9 @@ namespace {
 
 // As rust/ops/optimizer.rs numbers them.
 enum class Rule : int32_t { Sgd = 0, Adam = 1, AdamW = 2, Adagrad = 3 };
+
+// Parameters, gradients, three states, and numbers of steps; as rust/ops/optimizer.rs takes them.
+constexpr size_t kLists = 6;
 
 // A tensor that lies as `like` does: the tensor itself, or a stand-in whose values `finish` puts back.
 class Alike {
@@ -25,8 +30,8 @@ class Alike {
     used_ = at::empty_strided(model.sizes(), model.strides(), tensor.options()).copy_(tensor);
   }
 
-  bridge::TensorArg arg() const {
-    return torch_opencl::arg(used_);
+  size_t address() const {
+    return address_of(used_);
   }
 
   void finish() const {
@@ -37,11 +42,7 @@ class Alike {
   at::Tensor tensor_, used_;
 };
 
-at::Tensor nth(at::TensorList list, size_t index) {
-  return index < list.size() ? list[index] : at::Tensor();
-}
-
-// One step of every parameter.
+// One step of every parameter; those that follow one another with the same dtypes are passed on together.
 struct Optimizer {
   Rule rule;
   bridge::OptimizerSettings settings;
@@ -60,24 +61,55 @@ struct Optimizer {
     TORCH_CHECK(
         gradients.size() == parameters.size(), "fused optimizer: ", parameters.size(), " parameters, but ",
         gradients.size(), " gradients");
-    for (const at::TensorList state : states) {
+    for (const at::TensorList list : {states[0], states[1], states[2], counts}) {
       TORCH_CHECK(
-          state.empty() || state.size() == parameters.size(), "fused optimizer: ", parameters.size(),
-          " parameters, but ", state.size(), " states");
+          list.empty() || list.size() == parameters.size(), "fused optimizer: ", parameters.size(), " parameters, but ",
+          list.size(), " states");
     }
-    for (size_t i = 0; i < parameters.size(); i++) step(i, device_rate);
+    for (const at::Tensor& count : counts) {
+      TORCH_CHECK(count.numel() == 1, "fused optimizer: a number of steps has shape ", count.sizes());
+    }
+    for (size_t begin = 0, end = 0; begin < parameters.size(); begin = end) {
+      do {
+        end++;
+      } while (end < parameters.size() && is_alike(begin, end));
+      step(begin, end, device_rate);
+    }
   }
 
  private:
-  void step(size_t i, const at::Tensor& rate) const {
-    const at::Tensor& like = parameters[i];
-    const std::array<Alike, 5> tensors{
-        Alike(like, like), Alike(gradients[i], like), Alike(nth(states[0], i), like), Alike(nth(states[1], i), like),
-        Alike(nth(states[2], i), like)};
-    const bridge::OptimizerOperands operands{tensors[0].arg(), tensors[1].arg(), tensors[2].arg(),
-                                             tensors[3].arg(), tensors[4].arg(), arg(nth(counts, i)),
-                                             arg(rate),        arg(scale),       arg(found_inf)};
-    checked([&] { bridge::optimizer_step(static_cast<int32_t>(rule), settings, operands); });
+  // Whether two parameters and what belongs to them have the same dtypes.
+  bool is_alike(size_t one, size_t other) const {
+    const std::array<at::TensorList, kLists> lists{parameters, gradients, states[0], states[1], states[2], counts};
+    return std::all_of(lists.begin(), lists.end(), [&](at::TensorList list) {
+      return list.empty() || list[one].scalar_type() == list[other].scalar_type();
+    });
+  }
+
+  void step(size_t begin, size_t end, const at::Tensor& rate) const {
+    const std::array<at::TensorList, kLists> lists{parameters, gradients, states[0], states[1], states[2], counts};
+    std::vector<int64_t> sizes;
+    for (size_t i = begin; i < end; i++) sizes.push_back(parameters[i].numel());
+    std::vector<Alike> tensors;
+    tensors.reserve(kLists * sizes.size());
+    std::array<std::vector<size_t>, kLists> addresses;
+    std::array<bridge::ListOperand, kLists> operands;
+    for (size_t list = 0; list < kLists; list++) {
+      const bool is_count = list == kLists - 1, is_present = !lists[list].empty();
+      for (size_t i = begin; is_present && i < end; i++) {
+        const at::Tensor& tensor = lists[list][i];
+        tensors.emplace_back(tensor, is_count ? tensor : parameters[i]);
+        addresses[list].push_back(tensors.back().address());
+      }
+      const at::Tensor& first = is_present ? lists[list][begin] : parameters[begin];
+      operands[list] = {
+          {addresses[list].data(), addresses[list].size()}, static_cast<int32_t>(first.scalar_type()), false};
+    }
+    checked([&] {
+      bridge::optimizer_step(
+          static_cast<int32_t>(rule), settings, arg(at::IntArrayRef(sizes)), {operands.data(), operands.size()},
+          arg(rate), arg(scale), arg(found_inf));
+    });
     for (const Alike& tensor : tensors) tensor.finish();
   }
 };

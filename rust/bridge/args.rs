@@ -1,9 +1,10 @@
 //! What crosses the bridge, as launchers take it.
 
 use super::ffi::{Operand, Scalar, TensorArg};
+use super::fused::ffi::ListOperand;
 use crate::error::Result;
 use crate::kernels::DType;
-use crate::ops::{self, Tensor};
+use crate::ops::{self, List, Tensor};
 
 impl<'a> TensorArg<'a> {
     /// The launcher's view of the argument. An absent tensor gets a dtype that nothing reads.
@@ -18,6 +19,13 @@ impl<'a> Operand<'a> {
     pub fn operand(&self) -> Result<ops::pointwise::Operand<'a>> {
         let dtype = DType::from_code(self.dtype)?;
         Ok(ops::pointwise::Operand { address: self.address, dtype, strides: self.strides, value: self.value.into() })
+    }
+}
+
+impl<'a> ListOperand<'a> {
+    /// The launcher's view of the lists' tensors.
+    pub fn list(&self) -> Result<List<'a>> {
+        Ok(List { addresses: self.addresses, dtype: DType::from_code(self.dtype)?, is_one: self.is_one })
     }
 }
 

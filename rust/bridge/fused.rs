@@ -3,7 +3,7 @@
 
 use super::attention::*;
 use super::optimizer::*;
-use super::pointwise::foreach;
+use super::pointwise::{foreach, foreach_norm};
 use super::rnn::*;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -21,20 +21,6 @@ pub mod ffi {
         rate_decay: f64,
         is_first: bool,
         nesterov: bool,
-    }
-
-    /// One parameter and what belongs to it; all but the first two may be absent.
-    #[derive(Clone, Copy)]
-    struct OptimizerOperands<'a> {
-        parameter: TensorArg<'a>,
-        gradient: TensorArg<'a>,
-        state0: TensorArg<'a>,
-        state1: TensorArg<'a>,
-        state2: TensorArg<'a>,
-        count: TensorArg<'a>,
-        rate: TensorArg<'a>,
-        scale: TensorArg<'a>,
-        found_inf: TensorArg<'a>,
     }
 
     /// What a recurrent step starts from: products of input and state, biases that may be absent, and the state.
@@ -74,7 +60,7 @@ pub mod ffi {
         bias: TensorArg<'a>,
     }
 
-    /// One operand of an operation on lists of tensors: `ops::foreach::List`.
+    /// One operand of an operation on lists of tensors: `ops::List`.
     #[derive(Clone, Copy)]
     struct ListOperand<'a> {
         addresses: &'a [usize],
@@ -97,7 +83,16 @@ pub mod ffi {
             numbers: &[Scalar],
             number_is_input: bool,
         ) -> Result<()>;
-        fn optimizer_step(rule: i32, settings: &OptimizerSettings, operands: &OptimizerOperands) -> Result<()>;
+        fn foreach_norm(order: f64, counts: &[i64], out: &ListOperand, tensors: &ListOperand) -> Result<()>;
+        fn optimizer_step(
+            rule: i32,
+            settings: &OptimizerSettings,
+            counts: &[i64],
+            lists: &[ListOperand],
+            rate: &TensorArg,
+            scale: &TensorArg,
+            found_inf: &TensorArg,
+        ) -> Result<()>;
         fn lstm_cell(inputs: CellInputs, hy: &TensorArg, cy: &TensorArg, workspace: &TensorArg) -> Result<()>;
         fn lstm_cell_backward(
             grad_hy: &TensorArg,

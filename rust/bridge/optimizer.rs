@@ -1,10 +1,19 @@
 //! Optimizers for C++.
 
-use super::fused::ffi::{OptimizerOperands, OptimizerSettings};
-use crate::error::Result;
-use crate::ops::optimizer::{self, Operands, Rule, Settings};
+use super::ffi::TensorArg;
+use super::fused::ffi::{ListOperand, OptimizerSettings};
+use crate::error::{Error, Result};
+use crate::ops::optimizer::{self, Operands, Rule, Settings, LISTS};
 
-pub fn optimizer_step(rule: i32, settings: &OptimizerSettings, operands: &OptimizerOperands<'_>) -> Result<()> {
+pub fn optimizer_step(
+    rule: i32,
+    settings: &OptimizerSettings,
+    counts: &[i64],
+    lists: &[ListOperand<'_>],
+    rate: &TensorArg<'_>,
+    scale: &TensorArg<'_>,
+    found_inf: &TensorArg<'_>,
+) -> Result<()> {
     let settings = Settings {
         rate: settings.rate,
         maximize: settings.maximize,
@@ -17,14 +26,9 @@ pub fn optimizer_step(rule: i32, settings: &OptimizerSettings, operands: &Optimi
         is_first: settings.is_first,
         nesterov: settings.nesterov,
     };
-    let operands = Operands {
-        parameter: operands.parameter.tensor()?,
-        gradient: operands.gradient.tensor()?,
-        states: [operands.state0.tensor()?, operands.state1.tensor()?, operands.state2.tensor()?],
-        count: operands.count.tensor()?,
-        rate: operands.rate.tensor()?,
-        scale: operands.scale.tensor()?,
-        found_inf: operands.found_inf.tensor()?,
-    };
-    optimizer::step(Rule::from_code(rule)?, &settings, &operands)
+    let lists = lists.iter().map(ListOperand::list).collect::<Result<Vec<_>>>()?;
+    let lists = <[_; LISTS]>::try_from(lists)
+        .map_err(|lists| Error::Invalid(format!("OpenCL: an optimizer takes {LISTS} lists, not {}", lists.len())))?;
+    let operands = Operands { lists, rate: rate.tensor()?, scale: scale.tensor()?, found_inf: found_inf.tensor()? };
+    optimizer::step(Rule::from_code(rule)?, &settings, counts, &operands)
 }

@@ -4,14 +4,8 @@ use super::ffi::{Operand, Scalar};
 use super::fused::ffi::ListOperand;
 use crate::error::Result;
 use crate::kernels::DType;
-use crate::ops::foreach::List;
+use crate::ops::list_norm::{self, Norm};
 use crate::ops::{self, foreach};
-
-impl<'a> ListOperand<'a> {
-    fn list(&self) -> Result<List<'a>> {
-        Ok(List { addresses: self.addresses, dtype: DType::from_code(self.dtype)?, is_one: self.is_one })
-    }
-}
 
 pub fn pointwise(
     op: u32,
@@ -36,4 +30,8 @@ pub fn foreach(
     let lists = lists.iter().map(ListOperand::list).collect::<Result<Vec<_>>>()?;
     let numbers: Vec<_> = numbers.iter().map(|number| (*number).into()).collect();
     foreach::launch(op, counts, &lists, &numbers, number_is_input)
+}
+
+pub fn foreach_norm(order: f64, counts: &[i64], out: &ListOperand<'_>, tensors: &ListOperand<'_>) -> Result<()> {
+    list_norm::launch(Norm::of_order(order)?, counts, &out.list()?, &tensors.list()?)
 }

@@ -7,6 +7,8 @@ pub enum Family {
     Pointwise,
     /// Element-wise ops on lists of tensors.
     Foreach,
+    /// Norms of the tensors of lists.
+    ListNorm,
     /// Gathers, scatters and searches.
     Index,
     /// Philox and what is drawn from it.
@@ -53,6 +55,8 @@ pub enum Family {
     Bag,
     /// Scaled dot-product attention.
     Attention,
+    /// The same for few queries.
+    AttentionQuery,
     /// Its gradients.
     AttentionBackward,
 }
@@ -106,10 +110,13 @@ const RNN: &str = include_str!("cl/rnn.cl");
 const RESAMPLE: &str = include_str!("cl/resample.cl");
 const GRID: &str = include_str!("cl/grid.cl");
 const BAG: &str = include_str!("cl/bag.cl");
+const SEGMENTS: &str = include_str!("cl/segments.cl");
+const LIST_NORM: &str = include_str!("cl/list_norm.cl");
 const FOREACH: &str = include_str!("cl/foreach.cl");
 const BLOCK: &str = include_str!("cl/block.cl");
 const SCORES: &str = include_str!("cl/scores.cl");
 const ATTENTION: &str = include_str!("cl/attention.cl");
+const ATTENTION_QUERY: &str = include_str!("cl/attention_query.cl");
 const ATTENTION_BACKWARD: &str = include_str!("cl/attention_backward.cl");
 const POINTWISE: &str = include_str!("cl/pointwise.cl");
 
@@ -121,6 +128,7 @@ impl Family {
     pub const ALL: &'static [Self] = &[
         Self::Pointwise,
         Self::Foreach,
+        Self::ListNorm,
         Self::Index,
         Self::Random,
         Self::Factory,
@@ -144,6 +152,7 @@ impl Family {
         Self::Grid,
         Self::Bag,
         Self::Attention,
+        Self::AttentionQuery,
         Self::AttentionBackward,
     ];
 
@@ -152,6 +161,7 @@ impl Family {
         match self {
             Self::Pointwise => "pointwise",
             Self::Foreach => "foreach",
+            Self::ListNorm => "list_norm",
             Self::Index => "index",
             Self::Random => "random",
             Self::Factory => "factory",
@@ -175,6 +185,7 @@ impl Family {
             Self::Grid => "grid",
             Self::Bag => "bag",
             Self::Attention => "attention",
+            Self::AttentionQuery => "attention_query",
             Self::AttentionBackward => "attention_backward",
         }
     }
@@ -182,7 +193,10 @@ impl Family {
     const fn parts(self) -> &'static [&'static str] {
         match self {
             Self::Pointwise => &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, MATH, COMPLEX, POINTWISE],
-            Self::Foreach => &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, MATH, COMPLEX, POINTWISE, FOREACH],
+            Self::Foreach => {
+                &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, MATH, COMPLEX, POINTWISE, SEGMENTS, FOREACH]
+            }
+            Self::ListNorm => &[PRELUDE, TIER, VECTOR, SEGMENTS, LIST_NORM],
             Self::Index => &[PRELUDE, TIER, VECTOR, INDEX],
             Self::Random => &[PRELUDE, TIER, RANDOM],
             Self::Factory => &[PRELUDE, TIER, FACTORY],
@@ -218,8 +232,9 @@ impl Family {
             Self::Grid => &[PRELUDE, VECTOR, GRID],
             Self::Bag => &[PRELUDE, VECTOR, FAULT, BAG],
             Self::Attention => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION],
+            Self::AttentionQuery => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION_QUERY],
             Self::AttentionBackward => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION_BACKWARD],
-            Self::Optimizer => &[PRELUDE, VECTOR, OPTIMIZER],
+            Self::Optimizer => &[PRELUDE, VECTOR, SEGMENTS, OPTIMIZER],
             Self::Rnn => &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, MATH, RNN],
         }
     }

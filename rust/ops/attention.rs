@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::attention_query;
 use super::geometry::{real, Geometry};
 use super::random::Stream;
 use super::space::div_ceil;
@@ -158,8 +159,7 @@ struct Call {
 }
 
 impl Call {
-    fn new(pass: Pass, inputs: &Inputs<'_>, mode: &Mode, address: usize) -> Result<Self> {
-        let target = Target::of(address)?;
+    fn new(pass: Pass, inputs: &Inputs<'_>, mode: &Mode, target: Target) -> Result<Self> {
         let (query, class) = (&inputs.query, inputs.query.class());
         let widest = query.size(3).max(inputs.value.size(3));
         let plan = plan(&target, pass, class, widest).ok_or_else(|| {
@@ -192,7 +192,7 @@ impl Call {
 }
 
 /// The struct `Attention` of `cl/scores.cl`.
-fn encode(
+pub(super) fn encode(
     inputs: &Inputs<'_>,
     mode: &Mode,
     out: &Tensor<'_>,
@@ -232,7 +232,11 @@ pub fn forward(inputs: &Inputs<'_>, mode: &Mode, out: &Tensor<'_>, log_sums: &Te
     if out.numel() == 0 {
         return Ok(());
     }
-    let call = Call::new(Pass::Forward, inputs, mode, out.address)?;
+    let target = Target::of(out.address)?;
+    if attention_query::takes(&target, inputs, mode) {
+        return attention_query::forward(&target, inputs, mode, out, log_sums);
+    }
+    let call = Call::new(Pass::Forward, inputs, mode, target)?;
     let (target, query) = (&call.target, &inputs.query);
     let attention = encode(inputs, mode, out, None);
     let [seed, offset, keep] = call.dropout(mode);
@@ -298,7 +302,7 @@ pub fn backward(
     if out.numel() == 0 || inputs.key.numel() == 0 {
         return Ok(());
     }
-    let call = Call::new(Pass::Backward, inputs, mode, out.address)?;
+    let call = Call::new(Pass::Backward, inputs, mode, Target::of(out.address)?)?;
     let (target, query, dtype) = (&call.target, &inputs.query, Arg::Int(inputs.query.dtype.code()));
     let sums = QuerySums::new(&call, inputs, mode, &gradients.query)?;
     // Sums that are not the gradient itself are dense.

@@ -1,51 +1,19 @@
 //! A pointwise op on every tensor of a list: several small tensors a launch.
-//!
-//! A launch of a small tensor costs the host 5 us and more, of which its elements are a small part: a model of a hundred
-//! parameters pays that a hundred times for each step of an optimizer.
 
-use super::geometry::Geometry;
+use super::geometry::{Geometry, ITEM_GROUP};
 use super::pointwise::{self, Operand, Source};
-use super::space::div_ceil;
+use super::segments::{Batch, List, CHUNK};
 use super::tier::tier;
 use super::{Scalar, Target};
-use crate::cl::{Arg, MemHandle};
+use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Class, DType, Family, MAX_OPERANDS};
 
-/// As in `cl/foreach.cl`.
-const SEGMENTS: usize = 16;
-const BUFFERS: usize = 8;
-const CHUNK: i64 = 1024;
-/// Items of a group on GPUs.
-const GPU_GROUP: usize = 64;
+/// Tensors of a launch, which has to fit the 1024 bytes of arguments that every device takes.
+const SEGMENTS: usize = 13;
+type Tensors = Batch<SEGMENTS, MAX_OPERANDS>;
 /// A larger tensor repays a launch of its own, with a program that is cut to it.
 const LARGEST: i64 = 1 << 16;
-
-/// The tensors of one operand: dense, and the n-th of each operand laid out alike.
-#[derive(Clone, Copy, Debug)]
-pub struct List<'a> {
-    /// Where they begin.
-    pub addresses: &'a [usize],
-    /// Their dtype.
-    pub dtype: DType,
-    /// Whether it is one number in device memory, for all tensors.
-    pub is_one: bool,
-}
-
-impl List<'_> {
-    fn address(&self, index: usize) -> usize {
-        let index = if self.is_one { 0 } else { index };
-        self.addresses.get(index).copied().unwrap_or(0)
-    }
-}
-
-/// Where one tensor of each operand lies.
-struct Segment {
-    index: usize,
-    count: i64,
-    /// Buffer, and offset in elements.
-    places: Vec<(MemHandle, u32)>,
-}
 
 /// One call.
 struct Call<'a> {
@@ -76,71 +44,15 @@ pub fn launch(op: u32, counts: &[i64], lists: &[List<'_>], numbers: &[Scalar], n
     let Some(present) = counts.iter().position(|count| *count > 0) else { return Ok(()) };
     let target = Target::of(out.address(present))?;
     let call = Call { target, op, class: out.dtype.class(), lists, numbers, number_is_input };
-    let mut batch = Batch::default();
-    for (index, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-        let Some(segment) = call.segment(index, count)? else {
-            call.alone(index, count)?;
-            continue;
-        };
-        if !batch.takes(&segment) {
-            call.run(&batch)?;
-            batch = Batch::default();
-        }
-        batch.push(segment);
+    // The large ones first: batches are filled with the others.
+    let (large, small): (Vec<_>, Vec<_>) = counts.iter().copied().enumerate().partition(|(_, count)| *count > LARGEST);
+    for (index, count) in large {
+        call.alone(index, count)?;
     }
-    call.run(&batch)
-}
-
-/// What one launch does.
-#[derive(Default)]
-struct Batch {
-    segments: Vec<Segment>,
-    buffers: Vec<MemHandle>,
-}
-
-impl Batch {
-    fn takes(&self, segment: &Segment) -> bool {
-        let mut fresh: Vec<MemHandle> = Vec::new();
-        for (memory, _) in &segment.places {
-            if !self.buffers.contains(memory) && !fresh.contains(memory) {
-                fresh.push(*memory);
-            }
-        }
-        self.segments.len() < SEGMENTS && self.buffers.len() + fresh.len() <= BUFFERS
-    }
-
-    fn push(&mut self, segment: Segment) {
-        for (memory, _) in &segment.places {
-            if !self.buffers.contains(memory) {
-                self.buffers.push(*memory);
-            }
-        }
-        self.segments.push(segment);
-    }
-
-    fn buffer(&self, memory: MemHandle) -> u8 {
-        self.buffers.iter().zip(0..).find_map(|(buffer, index)| (*buffer == memory).then_some(index)).unwrap_or(0)
-    }
+    Tensors::for_each(&call.target, lists, small.into_iter(), |batch| call.run(batch))
 }
 
 impl Call<'_> {
-    /// Where the tensors of an index lie; `None` for those that have to go alone.
-    fn segment(&self, index: usize, count: i64) -> Result<Option<Segment>> {
-        if count > LARGEST {
-            return Ok(None);
-        }
-        let mut places = Vec::with_capacity(self.lists.len());
-        for list in self.lists {
-            let (memory, offset) = self.target.location(list.address(index))?;
-            let size = list.dtype.size() as u64;
-            let Some(offset) = u32::try_from(offset / size).ok().filter(|_| offset.is_multiple_of(size)) else {
-                return Ok(None);
-            };
-            places.push((memory, offset));
-        }
-        Ok(Some(Segment { index, count, places }))
-    }
-
     /// The number of an index.
     fn number(&self, index: usize) -> Scalar {
         let index = if self.numbers.len() == 1 { 0 } else { index };
@@ -180,19 +92,17 @@ impl Call<'_> {
         inputs.chain(numbers).zip(0..).fold(0, |sources, (source, index)| sources | (source as i32) << (2 * index))
     }
 
-    fn run(&self, batch: &Batch) -> Result<()> {
-        let Some(&first) = batch.buffers.first() else { return Ok(()) };
+    fn run(&self, batch: &Tensors) -> Result<()> {
         let row = pointwise::row(self.op)?;
-        let count: i64 = batch.segments.iter().map(|segment| segment.count).sum();
-        let group = if self.target.is_cpu() { 1 } else { GPU_GROUP };
+        let count = batch.elements();
+        let group = if self.target.is_cpu() { 1 } else { ITEM_GROUP };
         let lanes = Geometry::of(&self.target, self.class).lanes;
-        let spec = tier(count, &self.constants()).define("VEC", lanes as i64).define("LSIZE", group as i64);
+        let spec =
+            Tensors::define(tier(count, &self.constants())).define("VEC", lanes as i64).define("LSIZE", group as i64);
         let program = pointwise::program(&self.target, Family::Foreach, self.class, row, spec)?;
-        let table = self.table(batch);
-        let mut args = vec![Arg::Bytes(&table)];
-        args.extend((0..BUFFERS).map(|index| Arg::Buffer(batch.buffers.get(index).copied().unwrap_or(first))));
-        let groups: i64 = batch.segments.iter().map(|segment| div_ceil(segment.count, CHUNK)).sum();
-        let global = [groups.max(0) as usize * group];
+        let (table, numbers) = (batch.table(CHUNK), self.numbers(batch));
+        let args: Vec<_> = [Arg::Bytes(&table), Arg::Bytes(&numbers)].into_iter().chain(batch.arguments()).collect();
+        let global = [batch.groups(CHUNK) * group];
         self.target.launch_elements(&program, "foreach", &args, count, &global, Some(&[group]))
     }
 
@@ -204,36 +114,25 @@ impl Call<'_> {
         constants
     }
 
-    /// The struct `Table` of `cl/foreach.cl`.
-    fn table(&self, batch: &Batch) -> Vec<u8> {
+    /// The struct `Numbers` of `cl/foreach.cl`.
+    fn numbers(&self, batch: &Tensors) -> Vec<u8> {
         const PARAMETERS: usize = 4;
-        let mut bytes = Vec::with_capacity(1024);
+        let mut bytes = Vec::with_capacity(256);
         for _ in 0..PARAMETERS {
             Self::ONE.write(self.class, &mut bytes);
         }
-        let (mut ends, mut counts) = ([0_u32; SEGMENTS], [0_u32; SEGMENTS]);
-        let (mut offsets, mut buffers) = ([[0_u32; MAX_OPERANDS]; SEGMENTS], [[0_u8; MAX_OPERANDS]; SEGMENTS]);
-        let mut end = 0;
         for slot in 0..SEGMENTS {
             let number = batch.segments.get(slot).map(|segment| self.number(segment.index));
             number.unwrap_or_default().write(self.class, &mut bytes);
         }
-        let rows = ends.iter_mut().zip(&mut counts).zip(offsets.iter_mut().zip(&mut buffers));
-        for (segment, ((last, count), (starts, memories))) in batch.segments.iter().zip(rows) {
-            end += div_ceil(segment.count, CHUNK) as u32;
-            (*last, *count) = (end, segment.count as u32);
-            for ((start, memory), place) in starts.iter_mut().zip(memories).zip(&segment.places) {
-                (*start, *memory) = (place.1, batch.buffer(place.0));
-            }
-        }
-        bytes.extend(ends.iter().chain(&counts).chain(offsets.as_flattened()).flat_map(|number| number.to_ne_bytes()));
-        bytes.extend(buffers.as_flattened());
         let mut dtypes = [0; MAX_OPERANDS];
         for (dtype, list) in dtypes.iter_mut().zip(self.lists) {
             *dtype = list.dtype.code();
         }
         let tail = [self.op as i32, self.sources(), i32::from(!self.number_is_input)];
         bytes.extend(dtypes.into_iter().chain(tail).flat_map(i32::to_ne_bytes));
+        // The struct is as large as its alignment asks.
+        bytes.resize(bytes.len().next_multiple_of(self.class.size()), 0);
         bytes
     }
 }

@@ -1,5 +1,6 @@
 //! Launchers: one file a kernel family. Each decides layout, geometry and program, and enqueues.
 
+mod attention_query;
 mod conv_channels;
 mod conv_direct;
 mod epilogue;
@@ -14,6 +15,7 @@ mod planes;
 mod radix;
 mod reduction;
 mod scalar;
+mod segments;
 mod space;
 mod target;
 mod tensor;
@@ -22,6 +24,7 @@ mod top;
 mod winograd;
 
 pub use scalar::Scalar;
+pub use segments::List;
 pub use target::{Target, Workspace};
 pub use tensor::Tensor;
 
@@ -35,6 +38,7 @@ pub mod factory;
 pub mod foreach;
 pub mod grid;
 pub mod index;
+pub mod list_norm;
 pub mod loss;
 pub mod matmul;
 pub mod moments;

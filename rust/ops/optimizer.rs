@@ -1,15 +1,18 @@
-//! Fused optimizers: one step of one parameter is one launch.
+//! Fused optimizers: one step of several parameters is one launch.
 
 use super::geometry::Geometry;
+use super::segments::{Batch, List, CHUNK};
 use super::space::div_ceil;
 use super::tier::tier;
 use super::{Scalar, Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
-use crate::kernels::Family;
+use crate::kernels::{Class, Family};
 
-/// Buffers of a step: `OPERANDS` of `cl/optimizer.cl`.
-const OPERANDS: usize = 9;
+/// Lists of a step; as in `cl/optimizer.cl`.
+pub const LISTS: usize = 6;
+/// Parameters of a launch, which has to fit the 1024 bytes of arguments that every device takes.
+type Tensors = Batch<11, LISTS>;
 
 /// How a gradient becomes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,83 +77,81 @@ pub struct Settings {
     pub nesterov: bool,
 }
 
-/// What a step works on; all but the first two may be absent. The first five are dense and lie alike, the others hold one
-/// number each.
+/// What a step works on.
 #[derive(Clone, Copy, Debug)]
 pub struct Operands<'a> {
-    /// The parameter.
-    pub parameter: Tensor<'a>,
-    /// Its gradient.
-    pub gradient: Tensor<'a>,
-    /// Momentum, or sums of squares (Adagrad); squares; largest squares.
-    pub states: [Tensor<'a>; 3],
-    /// Steps taken, this one included.
-    pub count: Tensor<'a>,
-    /// Learning rate.
+    /// Parameters; gradients; momenta, or sums of squares (Adagrad); squares; largest squares: dense, and those of one
+    /// parameter lie alike. Then the numbers of steps taken, this one included, of one element each. All but the first two
+    /// may be empty.
+    pub lists: [List<'a>; LISTS],
+    /// Learning rate, one number; may be absent.
     pub rate: Tensor<'a>,
-    /// What gradients have been multiplied by.
+    /// What gradients have been multiplied by, one number; may be absent.
     pub scale: Tensor<'a>,
-    /// Not 0 where a gradient is infinite, and nothing is to be done.
+    /// Not 0 where a gradient is infinite, and nothing is to be done; may be absent.
     pub found_inf: Tensor<'a>,
 }
 
-/// Takes one step.
+/// Takes one step of the parameters, of which the n-th has `counts[n]` elements.
 ///
 /// # Errors
 /// As the driver reports.
-pub fn step(rule: Rule, settings: &Settings, operands: &Operands<'_>) -> Result<()> {
-    let parameter = &operands.parameter;
-    let count = parameter.numel();
-    if count == 0 {
-        return Ok(());
-    }
-    let target = Target::of(parameter.address)?;
-    let class = parameter.class();
+pub fn step(rule: Rule, settings: &Settings, counts: &[i64], operands: &Operands<'_>) -> Result<()> {
+    let Operands { lists, rate, scale, found_inf } = operands;
+    let [parameters, ..] = lists;
+    let Some(present) = counts.iter().position(|count| *count > 0) else { return Ok(()) };
+    let target = Target::of(parameters.address(present))?;
+    let class = parameters.dtype.class();
     let geometry = Geometry::of(&target, class);
-    let [state0, state1, state2] = operands.states;
-    let all = [
-        operands.parameter,
-        operands.gradient,
-        state0,
-        state1,
-        state2,
-        operands.count,
-        operands.rate,
-        operands.scale,
-        operands.found_inf,
-    ];
-    let alike = all.iter().take(5).all(|tensor| !tensor.is_present() || tensor.dtype == parameter.dtype);
-    let constants = [("SPEC_DTYPE0", parameter.dtype.code())];
-    let spec = geometry.define(tier(if alike { count } else { 0 }, &constants));
-    let program = target.program(Family::Optimizer, class, &spec)?;
+    let numbers = settings.numbers(class, operands);
+    let same_dtype = lists.iter().take(LISTS - 1).all(|list| list.dtype == parameters.dtype);
+    Tensors::for_each(&target, lists, counts.iter().copied().enumerate(), |batch| {
+        let elements = batch.elements();
+        let constants = [("SPEC_DTYPE0", parameters.dtype.code())];
+        let spec = Tensors::define(tier(if same_dtype { elements } else { 0 }, &constants));
+        let program = target.program(Family::Optimizer, class, &geometry.define(spec))?;
+        // On CPUs a group for each 1024 elements of large tensors would be many.
+        let share = if target.is_cpu() { div_ceil(elements, geometry.groups as i64) } else { 0 };
+        let chunk = div_ceil(share, CHUNK).max(1) * CHUNK;
+        let table = batch.table(chunk);
+        let first = [
+            Arg::Bytes(&table),
+            Arg::Bytes(&numbers),
+            target.tensor(rate)?,
+            target.tensor(scale)?,
+            target.tensor(found_inf)?,
+        ];
+        let args: Vec<_> = first.into_iter().chain(batch.arguments()).collect();
+        let global = [batch.groups(chunk) * geometry.group];
+        target.launch_elements(&program, rule.kernel(), &args, elements, &global, Some(&[geometry.group]))
+    })
+}
 
-    let numbers = [
-        settings.rate,
-        if settings.maximize { -1.0 } else { 1.0 },
-        settings.weight_decay,
-        settings.epsilon,
-        settings.momentum,
-        settings.damping,
-        settings.momentum2,
-        settings.momentum.ln(),
-        settings.momentum2.ln(),
-        settings.rate_decay,
-    ];
-    let mut bytes = Vec::with_capacity(256);
-    for number in numbers {
-        Scalar { real: number, ..Scalar::default() }.write(class, &mut bytes);
+impl Settings {
+    /// The struct `Step` of `cl/optimizer.cl`.
+    fn numbers(&self, class: Class, operands: &Operands<'_>) -> Vec<u8> {
+        let numbers = [
+            self.rate,
+            if self.maximize { -1.0 } else { 1.0 },
+            self.weight_decay,
+            self.epsilon,
+            self.momentum,
+            self.damping,
+            self.momentum2,
+            self.momentum.ln(),
+            self.momentum2.ln(),
+            self.rate_decay,
+        ];
+        let mut bytes = Vec::with_capacity(128);
+        for number in numbers {
+            Scalar { real: number, ..Scalar::default() }.write(class, &mut bytes);
+        }
+        let lists = &operands.lists;
+        let present: i32 = lists.iter().zip(0..).map(|(list, bit)| i32::from(!list.addresses.is_empty()) << bit).sum();
+        let single = [operands.rate.dtype, operands.scale.dtype, operands.found_inf.dtype];
+        let dtypes = lists.iter().map(|list| list.dtype).chain(single).map(|dtype| dtype.code());
+        let flags = [present, i32::from(self.is_first), i32::from(self.nesterov)];
+        bytes.extend(dtypes.chain(flags).flat_map(i32::to_ne_bytes));
+        bytes
     }
-    bytes.extend(count.to_ne_bytes());
-    let locations = all.iter().map(|tensor| target.location(tensor.address)).collect::<Result<Vec<_>>>()?;
-    bytes.extend(locations.iter().flat_map(|(_, offset)| offset.to_ne_bytes()));
-    let dtypes = all.iter().map(|tensor| tensor.dtype.code());
-    let pad = 0;
-    let tail = [i32::from(settings.is_first), i32::from(settings.nesterov), pad];
-    bytes.extend(dtypes.chain(tail).flat_map(i32::to_ne_bytes));
-
-    let mut args = Vec::with_capacity(1 + OPERANDS);
-    args.push(Arg::Bytes(&bytes));
-    args.extend(locations.iter().map(|(memory, _)| Arg::Buffer(*memory)));
-    let items = geometry.items_for(div_ceil(count, geometry.lanes as i64));
-    target.launch_elements(&program, rule.kernel(), &args, count, &items, None)
 }

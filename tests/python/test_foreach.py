@@ -123,6 +123,39 @@ def test_few_launches(device: torch.device) -> None:
     assert torch.opencl.launches() - before <= 10
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("order", [1, 2, float("inf"), 3, 0, -float("inf")])
+@covers("_foreach_norm.Scalar")
+def test_norms(order: float, dtype: torch.dtype, device: torch.device, no_fallback: None) -> None:
+    tensors = [tensor.sub(1) for tensor in [*small(60, dtype)[1:], torch.rand(70_001).to(dtype)] if tensor.numel()]
+    actual = torch._foreach_norm(moved(tensors, device), order)
+    for mine, tensor in zip(actual, tensors, strict=True):
+        wanted = torch.linalg.vector_norm(tensor.float(), order).to(dtype)
+        assert mine.shape == () and mine.dtype == dtype
+        rounding = 1e-5 if dtype == torch.float32 else 1e-2
+        torch.testing.assert_close(mine.cpu(), wanted, rtol=rounding, atol=rounding)
+
+
+def test_norms_of_what_is_not_finite_and_of_nothing(device: torch.device) -> None:
+    tensors = [torch.ones(100), torch.ones(100), torch.empty(0)]
+    tensors[0][40], tensors[1][99] = float("nan"), -float("inf")
+    for order in (1, 2, float("inf")):
+        here = [] if order == float("inf") else tensors[2:]
+        actual = torch._foreach_norm(moved(tensors[:2] + here, device), order)
+        for mine, wanted in zip(actual, torch._foreach_norm(tensors[:2] + here, order), strict=True):
+            torch.testing.assert_close(mine.cpu(), wanted, equal_nan=True)
+    with pytest.raises(RuntimeError):
+        torch._foreach_norm(moved(tensors, device), float("inf"))
+    assert torch._foreach_norm(moved(tensors[:1], device), 2, dtype=torch.float64)[0].dtype == torch.float64
+
+
+def test_norms_take_few_launches(device: torch.device) -> None:
+    tensors = [torch.rand(1000, device=device) for _ in range(100)]
+    before = torch.opencl.launches()
+    torch._foreach_norm(tensors)
+    assert torch.opencl.launches() - before <= 5
+
+
 def test_no_tensors(device: torch.device) -> None:
     empty = [torch.empty(0, 3, device=device)]
     assert torch._foreach_add(empty, 1)[0].shape == (0, 3)

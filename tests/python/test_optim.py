@@ -97,6 +97,55 @@ def test_fused_steps_end_where_plain_ones_end(device, no_fallback, name, dtype):
         torch.testing.assert_close(a.detach().cpu(), b.detach(), check_dtype=False, **loose)
 
 
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_steps_of_many_parameters_of_two_dtypes(device, no_fallback, name):
+    # Sizes on both sides of a group's share, and none; more parameters than a launch takes.
+    sizes = [0, 1, 1023, 1024, 1025, 5000, *range(1, 40)]
+    dtypes = [torch.float32 if i % 20 else torch.bfloat16 for i in range(len(sizes))]
+    ours = [torch.randn(n).to(device, dtype).requires_grad_() for n, dtype in zip(sizes, dtypes, strict=True)]
+    expected = [x.detach().float().cpu().requires_grad_() for x in ours]
+    fused, plain = OPTIMIZERS[name](ours, fused=True), OPTIMIZERS[name](expected, foreach=False)
+    for _ in range(2):
+        for a, b in zip(ours, expected, strict=True):
+            a.grad = torch.randn(b.shape).to(device, a.dtype)
+            b.grad = a.grad.float().cpu()
+        fused.step()
+        plain.step()
+    for a, b in zip(ours, expected, strict=True):
+        loose = {} if a.dtype == torch.float32 else {"rtol": 0.02, "atol": 0.02}
+        torch.testing.assert_close(a.detach().cpu(), b.detach(), check_dtype=False, **loose)
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_steps_take_few_launches(device, name):
+    parameters = [torch.zeros(100, device=device, requires_grad=True) for _ in range(60)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer = OPTIMIZERS[name](parameters, fused=True)
+    optimizer.step()
+    before = torch.opencl.launches()
+    optimizer.step()
+    # Numbers of steps are counted by an operation on a list of their own.
+    assert torch.opencl.launches() - before <= 14
+
+
+def test_fused_steps_refuse_lists_of_other_lengths(device):
+    x = [torch.zeros(3, device=device)]
+    with pytest.raises(RuntimeError, match="1 parameters, but 2 gradients"):
+        torch._fused_sgd_(
+            x,
+            x * 2,
+            [],
+            weight_decay=0,
+            momentum=0,
+            lr=1,
+            dampening=0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=True,
+        )
+
+
 def test_fused_steps_take_the_learning_rate_from_a_tensor(device, no_fallback):
     for where in ("cpu", device):
         rate = torch.tensor(0.25, device=where)

@@ -64,7 +64,7 @@ __kernel void attention(Attention p, __global const uchar *query, ulong query_of
 
   load_transposed(queries, ROUND_UP(width, VEC), QUERIES,
                   query + query_offset + rows_at(&p.query, batch, head) + first_query * p.query.row, p.query.row,
-                  present, width, DTYPE0, scale * LOG2_E);
+                  present, width, scale * LOG2_E);
   fill_block(sums, WIDTH * QUERIES, 0);
   fill_block(tops, QUERIES, -INFINITY);
   fill_block(totals, QUERIES, 0);

@@ -87,9 +87,9 @@ __kernel void attention_backward(Attention p, __global const uchar *query, ulong
     const bool is_first = first_key == chunk * run;
     load_block(keys, KEYS, WIDTH, key + first_key * p.key.row, p.key.row, count, width, DTYPE0);
     load_transposed(turned_keys, ROUND_UP(width, VEC), KEYS, key + first_key * p.key.row, p.key.row, count, width,
-                    DTYPE0, scale * LOG2_E);
+                    scale * LOG2_E);
     load_transposed(turned_values, ROUND_UP(value_width, VEC), KEYS, value + first_key * p.value.row, p.value.row, count,
-                    value_width, DTYPE0, 1);
+                    value_width, 1);
     fill_block(key_sums, KEYS * WIDTH, 0);
     fill_block(value_sums, KEYS * WIDTH, 0);
 

@@ -87,21 +87,28 @@ INLINE void load_block(__local T *block, int rows, int width, __global const uch
   }
 }
 
-// The same, transposed and multiplied by `factor`: the rows that are loaded become columns of a block with `width`.
+// One square of a block that is loaded transposed: `present` rows from column `column` on. Called, as it is long; of the
+// dtype that the program is built for, as an argument would be no constant in here.
+__attribute__((noinline)) void load_square(__local T *to, int width, __global const uchar *source, long step,
+                                           int present, int column, int length, T factor) {
+  TV square[VEC];
+  _Pragma("unroll") for (int l = 0; l < VEC; l++) {
+    square[l] = (TV)0;
+    if (l < present && column < length) square[l] = load_of_row(source + l * step, column, length, DTYPE0);
+  }
+  transpose_square(square);
+  _Pragma("unroll") for (int l = 0; l < VEC; l++) VECTOR_AT(to + l * width) = square[l] * factor;
+}
+
+// The same as load_block, transposed and multiplied by `factor`: the rows that are loaded become columns of a block with
+// `width`.
 INLINE void load_transposed(__local T *block, int rows, int width, __global const uchar *source, long step, int present,
-                            int length, int dtype, T factor) {
+                            int length, T factor) {
   const int parts = width / VEC;
   EACH(i, rows / VEC * parts) {
     PLACE(i, parts, row_of_squares, column)
     const int row = row_of_squares * VEC;
-    TV square[VEC];
-    _Pragma("unroll") for (int l = 0; l < VEC; l++) {
-      square[l] = (TV)0;
-      if (column + l < present && row < length)
-        square[l] = load_of_row(source + (column + l) * step, row, length, dtype);
-    }
-    transpose_square(square);
-    _Pragma("unroll") for (int l = 0; l < VEC; l++) VECTOR_AT(block + (row + l) * width + column) = square[l] * factor;
+    load_square(block + row * width + column, width, source + column * step, step, present - column, row, length, factor);
   }
 }
 
@@ -139,8 +146,8 @@ INLINE void store_transposed(__local const T *block, int columns, int width, __g
 #define ADD_DECAYED 2  // first multiplied by a factor for each column
 
 // BLOCK_ROWS rows and COUNT vectors of a product; see `product`.
-#define DEFINE_PART(COUNT)                                                                                           \
-  INLINE void PASTE(product_part_, COUNT)(__local const T *a, int a_row, int a_step, __local const T *b, int b_step, \
+#define DEFINE_PART(COUNT, CALLED)                                                                                   \
+  CALLED void PASTE(product_part_, COUNT)(__local const T *a, int a_row, int a_step, __local const T *b, int b_step, \
                                           int depth, __local T *c, int c_row, int mode, __local const T *decay) {    \
     TV sums[BLOCK_ROWS][COUNT];                                                                                      \
     _Pragma("unroll") for (int r = 0; r < BLOCK_ROWS; r++)                                                           \
@@ -160,9 +167,12 @@ INLINE void store_transposed(__local const T *block, int columns, int width, __g
         _Pragma("unroll") for (int v = 0; v < COUNT; v++) VECTOR_AT(c + r * c_row + v * VEC) = sums[r][v];           \
   }
 
-DEFINE_PART(1)
 #if BLOCK_VECTORS > 1
-DEFINE_PART(2)
+// The ends of rows only, whose copy for each product would double what is built.
+DEFINE_PART(1, __attribute__((noinline)))
+DEFINE_PART(2, INLINE)
+#else
+DEFINE_PART(1, INLINE)
 #endif
 
 // C (+)= A B, with A of `rows` x `depth` and B of `depth` x `columns`. Element (r, k) of A is a[r * a_row + k * a_step],

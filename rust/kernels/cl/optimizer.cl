@@ -1,10 +1,10 @@
-// One step of an optimizer on one parameter, with everything that the step reads and writes in one pass (CLASS_F and
-// CLASS_D). Each element is read once and written once: for Adam in float32 28 bytes, where the separate operations
-// of the same step move over 100.
+// One step of an optimizer on parameters of a list, with everything that the step reads and writes in one pass (CLASS_F
+// and CLASS_D). Each element is read once and written once: for Adam in float32 28 bytes, where the separate operations
+// of the same step move over 100. Follows segments.cl.
 //
-// The tensors are dense and lie alike. The number of steps taken, the learning rate, the gradients' scale and the
-// mark of infinite gradients are numbers in device memory, so that the host need not wait for them; the last three
-// are null where absent.
+// The tensors of a parameter are dense and lie alike. The number of steps taken, the learning rate, the gradients' scale
+// and the mark of infinite gradients are numbers in device memory, so that the host need not wait for them; the last
+// three are null where absent.
 
 #ifdef SPEC_DTYPE0
 #define DTYPE_OF(operand) SPEC_DTYPE0
@@ -12,6 +12,7 @@
 #define DTYPE_OF(operand) step.dtypes[operand]
 #endif
 
+// The lists, and after them what there is only one of.
 #define PARAMETER 0
 #define GRADIENT 1
 #define STATE0 2
@@ -35,32 +36,34 @@ typedef struct {
   T log_momentum;  // logarithms of the two, which lose nothing where the momentum is nearly 1
   T log_momentum2;
   T rate_decay;
-  long n;
-  ulong offsets[OPERANDS];
   int dtypes[OPERANDS];
+  int present;     // a bit for each list that there is
   int is_first;    // the first state is not initialised
   int nesterov;
-  int pad;
 } Step;
 
-#define BUFFERS                                                                                                \
-  __global uchar *parameter, __global uchar *gradient, __global uchar *state0, __global uchar *state1,         \
-      __global uchar *state2, __global const uchar *count, __global const uchar *rate, __global const uchar *scale, \
-      __global const uchar *found_inf
+#define STEP_ARGUMENTS                                                                                       \
+  Segments table, Step step, __global const uchar *rate, ulong rate_offset, __global const uchar *scale,     \
+      ulong scale_offset, __global const uchar *found_inf, ulong found_inf_offset, SEGMENT_BUFFERS
 
-// Leaves the kernel where gradients are infinite; gives `learning_rate`, and `factor`, what gradients are multiplied by;
-// then walks this item's vectors of elements.
+#define LIST(operand) (step.present & (1 << operand) ? SEGMENT_START(table, s, operand) : 0)
+
+// Leaves the kernel where gradients are infinite; gives this group's tensors, `learning_rate`, and `factor`, what
+// gradients are multiplied by.
 #define BEGIN_STEP                                                                                           \
-  if (found_inf && load_at(found_inf + step.offsets[FOUND_INF], step.dtypes[FOUND_INF]) != 0) return;        \
-  T learning_rate = rate ? load_at(rate + step.offsets[RATE], step.dtypes[RATE]) : step.rate;                \
+  if (found_inf && load_at(found_inf + found_inf_offset, step.dtypes[FOUND_INF]) != 0) return;               \
+  SEGMENT_CHUNK(table, s, n, start, end);                                                                    \
+  __global uchar *const parameter = LIST(PARAMETER), *const gradient = LIST(GRADIENT);                       \
+  __global uchar *const state0 = LIST(STATE0), *const state1 = LIST(STATE1), *const state2 = LIST(STATE2);   \
+  __global const uchar *const count = LIST(COUNT);                                                           \
+  T learning_rate = rate ? load_at(rate + rate_offset, step.dtypes[RATE]) : step.rate;                       \
   T factor = step.sign;                                                                                      \
-  if (scale) factor /= load_at(scale + step.offsets[SCALE], step.dtypes[SCALE]);                             \
-  const T steps = count ? load_at(count + step.offsets[COUNT], step.dtypes[COUNT]) : 1;                      \
-  ITEM_TASKS((step.n + VEC - 1) / VEC, first, last);
-#define FOR_EACH_VECTOR(i) for (long i = first * VEC; i < last * VEC; i += VEC)
+  if (scale) factor /= load_at(scale + scale_offset, step.dtypes[SCALE]);                                    \
+  const T steps = count ? load_at(count, step.dtypes[COUNT]) : 1;
+#define FOR_EACH_VECTOR(i) for (long i = start + get_local_id(0) * VEC; i < end; i += LSIZE * VEC)
 
-#define LOAD(buffer, operand) load_part(buffer + step.offsets[operand], i, step.n, DTYPE_OF(operand), 0)
-#define STORE(buffer, operand, value) store_part(buffer + step.offsets[operand], i, step.n, DTYPE_OF(operand), value)
+#define LOAD(buffer, operand) load_part(buffer, i, n, DTYPE_OF(operand), 0)
+#define STORE(buffer, operand, value) store_part(buffer, i, n, DTYPE_OF(operand), value)
 
 // Unscaled gradients are kept, as the caller may look at them.
 #define LOAD_GRADIENT(g)                                                             \
@@ -68,7 +71,7 @@ typedef struct {
   if (scale) STORE(gradient, GRADIENT, g * step.sign);
 
 // Sutskever, Martens, Dahl and Hinton 2013.
-__kernel void sgd_step(Step step, BUFFERS) {
+__kernel void sgd_step(STEP_ARGUMENTS) {
   BEGIN_STEP
   FOR_EACH_VECTOR(i) {
     LOAD_GRADIENT(g)
@@ -100,7 +103,7 @@ __kernel void sgd_step(Step step, BUFFERS) {
   }                                                                                                          \
   STORE(parameter, PARAMETER, p - pace * mean / (sqrt(square) * spread + step.epsilon));
 
-__kernel void adam_step(Step step, BUFFERS) {
+__kernel void adam_step(STEP_ARGUMENTS) {
   BEGIN_STEP
   BEGIN_ADAM
   FOR_EACH_VECTOR(i) {
@@ -112,7 +115,7 @@ __kernel void adam_step(Step step, BUFFERS) {
 }
 
 // Loshchilov and Hutter 2019.
-__kernel void adamw_step(Step step, BUFFERS) {
+__kernel void adamw_step(STEP_ARGUMENTS) {
   BEGIN_STEP
   BEGIN_ADAM
   FOR_EACH_VECTOR(i) {
@@ -124,7 +127,7 @@ __kernel void adamw_step(Step step, BUFFERS) {
 }
 
 // Duchi, Hazan and Singer 2011.
-__kernel void adagrad_step(Step step, BUFFERS) {
+__kernel void adagrad_step(STEP_ARGUMENTS) {
   BEGIN_STEP
   const T pace = learning_rate / (1 + (steps - 1) * step.rate_decay);
   FOR_EACH_VECTOR(i) {

@@ -1,0 +1,62 @@
+//! Norms of the small tensors of a list: many a launch.
+
+use super::geometry::Geometry;
+use super::segments::{Batch, List};
+use super::tier::tier;
+use super::Target;
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+use crate::kernels::Family;
+
+/// Tensors of a launch, which has to fit the 1024 bytes of arguments that every device takes.
+type Tensors = Batch<28, 2>;
+/// More elements than any tensor of a launch has: a group takes a whole one.
+const WHOLE: i64 = 1 << 40;
+
+/// Which norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    /// The largest magnitude.
+    Max,
+    /// The sum of magnitudes.
+    Sum,
+    /// The root of the sum of squares.
+    Euclid,
+}
+
+impl Norm {
+    /// From its order: infinity, 1 or 2.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for any other number.
+    pub fn of_order(order: f64) -> Result<Self> {
+        match order {
+            f64::INFINITY => Ok(Self::Max),
+            1.0 => Ok(Self::Sum),
+            2.0 => Ok(Self::Euclid),
+            _ => Err(Error::Invalid(format!("OpenCL: lists of tensors have no kernel for norms of order {order}"))),
+        }
+    }
+}
+
+/// Writes the norm of the n-th tensor, which has `counts[n]` elements, to the n-th of `out`, whose dtype is the same.
+///
+/// # Errors
+/// As the driver reports.
+pub fn launch(norm: Norm, counts: &[i64], out: &List<'_>, tensors: &List<'_>) -> Result<()> {
+    let target = Target::of(out.address(0))?;
+    let class = tensors.dtype.class();
+    let geometry = Geometry::of(&target, class);
+    Tensors::for_each(&target, &[*out, *tensors], counts.iter().copied().enumerate(), |batch| {
+        let elements = batch.elements();
+        let constants = tier(elements, &[("SPEC_DTYPE0", tensors.dtype.code())]);
+        let program = target.program(Family::ListNorm, class, &geometry.define(Tensors::define(constants)))?;
+        let table = batch.table(WHOLE);
+        let args: Vec<_> = [Arg::Bytes(&table), Arg::Int(norm as i32), Arg::Int(tensors.dtype.code())]
+            .into_iter()
+            .chain(batch.arguments())
+            .collect();
+        let global = [batch.groups(WHOLE) * geometry.group];
+        target.launch_elements(&program, "list_norm", &args, elements, &global, Some(&[geometry.group]))
+    })
+}
