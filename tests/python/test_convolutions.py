@@ -7,7 +7,7 @@ import torch
 from op_samples import NoFallback
 from torch.nn import functional
 
-# PyTorch's own tests of nn.functional.conv2d grant float32 so much.
+# What PyTorch's own tests of nn.functional.conv2d grant float32 on Apple's GPUs.
 TOLERANCE = 5e-5
 # Images, channels, result channels, height, width. All are large enough for minimal filtering to pay on a CPU.
 SHAPES = [(2, 64, 64, 28, 28), (3, 65, 72, 17, 23), (2, 130, 50, 21, 14), (1, 48, 64, 40, 33)]
