@@ -87,7 +87,8 @@ impl Queue {
         let enqueued = self.count();
         gate.open()?;
         drop(gate);
-        self.hold_back_host(enqueued)?;
+        // A failure here is an earlier command's, of which the next wait tells; this one runs, and may use the caller's memory.
+        let _ = self.hold_back_host(enqueued);
         Ok(event)
     }
 

@@ -10,8 +10,10 @@ use crate::error::{Error, Result};
 use crate::kernels::{Class, DType, Family, MAX_OPERANDS};
 
 /// Tensors of a launch, which has to fit the 1024 bytes of arguments that every device takes.
-const SEGMENTS: usize = 13;
+const SEGMENTS: usize = 11;
 type Tensors = Batch<SEGMENTS, MAX_OPERANDS>;
+/// Parameters of a stub that the kernel's `Numbers` has room for.
+const PARAMETERS: usize = 4;
 /// A larger tensor repays a launch of its own, with a program that is cut to it.
 const LARGEST: i64 = 1 << 16;
 
@@ -116,7 +118,6 @@ impl Call<'_> {
 
     /// The struct `Numbers` of `cl/foreach.cl`.
     fn numbers(&self, batch: &Tensors) -> Vec<u8> {
-        const PARAMETERS: usize = 4;
         let mut bytes = Vec::with_capacity(256);
         for _ in 0..PARAMETERS {
             Self::ONE.write(self.class, &mut bytes);
@@ -134,5 +135,17 @@ impl Call<'_> {
         // The struct is as large as its alignment asks.
         bytes.resize(bytes.len().next_multiple_of(self.class.size()), 0);
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_fit_every_device_in_the_widest_class() {
+        const POINTERS: usize = 8 * size_of::<usize>();
+        let numbers = (PARAMETERS + SEGMENTS) * Class::ComplexDouble.size() + (MAX_OPERANDS + 3) * size_of::<i32>();
+        assert!(Tensors::default().table(CHUNK).len() + numbers.next_multiple_of(16) + POINTERS <= 1024);
     }
 }

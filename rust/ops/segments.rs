@@ -95,21 +95,13 @@ impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
     }
 
     fn takes(&self, segment: &Segment) -> bool {
-        let mut fresh: Vec<MemHandle> = Vec::new();
-        for (memory, _) in &segment.places {
-            if !self.buffers.contains(memory) && !fresh.contains(memory) {
-                fresh.push(*memory);
-            }
-        }
-        self.segments.len() < LIMIT && self.buffers.len() + fresh.len() <= BUFFERS
+        let mut buffers = self.buffers.clone();
+        add_new(&mut buffers, segment);
+        self.segments.len() < LIMIT && buffers.len() <= BUFFERS
     }
 
     fn push(&mut self, segment: Segment) {
-        for (memory, _) in &segment.places {
-            if !self.buffers.contains(memory) {
-                self.buffers.push(*memory);
-            }
-        }
+        add_new(&mut self.buffers, &segment);
         self.segments.push(segment);
     }
 
@@ -129,11 +121,8 @@ impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
 
     /// The arguments for the buffers. Drivers do not all take a null for one that is not read.
     pub fn arguments<'a>(&'a self) -> impl Iterator<Item = Arg<'a>> {
-        let first = self.buffers.iter().find(|buffer| **buffer != MemHandle::NULL).copied();
-        (0..BUFFERS).map(move |index| {
-            let buffer = self.buffers.get(index).copied().filter(|buffer| *buffer != MemHandle::NULL);
-            Arg::Buffer(buffer.or(first).unwrap_or(MemHandle::NULL))
-        })
+        let first = self.buffers.first().copied().unwrap_or(MemHandle::NULL);
+        (0..BUFFERS).map(move |index| Arg::Buffer(self.buffers.get(index).copied().unwrap_or(first)))
     }
 
     /// The struct `Segments` of `cl/segments.cl`.
@@ -157,6 +146,15 @@ impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
         bytes.extend(buffers.as_flattened());
         bytes.resize(bytes.len().next_multiple_of(size_of::<u64>()), 0);
         bytes
+    }
+}
+
+/// Adds the buffers of a segment that are not there yet; absent lists have none.
+fn add_new(buffers: &mut Vec<MemHandle>, segment: &Segment) {
+    for (memory, _) in &segment.places {
+        if *memory != MemHandle::NULL && !buffers.contains(memory) {
+            buffers.push(*memory);
+        }
     }
 }
 

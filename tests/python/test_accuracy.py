@@ -41,6 +41,8 @@ def error(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("name", UNARY)
 def test_functions_of_float32(name: str, device: torch.device) -> None:
     patterns = torch.from_numpy(np.arange(0, 2**32, STRIDE, dtype=np.int64).astype(np.uint32).view(np.float32))
+    special = torch.tensor([0.0, 1e-45, 1e-40, 1.0, 3.4e38, math.inf])
+    patterns = torch.cat([patterns, special, -special])
     function = getattr(torch, name)
     # A slice is computed by the kernel for strides, and ends in part of a vector.
     for values in (patterns, patterns[: 2 * 33].view(2, 33)[:, 1:]):

@@ -76,6 +76,7 @@ def tune(device: DeviceLike = None, quick: bool = False, progress: bool = True) 
         if record is None:
             record = Record(values=state["defaults"], defaults=state["defaults"])
         elif record.finished in ("full", _thoroughness(quick)):
+            native().set_tuning(index, "")
             return record
         groups = groups_of(state["header"]["device"]["class"], quick)
         left = sum(map(len, groups))

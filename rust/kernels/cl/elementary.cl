@@ -86,7 +86,8 @@ INLINE TV m_expm1(TV x) {
   // In two steps where the result is great: 2^128 is no float, though what it is multiplied by may be less than 1.
   const TM is_great = C(64) < y;
   const TV scale = power_of_two(biased - (is_great & 1));
-  return fma(scale, fraction, scale - 1) * SEL(is_great != 0, 2, 1);
+  const TV result = fma(scale, fraction, scale - 1) * SEL(is_great != 0, 2, 1);
+  return SEL(x == 0, x, result);
 }
 
 // x = m 2^e, m from sqrt(1/2) to sqrt(2), for normal x > 0; returns e.
@@ -146,8 +147,7 @@ INLINE TV m_tanh(TV x) {
   return with_sign_of(x, e / (e + 2));
 }
 
-// x less a multiple of pi/2, in three parts; all three of one sign, which keeps that of x = -0. Past 1e5 three are not
-// enough. The low bits of `turns` are the multiple's.
+// x less a multiple of pi/2, in three parts. Past 1e5 three are not enough. The low bits of `turns` are the multiple's.
 INLINE TV reduce_angle(TV x, TM *turns) {
   const TV shifted = fma(x, C(0.63661975f), WHOLE), q = shifted - WHOLE;
   const TV r = fma(q, C(-1.57079625f), x);
@@ -187,7 +187,7 @@ INLINE TV m_sin(TV x) {
   TM turns;
   const TV r = reduce_angle(x, &turns);
   TV result = SEL(turns << 31 < 0, cos_polynomial(r), sin_polynomial(r));
-  result = AS_TV(AS_TM(result) ^ ((turns & 2) << 30));
+  result = SEL(x == 0, x, AS_TV(AS_TM(result) ^ ((turns & 2) << 30)));
   return ANY(IS_GREAT(x)) ? mend_sin(x, result) : result;
 }
 
@@ -203,7 +203,8 @@ INLINE TV m_tan(TV x) {
   TM turns;
   const TV r = reduce_angle(x, &turns);
   const TV s = sin_polynomial(r), c = cos_polynomial(r);
-  const TV result = SEL(turns << 31 < 0, -c, s) / SEL(turns << 31 < 0, s, c);
+  const TV quotient = SEL(turns << 31 < 0, -c, s) / SEL(turns << 31 < 0, s, c);
+  const TV result = SEL(x == 0, x, quotient);
   return ANY(IS_GREAT(x)) ? mend_tan(x, result) : result;
 }
 
