@@ -55,6 +55,7 @@ def test_a_number_on_the_host_may_join(device):
         (lambda x: torch.arange(0, 1, 0, device=x.device), RuntimeError, "step"),
         (lambda x: x.max(1), IndexError, "Dimension out of range"),
         (lambda x: x.normal_(0, -1), RuntimeError, "std"),
+        (torch.bincount, NotImplementedError, "Float"),
         (lambda x: torch.randint(5, 3, (2,), device=x.device), RuntimeError, "from"),
     ],
 )

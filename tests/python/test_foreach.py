@@ -144,6 +144,10 @@ def test_norms_of_what_is_not_finite_and_of_nothing(device: torch.device) -> Non
         actual = torch._foreach_norm(moved(tensors[:2] + here, device), order)
         for mine, wanted in zip(actual, torch._foreach_norm(tensors[:2] + here, order), strict=True):
             torch.testing.assert_close(mine.cpu(), wanted, equal_nan=True)
+    # The square of one number may be none, though its norm is.
+    for number in (1e30, -1e-30):
+        (norm,) = torch._foreach_norm([torch.tensor([number], device=device)])
+        assert norm.item() == pytest.approx(abs(number))
     with pytest.raises(RuntimeError):
         torch._foreach_norm(moved(tensors, device), float("inf"))
     assert torch._foreach_norm(moved(tensors[:1], device), 2, dtype=torch.float64)[0].dtype == torch.float64

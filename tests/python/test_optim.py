@@ -170,6 +170,18 @@ def test_fused_steps_unscale_gradients_and_leave_out_infinite_ones(device):
     assert x.tolist() == [-2, -2, -2] and scaler.get_scale() == 4.0
 
 
+def test_a_first_step_that_is_left_out_leaves_no_momentum(device):
+    x = torch.ones(2000, device=device, requires_grad=True)
+    optimizer = torch.optim.SGD([x], lr=0.1, momentum=0.9, fused=True)
+    scaler = torch.amp.GradScaler("opencl", init_scale=8.0)
+    for factor in (float("inf"), 1.0):
+        optimizer.zero_grad()
+        scaler.scale((x * factor).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    torch.testing.assert_close(x.detach().cpu(), torch.full((2000,), 0.9))
+
+
 def test_schedulers_and_closures(device, network):
     module, x = network
     module, x = module.to(device), x.to(device)

@@ -9,6 +9,8 @@ __kernel void list_norm(Segments table, int norm, int dtype0, SEGMENT_BUFFERS) {
   GROUP_SHARED(shared);
   SEGMENT_CHUNK(table, s, n, start, end);
   __global const uchar *tensor = SEGMENT_START(table, s, 1);
+  // The square of a single number may be too large, or too small, where its root is not.
+  if (norm == NORM_EUCLID && n == 1) norm = NORM_SUM;
   TV sums = 0, tops = 0;
   for (long i = start + get_local_id(0) * VEC; i < end; i += LSIZE * VEC) {
     const TV value = fabs(load_part(tensor, i, n, DTYPE0, 0));

@@ -48,10 +48,11 @@ typedef struct {
 
 #define LIST(operand) (step.present & (1 << operand) ? SEGMENT_START(table, s, operand) : 0)
 
-// Leaves the kernel where gradients are infinite; gives this group's tensors, `learning_rate`, and `factor`, what
+// Leaves the kernel where gradients are infinite, unless a state has to be made first; gives this group's tensors, `learning_rate`, and `factor`, what
 // gradients are multiplied by.
 #define BEGIN_STEP                                                                                           \
-  if (found_inf && load_at(found_inf + found_inf_offset, step.dtypes[FOUND_INF]) != 0) return;               \
+  const bool is_skipped = found_inf && load_at(found_inf + found_inf_offset, step.dtypes[FOUND_INF]) != 0;   \
+  if (is_skipped && !step.is_first) return;                                                                  \
   SEGMENT_CHUNK(table, s, n, start, end);                                                                    \
   __global uchar *const parameter = LIST(PARAMETER), *const gradient = LIST(GRADIENT);                       \
   __global uchar *const state0 = LIST(STATE0), *const state1 = LIST(STATE1), *const state2 = LIST(STATE2);   \
@@ -74,6 +75,10 @@ typedef struct {
 __kernel void sgd_step(STEP_ARGUMENTS) {
   BEGIN_STEP
   FOR_EACH_VECTOR(i) {
+    if (is_skipped) {
+      if (state0) STORE(state0, STATE0, 0);
+      continue;
+    }
     LOAD_GRADIENT(g)
     TV p = LOAD(parameter, PARAMETER);
     g += step.weight_decay * p;
