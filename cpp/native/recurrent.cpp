@@ -81,7 +81,7 @@ States composed(
 }
 
 // One direction of one layer as ATen's steps, whose derivatives have derivatives.
-variable_list composed(const Sequence& sequence) {
+variable_list composed_steps(const Sequence& sequence) {
   const SequenceInputs& inputs = sequence.inputs;
   const auto turned = [&](const at::Tensor& steps) { return sequence.reverse ? steps.flip(0) : steps; };
   std::vector<at::Tensor> parameters{inputs.input_weight, inputs.hidden_weight};
@@ -131,6 +131,8 @@ struct SequenceFunction : torch::autograd::Function<SequenceFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    // The forward pass was none of autocast's: its tensors are of one dtype, and so are the gradients.
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
     const variable_list saved = context->get_saved_variables();
     const Sequence sequence{
         static_cast<Cell>(context->saved_data["cell"].toInt()),
@@ -157,19 +159,25 @@ struct SequenceFunction : torch::autograd::Function<SequenceFunction> {
   }
 
  private:
-  // The same gradients by way of ATen's steps.
+  // The same gradients by way of ATen's steps. They are asked of aliases: an input that comes of another one (a state
+  // of a layer's own weights) would bring the other one's gradient along, which autograd adds by itself.
   static std::array<at::Tensor, SequenceInputs::kCount> differentiable(
       const Sequence& sequence,
       const variable_list& gradients,
       const std::array<bool, SequenceInputs::kCount>& needed) {
-    const variable_list all = composed(sequence);
+    auto inputs = sequence.inputs.all();
+    for (at::Tensor& input : inputs) {
+      if (input.defined()) input = input.view_as(input);
+    }
+    const auto& [input, hx, cx, input_weight, hidden_weight, input_bias, hidden_bias] = inputs;
+    const variable_list all = composed_steps(
+        {sequence.cell, sequence.reverse, {input, hx, cx, input_weight, hidden_weight, input_bias, hidden_bias}});
     variable_list outputs, given, wanted;
     for (size_t i = 0; i < all.size(); i++) {
       if (!gradients[i].defined()) continue;
       outputs.push_back(all[i]);
       given.push_back(gradients[i]);
     }
-    const auto inputs = sequence.inputs.all();
     for (size_t i = 0; i < inputs.size(); i++) {
       if (needed[i]) wanted.push_back(inputs[i]);
     }

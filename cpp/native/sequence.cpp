@@ -171,7 +171,7 @@ std::array<at::Tensor, SequenceInputs::kCount> run_sequence_backward(
   if (needed[5]) of_input_bias = rows.sum(0);
   if (needed[6]) {
     const bool is_same = of_input_bias.defined() && gates.of_state.is_same(gates.of_input);
-    of_hidden_bias = is_same ? of_input_bias : flat(gates.of_state).sum(0);
+    of_hidden_bias = is_same ? of_input_bias.clone() : flat(gates.of_state).sum(0);
   }
   return result;
 }

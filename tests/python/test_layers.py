@@ -123,6 +123,29 @@ def test_second_derivatives_of_layers(layer, device):
     compare(module, penalty, device, torch.randn(STEPS, BATCH, INPUT, dtype=torch.float64))
 
 
+def twice(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A second call starts from the state of the first, which depends on the same weights and input."""
+    _, state = module(x)
+    return module(x.sin(), state)[0]
+
+
+def from_the_input(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """The state is a mean of the input."""
+    state = x.mean(0, keepdim=True)
+    return module(x, (state, state.sin()) if isinstance(module, nn.LSTM) else state)[0]
+
+
+@pytest.mark.parametrize("use", [twice, from_the_input])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_second_derivatives_where_one_input_depends_on_another(layer, use, device):
+    def penalties(module, x):
+        wanted = [x, *module.parameters()]
+        return torch.autograd.grad(use(module, x).square().sum(), wanted, create_graph=True)
+
+    torch.manual_seed(0)
+    compare(LAYERS[layer](INPUT, INPUT).double(), penalties, device, torch.randn(STEPS, BATCH, INPUT).double())
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_dtypes_of_layers(layer, dtype, device):
@@ -224,6 +247,30 @@ def test_autocast(layer, device):
         results, _ = there(x.to(device))
     assert results.dtype == torch.bfloat16
     torch.testing.assert_close(results.float().cpu(), module(x)[0], rtol=5e-2, atol=5e-2)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_backward_pass_under_autocast(layer, create_graph, device):
+    torch.manual_seed(0)
+    module, x = LAYERS[layer](INPUT, HIDDEN).to(device), torch.randn(STEPS, BATCH, INPUT, device=device)
+    results = module(x.requires_grad_())[0]
+
+    def gradients():
+        wanted = [x, *module.parameters()]
+        return torch.autograd.grad(results, wanted, torch.ones_like(results), True, create_graph)
+
+    expected = gradients()
+    with torch.autocast("opencl", dtype=torch.bfloat16):
+        actual = gradients()
+    torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_each_gradient_has_memory_of_its_own(layer, device):
+    module, x = LAYERS[layer](INPUT, HIDDEN).to(device), torch.randn(STEPS, BATCH, INPUT, device=device)
+    gradients = torch.autograd.grad(module(x)[0].sum(), list(module.parameters()))
+    assert len({gradient.data_ptr() for gradient in gradients}) == len(gradients)
 
 
 def test_gates_of_a_wrong_size_are_refused(device):
