@@ -15,6 +15,7 @@
 #include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/library.h>
 #include <algorithm>
 
@@ -102,6 +103,7 @@ struct SequenceFunction : torch::autograd::Function<SequenceFunction> {
       AutogradContext* context,
       int64_t cell,
       bool reverse,
+      bool has_backward,
       const Variable& input,
       const Variable& hx,
       const std::optional<Variable>& cx,
@@ -116,7 +118,7 @@ struct SequenceFunction : torch::autograd::Function<SequenceFunction> {
         {input, hx, cx.value_or(absent), input_weight, hidden_weight, input_bias.value_or(absent),
          hidden_bias.value_or(absent)}};
     at::AutoDispatchBelowADInplaceOrView below;
-    const SequenceTrace trace = run_sequence(sequence);
+    const SequenceTrace trace = run_sequence(sequence, has_backward);
     context->saved_data["cell"] = cell;
     context->saved_data["reverse"] = reverse;
     const auto inputs = sequence.inputs.all();
@@ -153,7 +155,7 @@ struct SequenceFunction : torch::autograd::Function<SequenceFunction> {
       results =
           run_sequence_backward(sequence, {saved[7], saved[8], saved[9]}, gradients[0], gradients[1], grad_cy, needed);
     }
-    variable_list all(2); // of `cell` and `reverse`
+    variable_list all(3); // of `cell`, `reverse` and `has_backward`
     all.insert(all.end(), results.begin(), results.end());
     return all;
   }
@@ -234,6 +236,7 @@ States run(
     at::TensorList parameters,
     const Shape& shape) {
   if (!is_simple(cell, input, hx, cx, parameters, shape)) return composed(cell, input, hx, cx, parameters, shape);
+  const bool has_backward = torch::autograd::compute_requires_grad(input, hx, cx, parameters);
   at::Tensor steps = shape.batch_first ? input.transpose(0, 1) : input;
   std::vector<at::Tensor> shown, contents;
   for (int64_t layer = 0; layer < shape.layers; layer++) {
@@ -245,8 +248,9 @@ States run(
       const auto present = [](const at::Tensor& tensor) { return std::optional(tensor); };
       const std::optional<at::Tensor> content = cx.defined() ? present(cx.select(0, index)) : std::nullopt;
       const variable_list results = SequenceFunction::apply(
-          static_cast<int64_t>(cell), direction == 1, steps, hx.select(0, index), content, weights[0], weights[1],
-          shape.has_biases ? present(weights[2]) : std::nullopt, shape.has_biases ? present(weights[3]) : std::nullopt);
+          static_cast<int64_t>(cell), direction == 1, has_backward, steps, hx.select(0, index), content, weights[0],
+          weights[1], shape.has_biases ? present(weights[2]) : std::nullopt,
+          shape.has_biases ? present(weights[3]) : std::nullopt);
       outputs.push_back(results[0]);
       shown.push_back(results[1]);
       if (cx.defined()) contents.push_back(results[2]);
@@ -256,6 +260,8 @@ States run(
       steps = at::dropout(steps, shape.dropout, /*train=*/true);
     }
   }
+  // A layer's node keeps its output. The caller gets a copy, cheap beside the steps, and may change it in place.
+  if (has_backward && !shape.bidirectional) steps = steps.clone();
   return {
       shape.batch_first ? steps.transpose(0, 1) : steps, at::stack(shown),
       cx.defined() ? at::stack(contents) : at::Tensor()};

@@ -11,8 +11,6 @@
 namespace torch_opencl::native {
 namespace {
 
-constexpr int64_t kLstmGates = 4, kGruGates = 3;
-
 // A tensor of a step, dense; if it is there, it has the given size and the dtype of the state.
 at::Tensor dense(
     const char* op, const char* name, const at::Tensor& tensor, at::IntArrayRef sizes, const at::Tensor& state) {
@@ -33,14 +31,14 @@ void check_state(const char* op, const at::Tensor& state) {
 struct Inputs {
   Inputs(
       const char* op,
-      int64_t gates,
+      Cell cell,
       const at::Tensor& input,
       const at::Tensor& hidden,
       const std::optional<at::Tensor>& input_bias,
       const std::optional<at::Tensor>& hidden_bias,
       const at::Tensor& state)
       : state((check_state(op, state), state.contiguous())),
-        width(gates * state.size(1)),
+        width(gates_of(cell) * state.size(1)),
         input_gates(dense(op, "input_gates", input, {state.size(0), width}, state)),
         hidden_gates(dense(op, "hidden_gates", hidden, {state.size(0), width}, state)),
         input_bias(dense(op, "input_bias", value_of(input_bias), width, state)),
@@ -63,7 +61,7 @@ Tensors3 lstm_cell(
     const at::Tensor& cx,
     const std::optional<at::Tensor>& input_bias,
     const std::optional<at::Tensor>& hidden_bias) {
-  const Inputs inputs("lstm_cell", kLstmGates, input_gates, hidden_gates, input_bias, hidden_bias, cx);
+  const Inputs inputs("lstm_cell", Cell::Lstm, input_gates, hidden_gates, input_bias, hidden_bias, cx);
   at::Tensor hy = at::empty_like(inputs.state), cy = at::empty_like(inputs.state),
              workspace = at::empty_like(inputs.input_gates);
   checked([&] { bridge::lstm_cell(inputs.args(), arg(hy), arg(cy), arg(workspace)); });
@@ -82,7 +80,7 @@ Tensors3 lstm_cell_backward(
   if (!shown.defined() && !kept.defined()) return {};
   check_state(op, cx);
   const at::Tensor before = cx.contiguous(), after = dense(op, "cy", cy, cx.sizes(), cx),
-                   gates = dense(op, "workspace", workspace, {cx.size(0), kLstmGates * cx.size(1)}, cx),
+                   gates = dense(op, "workspace", workspace, {cx.size(0), gates_of(Cell::Lstm) * cx.size(1)}, cx),
                    from_hy = dense(op, "grad_hy", shown, cx.sizes(), cx),
                    from_cy = dense(op, "grad_cy", kept, cx.sizes(), cx);
   at::Tensor grad_gates = at::empty_like(gates), grad_cx = at::empty_like(before);
@@ -100,7 +98,7 @@ Tensors2 gru_cell(
     const at::Tensor& hx,
     const std::optional<at::Tensor>& input_bias,
     const std::optional<at::Tensor>& hidden_bias) {
-  const Inputs inputs("gru_cell", kGruGates, input_gates, hidden_gates, input_bias, hidden_bias, hx);
+  const Inputs inputs("gru_cell", Cell::Gru, input_gates, hidden_gates, input_bias, hidden_bias, hx);
   at::Tensor hy = at::empty_like(inputs.state),
              workspace = at::empty({hx.size(0), kGruSaved * hx.size(1)}, inputs.state.options());
   checked([&] { bridge::gru_cell(inputs.args(), arg(hy), arg(workspace)); });
@@ -113,7 +111,7 @@ Tensors5 gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspac
   const int64_t rows = grad_hy.size(0), hidden = grad_hy.size(1);
   const at::Tensor grad = grad_hy.contiguous(),
                    saved = dense(op, "workspace", workspace, {rows, kGruSaved * hidden}, grad_hy);
-  at::Tensor grad_input = at::empty({rows, kGruGates * hidden}, grad.options()),
+  at::Tensor grad_input = at::empty({rows, gates_of(Cell::Gru) * hidden}, grad.options()),
              grad_hidden = at::empty_like(grad_input), grad_hx = at::empty_like(grad);
   checked([&] { bridge::gru_cell_backward(arg(grad), arg(saved), arg(grad_input), arg(grad_hidden), arg(grad_hx)); });
   at::Tensor grad_input_bias, grad_hidden_bias;

@@ -42,7 +42,7 @@ at::Tensor hidden_weight_gradient(const Sequence& sequence, const at::Tensor& ou
 
 } // namespace
 
-SequenceTrace run_sequence(const Sequence& sequence) {
+SequenceTrace run_sequence(const Sequence& sequence, bool has_backward) {
   const auto& [input, hx, cx, input_weight, hidden_weight, input_bias, hidden_bias] = sequence.inputs;
   const Cell cell = sequence.cell;
   const int64_t steps = input.size(0), batch = input.size(1), hidden = hx.size(1), width = gates_of(cell) * hidden;
@@ -54,10 +54,14 @@ SequenceTrace run_sequence(const Sequence& sequence) {
   SequenceTrace trace{at::empty({steps, batch, hidden}, gates.options()), {}, {}};
   if (cell == Cell::Lstm) trace.cells = at::empty_like(trace.output);
   if (cell == Cell::Lstm) trace.kept = gates; // each step overwrites its own
-  if (cell == Cell::Gru) trace.kept = at::empty({steps, batch, kGruSaved * hidden}, gates.options());
+  if (cell == Cell::Gru) {
+    // Five times the output: without a backward pass the steps share one place.
+    trace.kept = at::empty({has_backward ? steps : 1, batch, kGruSaved * hidden}, gates.options());
+    trace.kept = trace.kept.expand({steps, batch, kGruSaved * hidden});
+  }
   at::Tensor product = is_plain ? at::Tensor() : at::empty({batch, width}, gates.options());
   at::Tensor state = hx.contiguous(), content = contiguous(cx);
-  const at::Tensor weight = hidden_weight.t(), folded = contiguous(hidden_bias), absent;
+  const at::Tensor weight = hidden_weight.t(), cell_bias = contiguous(hidden_bias), absent;
   for (int64_t n = 0; n < steps; n++) {
     const int64_t t = sequence.place(n);
     at::Tensor from_input = gates.select(0, t), shown = trace.output.select(0, t);
@@ -70,7 +74,7 @@ SequenceTrace run_sequence(const Sequence& sequence) {
       const at::Tensor kept = trace.kept.select(0, t), cells = cell == Cell::Lstm ? trace.cells.select(0, t) : absent;
       checked([&] {
         const auto args = [&](const at::Tensor& before) -> bridge::CellInputs {
-          return {arg(from_input), arg(product), arg(absent), arg(folded), arg(before)};
+          return {arg(from_input), arg(product), arg(absent), arg(cell_bias), arg(before)};
         };
         if (cell == Cell::Lstm) bridge::lstm_cell(args(content), arg(shown), arg(cells), arg(kept));
         if (cell == Cell::Gru) bridge::gru_cell(args(state), arg(shown), arg(kept));

@@ -7,21 +7,9 @@
 #include <ATen/core/Tensor.h>
 #include <array>
 
+#include "rnn.h"
+
 namespace torch_opencl::native {
-
-enum class Cell : int64_t { Lstm, Gru, Tanh, Relu };
-
-// How many gates a cell has.
-constexpr int64_t gates_of(Cell cell) {
-  switch (cell) {
-    case Cell::Lstm:
-      return 4;
-    case Cell::Gru:
-      return 3;
-    default:
-      return 1;
-  }
-}
 
 // Everything that a gradient is asked of, in the order in which gradients are returned. Tensors are floating and of one
 // dtype and device.
@@ -56,7 +44,8 @@ struct SequenceTrace {
   at::Tensor kept;   // what the backward pass needs of an LSTM's and a GRU's gates
 };
 
-SequenceTrace run_sequence(const Sequence& sequence);
+// Without a backward pass to come, `kept` has no use afterwards, and may be that of one step.
+SequenceTrace run_sequence(const Sequence& sequence, bool has_backward);
 
 // Gradients of the inputs that `needed` marks, from those of the output and of the last state and content, each of
 // which may be undefined.

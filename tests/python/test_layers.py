@@ -207,6 +207,26 @@ def test_frozen_weights_and_a_second_backward_pass(layer, device):
         torch.testing.assert_close(got.cpu(), wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_a_gru_without_autograd_keeps_no_gates(device):
+    def peak(module, x):
+        torch.opencl.reset_peak_memory_stats()
+        before = torch.opencl.memory_allocated()
+        module(x)
+        return (torch.opencl.max_memory_allocated() - before) / (x.shape[0] * x.shape[1] * 64 * x.element_size())
+
+    module, x = nn.GRU(INPUT, 64).to(device), torch.zeros(128, 16, INPUT, device=device)
+    # In outputs: three gates of the input's product, the output itself, and five numbers for the backward pass.
+    assert peak(module, x) > 9
+    assert peak(module.requires_grad_(False), x) < 5
+
+
+@pytest.mark.parametrize("kind", ["plain", "batch first"])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_output_may_be_changed_in_place(layer, kind, device):
+    module = LAYERS[layer](INPUT, HIDDEN, **KINDS[kind]).double()
+    compare(module, lambda m, x: m(x)[0].mul_(2), device, torch.randn(STEPS, BATCH, INPUT).double())
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_transforms_of_layers(layer, device):
     torch.manual_seed(0)
