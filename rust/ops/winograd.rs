@@ -18,10 +18,11 @@ use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 const POINTS: i64 = 36;
 /// Pixels of a tile's side.
 const SIDE: i64 = 4;
-/// Local memory for the tiles of a part at all points; with 55 KiB for the products and the weights that pass by, they
-/// stay in a second cache of 2 MiB.
+/// What the tiles of a part may take at all points; with 55 KiB for the products and the weights that pass by, they stay
+/// in a second cache of 2 MiB.
 const TILE_BYTES: i64 = 1200 << 10;
-/// Channels, and vectors of tiles, that are brought to global memory at a time: 288 KiB, in runs of 512 bytes.
+/// Channels, and vectors of tiles, that are brought to global memory at a time: 288 KiB, in runs of 512 bytes. Less where
+/// local memory is smaller.
 const STORED_CHANNELS: i64 = 16;
 const STORED_VECTORS: i64 = 8;
 /// Bytes of tiles at all points that are in memory at a time, for each core.
@@ -62,11 +63,22 @@ impl Products {
 
     /// The cheapest cut, and its cycles until the last core is done; none where not even a vector of tiles fits.
     fn cut(&self, tile: Tile, units: i64, local_bytes: i64) -> Option<(f64, Cut)> {
-        let vector_bytes = POINTS * self.channels * tile.lanes * tile.element;
-        let most = (TILE_BYTES.min(local_bytes * 2 / 3) / vector_bytes.max(1)).min(tile.vectors);
-        let cuts = (1..=most).flat_map(|vectors| [1, 2, 4].map(|down| (div_up(self.vectors, vectors), down)));
+        let fits = |&vectors: &i64| {
+            let all @ [tiles, ..] = self.local_bytes(vectors, tile);
+            tiles <= TILE_BYTES && all.iter().sum::<i64>() <= local_bytes
+        };
+        let cuts = (1..=tile.vectors)
+            .take_while(fits)
+            .flat_map(|vectors| [1, 2, 4].map(|down| (div_up(self.vectors, vectors), down)));
         let cuts = cuts.map(|(across, down)| Cut { across, down: down.min(self.panels) });
         cuts.map(|cut| (self.cost(cut, tile, units), cut)).min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// Bytes of local memory of the kernel `winograd` for a part of so many vectors of tiles: those at all points, a
+    /// panel's products with them, and what is being transformed.
+    fn local_bytes(&self, vectors: i64, tile: Tile) -> [i64; 3] {
+        [self.channels * vectors, tile.rows * vectors, tile.rows]
+            .map(|count| POINTS * count * tile.lanes * tile.element)
     }
 
     fn cost(&self, cut: Cut, tile: Tile, units: i64) -> f64 {
@@ -86,8 +98,8 @@ impl Products {
 }
 
 /// The tile of the kernels: as many rows as blocks of `cl/panel.cl` have, whatever suits other products.
-fn tile_of(target: &Target, class: Class) -> Tile {
-    let tile = Tile::of(target, class);
+fn tile_of(cores: &Cores, class: Class) -> Tile {
+    let tile = Tile::tuned(&cores.tuning, class);
     let (rows, vectors) = (if tile.lanes == 16 { 8 } else { 4 }, 3);
     Tile { rows, vectors, columns: vectors * tile.lanes, ..tile }
 }
@@ -103,8 +115,7 @@ fn cores_of(target: &Target) -> Option<Cores> {
     }
 }
 
-fn program(target: &Target, class: Class) -> Result<Arc<CachedProgram>> {
-    let tile = tile_of(target, class);
+fn program(target: &Target, class: Class, tile: Tile) -> Result<Arc<CachedProgram>> {
     let spec = Spec::generic()
         .define("VEC", tile.vector())
         .define("TILE_ROWS", tile.rows)
@@ -147,6 +158,8 @@ fn image_bytes(source: &Volume, origin: Spatial, pixels: &Volume) -> Vec<u8> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pixels {
     part: Part,
+    /// That of the tuning by which it was cut: another thread may change it before it runs.
+    tile: Tile,
     products: Products,
     cut: Cut,
 }
@@ -159,8 +172,8 @@ impl Pixels {
         if !has_bias || !is_possible(target, window, *groups, [out, source], weight) {
             return None;
         }
-        let tile = tile_of(target, class);
         let cores = cores_of(target)?;
+        let tile = tile_of(&cores, class);
         let products = Products::new(out, out.channels, source.channels, tile);
         let (cost, cut) = products.cut(tile, cores.units, cores.local_bytes)?;
         let size = Size {
@@ -170,7 +183,7 @@ impl Pixels {
             batches: 1,
         };
         let (_, patch_cost) = Plan::of(size, Tile::tuned(&cores.tuning, class), &cores, true);
-        (cost < patch_cost).then_some(Self { part: *part, products, cut })
+        (cost < patch_cost).then_some(Self { part: *part, tile, products, cut })
     }
 
     /// Enqueues it.
@@ -178,10 +191,9 @@ impl Pixels {
     /// # Errors
     /// As the allocator and the driver report.
     pub fn run(&self, target: &Target, class: Class) -> Result<()> {
-        let Self { part, products: Products { vectors, panels, channels }, cut } = *self;
+        let Self { part, tile, products: Products { vectors, panels, channels }, cut } = *self;
         let Part { out, source, bias, window, .. } = part;
-        let tile = tile_of(target, class);
-        let program = program(target, class)?;
+        let program = program(target, class, tile)?;
         // Whole vectors of a panel's result channels and as many source channels as fill them.
         let lane_channels = tile.lanes / tile.rows;
         let padded = div_up(channels, lane_channels) * lane_channels;
@@ -197,7 +209,8 @@ impl Pixels {
         }
         let images = image_bytes(&source, origin, &out);
         let widest = div_up(vectors, cut.across);
-        let local = |count: i64| Arg::Local((count * tile.lanes * tile.element) as usize);
+        let [points, products, scratch] =
+            self.products.local_bytes(widest, tile).map(|bytes| Arg::Local(bytes as usize));
         let (bias, bias_stride) = bias.map_or((target.memory(0)?, 0), |bias| (bias.memory, bias.stride));
         let args = [
             source.memory,
@@ -206,9 +219,9 @@ impl Pixels {
             Arg::Long(bias_stride),
             out.memory,
             Arg::Bytes(&images),
-            local(POINTS * channels * widest),
-            local(POINTS * tile.rows * widest),
-            local(POINTS * tile.rows),
+            points,
+            products,
+            scratch,
         ];
         launch(target, &program, "winograd", &args, [cut.across, cut.down, 1])
     }
@@ -227,6 +240,29 @@ impl Pixels {
     }
 }
 
+/// What is brought to global memory at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    channels: i64,
+    /// Vectors of tiles.
+    vectors: i64,
+}
+
+impl Block {
+    /// The longest runs that fit; none where not even a vector of as many channels as are read at a time fits.
+    fn of(tile: Tile, local_bytes: i64) -> Option<Self> {
+        let vectors = (1..=STORED_VECTORS).rev();
+        let mut blocks =
+            vectors.flat_map(|vectors| [STORED_CHANNELS, tile.rows].map(|channels| Self { channels, vectors }));
+        blocks.find(|block| block.local_bytes(tile).iter().sum::<i64>() <= local_bytes)
+    }
+
+    /// Bytes of local memory of the kernel `winograd_tiles`: for the tiles at all points, and what is being transformed.
+    fn local_bytes(&self, tile: Tile) -> [i64; 2] {
+        [self.channels * self.vectors, tile.rows].map(|count| POINTS * count * tile.lanes * tile.element)
+    }
+}
+
 /// A value for each weight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weights {
@@ -234,7 +270,10 @@ pub(super) struct Weights {
     source: Volume,
     gradient: Volume,
     window: Window,
+    /// That of the tuning by which it was chosen, as for pixels.
+    tile: Tile,
     products: Products,
+    block: Block,
 }
 
 impl Weights {
@@ -251,11 +290,12 @@ impl Weights {
         if !is_possible(target, &window, groups, [&source, &gradient], &weight) {
             return None;
         }
-        let tile = tile_of(target, class);
         let cores = cores_of(target)?;
+        let tile = tile_of(&cores, class);
         let products = Products::new(&gradient, gradient.channels, source.channels, tile);
-        let this = Self { weight, source, gradient, window, products };
-        let (_, product_cost) = Plan::of(this.size(tile), Tile::tuned(&cores.tuning, class), &cores, true);
+        let block = Block::of(tile, cores.local_bytes)?;
+        let this = Self { weight, source, gradient, window, tile, products, block };
+        let (_, product_cost) = Plan::of(this.size(), Tile::tuned(&cores.tuning, class), &cores, true);
         let values = products.vectors * (source.channels + gradient.channels);
         let cost = product_cost + values as f64 * STORED / cores.units as f64 + products.weight_cost(tile, cores.units);
         let size = Size {
@@ -268,18 +308,19 @@ impl Weights {
         (cost < patch_cost).then_some(this)
     }
 
-    fn size(&self, tile: Tile) -> Size {
+    fn size(&self) -> Size {
         Size {
             rows: self.gradient.channels,
             columns: self.source.channels,
-            depth: self.products.vectors * tile.lanes,
+            depth: self.products.vectors * self.tile.lanes,
             batches: POINTS,
         }
     }
 
     /// Images of which tiles are in memory at a time, so that they stay in the second caches; all where the sums, which
     /// are read and written for each part, are not small beside them.
-    fn images_at_once(&self, tile: Tile, units: i64) -> i64 {
+    fn images_at_once(&self, units: i64) -> i64 {
+        let tile = self.tile;
         let (channels, of) = (self.source.channels + self.gradient.channels, self.gradient.images);
         let image_bytes = POINTS * channels * self.products.vectors * tile.lanes * tile.element / of;
         let sum_bytes = POINTS * self.source.channels * self.gradient.channels * tile.element;
@@ -296,41 +337,40 @@ impl Weights {
     /// # Errors
     /// As the allocator and the driver report.
     pub fn run(&self, target: &Target, class: Class) -> Result<()> {
-        let tile = tile_of(target, class);
+        let tile = self.tile;
         let all = self.gradient.images;
-        let step = self.images_at_once(tile, target.compute_units() as i64);
+        let step = self.images_at_once(target.compute_units() as i64);
         let (rows, columns) = (self.gradient.channels, self.source.channels);
         let pitch = div_up(columns, tile.lanes) * tile.lanes;
         let workspace = target.workspace((POINTS * rows * pitch * tile.element) as usize)?;
         let sums = matrix(target.memory(workspace.address)?, rows, columns, pitch);
         for first in (0..all).step_by(step as usize) {
-            let part = self.some_images(first, step.min(all - first), tile);
+            let part = self.some_images(first, step.min(all - first));
             part.multiply(target, class, Epilogue::plain(sums, (first > 0).then_some(sums)))?;
         }
         let [w, h, _] = self.weight.strides;
         let layout = struct_bytes([rows, columns, self.weight.image_stride, self.weight.channel_stride, w, h]);
         let args = [sums.memory, Arg::Long(pitch), self.weight.memory, Arg::Bytes(&layout)];
-        launch(target, &*program(target, class)?, "winograd_finish", &args, [pitch / tile.lanes, rows, 1])
+        launch(target, &*program(target, class, tile)?, "winograd_finish", &args, [pitch / tile.lanes, rows, 1])
     }
 
     /// The same of `count` images from `first` on.
-    fn some_images(&self, first: i64, count: i64, tile: Tile) -> Self {
+    fn some_images(&self, first: i64, count: i64) -> Self {
         let some = |volume: Volume| Volume {
             memory: advance(volume.memory, first * volume.image_stride, volume.dtype),
             images: count,
             ..volume
         };
         let (source, gradient) = (some(self.source), some(self.gradient));
-        let products = Products::new(&gradient, gradient.channels, source.channels, tile);
+        let products = Products::new(&gradient, gradient.channels, source.channels, self.tile);
         Self { source, gradient, products, ..*self }
     }
 
     /// The products of all points.
     fn multiply(&self, target: &Target, class: Class, epilogue: Epilogue) -> Result<()> {
-        let tile = tile_of(target, class);
-        let size = self.size(tile);
+        let size = self.size();
         let factor = |factor: TileFactor, channels: i64| -> Result<(Workspace, Operand)> {
-            let workspace = target.workspace((POINTS * channels * size.depth * tile.element) as usize)?;
+            let workspace = target.workspace((POINTS * channels * size.depth * self.tile.element) as usize)?;
             let memory = target.memory(workspace.address)?;
             self.evaluate(target, class, factor, memory)?;
             Ok((workspace, matrix(memory, channels, size.depth, size.depth)))
@@ -344,30 +384,24 @@ impl Weights {
 
     /// Brings the tiles of a factor to memory at all points.
     fn evaluate(&self, target: &Target, class: Class, factor: TileFactor, out: Arg<'static>) -> Result<()> {
-        let tile = tile_of(target, class);
+        let Self { tile, block, .. } = *self;
         let (volume, origin) = match factor {
             TileFactor::Source => (&self.source, self.window.origin),
             TileFactor::Gradient => (&self.gradient, [0; 3]),
         };
         let images = image_bytes(volume, origin, &self.gradient);
-        let across = div_up(self.products.vectors, STORED_VECTORS);
-        let local = |count: i64| Arg::Local((count * tile.lanes * tile.element) as usize);
+        let [points, scratch] = block.local_bytes(tile).map(|bytes| Arg::Local(bytes as usize));
         let args = [
             volume.memory,
             Arg::Bytes(&images),
             Arg::Int(i32::from(factor == TileFactor::Gradient)),
-            Arg::Long(STORED_CHANNELS),
+            Arg::Long(block.channels),
             out,
-            local(POINTS * STORED_CHANNELS * STORED_VECTORS),
-            local(POINTS * tile.rows),
+            points,
+            scratch,
         ];
-        launch(
-            target,
-            &*program(target, class)?,
-            "winograd_tiles",
-            &args,
-            [across, div_up(volume.channels, STORED_CHANNELS), 1],
-        )
+        let global = [div_up(self.products.vectors, block.vectors), div_up(volume.channels, block.channels), 1];
+        launch(target, &*program(target, class, tile)?, "winograd_tiles", &args, global)
     }
 }
 
@@ -389,16 +423,43 @@ mod tests {
     use super::*;
 
     const WIDE: Tile = Tile { rows: 8, columns: 48, vectors: 3, lanes: 16, parts: 1, element: 4 };
+    const NARROW: Tile = Tile { rows: 4, columns: 24, lanes: 8, ..WIDE };
+    const LOCAL_BYTES: [i64; 3] = [32 << 10, 256 << 10, 2 << 20];
 
     #[test]
-    fn the_tiles_of_a_part_fit_their_cache() {
-        for channels in [3, 64, 130, 256, 500] {
-            let products = Products { vectors: 98, panels: 8, channels };
-            let cut = products.cut(WIDE, 2, 2 << 20).map(|(_, cut)| cut);
-            let widest = cut.map_or(0, |cut| div_up(98, cut.across));
-            assert!((1..=WIDE.vectors).contains(&widest), "{channels}: {cut:?}");
-            assert!(widest * POINTS * channels * 64 <= TILE_BYTES, "{channels}: {cut:?}");
+    fn a_part_fits_local_memory_and_its_tiles_their_cache() {
+        for (tile, local_bytes) in [WIDE, NARROW].into_iter().flat_map(|tile| LOCAL_BYTES.map(|bytes| (tile, bytes))) {
+            for channels in 1..600 {
+                let products = Products { vectors: 98, panels: 8, channels };
+                let Some((_, cut)) = products.cut(tile, 2, local_bytes) else {
+                    assert!(products.local_bytes(1, tile).iter().sum::<i64>() > local_bytes, "{channels}: {tile:?}");
+                    continue;
+                };
+                let widest = div_up(98, cut.across);
+                assert!((1..=tile.vectors).contains(&widest), "{channels}: {cut:?}");
+                let all @ [tiles, ..] = products.local_bytes(widest, tile);
+                assert!(tiles <= TILE_BYTES && all.iter().sum::<i64>() <= local_bytes, "{channels}: {cut:?}");
+            }
         }
-        assert!(Products { vectors: 98, panels: 8, channels: 4096 }.cut(WIDE, 2, 2 << 20).is_none());
+    }
+
+    #[test]
+    fn the_channels_of_a_part_are_limited_by_its_memory() {
+        let fits =
+            |channels, local_bytes| Products { vectors: 98, panels: 8, channels }.cut(WIDE, 2, local_bytes).is_some();
+        assert!(!fits(1, 32 << 10));
+        assert!(fits(97, 256 << 10) && !fits(98, 256 << 10));
+        assert!(fits(500, 2 << 20) && !fits(4096, 2 << 20));
+    }
+
+    #[test]
+    fn blocks_that_are_brought_to_memory_fit_local_memory() {
+        let blocks = |tile: Tile| LOCAL_BYTES.map(|bytes| Block::of(tile, bytes));
+        let block = |channels, vectors| Some(Block { channels, vectors });
+        assert_eq!(blocks(WIDE), [None, block(8, 8), block(16, 8)]);
+        assert_eq!(blocks(NARROW), [block(4, 6), block(16, 8), block(16, 8)]);
+        for (tile, bytes) in [(WIDE, 256 << 10), (WIDE, 2 << 20), (NARROW, 32 << 10), (NARROW, 256 << 10)] {
+            assert!(Block::of(tile, bytes).is_some_and(|block| block.local_bytes(tile).iter().sum::<i64>() <= bytes));
+        }
     }
 }
