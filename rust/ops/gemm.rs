@@ -180,11 +180,7 @@ pub fn multiply(target: &Target, product: &Product) -> Result<()> {
         return Ok(());
     }
     match Tuning::of(target.device) {
-        Tuning::Cpu(tuning) => {
-            let local_bytes = target.device.info.local_mem as i64;
-            let cores = Cores { units: target.compute_units() as i64, local_bytes, tuning };
-            multiply_packed(target, product, &cores)
-        }
+        Tuning::Cpu(tuning) => multiply_packed(target, product, &Cores::new(target, tuning)),
         Tuning::Gpu(tuning) => gemm_local::multiply(target, product, &tuning),
     }
 }

@@ -110,6 +110,13 @@ pub struct Cores {
     pub tuning: CpuTuning,
 }
 
+impl Cores {
+    /// Those of a device.
+    pub fn new(target: &Target, tuning: CpuTuning) -> Self {
+        Self { units: target.compute_units() as i64, local_bytes: target.device.info.local_mem as i64, tuning }
+    }
+}
+
 /// How a product is cut; the `Cut` of `cl/gemm.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {

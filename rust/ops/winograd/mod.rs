@@ -1,0 +1,113 @@
+//! Convolutions of 3x3 taps by Winograd's minimal filtering, where that pays: on CPUs, in float32.
+
+mod pixels;
+mod weights;
+
+use std::sync::Arc;
+
+use super::matrix::{div_up, struct_bytes};
+use super::patches::{Spatial, Volume, Window};
+use super::plan::{Cores, Tile};
+use super::tuning::Tuning;
+use super::Target;
+use crate::error::Result;
+use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
+
+pub(super) use pixels::Pixels;
+pub(super) use weights::Weights;
+
+/// Products of matrices, one for each point at which polynomials are evaluated; as in `cl/winograd_points.cl`.
+const POINTS: i64 = 36;
+/// Pixels of a tile's side.
+const SIDE: i64 = 4;
+/// What a weight's value at a point costs, evaluated or interpolated, in cycles of a core with AVX-512.
+const WEIGHT: f64 = 2.4;
+
+/// Sizes of the products of a point.
+#[derive(Clone, Copy, Debug)]
+struct Products {
+    /// Vectors of tiles.
+    vectors: i64,
+    /// Panels of result channels.
+    panels: i64,
+    /// Source channels.
+    channels: i64,
+}
+
+impl Products {
+    /// Those of a convolution with pixels.
+    fn new(pixels: &Volume, result_channels: i64, channels: i64, tile: Tile) -> Self {
+        let [width, height, _] = pixels.sizes;
+        let tiles = div_up(width, SIDE) * div_up(height, SIDE) * pixels.images;
+        Self { vectors: div_up(tiles, tile.lanes), panels: div_up(result_channels, tile.rows), channels }
+    }
+
+    /// Cycles for the weights at all points.
+    fn weight_cost(&self, tile: Tile, units: i64) -> f64 {
+        (POINTS * self.channels * self.panels * tile.rows) as f64 * WEIGHT / units as f64
+    }
+}
+
+/// The tile of the kernels: as many rows as blocks of `cl/panel.cl` have, whatever suits other products.
+fn tile_of(cores: &Cores, class: Class) -> Tile {
+    let tile = Tile::tuned(&cores.tuning, class);
+    let (rows, vectors) = (if tile.lanes == 16 { 8 } else { 4 }, 3);
+    Tile { rows, vectors, columns: vectors * tile.lanes, ..tile }
+}
+
+/// What the product of patches is cut for; none on GPUs.
+fn cores_of(target: &Target) -> Option<Cores> {
+    match Tuning::of(target.device) {
+        Tuning::Cpu(tuning) => Some(Cores::new(target, tuning)),
+        Tuning::Gpu(_) => None,
+    }
+}
+
+fn program(target: &Target, class: Class, tile: Tile) -> Result<Arc<CachedProgram>> {
+    let spec = Spec::generic()
+        .define("VEC", tile.vector())
+        .define("TILE_ROWS", tile.rows)
+        .define("TILE_VECTORS", tile.vectors)
+        .define("TILE_LANES", tile.lanes);
+    target.program(Family::Winograd, class, &spec)
+}
+
+/// Whether minimal filtering can do a convolution between these volumes.
+fn is_possible(target: &Target, window: &Window, groups: i64, images: [&Volume; 2], weight: &Volume) -> bool {
+    let Window { taps, scale, step: [step_w, step_h, _], origin: [.., origin_d], .. } = *window;
+    let is_f32 = images.iter().chain(&[weight]).all(|volume| volume.dtype == DType::F32);
+    let are_flat = images.iter().all(|volume| volume.numel() > 0 && volume.sizes.last() == Some(&1));
+    // Vectors are read and written along rows or along channels.
+    let are_dense =
+        images.iter().all(|Volume { channel_stride, strides: [w, ..], .. }| *channel_stride == 1 || *w == 1);
+    let is_square = taps == [3, 3, 1] && scale == [1; 3] && step_w.abs() == 1 && step_h.abs() == 1 && origin_d == 0;
+    target.is_cpu() && groups == 1 && is_f32 && are_flat && are_dense && is_square
+}
+
+/// The `Images` of `cl/winograd_tiles.cl`.
+fn image_bytes(source: &Volume, origin: Spatial, pixels: &Volume) -> Vec<u8> {
+    let plane = |all: Spatial| all.into_iter().take(2);
+    let reach = |size: i64, stride: i64| (size - 1) * stride;
+    let inside: i64 = source.sizes.iter().zip(source.strides).map(|(&size, stride)| reach(size, stride)).sum();
+    let elements =
+        1 + inside + reach(source.channels, source.channel_stride) + reach(source.images, source.image_stride);
+    let longs = plane(pixels.sizes)
+        .chain(plane(source.sizes))
+        .chain(plane(origin))
+        .chain([source.images, source.channels])
+        .chain(plane(source.strides))
+        .chain([source.channel_stride, source.image_stride, elements, pixels.channels])
+        .chain(plane(pixels.strides))
+        .chain([pixels.channel_stride, pixels.image_stride]);
+    struct_bytes(longs)
+}
+
+/// What the tests cut for: tiles of both vectors, and the local memory of small devices, of Intel's runtime and of PoCL.
+#[cfg(test)]
+mod samples {
+    use super::Tile;
+
+    pub(super) const WIDE: Tile = Tile { rows: 8, columns: 48, vectors: 3, lanes: 16, parts: 1, element: 4 };
+    pub(super) const NARROW: Tile = Tile { rows: 4, columns: 24, lanes: 8, ..WIDE };
+    pub(super) const LOCAL_BYTES: [i64; 3] = [32 << 10, 256 << 10, 2 << 20];
+}
