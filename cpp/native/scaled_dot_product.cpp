@@ -21,10 +21,21 @@ namespace {
 
 constexpr const char* kOp = "scaled_dot_product_attention";
 
+// Whether a transform of torch.func is at work. The fused operator has no batching rule and no second derivative;
+// composed attention can be mapped and derived any number of times.
+bool is_transformed(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet transforms(
+      {c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
+  return tensor.key_set().has_any(transforms);
+}
+
 // Why the kernels cannot take these arguments; empty where they can.
 std::string obstacle(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask) {
   if (query.is_nested() || key.is_nested() || value.is_nested()) return "nested tensors";
+  for (const at::Tensor& tensor : {query, key, value, mask.value_or(at::Tensor())}) {
+    if (tensor.defined() && is_transformed(tensor)) return "transforms of torch.func";
+  }
   const int64_t dims = query.dim();
   if ((dims != 3 && dims != 4) || key.dim() != dims || value.dim() != dims)
     return "tensors of other than 3 or 4 dimensions";

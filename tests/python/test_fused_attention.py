@@ -244,3 +244,16 @@ def test_what_the_kernels_do_not_take_is_composed(device: torch.device) -> None:
             actual = attention(*inputs)
         expected = attention(*(tensor.cpu() for tensor in inputs))
         torch.testing.assert_close(actual.cpu(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_transformed_attention_is_composed(device: torch.device) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(3, 2, 2, 3, 4)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return attention(x, x, x).square().sum()
+
+    for function in (loss, torch.func.grad(loss), torch.func.hessian(loss)):
+        with sdpa_kernel(SDPBackend.MATH):
+            expected = torch.stack([function(part) for part in x])
+        torch.testing.assert_close(torch.func.vmap(function)(x.to(device)).cpu(), expected)
