@@ -225,7 +225,8 @@ def test_a_file_that_is_not_what_it_should_be_is_ignored_with_a_warning(tmp_path
         path.write_text(text)
         native.set_tuning(0, "")
         assert state()["values"] == defaults, text
-    for damage in [{"trials": {"a / b": {"512": -1}}}, {"trials": 3}, {"speedup": {"512": "much"}}]:
+    trials = [{"trials": {"a / b": {"512": -1}}}, {"trials": 3}, {"trying": {"depth": 64}}]
+    for damage in [*trials, {"speedup": {"512": "much"}}]:
         path.write_text(changed(**damage))
         assert record.recorded(0) is None, damage
     path.write_text(changed(defaults={name: 1}))

@@ -78,7 +78,7 @@ def _report(device: int) -> Iterator[str]:
     """What a device uses, next to what it would start with."""
     state, record = json.loads(native().tuning(device)), recorded(device)
     yield _summary(device)
-    yield f"file: {state['path']}"
+    yield f"file: {state['path'] or 'none is kept, as TORCH_OPENCL_CACHE_DIR is empty or there is no home'}"
     for name, value in state["values"].items():
         default = state["defaults"][name]
         yield f"  {name} = {value}" + (f" (default {default})" if value != default else "")
@@ -88,10 +88,11 @@ def _report(device: int) -> Iterator[str]:
 
 def _reset(device: int) -> str:
     path = file_of(device)
+    if not path.exists():
+        return f"{_name(device)}: there was nothing to forget"
     with alone(device):
-        existed = path.exists()
         path.unlink(missing_ok=True)
-    return f"{_name(device)}: {'forgotten' if existed else 'there was nothing to forget'}"
+    return f"{_name(device)}: forgotten"
 
 
 if __name__ == "__main__":

@@ -63,6 +63,8 @@ def recorded(device: int) -> Record | None:
         record.values = {name: int(record.values[name]) for name in record.defaults}
         record.trials = {name: _trial(trial) for name, trial in record.trials.items()}
         record.speedup = _trial(record.speedup)
+        if not isinstance(record.trying, str | None) or not isinstance(record.finished, str | None):
+            return None
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     return record
