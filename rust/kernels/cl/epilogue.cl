@@ -61,7 +61,7 @@ inline void store_elements(const Epilogue *e, const T *values, int pitch, long r
       const T *from = values + r * pitch + c;
       const long out = axis_offset(&e->out_layout->rows, row + r) + out_walk.offset;
       const long out_step = out_columns->strides[0];
-      if (!e->has_addend && OUT_DTYPE_OF(e) == T_DTYPE) {
+      if (OUT_DTYPE_OF(e) == T_DTYPE && !e->has_addend) {
         __global T *to = (__global T *)e->out + out;
         for (int i = 0; i < run; ++i) to[i * out_step] = scale(e->alpha, from[i]);
         continue;
