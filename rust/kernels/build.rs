@@ -33,6 +33,9 @@ impl Recipe {
     fn options(&self) -> String {
         let fp64 = self.device.info.fp64;
         let mut text = format!("-cl-std=CL1.2 -D {}", self.class.define());
+        if self.device.class == DeviceClass::Cpu {
+            text.push_str(" -D IS_CPU");
+        }
         if fp64 {
             text.push_str(" -D HAS_FP64");
         }

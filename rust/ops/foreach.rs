@@ -1,7 +1,7 @@
 //! A pointwise op on every tensor of a list: several small tensors a launch.
 
 use super::geometry::{Geometry, ITEM_GROUP};
-use super::pointwise::{self, Operand, Source};
+use super::pointwise::{self, Operand, PointwiseRow, Source};
 use super::segments::{Batch, List, CHUNK};
 use super::tier::tier;
 use super::{Scalar, Target};
@@ -88,10 +88,13 @@ impl Call<'_> {
         pointwise::launch(self.op, compute, &[count], 1, &operands, &vec![scalar; parameters])
     }
 
-    fn sources(&self) -> i32 {
+    fn sources(&self, row: &PointwiseRow) -> i32 {
         let numbers = self.number_is_input.then_some(Source::Value);
         let inputs = self.lists.iter().skip(1).map(|list| if list.is_one { Source::One } else { Source::Dense });
-        inputs.chain(numbers).zip(0..).fold(0, |sources, (source, index)| sources | (source as i32) << (2 * index))
+        let all = inputs.chain(numbers).zip(0..);
+        all.fold(row.absent_sources(Family::Foreach), |sources, (source, index)| {
+            sources | (source as i32) << (2 * index)
+        })
     }
 
     fn run(&self, batch: &Tensors) -> Result<()> {
@@ -99,25 +102,26 @@ impl Call<'_> {
         let count = batch.elements();
         let group = if self.target.is_cpu() { 1 } else { ITEM_GROUP };
         let lanes = Geometry::of(&self.target, self.class).lanes;
-        let spec =
-            Tensors::define(tier(count, &self.constants())).define("VEC", lanes as i64).define("LSIZE", group as i64);
+        let spec = Tensors::define(tier(count, &self.constants(row)))
+            .define("VEC", lanes as i64)
+            .define("LSIZE", group as i64);
         let program = pointwise::program(&self.target, Family::Foreach, self.class, row, spec)?;
-        let (table, numbers) = (batch.table(CHUNK), self.numbers(batch));
+        let (table, numbers) = (batch.table(CHUNK), self.numbers(batch, row));
         let args: Vec<_> = [Arg::Bytes(&table), Arg::Bytes(&numbers)].into_iter().chain(batch.arguments()).collect();
         let global = [batch.groups(CHUNK) * group];
         self.target.launch_elements(&program, "foreach", &args, count, &global, Some(&[group]))
     }
 
-    fn constants(&self) -> Vec<(&'static str, i32)> {
+    fn constants(&self, row: &PointwiseRow) -> Vec<(&'static str, i32)> {
         const DTYPES: [&str; MAX_OPERANDS] =
             ["SPEC_DTYPE_OUT", "SPEC_DTYPE0", "SPEC_DTYPE1", "SPEC_DTYPE2", "SPEC_DTYPE3"];
-        let mut constants = vec![("SPEC_OP", self.op as i32), ("SPEC_SOURCES", self.sources())];
+        let mut constants = vec![("SPEC_OP", self.op as i32), ("SPEC_SOURCES", self.sources(row))];
         constants.extend(DTYPES.iter().copied().zip(self.lists.iter().map(|list| list.dtype.code())));
         constants
     }
 
     /// The struct `Numbers` of `cl/foreach.cl`.
-    fn numbers(&self, batch: &Tensors) -> Vec<u8> {
+    fn numbers(&self, batch: &Tensors, row: &PointwiseRow) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(256);
         for _ in 0..PARAMETERS {
             Self::ONE.write(self.class, &mut bytes);
@@ -130,7 +134,7 @@ impl Call<'_> {
         for (dtype, list) in dtypes.iter_mut().zip(self.lists) {
             *dtype = list.dtype.code();
         }
-        let tail = [self.op as i32, self.sources(), i32::from(!self.number_is_input)];
+        let tail = [self.op as i32, self.sources(row), i32::from(!self.number_is_input)];
         bytes.extend(dtypes.into_iter().chain(tail).flat_map(i32::to_ne_bytes));
         // The struct is as large as its alignment asks.
         bytes.resize(bytes.len().next_multiple_of(self.class.size()), 0);

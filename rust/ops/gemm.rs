@@ -39,7 +39,7 @@ pub enum Factor {
 }
 
 impl Factor {
-    /// As in `cl/gemm.cl`.
+    /// As in `cl/patch_grid.cl`.
     pub(super) const fn kind(&self) -> i64 {
         match self {
             Self::Matrix(_) => 0,
@@ -131,12 +131,16 @@ impl Product {
     }
 }
 
-/// The program of matrix products of factors of a dtype that end in an epilogue, with its tile. Dtypes are constants of it:
-/// the code for every dtype in every place would take three times as long to build.
+/// Kinds of the factors of a program that reads matrices only.
+pub const MATRICES: [i64; 2] = [0; 2];
+
+/// The program of matrix products of factors of some kinds and a dtype that end in an epilogue, with its tile. Kinds and
+/// dtypes are constants of it: the code for every dtype in every place would take three times as long to build.
 pub fn program(
     target: &Target,
     class: Class,
     tile: Tile,
+    [a_kind, b_kind]: [i64; 2],
     source: DType,
     epilogue: &Epilogue,
 ) -> Result<Arc<CachedProgram>> {
@@ -146,6 +150,8 @@ pub fn program(
         .define("TILE_ROWS", tile.rows * tile.parts)
         .define("TILE_VECTORS", tile.vectors)
         .define("TILE_LANES", tile.lanes)
+        .define("A_KIND", a_kind)
+        .define("B_KIND", b_kind)
         .define("SPEC_DTYPE0", i64::from(source.code()))
         .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
         .define("SPEC_DTYPE2", i64::from(addend.code()));
@@ -191,11 +197,10 @@ fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<
     let Product { class, size, a, b, epilogue } = product;
     let patches = match (a.patches(), b.patches()) {
         (Some(_), Some(_)) => return Err(Error::Invalid("OpenCL: two matrices of patches are multiplied".to_owned())),
-        (patches, None) | (None, patches) => patches.unwrap_or_default(),
+        (patches, None) | (None, patches) => patches,
     };
-    let factors = struct_bytes(
-        [a.kind(), b.kind()].into_iter().chain(a.layout().longs()).chain(b.layout().longs()).chain(patches.longs()),
-    );
+    let grid = patches.iter().flat_map(Patches::longs);
+    let factors = struct_bytes(a.layout().longs().chain(b.layout().longs()).chain(grid));
     let matrix = size.rows * size.columns;
     let cut = struct_bytes([
         size.rows,
@@ -226,7 +231,7 @@ fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<
     } else {
         epilogue
     };
-    let program = program(target, class, tile, a.dtype(), &goal)?;
+    let program = program(target, class, tile, [a.kind(), b.kind()], a.dtype(), &goal)?;
     let encoded = goal.encode(class);
     let (a_bytes, b_bytes) = plan.local_bytes(size, tile);
     let args = [
@@ -261,7 +266,7 @@ pub fn finish(
     epilogue: &Epilogue,
 ) -> Result<()> {
     let tile = Tile::of(target, class);
-    let program = program(target, class, tile, class.storage(), epilogue)?;
+    let program = program(target, class, tile, MATRICES, class.storage(), epilogue)?;
     let encoded = epilogue.encode(class);
     let step = if target.is_cpu() { FINISH_COLUMNS } else { tile.vector() };
     let cut = [sums, Arg::Long(size.columns), Arg::Long(step), Arg::Long(splits)];

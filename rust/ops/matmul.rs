@@ -1,7 +1,7 @@
 //! Matrix products of tensors: thin ones stream their factors, the others are packed.
 
 use super::epilogue::Epilogue;
-use super::gemm::{busy, finish, launch, multiply, program, Factor, Product};
+use super::gemm::{busy, finish, launch, multiply, program, Factor, Product, MATRICES};
 use super::matrix::{div_up, Axis, Matrix, Operand};
 use super::plan::{Size, Tile};
 use super::{Scalar, Target, Tensor};
@@ -168,7 +168,7 @@ impl Thin {
             }
             None => epilogue,
         };
-        let program = program(target, class, tile, self.a.dtype, &goal)?;
+        let program = program(target, class, tile, MATRICES, self.a.dtype, &goal)?;
         let encoded = goal.encode(class);
         let (a_layout, b_layout) = (self.a.layout.bytes(), self.b.layout.bytes());
         let cut = [

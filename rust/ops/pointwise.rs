@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::tier::tier;
 use super::{Scalar, Target};
-use crate::cl::Arg;
+use crate::cl::{Arg, MemHandle};
 use crate::error::{Error, Result};
 use crate::kernels::{CachedProgram, Class, DType, Family, Layout, Spec, Tier, MAX_DIMS, MAX_OPERANDS};
 
@@ -31,7 +31,8 @@ mod table {
     include!(concat!(env!("OUT_DIR"), "/pointwise_table.rs"));
 }
 
-use table::{ExprClass, PointwiseRow, BOOL_CASES, POINTWISE};
+pub(super) use table::PointwiseRow;
+use table::{ExprClass, BOOL_CASES, POINTWISE};
 
 /// One operand of an iteration.
 #[derive(Clone, Copy, Debug)]
@@ -134,9 +135,9 @@ pub(super) fn program(
     spec: Spec,
 ) -> Result<Arc<CachedProgram>> {
     let expr = expr_class(class);
-    let spec = spec.define("ARITY", row.arity as i64).define("SHORT_OPS", i64::from(row.is_short(expr)));
+    let spec = spec.define("ARITY", row.slots(family) as i64).define("SHORT_OPS", i64::from(row.is_short(expr)));
     target.program_with_cases(family, class, &spec, |tier| match tier {
-        Tier::Generic => row.switch(expr),
+        Tier::Generic => row.switch(family, expr),
         Tier::Specialised => row.case_text(expr).to_owned(),
     })
 }
@@ -240,7 +241,7 @@ impl Call<'_> {
         if size == 0 || !is_dense(&self.out) {
             return None;
         }
-        self.inputs.iter().zip(0..).try_fold(0, |sources, (input, index)| {
+        self.inputs.iter().zip(0..).try_fold(self.row.absent_sources(Family::Pointwise), |sources, (input, index)| {
             let source = if input.address == 0 {
                 Source::Value
             } else if is_dense(input) {
@@ -260,7 +261,9 @@ impl Call<'_> {
             .iter()
             .zip(0..)
             .filter(|(input, _)| input.address == 0)
-            .fold(0, |sources, (_, index)| sources | (Source::Value as i32) << (2 * index))
+            .fold(self.row.absent_sources(Family::Pointwise), |sources, (_, index)| {
+                sources | (Source::Value as i32) << (2 * index)
+            })
     }
 
     /// The case of the switch: some rows have one of their own for bool.
@@ -326,6 +329,7 @@ impl Call<'_> {
             buffers.push(Arg::Buffer(memory));
             (*offset, *dtype) = (start, operand.dtype.code());
         }
+        buffers.resize(1 + self.row.slots(Family::Pointwise), Arg::Buffer(MemHandle::NULL));
         let mut bytes = Vec::with_capacity(2 * SLOTS * class.size() + 96);
         for slot in 0..SLOTS {
             self.scalars.get(slot).copied().unwrap_or_default().write(class, &mut bytes);
@@ -362,11 +366,23 @@ impl PointwiseRow {
         self.short.get(class as usize).copied().unwrap_or_default()
     }
 
-    /// The cases of a generic program: of all ops of the row's arity that are as short, or as long, as this one. Those that
-    /// are a few instructions have a program of their own, as it takes PoCL 0.2 s to compile and not 0.5 to 0.7 s: most
-    /// of what a first step runs is in it.
-    fn switch(&self, class: ExprClass) -> String {
-        let alike = |row: &&Self| row.arity == self.arity && row.is_short(class) == self.is_short(class);
+    /// Inputs that a family's programs of this row have: ops of few inputs share theirs, which spares compiling more. Lists
+    /// take as many buffers whatever the op, but for others every one takes time.
+    fn slots(&self, family: Family) -> usize {
+        self.arity.max(if family == Family::Foreach { 3 } else { 2 })
+    }
+
+    /// The `sources` of the inputs that the row's programs have and the row does not: numbers, so that nothing is read.
+    pub(super) fn absent_sources(&self, family: Family) -> i32 {
+        (self.arity..self.slots(family)).fold(0, |sources, index| sources | (Source::Value as i32) << (2 * index))
+    }
+
+    /// The cases of a generic program: of all ops that share it and are as short, or as long, as this one. Those that are a
+    /// few instructions have a program of their own, as it takes PoCL 0.2 s to compile and not 0.5 to 0.7 s: most of
+    /// what a first step runs is in it.
+    fn switch(&self, family: Family, class: ExprClass) -> String {
+        let slots = self.slots(family);
+        let alike = |row: &&Self| row.slots(family) == slots && row.is_short(class) == self.is_short(class);
         POINTWISE.iter().filter(alike).map(|row| row.case_text(class)).collect()
     }
 }

@@ -1,11 +1,12 @@
 //! Random numbers: distributions, dropout. The host hands in the seed and the first counter of each launch.
 
+use super::geometry::ITEM_GROUP;
 use super::space::div_ceil;
 use super::tier::tier;
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
-use crate::kernels::{Class, DType, Family};
+use crate::kernels::{CachedProgram, Class, DType, Family};
 
 /// A distribution with up to two parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,13 @@ fn real(class: Class, value: f64) -> Arg<'static> {
     }
 }
 
+/// Enqueues a kernel whose items check whether there is anything for them: one size of group, so that drivers that compile
+/// a kernel for each do so once.
+fn launch(target: &Target, program: &CachedProgram, kernel: &'static str, args: &[Arg<'_>], items: i64) -> Result<()> {
+    let global = (items as usize).next_multiple_of(ITEM_GROUP);
+    target.launch(program, kernel, args, &[global], Some(&[ITEM_GROUP]))
+}
+
 /// Fills a dense tensor.
 ///
 /// # Errors
@@ -119,7 +127,7 @@ pub fn sample(out: &Tensor<'_>, distribution: Distribution, parameters: [f64; 2]
         real(class, first),
         real(class, second),
     ];
-    target.launch(&program, "random_sample", &args, &[div_ceil(count, group(class)) as usize], None)
+    launch(&target, &program, "random_sample", &args, div_ceil(count, group(class)))
 }
 
 /// Fills a dense tensor with `base` plus whole numbers below `range`; range 0 means all 64 bits.
@@ -143,7 +151,7 @@ pub fn integers(out: &Tensor<'_>, range: u64, base: i64, stream: Stream) -> Resu
         Arg::ULong(range),
         Arg::Long(base),
     ];
-    target.launch(&program, "random_integers", &args, &[div_ceil(count, group(Class::Integer)) as usize], None)
+    launch(&target, &program, "random_integers", &args, div_ceil(count, group(Class::Integer)))
 }
 
 /// Fills a dense tensor with 0 and 1; `probabilities` is laid out alike.
@@ -168,7 +176,7 @@ pub fn bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Stream) -
         Arg::ULong(stream.seed),
         Arg::ULong(stream.offset),
     ];
-    target.launch(&program, "random_bernoulli", &args, &[div_ceil(count, group(class)) as usize], None)
+    launch(&target, &program, "random_bernoulli", &args, div_ceil(count, group(class)))
 }
 
 /// Keeps each element with probability `keep`, divided by it; `mask` (bool) tells which. All are laid out alike.
@@ -195,7 +203,7 @@ pub fn dropout(out: &Tensor<'_>, mask: &Tensor<'_>, input: &Tensor<'_>, keep: f6
         real(class, keep),
         real(class, keep.recip()),
     ];
-    target.launch(&program, "dropout", &args, &[div_ceil(count, group(class)) as usize], None)
+    launch(&target, &program, "dropout", &args, div_ceil(count, group(class)))
 }
 
 /// `grad_in = mask ? grad_out * scale : 0`. All are laid out alike.
@@ -219,7 +227,7 @@ pub fn dropout_backward(grad_in: &Tensor<'_>, grad_out: &Tensor<'_>, mask: &Tens
         Arg::Long(count),
         real(class, scale),
     ];
-    target.launch(&program, "dropout_backward", &args, &[div_ceil(count, LANES) as usize], None)
+    launch(&target, &program, "dropout_backward", &args, div_ceil(count, LANES))
 }
 
 #[cfg(test)]

@@ -181,7 +181,9 @@ impl Pass {
         let (outputs, length) = (space.outputs() / splits, space.length());
         let constants =
             [("SPEC_MAP", map as i32), ("SPEC_FOLD", self.fold as i32), ("SPEC_DTYPE0", input_dtype.code())];
-        let spec = self.geometry.define(tier(outputs * length, &constants));
+        // A power takes as long to compile as all else, and few ask for it.
+        let has_power = map == Map::Power || finish == Finish::Root;
+        let spec = self.geometry.define(tier(outputs * length, &constants)).define("HAS_POWER", i64::from(has_power));
         let program = self.target.program(Family::Reduce, self.class, &spec)?;
         let (kept, reduced) = (layout(&space.kept)?, layout(&space.reduced)?);
         let mut args = vec![

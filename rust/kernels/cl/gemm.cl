@@ -6,38 +6,34 @@
 
 // --- factors --------------------------------------------------------------------------------------------------------
 
-// What a factor is read from: a strided matrix, or the patch matrix of a convolution with k over its features or over
-// its pixels.
-#define FROM_MATRIX 0
-#define FROM_PIXELS 1
-#define FROM_FEATURES 2
-
 typedef struct {
-  long a_kind;
-  long b_kind;
   Matrix a;  // only batch_stride counts for patches
   Matrix b;
+#if HAS_PATCHES
   Patches patches;
+#endif
 } Factors;
 
 // Packs rows first .. last - 1 of A.
 inline void pack_rows(__global const uchar *source, int dt, const Factors *factors, long first, long last, long k,
                       int depth, __local R *out) {
-  if (factors->a_kind == FROM_MATRIX)
-    pack_matrix(source, dt, &factors->a.rows, &factors->a.columns, first, last, k, depth, TILE_ROWS, out);
-  else
-    pack_pixels(source, dt, &factors->patches, first, last, k, depth, TILE_ROWS, out);
+#if A_KIND == FROM_MATRIX
+  pack_matrix(source, dt, &factors->a.rows, &factors->a.columns, first, last, k, depth, TILE_ROWS, out);
+#else
+  pack_pixels(source, dt, &factors->patches, first, last, k, depth, TILE_ROWS, out);
+#endif
 }
 
 // Packs columns first .. last - 1 of B.
 inline void pack_columns(__global const uchar *source, int dt, const Factors *factors, long first, long last, long k,
                          int depth, __local R *out) {
-  if (factors->b_kind == FROM_MATRIX)
-    pack_matrix(source, dt, &factors->b.columns, &factors->b.rows, first, last, k, depth, TILE_COLUMNS, out);
-  else if (factors->b_kind == FROM_PIXELS)
-    pack_pixels(source, dt, &factors->patches, first, last, k, depth, TILE_COLUMNS, out);
-  else
-    pack_features(source, dt, &factors->patches, first, last, k, depth, TILE_COLUMNS, out);
+#if B_KIND == FROM_MATRIX
+  pack_matrix(source, dt, &factors->b.columns, &factors->b.rows, first, last, k, depth, TILE_COLUMNS, out);
+#elif B_KIND == FROM_PIXELS
+  pack_pixels(source, dt, &factors->patches, first, last, k, depth, TILE_COLUMNS, out);
+#else
+  pack_features(source, dt, &factors->patches, first, last, k, depth, TILE_COLUMNS, out);
+#endif
 }
 
 // --- the product ----------------------------------------------------------------------------------------------------
@@ -99,12 +95,11 @@ DEFINE_TILES(multiply_unpacked, __global, row_step, 1, FULL_PANEL, __global)
 
 // Whether rows of A are read where they are.
 inline bool rows_stay(const Factors *factors, int dt) {
-#ifdef IS_COMPLEX
+#if defined(IS_COMPLEX) || A_KIND != FROM_MATRIX
   return false;
 #else
   const Matrix *a = &factors->a;
-  return factors->a_kind == FROM_MATRIX && dt == R_DTYPE && a->rows.sizes[1] == 1 && a->columns.sizes[1] == 1 &&
-         a->columns.strides[0] == 1;
+  return dt == R_DTYPE && a->rows.sizes[1] == 1 && a->columns.sizes[1] == 1 && a->columns.strides[0] == 1;
 #endif
 }
 
@@ -193,16 +188,15 @@ __kernel void gemm_finish(__global const uchar *partial, ulong partial_offset, l
   const long batch = get_global_id(2);
   const long product = get_global_size(1) * columns;
   const long last = min(columns, (long)(get_global_id(0) + 1) * step);
-  __global const T *sums = (__global const T *)(partial + partial_offset) + batch * product + row * columns;
+  __global const uchar *sums = partial + partial_offset + (batch * product + row * columns) * sizeof(T);
+  const T zero = FROM_REAL(0);
   const Epilogue epilogue = EPILOGUE(batch, 0, 0);
   for (long column = get_global_id(0) * step; column < last; column += VEC) {
     const int count = (int)min((long)VEC, last - column);
     Lanes values;
-    for (int c = 0; c < count; ++c) values.lanes[c] = sums[column + c];
-    for (long split = 1; split < splits; ++split) {
-      __global const T *more = sums + split * get_global_size(2) * product + column;
-      for (int c = 0; c < count; ++c) values.lanes[c] += more[c];
-    }
+    values.vector = (TV)(0);
+    for (long split = 0; split < splits; ++split)
+      values.vector += load_part(sums + split * get_global_size(2) * product * sizeof(T), column, last, T_DTYPE, zero);
     store_product(&epilogue, values.lanes, VEC, row, column, 1, count);
   }
 }

@@ -25,16 +25,6 @@
 // Neighbours along k are then in different banks, and fours stay aligned.
 #define PITCH (SQUARE + 4)
 
-// What a factor is: a strided matrix, or the patch matrix of a convolution with k over its features or its pixels.
-#define FROM_MATRIX 0
-#define FROM_PIXELS 1
-#define FROM_FEATURES 2
-#ifndef A_KIND
-#define A_KIND FROM_MATRIX
-#endif
-#ifndef B_KIND
-#define B_KIND FROM_MATRIX
-#endif
 // Whether neighbouring items take neighbours along k, or along the outer index.
 #ifndef A_ALONG_K
 #define A_ALONG_K 1
@@ -53,7 +43,6 @@ typedef struct {
 } Extent;
 
 #define NOWHERE (-(1L << 62))
-#define HAS_PATCHES (A_KIND != FROM_MATRIX || B_KIND != FROM_MATRIX)
 
 typedef struct {
   long offset;

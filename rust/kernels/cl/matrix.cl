@@ -34,8 +34,7 @@ typedef struct {
   long batch_stride;
 } Matrix;
 
-// Element offset of index i.
-inline long axis_offset(const Axis *axis, long i) {
+CALLED long outer_offset(const Axis *axis, long i) {
   long offset = 0;
   for (int level = 0; level < AXIS_LEVELS - 1; ++level) {
     const long size = axis->sizes[level];
@@ -46,6 +45,11 @@ inline long axis_offset(const Axis *axis, long i) {
   return offset + i * axis->strides[AXIS_LEVELS - 1];
 }
 
+// Element offset of index i.
+inline long axis_offset(const Axis *axis, long i) {
+  return i < axis->sizes[0] ? i * axis->strides[0] : outer_offset(axis, i);
+}
+
 // A walk along an axis that divides only where the innermost level wraps.
 typedef struct {
   long index;
@@ -53,7 +57,7 @@ typedef struct {
   long left;
 } Walk;
 
-inline Walk walk_from(const Axis *axis, long i) {
+CALLED Walk walk_from(const Axis *axis, long i) {
   const long size = axis->sizes[0];
   const Walk walk = {i, axis_offset(axis, i), size - (i < size ? i : i % size)};
   return walk;

@@ -1,5 +1,6 @@
 // Packs the patch matrix with k over its pixels.
 
+#if B_KIND == FROM_FEATURES
 // A panel's features: where each lies from its pixel.
 typedef struct {
   Tap taps[TILE_LONGER];
@@ -97,3 +98,4 @@ inline void pack_features(__global const uchar *source, int dt, const Patches *p
     }
   }
 }
+#endif

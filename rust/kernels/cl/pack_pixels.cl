@@ -1,5 +1,6 @@
 // Packs the patch matrix with k over its features.
 
+#if A_KIND == FROM_PIXELS || B_KIND == FROM_PIXELS
 // The features of a stretch of k under one tap: some channels, of which one goes to every `width` reals of a panel.
 typedef struct {
   Tap tap;
@@ -202,3 +203,4 @@ inline void pack_pixels(__global const uchar *source, int dt, const Patches *pat
     }
   }
 }
+#endif

@@ -1,5 +1,18 @@
-// How the taps of a convolution meet its pixels; products of CPUs and of GPUs share it. rust/ops/patches.rs writes the
-// same struct.
+// The factors of a product, of CPUs and of GPUs alike: what they are, and how the taps of a convolution meet its pixels.
+// rust/ops/patches.rs writes the same struct.
+
+// A strided matrix, or the patch matrix of a convolution with k over its features or its pixels. Constants of a program:
+// what it does not need is not compiled.
+#define FROM_MATRIX 0
+#define FROM_PIXELS 1
+#define FROM_FEATURES 2
+#ifndef A_KIND
+#define A_KIND FROM_MATRIX
+#endif
+#ifndef B_KIND
+#define B_KIND FROM_MATRIX
+#endif
+#define HAS_PATCHES (A_KIND != FROM_MATRIX || B_KIND != FROM_MATRIX)
 
 #define SPATIAL 3
 

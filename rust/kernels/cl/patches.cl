@@ -5,6 +5,7 @@
 // kernel. Dimensions are innermost first (w, h, d), and missing ones have size 1, so that one kernel serves 1-D, 2-D
 // and 3-D.
 
+#if HAS_PATCHES
 inline long tap_count(const Patches *patches) { return patches->taps[0] * patches->taps[1] * patches->taps[2]; }
 
 typedef struct {
@@ -183,4 +184,5 @@ ALWAYS_INLINE RB load_block_spaced(__global const uchar *source, int dt, long of
   if (spacing == 1) return low;
   return (RB)(low.even, load_block(source, offset + BLOCK, dt).even);
 }
+#endif
 #endif

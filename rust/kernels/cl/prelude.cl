@@ -18,6 +18,14 @@
 #define INLINE inline
 #endif
 
+// What is rarely needed and long is not copied to where it is used. On CPUs PoCL compiles the text of a kernel three times,
+// and that of a function which it calls once.
+#ifdef IS_CPU
+#define CALLED inline __attribute__((noinline))
+#else
+#define CALLED inline
+#endif
+
 #ifdef HAS_FP64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif

@@ -39,6 +39,10 @@
 #define FOLD fold
 #endif
 
+#ifndef HAS_POWER
+#define HAS_POWER 1
+#endif
+
 // Vectors folded into one block total before it joins the result's: rounding errors then grow with
 // n / CASCADE + CASCADE instead of n, about as in PyTorch's cascade sum.
 #define CASCADE 128
@@ -54,7 +58,9 @@ INLINE T map_vector(int map, T x, TR power) {
     case MAP_NONZERO: return FROM_REAL(IS_NONZERO(x));
     case MAP_ABS: return FROM_REAL(hypot(x.x, x.y));
     case MAP_SQUARE: return FROM_REAL(x.x * x.x + x.y * x.y);
+#if HAS_POWER
     case MAP_POWER: return FROM_REAL(pow(hypot(x.x, x.y), power));
+#endif
   }
   return x;
 }
@@ -73,7 +79,7 @@ INLINE T fold_vector(int fold, T a, T b) {
 #else
 
 INLINE T power_one(T x, TR power) {
-#ifdef IS_FLOAT
+#if defined(IS_FLOAT) && HAS_POWER
   return pow(fabs(x), power);
 #else
   return x;
@@ -141,7 +147,9 @@ INLINE T finish_one(int finish, T total, long count, TR power) {
   switch (finish) {
     case FINISH_DIVIDE: return total / (TR)count;
     case FINISH_SQRT: return FROM_REAL(sqrt(REAL(total)));
+#if HAS_POWER
     case FINISH_ROOT: return FROM_REAL(pow(REAL(total), (TR)1 / power));
+#endif
   }
 #endif
   return total;
@@ -273,6 +281,33 @@ __kernel void reduce_short_rows(__global const uchar *input, ulong input_offset,
 }
 #endif
 
+// Rows begin .. end - 1 of `width` neighbouring columns that start at `base`, into CHAINS vectors of totals.
+INLINE void fold_columns(__global const uchar *base, const Layout *reduced, long begin, long end, int width,
+                         long column_stride, int dtype, int map, int fold, TR power, TV *total) {
+  const long run = reduced->sizes[0], stride = reduced->strides[0][0];
+  TV block[CHAINS];
+  for (int s = 0; s < CHAINS; s++) total[s] = identity_vector(fold);
+  for (long i = begin; i < end;) {
+    // A block ends with its run of the innermost reduced dimension, or when the cascade says so.
+    long from = i % run, to = min(min(run, from + end - i), from + CASCADE);
+    __global const uchar *p = base + layout_run_offset(reduced, 0, i / run);
+    for (int s = 0; s < CHAINS; s++) block[s] = identity_vector(fold);
+    if (width == CHAINS * VEC && column_stride == dtype_size(dtype)) {
+      for (long j = from; j < to; j++)
+        for (int s = 0; s < CHAINS; s++)
+          block[s] = fold_vector(fold, block[s], map_vector(map, load_vector(p + j * stride, s * VEC, dtype), power));
+    } else {
+      for (long j = from; j < to; j++)
+        for (int s = 0; s * VEC < width; s++)
+          block[s] = fold_vector(fold, block[s],
+                                 map_vector(map, load_lanes(p + j * stride + s * VEC * column_stride, column_stride,
+                                                            min(VEC, width - s * VEC), dtype), power));
+    }
+    for (int s = 0; s < CHAINS; s++) total[s] = fold_vector(fold, total[s], block[s]);
+    i += to - from;
+  }
+}
+
 // An item reduces whole tasks (CHAINS * VEC neighbouring results, split).
 __kernel void reduce_columns(__global const uchar *input, ulong input_offset, int dtype0,
                              __global uchar *output, ulong output_offset, int output_dtype, Layout kept,
@@ -282,36 +317,15 @@ __kernel void reduce_columns(__global const uchar *input, ulong input_offset, in
   output += output_offset;
   long columns = kept.sizes[0], in_stride = kept.strides[1][0], out_stride = kept.strides[0][0];
   long strips = (columns + CHAINS * VEC - 1) / (CHAINS * VEC);
-  long run = reduced.sizes[0], stride = reduced.strides[0][0];
   long rows = outputs / columns;
   ITEM_TASKS(rows * strips * splits, first, last);
   for (long task = first; task < last; task++) {
     long column = task % strips * CHAINS * VEC, row = task / strips, split = row / rows;
     long begin = length * split / splits, end = length * (split + 1) / splits;
     int width = (int)min(columns - column, (long)CHAINS * VEC);
-    __global const uchar *base = input + layout_run_offset(&kept, 1, row) + column * in_stride;
-    TV total[CHAINS], block[CHAINS];
-    for (int s = 0; s < CHAINS; s++) total[s] = identity_vector(FOLD);
-    for (long i = begin; i < end;) {
-      // A block ends with its run of the innermost reduced dimension, or when the cascade says so.
-      long from = i % run, to = min(min(run, from + end - i), from + CASCADE);
-      __global const uchar *p = base + layout_run_offset(&reduced, 0, i / run);
-      for (int s = 0; s < CHAINS; s++) block[s] = identity_vector(FOLD);
-      if (width == CHAINS * VEC && in_stride == dtype_size(DTYPE0)) {
-        for (long j = from; j < to; j++)
-          for (int s = 0; s < CHAINS; s++)
-            block[s] = fold_vector(FOLD, block[s],
-                                   map_vector(MAP, load_vector(p + j * stride, s * VEC, DTYPE0), power));
-      } else {
-        for (long j = from; j < to; j++)
-          for (int s = 0; s * VEC < width; s++)
-            block[s] = fold_vector(FOLD, block[s],
-                                   map_vector(MAP, load_lanes(p + j * stride + s * VEC * in_stride, in_stride,
-                                                              min(VEC, width - s * VEC), DTYPE0), power));
-      }
-      for (int s = 0; s < CHAINS; s++) total[s] = fold_vector(FOLD, total[s], block[s]);
-      i += to - from;
-    }
+    TV total[CHAINS];
+    fold_columns(input + layout_run_offset(&kept, 1, row) + column * in_stride, &reduced, begin, end, width, in_stride,
+                 DTYPE0, MAP, FOLD, power, total);
     __global uchar *out = output + layout_run_offset(&kept, 0, row) + column * out_stride;
     for (int s = 0; s * VEC < width; s++) {
       Lanes lanes;

@@ -91,6 +91,31 @@ inline void interpolate_tiles(__local const R *products, int point_step, R bias,
       LOCAL_VECTOR(out + (i * GIVEN + j) * step) = pixels[i][j] + bias;
 }
 
+// Multiplies a panel of weights, of `count` result channels, with `vectors` vectors of tiles at their points, and writes
+// what the products are of the image. `to` and `bias`, if not null, are those of the first channel.
+inline void write_panel(const Images *images, const Tiles *tiles, int vectors, __global const R *weight, int count,
+                        __global const R *bias, long bias_stride, __global R *to, __local R *points,
+                        __local R *products, __local R *scratch) {
+  const int width = vectors * VEC, point_step = TILE_ROWS * width;
+  const long channels = images->channels, padded = padded_channels(channels);
+  for (int point = 0; point < POINTS; ++point)
+    multiply_points(weight + point * padded * TILE_ROWS, 1, points + point * channels * width, (int)channels, width,
+                    true, (__local TileVector *)(products + point * point_step), 0);
+  for (int v = 0; v < vectors; ++v) {
+    for (int r = 0; r < count; ++r) {
+      const R addend = bias ? bias[r * bias_stride] : 0;
+      __local const R *from = products + r * width + v * VEC;
+      if (images->out_channel_stride == 1) {
+        interpolate_tiles(from, point_step, addend, scratch + r * VEC, TILE_ROWS * VEC);
+      } else {
+        interpolate_tiles(from, point_step, addend, scratch, VEC);
+        write_rows(images, &tiles[v], scratch, to + r * images->out_channel_stride);
+      }
+    }
+    if (images->out_channel_stride == 1) write_channels(images, &tiles[v], scratch, count, to);
+  }
+}
+
 // Global size (parts of the vectors of tiles, parts of the result channels). A part has TILE_VECTORS vectors at most,
 // and its tiles stay in L2, at all points, while the weights pass by.
 __kernel void winograd(__global const uchar *source, ulong source_offset, __global const uchar *weight,
@@ -100,35 +125,19 @@ __kernel void winograd(__global const uchar *source, ulong source_offset, __glob
   SHARE_TASKS((tile_count(&images) + VEC - 1) / VEC, get_global_id(0), get_global_size(0), first, last);
   SHARE_TASKS((images.out_channels + TILE_ROWS - 1) / TILE_ROWS, get_global_id(1), get_global_size(1), first_panel,
               last_panel);
-  const int vectors = (int)(last - first), width = vectors * VEC, point_step = TILE_ROWS * width;
-  const long channels = images.channels, padded = padded_channels(channels);
   Tiles tiles[TILE_VECTORS];
-  for (int v = 0; v < vectors; ++v) {
-    tiles[v] = find_tiles(&images, (first + v) * VEC);
-    evaluate_tiles(&images, &tiles[v], false, (__global const R *)(source + source_offset), 0, channels, scratch,
-                   points + v * VEC, width);
+  for (long v = first; v < last; ++v) {
+    tiles[v - first] = find_tiles(&images, v * VEC);
+    evaluate_tiles(&images, &tiles[v - first], false, (__global const R *)(source + source_offset), 0, images.channels,
+                   scratch, points + (v - first) * VEC, (int)(last - first) * VEC);
   }
+  const long panel_step = POINTS * padded_channels(images.channels) * TILE_ROWS;
   for (long panel = first_panel; panel < last_panel; ++panel) {
-    __global const R *a = (__global const R *)(weight + weight_offset) + panel * POINTS * padded * TILE_ROWS;
-    for (int point = 0; point < POINTS; ++point)
-      multiply_points(a + point * padded * TILE_ROWS, 1, points + point * channels * width, (int)channels, width, true,
-                      (__local TileVector *)(products + point * point_step), 0);
     const long row = panel * TILE_ROWS;
-    const int count = (int)min((long)TILE_ROWS, images.out_channels - row);
-    __global R *to = (__global R *)(out + out_offset) + row * images.out_channel_stride;
-    for (int v = 0; v < vectors; ++v) {
-      for (int r = 0; r < count; ++r) {
-        const R addend = bias ? ((__global const R *)(bias + bias_offset))[(row + r) * bias_stride] : 0;
-        __local const R *from = products + r * width + v * VEC;
-        if (images.out_channel_stride == 1) {
-          interpolate_tiles(from, point_step, addend, scratch + r * VEC, TILE_ROWS * VEC);
-        } else {
-          interpolate_tiles(from, point_step, addend, scratch, VEC);
-          write_rows(&images, &tiles[v], scratch, to + r * images.out_channel_stride);
-        }
-      }
-      if (images.out_channel_stride == 1) write_channels(&images, &tiles[v], scratch, count, to);
-    }
+    write_panel(&images, tiles, (int)(last - first), (__global const R *)(weight + weight_offset) + panel * panel_step,
+                (int)min((long)TILE_ROWS, images.out_channels - row),
+                bias ? (__global const R *)(bias + bias_offset) + row * bias_stride : 0, bias_stride,
+                (__global R *)(out + out_offset) + row * images.out_channel_stride, points, products, scratch);
   }
 }
 

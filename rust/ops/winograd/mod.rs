@@ -23,6 +23,10 @@ const SIDE: i64 = 4;
 /// What a weight's value at a point costs, evaluated or interpolated, in cycles of a core with AVX-512.
 const WEIGHT: f64 = 2.4;
 
+/// Cycles, some 50 us, that a product of patches must spare to be chosen. What takes that long is a last, smaller batch, and
+/// another program for it would be compiled for a second.
+const WORTHWHILE: f64 = 150_000.0;
+
 /// Sizes of the products of a point.
 #[derive(Clone, Copy, Debug)]
 struct Products {
@@ -100,6 +104,11 @@ fn image_bytes(source: &Volume, origin: Spatial, pixels: &Volume) -> Vec<u8> {
         .chain(plane(pixels.strides))
         .chain([pixels.channel_stride, pixels.image_stride]);
     struct_bytes(longs)
+}
+
+/// Whether minimal filtering of one cost is chosen over a product of patches of the other, in cycles.
+fn is_chosen(cost: f64, patch_cost: f64) -> bool {
+    cost < patch_cost + WORTHWHILE
 }
 
 /// What the tests cut for: tiles of both vectors, and the local memory of small devices, of Intel's runtime and of PoCL.

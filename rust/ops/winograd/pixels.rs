@@ -5,7 +5,7 @@ use super::super::gemm::launch;
 use super::super::matrix::{advance, div_up, struct_bytes};
 use super::super::plan::{Plan, Size, Tile};
 use super::super::Target;
-use super::{cores_of, image_bytes, is_possible, program, tile_of, Products, POINTS};
+use super::{cores_of, image_bytes, is_chosen, is_possible, program, tile_of, Products, POINTS};
 use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{Class, DType};
@@ -86,7 +86,7 @@ impl Pixels {
             batches: 1,
         };
         let (_, patch_cost) = Plan::of(size, Tile::tuned(&cores.tuning, class), &cores, true);
-        (cost < patch_cost).then_some(Self { part: *part, tile, products, cut })
+        is_chosen(cost, patch_cost).then_some(Self { part: *part, tile, products, cut })
     }
 
     /// Enqueues it.

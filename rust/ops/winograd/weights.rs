@@ -6,7 +6,7 @@ use super::super::matrix::{advance, div_up, struct_bytes, Axis, Matrix, Operand}
 use super::super::patches::{Volume, Window};
 use super::super::plan::{Plan, Size, Tile};
 use super::super::{Target, Workspace};
-use super::{cores_of, image_bytes, is_possible, program, tile_of, Products, POINTS};
+use super::{cores_of, image_bytes, is_chosen, is_possible, program, tile_of, Products, POINTS};
 use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{Class, DType};
@@ -86,7 +86,7 @@ impl Weights {
             batches: 1,
         };
         let (_, patch_cost) = Plan::of(size, Tile::tuned(&cores.tuning, class), &cores, false);
-        (cost < patch_cost).then_some(this)
+        is_chosen(cost, patch_cost).then_some(this)
     }
 
     fn size(&self) -> Size {
