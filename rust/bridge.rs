@@ -318,6 +318,7 @@ mod ffi {
             addend: &TensorArg,
             alpha: Scalar,
             beta: Scalar,
+            activation: i32,
         ) -> Result<()>;
         fn preferred_blas_library() -> Result<String>;
         fn set_preferred_blas_library(name: &str) -> Result<()>;

@@ -3,7 +3,6 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -26,7 +25,10 @@ bool is_same_memory(const at::Tensor& out, const at::Tensor& input) {
       out.sizes() == input.sizes() && out.strides() == input.strides();
 }
 
-// out = alpha * a @ b + beta * addend; an addend times zero is not read, so that its NaNs do not count.
+// As in rust/ops/epilogue.rs.
+enum class Activation : int32_t { None = 0, Relu = 1, Gelu = 2 };
+
+// out = activation(alpha * a @ b + beta * addend); an addend times zero is not read, so that its NaNs do not count.
 void multiply(
     const char* op,
     const at::Tensor& out,
@@ -34,7 +36,8 @@ void multiply(
     const at::Tensor& b,
     const at::Tensor& addend,
     const at::Scalar& beta,
-    const at::Scalar& alpha) {
+    const at::Scalar& alpha,
+    Activation activation = Activation::None) {
   check_dtypes(op, a, b);
   if (out.numel() == 0) return;
   // A product reads its factors after it has begun to write, and the kernel knows no lazy conjugates: where either
@@ -43,7 +46,7 @@ void multiply(
   const bool is_lazy = out.is_conj() || out.is_neg();
   if (is_lazy || overlaps(out, a) || overlaps(out, b) || (!is_same_memory(out, addend) && overlaps(out, addend))) {
     const at::Tensor product = at::empty(out.sizes(), out.options());
-    multiply(op, product, a, b, addend, beta, alpha);
+    multiply(op, product, a, b, addend, beta, alpha, activation);
     out.copy_(product);
     return;
   }
@@ -51,7 +54,10 @@ void multiply(
   // PyTorch leaves these products to resolve lazy conjugates themselves.
   const at::Tensor first = a.resolve_conj(), second = b.resolve_conj();
   const at::Tensor added = adds ? addend.expand(out.sizes()).resolve_conj() : at::Tensor();
-  checked([&] { bridge::matmul(arg(out), arg(first), arg(second), arg(added), arg(alpha), arg(beta)); });
+  checked([&] {
+    bridge::matmul(
+        arg(out), arg(first), arg(second), arg(added), arg(alpha), arg(beta), static_cast<int32_t>(activation));
+  });
 }
 
 void check_vectors(const char* op, const at::Tensor& a, const at::Tensor& b) {
@@ -86,13 +92,8 @@ void addmm_activation_out::impl(
     const at::Scalar& alpha,
     bool use_gelu,
     const at::Tensor& out) {
-  multiply("_addmm_activation", out, mat1, mat2, self, beta, alpha);
-  at::Tensor result = out;
-  if (use_gelu) {
-    at::gelu_(result);
-  } else {
-    result.relu_();
-  }
+  const Activation activation = use_gelu ? Activation::Gelu : Activation::Relu;
+  multiply("_addmm_activation", out, mat1, mat2, self, beta, alpha, activation);
 }
 
 void bmm_out::impl(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {

@@ -19,6 +19,7 @@ use super::{Extent, Product};
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::kernels::DType;
+use crate::ops::epilogue::Activation;
 use crate::ops::{matmul as ours, Scalar, Tensor};
 use crate::runtime::device_of_address;
 
@@ -155,7 +156,7 @@ fn scale_addend(product: &Product<'_>) -> Result<()> {
     let nothing = Extent { depth: 0, ..product.extent() };
     product.with_corner(&nothing, |part| {
         let (a, b) = (Tensor { address: 0, ..part.a }, Tensor { address: 0, ..part.b });
-        ours::matmul(&part.out, &a, &b, &addend, Scalar::default(), part.beta)
+        ours::matmul(&part.out, &a, &b, &addend, Scalar::default(), part.beta, Activation::Nothing)
     })
 }
 

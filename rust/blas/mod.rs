@@ -23,6 +23,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::ops;
+use crate::ops::epilogue::Activation;
 use crate::ops::{Scalar, Tensor};
 use crate::runtime::device_of_address;
 
@@ -80,10 +81,11 @@ impl Library {
         }
     }
 
-    /// Whether the library has this kind of product: dtype, strides, overlaps.
+    /// Whether the library has this kind of product: dtype, strides, overlaps, activation.
     pub fn serves(self, product: &Product<'_>) -> bool {
         match self {
             Self::OpenCl => true,
+            _ if product.activation != Activation::Nothing => false,
             Self::Host => host::serves(product),
             Self::Cublas => cublas::serves(product),
         }
@@ -96,8 +98,8 @@ impl Library {
     pub fn run(self, product: &Product<'_>) -> Result<()> {
         match self {
             Self::OpenCl => {
-                let Product { out, a, b, addend, alpha, beta } = product;
-                ops::matmul::matmul(out, a, b, addend.as_ref().unwrap_or(&Tensor::ABSENT), *alpha, *beta)
+                let Product { out, a, b, addend, alpha, beta, activation } = product;
+                ops::matmul::matmul(out, a, b, addend.as_ref().unwrap_or(&Tensor::ABSENT), *alpha, *beta, *activation)
             }
             Self::Host => contained(self, || host::matmul(product)),
             Self::Cublas => contained(self, || cublas::matmul(product)),
@@ -105,7 +107,7 @@ impl Library {
     }
 }
 
-/// `out = alpha * a @ b + beta * addend` for matrices, or batches of them, by the library that is preferred.
+/// `out = activation(alpha * a @ b + beta * addend)` for matrices, or batches of them, by the library that is preferred.
 ///
 /// # Errors
 /// [`Error::Invalid`] when shapes do not fit or the preferred library cannot be used on the device; otherwise as the
@@ -117,9 +119,10 @@ pub fn matmul(
     addend: &Tensor<'_>,
     alpha: Scalar,
     beta: Scalar,
+    activation: Activation,
 ) -> Result<()> {
     let addend = Some(*addend).filter(Tensor::is_present);
-    let product = Product { out: *out, a: *a, b: *b, addend, alpha, beta };
+    let product = Product { out: *out, a: *a, b: *b, addend, alpha, beta, activation };
     library(&product)?.run(&product)
 }
 

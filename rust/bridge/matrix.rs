@@ -7,6 +7,7 @@ use crate::blas;
 use crate::error::Result;
 use crate::ops;
 use crate::ops::conv::{Direction, Parameters};
+use crate::ops::epilogue::Activation;
 
 pub fn matmul(
     out: &TensorArg<'_>,
@@ -15,8 +16,10 @@ pub fn matmul(
     addend: &TensorArg<'_>,
     alpha: Scalar,
     beta: Scalar,
+    activation: i32,
 ) -> Result<()> {
-    blas::matmul(&out.tensor()?, &a.tensor()?, &b.tensor()?, &addend.tensor()?, alpha.into(), beta.into())
+    let activation = Activation::from_code(activation)?;
+    blas::matmul(&out.tensor()?, &a.tensor()?, &b.tensor()?, &addend.tensor()?, alpha.into(), beta.into(), activation)
 }
 
 /// "auto" or the name of a library.

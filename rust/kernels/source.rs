@@ -23,6 +23,8 @@ pub enum Family {
     Sort,
     /// Matrix products.
     Matmul,
+    /// Those that end in a GELU, with the functions that it takes.
+    MatmulGelu,
     /// Matrix products and convolutions for many small cores.
     GemmLocal,
     /// Convolutions.
@@ -79,6 +81,7 @@ const RADIX: &str = include_str!("cl/radix.cl");
 const SELECT: &str = include_str!("cl/select.cl");
 const TOP: &str = include_str!("cl/top.cl");
 const MATRIX: &str = include_str!("cl/matrix.cl");
+const ACTIVATION: &str = include_str!("cl/activation.cl");
 const EPILOGUE: &str = include_str!("cl/epilogue.cl");
 const PANEL: &str = include_str!("cl/panel.cl");
 const PACK_MATRIX: &str = include_str!("cl/pack_matrix.cl");
@@ -136,6 +139,7 @@ impl Family {
         Self::Scan,
         Self::Sort,
         Self::Matmul,
+        Self::MatmulGelu,
         Self::GemmLocal,
         Self::Conv,
         Self::Winograd,
@@ -169,6 +173,7 @@ impl Family {
             Self::Scan => "scan",
             Self::Sort => "sort",
             Self::Matmul => "matmul",
+            Self::MatmulGelu => "matmul_gelu",
             Self::GemmLocal => "gemm_local",
             Self::Conv => "conv",
             Self::Winograd => "winograd",
@@ -208,6 +213,7 @@ impl Family {
                 VECTOR,
                 MATRIX,
                 PANEL,
+                ACTIVATION,
                 EPILOGUE,
                 PACK_MATRIX,
                 PATCH_GRID,
@@ -218,7 +224,24 @@ impl Family {
                 GEMM,
                 MATMUL,
             ],
-            Self::GemmLocal => &[PRELUDE, VECTOR, MATRIX, PANEL, EPILOGUE, PATCH_GRID, GEMM_LOCAL],
+            Self::MatmulGelu => &[
+                PRELUDE,
+                VECTOR,
+                NOTATION,
+                ELEMENTARY,
+                MATRIX,
+                PANEL,
+                ACTIVATION,
+                EPILOGUE,
+                PACK_MATRIX,
+                PATCH_GRID,
+                TILE,
+                GEMM,
+                MATMUL,
+            ],
+            Self::GemmLocal => {
+                &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, MATRIX, PANEL, ACTIVATION, EPILOGUE, PATCH_GRID, GEMM_LOCAL]
+            }
             Self::Conv => &[PRELUDE, VECTOR, MATRIX, CONV, CONV_CHANNELS],
             Self::Winograd => &[PRELUDE, VECTOR, MATRIX, PANEL, TILE, WINOGRAD_POINTS, WINOGRAD_TILES, WINOGRAD],
             Self::Reduce => &[PRELUDE, TIER, VECTOR, REDUCE],

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::epilogue::Epilogue;
+use super::epilogue::{Activation, Epilogue};
 use super::gemm_local;
 use super::matrix::{div_up, struct_bytes, Matrix, Operand};
 use super::patches::Patches;
@@ -154,8 +154,10 @@ pub fn program(
         .define("B_KIND", b_kind)
         .define("SPEC_DTYPE0", i64::from(source.code()))
         .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
-        .define("SPEC_DTYPE2", i64::from(addend.code()));
-    target.program(Family::Matmul, class, &spec)
+        .define("SPEC_DTYPE2", i64::from(addend.code()))
+        .define("ACTIVATION", epilogue.activation as i64);
+    let family = if epilogue.activation == Activation::Gelu { Family::MatmulGelu } else { Family::Matmul };
+    target.program(family, class, &spec)
 }
 
 /// Enqueues a kernel of independent work-items. On CPUs a work-group of one lets every core take any of them.

@@ -97,6 +97,7 @@ pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Resul
             .define("ITEM", plan.item)
             .define("STEP", tuning.step(class))
             .define("BAND", tuning.band)
+            .define("ACTIVATION", epilogue.activation as i64)
             .define("A_KIND", a.kind())
             .define("B_KIND", b.kind())
             .define("A_ALONG_K", i64::from(is_along_k(&a, false)))

@@ -1,6 +1,6 @@
 //! Matrix products of tensors: thin ones stream their factors, the others are packed.
 
-use super::epilogue::Epilogue;
+use super::epilogue::{Activation, Epilogue};
 use super::gemm::{busy, finish, launch, multiply, program, Factor, Product, MATRICES};
 use super::matrix::{div_up, Axis, Matrix, Operand};
 use super::plan::{Size, Tile};
@@ -18,8 +18,8 @@ const SMALL: i64 = 32 * 32 * 32;
 /// A part of k shorter than this does not repay the partial sums.
 const SHORTEST_SPLIT: i64 = 512;
 
-/// `out = alpha * a @ b + beta * addend` for matrices, or batches of them, of one class. An absent addend counts as
-/// nothing; a batch or a matrix may have strides of 0.
+/// `out = activation(alpha * a @ b + beta * addend)` for matrices, or batches of them, of one class. An absent addend counts
+/// as nothing; a batch or a matrix may have strides of 0.
 ///
 /// # Errors
 /// [`Error::Invalid`] when shapes do not fit; otherwise as the allocator and the driver report.
@@ -30,6 +30,7 @@ pub fn matmul(
     addend: &Tensor<'_>,
     alpha: Scalar,
     beta: Scalar,
+    activation: Activation,
 ) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
@@ -55,7 +56,7 @@ pub fn matmul(
         size: Size { rows, columns, depth, batches: if out.ndim() < 3 { 1 } else { out.size(out.ndim() - 3) } },
         a: Factor::Matrix(first),
         b: Factor::Matrix(second),
-        epilogue: Epilogue { alpha, beta, addend, out: result },
+        epilogue: Epilogue { alpha, beta, addend, activation, out: result },
     };
     let thin = if target.is_cpu() { Thin::of(&product, first, second) } else { None };
     match thin {

@@ -3,7 +3,7 @@
 mod attention_query;
 mod conv_channels;
 mod conv_direct;
-mod epilogue;
+pub mod epilogue;
 mod gemm;
 mod gemm_local;
 mod geometry;

@@ -54,6 +54,27 @@ def operands(dtype: torch.dtype, device: torch.device, *shapes: tuple[int, ...])
 # --- right results
 
 
+@pytest.mark.parametrize("use_gelu", [False, True])
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_that_end_in_an_activation(device, dtype, is_transposed, use_gelu):
+    # Thin, small, cut along k, by blocks with columns left over, and without any k.
+    for rows, depth, columns in [(1, 17, 5), (20, 20, 20), (3, 8000, 40), (64, 200, 150), (5, 0, 6)]:
+        (a, b, bias), (x, y, z) = operands(dtype, device, (rows, depth), (columns, depth), (columns,))
+        b, y = (b.t(), y.t()) if is_transposed else (b.t().contiguous(), y.t())
+        scale = {"beta": 0.5, "alpha": 0.1}
+        expected = torch.addmm(z, x, y, **scale)
+        expected = torch.nn.functional.gelu(expected) if use_gelu else expected.relu()
+        check(torch._addmm_activation(bias, a, b, **scale, use_gelu=use_gelu), expected)
+
+
+def test_an_activation_keeps_nan(device):
+    a, b, bias = torch.full((2, 3), torch.nan), torch.ones(3, 20), torch.zeros(20)
+    for use_gelu in (False, True):
+        result = torch._addmm_activation(bias.to(device), a.to(device), b.to(device), use_gelu=use_gelu)
+        assert result.isnan().all()
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (5, 7, 3), (70, 130, 90), (1, 300, 64), (257, 33, 1)])
 def test_products(library, device, dtype, sizes):

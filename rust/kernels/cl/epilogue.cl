@@ -1,4 +1,4 @@
-// What every product ends with: out = alpha * product + beta * addend.
+// What every product ends with: out = activation(alpha * product + beta * addend).
 //
 // A bias is an addend whose rows, or columns, have stride 0.
 
@@ -63,7 +63,7 @@ inline void store_elements(const Epilogue *e, const T *values, int pitch, long r
       const long out_step = out_columns->strides[0];
       if (OUT_DTYPE_OF(e) == T_DTYPE && !e->has_addend) {
         __global T *to = (__global T *)e->out + out;
-        for (int i = 0; i < run; ++i) to[i * out_step] = scale(e->alpha, from[i]);
+        for (int i = 0; i < run; ++i) to[i * out_step] = ACTIVATE(scale(e->alpha, from[i]));
         continue;
       }
       const long addend = axis_offset(&e->addend_layout->rows, row + r) + addend_walk.offset;
@@ -71,7 +71,7 @@ inline void store_elements(const Epilogue *e, const T *values, int pitch, long r
         T v = scale(e->alpha, from[i]);
         if (e->has_addend)
           v += scale(e->beta, load_one(e->addend, addend + i * addend_columns->strides[0], ADDEND_DTYPE_OF(e)));
-        store(e->out, out + i * out_step, OUT_DTYPE_OF(e), v);
+        store(e->out, out + i * out_step, OUT_DTYPE_OF(e), ACTIVATE(v));
       }
     }
     c += run;
@@ -92,7 +92,8 @@ inline void store_vectors(const Epilogue *e, const T *values, int pitch, long ro
     TV added = (TV)(e->has_addend && one_value ? e->beta * load(e->addend, addend, ADDEND_DTYPE_OF(e)) : 0);
     for (int v = 0; v < vectors; ++v) {
       if (e->has_addend && !one_value) added = e->beta * load_dense(e->addend, addend + v * VEC, ADDEND_DTYPE_OF(e));
-      const TV value = e->alpha * LOAD_PRIVATE(values + r * pitch + v * VEC) + added;
+      const TV sum = e->alpha * LOAD_PRIVATE(values + r * pitch + v * VEC) + added;
+      const TV value = ACTIVATE_VECTOR(sum);
       if (OUT_DTYPE_OF(e) == R_DTYPE)
         STORE_UNALIGNED(value, (__global R *)e->out + out + v * VEC);
       else
@@ -115,7 +116,7 @@ inline void store_blocks(const Epilogue *e, const T *values, int pitch, long row
       value += e->beta * (one_value ? (RB)(load(e->addend, addend, ADDEND_DTYPE_OF(e)))
                                     : load_block(e->addend, addend, ADDEND_DTYPE_OF(e)));
     }
-    store_block(e->out, out_row + axis_offset(&e->out_layout->columns, column + c), OUT_DTYPE_OF(e), value);
+    store_block(e->out, out_row + axis_offset(&e->out_layout->columns, column + c), OUT_DTYPE_OF(e), ACTIVATE_BLOCK(value));
   }
 }
 #endif

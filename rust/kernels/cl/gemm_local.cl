@@ -223,7 +223,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
       if (column + SPREAD(across, c) >= extent.columns) continue;
       T value = scale(e.alpha, sums[r][c]);
       if (has_addend) value += scale(e.beta, load(e.addend, addend_row + addend_columns[c], ADDEND_DTYPE));
-      store(e.out, out_row + out_columns[c], OUT_DTYPE, value);
+      store(e.out, out_row + out_columns[c], OUT_DTYPE, ACTIVATE(value));
     }
   }
 }
@@ -243,5 +243,5 @@ __kernel void gemm_local_finish(__global const uchar *partial, ulong partial_off
     const long at = axis_offset(&addend_layout.rows, row) + axis_offset(&addend_layout.columns, column);
     value += scale(e.beta, load(e.addend, at, ADDEND_DTYPE));
   }
-  store(e.out, axis_offset(&out_layout.rows, row) + axis_offset(&out_layout.columns, column), OUT_DTYPE, value);
+  store(e.out, axis_offset(&out_layout.rows, row) + axis_offset(&out_layout.columns, column), OUT_DTYPE, ACTIVATE(value));
 }
