@@ -98,6 +98,7 @@ const WINOGRAD_POINTS: &str = include_str!("cl/winograd_points.cl");
 const WINOGRAD_TILES: &str = include_str!("cl/winograd_tiles.cl");
 const WINOGRAD: &str = include_str!("cl/winograd.cl");
 const CONV_CHANNELS: &str = include_str!("cl/conv_channels.cl");
+const CONV_WEIGHT: &str = include_str!("cl/conv_weight.cl");
 const REDUCE: &str = include_str!("cl/reduce.cl");
 const ARG_REDUCE: &str = include_str!("cl/arg_reduce.cl");
 const MOMENTS: &str = include_str!("cl/moments.cl");
@@ -242,7 +243,7 @@ impl Family {
             Self::GemmLocal => {
                 &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, MATRIX, PANEL, ACTIVATION, EPILOGUE, PATCH_GRID, GEMM_LOCAL]
             }
-            Self::Conv => &[PRELUDE, VECTOR, MATRIX, CONV, CONV_CHANNELS],
+            Self::Conv => &[PRELUDE, VECTOR, MATRIX, CONV, CONV_CHANNELS, CONV_WEIGHT],
             Self::Winograd => &[PRELUDE, VECTOR, MATRIX, PANEL, TILE, WINOGRAD_POINTS, WINOGRAD_TILES, WINOGRAD],
             Self::Reduce => &[PRELUDE, TIER, VECTOR, REDUCE],
             Self::ArgReduce => &[PRELUDE, TIER, VECTOR, ARG_REDUCE],

@@ -6,6 +6,7 @@
 
 use super::conv_channels;
 use super::conv_direct::{self, Direct};
+use super::conv_weight;
 use super::epilogue::Epilogue;
 use super::gemm::{multiply, Factor, PatchOperand, Product};
 use super::matrix::{Axis, Matrix, Operand};
@@ -256,8 +257,8 @@ pub fn weights(
         };
         Ok(Epilogue::plain(Operand { memory: result.memory, dtype: result.dtype, layout }, None))
     };
+    let direct = Direct::new(from, factors, result, parameters, Direction::Gather);
     if rows * channels <= DIRECT_WEIGHTS {
-        let direct = Direct::new(from, factors, result, parameters, Direction::Gather);
         if conv_channels::suits(&direct) {
             let layout = Matrix {
                 rows: result.features(1, 0, FeatureOrder::TapsInnermost)?,
@@ -270,6 +271,10 @@ pub fn weights(
         if conv_direct::weights(&target, &direct, out.class(), &epilogue(FeatureOrder::TapsInnermost)?)? {
             return Ok(());
         }
+    }
+    let by_features = epilogue(FeatureOrder::TapsInnermost)?.transposed();
+    if conv_weight::weights(&target, &direct, out.class(), &by_features)? {
+        return Ok(());
     }
     if let Some(weights) = winograd::Weights::of(&target, result, from, factors, window, groups, out.class()) {
         return weights.run(&target, out.class());

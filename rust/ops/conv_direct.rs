@@ -51,9 +51,9 @@ pub(super) struct Boxes {
 
 /// Elements of local memory, of one source channel and of one channel of pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Elements {
-    source: i64,
-    pixels: i64,
+pub(super) struct Elements {
+    pub source: i64,
+    pub pixels: i64,
 }
 
 impl Window {
@@ -113,16 +113,16 @@ impl Direct {
         Self { source, pixels, weight, groups: parameters.groups, window }
     }
 
-    fn source_channels(&self) -> i64 {
+    pub(super) fn source_channels(&self) -> i64 {
         self.source.channels / self.groups
     }
 
-    fn out_channels(&self) -> i64 {
+    pub(super) fn out_channels(&self) -> i64 {
         self.pixels.channels / self.groups
     }
 
     /// Weights of one result channel.
-    fn depth(&self) -> i64 {
+    pub(super) fn depth(&self) -> i64 {
         self.source_channels() * self.weight.positions()
     }
 
@@ -135,18 +135,33 @@ impl Direct {
         if weights * element > WEIGHT_BYTES.min(local / 4) || self.depth() * 4 > local / 8 {
             return None;
         }
-        let lanes = native_lanes(target, class);
-        let [scale, ..] = self.window.scale;
-        let bytes = BOX_BYTES.min(local / 2);
+        let most = BOX_BYTES.min(local / 2) / element;
+        self.largest_boxes(native_lanes(target, class), out_channels, parts, most)
+    }
+
+    /// The largest boxes of which `out_channels` channels of pixels and all source channels of a group are at most
+    /// `most` elements, but small enough for `parts` of them.
+    pub(super) fn largest_boxes(&self, lanes: i64, out_channels: i64, parts: i64, most: i64) -> Option<Boxes> {
         let fits = |pixels: Spatial| {
-            let needed = self.window.boxes(pixels, lanes).elements(scale, lanes);
-            (needed.source * self.source_channels() + needed.pixels * out_channels) * element <= bytes
+            let needed = self.elements(self.window.boxes(pixels, lanes), lanes);
+            needed.source * self.source_channels() + needed.pixels * out_channels <= most
         };
         let [width, height, depth] = self.pixels.sizes;
         let w = largest(width, filled(width, lanes), |w| fits([w.min(width), 1, 1]))?;
         let h = largest(height, div_up(height, parts), |h| fits([w, h, 1]))?;
         let d = if h == height { largest(depth, depth, |d| fits([w, h, d]))? } else { 1 };
         Some(self.window.boxes([w, h, d], lanes))
+    }
+
+    /// What a box takes of local memory.
+    pub(super) fn elements(&self, boxes: Boxes, lanes: i64) -> Elements {
+        let [scale, ..] = self.window.scale;
+        boxes.elements(scale, lanes)
+    }
+
+    /// Boxes of an image.
+    pub(super) fn box_count(&self, boxes: Boxes) -> i64 {
+        self.pixels.sizes.iter().zip(boxes.pixels).map(|(&size, part)| div_up(size, part)).product()
     }
 
     /// The `Source` of `cl/conv.cl`; boxes matter to some kernels only.
@@ -202,7 +217,7 @@ fn launch(
     target.launch(program, kernel, args, &[across * items, down, images], Some(&[items, 1, 1]))
 }
 
-const fn local(elements: i64, size: i64) -> Arg<'static> {
+pub(super) const fn local(elements: i64, size: i64) -> Arg<'static> {
     Arg::Local((elements * size) as usize)
 }
 
@@ -229,7 +244,6 @@ pub(super) fn pixels(
     let bias = bias.unwrap_or(no_bias);
     let element = class.size() as i64;
     let lanes = native_lanes(target, class);
-    let [scale, ..] = direct.window.scale;
     let args = [
         source.memory,
         Arg::Int(source.dtype.code()),
@@ -244,11 +258,11 @@ pub(super) fn pixels(
         Arg::Bytes(&taps),
         Arg::Bytes(&to),
         Arg::Long(rows),
-        local(boxes.elements(scale, lanes).source * channels, element),
+        local(direct.elements(boxes, lanes).source * channels, element),
         local(direct.depth() * rows, element),
         local(direct.depth(), 4),
     ];
-    let count: i64 = pixels.sizes.iter().zip(boxes.pixels).map(|(&size, part)| div_up(size, part)).product();
+    let count = direct.box_count(boxes);
     launch(target, &*program(target, class, source.dtype)?, "conv_direct", &args, [groups, count, pixels.images])?;
     Ok(true)
 }
@@ -268,9 +282,7 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
     let workspace = target.workspace((splits * groups * rows * direct.depth() * element) as usize)?;
     let sums = target.memory(workspace.address)?;
     let (from, to) = (direct.source_bytes(Some(boxes)), direct.pixel_bytes());
-    let lanes = native_lanes(target, class);
-    let [scale, ..] = direct.window.scale;
-    let elements = boxes.elements(scale, lanes);
+    let elements = direct.elements(boxes, native_lanes(target, class));
     let args = [
         source.memory,
         Arg::Int(source.dtype.code()),

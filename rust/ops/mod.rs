@@ -3,6 +3,7 @@
 mod attention_query;
 mod conv_channels;
 mod conv_direct;
+mod conv_weight;
 pub mod epilogue;
 mod gemm;
 mod gemm_local;

@@ -145,6 +145,20 @@ inline void copy_row(const Source *s, __global const uchar *source, int dt, long
     }
     i = count & ~1;
   }
+  // Every `scale`th element goes to neighbouring places: a gather.
+  if (stuffing == 1 && i == 0 && count >= VEC * scale) {
+    const long step = scale * s->strides[0] * dtype_size(dt);
+    for (int phase = 0; phase < scale; ++phase) {
+      const int run = (count - phase + scale - 1) / scale;
+      __local T *to = row + place_in_row(s, x + phase);
+      __global const uchar *from = source + (first + phase) * s->strides[0] * dtype_size(dt);
+      for (int at = 0; at < run; at += VEC) {
+        const int start = min(at, run - VEC);
+        ((__local AnyVector *)(to + start))->vector = load_lanes(from + start * step, step, VEC, dt);
+      }
+    }
+    return;
+  }
 #endif
   int phase = (x + i * stuffing) % scale, index = (x + i * stuffing) / scale;
   for (; i < count; ++i) {

@@ -159,7 +159,7 @@ __kernel void conv_channels_weight(__global const uchar *source, ulong source_of
       const long y = element_of(&from, 1, at_y, t / from.taps[0] % from.taps[1]);
       if (z < 0 || y < 0) continue;
       const long values = image * from.image_stride + z * from.strides[2] + y * from.strides[1] + first_channel;
-      const bool is_plain = count == VEC && DTYPE_OF(source_dtype) == T_DTYPE && DTYPE_OF(gradient_dtype) == T_DTYPE;
+      const bool is_plain = (count == VEC) & (DTYPE_OF(source_dtype) == T_DTYPE) & (DTYPE_OF(gradient_dtype) == T_DTYPE);
       TV sum = load_channels(out, t * channels, 0, count, T_DTYPE);
       if (is_plain)
         sum += row_gradient(&from, source, T_DTYPE, values, gradient, T_DTYPE, gradients, pixels.strides[0], t, VEC);

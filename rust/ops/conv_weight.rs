@@ -1,0 +1,69 @@
+//! The gradient of a convolution's weight where source channels are few and result channels many, as in the first layer
+//! of a network, on CPUs.
+
+use super::conv_direct::{local, program, Direct};
+use super::epilogue::Epilogue;
+use super::gemm::{busy, finish, launch};
+use super::geometry::native_lanes;
+use super::matrix::div_up;
+use super::plan::Size;
+use super::Target;
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::Class;
+
+/// Source channels of a group up to which a product, whose patches are packed value by value at borders, takes longer.
+const FEW_CHANNELS: i64 = 4;
+/// Vectors of result channels from which there are enough sums to hide the latency of an addition.
+const LEAST_VECTORS: i64 = 2;
+/// Features whose sums are in registers at a time: `FEATURES` of `cl/conv_weight.cl`.
+const FEATURES: i64 = 6;
+/// Local memory for a box's source and gradient: a part of the second cache.
+const BOX_BYTES: i64 = 96 << 10;
+/// Local memory for the sums.
+const SUM_BYTES: i64 = 256 << 10;
+
+/// A value for each weight; `epilogue` takes them as rows of (source channels, taps) and columns of result channels.
+/// Returns false, and does nothing, where another way suits the convolution better.
+///
+/// # Errors
+/// As the allocator and the driver report.
+pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: &Epilogue) -> Result<bool> {
+    let Direct { source, pixels, groups, .. } = *direct;
+    let (rows, channels, depth) = (direct.out_channels(), direct.source_channels(), direct.depth());
+    let (lanes, element, local_bytes) =
+        (native_lanes(target, class), class.size() as i64, target.device.info.local_mem as i64);
+    let is_real = !matches!(class, Class::Complex | Class::ComplexDouble);
+    let suits = channels <= FEW_CHANNELS && rows >= LEAST_VECTORS * lanes && depth > channels;
+    let (padded, pitch) = (div_up(depth, FEATURES) * FEATURES, div_up(rows, lanes) * lanes);
+    let fits = padded * pitch * element <= SUM_BYTES.min(local_bytes / 4);
+    if !(target.is_cpu() && is_real && suits && fits) {
+        return Ok(false);
+    }
+    let most = BOX_BYTES.min(local_bytes / 2) / element;
+    let Some(boxes) = direct.largest_boxes(lanes, pitch, 1, most) else { return Ok(false) };
+    let elements = direct.elements(boxes, lanes);
+    let splits = div_up(busy(target), groups).min(pixels.images * direct.box_count(boxes)).max(1);
+    let workspace = target.workspace((splits * groups * rows * depth * element) as usize)?;
+    let sums = target.memory(workspace.address)?;
+    let (from, to) = (direct.source_bytes(Some(boxes)), direct.pixel_bytes());
+    let args = [
+        source.memory,
+        Arg::Int(source.dtype.code()),
+        pixels.memory,
+        Arg::Int(pixels.dtype.code()),
+        sums,
+        Arg::Bytes(&from),
+        Arg::Bytes(&to),
+        Arg::Long(rows),
+        Arg::Long(pixels.images),
+        local(elements.source * channels, element),
+        local(elements.pixels * pitch, element),
+        local(padded * pitch, element),
+        local(padded, 4),
+    ];
+    launch(target, &*program(target, class, source.dtype)?, "conv_weight", &args, [groups, splits, 1])?;
+    let size = Size { rows: depth, columns: rows, depth: 0, batches: groups };
+    finish(target, class, size, splits, sums, epilogue)?;
+    Ok(true)
+}
