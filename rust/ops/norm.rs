@@ -197,7 +197,14 @@ pub fn rows_backward(
         return Ok(());
     }
     let call = Call::new(input)?;
+    let shape = rows.shape();
+    let wants_sums = grad_affine.weight.is_present() || grad_affine.bias.is_present();
+    let mut sums = None;
     if grad_input.is_present() {
+        let groups = call.geometry.groups_for(rows.count).0.iter().product::<usize>() as i64;
+        if wants_sums && call.geometry.group == 1 && input.numel() >= groups * shape.channels * SHORTEST_SPLIT {
+            sums = Some(Sums { memory: call.tables(2 * groups, shape.channels)?, shape, splits: groups });
+        }
         let weight_dtype = if weight.is_present() { weight.dtype } else { input.dtype };
         let args = [
             call.target.tensor(grad)?,
@@ -209,6 +216,7 @@ pub fn rows_backward(
             call.target.tensor(&statistics.rstd)?,
             Arg::Int(statistics.rstd.dtype.code()),
             call.target.tensor(grad_input)?,
+            call.target.memory(sums.as_ref().map_or(0, |sums| sums.memory.address))?,
             Arg::Long(rows.count),
             Arg::Long(rows.length),
             Arg::Long(rows.groups),
@@ -217,16 +225,15 @@ pub fn rows_backward(
         let dtypes = [input.dtype, weight_dtype];
         call.launch("norm_rows_backward", input.numel(), dtypes, &args, Tasks::OfGroups(rows.count))?;
     }
-    if grad_affine.weight.is_present() || grad_affine.bias.is_present() {
-        let shape = rows.shape();
-        let owner = Ownership { outer: rows.groups, channels: shape.channels / rows.groups };
-        let sums = Sums::of(&call, grad, input, statistics, shape, &owner)?;
-        sums.finish(&call, grad_affine, weight, statistics, None, true)?;
+    if !wants_sums {
+        return Ok(());
     }
-    Ok(())
+    let owner = Ownership { outer: rows.groups, channels: shape.channels / rows.groups };
+    let sums = sums.map_or_else(|| Sums::of(&call, grad, input, statistics, shape, &owner), Ok)?;
+    sums.finish(&call, grad_affine, weight, statistics, None, true)
 }
 
-/// Per-channel sums of dy * xhat and of dy, in pieces.
+/// Per-channel sums of dy * xhat and of dy, in pieces: `splits` tables of each.
 pub(super) struct Sums {
     memory: Workspace,
     shape: Shape,

@@ -58,14 +58,17 @@ __kernel void norm_rows(__global const uchar *input, ulong input_offset, int dty
   long span = by_element ? length : inner;
   GROUP_SHARED(shared);
   GROUP_TASKS(rows, first, last);
+  // Each row is summed while the one before is written: it comes from memory then, as that goes there.
+  TV sums = (TV)0;
+  if (mean && first < last)
+    sums = sum_row(input + input_offset + first * length * size, first_part, step, length, DTYPE0, 0, false);
   for (long row = first; row < last; row++) {
     __global const uchar *x = input + input_offset + row * length * size;
+    __global const uchar *next = row + 1 < last ? x + length * size : x;
     __global uchar *y = output + output_offset + row * length * size;
     T center = 0;
-    if (mean) {
-      TV sums = sum_row(x, first_part, step, length, DTYPE0, 0, false);
-      center = group_sum(lanes_sum(sums), shared) / (T)length;
-    }
+    if (mean) center = group_sum(lanes_sum(sums), shared) / (T)length;
+    sums = (TV)0;
     TV squares = sum_row(x, first_part, step, length, DTYPE0, center, true);
     T scale = 1 / sqrt(group_sum(lanes_sum(squares), shared) / (T)length + eps);
     if (get_local_id(0) == 0) {
@@ -81,6 +84,7 @@ __kernel void norm_rows(__global const uchar *input, ulong input_offset, int dty
         TV w = by_element ? load_weights(weight, DTYPE1, channel, i, span, true, 1) * scale : run_weight;
         TV b = by_element ? load_weights(bias, DTYPE1, channel, i, span, true, 0) : run_bias;
         TV d = load_part(x + run * size, i, span, DTYPE0, 0) - center;
+        if (mean) sums += load_part(next + run * size, i, span, DTYPE0, 0);
         store_part(y + run * size, i, span, DTYPE0, d * w + b);
       }
     }
@@ -88,17 +92,27 @@ __kernel void norm_rows(__global const uchar *input, ulong input_offset, int dty
 }
 
 // Gradient of the input of norm_rows: with g = dy * weight,
-// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means over the row.
+// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means over the row. Where a group is one item, `sums` may be given,
+// for what norm_sums_rows and norm_sums_columns compute, with a split for each group: that spares reading dy and x again.
 __kernel void norm_rows_backward(__global const uchar *grad, ulong grad_offset, __global const uchar *input,
                                  ulong input_offset, int dtype0, __global const uchar *weight, ulong weight_offset,
                                  int dtype1, __global const uchar *mean, ulong mean_offset,
                                  __global const uchar *rstd, ulong rstd_offset, int stat_dtype,
-                                 __global uchar *grad_input, ulong grad_input_offset, long rows, long length,
-                                 long groups, long inner) {
+                                 __global uchar *grad_input, ulong grad_input_offset, __global uchar *sums,
+                                 ulong sums_offset, long rows, long length, long groups, long inner) {
   weight = weight ? weight + weight_offset : weight;
   int first_part = get_local_id(0) * VEC, step = LSIZE * VEC, size = dtype_size(DTYPE0);
   bool by_element = inner == 1;
   long span = by_element ? length : inner;
+  long channels = groups * (length / inner), table_size = channels * sizeof(T);
+  __global uchar *products_table = sums ? sums + sums_offset + get_group_id(0) * table_size : 0;
+  __global uchar *totals_table = products_table + get_num_groups(0) * table_size;
+  if (sums) {
+    for (long i = first_part; i < channels; i += step) {
+      store_part(products_table, i, channels, DT_T, (TV)0);
+      store_part(totals_table, i, channels, DT_T, (TV)0);
+    }
+  }
   GROUP_SHARED(shared);
   GROUP_TASKS(rows, first, last);
   for (long row = first; row < last; row++) {
@@ -107,7 +121,7 @@ __kernel void norm_rows_backward(__global const uchar *grad, ulong grad_offset, 
     __global uchar *dx = grad_input + grad_input_offset + row * length * size;
     T center = mean ? load(mean + mean_offset, row, stat_dtype) : 0, scale = load(rstd + rstd_offset, row, stat_dtype);
     long channel = row % groups * (length / inner);
-    TV sums = (TV)0, products = (TV)0;
+    TV totals = (TV)0, products = (TV)0;
     for (long run = 0, c = channel; run < length; run += span, c++) {
       TV run_weight = by_element ? (TV)1 : load_weights(weight, DTYPE1, c, 0, span, false, 1);
       TV run_sums = (TV)0, run_products = (TV)0;
@@ -117,17 +131,26 @@ __kernel void norm_rows_backward(__global const uchar *grad, ulong grad_offset, 
         run_sums += g;
         run_products += g * (load_part(x + run * size, i, span, DTYPE0, 0) - center);
       }
-      sums += run_sums * run_weight;
+      if (sums && !by_element) {
+        ((__global T *)products_table)[c] += lanes_sum(run_products) * scale;
+        ((__global T *)totals_table)[c] += lanes_sum(run_sums);
+      }
+      totals += run_sums * run_weight;
       products += run_products * run_weight;
     }
-    T mean_g = mean ? group_sum(lanes_sum(sums), shared) / (T)length : 0;
+    T mean_g = mean ? group_sum(lanes_sum(totals), shared) / (T)length : 0;
     T mean_product = group_sum(lanes_sum(products), shared) * scale / (T)length;
     for (long run = 0, c = channel; run < length; run += span, c++) {
       TV run_weight = by_element ? (TV)1 : load_weights(weight, DTYPE1, c, 0, span, false, 1);
       for (long i = first_part; i < span; i += step) {
         TV g = load_part(dy + run * size, i, span, DTYPE0, 0);
-        g *= by_element ? load_weights(weight, DTYPE1, c, i, span, true, 1) : run_weight;
         TV xhat = (load_part(x + run * size, i, span, DTYPE0, 0) - center) * scale;
+        if (sums && by_element) {
+          __global uchar *products_row = products_table + c * sizeof(T), *totals_row = totals_table + c * sizeof(T);
+          store_part(products_row, i, span, DT_T, load_part(products_row, i, span, DT_T, 0) + g * xhat);
+          store_part(totals_row, i, span, DT_T, load_part(totals_row, i, span, DT_T, 0) + g);
+        }
+        g *= by_element ? load_weights(weight, DTYPE1, c, i, span, true, 1) : run_weight;
         store_part(dx + run * size, i, span, DTYPE0, scale * (g - mean_g - xhat * mean_product));
       }
     }
@@ -151,18 +174,28 @@ __kernel void norm_sums_rows(SUMS_PARAMETERS) {
   for (long task = first; task < last; task++) {
     long channel = task % channels, split = task / channels;
     TV products = (TV)0, total = (TV)0;
+    T last_products = 0, last_total = 0;
     for (long o = outer * split / splits; o < outer * (split + 1) / splits; o++) {
       long stat = o * stat_outer + channel / stat_channels, start = (o * channels + channel) * inner * size;
+      __global const uchar *dy = grad + grad_offset + start, *x = input + input_offset + start;
       T center = load(mean + mean_offset, stat, stat_dtype), scale = load(rstd + rstd_offset, stat, stat_dtype);
       TV run_products = (TV)0;
-      for (long i = first_part; i < inner; i += step) {
-        TV g = load_part(grad + grad_offset + start, i, inner, DTYPE0, 0);
+      long i = first_part;
+      for (; i + VEC <= inner; i += step) {
+        TV g = load_vector(dy, i, DTYPE0);
         total += g;
-        run_products += g * (load_part(input + input_offset + start, i, inner, DTYPE0, 0) - center);
+        run_products += g * (load_vector(x, i, DTYPE0) - center);
       }
       products += run_products * scale;
+      // The rest of a run is short where planes are small, and sooner added element by element.
+      for (; i < inner; i++) {
+        T g = load(dy, i, DTYPE0);
+        last_total += g;
+        last_products += g * (load(x, i, DTYPE0) - center) * scale;
+      }
     }
-    T product_sum = group_sum(lanes_sum(products), shared), sum = group_sum(lanes_sum(total), shared);
+    T product_sum = group_sum(lanes_sum(products) + last_products, shared);
+    T sum = group_sum(lanes_sum(total) + last_total, shared);
     if (get_local_id(0) == 0) {
       results[task] = product_sum;
       results[splits * channels + task] = sum;
@@ -273,9 +306,20 @@ __kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, 
   out[3 * channels] = bias ? load(bias + bias_offset, channel, DTYPE1) : 0;
 }
 
-// The coefficient of number k for the elements i to i + VEC - 1 of a run of [outer, channels, inner].
-#define COEFFICIENT(k) \
-  load_weights(table + (k) * channels * sizeof(T), DT_T, channel, i, span, inner == 1, 0)
+// Coefficient k of channels i to i + VEC - 1, where those are neighbours, and of channel c.
+#define COEFFICIENTS(k) load_part(table + (k) * channels * sizeof(T), i, channels, DT_T, 0)
+#define COEFFICIENT(k, c) ((__global const T *)table)[(k) * channels + (c)]
+
+// Stores `value` for what an item takes of a run of `inner` elements, by vectors: VALUE(load_vector) of elements `i` and
+// on. The rest of a run, VALUE(load), is short where planes are small, and sooner done element by element.
+#define APPLY_TO_RUN(out, VALUE)                                                      \
+  for (long i = get_local_id(0) * VEC; i < inner; i += LSIZE * VEC) {                 \
+    if (i + VEC <= inner) {                                                           \
+      store_vector(out, i, DTYPE0, VALUE(load_vector));                               \
+      continue;                                                                       \
+    }                                                                                 \
+    for (; i < inner; i++) store(out, i, DTYPE0, VALUE(load));                        \
+  }
 
 // y = (x - mean) * (weight * rstd) + bias; a group takes whole runs of `inner` elements, or of all channels where
 // inner is 1.
@@ -287,12 +331,18 @@ __kernel void batch_norm_apply(__global const uchar *input, ulong input_offset, 
   int size = dtype_size(DTYPE0);
   GROUP_TASKS(outer * channels * inner / span, first, last);
   for (long run = first; run < last; run++) {
-    long channel = inner == 1 ? 0 : run % channels;
     __global const uchar *x = input + input_offset + run * span * size;
     __global uchar *y = output + output_offset + run * span * size;
-    for (long i = get_local_id(0) * VEC; i < span; i += LSIZE * VEC)
-      store_part(y, i, span, DTYPE0,
-                 (load_part(x, i, span, DTYPE0, 0) - COEFFICIENT(0)) * COEFFICIENT(2) + COEFFICIENT(3));
+    if (inner == 1) {
+      for (long i = get_local_id(0) * VEC; i < channels; i += LSIZE * VEC)
+        store_part(y, i, channels, DTYPE0,
+                   (load_part(x, i, channels, DTYPE0, 0) - COEFFICIENTS(0)) * COEFFICIENTS(2) + COEFFICIENTS(3));
+      continue;
+    }
+    T center = COEFFICIENT(0, run % channels), factor = COEFFICIENT(2, run % channels);
+    T addend = COEFFICIENT(3, run % channels);
+#define NORMALISED(LOAD) (LOAD(x, i, DTYPE0) - center) * factor + addend
+    APPLY_TO_RUN(y, NORMALISED)
   }
 }
 
@@ -306,13 +356,19 @@ __kernel void batch_norm_apply_backward(__global const uchar *grad, ulong grad_o
   int size = dtype_size(DTYPE0);
   GROUP_TASKS(outer * channels * inner / span, first, last);
   for (long run = first; run < last; run++) {
-    long channel = inner == 1 ? 0 : run % channels;
     __global const uchar *dy = grad + grad_offset + run * span * size;
     __global const uchar *x = input + input_offset + run * span * size;
     __global uchar *dx = grad_input + grad_input_offset + run * span * size;
-    for (long i = get_local_id(0) * VEC; i < span; i += LSIZE * VEC)
-      store_part(dx, i, span, DTYPE0,
-                 COEFFICIENT(0) * load_part(dy, i, span, DTYPE0, 0) +
-                     COEFFICIENT(1) * (load_part(x, i, span, DTYPE0, 0) - COEFFICIENT(2)) + COEFFICIENT(3));
+    if (inner == 1) {
+      for (long i = get_local_id(0) * VEC; i < channels; i += LSIZE * VEC)
+        store_part(dx, i, channels, DTYPE0,
+                   COEFFICIENTS(0) * load_part(dy, i, channels, DTYPE0, 0) +
+                       COEFFICIENTS(1) * (load_part(x, i, channels, DTYPE0, 0) - COEFFICIENTS(2)) + COEFFICIENTS(3));
+      continue;
+    }
+    T a = COEFFICIENT(0, run % channels), b = COEFFICIENT(1, run % channels);
+    T c = COEFFICIENT(2, run % channels), d = COEFFICIENT(3, run % channels);
+#define INPUT_GRADIENT(LOAD) a * LOAD(dy, i, DTYPE0) + b * (LOAD(x, i, DTYPE0) - c) + d
+    APPLY_TO_RUN(dx, INPUT_GRADIENT)
   }
 }

@@ -235,7 +235,7 @@ INLINE T lanes_sum(TV v) {
 #if VEC == 1
   return v;
 #else
-  for (int n = VEC / 2; n > 0; n /= 2) v = (TV)(v.even + v.odd, v.even + v.odd);
+  _Pragma("unroll") for (int n = VEC / 2; n > 0; n /= 2) v = (TV)(v.even + v.odd, v.even + v.odd);
   return v.s0;
 #endif
 }

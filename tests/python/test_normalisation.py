@@ -1,0 +1,81 @@
+"""Normalisations of many rows, whose parameters' gradients are summed in pieces, and of planes that are no vectors."""
+
+import pytest
+import torch
+from op_samples import NoFallback
+from torch.nn import functional
+
+DTYPES = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}
+
+
+def results(use, operands: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The result and its gradients."""
+    operands = [operand.detach().requires_grad_() for operand in operands]
+    out = use(*operands)
+    # The same numbers in every dtype.
+    weighing = (torch.arange(out.numel()) % 17 / 16).view(out.shape)
+    return [out.detach(), *torch.autograd.grad(out, operands, torch.empty_like(out).copy_(weighing))]
+
+
+def check(use, operands: list[torch.Tensor], dtype: torch.dtype, device: torch.device) -> None:
+    """Hold results against those of the CPU in double precision; their scale is that of the largest."""
+    operands = [operand.to(dtype) for operand in operands]
+    expected = results(use, [operand.double() for operand in operands])
+    with NoFallback():
+        actual = results(use, [operand.to(device) for operand in operands])
+    for got, wanted in zip(actual, expected, strict=True):
+        scale = wanted.abs().max().clamp(min=1e-30)
+        torch.testing.assert_close(got.cpu().double() / scale, wanted / scale, rtol=0, atol=DTYPES[dtype])
+
+
+def parameters(count: int) -> list[torch.Tensor]:
+    return [torch.rand(count) + 0.5, torch.randn(count)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(1500, 7), (1200, 64), (900, 100), (3, 5000), (1, 33)], ids=str)
+def test_layer_norm(shape, dtype, device):
+    operands = [torch.randn(shape) * 2 + 3, *parameters(shape[1])]
+    check(lambda x, w, b: functional.layer_norm(x, w.shape, w, b), operands, dtype, device)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(40, 12, 7, 7), (9, 24, 5, 16), (700, 24, 1, 1), (2, 6, 1, 3)], ids=str)
+def test_group_norm(shape, dtype, device):
+    operands = [torch.randn(shape) - 1, *parameters(shape[1])]
+    check(lambda x, w, b: functional.group_norm(x, 3, w, b), operands, dtype, device)
+
+
+def test_rms_norm(device):
+    operands = [torch.randn(1300, 90), parameters(90)[0]]
+    check(lambda x, w: functional.rms_norm(x, w.shape, w), operands, torch.float32, device)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("shape", [(6, 70, 7, 7), (3, 33, 4, 4), (5, 20, 1, 15), (8, 65, 1, 1)], ids=str)
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm(training, shape, memory_format, dtype, device):
+    operands = [(torch.randn(shape) + 2).contiguous(memory_format=memory_format), *parameters(shape[1])]
+    mean, variance = torch.randn(shape[1]), torch.rand(shape[1]) + 0.5
+
+    def use(x, weight, bias):
+        running = [] if training else [statistic.to(x) for statistic in (mean, variance)]
+        return functional.batch_norm(x, *(running or (None, None)), weight, bias, training)
+
+    check(use, operands, dtype, device)
+
+
+def test_only_the_parameters_have_gradients(device):
+    x, (weight, bias) = torch.randn(900, 60), parameters(60)
+    for wanted in ([0], [1], [2], [1, 2], [0, 2]):
+        grads = []
+        for where in ("cpu", device):
+            operands = [operand.to(where) for operand in (x, weight, bias)]
+            for index in wanted:
+                operands[index].requires_grad_()
+            out = functional.layer_norm(operands[0], (60,), *operands[1:])
+            loss = (out * torch.linspace(-1, 1, out.numel()).view(out.shape).to(where)).sum()
+            grads.append(torch.autograd.grad(loss, [operands[index] for index in wanted]))
+        for expected, actual in zip(*grads, strict=True):
+            torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
