@@ -8,6 +8,11 @@ use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Class, Family};
 
+/// Elements of an input row for each of an output row, up to which all are read before some are gathered.
+const MOST_INPUTS: i64 = 4;
+/// Local memory for a row of inputs: a part of a first cache.
+const LINE_BYTES: usize = 16 << 10;
+
 /// What finds the input positions of an output position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
@@ -194,6 +199,13 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[Step], transpo
     let mut args = vec![target.tensor(output)?, target.tensor(input)?, tables, Arg::Int(output.dtype.code())];
     args.push(Arg::Bytes(layout.as_bytes()));
     args.extend(axes);
+    let ([width, ..], [length, ..]) = (to, from);
+    let line_bytes = (length as u64).next_multiple_of(geometry.lanes as u64) as usize * class.size();
+    let by_row = !by_channel && length <= width * MOST_INPUTS && line_bytes <= LINE_BYTES;
+    if target.is_cpu() && by_row && line_bytes * 2 <= target.device.info.local_mem as usize {
+        args.extend([Arg::Long(length), Arg::Local(line_bytes)]);
+        return target.launch(&program, "resample_rows", &args, &geometry.items_for(rest), Some(&[1]));
+    }
     args.push(Arg::Int(i32::from(by_channel)));
     target.launch(&program, "resample", &args, &geometry.items_for(lanes * rest), None)
 }
