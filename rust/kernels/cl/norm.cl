@@ -310,8 +310,8 @@ __kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, 
 #define COEFFICIENTS(k) load_part(table + (k) * channels * sizeof(T), i, channels, DT_T, 0)
 #define COEFFICIENT(k, c) ((__global const T *)table)[(k) * channels + (c)]
 
-// Stores `value` for what an item takes of a run of `inner` elements, by vectors: VALUE(load_vector) of elements `i` and
-// on. The rest of a run, VALUE(load), is short where planes are small, and sooner done element by element.
+// Stores what an item makes of a run of `inner` elements: VALUE(load_vector) of the vector at element i, VALUE(load) of
+// element i. The rest that is no vector is short where planes are small, and sooner done element by element.
 #define APPLY_TO_RUN(out, VALUE)                                                      \
   for (long i = get_local_id(0) * VEC; i < inner; i += LSIZE * VEC) {                 \
     if (i + VEC <= inner) {                                                           \
