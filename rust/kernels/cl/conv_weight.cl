@@ -39,7 +39,8 @@ ALWAYS_INLINE void copy_gradient_row(__global const uchar *gradient, int dt, con
     for (int x = 0; x < width; x += VEC) {
       const int pixels = min(VEC, width - x);
       TV rows[VEC];
-      _Pragma("unroll") for (int r = 0; r < VEC; ++r) rows[r] =
+      // Not unrolled: a load of any stride is too much code for that.
+      for (int r = 0; r < VEC; ++r) rows[r] =
           r < channels ? load_lanes(from + r * channel_step + x * pixel_step, pixel_step, pixels, dt) : (TV)(0);
       transpose_vectors(rows);
       _Pragma("unroll") for (int l = 0; l < VEC; ++l) {
