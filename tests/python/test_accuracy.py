@@ -51,6 +51,30 @@ def test_functions_of_float32(name: str, device: torch.device) -> None:
         assert errors.max() <= UNARY[name], f"{name}({values.flatten()[worst].item()!r})"
 
 
+def test_gelu(device: torch.device) -> None:
+    values = torch.linspace(-14, 14, 1 << 20)
+    special = torch.tensor([0.0, 1e-45, 1e-40, 1e-20, 1e30, math.inf])
+    values = torch.cat([values, special, -special[:-1]])
+    expected = values.double() * torch.special.ndtr(values.double())
+    actual = torch.nn.functional.gelu(values.to(device))
+    # The tail is good to the last bit of bf16 as long as it matters.
+    body, tail = values > -1, (values <= -1) & (values > -5)
+    assert error(actual[body.to(device)], expected[body]).max() <= 2.5
+    assert ((actual.cpu()[tail] - expected[tail]) / expected[tail]).abs().max() <= 2**-9.5
+    assert (actual.cpu()[values <= -5] - expected[values <= -5]).abs().max() <= 2e-8
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_gelu_of_sixteen_bits(dtype: torch.dtype, device: torch.device) -> None:
+    values = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).short().view(dtype)
+    values = values[values > -5]
+    actual = torch.nn.functional.gelu(values.to(device)).cpu()
+    expected = (values.double() * torch.special.ndtr(values.double())).to(dtype)
+    # Neighbours where the exact result lies half way between them.
+    assert (actual.view(torch.int16).int() - expected.view(torch.int16).int()).abs().max() <= 1
+    assert (actual != expected).float().mean() < 0.01
+
+
 def test_powers_of_float32(device: torch.device) -> None:
     generator = torch.Generator().manual_seed(0)
     bits = torch.randint(-(2**31), 2**31, (2, 1 << 20), generator=generator).int().view(torch.float32)

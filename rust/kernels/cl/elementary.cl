@@ -21,6 +21,8 @@
 #define m_erf erf
 #define m_rint rint
 
+inline TV m_normal_cdf(TV x) { return 0.5 * (1 + erf(x * 0.7071067811865476)); }
+
 // PoCL's tanh stays an ulp below 1, which a gradient's 1 - tanh^2 shows when multiplied by a great x.
 inline TV tanh_to_one(TV x) { return SEL(fabs(x) > C(20), copysign(C(1), x), tanh(x)); }
 #else
@@ -34,6 +36,8 @@ INLINE TV with_sign_of(TV x, TV y) { return AS_TV((AS_TM(y) & ~SIGN_BIT) | (AS_T
 #define WHOLE C(12582912.0f)
 // The same with 254 more in the low bits: twice the bias of an exponent.
 #define WHOLE_AND_BIAS C(12583166.0f)
+// The same with 126 more: their power of two comes out halved.
+#define WHOLE_AND_LESS_BIAS C(12583038.0f)
 
 INLINE TV m_rint(TV x) {
   const TV size = fabs(x);
@@ -220,6 +224,30 @@ INLINE TV m_erf(TV x) {
   p = fma(p, t, C(-0.636619389f));
   p = fma(p, t, C(5.41201537e-08f));
   return with_sign_of(x, expm1_within(fma(t, C(-1.12837923f), t * p)));
+}
+
+// The standard normal distribution: 2^(t g(t) - 1) for x = -t, and 1 less that for x = t. The polynomial g is fitted for errors
+// of 2^-26, and of 2^-6 of the distribution where that is less, down to x = -5.6; from -10.4 the result is 0. x times this is
+// within 2.5 ulp for x > -1, where erf leaves 3 with more operations, and good to bf16's last bit for x > -5.
+INLINE TV m_normal_cdf(TV x) {
+  const TV size = fabs(x), t = SEL(C(10.445712f) < size, 10.445712f, size), z = t * t;
+  TV odd = fma(z, C(-1.99857209e-06f), C(-0.000150581662f));
+  odd = fma(odd, z, C(0.0071413517f));
+  odd = fma(odd, z, C(-0.459197521f));
+  TV even = fma(z, C(3.06517613e-05f), C(-0.000209428996f));
+  even = fma(even, z, C(-0.0525390878f));
+  even = fma(even, z, C(-1.15110612f));
+  const TV g = fma(odd, t, even);
+
+  const TV shifted = fma(t, g, WHOLE_AND_LESS_BIAS), f = fma(t, g, WHOLE_AND_LESS_BIAS - shifted);
+  TV p = fma(f, C(0.000152709021f), C(0.00133968145f));
+  p = fma(p, f, C(0.00961872935f));
+  p = fma(p, f, C(0.0555033945f));
+  p = fma(p, f, C(0.240226462f));
+  p = fma(p, f, C(0.693147182f));
+  p = fma(p, f, C(1));
+  const TV scale = AS_TV(AS_TM(shifted) << 23);
+  return SEL(x < 0, p * scale, fma(-p, scale, C(1)));
 }
 #endif  // CLASS_F
 #endif  // IS_FLOAT

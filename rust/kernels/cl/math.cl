@@ -160,8 +160,6 @@ inline TV logit_gradient(TV grad, TV x, T eps) {
   return SEL(x >= eps && x <= 1 - eps, gradient, 0);
 }
 
-// The standard normal distribution.
-inline TV normal_cdf(TV x) { return 0.5 * (1 + m_erf(x * 0.7071067811865476)); }
 inline TV normal_pdf(TV x) { return 0.3989422804014327 * m_exp(-0.5 * x * x); }
 
 // Argument of the tanh in the tanh form of GELU, and its derivative.
@@ -169,11 +167,11 @@ inline TV gelu_inner(TV x) { return 0.7978845608028654 * (x + 0.044715 * x * x *
 inline TV gelu_inner_slope(TV x) { return 0.7978845608028654 * (1 + 0.134145 * x * x); }
 
 inline TV gelu(TV x, int tanh_form) {
-  return tanh_form ? 0.5 * x * (1 + m_tanh(gelu_inner(x))) : x * normal_cdf(x);
+  return tanh_form ? 0.5 * x * (1 + m_tanh(gelu_inner(x))) : x * m_normal_cdf(x);
 }
 
 inline TV gelu_gradient(TV grad, TV x, int tanh_form) {
-  if (!tanh_form) return grad * (normal_cdf(x) + x * normal_pdf(x));
+  if (!tanh_form) return grad * (m_normal_cdf(x) + x * normal_pdf(x));
   TV t = m_tanh(gelu_inner(x));
   return grad * 0.5 * (1 + t + x * (1 - t * t) * gelu_inner_slope(x));
 }

@@ -99,23 +99,37 @@ INLINE TV result_of(int op, int dtype, int out, TV a, TV b, TV c, TV d, T s0, T 
   return dtype == out ? result : rounded(result, dtype);
 }
 
-// Elements first, first + 1 ... of a dense operand of n; past the end the last one again.
-inline TV load_dense(__global const uchar *p, long first, long n, int dt, int source, T value) {
+// Asks for what a specialised kernel of a CPU is going to load 32 cache lines later. While a function of 30 instructions is
+// computed, a processor sees few vectors ahead: from beyond its own caches `exp` takes a quarter less time so, `neg` 5 %
+// less, and a sum of two tensors 15 % more (`python -m benchmarks "exp f32 dense"`). OpenCL's own prefetch does nothing with
+// PoCL 3.1; clang's does, and other compilers go without.
+#define PREFETCH(p)
+#if defined(SPEC_OP) && ARITY == 1 && VEC >= 8 && defined(__has_builtin)
+#if __has_builtin(__builtin_prefetch)
+#undef PREFETCH
+#define PREFETCH(p) __builtin_prefetch((p) + 2048)
+#endif
+#endif
+
+// Elements first, first + 1 ... of a dense operand of n, which may end before the vector does unless `is_whole`; past the end
+// the last one again.
+INLINE TV load_dense(__global const uchar *p, long first, long n, bool is_whole, int dt, int source, T value) {
   if (source == SOURCE_VALUE) return (TV)(value);
   if (source == SOURCE_ONE) return (TV)(load_at(p, dt));
 #if VEC > 1
-  if (first + VEC > n) {
+  if (!is_whole && first + VEC > n) {
     T lanes[VEC];
     for (int k = 0; k < VEC; k++) lanes[k] = load(p, min(first + k, n - 1), dt);
     return VLOAD(0, lanes);
   }
 #endif
+  PREFETCH(p + first * dtype_size(dt));
   return load_vector(p, first, dt);
 }
 
-inline void store_dense(__global uchar *p, long first, long n, int dt, TV v) {
+INLINE void store_dense(__global uchar *p, long first, long n, bool is_whole, int dt, TV v) {
 #if VEC > 1
-  if (first + VEC > n) {
+  if (!is_whole && first + VEC > n) {
     T lanes[VEC];
     VSTORE(v, 0, lanes);
     for (int k = 0; k < VEC && first + k < n; k++) store(p, first + k, dt, lanes[k]);
@@ -125,39 +139,29 @@ inline void store_dense(__global uchar *p, long first, long n, int dt, TV v) {
   store_vector(p, first, dt, v);
 }
 
-#define INPUT(k) , __global const uchar *in##k
-#if ARITY >= 1
-#define INPUT0 INPUT(0)
+#if ARITY == 0
+#define INPUTS(EACH)
+#elif ARITY == 1
+#define INPUTS(EACH) EACH(0)
+#elif ARITY == 2
+#define INPUTS(EACH) EACH(0) EACH(1)
+#elif ARITY == 3
+#define INPUTS(EACH) EACH(0) EACH(1) EACH(2)
 #else
-#define INPUT0
+#define INPUTS(EACH) EACH(0) EACH(1) EACH(2) EACH(3)
 #endif
-#if ARITY >= 2
-#define INPUT1 INPUT(1)
-#else
-#define INPUT1
-#endif
-#if ARITY >= 3
-#define INPUT2 INPUT(2)
-#else
-#define INPUT2
-#endif
-#if ARITY >= 4
-#define INPUT3 INPUT(3)
-#else
-#define INPUT3
-#endif
-#define OPERANDS __global uchar *out INPUT0 INPUT1 INPUT2 INPUT3
+#define DECLARED(k) , __global const uchar *in##k
+#define NAMED(k) , in##k
+#define OPERANDS __global uchar *out INPUTS(DECLARED)
+#define OPERAND_NAMES out INPUTS(NAMED)
 
 #define PARAMETERS launch.parameters[0], launch.parameters[1], launch.parameters[2], launch.parameters[3]
 
-// All operands are contiguous and equally many, or single.
-__kernel void pointwise_dense(Launch launch, OPERANDS) {
+INLINE void compute_dense(Launch launch, OPERANDS, long first, bool is_whole) {
   const long n = launch.n;
-  const long first = (long)get_global_id(0) * VEC;
-  if (first >= n) return;
   TV a = C(0), b = C(0), c = C(0), d = C(0);
 #define LOAD(k, DTYPE) \
-  load_dense(in##k + launch.offsets[k + 1], first, n, DTYPE, (SOURCES >> (2 * k)) & 3, launch.values[k])
+  load_dense(in##k + launch.offsets[k + 1], first, n, is_whole, DTYPE, (SOURCES >> (2 * k)) & 3, launch.values[k])
 #if ARITY >= 1
   a = LOAD(0, DTYPE0);
 #endif
@@ -171,7 +175,22 @@ __kernel void pointwise_dense(Launch launch, OPERANDS) {
   d = LOAD(3, DTYPE3);
 #endif
 #undef LOAD
-  store_dense(out + launch.offsets[0], first, n, DTYPE_OUT, result_of(OP, DTYPE_RESULT, DTYPE_OUT, a, b, c, d, PARAMETERS));
+  store_dense(out + launch.offsets[0], first, n, is_whole, DTYPE_OUT,
+              result_of(OP, DTYPE_RESULT, DTYPE_OUT, a, b, c, d, PARAMETERS));
+}
+
+// All operands are contiguous and equally many, or single.
+__kernel void pointwise_dense(Launch launch, OPERANDS) {
+  const long first = (long)get_global_id(0) * VEC;
+#ifdef SPEC_OP
+  // A compiler that makes loops of work-groups makes two of this, as the condition is the same for all items, and the one for
+  // whole groups keeps no registers for the ends of operands: `abs` of bf16 takes a fifth less time, GELU a tenth.
+  if ((long)(get_group_id(0) + 1) * (long)get_local_size(0) * VEC <= launch.n) {
+    compute_dense(launch, OPERAND_NAMES, first, true);
+    return;
+  }
+#endif
+  if (first < launch.n) compute_dense(launch, OPERAND_NAMES, first, false);
 }
 
 // Byte offsets of the lanes of a vector that covers several short rows.

@@ -127,9 +127,12 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
     case DT_BF16: {
       PASTE(float, VEC) single = TO(float)(value);
       PASTE(uint, VEC) bits = PASTE(as_uint, VEC)(single);
-      bits = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-      bits = single != single ? (PASTE(uint, VEC))(0x7fc0u) : bits;
-      put_ushort((__global ushort *)p + i, TO(ushort)(bits));
+      // Of halves only those that round to an even number carry, as the last bit that stays is or-ed to the first that goes:
+      // one operation of three inputs, where adding it takes two. The upper halves are taken by one permutation.
+      bits = (bits | ((bits >> 16) & 1u)) + 0x7fffu;
+      bits = single != single ? (PASTE(uint, VEC))(0x7fc00000u) : bits;
+      const PASTE(ushort, VEC) low = PASTE(as_ushort, VEC)(bits.lo), high = PASTE(as_ushort, VEC)(bits.hi);
+      put_ushort((__global ushort *)p + i, (PASTE(ushort, VEC))(low.odd, high.odd));
       return;
     }
 #else
