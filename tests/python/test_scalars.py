@@ -59,3 +59,10 @@ def test_division_by_zero_gives_zero(device):
     x, zero = torch.tensor([-7, 0, 7], device=device), torch.tensor(0)
     with NoFallback():
         assert (x // zero).tolist() == torch.div(x, zero, rounding_mode="trunc").tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_bound_of_zero_keeps_the_sign_of_zero(dtype, device):
+    zeros = torch.tensor([-0.0, 0.0] * 20, dtype=dtype)
+    for bounded in (torch.relu, lambda x: x.clamp(min=0), lambda x: x.clamp(0, 1), lambda x: x.clamp(max=0)):
+        assert torch.equal(bounded(zeros.to(device)).cpu().signbit(), bounded(zeros).signbit())

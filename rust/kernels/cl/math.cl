@@ -1,10 +1,10 @@
 // Functions of the op table that OpenCL C lacks, in the notation of notation.cl.
 
 #ifndef IS_COMPLEX
-// The greater and the smaller of two; a NaN on either side wins.
+// The greater and the smaller of two, b where they are equal (as 0 and -0 are); a NaN on either side wins.
 inline TV maximum(TV a, TV b) { return SEL(a > b || a != a, a, b); }
 inline TV minimum(TV a, TV b) { return SEL(a < b || a != a, a, b); }
-inline TV clamped(TV a, TV low, TV high) { return minimum(maximum(a, low), high); }
+inline TV clamped(TV a, TV low, TV high) { return minimum(high, maximum(low, a)); }
 #endif
 
 // x as a tensor of dtype dt would hold it: integers wrap, floats round to nearest even.
