@@ -15,8 +15,10 @@ pub enum Family {
     Random,
     /// Sequences.
     Factory,
-    /// Transposes and triangles.
+    /// Triangles.
     Copy,
+    /// Copies between tensors that are dense along different dimensions.
+    Transpose,
     /// Cumulative sums, products and extremes.
     Scan,
     /// Stable sorts of rows, whole, their first elements or one of them.
@@ -72,9 +74,11 @@ const POWER: &str = include_str!("cl/power.cl");
 const MATH: &str = include_str!("cl/math.cl");
 const COMPLEX: &str = include_str!("cl/complex.cl");
 const INDEX: &str = include_str!("cl/index.cl");
+const SEARCH: &str = include_str!("cl/search.cl");
 const RANDOM: &str = include_str!("cl/random.cl");
 const FACTORY: &str = include_str!("cl/factory.cl");
 const COPY: &str = include_str!("cl/copy.cl");
+const TRANSPOSE: &str = include_str!("cl/transpose.cl");
 const SCAN: &str = include_str!("cl/scan.cl");
 const SORT: &str = include_str!("cl/sort.cl");
 const RADIX: &str = include_str!("cl/radix.cl");
@@ -137,6 +141,7 @@ impl Family {
         Self::Random,
         Self::Factory,
         Self::Copy,
+        Self::Transpose,
         Self::Scan,
         Self::Sort,
         Self::Matmul,
@@ -171,6 +176,7 @@ impl Family {
             Self::Random => "random",
             Self::Factory => "factory",
             Self::Copy => "copy",
+            Self::Transpose => "transpose",
             Self::Scan => "scan",
             Self::Sort => "sort",
             Self::Matmul => "matmul",
@@ -203,10 +209,11 @@ impl Family {
                 &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, MATH, COMPLEX, POINTWISE, SEGMENTS, FOREACH]
             }
             Self::ListNorm => &[PRELUDE, TIER, VECTOR, SEGMENTS, LIST_NORM],
-            Self::Index => &[PRELUDE, TIER, VECTOR, INDEX],
+            Self::Index => &[PRELUDE, TIER, VECTOR, INDEX, SEARCH],
             Self::Random => &[PRELUDE, TIER, RANDOM],
             Self::Factory => &[PRELUDE, TIER, FACTORY],
             Self::Copy => &[PRELUDE, COPY],
+            Self::Transpose => &[PRELUDE, TRANSPOSE],
             Self::Scan => &[PRELUDE, TIER, SCAN],
             Self::Sort => &[PRELUDE, TIER, VECTOR, RADIX, SELECT, SORT, TOP],
             Self::Matmul => &[

@@ -22,6 +22,7 @@ mod target;
 mod tensor;
 mod tier;
 mod top;
+mod transpose;
 mod winograd;
 
 pub use scalar::Scalar;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tier::tier;
-use super::{Scalar, Target};
+use super::{transpose, Scalar, Target};
 use crate::cl::{Arg, MemHandle};
 use crate::error::{Error, Result};
 use crate::kernels::{CachedProgram, Class, DType, Family, Layout, Spec, Tier, MAX_DIMS, MAX_OPERANDS};
@@ -158,13 +158,22 @@ impl Call<'_> {
         }
         let count: i64 = shape.iter().product();
         let class = self.compute.class();
+        if let Some(source) = self.copied() {
+            if transpose::copy(&self.target, shape, &self.out, source, self.streams(count))? {
+                return Ok(());
+            }
+        }
         let dense = self.dense_sources(shape);
         let lanes = match class {
             Class::Complex | Class::ComplexDouble => 1,
             _ if self.target.is_cpu() => CPU_VECTOR / class.size(),
             _ => GPU_VECTOR / class.size(),
         };
-        let spec = tier(count, &self.constants(dense, shape.len())).define("VEC", lanes as i64);
+        let mut constants = self.constants(dense, shape.len());
+        if dense.is_some() && self.streams(count) {
+            constants.push(("SPEC_STREAM", 1));
+        }
+        let spec = tier(count, &constants).define("VEC", lanes as i64);
         let program = program(&self.target, Family::Pointwise, class, self.row, spec)?;
 
         let sources = dense.unwrap_or_else(|| self.value_sources());
@@ -229,6 +238,13 @@ impl Call<'_> {
         Tiles { vectors: wide, rows: high, rows_at_once, count }
     }
 
+    /// Whether the output should not go through the caches. One that is also read is in them already: in place it would
+    /// take two to three times as long.
+    fn streams(&self, count: i64) -> bool {
+        self.target.streams(count as usize * self.out.dtype.size())
+            && self.inputs.iter().all(|input| input.address != self.out.address)
+    }
+
     /// The `sources` argument of the dense kernel, if every operand is contiguous or a single element.
     fn dense_sources(&self, shape: &[i64]) -> Option<i32> {
         let (size, is_one) = match shape {
@@ -266,15 +282,16 @@ impl Call<'_> {
             })
     }
 
+    /// The input, if the output gets its elements as they are.
+    fn copied(&self) -> Option<&Operand<'_>> {
+        let is_copy = self.row.expr_for(self.compute) == Some("a");
+        let input = self.inputs.first().filter(|_| is_copy)?;
+        (input.address != 0 && input.dtype == self.out.dtype).then_some(input)
+    }
+
     /// The case of the switch: some rows have one of their own for bool.
     fn case(&self) -> Result<u32> {
-        let class = self.compute.class();
-        let (expr, fallback) = match expr_class(class) {
-            ExprClass::Float => (self.row.expr, None),
-            ExprClass::Int => (self.row.expr_int, self.row.expr_bool),
-            ExprClass::Complex => (self.row.expr_complex, None),
-        };
-        if expr.or(fallback).is_none() {
+        if self.row.expr_for(self.compute).is_none() {
             return Err(Error::Unsupported(format!(
                 "\"{}\" not implemented for '{}'",
                 self.row.name,
@@ -358,6 +375,16 @@ const fn expr_class(class: Class) -> ExprClass {
 }
 
 impl PointwiseRow {
+    /// What is computed in a dtype.
+    fn expr_for(&self, compute: DType) -> Option<&'static str> {
+        match expr_class(compute.class()) {
+            ExprClass::Float => self.expr,
+            ExprClass::Int if compute == DType::Bool => self.expr_bool.or(self.expr_int),
+            ExprClass::Int => self.expr_int,
+            ExprClass::Complex => self.expr_complex,
+        }
+    }
+
     fn case_text(&self, class: ExprClass) -> &'static str {
         self.cases.get(class as usize).copied().unwrap_or_default()
     }

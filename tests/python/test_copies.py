@@ -195,3 +195,47 @@ def test_two_devices():
         print("ok")
     """
     assert output_of(code, **two_devices()) == "ok"
+
+
+# Sides below, at and past those of blocks, one block and a rest, more than a tile.
+@pytest.mark.parametrize("shape", [(15, 40), (16, 16), (33, 47), (3, 40, 35), (2, 5, 40, 3, 33), (150, 300)], ids=str)
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex128], ids=str)
+def test_transposed_copies(shape, dtype, device):
+    source = (torch.arange(torch.Size(shape).numel()) % 251).view(shape).to(dtype)
+    ours = source.to(device)
+    for dims in itertools.combinations(range(len(shape)), 2):
+        assert ours.transpose(*dims).contiguous().cpu().equal(source.transpose(*dims).contiguous())
+    rows, columns = shape[-2:]
+    # Both sides start anywhere, rows lie apart, and what is around them stays.
+    for taken in ((..., slice(1, None), slice(2, None)), (..., slice(None, None, 2), slice(None))):
+        part = source[taken].mT
+        frame = torch.zeros(*part.shape[:-2], columns + 2, rows + 3, dtype=dtype)
+        expected, actual = frame.clone(), frame.to(device)
+        expected[..., 1 : 1 + part.size(-2), 3 : 3 + part.size(-1)] = part
+        actual[..., 1 : 1 + part.size(-2), 3 : 3 + part.size(-1)] = ours[taken].mT
+        assert actual.cpu().equal(expected)
+
+
+def test_a_transposed_copy_of_conjugates(device):
+    source = torch.complex(torch.arange(1600.0), -torch.arange(1600.0)).view(40, 40)
+    ours = source.to(device)
+    assert ours.mH.contiguous().cpu().equal(source.mH.contiguous())
+    assert ours.mH.resolve_conj().cpu().equal(source.mH.resolve_conj())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize("offset", [0, 1, 64])
+def test_results_too_large_for_caches(offset, dtype, device):
+    # More than 16 MB each, and lengths that are no whole number of vectors.
+    count = (17 << 20) // dtype.itemsize + 5
+    source = (torch.arange(count) % 97).to(dtype)
+    base = torch.zeros(count + 2 * offset, dtype=dtype, device=device)
+    inner = base[offset : offset + count]
+    inner.copy_(source.to(device))
+    assert inner.cpu().equal(source)
+    inner.copy_(source.float().to(device))
+    assert inner.cpu().equal(source)
+    inner.fill_(1)
+    assert inner.eq(1).all() and not base[:offset].any() and not base[offset + count :].any()
+    columns = source[: 4096 * (count // 4096)].view(4096, -1)
+    assert columns.to(device).t().contiguous().cpu().equal(columns.t().contiguous())

@@ -76,3 +76,16 @@ def test_index_reduce_refuses_what_the_cpu_does(reduce: str, dtype: torch.dtype,
             x.index_reduce_(0, index, torch.zeros(3, dtype=dtype, device=where), reduce)
         messages.add(str(raised.value))
     assert len(messages) == 1
+
+
+# Bytes of a row below a line, a line, one and a rest, several.
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 33, 200])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex128], ids=str)
+def test_rows_of_any_width(width: int, dtype: torch.dtype, device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    table = torch.randint(0, 99, (50, width + 1), generator=generator).to(dtype)
+    picked = torch.randint(50, (600,), generator=generator)
+    for rows in (table, table[:, 1:]):
+        ours = rows.to(device) if rows is table else table.to(device)[:, 1:]
+        assert torch.equal(ours.index_select(0, picked.to(device)).cpu(), rows.index_select(0, picked))
+        assert torch.equal(ours[picked.to(device)].cpu(), rows[picked])

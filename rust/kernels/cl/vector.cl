@@ -70,9 +70,15 @@ typedef union {
 // Stores a vector of `type` at an address that is aligned for one element. It does what vstoreN does, for which PoCL
 // 3.1 makes pieces: four stores for a float16, and sixteen, each with an extraction, for a ushort16.
 #if VEC > 1
-#define DEFINE_STORE(type)                                                                                   \
+#define DEFINE_STORE(type)                                                                                       \
   typedef struct __attribute__((packed, aligned(sizeof(type)))) { PASTE(type, VEC) v; } PASTE(Unaligned_, type); \
-  INLINE void PASTE(put_, type)(__global type *p, PASTE(type, VEC) v) { ((__global PASTE(Unaligned_, type) *)p)->v = v; }
+  INLINE void PASTE(put_, type)(__global type *p, PASTE(type, VEC) v) {                                          \
+    if (STREAMS(p, v)) {                                                                                         \
+      STREAM(p, PASTE(type, VEC), v);                                                                            \
+    } else {                                                                                                     \
+      ((__global PASTE(Unaligned_, type) *)p)->v = v;                                                            \
+    }                                                                                                            \
+  }
 DEFINE_STORE(uchar)
 DEFINE_STORE(ushort)
 #ifdef IS_FLOAT

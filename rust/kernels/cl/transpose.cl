@@ -1,0 +1,123 @@
+// Copies of batches of matrices whose rows are dense on one side and whose columns are on the other. They move bytes:
+// elements are WIDTH bytes wide (1, 2, 4 or 8) and the dtype does not matter.
+//
+// Layout: dst, src; dst is dense along dimension 0 and src along dimension 1. Further dimensions are the batch.
+
+#if WIDTH == 1
+typedef uchar Element;
+typedef uchar16 Line;
+#define LINES 16
+#elif WIDTH == 2
+typedef ushort Element;
+typedef uint16 Line;
+#define LINES 16
+#elif WIDTH == 4
+typedef uint Element;
+typedef uint16 Line;
+#define LINES 16
+#else
+typedef ulong Element;
+typedef ulong8 Line;
+#define LINES 8
+#endif
+
+// Elements of a side of a block: what fills a line of the cache, so that stores that go past it are whole ones.
+#define BLOCK ((int)(sizeof(Line) / sizeof(Element)))
+
+// Where position `batch` of dimensions from the third on begins.
+INLINE long batch_offset(const Layout *layout, int operand, long batch) {
+  long offset = 0;
+  for (int d = 2; d < layout->ndim; d++) {
+    offset += batch % layout->sizes[d] * layout->strides[operand][d];
+    batch /= layout->sizes[d];
+  }
+  return offset;
+}
+
+typedef struct __attribute__((packed, aligned(WIDTH))) {
+  Line line;
+} UnalignedLine;
+
+INLINE Line load_line(__global const uchar *p) { return ((__global const UnalignedLine *)p)->line; }
+
+INLINE void store_line(__global uchar *p, Line line) {
+  if (STREAMS(p, line)) {
+    STREAM(p, Line, line);
+  } else {
+    ((__global UnalignedLine *)p)->line = line;
+  }
+}
+
+// Turns lines, the rows of a square, into its columns: each stage rotates the bits of row and column by one. Inlined, and
+// all loops unrolled: the square must stay in registers.
+INLINE void turn(Line *lines) {
+  for (int stage = 1; stage < LINES; stage *= 2) {
+    Line next[LINES];
+    _Pragma("unroll") for (int i = 0; i < LINES / 2; i++) {
+      next[2 * i].even = lines[i].lo;
+      next[2 * i].odd = lines[i + LINES / 2].lo;
+      next[2 * i + 1].even = lines[i].hi;
+      next[2 * i + 1].odd = lines[i + LINES / 2].hi;
+    }
+    _Pragma("unroll") for (int i = 0; i < LINES; i++) lines[i] = next[i];
+  }
+}
+
+INLINE void transpose_block(__global uchar *to, long to_step, __global const uchar *from, long from_step) {
+#if WIDTH == 2
+  // Two rows make a row of pairs for each of their even and odd columns, and pairs are turned like single elements.
+  Line even[LINES], odd[LINES];
+  _Pragma("unroll") for (int i = 0; i < LINES; i++) {
+    Line a = load_line(from + 2 * i * from_step), b = load_line(from + (2 * i + 1) * from_step);
+    even[i] = (a & 0xffffu) | (b << 16);
+    odd[i] = (a >> 16) | (b & 0xffff0000u);
+  }
+  turn(even);
+  _Pragma("unroll") for (int i = 0; i < LINES; i++) store_line(to + 2 * i * to_step, even[i]);
+  turn(odd);
+  _Pragma("unroll") for (int i = 0; i < LINES; i++) store_line(to + (2 * i + 1) * to_step, odd[i]);
+#else
+  Line lines[LINES];
+  _Pragma("unroll") for (int i = 0; i < LINES; i++) lines[i] = load_line(from + i * from_step);
+  turn(lines);
+  _Pragma("unroll") for (int i = 0; i < LINES; i++) store_line(to + i * to_step, lines[i]);
+#endif
+}
+
+// For CPUs: a work-item takes a tile of `tile` x `tile` elements, block by block. Both sizes are a BLOCK at least; the last
+// block of a row or column overlaps the one before. 4096 x 4096 floats take 3.8 ms instead of 27, one by one (PoCL, 2 cores).
+__kernel void transpose_blocks(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
+                               const Layout layout, long tile) {
+  const long height = layout.sizes[0], width = layout.sizes[1];
+  const long down = (height + tile - 1) / tile, across = (width + tile - 1) / tile;
+  const long item = get_global_id(0), batch = item / down / across;
+  const long y_first = item % down * tile, x_first = item / down % across * tile;
+  const long y_last = min(height, y_first + tile), x_last = min(width, x_first + tile);
+  const long to_step = layout.strides[0][1], from_step = layout.strides[1][0];
+  __global uchar *to = dst + dst_offset + batch_offset(&layout, 0, batch);
+  __global const uchar *from = src + src_offset + batch_offset(&layout, 1, batch);
+  for (long x = x_first; x < x_last; x += BLOCK) {
+    for (long y = y_first; y < y_last; y += BLOCK) {
+      const long column = min(x, width - BLOCK), row = min(y, height - BLOCK);
+      transpose_block(to + column * to_step + row * WIDTH, to_step, from + row * from_step + column * WIDTH, from_step);
+    }
+  }
+}
+
+#define TILE 16
+
+// For GPUs: a tile goes through local memory so that both sides touch memory row by row. Work-groups are TILE x TILE; the
+// global range is src's columns, its rows (both rounded up to TILE) and the batch.
+__kernel __attribute__((reqd_work_group_size(TILE, TILE, 1))) void transpose_tiles(
+    __global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset, const Layout layout) {
+  // One more column than needed: a column then spreads over all banks of local memory.
+  __local Element tile[TILE][TILE + 1];
+  const int x = get_local_id(0), y = get_local_id(1);
+  const long column0 = get_group_id(0) * TILE, row0 = get_group_id(1) * TILE, batch = get_global_id(2);
+  const long rows = layout.sizes[0], columns = layout.sizes[1];
+  __global const uchar *from = src + src_offset + batch_offset(&layout, 1, batch) + (row0 + y) * layout.strides[1][0];
+  __global uchar *to = dst + dst_offset + batch_offset(&layout, 0, batch) + (column0 + y) * layout.strides[0][1];
+  if (row0 + y < rows && column0 + x < columns) tile[y][x] = ((__global const Element *)from)[column0 + x];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (column0 + y < columns && row0 + x < rows) ((__global Element *)to)[row0 + x] = tile[x][y];
+}

@@ -1,0 +1,74 @@
+//! Copies between tensors that are dense along different dimensions: transposed matrices, and images whose channels move.
+
+use super::pointwise::Operand;
+use super::space::{div_ceil, layout, span, Dim};
+use super::Target;
+use crate::cl::Arg;
+use crate::error::Result;
+use crate::kernels::{Class, Family, Spec};
+
+/// The `TILE` of `cl/transpose.cl`.
+const GPU_TILE: i64 = 16;
+/// Elements of a side of what a CPU's work-item takes: of 64, 128 and 256, the fastest for 4096 x 4096 floats.
+const CPU_TILE: i64 = 128;
+
+/// Copies `src` to `dst`, of one dtype, over `shape` (innermost dimension first), if that is to transpose matrices large
+/// enough for it. Tells whether it was done.
+///
+/// # Errors
+/// As the driver reports.
+pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>, streams: bool) -> Result<bool> {
+    let width = dst.dtype.size() as i64;
+    let dims = shape.iter().zip(dst.strides.iter().zip(src.strides));
+    let mut space: Vec<Dim<2>> = dims.map(|(&size, (&to, &from))| Dim { size, strides: [to, from] }).collect();
+    let Some(side) = least_side(target, width) else { return Ok(false) };
+    let is_matrix = |row: &Dim<2>, column: &Dim<2>| {
+        let sides = row.size.min(column.size);
+        sides >= side && row.strides[0] == width && row.strides[1] != 0 && column.strides[1] == width
+    };
+    let column = match space.split_first() {
+        Some((row, rest)) => rest.iter().position(|column| is_matrix(row, column)),
+        None => None,
+    };
+    let Some(column) = column else { return Ok(false) };
+    // Of all that is left, the columns come first and the batch keeps its order.
+    let matrix = space.remove(column + 1);
+    space.insert(1, matrix);
+    launch(target, &space, dst, src, width, streams)?;
+    Ok(true)
+}
+
+/// The least side of a matrix that kernels for this width transpose; none for elements of 16 bytes.
+fn least_side(target: &Target, width: i64) -> Option<i64> {
+    match width {
+        _ if !target.is_cpu() => (width <= 8).then_some(GPU_TILE),
+        1 | 4 => Some(16),
+        2 => Some(32),
+        8 => Some(8),
+        _ => None,
+    }
+}
+
+fn launch(
+    target: &Target,
+    space: &[Dim<2>],
+    dst: &Operand<'_>,
+    src: &Operand<'_>,
+    width: i64,
+    streams: bool,
+) -> Result<()> {
+    let &[row, column, ref batch @ ..] = space else { return Ok(()) };
+    let spec = Spec::generic().define("WIDTH", width);
+    let spec = if streams { spec.define("SPEC_STREAM", 1) } else { spec };
+    let program = target.program(Family::Transpose, Class::Integer, &spec)?;
+    let walk = layout(space)?;
+    let mut args = vec![target.memory(dst.address)?, target.memory(src.address)?, Arg::Bytes(walk.as_bytes())];
+    if target.is_cpu() {
+        args.push(Arg::Long(CPU_TILE));
+        let items = span(batch) as i64 * div_ceil(row.size, CPU_TILE) * div_ceil(column.size, CPU_TILE);
+        return target.launch(&program, "transpose_blocks", &args, &[items as usize], Some(&[1]));
+    }
+    let items = |size: i64| (div_ceil(size, GPU_TILE) * GPU_TILE) as usize;
+    let global = [items(column.size), items(row.size), span(batch)];
+    target.launch(&program, "transpose_tiles", &args, &global, Some(&[GPU_TILE as usize, GPU_TILE as usize, 1]))
+}
