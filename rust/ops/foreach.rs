@@ -1,7 +1,8 @@
 //! A pointwise op on every tensor of a list: several small tensors a launch.
 
 use super::geometry::{Geometry, ITEM_GROUP};
-use super::pointwise::{self, Operand, PointwiseRow, Source};
+use super::pointwise::{self, Operand};
+use super::pointwise_row::{program, row, PointwiseRow, Source};
 use super::segments::{Batch, List, CHUNK};
 use super::tier::tier;
 use super::{Scalar, Target};
@@ -33,7 +34,7 @@ struct Call<'a> {
 /// # Errors
 /// [`Error::Invalid`] when an op takes other inputs than there are.
 pub fn launch(op: u32, counts: &[i64], lists: &[List<'_>], numbers: &[Scalar], number_is_input: bool) -> Result<()> {
-    let row = pointwise::row(op)?;
+    let row = row(op)?;
     if row.arity + 1 != lists.len() + usize::from(number_is_input) || lists.len() > MAX_OPERANDS {
         return Err(Error::Invalid(format!(
             "OpenCL: {} takes {} inputs, got {} lists",
@@ -83,7 +84,7 @@ impl Call<'_> {
         if self.number_is_input {
             operands.push(Operand { address: 0, dtype: compute, strides: &[0], value: self.number(index) });
         }
-        let parameters = pointwise::row(self.op)?.scalars.len().min(1);
+        let parameters = row(self.op)?.scalars.len().min(1);
         let scalar = if self.number_is_input { Self::ONE } else { self.number(index) };
         pointwise::launch(self.op, compute, &[count], 1, &operands, &vec![scalar; parameters])
     }
@@ -98,14 +99,14 @@ impl Call<'_> {
     }
 
     fn run(&self, batch: &Tensors) -> Result<()> {
-        let row = pointwise::row(self.op)?;
+        let row = row(self.op)?;
         let count = batch.elements();
         let group = if self.target.is_cpu() { 1 } else { ITEM_GROUP };
         let lanes = Geometry::of(&self.target, self.class).lanes;
         let spec = Tensors::define(tier(count, &self.constants(row)))
             .define("VEC", lanes as i64)
             .define("LSIZE", group as i64);
-        let program = pointwise::program(&self.target, Family::Foreach, self.class, row, spec)?;
+        let program = program(&self.target, Family::Foreach, self.class, row, spec)?;
         let (table, numbers) = (batch.table(CHUNK), self.numbers(batch, row));
         let args: Vec<_> = [Arg::Bytes(&table), Arg::Bytes(&numbers)].into_iter().chain(batch.arguments()).collect();
         let global = [batch.groups(CHUNK) * group];

@@ -13,6 +13,7 @@ mod patches;
 mod phases;
 mod plan;
 mod planes;
+mod pointwise_row;
 mod radix;
 mod reduction;
 mod scalar;
