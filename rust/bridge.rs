@@ -319,7 +319,7 @@ mod ffi {
             alpha: Scalar,
             beta: Scalar,
             activation: i32,
-        ) -> Result<()>;
+        ) -> Result<bool>;
         fn preferred_blas_library() -> Result<String>;
         fn set_preferred_blas_library(name: &str) -> Result<()>;
         fn blas_choices_json(device: i32) -> String;

@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -27,6 +28,12 @@ bool is_same_memory(const at::Tensor& out, const at::Tensor& input) {
 
 // As in rust/ops/epilogue.rs.
 enum class Activation : int32_t { None = 0, Relu = 1, Gelu = 2 };
+
+void activate(const at::Tensor& out, Activation activation) {
+  at::Tensor result = out;
+  if (activation == Activation::Relu) result.relu_();
+  if (activation == Activation::Gelu) at::gelu_(result);
+}
 
 // out = activation(alpha * a @ b + beta * addend); an addend times zero is not read, so that its NaNs do not count.
 void multiply(
@@ -54,10 +61,11 @@ void multiply(
   // PyTorch leaves these products to resolve lazy conjugates themselves.
   const at::Tensor first = a.resolve_conj(), second = b.resolve_conj();
   const at::Tensor added = adds ? addend.expand(out.sizes()).resolve_conj() : at::Tensor();
-  checked([&] {
-    bridge::matmul(
+  const bool is_activated = checked([&] {
+    return bridge::matmul(
         arg(out), arg(first), arg(second), arg(added), arg(alpha), arg(beta), static_cast<int32_t>(activation));
   });
+  if (!is_activated) activate(out, activation);
 }
 
 void check_vectors(const char* op, const at::Tensor& a, const at::Tensor& b) {

@@ -81,11 +81,10 @@ impl Library {
         }
     }
 
-    /// Whether the library has this kind of product: dtype, strides, overlaps, activation.
+    /// Whether the library has this kind of product: dtype, strides, overlaps.
     pub fn serves(self, product: &Product<'_>) -> bool {
         match self {
             Self::OpenCl => true,
-            _ if product.activation != Activation::Nothing => false,
             Self::Host => host::serves(product),
             Self::Cublas => cublas::serves(product),
         }
@@ -97,17 +96,21 @@ impl Library {
     /// As the library, the allocator and the driver report.
     pub fn run(self, product: &Product<'_>) -> Result<()> {
         match self {
-            Self::OpenCl => {
-                let Product { out, a, b, addend, alpha, beta, activation } = product;
-                ops::matmul::matmul(out, a, b, addend.as_ref().unwrap_or(&Tensor::ABSENT), *alpha, *beta, *activation)
-            }
+            Self::OpenCl => ours(product, Activation::Nothing),
             Self::Host => contained(self, || host::matmul(product)),
             Self::Cublas => contained(self, || cublas::matmul(product)),
         }
     }
 }
 
+/// A product by our own kernels.
+fn ours(product: &Product<'_>, activation: Activation) -> Result<()> {
+    let Product { out, a, b, addend, alpha, beta } = product;
+    ops::matmul::matmul(out, a, b, addend.as_ref().unwrap_or(&Tensor::ABSENT), *alpha, *beta, activation)
+}
+
 /// `out = activation(alpha * a @ b + beta * addend)` for matrices, or batches of them, by the library that is preferred.
+/// Returns whether the activation has been applied: our own kernels do, other libraries leave it to the caller.
 ///
 /// # Errors
 /// [`Error::Invalid`] when shapes do not fit or the preferred library cannot be used on the device; otherwise as the
@@ -120,10 +123,16 @@ pub fn matmul(
     alpha: Scalar,
     beta: Scalar,
     activation: Activation,
-) -> Result<()> {
+) -> Result<bool> {
     let addend = Some(*addend).filter(Tensor::is_present);
-    let product = Product { out: *out, a: *a, b: *b, addend, alpha, beta, activation };
-    library(&product)?.run(&product)
+    let product = Product { out: *out, a: *a, b: *b, addend, alpha, beta };
+    let library = library(&product)?;
+    if library == Library::OpenCl {
+        ours(&product, activation)?;
+        return Ok(true);
+    }
+    library.run(&product)?;
+    Ok(activation == Activation::Nothing)
 }
 
 /// The library for a product.

@@ -1,10 +1,9 @@
 //! A matrix product as every library takes it.
 
 use crate::kernels::DType;
-use crate::ops::epilogue::Activation;
 use crate::ops::{Scalar, Tensor};
 
-/// `out = activation(alpha * a @ b + beta * addend)`, for matrices or for batches of them, none of them empty.
+/// `out = alpha * a @ b + beta * addend`, for matrices or for batches of them, none of them empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a> {
     /// Where the result goes.
@@ -19,8 +18,6 @@ pub struct Product<'a> {
     pub alpha: Scalar,
     /// Factor of the addend.
     pub beta: Scalar,
-    /// What becomes of the sum.
-    pub activation: Activation,
 }
 
 /// How large a product is.
@@ -124,7 +121,7 @@ mod tests {
     fn product<'a>(out: Tensor<'a>, addend: Option<Tensor<'a>>) -> Product<'a> {
         let one = Scalar { real: 1.0, imag: 0.0, integer: 1 };
         let (a, b) = (tensor(0x10000, &[4, 8], &[8, 1]), tensor(0x20000, &[8, 6], &[1, 8]));
-        Product { out, a, b, addend, alpha: one, beta: one, activation: Activation::Nothing }
+        Product { out, a, b, addend, alpha: one, beta: one }
     }
 
     #[test]

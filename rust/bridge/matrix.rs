@@ -17,7 +17,7 @@ pub fn matmul(
     alpha: Scalar,
     beta: Scalar,
     activation: i32,
-) -> Result<()> {
+) -> Result<bool> {
     let activation = Activation::from_code(activation)?;
     blas::matmul(&out.tensor()?, &a.tensor()?, &b.tensor()?, &addend.tensor()?, alpha.into(), beta.into(), activation)
 }

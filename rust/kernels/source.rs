@@ -116,6 +116,7 @@ const LOSS: &str = include_str!("cl/loss.cl");
 const OPTIMIZER: &str = include_str!("cl/optimizer.cl");
 const RNN: &str = include_str!("cl/rnn.cl");
 const RESAMPLE: &str = include_str!("cl/resample.cl");
+const RESAMPLE_ROWS: &str = include_str!("cl/resample_rows.cl");
 const GRID: &str = include_str!("cl/grid.cl");
 const BAG: &str = include_str!("cl/bag.cl");
 const SEGMENTS: &str = include_str!("cl/segments.cl");
@@ -247,9 +248,7 @@ impl Family {
                 GEMM,
                 MATMUL,
             ],
-            Self::GemmLocal => {
-                &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, MATRIX, PANEL, ACTIVATION, EPILOGUE, PATCH_GRID, GEMM_LOCAL]
-            }
+            Self::GemmLocal => &[PRELUDE, VECTOR, MATRIX, PANEL, ACTIVATION, EPILOGUE, PATCH_GRID, GEMM_LOCAL],
             Self::Conv => &[PRELUDE, VECTOR, MATRIX, CONV, CONV_CHANNELS, CONV_WEIGHT],
             Self::Winograd => &[PRELUDE, VECTOR, MATRIX, PANEL, TILE, WINOGRAD_POINTS, WINOGRAD_TILES, WINOGRAD],
             Self::Reduce => &[PRELUDE, TIER, VECTOR, REDUCE],
@@ -259,7 +258,7 @@ impl Family {
             Self::Norm => &[PRELUDE, TIER, VECTOR, NORM],
             Self::Pool => &[PRELUDE, TIER, VECTOR, POOL, POOL_PLANES, POOL_PIXELS],
             Self::Loss => &[PRELUDE, TIER, VECTOR, FAULT, LOSS],
-            Self::Resample => &[PRELUDE, VECTOR, RESAMPLE],
+            Self::Resample => &[PRELUDE, VECTOR, RESAMPLE, RESAMPLE_ROWS],
             Self::Grid => &[PRELUDE, VECTOR, GRID],
             Self::Bag => &[PRELUDE, VECTOR, FAULT, BAG],
             Self::Attention => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION],

@@ -8,7 +8,8 @@ use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Class, Family};
 
-/// Elements of an input row for each of an output row, up to which all are read before some are gathered.
+/// Elements of an input row for each of an output row, up to which all are read before some are gathered. A choice: the more
+/// there are, the fewer of them are needed.
 const MOST_INPUTS: i64 = 4;
 /// Local memory for a row of inputs: a part of a first cache.
 const LINE_BYTES: usize = 16 << 10;

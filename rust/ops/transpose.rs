@@ -24,7 +24,8 @@ pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>
     let Some(side) = least_side(target, width) else { return Ok(false) };
     let is_matrix = |row: &Dim<2>, column: &Dim<2>| {
         let sides = row.size.min(column.size);
-        sides >= side && row.strides[0] == width && row.strides[1] != 0 && column.strides[1] == width
+        // Rows that are dense on both sides, as overlapping windows are, need not be turned.
+        sides >= side && row.strides[0] == width && ![0, width].contains(&row.strides[1]) && column.strides[1] == width
     };
     let column = match space.split_first() {
         Some((row, rest)) => rest.iter().position(|column| is_matrix(row, column)),
@@ -38,10 +39,12 @@ pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>
     Ok(true)
 }
 
-/// The least side of a matrix that kernels for this width transpose; none for elements of 16 bytes.
+/// The least side of a matrix that kernels for this width transpose; none for elements of 16 bytes, and where groups are too
+/// small for a tile.
 fn least_side(target: &Target, width: i64) -> Option<i64> {
+    let has_groups = target.device.info.max_work_group as i64 >= GPU_TILE * GPU_TILE;
     match width {
-        _ if !target.is_cpu() => (width <= 8).then_some(GPU_TILE),
+        _ if !target.is_cpu() => (width <= 8 && has_groups).then_some(GPU_TILE),
         1 | 4 => Some(16),
         2 => Some(32),
         8 => Some(8),
@@ -59,16 +62,19 @@ fn launch(
 ) -> Result<()> {
     let &[row, column, ref batch @ ..] = space else { return Ok(()) };
     let spec = Spec::generic().define("WIDTH", width);
-    let spec = if streams { spec.define("SPEC_STREAM", 1) } else { spec };
+    // Blocks of single bytes do not fill a line of the cache, which only whole lines should go past.
+    let spec = if streams && width > 1 { spec.define("SPEC_STREAM", 1) } else { spec };
     let program = target.program(Family::Transpose, Class::Integer, &spec)?;
     let walk = layout(space)?;
+    let count = space.iter().map(|dim| dim.size).product();
     let mut args = vec![target.memory(dst.address)?, target.memory(src.address)?, Arg::Bytes(walk.as_bytes())];
     if target.is_cpu() {
         args.push(Arg::Long(CPU_TILE));
         let items = span(batch) as i64 * div_ceil(row.size, CPU_TILE) * div_ceil(column.size, CPU_TILE);
-        return target.launch(&program, "transpose_blocks", &args, &[items as usize], Some(&[1]));
+        return target.launch_elements(&program, "transpose_blocks", &args, count, &[items as usize], Some(&[1]));
     }
     let items = |size: i64| (div_ceil(size, GPU_TILE) * GPU_TILE) as usize;
     let global = [items(column.size), items(row.size), span(batch)];
-    target.launch(&program, "transpose_tiles", &args, &global, Some(&[GPU_TILE as usize, GPU_TILE as usize, 1]))
+    let local = [GPU_TILE as usize, GPU_TILE as usize, 1];
+    target.launch_elements(&program, "transpose_tiles", &args, count, &global, Some(&local))
 }

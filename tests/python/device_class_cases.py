@@ -42,6 +42,9 @@ def test_pointwise(size: int):
 def test_strided_copies():
     check(lambda a: a.t().contiguous() + a[::2, 3].sum(), torch.randn(70, 45))
     check(lambda a: a.transpose(1, 2).contiguous().triu(1), torch.randn(3, 40, 37))
+    for dtype in (torch.uint8, torch.bfloat16, torch.int64):
+        numbers = torch.arange(3 * 41 * 37).reshape(3, 41, 37).remainder(199).to(dtype)
+        check(lambda a: a[:, 1:, 2:].transpose(1, 2).contiguous(), numbers)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +86,14 @@ def test_products_with_addends_and_batches():
         torch.randn(70, 80),
         torch.randn(80, 90),
     )
+    for use_gelu in (False, True):
+        with torch.no_grad():
+            check(
+                lambda c, a, b, use_gelu=use_gelu: torch._addmm_activation(c, a, b, use_gelu=use_gelu),
+                torch.randn(90),
+                torch.randn(70, 80),
+                torch.randn(80, 90),
+            )
     check(torch.baddbmm, torch.randn(5, 33, 20), torch.randn(5, 33, 17), torch.randn(5, 17, 20))
     check(lambda a, b: torch.bmm(a.expand(4, -1, -1), b), torch.randn(1, 9, 8), torch.randn(4, 8, 70))
     check(torch.dot, torch.randn(20000), torch.randn(20000), scale=100)

@@ -6,7 +6,6 @@ use std::error::Error;
 use tch::{Device, Kind, Tensor as HostTensor};
 use torch_opencl::blas::{Library, Product};
 use torch_opencl::kernels::DType;
-use torch_opencl::ops::epilogue::Activation;
 use torch_opencl::ops::pointwise::Operand;
 use torch_opencl::ops::reduce::{reduce, ReduceOp};
 use torch_opencl::ops::{softmax, Scalar, Tensor};
@@ -100,7 +99,6 @@ fn check_product(a: &HostTensor, b: &HostTensor, addend: Option<&HostTensor>, dt
             addend: addend.as_ref().map(Copied::tensor),
             alpha: number(alpha),
             beta: number(beta),
-            activation: Activation::Nothing,
         };
         if library.serves(&product) {
             library.run(&product)?;

@@ -1,4 +1,4 @@
-// What a product ends with: a constant of its program, so that most have nothing of it.
+// What becomes of a product's results last: a constant of its program, so that most have nothing of it.
 
 #define ACTIVATION_NONE 0
 #define ACTIVATION_RELU 1
@@ -13,9 +13,10 @@
 #define ACTIVATE_VECTOR(v) ((v) < (TV)(0) ? (TV)(0) : (v))
 #define ACTIVATE_BLOCK(v) ((v) < (RB)(0) ? (RB)(0) : (v))
 #elif ACTIVATION == ACTIVATION_GELU
-#define NORMAL_CDF(x, ERF) ((R)0.5 * (1 + ERF((x) * (R)0.7071067811865476)))
-#define ACTIVATE(v) ((v) * NORMAL_CDF(v, erf))
-#define ACTIVATE_VECTOR(v) ((v) * NORMAL_CDF(v, m_erf))
+// By the complement of erf, whose digits do not cancel where x is far below 0.
+#define ACTIVATE(v) ((v) * ((R)0.5 * erfc((v) * (R)-0.7071067811865476)))
+#ifdef IS_CPU
+#define ACTIVATE_VECTOR(v) ((v) * m_normal_cdf(v))
 #define ACTIVATE_BLOCK(v) gelu_block(v)
 // By vectors, whichever of the two is wider.
 inline RB gelu_block(RB x) {
@@ -30,6 +31,10 @@ inline RB gelu_block(RB x) {
   }
   return values.block;
 }
+#else
+#define ACTIVATE_VECTOR(v) ACTIVATE(v)
+#define ACTIVATE_BLOCK(v) ACTIVATE(v)
+#endif
 #else
 #define ACTIVATE(v) (v)
 #define ACTIVATE_VECTOR(v) (v)

@@ -21,15 +21,9 @@ __kernel void foreach(Segments table, Numbers launch, SEGMENT_BUFFERS) {
     TV a = C(0), b = C(0), c = C(0), d = C(0);
 #define LOAD(k, DTYPE) \
   load_dense(SEGMENT_START(table, s, k + 1), first, n, false, DTYPE, (SOURCES >> (2 * k)) & 3, number)
-#if ARITY >= 1
     a = LOAD(0, DTYPE0);
-#endif
-#if ARITY >= 2
     b = LOAD(1, DTYPE1);
-#endif
-#if ARITY >= 3
     c = LOAD(2, DTYPE2);
-#endif
 #undef LOAD
     store_dense(SEGMENT_START(table, s, 0), first, n, false, DTYPE_OUT,
                 apply(OP, DTYPE_OUT, a, b, c, d, parameter, launch.parameters[1], launch.parameters[2],

@@ -19,7 +19,7 @@ inline Range split_range(long depth, long split, long splits) {
 }
 
 // Offsets of `count` indices from `first` on; those past `limit` repeat the last, and their results are not stored.
-CALLED void find_offsets(const Axis *axis, long first, long limit, int count, long *offsets) {
+OUTLINED void find_offsets(const Axis *axis, long first, long limit, int count, long *offsets) {
   for (int i = 0; i < count; ++i) offsets[i] = axis_offset(axis, min(first + i, limit - 1));
 }
 
@@ -118,7 +118,7 @@ DEFINE_ADD_ROWS(4, 1)
 DEFINE_ADD_ROWS(4, 4)
 
 // One value at a time, for columns that are not dense.
-CALLED T add_elements(__global const uchar *a, long a_at, const Axis *a_columns, __global const uchar *b, long b_at,
+OUTLINED T add_elements(__global const uchar *a, long a_at, const Axis *a_columns, __global const uchar *b, long b_at,
                       const Axis *b_rows, int dt, Range range) {
   T sum = FROM_REAL(0);
   for (long k = range.first; k < range.last; ++k)

@@ -34,7 +34,7 @@ typedef struct {
   long batch_stride;
 } Matrix;
 
-CALLED long outer_offset(const Axis *axis, long i) {
+OUTLINED long outer_offset(const Axis *axis, long i) {
   long offset = 0;
   for (int level = 0; level < AXIS_LEVELS - 1; ++level) {
     const long size = axis->sizes[level];
@@ -57,7 +57,7 @@ typedef struct {
   long left;
 } Walk;
 
-CALLED Walk walk_from(const Axis *axis, long i) {
+OUTLINED Walk walk_from(const Axis *axis, long i) {
   const long size = axis->sizes[0];
   const Walk walk = {i, axis_offset(axis, i), size - (i < size ? i : i % size)};
   return walk;

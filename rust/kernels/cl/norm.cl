@@ -26,10 +26,18 @@ INLINE TV load_weights(__global const uchar *weights, int dtype, long channel, l
   return load_part(weights + channel * dtype_size(dtype), i, n, dtype, 0);
 }
 
-// Sum of x - center, or of its square, over what an item takes of a row, by lane. Four sums, as each addition would
-// otherwise wait for the one before it, and no array of them, which PoCL would keep in memory.
-INLINE TV sum_row(__global const uchar *x, long first, long step, long length, int dtype, T center, bool square) {
-#define DEVIATION(value) (square ? ((value) - center) * ((value) - center) : (value) - center)
+// Sum over what an item takes of a row, by lane, run by run.
+INLINE TV sum_runs(__global const uchar *x, long first, long step, long length, long span, int dtype) {
+  TV sum = (TV)0;
+  for (long run = 0; run < length; run += span, x += span * dtype_size(dtype))
+    for (long i = first; i < span; i += step) sum += load_part(x, i, span, dtype, 0);
+  return sum;
+}
+
+// Sum of squares of x - center over the same. Four sums, as each addition would otherwise wait for the one before it, and
+// no array of them, which PoCL would keep in memory.
+INLINE TV sum_squares(__global const uchar *x, long first, long step, long length, int dtype, T center) {
+#define DEVIATION(value) (((value) - center) * ((value) - center))
   TV a = (TV)0, b = (TV)0, c = (TV)0, d = (TV)0;
   long i = first;
   for (; i + 3 * step + VEC <= length; i += 4 * step) {
@@ -58,10 +66,11 @@ __kernel void norm_rows(__global const uchar *input, ulong input_offset, int dty
   long span = by_element ? length : inner;
   GROUP_SHARED(shared);
   GROUP_TASKS(rows, first, last);
-  // Each row is summed while the one before is written: it comes from memory then, as that goes there.
+  // Each row is summed while the one before is written, as it comes from memory while that goes there; and in the order of
+  // sum_runs, so that its result does not depend on its place.
   TV sums = (TV)0;
   if (mean && first < last)
-    sums = sum_row(input + input_offset + first * length * size, first_part, step, length, DTYPE0, 0, false);
+    sums = sum_runs(input + input_offset + first * length * size, first_part, step, length, span, DTYPE0);
   for (long row = first; row < last; row++) {
     __global const uchar *x = input + input_offset + row * length * size;
     __global const uchar *next = row + 1 < last ? x + length * size : x;
@@ -69,7 +78,7 @@ __kernel void norm_rows(__global const uchar *input, ulong input_offset, int dty
     T center = 0;
     if (mean) center = group_sum(lanes_sum(sums), shared) / (T)length;
     sums = (TV)0;
-    TV squares = sum_row(x, first_part, step, length, DTYPE0, center, true);
+    TV squares = sum_squares(x, first_part, step, length, DTYPE0, center);
     T scale = 1 / sqrt(group_sum(lanes_sum(squares), shared) / (T)length + eps);
     if (get_local_id(0) == 0) {
       if (mean) store(mean + mean_offset, row, stat_dtype, center);

@@ -1,7 +1,8 @@
-// Pointwise ops: out[i] = f(in0[i], in1[i] ...), of none to four inputs (ARITY).
+// Pointwise ops: out[i] = f(in0[i], in1[i] ...), of up to two, three or four inputs (ARITY). What a row has not is passed as
+// a number.
 //
 // f is chosen by `op` from a switch that the build generates out of native_functions.yaml and puts where the
-// marker line stands below: one `case` for each row of this arity that has an expression for this class.
+// marker line stands below: one `case` for each row that shares the program and has an expression for this class.
 //
 // An expression sees
 //   a, b, c, d          the inputs, each a TV
@@ -139,11 +140,7 @@ INLINE void store_dense(__global uchar *p, long first, long n, bool is_whole, in
   store_vector(p, first, dt, v);
 }
 
-#if ARITY == 0
-#define INPUTS(EACH)
-#elif ARITY == 1
-#define INPUTS(EACH) EACH(0)
-#elif ARITY == 2
+#if ARITY == 2
 #define INPUTS(EACH) EACH(0) EACH(1)
 #elif ARITY == 3
 #define INPUTS(EACH) EACH(0) EACH(1) EACH(2)
@@ -162,12 +159,8 @@ INLINE void compute_dense(Launch launch, OPERANDS, long first, bool is_whole) {
   TV a = C(0), b = C(0), c = C(0), d = C(0);
 #define LOAD(k, DTYPE) \
   load_dense(in##k + launch.offsets[k + 1], first, n, is_whole, DTYPE, (SOURCES >> (2 * k)) & 3, launch.values[k])
-#if ARITY >= 1
   a = LOAD(0, DTYPE0);
-#endif
-#if ARITY >= 2
   b = LOAD(1, DTYPE1);
-#endif
 #if ARITY >= 3
   c = LOAD(2, DTYPE2);
 #endif
@@ -259,12 +252,8 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
 #define LOAD(k, DTYPE)                                                                                             \
   load_strided(in##k + PLACE(k + 1), layout.strides[k + 1][0], &spreads[k + 1], rows, count, DTYPE,                 \
                (SOURCES >> (2 * k)) & 3, launch.values[k])
-#if ARITY >= 1
         a = LOAD(0, DTYPE0);
-#endif
-#if ARITY >= 2
         b = LOAD(1, DTYPE1);
-#endif
 #if ARITY >= 3
         c = LOAD(2, DTYPE2);
 #endif

@@ -21,9 +21,9 @@
 // What is rarely needed and long is not copied to where it is used. On CPUs PoCL compiles the text of a kernel three times,
 // and that of a function which it calls once.
 #ifdef IS_CPU
-#define CALLED inline __attribute__((noinline))
+#define OUTLINED __attribute__((noinline))
 #else
-#define CALLED inline
+#define OUTLINED inline
 #endif
 
 #ifdef HAS_FP64

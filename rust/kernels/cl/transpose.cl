@@ -21,9 +21,6 @@ typedef ulong8 Line;
 #define LINES 8
 #endif
 
-// Elements of a side of a block: what fills a line of the cache, so that stores that go past it are whole ones.
-#define BLOCK ((int)(sizeof(Line) / sizeof(Element)))
-
 // Where position `batch` of dimensions from the third on begins.
 INLINE long batch_offset(const Layout *layout, int operand, long batch) {
   long offset = 0;
@@ -33,6 +30,11 @@ INLINE long batch_offset(const Layout *layout, int operand, long batch) {
   }
   return offset;
 }
+
+#ifdef IS_CPU
+// Elements of a side of a block: but for single bytes what fills a line of the cache, so that stores that go past it are
+// whole ones.
+#define BLOCK ((int)(sizeof(Line) / sizeof(Element)))
 
 typedef struct __attribute__((packed, aligned(WIDTH))) {
   Line line;
@@ -103,7 +105,7 @@ __kernel void transpose_blocks(__global uchar *dst, ulong dst_offset, __global c
     }
   }
 }
-
+#else
 #define TILE 16
 
 // For GPUs: a tile goes through local memory so that both sides touch memory row by row. Work-groups are TILE x TILE; the
@@ -121,3 +123,4 @@ __kernel __attribute__((reqd_work_group_size(TILE, TILE, 1))) void transpose_til
   barrier(CLK_LOCAL_MEM_FENCE);
   if (column0 + y < columns && row0 + x < rows) ((__global Element *)to)[row0 + x] = tile[x][y];
 }
+#endif

@@ -23,8 +23,9 @@ const SIDE: i64 = 4;
 /// What a weight's value at a point costs, evaluated or interpolated, in cycles of a core with AVX-512.
 const WEIGHT: f64 = 2.4;
 
-/// Cycles, some 50 us, that a product of patches must spare to be chosen. What takes that long is a last, smaller batch, and
-/// another program for it would be compiled for a second.
+/// Cycles, some 50 us of a core, that a product of patches must spare to be chosen. It would spare less for a last, smaller
+/// batch, or for an image alone, and its program takes a second to compile beside the one that the others use. The
+/// price: a network that never sees more than such images takes so much longer for a convolution.
 const WORTHWHILE: f64 = 150_000.0;
 
 /// Sizes of the products of a point.
