@@ -10,8 +10,10 @@ use crate::error::{Error, Result};
 
 /// Rows that a thin product takes at a time; as in `cl/matmul.cl`.
 const THIN_ROWS: i64 = 4;
-/// Columns, and vectors of columns, of a work-item of the two thin kernels.
+/// Columns of a work-item of the thin kernel for dot products.
 const DOT_COLUMNS: i64 = 4;
+/// Vectors of columns of a work-item of the other: where that leaves enough of them, and otherwise.
+const LONGEST: i64 = 64;
 const WIDE: i64 = 16;
 /// Below this many multiplications, packing and three launches cost more than a simple kernel.
 const SMALL: i64 = 32 * 32 * 32;
@@ -151,12 +153,18 @@ impl Thin {
             return Ok(());
         }
         let tile = Tile::of(target, class);
-        let column_blocks = match self.kernel {
-            Kernel::Dot => div_up(columns, DOT_COLUMNS),
-            Kernel::AddRows => div_up(columns, WIDE * tile.vector()),
-        };
         let row_blocks = div_up(rows, THIN_ROWS);
-        let splits = div_up(busy(target), column_blocks * row_blocks * batches).min(depth / SHORTEST_SPLIT).max(1);
+        // Blocks of so many columns, and parts of k.
+        let blocks = |width: i64| {
+            let blocks = div_up(columns, width);
+            (blocks, div_up(busy(target), blocks * row_blocks * batches).min(depth / SHORTEST_SPLIT).max(1))
+        };
+        let is_shared = |(blocks, splits): (i64, i64)| blocks * splits * batches >= busy(target);
+        let width = if is_shared(blocks(LONGEST * tile.vector())) { LONGEST } else { WIDE };
+        let (column_blocks, splits) = match self.kernel {
+            Kernel::Dot => blocks(DOT_COLUMNS),
+            Kernel::AddRows => blocks(width * tile.vector()),
+        };
         let sums = splits * batches * rows * columns * class.size() as i64;
         let sums_memory = if splits > 1 { Some(target.workspace(sums as usize)?) } else { None };
         let goal = match &sums_memory {
@@ -184,7 +192,9 @@ impl Thin {
             Arg::Long(splits),
             Arg::Long(batches * rows * columns),
         ];
-        let args = [&cut[..], &encoded.args()].concat();
+        let width = [Arg::Long(width)];
+        let of_kernel = if self.kernel == Kernel::AddRows { &width[..] } else { &[] };
+        let args = [&cut[..], of_kernel, &encoded.args()].concat();
         launch(target, &program, self.kernel.name(), &args, [column_blocks, row_blocks, batches * splits])?;
         if sums_memory.is_some() {
             finish(target, class, size, splits, goal.out.memory, &epilogue)?;

@@ -49,6 +49,18 @@ def test_rows_of_several_vectors(mode: str, factor: float, device: torch.device)
     both_ways(lambda x: F.interpolate(x, scale_factor=factor, mode=mode), device, torch.randn(2, 3, 5, 77))
 
 
+@pytest.mark.parametrize(
+    ("mode", "shape", "factor"), [("linear", (3,), 8), ("bilinear", (7, 5), 32), ("trilinear", (2, 3, 2), 9)]
+)
+def test_gradients_of_great_factors(mode: str, shape: tuple[int, ...], factor: int, device: torch.device) -> None:
+    sizes = [size * factor for size in shape]
+    expected, ours = torch.zeros(1, 2, *shape, requires_grad=True), torch.zeros(1, 2, *shape, requires_grad=True)
+    F.interpolate(expected, size=sizes, mode=mode).sum().backward()
+    F.interpolate(ours.to(device), size=sizes, mode=mode).sum().backward()
+    # Up to 1000 weights are added, in another order.
+    torch.testing.assert_close(ours.grad, expected.grad, rtol=1e-5, atol=0)
+
+
 @pytest.mark.parametrize("size", [(1, 1), (3, 5), (7, 11), (20, 2), (16, 40)])
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])

@@ -79,3 +79,21 @@ def test_only_the_parameters_have_gradients(device):
             grads.append(torch.autograd.grad(loss, [operands[index] for index in wanted]))
         for expected, actual in zip(*grads, strict=True):
             torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_not_finite_does_not_reach_gradients_in_evaluation(device):
+    for shape in ((4, 3), (2, 3, 5, 5)):
+        x = torch.randn(shape)
+        x[0, 1], x[-1, 2] = torch.nan, torch.inf
+        x = x.to(device).requires_grad_()
+        functional.batch_norm(
+            x, torch.zeros(3, device=device), torch.ones(3, device=device), None, None, False
+        ).sum().backward()
+        torch.testing.assert_close(x.grad.cpu(), torch.full(shape, 1 / (1 + 1e-5) ** 0.5))
+
+
+@pytest.mark.parametrize("length", [65, 1025])
+def test_a_row_does_not_depend_on_its_place(length, device):
+    x = torch.randn(40, length, device=device)
+    rows = functional.layer_norm(x, (length,))
+    assert all(torch.equal(rows[i : i + 1], functional.layer_norm(x[i : i + 1], (length,))) for i in range(40))

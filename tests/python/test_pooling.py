@@ -46,3 +46,15 @@ def test_adaptive_max_takes_the_first_of_equals_and_any_nan(width: int, device: 
         found, ours = functional.adaptive_max_pool2d(x.to(device), windows, return_indices=True)
         torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=0, equal_nan=True)
         assert torch.equal(ours.cpu(), places)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
+def test_windows_that_dilation_leaves_empty(
+    dtype: torch.dtype, memory_format: torch.memory_format, device: torch.device
+) -> None:
+    # Both taps of each window lie in the padding.
+    x = torch.arange(8).reshape(1, 2, 4, 1).to(dtype).contiguous(memory_format=memory_format)
+    windows = {"kernel_size": (1, 2), "stride": 1, "padding": (0, 1), "dilation": (1, 2)}
+    result = functional.max_pool2d(x.to(device), **windows).cpu()
+    assert torch.equal(result, functional.max_pool2d(x, **windows))

@@ -109,13 +109,33 @@ __kernel void gemm_dot(__global const uchar *a, ulong a_offset, __global const u
             STORE_VALUES(sums[r][v], values + (r * VECTORS + v) * VEC);                                            \
   }
 
-// A work-item reads WIDE vectors of each row it passes: 16 took 3.4 ms for a 4096 x 4096 f32 matrix where 4 took
-// 9.5 (core time, PoCL, Xeon with AVX-512). For several rows the sums of 4 are what registers hold.
-#define WIDE 16
-DEFINE_ADD_ROWS(1, 1)
-DEFINE_ADD_ROWS(1, 16)
+// For several rows the sums of 4 vectors are what registers hold.
 DEFINE_ADD_ROWS(4, 1)
 DEFINE_ADD_ROWS(4, 4)
+
+// Where B is large, the sums of up to LONGEST vectors of each row wait in the first cache while k passes by: rows of B are then
+// read in runs as long as a page, within which hardware prefetches. So is a single row always.
+#define LONGEST 64
+#define DEFINE_ADD_LONG_ROWS(ROWS)                                                                                 \
+  inline void PASTE(add_long_rows_, ROWS)(__global const uchar *a, const long *a_at, const Axis *a_columns,        \
+      __global const uchar *b, long b_at, const Axis *b_rows, int dt, Range range, int vectors, T *values) {       \
+    for (int v = 0; v < ROWS * vectors; ++v) STORE_PRIVATE((TV)(0), values + v * VEC);                             \
+    for (long k = range.first; k < range.last; ++k) {                                                              \
+      const long b_row = b_at + axis_offset(b_rows, k), a_column = axis_offset(a_columns, k);                      \
+      TV factors[ROWS];                                                                                            \
+      _Pragma("unroll") for (int r = 0; r < ROWS; ++r) factors[r] = (TV)(load(a, a_at[r] + a_column, dt));         \
+      for (int v = 0; v < vectors; ++v) {                                                                          \
+        const TV column = load_dense(b, b_row + v * VEC, dt);                                                      \
+        _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                                         \
+          T *sum = values + (r * vectors + v) * VEC;                                                               \
+          STORE_PRIVATE(MULTIPLY_ADD(factors[r], column, LOAD_PRIVATE(sum)), sum);                                 \
+        }                                                                                                          \
+      }                                                                                                            \
+    }                                                                                                              \
+  }
+
+DEFINE_ADD_LONG_ROWS(1)
+DEFINE_ADD_LONG_ROWS(4)
 
 // One value at a time, for columns that are not dense.
 OUTLINED T add_elements(__global const uchar *a, long a_at, const Axis *a_columns, __global const uchar *b, long b_at,
@@ -126,10 +146,10 @@ OUTLINED T add_elements(__global const uchar *a, long a_at, const Axis *a_column
   return sum;
 }
 
-// Any strides. A work-item computes THIN_ROWS x WIDE * VEC values.
+// Any strides. A work-item computes THIN_ROWS x `width` * VEC values; `width` is LONGEST at most.
 __kernel void gemm_add_rows(__global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset,
                             int source_dtype, Matrix a_layout, Matrix b_layout, long rows, long columns, long depth,
-                            long splits, long split_stride, EPILOGUE_ARGUMENTS) {
+                            long splits, long split_stride, long width, EPILOGUE_ARGUMENTS) {
   const long row = get_global_id(1) * THIN_ROWS;
   const long batch = get_global_id(2) / splits;
   const long split = get_global_id(2) % splits;
@@ -141,24 +161,28 @@ __kernel void gemm_add_rows(__global const uchar *a, ulong a_offset, __global co
   const Range range = split_range(depth, split, splits);
   const Epilogue epilogue = EPILOGUE(batch, split, split_stride);
 
-  const long last = min(columns, (long)(get_global_id(0) + 1) * WIDE * VEC), most = (rows == 1 ? WIDE : 4) * VEC;
-  for (long column = get_global_id(0) * WIDE * VEC; column < last;) {
+  const bool is_long = rows == 1 || width == LONGEST;
+  const long last = min(columns, (long)(get_global_id(0) + 1) * width * VEC);
+  for (long column = get_global_id(0) * width * VEC; column < last;) {
     const long b_at = axis_offset(&b_layout.columns, column);
-    const bool wide = column + most <= last && axis_is_dense(&b_layout.columns, column, most);
-    const bool dense = column + VEC <= last && axis_is_dense(&b_layout.columns, column, VEC);
-    const int count = wide ? (int)most : dense ? VEC : 1;
-    T values[THIN_ROWS * 4 * VEC > WIDE * VEC ? THIN_ROWS * 4 * VEC : WIDE * VEC];
-    if (wide && rows == 1)
-      add_rows_1x16(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
-    else if (wide)
-      add_rows_4x4(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
-    else if (dense && rows == 1)
-      add_rows_1x1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
-    else if (dense)
-      add_rows_4x1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
-    else
+    // As many vectors as lie together, of what the sums have room for.
+    int vectors = (int)min((last - column) / VEC, is_long ? width : 4L);
+    if (!axis_is_dense(&b_layout.columns, column, vectors * VEC)) vectors = min(vectors, 1);
+    if (!axis_is_dense(&b_layout.columns, column, VEC)) vectors = 0;
+    if (!is_long && vectors < 4) vectors = min(vectors, 1);
+    const int count = vectors > 0 ? vectors * VEC : 1;
+    T values[THIN_ROWS * LONGEST * VEC];
+    if (vectors == 0)
       for (int r = 0; r < some_rows; ++r)
         values[r] = add_elements(a, a_at[r], &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range);
+    else if (rows == 1)
+      add_long_rows_1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, vectors, values);
+    else if (is_long)
+      add_long_rows_4(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, vectors, values);
+    else if (vectors == 4)
+      add_rows_4x4(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
+    else
+      add_rows_4x1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
     store_product(&epilogue, values, count, row, column, some_rows, count);
     column += count;
   }

@@ -137,6 +137,10 @@ typedef struct __attribute__((packed)) {
 #define LOAD_UNALIGNED(p) (((__global const UnalignedVector *)(p))->vector)
 #define STORE_UNALIGNED(v, p) (((__global UnalignedVector *)(p))->vector = (v))
 #define LOAD_PRIVATE(p) (((const UnalignedVector *)(p))->vector)
+#define STORE_PRIVATE(v, p) (((UnalignedVector *)(p))->vector = (v))
+#else
+#define LOAD_PRIVATE(p) (*(p))
+#define STORE_PRIVATE(v, p) (*(p) = (v))
 #endif
 
 // As load and load_vector.

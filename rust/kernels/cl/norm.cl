@@ -355,7 +355,8 @@ __kernel void batch_norm_apply(__global const uchar *input, ulong input_offset, 
   }
 }
 
-// dx = a * dy + b * (x - c) + d, with the coefficients of norm_sums_finish.
+// dx = a * dy + b * (x - c) + d, with the coefficients of norm_sums_finish. In evaluation b is 0, and dx does not depend on x
+// even where that is not finite.
 __kernel void batch_norm_apply_backward(__global const uchar *grad, ulong grad_offset, __global const uchar *input,
                                         ulong input_offset, int dtype0, __global const uchar *coefficients,
                                         ulong coefficients_offset, __global uchar *grad_input,
@@ -369,15 +370,22 @@ __kernel void batch_norm_apply_backward(__global const uchar *grad, ulong grad_o
     __global const uchar *x = input + input_offset + run * span * size;
     __global uchar *dx = grad_input + grad_input_offset + run * span * size;
     if (inner == 1) {
-      for (long i = get_local_id(0) * VEC; i < channels; i += LSIZE * VEC)
+      for (long i = get_local_id(0) * VEC; i < channels; i += LSIZE * VEC) {
+        TV slope = COEFFICIENTS(1), by_input = slope * (load_part(x, i, channels, DTYPE0, 0) - COEFFICIENTS(2));
+        by_input = slope == (TV)0 ? (TV)0 : by_input;
         store_part(dx, i, channels, DTYPE0,
-                   COEFFICIENTS(0) * load_part(dy, i, channels, DTYPE0, 0) +
-                       COEFFICIENTS(1) * (load_part(x, i, channels, DTYPE0, 0) - COEFFICIENTS(2)) + COEFFICIENTS(3));
+                   COEFFICIENTS(0) * load_part(dy, i, channels, DTYPE0, 0) + by_input + COEFFICIENTS(3));
+      }
       continue;
     }
     T a = COEFFICIENT(0, run % channels), b = COEFFICIENT(1, run % channels);
     T c = COEFFICIENT(2, run % channels), d = COEFFICIENT(3, run % channels);
 #define INPUT_GRADIENT(LOAD) a * LOAD(dy, i, DTYPE0) + b * (LOAD(x, i, DTYPE0) - c) + d
-    APPLY_TO_RUN(dx, INPUT_GRADIENT)
+#define SCALED_GRADIENT(LOAD) a * LOAD(dy, i, DTYPE0) + d
+    if (b == 0) {
+      APPLY_TO_RUN(dx, SCALED_GRADIENT)
+    } else {
+      APPLY_TO_RUN(dx, INPUT_GRADIENT)
+    }
   }
 }

@@ -68,6 +68,21 @@ INLINE Range cover_range(const Window *w, int adaptive, const int *at) {
   return r;
 }
 
+// Whether a window holds no element: ceil_mode makes some that lie in the padding alone, and dilation some whose taps all
+// miss the input.
+INLINE bool is_empty(const Range *r) {
+  return r->begin[0] >= r->end[0] || r->begin[1] >= r->end[1] || r->begin[2] >= r->end[2];
+}
+
+// The maximum of nothing.
+INLINE T lowest(int dt) {
+#ifdef IS_INTEGER
+  return dt == DT_I8 ? CHAR_MIN : dt == DT_I16 ? SHRT_MIN : dt == DT_I32 ? INT_MIN : dt == DT_I64 ? LONG_MIN : 0;
+#else
+  return -INFINITY;
+#endif
+}
+
 // Elements along dimension d that the average over output position o divides by.
 INLINE int window_share(const Window *w, int adaptive, int count_padding, int d, int o) {
   if (adaptive || !count_padding) return window_end(w, adaptive, d, o) - window_begin(w, adaptive, d, o);
@@ -180,7 +195,9 @@ __kernel void max_pool(__global uchar *output, ulong output_offset, __global uch
   FOR_TASKS(layout, 2) {
     if (MOVED) r = window_range(&w, ADAPTIVE, task.at);
     __global const uchar *p = input + input_offset + plane_of(&layout, 2, &task);
-    TV best = load_lanes(p + position(&layout, 2, r.begin[0], r.begin[1], r.begin[2]), in_step, task.width, DTYPE0);
+    TV best = (TV)lowest(DTYPE0);
+    if (!is_empty(&r))
+      best = load_lanes(p + position(&layout, 2, r.begin[0], r.begin[1], r.begin[2]), in_step, task.width, DTYPE0);
     Places where;
     where.vector = (TM)(TI)((r.begin[2] * w.input[1] + r.begin[1]) * w.input[0] + r.begin[0]);
     FOR_RANGE(r, x, y, z) {
@@ -233,8 +250,7 @@ __kernel void avg_pool(__global uchar *output, ulong output_offset, __global con
     TV sum = (TV)0;
     FOR_RANGE(r, x, y, z)
       sum += load_lanes(p + position(&layout, 1, x, y, z), layout.strides[1][3], task.width, DTYPE0);
-    // A window that lies in the padding alone, which ceil_mode can make, has nothing to average.
-    bool empty = r.begin[0] >= r.end[0] || r.begin[1] >= r.end[1] || r.begin[2] >= r.end[2];
+    const bool empty = is_empty(&r);
     long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
     store_lanes(output + output_offset + out, layout.strides[0][3], task.width, DTYPE0, empty ? (TV)0 : sum / (T)share);
   }

@@ -49,9 +49,11 @@ INLINE long pixel_offset(const Layout *layout, int operand, const Task *task) {
 #define MAX_OF(COUNT, LOAD, STORE)                                                                        \
   TV best[COUNT];                                                                                         \
   Places where[COUNT];                                                                                    \
+  const bool empty = is_empty(&r);                                                                        \
   __global const uchar *start = p + position(&layout, 2, r.begin[0], r.begin[1], r.begin[2]);             \
   FOR_STRIPS(COUNT) {                                                                                     \
-    best[s] = LOAD(start);                                                                                \
+    best[s] = (TV)lowest(DTYPE0);                                                                         \
+    if (!empty) best[s] = LOAD(start);                                                                    \
     where[s].vector = (TM)(TI)((r.begin[2] * w.input[1] + r.begin[1]) * w.input[0] + r.begin[0]);         \
   }                                                                                                       \
   FOR_RANGE(r, x, y, z) {                                                                                 \
@@ -106,7 +108,7 @@ __kernel void avg_pool_pixels(__global uchar *output, ulong output_offset, __glo
   FOR_PIXELS(layout) {
     Range r = window_range(&w, ADAPTIVE, task.at);
     // A window that lies in the padding alone, which ceil_mode can make, has nothing to average.
-    bool empty = r.begin[0] >= r.end[0] || r.begin[1] >= r.end[1] || r.begin[2] >= r.end[2];
+    const bool empty = is_empty(&r);
     T share = (T)average_share(&w, ADAPTIVE, count_padding, divisor, task.at[0], task.at[1], task.at[2]);
     __global const uchar *p = input + input_offset + plane_of(&layout, 1, &task);
     __global uchar *out = output + output_offset + pixel_offset(&layout, 0, &task);

@@ -189,7 +189,8 @@ inline int append_reader(const Axis *axis, long i, long o, int count, __global i
     weight += tap_weight(axis, &t, k);
     reads = true;
   }
-  if (!reads || count == axis->width) return count;
+  // Positions before the first read the second as well, with weight 0: of those there may be more than the table has room for.
+  if (!reads || weight == 0 || count == axis->width) return count;
   places[count * step] = (int)o;
   weights[count * step] = (TR)weight;
   return count + 1;
