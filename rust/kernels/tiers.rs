@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
 
-/// Elements that a generic program has worked on when its specialised form is queued. A choice and not a measurement: so many
-/// are several epochs of a small network, which ends before a build would pay, and seconds of a large one.
-const HOT: u64 = 1 << 28;
+/// Elements that a generic program has worked on when its specialised form is queued: a second or so of a core's work, and seconds of
+/// a large network. A small one ends before a build would pay: with a quarter of it, training on the digits from empty
+/// caches took 1.5 s longer (`make bench-first-use`).
+const HOT: u64 = 1 << 30;
 
 /// What becomes of launches that a specialised program would serve better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

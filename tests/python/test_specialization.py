@@ -14,7 +14,7 @@ START = """
     def settle():
         assert torch.ops.torch_opencl.wait_for_builds(100) == 0
     def heat(call):
-        for _ in range(260):
+        for _ in range(1030):
             result = call()
         return result
     x = torch.randn(1 << 20)
