@@ -164,6 +164,34 @@ impl Direct {
         self.pixels.sizes.iter().zip(boxes.pixels).map(|(&size, part)| div_up(size, part)).product()
     }
 
+    /// The arguments of a kernel for weights: `bytes` of both volumes, and local memory for what a box takes and for the sums of
+    /// so many features and columns.
+    pub(super) fn weight_args<'a>(
+        &self,
+        sums: Arg<'a>,
+        [from, to]: [&'a [u8]; 2],
+        box_elements: Elements,
+        [features, columns]: [i64; 2],
+        element: i64,
+    ) -> [Arg<'a>; 13] {
+        let Self { source, pixels, .. } = self;
+        [
+            source.memory,
+            Arg::Int(source.dtype.code()),
+            pixels.memory,
+            Arg::Int(pixels.dtype.code()),
+            sums,
+            Arg::Bytes(from),
+            Arg::Bytes(to),
+            Arg::Long(self.out_channels()),
+            Arg::Long(pixels.images),
+            local(box_elements.source * self.source_channels(), element),
+            local(box_elements.pixels * columns, element),
+            local(features * columns, element),
+            local(features, 4),
+        ]
+    }
+
     /// The `Source` of `cl/conv.cl`; boxes matter to some kernels only.
     pub(super) fn source_bytes(&self, boxes: Option<Boxes>) -> Vec<u8> {
         let boxes = boxes.unwrap_or(Boxes { pixels: [1; 3], sizes: [1; 3], pitch: 1 });
@@ -217,7 +245,7 @@ fn launch(
     target.launch(program, kernel, args, &[across * items, down, images], Some(&[items, 1, 1]))
 }
 
-pub(super) const fn local(elements: i64, size: i64) -> Arg<'static> {
+const fn local(elements: i64, size: i64) -> Arg<'static> {
     Arg::Local((elements * size) as usize)
 }
 
@@ -283,21 +311,7 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
     let sums = target.memory(workspace.address)?;
     let (from, to) = (direct.source_bytes(Some(boxes)), direct.pixel_bytes());
     let elements = direct.elements(boxes, native_lanes(target, class));
-    let args = [
-        source.memory,
-        Arg::Int(source.dtype.code()),
-        pixels.memory,
-        Arg::Int(pixels.dtype.code()),
-        sums,
-        Arg::Bytes(&from),
-        Arg::Bytes(&to),
-        Arg::Long(rows),
-        Arg::Long(pixels.images),
-        local(elements.source * direct.source_channels(), element),
-        local(elements.pixels * rows, element),
-        local(direct.depth() * rows, element),
-        local(direct.depth(), 4),
-    ];
+    let args = direct.weight_args(sums, [&from, &to], elements, [direct.depth(), rows], element);
     launch(target, &*program(target, class, source.dtype)?, "conv_direct_weight", &args, [groups, splits, 1])?;
     finish(target, class, size, splits, sums, epilogue)?;
     Ok(true)

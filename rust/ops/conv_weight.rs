@@ -1,14 +1,13 @@
 //! The gradient of a convolution's weight where source channels are few and result channels many, as in the first layer
 //! of a network, on CPUs.
 
-use super::conv_direct::{local, program, Direct};
+use super::conv_direct::{program, Direct};
 use super::epilogue::Epilogue;
 use super::gemm::{busy, finish, launch};
 use super::geometry::native_lanes;
 use super::matrix::div_up;
 use super::plan::Size;
 use super::Target;
-use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::Class;
 
@@ -48,21 +47,7 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
     let workspace = target.workspace((splits * groups * rows * depth * element) as usize)?;
     let sums = target.memory(workspace.address)?;
     let (from, to) = (direct.source_bytes(Some(boxes)), direct.pixel_bytes());
-    let args = [
-        source.memory,
-        Arg::Int(source.dtype.code()),
-        pixels.memory,
-        Arg::Int(pixels.dtype.code()),
-        sums,
-        Arg::Bytes(&from),
-        Arg::Bytes(&to),
-        Arg::Long(rows),
-        Arg::Long(pixels.images),
-        local(elements.source * channels, element),
-        local(elements.pixels * pitch, element),
-        local(padded * pitch, element),
-        local(padded, 4),
-    ];
+    let args = direct.weight_args(sums, [&from, &to], elements, [padded, pitch], element);
     launch(target, &*program(target, class, source.dtype)?, "conv_weight", &args, [groups, splits, 1])?;
     let size = Size { rows: depth, columns: rows, depth: 0, batches: groups };
     finish(target, class, size, splits, sums, epilogue)?;
