@@ -148,8 +148,11 @@ pub fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>> {
 /// Refuses values of environment variables that would show much later, or never.
 pub fn check_environment() -> Result<()> {
     kernels::check_cache_size()?;
+    kernels::check_cache_folder()?;
     kernels::Specialisation::from_environment()?;
     kernels::warn_with(warn);
+    // A folder that cannot be used is told of here, in the user's own thread.
+    kernels::cache_folder();
     Ok(())
 }
 

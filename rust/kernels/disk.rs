@@ -1,39 +1,56 @@
 //! Program binaries on disk, and notes of what was measured about a device.
 //!
-//! One file an entry, named by the hash of device, driver, source and options. A file is written under a
-//! temporary name and renamed, so concurrent processes see a whole file or none; it starts with the hash of its
-//! content, so a torn or corrupt one is ignored and written again. Failures to write (full disk, read-only home)
-//! cost the next process a compilation and nothing else.
+//! One file an entry, named by the hash of device, driver, source and options. It starts with the hash of that name and
+//! its content, so one that is torn or corrupt, or stored under another's name, is ignored and written again. Failures to
+//! write (full disk, read-only home) cost the next process a compilation and nothing else. Whose files are used, and how
+//! they are written: `store.rs`.
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
-use super::evict;
+use super::{evict, store};
 use crate::cl::DeviceInfo;
+use crate::error::{Error, Result};
 
 /// Bumped when the layout of a file changes.
-const FORMAT: &[u8] = b"torch-opencl program 1\n";
+const FORMAT: &[u8] = b"torch-opencl program 2\n";
 const HASH_BYTES: usize = 32;
 
-/// `TORCH_OPENCL_CACHE_DIR`, or the user's cache folder; `None` when set to an empty string or there is no home.
+/// `TORCH_OPENCL_CACHE_DIR`, or the user's cache folder; `None` when set to an empty string, or there is no home, or the folder
+/// is open to other users.
 pub fn folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    FOLDER.get_or_init(|| folder_of(|name| env::var_os(name))).as_deref()
+    let find = || folder_of(|name| env::var_os(name)).ok().flatten().filter(|folder| store::can_be_used(folder));
+    FOLDER.get_or_init(find).as_deref()
 }
 
-fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    if let Some(path) = variable("TORCH_OPENCL_CACHE_DIR") {
-        return (!path.is_empty()).then(|| PathBuf::from(path));
+/// Refuses a `TORCH_OPENCL_CACHE_DIR` that is a relative path.
+pub fn check_cache_folder() -> Result<()> {
+    folder_of(|name| env::var_os(name)).map(drop)
+}
+
+fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<PathBuf>> {
+    if let Some(path) = variable("TORCH_OPENCL_CACHE_DIR").map(PathBuf::from) {
+        if path.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        // It would name another folder wherever a process is started: a new cache, or one that somebody else has put there.
+        if path.is_relative() {
+            return Err(Error::Invalid(format!(
+                "TORCH_OPENCL_CACHE_DIR={}: expected an absolute path, or nothing to keep no compiled kernels",
+                path.display()
+            )));
+        }
+        return Ok(Some(path));
     }
-    // A relative path would make a cache in whatever folder the process was started from.
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(base.join("torch_opencl").join("programs"))
+    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    Ok(base.map(|base| base.join("torch_opencl").join("programs")))
 }
 
 /// The place of one program, or of one note, on disk.
@@ -67,27 +84,26 @@ impl Entry {
     /// The stored bytes, if they are there and whole.
     pub fn load(&self) -> Option<Vec<u8>> {
         let path = self.path.as_ref()?;
-        let bytes = fs::read(path).ok()?;
-        evict::touch(path);
+        let mut file = store::open(path).ok()??;
+        let bytes = store::content(&mut file).ok()?;
+        evict::touch(&file);
         let rest = bytes.strip_prefix(FORMAT)?;
         let (hash, binary) = rest.split_at_checked(HASH_BYTES)?;
-        (Sha256::digest(binary).as_slice() == hash).then(|| binary.to_vec())
+        (self.hash_of(binary) == hash).then(|| binary.to_vec())
     }
 
     /// Stores a binary, or an answer.
     pub fn store(&self, binary: &[u8]) {
         let Some(path) = &self.path else { return };
-        let Some(folder) = path.parent() else { return };
-        let temporary = folder.join(format!(".{}.{:?}.tmp", std::process::id(), std::thread::current().id()));
-        let content = [FORMAT, Sha256::digest(binary).as_slice(), binary].concat();
-        let written = fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&temporary, content))
-            .and_then(|()| fs::rename(&temporary, path));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-            return;
+        let content = [FORMAT, &self.hash_of(binary), binary].concat();
+        if let (Ok(()), Some(folder)) = (store::replace(path, &content), path.parent()) {
+            evict::tidy(folder);
         }
-        evict::tidy(folder);
+    }
+
+    fn hash_of(&self, binary: &[u8]) -> Vec<u8> {
+        let name = self.path.as_ref().and_then(|path| path.file_name()).unwrap_or_default();
+        Sha256::new().chain_update(name.as_bytes()).chain_update(binary).finalize().to_vec()
     }
 }
 
@@ -102,6 +118,8 @@ pub fn contents() -> (Option<String>, u64, u64) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::cl::DeviceType;
 
@@ -139,6 +157,14 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_under_another_s_name_is_not_loaded() {
+        let (one, other) = (entry("renamed", "source", "-D A"), entry("renamed", "source", "-D B"));
+        one.store(b"binary");
+        fs::rename(one.path.as_ref().unwrap(), other.path.as_ref().unwrap()).unwrap();
+        assert_eq!(other.load(), None);
+    }
+
+    #[test]
     fn source_and_options_are_told_apart() {
         let names = [("ab", "c"), ("a", "bc"), ("ab", ""), ("", "ab")].map(|(s, o)| entry("names", s, o).path);
         for (index, name) in names.iter().enumerate() {
@@ -148,14 +174,20 @@ mod tests {
 
     #[test]
     fn the_folder_is_below_the_user_s_own_or_none() {
-        let folder = |variables: &[(&str, &str)]| {
+        let found = |variables: &[(&str, &str)]| {
             folder_of(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
         };
+        let folder = |variables| found(variables).unwrap();
         let below = |base: &str| Some(Path::new(base).join("torch_opencl/programs"));
         assert_eq!(folder(&[("HOME", "/home/me")]), below("/home/me/.cache"));
         assert_eq!(folder(&[("HOME", "/home/me"), ("XDG_CACHE_HOME", "/cache")]), below("/cache"));
         assert_eq!(folder(&[("HOME", "/home/me"), ("XDG_CACHE_HOME", "")]), below("/home/me/.cache"));
-        assert_eq!(folder(&[("HOME", "/home/me"), ("TORCH_OPENCL_CACHE_DIR", "here")]), Some(PathBuf::from("here")));
+        let named = folder(&[("HOME", "/home/me"), ("TORCH_OPENCL_CACHE_DIR", "/here")]);
+        assert_eq!(named, Some(PathBuf::from("/here")));
+        for relative in ["here", "./here", "~/here"] {
+            let refused = found(&[("HOME", "/home/me"), ("TORCH_OPENCL_CACHE_DIR", relative)]);
+            assert!(refused.is_err_and(|error| error.message().contains(&format!("{relative}: expected an absolute"))));
+        }
         for none in [&[("HOME", "")], &[("HOME", "relative")], &[("TORCH_OPENCL_CACHE_DIR", "")]] {
             assert_eq!(folder(none), None);
         }

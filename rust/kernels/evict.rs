@@ -59,10 +59,9 @@ fn files<'a>(folder: &Path, extension: &'a str) -> impl Iterator<Item = Stored> 
     })
 }
 
-/// Notes that a program has been used.
-pub(super) fn touch(path: &Path) {
-    // Where a folder of somebody else's is shared for reading, its owner's uses are what counts.
-    let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+/// Notes that a program has been used. Where that is refused, it is dropped the sooner.
+pub(super) fn touch(file: &File) {
+    let _ = file.set_modified(SystemTime::now());
 }
 
 /// Removes programs if the folder holds more than it may.
@@ -127,7 +126,7 @@ mod tests {
     #[test]
     fn what_was_not_used_for_longest_goes_first() {
         let folder = folder("oldest", &["a.clbin", "b.clbin", "c.clbin", "d.clbin", "e.clbin"]);
-        touch(&folder.join("a.clbin"));
+        touch(&File::open(folder.join("a.clbin")).unwrap());
         tidy_to(&folder, 400);
         assert_eq!(names(&folder), ["a.clbin", "d.clbin", "e.clbin"]);
     }

@@ -12,12 +12,13 @@ mod evict;
 mod layout;
 mod source;
 mod spec;
+pub mod store;
 mod tiers;
 mod warning;
 mod worker;
 
 pub use cache::{cache_info, program, stop_building, wait_for_builds, CachedProgram, Tier};
-pub use disk::{folder as cache_folder, Entry as DiskEntry};
+pub use disk::{check_cache_folder, folder as cache_folder, Entry as DiskEntry};
 pub use dtype::{Class, DType};
 pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};

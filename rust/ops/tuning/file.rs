@@ -4,14 +4,13 @@
 //! that says anything else than is expected here is not used: its numbers were measured on another device, driver or
 //! kernel, or somebody has changed it.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use serde_json::{json, Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::kernels::cache_folder;
+use crate::kernels::{cache_folder, store};
 use crate::runtime::Device;
 
 /// Raised when the numbers mean something else, or a change of kernels makes old measurements worthless.
@@ -51,12 +50,17 @@ pub fn path(device: &Device) -> Option<PathBuf> {
 /// # Errors
 /// Why the file cannot be used.
 pub fn values(device: &Device) -> std::result::Result<Option<Map<String, Value>>, String> {
+    text(device).map_err(|error| error.to_string())?.map(|text| parse(&text, &header(device))).transpose()
+}
+
+/// A device's file as it is; `None` where there is no file that can be trusted.
+///
+/// # Errors
+/// As [`store::read`].
+pub fn text(device: &Device) -> io::Result<Option<String>> {
     let Some(path) = path(device) else { return Ok(None) };
-    match fs::read_to_string(path) {
-        Ok(text) => parse(&text, &header(device)).map(Some),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.to_string()),
-    }
+    let content = store::read(&path)?;
+    content.map(|bytes| String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into())).transpose()
 }
 
 fn parse(text: &str, header: &Map<String, Value>) -> std::result::Result<Map<String, Value>, String> {
