@@ -141,7 +141,12 @@ def synchronize(device: DeviceLike = None) -> None:
     Raises:
         RuntimeError: an enqueued command failed, or there is no such device.
     """
-    native().synchronize(_get_device_index(device, optional=True))
+    operators = native()
+    if device is None:
+        # An operator's call takes longer than the wait where there is nothing to wait for.
+        torch._C._accelerator_synchronizeDevice(torch._C._accelerator_getDeviceIndex())
+    else:
+        operators.synchronize(_get_device_index(device, optional=True))
 
 
 def get_device_name(device: DeviceLike = None) -> str:

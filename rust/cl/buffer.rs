@@ -1,8 +1,12 @@
 //! Device memory.
 
-use opencl3::memory::{create_buffer, release_mem_object, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE};
+use opencl3::memory::{
+    create_buffer, get_mem_object_info, release_mem_object, CL_MEM_ALLOC_HOST_PTR, CL_MEM_HOST_PTR, CL_MEM_READ_WRITE,
+    CL_MEM_SIZE, CL_MEM_USE_HOST_PTR,
+};
 use opencl3::types::cl_mem;
 
+use super::shared::Shared;
 use super::{check, Context};
 use crate::error::Result;
 
@@ -28,6 +32,17 @@ impl MemHandle {
     pub fn from_bits(bits: usize) -> Self {
         Self(bits as cl_mem)
     }
+
+    /// Bytes, as the driver has them.
+    pub(super) fn size(self) -> Option<usize> {
+        get_mem_object_info(self.0, CL_MEM_SIZE).ok().map(|size| size.to_size())
+    }
+
+    /// Where the host finds memory that it shares; of no use for any other.
+    pub(super) fn host_pointer(self) -> Option<*mut u8> {
+        let pointer = get_mem_object_info(self.0, CL_MEM_HOST_PTR).ok()?.to_ptr() as *mut u8;
+        (!pointer.is_null()).then_some(pointer)
+    }
 }
 
 /// An owning `cl_mem`.
@@ -35,17 +50,31 @@ impl MemHandle {
 pub struct Buffer {
     handle: MemHandle,
     size: usize,
+    /// Storage that the driver does not own; freed after the handle is released.
+    _shared: Option<Shared>,
 }
 
 impl Buffer {
     /// Allocates `size` bytes of device memory.
     ///
-    /// `host_visible` asks for memory that the host maps without a copy (host-unified devices, pinned staging).
+    /// `host_visible` asks for memory that the host shares, or maps without a copy (host-unified devices, pinned staging).
     pub fn new(context: &Context, size: usize, host_visible: bool) -> Result<Self> {
+        if host_visible && context.shares_memory() {
+            return Self::shared(context, size);
+        }
         let flags = CL_MEM_READ_WRITE | if host_visible { CL_MEM_ALLOC_HOST_PTR } else { 0 };
         // SAFETY: no host pointer is given, so the driver allocates the memory itself.
         let result = unsafe { create_buffer(context.handle, flags, size, std::ptr::null_mut()) };
-        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size })
+        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, _shared: None })
+    }
+
+    /// Allocates `size` bytes that host and device share.
+    pub(super) fn shared(context: &Context, size: usize) -> Result<Self> {
+        let shared = Shared::new(context, size)?;
+        let flags = CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR;
+        // SAFETY: the memory has `size` bytes and outlives the buffer.
+        let result = unsafe { create_buffer(context.handle, flags, size, shared.pointer) };
+        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, _shared: Some(shared) })
     }
 
     /// Borrowed handle.

@@ -3,7 +3,7 @@
 use opencl3::device::Device;
 use opencl3::types::cl_context;
 
-use super::{check, DeviceId};
+use super::{check, shared, DeviceId};
 use crate::error::Result;
 
 /// An owning `cl_context` of a single device.
@@ -11,6 +11,7 @@ use crate::error::Result;
 pub struct Context {
     pub(super) handle: cl_context,
     device: DeviceId,
+    shares_memory: bool,
     /// Releases the handle.
     _owner: opencl3::context::Context,
 }
@@ -24,11 +25,18 @@ impl Context {
     /// Creates a context on one device.
     pub fn new(device: DeviceId) -> Result<Self> {
         let owner = check("clCreateContext", opencl3::context::Context::from_device(&Device::new(device.0)))?;
-        Ok(Self { handle: owner.get(), device, _owner: owner })
+        let mut context = Self { handle: owner.get(), device, shares_memory: false, _owner: owner };
+        context.shares_memory = shared::is_offered(&context);
+        Ok(context)
     }
 
     /// The device of the context.
     pub fn device(&self) -> DeviceId {
         self.device
+    }
+
+    /// Whether buffers that are visible to the host are shared with it: it uses them without a command.
+    pub fn shares_memory(&self) -> bool {
+        self.shares_memory
     }
 }

@@ -11,7 +11,11 @@ use crate::error::{Error, Result};
 
 /// An owning `cl_event`.
 #[derive(Debug)]
-pub struct Event(pub(super) cl_event);
+pub struct Event {
+    pub(super) handle: cl_event,
+    /// How many commands its queue had taken with this one; 0 for an event of no queue.
+    pub(super) position: u64,
+}
 
 // SAFETY: events are reference counted by the driver and may be waited for from any thread.
 unsafe impl Send for Event {}
@@ -19,9 +23,9 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Blocks until the command has completed.
+    /// Blocks until the command has completed; [`super::Queue::wait`] remembers it.
     pub fn wait(&self) -> Result<()> {
-        check("clWaitForEvents", wait_for_events(&[self.0]))
+        check("clWaitForEvents", wait_for_events(&[self.handle]))
     }
 
     /// Whether the command has completed.
@@ -29,7 +33,7 @@ impl Event {
     /// # Errors
     /// [`Error::OpenCl`] when the command ended in a failure of its own.
     pub fn is_complete(&self) -> Result<bool> {
-        let info = check("clGetEventInfo", get_event_info(self.0, CL_EVENT_COMMAND_EXECUTION_STATUS))?;
+        let info = check("clGetEventInfo", get_event_info(self.handle, CL_EVENT_COMMAND_EXECUTION_STATUS))?;
         match info.to_int() {
             status if status < 0 => Err(Error::OpenCl { call: "an enqueued command", code: status }),
             status => Ok(status == CL_COMPLETE),
@@ -38,7 +42,7 @@ impl Event {
 
     /// Device time at which the command ended, in nanoseconds.
     pub fn end_time(&self) -> Result<u64> {
-        let info = get_event_profiling_info(self.0, CL_PROFILING_COMMAND_END);
+        let info = get_event_profiling_info(self.handle, CL_PROFILING_COMMAND_END);
         Ok(check("clGetEventProfilingInfo", info)?.to_ulong())
     }
 }
@@ -46,6 +50,6 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: the handle is owned and released once.
-        let _ = unsafe { release_event(self.0) };
+        let _ = unsafe { release_event(self.handle) };
     }
 }

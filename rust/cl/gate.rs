@@ -36,6 +36,8 @@ pub(super) struct Gate {
     holds: bool,
     /// What the first launch that is held back waits for.
     event: Option<Event>,
+    /// Commands so far, markers aside.
+    commands: u64,
 }
 
 // SAFETY: contexts may be used from any thread (OpenCL 1.2, section A.2).
@@ -44,7 +46,12 @@ unsafe impl Send for Gate {}
 impl Gate {
     /// A gate for a queue of the context.
     pub fn new(context: &Context) -> Self {
-        Self { context: context.handle, holds: runs_at_once(&Device::new(context.device().0)), event: None }
+        Self {
+            context: context.handle,
+            holds: runs_at_once(&Device::new(context.device().0)),
+            event: None,
+            commands: 0,
+        }
     }
 
     /// What a launch that is about to be enqueued has to wait for, if anything.
@@ -53,8 +60,14 @@ impl Gate {
             return Ok(None);
         }
         let created = create_user_event(self.context);
-        let event = check("clCreateUserEvent", created.map(Event))?;
-        Ok(Some(self.event.insert(event).0))
+        let event = check("clCreateUserEvent", created.map(|handle| Event { handle, position: 0 }))?;
+        Ok(Some(self.event.insert(event).handle))
+    }
+
+    /// Counts a command, markers aside; returns how many there have been with it.
+    pub fn count(&mut self) -> u64 {
+        self.commands += 1;
+        self.commands
     }
 
     /// Launches after which the queue is flushed.
@@ -69,7 +82,7 @@ impl Gate {
     /// Lets everything start that is held back.
     pub fn open(&mut self) -> Result<()> {
         match self.event.take() {
-            Some(event) => check("clSetUserEventStatus", set_user_event_status(event.0, CL_COMPLETE)),
+            Some(event) => check("clSetUserEventStatus", set_user_event_status(event.handle, CL_COMPLETE)),
             None => Ok(()),
         }
     }

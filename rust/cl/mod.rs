@@ -11,6 +11,7 @@ mod gate;
 mod kernel;
 mod program;
 mod queue;
+mod shared;
 
 pub use buffer::{Buffer, MemHandle};
 pub use context::Context;
@@ -19,7 +20,7 @@ pub use event::Event;
 pub use gate::Start;
 pub use kernel::{Arg, Kernel};
 pub use program::Program;
-pub use queue::{Grid, MapAccess, Queue};
+pub use queue::{Grid, MapAccess, Queue, Read};
 
 use opencl3::error_codes::ClError;
 

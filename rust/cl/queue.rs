@@ -1,7 +1,7 @@
 //! In-order command queues.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use opencl3::command_queue as api;
@@ -20,8 +20,14 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Queue {
     handle: cl_command_queue,
-    /// Commands enqueued so far.
+    /// Commands and markers enqueued so far.
     enqueued: AtomicU64,
+    /// How many of them are known to have completed: the queue is in order.
+    completed: AtomicU64,
+    /// Whether others have the handle, and enqueue what is not counted.
+    has_other_users: AtomicBool,
+    /// Whether the host uses buffers that are visible to it without a command.
+    pub(super) shares_memory: bool,
     /// Locked while a command is enqueued, never while one is waited for.
     gate: Mutex<Gate>,
     backlog: Backlog,
@@ -39,6 +45,19 @@ pub enum MapAccess {
     Read,
     /// The host reads and writes.
     ReadWrite,
+}
+
+/// A copy from a buffer to `size` bytes of the host's at `target`.
+#[derive(Clone, Copy, Debug)]
+pub struct Read {
+    /// The buffer; where memory is shared with the host, one that is visible to it.
+    pub source: MemHandle,
+    /// Byte of the buffer where the copy starts.
+    pub offset: usize,
+    /// Where the bytes go.
+    pub target: *mut u8,
+    /// How many they are.
+    pub size: usize,
 }
 
 /// The work-items of a launch.
@@ -62,14 +81,43 @@ impl Queue {
         Ok(Self {
             handle,
             enqueued: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            has_other_users: AtomicBool::new(false),
+            shares_memory: context.shares_memory(),
             gate: Mutex::new(Gate::new(context)),
             backlog: Backlog::default(),
         })
     }
 
-    /// How many commands have been enqueued, markers aside; a command is counted once its call has returned.
-    pub fn enqueued(&self) -> u64 {
+    /// How many commands have been enqueued, with markers; one is counted when its call has returned.
+    fn enqueued(&self) -> u64 {
         self.enqueued.load(Ordering::Acquire)
+    }
+
+    /// Whether everything enqueued so far is known to have completed, without asking the driver.
+    pub fn is_known_idle(&self) -> bool {
+        // Looked at first: whoever is about to get the handle enqueues later.
+        !self.has_other_users() && self.completed.load(Ordering::Acquire) >= self.enqueued()
+    }
+
+    /// Whether an event of this queue is known to have completed, without asking the driver.
+    pub fn is_known_complete(&self, event: &Event) -> bool {
+        self.completed.load(Ordering::Acquire) >= event.position
+    }
+
+    /// Whether nothing of ours has been enqueued after an event of this queue.
+    pub fn is_last(&self, event: &Event) -> bool {
+        event.position >= self.enqueued()
+    }
+
+    /// Whether others may enqueue commands through the queue's handle.
+    pub fn has_other_users(&self) -> bool {
+        self.has_other_users.load(Ordering::Acquire)
+    }
+
+    /// Notes that an event of this queue has completed, and so everything before it.
+    fn note_complete(&self, event: &Event) {
+        self.completed.fetch_max(event.position, Ordering::AcqRel);
     }
 
     fn gate(&self) -> MutexGuard<'_, Gate> {
@@ -83,23 +131,24 @@ impl Queue {
         enqueue: impl FnOnce() -> std::result::Result<cl_event, S>,
     ) -> Result<Event> {
         let mut gate = self.gate();
-        let event = check(call, enqueue().map(Event))?;
-        let enqueued = self.count();
+        let handle = check(call, enqueue())?;
+        let event = Event { handle, position: self.advance() };
+        let commands = gate.count();
         gate.open()?;
         drop(gate);
         // A failure here is an earlier command's, of which the next wait tells; this one runs, and may use the caller's memory.
-        let _ = self.hold_back_host(enqueued);
+        let _ = self.hold_back_host(commands);
         Ok(event)
     }
 
-    /// Counts a command; returns how many there have been with it.
-    fn count(&self) -> u64 {
+    /// The position of what has just been enqueued; the gate is locked.
+    fn advance(&self) -> u64 {
         self.enqueued.fetch_add(1, Ordering::Release) + 1
     }
 
     /// Waits where the host is far ahead of the device.
-    fn hold_back_host(&self, enqueued: u64) -> Result<()> {
-        if !Backlog::is_due(enqueued) {
+    fn hold_back_host(&self, commands: u64) -> Result<()> {
+        if !Backlog::is_due(commands) {
             return Ok(());
         }
         let mark = self.marker()?;
@@ -116,7 +165,7 @@ impl Queue {
                 kernel.name()
             )));
         }
-        let enqueued = kernel.with_args(args, |handle| {
+        let commands = kernel.with_args(args, |handle| {
             let mut gate = self.gate();
             let held = gate.wait_list(start)?;
             // SAFETY: `first`, `global` and `local` hold as many sizes as the dimension given, the wait list one event or
@@ -133,18 +182,19 @@ impl Queue {
                     held.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
                 )
             };
-            check("clEnqueueNDRangeKernel", result.map(Event))?;
-            let enqueued = self.count();
-            let is_last = enqueued.is_multiple_of(gate.most());
+            let handle = check("clEnqueueNDRangeKernel", result)?;
+            drop(Event { handle, position: self.advance() });
+            let commands = gate.count();
+            let is_last = commands.is_multiple_of(gate.most());
             if start == Start::Now || is_last {
                 gate.open()?;
             }
             if is_last {
                 check("clFlush", api::flush(self.handle))?;
             }
-            Ok(enqueued)
+            Ok(commands)
         })?;
-        self.hold_back_host(enqueued)
+        self.hold_back_host(commands)
     }
 
     /// Copies from host memory into a buffer.
@@ -228,13 +278,14 @@ impl Queue {
         let mut gate = self.gate();
         // SAFETY: an empty wait list means all commands before.
         let marker = unsafe { api::enqueue_marker_with_wait_list(self.handle, 0, std::ptr::null()) };
-        let event = check("clEnqueueMarkerWithWaitList", marker.map(Event))?;
+        let handle = check("clEnqueueMarkerWithWaitList", marker)?;
+        let event = Event { handle, position: self.advance() };
         gate.open().map(|()| event)
     }
 
     /// Holds back later commands until `event` has completed.
     pub fn wait_for(&self, event: &Event) -> Result<()> {
-        let events: [cl_event; 1] = [event.0];
+        let events: [cl_event; 1] = [event.handle];
         // SAFETY: the list holds one live event.
         let barrier = self.submit("clEnqueueBarrierWithWaitList", || unsafe {
             api::enqueue_barrier_with_wait_list(self.handle, 1, events.as_ptr())
@@ -248,20 +299,44 @@ impl Queue {
         check("clFlush", api::flush(self.handle))
     }
 
-    /// Blocks until everything enqueued so far has completed.
+    /// Blocks until everything enqueued so far has completed; returns at once where that is known.
     pub fn finish(&self) -> Result<()> {
+        if self.is_known_idle() {
+            return Ok(());
+        }
         self.wait(&self.marker()?)
     }
 
-    /// Blocks until a command of this queue has completed.
+    /// Blocks until a command of this queue has completed; returns at once where that is known.
     pub fn wait(&self, event: &Event) -> Result<()> {
+        if self.is_known_complete(event) {
+            return Ok(());
+        }
         // Some drivers (PoCL's `basic` device) do nothing before a flush, and wait forever.
         self.flush()?;
-        event.wait()
+        event.wait()?;
+        self.note_complete(event);
+        Ok(())
+    }
+
+    /// Whether a command of this queue has completed.
+    ///
+    /// # Errors
+    /// As [`Event::is_complete`].
+    pub fn is_complete(&self, event: &Event) -> Result<bool> {
+        if self.is_known_complete(event) {
+            return Ok(true);
+        }
+        let complete = event.is_complete()?;
+        if complete {
+            self.note_complete(event);
+        }
+        Ok(complete)
     }
 
     /// The `cl_command_queue`, for interoperation with other OpenCL code.
     pub fn native_handle(&self) -> Result<usize> {
+        self.has_other_users.store(true, Ordering::Release);
         // Its owner may wait for the whole queue.
         self.gate().remove()?;
         Ok(self.handle as usize)

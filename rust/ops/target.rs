@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::geometry::ITEM_GROUP;
 use super::Tensor;
-use crate::cl::{Arg, Grid, MemHandle, Start};
+use crate::cl::{Arg, Grid, MemHandle, Read, Start};
 use crate::error::Result;
 use crate::kernels::{program, CachedProgram, Class, Family, Spec, Tier};
 use crate::runtime::{
@@ -193,9 +193,10 @@ impl Target {
         before_wait()?;
         let location = self.state.resolve(address)?;
         let queue = self.stream.queue(&self.state.context)?;
-        // SAFETY: the slice is exclusively borrowed until the command has completed.
-        let read = unsafe { queue.read(location.memory, location.offset, target.as_mut_ptr(), target.len())? };
-        queue.wait(&read)
+        let (pointer, size) = (target.as_mut_ptr(), target.len());
+        let read = Read { source: location.memory, offset: location.offset, target: pointer, size };
+        // SAFETY: the slice is exclusively borrowed during the call.
+        unsafe { queue.read_now(&[read]) }
     }
 
     /// Allocates scratch memory that is returned when the value is dropped.

@@ -1,13 +1,14 @@
 //! Events with timing: what `torch.Event` records, waits for and measures.
 
 use super::device::device;
-use crate::cl::Event;
+use crate::cl::{Event, Queue};
 use crate::error::{Error, Result};
 
 /// A marker recorded on a stream.
 #[derive(Debug)]
 pub struct TimedEvent {
     device: i32,
+    queue: &'static Queue,
     marker: Event,
 }
 
@@ -18,7 +19,7 @@ impl TimedEvent {
         let queue = state.stream(stream)?.queue(&state.context)?;
         let marker = queue.marker()?;
         queue.flush()?;
-        Ok(Self { device: index, marker })
+        Ok(Self { device: index, queue, marker })
     }
 
     /// Holds back a stream's later work until the event has completed.
@@ -26,20 +27,25 @@ impl TimedEvent {
     /// Between two devices there is no shared context to express this in: the host waits instead.
     pub fn block(&self, index: i32, stream: i64) -> Result<()> {
         if index != self.device {
-            return self.marker.wait();
+            return self.synchronize();
         }
         let state = device(index)?.state()?;
-        state.stream(stream)?.queue(&state.context)?.wait_for(&self.marker)
+        let queue = state.stream(stream)?.queue(&state.context)?;
+        // A queue is in order, and nothing needs to wait for what has completed.
+        if std::ptr::eq(queue, self.queue) || self.queue.is_known_complete(&self.marker) {
+            return Ok(());
+        }
+        queue.wait_for(&self.marker)
     }
 
     /// Whether everything before the event has completed.
     pub fn is_complete(&self) -> Result<bool> {
-        self.marker.is_complete()
+        self.queue.is_complete(&self.marker)
     }
 
     /// Blocks the host until the event has completed.
     pub fn synchronize(&self) -> Result<()> {
-        self.marker.wait()
+        self.queue.wait(&self.marker)
     }
 
     /// Milliseconds of device time from this event to `end`.

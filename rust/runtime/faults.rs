@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
-use crate::cl::{Buffer, Context, MemHandle, Queue};
+use crate::cl::{Buffer, Context, MemHandle, Queue, Read};
 use crate::error::{Error, Result};
 
 /// Two longs, the kind and a value: see `kernels/cl/fault.cl`.
@@ -34,7 +34,7 @@ impl Faults {
     /// The record, for a launch on `queue` that may write it.
     pub fn arm(&self, context: &Context, queue: &Queue) -> Result<MemHandle> {
         let record = self.record.get_or_init(|| {
-            let buffer = Buffer::new(context, BYTES, false)?;
+            let buffer = Buffer::new(context, BYTES, true)?;
             queue.fill(buffer.handle(), 0, &[0], BYTES)?;
             Ok(buffer)
         });
@@ -43,20 +43,43 @@ impl Faults {
         Ok(record.handle())
     }
 
+    /// The record, if a kernel that may write it has been launched since it was last read.
+    fn take(&self) -> Option<MemHandle> {
+        let is_armed = self.armed.load(Ordering::Acquire) && self.armed.swap(false, Ordering::AcqRel);
+        self.record.get().filter(|_| is_armed)?.as_ref().ok().map(Buffer::handle)
+    }
+
     /// Raises what kernels have recorded, and forgets it; waits for them only if there were some.
     pub fn raise(&self, queue: &Queue) -> Result<()> {
-        if !self.armed.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let Some(Ok(record)) = self.record.get() else { return Ok(()) };
+        let Some(record) = self.take() else { return Ok(()) };
         let mut bytes = [0; BYTES];
-        // SAFETY: the array is exclusively borrowed until the command has completed.
-        let read = unsafe { queue.read(record.handle(), 0, bytes.as_mut_ptr(), BYTES)? };
-        queue.wait(&read)?;
+        // SAFETY: the array is exclusively borrowed during the call.
+        unsafe { queue.read_now(&[Read { source: record, offset: 0, target: bytes.as_mut_ptr(), size: BYTES }])? };
+        Self::settle(queue, record, bytes)
+    }
+
+    /// Copies something else to the host and does as [`Self::raise`], but waits once for both.
+    ///
+    /// # Safety
+    /// The target of `read` is writable for as many bytes, and nothing else uses it during the call.
+    pub unsafe fn read_with(&self, queue: &Queue, read: Read) -> Result<()> {
+        let Some(record) = self.take() else {
+            // SAFETY: the caller's promise.
+            return unsafe { queue.read_now(&[read]) };
+        };
+        let mut bytes = [0; BYTES];
+        let faults = Read { source: record, offset: 0, target: bytes.as_mut_ptr(), size: BYTES };
+        // SAFETY: the caller's promise; the array is exclusively borrowed during the call.
+        unsafe { queue.read_now(&[read, faults])? };
+        Self::settle(queue, record, bytes)
+    }
+
+    /// Raises what a record says, and clears it.
+    fn settle(queue: &Queue, record: MemHandle, bytes: [u8; BYTES]) -> Result<()> {
         let mut fields = bytes.chunks_exact(8).map(|field| field.try_into().map_or(0, i64::from_ne_bytes));
         let (kind, value) = (fields.next().unwrap_or(0), fields.next().unwrap_or(0));
         if kind != 0 {
-            queue.fill(record.handle(), 0, &[0], BYTES)?;
+            queue.fill(record, 0, &[0], BYTES)?;
         }
         error_of(kind, value)
     }

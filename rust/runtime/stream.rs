@@ -3,14 +3,18 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::device::{device, DeviceState};
 use super::faults::Faults;
-use crate::cl::{Arg, Context, Event, Grid, Kernel, MemHandle, Queue, Start};
+use crate::cl::{Arg, Context, Event, Grid, Kernel, MemHandle, Queue, Read, Start};
 use crate::error::Result;
 
 /// Streams of the pool, besides the default stream; the pool is handed out round robin.
 pub const POOL_STREAMS: i64 = 32;
+
+/// What a driver needs at most to complete a marker with nothing before it.
+const MARKER_TIME: Duration = Duration::from_micros(500);
 
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 
@@ -25,10 +29,8 @@ pub struct Stream {
     device: i32,
     id: i64,
     queue: OnceLock<Result<Queue>>,
-    /// Commands of the queue that are known to have completed.
-    completed: AtomicU64,
-    /// The marker that was last asked about, and how many commands it stands for.
-    probe: Mutex<Option<(u64, Event)>>,
+    /// The marker that was last asked about.
+    probe: Mutex<Option<Event>>,
     faults: Faults,
 }
 
@@ -39,14 +41,7 @@ thread_local! {
 
 impl Stream {
     pub(super) fn new(device: i32, id: i64) -> Self {
-        Self {
-            device,
-            id,
-            queue: OnceLock::new(),
-            completed: AtomicU64::new(0),
-            probe: Mutex::new(None),
-            faults: Faults::default(),
-        }
+        Self { device, id, queue: OnceLock::new(), probe: Mutex::new(None), faults: Faults::default() }
     }
 
     /// Index of the stream's device.
@@ -85,16 +80,22 @@ impl Stream {
 
     /// Blocks until the stream has nothing left to do.
     pub fn synchronize(&self) -> Result<()> {
-        let Some(queue) = self.used_queue() else { return Ok(()) };
-        let enqueued = queue.enqueued();
-        queue.finish()?;
-        self.completed.fetch_max(enqueued, Ordering::Relaxed);
-        Ok(())
+        self.used_queue().map_or(Ok(()), Queue::finish)
     }
 
     /// Where the next kernel may record what is wrong with its input; [`Self::raise_faults`] reports it.
     pub fn fault_record(&self, context: &Context) -> Result<MemHandle> {
         self.faults.arm(context, self.queue(context)?)
+    }
+
+    /// Copies from a buffer to the host, behind everything enqueued before, and raises what kernels of the stream found
+    /// wrong. Blocks, but once.
+    ///
+    /// # Safety
+    /// The target is writable for as many bytes, and nothing else uses it during the call.
+    pub unsafe fn read(&self, context: &Context, read: Read) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.faults.read_with(self.queue(context)?, read) }
     }
 
     /// Raises what kernels of the stream found wrong since it was last asked. Waits for them if there were some: for
@@ -109,24 +110,28 @@ impl Stream {
     /// not each question.
     pub fn is_idle(&self) -> Result<bool> {
         let Some(queue) = self.used_queue() else { return Ok(true) };
-        let enqueued = queue.enqueued();
-        if self.completed.load(Ordering::Relaxed) >= enqueued {
+        if queue.is_known_idle() {
             return Ok(true);
         }
         let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
-        let (covered, marker) = match probe.take() {
-            Some((covered, marker)) if covered >= enqueued => (covered, marker),
+        let marker = match probe.take() {
+            Some(marker) if !queue.has_other_users() && queue.is_last(&marker) => marker,
             _ => {
                 let marker = queue.marker()?;
                 queue.flush()?;
-                (enqueued, marker)
+                marker
             }
         };
-        let complete = marker.is_complete()?;
-        if complete {
-            self.completed.fetch_max(covered, Ordering::Relaxed);
+        let mut complete = queue.is_complete(&marker)?;
+        if queue.has_other_users() {
+            // What they have enqueued since an earlier marker is not counted: only a new one tells, if it is given time.
+            let asked = Instant::now();
+            while !complete && asked.elapsed() < MARKER_TIME {
+                std::thread::yield_now();
+                complete = queue.is_complete(&marker)?;
+            }
         }
-        *probe = Some((covered, marker));
+        *probe = Some(marker);
         Ok(complete)
     }
 }

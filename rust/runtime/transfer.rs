@@ -6,7 +6,7 @@ use super::device::{device_of_address, Device};
 use super::pinned;
 use super::stream::current_stream;
 use super::waits::before_wait;
-use crate::cl::{Event, MapAccess, MemHandle, Queue};
+use crate::cl::{Event, MapAccess, MemHandle, Queue, Read};
 use crate::error::Result;
 
 /// Host memory that a copy between two devices passes through, a piece at a time.
@@ -26,11 +26,12 @@ pub unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize,
         before_wait()?;
     }
     let location = device.state()?.resolve(target)?;
-    // SAFETY: the caller's promise; pinned memory is not reused before the marker recorded below.
-    let written = unsafe { queue.write(location.memory, location.offset, source, size)? };
     if !asynchronous {
-        return queue.wait(&written);
+        // SAFETY: the caller's promise.
+        return unsafe { queue.write_now(location.memory, location.offset, source, size) };
     }
+    // SAFETY: the caller's promise; pinned memory is not reused before the marker recorded below.
+    unsafe { queue.write(location.memory, location.offset, source, size)? };
     queue.flush()?;
     pinned::record_pinned(source as usize, device.index, stream)
 }
@@ -43,20 +44,22 @@ pub unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize,
 /// memory, until the stream is synchronised.
 pub unsafe fn copy_device_to_host(target: *mut u8, source: usize, size: usize, non_blocking: bool) -> Result<()> {
     let device = device_of_address(source)?;
-    let (queue, stream) = queue_of(device)?;
+    let (state, stream) = (device.state()?, current_stream(device.index)?);
     let asynchronous = non_blocking && pinned::is_pinned(target as usize);
     if !asynchronous {
         before_wait()?;
     }
-    let location = device.state()?.resolve(source)?;
-    // SAFETY: the caller's promise; pinned memory is not reused before the marker recorded below.
-    let read = unsafe { queue.read(location.memory, location.offset, target, size)? };
+    let location = state.resolve(source)?;
     if !asynchronous {
-        queue.wait(&read)?;
-        return current_stream(device.index)?.raise_faults();
+        let read = Read { source: location.memory, offset: location.offset, target, size };
+        // SAFETY: the caller's promise.
+        return unsafe { stream.read(&state.context, read) };
     }
+    let queue = stream.queue(&state.context)?;
+    // SAFETY: the caller's promise; pinned memory is not reused before the marker recorded below.
+    unsafe { queue.read(location.memory, location.offset, target, size)? };
     queue.flush()?;
-    pinned::record_pinned(target as usize, device.index, stream)
+    pinned::record_pinned(target as usize, device.index, stream.id())
 }
 
 /// Copies `size` bytes between two addresses, on one device or on two.
@@ -76,8 +79,9 @@ pub fn copy_device_to_device(target: usize, source: usize, size: usize) -> Resul
         let length = (size - start).min(STAGING);
         // SAFETY: `staging` holds at least `length` bytes, and is left alone until either command has completed.
         unsafe {
-            reader.wait(&reader.read(origin.memory, origin.offset + start, staging.as_mut_ptr(), length)?)?;
-            writer.wait(&writer.write(destination.memory, destination.offset + start, staging.as_ptr(), length)?)?;
+            let target = staging.as_mut_ptr();
+            reader.read_now(&[Read { source: origin.memory, offset: origin.offset + start, target, size: length }])?;
+            writer.write_now(destination.memory, destination.offset + start, staging.as_ptr(), length)?;
         }
     }
     Ok(())
@@ -92,7 +96,8 @@ fn queue_of(device: &'static Device) -> Result<(&'static Queue, i64)> {
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping {
     device: i32,
-    memory: MemHandle,
+    /// What is to be unmapped; nothing where host and device share it.
+    memory: Option<MemHandle>,
     pointer: usize,
 }
 
@@ -140,9 +145,12 @@ fn mapping() -> Result<MutexGuard<'static, Option<Last>>> {
 pub fn map_all(ranges: &[Range]) -> Result<Vec<Mapping>> {
     let Some(first) = ranges.first() else { return Ok(Vec::new()) };
     before_wait()?;
-    let mut guard = mapping()?;
     let device = device_of_address(first.address)?;
     current_stream(device.index)?.raise_faults()?;
+    if let Some(shared) = find_shared(device, ranges)? {
+        return Ok(shared);
+    }
+    let mut guard = mapping()?;
     let mut mappings = Vec::with_capacity(ranges.len());
     if let Err(error) = enqueue_maps(device, ranges, &mut mappings) {
         // SAFETY: nobody has been told of these mappings. Of two errors the first is the one to report.
@@ -152,6 +160,19 @@ pub fn map_all(ranges: &[Range]) -> Result<Vec<Mapping>> {
     Ok(mappings)
 }
 
+/// Ranges of memory that host and device share, behind all work of the current stream; `None` where they do not.
+fn find_shared(device: &'static Device, ranges: &[Range]) -> Result<Option<Vec<Mapping>>> {
+    let queue = queue_of(device)?.0;
+    let mut found = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let place = device.state()?.resolve(range.address)?;
+        let Some(pointer) = queue.shared_pointer(place.memory, place.offset, range.size) else { return Ok(None) };
+        found.push(Mapping { device: device.index, memory: None, pointer: pointer as usize });
+    }
+    queue.finish()?;
+    Ok(Some(found))
+}
+
 fn enqueue_maps(device: &'static Device, ranges: &[Range], mappings: &mut Vec<Mapping>) -> Result<()> {
     let queue = queue_of(device)?.0;
     let mut last = None;
@@ -159,7 +180,7 @@ fn enqueue_maps(device: &'static Device, ranges: &[Range], mappings: &mut Vec<Ma
         let place = device.state()?.resolve(range.address)?;
         let access = if range.writable { MapAccess::ReadWrite } else { MapAccess::Read };
         let (pointer, event) = queue.map(place.memory, place.offset, range.size, access)?;
-        mappings.push(Mapping { device: device.index, memory: place.memory, pointer: pointer as usize });
+        mappings.push(Mapping { device: device.index, memory: Some(place.memory), pointer: pointer as usize });
         last = Some(Last(queue, event));
     }
     last.map_or(Ok(()), Last::wait)
@@ -171,7 +192,7 @@ fn enqueue_maps(device: &'static Device, ranges: &[Range], mappings: &mut Vec<Ma
 /// # Safety
 /// Nothing uses the host addresses afterwards.
 pub unsafe fn unmap_all(mappings: &[Mapping]) -> Result<()> {
-    if mappings.is_empty() {
+    if mappings.iter().all(|mapping| mapping.memory.is_none()) {
         return Ok(());
     }
     let mut guard = mapping()?;
@@ -185,9 +206,10 @@ pub unsafe fn unmap_all(mappings: &[Mapping]) -> Result<()> {
 unsafe fn enqueue_unmaps(mappings: &[Mapping]) -> Result<Option<Last>> {
     let mut last = None;
     for mapping in mappings {
+        let Some(memory) = mapping.memory else { continue };
         let queue = queue_of(super::device(mapping.device)?)?.0;
         // SAFETY: the pointer came from a map of this buffer; the rest is the caller's promise.
-        let unmapped = unsafe { queue.unmap(mapping.memory, mapping.pointer as *mut u8)? };
+        let unmapped = unsafe { queue.unmap(memory, mapping.pointer as *mut u8)? };
         last = Some(Last(queue, unmapped));
     }
     Ok(last)

@@ -1,5 +1,6 @@
 """Streams and events: order, waiting, timing."""
 
+import ctypes
 import threading
 
 import pytest
@@ -182,6 +183,63 @@ def test_short_launches_of_one_thread_do_not_hold_up_another(device, side_stream
 def test_streams_have_native_handles(side_stream):
     assert side_stream.native_handle != 0
     assert side_stream.native_handle != torch.opencl.default_stream().native_handle
+
+
+class ForeignWork:
+    """A command that other code enqueues with a stream's native handle, and that ends when it is told to."""
+
+    QUEUE_CONTEXT, EXECUTION_STATUS, COMPLETE = 0x1090, 0x11D3, 0
+
+    def __init__(self, queue: int) -> None:
+        self.opencl = ctypes.CDLL("libOpenCL.so.1")
+        context, status = ctypes.c_void_p(), ctypes.c_int()
+        size, pointer = ctypes.c_size_t(ctypes.sizeof(context)), ctypes.c_void_p
+        assert (
+            self.opencl.clGetCommandQueueInfo(pointer(queue), self.QUEUE_CONTEXT, size, ctypes.byref(context), None)
+            == 0
+        )
+        self.opencl.clCreateUserEvent.restype = pointer
+        self.go = pointer(self.opencl.clCreateUserEvent(context, ctypes.byref(status)))
+        assert status.value == 0
+        self.event = pointer()
+        command = self.opencl.clEnqueueMarkerWithWaitList
+        assert command(pointer(queue), 1, ctypes.byref(self.go), ctypes.byref(self.event)) == 0
+
+    def finish(self) -> None:
+        """Let the command end."""
+        assert self.opencl.clSetUserEventStatus(self.go, self.COMPLETE) == 0
+
+    def is_complete(self) -> bool:
+        """Return whether the command has ended."""
+        status = ctypes.c_int(-1)
+        size = ctypes.c_size_t(ctypes.sizeof(status))
+        assert self.opencl.clGetEventInfo(self.event, self.EXECUTION_STATUS, size, ctypes.byref(status), None) == 0
+        return status.value == self.COMPLETE
+
+
+def test_waiting_for_a_stream_waits_for_what_others_enqueue_with_its_handle(device):
+    stream = torch.opencl.Stream()
+    with torch.opencl.stream(stream):
+        values = torch.ones(16, device=device)
+    stream.synchronize()
+    assert stream.query()
+    for wait in (stream.synchronize, torch.opencl.synchronize):
+        work = ForeignWork(stream.native_handle)
+        assert not stream.query()
+        later = threading.Timer(0.05, work.finish)
+        later.start()
+        wait()
+        assert work.is_complete()
+        later.join()
+    # And so does a copy, although the stream has nothing of its own to wait for.
+    work = ForeignWork(stream.native_handle)
+    later = threading.Timer(0.05, work.finish)
+    later.start()
+    with torch.opencl.stream(stream):
+        assert values.sum().item() == 16
+    assert work.is_complete()
+    later.join()
+    stream.synchronize()
 
 
 def test_streams_of_other_devices_are_refused():

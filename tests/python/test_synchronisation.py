@@ -1,5 +1,8 @@
 """When the host waits for the device: only where the user reads."""
 
+import statistics
+import threading
+import time
 import warnings
 
 import pytest
@@ -80,3 +83,117 @@ def test_modes(mode, device: torch.device) -> None:
         mode(3)
     with pytest.raises(TypeError, match="not NoneType"):
         mode(None)
+
+
+def median_time(run, repeats: int = 300) -> float:
+    """Return the median time of a call in seconds."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def test_waiting_for_nothing_takes_no_round_trip_through_the_driver(device: torch.device) -> None:
+    counter = torch.zeros(4, device=device)
+    stream = torch.opencl.current_stream()
+
+    def launch_and_wait() -> None:
+        counter.add_(1)
+        torch.opencl.synchronize()
+
+    launch_and_wait()
+    waiting = median_time(launch_and_wait)
+    torch.opencl.synchronize()
+    for wait in (torch.opencl.synchronize, stream.synchronize, torch.accelerator.synchronize, stream.query):
+        assert median_time(wait) < waiting / 3
+    event = stream.record_event()
+    torch.opencl.synchronize()
+    assert median_time(event.synchronize) < waiting / 3
+    assert event.query()
+
+
+@pytest.mark.skipif(
+    "PoCL" not in torch.opencl.get_device_properties(0).version, reason="a driver known to share memory with the host"
+)
+def test_small_copies_of_finished_work_take_no_round_trip_where_memory_is_shared(device: torch.device) -> None:
+    counter, host = torch.zeros((), device=device), torch.ones(())
+
+    def launch_and_wait() -> None:
+        counter.add_(1)
+        torch.opencl.synchronize()
+
+    launch_and_wait()
+    waiting = median_time(launch_and_wait)
+    for copy in (counter.item, counter.cpu, lambda: counter.copy_(host)):
+        torch.opencl.synchronize()
+        assert median_time(copy) < waiting / 2
+
+
+def test_every_wait_is_for_all_that_was_enqueued_before(device: torch.device) -> None:
+    values = torch.zeros(1 << 18, device=device)
+    stream = torch.opencl.current_stream()
+    event = torch.opencl.Event()
+
+    def wait_for_event() -> None:
+        event.record()
+        event.synchronize()
+
+    def query_until_idle() -> None:
+        while not stream.query():
+            pass
+
+    waits = (torch.opencl.synchronize, stream.synchronize, wait_for_event, query_until_idle)
+    for step in range(1, 41):
+        values.add_(1)
+        waits[step % len(waits)]()
+        torch.opencl.synchronize()
+        # Twice: nothing has been enqueued between the two.
+        assert values[-1].item() == step
+        assert values.cpu().sum().item() == step << 18
+        values[0] = step  # the host writes, and the next launch reads
+        assert values.amax().item() == step
+
+
+def test_threads_that_share_a_stream_read_what_they_enqueued(device: torch.device) -> None:
+    wrong = []
+
+    def count(thread: int) -> None:
+        values = torch.full((64,), float(thread), device=device)
+        for step in range(1, 150):
+            values.add_(1)
+            if step % 3 == 0:
+                torch.opencl.synchronize()
+            if values[step % 64].item() != thread + step:
+                wrong.append((thread, step))
+
+    threads = [threading.Thread(target=count, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_fault_is_raised_once_by_the_next_wait_whatever_it_is(device: torch.device) -> None:
+    stream = torch.opencl.current_stream()
+    scores = torch.zeros(2, 3, device=device).log_softmax(1)
+
+    def wait_for_event(_: torch.Tensor) -> None:
+        stream.record_event().synchronize()
+        # The event has shown that the stream is idle; what its kernels found is still to be told.
+        torch.opencl.synchronize()
+
+    def wait_when_idle(_: torch.Tensor) -> None:
+        while not stream.query():
+            pass
+        stream.synchronize()
+
+    waits = (torch.Tensor.item, torch.Tensor.cpu, wait_for_event, wait_when_idle, lambda _: torch.opencl.synchronize())
+    for wait in waits:
+        loss = nn.functional.nll_loss(scores, torch.tensor([0, 7], device=device))
+        with pytest.raises(IndexError, match="Target 7 is out of bounds"):
+            wait(loss)
+        torch.opencl.synchronize()
+        assert scores.cpu().shape == (2, 3)

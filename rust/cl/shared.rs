@@ -1,0 +1,137 @@
+//! Memory that host and device share without mapping it: fine-grained buffers of OpenCL 2.0.
+//!
+//! OpenCL 1.2 lets the host see device memory only by a command, a copy or a map, and so after a round trip through the
+//! driver. What `clSVMAlloc` returns for `CL_MEM_SVM_FINE_GRAIN_BUFFER` the host may read once a command that wrote it has
+//! been waited for, and write until one that reads it is enqueued; a buffer over it (`CL_MEM_USE_HOST_PTR`) has it as its
+//! storage.
+
+use std::ffi::c_void;
+
+use opencl3::device::{Device, CL_DEVICE_SVM_FINE_GRAIN_BUFFER};
+use opencl3::error_codes::CL_MEM_OBJECT_ALLOCATION_FAILURE;
+use opencl3::memory::{svm_alloc, svm_free, CL_MEM_READ_WRITE, CL_MEM_SVM_FINE_GRAIN_BUFFER};
+use opencl3::types::cl_context;
+
+use super::{Buffer, Context, MemHandle, Queue, Read};
+use crate::error::{Error, Result};
+
+/// An owning allocation of shared memory.
+#[derive(Debug)]
+pub(super) struct Shared {
+    context: cl_context,
+    pub pointer: *mut c_void,
+}
+
+// SAFETY: the pointer is only freed here; contexts may be used from any thread (OpenCL 1.2, section A.2).
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Allocates `size` bytes, aligned for every type of OpenCL C.
+    pub fn new(context: &Context, size: usize) -> Result<Self> {
+        let flags = CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER;
+        // SAFETY: the flags are ones that a device with fine-grained buffers takes.
+        let allocated = unsafe { svm_alloc(context.handle, flags, size, 0) };
+        // The call has no status of its own.
+        let pointer =
+            allocated.map_err(|_| Error::OpenCl { call: "clSVMAlloc", code: CL_MEM_OBJECT_ALLOCATION_FAILURE })?;
+        Ok(Self { context: context.handle, pointer })
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the pointer is owned and freed once, after the buffer over it has been released.
+        let _ = unsafe { svm_free(self.context, self.pointer) };
+    }
+}
+
+/// Whether a device's buffers can be shared memory: it says so, its memory is the host's, and a few bytes arrive both ways.
+/// A driver that says so of memory behind a bus would have kernels read it from there.
+pub(super) fn is_offered(context: &Context) -> bool {
+    let device = Device::new(context.device().0);
+    device.host_unified_memory().unwrap_or(false)
+        && device.svm_mem_capability() & CL_DEVICE_SVM_FINE_GRAIN_BUFFER != 0
+        && arrives_both_ways(context).unwrap_or(false)
+}
+
+/// What the device writes is seen by the host, and the other way round.
+fn arrives_both_ways(context: &Context) -> Result<bool> {
+    const SIZE: usize = 256;
+    let (target, source) = (Buffer::shared(context, SIZE)?, Buffer::shared(context, SIZE)?);
+    let queue = Queue::new(context)?;
+    queue.fill(source.handle(), 0, &[0x5A], SIZE)?;
+    queue.finish()?;
+    let (Some(from), Some(to)) = (source.handle().host_pointer(), target.handle().host_pointer()) else {
+        return Ok(false);
+    };
+    // SAFETY: both have SIZE bytes, and nothing that uses them is pending.
+    let arrived = unsafe { from.add(SIZE - 1).read() } == 0x5A;
+    // SAFETY: as above.
+    unsafe { from.add(SIZE - 1).write(0xA5) };
+    queue.copy(source.handle(), 0, target.handle(), 0, SIZE)?;
+    queue.finish()?;
+    // SAFETY: as above.
+    let (first, last) = unsafe { (to.read(), to.add(SIZE - 1).read()) };
+    Ok(arrived && first == 0x5A && last == 0xA5)
+}
+
+/// Blocking copies, which need no command where memory is shared.
+impl Queue {
+    /// Where the host uses a range of a buffer that is visible to it without a command; `None` where it cannot, or where the
+    /// buffer ends before. Commands may be at work on it: see [`Self::finish`].
+    pub fn shared_pointer(&self, memory: MemHandle, offset: usize, size: usize) -> Option<*mut u8> {
+        if !self.shares_memory || offset.checked_add(size)? > memory.size()? {
+            return None;
+        }
+        memory.host_pointer().map(|start| start.wrapping_add(offset))
+    }
+
+    /// Copies to the host, behind everything enqueued before. Waits once, and not at all where all that is known to have
+    /// completed and memory is shared.
+    ///
+    /// # Safety
+    /// The targets are writable for as many bytes, and nothing else uses them during the call.
+    pub unsafe fn read_now(&self, reads: &[Read]) -> Result<()> {
+        if self.shares_memory {
+            self.finish()?;
+        }
+        let mut last = None;
+        let mut failure = None;
+        for read in reads {
+            if let Some(source) = self.shared_pointer(read.source, read.offset, read.size) {
+                // SAFETY: the target is the caller's promise; the source is the buffer's, and what wrote it has completed.
+                unsafe { std::ptr::copy_nonoverlapping(source, read.target, read.size) };
+                continue;
+            }
+            // SAFETY: the caller's promise; the command is waited for below.
+            match unsafe { self.read(read.source, read.offset, read.target, read.size) } {
+                Ok(event) => last = Some(event),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        // What has been enqueued writes to the caller's memory, also where the next one failed.
+        let waited = last.map_or(Ok(()), |event| self.wait(&event));
+        failure.map_or(waited, Err)
+    }
+
+    /// Copies from the host, behind everything enqueued before. Waits as [`Self::read_now`].
+    ///
+    /// # Safety
+    /// `source` holds `size` readable bytes that nothing changes during the call.
+    pub unsafe fn write_now(&self, target: MemHandle, offset: usize, source: *const u8, size: usize) -> Result<()> {
+        if let Some(target) = self.shared_pointer(target, offset, size) {
+            self.finish()?;
+            // SAFETY: the source is the caller's promise; the target is the buffer's, and what uses it has completed.
+            unsafe { std::ptr::copy_nonoverlapping(source, target, size) };
+            return Ok(());
+        }
+        // SAFETY: the caller's promise; the command is waited for.
+        let written = unsafe { self.write(target, offset, source, size)? };
+        self.wait(&written)
+    }
+}
