@@ -30,6 +30,10 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
+    fn source(&self) -> String {
+        self.family.source(&self.cases)
+    }
+
     fn options(&self) -> String {
         let fp64 = self.device.info.fp64;
         let mut text = format!("-cl-std=CL1.2 -D {}", self.class.define());
@@ -50,6 +54,11 @@ impl Recipe {
     }
 }
 
+/// Whether an earlier process has left the program on disk.
+pub(super) fn is_stored(recipe: &Recipe) -> bool {
+    disk::Entry::new(&recipe.device.info, &recipe.source(), &recipe.options()).load().is_some()
+}
+
 /// Builds a program, or loads it.
 pub(super) fn build(recipe: &Recipe) -> Result<Program> {
     let info = &recipe.device.info;
@@ -60,7 +69,7 @@ pub(super) fn build(recipe: &Recipe) -> Result<Program> {
             info.name
         )));
     }
-    let source = recipe.family.source(&recipe.cases);
+    let source = recipe.source();
     let options = recipe.options();
     let context = &recipe.device.state()?.context;
     let entry = disk::Entry::new(info, &source, &options);

@@ -1,15 +1,15 @@
 //! Programs in memory, one for each device, family, class and set of constants; and which form a launch gets.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::build::{build, Recipe};
+use super::build::{build, is_stored, Recipe};
 use super::spec::Constant;
-use super::tiers::{Demand, Specialisation};
+use super::tiers::{Compiler, Demand, Specialisation, HOT};
 use super::warning::warn;
-use super::worker::Worker;
+use super::worker::{Job, Worker};
 use super::{disk, Class, Family, Spec};
 use crate::cl::{Kernel, Program};
 use crate::error::{Error, Result};
@@ -23,6 +23,11 @@ static WORKER: Worker = Worker::new();
 static HITS: AtomicU64 = AtomicU64::new(0);
 static SPECIALISED: AtomicU64 = AtomicU64::new(0);
 static FAILED: AtomicU64 = AtomicU64::new(0);
+
+/// A launch waits for a program from disk until one has taken longer than this. They take some 25 ms with PoCL, which reads the
+/// headers of OpenCL C each time, and less from a binary; where PoCL's own cache has been emptied, one takes 300 ms to compile.
+const QUICK: Duration = Duration::from_millis(150);
+static LOADS_ARE_SLOW: AtomicBool = AtomicBool::new(false);
 
 /// The two forms of a program (docs/decisions/003).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +67,8 @@ struct Slot {
     program: OnceLock<Arc<CachedProgram>>,
     /// Two threads that want the same program must not both compile it.
     building: Mutex<()>,
+    /// Whether an earlier process has left it on disk.
+    is_stored: OnceLock<bool>,
     demand: Demand,
     failure: OnceLock<Error>,
 }
@@ -85,11 +92,45 @@ impl Slot {
         Ok(Arc::clone(self.program.get_or_init(|| program)))
     }
 
-    fn build_in_background(self: Arc<Self>, recipe: &Recipe) {
-        if let Err(error) = self.build(recipe) {
-            FAILED.fetch_add(1, Ordering::Relaxed);
-            let _ = self.failure.set(error);
-            self.demand.give_up();
+    /// The program where it takes no time to get, which also sees to it that it is built once it is worth it.
+    fn get_soon(
+        self: &Arc<Self>,
+        elements: u64,
+        compiler: Compiler,
+        recipe: impl Fn() -> Recipe,
+    ) -> Option<Arc<CachedProgram>> {
+        let is_stored = self.demand.is_open() && *self.is_stored.get_or_init(|| is_stored(&recipe()));
+        if is_stored && !LOADS_ARE_SLOW.load(Ordering::Relaxed) {
+            let start = Instant::now();
+            let loaded = WORKER.on_the_spot(|| self.build_or_give_up(&recipe()));
+            if start.elapsed() > QUICK {
+                LOADS_ARE_SLOW.store(true, Ordering::Relaxed);
+            }
+            if loaded.is_some() {
+                return loaded;
+            }
+        }
+        self.report_failure();
+        // What an earlier process has built was worth it.
+        let elements = if is_stored { HOT } else { elements };
+        if self.demand.grows_to_a_build(elements, compiler) {
+            let job = Wanted { slot: Arc::clone(self), compiler, recipe: recipe() };
+            if !WORKER.submit(Box::new(job)) {
+                self.demand.put_off();
+            }
+        }
+        None
+    }
+
+    fn build_or_give_up(&self, recipe: &Recipe) -> Option<Arc<CachedProgram>> {
+        match self.build(recipe) {
+            Ok(program) => Some(program),
+            Err(error) => {
+                FAILED.fetch_add(1, Ordering::Relaxed);
+                let _ = self.failure.set(error);
+                self.demand.give_up();
+                None
+            }
         }
     }
 
@@ -103,8 +144,29 @@ impl Slot {
     }
 }
 
-/// The program of a family for a device and class: the specialised form where the launch is worth it and it has been built,
-/// else the generic one, which is built on first use.
+/// A specialised program that nobody waits for.
+struct Wanted {
+    slot: Arc<Slot>,
+    compiler: Compiler,
+    recipe: Recipe,
+}
+
+impl Job for Wanted {
+    fn demand(&self) -> u64 {
+        self.slot.demand.elements()
+    }
+
+    fn quiet(&self) -> Duration {
+        self.compiler.quiet(self.demand())
+    }
+
+    fn build(self: Box<Self>) {
+        self.slot.build_or_give_up(&self.recipe);
+    }
+}
+
+/// The program of a family for a device and class: the specialised form where the launch is worth it and it has been built, by
+/// this process or by an earlier one, else the generic one, which is built on first use.
 ///
 /// `cases` gives the text of the op switch for families that have one; it is only called for a build, so the
 /// constants of `spec` must determine it.
@@ -138,12 +200,10 @@ pub fn program(
             if mode == Specialisation::Eager {
                 return slot.build(&recipe(Tier::Specialised, constants));
             }
-            slot.report_failure();
-            if slot.demand.grows_to_a_build(spec.elements()) {
-                let (wanted, recipe) = (Arc::clone(&slot), recipe(Tier::Specialised, constants));
-                if !WORKER.submit(Box::new(move || wanted.build_in_background(&recipe))) {
-                    slot.demand.put_off();
-                }
+            let compiler = Compiler::of(&device.info);
+            let recipe = || recipe(Tier::Specialised, constants);
+            if let Some(program) = slot.get_soon(spec.elements(), compiler, recipe) {
+                return Ok(program);
             }
         }
     }
@@ -151,11 +211,7 @@ pub fn program(
     if let Some(program) = slot.built() {
         return Ok(program);
     }
-    // Before and after: the next one often follows at once.
-    WORKER.yield_to_others();
-    let program = slot.build(&recipe(Tier::Generic, spec.shared()));
-    WORKER.yield_to_others();
-    program
+    WORKER.on_the_spot(|| slot.build(&recipe(Tier::Generic, spec.shared())))
 }
 
 fn slot(place: (i32, Family, Class), constants: &[Constant]) -> Arc<Slot> {

@@ -3,13 +3,24 @@
 use std::env::{self, VarError};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::OnceLock;
+use std::time::Duration;
 
+use crate::cl::{DeviceInfo, DeviceType};
 use crate::error::{Error, Result};
 
-/// Elements that a generic program has worked on when its specialised form is queued: a second or so of a core's work, and seconds of
-/// a large network. A small one ends before a build would pay: with a quarter of it, training on the digits from empty
+/// Elements that a generic program has worked on when its specialised form is built soon: a second or so of a core's work, and
+/// seconds of a large network. A small one ends before a build would pay: with a quarter of it, training on the digits from empty
 /// caches took 1.5 s longer (`make bench-first-use`).
-const HOT: u64 = 1 << 30;
+pub(super) const HOT: u64 = 1 << 30;
+/// As many when it is built once the process has settled: what repeats a step for longer is a training or a server.
+const WARM: u64 = 1 << 25;
+/// As many on a device that is not the host's processor, which compiling takes no time from: a launch, or a few dozen.
+const WARM_ELSEWHERE: u64 = 1 << 22;
+/// How long nobody may have waited for a program before a hot one is built: a program's first steps build many, one after the
+/// other, within a third of a second.
+const QUIET: Duration = Duration::from_millis(500);
+/// The same for one that is only warm: a process that has needed no new program for this long repeats what it does.
+const SETTLED: Duration = Duration::from_secs(5);
 
 /// What becomes of launches that a specialised program would serve better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +73,42 @@ pub fn hurry(on: bool) {
     IN_A_HURRY.store(on, Ordering::Relaxed);
 }
 
+/// Where compiling takes place, seen from the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compiler {
+    /// On the processor that is the device: what compiles does not compute.
+    OnDevice,
+    /// On a host that waits for the device.
+    Elsewhere,
+}
+
+impl Compiler {
+    /// That of a device.
+    pub fn of(info: &DeviceInfo) -> Self {
+        if info.device_type == DeviceType::Cpu {
+            Self::OnDevice
+        } else {
+            Self::Elsewhere
+        }
+    }
+
+    /// How long nobody may have waited for a program before one is built that has worked on so many elements.
+    pub fn quiet(self, elements: u64) -> Duration {
+        match self {
+            Self::Elsewhere => Duration::ZERO,
+            Self::OnDevice if elements >= HOT => QUIET,
+            Self::OnDevice => SETTLED,
+        }
+    }
+
+    const fn warm(self) -> u64 {
+        match self {
+            Self::Elsewhere => WARM_ELSEWHERE,
+            Self::OnDevice => WARM,
+        }
+    }
+}
+
 /// How much a specialised program is wanted that has not been built.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
@@ -76,10 +123,20 @@ const REPORTED: u8 = 3;
 
 impl Demand {
     /// Counts a launch; true for the one launch that has to ask for the build.
-    pub fn grows_to_a_build(&self, elements: u64) -> bool {
+    pub fn grows_to_a_build(&self, elements: u64, compiler: Compiler) -> bool {
         let before = self.elements.fetch_add(elements, Ordering::Relaxed);
-        let is_hot = before.saturating_add(elements) >= HOT || IN_A_HURRY.load(Ordering::Relaxed);
-        is_hot && self.moves(COLD, ASKED_FOR)
+        let is_warm = before.saturating_add(elements) >= compiler.warm() || IN_A_HURRY.load(Ordering::Relaxed);
+        is_warm && self.moves(COLD, ASKED_FOR)
+    }
+
+    /// Elements of the launches so far.
+    pub fn elements(&self) -> u64 {
+        self.elements.load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody has asked for the build yet.
+    pub fn is_open(&self) -> bool {
+        self.stage.load(Ordering::Relaxed) == COLD
     }
 
     /// The build was refused: a later launch asks again.
@@ -89,7 +146,7 @@ impl Demand {
 
     /// The build failed, for good.
     pub fn give_up(&self) {
-        self.moves(ASKED_FOR, FAILED);
+        self.stage.store(FAILED, Ordering::Relaxed);
     }
 
     /// Whether the build has failed and nobody has been told: true once.
@@ -106,30 +163,43 @@ impl Demand {
 mod tests {
     use super::*;
 
+    const HERE: Compiler = Compiler::OnDevice;
+
     #[test]
-    fn a_program_is_asked_for_once_when_it_is_hot() {
+    fn a_program_is_asked_for_once_when_it_is_warm() {
         let demand = Demand::default();
-        assert!(!demand.grows_to_a_build(HOT - 1));
-        assert!(demand.grows_to_a_build(1));
-        assert!(!demand.grows_to_a_build(HOT));
+        assert!(!demand.grows_to_a_build(WARM - 1, HERE));
+        assert!(demand.grows_to_a_build(1, HERE));
+        assert!(!demand.grows_to_a_build(HOT, HERE));
+        assert_eq!(demand.elements(), WARM + HOT);
+    }
+
+    #[test]
+    fn a_device_that_does_not_compile_waits_less() {
+        assert!(!Demand::default().grows_to_a_build(WARM_ELSEWHERE, HERE));
+        assert!(Demand::default().grows_to_a_build(WARM_ELSEWHERE, Compiler::Elsewhere));
+        assert_eq!(Compiler::Elsewhere.quiet(0), Duration::ZERO);
+        assert!(HERE.quiet(WARM) > HERE.quiet(HOT) && !HERE.quiet(HOT).is_zero());
     }
 
     #[test]
     fn a_refused_build_is_asked_for_again() {
         let demand = Demand::default();
-        assert!(demand.grows_to_a_build(HOT));
+        assert!(demand.grows_to_a_build(HOT, HERE));
+        assert!(!demand.is_open());
         demand.put_off();
-        assert!(demand.grows_to_a_build(1));
+        assert!(demand.is_open());
+        assert!(demand.grows_to_a_build(1, HERE));
     }
 
     #[test]
     fn a_failed_build_is_reported_once_and_not_tried_again() {
         let demand = Demand::default();
         assert!(!demand.is_to_be_reported());
-        assert!(demand.grows_to_a_build(HOT));
+        assert!(demand.grows_to_a_build(HOT, HERE));
         demand.give_up();
-        assert!(!demand.grows_to_a_build(HOT));
+        assert!(!demand.grows_to_a_build(HOT, HERE));
         assert!(demand.is_to_be_reported());
-        assert!(!demand.is_to_be_reported());
+        assert!(!demand.is_to_be_reported() && !demand.is_open());
     }
 }

@@ -1,10 +1,9 @@
 //! A thread that builds programs which nobody waits for.
 //!
 //! One thread and not several: drivers compile one program at a time (PoCL holds a lock over all of LLVM, across
-//! contexts). For that reason too it starts nothing while programs are built that somebody does wait for, and pauses
-//! between two builds: PoCL's own threads need the lock when a kernel is launched for the first time.
+//! contexts). For that reason too it starts nothing while programs are built that somebody does wait for.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -12,13 +11,22 @@ use std::time::{Duration, Instant};
 
 /// Builds that may wait; more are refused, and asked for again when they are next wanted.
 const CAPACITY: usize = 256;
-/// How long no program may have been built before the thread starts one: a program's first steps build many on the spot,
-/// one after the other, within a third of a second.
-const QUIET: Duration = Duration::from_millis(500);
+/// Between two builds, where the device compiles: its own threads need the compiler when a kernel is launched for the first time.
+const BREATH: Duration = Duration::from_millis(200);
+/// How often a build that waits is looked at: it may be wanted more than it was.
+const INTERVAL: Duration = Duration::from_millis(100);
 /// Added to the thread's nice value, so that it takes what computation leaves.
 const NICENESS: libc::c_int = 10;
 
-type Job = Box<dyn FnOnce() + Send>;
+/// A build that nobody waits for.
+pub(super) trait Job: Send {
+    /// How much it is wanted now: what is wanted most is built first.
+    fn demand(&self) -> u64;
+    /// How long nobody may have waited for another program before it starts. Zero where building does not disturb the device.
+    fn quiet(&self) -> Duration;
+    /// Does it.
+    fn build(self: Box<Self>);
+}
 
 /// A queue of builds, and the thread that does them.
 pub(super) struct Worker {
@@ -28,11 +36,14 @@ pub(super) struct Worker {
     pending: AtomicUsize,
 }
 
-#[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
-    /// When a program was last built, here or on the spot.
-    last_build: Option<Instant>,
+    jobs: Vec<Box<dyn Job>>,
+    /// Builds under way that somebody waits for.
+    on_the_spot: usize,
+    /// When the last of those ended.
+    last_on_the_spot: Option<Instant>,
+    /// When the thread last ended one.
+    last: Option<Instant>,
     /// Callers that wait for the queue to be empty.
     waiting: usize,
     has_thread: bool,
@@ -40,11 +51,37 @@ struct State {
     stopped: bool,
 }
 
+impl State {
+    /// The build that may start first, and of several the one that is wanted most; and how long it has to wait.
+    fn next(&self) -> Option<(usize, Duration)> {
+        let pauses = self.jobs.iter().map(|job| self.pause(job.quiet()));
+        let (index, (pause, _)) =
+            pauses.zip(&self.jobs).enumerate().min_by_key(|(_, (pause, job))| (*pause, Reverse(job.demand())))?;
+        Some((index, pause))
+    }
+
+    /// How long a build still has to wait that starts where nobody has waited for another for so long.
+    fn pause(&self, quiet: Duration) -> Duration {
+        if self.waiting > 0 {
+            return Duration::ZERO;
+        }
+        if self.on_the_spot > 0 {
+            return INTERVAL;
+        }
+        let left = |pause: Duration, since: Option<Instant>| {
+            since.map_or(Duration::ZERO, |since| pause.saturating_sub(since.elapsed()))
+        };
+        left(quiet, self.last_on_the_spot).max(left(BREATH.min(quiet), self.last))
+    }
+}
+
 impl Worker {
     pub const fn new() -> Self {
         let state = State {
-            jobs: VecDeque::new(),
-            last_build: None,
+            jobs: Vec::new(),
+            on_the_spot: 0,
+            last_on_the_spot: None,
+            last: None,
             waiting: 0,
             has_thread: false,
             is_building: false,
@@ -63,7 +100,7 @@ impl Worker {
     }
 
     /// Queues a build; returns whether it will be done.
-    pub fn submit(&'static self, job: Job) -> bool {
+    pub fn submit(&'static self, job: Box<dyn Job>) -> bool {
         let mut state = self.state();
         if state.stopped || state.jobs.len() >= CAPACITY {
             return false;
@@ -75,15 +112,20 @@ impl Worker {
                 return false;
             }
         }
-        state.jobs.push_back(job);
+        state.jobs.push(job);
         self.pending.fetch_add(1, Ordering::Relaxed);
         self.changed.notify_all();
         true
     }
 
-    /// Says that a program has been built on the spot.
-    pub fn yield_to_others(&self) {
-        self.state().last_build = Some(Instant::now());
+    /// Builds a program that the caller waits for, which goes before all others.
+    pub fn on_the_spot<R>(&self, build: impl FnOnce() -> R) -> R {
+        self.state().on_the_spot += 1;
+        let built = build();
+        let mut state = self.state();
+        state.on_the_spot -= 1;
+        state.last_on_the_spot = Some(Instant::now());
+        built
     }
 
     /// Waits until nothing is queued or under way, but no longer than `limit`; returns what is left.
@@ -112,31 +154,30 @@ impl Worker {
     fn run(&self) {
         lower_priority();
         while let Some(job) = self.next() {
-            job();
+            job.build();
             self.pending.fetch_sub(1, Ordering::Relaxed);
             let mut state = self.state();
             state.is_building = false;
-            state.last_build = Some(Instant::now());
+            state.last = Some(Instant::now());
             drop(state);
             self.changed.notify_all();
         }
     }
 
     /// Waits for a build that may start; none when the process ends.
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<Box<dyn Job>> {
         let mut state = self.state();
         while !state.stopped {
-            let pause = match state.last_build {
-                Some(last) if state.waiting == 0 => QUIET.saturating_sub(last.elapsed()),
-                _ => Duration::ZERO,
-            };
-            if state.jobs.is_empty() {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            } else if !pause.is_zero() {
-                state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
-            } else {
-                state.is_building = true;
-                return state.jobs.pop_front();
+            match state.next() {
+                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some((index, Duration::ZERO)) => {
+                    state.is_building = true;
+                    return Some(state.jobs.remove(index));
+                }
+                Some((_, pause)) => {
+                    let waited = self.changed.wait_timeout(state, pause.min(INTERVAL));
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
             }
         }
         None
@@ -158,6 +199,33 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
+    const QUIET: Duration = Duration::from_millis(300);
+
+    struct Wanted<F> {
+        demand: u64,
+        quiet: Duration,
+        build: F,
+    }
+
+    impl<F: FnOnce() + Send> Job for Wanted<F> {
+        fn demand(&self) -> u64 {
+            self.demand
+        }
+
+        fn quiet(&self) -> Duration {
+            self.quiet
+        }
+
+        fn build(self: Box<Self>) {
+            (self.build)();
+        }
+    }
+
+    /// A build that is wanted so much, and may start where nobody has waited for another.
+    fn wanted(demand: u64, build: impl FnOnce() + Send + 'static) -> Box<dyn Job> {
+        Box::new(Wanted { demand, quiet: QUIET, build })
+    }
+
     fn worker() -> &'static Worker {
         Box::leak(Box::new(Worker::new()))
     }
@@ -167,7 +235,7 @@ mod tests {
         let (worker, (done, all)) = (worker(), mpsc::channel());
         for number in 0..10 {
             let done = done.clone();
-            assert!(worker.submit(Box::new(move || done.send(number).unwrap())));
+            assert!(worker.submit(wanted(1, move || done.send(number).unwrap())));
         }
         assert_eq!(worker.wait(LONG), 0);
         assert_eq!(all.try_iter().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
@@ -176,20 +244,51 @@ mod tests {
     #[test]
     fn a_wait_ends_at_its_limit() {
         let (worker, (release, gate)) = (worker(), mpsc::channel::<()>());
-        assert!(worker.submit(Box::new(move || gate.recv().unwrap())));
-        assert!(worker.submit(Box::new(|| ())));
+        assert!(worker.submit(wanted(1, move || gate.recv().unwrap())));
+        assert!(worker.submit(wanted(1, || ())));
         assert_eq!(worker.wait(Duration::from_millis(1)), 2);
         release.send(()).unwrap();
         assert_eq!(worker.wait(LONG), 0);
     }
 
     #[test]
-    fn nothing_starts_while_programs_are_built_on_the_spot() {
+    fn nothing_starts_while_and_soon_after_a_program_is_built_on_the_spot() {
         let (worker, (done, all)) = (worker(), mpsc::channel());
-        worker.yield_to_others();
-        let start = Instant::now();
-        assert!(worker.submit(Box::new(move || done.send(Instant::now()).unwrap())));
-        assert!(all.recv().unwrap() - start >= QUIET / 2);
+        let tell = done.clone();
+        worker.on_the_spot(|| {
+            assert!(worker.submit(wanted(1, move || tell.send(Instant::now()).unwrap())));
+            thread::sleep(2 * INTERVAL);
+            done.send(Instant::now()).unwrap();
+        });
+        let end = all.recv().unwrap();
+        assert!(all.recv().unwrap() - end >= QUIET / 2);
+    }
+
+    #[test]
+    fn a_build_that_does_not_disturb_the_device_starts_at_once() {
+        let (worker, (done, all)) = (worker(), mpsc::channel());
+        worker.on_the_spot(|| ());
+        for (name, quiet) in [("later", LONG), ("now", Duration::ZERO)] {
+            let done = done.clone();
+            let build = move || done.send(name).unwrap();
+            assert!(worker.submit(Box::new(Wanted { demand: 1, quiet, build })));
+        }
+        assert_eq!(all.recv().unwrap(), "now");
+        worker.stop();
+        assert_eq!(worker.pending(), 0);
+    }
+
+    #[test]
+    fn what_is_wanted_most_is_built_first() {
+        let (worker, (done, all)) = (worker(), mpsc::channel());
+        worker.on_the_spot(|| {
+            for demand in [2, 5, 1, 5, 3] {
+                let done = done.clone();
+                assert!(worker.submit(wanted(demand, move || done.send(demand).unwrap())));
+            }
+        });
+        assert_eq!(worker.wait(LONG), 0);
+        assert_eq!(all.try_iter().collect::<Vec<_>>(), [5, 5, 3, 2, 1]);
     }
 
     #[test]
@@ -203,8 +302,8 @@ mod tests {
             gate.recv().unwrap();
             first.send(1).unwrap();
         };
-        assert!(worker.submit(Box::new(job)));
-        assert!(worker.submit(Box::new(move || done.send(2).unwrap())));
+        assert!(worker.submit(wanted(1, job)));
+        assert!(worker.submit(wanted(1, move || done.send(2).unwrap())));
         begun.recv().unwrap();
         let stopper = thread::spawn(|| worker.stop());
         thread::sleep(Duration::from_millis(20));
@@ -213,7 +312,7 @@ mod tests {
         stopper.join().unwrap();
         assert_eq!(all.iter().collect::<Vec<_>>(), [1]);
         assert_eq!(worker.pending(), 0);
-        assert!(!worker.submit(Box::new(|| ())));
+        assert!(!worker.submit(wanted(1, || ())));
     }
 
     #[test]
@@ -224,14 +323,14 @@ mod tests {
             started.send(()).unwrap();
             gate.recv().unwrap();
         };
-        assert!(worker.submit(Box::new(job)));
+        assert!(worker.submit(wanted(1, job)));
         begun.recv().unwrap();
         for _ in 0..CAPACITY {
-            assert!(worker.submit(Box::new(|| ())));
+            assert!(worker.submit(wanted(1, || ())));
         }
-        assert!(!worker.submit(Box::new(|| ())));
+        assert!(!worker.submit(wanted(1, || ())));
         release.send(()).unwrap();
         assert_eq!(worker.wait(LONG), 0);
-        assert!(worker.submit(Box::new(|| ())));
+        assert!(worker.submit(wanted(1, || ())));
     }
 }
