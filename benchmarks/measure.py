@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.case import Case, Result, Work
 from benchmarks.clock import CPU, mean_seconds, warm_up
+from benchmarks.eager import EagerProcess
 from benchmarks.limits import Limits
 
 ROUNDS = 5
@@ -33,6 +34,8 @@ class Row:
             operations; empty where neither is known.
         bound: "memory", "cache" (memory, but all of it fits into a cache) or "arithmetic"; empty without a limit.
         share: the least share of the limit that is asked for, None for the group's.
+        eager: seconds on the device in each round in a process that waits for every specialised program; empty where
+            the rest was measured so.
         fallbacks: operators that ran on the CPU for want of a kernel.
     """
 
@@ -43,6 +46,7 @@ class Row:
     limit: list[float] = field(default_factory=list)
     bound: str = ""
     share: float | None = None
+    eager: list[float] = field(default_factory=list)
     fallbacks: list[str] = field(default_factory=list)
 
     @property
@@ -51,19 +55,32 @@ class Row:
         return statistics.median(cpu / device for cpu, device in zip(self.cpu, self.device, strict=True))
 
     @property
+    def eager_ratio(self) -> float | None:
+        """The same in eager mode, or None where that was not measured."""
+        pairs = zip(self.cpu, self.eager, strict=False)
+        return statistics.median([cpu / eager for cpu, eager in pairs]) if self.eager else None
+
+    @property
+    def over_eager(self) -> float | None:
+        """How many times as long as in eager mode it takes, or None where that was not measured."""
+        pairs = zip(self.device, self.eager, strict=False)
+        return statistics.median([device / eager for device, eager in pairs]) if self.eager else None
+
+    @property
     def limit_share(self) -> float | None:
         """The part of the device's limit that is reached, or None without a limit."""
         pairs = zip(self.limit, self.device, strict=False)
         return statistics.median([limit / device for limit, device in pairs]) if self.limit else None
 
 
-def measure(case: Case, device: torch.device, limits: Limits) -> Row:
+def measure(case: Case, device: torch.device, limits: Limits, eager: EagerProcess | None = None) -> Row:
     """Measure a case.
 
     Args:
         case: what to measure.
         device: the device to compare with the CPU.
         limits: measures the same device's limits.
+        eager: measures the same row in eager mode. It goes first, so that this process finds on disk what it needs.
 
     Returns:
         The measurements.
@@ -72,6 +89,8 @@ def measure(case: Case, device: torch.device, limits: Limits) -> Row:
         WrongResult: if the results differ by more than the case allows.
     """
     fallbacks = set(torch.opencl.fallbacks())
+    if eager and not eager.prepare(case):
+        eager = None
     works = {where: _build(case, where) for where in (CPU, device)}
     expected, actual = works[CPU].run(), works[device].run()
     _check(actual, expected, case.tolerance)
@@ -80,10 +99,12 @@ def measure(case: Case, device: torch.device, limits: Limits) -> Row:
 
     repeats = {where: warm_up(work, where, case.asynchronous) for where, work in works.items()}
     seconds: dict[torch.device, list[float]] = {where: [] for where in works}
-    limit_seconds = []
+    limit_seconds, eager_seconds = [], []
     for _ in range(ROUNDS):
         for where, work in works.items():
             seconds[where].append(mean_seconds(work, where, repeats[where], case.asynchronous))
+        if eager:
+            eager_seconds.append(eager.seconds())
         if limit:
             limit_seconds.append(limit() / works[device].calls)
     return Row(
@@ -94,6 +115,7 @@ def measure(case: Case, device: torch.device, limits: Limits) -> Row:
         limit=limit_seconds,
         bound=bound,
         share=case.share,
+        eager=eager_seconds,
         fallbacks=sorted(set(torch.opencl.fallbacks()) - fallbacks),
     )
 

@@ -15,7 +15,11 @@ from benchmarks.measure import Row
 from benchmarks.summary import groups, shortfall
 
 RESULTS = Path(__file__).parent / "results"
-HEADER = f"{'row':<44} {'CPU':>9} {'device':>9} {'ratio':>6} {'limit':>13}  {'spread':>9}"
+HEADER = f"{'row':<44} {'CPU':>9} {'device':>9} {'ratio':>6} {'eager':>6} {'limit':>13}  {'spread':>9}"
+# Kept with the figures that they come from.
+DERIVED = ("ratio", "eager_ratio", "over_eager", "limit_share")
+# Rows that take this many times as long as in eager mode are named.
+MOST_OVER_EAGER = 1.05
 
 
 def print_header(group: str) -> None:
@@ -24,13 +28,13 @@ def print_header(group: str) -> None:
 
 
 def print_row(row: Row) -> None:
-    """Print a row: medians, the ratio, the share of the limit, the spread of both sides, and what is short."""
+    """Print a row: medians, the ratio, eager mode's, the limit's share, the spread of both sides, and what is short."""
     limit = f"{row.limit_share:4.0%} {row.bound:<8}" if row.limit_share is not None else " " * 13
     short, fallbacks = shortfall(row), " ".join(row.fallbacks)
     notes = f"{f'  SHORT: {short}' if short else ''}{f'  on the CPU: {fallbacks}' if fallbacks else ''}"
     print(
         f"{row.name:<44} {seconds_text(statistics.median(row.cpu))} {seconds_text(statistics.median(row.device))}"
-        f" {row.ratio:6.2f} {limit:>13}  {_spread(row.cpu)} {_spread(row.device)}"
+        f" {row.ratio:6.2f} {_figure(row.eager_ratio)} {limit:>13}  {_spread(row.cpu)} {_spread(row.device)}"
         f"{notes}",
         flush=True,
     )
@@ -38,18 +42,32 @@ def print_row(row: Row) -> None:
 
 def print_summary(rows: Sequence[Row]) -> None:
     """Print each group against its target, and then the rows below theirs, the slowest first."""
-    print(f"\n{'group':<14} {'rows':>4} {'mean':>6} {'asked':>6}  {'worst':>6} {'asked':>6}  {'short':>5}")
+    print(f"\n{'group':<14} {'rows':>4} {'mean':>6} {'eager':>6} {'asked':>6}  {'worst':>6} {'asked':>6}  {'short':>5}")
     for group in groups(rows):
         target, short = group.target, sum(bool(shortfall(row)) for row in group.rows)
         print(
-            f"{group.name:<14} {len(group.rows):4} {group.mean:6.2f} {_asked(target.mean)}  {group.rows[0].ratio:6.2f}"
-            f" {_asked(target.row)}  {short:5}  {'pass' if group.passes else 'SHORT':<5} {group.rows[0].name}"
+            f"{group.name:<14} {len(group.rows):4} {group.mean:6.2f} {_figure(group.eager_mean)}"
+            f" {_figure(target.mean)}  {group.rows[0].ratio:6.2f}"
+            f" {_figure(target.row)}  {short:5}  {'pass' if group.passes else 'SHORT':<5} {group.rows[0].name}"
         )
     below = [row for group in groups(rows) for row in group.rows if shortfall(row)]
     print(f"\nBelow target: {len(below)} of {len(rows)}{', the slowest of each group first' if below else ''}")
     for row in below:
         share = f"{row.limit_share:4.0%} of {row.bound}" if row.limit_share is not None else ""
         print(f"  {row.group:<14} {row.name:<44} {row.ratio:6.2f} {share:<18} {shortfall(row)}")
+    _print_over_eager(rows)
+
+
+def _print_over_eager(rows: Sequence[Row]) -> None:
+    """Say how the rows compare with eager mode, if that was measured, and name those that are slower."""
+    both = sorted((row for row in rows if row.eager), key=lambda row: row.over_eager, reverse=True)
+    if not both:
+        return
+    mean = statistics.geometric_mean(row.over_eager for row in both)
+    slower = [row for row in both if row.over_eager > MOST_OVER_EAGER]
+    print(f"\nThe time over eager mode's: mean {mean:.3f}, above {MOST_OVER_EAGER:g} in {len(slower)} of {len(both)}")
+    for row in slower:
+        print(f"  {row.group:<14} {row.name:<44} {row.over_eager:6.2f}  {_spread(row.device)} {_spread(row.eager)}")
 
 
 def save(rows: Sequence[Row], device: torch.device) -> Path:
@@ -69,8 +87,9 @@ def save(rows: Sequence[Row], device: torch.device) -> Path:
         "machine": platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
+        "specialize": torch.opencl.kernel_cache_info()["specialize"],
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
-        "rows": [asdict(row) | {"ratio": row.ratio, "limit_share": row.limit_share} for row in rows],
+        "rows": [asdict(row) | {name: getattr(row, name) for name in DERIVED} for row in rows],
     }
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{now:%Y%m%d-%H%M%S}.json"
@@ -83,7 +102,8 @@ def load(paths: Sequence[Path]) -> list[Row]:
     rows: dict[tuple[str, str], Row] = {}
     for path in paths:
         for record in json.loads(path.read_text())["rows"]:
-            fields = {name: record[name] for name in Row.__dataclass_fields__}
+            # Files of before a field was there lack it.
+            fields = {name: record[name] for name in Row.__dataclass_fields__ if name in record}
             rows[record["group"], record["name"]] = Row(**fields)
     return list(rows.values())
 
@@ -106,5 +126,5 @@ def _spread(seconds: Sequence[float]) -> str:
     return f"{(max(seconds) - min(seconds)) / statistics.median(seconds):4.0%}"
 
 
-def _asked(figure: float | None) -> str:
+def _figure(figure: float | None) -> str:
     return f"{figure:6.2f}" if figure is not None else "     -"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from benchmarks.case import Case
+from benchmarks.eager import EagerProcess
 from benchmarks.limits import Limits
 from benchmarks.measure import WrongResult, measure
 from benchmarks.plot import plot_ratios
@@ -15,6 +16,9 @@ GIBI = 1 << 30
 
 def run(cases: Sequence[Case], device_name: str) -> int:
     """Measure cases on a device and on the CPU with as many threads, print them, and keep the figures and a plot.
+
+    Specialised programs come when they do with this process's ``TORCH_OPENCL_SPECIALIZE``. Unless that is "eager",
+    a second process measures the same rows in eager mode, in turns.
 
     Args:
         cases: what to measure.
@@ -31,6 +35,9 @@ def run(cases: Sequence[Case], device_name: str) -> int:
         f"The device now moves {GIBI / limits.memory_seconds(GIBI // 2, GIBI // 2) / 1e9:.1f} GB/s, and computes"
         f" {limits.flops() / 1e9:.0f} GFLOP/s. Each row is compared with what it does at the time of the row."
     )
+    mode = torch.opencl.kernel_cache_info()["specialize"]
+    eager = EagerProcess(device_name) if mode != "eager" else None
+    print(f"Specialised kernels: {mode}{' and eager, which goes first in a process of its own' if eager else ''}.")
     rows, failed, group = [], [], ""
     try:
         for case in cases:
@@ -38,13 +45,15 @@ def run(cases: Sequence[Case], device_name: str) -> int:
                 group = case.group
                 print_header(group)
             try:
-                rows.append(measure(case, device, limits))
+                rows.append(measure(case, device, limits, eager))
             except (WrongResult, RuntimeError) as error:
                 failed.append(case)
                 print(f"{case.name:<44} {type(error).__name__}: {str(error).splitlines()[0][:200]}")
             else:
                 print_row(rows[-1])
     finally:
+        if eager:
+            eager.close()
         # Also of a run that was interrupted.
         if rows:
             print_summary(rows)

@@ -1,6 +1,6 @@
 """What rows come to, group by group, against the targets."""
 
-import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +25,13 @@ class Group:
     @property
     def mean(self) -> float:
         """The geometric mean of the ratios."""
-        return math.exp(sum(math.log(row.ratio) for row in self.rows) / len(self.rows))
+        return statistics.geometric_mean(row.ratio for row in self.rows)
+
+    @property
+    def eager_mean(self) -> float | None:
+        """The same in eager mode, or None where that was not measured of all."""
+        ratios = [row.eager_ratio for row in self.rows]
+        return None if None in ratios else statistics.geometric_mean(ratios)
 
     @property
     def passes(self) -> bool:

@@ -1,15 +1,20 @@
 """The benchmarks: each row can be found and judged, and a wrong result is not timed."""
 
+import json
+import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
+from processes import output_of
 
 from benchmarks.case import Case, Work
 from benchmarks.cases import all_cases, select
 from benchmarks.growth import cliffs
 from benchmarks.limits import Limits
 from benchmarks.measure import Row, WrongResult, measure
+from benchmarks.report import print_summary
 from benchmarks.summary import groups, shortfall
 from benchmarks.targets import TARGETS
 
@@ -51,6 +56,36 @@ def test_a_small_row_is_measured_against_its_limit(limits):
     assert min(measured.cpu + measured.device + measured.limit) > 0
     assert measured.bound == "cache"
     assert measured.fallbacks == []
+
+
+def test_a_row_is_measured_in_eager_mode_beside_and_finds_its_programs_on_disk(tmp_path):
+    code = """
+    import json, torch
+    from benchmarks.cases import select
+    from benchmarks.eager import EagerProcess
+    from benchmarks.limits import Limits
+    from benchmarks.measure import measure
+    eager, device = EagerProcess("opencl"), torch.device("opencl")
+    measured = [measure(case, device, Limits(device), eager) for case in select(["exp f32 dense"])]
+    eager.close()
+    assert all(len(row.eager) == len(row.device) and min(row.eager) > 0 and row.over_eager > 0 for row in measured)
+    print(json.dumps(torch.opencl.kernel_cache_info()))
+    """
+    root = str(Path(__file__).parents[2])
+    variables = {"TORCH_OPENCL_SPECIALIZE": "background", "TORCH_OPENCL_CACHE_DIR": str(tmp_path)}
+    report = json.loads(output_of(code, PYTHONPATH=f"{root}:{os.environ.get('PYTHONPATH', '')}", **variables))
+    # The other process has built it; here nothing is compiled, and the generic form not even loaded.
+    assert report["specialize"] == "background" and report["compiled"] == 0 and report["loaded"] > 0
+    assert report["specialized"] == report["loaded"]
+
+
+def test_rows_that_are_slower_than_in_eager_mode_are_named(capsys):
+    rows = [row(eager=[0.5] * 3), row("norm", cpu=3.0, eager=[1.0] * 3), row("conv", cpu=2.0)]
+    assert [each.over_eager for each in rows] == [2.0, 1.0, None]
+    assert [each.eager_ratio for each in rows] == [2.0, 3.0, None]
+    print_summary(rows)
+    text = capsys.readouterr().out
+    assert "The time over eager mode's: mean 1.414, above 1.05 in 1 of 2\n  softmax" in text
 
 
 def test_a_wrong_result_is_not_timed(limits):

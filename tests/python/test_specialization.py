@@ -1,4 +1,4 @@
-"""Kernels in two forms: the generic one answers at once, unless the specialised one is on disk, and both say the same."""
+"""Kernels in two forms: the generic one answers unless the specialised one is on disk, and both say the same."""
 
 import json
 import re

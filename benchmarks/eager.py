@@ -1,0 +1,95 @@
+"""A process that waits for every specialised program, and leaves them on disk for the one that has started it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from benchmarks.case import Case
+from benchmarks.cases import all_cases
+from benchmarks.clock import mean_seconds, warm_up
+
+ROOT = Path(__file__).parents[1]
+MODE = "TORCH_OPENCL_SPECIALIZE"
+
+
+class EagerProcess:
+    """Measures rows with ``TORCH_OPENCL_SPECIALIZE=eager``, in turns with the process that has started it.
+
+    Args:
+        device: the device to measure.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.eager", device],
+            cwd=ROOT,
+            env=os.environ | {MODE: "eager"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def prepare(self, case: Case) -> bool:
+        """Build a row's work there and warm it up; return whether that was possible."""
+        return self._ask([case.group, case.name])
+
+    def seconds(self) -> float:
+        """Measure one round of the row that was prepared last; return the mean time of a call."""
+        return self._ask("round")
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+    def _ask(self, question: str | list[str]) -> bool | float:
+        print(json.dumps(question), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise OSError(f"The process for eager mode has ended, exit status {self._process.wait()}")
+        return json.loads(answer)
+
+
+def serve(device: torch.device) -> None:
+    """Answer the questions of an :class:`EagerProcess`, which come as lines of JSON, until there are no more.
+
+    Args:
+        device: the device to measure.
+    """
+    # What libraries print is none of the answers.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    torch.set_num_threads(torch.opencl.get_device_properties(device).compute_units)
+    cases = {(case.group, case.name): case for case in all_cases()}
+    measure_round = None
+    for line in sys.stdin:
+        question = json.loads(line)
+        if question == "round":
+            answer = measure_round()
+        else:
+            # The last row's memory goes before the next one's comes.
+            measure_round = None
+            measure_round = _prepare(cases[tuple(question)], device)
+            answer = measure_round is not None
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def _prepare(case: Case, device: torch.device) -> Callable[[], float] | None:
+    """Return what measures a round, or None where the device cannot do the work."""
+    torch.manual_seed(0)
+    try:
+        work = case.build(device)
+        work.run()
+        repeats = warm_up(work, device, case.asynchronous)
+    except RuntimeError as error:
+        print(f"{case.name}, eager: {error}", file=sys.stderr)
+        return None
+    return partial(mean_seconds, work, device, repeats, case.asynchronous)
+
+
+if __name__ == "__main__":
+    serve(torch.device(sys.argv[1]))
