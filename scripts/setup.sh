@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 
 PYTHON=${PYTHON:-python3}
 VENV=.venv
+# There while the environment is made.
+UNFINISHED=$VENV/unfinished
 PACKAGE_LISTS_ARE_FRESH=
 export PATH="$PWD/$VENV/bin:$PATH"
 
@@ -91,19 +93,44 @@ setup_python() {
   need "$PYTHON" python3 python3-venv
   "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
     stop "$PYTHON is older than 3.10. Install a newer one and run: make PYTHON=/path/to/python3 ..."
-  if [ ! -x "$VENV/bin/python" ]; then
-    if ! "$PYTHON" -c 'import ensurepip' 2>/dev/null; then
-      can_install || stop "Python cannot make virtual environments here. As root: apt-get install python3-venv"
-      apt_install python3-venv
-    fi
-    say "making the Python environment $VENV"
-    "$PYTHON" -m venv "$VENV"
+  if [ -e "$UNFINISHED" ]; then
+    say "making $VENV once more, as that was interrupted"
+    rm -rf "$VENV"
+    link_versioned_rust
   fi
+  # One without pip was interrupted too, or made by another tool: it gets pip, and keeps what it has.
+  if [ ! -x "$VENV/bin/python" ] || ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then make_venv; fi
   if ! cmp -s requirements-dev.txt "$VENV/requirements-installed.txt"; then
     say "installing the packages of requirements-dev.txt into $VENV (PyTorch is large)"
+    remove_torn_packages
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
     cp requirements-dev.txt "$VENV/requirements-installed.txt"
   fi
+}
+
+make_venv() {
+  if ! "$PYTHON" -c 'import ensurepip' 2>/dev/null; then
+    can_install || stop "Python cannot make virtual environments here. As root: apt-get install python3-venv"
+    apt_install python3-venv
+  fi
+  say "making the Python environment $VENV"
+  # What others have made is not ours to remove, should this be interrupted.
+  if [ ! -e "$VENV/pyvenv.cfg" ]; then
+    mkdir -p "$VENV"
+    touch "$UNFINISHED"
+  fi
+  "$PYTHON" -m venv "$VENV"
+  rm -f "$UNFINISHED"
+}
+
+# pip lists a package's files last. It takes one without a list, whose installation was interrupted, for installed.
+remove_torn_packages() {
+  local information
+  for information in "$VENV"/lib/python3*/site-packages/*.dist-info; do
+    if [ ! -d "$information" ] || [ -e "$information/RECORD" ]; then continue; fi
+    say "removing what an interruption has left of $(basename "$information" .dist-info)"
+    rm -rf "$information"
+  done
 }
 
 has_driver() {

@@ -1,0 +1,76 @@
+"""scripts/setup.sh goes on where an interruption has left it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path) -> Path:
+    """What setup.sh needs of a checkout, without packages to install; build tools that say they are there."""
+    for name in ("scripts/setup.sh", "Cargo.toml", "python/torch_opencl/_embedded_driver.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "requirements-dev.txt").write_text("# none\n")
+    for name, output in {"g++": "", "cargo": "cargo 1.999.0"}.items():
+        tool = tmp_path / "tools" / name
+        tool.parent.mkdir(exist_ok=True)
+        tool.write_text(f"#!/bin/sh\necho {output}\n")
+        tool.chmod(0o755)
+    return tmp_path
+
+
+def setup(checkout: Path) -> str:
+    """Run setup.sh and return what it says."""
+    environment = {
+        **os.environ,
+        "PATH": f"{checkout / 'tools'}:{os.environ['PATH']}",
+        "PYTHON": str(Path(sys.base_prefix) / "bin" / "python3"),
+        "OCL_ICD_VENDORS": "somewhere",
+    }
+    done = subprocess.run(
+        [checkout / "scripts" / "setup.sh"], env=environment, capture_output=True, text=True, timeout=170, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def has_pip(checkout: Path) -> bool:
+    command = [checkout / ".venv" / "bin" / "python", "-m", "pip", "--version"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def without_pip(checkout: Path) -> Path:
+    """An environment as it is before pip gets into it; returns where packages go."""
+    python = Path(sys.base_prefix) / "bin" / "python3"
+    subprocess.run([python, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
+    return next((checkout / ".venv" / "lib").glob("python3*")) / "site-packages"
+
+
+def test_an_environment_without_pip_gets_it_and_a_package_that_is_not_whole_is_installed_again(checkout):
+    packages = without_pip(checkout)
+    for name, files in {"torn-1.0": ["METADATA"], "whole-1.0": ["METADATA", "RECORD"]}.items():
+        (packages / f"{name}.dist-info").mkdir()
+        for file in files:
+            (packages / f"{name}.dist-info" / file).write_text("")
+    said = setup(checkout)
+    assert has_pip(checkout)
+    assert "an interruption has left of torn-1.0" in said
+    assert not (packages / "torn-1.0.dist-info").exists() and (packages / "whole-1.0.dist-info").exists()
+    assert not (checkout / ".venv" / "unfinished").exists()
+    assert setup(checkout) == "", "nothing is left to do"
+
+
+def test_an_environment_that_was_not_finished_is_made_anew(checkout):
+    packages = without_pip(checkout)
+    (packages / "pip").mkdir()
+    (packages / "pip" / "__init__.py").write_text("half of it")
+    (checkout / ".venv" / "unfinished").write_text("")
+    assert "interrupted" in setup(checkout)
+    assert has_pip(checkout) and not (checkout / ".venv" / "unfinished").exists()
