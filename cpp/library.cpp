@@ -54,6 +54,10 @@ void set_tuning(int64_t device, const std::string& values) {
   checked([&] { bridge::set_tuning(device_index(device), rust::Str(values)); });
 }
 
+void store_tuning(int64_t device, const std::string& text) {
+  checked([&] { bridge::store_tuning(device_index(device), rust::Str(text)); });
+}
+
 } // namespace
 
 TORCH_LIBRARY(torch_opencl, m) {
@@ -114,6 +118,10 @@ TORCH_LIBRARY(torch_opencl, m) {
     return to_string(checked([&] { return bridge::tuning_json(device_index(device)); }));
   });
   m.def("set_tuning(int device, str values) -> ()", &set_tuning);
+  m.def("read_tuning(int device) -> str", [](int64_t device) {
+    return to_string(checked([&] { return bridge::read_tuning(device_index(device)); }));
+  });
+  m.def("store_tuning(int device, str text) -> ()", &store_tuning);
   m.def("sync_debug_mode() -> int", [] { return static_cast<int64_t>(bridge::sync_debug_mode()); });
   m.def("set_sync_debug_mode(int mode) -> ()", [](int64_t mode) {
     checked([&] { bridge::set_sync_debug_mode(std::in_range<int32_t>(mode) ? static_cast<int32_t>(mode) : -1); });

@@ -123,7 +123,10 @@ pub fn synchronize_stream(index: i32, stream: i64) -> Result<()> {
 /// Waits for every device that has been used, and ends what goes on besides: the process is about to end.
 pub fn finish_all() -> Result<()> {
     kernels::stop_building();
-    runtime::devices()?.iter().filter_map(|device| device.initialised()).try_for_each(|state| state.synchronize())
+    let synchronized =
+        runtime::devices()?.iter().filter_map(|device| device.initialised()).try_for_each(|state| state.synchronize());
+    kernels::leave_driver_cache();
+    synchronized
 }
 
 pub fn synchronize_device(index: i32) -> Result<()> {
@@ -153,6 +156,7 @@ pub fn check_environment() -> Result<()> {
     kernels::warn_with(warn);
     // A folder that cannot be used is told of here, in the user's own thread.
     kernels::cache_folder();
+    kernels::check_driver_cache();
     Ok(())
 }
 

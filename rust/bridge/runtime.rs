@@ -89,5 +89,7 @@ pub mod ffi {
         fn kernel_cache_json() -> String;
         fn tuning_json(index: i32) -> Result<String>;
         fn set_tuning(index: i32, values: &str) -> Result<()>;
+        fn read_tuning(index: i32) -> Result<String>;
+        fn store_tuning(index: i32, text: &str) -> Result<()>;
     }
 }

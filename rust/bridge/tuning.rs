@@ -3,8 +3,9 @@
 use serde_json::{json, Value};
 
 use crate::blas;
-use crate::error::Result;
-use crate::ops::tuning::{header, path, Tuning};
+use crate::error::{Error, Result};
+use crate::kernels::store;
+use crate::ops::tuning::{header, path, text, Tuning};
 use crate::runtime::device;
 
 /// The numbers that a device uses and those that devices like it start with; the file for others, and what it has to begin
@@ -31,4 +32,22 @@ pub fn set_tuning(index: i32, values: &str) -> Result<()> {
     tuning.set(device);
     blas::auto::forget(index);
     Ok(())
+}
+
+/// What a device's file says; nothing where there is none that can be read.
+pub fn read_tuning(index: i32) -> Result<String> {
+    Ok(text(device(index)?).ok().flatten().unwrap_or_default())
+}
+
+/// Writes a device's file; makes its folder only where the text is empty.
+///
+/// # Errors
+/// [`Error::Invalid`] where nothing is kept on disk, or it cannot be written.
+pub fn store_tuning(index: i32, text: &str) -> Result<()> {
+    let path = path(device(index)?).ok_or_else(|| Error::Invalid("OpenCL: nothing is kept on disk".to_owned()))?;
+    let written = match (text, path.parent()) {
+        ("", Some(folder)) => store::make_folder(folder),
+        _ => store::replace(&path, text.as_bytes()),
+    };
+    written.map_err(|error| Error::Invalid(format!("OpenCL: {} cannot be written: {error}", path.display())))
 }

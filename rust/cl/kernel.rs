@@ -1,12 +1,13 @@
 //! Kernels and their arguments.
 
 use std::ffi::{c_void, CString};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use opencl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
 use opencl3::types::{cl_kernel, cl_program};
 
-use super::{check, MemHandle};
+use super::{check, Grid, MemHandle};
 use crate::error::{Error, Result};
 
 /// One argument of a kernel, borrowed for the time of a launch.
@@ -39,6 +40,8 @@ pub enum Arg<'a> {
 pub struct Kernel {
     handle: Mutex<KernelHandle>,
     name: String,
+    /// Shapes of launches so far, a bit each by their hash, where the first of each is in doubt.
+    shapes: Option<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -48,11 +51,26 @@ pub(super) struct KernelHandle(cl_kernel);
 unsafe impl Send for KernelHandle {}
 
 impl Kernel {
-    pub(super) fn new(program: cl_program, name: &str) -> Result<Self> {
+    pub(super) fn new(program: cl_program, name: &str, is_in_doubt: bool) -> Result<Self> {
         let c_name =
             CString::new(name).map_err(|_| Error::Invalid(format!("kernel name holds a NUL byte: {name:?}")))?;
         let handle = check("clCreateKernel", create_kernel(program, &c_name))?;
-        Ok(Self { handle: Mutex::new(KernelHandle(handle)), name: name.to_owned() })
+        let shapes = is_in_doubt.then(AtomicU64::default);
+        Ok(Self { handle: Mutex::new(KernelHandle(handle)), name: name.to_owned(), shapes })
+    }
+
+    /// Whether a launch makes the driver load code for groups of this shape that it has not run before: PoCL has one for each
+    /// size of the groups, and for grids of 65536 items and more.
+    pub(super) fn is_in_doubt(&self, grid: &Grid<'_>) -> bool {
+        let Some(shapes) = &self.shapes else { return false };
+        let is_large = grid.global.iter().any(|size| *size > usize::from(u16::MAX));
+        let local = grid
+            .local
+            .unwrap_or_default()
+            .iter()
+            .fold(usize::from(is_large), |hash, size| (hash ^ size).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let bit = 1 << (local >> 58 ^ usize::from(is_large));
+        shapes.load(Ordering::Relaxed) & bit == 0 && shapes.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
     /// Name of the kernel function.

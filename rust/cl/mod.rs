@@ -10,6 +10,7 @@ mod event;
 mod gate;
 mod kernel;
 mod program;
+mod proof;
 mod queue;
 mod shared;
 
@@ -20,6 +21,7 @@ pub use event::Event;
 pub use gate::Start;
 pub use kernel::{Arg, Kernel};
 pub use program::Program;
+pub use proof::{witness_with, Witness};
 pub use queue::{Grid, MapAccess, Queue, Read};
 
 use opencl3::error_codes::ClError;

@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use opencl3::program::{
     build_program, create_program_with_binary, create_program_with_source, get_program_build_info, get_program_info,
-    release_program, CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG,
+    release_program, CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_NUM_KERNELS,
 };
 use opencl3::types::cl_program;
 
@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Program {
     handle: cl_program,
+    is_in_doubt: bool,
 }
 
 // SAFETY: programs are reference counted by the driver; creating kernels from one is thread-safe.
@@ -28,23 +29,40 @@ impl Program {
     /// `name` and `device` go into the message of [`Error::Build`].
     pub fn from_source(context: &Context, source: &str, options: &str, name: &str, device: &str) -> Result<Self> {
         let handle = check("clCreateProgramWithSource", create_program_with_source(context.handle, &[source]))?;
-        let program = Self { handle };
+        let program = Self { handle, is_in_doubt: false };
+        let failure = |reason: &str| Error::Build {
+            program: name.to_owned(),
+            device: device.to_owned(),
+            log: format!("{reason}\n{}", program.log(context).trim_matches(char::from(0))),
+        };
         program.build(context, options).map_err(|error| match error {
-            Error::OpenCl { .. } => Error::Build {
-                program: name.to_owned(),
-                device: device.to_owned(),
-                log: format!("{}\n{}", error.message(), program.log(context)),
-            },
+            Error::OpenCl { .. } => failure(&error.message()),
             other => other,
         })?;
+        if program.kernels()? == 0 {
+            return Err(failure("The driver says that it is built, and it has no kernels."));
+        }
         Ok(program)
+    }
+
+    /// The same, which the driver may have loaded from a cache that is damaged: first launches of its kernels are
+    /// announced (`proof.rs`).
+    #[must_use]
+    pub fn in_doubt(mut self) -> Self {
+        self.is_in_doubt = true;
+        self
+    }
+
+    fn kernels(&self) -> Result<usize> {
+        let info = check("clGetProgramInfo", get_program_info(self.handle, CL_PROGRAM_NUM_KERNELS))?;
+        Ok(info.to_size())
     }
 
     /// Loads what [`Self::binary`] returned on the same device and driver.
     pub fn from_binary(context: &Context, binary: &[u8], options: &str) -> Result<Self> {
         // SAFETY: the device is the context's own; the driver validates the bytes.
         let result = unsafe { create_program_with_binary(context.handle, &[context.device().0], &[binary]) };
-        let program = Self { handle: check("clCreateProgramWithBinary", result)? };
+        let program = Self { handle: check("clCreateProgramWithBinary", result)?, is_in_doubt: false };
         program.build(context, options)?;
         Ok(program)
     }
@@ -73,7 +91,7 @@ impl Program {
 
     /// Creates a kernel by name.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        Kernel::new(self.handle, name)
+        Kernel::new(self.handle, name, self.is_in_doubt)
     }
 }
 
@@ -104,6 +122,13 @@ mod tests {
         assert_eq!(program, "pointwise -D CLASS_F");
         assert!(log.contains("CL_BUILD_PROGRAM_FAILURE"), "{log}");
         assert!(log.contains("no_such_name"), "{log}");
+    }
+
+    #[test]
+    fn a_program_without_kernels_is_an_error() {
+        let result = Program::from_source(&context(), "int one(void) { return 1; }", "", "one", "device");
+        let Err(Error::Build { log, .. }) = result else { unreachable!("{result:?}") };
+        assert!(log.contains("no kernels"), "{log}");
     }
 
     #[test]

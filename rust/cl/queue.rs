@@ -11,7 +11,7 @@ use opencl3::types::{cl_command_queue, cl_event, CL_FALSE};
 
 use super::backlog::Backlog;
 use super::gate::{Gate, Start};
-use super::{check, Arg, Context, Event, Kernel, MemHandle, Status};
+use super::{check, proof, Arg, Context, Event, Kernel, MemHandle, Status};
 use crate::error::{Error, Result};
 
 /// An owning in-order `cl_command_queue` with timestamps.
@@ -152,7 +152,7 @@ impl Queue {
             return Ok(());
         }
         let mark = self.marker()?;
-        self.backlog.push(mark).map_or(Ok(()), |oldest| self.wait(&oldest))
+        self.backlog.push(mark).map_or(Ok(()), |oldest| self.flush().and_then(|()| oldest.wait()))
     }
 
     /// Enqueues a kernel over a grid of work-items.
@@ -164,6 +164,9 @@ impl Queue {
                 "kernel {}: a launch over {global:?} from {first:?} in groups of {local:?} has no meaning",
                 kernel.name()
             )));
+        }
+        if kernel.is_in_doubt(grid) {
+            proof::doubt();
         }
         let commands = kernel.with_args(args, |handle| {
             let mut gate = self.gate();
@@ -316,6 +319,7 @@ impl Queue {
         self.flush()?;
         event.wait()?;
         self.note_complete(event);
+        proof::prove();
         Ok(())
     }
 

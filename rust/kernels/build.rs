@@ -1,13 +1,12 @@
 //! Building a program, or loading what an earlier process has built.
 
-use std::env;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Once;
 
 use super::cache::Tier;
-use super::disk;
 use super::spec::{options, Constant};
-use super::{Class, Family};
-use crate::cl::{DeviceInfo, Program};
+use super::{disk, driver_cache, warn, Class, Family};
+use crate::cl::{Context, DeviceInfo, Program};
 use crate::error::{Error, Result};
 use crate::runtime::{Device, DeviceClass};
 
@@ -83,13 +82,19 @@ pub(super) fn build(recipe: &Recipe) -> Result<Program> {
         }
     }
     let name = format!("{}{}", recipe.family.name(), self::options(&recipe.constants));
-    let program = Program::from_source(context, &source, &options, &name, &info.name)?;
-    if is_kept {
-        LOADED.fetch_add(1, Ordering::Relaxed);
-        return Ok(program);
+    let keeps_builds = driver_cache::keeps_builds(info);
+    if keeps_builds && (is_kept || !entry.has_place()) {
+        let program = driver_cache::while_loading(|| compile(context, &source, &options, &name, info))?;
+        let count = if is_kept { &LOADED } else { &COMPILED };
+        count.fetch_add(1, Ordering::Relaxed);
+        return Ok(program.in_doubt());
     }
+    if let Some(reason) = keeps_builds.then(driver_cache::obstacle).flatten() {
+        return Err(Error::Invalid(reason));
+    }
+    let program = compile(context, &source, &options, &name, info)?;
     COMPILED.fetch_add(1, Ordering::Relaxed);
-    if keeps_builds(info) {
+    if keeps_builds {
         entry.store(KEPT_BY_DRIVER);
     } else if let Ok(binary) = program.binary() {
         entry.store(&binary);
@@ -97,13 +102,29 @@ pub(super) fn build(recipe: &Recipe) -> Result<Program> {
     Ok(program)
 }
 
-/// Whether the driver has a cache of its own that serves a build from source as well as a binary would.
-///
-/// PoCL has, and what it makes a binary of is every kernel of a program, for groups of any size: more than what a program that
-/// uses two of them has to wait for. Training on the digits from empty caches took 44 s with binaries and 20 s without, and 1.6 s
-/// longer from full ones.
-fn keeps_builds(info: &DeviceInfo) -> bool {
-    info.platform == "Portable Computing Language" && env::var_os("POCL_KERNEL_CACHE").is_none_or(|value| value != "0")
+/// Builds from source, and once more where a driver that keeps builds gives back a damaged one.
+fn compile(context: &Context, source: &str, options: &str, name: &str, info: &DeviceInfo) -> Result<Program> {
+    let build = |options: &str| Program::from_source(context, source, options, name, &info.name);
+    let mut error = match build(options) {
+        Err(error @ Error::Build { .. }) if driver_cache::keeps_builds(info) => error,
+        result => return result,
+    };
+    // No kernel knows the name: all that it changes is the key under which the driver keeps the build.
+    if let Ok(program) = build(&format!("{options} -D TORCH_OPENCL_REBUILD=1")) {
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| {
+            let advice = driver_cache::advice();
+            warn(&format!("{} It was compiled once more, and works. {advice}", error.message()));
+        });
+        return Ok(program);
+    }
+    if let Error::Build { log, .. } = &mut error {
+        // The compiler's own words, where there are any, say what is wrong.
+        if log.lines().filter(|line| !line.trim().is_empty()).count() <= 1 {
+            log.push_str(&driver_cache::advice());
+        }
+    }
+    Err(error)
 }
 
 /// (loaded, compiled) programs of this process.

@@ -92,6 +92,11 @@ impl Entry {
         (self.hash_of(binary) == hash).then(|| binary.to_vec())
     }
 
+    /// Whether there is a folder for it.
+    pub fn has_place(&self) -> bool {
+        self.path.is_some()
+    }
+
     /// Stores a binary, or an answer.
     pub fn store(&self, binary: &[u8]) {
         let Some(path) = &self.path else { return };

@@ -85,7 +85,7 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// A new file in a folder, under a name that nobody can foresee.
-fn create_temporary(folder: &Path) -> io::Result<(PathBuf, File)> {
+pub(super) fn create_temporary(folder: &Path) -> io::Result<(PathBuf, File)> {
     let mut last = io::Error::from(ErrorKind::AlreadyExists);
     for _ in 0..ATTEMPTS {
         let path = folder.join(format!(".{:016x}.tmp", RandomState::new().build_hasher().finish()));
@@ -99,7 +99,7 @@ fn create_temporary(folder: &Path) -> io::Result<(PathBuf, File)> {
 }
 
 /// A new file of the user's own; fails where anything has the name already.
-pub(super) fn create(path: &Path) -> io::Result<File> {
+fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create_new(true).mode(FILE_MODE).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(path)?;

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -102,3 +103,90 @@ def test_an_empty_name_turns_the_folder_off():
     report = run("")
     assert report["path"] is None
     assert report["compiled"] > 0 and report["loaded"] == 0
+
+
+# --- other users of the machine
+
+
+def mode(path) -> int:
+    return path.stat().st_mode & 0o7777
+
+
+def test_folders_and_files_are_the_user_s_alone_whatever_the_umask(tmp_path):
+    code = "import os; os.umask(0)\n" + textwrap.dedent(PROGRAM)
+    report = json.loads(output_of(code, TORCH_OPENCL_CACHE_DIR=str(tmp_path / "new" / "deep")))
+    assert report["entries"] > 0
+    assert mode(tmp_path / "new") == mode(tmp_path / "new" / "deep") == 0o700
+    assert {mode(entry) for entry in (tmp_path / "new" / "deep").iterdir()} == {0o600}
+
+
+def test_a_folder_that_others_can_write_is_not_used_and_the_warning_names_the_cure(filled, tmp_path):
+    folder = tmp_path / "wide"
+    shutil.copytree(filled[0], folder)
+    folder.chmod(0o777)
+    done = run_python(PROGRAM, TORCH_OPENCL_CACHE_DIR=str(folder))
+    report = json.loads(done.stdout)
+    assert report["path"] is None and report["loaded"] == 0 and report["compiled"] > 0
+    assert done.stderr.count("can be changed by other users (mode 777)") == 1
+    assert f"chmod go-w '{folder}'" in done.stderr
+    assert mode(folder) == 0o777, "it may be shared on purpose"
+    folder.chmod(0o755)
+    assert run(str(folder))["loaded"] == filled[1]["compiled"]
+
+
+def test_files_that_others_can_write_are_replaced(filled, tmp_path):
+    folder = tmp_path / "programs"
+    shutil.copytree(filled[0], folder)
+    for entry in folder.iterdir():
+        entry.chmod(0o666)
+    done = run_python(PROGRAM, TORCH_OPENCL_CACHE_DIR=str(folder))
+    assert json.loads(done.stdout)["loaded"] == 0
+    assert done.stderr.count("can be changed by other users (mode 666)") == 1
+    assert run(str(folder))["loaded"] == filled[1]["compiled"]
+
+
+def test_links_are_replaced_and_what_they_lead_to_stays(filled, tmp_path):
+    folder, precious = tmp_path / "programs", tmp_path / "precious"
+    shutil.copytree(filled[0], folder)
+    entry = min(folder.iterdir())
+    precious.write_bytes(entry.read_bytes())
+    entry.unlink()
+    entry.symlink_to(precious)
+    done = run_python(PROGRAM, TORCH_OPENCL_CACHE_DIR=str(folder))
+    assert json.loads(done.stdout)["compiled"] == 1 and "is a symbolic link" in done.stderr
+    assert not entry.is_symlink() and precious.read_bytes() == entry.read_bytes()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_belongs_to_another_user_is_not_used(filled, tmp_path):
+    folder = tmp_path / "programs"
+    shutil.copytree(filled[0], folder)
+    os.chown(folder, 12345, -1)
+    done = run_python(PROGRAM, TORCH_OPENCL_CACHE_DIR=str(folder))
+    assert json.loads(done.stdout)["path"] is None
+    assert "belongs to user 12345, and this process runs as user 0" in done.stderr
+
+
+def test_a_relative_folder_is_refused():
+    done = run_python("import torch; torch.opencl.init()", TORCH_OPENCL_CACHE_DIR="kernels")
+    assert done.returncode == 1
+    assert "TORCH_OPENCL_CACHE_DIR=kernels: expected an absolute path" in done.stderr
+
+
+def test_a_tuning_that_others_can_write_is_not_used(tmp_path):
+    code = """
+        import json, os, sys, torch
+        from torch_opencl._load import native
+        from torch_opencl.tune.record import Record, file_of, recorded, store
+        torch.opencl.init()
+        os.umask(0)
+        state = json.loads(native().tuning(0))
+        store(0, Record(values=state["values"], defaults=state["defaults"]))
+        path = file_of(0)
+        print(oct(path.stat().st_mode & 0o7777), oct(path.parent.stat().st_mode & 0o7777), recorded(0) is not None)
+        path.chmod(0o622)
+        print(recorded(0))
+    """
+    done = run_python(code, TORCH_OPENCL_CACHE_DIR=str(tmp_path / "kept"))
+    assert done.stdout.splitlines() == ["0o600 0o700 True", "None"], done.stderr
+    assert "can be changed by other users (mode 622)" in done.stderr

@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -54,7 +53,7 @@ def recorded(device: int) -> Record | None:
     """
     state = json.loads(native().tuning(device))
     try:
-        content = json.loads(Path(state["path"] or "").read_text())
+        content = json.loads(native().read_tuning(device))
         if any(content[name] != value for name, value in state["header"].items()):
             return None
         record = Record(**{name: content[name] for name in Record.__dataclass_fields__})
@@ -65,7 +64,7 @@ def recorded(device: int) -> Record | None:
         record.speedup = _trial(record.speedup)
         if not isinstance(record.trying, str | None) or not isinstance(record.finished, str | None):
             return None
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return None
     return record
 
@@ -85,20 +84,11 @@ def store(device: int, record: Record) -> None:
         record: what it shall say.
 
     Raises:
-        RuntimeError: nothing is kept on disk.
-        OSError: the file cannot be written.
+        RuntimeError: nothing is kept on disk, or the file cannot be written.
     """
-    state = json.loads(native().tuning(device))
-    path = file_of(device)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, fresh = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with open(handle, "w") as file:
-            file.write(json.dumps({**state["header"], **asdict(record)}, indent=2) + "\n")
-        os.replace(fresh, path)
-    except BaseException:
-        os.unlink(fresh)
-        raise
+    file_of(device)
+    header = json.loads(native().tuning(device))["header"]
+    native().store_tuning(device, json.dumps({**header, **asdict(record)}, indent=2) + "\n")
 
 
 def file_of(device: int) -> Path:
@@ -116,8 +106,8 @@ def file_of(device: int) -> Path:
     path = json.loads(native().tuning(device))["path"]
     if path is None:
         raise RuntimeError(
-            "OpenCL: there is no folder to keep a tuning in: TORCH_OPENCL_CACHE_DIR is empty, or there is no home. "
-            "Set TORCH_OPENCL_CACHE_DIR to a folder."
+            "OpenCL: there is no folder to keep a tuning in: TORCH_OPENCL_CACHE_DIR is empty, or there is no home, or "
+            "the folder is open to other users. Set TORCH_OPENCL_CACHE_DIR to a folder of your own."
         )
     return Path(path)
 
@@ -133,10 +123,10 @@ def alone(device: int) -> Iterator[None]:
         Nothing.
 
     Raises:
-        RuntimeError: another process is tuning, or nothing is kept on disk.
+        RuntimeError: another process is tuning, or nothing is kept on disk, or the folder cannot be made.
     """
     folder = file_of(device).parent
-    folder.mkdir(parents=True, exist_ok=True)
+    native().store_tuning(device, "")
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:

@@ -65,8 +65,8 @@ def tune(device: DeviceLike = None, quick: bool = False, progress: bool = True) 
         What has been measured. This process uses the numbers from now on, and so do those that start later.
 
     Raises:
-        RuntimeError: there is no such device, no folder to keep the result in, or another process is tuning.
-        OSError: the result cannot be written.
+        RuntimeError: there is no such device, no folder to keep the result in, or another process is tuning, or the
+            result cannot be written.
     """
     _lazy_init()
     index = _check_index(device)

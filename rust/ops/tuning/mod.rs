@@ -20,7 +20,7 @@ use crate::kernels::warn;
 use crate::runtime::{Device, DeviceClass};
 
 pub use cpu::CpuTuning;
-pub use file::{header, path};
+pub use file::{header, path, text};
 pub use gpu::GpuTuning;
 
 /// The numbers of a device, by its class.

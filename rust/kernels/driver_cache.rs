@@ -1,0 +1,207 @@
+//! The cache that a driver has of its own: PoCL's, which trusts what it finds there.
+//!
+//! What PoCL 3.1 does with a damaged cache: a `program.bc` that is cut or changed ends the process in `clBuildProgram`
+//! (SIGABRT), an empty one or one of zeros gives a program without kernels. A kernel's `.so` that is cut ends it at the first
+//! launch (SIGBUS), an empty one or one of zeros too (SIGABRT). A full disk ends it while compiling (`exit(1)` by LLVM), or
+//! fails the build with an empty log. `tests/python/test_damaged_caches.py` makes such caches.
+//!
+//! So a program without kernels is built once more under another key (`build.rs`), nothing is compiled onto a full disk, and
+//! a process that ends before a loaded program has run leaves a [`Marker`], by which the next one knows to set the folder aside.
+
+use std::env;
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::marker::{self, Marker};
+use super::{store, warn};
+use crate::cl::{witness_with, DeviceInfo, Witness};
+
+static MARKER: Marker = Marker::new();
+
+/// Free bytes that compiling a program is sure to do with: the largest takes 1 MiB of bitcode, and temporary files.
+const ROOM: u64 = 4 << 20;
+/// Follows the folder's name where it has been set aside; then come the seconds since 1970.
+const SET_ASIDE: &str = ".damaged-";
+
+/// Whether the driver has a cache of its own that serves a build from source as well as a binary would.
+///
+/// PoCL has, and what it makes a binary of is every kernel of a program, for groups of any size: more than what a program that
+/// uses two of them has to wait for. Training on the digits from empty caches took 44 s with binaries and 20 s without, and 1.6 s
+/// longer from full ones.
+pub(super) fn keeps_builds(info: &DeviceInfo) -> bool {
+    info.platform == "Portable Computing Language" && is_on()
+}
+
+fn is_on() -> bool {
+    env::var_os("POCL_KERNEL_CACHE").is_none_or(|value| value != "0")
+}
+
+/// Where PoCL keeps what it has compiled.
+fn folder() -> Option<PathBuf> {
+    folder_of(|name| env::var_os(name).filter(|value| !value.is_empty()))
+}
+
+fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let path = |name| variable(name).map(PathBuf::from);
+    let of_caches = |base: PathBuf| base.join("pocl").join("kcache");
+    path("POCL_CACHE_DIR")
+        .or_else(|| path("XDG_CACHE_HOME").map(of_caches))
+        .or_else(|| path("HOME").map(|home| of_caches(home.join(".cache"))))
+        .filter(|path| path.is_absolute())
+}
+
+/// Where processes leave their markers.
+fn markers() -> Option<PathBuf> {
+    Some(markers_of(&folder()?))
+}
+
+fn markers_of(folder: &Path) -> PathBuf {
+    folder.join("torch_opencl")
+}
+
+/// Builds a program that the driver may have in its cache.
+pub(super) fn while_loading<T>(load: impl FnOnce() -> T) -> T {
+    MARKER.while_loading(markers, load)
+}
+
+/// The process ends as it should.
+pub fn leave() {
+    MARKER.remove();
+}
+
+/// Sets the driver's cache aside if a process has died of it; and keeps account of this one. To be called before
+/// programs are built.
+pub fn check_driver_cache() {
+    witness_with(Witness { doubted: || MARKER.doubt(markers), proven: || MARKER.prove() });
+    if let Some(folder) = folder().filter(|_| is_on()) {
+        if marker::sweep(&markers_of(&folder)) {
+            warn(&suspect(&folder));
+        }
+    }
+}
+
+/// Moves a folder out of the way, unless its disk is full; says what has become of it.
+fn suspect(folder: &Path) -> String {
+    let ended = "OpenCL: a process has ended while it loaded kernels that the driver had compiled and kept in";
+    let shown = folder.display();
+    if let Some(free) = free_bytes(folder).filter(|free| *free < ROOM) {
+        return format!("{ended} {shown}. The disk is full ({free} bytes are free): make room, or set POCL_CACHE_DIR.");
+    }
+    match set_aside(folder) {
+        Ok(aside) => format!(
+            "{ended} {shown}. It may be damaged, and is now {}: kernels are compiled anew. If that was no crash, \
+             move it back, else delete it.",
+            aside.display()
+        ),
+        Err(error) => format!("{ended} {shown}. It may be damaged, and cannot be renamed ({error}): delete it."),
+    }
+}
+
+/// Renames a folder, and makes an empty one in its place. Of those set aside only the latest is kept.
+fn set_aside(folder: &Path) -> std::io::Result<PathBuf> {
+    let mut prefix = folder.as_os_str().to_owned();
+    prefix.push(SET_ASIDE);
+    let earlier = folder.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
+    let is_earlier = |path: &PathBuf| {
+        path.as_os_str()
+            .as_bytes()
+            .strip_prefix(prefix.as_bytes())
+            .is_some_and(|time| !time.is_empty() && time.iter().all(u8::is_ascii_digit))
+    };
+    let earlier: Vec<PathBuf> = earlier.map(|entry| entry.path()).filter(is_earlier).collect();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let mut aside = prefix.clone();
+    aside.push(now.to_string());
+    let aside = PathBuf::from(aside);
+    // The driver has started, and expects its folder.
+    fs::rename(folder, &aside).and_then(|()| store::make_folder(folder))?;
+    for path in earlier.iter().filter(|path| **path != aside) {
+        let _ = fs::remove_dir_all(path);
+    }
+    Ok(aside)
+}
+
+/// Why nothing can be compiled, where that is so: compilers end the process when the disk is full.
+pub(super) fn obstacle() -> Option<String> {
+    let folder = folder()?;
+    let free = free_bytes(&folder).filter(|free| *free < ROOM)?;
+    Some(format!(
+        "OpenCL: there is no room to compile a kernel: {} KiB are free on the disk of the driver's cache, {}. Make \
+         room there, or set POCL_CACHE_DIR to a folder on another disk.",
+        free >> 10,
+        folder.display()
+    ))
+}
+
+/// What to do about a build that has failed for no reason of its own.
+pub(super) fn advice() -> String {
+    let Some(folder) = folder() else { return String::new() };
+    let free = free_bytes(&folder).map_or(String::new(), |free| format!(" ({} MiB are free)", free >> 20));
+    format!(
+        "The driver keeps what it has compiled in {}, which may be damaged: delete it. Or is the disk full{free}?",
+        folder.display()
+    )
+}
+
+/// Bytes that this user may still write to the disk of a folder.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let name = CString::new(folder.as_os_str().as_bytes()).ok()?;
+    let mut data = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the name ends with NUL, and the data are a local.
+    let status = unsafe { libc::statvfs(name.as_ptr(), data.as_mut_ptr()) };
+    if status != 0 {
+        return None;
+    }
+    // SAFETY: the call has succeeded, and so has filled the data.
+    let data = unsafe { data.assume_init() };
+    Some(data.f_bavail * data.f_frsize)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_the_one_that_pocl_uses() {
+        let folder = |variables: &[(&str, &str)]| {
+            folder_of(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+        };
+        let all = [("POCL_CACHE_DIR", "/p"), ("XDG_CACHE_HOME", "/x"), ("HOME", "/h")];
+        assert_eq!(folder(&all), Some("/p".into()));
+        assert_eq!(folder(all.get(1..).unwrap()), Some("/x/pocl/kcache".into()));
+        assert_eq!(folder(all.get(2..).unwrap()), Some("/h/.cache/pocl/kcache".into()));
+        assert_eq!(folder(&[("POCL_CACHE_DIR", "p")]), None);
+        assert_eq!(folder(&[]), None);
+    }
+
+    #[test]
+    fn a_folder_is_set_aside_with_what_it_holds_and_one_earlier_goes() {
+        let base = env::temp_dir().join(format!("torch_opencl_{}_aside", std::process::id()));
+        let _ = fs::remove_dir_all(&base);
+        let folder = base.join("kcache");
+        store::replace(&folder.join("program"), b"damaged").unwrap();
+        for other in ["kcache.damaged-17", "kcache.damaged-by-me", "other.damaged-17"] {
+            store::make_folder(&base.join(other)).unwrap();
+        }
+        let text = suspect(&folder);
+        assert!(text.contains(&folder.display().to_string()) && text.contains("is now"), "{text}");
+        let mut names: Vec<String> =
+            fs::read_dir(&base).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names.len(), 4, "{names:?}");
+        assert!(!names.contains(&"kcache.damaged-17".to_owned()));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        let aside = names.iter().find(|name| name.starts_with("kcache.damaged-1")).unwrap();
+        assert_eq!(fs::read(base.join(aside).join("program")).unwrap(), b"damaged");
+    }
+
+    #[test]
+    fn room_is_known_of_folders_that_there_are() {
+        assert!(free_bytes(&env::temp_dir()).is_some());
+        assert_eq!(free_bytes(Path::new("/no/such/folder")), None);
+    }
+}
