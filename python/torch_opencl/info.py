@@ -31,7 +31,7 @@ As root: usermod -a -G {groups} {user}; then log in again. In a container: --dev
 with --group-add for the same groups."""
 
 _SPECIALISED = {
-    "background": "in the background, once they are worth it",
+    "background": "in the background, once they are worth it, and loaded when first used",
     "eager": "when first used (TORCH_OPENCL_SPECIALIZE=eager)",
     "never": "never (TORCH_OPENCL_SPECIALIZE=never)",
 }

@@ -43,9 +43,9 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
     """Call a function until all kernels that it uses have been built.
 
     The first time a kernel is used it is compiled, in a generic form; the form that is specialised for an
-    operator and its dtypes follows in the background once large tensors have used it often enough. This
-    waits for both, for a program that wants its full speed from the first step on, or that is timed. With
-    ``TORCH_OPENCL_SPECIALIZE=never`` nothing is specialised here either.
+    operator and its dtypes follows in the background once large tensors have used it often enough, in this
+    process or an earlier one. This waits for both, for a program that wants its full speed from the first step
+    on, or that is timed. With ``TORCH_OPENCL_SPECIALIZE=never`` nothing is specialised here either.
 
     Args:
         function: what to warm up: a model, or a function that does a training step. It is called two to
