@@ -1,5 +1,6 @@
 #include "allocator.h"
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <c10/util/Exception.h>
 
 #include "error.h"
@@ -102,7 +103,7 @@ void free_pinned(void* address) {
   bridge::free_pinned(reinterpret_cast<size_t>(address));
 }
 
-class PinnedAllocator final : public c10::Allocator {
+class PinnedAllocator final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t size) override {
     if (size == 0) return {nullptr, c10::Device(c10::DeviceType::CPU)};
@@ -116,6 +117,38 @@ class PinnedAllocator final : public c10::Allocator {
 
   void copy_data(void* target, const void* source, size_t size) const override {
     default_copy_data(target, source, size);
+  }
+
+  // Copies note the streams that use a block themselves.
+  bool record_event(void* data, void*, c10::Stream stream) override {
+    const auto address = reinterpret_cast<size_t>(data);
+    if (!bridge::is_pinned(address)) return false;
+    checked([&] { bridge::record_pinned(address, stream.device_index(), stream.id()); });
+    return true;
+  }
+
+  void empty_cache() override {
+    checked([] { bridge::empty_pinned_cache(); });
+  }
+
+  at::HostStats get_stats() override {
+    at::HostStats stats;
+    // The order is that of HostMemoryStats::named in rust/runtime/stats.rs.
+    c10::CachingAllocator::Stat* fields[] = {
+        &stats.allocations, &stats.allocated_bytes, &stats.active_requests, &stats.active_bytes};
+    const auto named = bridge::host_memory_stats();
+    for (size_t i = 0; i < named.size(); i++) *fields[i] = to_stat(named[i]);
+    stats.num_host_alloc = stats.allocations.allocated;
+    stats.num_host_free = stats.allocations.freed;
+    return stats;
+  }
+
+  void reset_accumulated_stats() override {
+    bridge::reset_accumulated_host_stats();
+  }
+
+  void reset_peak_stats() override {
+    bridge::reset_peak_host_stats();
   }
 };
 
@@ -135,6 +168,7 @@ c10::Allocator* pinned_allocator() {
 
 static const bool registered = [] {
   c10::SetAllocator(c10::DeviceType::PrivateUse1, device_allocator());
+  at::setHostAllocator(c10::DeviceType::PrivateUse1, the_pinned_allocator);
   return true;
 }();
 

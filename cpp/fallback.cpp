@@ -67,6 +67,42 @@ void note(const c10::OperatorHandle& op, const std::string& name, bool on_cpu) {
   }
 }
 
+// Views share memory with their argument. The CPU could only return a copy, and what is written to it would be lost.
+void refuse_views(const c10::OperatorHandle& op, const std::string& name) {
+  for (const c10::Argument& argument : op.schema().arguments()) {
+    const auto* alias = argument.alias_info();
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        alias == nullptr || alias->isWrite(), "The operator '", name,
+        "' returns a view of its argument, but has no OpenCL kernel. On the CPU the result would be a copy, and what "
+        "is ",
+        "written to it would be lost, so that it does not run there. Make a copy with .cpu() where that is what you "
+        "want.");
+  }
+}
+
+// An operator that runs on the CPU may need others that do, to bring its results back. Many of them in one another are
+// a mistake without end, which must not take the process with it.
+class Nesting {
+ public:
+  explicit Nesting(const std::string& name) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        depth_ < kMost, "The operator '", name,
+        "' has no OpenCL kernel for these dtypes, and running it on the CPU needs ", "itself again.");
+    depth_++;
+  }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+  ~Nesting() {
+    depth_--;
+  }
+
+ private:
+  static constexpr int kMost = 8;
+  static thread_local int depth_;
+};
+
+thread_local int Nesting::depth_ = 0;
+
 // --- one call
 
 // Calls `visit` with every tensor of an argument.
@@ -184,6 +220,8 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
   const size_t arguments = schema.arguments().size(), returns = schema.returns().size();
   const size_t begin = stack->size() - arguments;
+  refuse_views(op, name);
+  const Nesting nesting(name);
   if (name == "aten::_copy_from") {
     note(op, name, /*on_cpu=*/true);
     return copy_on_host(stack, begin);

@@ -18,8 +18,7 @@ HostView::HostView(const at::Tensor& device, bool writable) : device_(device), w
   host_.unsafeGetTensorImpl()->set_sizes_and_strides(device.sizes(), device.strides());
   if (device.is_conj()) host_._set_conj(true);
   if (device.is_neg()) host_._set_neg(true);
-  data_ = host_.const_data_ptr();
-  sizes_ = host_.sizes().vec();
+  data_ = host_.storage().data();
 }
 
 HostView::~HostView() {
@@ -33,16 +32,31 @@ HostView::~HostView() {
 
 void HostView::write_back() {
   if (!writable_) return;
-  const bool resized = host_.sizes() != at::IntArrayRef(sizes_) || host_.const_data_ptr() != data_;
-  if (resized) {
-    const at::Tensor written = host_.clone();
-    // Some drivers write mapped memory back when it is unmapped, which must not hit the memory's next owner.
-    checked([&] { unmap(); });
-    device_.resize_(written.sizes());
-    device_.copy_(written);
-  } else if (!mapping_.has_value() && bytes_ > 0) {
+  if (host_.storage().data() != data_) return copy_replaced();
+  if (!mapping_.has_value() && bytes_ > 0) {
     checked([&] { bridge::copy_host_to_device(address(), static_cast<const uint8_t*>(data_), bytes_, false); });
   }
+  // An out= argument may come back with its rows as columns, or conjugated lazily.
+  if (host_.sizes() != device_.sizes() || host_.strides() != device_.strides() || host_.storage_offset() != 0) {
+    auto* impl = device_.unsafeGetTensorImpl();
+    impl->set_storage_offset(device_.storage_offset() + host_.storage_offset());
+    impl->set_sizes_and_strides(host_.sizes(), host_.strides());
+  }
+  device_._set_conj(host_.is_conj());
+  device_._set_neg(host_.is_neg());
+}
+
+// The CPU gave the tensor other memory.
+void HostView::copy_replaced() {
+  // Some drivers write mapped memory back when it is unmapped, which must not hit the memory's next owner.
+  checked([&] { unmap(); });
+  device_.resize_(host_.sizes());
+  if (host_.is_non_overlapping_and_dense()) {
+    device_.unsafeGetTensorImpl()->set_sizes_and_strides(host_.sizes(), host_.strides());
+  }
+  device_._set_conj(host_.is_conj());
+  device_._set_neg(host_.is_neg());
+  device_.copy_(host_);
 }
 
 size_t HostView::address() const {

@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <optional>
-#include <vector>
 
 #include "bridge.h"
 
@@ -25,10 +24,11 @@ class HostView {
     return device_;
   }
 
-  // Brings what the op wrote, or a new size that it gave the tensor, to the device.
+  // Brings what the op wrote to the device: elements, and shape, strides and lazy bits where it gave the tensor others.
   void write_back();
 
  private:
+  void copy_replaced();
   size_t address() const;
   at::DataPtr open();
   void unmap();
@@ -39,7 +39,6 @@ class HostView {
   std::optional<rust::Box<bridge::Mapping>> mapping_;
   at::Tensor host_;
   const void* data_;
-  std::vector<int64_t> sizes_;
 };
 
 } // namespace torch_opencl

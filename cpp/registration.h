@@ -21,7 +21,7 @@ namespace torch_opencl {
 // Looks at every tensor among the arguments of one call.
 class ArgumentCheck {
  public:
-  ArgumentCheck(uint32_t dtypes, const char* op)
+  ArgumentCheck(uint64_t dtypes, const char* op)
       : dtypes_(dtypes), devices_(op), crosses_devices_(std::string_view(op).starts_with("aten::_copy_from")) {}
 
   // Whether all dtypes are ones the row lists. Raises when tensors live on different devices.
@@ -48,7 +48,7 @@ class ArgumentCheck {
     for (const at::Tensor& tensor : tensors) look(tensor);
   }
 
-  uint32_t dtypes_;
+  uint64_t dtypes_;
   DeviceCheck devices_;
   bool crosses_devices_;
   bool supported_ = true;
@@ -65,7 +65,7 @@ struct Wrapper<Op, Return(Args...)> {
   }
 
   // A structured op that makes its outputs.
-  template <class Kernel, int kOutputs, uint32_t kDtypes>
+  template <class Kernel, int kOutputs, uint64_t kDtypes>
   static Return functional(Args... args) {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     Functional<Kernel, kOutputs> kernel;
@@ -82,7 +82,7 @@ struct Wrapper<Op, Return(Args...)> {
   }
 
   // A structured op that writes into its first argument.
-  template <class Kernel, uint32_t kDtypes>
+  template <class Kernel, uint64_t kDtypes>
   static Return inplace(Args... args) {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     at::Tensor& self = std::get<0>(std::tie(args...));
@@ -94,7 +94,7 @@ struct Wrapper<Op, Return(Args...)> {
   }
 
   // A structured op with out= arguments.
-  template <class Kernel, int kOutputs, uint32_t kDtypes>
+  template <class Kernel, int kOutputs, uint64_t kDtypes>
   static Return out(Args... args) {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     constexpr size_t kInputs = sizeof...(Args) - kOutputs;
@@ -113,7 +113,7 @@ struct Wrapper<Op, Return(Args...)> {
   }
 
   // Any other op: `Function` is a stateless callable around an ATen or a native function.
-  template <class Function, uint32_t kDtypes>
+  template <class Function, uint64_t kDtypes>
   static Return function(Args... args) {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     return Function()(convert(args)...);

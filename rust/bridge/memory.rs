@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::runtime::{self, device, BlockState, Pool, SegmentView, Stat};
 
 pub use crate::runtime::{
-    allocate_pinned, copy_device_to_device, copy_device_to_host, copy_host_to_device, free_pinned, is_pinned,
-    reset_accumulated_host_stats, reset_peak_host_stats, Mapping,
+    allocate_pinned, copy_device_to_device, copy_device_to_host, copy_host_to_device, empty_pinned_cache, free_pinned,
+    is_pinned, record_pinned, reset_accumulated_host_stats, reset_peak_host_stats, Mapping,
 };
 
 pub fn allocate(index: i32, size: usize) -> Result<usize> {
@@ -36,14 +36,17 @@ pub fn memory_info(index: i32) -> Result<MemoryInfo> {
 
 pub fn memory_stats(index: i32) -> Result<Vec<NamedStat>> {
     let stats = device(index)?.state()?.memory_stats();
-    let named = stats.named().map(|(name, stat)| NamedStat {
-        name,
-        current: stat.current,
-        peak: stat.peak,
-        allocated: stat.allocated,
-        freed: stat.freed,
-    });
-    Ok(named.into())
+    Ok(stats.named().map(named_stat).into())
+}
+
+/// In the order of `HostMemoryStats::named`.
+pub fn host_memory_stats() -> Vec<NamedStat> {
+    runtime::host_memory_stats().named().map(named_stat).into()
+}
+
+fn named_stat((name, stat): (&'static str, Stat)) -> NamedStat {
+    let Stat { current, peak, allocated, freed } = stat;
+    NamedStat { name, current, peak, allocated, freed }
 }
 
 /// Everything as one JSON object, with the flat keys of `torch.cuda.memory_stats`.

@@ -60,6 +60,7 @@ pub mod ffi {
         fn memory_stats_json(index: i32) -> Result<String>;
         fn memory_counters(index: i32) -> Result<[i64; 4]>;
         fn memory_snapshot_json(index: i32) -> Result<String>;
+        fn host_memory_stats() -> Vec<NamedStat>;
         fn host_memory_stats_json() -> String;
         fn reset_peak_host_stats();
         fn reset_accumulated_host_stats();
@@ -70,6 +71,8 @@ pub mod ffi {
         fn device_of_address(address: usize) -> Result<i32>;
         fn allocate_pinned(size: usize) -> Result<usize>;
         fn free_pinned(address: usize);
+        fn empty_pinned_cache() -> Result<()>;
+        fn record_pinned(address: usize, index: i32, stream: i64) -> Result<()>;
         fn is_pinned(address: usize) -> bool;
         unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize, non_blocking: bool) -> Result<()>;
         unsafe fn copy_device_to_host(target: *mut u8, source: usize, size: usize, non_blocking: bool) -> Result<()>;

@@ -1,7 +1,7 @@
 //! Dtype words of the table as bit sets over `c10::ScalarType` codes.
 
 /// Single dtypes: the word and its `c10::ScalarType` code.
-const DTYPES: [(&str, u32); 12] = [
+const DTYPES: [(&str, u32); 21] = [
     ("bool", 11),
     ("u8", 0),
     ("i8", 1),
@@ -14,24 +14,40 @@ const DTYPES: [(&str, u32); 12] = [
     ("f64", 7),
     ("c64", 9),
     ("c128", 10),
+    ("c32", 8),
+    ("u16", 27),
+    ("u32", 28),
+    ("u64", 29),
+    ("f8e5m2", 23),
+    ("f8e4m3fn", 24),
+    ("f8e5m2fnuz", 25),
+    ("f8e4m3fnuz", 26),
+    ("f8e8m0fnu", 44),
 ];
 
-/// Words that stand for several dtypes, the widest first.
-const GROUPS: [(&str, Dtypes); 4] = [
+/// Words that stand for several dtypes, the widest first. `any` is whatever PyTorch has, quantised and packed dtypes too:
+/// for what only looks at shapes, and not at elements.
+const GROUPS: [(&str, Dtypes); 7] = [
+    ("any", Dtypes(u64::MAX)),
     ("all", Dtypes(BOOL.0 | INTEGRAL.0 | FLOATING.0 | COMPLEX.0)),
     ("integral", INTEGRAL),
     ("floating", FLOATING),
     ("complex", COMPLEX),
+    ("unsigned", UNSIGNED),
+    ("float8", FLOAT8),
 ];
 
 pub const BOOL: Dtypes = Dtypes(1 << 11);
 pub const INTEGRAL: Dtypes = Dtypes(0b1_1111);
 pub const FLOATING: Dtypes = Dtypes(1 << 5 | 1 << 6 | 1 << 7 | 1 << 15);
 pub const COMPLEX: Dtypes = Dtypes(1 << 9 | 1 << 10);
+/// Those that PyTorch's CPU kernels take in some operators only; uint8 is one of `integral`.
+const UNSIGNED: Dtypes = Dtypes(1 << 27 | 1 << 28 | 1 << 29);
+const FLOAT8: Dtypes = Dtypes(1 << 23 | 1 << 24 | 1 << 25 | 1 << 26 | 1 << 44);
 
 /// A set of dtypes; bit n stands for the `c10::ScalarType` with code n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dtypes(u32);
+pub struct Dtypes(u64);
 
 impl Dtypes {
     /// The set that a word of the table names.
@@ -59,7 +75,7 @@ impl Dtypes {
     }
 
     /// The bits, as the C++ and Rust tables hold them.
-    pub fn mask(self) -> u32 {
+    pub fn mask(self) -> u64 {
         self.0
     }
 

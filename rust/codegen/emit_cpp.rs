@@ -128,5 +128,5 @@ fn registration(registration: &Registration, dtypes: Dtypes) -> String {
         Form::Function => ("FUNCTION", String::new()),
     };
     let mask = dtypes.mask();
-    format!("  TORCH_OPENCL_{form}(m, \"{op}\", {function}, {implementation}, {outputs}{mask:#06x}u);\n")
+    format!("  TORCH_OPENCL_{form}(m, \"{op}\", {function}, {implementation}, {outputs}{mask:#06x}ull);\n")
 }

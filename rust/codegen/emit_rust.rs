@@ -12,7 +12,7 @@
 //! | `expr_int`     | same                   | for `long`                                         |
 //! | `expr_bool`    | same                   | for `long` where the compute dtype is bool         |
 //! | `expr_complex` | same                   | for the complex types                              |
-//! | `dtypes`       | `u32`                  | dtypes of the row, bit n for `c10::ScalarType` n   |
+//! | `dtypes`       | `u64`                  | dtypes of the row, bit n for `c10::ScalarType` n   |
 //! | `cases`        | `[&'static str; 3]`    | its `case` lines, in the order of `ExprClass`      |
 //! | `short`        | `[bool; 3]`            | whether these are a few instructions, likewise     |
 

@@ -21,7 +21,7 @@ mod table {
         pub expr_int: Option<&'static str>,
         pub expr_bool: Option<&'static str>,
         pub expr_complex: Option<&'static str>,
-        pub dtypes: u32,
+        pub dtypes: u64,
         pub cases: [&'static str; 3],
         pub short: [bool; 3],
     }

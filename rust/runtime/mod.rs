@@ -28,8 +28,8 @@ pub use device::{
 pub use event::TimedEvent;
 pub use fork::in_bad_fork;
 pub use pinned::{
-    allocate_pinned, free_pinned, host_memory_stats, is_pinned, record_pinned, reset_accumulated_host_stats,
-    reset_peak_host_stats,
+    allocate_pinned, empty_pinned_cache, free_pinned, host_memory_stats, is_pinned, record_pinned,
+    reset_accumulated_host_stats, reset_peak_host_stats,
 };
 pub use snapshot::{BlockState, BlockView, SegmentView};
 pub use stats::{HostMemoryStats, MemoryStats, Stat};

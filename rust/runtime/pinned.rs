@@ -16,8 +16,9 @@ const MINIMUM: usize = 4096;
 
 #[derive(Debug)]
 struct Block {
-    /// Keeps the mapping alive; never unmapped, as the cache lives as long as the process.
-    _buffer: Buffer,
+    /// Mapped for its whole life, in a context of this device.
+    buffer: Buffer,
+    device: i32,
     size: usize,
     users: Vec<Event>,
     in_use: bool,
@@ -44,7 +45,8 @@ pub fn allocate_pinned(size: usize) -> Result<usize> {
     if let Some(address) = pool.reuse(class)? {
         return Ok(address);
     }
-    let state = device(current_device())?.state()?;
+    let index = current_device();
+    let state = device(index)?.state()?;
     let buffer = Buffer::new(&state.context, class, true).map_err(|error| {
         Error::OutOfMemory(format!("OpenCL: cannot pin {class} bytes of host memory: {}", error.message()))
     })?;
@@ -54,8 +56,29 @@ pub fn allocate_pinned(size: usize) -> Result<usize> {
     let address = pointer as usize;
     pool.stats.add_block(class);
     pool.stats.hand_out(class);
-    pool.blocks.insert(address, Block { _buffer: buffer, size: class, users: Vec::new(), in_use: true });
+    pool.blocks.insert(address, Block { buffer, device: index, size: class, users: Vec::new(), in_use: true });
     Ok(address)
+}
+
+impl Block {
+    /// Whether every copy that used it has completed.
+    fn is_idle(&self) -> Result<bool> {
+        for user in &self.users {
+            if !user.is_complete()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ends the mapping at `address`; the buffer goes with the block.
+    fn release(self, address: usize) -> Result<()> {
+        let state = device(self.device)?.state()?;
+        let queue = state.stream(0)?.queue(&state.context)?;
+        // SAFETY: the block was mapped there, and is in nobody's hands: neither a tensor's nor the cache's.
+        let unmapped = unsafe { queue.unmap(self.buffer.handle(), address as *mut u8)? };
+        queue.wait(&unmapped)
+    }
 }
 
 impl Pinned {
@@ -64,11 +87,7 @@ impl Pinned {
         for index in 0..candidates.len() {
             let Some(&address) = candidates.get(index) else { break };
             let Some(block) = self.blocks.get_mut(&address) else { continue };
-            let mut complete = true;
-            for user in &block.users {
-                complete &= user.is_complete()?;
-            }
-            if complete {
+            if block.is_idle()? {
                 block.users.clear();
                 block.in_use = true;
                 candidates.swap_remove(index);
@@ -98,6 +117,30 @@ pub fn free_pinned(address: usize) {
         pool.stats.take_back(block.size);
         pool.free.entry(block.size).or_default().push(address);
     }
+}
+
+/// Gives cached blocks that no copy uses any more back to the driver.
+pub fn empty_pinned_cache() -> Result<()> {
+    // As above.
+    if fork::in_bad_fork() {
+        return Ok(());
+    }
+    let mut guard = pinned();
+    let Some(pool) = guard.as_mut() else { return Ok(()) };
+    let cached: Vec<usize> = pool.free.values().flatten().copied().collect();
+    for address in cached {
+        if !pool.blocks.get(&address).map_or(Ok(true), Block::is_idle)? {
+            continue;
+        }
+        for addresses in pool.free.values_mut() {
+            addresses.retain(|&other| other != address);
+        }
+        if let Some(block) = pool.blocks.remove(&address) {
+            pool.stats.remove_block(block.size);
+            block.release(address)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a host address lies in pinned memory.

@@ -113,7 +113,7 @@ impl MemoryStats {
     }
 }
 
-/// What the allocator of pinned host memory has done. It gives nothing back to the driver.
+/// What the allocator of pinned host memory has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostMemoryStats {
     /// Blocks, in tensors and in the cache (count).
@@ -140,6 +140,11 @@ impl HostMemoryStats {
     pub(super) fn add_block(&mut self, size: usize) {
         self.allocations.add(1);
         self.allocated_bytes.add(size);
+    }
+
+    pub(super) fn remove_block(&mut self, size: usize) {
+        self.allocations.sub(1);
+        self.allocated_bytes.sub(size);
     }
 
     pub(super) fn hand_out(&mut self, size: usize) {

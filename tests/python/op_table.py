@@ -14,14 +14,28 @@ TABLE = Path(__file__).parents[2] / "native_functions.yaml"
 INTEGRAL = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 COMPLEX = (torch.complex64, torch.complex128)
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+FLOAT8 = (
+    torch.float8_e5m2,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2fnuz,
+    torch.float8_e4m3fnuz,
+    torch.float8_e8m0fnu,
+)
 DTYPES = {
     "bool": (torch.bool,),
     "integral": INTEGRAL,
     "floating": FLOATING,
     "complex": COMPLEX,
     "all": (torch.bool, *INTEGRAL, *FLOATING, *COMPLEX),
+    # Rows that take any dtype are about shapes; test_dtypes.py tries the rarer ones.
+    "any": (torch.bool, *INTEGRAL, *FLOATING, *COMPLEX),
+    "unsigned": UNSIGNED,
+    "float8": FLOAT8,
+    "c32": (torch.complex32,),
     **{f"{kind}{dtype.itemsize * 8}": (dtype,) for kind, group in (("f", FLOATING), ("c", COMPLEX)) for dtype in group},
-    **{f"{'i' if dtype.is_signed else 'u'}{dtype.itemsize * 8}": (dtype,) for dtype in INTEGRAL},
+    **{f"{'i' if dtype.is_signed else 'u'}{dtype.itemsize * 8}": (dtype,) for dtype in (*INTEGRAL, *UNSIGNED)},
+    **{str(dtype).removeprefix("torch.").replace("float8_", "f8"): (dtype,) for dtype in FLOAT8},
     "f16": (torch.float16,),
     "bf16": (torch.bfloat16,),
 }

@@ -201,3 +201,82 @@ def test_convolutions_of_integers(device):
     actual = torch.nn.functional.conv1d(x.to(device), weight.to(device), padding=1)
     assert torch.equal(actual.cpu(), torch.nn.functional.conv1d(x, weight, padding=1))
     assert total() >= 1
+
+
+def test_views_do_not_run_on_the_cpu(device):
+    # What is written to a copy would be lost.
+    with torch.library._scoped_library("torch_opencl_test", "DEF") as library:
+        library.define("middle(Tensor(a) x) -> Tensor(a)")
+        library.define("shift(Tensor(a!) x) -> Tensor(a!)")
+        library.impl("middle", lambda x: x[1:-1], "CPU")
+        library.impl("shift", lambda x: x.add_(1), "CPU")
+        x = torch.zeros(4, device=device)
+        with pytest.raises(NotImplementedError, match="'torch_opencl_test::middle' returns a view of its argument"):
+            torch.ops.torch_opencl_test.middle(x)
+        assert total() == 0
+        torch.ops.torch_opencl_test.shift(x)
+        assert x.tolist() == [1] * 4
+
+
+def test_a_fallback_that_needs_itself_is_an_error(device):
+    with torch.library._scoped_library("torch_opencl_test", "DEF") as library:
+        library.define("again(Tensor x) -> Tensor")
+        library.impl("again", lambda x: torch.ops.torch_opencl_test.again(x.to(device)), "CPU")
+        with pytest.raises(NotImplementedError, match=r"'torch_opencl_test::again' .* needs itself again"):
+            torch.ops.torch_opencl_test.again(torch.ones(1, device=device))
+    assert torch.linalg.det(torch.eye(3, device=device)).item() == 1
+
+
+def test_results_that_the_cpu_conjugates_or_transposes_lazily(device):
+    torch.manual_seed(0)
+    matrix, right = torch.randn(4, 4, dtype=torch.complex64), torch.randn(3, 4, dtype=torch.complex64)
+    factors, pivots = torch.linalg.lu_factor(matrix)
+    there = (factors.to(device), pivots.to(device), right.to(device))
+    for adjoint in (False, True):
+        expected = torch.linalg.lu_solve(factors, pivots, right, left=False, adjoint=adjoint)
+        actual = torch.linalg.lu_solve(*there, left=False, adjoint=adjoint)
+        assert actual.is_conj() == expected.is_conj() and actual.stride() == expected.stride()
+        torch.testing.assert_close(actual.cpu(), expected)
+        # Of the right shape, of a wrong one, and with elements between.
+        outs = (torch.empty_like(right), right.new_empty(0), right.new_empty(3, 8)[:, ::2], right.new_empty(4, 3).t())
+        for out in outs:
+            moved = torch.empty(out.untyped_storage().nbytes() // 8, dtype=out.dtype, device=device)
+            moved = moved.as_strided(out.shape, out.stride())
+            torch.linalg.lu_solve(*there, left=False, adjoint=adjoint, out=moved)
+            torch.linalg.lu_solve(factors, pivots, right, left=False, adjoint=adjoint, out=out)
+            torch.testing.assert_close(moved.cpu(), expected)
+            assert moved.is_conj() == out.is_conj() and moved.stride() == out.stride()
+
+
+@pytest.mark.parametrize("lazy", ["plain", "conjugated", "negated"])
+@pytest.mark.parametrize("layout", ["dense", "transposed", "strided"])
+def test_arguments_and_outputs_of_any_layout(device, layout, lazy):
+    torch.manual_seed(0)
+
+    def arranged(tensor: torch.Tensor) -> torch.Tensor:
+        if layout == "transposed":
+            tensor = tensor.t().contiguous().t()
+        elif layout == "strided":
+            tensor = torch.stack([tensor, tensor * 0], -1)[..., 0]
+        return {"plain": tensor, "conjugated": tensor.conj(), "negated": torch._neg_view(tensor)}[lazy]
+
+    plain = torch.randn(3, 3, dtype=torch.complex64) + 2 * torch.eye(3)
+    there, here = arranged(plain.to(device)), arranged(plain)
+    calls = (
+        torch.linalg.inv,
+        torch.linalg.matrix_exp,
+        torch.linalg.eigvals,
+        lambda x, **out: torch.linalg.solve(x, plain.to(x.device), **out),
+        lambda x, **out: torch.linalg.solve(x, plain.to(x.device), left=False, **out),
+        lambda x, **out: torch.linalg.solve_triangular(x, plain.to(x.device), upper=True, left=False, **out),
+        lambda x, **out: torch.cholesky_solve(x, plain.to(x.device), **out),
+    )
+    for call in calls:
+        expected = call(here)
+        torch.testing.assert_close(call(there).cpu(), expected, rtol=1e-4, atol=1e-4)
+        if call is not torch.linalg.matrix_exp and call is not torch.linalg.eigvals:
+            out, expected = arranged(torch.zeros_like(plain, device=device)), arranged(torch.zeros_like(plain))
+            call(there, out=out)
+            call(here, out=expected)
+            torch.testing.assert_close(out.cpu(), expected, rtol=1e-4, atol=1e-4)
+            assert out.is_conj() == expected.is_conj() and out.is_neg() == expected.is_neg()

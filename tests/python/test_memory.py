@@ -262,3 +262,17 @@ def test_figures_follow_pinned_memory(device):
 def test_a_stray_host_read_of_device_memory_faults():
     done = run_python("import ctypes, torch; ctypes.string_at(torch.ones(4, device='opencl').data_ptr(), 4)")
     assert done.returncode == -signal.SIGSEGV
+
+
+def test_pinned_memory_that_nobody_uses_goes_back(device):
+    kept = torch.arange(1000.0).pin_memory()
+    torch.empty(1 << 20).pin_memory()
+    before = torch.opencl.host_memory_stats()
+    torch.accelerator.empty_host_cache()
+    after = torch.opencl.host_memory_stats()
+    assert after["active_bytes.current"] == before["active_bytes.current"] >= 4000
+    assert before["allocated_bytes.current"] - after["allocated_bytes.current"] >= 4 << 20
+    assert after["num_host_free"] > before["num_host_free"]
+    assert kept.to(device, non_blocking=True).sum().item() == 499500
+    again = torch.ones(1 << 20).pin_memory()
+    assert again.is_pinned() and again.to(device).sum().item() == 1 << 20

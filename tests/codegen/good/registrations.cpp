@@ -20,14 +20,14 @@ REGISTER_PRIVATEUSE1_DISPATCH(exp_stub, (&torch_opencl::Pointwise<decltype(exp_s
 }  // namespace at::native
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  TORCH_OPENCL_FUNCTIONAL(m, "add.Tensor", add_Tensor, at::native::structured_ufunc_add_CPU, 1, 0x8effu);
-  TORCH_OPENCL_INPLACE(m, "add_.Tensor", add__Tensor, at::native::structured_ufunc_add_CPU, 0x8effu);
-  TORCH_OPENCL_OUT(m, "add.out", add_out, at::native::structured_ufunc_add_CPU, 1, 0x8effu);
-  TORCH_OPENCL_FUNCTIONAL(m, "sub.Tensor", sub_Tensor, at::native::structured_sub_out, 1, 0x86ffu);
-  TORCH_OPENCL_OUT(m, "sub.out", sub_out, at::native::structured_sub_out, 1, 0x86ffu);
-  TORCH_OPENCL_FUNCTIONAL(m, "exp", exp, at::native::structured_exp_out, 1, 0x88ffu);
-  TORCH_OPENCL_INPLACE(m, "exp_", exp_, at::native::structured_exp_out, 0x88ffu);
-  TORCH_OPENCL_OUT(m, "exp.out", exp_out, at::native::structured_exp_out, 1, 0x88ffu);
+  TORCH_OPENCL_FUNCTIONAL(m, "add.Tensor", add_Tensor, at::native::structured_ufunc_add_CPU, 1, 0x8effull);
+  TORCH_OPENCL_INPLACE(m, "add_.Tensor", add__Tensor, at::native::structured_ufunc_add_CPU, 0x8effull);
+  TORCH_OPENCL_OUT(m, "add.out", add_out, at::native::structured_ufunc_add_CPU, 1, 0x8effull);
+  TORCH_OPENCL_FUNCTIONAL(m, "sub.Tensor", sub_Tensor, at::native::structured_sub_out, 1, 0x86ffull);
+  TORCH_OPENCL_OUT(m, "sub.out", sub_out, at::native::structured_sub_out, 1, 0x86ffull);
+  TORCH_OPENCL_FUNCTIONAL(m, "exp", exp, at::native::structured_exp_out, 1, 0x88ffull);
+  TORCH_OPENCL_INPLACE(m, "exp_", exp_, at::native::structured_exp_out, 0x88ffull);
+  TORCH_OPENCL_OUT(m, "exp.out", exp_out, at::native::structured_exp_out, 1, 0x88ffull);
 }
 
 // Generated from native_functions.yaml by rust/codegen.
@@ -50,10 +50,10 @@ REGISTER_PRIVATEUSE1_DISPATCH(where_kernel, (&torch_opencl::Pointwise<decltype(w
 }  // namespace at::native
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  TORCH_OPENCL_FUNCTIONAL(m, "bitwise_and.Tensor", bitwise_and_Tensor, at::native::structured_bitwise_and_out, 1, 0x081fu);
-  TORCH_OPENCL_OUT(m, "bitwise_and.Tensor_out", bitwise_and_Tensor_out, at::native::structured_bitwise_and_out, 1, 0x081fu);
-  TORCH_OPENCL_FUNCTION(m, "where.self", where_self, at::native::where, 0x0850u);
-  TORCH_OPENCL_FUNCTION(m, "where.self_out", where_self_out, at::native::where_self_out, 0x0850u);
+  TORCH_OPENCL_FUNCTIONAL(m, "bitwise_and.Tensor", bitwise_and_Tensor, at::native::structured_bitwise_and_out, 1, 0x081full);
+  TORCH_OPENCL_OUT(m, "bitwise_and.Tensor_out", bitwise_and_Tensor_out, at::native::structured_bitwise_and_out, 1, 0x081full);
+  TORCH_OPENCL_FUNCTION(m, "where.self", where_self, at::native::where, 0x0850ull);
+  TORCH_OPENCL_FUNCTION(m, "where.self_out", where_self_out, at::native::where_self_out, 0x0850ull);
 }
 
 // Generated from native_functions.yaml by rust/codegen.
@@ -80,11 +80,11 @@ REGISTER_PRIVATEUSE1_DISPATCH(sum_stub, &torch_opencl::native::sum)
 }  // namespace at::native
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  TORCH_OPENCL_FUNCTION(m, "fill_.Scalar", fill__Scalar, at::native::fill_, 0x8effu);
-  TORCH_OPENCL_FUNCTION(m, "fill_.Tensor", fill__Tensor, at::native::fill_, 0x8effu);
-  TORCH_OPENCL_FUNCTION(m, "isnan", isnan, torch_opencl::native::isnan, 0x80e0u);
-  TORCH_OPENCL_FUNCTIONAL(m, "sum.dim_IntList", sum_dim_IntList, at::native::structured_sum_out, 1, 0x8effu);
-  TORCH_OPENCL_OUT(m, "sum.IntList_out", sum_IntList_out, at::native::structured_sum_out, 1, 0x8effu);
+  TORCH_OPENCL_FUNCTION(m, "fill_.Scalar", fill__Scalar, at::native::fill_, 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "fill_.Tensor", fill__Tensor, at::native::fill_, 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "isnan", isnan, torch_opencl::native::isnan, 0x80e0ull);
+  TORCH_OPENCL_FUNCTIONAL(m, "sum.dim_IntList", sum_dim_IntList, at::native::structured_sum_out, 1, 0x8effull);
+  TORCH_OPENCL_OUT(m, "sum.IntList_out", sum_IntList_out, at::native::structured_sum_out, 1, 0x8effull);
 }
 
 // Generated from native_functions.yaml by rust/codegen.
@@ -103,11 +103,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 #include <ATen/ops/view_ops.h>
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  TORCH_OPENCL_FUNCTIONAL(m, "aminmax", aminmax, torch_opencl::native::aminmax_out, 2, 0x80e0u);
-  TORCH_OPENCL_OUT(m, "aminmax.out", aminmax_out, torch_opencl::native::aminmax_out, 2, 0x80e0u);
-  TORCH_OPENCL_FUNCTIONAL(m, "mm", mm, torch_opencl::native::mm_out, 1, 0x86e0u);
-  TORCH_OPENCL_OUT(m, "mm.out", mm_out, torch_opencl::native::mm_out, 1, 0x86e0u);
-  TORCH_OPENCL_FUNCTIONAL(m, "cat", cat, torch_opencl::native::cat_out, 1, 0x8effu);
-  TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_out, 1, 0x8effu);
-  TORCH_OPENCL_FUNCTION(m, "view", view, at::native::view, 0x8effu);
+  TORCH_OPENCL_FUNCTIONAL(m, "aminmax", aminmax, torch_opencl::native::aminmax_out, 2, 0x80e0ull);
+  TORCH_OPENCL_OUT(m, "aminmax.out", aminmax_out, torch_opencl::native::aminmax_out, 2, 0x80e0ull);
+  TORCH_OPENCL_FUNCTIONAL(m, "mm", mm, torch_opencl::native::mm_out, 1, 0x86e0ull);
+  TORCH_OPENCL_OUT(m, "mm.out", mm_out, torch_opencl::native::mm_out, 1, 0x86e0ull);
+  TORCH_OPENCL_FUNCTIONAL(m, "cat", cat, torch_opencl::native::cat_out, 1, 0x8effull);
+  TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_out, 1, 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "view", view, at::native::view, 0x8effull);
 }
