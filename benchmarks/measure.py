@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -100,11 +101,17 @@ def measure(case: Case, device: torch.device, limits: Limits, eager: EagerProces
     repeats = {where: warm_up(work, where, case.asynchronous) for where, work in works.items()}
     seconds: dict[torch.device, list[float]] = {where: [] for where in works}
     limit_seconds, eager_seconds = [], []
+
+    def measure_round(where: torch.device) -> float:
+        return mean_seconds(works[where], where, repeats[where], case.asynchronous)
+
+    modes = [(seconds[device], partial(measure_round, device))] + ([(eager_seconds, eager.seconds)] if eager else [])
     for _ in range(ROUNDS):
-        for where, work in works.items():
-            seconds[where].append(mean_seconds(work, where, repeats[where], case.asynchronous))
-        if eager:
-            eager_seconds.append(eager.seconds())
+        seconds[CPU].append(measure_round(CPU))
+        for figures, measure_mode in modes:
+            figures.append(measure_mode())
+        # In turns: the second finds the cores awake that the first has woken.
+        modes.reverse()
         if limit:
             limit_seconds.append(limit() / works[device].calls)
     return Row(
