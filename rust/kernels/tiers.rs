@@ -19,8 +19,9 @@ const WARM_ELSEWHERE: u64 = 1 << 22;
 /// How long nobody may have waited for a program before a hot one is built: a program's first steps build many, one after the
 /// other, within a third of a second.
 const QUIET: Duration = Duration::from_millis(500);
-/// The same for one that is only warm: a process that has needed no new program for this long repeats what it does.
-const SETTLED: Duration = Duration::from_secs(5);
+/// The same for one that is only warm: a process that has needed no new program for this long repeats what it does. After 5 s
+/// training on the digits from empty caches, which ends 3 s after its kernels have been compiled, took 1 to 2 s longer.
+const SETTLED: Duration = Duration::from_secs(8);
 
 /// What becomes of launches that a specialised program would serve better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
