@@ -8,6 +8,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "check.h"
+#include "contiguous.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -99,8 +100,10 @@ at::Tensor convolution(
     check_numel("convolution", "bias", *bias, sizes[1]);
     check_dtype("convolution", "bias", *bias, input.scalar_type());
   }
-  const at::Tensor output = at::empty(sizes, input.options().memory_format(input.suggest_memory_format()));
-  checked([&] { bridge::convolve(arg(output), arg(input), arg(weight), arg(bias), call.args(), transposed); });
+  const at::Tensor pixels = repeated_in_batches_only(input, input.suggest_memory_format()),
+                   taps = repeated_in_batches_only(weight);
+  const at::Tensor output = at::empty(sizes, input.options().memory_format(pixels.suggest_memory_format()));
+  checked([&] { bridge::convolve(arg(output), arg(pixels), arg(taps), arg(bias), call.args(), transposed); });
   return output;
 }
 
@@ -120,24 +123,26 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   check_sizes("convolution_backward", "grad_output", grad_output, call.output_sizes());
   check_dtype("convolution_backward", "grad_output", grad_output, input.scalar_type());
   const bridge::ConvolutionArgs window = call.args();
+  const at::Tensor pixels = repeated_in_batches_only(input, input.suggest_memory_format()),
+                   taps = repeated_in_batches_only(weight);
+  const at::Tensor gradient = repeated_in_batches_only(grad_output, pixels.suggest_memory_format());
   at::Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[0]) {
     grad_input = at::empty_like(input);
     // The gradient of a convolution is the transposed one of the gradient, and the other way round.
-    checked([&] {
-      bridge::convolve(arg(grad_input), arg(grad_output), arg(weight), arg(at::Tensor()), window, !transposed);
-    });
+    checked(
+        [&] { bridge::convolve(arg(grad_input), arg(gradient), arg(taps), arg(at::Tensor()), window, !transposed); });
   }
   if (output_mask[1]) {
     grad_weight = at::empty_like(weight);
-    const at::Tensor& source = transposed ? grad_output : input;
-    const at::Tensor& gradient = transposed ? input : grad_output;
-    checked([&] { bridge::convolve_weights(arg(grad_weight), arg(source), arg(gradient), window); });
+    const at::Tensor& source = transposed ? gradient : pixels;
+    const at::Tensor& result = transposed ? pixels : gradient;
+    checked([&] { bridge::convolve_weights(arg(grad_weight), arg(source), arg(result), window); });
   }
   if (output_mask[2]) {
     at::DimVector dims{0};
     for (int64_t dim = 2; dim < grad_output.dim(); dim++) dims.push_back(dim);
-    grad_bias = grad_output.sum(dims);
+    grad_bias = gradient.sum(dims);
   }
   return {grad_input, grad_weight, grad_bias};
 }

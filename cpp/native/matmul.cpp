@@ -7,6 +7,7 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "contiguous.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -59,7 +60,8 @@ void multiply(
   }
   const bool adds = addend.defined() && !(beta.isComplex() ? beta.toComplexDouble() == 0.0 : beta.toDouble() == 0.0);
   // PyTorch leaves these products to resolve lazy conjugates themselves.
-  const at::Tensor first = a.resolve_conj(), second = b.resolve_conj();
+  const at::Tensor first = repeated_in_batches_only(a.resolve_conj()),
+                   second = repeated_in_batches_only(b.resolve_conj());
   const at::Tensor added = adds ? addend.expand(out.sizes()).resolve_conj() : at::Tensor();
   const bool is_activated = checked([&] {
     return bridge::matmul(

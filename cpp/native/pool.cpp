@@ -8,6 +8,7 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "contiguous.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -50,7 +51,8 @@ void max_pool(const Windows& windows, const at::Tensor& self, const at::Tensor& 
 
 void max_pool_backward(
     const Windows& windows, const at::Tensor& grad_output, const at::Tensor& indices, const at::Tensor& grad_input) {
-  checked([&] { bridge::max_pool_backward(windows.args(), arg(grad_input), arg(grad_output), arg(indices)); });
+  const at::Tensor gradient = repeated_in_batches_only(grad_output, grad_input.suggest_memory_format());
+  checked([&] { bridge::max_pool_backward(windows.args(), arg(grad_input), arg(gradient), arg(indices)); });
 }
 
 void avg_pool(
@@ -68,8 +70,8 @@ void avg_pool_backward(
     const at::Tensor& grad_input,
     bool count_padding = false,
     int64_t divisor = 0) {
-  checked(
-      [&] { bridge::avg_pool_backward(windows.args(), arg(grad_input), arg(grad_output), count_padding, divisor); });
+  const at::Tensor gradient = repeated_in_batches_only(grad_output, grad_input.suggest_memory_format());
+  checked([&] { bridge::avg_pool_backward(windows.args(), arg(grad_input), arg(gradient), count_padding, divisor); });
 }
 
 // Sizes of the pooled tensor: those of `self` with other spatial ones.

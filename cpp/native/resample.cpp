@@ -7,6 +7,7 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "contiguous.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -15,7 +16,8 @@ using Steps = c10::SmallVector<bridge::ResampleStep, 3>;
 
 void resample(const at::Tensor& output, const at::Tensor& input, const Steps& steps, bool transposed) {
   const rust::Slice<const bridge::ResampleStep> slice(steps.data(), steps.size());
-  checked([&] { bridge::resample(arg(output), arg(input), slice, transposed); });
+  const at::Tensor source = repeated_in_batches_only(input, output.suggest_memory_format());
+  checked([&] { bridge::resample(arg(output), arg(source), slice, transposed); });
 }
 
 // The steps from the grid of `coarse` to that of `fine`.
