@@ -3,6 +3,8 @@
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/StringUtil.h>
 #include <algorithm>
 
 #include "../error.h"
@@ -45,10 +47,22 @@ struct Convolution {
     for (int64_t d = 0; d < spatial; d++) check_extent(d);
   }
 
+  // Raises where a transposed convolution would take more away by its padding than there is.
   std::vector<int64_t> output_sizes() const {
-    return transposed
-        ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation, groups)
-        : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+    if (!transposed) return at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+    const auto sizes =
+        at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation, groups);
+    const at::IntArrayRef spatial = at::IntArrayRef(sizes).slice(2);
+    TORCH_CHECK(
+        !has_data() || std::all_of(spatial.begin(), spatial.end(), [](int64_t size) { return size >= 1; }),
+        "Given input size per channel: (", c10::Join(" x ", input.sizes().slice(2)),
+        "). Calculated output size per channel: (", c10::Join(" x ", spatial), "). Output size is too small");
+    return sizes;
+  }
+
+  // Without values in either factor all sums are empty, and no kernel is asked.
+  bool has_data() const {
+    return input.numel() > 0 && weight.numel() > 0;
   }
 
  private:
@@ -103,6 +117,11 @@ at::Tensor convolution(
   const at::Tensor pixels = repeated_in_batches_only(input, input.suggest_memory_format()),
                    taps = repeated_in_batches_only(weight);
   const at::Tensor output = at::empty(sizes, input.options().memory_format(pixels.suggest_memory_format()));
+  if (!call.has_data()) {
+    output.zero_();
+    if (bias.has_value() && bias->defined()) output.add_(at::native::reshape_bias(output.dim(), *bias));
+    return output;
+  }
   checked([&] { bridge::convolve(arg(output), arg(pixels), arg(taps), arg(bias), call.args(), transposed); });
   return output;
 }
@@ -123,21 +142,23 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   check_sizes("convolution_backward", "grad_output", grad_output, call.output_sizes());
   check_dtype("convolution_backward", "grad_output", grad_output, input.scalar_type());
   const bridge::ConvolutionArgs window = call.args();
+  const bool has_data = call.has_data() && grad_output.numel() > 0;
   const at::Tensor pixels = repeated_in_batches_only(input, input.suggest_memory_format()),
                    taps = repeated_in_batches_only(weight);
   const at::Tensor gradient = repeated_in_batches_only(grad_output, pixels.suggest_memory_format());
   at::Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[0]) {
-    grad_input = at::empty_like(input);
+    grad_input = has_data ? at::empty_like(input) : at::zeros_like(input);
     // The gradient of a convolution is the transposed one of the gradient, and the other way round.
-    checked(
-        [&] { bridge::convolve(arg(grad_input), arg(gradient), arg(taps), arg(at::Tensor()), window, !transposed); });
+    if (has_data)
+      checked(
+          [&] { bridge::convolve(arg(grad_input), arg(gradient), arg(taps), arg(at::Tensor()), window, !transposed); });
   }
   if (output_mask[1]) {
-    grad_weight = at::empty_like(weight);
+    grad_weight = has_data ? at::empty_like(weight) : at::zeros_like(weight);
     const at::Tensor& source = transposed ? gradient : pixels;
     const at::Tensor& result = transposed ? pixels : gradient;
-    checked([&] { bridge::convolve_weights(arg(grad_weight), arg(source), arg(result), window); });
+    if (has_data) checked([&] { bridge::convolve_weights(arg(grad_weight), arg(source), arg(result), window); });
   }
   if (output_mask[2]) {
     at::DimVector dims{0};

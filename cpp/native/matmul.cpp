@@ -47,22 +47,25 @@ void multiply(
     const at::Scalar& alpha,
     Activation activation = Activation::None) {
   check_dtypes(op, a, b);
+  // An addend that does not fit is refused, whether it would be read or not.
+  const at::Tensor addends = addend.defined() ? addend.expand(out.sizes()) : addend;
   if (out.numel() == 0) return;
+  const bool adds = addend.defined() && !(beta.isComplex() ? beta.toComplexDouble() == 0.0 : beta.toDouble() == 0.0);
+  if (adds) at::assert_no_partial_overlap(out, addends);
   // A product reads its factors after it has begun to write, and the kernel knows no lazy conjugates: where either
   // matters it goes to memory of its own, and the copy stores it as `out` sees it. An addend is read where it is added:
   // it may be the output.
   const bool is_lazy = out.is_conj() || out.is_neg();
-  if (is_lazy || overlaps(out, a) || overlaps(out, b) || (!is_same_memory(out, addend) && overlaps(out, addend))) {
+  if (is_lazy || overlaps(out, a) || overlaps(out, b) || (!is_same_memory(out, addends) && overlaps(out, addends))) {
     const at::Tensor product = at::empty(out.sizes(), out.options());
     multiply(op, product, a, b, addend, beta, alpha, activation);
     out.copy_(product);
     return;
   }
-  const bool adds = addend.defined() && !(beta.isComplex() ? beta.toComplexDouble() == 0.0 : beta.toDouble() == 0.0);
   // PyTorch leaves these products to resolve lazy conjugates themselves.
   const at::Tensor first = repeated_in_batches_only(a.resolve_conj()),
                    second = repeated_in_batches_only(b.resolve_conj());
-  const at::Tensor added = adds ? addend.expand(out.sizes()).resolve_conj() : at::Tensor();
+  const at::Tensor added = adds ? addends.resolve_conj() : at::Tensor();
   const bool is_activated = checked([&] {
     return bridge::matmul(
         arg(out), arg(first), arg(second), arg(added), arg(alpha), arg(beta), static_cast<int32_t>(activation));

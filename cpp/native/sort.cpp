@@ -59,12 +59,15 @@ void topk_out::impl(
     bool /*sorted: it always is*/,
     const at::Tensor& values,
     const at::Tensor& indices) {
-  const at::Tensor input = at_least_1d(self);
+  if (self.dim() == 0) {
+    values.copy_(self);
+    indices.zero_();
+    return;
+  }
+  const at::Tensor& input = self;
   dim = at::maybe_wrap_dim(dim, input.dim());
   const auto [sorted, places] = first_of_rows(input, dim, k, /*descending=*/largest);
-  const auto keep = [&](const at::Tensor& rows, const at::Tensor& out) {
-    out.copy_(rows.transpose(dim, -1).view_as(out));
-  };
+  const auto keep = [&](const at::Tensor& rows, const at::Tensor& out) { out.copy_(rows.transpose(dim, -1)); };
   keep(sorted, values);
   keep(places, indices);
 }
