@@ -36,7 +36,7 @@ mod ffi {
     }
 
     /// An index tensor of the shape of a move, and the dimension it walks: size, stride in bytes, number (for messages),
-    /// and whether negative indices count from the end.
+    /// whether negative indices count from the end, and which error one out of range is (`ops::index::BadIndex`).
     #[derive(Clone, Copy)]
     struct IndexAxis<'a> {
         index: TensorArg<'a>,
@@ -44,6 +44,7 @@ mod ffi {
         stride: i64,
         dim: i64,
         wraps: bool,
+        bad: i32,
     }
 
     /// The part of a generator's stream that a launch reads: its key and its first counter.

@@ -21,6 +21,10 @@ namespace {
 // Numbers of ops::index::SetOp.
 enum class SetOp : int32_t { Assign, Add, Multiply, Maximum, Minimum };
 
+// Numbers of ops::index::BadIndex: which of the CPU's errors an index out of range is.
+enum class BadIndex : int32_t { Plain, InSelf, Copy, Flat, Gather };
+constexpr auto kPlain = static_cast<int32_t>(BadIndex::Plain);
+
 using Axes = c10::SmallVector<bridge::IndexAxis, 4>;
 
 rust::Slice<const bridge::IndexAxis> slice(const Axes& axes) {
@@ -37,12 +41,15 @@ void set(const at::Tensor& dst, const at::Tensor& src, const Axes& axes, SetOp o
 }
 
 // A dimension of `self`, walked by an index of the shape of the move.
-bridge::IndexAxis axis(const at::Tensor& self, int64_t dim, const at::Tensor& index, bool wraps) {
-  return {arg(index), self.size(dim), self.stride(dim) * static_cast<int64_t>(self.element_size()), dim, wraps};
+bridge::IndexAxis axis(const at::Tensor& self, int64_t dim, const at::Tensor& index, bool wraps, BadIndex bad) {
+  const int64_t stride = self.stride(dim) * static_cast<int64_t>(self.element_size());
+  return {arg(index), self.size(dim), stride, dim, wraps, static_cast<int32_t>(bad)};
 }
 
-// `tensor` with the shape of the move, standing still along `dim`.
+// `tensor` with the shape of the move, standing still along `dim`. One without elements lends none: every index of it
+// is out of range.
 at::Tensor stand_still(const at::Tensor& tensor, int64_t dim, at::IntArrayRef sizes) {
+  if (tensor.numel() == 0) return at::empty({}, tensor.options()).expand(sizes);
   at::DimVector strides(tensor.strides());
   strides[dim] = 0;
   return tensor.as_strided(sizes, strides);
@@ -54,6 +61,11 @@ at::Tensor along(const at::Tensor& index, int64_t dim, at::IntArrayRef sizes) {
   std::vector<int64_t> shape(sizes.size(), 1);
   shape[dim] = index.numel();
   return index.reshape(shape).expand(sizes);
+}
+
+// A number may come from the host, as an index too.
+at::Tensor on_device_of(const at::Tensor& self, const at::Tensor& index) {
+  return index.dim() == 0 ? index.to(self.device()) : index;
 }
 
 at::Tensor filled(const at::Scalar& value, const at::Tensor& like) {
@@ -75,7 +87,7 @@ std::vector<at::Tensor> index_operands(const at::TensorIteratorBase& iter, at::I
 Axes indexed_axes(const std::vector<at::Tensor>& indices, at::IntArrayRef sizes, at::IntArrayRef strides) {
   Axes axes;
   for (size_t i = 0; i < indices.size(); i++) {
-    axes.push_back({arg(indices[i]), sizes[i], strides[i], static_cast<int64_t>(i), /*wraps=*/true});
+    axes.push_back({arg(indices[i]), sizes[i], strides[i], static_cast<int64_t>(i), /*wraps=*/true, kPlain});
   }
   return axes;
 }
@@ -83,23 +95,51 @@ Axes indexed_axes(const std::vector<at::Tensor>& indices, at::IntArrayRef sizes,
 // What index would read, as a place to write to: ATen's meta lays it out, and one element stands in for its output.
 struct IndexedTarget final : Structured<index_out, 1, IndexedTarget> {
   void place(int64_t i, at::IntArrayRef sizes, at::IntArrayRef, const at::TensorOptions& options) {
-    outputs[i] = at::empty({1}, options).expand(sizes);
+    outputs[i] = at::empty({}, options).expand(sizes);
   }
 };
 
 // self[..., index, ...] op= src along one dimension; `src` may be larger than `index`.
-void scatter_along(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src, SetOp op) {
+void scatter_along(
+    const at::Tensor& self,
+    int64_t dim,
+    const at::Tensor& index,
+    const at::Tensor& src,
+    SetOp op,
+    BadIndex bad = BadIndex::Gather) {
   if (index.numel() == 0) return;
-  const at::Tensor target = at_least_1d(self), where = at_least_1d(index), source = at_least_1d(src);
+  const at::Tensor target = at_least_1d(self), where = at_least_1d(on_device_of(self, index)),
+                   source = at_least_1d(on_device_of(self, src));
   set(stand_still(target, dim, where.sizes()), source.as_strided(where.sizes(), source.strides()),
-      {axis(target, dim, where, /*wraps=*/false)}, op);
+      {axis(target, dim, where, /*wraps=*/false, bad)}, op);
 }
 
 // The same for a 1-D index and a source of the shape of the move.
-void set_slices(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, SetOp op) {
+void set_slices(
+    const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, SetOp op, BadIndex bad) {
   const at::Tensor slices = at_least_1d(source);
   dim = at::maybe_wrap_dim(dim, slices.dim());
-  scatter_along(self, dim, along(index, dim, slices.sizes()), slices, op);
+  scatter_along(self, dim, along(index, dim, slices.sizes()), slices, op, bad);
+}
+
+// result[..., index, ...] of the shape of `index`, along one dimension.
+void gather_along(
+    const at::Tensor& result, const at::Tensor& self, int64_t dim, const at::Tensor& index, BadIndex bad) {
+  if (index.numel() == 0) return;
+  const at::Tensor target = at_least_1d(result), source = at_least_1d(self),
+                   where = at_least_1d(on_device_of(self, index));
+  get(target, stand_still(source, dim, where.sizes()), {axis(source, dim, where, /*wraps=*/false, bad)});
+}
+
+// What the CPU's index_select says of several dimensions without elements: there is nothing to read, but indices count.
+void check_places_of_nothing(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+  const int64_t size = self.size(dim);
+  TORCH_CHECK(size > 0, "index_select(): self indexing axis dim should be positive");
+  const auto [least, greatest] = index.aminmax();
+  for (const at::Tensor& place : {least, greatest}) {
+    const auto number = place.item<int64_t>();
+    TORCH_CHECK(number >= 0 && number < size, "INDICES element is out of DATA bounds, id=", number, " axis_dim=", size);
+  }
 }
 
 SetOp set_op(at::native::ReductionType reduce) {
@@ -140,13 +180,13 @@ void index_add_out::impl(
     const at::Scalar& alpha,
     const at::Tensor& result) {
   if (!result.is_same(self)) result.copy_(self);
-  set_slices(result, dim, index, alpha.equal(1) ? source : at::mul(source, alpha), SetOp::Add);
+  set_slices(result, dim, index, alpha.equal(1) ? source : at::mul(source, alpha), SetOp::Add, BadIndex::InSelf);
 }
 
 void index_copy_out::impl(
     const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, const at::Tensor& result) {
   if (!result.is_same(self)) result.copy_(self);
-  set_slices(result, dim, index, source, SetOp::Assign);
+  set_slices(result, dim, index, source, SetOp::Assign, BadIndex::Copy);
 }
 
 void index_reduce_out::impl(
@@ -161,6 +201,8 @@ void index_reduce_out::impl(
   const at::Tensor slices = at_least_1d(source);
   dim = at::maybe_wrap_dim(dim, slices.dim());
   const at::Tensor where = along(index.to(at::kLong), dim, slices.sizes());
+  // Reads one element by every index, only to raise this operator's own error.
+  at::empty({}, result.options()).expand({at_least_1d(result).size(dim)}).index_select(0, at_least_1d(index));
   at_least_1d(result).scatter_reduce_(dim, where, slices, reduce, include_self);
 }
 
@@ -197,6 +239,13 @@ void index_put_repeated(
     const at::Tensor& value,
     bool accumulate,
     bool /*unsafe*/) {
+  if (indices.empty()) {
+    TORCH_CHECK(
+        at::is_expandable_to(value.sizes(), self.sizes()), "shape mismatch: value tensor of shape ", value.sizes(),
+        " cannot be broadcast to indexing result of shape ", self.sizes());
+    accumulate ? self.add_(value) : self.copy_(value);
+    return;
+  }
   IndexedTarget indexed;
   indexed.meta(self, indices);
   const at::IntArrayRef shape = indexed.outputs[0].sizes();
@@ -213,13 +262,12 @@ void index_fill(at::TensorIterator& iter, int64_t dim, int64_t size, int64_t str
   const at::Tensor& self = iter.tensor(0);
   const at::Tensor index = iter.tensor(1).expand(self.sizes());
   const auto step = stride * static_cast<int64_t>(self.element_size());
-  set(self, filled(value, self).expand(self.sizes()), {{arg(index), size, step, dim, /*wraps=*/true}}, SetOp::Assign);
+  set(self, filled(value, self).expand(self.sizes()), {{arg(index), size, step, dim, /*wraps=*/true, kPlain}},
+      SetOp::Assign);
 }
 
 void gather(const at::Tensor& result, const at::Tensor& self, int64_t dim, const at::Tensor& index) {
-  if (index.numel() == 0) return;
-  const at::Tensor target = at_least_1d(result), source = at_least_1d(self), where = at_least_1d(index);
-  get(target, stand_still(source, dim, where.sizes()), {axis(source, dim, where, /*wraps=*/false)});
+  gather_along(result, self, dim, index, BadIndex::Gather);
 }
 
 void scatter(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src) {
@@ -257,7 +305,7 @@ void take(at::TensorIterator& iter, const at::TensorBase& input) {
   const at::Tensor flat = at::Tensor(input).contiguous().view(-1);
   const at::DimVector still(out.dim(), 0);
   const at::Tensor index = iter.tensor(1).expand(out.sizes());
-  get(out, flat.as_strided(out.sizes(), still), {axis(flat, 0, index, /*wraps=*/true)});
+  get(out, flat.as_strided(out.sizes(), still), {axis(flat, 0, index, /*wraps=*/true, BadIndex::Flat)});
 }
 
 void put(at::TensorIterator& iter, const at::TensorBase& self, bool accumulate) {
@@ -265,32 +313,35 @@ void put(at::TensorIterator& iter, const at::TensorBase& self, bool accumulate) 
   const at::Tensor whole(self);
   const at::Tensor dense = whole.contiguous(), flat = dense.view(-1);
   const at::DimVector still(source.dim(), 0);
-  set(flat.as_strided(source.sizes(), still), source, {axis(flat, 0, iter.tensor(1), /*wraps=*/true)},
+  set(flat.as_strided(source.sizes(), still), source, {axis(flat, 0, iter.tensor(1), /*wraps=*/true, BadIndex::Flat)},
       accumulate ? SetOp::Add : SetOp::Assign);
   if (!dense.is_same(whole)) whole.copy_(dense);
 }
 
 at::Tensor& index_select_out(const at::Tensor& self, int64_t dim, const at::Tensor& index, at::Tensor& out) {
   dim = at::maybe_wrap_dim(dim, self.dim());
-  TORCH_CHECK_INDEX(index.dim() <= 1, "index_select(): the index must be a vector, got ", index.dim(), " dimensions");
+  TORCH_CHECK_INDEX(index.dim() <= 1, "index_select(): Index is supposed to be a vector, but got dim: ", index.dim());
   TORCH_CHECK(
       index.scalar_type() == at::kLong || index.scalar_type() == at::kInt,
-      "index_select(): expected an index of dtype int32 or int64, got ", index.scalar_type());
+      "index_select(): Expected dtype int32 or int64 for index, but got: ", index.scalar_type());
   TORCH_CHECK(
-      self.scalar_type() == out.scalar_type(), "index_select(): self and result must have the same dtype, got ",
+      self.scalar_type() == out.scalar_type(), "index_select(): self and result must have the same scalar type, got ",
       self.scalar_type(), " and ", out.scalar_type());
-  TORCH_CHECK_INDEX(
-      self.dim() > 0 || index.numel() == 1, "index_select(): a scalar takes an index of one value, got ",
-      index.numel());
+  TORCH_CHECK(
+      self.dim() > 0 || index.numel() == 1, "index_select(): Index to scalar can have only 1 value, got ",
+      index.numel(), " value(s)");
   at::assert_no_internal_overlap(out);
   at::assert_no_overlap(out, self);
   at::assert_no_overlap(out, index);
   at::DimVector sizes(self.sizes());
   if (!sizes.empty()) sizes[dim] = index.numel();
   at::native::resize_output(out, sizes);
-  if (out.numel() == 0) return out;
+  if (out.numel() == 0) {
+    if (self.dim() > 1 && index.numel() > 0) check_places_of_nothing(self, dim, index);
+    return out;
+  }
   const at::Tensor target = at_least_1d(out);
-  gather(target, self, dim, along(index, dim, target.sizes()));
+  gather_along(target, self, dim, along(on_device_of(self, index), dim, target.sizes()), BadIndex::InSelf);
   return out;
 }
 

@@ -23,12 +23,6 @@ namespace {
 // Elements that one work-item looks through for non-zeros.
 constexpr int64_t kNonzeroBlock = 1024;
 
-void check_mask(const char* op, const at::Tensor& mask) {
-  TORCH_CHECK(
-      mask.scalar_type() == at::kBool || mask.scalar_type() == at::kByte, op,
-      ": expected a mask of dtype bool or uint8, got ", mask.scalar_type());
-}
-
 // The mask as a list of index tensors, one a dimension, and how many elements it selects.
 std::pair<c10::List<std::optional<at::Tensor>>, int64_t> places(const at::Tensor& mask) {
   const at::Tensor coordinates = at_least_1d(mask).nonzero();
@@ -55,7 +49,7 @@ void masked_fill(at::TensorIterator& iter, const at::Scalar& value) {
 }
 
 at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
-  check_mask("masked_select", mask);
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
   const auto [chosen, source] = at::expand_outplace(mask, self);
   // As vectors: one coordinate for each element instead of one a dimension.
   return source->reshape(-1).index_select(0, chosen->reshape(-1).nonzero().squeeze(1));
@@ -63,31 +57,39 @@ at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
 
 at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
   TORCH_CHECK(
-      self.scalar_type() == out.scalar_type(), "masked_select(): self and result must have the same dtype, got ",
+      self.scalar_type() == out.scalar_type(), "masked_select(): self and result must have the same scalar type, got ",
       self.scalar_type(), " and ", out.scalar_type());
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
+  at::assert_no_overlap(out, mask);
   const at::Tensor selected = native::masked_select(self, mask);
   at::native::resize_output(out, selected.sizes());
   return out.copy_(selected);
 }
 
 at::Tensor& masked_scatter_(at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {
-  check_mask("masked_scatter_", mask);
   TORCH_CHECK(
       self.scalar_type() == source.scalar_type(),
-      "masked_scatter_: expected self and source to have the same dtype, got ", self.scalar_type(), " and ",
+      "masked_scatter: expected self and source to have same dtypes but got ", self.scalar_type(), " and ",
       source.scalar_type());
+  TORCH_CHECK(
+      mask.scalar_type() == at::kBool, "masked_scatter_ only supports boolean masks, but got mask with dtype ",
+      mask.scalar_type());
   at::assert_no_internal_overlap(self);
   const auto [list, count] = places(*at::expand_inplace(self, mask, "masked_scatter_"));
   TORCH_CHECK(
-      count <= source.numel(), "masked_scatter_: the mask selects ", count, " elements, the source has ",
-      source.numel());
-  at_least_1d(self).index_put_(list, source.reshape(-1).narrow(0, 0, count));
+      count <= source.numel(), "Number of elements of source < number of ones in mask: ", source.numel(), " < ", count);
+  const at::Tensor values = source.is_alias_of(self) ? source.clone() : source;
+  at_least_1d(self).index_put_(list, values.reshape(-1).narrow(0, 0, count));
   return self;
 }
 
 at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
   TORCH_CHECK(
-      out.scalar_type() == at::kLong, "nonzero: expected an out tensor of dtype int64, got ", out.scalar_type());
+      out.scalar_type() == at::kLong, "nonzero: Expected out tensor to have scalar type Long but got scalar type ",
+      out.scalar_type());
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
   const at::Tensor input = self.contiguous();
   const auto longs = out.options();
   const at::Tensor counts = at::empty({(input.numel() + kNonzeroBlock - 1) / kNonzeroBlock}, longs);

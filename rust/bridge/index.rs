@@ -7,8 +7,8 @@ use crate::ops;
 fn axes<'a>(axes: &[IndexAxis<'a>]) -> Result<Vec<ops::index::Axis<'a>>> {
     axes.iter()
         .map(|axis| {
-            let index = axis.index.tensor()?;
-            Ok(ops::index::Axis { index, size: axis.size, stride: axis.stride, dim: axis.dim, wraps: axis.wraps })
+            let (index, bad) = (axis.index.tensor()?, ops::index::BadIndex::from_code(axis.bad)?);
+            Ok(ops::index::Axis { index, size: axis.size, stride: axis.stride, dim: axis.dim, wraps: axis.wraps, bad })
         })
         .collect()
 }

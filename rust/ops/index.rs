@@ -9,6 +9,48 @@ use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Class, DType, Family, Spec, MAX_DIMS};
 
+/// How PyTorch's CPU back end words an index out of range, and which exception it raises: `native::BadIndex` of C++.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum BadIndex {
+    /// Of advanced indexing.
+    Plain = 0,
+    /// Of `index_select` and `index_add`.
+    InSelf = 1,
+    /// Of `index_copy`.
+    Copy = 2,
+    /// Of `take` and `put_`, which see a tensor as one dimension.
+    Flat = 3,
+    /// Of `gather` and all that scatters.
+    Gather = 4,
+}
+
+impl BadIndex {
+    /// From the bridge's number.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for any other number.
+    pub fn from_code(code: i32) -> Result<Self> {
+        [Self::Plain, Self::InSelf, Self::Copy, Self::Flat, Self::Gather]
+            .into_iter()
+            .find(|kind| *kind as i32 == code)
+            .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not a kind of bad index")))
+    }
+
+    fn error(self, index: i64, dim: i64, size: i64) -> Error {
+        let text = format!("index {index} is out of bounds for dimension {dim} with size {size}");
+        match self {
+            Self::Plain => Error::Index(text),
+            Self::InSelf => Error::Index(format!("index out of range in self: {text}")),
+            Self::Copy => Error::Index(format!("index_copy_(): {text}")),
+            Self::Flat => {
+                Error::Index(format!("out of range: tried to access index {index} on a tensor of {size} elements."))
+            }
+            Self::Gather => Error::Invalid(text),
+        }
+    }
+}
+
 /// An index tensor and the dimension that it walks.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis<'a> {
@@ -22,6 +64,8 @@ pub struct Axis<'a> {
     pub dim: i64,
     /// Whether negative indices count from the end.
     pub wraps: bool,
+    /// Which error an index out of range is: the same for all axes of a move.
+    pub bad: BadIndex,
 }
 
 impl Axis<'_> {
@@ -40,15 +84,16 @@ impl Axis<'_> {
 /// Where kernels report an index that is out of range: four longs, the first of them a flag.
 pub(super) struct Report {
     pub(super) memory: Workspace,
+    bad: BadIndex,
 }
 
 impl Report {
     const BYTES: usize = 32;
 
-    pub(super) fn new(target: &Target) -> Result<Self> {
+    pub(super) fn new(target: &Target, axes: &[Axis<'_>]) -> Result<Self> {
         let memory = target.workspace(Self::BYTES)?;
         target.fill(memory.address, 0, Self::BYTES)?;
-        Ok(Self { memory })
+        Ok(Self { memory, bad: axes.first().map_or(BadIndex::Plain, |axis| axis.bad) })
     }
 
     /// Waits for the kernels and raises what they reported.
@@ -61,7 +106,7 @@ impl Report {
         if is_set == 0 {
             return Ok(());
         }
-        Err(Error::Index(format!("index {index} is out of bounds for dimension {dim} with size {size}")))
+        Err(self.bad.error(index, dim, size))
     }
 }
 
@@ -131,7 +176,7 @@ pub(super) fn fold<'a>(
         target.launch(&program, "index_offsets", &args, &[items], None)?;
     }
     // Offsets are in range and in bytes already: one "dimension" without end, a byte a step.
-    let axis = Axis { index: offsets, size: i64::MAX, stride: 1, dim: 0, wraps: false };
+    let axis = Axis { index: offsets, size: i64::MAX, stride: 1, dim: 0, wraps: false, bad: first.bad };
     Ok(Folded { axis, steps, _memory: Some(memory) })
 }
 
@@ -164,7 +209,7 @@ pub(super) fn slices(
 /// `dst[p] = src[p + index[p] * stride]` for every position p.
 ///
 /// # Errors
-/// [`Error::Index`] for an index out of range.
+/// The axes' own error for an index out of range.
 pub fn get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>]) -> Result<()> {
     if dst.numel() == 0 {
         return Ok(());
@@ -173,7 +218,7 @@ pub fn get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>]) -> Result<()> 
         return slices(dst, src, axes, get);
     }
     let target = Target::of(dst.address)?;
-    let report = Report::new(&target)?;
+    let report = Report::new(&target, axes)?;
     let mut strides = Vec::new();
     let folded = fold(&target, axes, &mut strides, &report)?;
     let axis = &folded.axis;

@@ -51,7 +51,7 @@ impl SetOp {
 /// `dst[p + index[p] * stride] op= src[p]` for every position p.
 ///
 /// # Errors
-/// [`Error::Index`] for an index out of range; positions before it may have been written.
+/// The axes' own error for an index out of range; positions before it may have been written.
 pub fn set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>], op: SetOp, order: Order) -> Result<()> {
     if src.numel() == 0 {
         return Ok(());
@@ -60,7 +60,7 @@ pub fn set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>], op: SetOp, ord
         return slices(dst, src, axes, |dst, src, axes| set(dst, src, axes, op, order));
     }
     let target = Target::of(dst.address)?;
-    let report = Report::new(&target)?;
+    let report = Report::new(&target, axes)?;
     let mut strides = Vec::new();
     let folded = fold(&target, axes, &mut strides, &report)?;
     let axis = folded.axis;
