@@ -1,6 +1,7 @@
 #include "embedding_bag.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/TensorUtils.h>
 #include <ATen/native/EmbeddingBag.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/embedding_dense_backward.h>
@@ -27,25 +28,28 @@ void check(
     const at::Tensor& indices,
     const at::Tensor& offsets,
     const std::optional<at::Tensor>& scales,
-    Mode mode) {
+    int64_t mode,
+    bool include_last_offset) {
+  constexpr const char* kOp = "embedding_bag";
   TORCH_CHECK(
-      indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt,
-      "embedding_bag: expected indices of dtype int32 or int64, got ", indices.scalar_type());
+      mode_of(mode) == Mode::SUM || mode_of(mode) == Mode::MEAN || mode_of(mode) == Mode::MAX,
+      "`mode` must be sum, mean, or max.");
+  TORCH_CHECK(indices.dim() == 1, "input has to be a 1D or 2D Tensor, but got Tensor of dimension ", indices.dim());
+  TORCH_CHECK(offsets.dim() == 1, "offsets has to be a 1D Tensor, but got Tensor of dimension ", offsets.dim());
+  TORCH_CHECK(weight.dim() == 2, "weight has to be a 2D Tensor, but got Tensor of dimension ", weight.dim());
+  at::checkScalarTypes(kOp, {indices, "indices", 1}, {at::kLong, at::kInt});
+  at::checkScalarTypes(kOp, {offsets, "offsets", 1}, {at::kLong, at::kInt});
+  at::checkScalarTypes(kOp, {weight, "weight", 1}, {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble});
   TORCH_CHECK(
-      offsets.scalar_type() == at::kLong || offsets.scalar_type() == at::kInt,
-      "embedding_bag: expected offsets of dtype int32 or int64, got ", offsets.scalar_type());
-  TORCH_CHECK(
-      weight.dim() == 2 && indices.dim() == 1 && offsets.dim() == 1,
-      "embedding_bag: expected a matrix of embeddings, a vector of indices and one of offsets, got sizes ",
-      weight.sizes(), ", ", indices.sizes(), " and ", offsets.sizes());
+      !include_last_offset || offsets.size(0) >= 1, "include_last_offset: number of offset should be at least 1");
   if (!scales.has_value() || !scales->defined()) return;
+  TORCH_CHECK(mode_of(mode) == Mode::SUM, "embedding_bag: per_sample_weights only supported with mode='sum'");
   TORCH_CHECK(
-      mode == Mode::SUM, "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for ",
-      "mode='sum'");
+      scales->scalar_type() == weight.scalar_type(), "embedding_bag: expected scalar type ", weight.scalar_type(),
+      " but found ", scales->scalar_type(), " for per_sample_weights");
   TORCH_CHECK(
-      scales->sizes() == indices.sizes() && scales->scalar_type() == weight.scalar_type(),
-      "embedding_bag: expected per_sample_weights of sizes ", indices.sizes(), " and dtype ", weight.scalar_type(),
-      ", got ", scales->sizes(), " and ", scales->scalar_type());
+      scales->sizes() == indices.sizes(), "embedding_bag: expected per_sample_weights of sizes ", indices.sizes(),
+      ", got ", scales->sizes());
 }
 
 // The gradient of a bag for each of its rows.
@@ -65,13 +69,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
     const std::optional<at::Tensor>& per_sample_weights,
     bool include_last_offset,
     int64_t padding_idx) {
-  check(weight, indices, offsets, per_sample_weights, mode_of(mode));
+  check(weight, indices, offsets, per_sample_weights, mode, include_last_offset);
   const bool is_wide = indices.scalar_type() == at::kLong || offsets.scalar_type() == at::kLong;
   const at::ScalarType dtype = is_wide ? at::kLong : at::kInt;
   const at::Tensor rows = weight.stride(1) == 1 || weight.size(1) == 1 ? weight : weight.contiguous();
   const at::Tensor picked = indices.to(dtype).contiguous(), scales = contiguous(per_sample_weights);
   const int64_t bags = offsets.size(0) - (include_last_offset ? 1 : 0);
-  const at::Tensor starts = offsets.to(dtype).narrow(0, 0, bags).contiguous();
+  const at::Tensor all_offsets = offsets.to(dtype).contiguous(), starts = all_offsets.narrow(0, 0, bags);
   const auto integers = picked.options();
 
   at::Tensor output = at::empty({bags, weight.size(1)}, weight.options());
@@ -80,7 +84,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
   at::Tensor chosen = needs_rows ? at::empty(output.sizes(), integers) : at::empty({0}, integers);
   checked([&] {
     bridge::embedding_bag(
-        {arg(rows), arg(picked), arg(starts), arg(scales), padding_idx, static_cast<int32_t>(mode)}, arg(output),
+        {arg(rows), arg(picked), arg(all_offsets), arg(scales), padding_idx, static_cast<int32_t>(mode)}, arg(output),
         arg(bag_size), arg(chosen));
   });
   // The last bag that begins at or before each place.
@@ -101,6 +105,7 @@ at::Tensor embedding_bag_dense_backward(
     int64_t mode,
     const std::optional<at::Tensor>& per_sample_weights,
     int64_t padding_idx) {
+  if (grad.numel() == 0 || num_weights == 0) return at::zeros({num_weights, grad.size(1)}, grad.options());
   if (mode_of(mode) == Mode::MAX) {
     const at::Tensor taken = at::where(bag_size.gt(0).unsqueeze(1), grad, 0);
     return at::zeros({num_weights, grad.size(1)}, grad.options()).scatter_add_(0, maximum_indices.to(at::kLong), taken);

@@ -117,7 +117,7 @@ pub fn synchronize_stream(index: i32, stream: i64) -> Result<()> {
     let stream = device(index)?.state()?.stream(stream)?;
     runtime::before_wait()?;
     stream.synchronize()?;
-    stream.raise_faults()
+    stream.raise_faults(runtime::Launched::Anywhere)
 }
 
 /// Waits for every device that has been used, and ends what goes on besides: the process is about to end.

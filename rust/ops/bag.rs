@@ -14,7 +14,7 @@ pub struct Bags<'a> {
     pub weight: Tensor<'a>,
     /// Rows of all bags, one bag after the other.
     pub indices: Tensor<'a>,
-    /// Where each bag begins.
+    /// Where each bag begins; one more is not read but checked.
     pub offsets: Tensor<'a>,
     /// A factor for each index; may be absent.
     pub scales: Tensor<'a>,
@@ -29,11 +29,12 @@ pub struct Bags<'a> {
 /// # Errors
 /// As the driver reports; an index out of range is reported at the next synchronising read.
 pub fn embedding_bag(bags: &Bags<'_>, output: &Tensor<'_>, sizes: &Tensor<'_>, rows: &Tensor<'_>) -> Result<()> {
-    if output.numel() == 0 {
+    // Offsets are checked even where there are no columns, or no bag begins at them.
+    if bags.offsets.numel() == 0 {
         return Ok(());
     }
     let (count, columns) = (output.size(0), output.size(1));
-    let target = Target::of(output.address)?;
+    let target = Target::of(bags.offsets.address)?;
     let class = output.class();
     let geometry = Geometry::of(&target, class);
     let spec = geometry.define(tier(bags.indices.numel() * columns, &[("SPEC_DTYPE0", output.dtype.code())]));
@@ -46,6 +47,7 @@ pub fn embedding_bag(bags: &Bags<'_>, output: &Tensor<'_>, sizes: &Tensor<'_>, r
         Arg::Int(bags.indices.dtype.code()),
         Arg::Int(bags.mode),
         Arg::Long(count),
+        Arg::Long(bags.offsets.numel()),
         Arg::Long(bags.indices.numel()),
         Arg::Long(columns),
         Arg::Long(bags.weight.size(0)),
@@ -53,5 +55,5 @@ pub fn embedding_bag(bags: &Bags<'_>, output: &Tensor<'_>, sizes: &Tensor<'_>, r
         Arg::Long(bags.padding),
     ]);
     let strips = (columns as u64).div_ceil(geometry.lanes as u64) as i64;
-    target.launch(&program, "embedding_bag", &args, &geometry.items_for(count * strips), None)
+    target.launch(&program, "embedding_bag", &args, &geometry.items_for((count * strips).max(1)), None)
 }

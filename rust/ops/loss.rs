@@ -88,7 +88,8 @@ pub fn likelihood(
     output: &Tensor<'_>,
     total_weight: &Tensor<'_>,
 ) -> Result<()> {
-    let call = Call::new(output, classes.target.numel())?;
+    // Where there is no target, there is no output; the weight is a number that is always there.
+    let call = Call::new(total_weight, classes.target.numel())?;
     let mut args = vec![call.target.tensor(input)?, Arg::Int(output.dtype.code())];
     args.extend(call.classes(classes)?);
     if reduction == Reduction::None {
@@ -142,7 +143,7 @@ pub fn likelihood_backward(
         Arg::Int(grad_input.dtype.code()),
     ]);
     args.extend(classes.sizes());
-    args.push(Arg::Int(reduction as i32));
+    args.extend([Arg::Int(reduction as i32), call.target.faults()?]);
     let items = call.geometry.items_for(classes.target.numel());
     call.target.launch(&call.program, "nll_loss_backward", &args, &items, None)
 }

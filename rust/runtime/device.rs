@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::address::{AddressSpace, Location};
 use super::allocator::{Allocator, Limits};
 use super::class::DeviceClass;
+use super::faults::Launched;
 use super::fork;
 use super::snapshot::SegmentView;
 use super::stats::MemoryStats;
@@ -215,7 +216,7 @@ impl DeviceState {
 
     /// Raises what kernels found wrong, on any stream; for callers that have synchronised the device.
     pub fn raise_faults(&self) -> Result<()> {
-        self.streams.iter().try_for_each(Stream::raise_faults)
+        self.streams.iter().try_for_each(|stream| stream.raise_faults(Launched::Anywhere))
     }
 
     /// Allocates device memory for a stream; returns its address.

@@ -1,87 +1,183 @@
 //! What kernels find wrong in their input. A kernel cannot raise: it leaves a record, which becomes an error at the next
 //! call that waits for its stream anyway.
+//!
+//! Threads may share a stream, and each has a record of its own there: a thread that reads a tensor hears of what it has
+//! launched itself, and a thread that waits for a whole stream or device of everybody's, since nobody else may ever ask.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::cl::{Buffer, Context, MemHandle, Queue, Read};
 use crate::error::{Error, Result};
 
-/// Two longs, the kind and a value: see `kernels/cl/fault.cl`.
-const BYTES: usize = 16;
+/// Three longs, the kind, a value and its bound: see `kernels/cl/fault.cl`.
+const BYTES: usize = 24;
 
-/// The record of one stream's kernels.
+thread_local! {
+    /// Lives as long as its thread, and tells it from others.
+    static THREAD: Arc<()> = Arc::new(());
+}
+
+/// Whose kernels a caller asks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launched {
+    /// Those of the calling thread.
+    Here,
+    /// Those of all threads.
+    Anywhere,
+}
+
+/// The record of what one thread launches on one stream.
+#[derive(Debug)]
+struct Record {
+    thread: Weak<()>,
+    memory: Buffer,
+    /// Whether a kernel that may write the record has been launched since it was last read.
+    armed: bool,
+}
+
+impl Record {
+    fn is_of(&self, thread: &Arc<()>) -> bool {
+        std::ptr::eq(self.thread.as_ptr(), Arc::as_ptr(thread))
+    }
+}
+
+/// The records of one stream's kernels.
 #[derive(Debug, Default)]
 pub struct Faults {
-    record: OnceLock<Result<Buffer>>,
-    /// Whether a kernel that may write the record has been launched since it was last read.
+    records: Mutex<Vec<Record>>,
+    /// Whether any record is armed.
     armed: AtomicBool,
 }
 
 /// The error of a record; the numbers are those of `kernels/cl/fault.cl`.
-fn error_of(kind: i64, value: i64) -> Result<()> {
+fn error_of([kind, value, bound]: [i64; 3]) -> Result<()> {
     match kind {
         0 => Ok(()),
         1 => Err(Error::Index(format!("Target {value} is out of bounds."))),
         2 => Err(Error::Invalid("all elements of input should be between 0 and 1".to_owned())),
         3 => Err(Error::Invalid("all elements of target should be between 0 and 1".to_owned())),
-        4 => Err(Error::Index(format!("embedding_bag: index {value} is out of range of the embeddings"))),
+        4 => Err(Error::Invalid(format!(
+            "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {value}; there are {bound} \
+             embeddings"
+        ))),
+        5 => Err(Error::Invalid(format!(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from \
+             position 0. However, got {value}"
+        ))),
+        6 => Err(Error::Invalid(format!(
+            "offsets[-1] can not be greater than input's length {bound} but got offsets[-1] of {value}"
+        ))),
+        7 => Err(Error::Invalid(format!(
+            "embedding_bag: expected offsets that do not decrease, but got {value} after {bound}"
+        ))),
         _ => Err(Error::Invalid(format!("OpenCL: a kernel left an unknown fault, {kind}"))),
     }
 }
 
+/// The error of another thread's record.
+fn foreign(error: Error) -> Error {
+    let note = |text: String| format!("{text} (in an operation that another thread called on this stream)");
+    match error {
+        Error::Index(text) => Error::Index(note(text)),
+        Error::Invalid(text) => Error::Invalid(note(text)),
+        other => other,
+    }
+}
+
+/// Takes what a record holds, and leaves it clear.
+fn take(memory: MemHandle, queue: &Queue) -> Result<()> {
+    let mut bytes = [0; BYTES];
+    // SAFETY: the array is exclusively borrowed during the call.
+    unsafe { queue.read_now(&[Read { source: memory, offset: 0, target: bytes.as_mut_ptr(), size: BYTES }])? };
+    settle(memory, queue, bytes)
+}
+
+/// Raises what a record says, and clears it.
+fn settle(memory: MemHandle, queue: &Queue, bytes: [u8; BYTES]) -> Result<()> {
+    let mut fields = bytes.chunks_exact(8).map(|field| field.try_into().map_or(0, i64::from_ne_bytes));
+    let mut next = || fields.next().unwrap_or(0);
+    let record = [next(), next(), next()];
+    if record != [0; 3] {
+        queue.fill(memory, 0, &[0], BYTES)?;
+    }
+    error_of(record)
+}
+
 impl Faults {
-    /// The record, for a launch on `queue` that may write it.
-    pub fn arm(&self, context: &Context, queue: &Queue) -> Result<MemHandle> {
-        let record = self.record.get_or_init(|| {
-            let buffer = Buffer::new(context, BYTES, true)?;
-            queue.fill(buffer.handle(), 0, &[0], BYTES)?;
-            Ok(buffer)
-        });
-        let record = record.as_ref().map_err(Clone::clone)?;
-        self.armed.store(true, Ordering::Release);
-        Ok(record.handle())
+    fn records(&self) -> MutexGuard<'_, Vec<Record>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The record, if a kernel that may write it has been launched since it was last read.
-    fn take(&self) -> Option<MemHandle> {
-        let is_armed = self.armed.load(Ordering::Acquire) && self.armed.swap(false, Ordering::AcqRel);
-        self.record.get().filter(|_| is_armed)?.as_ref().ok().map(Buffer::handle)
+    /// The calling thread's record, for a launch on `queue` that may write it.
+    pub fn arm(&self, context: &Context, queue: &Queue) -> Result<MemHandle> {
+        let Ok(thread) = THREAD.try_with(Arc::clone) else { return Err(ending()) };
+        let mut records = self.records();
+        let free = |record: &Record| record.thread.strong_count() == 0 && !record.armed;
+        let found = records.iter().position(|record| record.is_of(&thread)).or_else(|| records.iter().position(free));
+        let place = match found {
+            Some(place) => place,
+            None => {
+                let memory = Buffer::new(context, BYTES, true)?;
+                queue.fill(memory.handle(), 0, &[0], BYTES)?;
+                records.push(Record { thread: Weak::new(), memory, armed: false });
+                records.len() - 1
+            }
+        };
+        let Some(record) = records.get_mut(place) else { return Err(ending()) };
+        record.thread = Arc::downgrade(&thread);
+        record.armed = true;
+        self.armed.store(true, Ordering::Release);
+        Ok(record.memory.handle())
+    }
+
+    /// The records of the calling thread's kernels and, where they are asked about, of others', that may hold something.
+    fn disarm(&self, launched: Launched) -> (Vec<MemHandle>, Vec<MemHandle>) {
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        if !self.armed.load(Ordering::Acquire) {
+            return (own, others);
+        }
+        let thread = THREAD.try_with(Arc::clone).ok();
+        let mut records = self.records();
+        for record in records.iter_mut().filter(|record| record.armed) {
+            if thread.as_ref().is_some_and(|thread| record.is_of(thread)) {
+                own.push(record.memory.handle());
+                record.armed = false;
+            } else if launched == Launched::Anywhere {
+                others.push(record.memory.handle());
+                // A living thread may be about to launch what it has armed the record for.
+                record.armed = record.thread.strong_count() > 0;
+            }
+        }
+        self.armed.store(records.iter().any(|record| record.armed), Ordering::Release);
+        (own, others)
     }
 
     /// Raises what kernels have recorded, and forgets it; waits for them only if there were some.
-    pub fn raise(&self, queue: &Queue) -> Result<()> {
-        let Some(record) = self.take() else { return Ok(()) };
-        let mut bytes = [0; BYTES];
-        // SAFETY: the array is exclusively borrowed during the call.
-        unsafe { queue.read_now(&[Read { source: record, offset: 0, target: bytes.as_mut_ptr(), size: BYTES }])? };
-        Self::settle(queue, record, bytes)
+    pub fn raise(&self, queue: &Queue, launched: Launched) -> Result<()> {
+        let (own, others) = self.disarm(launched);
+        let mut found = own.into_iter().try_for_each(|memory| take(memory, queue));
+        for memory in others {
+            found = found.and(take(memory, queue).map_err(foreign));
+        }
+        found
     }
 
-    /// Copies something else to the host and does as [`Self::raise`], but waits once for both.
+    /// Copies something else to the host and raises what the calling thread's kernels have recorded, but waits once for both.
     ///
     /// # Safety
     /// The target of `read` is writable for as many bytes, and nothing else uses it during the call.
     pub unsafe fn read_with(&self, queue: &Queue, read: Read) -> Result<()> {
-        let Some(record) = self.take() else {
+        // A thread has one record.
+        let Some(memory) = self.disarm(Launched::Here).0.pop() else {
             // SAFETY: the caller's promise.
             return unsafe { queue.read_now(&[read]) };
         };
         let mut bytes = [0; BYTES];
-        let faults = Read { source: record, offset: 0, target: bytes.as_mut_ptr(), size: BYTES };
+        let faults = Read { source: memory, offset: 0, target: bytes.as_mut_ptr(), size: BYTES };
         // SAFETY: the caller's promise; the array is exclusively borrowed during the call.
         unsafe { queue.read_now(&[read, faults])? };
-        Self::settle(queue, record, bytes)
-    }
-
-    /// Raises what a record says, and clears it.
-    fn settle(queue: &Queue, record: MemHandle, bytes: [u8; BYTES]) -> Result<()> {
-        let mut fields = bytes.chunks_exact(8).map(|field| field.try_into().map_or(0, i64::from_ne_bytes));
-        let (kind, value) = (fields.next().unwrap_or(0), fields.next().unwrap_or(0));
-        if kind != 0 {
-            queue.fill(record, 0, &[0], BYTES)?;
-        }
-        error_of(kind, value)
+        settle(memory, queue, bytes)
     }
 }
 
@@ -91,8 +187,16 @@ mod tests {
 
     #[test]
     fn a_fault_becomes_the_error_that_the_cpu_raises() {
-        assert_eq!(error_of(0, 7), Ok(()));
-        assert_eq!(error_of(1, 7), Err(Error::Index("Target 7 is out of bounds.".to_owned())));
-        assert!(matches!(error_of(2, 0), Err(Error::Invalid(_))));
+        assert_eq!(error_of([0, 7, 0]), Ok(()));
+        assert_eq!(error_of([1, 7, 3]), Err(Error::Index("Target 7 is out of bounds.".to_owned())));
+        assert!(matches!(error_of([2, 0, 0]), Err(Error::Invalid(_))));
+    }
+
+    #[test]
+    fn a_fault_of_another_thread_says_so() {
+        let error = foreign(Error::Index("Target 7 is out of bounds.".to_owned()));
+        assert!(
+            matches!(&error, Error::Index(text) if text.starts_with("Target 7") && text.contains("another thread"))
+        );
     }
 }

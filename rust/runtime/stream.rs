@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::device::{device, DeviceState};
-use super::faults::Faults;
+use super::faults::{Faults, Launched};
 use crate::cl::{Arg, Context, Event, Grid, Kernel, MemHandle, Queue, Read, Start};
 use crate::error::Result;
 
@@ -100,8 +100,8 @@ impl Stream {
 
     /// Raises what kernels of the stream found wrong since it was last asked. Waits for them if there were some: for
     /// callers that wait for the stream anyway.
-    pub fn raise_faults(&self) -> Result<()> {
-        self.used_queue().map_or(Ok(()), |queue| self.faults.raise(queue))
+    pub fn raise_faults(&self, launched: Launched) -> Result<()> {
+        self.used_queue().map_or(Ok(()), |queue| self.faults.raise(queue, launched))
     }
 
     /// Whether the stream has nothing left to do.

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::device::{device_of_address, Device};
+use super::faults::Launched;
 use super::pinned;
 use super::stream::current_stream;
 use super::waits::before_wait;
@@ -146,7 +147,7 @@ pub fn map_all(ranges: &[Range]) -> Result<Vec<Mapping>> {
     let Some(first) = ranges.first() else { return Ok(Vec::new()) };
     before_wait()?;
     let device = device_of_address(first.address)?;
-    current_stream(device.index)?.raise_faults()?;
+    current_stream(device.index)?.raise_faults(Launched::Here)?;
     if let Some(shared) = find_shared(device, ranges)? {
         return Ok(shared);
     }

@@ -60,3 +60,59 @@ def test_factors_of_other_modes_are_refused(device: torch.device) -> None:
     weight, index = torch.ones(3, 2, device=device), torch.tensor([0, 1], device=device)
     with pytest.raises((RuntimeError, NotImplementedError), match="per_sample_weights"):
         torch.ops.aten._embedding_bag(weight, index, index[:1], False, 1, False, torch.ones(2, device=device))
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize(
+    ("offsets", "says"),
+    [
+        ([1], r"offsets\[0\] has to be 0.* However, got 1"),
+        ([2, 0], r"offsets\[0\] has to be 0.* However, got 2"),
+        ([-1], r"offsets\[0\] has to be 0.* However, got -1"),
+        ([0, 5], r"offsets\[-1\] can not be greater than input's length 3 but got offsets\[-1\] of 5"),
+    ],
+)
+def test_bad_offsets_are_found(offsets: list[int], says: str, mode: str, last: bool, device: torch.device) -> None:
+    for where in (torch.device("cpu"), device):
+        indices, starts = torch.tensor([0, 1, 2], device=where), torch.tensor(offsets, device=where)
+        with pytest.raises(RuntimeError, match=says):
+            F.embedding_bag(indices, torch.ones(4, 2, device=where), starts, mode=mode, include_last_offset=last)
+            torch.opencl.synchronize()
+
+
+def test_offsets_that_decrease_are_found(device: torch.device) -> None:
+    indices, starts = torch.tensor([0, 1, 2], device=device), torch.tensor([0, 2, 1], device=device)
+    result = F.embedding_bag(indices, torch.ones(4, 2, device=device), starts, mode="sum")
+    with pytest.raises(RuntimeError, match="got 1 after 2"):
+        result.cpu()
+
+
+@pytest.mark.parametrize("padding", [None, 1])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("wrong", [4, -1])
+def test_an_index_out_of_range_is_a_runtime_error(
+    wrong: int, mode: str, padding: int | None, device: torch.device
+) -> None:
+    for where in (torch.device("cpu"), device):
+        indices, starts = torch.tensor([1, wrong], device=where), torch.tensor([0], device=where)
+        with pytest.raises(RuntimeError, match=f"{wrong}"):
+            F.embedding_bag(indices, torch.ones(4, 2, device=where), starts, mode=mode, padding_idx=padding).cpu()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (lambda w, i: (w, i.float(), i[:1]), "argument #1 'indices' to have one of the following scalar types"),
+        (lambda w, i: (w, i, i[:1].float()), "argument #1 '(indices|offsets)' to have one of the following"),
+        (lambda w, i: (w.long(), i, i[:1]), "argument #1 'weight' to have one of the following scalar types"),
+        (lambda w, i: (w[0], i, i[:1]), "weight has to be a 2D Tensor, but got Tensor of dimension 1"),
+        (lambda w, i: (w, i, i[:1], False, 7), "`mode` must be sum, mean, or max"),
+        (lambda w, i: (w, i, i[:0], False, 0, False, None, True), "number of offset should be at least 1"),
+    ],
+)
+def test_what_a_bag_refuses_is_what_the_cpu_refuses(arguments, says: str, device: torch.device) -> None:
+    for where in (torch.device("cpu"), device):
+        weight, indices = torch.ones(4, 2, device=where), torch.tensor([0, 1], device=where)
+        with pytest.raises(RuntimeError, match=says):
+            torch.embedding_bag(*arguments(weight, indices))

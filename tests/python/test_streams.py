@@ -254,3 +254,21 @@ def test_many_streams_share_the_work(device):
             parts.append(torch.full((1000,), index, device=device))
     torch.opencl.synchronize()
     assert [part[999].item() for part in parts] == list(range(40))
+
+
+def test_a_thread_hears_of_its_own_faults_and_synchronising_of_all(device):
+    torch.opencl.synchronize()
+    likelihoods, wrong = torch.zeros(1, 3, device=device), torch.tensor([3], device=device)
+    losses = []
+    thread = threading.Thread(target=lambda: losses.append(torch.nn.functional.nll_loss(likelihoods, wrong)))
+    thread.start()
+    thread.join()
+    # The default stream is shared: what this thread reads is not to blame.
+    assert torch.ones(2, device=device).tolist() == [1, 1]
+    assert losses[0].isnan().item()
+    with pytest.raises(IndexError, match=r"Target 3 is out of bounds.*another thread"):
+        torch.opencl.synchronize()
+    torch.opencl.synchronize()
+    torch.nn.functional.nll_loss(likelihoods, wrong)
+    with pytest.raises(IndexError, match=r"Target 3 is out of bounds\.$"):
+        likelihoods.tolist()

@@ -12,7 +12,7 @@
 #define BAG_MAX 2
 
 // Bag b holds indices[offsets[b]] and what follows up to the next bag, without those equal to `padding` if that is not negative. `scales` has a
-// factor for each index, or is null. Writes the bags, how many rows each has (as dtype `index_dtype`) and, for the
+// factor for each index, or is null. There may be one offset more than bags, which only has to be in range. Writes the bags, how many rows each has (as dtype `index_dtype`) and, for the
 // maximum, the row of each element. Rows of `weight` lie `step` elements apart; everything else is contiguous.
 // A task is a vector of columns of one bag.
 __kernel void embedding_bag(__global uchar *output, ulong output_offset, __global uchar *bag_sizes,
@@ -20,16 +20,22 @@ __kernel void embedding_bag(__global uchar *output, ulong output_offset, __globa
                             __global const uchar *weight, ulong weight_offset, __global const uchar *indices,
                             ulong indices_offset, __global const uchar *offsets, ulong offsets_offset,
                             __global const uchar *scales, ulong scales_offset, __global uchar *faults,
-                            ulong faults_offset, int dtype0, int index_dtype, int mode, long bags, long count,
-                            long columns, long embeddings, long step, long padding) {
+                            ulong faults_offset, int dtype0, int index_dtype, int mode, long bags, long starts,
+                            long count, long columns, long embeddings, long step, long padding) {
   indices += indices_offset;
   offsets += offsets_offset;
   long strips = (columns + VEC - 1) / VEC;
+  if (get_global_id(0) == 0) {
+    long start = load_index(offsets, 0, index_dtype), stop = load_index(offsets, starts - 1, index_dtype);
+    if (start != 0) report_fault(faults + faults_offset, FAULT_BAG_FIRST, start, 0);
+    if (stop > count) report_fault(faults + faults_offset, FAULT_BAG_LAST, stop, count);
+  }
   ITEM_TASKS(bags * strips, first, last);
   for (long task = first; task < last; task++) {
     long bag = task / strips, column = task % strips * VEC;
     long begin = load_index(offsets, bag, index_dtype);
     long end = bag + 1 < bags ? load_index(offsets, bag + 1, index_dtype) : count;
+    if (begin > end && begin <= count) report_fault(faults + faults_offset, FAULT_BAG_ORDER, end, begin);
     long taken = 0;
     TV sum = (TV)0;
     long top_rows[VEC];
@@ -38,7 +44,7 @@ __kernel void embedding_bag(__global uchar *output, ulong output_offset, __globa
       long index = load_index(indices, i, index_dtype);
       if (padding >= 0 && index == padding) continue;
       if (index < 0 || index >= embeddings) {
-        report_fault(faults + faults_offset, FAULT_BAG_INDEX, index);
+        report_fault(faults + faults_offset, FAULT_BAG_INDEX, index, embeddings);
         continue;
       }
       TV row = load_part(weight + weight_offset + index * step * dtype_size(DTYPE0), column, columns, DTYPE0, 0);

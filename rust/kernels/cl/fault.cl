@@ -1,15 +1,19 @@
-// How a kernel says that its input is wrong: in a record of two longs, a kind and a value, which the host turns into an
+// How a kernel says that its input is wrong: in a record of three longs, a kind, a value and its bound, which the host turns into an
 // error when it next waits for the stream. rust/runtime/faults.rs holds the kinds and their messages.
 
 #define FAULT_TARGET 1
 #define FAULT_INPUT_PROBABILITY 2
 #define FAULT_TARGET_PROBABILITY 3
 #define FAULT_BAG_INDEX 4
+#define FAULT_BAG_FIRST 5
+#define FAULT_BAG_LAST 6
+#define FAULT_BAG_ORDER 7
 
 // The first report stays. Work-items that race differ only in the value that they name.
-inline void report_fault(__global uchar *faults, int kind, long value) {
+inline void report_fault(__global uchar *faults, int kind, long value, long bound) {
   __global long *record = (__global long *)faults;
   if (record[0] != 0) return;
   record[1] = value;
+  record[2] = bound;
   record[0] = kind;
 }

@@ -18,7 +18,7 @@ inline long load_target(__global const uchar *targets, long i, int dtype) {
     loss = -load(input, (i / inner * classes + target) * inner + i % inner, DTYPE0);                       \
     if (weight) class_weight = load(weight, target, DTYPE0);                                               \
   } else if (target != ignored) {                                                                          \
-    report_fault(faults + faults_offset, FAULT_TARGET, target);                                            \
+    report_fault(faults + faults_offset, FAULT_TARGET, target, classes);                                   \
   }
 
 // Reduction none: one loss a target.
@@ -85,13 +85,18 @@ __kernel void nll_loss_backward(__global const uchar *grad, ulong grad_offset, _
                                 ulong targets_offset, int target_dtype, __global const uchar *weight,
                                 ulong weight_offset, __global const uchar *total_weight, ulong total_weight_offset,
                                 __global uchar *grad_input, ulong grad_input_offset, int dtype0, long count,
-                                long classes, long inner, long ignored, int reduction) {
+                                long classes, long inner, long ignored, int reduction, __global uchar *faults,
+                                ulong faults_offset) {
   weight = weight ? weight + weight_offset : weight;
   T total = reduction == REDUCE_MEAN ? load(total_weight + total_weight_offset, 0, DTYPE0) : 1;
   ITEM_TASKS(count, first, last);
   for (long i = first; i < last; i++) {
     long target = load_target(targets + targets_offset, i, target_dtype);
-    if (target == ignored || target < 0 || target >= classes) continue;
+    if (target == ignored) continue;
+    if (target < 0 || target >= classes) {
+      report_fault(faults + faults_offset, FAULT_TARGET, target, classes);
+      continue;
+    }
     T g = load(grad + grad_offset, reduction == REDUCE_NONE ? i : 0, DTYPE0) / total;
     if (weight) g *= load(weight, target, DTYPE0);
     store(grad_input + grad_input_offset, (i / inner * classes + target) * inner + i % inner, DTYPE0, -g);
@@ -110,8 +115,8 @@ __kernel void binary_cross_entropy(__global const uchar *input, ulong input_offs
   ITEM_TASKS((count + VEC - 1) / VEC, first, last);
   for (long i = first * VEC; i < min(last * VEC, count); i += VEC) {
     TV x = load_part(input + input_offset, i, count, DTYPE0, 0), y = load_part(target + target_offset, i, count, DTYPE0, 0);
-    if (!are_probabilities(x)) report_fault(faults + faults_offset, FAULT_INPUT_PROBABILITY, 0);
-    if (!are_probabilities(y)) report_fault(faults + faults_offset, FAULT_TARGET_PROBABILITY, 0);
+    if (!are_probabilities(x)) report_fault(faults + faults_offset, FAULT_INPUT_PROBABILITY, 0, 0);
+    if (!are_probabilities(y)) report_fault(faults + faults_offset, FAULT_TARGET_PROBABILITY, 0, 0);
     TV loss = (y - 1) * max(log1p(-x), (TV)-100) - y * max(log(x), (TV)-100);
     if (weight) loss *= load_part(weight, i, count, DTYPE0, 0);
     store_part(output + output_offset, i, count, DTYPE0, loss);
