@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "device_check.h"
+#include "fallback_arguments.h"
 #include "host_view.h"
 
 namespace torch_opencl {
@@ -160,6 +161,8 @@ class Call {
       value = std::move(list);
     } else if (value.isDevice()) {
       value = c10::Device(at::kCPU);
+    } else if (value.isGenerator() && device_.has_value()) {
+      value = host_generator(value.toGenerator(), *device_);
     }
   }
 
@@ -235,6 +238,7 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const auto* alias = schema.arguments()[i].alias_info();
     call.convert((*stack)[begin + i], alias != nullptr && alias->isWrite());
   }
+  check_host_arguments(name, torch::jit::last(*stack, arguments));
   served.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   call.write_back();
   for (size_t i = stack->size() - returns; i < stack->size(); i++) call.convert_back((*stack)[i]);

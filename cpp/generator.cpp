@@ -98,10 +98,17 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
   return (*generators)[index];
 }
 
-PhiloxArgs philox(const std::optional<at::Generator>& generator, c10::Device device, uint64_t blocks) {
+GeneratorImpl* generator_for(const std::optional<at::Generator>& generator, c10::Device device) {
   const at::Generator& chosen =
       generator.has_value() && generator->defined() ? *generator : default_generator(device.index());
   auto* state = at::check_generator<GeneratorImpl>(chosen);
+  TORCH_CHECK(
+      state->device() == device, "Expected a '", device, "' generator device but found '", state->device(), "'");
+  return state;
+}
+
+PhiloxArgs philox(const std::optional<at::Generator>& generator, c10::Device device, uint64_t blocks) {
+  GeneratorImpl* state = generator_for(generator, device);
   const std::lock_guard<std::mutex> lock(state->mutex_);
   const uint64_t first = state->advance(blocks);
   return {state->current_seed(), first};

@@ -37,6 +37,9 @@ class GeneratorImpl final : public c10::GeneratorImpl {
 const at::Generator& default_generator(c10::DeviceIndex index);
 at::Generator make_generator(c10::DeviceIndex index);
 
+// The generator that a call on `device` draws from: the given one, which has to be the device's, or its default one.
+GeneratorImpl* generator_for(const std::optional<at::Generator>& generator, c10::Device device);
+
 // Seed and first counter value of a launch.
 struct PhiloxArgs {
   uint64_t seed;

@@ -4,11 +4,18 @@ namespace torch_opencl {
 
 void ArgumentCheck::look(const at::Tensor& tensor) {
   if (!tensor.defined()) return;
-  // A number in a tensor may come from the host, as everywhere in PyTorch; copies are between two devices by nature.
+  // A number in a tensor may come from the host, as everywhere in PyTorch.
   const bool is_number = !tensor.is_privateuseone() && tensor.dim() == 0;
   if (!crosses_devices_ && !is_number) devices_.add(tensor.device());
   const auto code = static_cast<unsigned>(tensor.scalar_type());
   supported_ = supported_ && code < 64 && ((dtypes_ >> code) & 1u) != 0;
+}
+
+void ArgumentCheck::check_generator() const {
+  if (!generator_.has_value() || !devices_.device().has_value()) return;
+  const c10::DeviceType expected = devices_.device()->type();
+  TORCH_CHECK(
+      expected == *generator_, "Expected a '", expected, "' device type for generator but found '", *generator_, "'");
 }
 
 void ArgumentCheck::look(const c10::List<std::optional<at::Tensor>>& indices) {

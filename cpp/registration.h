@@ -22,12 +22,13 @@ namespace torch_opencl {
 class ArgumentCheck {
  public:
   ArgumentCheck(uint64_t dtypes, const char* op)
-      : dtypes_(dtypes), devices_(op), crosses_devices_(std::string_view(op).starts_with("aten::_copy_from")) {}
+      : dtypes_(dtypes), devices_(op), crosses_devices_(crosses_devices(op)) {}
 
   // Whether all dtypes are ones the row lists. Raises when tensors live on different devices.
   template <class... Args>
   bool operator()(const Args&... args) {
     (look(args), ...);
+    check_generator();
     devices_.require_device();
     return supported_;
   }
@@ -35,7 +36,16 @@ class ArgumentCheck {
  private:
   template <class T>
   void look(const T&) {}
+  // Copies are between two devices by nature; lists may hold tensors of several, which meet in pairs.
+  static bool crosses_devices(std::string_view op) {
+    return op.starts_with("aten::_copy_from") || op.starts_with("aten::_foreach_");
+  }
   void look(const at::Tensor& tensor);
+  void look(const std::optional<at::Generator>& generator) {
+    if (generator.has_value() && generator->defined()) generator_ = generator->device().type();
+  }
+  // A generator of this device brings calls here whose tensors are all on the host.
+  void check_generator() const;
   void look(const std::optional<at::Tensor>& tensor) {
     if (tensor.has_value()) look(*tensor);
   }
@@ -51,6 +61,7 @@ class ArgumentCheck {
   uint64_t dtypes_;
   DeviceCheck devices_;
   bool crosses_devices_;
+  std::optional<c10::DeviceType> generator_;
   bool supported_ = true;
 };
 

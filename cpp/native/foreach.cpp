@@ -16,11 +16,12 @@ namespace foreach {
 
 bool Call::is_simple() const {
   const at::TensorList self = lists[0];
-  if (self.empty() || (numbers.size() > 1 && numbers.size() != self.size())) return false;
+  if (self.empty() || !self[0].is_privateuseone() || (numbers.size() > 1 && numbers.size() != self.size()))
+    return false;
   const at::ScalarType dtype = self[0].scalar_type();
   const auto is_odd = [](const at::Scalar& scalar) { return scalar.isComplex() || scalar.isBoolean(); };
   if (!at::isFloatingType(dtype) || std::any_of(numbers.begin(), numbers.end(), is_odd)) return false;
-  if (one.defined() && (one.dim() != 0 || !one.is_privateuseone() || !one.is_floating_point())) return false;
+  if (one.defined() && (one.dim() != 0 || one.device() != self[0].device() || !one.is_floating_point())) return false;
   // A number of another dtype promotes tensors that are numbers themselves.
   const auto is_number = [](const at::Tensor& tensor) { return tensor.dim() == 0; };
   if (one.defined() && std::any_of(self.begin(), self.end(), is_number)) return false;
@@ -107,8 +108,8 @@ std::vector<at::Tensor> foreach_norm(at::TensorList self, const at::Scalar& ord,
     return tensor.scalar_type() == self[0].scalar_type() && tensor.device() == self[0].device() &&
         tensor.layout() == at::kStrided && tensor.numel() > 0 && tensor.is_non_overlapping_and_dense();
   };
-  if (!is_known || dtype.has_value() || self.empty() || !at::isFloatingType(self[0].scalar_type()) ||
-      !std::all_of(self.begin(), self.end(), is_plain)) {
+  if (!is_known || dtype.has_value() || self.empty() || !self[0].is_privateuseone() ||
+      !at::isFloatingType(self[0].scalar_type()) || !std::all_of(self.begin(), self.end(), is_plain)) {
     return at::native::foreach_tensor_norm_slow(self, ord, dtype);
   }
   const std::vector<at::Tensor> norms = at::empty({static_cast<int64_t>(self.size())}, self[0].options()).unbind();

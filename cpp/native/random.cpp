@@ -48,12 +48,14 @@ void sample(
     double first,
     double second,
     const OptionalGenerator& generator) {
+  generator_for(generator, self.device()); // raises, also where there is nothing to fill
   fill_dense(self, [&](const at::Tensor& out) {
     bridge::random_sample(arg(out), static_cast<int32_t>(distribution), {first, second}, stream(out, generator));
   });
 }
 
 void integers(const at::TensorBase& self, uint64_t range, int64_t base, const OptionalGenerator& generator) {
+  generator_for(generator, self.device());
   fill_dense(
       self, [&](const at::Tensor& out) { bridge::random_integers(arg(out), range, base, stream(out, generator)); });
 }

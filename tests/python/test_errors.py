@@ -294,3 +294,27 @@ def test_tensors_of_two_opencl_devices():
         print("ok")
     """
     assert output_of(code, **two_devices()) == "ok"
+
+
+@pytest.mark.parametrize("wrong", [3, -1])
+@pytest.mark.parametrize("shape", [(1, 3), (1, 3, 1, 1)])
+def test_a_class_out_of_range_is_found_by_the_gradient(device, shape, wrong):
+    backward = aten.nll_loss_backward if len(shape) == 2 else aten.nll_loss2d_backward
+    for where in ("cpu", device):
+        one, target = torch.ones((), device=where), torch.tensor([wrong], device=where).view(shape[:1] + shape[2:])
+        with pytest.raises(IndexError, match=rf"Target {wrong} is out of bounds"):
+            backward(one, torch.zeros(shape, device=where), target, None, 1, -100, one).cpu()
+
+
+@pytest.mark.parametrize(
+    ("targets", "lengths", "wrong"),
+    [([[1, 3]], [2], 3), ([[-1, 1]], [2], -1), ([1, 2**33], [2], 2**33), ([[1, 9]], [1], None)],
+)
+def test_a_label_out_of_range_is_found(device, targets, lengths, wrong):
+    likelihoods = torch.zeros(4, 1, 3, device=device).log_softmax(-1)
+    arguments = torch.tensor(targets, device=device), torch.tensor([4]), torch.tensor(lengths)
+    if wrong is None:  # what lies behind the length is not used
+        assert torch.nn.functional.ctc_loss(likelihoods, *arguments).isfinite().item()
+        return
+    with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
+        torch.nn.functional.ctc_loss(likelihoods, *arguments)

@@ -179,3 +179,18 @@ def test_a_number_on_the_device_promotes_numbers(device: torch.device) -> None:
         [torch.ones((), dtype=torch.bfloat16, device=device)], torch.tensor(2.0, device=device)
     )
     assert product.dtype == torch.float32
+
+
+def test_lists_may_hold_tensors_of_several_devices(device: torch.device) -> None:
+    places = (torch.device("cpu"), device)
+    lists = [[torch.full((3,), float(i), device=where) for where in places] for i in range(2)]
+    added = torch._foreach_add(*lists)
+    assert [tensor.device for tensor in added] == list(places)
+    assert [tensor.tolist() for tensor in added] == [[1, 1, 1]] * 2
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch._foreach_add(lists[0], lists[1][::-1])
+    scaled = torch._foreach_mul([torch.ones(3, device=device), torch.ones(2)], torch.tensor(2.0))
+    assert [tensor.tolist() for tensor in scaled] == [[2, 2, 2], [2, 2]]
+    assert [norm.item() for norm in torch._foreach_norm(lists[1])] == pytest.approx([3**0.5] * 2)
+    with pytest.raises(RuntimeError, match="scalar tensor expected to be 0 dim"):
+        torch._foreach_mul(lists[0][1:], torch.tensor([1.0, 2.0]))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from op_samples import NoFallback
 from op_table import FLOATING, INTEGRAL, covers
+from processes import output_of, two_devices
 from scipy import stats
 from torch import Tensor
 
@@ -235,3 +236,44 @@ def test_leaky_relu_of_random_slope(dtype: torch.dtype, device: torch.device) ->
     assert slopes.mean().item() == pytest.approx(0.3, abs=0.005)
     expected = torch.nn.functional.leaky_relu(values.detach().cpu(), 0.3)
     torch.testing.assert_close(average.cpu(), expected)
+
+
+@pytest.mark.parametrize("size", [2, 0])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda where, size, generator: torch.ones(size, device=where).uniform_(generator=generator),
+        lambda where, size, generator: torch.randn(size, device=where, generator=generator),
+        lambda where, size, generator: torch.randint(3, (size,), device=where, generator=generator),
+        lambda where, size, generator: torch.randperm(size, device=where, generator=generator),
+        lambda where, size, generator: torch.poisson(torch.ones(size, device=where), generator=generator),
+    ],
+)
+def test_a_generator_of_another_device_is_refused(draw, size: int, device: torch.device) -> None:
+    for where, generator in ((torch.device("cpu"), torch.Generator(device)), (device, torch.Generator())):
+        if where.type == "cpu" and not size:
+            continue  # nothing is drawn, and the CPU does not look
+        says = f"Expected a '{where.type}' device type for generator but found '{generator.device.type}'"
+        with pytest.raises(RuntimeError, match=says):
+            draw(where, size, generator)
+
+
+def test_a_generator_of_another_opencl_device_is_refused() -> None:
+    code = """
+        import torch
+        generator = torch.Generator("opencl:1")
+        try:
+            torch.ones(3, device="opencl:0").uniform_(generator=generator)
+        except RuntimeError as error:
+            print(error)
+    """
+    assert "Expected a 'opencl:0' generator device but found 'opencl:1'" in output_of(code, **two_devices())
+
+
+def test_what_is_drawn_on_the_cpu_follows_the_generator_of_the_device(device: torch.device) -> None:
+    generator = torch.Generator(device).manual_seed(3)
+    rates = torch.full((64,), 5.0, device=device)
+    first, second = (torch.poisson(rates, generator=generator).cpu() for _ in range(2))
+    assert not torch.equal(first, second)
+    generator.manual_seed(3)
+    assert torch.equal(torch.poisson(rates, generator=generator).cpu(), first)
