@@ -33,8 +33,38 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   return at::zeros({bins}, options).index_add_(0, self.to(at::kLong), amounts);
 }
 
+namespace {
+
+// How many of the places are each bin; those of one bin more are dropped.
+at::Tensor counted(const at::Tensor& places, int64_t bins) {
+  const at::Tensor ones = at::ones({}, places.options()).expand_as(places);
+  return at::zeros({bins + 1}, places.options()).index_add_(0, places, ones).narrow(0, 0, bins);
+}
+
+// As on CUDA, which takes integers where the CPU does not: bounds are cut to integers, and bins are exact.
+at::Tensor integer_histogram(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  int64_t low = min.to<int64_t>(), high = max.to<int64_t>();
+  const at::Tensor values = self.reshape(-1).to(at::kLong);
+  if (low == high && values.numel() > 0) {
+    const auto [least, greatest] = values.aminmax();
+    low = least.item<int64_t>();
+    high = greatest.item<int64_t>();
+  }
+  if (low == high) {
+    low -= 1;
+    high += 1;
+  }
+  TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
+  const at::Tensor inside = values.ge(low).logical_and_(values.le(high));
+  const at::Tensor places = ((values - low) * bins).div(high - low, "floor").clamp_max_(bins - 1);
+  return counted(at::where(inside, places, bins), bins).to(self.scalar_type());
+}
+
+} // namespace
+
 at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
   TORCH_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
+  if (at::isIntegralType(self.scalar_type(), /*includeBool=*/false)) return integer_histogram(self, bins, min, max);
   double low = min.toDouble(), high = max.toDouble();
   // Steps in the dtype that is computed in, as borders between bins would shift by rounding.
   const at::Tensor values = self.reshape(-1).to(at::toOpMathType(self.scalar_type()));
@@ -52,10 +82,7 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
   // What lies outside, NaN too, goes to one bin more, which is dropped.
   const at::Tensor inside = values.ge(low).logical_and_(values.le(high));
   const at::Tensor places = ((values - low) / (high - low) * bins).clamp_max_(bins - 1);
-  const at::Tensor where = at::where(inside, places, bins).to(at::kLong);
-  const at::Tensor counts =
-      at::zeros({bins + 1}, where.options()).index_add_(0, where, at::ones({}, where.options()).expand_as(where));
-  return counts.narrow(0, 0, bins).to(self.scalar_type());
+  return counted(at::where(inside, places, bins).to(at::kLong), bins).to(self.scalar_type());
 }
 
 at::Tensor& histc_out(

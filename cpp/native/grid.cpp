@@ -20,7 +20,9 @@ bridge::GridSampler sampler(int64_t interpolation, int64_t padding, bool align_c
 // Sizes of the output: those of the grid, with the input's channels where the grid has its coordinates.
 at::DimVector output_sizes(const at::Tensor& input, const at::Tensor& grid) {
   at::native::check_grid_sampler_common(input, grid);
-  check_dtype("grid_sampler", "grid", grid, input.scalar_type());
+  TORCH_CHECK(
+      grid.scalar_type() == input.scalar_type(), "grid_sampler(): expected scalar type ", input.scalar_type(),
+      " but found ", grid.scalar_type(), " for grid");
   at::DimVector sizes(grid.sizes().slice(0, grid.dim() - 1));
   sizes.insert(sizes.begin() + 1, input.size(1));
   return sizes;

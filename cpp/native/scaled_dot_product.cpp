@@ -174,6 +174,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> scaled_dot_product_at
     const at::Tensor& philox_seed,
     const at::Tensor& philox_offset,
     std::optional<double> scale) {
+  // Nothing has asked for the output.
+  if (!grad_out.defined()) return {};
   const Operands operands(query, key, value, attn_bias);
   const at::Tensor &q = operands.query, &k = operands.key, result = rows(out), grad = rows(grad_out);
   check_sizes(kOp, "out", result, {q.size(0), q.size(1), q.size(2), operands.value.size(3)});

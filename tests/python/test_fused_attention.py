@@ -257,3 +257,14 @@ def test_transformed_attention_is_composed(device: torch.device) -> None:
         with sdpa_kernel(SDPBackend.MATH):
             expected = torch.stack([function(part) for part in x])
         torch.testing.assert_close(torch.func.vmap(function)(x.to(device)).cpu(), expected)
+
+
+def test_an_undefined_gradient_of_the_output(device: torch.device) -> None:
+    """A backward that nobody has given a gradient to makes none."""
+    results = []
+    for where in (CPU, device):
+        query = torch.ones(1, 2, 4, 8, device=where, requires_grad=True)
+        undefined = torch._C._functions.UndefinedGrad()
+        undefined(attention(query, query, query)).sum().backward()
+        results.append(query.grad)
+    assert results == [None, None]
