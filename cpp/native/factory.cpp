@@ -14,6 +14,11 @@
 namespace torch_opencl::native {
 namespace {
 
+// Sequences fill an output of any shape that has as many elements.
+void resize_to_count(const at::Tensor& out, int64_t count) {
+  if (out.numel() != count) out.resize_({count});
+}
+
 // Runs a kernel on a contiguous tensor in place of `out`.
 template <class Fill>
 void fill_contiguous(const at::Tensor& out, Fill&& fill) {
@@ -37,15 +42,15 @@ at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
   const bool is_integral = at::isIntegralType(out.scalar_type(), /*includeBool=*/true);
   const at::Tensor values = is_integral ? at::logspace(start, end, steps, base, out.options().device(at::kCPU))
                                         : at::pow(base, at::linspace(start, end, steps, out.options()));
-  at::native::resize_output(out, values.sizes());
-  return out.copy_(values);
+  resize_to_count(out, steps);
+  return out.copy_(values.view(out.sizes()));
 }
 
 at::Tensor& range_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
   const double first = start.to<double>(), last = end.to<double>(), stride = step.to<double>();
   at::native::arange_check_bounds(start, end, step);
   const auto size = static_cast<int64_t>((last - first) / stride + 1);
-  at::native::resize_output(out, {size});
+  resize_to_count(out, size);
   fill_contiguous(out, [&](const at::Tensor& target) { bridge::arange(arg(target), arg(start), arg(step)); });
   return out;
 }

@@ -198,3 +198,30 @@ def test_large_sort(dtype: torch.dtype, device: torch.device) -> None:
     expected = given.sort(stable=True)
     assert_same(values, expected.values)
     assert_same(indices, expected.indices)
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda out: torch.arange(4, out=out),
+        lambda out: torch.range(0, 3, out=out),
+        lambda out: torch.linspace(0, 3, 4, out=out),
+        lambda out: torch.logspace(0, 3, 4, base=2, out=out),
+    ],
+    ids=["arange", "range", "linspace", "logspace"],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated")
+def test_sequences_fill_the_shape_of_their_output(fill: Callable, dtype: torch.dtype, device: torch.device) -> None:
+    expected, given = torch.zeros(2, 3, dtype=dtype), torch.zeros(2, 3, dtype=dtype, device=device)
+    for base in (expected, given):
+        assert fill(base.narrow(1, 1, 2)).shape == (2, 2)
+    assert_same(given, expected)
+
+
+def test_two_tensors_may_be_the_same_memory(device: torch.device) -> None:
+    base = torch.zeros(4, 3, device=device)
+    same, other = torch.empty(0, device=device).set_(base), torch.zeros(4, 3, device=device)
+    with NoFallback():
+        assert base.is_set_to(same) and same.is_set_to(base)
+        assert not base.is_set_to(other) and not base.is_set_to(base[1:]) and not base.is_set_to(base.view(3, 4))

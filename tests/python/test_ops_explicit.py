@@ -27,6 +27,7 @@ ELSEWHERE = {
     "_thnn_fused_gru_cell_backward": "test_layers.py",
     "_thnn_fused_lstm_cell": "test_layers.py",
     "_thnn_fused_lstm_cell_backward_impl": "test_layers.py",
+    "is_set_to": "test_layouts.py",
     "record_stream": "test_memory.py",
 }
 REAL = (torch.bool, *INTEGRAL, *FLOATING)
