@@ -133,3 +133,9 @@ def test_threads_run_backward_at_once(device):
 def test_anomaly_mode_names_the_op(x):
     with pytest.raises(RuntimeError, match="SqrtBackward0"), torch.autograd.detect_anomaly(check_nan=True):
         ((x * 0).sqrt() * 0).sum().backward()
+
+
+def test_a_nested_tensor_with_a_gradient_does_not_end_the_process(device: torch.device) -> None:
+    parts = [torch.ones(2, 3, device=device, requires_grad=True), torch.ones(2, 4, device=device, requires_grad=True)]
+    nested = torch.nested.as_nested_tensor(parts)
+    assert nested.is_nested and nested.requires_grad
