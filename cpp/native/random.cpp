@@ -142,7 +142,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   const auto bools = input.options().dtype(at::kBool);
   if (!train.value_or(true) || p == 0) return {input.clone(), at::ones_like(input, bools)};
   if (p == 1) return {at::zeros_like(input), at::zeros_like(input, bools)};
-  const at::Tensor dense = is_dense(input) ? input : input.contiguous();
+  const at::Tensor dense = is_dense(input) ? input : input.clone(); // whose dimensions lie in the same order
   at::Tensor out = at::empty_like(dense), mask = at::empty_like(dense, bools);
   if (input.numel() > 0) {
     const bridge::RandomStream part = stream(dense, std::nullopt);

@@ -1,5 +1,6 @@
 #include "windows.h"
 
+#include <ATen/Context.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/im2col_shape_check.h>
 #include <ATen/ops/constant_pad_nd.h>
@@ -88,6 +89,8 @@ at::Tensor& fill(at::Tensor& out, const at::Tensor& result) {
 // Puts each element at its place in the plane it came from, of sizes `output_size`.
 at::Tensor unpooled(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size) {
   const auto spatial = static_cast<int64_t>(output_size.size());
+  // Of several elements for one place any may be kept.
+  at::globalContext().alertNotDeterministic("max_unpooling" + std::to_string(spatial) + "d_forward_out");
   TORCH_CHECK(
       indices.scalar_type() == at::kLong, "elements in indices should be type int64 but got: ", indices.scalar_type());
   TORCH_CHECK(

@@ -48,3 +48,12 @@ def test_new_memory_is_filled(device):
         assert torch.empty(2, device=device).shape == (2,)
     finally:
         torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+@pytest.mark.parametrize("spatial", [2, 3])
+def test_unpooling_says_that_its_result_depends_on_the_order_of_writes(spatial, device):
+    unpool = getattr(torch.nn.functional, f"max_unpool{spatial}d")
+    image, indices = torch.ones(1, 1, *[2] * spatial), torch.zeros(1, 1, *[2] * spatial, dtype=torch.int64)
+    for where in ("cpu", device):
+        with pytest.raises(RuntimeError, match=f"max_unpooling{spatial}d_forward_out does not have a deterministic"):
+            unpool(image.to(where), indices.to(where), 2)

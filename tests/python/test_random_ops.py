@@ -172,6 +172,13 @@ def test_dropout(dtype: torch.dtype, device: torch.device) -> None:
     assert torch.equal(grad.cpu(), dropped.detach().cpu())
 
 
+def test_dropout_keeps_the_order_of_dimensions(device: torch.device) -> None:
+    x = torch.ones(2, 4, 5, 3, device=device).permute(0, 3, 1, 2)[:, 1:]  # channels last, with gaps
+    dropped = torch.nn.functional.dropout(x, 1e-10)
+    assert dropped.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(dropped, x)
+
+
 @pytest.mark.parametrize("name", FILLS)
 def test_seed_repeats(name: str, device: torch.device) -> None:
     fill = FILLS[name]

@@ -99,6 +99,16 @@ def test_masked_select(shape: tuple[int, ...], device: torch.device) -> None:
         assert torch.equal(x.to(device).masked_select(chosen.to(device)).cpu(), x.masked_select(chosen))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64], ids=str)
+def test_a_mask_is_of_bools(dtype: torch.dtype, device: torch.device) -> None:
+    for where in (device, torch.device("cpu")):
+        x, mask = torch.zeros(4, device=where), torch.ones(4, dtype=dtype, device=where)
+        with pytest.raises(RuntimeError, match="masked_select: expected BoolTensor for mask"):
+            x.masked_select(mask)
+        with pytest.raises(RuntimeError, match="masked_scatter_ only supports boolean masks, but got mask with dtype"):
+            x.masked_scatter_(mask, torch.ones(4, device=where))
+
+
 @pytest.mark.parametrize("shape", [(300, 16), (3, 31), (9, 32), (2, 33)], ids=str)
 @pytest.mark.parametrize("descending", [False, True])
 def test_short_rows_are_sorted(shape: tuple[int, ...], descending: bool, device: torch.device) -> None:
