@@ -237,10 +237,16 @@ std::tuple<at::Tensor, at::Tensor> max_pool3d_with_indices(
       windows.stride[1], windows.stride[2], windows.padding[0], windows.padding[1], windows.padding[2],
       windows.dilation[0], windows.dilation[1], windows.dilation[2], in[0], in[1], in[2], out[0], out[1], out[2],
       "max_pool3d_with_indices()");
-  const auto options = self.options().memory_format(self.suggest_memory_format());
-  at::Tensor output = at::empty(pooled_sizes(self, out), options);
-  at::Tensor indices = at::empty(output.sizes(), options.dtype(at::kLong));
-  max_pool(windows, self, output, indices);
+  // A memory format is one of batches; an image is one where its batch of one is, whatever the stride of that.
+  const bool is_image = self.dim() == kSpatial + 1;
+  const at::Tensor batch = is_image ? self.unsqueeze(0) : self;
+  const bool is_channels_last =
+      is_image && !self.is_contiguous() && batch.is_contiguous(at::MemoryFormat::ChannelsLast3d);
+  const auto format = is_channels_last ? at::MemoryFormat::ChannelsLast3d : batch.suggest_memory_format();
+  at::Tensor output = at::empty(pooled_sizes(batch, out), self.options().memory_format(format));
+  at::Tensor indices = at::empty_like(output, output.options().dtype(at::kLong));
+  max_pool(windows, batch, output, indices);
+  if (is_image) return {output.squeeze(0), indices.squeeze(0)};
   return {std::move(output), std::move(indices)};
 }
 

@@ -58,3 +58,19 @@ def test_windows_that_dilation_leaves_empty(
     windows = {"kernel_size": (1, 2), "stride": 1, "padding": (0, 1), "dilation": (1, 2)}
     result = functional.max_pool2d(x.to(device), **windows).cpu()
     assert torch.equal(result, functional.max_pool2d(x, **windows))
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_three_spatial_dimensions_stay_channels_last(batch: bool, device: torch.device) -> None:
+    x = torch.randn(1, 5, 6, 7, 8).contiguous(memory_format=torch.channels_last_3d)
+    results = []
+    for where in (device, torch.device("cpu")):
+        leaf = (x if batch else x.squeeze(0)).to(where).requires_grad_()
+        output, indices = functional.max_pool3d(leaf, (2, 3, 2), return_indices=True)
+        output.square().sum().backward()
+        for result in (output, indices):
+            images = result if batch else result.unsqueeze(0)
+            assert images.is_contiguous(memory_format=torch.channels_last_3d)
+        results.append((output.detach().cpu(), indices.cpu(), leaf.grad.cpu()))
+    for ours, expected in zip(*results, strict=True):
+        assert torch.equal(ours, expected)
