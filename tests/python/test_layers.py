@@ -322,3 +322,16 @@ def test_a_padded_batch_through_a_transformer_encoder(device):
         expected = encoder(x, src_key_padding_mask=padding)
         actual = there(x.to(device), src_key_padding_mask=padding.to(device)).cpu()
     torch.testing.assert_close(actual[~padding], expected[~padding], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("spatial", [(), (1,), (2, 3)], ids=str)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_losses_of_an_empty_batch(reduction, spatial, device):
+    def losses(where):
+        scores = torch.zeros(0, 3, *spatial, device=where, requires_grad=True)
+        target = torch.zeros(0, *spatial, dtype=torch.int64, device=where)
+        loss = nn.functional.cross_entropy(scores, target, reduction=reduction)
+        loss.sum().backward()
+        return loss.detach().cpu(), scores.grad.cpu()
+
+    torch.testing.assert_close(losses(device), losses("cpu"), equal_nan=True)
