@@ -49,6 +49,7 @@ pub fn is_short(op: &Pointwise, class: Class) -> bool {
 
 fn case(op: &Pointwise, code: usize, expr: &str) -> String {
     let names = names(expr);
+    let expr = expr::marked(expr);
     let used = op.scalars.iter().enumerate().filter(|(_, name)| names.contains(&name.as_str()));
     let scalars: String = used.map(|(i, name)| format!("const T {name} = s{i}; ")).collect();
     if scalars.is_empty() {

@@ -38,6 +38,38 @@ pub fn is_short(expr: &str) -> bool {
     called.into_iter().all(|name| SHORT.split_whitespace().any(|short| short == name))
 }
 
+/// The expression with each float literal in `LIT()`, by which it has the precision of what is computed in.
+pub fn marked(expr: &str) -> String {
+    let mut text = String::new();
+    let mut rest = expr;
+    while let Some(start) = rest.find(is_word) {
+        let (between, token) = rest.split_at(start);
+        let is_number = token.starts_with(|c: char| c.is_ascii_digit()) && !between.ends_with('.');
+        let end = if is_number { number_end(token) } else { token.find(|c| !is_word(c)).unwrap_or(token.len()) };
+        let (token, after) = token.split_at(end);
+        text.push_str(between);
+        if is_number && is_float(token) && !token.ends_with(['f', 'F']) {
+            text.push_str(&format!("LIT({token})"));
+        } else {
+            text.push_str(token);
+        }
+        rest = after;
+    }
+    text + rest
+}
+
+/// Where the number ends that the text starts with: a sign belongs to it after the `e` of an exponent.
+fn number_end(text: &str) -> usize {
+    let hexadecimal = text.starts_with("0x");
+    let mut before = ' ';
+    text.find(|c| {
+        let is_sign = !hexadecimal && matches!(before, 'e' | 'E') && matches!(c, '+' | '-');
+        before = c;
+        !(is_word(c) || c == '.' || is_sign)
+    })
+    .unwrap_or(text.len())
+}
+
 /// Refuses what cannot follow a `return` in a `case`.
 pub fn well_formed(expr: &str) -> Result<(), &'static str> {
     if expr.contains([';', '{', '}']) {

@@ -42,9 +42,6 @@ impl Recipe {
         if fp64 {
             text.push_str(" -D HAS_FP64");
         }
-        if !self.class.needs_fp64() && self.class != Class::Integer {
-            text.push_str(" -cl-single-precision-constant");
-        }
         // GPUs leave the last bits of a quotient open by default, and a floor or a remainder then misses by one.
         if self.device.info.exact_quotients && self.device.class == DeviceClass::Gpu {
             text.push_str(" -cl-fp32-correctly-rounded-divide-sqrt");

@@ -14,7 +14,7 @@
 #define ACTIVATE_BLOCK(v) ((v) < (RB)(0) ? (RB)(0) : (v))
 #elif ACTIVATION == ACTIVATION_GELU
 // By the complement of erf, whose digits do not cancel where x is far below 0.
-#define ACTIVATE(v) ((v) * ((R)0.5 * erfc((v) * (R)-0.7071067811865476)))
+#define ACTIVATE(v) ((v) * (LIT(0.5) * erfc((v) * -LIT(0.7071067811865476))))
 #ifdef IS_CPU
 #define ACTIVATE_VECTOR(v) ((v) * m_normal_cdf(v))
 #define ACTIVATE_BLOCK(v) gelu_block(v)

@@ -127,8 +127,10 @@ __kernel void attention(Attention p, __global const uchar *query, ulong query_of
   __global T *logs = (__global T *)(log_sums + log_sums_offset) + unit * p.queries + first_query;
   EACH(i, columns / VEC) {
     const TV total = VECTOR_AT(totals + i * VEC), top = VECTOR_AT(tops + i * VEC);
-    VECTOR_AT(decay + i * VEC) = total == (TV)0 ? (TV)0 : 1 / total;
-    const TV log_sum = total == (TV)0 ? (TV)INFINITY : fma(top, (TV)LN_2, log(total));
+    // Not two conditional operators on one condition: of those LLVM makes a mask which Oclgrind 21.10 extends wrongly.
+    const TM is_blind = total == (TV)0;
+    VECTOR_AT(decay + i * VEC) = select(1 / total, (TV)0, is_blind);
+    const TV log_sum = select(fma(top, (TV)LN_2, log(total)), (TV)INFINITY, is_blind);
     store_part((__global uchar *)logs, i * VEC, present, T_DTYPE, log_sum);
   }
   SYNC;

@@ -25,10 +25,10 @@ inline T complex_log(T z) { return (T)(log(hypot(z.x, z.y)), atan2(z.y, z.x)); }
 
 inline T complex_sqrt(T z) {
   TR r = hypot(z.x, z.y);
-  TR s = sqrt(0.5 * (r + fabs(z.x)));
+  TR s = sqrt(LIT(0.5) * (r + fabs(z.x)));
   if (r == 0) return (T)(0, z.y);
   if (isinf(z.y)) return (T)(INFINITY, z.y);
-  return z.x >= 0 ? (T)(s, 0.5 * z.y / s) : (T)(0.5 * fabs(z.y) / s, copysign(s, z.y));
+  return z.x >= 0 ? (T)(s, LIT(0.5) * z.y / s) : (T)(LIT(0.5) * fabs(z.y) / s, copysign(s, z.y));
 }
 
 inline T complex_sinh(T z) { return (T)(sinh(z.x) * cos(z.y), cosh(z.x) * sin(z.y)); }
@@ -66,8 +66,8 @@ inline T power_scalar(T a, T exponent) {
     if (exponent.x == 0) return C(1);
     if (exponent.x == 2) return times(a, a);
     if (exponent.x == 3) return times(times(a, a), a);
-    if (exponent.x == 0.5) return complex_sqrt(a);
-    if (exponent.x == -0.5) return over(C(1), complex_sqrt(a));
+    if (exponent.x == LIT(0.5)) return complex_sqrt(a);
+    if (exponent.x == -LIT(0.5)) return over(C(1), complex_sqrt(a));
     if (exponent.x == -1) return over(C(1), a);
     if (exponent.x == -2) return over(C(1), times(a, a));
   }
@@ -82,7 +82,7 @@ inline T complex_sign(T z) {
 // Without what 1 + z and exp(z) - 1 lose of a small z.
 inline T complex_log1p(T z) {
   TR angle = atan2(z.y, 1 + z.x);
-  if (fabs(z.x) + fabs(z.y) > (TR)0.5) return (T)(log(hypot(1 + z.x, z.y)), angle);
+  if (fabs(z.x) + fabs(z.y) > LIT(0.5)) return (T)(log(hypot(1 + z.x, z.y)), angle);
   return (T)(log1p(z.x * (2 + z.x) + z.y * z.y) / 2, angle);
 }
 inline T complex_expm1(T z) {
@@ -116,7 +116,7 @@ inline T complex_asinh(T z) { return over_i(complex_asin(times_i(z))); }
 inline T complex_atan(T z) { return over_i(complex_atanh(times_i(z))); }
 
 inline T complex_sinc(T z) {
-  T x = z * (TR)3.141592653589793;
+  T x = z * LIT(3.141592653589793);
   return IS_NONZERO(z) ? over(complex_sin(x), x) : C(1);
 }
 #endif  // IS_COMPLEX

@@ -21,7 +21,7 @@
 #define m_erf erf
 #define m_rint rint
 
-inline TV m_normal_cdf(TV x) { return 0.5 * (1 + erf(x * 0.7071067811865476)); }
+inline TV m_normal_cdf(TV x) { return LIT(0.5) * (1 + erf(x * LIT(0.7071067811865476))); }
 
 // PoCL's tanh stays an ulp below 1, which a gradient's 1 - tanh^2 shows when multiplied by a great x.
 inline TV tanh_to_one(TV x) { return SEL(fabs(x) > C(20), copysign(C(1), x), tanh(x)); }

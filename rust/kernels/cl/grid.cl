@@ -64,10 +64,10 @@ inline T padded(T x, const Sampler *s, long size, T *slope) {
 inline long index_within(T x, long size) { return x >= 0 && x <= size - 1 ? (long)x : -1; }
 
 // Keys' cubic convolution with the parameter -0.75 that PyTorch uses, and its derivative.
-inline T cubic_near(T x) { return ((T)1.25 * x - (T)2.25) * x * x + 1; }
-inline T cubic_far(T x) { return (((T)-0.75 * x + (T)3.75) * x - 6) * x + 3; }
-inline T cubic_near_slope(T x) { return ((T)3.75 * x - (T)4.5) * x; }
-inline T cubic_far_slope(T x) { return ((T)-2.25 * x + (T)7.5) * x - 6; }
+inline T cubic_near(T x) { return (LIT(1.25) * x - LIT(2.25)) * x * x + 1; }
+inline T cubic_far(T x) { return ((-LIT(0.75) * x + LIT(3.75)) * x - 6) * x + 3; }
+inline T cubic_near_slope(T x) { return (LIT(3.75) * x - LIT(4.5)) * x; }
+inline T cubic_far_slope(T x) { return (-LIT(2.25) * x + LIT(7.5)) * x - 6; }
 
 // `coordinate` runs from -1 to 1 over the input.
 inline Taps find_taps(const Sampler *s, int dim, T coordinate) {

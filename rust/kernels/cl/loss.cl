@@ -137,7 +137,7 @@ __kernel void binary_cross_entropy_backward(__global const uchar *grad, ulong gr
     TV x = load_part(input + input_offset, i, count, DTYPE0, 0), y = load_part(target + target_offset, i, count, DTYPE0, 0);
     TV g = grad_step ? load_part(grad + grad_offset, i, count, DTYPE0, 0) : (TV)load(grad + grad_offset, 0, DTYPE0);
     // The slope at 0 and 1 is kept finite by PyTorch's own epsilon.
-    TV slope = (x - y) / max((1 - x) * x, (TV)1e-12);
+    TV slope = (x - y) / max((1 - x) * x, (TV)LIT(1e-12));
     if (weight) slope *= load_part(weight, i, count, DTYPE0, 0);
     store_part(grad_input + grad_input_offset, i, count, DTYPE0, slope * g * scale);
   }

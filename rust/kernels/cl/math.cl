@@ -136,7 +136,7 @@ inline TV divide_floor(TV a, TV b, int dt) {
   TV r = modulo_trunc(a, b);
   TV quotient = rounded(rounded(a - r, dt) / b, dt) - B(r != 0 && (b < 0) != (r < 0));
   TV whole = floor(quotient);
-  whole += B(quotient - whole > C(0.5));
+  whole += B(quotient - whole > LIT(0.5));
   whole = SEL(quotient == 0, copysign(C(0), a / b), whole);
   return SEL(b == 0, a / b, whole);
 }
@@ -146,7 +146,7 @@ inline TV log_add_exp(TV a, TV b) {
   return SEL(a == b && isinf(a), a, maximum(a, b) + m_log1p(m_exp(-fabs(a - b))));
 }
 inline TV log_add_exp2(TV a, TV b) {
-  return SEL(a == b && isinf(a), a, maximum(a, b) + m_log1p(exp2(-fabs(a - b))) * 1.4426950408889634);
+  return SEL(a == b && isinf(a), a, maximum(a, b) + m_log1p(exp2(-fabs(a - b))) * LIT(1.4426950408889634));
 }
 
 inline TV logit(TV x, T eps) {
@@ -160,20 +160,20 @@ inline TV logit_gradient(TV grad, TV x, T eps) {
   return SEL(x >= eps && x <= 1 - eps, gradient, 0);
 }
 
-inline TV normal_pdf(TV x) { return 0.3989422804014327 * m_exp(-0.5 * x * x); }
+inline TV normal_pdf(TV x) { return LIT(0.3989422804014327) * m_exp(-LIT(0.5) * x * x); }
 
 // Argument of the tanh in the tanh form of GELU, and its derivative.
-inline TV gelu_inner(TV x) { return 0.7978845608028654 * (x + 0.044715 * x * x * x); }
-inline TV gelu_inner_slope(TV x) { return 0.7978845608028654 * (1 + 0.134145 * x * x); }
+inline TV gelu_inner(TV x) { return LIT(0.7978845608028654) * (x + LIT(0.044715) * x * x * x); }
+inline TV gelu_inner_slope(TV x) { return LIT(0.7978845608028654) * (1 + LIT(0.134145) * x * x); }
 
 inline TV gelu(TV x, int tanh_form) {
-  return tanh_form ? 0.5 * x * (1 + m_tanh(gelu_inner(x))) : x * m_normal_cdf(x);
+  return tanh_form ? LIT(0.5) * x * (1 + m_tanh(gelu_inner(x))) : x * m_normal_cdf(x);
 }
 
 inline TV gelu_gradient(TV grad, TV x, int tanh_form) {
   if (!tanh_form) return grad * (m_normal_cdf(x) + x * normal_pdf(x));
   TV t = m_tanh(gelu_inner(x));
-  return grad * 0.5 * (1 + t + x * (1 - t * t) * gelu_inner_slope(x));
+  return grad * LIT(0.5) * (1 + t + x * (1 - t * t) * gelu_inner_slope(x));
 }
 
 inline TV silu_gradient(TV grad, TV x) {
@@ -194,7 +194,7 @@ inline TV round_decimals(TV a, T decimals) {
 }
 
 inline TV sinc(TV a) {
-  TV x = a * 3.141592653589793;
+  TV x = a * LIT(3.141592653589793);
   return SEL(a == 0, 1, m_sin(x) / x);
 }
 
@@ -211,12 +211,12 @@ inline TV digamma(TV a) {
     x += B(x < 10);
   }
   TV z = 1 / (x * x);
-  TV tail = z * (0.08333333333333333 - z * (0.008333333333333333 - z * (0.003968253968253968
-      - z * (0.004166666666666667 - z * (0.007575757575757576 - z * (0.021092796092796094
-      - z * 0.08333333333333333))))));
-  TV value = sum + m_log(x) - 0.5 / x - tail;
+  TV tail = z * (LIT(0.08333333333333333) - z * (LIT(0.008333333333333333) - z * (LIT(0.003968253968253968)
+      - z * (LIT(0.004166666666666667) - z * (LIT(0.007575757575757576) - z * (LIT(0.021092796092796094)
+      - z * LIT(0.08333333333333333)))))));
+  TV value = sum + m_log(x) - LIT(0.5) / x - tail;
   TV fraction = a - rint(a);
-  value -= SEL(a < 0, 3.141592653589793 / m_tan(3.141592653589793 * fraction), 0);
+  value -= SEL(a < 0, LIT(3.141592653589793) / m_tan(LIT(3.141592653589793) * fraction), 0);
   value = SEL(a < 0 && fraction == 0, NAN, value);
   return SEL(a == 0, copysign(C(INFINITY), -a), value);
 }
@@ -225,33 +225,33 @@ inline TV digamma(TV a) {
 // Gems, 2011), then Newton steps, which double its 7 digits.
 inline TV erf_inverse(TV y) {
   TV w = -m_log((1 - y) * (1 + y));
-  TV near = w - 2.5;
-  TV p = 2.81022636e-08;
-  p = p * near + 3.43273939e-07;
-  p = p * near - 3.5233877e-06;
-  p = p * near - 4.39150654e-06;
-  p = p * near + 0.00021858087;
-  p = p * near - 0.00125372503;
-  p = p * near - 0.00417768164;
-  p = p * near + 0.246640727;
-  p = p * near + 1.50140941;
+  TV near = w - LIT(2.5);
+  TV p = LIT(2.81022636e-08);
+  p = p * near + LIT(3.43273939e-07);
+  p = p * near - LIT(3.5233877e-06);
+  p = p * near - LIT(4.39150654e-06);
+  p = p * near + LIT(0.00021858087);
+  p = p * near - LIT(0.00125372503);
+  p = p * near - LIT(0.00417768164);
+  p = p * near + LIT(0.246640727);
+  p = p * near + LIT(1.50140941);
   TV far = sqrt(w) - 3;
-  TV q = -0.000200214257;
-  q = q * far + 0.000100950558;
-  q = q * far + 0.00134934322;
-  q = q * far - 0.00367342844;
-  q = q * far + 0.00573950773;
-  q = q * far - 0.0076224613;
-  q = q * far + 0.00943887047;
-  q = q * far + 1.00167406;
-  q = q * far + 2.83297682;
+  TV q = -LIT(0.000200214257);
+  q = q * far + LIT(0.000100950558);
+  q = q * far + LIT(0.00134934322);
+  q = q * far - LIT(0.00367342844);
+  q = q * far + LIT(0.00573950773);
+  q = q * far - LIT(0.0076224613);
+  q = q * far + LIT(0.00943887047);
+  q = q * far + LIT(1.00167406);
+  q = q * far + LIT(2.83297682);
   TV x = y * SEL(w < 5, p, q);
 #ifdef CLASS_D
   // erfc keeps the residual's digits where |y| is near 1.
   for (int i = 0; i < 2; i++) {
     TV tail = 1 - fabs(y) - erfc(fabs(x));
-    TV residual = SEL(fabs(x) < 0.5, m_erf(x) - y, SEL(x < 0, -tail, tail));
-    x -= residual * 0.8862269254527580 * exp(x * x);
+    TV residual = SEL(fabs(x) < LIT(0.5), m_erf(x) - y, SEL(x < 0, -tail, tail));
+    x -= residual * LIT(0.8862269254527580) * exp(x * x);
   }
 #endif
   return SEL(fabs(y) == 1, copysign(C(INFINITY), y), SEL(y == 0, y, x));

@@ -70,9 +70,9 @@ INLINE TV m_pow(TV a, TV b) {
 inline TV power_scalar(TV a, T exponent) {
   if (exponent == 2) return a * a;
   if (exponent == 3) return a * a * a;
-  if (exponent == 0.5) return sqrt(a);
+  if (exponent == LIT(0.5)) return sqrt(a);
   if (exponent == 1) return a;
-  if (exponent == -0.5) return 1 / sqrt(a);
+  if (exponent == -LIT(0.5)) return 1 / sqrt(a);
   if (exponent == -1) return 1 / a;
   if (exponent == -2) return 1 / (a * a);
   return m_pow(a, (TV)(exponent));

@@ -68,6 +68,14 @@ typedef double TR;
 #define IS_FLOAT 1
 #endif
 
+// A floating literal of the precision that is computed in: LIT(0.5) is 0.5f where that is single. A literal without it is
+// a double, which what it meets becomes, too; expressions of the op table get theirs by themselves.
+#if defined(CLASS_D) || defined(CLASS_Z)
+#define LIT(x) x
+#else
+#define LIT(x) x##f
+#endif
+
 // Bytes of one element.
 INLINE int dtype_size(int dt) {
   switch (dt) {

@@ -88,7 +88,7 @@ inline TV uniform_vector(const uint8 words[4], int k) {
   return convert_float8(words[k] >> 8u) * 0x1p-24f;
 #else
   ulong8 bits = convert_ulong8(words[2 * k]) << 32ul | convert_ulong8(words[2 * k + 1]);
-  return convert_double8(bits >> 11ul) * 0x1p-53;
+  return convert_double8(bits >> 11ul) * LIT(0x1p-53);
 #endif
 }
 
@@ -97,7 +97,7 @@ inline TV open_uniform_vector(const uint8 words[4], int k) {
 #ifdef CLASS_F
   return fmin(convert_float8(words[k]) * 0x1p-32f + 0x1p-33f, (TV)0x1.fffffep-1f);
 #else
-  return uniform_vector(words, k) + 0x1p-54;
+  return uniform_vector(words, k) + LIT(0x1p-54);
 #endif
 }
 
@@ -114,7 +114,7 @@ inline TV sample(int op, const uint8 words[4], int k, T a, T b) {
     case RANDOM_NORMAL: return a + b * normal_vector(words, k);
     case RANDOM_LOG_NORMAL: return exp(a + b * normal_vector(words, k));
     case RANDOM_EXPONENTIAL: return -log(open_uniform_vector(words, k)) / a;
-    case RANDOM_CAUCHY: return a + b * tanpi(open_uniform_vector(words, k) - (T)0.5);
+    case RANDOM_CAUCHY: return a + b * tanpi(open_uniform_vector(words, k) - LIT(0.5));
     // `a` is log(1 - p), from the host in double.
     case RANDOM_GEOMETRIC: return fmax(ceil(log(open_uniform_vector(words, k)) / a), (TV)1);
     case RANDOM_BERNOULLI: return select((TV)0, (TV)1, uniform_vector(words, k) < a);

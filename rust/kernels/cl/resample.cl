@@ -72,13 +72,13 @@ inline TF scale_of(const Axis *axis) {
 inline TF cubic_near(TF x, TF a) { return ((a + 2) * x - (a + 3)) * x * x + 1; }
 inline TF cubic_far(TF x, TF a) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }
 
-inline TF sinc_pi(TF x) { return x == 0 ? (TF)1 : sinpi(x) / ((TF)3.141592653589793 * x); }
+inline TF sinc_pi(TF x) { return x == 0 ? (TF)1 : sinpi(x) / (LIT(3.141592653589793) * x); }
 
 // The kernel of a smoothing rule at distance x, and how far it reaches.
 inline TF smooth_kernel(int rule, TF x) {
   x = fabs(x);
   if (rule == RULE_SMOOTH_LINEAR) return x < 1 ? 1 - x : (TF)0;
-  if (rule == RULE_SMOOTH_CUBIC) return x < 1 ? cubic_near(x, (TF)-0.5) : x < 2 ? cubic_far(x, (TF)-0.5) : (TF)0;
+  if (rule == RULE_SMOOTH_CUBIC) return x < 1 ? cubic_near(x, -LIT(0.5)) : x < 2 ? cubic_far(x, -LIT(0.5)) : (TF)0;
   return x < 3 ? sinc_pi(x) * sinc_pi(x / 3) : (TF)0;
 }
 inline TF smooth_reach(int rule) { return rule == RULE_SMOOTH_LINEAR ? 1 : rule == RULE_SMOOTH_CUBIC ? 2 : 3; }
@@ -97,13 +97,13 @@ inline Taps smooth_taps(const Axis *axis, long o) {
   TF scale = scale_of(axis);
   TF wide = fmax(scale, (TF)1);
   TF reach = smooth_reach(axis->rule) * wide;
-  t.center = scale * ((TF)o + (TF)0.5);
+  t.center = scale * ((TF)o + LIT(0.5));
   t.slope = 1 / wide;
-  t.first = max((long)(t.center - reach + (TF)0.5), 0l);
-  t.count = (int)max(min((long)(t.center + reach + (TF)0.5), axis->coarse) - t.first, 0l);
+  t.first = max((long)(t.center - reach + LIT(0.5)), 0l);
+  t.count = (int)max(min((long)(t.center + reach + LIT(0.5)), axis->coarse) - t.first, 0l);
   TF total = 0;
   for (int k = 0; k < t.count; k++)
-    total += smooth_kernel(axis->rule, ((TF)(t.first + k) - t.center + (TF)0.5) * t.slope);
+    total += smooth_kernel(axis->rule, ((TF)(t.first + k) - t.center + LIT(0.5)) * t.slope);
   t.total = total == 0 ? (TF)1 : total;
   return t;
 }
@@ -119,11 +119,11 @@ inline Taps find_taps(const Axis *axis, long o) {
   } else if (axis->rule == RULE_NEAREST) {
     t.first = (long)floor((TF)o * scale);
   } else if (axis->rule == RULE_NEAREST_EXACT) {
-    t.first = (long)floor(((TF)o + (TF)0.5) * scale);
+    t.first = (long)floor(((TF)o + LIT(0.5)) * scale);
   } else if (axis->rule == RULE_LINEAR && axis->coarse == axis->fine) {
     t.first = o;
   } else {
-    TF at = axis->align_corners ? scale * (TF)o : scale * ((TF)o + (TF)0.5) - (TF)0.5;
+    TF at = axis->align_corners ? scale * (TF)o : scale * ((TF)o + LIT(0.5)) - LIT(0.5);
     if (axis->rule == RULE_LINEAR) at = fmax(at, (TF)0);
     long low = min((long)floor(at), axis->coarse - 1);
     TF x = clamp(at - (TF)low, (TF)0, (TF)1);
@@ -133,7 +133,7 @@ inline Taps find_taps(const Axis *axis, long o) {
       t.near[0] = 1 - x;
       t.near[1] = x;
     } else {
-      TF a = (TF)-0.75;
+      TF a = -LIT(0.75);
       t.first = low - 1;
       t.count = 4;
       t.near[0] = cubic_far(x + 1, a);
@@ -157,7 +157,7 @@ inline long tap_place(const Axis *axis, const Taps *t, int k) {
 
 inline TF tap_weight(const Axis *axis, const Taps *t, int k) {
   if (axis->rule < RULE_SMOOTH_LINEAR) return t->near[k];
-  return smooth_kernel(axis->rule, ((TF)(t->first + k) - t->center + (TF)0.5) * t->slope) / t->total;
+  return smooth_kernel(axis->rule, ((TF)(t->first + k) - t->center + LIT(0.5)) * t->slope) / t->total;
 }
 
 // Fine positions [begin, end) that may read coarse position i. At the ends more do: what lies outside comes back there.

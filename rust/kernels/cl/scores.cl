@@ -17,8 +17,8 @@
 // Parts that the rows of a block are cut into where a column is folded, so that more items than columns take part.
 #define SLICES (LSIZE > 1 ? 8 : 1)
 
-#define LOG2_E (T)1.4426950408889634
-#define LN_2 (T)0.6931471805599453
+#define LOG2_E LIT(1.4426950408889634)
+#define LN_2 LIT(0.6931471805599453)
 
 // Where the rows of a tensor [batch, heads, length, width] lie: strides in bytes. Rows are dense.
 typedef struct {
@@ -129,7 +129,7 @@ INLINE void drop(__local T *block, int query_step, int key_step, int queries, in
       for (int l = 0; l < 8; l++) {
         const int query = part * DROPOUT_GROUP + w * 8 + l - start;
         if (query < 0 || query >= queries) continue;
-        block[query * query_step + key * key_step] *= (T)lanes[l] * (T)0x1p-24 < keep ? scale : (T)0;
+        block[query * query_step + key * key_step] *= (T)lanes[l] * LIT(0x1p-24) < keep ? scale : (T)0;
       }
     }
   }

@@ -1,0 +1,28 @@
+"""What holds of the text of all kernels."""
+
+import re
+from pathlib import Path
+
+KERNELS = Path(__file__).parents[2] / "rust" / "kernels" / "cl"
+FLOAT = r"(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?|0x[0-9a-fA-F.]+p[-+]?\d+"
+# Not inside a word, such as the member .s0, and without the f that makes it single.
+BARE = re.compile(rf"(?<![\w.])({FLOAT})(?![\w.])")
+
+
+def bare_literals(text: str) -> list[str]:
+    """Floating literals that are double whatever is computed in: neither 0.5f nor LIT(0.5)."""
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+    code = re.sub(r"LIT\([^()]*\)", "", code)
+    return [match.group(1) for match in BARE.finditer(code)]
+
+
+def test_floating_literals_have_the_precision_that_is_computed_in() -> None:
+    """A double literal makes a float expression double where the device has it, and is refused beside vectors."""
+    sources = sorted(KERNELS.glob("*.cl"))
+    assert len(sources) > 50
+    assert {path.name: found for path in sources if (found := bare_literals(path.read_text()))} == {}
+
+
+def test_bare_literals_are_seen() -> None:
+    assert bare_literals("x = 0.5 * y + 1e-7 - 2. * 0x1p-24; // 3.5") == ["0.5", "1e-7", "2.", "0x1p-24"]
+    assert bare_literals("x = LIT(0.5) * y.s0 + 1.5f + 3 + 0xe5 + 1e3f") == []

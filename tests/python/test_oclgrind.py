@@ -1,0 +1,82 @@
+"""Kernels under Oclgrind: no data race between work-items, no access out of bounds, and right results."""
+
+from pathlib import Path
+
+import pytest
+from processes import output_of
+
+# Where Debian and Oclgrind's own build put its driver for the OpenCL loader.
+DRIVERS = [
+    Path(folder) / "liboclgrind-rt-icd.so"
+    for folder in ("/usr/lib/oclgrind", "/usr/local/lib", "/usr/lib", "/usr/lib64")
+]
+
+# One call of each kind of kernel that shares local memory, stores parts of vectors, or counts on bits of numbers. Not
+# interpolation: of it clang makes a call of llvm.abs, which Oclgrind 21.10 does not know.
+SAMPLE = """
+    import torch
+    import torch.nn.functional as F
+    from torch.utils._pytree import tree_leaves, tree_map
+
+    assert "Oclgrind" in torch.opencl.get_device_name(), torch.opencl.get_device_name()
+    torch.manual_seed(0)
+
+    def gradients(function):
+        def call(*inputs):
+            inputs = [t.detach().requires_grad_() for t in inputs]
+            result = function(*inputs)
+            weights = torch.linspace(1, 2, result.numel()).view(result.shape).to(result)
+            return result, torch.autograd.grad(result, inputs, weights)
+        return call
+
+    r = torch.randn
+    CALLS = {
+        "attention": (gradients(F.scaled_dot_product_attention), r(1, 2, 5, 8), r(1, 2, 9, 8), r(1, 2, 9, 8)),
+        "attention_query": (F.scaled_dot_product_attention, r(1, 2, 1, 8), r(1, 2, 9, 8), r(1, 2, 9, 8)),
+        "matmul": (torch.matmul, r(9, 17), r(17, 5)),
+        "gelu": (gradients(F.gelu), r(37)),
+        "exp": (torch.exp, r(37) * 20),
+        "pow": (torch.pow, r(37).abs(), torch.tensor(2.5)),
+        "erfinv": (torch.erfinv, torch.linspace(-0.9, 0.9, 19)),
+        "double": (torch.digamma, torch.linspace(0.1, 9, 19, dtype=torch.float64)),
+        "complex": (torch.sqrt, r(9, dtype=torch.complex64)),
+        "softmax": (gradients(lambda x: F.softmax(x, -1)), r(3, 33)),
+        "sum": (torch.sum, r(600)),
+        "argmax": (torch.argmax, r(300)),
+        "var": (torch.var, r(300)),
+        "layer_norm": (gradients(lambda x: F.layer_norm(x, (33,))), r(3, 33)),
+        "cumsum": (lambda x: x.cumsum(-1), r(2, 300)),
+        "sort": (lambda x: x.sort(stable=True), r(70)),
+        "convolution": (gradients(F.conv2d), r(1, 3, 6, 6), r(2, 3, 3, 3)),
+        "max_pool": (gradients(lambda x: F.max_pool2d(x, 2)), r(1, 2, 6, 6)),
+        "grid_sample": (lambda x, g: F.grid_sample(x, g, "bicubic", align_corners=False), r(1, 1, 4, 4), r(1, 3, 3, 2)),
+        "index_add": (lambda x, s: x.index_add(0, torch.tensor([1, 0, 1], device=x.device), s), r(2, 5), r(3, 5)),
+        "transpose": (lambda x: x.t().contiguous(), r(17, 33)),
+    }
+    for name, (function, *inputs) in CALLS.items():
+        expected = tree_leaves(function(*inputs))
+        actual = tree_leaves(function(*[t.to("opencl") for t in inputs]))
+        for mine, theirs in zip(actual, expected, strict=True):
+            torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-5, atol=1e-5, msg=lambda text: f"{name}: {text}")
+    print(len(CALLS))
+"""
+
+
+@pytest.mark.parametrize("device_class", ["cpu", "gpu"])
+def test_kernels_have_no_races_and_stay_within_bounds(device_class: str, tmp_path: Path) -> None:
+    driver = next((path for path in DRIVERS if path.exists()), None)
+    if driver is None:
+        pytest.skip("Oclgrind is not installed (Debian: apt-get install oclgrind)")
+    (tmp_path / "oclgrind.icd").write_text(f"{driver}\n")
+    log = tmp_path / "log"
+    printed = output_of(
+        SAMPLE,
+        OCL_ICD_VENDORS=str(tmp_path),
+        OCLGRIND_LOG=str(log),
+        OCLGRIND_DATA_RACES="1",
+        TORCH_OPENCL_DEVICE_CLASS=device_class,
+        TORCH_OPENCL_CACHE_DIR="",
+    )
+    assert int(printed.splitlines()[-1]) > 20
+    found = log.read_text() if log.exists() else ""
+    assert not found, found[:2000]
