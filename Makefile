@@ -14,12 +14,14 @@ export OMP_WAIT_POLICY := passive
 # One place for cargo's profile: clippy, the tests and the build share what they compile.
 CARGO_FLAGS := --release
 PYTEST_FLAGS ?= -n $(shell nproc)
+SECONDS ?= 60
+SEED ?= 0
 
 # Where the test programs find PyTorch's libraries; in Python they are loaded already.
 TORCH_LIB := import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec("torch").origin), "lib"))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train test test-rust test-python lint fmt bench bench-growth bench-first-use docs info kernels-list clean
+.PHONY: help setup build train test test-rust test-python fuzz lint fmt bench bench-growth bench-first-use docs info kernels-list clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +48,9 @@ test-rust: build ## Run the tests of the Rust code and of the code generator
 test-python: build ## Run the tests of the operators and of torch.opencl (PYTEST_FLAGS="-k add")
 	@echo "==> pytest"
 	@$(RUN) -m pytest $(PYTEST_FLAGS)
+
+fuzz: build ## Compare random calls with PyTorch's CPU back end (SECONDS=600 SEED=1; CASE=17 for one)
+	@$(RUN) tests/fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(CASE),--case $(CASE))
 
 lint: setup ## Check format and lints of all languages
 	@scripts/lint.sh check

@@ -1,0 +1,294 @@
+"""Starts workers, survives their ends, and reports what was found."""
+
+import argparse
+import json
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# Longer than any case takes that compiles kernels.
+HANG_SECONDS = 120.0
+# For each attempt to make a case that ends its process smaller.
+PROBE_SECONDS = 30.0
+# Such an attempt is a process: there is so many times as much time for all of them.
+PROCESS_FACTOR = 6.0
+
+
+@dataclass
+class Report:
+    """What a run has found: by operator and kind, the first case with its program, and the numbers of all cases."""
+
+    cases: int = 0
+    findings: dict[str, list[int]] = field(default_factory=dict)
+    cpu_deaths: list[int] = field(default_factory=list)
+
+    def add(self, number: int, key: str, text: str, code: str, again: str) -> None:
+        """Count a finding, and print the first of its kind.
+
+        Args:
+            number: the case.
+            key: operator and kind.
+            text: what is wrong.
+            code: a program that shows it.
+            again: the command that repeats it.
+        """
+        numbers = self.findings.setdefault(key, [])
+        numbers.append(number)
+        if len(numbers) == 1:
+            print(f"\n--- case {number}: {key}\n{text}\n{again}\n\n{code}", flush=True)
+
+    def summary(self) -> str:
+        """Say what was found.
+
+        Returns:
+            A line for each kind, and one for all.
+        """
+        lines = [f"{len(numbers):6} x {key}: cases {', '.join(map(str, numbers[:5]))}"
+                 for key, numbers in sorted(self.findings.items(), key=lambda item: -len(item[1]))]  # fmt: skip
+        if self.cpu_deaths:
+            lines.append(f"PyTorch's CPU back end crashes or hangs in cases {', '.join(map(str, self.cpu_deaths))}")
+        return "\n".join([*lines, f"{self.cases} cases, {len(self.findings)} findings"])
+
+
+class Worker:
+    """A process that runs cases, and the lines that it writes."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        command = [sys.executable, str(Path(__file__).parent), *arguments]
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115, `end` reads it
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout or ():
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def next(self, seconds: float) -> dict[str, Any] | None:
+        """Wait for a line.
+
+        Args:
+            seconds: how long; then the process is ended.
+
+        Returns:
+            What the line says; None at the end of the process.
+
+        Raises:
+            TimeoutError: where there was none in time.
+        """
+        try:
+            line = self.lines.get(timeout=seconds)
+        except queue.Empty:
+            self.process.kill()
+            raise TimeoutError from None
+        return None if line is None else json.loads(line)
+
+    def end(self) -> tuple[int, str]:
+        """Wait for the end of the process.
+
+        Returns:
+            Its exit status and the last lines of its errors.
+        """
+        status = self.process.wait()
+        self.errors.seek(0)
+        return status, "\n".join(self.errors.read().splitlines()[-5:])
+
+
+def main() -> int:
+    """Run the program.
+
+    Returns:
+        The exit status: 1 if something was found.
+    """
+    parser = argparse.ArgumentParser(prog="tests/fuzz", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to run")
+    parser.add_argument("--seed", type=int, default=0, help="which cases")
+    parser.add_argument("--case", type=int, help="run this case only, and print it")
+    parser.add_argument("--only", help="a function of fuzz.planted that all cases call")
+    parser.add_argument("--hang", type=float, default=HANG_SECONDS, help="seconds after which a case hangs")
+    parser.add_argument("--shrink", type=float, default=8.0, help="seconds to make a finding smaller")
+    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--seen", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--probe", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.probe:
+        return probe(asked.probe)
+    if asked.worker is not None:
+        return serve(asked)
+    if asked.case is not None:
+        return repeat(asked)
+    return supervise(asked)
+
+
+def probe(path: Path) -> int:
+    """Run a pickled case.
+
+    Args:
+        path: where it is.
+
+    Returns:
+        The exit status, if there is one.
+    """
+    from fuzz import worker
+
+    worker.probe(path)
+    return 0
+
+
+def serve(asked: argparse.Namespace) -> int:
+    """Be a worker.
+
+    Args:
+        asked: the command line.
+
+    Returns:
+        The exit status.
+    """
+    from fuzz import worker
+
+    seen = set(filter(None, asked.seen.split("\n")))
+    worker.work(asked, seen)
+    # Not through the driver's own end, which may take long.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def repeat(asked: argparse.Namespace) -> int:
+    """Run one case in this process, and print it.
+
+    Args:
+        asked: the command line.
+
+    Returns:
+        The exit status: 1 if it shows a mistake.
+    """
+    from fuzz.generate import make
+    from fuzz.oracle import judge
+
+    case = make(asked.seed, asked.case, asked.only)
+    if case is None:
+        print("there is no such case")
+        return 0
+    print(case.code(), flush=True)
+    finding = judge(case)
+    print(f"{finding.kind}: {finding.text}" if finding else "as the CPU")
+    return 1 if finding else 0
+
+
+def supervise(asked: argparse.Namespace) -> int:
+    """Run cases in workers.
+
+    Args:
+        asked: the command line.
+
+    Returns:
+        The exit status: 1 if something was found.
+    """
+    until = time.monotonic() + asked.seconds
+    report, number = Report(), 0
+    print(f"seed {asked.seed}, {asked.seconds:g} s", flush=True)
+    while (left := until - time.monotonic()) > 0:
+        number = attend(asked, number, left, report)
+    report.cases = number
+    print(f"\n{report.summary()}", flush=True)
+    return 1 if report.findings else 0
+
+
+def attend(asked: argparse.Namespace, first: int, seconds: float, report: Report) -> int:
+    """Run one worker to its end.
+
+    Args:
+        asked: the command line.
+        first: its first case.
+        seconds: how long it may go on.
+        report: what has been found; it gets more.
+
+    Returns:
+        The number of the next case.
+
+    Raises:
+        SystemExit: if the worker ends before its first case.
+    """
+    common = ["--seed", str(asked.seed), "--shrink", str(asked.shrink), *(["--only", asked.only] if asked.only else [])]
+    seen = "\n".join(report.findings)
+    worker = Worker(["--worker", str(first), "--seconds", str(seconds), "--seen", seen, *common])
+    number, name, device = None, "", ""
+    try:
+        while (line := worker.next(asked.hang)) is not None:
+            if "start" in line:
+                number, name = line["start"], ""
+            name, device = line.get("name", name), line.get("device", device)
+            if "found" in line:
+                report.add(line["found"], line["key"], line["text"], line["code"], command(asked, line["found"]))
+            if "end" in line:
+                worker.end()
+                return line["end"]
+        status, errors = worker.end()
+        kind, text = "crash", f"the process ends with status {status}\n{errors}"
+    except TimeoutError:
+        worker.end()
+        kind, text = "hang", f"no result after {asked.hang:g} s"
+    if number is None:
+        raise SystemExit(f"the worker does not start:\n{text}")
+    if device == "cpu":
+        report.cpu_deaths.append(number)
+        return number + 1
+    key = f"{name or 'no function'} {kind}"
+    code = "" if key in report.findings or not name else after_death(asked, number, kind)
+    report.add(number, key, text, code, command(asked, number))
+    return number + 1
+
+
+def command(asked: argparse.Namespace, number: int) -> str:
+    """Say how to repeat a case.
+
+    Args:
+        asked: the command line.
+        number: the case.
+
+    Returns:
+        A command.
+    """
+    only = f" --only {asked.only}" if asked.only else ""
+    return f"again: .venv/bin/python tests/fuzz --seed {asked.seed} --case {number}{only}"
+
+
+def after_death(asked: argparse.Namespace, number: int, kind: str) -> str:
+    """Make a case smaller that ends its process: each attempt is a process.
+
+    Args:
+        asked: the command line.
+        number: the case.
+        kind: `crash` or `hang`.
+
+    Returns:
+        The program of the smallest case.
+    """
+    from fuzz.generate import make
+    from fuzz.shrink import shrink
+
+    case = make(asked.seed, number, asked.only)
+    if case is None:
+        return ""
+
+    def shows(candidate: Any) -> bool:
+        with tempfile.NamedTemporaryFile(suffix=".case") as file:
+            file.write(pickle.dumps(candidate))
+            file.flush()
+            attempt = [sys.executable, str(Path(__file__).parent), "--probe", file.name]
+            try:
+                done = subprocess.run(attempt, capture_output=True, timeout=PROBE_SECONDS, check=False)
+            except subprocess.TimeoutExpired:
+                return kind == "hang"
+            return kind == "crash" and done.returncode < 0
+
+    return shrink(case, shows, PROCESS_FACTOR * asked.shrink if kind == "crash" else 0).code()

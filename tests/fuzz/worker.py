@@ -1,0 +1,88 @@
+"""The process that runs cases, and may die of one. It says on its output what it does, a line of JSON each."""
+
+import json
+import os
+import pickle
+import time
+from argparse import Namespace
+from pathlib import Path
+
+from fuzz.case import Case
+from fuzz.generate import make
+from fuzz.oracle import judge
+from fuzz.shrink import shrink
+
+
+class Channel:
+    """The line to the runner: the process's output, which nothing else may write to from now on."""
+
+    def __init__(self) -> None:
+        self.file = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+
+    def say(self, **what: object) -> None:
+        """Write a line for the runner.
+
+        Args:
+            what: its contents.
+        """
+        self.file.write(json.dumps(what) + "\n")
+        self.file.flush()
+
+
+def work(asked: Namespace, seen: set[str]) -> None:
+    """Run cases until there is no time left.
+
+    Args:
+        asked: the command line: the seed, the first case, for how many seconds, and what for.
+        seen: keys of findings that need no shrinking.
+    """
+    channel = Channel()
+    until = time.monotonic() + asked.seconds
+    number = asked.worker
+    while time.monotonic() < until:
+        channel.say(start=number)
+        case = make(asked.seed, number, asked.only)
+        if case is not None:
+            channel.say(name=case.name)
+            examine(channel, case, number, seen, asked.shrink)
+        number += 1
+    channel.say(end=number)
+
+
+def examine(channel: Channel, case: Case, number: int, seen: set[str], patience: float) -> None:
+    """Run a case, and tell the runner what is wrong.
+
+    Args:
+        channel: the line to the runner.
+        case: the case.
+        number: its number.
+        seen: keys of findings that need no shrinking; this one's is added.
+        patience: seconds to make it smaller.
+    """
+    finding = judge(case, lambda device: channel.say(device=device))
+    if finding is None:
+        return
+    key = f"{case.name} {finding.kind}"
+    if key in seen:
+        channel.say(found=number, key=key, text=finding.text, code="")
+        return
+    seen.add(key)
+
+    def shows(candidate: Case) -> bool:
+        other = judge(candidate)
+        return other is not None and other.kind == finding.kind
+
+    channel.say(shrinking=number)
+    small = shrink(case, shows, patience)
+    last = judge(small) or finding
+    channel.say(found=number, key=key, text=last.text, code=small.code())
+
+
+def probe(path: Path) -> None:
+    """Run one case from a file: whether it ends the process is what its exit status says.
+
+    Args:
+        path: a pickled case.
+    """
+    judge(pickle.loads(path.read_bytes()))
