@@ -181,6 +181,10 @@ impl Faults {
     }
 }
 
+fn ending() -> Error {
+    Error::Invalid("OpenCL: an operation was called by a thread that is ending".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
