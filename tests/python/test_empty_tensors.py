@@ -97,7 +97,9 @@ def test_bags_of_no_embeddings(device, mode, indices, offsets, rows):
 def test_an_index_of_what_has_no_elements_is_still_checked(device, shape):
     for where in ("cpu", device):
         x, index = torch.zeros(shape, device=where), torch.tensor([5], device=where)
-        with pytest.raises((RuntimeError, IndexError), match=r"should be positive|out of DATA bounds"):
+        with pytest.raises(
+            (RuntimeError, IndexError), match=r"should be positive|out of DATA bounds|out of range in self"
+        ):
             x.index_select(0, index)
         with pytest.raises((RuntimeError, IndexError)):
             F.embedding(index, x)

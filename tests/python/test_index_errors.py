@@ -18,7 +18,6 @@ INDEX_OPS = {
     "scatter": lambda x, i: x.scatter(0, i, 1.0),
     "scatter_add": lambda x, i: x.scatter_add(0, i, x[:1]),
     "scatter_reduce": lambda x, i: x.scatter_reduce(0, i, x[:1], "amax"),
-    "take_along_dim": lambda x, i: x.take_along_dim(i, 0),
     "embedding": lambda x, i: F.embedding(i, x.view(3, 1)),
     "embedding with padding": lambda x, i: F.embedding(i, x.view(3, 1), padding_idx=1),
     "one_hot": lambda x, i: F.one_hot(i, 3),
