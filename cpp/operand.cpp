@@ -3,27 +3,13 @@
 #include <ATen/Dispatch.h>
 
 namespace torch_opencl {
-namespace {
-
-// A host number among tensors of an integer dtype wraps into that dtype, as when the CPU casts it.
-bridge::Scalar wrapped(const at::Scalar& value, at::ScalarType dtype) {
-  if (!value.isIntegral(/*includeBool=*/false) || !c10::isIntegralType(dtype, /*includeBool=*/false)) return arg(value);
-  const auto number = value.to<int64_t>();
-  int64_t result = number;
-  AT_DISPATCH_INTEGRAL_TYPES(dtype, "operand", [&] { result = static_cast<scalar_t>(number); });
-  return arg(result);
-}
-
-} // namespace
-
 bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
   const auto dtype = static_cast<int32_t>(iter.dtype(index));
   const rust::Slice<const int64_t> strides = arg(iter.strides(index));
   // The tensors of some iterations are gone by now (glu's are halves of its input): only of a number from the host is
   // more asked than what the iteration holds itself.
   if (iter.device(index).is_cpu() && iter.is_cpu_scalar(index)) {
-    const at::Scalar value = iter.tensor(index).item();
-    return {0, dtype, strides, wrapped(value, iter.maybe_common_dtype().value_or(iter.dtype(index)))};
+    return {0, dtype, strides, arg(iter.tensor(index).item())};
   }
   TORCH_CHECK(
       iter.numel() == 0 || iter.data_ptr(index) != nullptr, "a tensor of dtype ", iter.dtype(index),
@@ -31,11 +17,25 @@ bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
   return {reinterpret_cast<size_t>(iter.data_ptr(index)), dtype, strides, {0.0, 0.0, 0}};
 }
 
+bridge::Scalar cast_to(const bridge::Scalar& value, at::ScalarType dtype) {
+  if (c10::isIntegralType(dtype, /*includeBool=*/false)) {
+    int64_t result = 0;
+    AT_DISPATCH_INTEGRAL_TYPES(dtype, "cast", [&] { result = static_cast<scalar_t>(value.integer); });
+    return arg(result);
+  }
+  if (!at::isReducedFloatingType(dtype)) return value;
+  return AT_DISPATCH_REDUCED_FLOATING_TYPES(
+      dtype, "cast", [&] { return arg(static_cast<double>(static_cast<scalar_t>(value.real))); });
+}
+
 bridge::Scalar scalar_as(const at::Scalar& value, at::ScalarType dtype) {
-  if (!c10::isIntegralType(dtype, /*includeBool=*/true)) return arg(value);
-  int64_t result = 0;
-  AT_DISPATCH_INTEGRAL_TYPES_AND(at::kBool, dtype, "scalar", [&] { result = value.to<scalar_t>(); });
-  return arg(result);
+  if (c10::isIntegralType(dtype, /*includeBool=*/true)) {
+    int64_t result = 0;
+    AT_DISPATCH_INTEGRAL_TYPES_AND(at::kBool, dtype, "scalar", [&] { result = value.to<scalar_t>(); });
+    return arg(result);
+  }
+  return AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES_AND2(
+      at::kHalf, at::kBFloat16, dtype, "scalar", [&] { return arg(at::Scalar(value.to<scalar_t>())); });
 }
 
 } // namespace torch_opencl

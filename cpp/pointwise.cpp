@@ -1,6 +1,7 @@
 #include "pointwise.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
 #include <c10/util/SmallVector.h>
 #include <limits>
 
@@ -24,6 +25,16 @@ at::ScalarType named_dtype(const at::TensorIteratorBase& iter, PointwiseOp op) {
   return iter.ninputs() > 0 ? iter.input_dtype(0) : iter.dtype(0);
 }
 
+// Whether the CPU's iterator would cast an input to a dtype that may not hold its value. Wider dtypes hold it, and what
+// is computed in them converts it when it is loaded.
+bool must_cast(const at::TensorIteratorBase& iter, PointwiseOp op, int index) {
+  const std::optional<at::ScalarType> common = iter.maybe_common_dtype();
+  if (class_from(op) != ClassFrom::Common || !common.has_value() || iter.dtype(index) == *common) return false;
+  if (c10::isIntegralType(*common, /*includeBool=*/false)) return true;
+  if (!at::isReducedFloatingType(*common)) return false;
+  return (opmath(op) >> (index - iter.noutputs()) & 1) == 0 || !iter.is_scalar(index);
+}
+
 double greatest(at::ScalarType dtype) {
   return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "nan_to_num", [] {
     return static_cast<double>(std::numeric_limits<scalar_t>::max());
@@ -38,6 +49,12 @@ at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op)
   return dtype == at::kComplexHalf ? at::kComplexFloat : dtype;
 }
 
+at::ScalarType scalar_dtype(PointwiseOp op, int index, at::ScalarType dtype) {
+  if ((opmath(op) >> (4 + index) & 1) != 0) return at::toOpMathType(dtype);
+  // pow has its exponent in double where the base is one of 32 bits.
+  return op == PointwiseOp::pow_Tensor_Scalar && dtype == at::kFloat ? at::kDouble : dtype;
+}
+
 std::array<bridge::Scalar, 3> replacements(
     at::ScalarType dtype, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf) {
   const double bound = greatest(dtype);
@@ -47,13 +64,22 @@ std::array<bridge::Scalar, 3> replacements(
 void run_pointwise(at::TensorIteratorBase& iter, PointwiseOp op, at::ArrayRef<bridge::Scalar> scalars) {
   if (iter.numel() == 0) return;
   c10::SmallVector<bridge::Operand, 5> operands;
-  for (int i = 0; i < iter.ntensors(); i++) operands.push_back(operand(iter, i));
+  uint32_t casts = 0;
+  for (int i = 0; i < iter.ntensors(); i++) {
+    operands.push_back(operand(iter, i));
+    if (i < iter.noutputs() || !must_cast(iter, op, i)) continue;
+    if (operands.back().address == 0) {
+      operands.back().value = cast_to(operands.back().value, *iter.maybe_common_dtype());
+    } else {
+      casts |= 1u << (i - iter.noutputs());
+    }
+  }
   const at::IntArrayRef shape = iter.shape();
   checked([&] {
     bridge::pointwise(
         static_cast<uint32_t>(op), static_cast<int32_t>(compute_dtype(iter, op)), arg(shape), iter.noutputs(),
         rust::Slice<const bridge::Operand>(operands.data(), operands.size()),
-        rust::Slice<const bridge::Scalar>(scalars.data(), scalars.size()));
+        rust::Slice<const bridge::Scalar>(scalars.data(), scalars.size()), casts);
   });
 }
 

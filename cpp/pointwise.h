@@ -15,6 +15,9 @@ void run_pointwise(at::TensorIteratorBase& iter, PointwiseOp op, at::ArrayRef<br
 // The dtype that the op computes in.
 at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op);
 
+// The dtype that CPU kernels convert an op's scalar to.
+at::ScalarType scalar_dtype(PointwiseOp op, int index, at::ScalarType dtype);
+
 // A stub's parameter behind the iterator, as the scalar that the row names.
 template <class T>
 bridge::Scalar stub_scalar(const T& value, at::ScalarType dtype) {
@@ -38,7 +41,9 @@ template <class Iter, class... Parameters, PointwiseOp kOp>
 struct Pointwise<void (*)(Iter&, Parameters...), kOp> {
   static void call(Iter& iter, Parameters... parameters) {
     [[maybe_unused]] const at::ScalarType dtype = compute_dtype(iter, kOp);
-    const std::array<bridge::Scalar, sizeof...(Parameters)> scalars{stub_scalar(parameters, dtype)...};
+    [[maybe_unused]] int index = 0;
+    const std::array<bridge::Scalar, sizeof...(Parameters)> scalars{
+        stub_scalar(parameters, scalar_dtype(kOp, index++, dtype))...};
     run_pointwise(iter, kOp, scalars);
   }
 };

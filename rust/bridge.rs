@@ -166,6 +166,7 @@ mod ffi {
             outputs: usize,
             operands: &[Operand],
             scalars: &[Scalar],
+            casts: u32,
         ) -> Result<()>;
         fn index_get(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis]) -> Result<()>;
         fn index_set(dst: &TensorArg, src: &TensorArg, axes: &[IndexAxis], op: i32, in_order: bool) -> Result<()>;

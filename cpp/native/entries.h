@@ -12,6 +12,7 @@
 #include "foreach.h"
 #include "grid.h"
 #include "index.h"
+#include "logical.h"
 #include "loss.h"
 #include "matmul.h"
 #include "memory.h"

@@ -2,11 +2,13 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/OpMathType.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/mul.h>
 
 #include "../error.h"
-#include "../tensor_arg.h"
+#include "../operand.h"
 #include "contiguous.h"
 
 namespace torch_opencl::native {
@@ -36,7 +38,28 @@ void activate(const at::Tensor& out, Activation activation) {
   if (activation == Activation::Gelu) at::gelu_(result);
 }
 
-// out = activation(alpha * a @ b + beta * addend); an addend times zero is not read, so that its NaNs do not count.
+bool is_zero(const at::Scalar& value) {
+  return value.isComplex() ? value.toComplexDouble() == 0.0 : value.toDouble() == 0.0;
+}
+
+// A factor as products take it: what the dtype that sums are in cannot hold raises.
+bridge::Scalar factor(const at::Scalar& value, const at::Tensor& out) {
+  return scalar_as(value, at::toOpMathType(out.scalar_type()));
+}
+
+// out = beta * addend, or 0 without an addend.
+void scale(const at::Tensor& out, const at::Tensor& addend, const at::Scalar& beta) {
+  at::Tensor result = out;
+  if (!addend.defined()) {
+    result.zero_();
+    return;
+  }
+  const bool is_integer = c10::isIntegralType(out.scalar_type(), /*includeBool=*/true);
+  at::mul_out(result, addend.expand(out.sizes()), is_integer ? at::Scalar(beta.to<int64_t>()) : beta);
+}
+
+// out = activation(alpha * a @ b + beta * addend); what is multiplied by zero is not read, as in BLAS, so that
+// its NaNs do not count.
 void multiply(
     const char* op,
     const at::Tensor& out,
@@ -50,7 +73,7 @@ void multiply(
   // An addend that does not fit is refused, whether it would be read or not.
   const at::Tensor addends = addend.defined() ? addend.expand(out.sizes()) : addend;
   if (out.numel() == 0) return;
-  const bool adds = addend.defined() && !(beta.isComplex() ? beta.toComplexDouble() == 0.0 : beta.toDouble() == 0.0);
+  const bool adds = addend.defined() && !is_zero(beta);
   if (adds) at::assert_no_partial_overlap(out, addends);
   // A product reads its factors after it has begun to write, and the kernel knows no lazy conjugates: where either
   // matters it goes to memory of its own, and the copy stores it as `out` sees it. An addend is read where it is added:
@@ -62,13 +85,19 @@ void multiply(
     out.copy_(product);
     return;
   }
+  const bridge::Scalar factors[] = {factor(alpha, out), factor(beta, out)};
+  if (is_zero(alpha)) {
+    scale(out, adds ? addend : at::Tensor(), beta);
+    activate(out, activation);
+    return;
+  }
   // PyTorch leaves these products to resolve lazy conjugates themselves.
   const at::Tensor first = repeated_in_batches_only(a.resolve_conj()),
                    second = repeated_in_batches_only(b.resolve_conj());
   const at::Tensor added = adds ? addends.resolve_conj() : at::Tensor();
   const bool is_activated = checked([&] {
     return bridge::matmul(
-        arg(out), arg(first), arg(second), arg(added), arg(alpha), arg(beta), static_cast<int32_t>(activation));
+        arg(out), arg(first), arg(second), arg(added), factors[0], factors[1], static_cast<int32_t>(activation));
   });
   if (!is_activated) activate(out, activation);
 }

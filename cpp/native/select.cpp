@@ -13,8 +13,8 @@
 #include <ATen/ops/zeros.h>
 
 #include "../error.h"
+#include "../operand.h"
 #include "../pointwise.h"
-#include "../tensor_arg.h"
 #include "index.h"
 
 namespace torch_opencl::native {
@@ -44,6 +44,7 @@ void masked_fill(at::TensorIterator& iter, const at::Scalar& value) {
       mask = mask.any(dim, /*keepdim=*/true);
     }
   }
+  scalar_as(value, self.scalar_type()); // raises where the dtype cannot hold it
   const at::Tensor fill = at::scalar_tensor(value, self.options().device(at::kCPU));
   at::where_out(self, mask, fill, self);
 }
@@ -154,7 +155,7 @@ void flip(at::TensorIterator& iter, bool /*quantized*/) {
   checked([&] {
     bridge::pointwise(
         static_cast<uint32_t>(PointwiseOp::_copy_from), static_cast<int32_t>(iter.dtype(1)), arg(iter.shape()), 1,
-        rust::Slice<const bridge::Operand>(operands.data(), operands.size()), {});
+        rust::Slice<const bridge::Operand>(operands.data(), operands.size()), {}, 0);
   });
 }
 

@@ -14,10 +14,11 @@ pub fn pointwise(
     outputs: usize,
     operands: &[Operand<'_>],
     scalars: &[Scalar],
+    casts: u32,
 ) -> Result<()> {
     let operands = operands.iter().map(Operand::operand).collect::<Result<Vec<_>>>()?;
     let scalars: Vec<_> = scalars.iter().map(|scalar| (*scalar).into()).collect();
-    ops::pointwise::launch(op, DType::from_code(compute)?, shape, outputs, &operands, &scalars)
+    ops::pointwise::launch(op, DType::from_code(compute)?, shape, outputs, &operands, &scalars, casts)
 }
 
 pub fn foreach(

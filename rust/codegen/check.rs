@@ -139,6 +139,7 @@ impl Checker<'_> {
             ("expr_bool", row.expr_bool.as_ref()),
             ("expr_complex", row.expr_complex.as_ref()),
             ("class_from", row.class_from.as_ref()),
+            ("opmath", row.opmath.first()),
             ("computes", row.computes.first()),
         ];
         let foreign: Vec<_> = match family.kind {
@@ -197,7 +198,8 @@ impl Checker<'_> {
             if row.entry.is_some() {
                 self.report.error(row.line, format!("family `{}` needs an `expr`", family.name));
             }
-            let useless = row.scalars.first().or(row.computes.first()).or(row.class_from.as_ref());
+            let useless =
+                row.scalars.first().or(row.computes.first()).or(row.class_from.as_ref()).or(row.opmath.first());
             if let Some(useless) = useless {
                 self.report.error(useless.line, "the row has no `expr` that this is for");
             }
@@ -208,10 +210,24 @@ impl Checker<'_> {
         let computes = if computes.is_empty() { dtypes } else { computes };
         let exprs = classes::assign(row, family, arity, computes, &mut self.report);
         let class_from = self.class_from(row, arity);
+        let opmath = self.opmath(row, arity);
         let code = self.operations;
         self.operations += 1;
         let scalars = row.scalars.iter().map(|scalar| scalar.value.clone()).collect();
-        Some(Pointwise { code, name, arity, scalars, class_from, exprs, dtypes })
+        Some(Pointwise { code, name, arity, scalars, class_from, opmath, exprs, dtypes })
+    }
+
+    fn opmath(&mut self, row: &Row, arity: usize) -> u32 {
+        let mut mask = 0;
+        for name in &row.opmath {
+            let input = INPUTS.iter().take(arity).position(|input| *input == name.value);
+            let scalar = row.scalars.iter().position(|scalar| scalar.value == name.value);
+            match input.or(scalar.map(|index| INPUTS.len() + index)) {
+                Some(bit) => mask |= 1 << bit,
+                None => self.report.error(name.line, format!("no input or scalar `{}`", name.value)),
+            }
+        }
+        mask
     }
 
     fn class_from(&mut self, row: &Row, arity: usize) -> ClassFrom {

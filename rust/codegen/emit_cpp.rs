@@ -32,6 +32,8 @@ pub fn pointwise_op(plan: &Plan) -> String {
     let exception =
         |op: &Pointwise| format!("    case PointwiseOp::{}: return ClassFrom::{:?};\n", op.cpp_name(), op.class_from);
     let exceptions: String = plan.pointwise().filter(|op| op.class_from != ClassFrom::Common).map(exception).collect();
+    let wide = |op: &Pointwise| format!("    case PointwiseOp::{}: return {:#x};\n", op.cpp_name(), op.opmath);
+    let wide: String = plan.pointwise().filter(|op| op.opmath != 0).map(wide).collect();
     format!(
         "{BANNER}#pragma once
 
@@ -49,6 +51,13 @@ enum class ClassFrom : uint8_t {{ Common, Out, In0 }};
 constexpr ClassFrom class_from(PointwiseOp op) {{
   switch (op) {{
 {exceptions}    default: return ClassFrom::Common;
+  }}
+}}
+
+// What is not rounded to a 16-bit dtype: bit k for input k where it is one number, bit 4 + k for scalar k.
+constexpr uint32_t opmath(PointwiseOp op) {{
+  switch (op) {{
+{wide}    default: return 0;
   }}
 }}
 

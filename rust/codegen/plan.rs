@@ -83,6 +83,8 @@ pub struct Pointwise {
     pub arity: usize,
     pub scalars: Vec<String>,
     pub class_from: ClassFrom,
+    /// What is not rounded to a 16-bit dtype: bit k for input k where it is one number, bit 4 + k for scalar k.
+    pub opmath: u32,
     pub exprs: Exprs,
     pub dtypes: Dtypes,
 }

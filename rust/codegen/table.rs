@@ -13,7 +13,7 @@ use super::nearest::nearest;
 use super::yaml::{line_of, load_list, text, words, Text};
 
 /// Keys that a row may have.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "op",
     "family",
     "stub",
@@ -25,6 +25,7 @@ const KEYS: [&str; 14] = [
     "expr_bool",
     "expr_complex",
     "class_from",
+    "opmath",
     "dtypes",
     "computes",
     "also",
@@ -53,6 +54,8 @@ pub struct Row {
     pub expr_complex: Option<Text>,
     /// The operand whose dtype is computed in, where it is not the iterator's common dtype.
     pub class_from: Option<Text>,
+    /// Inputs that are not rounded to a 16-bit dtype where they are one number, and scalars that are not.
+    pub opmath: Vec<Text>,
     /// Dtypes that the row takes.
     pub dtypes: Vec<Text>,
     /// Dtypes that reach the kernel, where ATen converts or serves the others before.
@@ -109,6 +112,7 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "expr_bool" => row.expr_bool = Some(scalar(value)?),
         "expr_complex" => row.expr_complex = Some(scalar(value)?),
         "class_from" => row.class_from = Some(scalar(value)?),
+        "opmath" => row.opmath = words(value).ok_or(Problem::NotWords)?,
         "scalars" => row.scalars = words(value).ok_or(Problem::NotWords)?,
         "dtypes" => row.dtypes = words(value).ok_or(Problem::NotWords)?,
         "computes" => row.computes = words(value).ok_or(Problem::NotWords)?,

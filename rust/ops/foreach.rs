@@ -86,7 +86,7 @@ impl Call<'_> {
         }
         let parameters = row(self.op)?.scalars.len().min(1);
         let scalar = if self.number_is_input { Self::ONE } else { self.number(index) };
-        pointwise::launch(self.op, compute, &[count], 1, &operands, &vec![scalar; parameters])
+        pointwise::launch(self.op, compute, &[count], 1, &operands, &vec![scalar; parameters], 0)
     }
 
     fn sources(&self, row: &PointwiseRow) -> i32 {

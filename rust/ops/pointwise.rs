@@ -56,7 +56,8 @@ impl Tiles {
     }
 }
 
-/// Computes `operands[0] = op(operands[1], ...)` over `shape` (innermost dimension first).
+/// Computes `operands[0] = op(operands[1], ...)` over `shape` (innermost dimension first). Bit k of `casts` brings input k to
+/// `compute` first, to which PyTorch promoted it.
 ///
 /// # Errors
 /// [`Error::Unsupported`] when the row has no expression for the class of `compute`.
@@ -67,6 +68,7 @@ pub fn launch(
     outputs: usize,
     operands: &[Operand<'_>],
     scalars: &[Scalar],
+    casts: u32,
 ) -> Result<()> {
     let row = row(op)?;
     let (Some((out, inputs)), 1) = (operands.split_first(), outputs) else {
@@ -81,7 +83,7 @@ pub fn launch(
             scalars.len()
         )));
     }
-    let call = Call { row, compute, target: Target::of(out.address)?, out: *out, inputs, scalars };
+    let call = Call { row, compute, target: Target::of(out.address)?, out: *out, inputs, scalars, casts };
     call.over(shape, operands)
 }
 
@@ -92,6 +94,7 @@ struct Call<'a> {
     out: Operand<'a>,
     inputs: &'a [Operand<'a>],
     scalars: &'a [Scalar],
+    casts: u32,
 }
 
 impl Call<'_> {
@@ -267,6 +270,9 @@ impl Call<'_> {
             ("SPEC_DTYPE", self.result_dtype().code()),
         ];
         constants.extend(DTYPES.iter().copied().zip(self.inputs.iter().map(|input| input.dtype.code())));
+        if self.casts != 0 {
+            constants.extend([("SPEC_CASTS", self.casts as i32), ("SPEC_COMMON", self.compute.code())]);
+        }
         if dense.is_none() {
             constants.push(("SPEC_NDIM", ndim as i32));
         }
@@ -290,7 +296,7 @@ impl Call<'_> {
             (*offset, *dtype) = (start, operand.dtype.code());
         }
         buffers.resize(1 + self.row.slots(Family::Pointwise), Arg::Buffer(MemHandle::NULL));
-        let mut bytes = Vec::with_capacity(2 * SLOTS * class.size() + 96);
+        let mut bytes = Vec::with_capacity(2 * SLOTS * class.size() + 112);
         for slot in 0..SLOTS {
             self.scalars.get(slot).copied().unwrap_or_default().write(class, &mut bytes);
         }
@@ -301,7 +307,8 @@ impl Call<'_> {
         bytes.extend(offsets.iter().flat_map(|offset| offset.to_ne_bytes()));
         bytes.extend(tiles.count.to_ne_bytes());
         let tile = [tiles.vectors, tiles.rows, tiles.rows_at_once].map(|size| size as i32);
-        let rest = [self.result_dtype().code(), self.case()? as i32, sources].into_iter().chain(tile);
+        let casts = [self.casts as i32, self.compute.code()];
+        let rest = [self.result_dtype().code(), self.case()? as i32, sources].into_iter().chain(casts).chain(tile);
         bytes.extend(dtypes.into_iter().chain(rest).flat_map(i32::to_ne_bytes));
         // The struct ends where the next one of an array would begin.
         bytes.resize(bytes.len().next_multiple_of(class.size().max(size_of::<i64>())), 0);

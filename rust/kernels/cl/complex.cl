@@ -8,34 +8,68 @@ inline T over_i(T z) { return (T)(z.y, -z.x); }
 inline T magnitude(T z) { return (T)(hypot(z.x, z.y), 0); }
 inline T phase(T z) { return (T)(atan2(z.y, z.x), 0); }
 
-// Both divided by the greater part of the divisor first, so that no square overflows (R. L. Smith, 1962).
+// By the ratio of the divisor's parts, so that no square overflows (R. L. Smith, 1962), and by a reciprocal, as the CPU rounds.
 inline T over(T a, T b) {
-  TR scale = fmax(fabs(b.x), fabs(b.y));
-  T u = a / scale;
-  T v = b / scale;
-  T quotient = times(u, conjugate(v)) / (v.x * v.x + v.y * v.y);
-  return scale == 0 ? a / scale : quotient;
+  if (b.x == 0 && b.y == 0) return a / fabs(b.x);
+  if (fabs(b.x) >= fabs(b.y)) {
+    TR ratio = b.y / b.x;
+    return (T)(a.x + a.y * ratio, a.y - a.x * ratio) * (1 / (b.x + b.y * ratio));
+  }
+  TR ratio = b.x / b.y;
+  return (T)(a.x * ratio + a.y, a.y * ratio - a.x) * (1 / (b.x * ratio + b.y));
 }
 
+// Past this exp is taken in two factors: a small sine may bring the product back where exp alone overflows.
+#ifdef CLASS_C
+#define EXP_SPLIT 80
+#define EXP_OF_SPLIT LIT(5.54062238439351e34)
+#else
+#define EXP_SPLIT 700
+#define EXP_OF_SPLIT LIT(1.0142320547350045e304)
+#endif
+inline T exp_times(TR x, T direction) {
+  return x > EXP_SPLIT ? exp(x - EXP_SPLIT) * direction * EXP_OF_SPLIT : exp(x) * direction;
+}
+
+// Where a part is infinite or zero these have the values of C99 (annex G), as the CPU's have.
 inline T complex_exp(T z) {
-  TR r = exp(z.x);
-  return z.y == 0 ? (T)(r, z.y) : (T)(r * cos(z.y), r * sin(z.y));
+  if (z.y == 0) return (T)(exp(z.x), z.y);
+  if (isinf(z.x) && !isfinite(z.y)) return z.x < 0 ? C(0) : (T)(INFINITY, NAN);
+  return exp_times(z.x, (T)(cos(z.y), sin(z.y)));
 }
 inline T complex_log(T z) { return (T)(log(hypot(z.x, z.y)), atan2(z.y, z.x)); }
 
 inline T complex_sqrt(T z) {
-  TR r = hypot(z.x, z.y);
-  TR s = sqrt(LIT(0.5) * (r + fabs(z.x)));
+  // A quarter of a great number, so that its absolute value, and the sum with it, do not overflow.
+  bool is_great = fmax(fabs(z.x), fabs(z.y)) > EXP_OF_SPLIT;
+  TR x = is_great ? z.x / 4 : z.x, y = is_great ? z.y / 4 : z.y, size = is_great ? 2 : 1;
+  TR r = hypot(x, y);
+  TR s = sqrt(LIT(0.5) * (r + fabs(x)));
   if (r == 0) return (T)(0, z.y);
   if (isinf(z.y)) return (T)(INFINITY, z.y);
-  return z.x >= 0 ? (T)(s, LIT(0.5) * z.y / s) : (T)(LIT(0.5) * fabs(z.y) / s, copysign(s, z.y));
+  return size * (z.x >= 0 ? (T)(s, LIT(0.5) * y / s) : (T)(LIT(0.5) * fabs(y) / s, copysign(s, y)));
 }
 
-inline T complex_sinh(T z) { return (T)(sinh(z.x) * cos(z.y), cosh(z.x) * sin(z.y)); }
-inline T complex_cosh(T z) { return (T)(cosh(z.x) * cos(z.y), sinh(z.x) * sin(z.y)); }
+inline T complex_sinh(T z) {
+  if (z.y == 0) return (T)(sinh(z.x), z.y);
+  if (!isfinite(z.y) && (isinf(z.x) || z.x == 0)) return (T)(z.x, NAN);
+  TR c = cos(z.y), s = sin(z.y);
+  if (!(fabs(z.x) > EXP_SPLIT)) return (T)(sinh(z.x) * c, cosh(z.x) * s);
+  return exp_times(fabs(z.x), (T)(copysign(LIT(0.5), z.x) * c, LIT(0.5) * s));
+}
+inline T complex_cosh(T z) {
+  if (z.y == 0) return (T)(cosh(z.x), signbit(z.x) ? -z.y : z.y);
+  if (!isfinite(z.y) && isinf(z.x)) return (T)(INFINITY, NAN);
+  if (!isfinite(z.y) && z.x == 0) return (T)(NAN, z.x);
+  TR c = cos(z.y), s = sin(z.y);
+  if (!(fabs(z.x) > EXP_SPLIT)) return (T)(cosh(z.x) * c, sinh(z.x) * s);
+  return exp_times(fabs(z.x), (T)(LIT(0.5) * c, copysign(LIT(0.5), z.x) * s));
+}
 inline T complex_tanh(T z) {
   // Past 20 tanh is 1 in every digit, and cosh would soon overflow.
-  if (fabs(z.x) > 20) return (T)(copysign((TR)1, z.x), 0);
+  if (fabs(z.x) > 20) return (T)(copysign((TR)1, z.x), isfinite(z.y) ? copysign((TR)0, sin(2 * z.y)) : (TR)0);
+  if (z.y == 0) return (T)(tanh(z.x), z.y);
+  if (z.x == 0) return (T)(z.x, tan(z.y));
   return over(complex_sinh(z), complex_cosh(z));
 }
 // sin(z) = sinh(iz) / i, and tan likewise; cos(z) = cosh(iz).

@@ -154,6 +154,16 @@ inline void taps_of(const Sampler *s, const Layout *layout, int operand, __globa
                                      taps[2].index[k] * strides[2];                                                 \
              offset >= 0; offset = -1)
 
+// What taps outside of the input add: in two dimensions PyTorch multiplies them by zero, which leaves NaN of a weight that is
+// not finite, in three it leaves them out. x and y are sums over the taps of a dimension.
+inline T outside(const Sampler *s, T x, T y) { return s->dims == 2 ? 0 * x * y : 0; }
+
+inline T tap_sum(const T *values, int count) {
+  T sum = 0;
+  for (int k = 0; k < count; k++) sum += values[k];
+  return sum;
+}
+
 // Operands: output, input, grid. A task is a position with all its channels.
 __kernel void grid_sample(__global uchar *output, ulong output_offset, __global const uchar *input, ulong input_offset,
                           __global const uchar *grid, ulong grid_offset, int dtype0, Layout layout, Sampler sampler) {
@@ -165,9 +175,10 @@ __kernel void grid_sample(__global uchar *output, ulong output_offset, __global 
     taps_of(&sampler, &layout, 2, grid + grid_offset, &p, dtype0, taps);
     __global const uchar *in = input + input_offset + p.sample * layout.strides[1][4];
     __global uchar *out = output + output_offset + place_offset(&layout, 0, &p);
+    T start = outside(&sampler, tap_sum(taps[0].weight, taps[0].count), tap_sum(taps[1].weight, taps[1].count));
     for (long c = 0; c < channels; c += VEC) {
       int n = (int)min(channels - c, (long)VEC);
-      TV sum = (TV)0;
+      TV sum = (TV)start;
       FOR_TAPS(taps, layout.strides[1], i, j, k, offset) {
         T weight = taps[0].weight[i] * taps[1].weight[j] * taps[2].weight[k];
         sum += weight * load_lanes(in + offset + c * layout.strides[1][3], layout.strides[1][3], n, DTYPE0);
@@ -190,7 +201,9 @@ __kernel void grid_sample_grid_gradient(__global uchar *grad_grid, ulong grad_gr
     taps_of(&sampler, &layout, 2, grid + grid_offset, &p, dtype0, taps);
     __global const uchar *in = input + input_offset + p.sample * layout.strides[1][4];
     __global const uchar *g = grad + grad_offset + place_offset(&layout, 0, &p);
-    T slopes[3] = {0, 0, 0};
+    T x_sum = tap_sum(taps[0].weight, taps[0].count), y_sum = tap_sum(taps[1].weight, taps[1].count);
+    T slopes[3] = {outside(&sampler, tap_sum(taps[0].slope, taps[0].count), y_sum),
+                   outside(&sampler, x_sum, tap_sum(taps[1].slope, taps[1].count)), 0};
     FOR_TAPS(taps, layout.strides[1], i, j, k, offset) {
       TV sum = (TV)0;
       for (long c = 0; c < channels; c += VEC) {

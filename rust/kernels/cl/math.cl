@@ -62,9 +62,10 @@ inline TV divide_floor(TV a, TV b, int dt) {
 inline TV shift_left(TV a, TV b) { return SEL(b < 0 || b > 63, 0, a << (b & 63)); }
 inline TV shift_right(TV a, TV b) { return a >> SEL(b < 0 || b > 63, 63, b); }
 
-inline TV greatest_divisor(TV a, TV b) {
-  a = SEL(a < 0, 0 - a, a);
-  b = SEL(b < 0, 0 - b, b);
+// The least number of a dtype is its own absolute value.
+inline TV greatest_divisor(TV a, TV b, int dt) {
+  a = rounded(SEL(a < 0, 0 - a, a), dt);
+  b = rounded(SEL(b < 0, 0 - b, b), dt);
   while (ANY(b != 0)) {
     TV r = SEL(b != 0, modulo_trunc(a, b), b);
     a = SEL(b != 0, b, a);
@@ -73,8 +74,10 @@ inline TV greatest_divisor(TV a, TV b) {
   return a;
 }
 
-inline TV least_multiple(TV a, TV b) {
-  TV product = divide_trunc(a, greatest_divisor(a, b)) * b;
+// Narrower products than those of int32 do not wrap before the absolute value is taken, as in C.
+inline TV least_multiple(TV a, TV b, int dt) {
+  TV product = divide_trunc(a, greatest_divisor(a, b, dt)) * b;
+  if (dt == DT_I32) product = rounded(product, dt);
   return SEL(product < 0, 0 - product, product);
 }
 

@@ -36,6 +36,8 @@ typedef struct {
   int dtype;  // of the result, before it is stored in an output that the caller may have given another dtype
   int op;
   int sources;
+  int casts;   // bit k: in`k` is brought to `common` first
+  int common;  // the dtype that PyTorch promoted the inputs to
   int tile_vectors;
   int tile_rows;
   int rows_at_once;  // of dimension 1, that a vector covers where rows are short
@@ -50,6 +52,17 @@ typedef struct {
 #define SOURCES SPEC_SOURCES
 #else
 #define SOURCES launch.sources
+#endif
+// A specialised program that casts nothing has no constant for it.
+#ifdef SPEC_CASTS
+#define CASTS SPEC_CASTS
+#define COMMON SPEC_COMMON
+#elif defined(SPEC_OP)
+#define CASTS 0
+#define COMMON 0
+#else
+#define CASTS launch.casts
+#define COMMON launch.common
 #endif
 #ifdef SPEC_NDIM
 #define NDIM SPEC_NDIM
@@ -93,6 +106,16 @@ inline TV apply(int op, int DTYPE, TV a, TV b, TV c, TV d, T s0, T s1, T s2, T s
   }
   return a;
 }
+
+// Input k as the CPU's iterator would hold it: integers wrapped, floats rounded, to the dtype that all were promoted to.
+#ifdef SPEC_OP
+INLINE TV cast_to(TV x, int dtype) { return rounded(x, dtype); }
+#else
+OUTLINED TV cast_to(TV x, int dtype) { return rounded(x, dtype); }
+#endif
+#define CAST(x, k) \
+  if (CASTS >> k & 1) x = cast_to(x, COMMON);
+#define CAST_INPUTS CAST(a, 0) CAST(b, 1) CAST(c, 2) CAST(d, 3)
 
 // What is stored in an output of dtype `out`.
 INLINE TV result_of(int op, int dtype, int out, TV a, TV b, TV c, TV d, T s0, T s1, T s2, T s3) {
@@ -168,6 +191,7 @@ INLINE void compute_dense(Launch launch, OPERANDS, long first, bool is_whole) {
   d = LOAD(3, DTYPE3);
 #endif
 #undef LOAD
+  CAST_INPUTS
   store_dense(out + launch.offsets[0], first, n, is_whole, DTYPE_OUT,
               result_of(OP, DTYPE_RESULT, DTYPE_OUT, a, b, c, d, PARAMETERS));
 }
@@ -261,6 +285,7 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
         d = LOAD(3, DTYPE3);
 #endif
 #undef LOAD
+        CAST_INPUTS
         store_strided(out + PLACE(0), layout.strides[0][0], &spreads[0], rows, count, DTYPE_OUT,
                       result_of(OP, DTYPE_RESULT, DTYPE_OUT, a, b, c, d, PARAMETERS));
 #undef PLACE

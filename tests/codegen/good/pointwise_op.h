@@ -26,4 +26,12 @@ constexpr ClassFrom class_from(PointwiseOp op) {
   }
 }
 
+// What is not rounded to a 16-bit dtype: bit k for input k where it is one number, bit 4 + k for scalar k.
+constexpr uint32_t opmath(PointwiseOp op) {
+  switch (op) {
+    case PointwiseOp::add_Tensor: return 0x12;
+    default: return 0;
+  }
+}
+
 }  // namespace torch_opencl

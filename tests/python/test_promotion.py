@@ -1,0 +1,129 @@
+"""Operands of several dtypes: a number is brought to the common dtype first, wherever it comes from."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from op_samples import DEFAULT_TOLERANCES
+from op_table import ROWS, Row
+
+VECTORS = {
+    torch.uint8: [0, 1, 2, 3, 100, 200, 255, 50, 7],
+    torch.int8: [0, 1, -1, 3, -2, 100, -128, 50, 7],
+    torch.int32: [0, 1, -1, 3, -2, 100, -128, 50, 7],
+    torch.float16: [0.0, 1.0, -1.0, 3.0, -2.0, 100.0, 0.5, -0.25, 7.0],
+    torch.bfloat16: [0.0, 1.0, -1.0, 3.0, -2.0, 100.0, 0.5, -0.25, 7.0],
+    torch.float32: [0.0, 1.0, -1.0, 3.0, -2.0, 100.0, 0.5, -0.25, 7.0],
+}
+NUMBERS = [
+    (3, torch.int64),
+    (-1, torch.int16),
+    (300, torch.int16),
+    (2**40 + 50, torch.int64),
+    (2049.0, torch.float32),
+    (70000.0, torch.float64),
+    (0.1, torch.float64),
+    (2049.0, torch.float16),
+]
+# What a schema's parameters without defaults get.
+FILLERS = {"number": 0.5, "float": 0.5, "bool": False, "int": 1}
+# Rows that are not called with tensors of one role and any dtype.
+OTHERS = {"complex", "polar", "where"}
+# Their CPU kernels round to 16 bits between steps, or take other steps in vectors than in single elements.
+STEPWISE = {
+    "addcdiv", "addr", "gelu_backward", "huber_loss", "huber_loss_backward", "log_sigmoid_backward", "logit_backward",
+    "mish_backward", "mse_loss", "mse_loss_backward", "silu_backward", "smooth_l1_loss", "smooth_l1_loss_backward",
+    "elu_backward", "glu_jvp", "threshold",
+}  # fmt: skip
+ROWS_OF_SEVERAL = [
+    row
+    for row in ROWS
+    if row.family in ("binary", "ternary", "quaternary") and row.base not in OTHERS and "Scalar" not in row.op
+]
+
+
+def function_of(row: Row) -> tuple[Callable, int]:
+    """Return the functional form of a row's op as a function of tensors alone, and of how many."""
+    packet = getattr(torch.ops.aten, row.base)
+    named = getattr(packet, row.op.partition(".")[2] or "default")
+    kinds = [str(a.type) for a in named._schema.arguments if not a.is_out]
+    overloads = (getattr(packet, name) for name in packet.overloads())
+    function = next(f for f in overloads if [str(a.type) for a in f._schema.arguments] == kinds)
+    slots = [a for a in function._schema.arguments if not a.has_default_value() and not a.kwarg_only]
+
+    def call(*tensors: torch.Tensor) -> torch.Tensor:
+        given = iter(tensors)
+        return function(*(next(given) if str(a.type) == "Tensor" else FILLERS[str(a.type)] for a in slots))
+
+    return call, sum(str(a.type) == "Tensor" for a in slots)
+
+
+def operands(count: int) -> Iterator[tuple[list[torch.Tensor], int]]:
+    """Make operands of which one is a number, and say which."""
+    for dtype, values in VECTORS.items():
+        for value, other in NUMBERS:
+            for place in range(count):
+                tensors = [torch.tensor(values, dtype=dtype) for _ in range(count)]
+                tensors[place] = torch.tensor(value, dtype=other)
+                yield tensors, place
+
+
+@pytest.mark.parametrize("row", ROWS_OF_SEVERAL, ids=lambda row: row.op)
+def test_a_number_of_another_dtype(row: Row, device: torch.device) -> None:
+    call, count = function_of(row)
+    compared = 0
+    for tensors, place in operands(count):
+        try:
+            expected = call(*tensors)
+        except (RuntimeError, NotImplementedError):
+            continue
+        there = [tensor.to(device) for tensor in tensors]
+        results = [call(*there)]
+        try:
+            results.append(call(*there[:place], tensors[place], *there[place + 1 :]))
+        except RuntimeError as error:
+            # Where ATen's iterator takes no number from the host, CUDA refuses it too.
+            assert "Expected all tensors to be on the same device" in str(error)
+        is_rough = row.base in STEPWISE and expected.dtype.itemsize == 2
+        rtol, atol = (0.02, 0.02) if is_rough else DEFAULT_TOLERANCES.get(expected.dtype, (0.0, 0.0))
+        for actual in results:
+            torch.testing.assert_close(
+                actual.cpu(), expected, rtol=rtol, atol=atol, equal_nan=True,
+                msg=lambda text, given=tensors: f"{given}: {text}",
+            )  # fmt: skip
+        compared += 1
+    assert compared or not row.dtypes & set(VECTORS)
+
+
+def test_comparison_of_a_wider_integer(device: torch.device) -> None:
+    small, number = torch.tensor([1, 100], dtype=torch.int8, device=device), torch.tensor(2**40 + 50)
+    for wide in (number, number.to(device), 2**40 + 50):
+        assert torch.lt(small, wide).tolist() == [True, False]
+    # Specialised programs, and strided operands, do likewise.
+    many = small.repeat(1 << 19)
+    assert torch.lt(many, number.to(device)).sum() == 1 << 19
+    assert torch.lt(many.view(2, -1, 2).transpose(0, 1), number.to(device)).sum() == 1 << 19
+
+
+def test_integers_among_halves_are_rounded(device: torch.device) -> None:
+    integers, halves = torch.tensor([2049, 2051, 70000]), torch.tensor([2048.0, 2052.0, 1.0], dtype=torch.float16)
+    for op in (torch.eq, torch.add, torch.mul, torch.maximum):
+        assert torch.equal(op(integers.to(device), halves.to(device)).cpu(), op(integers, halves))
+
+
+def test_factors_and_divisors_keep_their_precision(device: torch.device) -> None:
+    halves = torch.rand(100, dtype=torch.float16)
+    for number in (torch.tensor(0.1), torch.tensor(3.3, dtype=torch.float64)):
+        for op in (torch.mul, torch.div):
+            assert torch.equal(op(halves.to(device), number.to(device)).cpu(), op(halves, number))
+            assert torch.equal(op(halves.to(device), number).cpu(), op(halves, number))
+
+
+@pytest.mark.parametrize("op", [torch.logical_and, torch.logical_or, torch.logical_xor], ids=lambda op: op.__name__)
+def test_logic_takes_a_number_in_either_place(op: Callable, device: torch.device) -> None:
+    values, number = torch.tensor([0, 1, 2, 0]), torch.tensor(3.5)
+    expected = op(number, values)
+    there = values.to(device)
+    for actual in (op(number, there), op(there, number), op(number, there, out=torch.empty(0, device=device).bool())):
+        assert actual.device == there.device
+        assert torch.equal(actual.cpu(), expected)

@@ -1,0 +1,179 @@
+"""NaN, infinities and numbers at the ends of dtypes, where they have to leave the result that the CPU leaves."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional
+
+ACTIVATIONS = {
+    "hardtanh": functional.hardtanh,
+    "relu6": functional.relu6,
+    "softshrink": functional.softshrink,
+    "hardshrink": functional.hardshrink,
+    "elu": functional.elu,
+    "selu": functional.selu,
+    "celu": functional.celu,
+    "hardswish": functional.hardswish,
+    "hardsigmoid": functional.hardsigmoid,
+    "leaky_relu": functional.leaky_relu,
+    "threshold": lambda x: functional.threshold(x, 0.5, 2.0),
+    "clamp": lambda x: x.clamp(-1, 1),
+}
+
+
+def gradient(function: Callable, values: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of an activation, on the device of the values."""
+    values = values.clone().requires_grad_()
+    return torch.autograd.grad(function(values), values, direction)[0].cpu()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_gradients_at_nan(name: str, dtype: torch.dtype, device: torch.device) -> None:
+    function = ACTIVATIONS[name]
+    special = torch.tensor([math.nan, math.inf, -math.inf, 0.0, 3.0, -3.0, 6.0, 0.5, -0.5], dtype=dtype)
+    for towards in (1.0, math.nan, math.inf):
+        direction = torch.full_like(special, towards)
+        # One by one: the CPU's own vectors hide a NaN that its single elements show.
+        alone = [gradient(function, x[None], g[None]) for x, g in zip(special, direction, strict=True)]
+        actual = gradient(function, special.to(device), direction.to(device))
+        torch.testing.assert_close(actual, torch.cat(alone), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64], ids=str)
+@pytest.mark.parametrize("beta", [0, 1, 2])
+def test_factors_times_zero_do_not_count(beta: int, dtype: torch.dtype, device: torch.device) -> None:
+    n = 24
+    for name, shapes in {
+        "addmm": [(n, n), (n, n), (n, n)],
+        "addmv": [(n,), (n, n), (n,)],
+        "baddbmm": [(2, n, n), (2, n, n), (2, n, n)],
+        "addbmm": [(n, n), (2, n, n), (2, n, n)],
+    }.items():
+        addend, a, b = (torch.randn(shape, device=device).to(dtype) for shape in shapes)
+        a[0], b[0] = math.inf, math.nan
+        result = getattr(torch, name)(addend, a, b, alpha=0, beta=beta)
+        torch.testing.assert_close(result, beta * addend)
+        addend[0] = math.nan
+        result = getattr(torch, name)(addend, a, b, alpha=0, beta=beta)
+        assert torch.equal(result.isnan(), addend.isnan() if beta else torch.zeros_like(addend).bool())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("dims", [2, 3])
+def test_samples_at_places_that_are_not_finite(dims: int, mode: str, dtype: torch.dtype, device: torch.device) -> None:
+    if dims == 3 and mode == "bicubic":
+        pytest.skip("PyTorch samples volumes linearly at most")
+    values = torch.randn(1, 3, *[5] * dims, dtype=dtype)
+    places = [[math.nan, 0.1], [0.1, math.nan], [math.inf, 0.1], [0.1, -math.inf], [1e30, 0.1], [0.2, 0.3]]
+    grid = torch.tensor([place + [0.1] * (dims - 2) for place in places], dtype=dtype).view(
+        1, *[1] * (dims - 1), -1, dims
+    )
+    results = []
+    for there in ("cpu", device):
+        x, g = (tensor.clone().to(there).requires_grad_() for tensor in (values, grid))
+        # The CPU reads beyond its input at NaN with the other paddings.
+        y = functional.grid_sample(x, g, mode, "zeros", align_corners=False)
+        results.append([t.detach().cpu() for t in (y, *torch.autograd.grad(y.sum(), (x, g)))])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["exp", "sinh", "cosh", "sin", "cos", "tan", "tanh", "sqrt"])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_complex_functions_near_overflow(name: str, dtype: torch.dtype, device: torch.device) -> None:
+    limit = 89.0 if dtype == torch.complex64 else 710.0
+    inf, nan = math.inf, math.nan
+    parts = [limit, -limit, 0.5, 30.0]
+    numbers = [complex(x, y) for x in parts for y in (1.5, 1.0, -2.5, 0.0)]
+    numbers += [complex(inf, 0), complex(-inf, 1), complex(inf, nan), complex(0, inf), complex(nan, 0)]
+    if name in ("sin", "cos", "tan"):
+        numbers = [complex(z.imag, z.real) for z in numbers]
+    if name == "sqrt":
+        most = torch.finfo(dtype).max
+        numbers = [complex(x, y) for x in (most, -most, 0.0, 1.0) for y in (most, -most, 0.5, inf)]
+    values = torch.tensor(numbers, dtype=dtype)
+    function = getattr(torch, name)
+    actual, expected = torch.view_as_real(function(values.to(device)).cpu()), torch.view_as_real(function(values))
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_complex_division_by_what_is_not_finite(dtype: torch.dtype, device: torch.device) -> None:
+    inf, nan = math.inf, math.nan
+    numbers = torch.tensor([1 + 2j, 0, -3j, 1e30 - 1e30j], dtype=dtype)
+    for divisor in (
+        complex(inf, 0),
+        complex(0, inf),
+        complex(inf, inf),
+        complex(nan, 0),
+        complex(0, nan),
+        0,
+        1e-30j,
+        1e38,
+    ):
+        by = torch.tensor([divisor], dtype=dtype)
+        actual, expected = (
+            torch.view_as_real((numbers.to(device) / by.to(device)).cpu()),
+            torch.view_as_real(numbers / by),
+        )
+        torch.testing.assert_close(actual, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_common_multiples_and_divisors_that_overflow(dtype: torch.dtype, device: torch.device) -> None:
+    limits = torch.iinfo(dtype)
+    values = torch.tensor([limits.min, limits.max, limits.max - 1, -limits.max, 100, 50, 3, 0], dtype=dtype)
+    for op in (torch.lcm, torch.gcd):
+        expected = op(values[:, None], values)
+        assert torch.equal(op(values.to(device)[:, None], values.to(device)).cpu(), expected)
+
+
+REFUSALS = {
+    "masked_fill": lambda x, v: x.masked_fill(x > 2, v),
+    "clamp": lambda x, v: x.clamp(v, v),
+    "clamp_min": lambda x, v: x.clamp_min(v),
+    "clamp_max": lambda x, v: x.clamp_max(v),
+    "pow": lambda x, v: x**v,
+    "fill_": lambda x, v: x.clone().fill_(v),
+    "full": torch.full_like,
+    "add": lambda x, v: torch.add(x, x, alpha=v),
+    "sub": lambda x, v: torch.sub(x, x, alpha=v),
+    "addcmul": lambda x, v: torch.addcmul(x, x, x, value=v),
+    "lerp": lambda x, v: torch.lerp(x, x + 1, v),
+    "leaky_relu": functional.leaky_relu,
+    "threshold": lambda x, v: functional.threshold(x, 1, v),
+    "hardshrink": functional.hardshrink,
+    "addmm": lambda x, v: torch.addmm(x, x, x, alpha=v),
+    "where": lambda x, v: torch.where(x > 2, x, v),
+}
+
+
+@pytest.mark.parametrize("use", REFUSALS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_numbers_that_a_float_dtype_cannot_hold(use: str, dtype: torch.dtype, device: torch.device) -> None:
+    def outcome(x: torch.Tensor, value: float) -> torch.Tensor | str:
+        try:
+            return REFUSALS[use](x, value).cpu()
+        except RuntimeError as error:
+            return str(error).splitlines()[0]
+
+    values = torch.tensor([[0.0, 1.0], [3.0, 100.0]], dtype=dtype)
+    for value in (70000.0, -1e39, 1e39, math.inf, 2.5):
+        expected, actual = outcome(values, value), outcome(values.to(device), value)
+        if isinstance(expected, str) or isinstance(actual, str):
+            assert actual == expected
+        else:
+            torch.testing.assert_close(actual, expected, equal_nan=True)
+
+
+def test_limits_of_16_bits_are_compared_as_such(device: torch.device) -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        values = torch.linspace(-2, 2, 401).to(dtype)
+        for limit in (0.1, 0.3, 0.7):
+            for function in (functional.threshold, functional.hardshrink):
+                arguments = (limit, 5.0) if function is functional.threshold else (limit,)
+                actual = function(values.to(device), *arguments).cpu()
+                assert torch.equal(actual, function(values, *arguments))
