@@ -74,10 +74,8 @@ void refuse_views(const c10::OperatorHandle& op, const std::string& name) {
     const auto* alias = argument.alias_info();
     TORCH_CHECK_NOT_IMPLEMENTED(
         alias == nullptr || alias->isWrite(), "The operator '", name,
-        "' returns a view of its argument, but has no OpenCL kernel. On the CPU the result would be a copy, and what "
-        "is ",
-        "written to it would be lost, so that it does not run there. Make a copy with .cpu() where that is what you "
-        "want.");
+        "' returns a view of its argument, but has no OpenCL kernel. On the CPU the result would be a copy, and "
+        "what is written to it would be lost. Call it on .cpu() where a copy is what you want.");
   }
 }
 
@@ -88,7 +86,7 @@ class Nesting {
   explicit Nesting(const std::string& name) {
     TORCH_CHECK_NOT_IMPLEMENTED(
         depth_ < kMost, "The operator '", name,
-        "' has no OpenCL kernel for these dtypes, and running it on the CPU needs ", "itself again.");
+        "' has no OpenCL kernel for these dtypes, and running it on the CPU needs itself again.");
     depth_++;
   }
   Nesting(const Nesting&) = delete;
