@@ -111,6 +111,7 @@ def main() -> int:
     """
     parser = argparse.ArgumentParser(prog="tests/fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to run")
+    parser.add_argument("--cases", type=int, default=sys.maxsize, help="how many cases at most")
     parser.add_argument("--seed", type=int, default=0, help="which cases")
     parser.add_argument("--case", type=int, help="run this case only, and print it")
     parser.add_argument("--only", help="a function of fuzz.planted that all cases call")
@@ -196,7 +197,7 @@ def supervise(asked: argparse.Namespace) -> int:
     until = time.monotonic() + asked.seconds
     report, number = Report(), 0
     print(f"seed {asked.seed}, {asked.seconds:g} s", flush=True)
-    while (left := until - time.monotonic()) > 0:
+    while (left := until - time.monotonic()) > 0 and number < asked.cases:
         number = attend(asked, number, left, report)
     report.cases = number
     print(f"\n{report.summary()}", flush=True)
@@ -218,7 +219,9 @@ def attend(asked: argparse.Namespace, first: int, seconds: float, report: Report
     Raises:
         SystemExit: if the worker ends before its first case.
     """
-    common = ["--seed", str(asked.seed), "--shrink", str(asked.shrink), *(["--only", asked.only] if asked.only else [])]
+    common = [f"--seed={asked.seed}", f"--cases={asked.cases}", f"--shrink={asked.shrink}"]
+    if asked.only:
+        common.append(f"--only={asked.only}")
     seen = "\n".join(report.findings)
     worker = Worker(["--worker", str(first), "--seconds", str(seconds), "--seen", seen, *common])
     number, name, device = None, "", ""

@@ -31,7 +31,7 @@ class Channel:
 
 
 def work(asked: Namespace, seen: set[str]) -> None:
-    """Run cases until there is no time left.
+    """Run cases until there is no time left, or there have been enough.
 
     Args:
         asked: the command line: the seed, the first case, for how many seconds, and what for.
@@ -40,7 +40,7 @@ def work(asked: Namespace, seen: set[str]) -> None:
     channel = Channel()
     until = time.monotonic() + asked.seconds
     number = asked.worker
-    while time.monotonic() < until:
+    while time.monotonic() < until and number < asked.cases:
         channel.say(start=number)
         case = make(asked.seed, number, asked.only)
         if case is not None:

@@ -3,6 +3,7 @@
 import shutil
 import signal
 import subprocess
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ PROGRAM = """
     info = torch.opencl.kernel_cache_info()
     print(info["compiled"], info["loaded"])
 """
-KILLED = PROGRAM + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+KILLED = textwrap.dedent(PROGRAM) + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 
 @pytest.fixture(scope="module", autouse=True)

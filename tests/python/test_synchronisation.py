@@ -1,12 +1,12 @@
 """When the host waits for the device: only where the user reads."""
 
-import statistics
+import json
 import threading
-import time
 import warnings
 
 import pytest
 import torch
+from processes import output_of
 from torch import nn
 
 
@@ -85,50 +85,49 @@ def test_modes(mode, device: torch.device) -> None:
         mode(None)
 
 
-def median_time(run, repeats: int = 300) -> float:
-    """Return the median time of a call in seconds."""
+# In a process of its own: where other code has taken a stream's handle, every wait asks the driver.
+TIMED = """
+import json, statistics, time
+import torch
+
+def median_time(run):
     times = []
-    for _ in range(repeats):
+    for _ in range(300):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
     return statistics.median(times)
 
+counter, host = torch.zeros((), device="opencl"), torch.ones(())
+stream = torch.opencl.current_stream()
 
-def test_waiting_for_nothing_takes_no_round_trip_through_the_driver(device: torch.device) -> None:
-    counter = torch.zeros(4, device=device)
-    stream = torch.opencl.current_stream()
-
-    def launch_and_wait() -> None:
-        counter.add_(1)
-        torch.opencl.synchronize()
-
-    launch_and_wait()
-    waiting = median_time(launch_and_wait)
+def launch_and_wait():
+    counter.add_(1)
     torch.opencl.synchronize()
-    for wait in (torch.opencl.synchronize, stream.synchronize, torch.accelerator.synchronize, stream.query):
-        assert median_time(wait) < waiting / 3
-    event = stream.record_event()
+
+launch_and_wait()
+waiting = median_time(launch_and_wait)
+event = stream.record_event()
+torch.opencl.synchronize()
+waits = [torch.opencl.synchronize, stream.synchronize, torch.accelerator.synchronize, stream.query, event.synchronize]
+copies = [counter.item, counter.cpu, lambda: counter.copy_(host)]
+print(json.dumps([[median_time(run) / waiting for run in runs] for runs in (waits, copies)]))
+"""
+
+
+def test_waiting_for_nothing_takes_no_round_trip_through_the_driver() -> None:
+    waits, copies = json.loads(output_of(TIMED))
+    assert max(waits) < 1 / 3
+    # A driver that is known to share memory with the host.
+    if "PoCL" in torch.opencl.get_device_properties(0).version:
+        assert max(copies) < 1 / 2
+
+
+def test_an_event_that_has_completed_is_known_to_have() -> None:
+    event = torch.opencl.current_stream().record_event()
     torch.opencl.synchronize()
-    assert median_time(event.synchronize) < waiting / 3
+    event.synchronize()
     assert event.query()
-
-
-@pytest.mark.skipif(
-    "PoCL" not in torch.opencl.get_device_properties(0).version, reason="a driver known to share memory with the host"
-)
-def test_small_copies_of_finished_work_take_no_round_trip_where_memory_is_shared(device: torch.device) -> None:
-    counter, host = torch.zeros((), device=device), torch.ones(())
-
-    def launch_and_wait() -> None:
-        counter.add_(1)
-        torch.opencl.synchronize()
-
-    launch_and_wait()
-    waiting = median_time(launch_and_wait)
-    for copy in (counter.item, counter.cpu, lambda: counter.copy_(host)):
-        torch.opencl.synchronize()
-        assert median_time(copy) < waiting / 2
 
 
 def test_every_wait_is_for_all_that_was_enqueued_before(device: torch.device) -> None:

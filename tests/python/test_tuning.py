@@ -254,21 +254,6 @@ def test_a_file_that_is_not_what_it_should_be_is_ignored_with_a_warning(tmp_path
         assert reason in warning
 
 
-def test_a_writer_that_is_stopped_leaves_the_old_file(tmp_path):
-    code = """
-    import os
-    record.store(0, record.Record(values=tuned, defaults=defaults))
-    def fail(*paths):
-        raise KeyboardInterrupt
-    os.replace = fail
-    try:
-        record.store(0, record.Record(values=defaults, defaults=defaults))
-    except KeyboardInterrupt:
-        print(record.recorded(0).values == tuned, len(list(path.parent.iterdir())))
-    """
-    assert output_of(FILE + code, TORCH_OPENCL_CACHE_DIR=str(tmp_path)) == "True 1"
-
-
 def test_one_process_tunes_at_a_time(tmp_path):
     code = """
     import subprocess, sys

@@ -45,8 +45,9 @@ INLINE void join_lanes(LaneMoments *a, T count, TV mean, TV squares) {
 
 INLINE T finish_moments(int finish, Moments m, T correction) {
   if (finish == FINISH_SQUARES) return m.squares;
-  // No degrees of freedom: infinite or NaN, as the quotient says.
-  T variance = m.squares / max(m.count - correction, (T)0);
+  // Infinite elements have no distance from the mean. No degrees of freedom: infinite or NaN, as the quotient says.
+  T squares = isinf(m.mean) ? (T)NAN : m.squares;
+  T variance = squares / max(m.count - correction, (T)0);
   return finish == FINISH_DEVIATION ? sqrt(variance) : variance;
 }
 
