@@ -148,9 +148,11 @@ def plainer_operands(operand: Operand) -> Iterator[Operand]:
     plain = tensor.clone(memory_format=torch.contiguous_format)
     if not tensor.is_contiguous() or tensor.untyped_storage().nbytes() != plain.untyped_storage().nbytes():
         yield replace(operand, tensor=plain)
+    # Zeros are plainer than ones: a step back would be taken for ever.
     for number in (0, 1):
-        if tensor.numel() and not bool((plain == number).all()):
-            yield replace(operand, tensor=torch.full_like(plain, number))
+        if bool((plain == number).all()):
+            break
+        yield replace(operand, tensor=torch.full_like(plain, number))
     if plain.dtype.is_floating_point and not torch.equal(plain, plain.round()) and bool(plain.isfinite().all()):
         yield replace(operand, tensor=plain.round())
     if 1 < tensor.numel() <= 64:
