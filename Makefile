@@ -49,7 +49,7 @@ test-python: build ## Run the tests of the operators and of torch.opencl (PYTEST
 	@echo "==> pytest"
 	@$(RUN) -m pytest $(PYTEST_FLAGS)
 
-fuzz: build ## Compare random calls with PyTorch's CPU back end (SECONDS=600 SEED=1; CASES=300 at most; CASE=17 for one)
+fuzz: build ## Compare random calls with PyTorch's CPU backend (SECONDS=600 SEED=1; CASES=300 at most; CASE=17 for one)
 	@$(RUN) tests/fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(CASES),--cases $(CASES)) $(if $(CASE),--case $(CASE))
 
 lint: setup ## Check format and lints of all languages

@@ -9,7 +9,7 @@ use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Class, DType, Family, Spec, MAX_DIMS};
 
-/// How PyTorch's CPU back end words an index out of range, and which exception it raises: `native::BadIndex` of C++.
+/// How PyTorch's CPU backend words an index out of range, and which exception it raises: `native::BadIndex` of C++.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum BadIndex {

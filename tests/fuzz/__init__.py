@@ -1,1 +1,1 @@
-"""Random differential cases: the device against PyTorch's CPU back end, with float64 as the judge."""
+"""Random differential cases: the device against PyTorch's CPU backend, with float64 as the judge."""

@@ -54,7 +54,7 @@ class Report:
         lines = [f"{len(numbers):6} x {key}: cases {', '.join(map(str, numbers[:5]))}"
                  for key, numbers in sorted(self.findings.items(), key=lambda item: -len(item[1]))]  # fmt: skip
         if self.cpu_deaths:
-            lines.append(f"PyTorch's CPU back end crashes or hangs in cases {', '.join(map(str, self.cpu_deaths))}")
+            lines.append(f"PyTorch's CPU backend crashes or hangs in cases {', '.join(map(str, self.cpu_deaths))}")
         return "\n".join([*lines, f"{self.cases} cases, {len(self.findings)} findings"])
 
 

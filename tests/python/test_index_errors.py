@@ -1,4 +1,4 @@
-"""What index operations take and refuse: exception types and texts are those of PyTorch's CPU back end."""
+"""What index operations take and refuse: exception types and texts are those of PyTorch's CPU backend."""
 
 import pytest
 import torch
