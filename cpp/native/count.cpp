@@ -41,20 +41,29 @@ at::Tensor counted(const at::Tensor& places, int64_t bins) {
   return at::zeros({bins + 1}, places.options()).index_add_(0, places, ones).narrow(0, 0, bins);
 }
 
-// As on CUDA, which takes integers where the CPU does not: bounds are cut to integers, and bins are exact.
-at::Tensor integer_histogram(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
-  int64_t low = min.to<int64_t>(), high = max.to<int64_t>();
-  const at::Tensor values = self.reshape(-1).to(at::kLong);
+// [min, max]; where they are equal the range of the values, and one around them where those are equal too.
+template <class Number>
+std::pair<Number, Number> histogram_range(const at::Tensor& values, const at::Scalar& min, const at::Scalar& max) {
+  auto low = min.to<Number>(), high = max.to<Number>();
   if (low == high && values.numel() > 0) {
     const auto [least, greatest] = values.aminmax();
-    low = least.item<int64_t>();
-    high = greatest.item<int64_t>();
+    low = least.item<Number>();
+    high = greatest.item<Number>();
   }
   if (low == high) {
     low -= 1;
     high += 1;
   }
+  const bool is_finite = std::isfinite(static_cast<double>(low)) && std::isfinite(static_cast<double>(high));
+  TORCH_CHECK(is_finite, "torch.histc: range of [", low, ", ", high, "] is not finite");
   TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
+  return {low, high};
+}
+
+// As on CUDA, which takes integers where the CPU does not: bounds are cut to integers, and bins are exact.
+at::Tensor integer_histogram(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  const at::Tensor values = self.reshape(-1).to(at::kLong);
+  const auto [low, high] = histogram_range<int64_t>(values, min, max);
   const at::Tensor inside = values.ge(low).logical_and_(values.le(high));
   const at::Tensor places = ((values - low) * bins).div(high - low, "floor").clamp_max_(bins - 1);
   return counted(at::where(inside, places, bins), bins).to(self.scalar_type());
@@ -65,20 +74,9 @@ at::Tensor integer_histogram(const at::Tensor& self, int64_t bins, const at::Sca
 at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
   TORCH_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
   if (at::isIntegralType(self.scalar_type(), /*includeBool=*/false)) return integer_histogram(self, bins, min, max);
-  double low = min.toDouble(), high = max.toDouble();
   // Steps in the dtype that is computed in, as borders between bins would shift by rounding.
   const at::Tensor values = self.reshape(-1).to(at::toOpMathType(self.scalar_type()));
-  if (low == high && values.numel() > 0) {
-    const auto [least, greatest] = values.aminmax();
-    low = least.item<double>();
-    high = greatest.item<double>();
-  }
-  if (low == high) {
-    low -= 1;
-    high += 1;
-  }
-  TORCH_CHECK(std::isfinite(low) && std::isfinite(high), "torch.histc: range of [", low, ", ", high, "] is not finite");
-  TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
+  const auto [low, high] = histogram_range<double>(values, min, max);
   // What lies outside, NaN too, goes to one bin more, which is dropped.
   const at::Tensor inside = values.ge(low).logical_and_(values.le(high));
   const at::Tensor places = ((values - low) / (high - low) * bins).clamp_max_(bins - 1);
