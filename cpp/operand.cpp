@@ -1,6 +1,6 @@
 #include "operand.h"
 
-#include <ATen/Dispatch.h>
+#include <ATen/Dispatch_v2.h>
 
 namespace torch_opencl {
 bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
@@ -19,23 +19,21 @@ bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
 
 bridge::Scalar cast_to(const bridge::Scalar& value, at::ScalarType dtype) {
   if (c10::isIntegralType(dtype, /*includeBool=*/false)) {
-    int64_t result = 0;
-    AT_DISPATCH_INTEGRAL_TYPES(dtype, "cast", [&] { result = static_cast<scalar_t>(value.integer); });
-    return arg(result);
+    return AT_DISPATCH_V2(
+        dtype, "cast", AT_WRAP([&] { return arg(at::Scalar(static_cast<scalar_t>(value.integer))); }),
+        AT_EXPAND(AT_INTEGRAL_TYPES_V2));
   }
   if (!at::isReducedFloatingType(dtype)) return value;
-  return AT_DISPATCH_REDUCED_FLOATING_TYPES(
-      dtype, "cast", [&] { return arg(static_cast<double>(static_cast<scalar_t>(value.real))); });
+  return AT_DISPATCH_V2(
+      dtype, "cast", AT_WRAP([&] { return arg(static_cast<double>(static_cast<scalar_t>(value.real))); }), at::kHalf,
+      at::kBFloat16, AT_EXPAND(AT_FLOAT8_TYPES));
 }
 
 bridge::Scalar scalar_as(const at::Scalar& value, at::ScalarType dtype) {
-  if (c10::isIntegralType(dtype, /*includeBool=*/true)) {
-    int64_t result = 0;
-    AT_DISPATCH_INTEGRAL_TYPES_AND(at::kBool, dtype, "scalar", [&] { result = value.to<scalar_t>(); });
-    return arg(result);
-  }
-  return AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES_AND2(
-      at::kHalf, at::kBFloat16, dtype, "scalar", [&] { return arg(at::Scalar(value.to<scalar_t>())); });
+  return AT_DISPATCH_V2(
+      dtype, "scalar", AT_WRAP([&] { return arg(at::Scalar(value.to<scalar_t>())); }), at::kBool, at::kHalf,
+      at::kBFloat16, at::kComplexHalf, AT_EXPAND(AT_INTEGRAL_TYPES_V2), AT_EXPAND(AT_FLOATING_TYPES),
+      AT_EXPAND(AT_FLOAT8_TYPES), AT_EXPAND(AT_COMPLEX_TYPES));
 }
 
 } // namespace torch_opencl

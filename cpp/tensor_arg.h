@@ -62,6 +62,11 @@ inline bridge::Scalar arg(const at::Scalar& value) {
   }
   if (value.isFloatingPoint()) return arg(value.toDouble());
   if (value.isBoolean()) return arg(value.toBool());
+  if (value.type() == at::kUInt64) {
+    // From 2^63 on: kernels for uint64 take the bits of `integer`.
+    const uint64_t number = value.toUInt64();
+    return {static_cast<double>(number), 0.0, static_cast<int64_t>(number)};
+  }
   return arg(value.to<int64_t>());
 }
 

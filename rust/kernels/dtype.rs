@@ -22,6 +22,8 @@ pub enum DType {
     F32 = 6,
     /// `torch.float64`
     F64 = 7,
+    /// `torch.complex32`
+    C32 = 8,
     /// `torch.complex64`
     C64 = 9,
     /// `torch.complex128`
@@ -30,18 +32,36 @@ pub enum DType {
     Bool = 11,
     /// `torch.bfloat16`
     BF16 = 15,
+    /// `torch.float8_e5m2`
+    F8E5M2 = 23,
+    /// `torch.float8_e4m3fn`
+    F8E4M3FN = 24,
+    /// `torch.float8_e5m2fnuz`
+    F8E5M2FNUZ = 25,
+    /// `torch.float8_e4m3fnuz`
+    F8E4M3FNUZ = 26,
+    /// `torch.uint16`
+    U16 = 27,
+    /// `torch.uint32`
+    U32 = 28,
+    /// `torch.uint64`
+    U64 = 29,
+    /// `torch.float8_e8m0fnu`
+    F8E8M0FNU = 44,
 }
 
 /// The type that arithmetic is done in; one program is built per class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// `float`: f16, bf16, f32.
+    /// `float`: f16, bf16, f32 and the float8 dtypes.
     Float,
     /// `double`: f64.
     Double,
-    /// `long`, wrapping: bool and all integers.
+    /// `long`, wrapping: bool and all integers that fit.
     Integer,
-    /// `float2`: complex64.
+    /// `ulong`, wrapping: uint64.
+    Unsigned,
+    /// `float2`: complex32, complex64.
     Complex,
     /// `double2`: complex128.
     ComplexDouble,
@@ -50,17 +70,9 @@ pub enum Class {
 /// Names of the dtypes that PyTorch has and kernels do not.
 fn foreign_name(code: i32) -> String {
     let name = match code {
-        8 => "complex32",
         12 => "qint8",
         13 => "quint8",
         14 => "qint32",
-        23 => "float8_e5m2",
-        24 => "float8_e4m3fn",
-        25 => "float8_e5m2fnuz",
-        26 => "float8_e4m3fnuz",
-        27 => "uint16",
-        28 => "uint32",
-        29 => "uint64",
         _ => return format!("c10::ScalarType {code}"),
     };
     format!("torch.{name}")
@@ -70,7 +82,7 @@ impl DType {
     /// From a `c10::ScalarType` code.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for dtypes that have no kernels (quantised, float8, complex32, unsigned 16 to 64).
+    /// [`Error::Unsupported`] for dtypes that have no kernels (quantised, packed, opaque bits).
     pub fn from_code(code: i32) -> Result<Self> {
         Ok(match code {
             0 => Self::U8,
@@ -81,10 +93,19 @@ impl DType {
             5 => Self::F16,
             6 => Self::F32,
             7 => Self::F64,
+            8 => Self::C32,
             9 => Self::C64,
             10 => Self::C128,
             11 => Self::Bool,
             15 => Self::BF16,
+            23 => Self::F8E5M2,
+            24 => Self::F8E4M3FN,
+            25 => Self::F8E5M2FNUZ,
+            26 => Self::F8E4M3FNUZ,
+            27 => Self::U16,
+            28 => Self::U32,
+            29 => Self::U64,
+            44 => Self::F8E8M0FNU,
             _ => return Err(Error::Unsupported(format!("OpenCL: no kernel takes tensors of {}", foreign_name(code)))),
         })
     }
@@ -98,9 +119,10 @@ impl DType {
     pub const fn size(self) -> usize {
         match self {
             Self::Bool | Self::U8 | Self::I8 => 1,
-            Self::I16 | Self::F16 | Self::BF16 => 2,
-            Self::I32 | Self::F32 => 4,
-            Self::I64 | Self::F64 | Self::C64 => 8,
+            Self::F8E5M2 | Self::F8E4M3FN | Self::F8E5M2FNUZ | Self::F8E4M3FNUZ | Self::F8E8M0FNU => 1,
+            Self::I16 | Self::U16 | Self::F16 | Self::BF16 => 2,
+            Self::I32 | Self::U32 | Self::F32 | Self::C32 => 4,
+            Self::I64 | Self::U64 | Self::F64 | Self::C64 => 8,
             Self::C128 => 16,
         }
     }
@@ -120,6 +142,15 @@ impl DType {
             Self::C128 => "torch.complex128",
             Self::Bool => "torch.bool",
             Self::BF16 => "torch.bfloat16",
+            Self::C32 => "torch.complex32",
+            Self::F8E5M2 => "torch.float8_e5m2",
+            Self::F8E4M3FN => "torch.float8_e4m3fn",
+            Self::F8E5M2FNUZ => "torch.float8_e5m2fnuz",
+            Self::F8E4M3FNUZ => "torch.float8_e4m3fnuz",
+            Self::U16 => "torch.uint16",
+            Self::U32 => "torch.uint32",
+            Self::U64 => "torch.uint64",
+            Self::F8E8M0FNU => "torch.float8_e8m0fnu",
         }
     }
 
@@ -127,10 +158,35 @@ impl DType {
     pub const fn class(self) -> Class {
         match self {
             Self::F16 | Self::BF16 | Self::F32 => Class::Float,
+            Self::F8E5M2 | Self::F8E4M3FN | Self::F8E5M2FNUZ | Self::F8E4M3FNUZ | Self::F8E8M0FNU => Class::Float,
             Self::F64 => Class::Double,
-            Self::C64 => Class::Complex,
+            Self::C32 | Self::C64 => Class::Complex,
             Self::C128 => Class::ComplexDouble,
             Self::U8 | Self::I8 | Self::I16 | Self::I32 | Self::I64 | Self::Bool => Class::Integer,
+            Self::U16 | Self::U32 => Class::Integer,
+            Self::U64 => Class::Unsigned,
+        }
+    }
+
+    /// Whether only programs with `RARE_DTYPES` convert it: the others take less time to build without.
+    pub const fn is_rare(self) -> bool {
+        match self {
+            Self::C32 | Self::U16 | Self::U32 | Self::U64 => true,
+            Self::F8E5M2 | Self::F8E4M3FN | Self::F8E5M2FNUZ | Self::F8E4M3FNUZ | Self::F8E8M0FNU => true,
+            Self::U8 | Self::I8 | Self::I16 | Self::I32 | Self::I64 | Self::Bool => false,
+            Self::F16 | Self::BF16 | Self::F32 | Self::F64 | Self::C64 | Self::C128 => false,
+        }
+    }
+
+    /// An integer as wide as a rare dtype: what only moves its elements needs no conversion.
+    #[must_use]
+    pub const fn moved_as(self) -> Self {
+        match self.size() {
+            _ if !self.is_rare() => self,
+            1 => Self::U8,
+            2 => Self::I16,
+            4 => Self::I32,
+            _ => Self::I64,
         }
     }
 }
@@ -142,6 +198,7 @@ impl Class {
             Self::Float => "CLASS_F",
             Self::Double => "CLASS_D",
             Self::Integer => "CLASS_I",
+            Self::Unsigned => "CLASS_U",
             Self::Complex => "CLASS_C",
             Self::ComplexDouble => "CLASS_Z",
         }
@@ -156,7 +213,7 @@ impl Class {
     pub const fn size(self) -> usize {
         match self {
             Self::Float => 4,
-            Self::Double | Self::Integer | Self::Complex => 8,
+            Self::Double | Self::Integer | Self::Unsigned | Self::Complex => 8,
             Self::ComplexDouble => 16,
         }
     }
@@ -167,6 +224,7 @@ impl Class {
             Self::Float => DType::F32,
             Self::Double => DType::F64,
             Self::Integer => DType::I64,
+            Self::Unsigned => DType::U64,
             Self::Complex => DType::C64,
             Self::ComplexDouble => DType::C128,
         }

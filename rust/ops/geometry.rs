@@ -93,7 +93,7 @@ pub fn real(class: Class, value: f64) -> Arg<'static> {
     match class {
         Class::Float | Class::Complex => Arg::Float(value as f32),
         Class::Double | Class::ComplexDouble => Arg::Double(value),
-        Class::Integer => Arg::Long(value as i64),
+        Class::Integer | Class::Unsigned => Arg::Long(value as i64),
     }
 }
 

@@ -83,8 +83,17 @@ pub fn launch(
             scalars.len()
         )));
     }
-    let call = Call { row, compute, target: Target::of(out.address)?, out: *out, inputs, scalars, casts };
-    call.over(shape, operands)
+    let target = Target::of(out.address)?;
+    // What keeps its dtype keeps its bits.
+    if let (Some("a"), &[source]) = (row.expr_for(compute), inputs) {
+        if source.dtype == out.dtype && source.dtype.is_rare() && source.address != 0 {
+            let dtype = source.dtype.moved_as();
+            let moved = [Operand { dtype, ..*out }, Operand { dtype, ..source }];
+            let [out, inputs @ ..] = &moved;
+            return Call { row, compute: dtype, target, out: *out, inputs, scalars, casts }.over(shape, &moved);
+        }
+    }
+    Call { row, compute, target, out: *out, inputs, scalars, casts }.over(shape, operands)
 }
 
 struct Call<'a> {
@@ -119,7 +128,10 @@ impl Call<'_> {
         if dense.is_some() && self.streams(count) {
             constants.push(("SPEC_STREAM", 1));
         }
-        let spec = tier(count, &constants).define("VEC", lanes as i64);
+        let mut spec = tier(count, &constants).define("VEC", lanes as i64);
+        if operands.iter().any(|operand| operand.dtype.is_rare()) {
+            spec = spec.define("RARE_DTYPES", 1);
+        }
         let program = program(&self.target, Family::Pointwise, class, self.row, spec)?;
 
         let sources = dense.unwrap_or_else(|| self.value_sources());

@@ -57,7 +57,7 @@ pub(super) fn program(
     let expr = expr_class(class);
     let spec = spec.define("ARITY", row.slots(family) as i64).define("SHORT_OPS", i64::from(row.is_short(expr)));
     target.program_with_cases(family, class, &spec, |tier| match tier {
-        Tier::Generic => row.switch(family, expr),
+        Tier::Generic => row.switch(family, class),
         Tier::Specialised => row.case_text(expr).to_owned(),
     })
 }
@@ -65,7 +65,7 @@ pub(super) fn program(
 const fn expr_class(class: Class) -> ExprClass {
     match class {
         Class::Float | Class::Double => ExprClass::Float,
-        Class::Integer => ExprClass::Int,
+        Class::Integer | Class::Unsigned => ExprClass::Int,
         Class::Complex | Class::ComplexDouble => ExprClass::Complex,
     }
 }
@@ -103,9 +103,11 @@ impl PointwiseRow {
     /// The cases of a generic program: of all ops that share it and are as short, or as long, as this one. Those that are a
     /// few instructions have a program of their own, as it takes PoCL 0.2 s to compile and not 0.5 to 0.7 s: most of
     /// what a first step runs is in it.
-    fn switch(&self, family: Family, class: ExprClass) -> String {
-        let slots = self.slots(family);
-        let alike = |row: &&Self| row.slots(family) == slots && row.is_short(class) == self.is_short(class);
-        POINTWISE.iter().filter(alike).map(|row| row.case_text(class)).collect()
+    fn switch(&self, family: Family, class: Class) -> String {
+        let (slots, expr) = (self.slots(family), expr_class(class));
+        let alike = |row: &&Self| row.slots(family) == slots && row.is_short(expr) == self.is_short(expr);
+        // What is written for signed integers alone need not mean anything for others.
+        let is_meant = |row: &&Self| class != Class::Unsigned || row.dtypes >> DType::U64.code() & 1 == 1;
+        POINTWISE.iter().filter(alike).filter(is_meant).map(|row| row.case_text(expr)).collect()
     }
 }

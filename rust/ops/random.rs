@@ -78,7 +78,7 @@ pub const fn counters(elements: i64) -> u64 {
 fn drawing_class(dtype: DType) -> Result<Class> {
     match dtype.class() {
         Class::Double => Ok(Class::Double),
-        Class::Float | Class::Integer => Ok(Class::Float),
+        Class::Float | Class::Integer | Class::Unsigned => Ok(Class::Float),
         Class::Complex | Class::ComplexDouble => {
             Err(Error::Unsupported(format!("OpenCL: no random numbers of dtype {}", dtype.name())))
         }

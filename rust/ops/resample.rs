@@ -146,7 +146,7 @@ impl Axis {
         bytes.extend([self.coarse, self.fine, self.step.shift, start].iter().flat_map(|field| field.to_ne_bytes()));
         match class {
             Class::Double | Class::ComplexDouble => bytes.extend(self.step.scale.to_ne_bytes()),
-            Class::Float | Class::Integer | Class::Complex => {
+            Class::Float | Class::Integer | Class::Unsigned | Class::Complex => {
                 bytes.extend([self.step.scale as f32, 0.0].iter().flat_map(|field| field.to_ne_bytes()));
             }
         }
@@ -167,7 +167,7 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[Step], transpo
     let class = output.class();
     let weight = match class {
         Class::Float | Class::Complex => 4,
-        Class::Double | Class::ComplexDouble | Class::Integer => 8,
+        Class::Double | Class::ComplexDouble | Class::Integer | Class::Unsigned => 8,
     };
     let spatial = |sizes: &[i64], dim: usize| sizes.get(dim).copied().unwrap_or(1);
     let mut axes: Vec<Vec<u8>> = Vec::new();

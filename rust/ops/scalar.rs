@@ -25,7 +25,7 @@ impl Scalar {
         match class {
             Class::Float => bytes.extend((self.real as f32).to_ne_bytes()),
             Class::Double => bytes.extend(self.real.to_ne_bytes()),
-            Class::Integer => bytes.extend(self.integer.to_ne_bytes()),
+            Class::Integer | Class::Unsigned => bytes.extend(self.integer.to_ne_bytes()),
             Class::Complex => {
                 bytes.extend((self.real as f32).to_ne_bytes());
                 bytes.extend((self.imag as f32).to_ne_bytes());

@@ -68,9 +68,12 @@ pub fn set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>], op: SetOp, ord
     let (lanes, depth): (Vec<_>, Vec<_>) =
         dims([dst, src, &axis.index]).into_iter().partition(|dim| dim.strides[0] != 0);
     let (lanes, depth) = (coalesce(lanes), coalesce(depth));
-    let update = Update { target: &target, report: &report, dtype: dst.dtype, op };
+    let is_moved = op == SetOp::Assign;
+    let dtype = if is_moved { dst.dtype.moved_as() } else { dst.dtype };
+    let update = Update { target: &target, report: &report, dtype, op };
     let places = Places { dst: dst.address, src: src.address, axis };
-    let may_reorder = order == Order::Any;
+    // Atomics know the frequent dtypes.
+    let may_reorder = order == Order::Any && (is_moved || !dst.dtype.is_rare());
     match (lanes.as_slice(), depth.as_slice()) {
         ([], [dim]) if may_reorder && op == SetOp::Add && suits_copies(&target, &axis, dim.size) => {
             update.by_copies(&places, *dim)?;
@@ -104,7 +107,11 @@ impl Update<'_> {
     fn program(&self, elements: usize, index: DType) -> Result<Arc<CachedProgram>> {
         let constants =
             [("SPEC_OP", self.op as i32), ("SPEC_DTYPE0", self.dtype.code()), ("SPEC_DTYPE1", index.code())];
-        self.target.program(Family::Index, self.dtype.class(), &tier(elements as i64, &constants))
+        let mut spec = tier(elements as i64, &constants);
+        if self.dtype.is_rare() {
+            spec = spec.define("RARE_DTYPES", 1);
+        }
+        self.target.program(Family::Index, self.dtype.class(), &spec)
     }
 
     /// Spreads `lanes` over work-items, which walk `depth` in order unless they race.

@@ -30,6 +30,7 @@ DTYPES = {
     "all": (torch.bool, *INTEGRAL, *FLOATING, *COMPLEX),
     # Rows that take any dtype are about shapes; test_dtypes.py tries the rarer ones.
     "any": (torch.bool, *INTEGRAL, *FLOATING, *COMPLEX),
+    "stored": (torch.bool, *INTEGRAL, *FLOATING, *COMPLEX, *UNSIGNED, *FLOAT8, torch.complex32),
     "unsigned": UNSIGNED,
     "float8": FLOAT8,
     "c32": (torch.complex32,),

@@ -34,6 +34,7 @@ def test_what_is_written_to_a_view_is_in_the_tensor(device, dtype):
     x.unfold(0, 2, 2)[0, 0] = 2
     assert bits(x) == bits(torch.tensor([2.0, 4, 2, 0, 1, 8]).to(dtype))
     assert x.view(-1).data_ptr() == x.data_ptr() and x[1:].data_ptr() == x.data_ptr() + x.element_size()
+    assert torch.opencl.fallbacks() == {}
 
 
 @pytest.mark.parametrize("dtype", OPAQUE)
@@ -74,3 +75,163 @@ def test_a_cache_of_keys_fills(device, dtype):
     for place in range(0, 8, 2):
         cache[:, place : place + 2].copy_(keys.to(device))
     assert bits(cache) == bits(keys.repeat(1, 4, 1).to(dtype))
+
+
+def edge_numbers() -> torch.Tensor:
+    """Float32 numbers around every code of a float8 dtype: the code, ties between neighbours, and their neighbours."""
+    codes = torch.arange(256).to(torch.uint8)
+    exact = torch.cat([codes.view(dtype).to(torch.float32) for dtype in FLOAT8])
+    exact = exact[exact.isfinite()].unique()
+    ties = (exact[1:] + exact[:-1]) / 2
+    edges = torch.cat([exact, ties])
+    up, down = torch.full((), torch.inf), torch.full((), -torch.inf)
+    torch.manual_seed(0)
+    spread = torch.randn(5000) * torch.exp2(torch.randint(-30, 20, (5000,)))
+    rest = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 3e38, -3e38, 1e-40, -1e-40, 2.0**-133, 2.0**-149])
+    return torch.cat([edges, edges.nextafter(up), edges.nextafter(down), spread, rest])
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_float8_rounds_and_saturates_as_on_the_cpu(device, dtype):
+    numbers = edge_numbers()
+    assert bits(numbers.to(device).to(dtype)) == bits(numbers.to(dtype))
+    for source in (torch.float64, torch.float16, torch.bfloat16):
+        assert bits(numbers.to(source).to(device).to(dtype)) == bits(numbers.to(source).to(dtype))
+    whole = torch.arange(-600, 600)
+    assert bits(whole.to(device).to(dtype)) == bits(whole.to(dtype))
+    assert torch.opencl.fallbacks() == {}
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_every_code_of_float8_is_its_number(device, dtype):
+    here = torch.arange(256).to(torch.uint8).view(dtype)
+    there = here.to(device)
+    for target in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, *FLOAT8):
+        actual, expected = there.to(target).cpu(), here.to(target)
+        if target not in FLOAT8:
+            torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+        else:
+            assert bits(actual) == bits(expected)
+    assert bits(there.clone()) == bits(here) and bits(there[::3].contiguous()) == bits(here[::3])
+    assert torch.equal((there == there.clone()).cpu(), here == here.clone())
+    assert torch.opencl.fallbacks() == {}
+
+
+WIDE = [0, 1, 255, 65535, 65536, 2**31, 2**32 - 1, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1]
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED)
+def test_unsigned_integers_of_every_size(device, dtype):
+    values = [value for value in WIDE if value <= torch.iinfo(dtype).max]
+    here = torch.tensor(values, dtype=dtype)
+    there = here.to(device)
+    assert there.tolist() == values and [number.item() for number in there] == values
+    for target in (*UNSIGNED, torch.int64, torch.int8, torch.bool, torch.float16, torch.float32, torch.float64):
+        torch.testing.assert_close(there.to(target).cpu(), here.to(target), rtol=0, atol=0)
+    for source in (torch.float32, torch.float64, torch.int64):
+        numbers = torch.tensor([0, 1, 254.7, 65535, 2.0**31, 2.0**32, 2.0**62]).to(source)
+        assert bits(numbers.to(device).to(dtype)) == bits(numbers.to(dtype))
+    assert torch.full((3,), values[-1], dtype=dtype, device=device).tolist() == [values[-1]] * 3
+    modulus = values[-1] + 1
+    others = list(reversed(values))
+    a, b = there, torch.tensor(others, dtype=dtype).to(device)
+    assert (a + b).tolist() == [(x + y) % modulus for x, y in zip(values, others, strict=True)]
+    assert (a - b).tolist() == [(x - y) % modulus for x, y in zip(values, others, strict=True)]
+    assert (a * b).tolist() == [(x * y) % modulus for x, y in zip(values, others, strict=True)]
+    assert (a & b).tolist() == [x & y for x, y in zip(values, others, strict=True)]
+    assert (a ^ b).tolist() == [x ^ y for x, y in zip(values, others, strict=True)]
+    assert (a < b).tolist() == [x < y for x, y in zip(values, others, strict=True)]
+    assert (a >= b).tolist() == [x >= y for x, y in zip(values, others, strict=True)]
+    assert (a == values[-1]).tolist() == [x == values[-1] for x in values]
+    assert torch.where(a > b, a, b).tolist() == [max(x, y) for x, y in zip(values, others, strict=True)]
+    torch.testing.assert_close((a / b[:1]).cpu(), here / here[-1:])
+    assert (there == here.to(device)).all() and not (there != here.to(device)).any()
+    if dtype is not torch.uint64:
+        sums = torch.add(a, b, out=torch.empty_like(a, dtype=torch.int64))
+        assert sums.tolist() == [(x + y) % modulus for x, y in zip(values, others, strict=True)]
+    assert torch.opencl.fallbacks() == {}
+
+
+def test_half_complex_numbers_and_their_gradients(device):
+    torch.manual_seed(0)
+    a, b = (torch.randn(70, dtype=torch.complex64).to(torch.complex32) for _ in range(2))
+
+    def grads(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+        a, b = a.clone().requires_grad_(), b.clone().requires_grad_()
+        result = torch.where(a.abs() > 1, a * b - b.conj(), a + 2)[3:].chunk(2)[1]
+        torch.view_as_real(result)[..., 0].backward(torch.arange(33.0).half().to(a.device)[: len(result)])
+        return [result.detach(), a.grad, b.grad]
+
+    for actual, expected in zip(grads(a.to(device), b.to(device)), grads(a, b), strict=True):
+        assert actual.dtype == torch.complex32 and not (expected == 0).all()
+        torch.testing.assert_close(actual.cpu().cfloat(), expected.cfloat(), rtol=2e-3, atol=2e-3)
+    there = a.to(device)
+    assert bits(there.conj().clone()) == bits(a.conj().clone()) and bits(torch._neg_view(there).clone()) == bits(-a)
+    assert (there == a.to(device)).all() and not (there != there.clone()).any()
+    assert bits(torch.complex(there.real, there.imag)) == bits(a)
+
+
+@pytest.mark.parametrize("dtype", RARE)
+def test_elements_move_and_print_in_every_dtype(device, dtype):
+    here = torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0, 32.0]).to(dtype)
+    there, places = here.to(device), torch.tensor([4, 0, 4])
+    mask = torch.tensor([True, False, False, True, True, False])
+    pairs = (
+        (torch.cat([there, there[:2]]), torch.cat([here, here[:2]])),
+        (torch.stack([there, there]), torch.stack([here, here])),
+        (there[places.to(device)], here[places]),
+        (there[mask.to(device)], here[mask]),
+        (there.view(2, 3).t().contiguous(), here.view(2, 3).t().contiguous()),
+        (torch.where(mask.to(device), there, there[:1]), torch.where(mask, here, here[:1])),
+        (torch.zeros_like(there), torch.zeros_like(here)),
+        (torch.full((3,), 2, dtype=dtype, device=device), torch.full((3,), 2, dtype=dtype)),
+        (torch.ones(3, dtype=dtype, device=device), torch.ones(3, dtype=dtype)),
+        (there == 4, here == 4),
+        (there.isnan(), here.isnan()),
+    )
+    for actual, expected in pairs:
+        assert actual.device == device and bits(actual) == bits(expected)
+    assert torch.opencl.fallbacks() == {}
+    # The device's name may move the dtype to another line.
+    assert str(there).split() == str(here).replace("dtype", f"device='{device}', dtype").split()
+
+
+@pytest.mark.parametrize("dtype", RARE)
+def test_elements_are_written_by_index_in_every_dtype(device, dtype):
+    def written(cache: torch.Tensor, values: torch.Tensor) -> list[torch.Tensor]:
+        places, mask = (torch.tensor(data, device=cache.device) for data in ([4, 0, 2], [[True], [False], [True]]))
+        by_index = cache.clone()
+        by_index[:, places] = values
+        by_mask = cache.clone()
+        by_mask[mask.expand_as(by_mask)] = 4
+        summed = cache.clone().index_put_((places[1:],), values[:2, :1], accumulate=True)
+        columns = places.expand(3, 3)
+        return [
+            by_index,
+            by_mask,
+            summed,
+            cache.index_copy(1, places, values),
+            cache.index_fill(1, places, 2),
+            cache.scatter(1, columns, values),
+            cache.scatter(1, columns, 8),
+            cache.clone().put_(places, values[0]),
+            cache.take(places),
+        ]
+
+    cache, values = (torch.arange(1.0, size).to(dtype).view(3, -1) for size in (19, 10))
+    # The CPU has few of these operators in these dtypes.
+    wide = torch.complex64 if dtype.is_complex else torch.float32
+    actuals = written(cache.to(device), values.to(device))
+    for actual, expected in zip(actuals, written(cache.to(wide), values.to(wide)), strict=True):
+        assert actual.device == device and bits(actual) == bits(expected.to(dtype))
+    assert torch.opencl.fallbacks() == {}
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED)
+def test_new_memory_of_deterministic_programs_is_filled(device, dtype):
+    torch.use_deterministic_algorithms(True)
+    try:
+        made = torch.empty(3, dtype=dtype, device=device), torch.empty(0, dtype=dtype, device=device).resize_(2)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert [tensor.tolist() for tensor in made] == [[torch.iinfo(dtype).max] * 3, [torch.iinfo(dtype).max] * 2]

@@ -33,6 +33,10 @@ inline TV rounded(TV x, int dt) {
     case DT_I8: return x << 56 >> 56;
     case DT_I16: return x << 48 >> 48;
     case DT_I32: return x << 32 >> 32;
+#ifdef RARE_DTYPES
+    case DT_U16: return x & 0xffff;
+    case DT_U32: return x & 0xffffffffL;
+#endif
   }
 #endif
   return x;

@@ -3,9 +3,9 @@
 // A program is built for one *compute class*: the type that arithmetic is done in. Storage types are
 // converted on load and on store, so one kernel serves every mix of dtypes.
 //
-//   CLASS_F  float    for f16, bf16, f32          CLASS_D  double   for f64
-//   CLASS_I  long     for bool and all integers   CLASS_C  float2   for complex64
-//                                                 CLASS_Z  double2  for complex128
+//   CLASS_F  float    for float8 to f32           CLASS_D  double   for f64
+//   CLASS_I  long     for bool and all integers   CLASS_C  float2   for complex32, complex64
+//   CLASS_U  ulong    for uint64                  CLASS_Z  double2  for complex128
 //
 // HAS_FP64 is defined where the device computes in double; other devices never see a double here.
 // dtype codes are those of c10::ScalarType.
@@ -43,6 +43,17 @@
 #define DT_BOOL 11
 #define DT_BF16 15
 
+// Conversions of these are in programs that meet them, which define RARE_DTYPES.
+#define DT_C32 8
+#define DT_F8E5M2 23
+#define DT_F8E4M3FN 24
+#define DT_F8E5M2FNUZ 25
+#define DT_F8E4M3FNUZ 26
+#define DT_U16 27
+#define DT_U32 28
+#define DT_U64 29
+#define DT_F8E8M0FNU 44
+
 #if defined(CLASS_F)
 typedef float T;
 typedef int TI;
@@ -51,6 +62,9 @@ typedef double T;
 typedef long TI;
 #elif defined(CLASS_I)
 typedef long T;
+typedef long TI;
+#elif defined(CLASS_U)
+typedef ulong T;
 typedef long TI;
 #elif defined(CLASS_C)
 typedef float2 T;
@@ -62,7 +76,7 @@ typedef double TR;
 
 #if defined(CLASS_C) || defined(CLASS_Z)
 #define IS_COMPLEX 1
-#elif defined(CLASS_I)
+#elif defined(CLASS_I) || defined(CLASS_U)
 #define IS_INTEGER 1
 #else
 #define IS_FLOAT 1
@@ -88,6 +102,12 @@ INLINE int dtype_size(int dt) {
     case DT_F64:
     case DT_C64: return 8;
     case DT_C128: return 16;
+#ifdef RARE_DTYPES
+    case DT_U16: return 2;
+    case DT_U32:
+    case DT_C32: return 4;
+    case DT_U64: return 8;
+#endif
     default: return 1;
   }
 }
@@ -132,6 +152,101 @@ INLINE float bf16_to_float(ushort x) { return as_float((uint)x << 16); }
 #define TO_LONG(v) ((long)REAL(v))
 #endif
 
+#ifdef RARE_DTYPES
+// The float8 dtypes but e8m0fnu: a sign, an exponent and `fraction` bits of a significand. Codes from `top` on, but for the
+// sign, are no numbers; `nan` is what a NaN becomes, and what is too large becomes `most`.
+typedef struct {
+  int fraction, bias;
+  uint top, most, nan;
+} Float8;
+
+INLINE Float8 float8_format(int dt) {
+  switch (dt) {
+    case DT_F8E5M2: return (Float8){2, 15, 0x7c, 0x7c, 0x7f};
+    case DT_F8E4M3FN: return (Float8){3, 7, 0x7f, 0x7e, 0x7f};
+    case DT_F8E5M2FNUZ: return (Float8){2, 16, 0x80, 0x80, 0x80};
+    default: return (Float8){3, 8, 0x80, 0x80, 0x80};
+  }
+}
+
+INLINE bool is_fnuz(int dt) { return dt == DT_F8E5M2FNUZ || dt == DT_F8E4M3FNUZ; }
+
+OUTLINED float float8_to_float(uchar code, int dt) {
+  if (dt == DT_F8E8M0FNU) return as_float(code == 0xff ? 0x7fc00000u : code == 0 ? 0x00400000u : (uint)code << 23);
+  // The one zero without a sign leaves its code to the NaN.
+  if (is_fnuz(dt) && code == 0x80) return as_float(0x7fc00000u);
+  const Float8 format = float8_format(dt);
+  const uint sign = (uint)(code & 0x80) << 24, number = code & 0x7f;
+  const uint exponent = number >> format.fraction, fraction = number & ((1u << format.fraction) - 1);
+  if (number >= format.top) return as_float(sign | (number == format.most ? 0x7f800000u : 0x7fc00000u));
+  const uint biased = exponent + 127 - format.bias;
+  const float unit = as_float((uint)(128 - format.bias - format.fraction) << 23);
+  const uint bits = exponent == 0 ? as_uint((float)fraction * unit) : (biased << 23 | fraction << (23 - format.fraction));
+  return as_float(sign | bits);
+}
+
+// Rounds to nearest even.
+OUTLINED uchar float_to_float8(float x, int dt) {
+  const uint sign = as_uint(x) >> 31 << 7, magnitude = as_uint(x) & 0x7fffffffu;
+  if (dt == DT_F8E8M0FNU) {
+    const uint exponent = magnitude >> 23, fraction = magnitude & 0x7fffffu;
+    if (exponent == 255) return 255;
+    return (uchar)(exponent + (fraction > 0x400000u || (fraction == 0x400000u && exponent > 0)));
+  }
+  const Float8 format = float8_format(dt);
+  if (magnitude > 0x7f800000u) return (uchar)(is_fnuz(dt) ? format.nan : sign | format.nan);
+  uint code;
+  if (magnitude < (uint)(128 - format.bias) << 23) {
+    // Below the least normal number all have one unit.
+    code = (uint)rint(as_float(magnitude) * as_float((uint)(126 + format.bias + format.fraction) << 23));
+  } else {
+    const int dropped = 23 - format.fraction;
+    const uint rebased = magnitude - ((uint)(127 - format.bias) << 23);
+    code = (rebased + (1u << (dropped - 1)) - 1 + ((rebased >> dropped) & 1u)) >> dropped;
+  }
+  code = min(code, format.most);
+  return (uchar)(code == 0 && is_fnuz(dt) ? 0 : sign | code);
+}
+
+// As C converts on x86 what fits: from 2^63 on through the signed number that is 2^63 less.
+INLINE ulong to_ulong(T v) {
+#ifdef IS_INTEGER
+  return (ulong)v;
+#else
+  return REAL(v) >= 9223372036854775808.0f ? (ulong)(long)(REAL(v) - 9223372036854775808.0f) ^ 0x8000000000000000UL
+                                           : (ulong)(long)REAL(v);
+#endif
+}
+
+OUTLINED T load_rare(__global const uchar *p, int dt) {
+  switch (dt) {
+    case DT_U16: return FROM_REAL(*(__global const ushort *)p);
+    case DT_U32: return FROM_REAL(*(__global const uint *)p);
+    case DT_U64: return FROM_REAL(*(__global const ulong *)p);
+    case DT_C32: return FROM_PAIR(vload_half(0, (__global const half *)p), vload_half(1, (__global const half *)p));
+  }
+  return FROM_REAL(float8_to_float(*p, dt));
+}
+
+OUTLINED void store_rare(__global uchar *p, int dt, T v) {
+  switch (dt) {
+    case DT_U16: *(__global ushort *)p = (ushort)TO_LONG(v); break;
+    case DT_U32: *(__global uint *)p = (uint)TO_LONG(v); break;
+    case DT_U64: *(__global ulong *)p = to_ulong(v); break;
+    case DT_C32:
+      vstore_half_rte((float)PAIR_X(v), 0, (__global half *)p);
+      vstore_half_rte((float)PAIR_Y(v), 1, (__global half *)p);
+      break;
+    default: *p = float_to_float8((float)REAL(v), dt);
+  }
+}
+#define LOAD_RARE(p, dt) load_rare(p, dt)
+#define STORE_RARE(p, dt, v) store_rare(p, dt, v)
+#else
+#define LOAD_RARE(p, dt) FROM_REAL(0)
+#define STORE_RARE(p, dt, v)
+#endif
+
 // Element at byte address p, stored as dt.
 INLINE T load_at(__global const uchar *p, int dt) {
   switch (dt) {
@@ -150,7 +265,7 @@ INLINE T load_at(__global const uchar *p, int dt) {
     case DT_C128: return FROM_PAIR(((__global const double *)p)[0], ((__global const double *)p)[1]);
 #endif
   }
-  return FROM_REAL(0);
+  return LOAD_RARE(p, dt);
 }
 
 INLINE void store_at(__global uchar *p, int dt, T v) {
@@ -175,6 +290,7 @@ INLINE void store_at(__global uchar *p, int dt, T v) {
       ((__global double *)p)[1] = (double)PAIR_Y(v);
       break;
 #endif
+    default: STORE_RARE(p, dt, v);
   }
 }
 

@@ -34,6 +34,9 @@ typedef T TR;
 #elif defined(CLASS_D)
 #define T_NAME double
 #define TM_NAME long
+#elif defined(CLASS_U)
+#define T_NAME ulong
+#define TM_NAME long
 #else
 #define T_NAME long
 #define TM_NAME long
@@ -111,6 +114,9 @@ INLINE TV load_vector(__global const uchar *p, long i, int dt) {
 #ifdef CLASS_D
     case DT_F64: return VLOAD(0, (__global const double *)p + i);
 #endif
+#ifdef CLASS_U
+    case DT_U64: return VLOAD(0, (__global const ulong *)p + i);
+#endif
     case DT_U8: return TO_TV(VLOAD(0, p + i));
     case DT_I32: return TO_TV(VLOAD(0, (__global const int *)p + i));
     case DT_I64: return TO_TV(VLOAD(0, (__global const long *)p + i));
@@ -146,10 +152,13 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
     case DT_I8: put_uchar(p + i, TO(uchar)(value)); return;
     case DT_I16: put_ushort((__global ushort *)p + i, TO(ushort)(value)); return;
     case DT_I32: put_uint((__global uint *)p + i, TO(uint)(value)); return;
-    case DT_I64: put_long((__global long *)p + i, value); return;
+    case DT_I64: put_long((__global long *)p + i, TO(long)(value)); return;
 #endif
 #ifdef CLASS_D
     case DT_F64: put_double((__global double *)p + i, value); return;
+#endif
+#ifdef CLASS_U
+    case DT_U64: put_long((__global long *)p + i, TO(long)(value)); return;
 #endif
     case DT_BOOL: {
 #ifdef IS_CPU
