@@ -157,7 +157,7 @@ impl Job for Wanted {
     }
 
     fn quiet(&self) -> Duration {
-        self.compiler.quiet(self.demand())
+        self.slot.demand.quiet(self.compiler)
     }
 
     fn build(self: Box<Self>) {

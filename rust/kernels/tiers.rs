@@ -16,9 +16,13 @@ pub(super) const HOT: u64 = 1 << 30;
 const WARM: u64 = 1 << 25;
 /// As many on a device that is not the host's processor, which compiling takes no time from: a launch, or a few dozen.
 const WARM_ELSEWHERE: u64 = 1 << 22;
+/// Elements of one launch that tell a large network, whose steps go on for longer than its builds take: 16 MiB of floats.
+const LARGE: u64 = 1 << 22;
 /// How long nobody may have waited for a program before a hot one is built: a program's first steps build many, one after the
 /// other, within a third of a second.
 const QUIET: Duration = Duration::from_millis(500);
+/// The same for a warm one of a large network, whose first steps may compute for a second between two programs.
+const QUIET_LARGE: Duration = Duration::from_secs(2);
 /// The same for one that is only warm: a process that has needed no new program for this long repeats what it does. After 5 s
 /// training on the digits from empty caches, which ends 3 s after its kernels have been compiled, took 1 to 2 s longer.
 const SETTLED: Duration = Duration::from_secs(8);
@@ -93,15 +97,6 @@ impl Compiler {
         }
     }
 
-    /// How long nobody may have waited for a program before one is built that has worked on so many elements.
-    pub fn quiet(self, elements: u64) -> Duration {
-        match self {
-            Self::Elsewhere => Duration::ZERO,
-            Self::OnDevice if elements >= HOT => QUIET,
-            Self::OnDevice => SETTLED,
-        }
-    }
-
     const fn warm(self) -> u64 {
         match self {
             Self::Elsewhere => WARM_ELSEWHERE,
@@ -114,6 +109,7 @@ impl Compiler {
 #[derive(Debug, Default)]
 pub(super) struct Demand {
     elements: AtomicU64,
+    largest: AtomicU64,
     stage: AtomicU8,
 }
 
@@ -125,6 +121,7 @@ const REPORTED: u8 = 3;
 impl Demand {
     /// Counts a launch; true for the one launch that has to ask for the build.
     pub fn grows_to_a_build(&self, elements: u64, compiler: Compiler) -> bool {
+        self.largest.fetch_max(elements, Ordering::Relaxed);
         let before = self.elements.fetch_add(elements, Ordering::Relaxed);
         let is_warm = before.saturating_add(elements) >= compiler.warm() || IN_A_HURRY.load(Ordering::Relaxed);
         is_warm && self.moves(COLD, ASKED_FOR)
@@ -133,6 +130,16 @@ impl Demand {
     /// Elements of the launches so far.
     pub fn elements(&self) -> u64 {
         self.elements.load(Ordering::Relaxed)
+    }
+
+    /// How long nobody may have waited for a program before this one is built.
+    pub fn quiet(&self, compiler: Compiler) -> Duration {
+        match compiler {
+            Compiler::Elsewhere => Duration::ZERO,
+            Compiler::OnDevice if self.elements() >= HOT => QUIET,
+            Compiler::OnDevice if self.largest.load(Ordering::Relaxed) >= LARGE => QUIET_LARGE,
+            Compiler::OnDevice => SETTLED,
+        }
     }
 
     /// Whether nobody has asked for the build yet.
@@ -179,8 +186,18 @@ mod tests {
     fn a_device_that_does_not_compile_waits_less() {
         assert!(!Demand::default().grows_to_a_build(WARM_ELSEWHERE, HERE));
         assert!(Demand::default().grows_to_a_build(WARM_ELSEWHERE, Compiler::Elsewhere));
-        assert_eq!(Compiler::Elsewhere.quiet(0), Duration::ZERO);
-        assert!(HERE.quiet(WARM) > HERE.quiet(HOT) && !HERE.quiet(HOT).is_zero());
+        assert_eq!(Demand::default().quiet(Compiler::Elsewhere), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_used_more_or_by_a_large_network_waits_less() {
+        let quiet_after = |launches: u64, elements: u64| {
+            let demand = Demand::default();
+            (0..launches).for_each(|_| _ = demand.grows_to_a_build(elements, HERE));
+            demand.quiet(HERE)
+        };
+        let (warm, large, hot) = (quiet_after(64, LARGE / 2), quiet_after(8, LARGE), quiet_after(1, HOT));
+        assert!(warm > large && large > hot && !hot.is_zero());
     }
 
     #[test]
