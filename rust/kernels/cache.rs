@@ -1,9 +1,10 @@
 //! Programs in memory, one for each device, family, class and set of constants; and which form a launch gets.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+
+use foldhash::HashMap;
 
 use super::build::{build, is_stored, Recipe};
 use super::spec::Constant;
@@ -85,7 +86,7 @@ impl Slot {
         if let Some(program) = self.program.get() {
             return Ok(Arc::clone(program));
         }
-        let program = Arc::new(CachedProgram { program: build(recipe)?, kernels: RwLock::new(HashMap::new()) });
+        let program = Arc::new(CachedProgram { program: build(recipe)?, kernels: RwLock::new(HashMap::default()) });
         if recipe.tier == Tier::Specialised {
             SPECIALISED.fetch_add(1, Ordering::Relaxed);
         }
@@ -221,7 +222,7 @@ fn slot(place: (i32, Family, Class), constants: &[Constant]) -> Arc<Slot> {
     }
     drop(programs);
     let mut programs = PROGRAMS.write().unwrap_or_else(PoisonError::into_inner);
-    let of_place = programs.get_or_insert_with(HashMap::new).entry(place).or_default();
+    let of_place = programs.get_or_insert_with(HashMap::default).entry(place).or_default();
     Arc::clone(of_place.entry(constants.to_vec()).or_default())
 }
 

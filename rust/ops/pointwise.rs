@@ -124,11 +124,9 @@ impl Call<'_> {
             _ if self.target.is_cpu() => CPU_VECTOR / class.size(),
             _ => GPU_VECTOR / class.size(),
         };
-        let mut constants = self.constants(dense, shape.len());
-        if dense.is_some() && self.streams(count) {
-            constants.push(("SPEC_STREAM", 1));
-        }
-        let mut spec = tier(count, &constants).define("VEC", lanes as i64);
+        let streams = (dense.is_some() && self.streams(count)).then_some(("SPEC_STREAM", 1));
+        let constants = self.constants(dense, shape.len()).chain(streams);
+        let mut spec = tier(count, constants).define("VEC", lanes as i64);
         if operands.iter().any(|operand| operand.dtype.is_rare()) {
             spec = spec.define("RARE_DTYPES", 1);
         }
@@ -271,24 +269,22 @@ impl Call<'_> {
         }
     }
 
-    /// What a specialised program has as constants.
-    fn constants(&self, dense: Option<i32>, ndim: usize) -> Vec<(&'static str, i32)> {
+    /// What a specialised program has as constants. Nothing is allocated for launches that take the generic one.
+    fn constants(&self, dense: Option<i32>, ndim: usize) -> impl Iterator<Item = (&'static str, i32)> + '_ {
         const DTYPES: [&str; SLOTS] = ["SPEC_DTYPE0", "SPEC_DTYPE1", "SPEC_DTYPE2", "SPEC_DTYPE3"];
         let case = self.case().unwrap_or(self.row.op as u32);
-        let mut constants = vec![
+        let of_row = [
             ("SPEC_OP", case as i32),
             ("SPEC_SOURCES", dense.unwrap_or_else(|| self.value_sources())),
             ("SPEC_DTYPE_OUT", self.out.dtype.code()),
             ("SPEC_DTYPE", self.result_dtype().code()),
         ];
-        constants.extend(DTYPES.iter().copied().zip(self.inputs.iter().map(|input| input.dtype.code())));
-        if self.casts != 0 {
-            constants.extend([("SPEC_CASTS", self.casts as i32), ("SPEC_COMMON", self.compute.code())]);
-        }
-        if dense.is_none() {
-            constants.push(("SPEC_NDIM", ndim as i32));
-        }
-        constants
+        let casts = [("SPEC_CASTS", self.casts as i32), ("SPEC_COMMON", self.compute.code())];
+        of_row
+            .into_iter()
+            .chain(DTYPES.into_iter().zip(self.inputs.iter().map(|input| input.dtype.code())))
+            .chain(casts.into_iter().filter(|_| self.casts != 0))
+            .chain(dense.is_none().then_some(("SPEC_NDIM", ndim as i32)))
     }
 
     /// The kernel's `Launch`, and the buffers that its offsets are for.

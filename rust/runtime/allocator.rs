@@ -4,7 +4,7 @@
 //! enqueued later cannot overtake work enqueued before the free. Blocks that other streams used wait for those
 //! streams' markers. Segments go back to the driver only when they are wholly free, after the device is idle.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use super::address::{AddressMap, AddressSpace};
 use super::blocks::{Blocks, Pool, ALIGNMENT};
@@ -48,7 +48,7 @@ impl Allocator {
             limits,
             fraction: 1.0,
             addresses: AddressMap::new(space),
-            segments: HashMap::new(),
+            segments: HashMap::default(),
             blocks: Blocks::default(),
             pending: Vec::new(),
             stats: MemoryStats::default(),

@@ -1,7 +1,9 @@
 //! Bookkeeping of blocks inside segments: best fit, splitting, merging. Pure data, no driver calls.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::iter;
+
+use foldhash::HashMap;
 
 /// A contiguous stretch of a segment, free or in use.
 #[derive(Clone, Debug)]

@@ -2,8 +2,10 @@
 //!
 //! Freed blocks are cached by size class, and reused only when the copies that used them have completed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use foldhash::HashMap;
 
 use super::device::{current_device, device};
 use super::fork;
