@@ -1,6 +1,5 @@
 #include "fallback.h"
 
-#include <ATen/core/List.h>
 #include <torch/library.h>
 #include <deque>
 #include <mutex>
@@ -9,6 +8,7 @@
 
 #include "device_check.h"
 #include "fallback_arguments.h"
+#include "fallback_widening.h"
 #include "host_view.h"
 
 namespace torch_opencl {
@@ -104,27 +104,12 @@ thread_local int Nesting::depth_ = 0;
 
 // --- one call
 
-// Calls `visit` with every tensor of an argument.
-template <class Visit>
-void for_each_tensor(const c10::IValue& value, Visit&& visit) {
-  if (value.isTensor()) {
-    visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
-  } else if (value.isOptionalTensorList()) {
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-      if (tensor.has_value()) visit(*tensor);
-    }
-  }
-}
-
 // The device of the arguments. The CPU would take any mix; other devices do not, and take only numbers, indices and
 // lengths from the host.
 std::optional<c10::Device> common_device(const std::string& op, c10::ArrayRef<c10::IValue> arguments) {
   DeviceCheck devices(op);
   for (const c10::IValue& argument : arguments) {
     for_each_tensor(argument, [&](const at::Tensor& tensor) {
-      if (!tensor.defined()) return;
       const bool is_index = c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false);
       if (!tensor.is_privateuseone() && (tensor.dim() == 0 || is_index)) return;
       devices.add(tensor.device());
@@ -145,19 +130,8 @@ class Call {
   }
 
   void convert(c10::IValue& value, bool writable) {
-    if (value.isTensor()) {
-      value = to_host(value.toTensor(), writable);
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(to_host(tensor, writable));
-      value = std::move(list);
-    } else if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-        list.push_back(tensor.has_value() ? std::optional<at::Tensor>(to_host(*tensor, writable)) : std::nullopt);
-      }
-      value = std::move(list);
-    } else if (value.isDevice()) {
+    map_tensors(value, [&](const at::Tensor& tensor) { return to_host(tensor, writable); });
+    if (value.isDevice()) {
       value = c10::Device(at::kCPU);
     } else if (value.isGenerator() && device_.has_value()) {
       value = host_generator(value.toGenerator(), *device_);
@@ -176,13 +150,7 @@ class Call {
 
   void convert_back(c10::IValue& value) const {
     if (!device_.has_value()) return;
-    if (value.isTensor()) {
-      value = to_device(value.toTensor());
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(to_device(tensor));
-      value = std::move(list);
-    }
+    map_tensors(value, [&](const at::Tensor& tensor) { return to_device(tensor); });
   }
 
   void write_back() {
@@ -206,6 +174,23 @@ void copy_on_host(torch::jit::Stack* stack, size_t begin) {
   if (to.has_value()) to->write_back();
   torch::jit::drop(*stack, stack->size() - begin);
   stack->emplace_back(target);
+}
+
+// Runs an operator of which all arguments are on the host. Where the CPU has no kernel for 16-bit numbers, as CUDA has,
+// it computes in 32 bits.
+void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  constexpr c10::DispatchKeySet kHost(c10::DispatchKey::CPU);
+  const size_t begin = stack->size() - op.schema().arguments().size();
+  Widening widening(torch::jit::last(*stack, op.schema().arguments().size()));
+  if (!widening.applies()) return op.redispatchBoxed(kHost, stack);
+  try {
+    op.redispatchBoxed(kHost, stack);
+  } catch (const c10::NotImplementedError&) {
+    stack->resize(begin);
+    for (c10::IValue& argument : widening.arguments()) stack->push_back(std::move(argument));
+    op.redispatchBoxed(kHost, stack);
+    widening.narrow(op.schema(), *stack);
+  }
 }
 
 // The op that the CPU has in place of one that only other devices use.
@@ -237,7 +222,7 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     call.convert((*stack)[begin + i], alias != nullptr && alias->isWrite());
   }
   check_host_arguments(name, torch::jit::last(*stack, arguments));
-  served.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  run_on_host(served, stack);
   call.write_back();
   for (size_t i = stack->size() - returns; i < stack->size(); i++) call.convert_back((*stack)[i]);
 }

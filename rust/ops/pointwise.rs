@@ -1,7 +1,7 @@
 //! Element-wise ops: every row of the op table that has an expression.
 
 use super::pointwise_row::{program, row, PointwiseRow, Source, BOOL_CASES};
-use super::tier::tier;
+use super::tier::{tier, with_rare};
 use super::{transpose, Scalar, Target};
 use crate::cl::{Arg, MemHandle};
 use crate::error::{Error, Result};
@@ -126,10 +126,8 @@ impl Call<'_> {
         };
         let streams = (dense.is_some() && self.streams(count)).then_some(("SPEC_STREAM", 1));
         let constants = self.constants(dense, shape.len()).chain(streams);
-        let mut spec = tier(count, constants).define("VEC", lanes as i64);
-        if operands.iter().any(|operand| operand.dtype.is_rare()) {
-            spec = spec.define("RARE_DTYPES", 1);
-        }
+        let spec = with_rare(tier(count, constants), operands.iter().map(|operand| operand.dtype));
+        let spec = spec.define("VEC", lanes as i64);
         let program = program(&self.target, Family::Pointwise, class, self.row, spec)?;
 
         let sources = dense.unwrap_or_else(|| self.value_sources());

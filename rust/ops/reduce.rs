@@ -4,7 +4,7 @@ use super::geometry::{real, Geometry};
 use super::pointwise::Operand;
 use super::reduction::{Order, Reduction};
 use super::space::layout;
-use super::tier::tier;
+use super::tier::{tier, with_rare};
 use super::Target;
 use crate::cl::Arg;
 use crate::error::{Error, Result};
@@ -183,7 +183,8 @@ impl Pass {
             [("SPEC_MAP", map as i32), ("SPEC_FOLD", self.fold as i32), ("SPEC_DTYPE0", input_dtype.code())];
         // A power takes as long to compile as all else, and few ask for it.
         let has_power = map == Map::Power || finish == Finish::Root;
-        let spec = self.geometry.define(tier(outputs * length, &constants)).define("HAS_POWER", i64::from(has_power));
+        let spec = with_rare(tier(outputs * length, &constants), [input_dtype, output_dtype]);
+        let spec = self.geometry.define(spec).define("HAS_POWER", i64::from(has_power));
         let program = self.target.program(Family::Reduce, self.class, &spec)?;
         let (kept, reduced) = (layout(&space.kept)?, layout(&space.reduced)?);
         let mut args = vec![

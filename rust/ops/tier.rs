@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use crate::kernels::Spec;
+use crate::kernels::{DType, Spec};
 
 /// Below so many elements the two forms of a program take about as long, as starting a kernel costs more than what it does.
 const LARGE: i64 = 1 << 16;
@@ -16,4 +16,12 @@ pub fn tier(elements: i64, constants: impl IntoIterator<Item: Borrow<(&'static s
         let (name, value) = *constant.borrow();
         spec.specialise(elements as u64, name, i64::from(value))
     })
+}
+
+/// With the conversions of rare dtypes, where a launch meets one.
+pub fn with_rare(spec: Spec, dtypes: impl IntoIterator<Item = DType>) -> Spec {
+    if dtypes.into_iter().any(DType::is_rare) {
+        return spec.define("RARE_DTYPES", 1);
+    }
+    spec
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::index::{fold, slices, Axis, Report};
 use super::space::{coalesce, dims, div_ceil, layout, span, Dim};
-use super::tier::tier;
+use super::tier::{tier, with_rare};
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
@@ -107,10 +107,7 @@ impl Update<'_> {
     fn program(&self, elements: usize, index: DType) -> Result<Arc<CachedProgram>> {
         let constants =
             [("SPEC_OP", self.op as i32), ("SPEC_DTYPE0", self.dtype.code()), ("SPEC_DTYPE1", index.code())];
-        let mut spec = tier(elements as i64, &constants);
-        if self.dtype.is_rare() {
-            spec = spec.define("RARE_DTYPES", 1);
-        }
+        let spec = with_rare(tier(elements as i64, &constants), [self.dtype]);
         self.target.program(Family::Index, self.dtype.class(), &spec)
     }
 

@@ -70,6 +70,32 @@ def test_lists_of_tensors(device):
     assert tensors[2].cpu().allclose(torch.tensor(3.0).lgamma())
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_the_cpu_has_in_32_bits_only_takes_16(device, dtype):
+    x = torch.linspace(-3, 3, 12).to(dtype)
+    expected = torch.special.airy_ai(x.float()).to(dtype)
+    assert torch.equal(torch.special.airy_ai(x.to(device)).cpu(), expected)
+    for out in (torch.empty(0, dtype=dtype, device=device), torch.empty(12, dtype=dtype, device=device)):
+        assert torch.special.airy_ai(x.to(device), out=out) is out
+        assert torch.equal(out.cpu(), expected)
+    assert torch.opencl.fallbacks()["aten::special_airy_ai.out"] == 3
+
+    def gradient(x: torch.Tensor) -> torch.Tensor:
+        x = x.view(3, 4).requires_grad_()
+        torch.nn.functional.multi_margin_loss(x, torch.tensor([1, 0, 3], device=x.device)).backward()
+        return x.grad
+
+    there = gradient(x.to(device))
+    assert there.dtype == dtype
+    torch.testing.assert_close(there.cpu().float(), gradient(x.float()), rtol=1e-2, atol=1e-3)
+
+
+def test_dtypes_are_not_mixed_by_it(device):
+    half, single = torch.ones(2, 3, device=device).half(), torch.ones(2, 3, device=device)
+    with pytest.raises(RuntimeError, match=r"(?i)half|dtype|expected"):
+        torch.nn.functional.multi_margin_loss(half, torch.tensor([1, 0], device=device), weight=single[0])
+
+
 def test_functions_that_make_tensors_from_nothing(device):
     assert torch.hann_window(5, device=device).device == device
     assert torch.hann_window(5, device=device).cpu().allclose(torch.hann_window(5))
