@@ -58,7 +58,7 @@ lint: setup ## Check format and lints of all languages
 fmt: setup ## Format all languages
 	@scripts/lint.sh fix
 
-bench: build ## Measure against PyTorch's CPU back end and the device's limits (CASES="--quick gemm 'add *'")
+bench: build ## Measure against PyTorch's CPU backend and the device's limits (CASES="--quick gemm 'add *'")
 	@$(RUN) -m benchmarks $(CASES)
 
 bench-growth: build ## Measure time against size, and name the cliffs

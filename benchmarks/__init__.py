@@ -1,1 +1,1 @@
-"""Measures torch.opencl against PyTorch's CPU back end; ``make bench`` runs it."""
+"""Measures torch.opencl against PyTorch's CPU backend; ``make bench`` runs it."""

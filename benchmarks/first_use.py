@@ -13,12 +13,12 @@ from benchmarks.report import seconds_text
 
 ROUNDS = 3
 ROOT = Path(__file__).parents[1]
-# Of the back end, and of drivers that keep compiled kernels of their own.
+# Of the backend, and of drivers that keep compiled kernels of their own.
 CACHES = ("TORCH_OPENCL_CACHE_DIR", "POCL_CACHE_DIR", "NEO_CACHE_DIR", "CUDA_CACHE_PATH", "MESA_SHADER_CACHE_DIR")
 IMPORT = ["-c", "import torch"]
 FIRST_OP = ["-c", "import torch; (torch.ones(4, device={device!r}) + 1).cpu()"]
 DIGITS = ["examples/train_digits.py", "--device", "{device}"]
-# What the back end may add: its first operator to the import, and empty caches to a training. In seconds.
+# What the backend may add: its first operator to the import, and empty caches to a training. In seconds.
 MOST_FOR_FIRST_OP = 1.0
 MOST_FOR_EMPTY_CACHES = 10.0
 
@@ -32,10 +32,10 @@ def run(device: str) -> int:
     Returns:
         The exit code: 1 where something takes longer than it may.
     """
-    no_back_ends = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    _seconds(IMPORT, no_back_ends)  # brings the files into memory
-    plain = statistics.median(_seconds(IMPORT, no_back_ends) for _ in range(ROUNDS))
-    _print("import torch, no back ends", plain)
+    no_backends = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    _seconds(IMPORT, no_backends)  # brings the files into memory
+    plain = statistics.median(_seconds(IMPORT, no_backends) for _ in range(ROUNDS))
+    _print("import torch, no backends", plain)
     first, digits = ([word.format(device=device) for word in command] for command in (FIRST_OP, DIGITS))
     with tempfile.TemporaryDirectory() as parent:
         _, warm_first = _cold_and_warm("import and first operator", first, Path(parent, "first"), ROUNDS)

@@ -24,10 +24,10 @@ GROUPS = {"cpu": (8, 1), "gpu": (32, 64)}
 
 
 class Limits:
-    """Measures an OpenCL device through pyopencl, with no code of the back end in between.
+    """Measures an OpenCL device through pyopencl, with no code of the backend in between.
 
     Args:
-        device: the device of the back end; the same one is looked up by its name.
+        device: the device of the backend; the same one is looked up by its name.
 
     Attributes:
         cache_bytes: the size of the device's largest cache.

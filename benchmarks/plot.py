@@ -33,7 +33,7 @@ def plot_ratios(rows: Sequence[Row], path: Path) -> None:
     axes.axvline(1, color="gray", linewidth=0.8)
     axes.set_xscale("log")
     axes.set_yticks(range(len(found)), [group.name for group in found])
-    axes.set_xlabel("times the CPU back end's speed; red is below target, | the mean (black) and its target (green)")
+    axes.set_xlabel("times the CPU backend's speed; red is below target, | the mean (black) and its target (green)")
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
 

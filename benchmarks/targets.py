@@ -41,7 +41,7 @@ TARGETS = {
     "attention": Target(row=1.0, mean=1.0),
     "model": Target(row=1.0, mean=1.2),
     "enqueue": Target(seconds=5e-6),
-    # A driver's round trip and the host's memory, which the back end can only add to: figures to watch.
+    # A driver's round trip and the host's memory, which the backend can only add to: figures to watch.
     "round-trip": Target(),
     "host": Target(),
 }

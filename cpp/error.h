@@ -1,4 +1,4 @@
-// Errors of the Rust core as the exceptions PyTorch's own back ends raise.
+// Errors of the Rust core as the exceptions PyTorch's own backends raise.
 #pragma once
 
 #include <type_traits>

@@ -1,6 +1,6 @@
 // torch.nn.LSTM, GRU and RNN: ATen's functions for whole networks, layer by layer, each over its whole sequence.
 //
-// ATen composes these functions of steps, and knows no back end outside its tree that does better; so they are
+// ATen composes these functions of steps, and knows no backend outside its tree that does better; so they are
 // registered above autograd, with a node for each layer. What the node does not know (projections, autocast, tangents,
 // tensors that are not plain memory) goes ATen's way.
 

@@ -1,4 +1,4 @@
-// Scaled dot-product attention without the matrix of weights, behind PyTorch's hooks for back ends out of its tree.
+// Scaled dot-product attention without the matrix of weights, behind PyTorch's hooks for backends out of its tree.
 #pragma once
 
 #include <ATen/core/Tensor.h>

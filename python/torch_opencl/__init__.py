@@ -1,4 +1,4 @@
-"""An OpenCL back end for PyTorch: ``torch.device("opencl")``, and this package as ``torch.opencl``.
+"""An OpenCL backend for PyTorch: ``torch.device("opencl")``, and this package as ``torch.opencl``.
 
 ``import torch`` alone is enough; PyTorch finds this package by its entry point. The names here are those
 of ``torch.cuda``, ``torch.xpu`` and ``torch.accelerator``.

@@ -118,7 +118,7 @@ def _check() -> None:
     owner = torch._C._get_privateuse1_backend_name()
     if owner not in ("privateuseone", BACKEND_NAME):
         raise LibraryError(
-            f"PyTorch has room for one out-of-tree back end, and '{owner}' has taken it. Uninstall "
+            f"PyTorch has room for one out-of-tree backend, and '{owner}' has taken it. Uninstall "
             "one of the two, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import the one you want."
         )
 

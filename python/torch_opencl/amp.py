@@ -1,4 +1,4 @@
-"""Mixed precision: what :func:`torch.autocast` asks of a back end, and its classes with this device filled in."""
+"""Mixed precision: what :func:`torch.autocast` asks of a backend, and its classes with this device filled in."""
 
 import torch
 

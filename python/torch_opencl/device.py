@@ -51,12 +51,12 @@ class DeviceProperties:
 
     @property
     def total_memory(self) -> int:
-        """The device's memory in bytes, under the name that other back ends use."""
+        """The device's memory in bytes, under the name that other backends use."""
         return self.global_mem_bytes
 
     @property
     def multi_processor_count(self) -> int:
-        """The number of compute units, under the name that other back ends use."""
+        """The number of compute units, under the name that other backends use."""
         return self.compute_units
 
     def __repr__(self) -> str:

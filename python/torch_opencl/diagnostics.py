@@ -1,4 +1,4 @@
-"""What the back end has been doing: CPU fallbacks, kernel launches, compiled kernels, waits for the device."""
+"""What the backend has been doing: CPU fallbacks, kernel launches, compiled kernels, waits for the device."""
 
 import json
 
@@ -17,7 +17,7 @@ _SYNC_DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
 
 
 def fallbacks() -> dict[str, int]:
-    """Return which operators ran on the CPU because the back end has no kernel for them.
+    """Return which operators ran on the CPU because the backend has no kernel for them.
 
     ``TORCH_OPENCL_FALLBACK=error`` turns a fallback into an error.
 

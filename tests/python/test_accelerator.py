@@ -1,4 +1,4 @@
-"""torch.accelerator and the other interfaces that are not of one back end."""
+"""torch.accelerator and the other interfaces that are not of one backend."""
 
 import gc
 

@@ -82,7 +82,7 @@ def test_devices_do_not_read_each_others_memory(device):
         torch.opencl.can_device_access_peer(device, 99)
 
 
-def test_what_other_back_ends_have_and_opencl_has_not(device):
+def test_what_other_backends_have_and_opencl_has_not(device):
     assert torch.opencl.get_arch_list() == []
     assert not torch.opencl.is_current_stream_capturing()
 

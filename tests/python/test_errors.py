@@ -1,4 +1,4 @@
-"""Bad input: the exception that PyTorch's own back ends raise, naming what was wrong; and life goes on."""
+"""Bad input: the exception that PyTorch's own backends raise, naming what was wrong; and life goes on."""
 
 import pytest
 import torch
@@ -197,7 +197,7 @@ ONES, NO_MASK = [1, 1], [True, True, True]
 
 
 def convolve(x, weight, bias=None, *, stride=ONES, dilation=ONES, transposed=False, output_padding=(0, 0), groups=1):
-    """Call the back end's convolution without the checks of the public one."""
+    """Call the backend's convolution without the checks of the public one."""
     return aten.convolution_overrideable(
         x, weight, bias, stride, [0, 0], dilation, transposed, list(output_padding), groups
     )

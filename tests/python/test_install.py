@@ -102,7 +102,7 @@ def test_warnings_as_errors_do_not_break_the_import(copy_of_package):
     assert "torch.device('opencl') is not available" in done.stderr
 
 
-def test_another_back_end_that_was_first_is_left_alone(copy_of_package):
+def test_another_backend_that_was_first_is_left_alone(copy_of_package):
     code = """
         import torch
         torch.utils.rename_privateuse1_backend("other")

@@ -1,7 +1,7 @@
 // Pooling of planes that lie dense, one item a plane; arguments and operands are those of the kernels in pool.cl.
 //
 // Where channels are not neighbours the lanes of pool.cl read sixteen planes at once, a kilobyte or more apart. These
-// kernels go along the rows of one plane instead. An item owns its plane, so it may add to it: PyTorch's CPU back end
+// kernels go along the rows of one plane instead. An item owns its plane, so it may add to it: PyTorch's CPU backend
 // adds in the same order, and rounds to the storage type as often.
 
 #define FOR_PLANES(layout)                                       \
