@@ -26,7 +26,7 @@ class ArgumentCheck {
 
   // Whether all dtypes are ones the row lists. Raises when tensors live on different devices.
   template <class... Args>
-  bool operator()(const Args&... args) {
+  bool operator()(Args&... args) {
     (look(args), ...);
     check_generator();
     devices_.require_device();
@@ -41,6 +41,11 @@ class ArgumentCheck {
     return op.starts_with("aten::_copy_from") || op.starts_with("aten::_foreach_");
   }
   void look(const at::Tensor& tensor);
+  // One that is written to: no number from the host, however small.
+  void look(at::Tensor& output) {
+    if (!crosses_devices_) devices_.add(output.device());
+    look(std::as_const(output));
+  }
   void look(const std::optional<at::Generator>& generator) {
     if (generator.has_value() && generator->defined()) generator_ = generator->device().type();
   }

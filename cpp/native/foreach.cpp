@@ -16,8 +16,7 @@ namespace foreach {
 
 bool Call::is_simple() const {
   const at::TensorList self = lists[0];
-  if (self.empty() || !self[0].is_privateuseone() || (numbers.size() > 1 && numbers.size() != self.size()))
-    return false;
+  if (self.empty() || !self[0].is_privateuseone() || (numbers_are_list && numbers.size() != self.size())) return false;
   const at::ScalarType dtype = self[0].scalar_type();
   const auto is_odd = [](const at::Scalar& scalar) { return scalar.isComplex() || scalar.isBoolean(); };
   if (!at::isFloatingType(dtype) || std::any_of(numbers.begin(), numbers.end(), is_odd)) return false;

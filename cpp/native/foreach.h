@@ -41,6 +41,7 @@ struct Call {
   c10::SmallVector<at::TensorList, 3> lists; // the first is `self`
   at::Tensor one;                            // a number in device memory, the last input
   c10::SmallVector<at::Scalar, 4> numbers;   // none, one, or one for each tensor
+  bool numbers_are_list = false;             // which the caller may have made too short
 
   void take(at::TensorList list) {
     lists.push_back(list);
@@ -53,6 +54,7 @@ struct Call {
   }
   void take(at::ArrayRef<at::Scalar> scalars) {
     numbers.append(scalars.begin(), scalars.end());
+    numbers_are_list = true;
   }
   void take(bool) {} // whether a copy may be asynchronous: it is
 

@@ -53,6 +53,7 @@ at::Tensor input_gradient(
 
 at::Tensor grid_sampler_2d(
     const at::Tensor& input, const at::Tensor& grid, int64_t interpolation, int64_t padding, bool align_corners) {
+  at::native::check_grid_sampler_common(input, grid);
   at::native::check_grid_sampler_2d(input, grid);
   return sample(input, grid, sampler(interpolation, padding, align_corners));
 }

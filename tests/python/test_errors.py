@@ -27,12 +27,23 @@ def alive(device):
         lambda x: torch.nn.functional.linear(x, torch.ones(2, 3)),
         lambda x: x.lerp(torch.ones(3), 0.5),
         lambda x: torch.special.bessel_j1(x, out=torch.empty(3)),
+        lambda x: torch.nonzero(x, out=torch.empty((), dtype=torch.int64)),
+        lambda x: torch.masked_select(x, x > 0, out=torch.empty(())),
         lambda x: torch.special.gammainc(torch.ones(3), x),
     ],
 )
 def test_tensors_of_two_devices(device, use):
     with pytest.raises(RuntimeError, match=r"(?s)device.*(opencl.*cpu|cpu.*opencl)"):
         use(torch.ones(3, device=device))
+
+
+def test_lists_of_numbers_have_one_for_each_tensor(device):
+    tensors = [torch.ones(2, device=device), torch.ones(3, device=device)]
+    for numbers in ([], [2.0], [2.0, 3.0, 4.0]):
+        for name in ("_foreach_add", "_foreach_mul", "_foreach_sub_", "_foreach_div_"):
+            with pytest.raises(RuntimeError, match="same number of elements as scalar list"):
+                getattr(torch, name)(tensors, numbers)
+    assert all((tensor == 1).all() for tensor in tensors)
 
 
 def test_a_number_on_the_host_may_join(device):
