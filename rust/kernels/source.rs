@@ -107,6 +107,7 @@ const REDUCE: &str = include_str!("cl/reduce.cl");
 const ARG_REDUCE: &str = include_str!("cl/arg_reduce.cl");
 const MOMENTS: &str = include_str!("cl/moments.cl");
 const SOFTMAX: &str = include_str!("cl/softmax.cl");
+const BLOCK_SUM: &str = include_str!("cl/block_sum.cl");
 const NORM: &str = include_str!("cl/norm.cl");
 const POOL: &str = include_str!("cl/pool.cl");
 const POOL_PLANES: &str = include_str!("cl/pool_planes.cl");
@@ -255,7 +256,7 @@ impl Family {
             Self::ArgReduce => &[PRELUDE, TIER, VECTOR, ARG_REDUCE],
             Self::Moments => &[PRELUDE, TIER, VECTOR, MOMENTS],
             Self::Softmax => &[PRELUDE, TIER, VECTOR, SOFTMAX],
-            Self::Norm => &[PRELUDE, TIER, VECTOR, NORM],
+            Self::Norm => &[PRELUDE, TIER, VECTOR, BLOCK_SUM, NORM],
             Self::Pool => &[PRELUDE, TIER, VECTOR, POOL, POOL_PLANES, POOL_PIXELS],
             Self::Loss => &[PRELUDE, TIER, VECTOR, FAULT, LOSS],
             Self::Resample => &[PRELUDE, VECTOR, RESAMPLE, RESAMPLE_ROWS],

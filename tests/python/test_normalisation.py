@@ -97,3 +97,25 @@ def test_a_row_does_not_depend_on_its_place(length, device):
     x = torch.randn(40, length, device=device)
     rows = functional.layer_norm(x, (length,))
     assert all(torch.equal(rows[i : i + 1], functional.layer_norm(x[i : i + 1], (length,))) for i in range(40))
+
+
+def statistics_of_long_rows(count: int, use) -> list[torch.Tensor]:
+    """Mean and reciprocal deviation of a row of `count` numbers."""
+    x = torch.randn(count, generator=torch.Generator().manual_seed(0)) + 1
+    return [statistic.cpu().double().view(-1) for statistic in use(x)[1:]]
+
+
+@pytest.mark.parametrize("inner", [1, 49, 1_000_000])
+def test_statistics_of_long_rows_are_as_exact_as_those_of_short_ones(inner, device):
+    channels = 4_000_000 // inner
+
+    def use(x: torch.Tensor):
+        if inner == 1:
+            return torch.native_layer_norm(x, (channels,), None, None, 1e-5)
+        return torch.native_group_norm(x.view(1, channels, inner), None, None, 1, channels, inner, 1, 1e-5)
+
+    expected = statistics_of_long_rows(channels * inner, lambda x: use(x.double()))
+    with NoFallback():
+        actual = statistics_of_long_rows(channels * inner, lambda x: use(x.to(device)))
+    for got, wanted in zip(actual, expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=3e-7, atol=0)

@@ -3,13 +3,12 @@
 // Tensors are dense and seen as [outer, channels, inner]; weight and bias have one value a channel.
 //
 //   batch norm  NCHW [N, C, HW] or channels-last [NHW, C, 1]; one mean a channel, found by moments.cl
-//   layer norm  [rows, row, 1]; one mean a row
-//   RMS norm    as layer norm, with 0 in place of the mean, whose pointer is null
+//   layer norm  [rows, row, 1]; one mean a row. RMS norm: the same with 0 in place of the mean, whose pointer is null
 //   group norm  [N, C, HW]; one mean for each of `groups` runs of channels of a sample
 //
 // In all of them xhat = (x - mean) * rstd and y = xhat * weight + bias. mean[o * stat_outer + c / stat_channels]
-// belongs to sample o and channel c: (0, 1) for batch norm, (1, channels) for layer norm, (groups,
-// channels / groups) for group norm. Optional tensors are null where absent.
+// belongs to sample o and channel c: (0, 1) for batch norm, (1, channels) for layer norm, (groups, channels / groups) for
+// group norm. Optional tensors are null where absent.
 
 #ifdef CLASS_D
 #define DT_T DT_F64
@@ -26,29 +25,39 @@ INLINE TV load_weights(__global const uchar *weights, int dtype, long channel, l
   return load_part(weights + channel * dtype_size(dtype), i, n, dtype, 0);
 }
 
-// Sum over what an item takes of a row, by lane, run by run.
-INLINE TV sum_runs(__global const uchar *x, long first, long step, long length, long span, int dtype) {
-  TV sum = (TV)0;
-  for (long run = 0; run < length; run += span, x += span * dtype_size(dtype))
-    for (long i = first; i < span; i += step) sum += load_part(x, i, span, dtype, 0);
+// Sum over what an item takes of a row, run by run.
+INLINE BlockSum sum_runs(__global const uchar *x, long length, long span, int dtype) {
+  BlockSum sum = empty_sum();
+  for (long run = 0; run < length; run += span, x += span * dtype_size(dtype)) {
+    FOR_BLOCKS(begin, end, span) {
+      FOR_VECTORS(i, begin, end) sum.part += load_part(x, i, span, dtype, 0);
+      count_chain(&sum, end - begin);
+    }
+  }
   return sum;
 }
 
-// Sum of squares of x - center over the same. Four sums, as each addition would otherwise wait for the one before it, and
-// no array of them, which PoCL would keep in memory.
-INLINE TV sum_squares(__global const uchar *x, long first, long step, long length, int dtype, T center) {
+// Sum of squares of x - center over the same. Four chains, as additions of one wait for each other, and no array of them,
+// which PoCL would keep in memory.
+INLINE T sum_squares(__global const uchar *x, long length, int dtype, T center) {
 #define DEVIATION(value) (((value) - center) * ((value) - center))
-  TV a = (TV)0, b = (TV)0, c = (TV)0, d = (TV)0;
-  long i = first;
-  for (; i + 3 * step + VEC <= length; i += 4 * step) {
-    a += DEVIATION(load_vector(x, i, dtype));
-    b += DEVIATION(load_vector(x, i + step, dtype));
-    c += DEVIATION(load_vector(x, i + 2 * step, dtype));
-    d += DEVIATION(load_vector(x, i + 3 * step, dtype));
+  const long step = LSIZE * VEC, block = 4 * CHAIN * step;
+  BlockSum sum = empty_sum();
+  for (long begin = 0; begin < length; begin += block) {
+    TV a = (TV)0, b = (TV)0, c = (TV)0, d = (TV)0;
+    long end = min(length, begin + block), i = begin + get_local_id(0) * VEC;
+    for (; i + 3 * step + VEC <= end; i += 4 * step) {
+      a += DEVIATION(load_vector(x, i, dtype));
+      b += DEVIATION(load_vector(x, i + step, dtype));
+      c += DEVIATION(load_vector(x, i + 2 * step, dtype));
+      d += DEVIATION(load_vector(x, i + 3 * step, dtype));
+    }
+    // Lanes past the end hold the mean, so that they deviate by nothing.
+    for (; i < end; i += step) a += DEVIATION(load_part(x, i, end, dtype, center));
+    sum.part = (a + b) + (c + d);
+    if (end < length) end_chain(&sum);
   }
-  // Lanes past the end hold the mean, so that they deviate by nothing.
-  for (; i < length; i += step) a += DEVIATION(load_part(x, i, length, dtype, center));
-  return (a + b) + (c + d);
+  return finish_sum(&sum);
 #undef DEVIATION
 }
 
@@ -61,25 +70,23 @@ __kernel void norm_rows(__global const uchar *input, ulong input_offset, int dty
                         long inner, TR eps) {
   weight = weight ? weight + weight_offset : weight;
   bias = bias ? bias + bias_offset : bias;
-  int first_part = get_local_id(0) * VEC, step = LSIZE * VEC, size = dtype_size(DTYPE0);
   bool by_element = inner == 1;
-  long span = by_element ? length : inner;
+  long span = by_element ? length : inner, size = dtype_size(DTYPE0);
   GROUP_SHARED(shared);
   GROUP_TASKS(rows, first, last);
   // Each row is summed while the one before is written, as it comes from memory while that goes there; and in the order of
   // sum_runs, so that its result does not depend on its place.
-  TV sums = (TV)0;
-  if (mean && first < last)
-    sums = sum_runs(input + input_offset + first * length * size, first_part, step, length, span, DTYPE0);
+  BlockSum sums = empty_sum();
+  if (mean && first < last) sums = sum_runs(input + input_offset + first * length * size, length, span, DTYPE0);
   for (long row = first; row < last; row++) {
     __global const uchar *x = input + input_offset + row * length * size;
     __global const uchar *next = row + 1 < last ? x + length * size : x;
     __global uchar *y = output + output_offset + row * length * size;
     T center = 0;
-    if (mean) center = group_sum(lanes_sum(sums), shared) / (T)length;
-    sums = (TV)0;
-    TV squares = sum_squares(x, first_part, step, length, DTYPE0, center);
-    T scale = 1 / sqrt(group_sum(lanes_sum(squares), shared) / (T)length + eps);
+    if (mean) center = group_sum(finish_sum(&sums), shared) / (T)length;
+    sums = empty_sum();
+    T squares = sum_squares(x, length, DTYPE0, center);
+    T scale = 1 / sqrt(group_sum(squares, shared) / (T)length + eps);
     if (get_local_id(0) == 0) {
       if (mean) store(mean + mean_offset, row, stat_dtype, center);
       store(rstd + rstd_offset, row, stat_dtype, scale);
@@ -89,20 +96,23 @@ __kernel void norm_rows(__global const uchar *input, ulong input_offset, int dty
       // Read once where it is one for the run: stores might change it for all that compilers know.
       TV run_weight = by_element ? (TV)1 : load_weights(weight, DTYPE1, channel, 0, span, false, 1) * scale;
       TV run_bias = by_element ? (TV)0 : load_weights(bias, DTYPE1, channel, 0, span, false, 0);
-      for (long i = first_part; i < span; i += step) {
-        TV w = by_element ? load_weights(weight, DTYPE1, channel, i, span, true, 1) * scale : run_weight;
-        TV b = by_element ? load_weights(bias, DTYPE1, channel, i, span, true, 0) : run_bias;
-        TV d = load_part(x + run * size, i, span, DTYPE0, 0) - center;
-        if (mean) sums += load_part(next + run * size, i, span, DTYPE0, 0);
-        store_part(y + run * size, i, span, DTYPE0, d * w + b);
+      FOR_BLOCKS(begin, end, span) {
+        FOR_VECTORS(i, begin, end) {
+          TV w = by_element ? load_weights(weight, DTYPE1, channel, i, span, true, 1) * scale : run_weight;
+          TV b = by_element ? load_weights(bias, DTYPE1, channel, i, span, true, 0) : run_bias;
+          TV d = load_part(x + run * size, i, span, DTYPE0, 0) - center;
+          if (mean) sums.part += load_part(next + run * size, i, span, DTYPE0, 0);
+          store_part(y + run * size, i, span, DTYPE0, d * w + b);
+        }
+        count_chain(&sums, end - begin);
       }
     }
   }
 }
 
-// Gradient of the input of norm_rows: with g = dy * weight,
-// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means over the row. Where a group is one item, `sums` may be given,
-// for what norm_sums_rows and norm_sums_columns compute, with a split for each group: that spares reading dy and x again.
+// Gradient of the input of norm_rows: with g = dy * weight, dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means over the
+// row. Where a group is one item, `sums` may be given, for what norm_sums_rows and norm_sums_columns compute, with a split
+// for each group: that spares reading dy and x again.
 __kernel void norm_rows_backward(__global const uchar *grad, ulong grad_offset, __global const uchar *input,
                                  ulong input_offset, int dtype0, __global const uchar *weight, ulong weight_offset,
                                  int dtype1, __global const uchar *mean, ulong mean_offset,
@@ -330,8 +340,7 @@ __kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, 
     for (; i < inner; i++) store(out, i, DTYPE0, VALUE(load));                        \
   }
 
-// y = (x - mean) * (weight * rstd) + bias; a group takes whole runs of `inner` elements, or of all channels where
-// inner is 1.
+// y = (x - mean) * (weight * rstd) + bias; a group takes whole runs of `inner` elements, of all channels if inner is 1.
 __kernel void batch_norm_apply(__global const uchar *input, ulong input_offset, int dtype0,
                                __global const uchar *coefficients, ulong coefficients_offset, __global uchar *output,
                                ulong output_offset, long outer, long channels, long inner) {
