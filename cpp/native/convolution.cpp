@@ -60,6 +60,17 @@ struct Convolution {
     return sizes;
   }
 
+  // Of the result and all gradients: channels_last if either factor is, as on PyTorch's other devices.
+  at::MemoryFormat memory_format() const {
+    return at::native::_conv_suggest_memory_format_impl(input, weight, true);
+  }
+
+  // The input in that format: kernels that read the one and write the other take up to three times as long.
+  at::Tensor pixels() const {
+    const at::MemoryFormat format = memory_format();
+    return input.suggest_memory_format() == format ? repeated_in_batches_only(input, format) : input.contiguous(format);
+  }
+
   // Without values in either factor all sums are empty, and no kernel is asked.
   bool has_data() const {
     return input.numel() > 0 && weight.numel() > 0;
@@ -114,9 +125,9 @@ at::Tensor convolution(
     check_numel("convolution", "bias", *bias, sizes[1]);
     check_dtype("convolution", "bias", *bias, input.scalar_type());
   }
-  const at::Tensor pixels = repeated_in_batches_only(input, input.suggest_memory_format()),
-                   taps = repeated_in_batches_only(weight);
-  const at::Tensor output = at::empty(sizes, input.options().memory_format(pixels.suggest_memory_format()));
+  const at::MemoryFormat format = call.memory_format();
+  const at::Tensor pixels = call.pixels(), taps = repeated_in_batches_only(weight);
+  const at::Tensor output = at::empty(sizes, input.options().memory_format(format));
   if (!call.has_data()) {
     output.zero_();
     if (bias.has_value() && bias->defined()) output.add_(at::native::reshape_bias(output.dim(), *bias));
@@ -143,19 +154,19 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   check_dtype("convolution_backward", "grad_output", grad_output, input.scalar_type());
   const bridge::ConvolutionArgs window = call.args();
   const bool has_data = call.has_data() && grad_output.numel() > 0;
-  const at::Tensor pixels = repeated_in_batches_only(input, input.suggest_memory_format()),
-                   taps = repeated_in_batches_only(weight);
-  const at::Tensor gradient = repeated_in_batches_only(grad_output, pixels.suggest_memory_format());
+  const at::MemoryFormat format = call.memory_format();
+  const at::Tensor pixels = call.pixels(), taps = repeated_in_batches_only(weight);
+  const at::Tensor gradient = repeated_in_batches_only(grad_output, format);
   at::Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[0]) {
-    grad_input = has_data ? at::empty_like(input) : at::zeros_like(input);
+    grad_input = has_data ? at::empty_like(input, format) : at::zeros_like(input, at::TensorOptions(), format);
     // The gradient of a convolution is the transposed one of the gradient, and the other way round.
     if (has_data)
       checked(
           [&] { bridge::convolve(arg(grad_input), arg(gradient), arg(taps), arg(at::Tensor()), window, !transposed); });
   }
   if (output_mask[1]) {
-    grad_weight = has_data ? at::empty_like(weight) : at::zeros_like(weight);
+    grad_weight = has_data ? at::empty_like(weight, format) : at::zeros_like(weight, at::TensorOptions(), format);
     const at::Tensor& source = transposed ? gradient : pixels;
     const at::Tensor& result = transposed ? pixels : gradient;
     if (has_data) checked([&] { bridge::convolve_weights(arg(grad_weight), arg(source), arg(result), window); });

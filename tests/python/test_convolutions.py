@@ -1,5 +1,6 @@
 """Convolutions of 3x3 taps with many channels, which minimal filtering does where that is sooner done."""
 
+import itertools
 import os
 
 import pytest
@@ -9,6 +10,8 @@ from torch.nn import functional
 
 # What PyTorch's own tests of nn.functional.conv2d grant float32 on Apple's GPUs.
 TOLERANCE = 5e-5
+# Of channels that lie innermost, by the number of spatial dimensions.
+MEMORY_FORMATS = {1: [], 2: [torch.channels_last], 3: [torch.channels_last_3d]}
 # Images, channels, result channels, height, width. All are large enough for minimal filtering to pay on a CPU.
 SHAPES = [(2, 64, 64, 28, 28), (3, 65, 72, 17, 23), (2, 130, 50, 21, 14), (1, 48, 64, 40, 33)]
 
@@ -165,3 +168,30 @@ def test_other_convolutions_spread_nothing(use, device):
     x, weight = operands((2, 64, 64, 28, 28))
     x[1, 2, 0, 0] = torch.nan
     assert spread(use, [x, weight], device) == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_results_are_channels_last_if_input_or_weight_is(is_transposed, spatial, dtype, device):
+    use = getattr(functional, f"conv{'_transpose' * is_transposed}{spatial}d")
+    generator = torch.Generator().manual_seed(0)
+    formats = [torch.contiguous_format, *MEMORY_FORMATS[spatial]]
+    for channels, groups, taps in [(6, 1, 3), (6, 6, 3)]:
+        x = torch.randn(2, channels, *[5] * spatial, generator=generator).to(dtype)
+        weight = torch.randn(channels, channels // groups, *[taps] * spatial, generator=generator).to(dtype)
+        for x_format, weight_format in itertools.product(formats, formats):
+            results_on = {}
+            for where in ("cpu", device):
+                given = [x.to(where, memory_format=x_format), weight.to(where, memory_format=weight_format)]
+                given = [tensor.requires_grad_() for tensor in given]
+                out = use(*given, groups=groups)
+                results_on[where] = [out, *torch.autograd.grad(out, given, torch.ones_like(out))]
+            # Not the CPU's layout, which takes other ways with one thread.
+            wanted = formats[-1] if formats[-1] in (x_format, weight_format) else torch.contiguous_format
+            for expected, actual in zip(results_on["cpu"], results_on[device], strict=True):
+                layout = torch.empty(expected.shape, memory_format=wanted).stride()
+                assert actual.stride() == layout, (channels, groups, taps, x_format, weight_format)
+                torch.testing.assert_close(
+                    actual.cpu(), expected, rtol=2e-2, atol=2e-2 if dtype.itemsize == 2 else 1e-4
+                )
