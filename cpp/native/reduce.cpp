@@ -8,6 +8,7 @@
 #include <ATen/ops/ne.h>
 #include <ATen/ops/sum.h>
 #include <cmath>
+#include <limits>
 
 #include "../error.h"
 #include "../operand.h"
@@ -178,6 +179,21 @@ void sum_out::impl(
   }
 }
 
+void mean_out::impl(
+    const at::Tensor& self,
+    at::OptionalIntArrayRef dim,
+    bool keepdim,
+    std::optional<at::ScalarType>,
+    const at::Tensor& result) {
+  auto iter = at::meta::make_reduction(self, result, dim, keepdim, result.scalar_type());
+  if (iter.numel() > 0) {
+    reduce(iter, ReduceOp::Mean);
+    return;
+  }
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  result.fill_(result.is_complex() ? at::Scalar(c10::complex<double>(nan, nan)) : at::Scalar(nan));
+}
+
 void argmax_out::impl(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& result) {
   find_place(self, dim, keepdim, result, /*largest=*/true);
 }
@@ -209,9 +225,6 @@ void nansum(at::TensorIterator& iter) {
 }
 void prod(at::TensorIterator& iter) {
   reduce(iter, ReduceOp::Product);
-}
-void mean(at::TensorIterator& iter) {
-  reduce(iter, ReduceOp::Mean);
 }
 void min_values(at::TensorIterator& iter) {
   reduce(iter, ReduceOp::Minimum);

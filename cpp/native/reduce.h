@@ -7,6 +7,7 @@
 #include <ATen/ops/argmax_meta.h>
 #include <ATen/ops/argmin_meta.h>
 #include <ATen/ops/max_meta.h>
+#include <ATen/ops/mean_meta.h>
 #include <ATen/ops/min_meta.h>
 #include <ATen/ops/sum_meta.h>
 
@@ -14,6 +15,14 @@ namespace torch_opencl::native {
 
 // Structured ops of our own.
 struct sum_out : at::meta::structured_sum_dim_IntList {
+  void impl(
+      const at::Tensor& self,
+      at::OptionalIntArrayRef dim,
+      bool keepdim,
+      std::optional<at::ScalarType> dtype,
+      const at::Tensor& result);
+};
+struct mean_out : at::meta::structured_mean_dim {
   void impl(
       const at::Tensor& self,
       at::OptionalIntArrayRef dim,
@@ -41,7 +50,6 @@ struct aminmax_out : at::meta::structured_aminmax {
 // Kernels of ATen's stubs. Operand 0 of the iterator has stride 0 along the reduced dimensions.
 void nansum(at::TensorIterator& iter);
 void prod(at::TensorIterator& iter);
-void mean(at::TensorIterator& iter);
 void min_values(at::TensorIterator& iter);
 void max_values(at::TensorIterator& iter);
 void logical_and(at::TensorIterator& iter);

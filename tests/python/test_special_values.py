@@ -177,3 +177,26 @@ def test_limits_of_16_bits_are_compared_as_such(device: torch.device) -> None:
                 arguments = (limit, 5.0) if function is functional.threshold else (limit,)
                 actual = function(values.to(device), *arguments).cpu()
                 assert torch.equal(actual, function(values, *arguments))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_products_of_complex_numbers_round_each_product(dtype: torch.dtype, device: torch.device) -> None:
+    z = torch.randn(4096, dtype=dtype, generator=torch.Generator().manual_seed(0)).to(device)
+    assert torch.count_nonzero((z * z.conj().resolve_conj()).imag) == 0
+    # The squares of both parts overflow, and which is the greater is not known any more.
+    great = torch.full((64,), complex(torch.finfo(dtype).max, torch.finfo(dtype).max / 2), dtype=dtype, device=device)
+    assert (great * great).real.isnan().all()
+
+
+def test_complex_powers_that_overflow(device: torch.device) -> None:
+    bases, exponents = torch.tensor([2, math.inf, math.inf, 3 + 0j]), torch.tensor([1e4 + 0j, 2, -1, -1e4])
+    actual, expected = torch.pow(bases.to(device), exponents.to(device)).cpu(), torch.pow(bases, exponents)
+    assert torch.equal(torch.view_as_real(actual).nan_to_num(7), torch.view_as_real(expected).nan_to_num(7))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float32], ids=str)
+def test_mean_of_no_numbers(dtype: torch.dtype, device: torch.device) -> None:
+    for shape, dims in [((0,), None), ((2, 0), 1), ((2, 0, 3), 1)]:
+        mean = torch.empty(shape, dtype=dtype, device=device).mean(dims)
+        parts = torch.view_as_real(mean) if dtype.is_complex else mean
+        assert parts.isnan().all()

@@ -2,7 +2,13 @@
 
 #ifdef IS_COMPLEX
 inline T conjugate(T z) { return (T)(z.x, -z.y); }
-inline T times(T a, T b) { return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
+
+// Each product rounded before they are added, as the CPU does: fused, z * conj(z) is not real, and an overflow of one product
+// hides the other's.
+inline T times(T a, T b) {
+#pragma OPENCL FP_CONTRACT OFF
+  return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+}
 inline T times_i(T z) { return (T)(-z.y, z.x); }
 inline T over_i(T z) { return (T)(z.y, -z.x); }
 inline T magnitude(T z) { return (T)(hypot(z.x, z.y), 0); }
@@ -90,8 +96,11 @@ inline T power(T a, T b) {
   if (a.x == 0 && a.y == 0) return b.x > 0 ? C(0) : (T)(NAN, NAN);
   TE length = log(hypot((TE)a.x, (TE)a.y));
   TE angle = atan2((TE)a.y, (TE)a.x);
-  TE growth = exp(b.x * length - b.y * angle);
-  TE turn = b.x * angle + b.y * length;
+  TE exponent = b.x * length - b.y * angle, turn = b.x * angle + b.y * length;
+  TE growth = exp(exponent);
+  // What complex_exp returns there.
+  if (turn == 0) return (T)((TR)growth, (TR)turn);
+  if (isinf(exponent) && !isfinite(turn)) return exponent < 0 ? C(0) : (T)(INFINITY, NAN);
   return (T)((TR)(growth * cos(turn)), (TR)(growth * sin(turn)));
 }
 
