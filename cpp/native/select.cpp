@@ -34,7 +34,10 @@ std::pair<c10::List<std::optional<at::Tensor>>, int64_t> places(const at::Tensor
 } // namespace
 
 void masked_fill(at::TensorIterator& iter, const at::Scalar& value) {
-  at::Tensor self = iter.tensor(0), mask = iter.tensor(1).to(at::kBool);
+  at::Tensor self = iter.tensor(0), mask = iter.tensor(1);
+  TORCH_CHECK(
+      mask.scalar_type() == at::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
+      mask.dtype());
   // ATen warns of expanded tensors but fills them: an element wherever the mask says so at any of its positions.
   if (at::has_internal_overlap(self) == at::MemOverlap::Yes) {
     mask = mask.expand(self.sizes());

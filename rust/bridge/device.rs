@@ -21,7 +21,10 @@ pub fn device_error() -> String {
     match runtime::devices() {
         Ok([]) => "TORCH_OPENCL_DEVICES is empty and so hides every OpenCL device.".to_owned(),
         Ok(_) => String::new(),
-        Err(error) => error.message(),
+        Err(error) => match kernels::driver_cache_obstacle() {
+            Some(obstacle) => format!("{} {obstacle}", error.message()),
+            None => error.message(),
+        },
     }
 }
 

@@ -102,7 +102,11 @@ pub(super) fn build(recipe: &Recipe) -> Result<Program> {
 /// Builds from source, and once more where a driver that keeps builds gives back a damaged one.
 fn compile(context: &Context, source: &str, options: &str, name: &str, info: &DeviceInfo) -> Result<Program> {
     let build = |options: &str| Program::from_source(context, source, options, name, &info.name);
-    let mut error = match build(options) {
+    let mut built = build(options);
+    if built.is_err() && driver_cache::keeps_builds(info) && driver_cache::restore() {
+        built = build(options);
+    }
+    let mut error = match built {
         Err(error @ Error::Build { .. }) if driver_cache::keeps_builds(info) => error,
         result => return result,
     };

@@ -9,11 +9,11 @@ use std::env;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use sha2::{Digest, Sha256};
 
-use super::{evict, store};
+use super::{evict, store, warn};
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 
@@ -101,14 +101,31 @@ impl Entry {
     pub fn store(&self, binary: &[u8]) {
         let Some(path) = &self.path else { return };
         let content = [FORMAT, &self.hash_of(binary), binary].concat();
-        if let (Ok(()), Some(folder)) = (store::replace(path, &content), path.parent()) {
-            evict::tidy(folder);
+        let Some(folder) = path.parent() else { return };
+        match store::replace(path, &content) {
+            Ok(()) => evict::tidy(folder),
+            Err(error) => tell_of_refusal(folder, &error),
         }
     }
 
     fn hash_of(&self, binary: &[u8]) -> Vec<u8> {
         let name = self.path.as_ref().and_then(|path| path.file_name()).unwrap_or_default();
         Sha256::new().chain_update(name.as_bytes()).chain_update(binary).finalize().to_vec()
+    }
+}
+
+/// Says once that a folder which the user has chosen keeps nothing. Without a choice nothing is said: not every home can be
+/// written to.
+fn tell_of_refusal(folder: &Path, error: &std::io::Error) {
+    static TOLD: Once = Once::new();
+    if env::var_os("TORCH_OPENCL_CACHE_DIR").is_some() {
+        TOLD.call_once(|| {
+            warn(&format!(
+                "OpenCL: compiled kernels cannot be kept in {} ({error}), so every process compiles them. Set \
+                 TORCH_OPENCL_CACHE_DIR to a folder that can be written to.",
+                folder.display()
+            ));
+        });
     }
 }
 

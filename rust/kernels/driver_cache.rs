@@ -136,6 +136,23 @@ pub(super) fn obstacle() -> Option<String> {
     ))
 }
 
+/// Makes the folder again where somebody has deleted it since the driver started: PoCL then fails every build. True where
+/// that was so.
+pub(super) fn restore() -> bool {
+    folder().is_some_and(|folder| !folder.exists() && store::make_folder(&folder).is_ok())
+}
+
+/// Why PoCL offers no device, where that is because its folder cannot be made.
+pub fn driver_cache_obstacle() -> Option<String> {
+    let folder = folder()?;
+    let error = store::make_folder(&folder).err()?;
+    Some(format!(
+        "If PoCL is installed: it offers no device where it cannot write to {} ({error}). Set POCL_CACHE_DIR to a folder \
+         that can be written to.",
+        folder.display()
+    ))
+}
+
 /// What to do about a build that has failed for no reason of its own.
 pub(super) fn advice() -> String {
     let Some(folder) = folder() else { return String::new() };

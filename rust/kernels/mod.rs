@@ -21,7 +21,7 @@ mod worker;
 
 pub use cache::{cache_info, program, stop_building, wait_for_builds, CachedProgram, Tier};
 pub use disk::{check_cache_folder, folder as cache_folder, Entry as DiskEntry};
-pub use driver_cache::{check_driver_cache, leave as leave_driver_cache};
+pub use driver_cache::{check_driver_cache, driver_cache_obstacle, leave as leave_driver_cache};
 pub use dtype::{Class, DType};
 pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};

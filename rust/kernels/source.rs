@@ -71,6 +71,7 @@ const VECTOR: &str = include_str!("cl/vector.cl");
 const NOTATION: &str = include_str!("cl/notation.cl");
 const ELEMENTARY: &str = include_str!("cl/elementary.cl");
 const POWER: &str = include_str!("cl/power.cl");
+const ROUNDING: &str = include_str!("cl/rounding.cl");
 const MATH: &str = include_str!("cl/math.cl");
 const COMPLEX: &str = include_str!("cl/complex.cl");
 const INDEX: &str = include_str!("cl/index.cl");
@@ -206,13 +207,13 @@ impl Family {
 
     const fn parts(self) -> &'static [&'static str] {
         match self {
-            Self::Pointwise => &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, MATH, COMPLEX, POINTWISE],
+            Self::Pointwise => &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, ROUNDING, MATH, COMPLEX, POINTWISE],
             Self::Foreach => {
-                &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, MATH, COMPLEX, POINTWISE, SEGMENTS, FOREACH]
+                &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, ROUNDING, MATH, COMPLEX, POINTWISE, SEGMENTS, FOREACH]
             }
             Self::ListNorm => &[PRELUDE, TIER, VECTOR, SEGMENTS, LIST_NORM],
             Self::Index => &[PRELUDE, TIER, VECTOR, INDEX, SEARCH],
-            Self::Random => &[PRELUDE, TIER, RANDOM],
+            Self::Random => &[PRELUDE, TIER, FAULT, RANDOM],
             Self::Factory => &[PRELUDE, TIER, FACTORY],
             Self::Copy => &[PRELUDE, COPY],
             Self::Transpose => &[PRELUDE, TRANSPOSE],
@@ -257,7 +258,7 @@ impl Family {
             Self::Moments => &[PRELUDE, TIER, VECTOR, MOMENTS],
             Self::Softmax => &[PRELUDE, TIER, VECTOR, SOFTMAX],
             Self::Norm => &[PRELUDE, TIER, VECTOR, BLOCK_SUM, NORM],
-            Self::Pool => &[PRELUDE, TIER, VECTOR, POOL, POOL_PLANES, POOL_PIXELS],
+            Self::Pool => &[PRELUDE, TIER, VECTOR, NOTATION, ROUNDING, POOL, POOL_PLANES, POOL_PIXELS],
             Self::Loss => &[PRELUDE, TIER, VECTOR, FAULT, LOSS],
             Self::Resample => &[PRELUDE, VECTOR, RESAMPLE, RESAMPLE_ROWS],
             Self::Grid => &[PRELUDE, VECTOR, GRID],
@@ -266,7 +267,7 @@ impl Family {
             Self::AttentionQuery => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION_QUERY],
             Self::AttentionBackward => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION_BACKWARD],
             Self::Optimizer => &[PRELUDE, VECTOR, SEGMENTS, OPTIMIZER],
-            Self::Rnn => &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, MATH, RNN],
+            Self::Rnn => &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, ROUNDING, MATH, RNN],
         }
     }
 

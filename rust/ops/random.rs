@@ -154,7 +154,7 @@ pub fn integers(out: &Tensor<'_>, range: u64, base: i64, stream: Stream) -> Resu
     launch(&target, &program, "random_integers", &args, div_ceil(count, group(Class::Integer)))
 }
 
-/// Fills a dense tensor with 0 and 1; `probabilities` is laid out alike.
+/// Fills a dense tensor with 0 and 1; `probabilities` is laid out alike. One that is none is a fault of the stream.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.
@@ -175,6 +175,7 @@ pub fn bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Stream) -
         Arg::Long(count),
         Arg::ULong(stream.seed),
         Arg::ULong(stream.offset),
+        target.faults()?,
     ];
     launch(&target, &program, "random_bernoulli", &args, div_ceil(count, group(class)))
 }

@@ -71,6 +71,7 @@ fn error_of([kind, value, bound]: [i64; 3]) -> Result<()> {
         7 => Err(Error::Invalid(format!(
             "embedding_bag: expected offsets that do not decrease, but got {value} after {bound}"
         ))),
+        8 => Err(Error::Invalid("bernoulli: Expected p_in >= 0 && p_in <= 1 to be true, but got false.".to_owned())),
         _ => Err(Error::Invalid(format!("OpenCL: a kernel left an unknown fault, {kind}"))),
     }
 }

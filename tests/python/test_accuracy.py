@@ -114,3 +114,13 @@ def test_remainders_are_exact(dtype: torch.dtype, device: torch.device) -> None:
             torch.testing.assert_close(
                 function(x.to(device), y.to(device)).cpu(), function(x, y), rtol=0, atol=0, equal_nan=True
             )
+
+
+@pytest.mark.parametrize("shape", [(1 << 24,), (2, 1 << 23), (1 << 20, 16)])
+def test_sums_of_many_equal_numbers(shape: tuple[int, ...], device: torch.device) -> None:
+    """Rounding errors of equal numbers all have one sign; a chain of additions would be off by 1e-3."""
+    x = torch.full(shape, 0.1, device=device)
+    dim = 0 if shape[-1] == 16 else -1
+    exact = torch.tensor(0.1).double() * x.shape[dim]
+    for total in (x.sum(dim), x.mean(dim) * x.shape[dim]):
+        assert ((total.cpu().double() - exact).abs() / exact).max() < 1e-5

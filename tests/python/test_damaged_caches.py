@@ -116,3 +116,23 @@ def test_a_full_disk_is_an_error_that_names_it(tmp_path):
     assert done.returncode == 1
     assert "no room to compile a kernel: " in done.stderr and "KiB are free" in done.stderr
     assert str(disk) in done.stderr and "POCL_CACHE_DIR" in done.stderr
+
+
+def test_a_folder_that_is_deleted_while_a_process_runs_is_made_again(caches):
+    code = """
+        import os, shutil, torch
+        x = torch.arange(1000.0, device="opencl")
+        assert (x + 1).sum().item() == 500_500
+        shutil.rmtree(os.environ["POCL_CACHE_DIR"])
+        assert torch.sort(x, descending=True)[0][0].item() == 999 and x.cumsum(0)[-1].item() == 499_500
+    """
+    output_of(code, **environment(caches))
+    assert list(caches.glob("driver/**/*.so"))
+
+
+def test_no_device_for_want_of_a_folder_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "driver"
+    done = run_python("import torch; torch.ones(1, device='opencl')", POCL_CACHE_DIR=str(folder))
+    assert done.returncode == 1
+    assert f"cannot write to {folder}" in done.stderr and "Set POCL_CACHE_DIR" in done.stderr

@@ -37,6 +37,14 @@ def test_tensors_of_two_devices(device, use):
         use(torch.ones(3, device=device))
 
 
+@pytest.mark.parametrize("probability", [1.25, -0.25, torch.nan])
+def test_probabilities_of_bernoulli_are_checked(device, probability):
+    probabilities = torch.full((40,), 0.5, device=device)
+    probabilities[33] = probability
+    with pytest.raises(RuntimeError, match="p_in >= 0 && p_in <= 1"):
+        torch.bernoulli(probabilities).sum().item()
+
+
 def test_lists_of_numbers_have_one_for_each_tensor(device):
     tensors = [torch.ones(2, device=device), torch.ones(3, device=device)]
     for numbers in ([], [2.0], [2.0, 3.0, 4.0]):
@@ -66,6 +74,7 @@ def test_a_number_on_the_host_may_join(device):
         (lambda x: torch.arange(0, 1, 0, device=x.device), RuntimeError, "step"),
         (lambda x: x.max(1), IndexError, "Dimension out of range"),
         (lambda x: x.normal_(0, -1), RuntimeError, "std"),
+        (lambda x: x.masked_fill_(x.byte(), 1), RuntimeError, "only supports boolean masks"),
         (torch.bincount, NotImplementedError, "Float"),
         (lambda x: torch.randint(5, 3, (2,), device=x.device), RuntimeError, "from"),
     ],

@@ -71,8 +71,11 @@ def test_processes_may_fill_the_folder_at_once(tmp_path):
 
 def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path):
     (tmp_path / "file").write_text("")
-    report = run(str(tmp_path / "file" / "folder"))
+    folder = str(tmp_path / "file" / "folder")
+    done = run_python(PROGRAM, TORCH_OPENCL_CACHE_DIR=folder)
+    report = json.loads(done.stdout)
     assert report["compiled"] > 0 and report["entries"] == 0
+    assert done.stderr.count("compiled kernels cannot be kept in " + folder) == 1
 
 
 def test_a_full_folder_loses_what_was_not_used_for_longest(tmp_path):

@@ -8,6 +8,7 @@
 #define FAULT_BAG_FIRST 5
 #define FAULT_BAG_LAST 6
 #define FAULT_BAG_ORDER 7
+#define FAULT_PROBABILITY 8
 
 // The first report stays. Work-items that race differ only in the value that they name.
 inline void report_fault(__global uchar *faults, int kind, long value, long bound) {

@@ -7,41 +7,6 @@ inline TV minimum(TV a, TV b) { return SEL(a < b || a != a, a, b); }
 inline TV clamped(TV a, TV low, TV high) { return minimum(high, maximum(low, a)); }
 #endif
 
-// x as a tensor of dtype dt would hold it: integers wrap, floats round to nearest even.
-inline TV rounded(TV x, int dt) {
-#if defined(CLASS_F)
-  uchar stored[2 * VEC];
-  if (dt == DT_F16) {
-#if VEC == 1
-    vstore_half_rte(x, 0, (half *)stored);
-    return vload_half(0, (half *)stored);
-#else
-    PASTE(PASTE(vstore_half, VEC), _rte)(x, 0, (half *)stored);
-    return PASTE(vload_half, VEC)(0, (half *)stored);
-#endif
-  }
-  // Adding and taking away 2^16 + 1 times x leaves the upper 8 bits of its significand, rounded.
-  if (dt == DT_BF16) {
-    TV shifted = x * 65537;
-    TV upper = shifted - (shifted - x);
-    return SEL(isfinite(shifted), upper, x);
-  }
-#elif defined(CLASS_I)
-  switch (dt) {
-    case DT_BOOL: return B(x != 0);
-    case DT_U8: return x & 255;
-    case DT_I8: return x << 56 >> 56;
-    case DT_I16: return x << 48 >> 48;
-    case DT_I32: return x << 32 >> 32;
-#ifdef RARE_DTYPES
-    case DT_U16: return x & 0xffff;
-    case DT_U32: return x & 0xffffffffL;
-#endif
-  }
-#endif
-  return x;
-}
-
 #ifdef IS_INTEGER
 // Division by zero gives 0, and the one quotient that does not fit wraps; both would trap on a CPU.
 inline TV divide_trunc(TV a, TV b) {

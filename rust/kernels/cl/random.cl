@@ -162,18 +162,24 @@ __kernel void random_sample(__global uchar *out, ulong out_offset, int op, int d
 
 // Bernoulli with a probability for each element; dtype1 is that of the probabilities.
 __kernel void random_bernoulli(__global uchar *out, ulong out_offset, __global const uchar *p, ulong p_offset,
-                               int dtype0, int dtype1, long n, ulong seed, ulong offset) {
+                               int dtype0, int dtype1, long n, ulong seed, ulong offset, __global uchar *faults,
+                               ulong faults_offset) {
   long group = get_global_id(0);
   uint8 words[4];
+  bool is_good = true;
   group_words(seed, offset, group, words);
   for (int k = 0; k < VECTORS; k++) {
     T u[LANES];
     vstore8(uniform_vector(words, k), 0, u);
     long first = group * GROUP + k * LANES;
     int count = (int)min((long)LANES, n - first);
-    for (int i = 0; i < count; i++)
-      store(out + out_offset, first + i, DTYPE0, u[i] < load(p + p_offset, first + i, DTYPE1));
+    for (int i = 0; i < count; i++) {
+      T probability = load(p + p_offset, first + i, DTYPE1);
+      is_good &= probability >= 0 && probability <= 1;
+      store(out + out_offset, first + i, DTYPE0, u[i] < probability);
+    }
   }
+  if (!is_good) report_fault(faults + faults_offset, FAULT_PROBABILITY, 0, 0);
 }
 
 // Eight elements from `first` on, of which there are at least so many.

@@ -43,8 +43,8 @@
 #define HAS_POWER 1
 #endif
 
-// Vectors folded into one block total before it joins the result's: rounding errors then grow with
-// n / CASCADE + CASCADE instead of n, about as in PyTorch's cascade sum.
+// Vectors folded into one block total, and blocks into one part, before it joins the result's: rounding errors then grow with
+// CASCADE + CASCADE + n / CASCADE^2 instead of n, as in PyTorch's cascade sum.
 #define CASCADE 128
 
 // Independent totals in the inner loops, so that an addition need not wait for the one before it.
@@ -165,6 +165,8 @@ INLINE void fold_run(__global const uchar *p, long stride, long n, int item, int
     for (long v = item; v < vectors; v += items)
       *sum = fold_vector(fold, *sum, map_vector(map, load_lanes(p + v * VEC * stride, stride, VEC, dtype), power));
   } else {
+    TV part = identity_vector(fold);
+    int blocks = 0;
     for (long v = item; v < vectors;) {
       long end = fold == FOLD_ADD ? min(v + (long)CASCADE * items, vectors) : vectors;
       TV block[CHAINS];
@@ -174,8 +176,14 @@ INLINE void fold_run(__global const uchar *p, long stride, long n, int item, int
           block[c] = fold_vector(fold, block[c], map_vector(map, load_vector(p, (v + c * items) * VEC, dtype), power));
       for (; v < end; v += items)
         block[0] = fold_vector(fold, block[0], map_vector(map, load_vector(p, v * VEC, dtype), power));
-      for (int c = 0; c < CHAINS; c++) *sum = fold_vector(fold, *sum, block[c]);
+      for (int c = 0; c < CHAINS; c++) part = fold_vector(fold, part, block[c]);
+      if (++blocks == CASCADE) {
+        *sum = fold_vector(fold, *sum, part);
+        part = identity_vector(fold);
+        blocks = 0;
+      }
     }
+    *sum = fold_vector(fold, *sum, part);
   }
   for (long i = vectors * VEC + item; i < n; i += items)
     *rest = fold_one(fold, *rest, map_one(map, load_at(p + i * stride, dtype), power));
@@ -285,8 +293,9 @@ __kernel void reduce_short_rows(__global const uchar *input, ulong input_offset,
 INLINE void fold_columns(__global const uchar *base, const Layout *reduced, long begin, long end, int width,
                          long column_stride, int dtype, int map, int fold, TR power, TV *total) {
   const long run = reduced->sizes[0], stride = reduced->strides[0][0];
-  TV block[CHAINS];
-  for (int s = 0; s < CHAINS; s++) total[s] = identity_vector(fold);
+  TV block[CHAINS], part[CHAINS];
+  int blocks = 0;
+  for (int s = 0; s < CHAINS; s++) total[s] = part[s] = identity_vector(fold);
   for (long i = begin; i < end;) {
     // A block ends with its run of the innermost reduced dimension, or when the cascade says so.
     long from = i % run, to = min(min(run, from + end - i), from + CASCADE);
@@ -303,9 +312,17 @@ INLINE void fold_columns(__global const uchar *base, const Layout *reduced, long
                                  map_vector(map, load_lanes(p + j * stride + s * VEC * column_stride, column_stride,
                                                             min(VEC, width - s * VEC), dtype), power));
     }
-    for (int s = 0; s < CHAINS; s++) total[s] = fold_vector(fold, total[s], block[s]);
+    for (int s = 0; s < CHAINS; s++) part[s] = fold_vector(fold, part[s], block[s]);
+    if (++blocks == CASCADE) {
+      for (int s = 0; s < CHAINS; s++) {
+        total[s] = fold_vector(fold, total[s], part[s]);
+        part[s] = identity_vector(fold);
+      }
+      blocks = 0;
+    }
     i += to - from;
   }
+  for (int s = 0; s < CHAINS; s++) total[s] = fold_vector(fold, total[s], part[s]);
 }
 
 // An item reduces whole tasks (CHAINS * VEC neighbouring results, split).
