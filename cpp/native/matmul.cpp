@@ -102,9 +102,11 @@ void multiply(
   if (!is_activated) activate(out, activation);
 }
 
-void check_vectors(const char* op, const at::Tensor& a, const at::Tensor& b) {
+void check_vectors(const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
-  check_dtypes(op, a, b);
+  TORCH_CHECK(
+      a.scalar_type() == b.scalar_type(), "dot : expected both vectors to have same dtype, but found ", a.scalar_type(),
+      " and ", b.scalar_type());
   TORCH_CHECK(
       a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [", b.numel(),
       "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(), " elements respectively");
@@ -164,7 +166,7 @@ void addmv_out::impl(
 }
 
 at::Tensor dot(const at::Tensor& self, const at::Tensor& other) {
-  check_vectors("dot", self, other);
+  check_vectors(self, other);
   const at::Tensor out = at::empty({}, self.options());
   if (self.numel() == 0) return out.zero_();
   const at::Tensor first = self.resolve_conj(), second = other.resolve_conj();
@@ -173,7 +175,7 @@ at::Tensor dot(const at::Tensor& self, const at::Tensor& other) {
 }
 
 at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) {
-  check_vectors("vdot", self, other);
+  check_vectors(self, other);
   return native::dot(self.is_complex() ? self.conj() : self, other);
 }
 
