@@ -57,6 +57,19 @@ at::Tensor spread(const at::Tensor& grad, const at::Tensor& offset2bag) {
   return grad.index_select(0, offset2bag);
 }
 
+// What kernels check while they read rows, where rows have no elements.
+void check_indices_of_nothing(const at::Tensor& weight, const at::Tensor& indices) {
+  if (weight.size(1) > 0 || indices.numel() == 0) return;
+  const auto [least, greatest] = indices.aminmax();
+  for (const at::Tensor& index : {least, greatest}) {
+    const auto number = index.item<int64_t>();
+    TORCH_CHECK(
+        number >= 0 && number < weight.size(0),
+        "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx ", "to be ", number, "; there are ",
+        weight.size(0), " embeddings");
+  }
+}
+
 } // namespace
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
@@ -74,6 +87,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
   const at::ScalarType dtype = is_wide ? at::kLong : at::kInt;
   const at::Tensor rows = weight.stride(1) == 1 || weight.size(1) == 1 ? weight : weight.contiguous();
   const at::Tensor picked = indices.to(dtype).contiguous(), scales = contiguous(per_sample_weights);
+  check_indices_of_nothing(weight, picked);
   const int64_t bags = offsets.size(0) - (include_last_offset ? 1 : 0);
   const at::Tensor all_offsets = offsets.to(dtype).contiguous(), starts = all_offsets.narrow(0, 0, bags);
   const auto integers = picked.options();

@@ -116,3 +116,9 @@ def test_what_a_bag_refuses_is_what_the_cpu_refuses(arguments, says: str, device
         weight, indices = torch.ones(4, 2, device=where), torch.tensor([0, 1], device=where)
         with pytest.raises(RuntimeError, match=says):
             torch.embedding_bag(*arguments(weight, indices))
+
+
+@pytest.mark.parametrize("index", [1, -1])
+def test_indices_are_checked_where_rows_have_no_elements(device, index):
+    with pytest.raises(RuntimeError, match="num_embeddings"):
+        F.embedding_bag(torch.tensor([[index]], device=device), torch.empty(1, 0, device=device)).sum().item()

@@ -200,3 +200,10 @@ def test_mean_of_no_numbers(dtype: torch.dtype, device: torch.device) -> None:
         mean = torch.empty(shape, dtype=dtype, device=device).mean(dims)
         parts = torch.view_as_real(mean) if dtype.is_complex else mean
         assert parts.isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_greatest_number_deviates_by_nothing(device, dtype):
+    greatest = torch.finfo(dtype).max
+    assert torch.full((), greatest, dtype=dtype, device=device).std(correction=0).item() == 0
+    assert (torch.full((1, 40), greatest, dtype=dtype, device=device).var(0, correction=0) == 0).all()

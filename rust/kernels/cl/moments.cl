@@ -30,7 +30,8 @@ INLINE Moments join(Moments a, Moments b) {
   if (b.count == 0) return a;
   T count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
   a.mean += delta * share;
-  a.squares += b.squares + delta * delta * a.count * share;
+  // The square of a deviation may overflow that weighs nothing.
+  a.squares += b.squares + a.count * share * delta * delta;
   a.count = count;
   return a;
 }
@@ -39,7 +40,7 @@ INLINE void join_lanes(LaneMoments *a, T count, TV mean, TV squares) {
   T total = a->count + count, share = count / total;
   TV delta = mean - a->mean;
   a->mean += delta * share;
-  a->squares += squares + delta * delta * (a->count * share);
+  a->squares += squares + (a->count * share) * delta * delta;
   a->count = total;
 }
 
