@@ -80,7 +80,9 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
   // What lies outside, NaN too, goes to one bin more, which is dropped.
   const at::Tensor inside = values.ge(low).logical_and_(values.le(high));
   const at::Tensor places = ((values - low) / (high - low) * bins).clamp_max_(bins - 1);
-  return counted(at::where(inside, places, bins).to(at::kLong), bins).to(self.scalar_type());
+  // A range that the dtype does not hold makes NaN of places inside it.
+  return counted(at::where(inside, places, bins).nan_to_num_(static_cast<double>(bins)).to(at::kLong), bins)
+      .to(self.scalar_type());
 }
 
 at::Tensor& histc_out(

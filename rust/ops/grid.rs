@@ -49,12 +49,13 @@ struct Call {
 }
 
 impl Call {
-    /// `output` gives the positions, `input` (or its gradient) what the grid's coordinates run over.
+    /// `output` gives the positions and the dtype, `input` (or the sums of its gradient, which are wider) what the grid's
+    /// coordinates run over.
     fn new(sampler: Sampler, output: &Tensor<'_>, input: &Tensor<'_>) -> Result<Self> {
         let spatial = output.ndim().saturating_sub(2);
         let target = Target::of(input.address)?;
         let geometry = Geometry::of(&target, input.class());
-        let spec = geometry.define(tier(output.numel(), &[("SPEC_DTYPE0", input.dtype.code())]));
+        let spec = geometry.define(tier(output.numel(), &[("SPEC_DTYPE0", output.dtype.code())]));
         let program = target.program(Family::Grid, input.class(), &spec)?;
         let [width, height, depth, _, _] = planes::sizes(input, spatial);
         let mut bytes: Vec<u8> = [width, height, depth].iter().flat_map(|size| size.to_ne_bytes()).collect();

@@ -140,6 +140,18 @@ def test_grids(mode: str, padding: str, align_corners: bool, device: torch.devic
         both_ways(lambda x, y, how=how: F.grid_sample(x, y, **how), device, volume, places)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_of_large_grids_in_16_bits(dtype: torch.dtype, device: torch.device) -> None:
+    """So many places that the program is specialised; the sums are float32, and what they are of is not."""
+    values, grid = torch.zeros(4, 8, 3, 2), torch.rand(4, 50, 50, 2) * 2 - 1
+    weights = torch.linspace(0.5, 1.75, 4 * 8 * 50 * 50).view(4, 8, 50, 50).to(dtype)
+    x = values.to(device, dtype).requires_grad_()
+    F.grid_sample(x, grid.to(device, dtype), align_corners=False).backward(weights.to(device))
+    expected = values.requires_grad_()
+    F.grid_sample(expected, grid.to(dtype).float(), align_corners=False).backward(weights.float())
+    torch.testing.assert_close(x.grad.cpu().float(), expected.grad, rtol=1e-2, atol=1e-2)
+
+
 def test_grids_of_channels_last_images_and_affine_maps(device: torch.device) -> None:
     values = torch.randn(2, 20, 6, 8).contiguous(memory_format=torch.channels_last)
     theta = torch.tensor([[[0.8, -0.3, 0.1], [0.2, 1.1, -0.2]]]).repeat(2, 1, 1)
