@@ -8,6 +8,11 @@
 namespace torch_opencl {
 
 at::Tensor create_output(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+  // An operand may be a number on the host; results are on the device.
+  TORCH_CHECK(
+      options.device().is_privateuseone(),
+      "Expected all tensors to be on the same device, but found at least two devices, ", c10::DeviceType::PrivateUse1,
+      " and ", options.device(), "!");
   return strides.empty() ? native::empty(sizes, options) : native::empty_strided(sizes, strides, options);
 }
 

@@ -160,10 +160,14 @@ pub fn set_current_device(index: i32) -> Result<()> {
 
 /// The device whose address range holds an address.
 pub fn device_of_address(address: usize) -> Result<&'static Device> {
-    devices()?
-        .iter()
-        .find(|device| device.initialised().is_some_and(|state| state.space.contains(address)))
-        .ok_or_else(|| Error::Invalid(format!("OpenCL: {address:#x} is not an address of any OpenCL device")))
+    devices()?.iter().find(|device| device.initialised().is_some_and(|state| state.space.contains(address))).ok_or_else(
+        || {
+            Error::Invalid(format!(
+                "Expected all tensors to be on the same device, but found at least two devices, opencl and cpu: \
+                 {address:#x} is not an address of any OpenCL device"
+            ))
+        },
+    )
 }
 
 impl Device {
@@ -246,7 +250,8 @@ impl DeviceState {
     pub fn resolve(&self, address: usize) -> Result<Location> {
         self.space.resolve(address).ok_or_else(|| {
             Error::Invalid(format!(
-                "OpenCL: {address:#x} is not in the memory of this device: are all tensors on the same device?"
+                "Expected all tensors to be on the same device, but found at least two devices, opencl and \
+                 another: {address:#x} is not in the memory of this one"
             ))
         })
     }

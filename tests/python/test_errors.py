@@ -29,6 +29,10 @@ def alive(device):
         lambda x: torch.special.bessel_j1(x, out=torch.empty(3)),
         lambda x: torch.nonzero(x, out=torch.empty((), dtype=torch.int64)),
         lambda x: torch.masked_select(x, x > 0, out=torch.empty(())),
+        lambda x: torch.scatter_reduce(torch.ones(()), 0, x[0].long() - 1, x[0], "amax"),
+        lambda x: torch.scatter(torch.ones(()), 0, x[0].long() - 1, x[0]),
+        lambda x: torch.gather(torch.ones(()), 0, x[0].long() - 1),
+        lambda x: torch.index_select(torch.ones(()), 0, x[0].long() - 1),
         lambda x: torch.special.gammainc(torch.ones(3), x),
     ],
 )
