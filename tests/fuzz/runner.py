@@ -16,6 +16,8 @@ from typing import Any
 
 # Longer than any case takes that compiles kernels.
 HANG_SECONDS = 120.0
+# What importing PyTorch may take on a busy machine.
+START_SECONDS = 60.0
 # For each attempt to make a case that ends its process smaller.
 PROBE_SECONDS = 30.0
 # Such an attempt is a process: there is so many times as much time for all of them.
@@ -226,7 +228,7 @@ def attend(asked: argparse.Namespace, first: int, seconds: float, report: Report
     worker = Worker(["--worker", str(first), "--seconds", str(seconds), "--seen", seen, *common])
     number, name, device = None, "", ""
     try:
-        while (line := worker.next(asked.hang)) is not None:
+        while (line := worker.next(max(asked.hang, START_SECONDS) if number is None else asked.hang)) is not None:
             if "start" in line:
                 number, name = line["start"], ""
             name, device = line.get("name", name), line.get("device", device)
