@@ -185,10 +185,14 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (!widening.applies()) return op.redispatchBoxed(kHost, stack);
   try {
     op.redispatchBoxed(kHost, stack);
-  } catch (const c10::NotImplementedError&) {
+  } catch (const c10::NotImplementedError& refusal) {
     stack->resize(begin);
     for (c10::IValue& argument : widening.arguments()) stack->push_back(std::move(argument));
-    op.redispatchBoxed(kHost, stack);
+    try {
+      op.redispatchBoxed(kHost, stack);
+    } catch (const c10::NotImplementedError&) {
+      throw refusal; // which names the dtype of the caller's arguments
+    }
     widening.narrow(op.schema(), *stack);
   }
 }

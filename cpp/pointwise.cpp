@@ -49,7 +49,10 @@ at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op)
   return dtype == at::kComplexHalf ? at::kComplexFloat : dtype;
 }
 
-at::ScalarType scalar_dtype(PointwiseOp op, int index, at::ScalarType dtype) {
+at::ScalarType scalar_dtype(const at::TensorIteratorBase& iter, PointwiseOp op, int index, at::ScalarType dtype) {
+  // On the CPU one element becomes infinite where the number is too great, and more of them raise.
+  const bool may_overflow = at::isReducedFloatingType(dtype) || c10::isFloat8Type(dtype);
+  if (op == PointwiseOp::fill__Scalar && iter.numel() == 1 && may_overflow) return at::kDouble;
   if ((opmath(op) >> (4 + index) & 1) != 0) return at::toOpMathType(dtype);
   // pow has its exponent in double where the base is one of 32 bits.
   return op == PointwiseOp::pow_Tensor_Scalar && dtype == at::kFloat ? at::kDouble : dtype;

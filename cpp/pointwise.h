@@ -16,7 +16,7 @@ void run_pointwise(at::TensorIteratorBase& iter, PointwiseOp op, at::ArrayRef<br
 at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op);
 
 // The dtype that CPU kernels convert an op's scalar to.
-at::ScalarType scalar_dtype(PointwiseOp op, int index, at::ScalarType dtype);
+at::ScalarType scalar_dtype(const at::TensorIteratorBase& iter, PointwiseOp op, int index, at::ScalarType dtype);
 
 // A stub's parameter behind the iterator, as the scalar that the row names.
 template <class T>
@@ -43,7 +43,7 @@ struct Pointwise<void (*)(Iter&, Parameters...), kOp> {
     [[maybe_unused]] const at::ScalarType dtype = compute_dtype(iter, kOp);
     [[maybe_unused]] int index = 0;
     const std::array<bridge::Scalar, sizeof...(Parameters)> scalars{
-        stub_scalar(parameters, scalar_dtype(kOp, index++, dtype))...};
+        stub_scalar(parameters, scalar_dtype(iter, kOp, index++, dtype))...};
     run_pointwise(iter, kOp, scalars);
   }
 };

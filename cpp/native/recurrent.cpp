@@ -16,9 +16,9 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/functions/utils.h>
-#include <torch/library.h>
 #include <algorithm>
 
+#include "composite.h"
 #include "rnn.h"
 #include "sequence.h"
 
@@ -306,13 +306,7 @@ void register_all(torch::Library& m) {
   m.impl("rnn_relu.input", TORCH_FN(plain<Cell::Relu>));
 }
 
-// Under the second key for tensors of inference mode, which know no autograd.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
-  register_all(m);
-}
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  register_all(m);
-}
+TORCH_OPENCL_COMPOSITES(register_all);
 
 } // namespace
 } // namespace torch_opencl::native

@@ -2,7 +2,8 @@
 // others before any kernel is asked. They are computed in 32 bits.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
+
+#include "composite.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -29,13 +30,7 @@ void register_all(torch::Library& m) {
   }
 }
 
-// Under the second key for tensors of inference mode, which know no autograd.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
-  register_all(m);
-}
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  register_all(m);
-}
+TORCH_OPENCL_COMPOSITES(register_all);
 
 } // namespace
 } // namespace torch_opencl::native

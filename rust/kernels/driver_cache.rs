@@ -11,6 +11,7 @@
 use std::env;
 use std::ffi::{CString, OsString};
 use std::fs;
+use std::io::{Error, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -142,15 +143,27 @@ pub(super) fn restore() -> bool {
     folder().is_some_and(|folder| !folder.exists() && store::make_folder(&folder).is_ok())
 }
 
-/// Why PoCL offers no device, where that is because its folder cannot be made.
+/// Why PoCL offers no device, where that is because it cannot write to its folder.
 pub fn driver_cache_obstacle() -> Option<String> {
     let folder = folder()?;
-    let error = store::make_folder(&folder).err()?;
+    let error = write_error(&folder)?;
     Some(format!(
         "If PoCL is installed: it offers no device where it cannot write to {} ({error}). Set POCL_CACHE_DIR to a folder \
          that can be written to.",
         folder.display()
     ))
+}
+
+/// Why a folder cannot be written to, or made where there is none. Nothing is made: there may be no PoCL.
+fn write_error(folder: &Path) -> Option<Error> {
+    let nearest = folder.ancestors().find(|path| path.symlink_metadata().is_ok())?;
+    if !nearest.is_dir() {
+        return Some(Error::new(ErrorKind::NotADirectory, format!("{} is not a folder", nearest.display())));
+    }
+    let name = CString::new(nearest.as_os_str().as_bytes()).ok()?;
+    // SAFETY: the name ends with NUL.
+    let status = unsafe { libc::access(name.as_ptr(), libc::W_OK | libc::X_OK) };
+    (status != 0).then(Error::last_os_error)
 }
 
 /// What to do about a build that has failed for no reason of its own.
@@ -193,6 +206,18 @@ mod tests {
         assert_eq!(folder(all.get(2..).unwrap()), Some("/h/.cache/pocl/kcache".into()));
         assert_eq!(folder(&[("POCL_CACHE_DIR", "p")]), None);
         assert_eq!(folder(&[]), None);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_named_with_its_reason_and_not_made() {
+        let base = env::temp_dir().join(format!("torch_opencl_{}_write_error", std::process::id()));
+        let _ = fs::remove_dir_all(&base);
+        store::replace(&base.join("file"), b"no folder").unwrap();
+        assert!(write_error(&base.join("deep").join("kcache")).is_none());
+        assert!(!base.join("deep").exists());
+        let error = write_error(&base.join("file").join("kcache")).unwrap();
+        assert!(error.to_string().contains("file is not a folder"), "{error}");
+        let _ = fs::remove_dir_all(&base);
     }
 
     #[test]

@@ -90,6 +90,16 @@ def test_what_the_cpu_has_in_32_bits_only_takes_16(device, dtype):
     torch.testing.assert_close(there.cpu().float(), gradient(x.float()), rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.parametrize("op", [torch.gcd, torch.bitwise_and], ids=lambda op: op.__name__)
+def test_what_the_cpu_has_in_no_such_dtype_is_refused_by_the_dtype_given(device, op):
+    half = torch.ones(3, dtype=torch.float16)
+    with pytest.raises(NotImplementedError) as expected:
+        op(half, half)
+    with pytest.raises(NotImplementedError) as actual:
+        op(half.to(device), half.to(device))
+    assert str(actual.value).splitlines()[0] == str(expected.value).splitlines()[0]
+
+
 def test_dtypes_are_not_mixed_by_it(device):
     half, single = torch.ones(2, 3, device=device).half(), torch.ones(2, 3, device=device)
     with pytest.raises(RuntimeError, match=r"(?i)half|dtype|expected"):

@@ -33,6 +33,13 @@ USES = {
     "threshold": lambda u, i: torch.nn.functional.threshold(i, 1000, 5),
     "maximum with a host tensor": lambda u, i: torch.maximum(i, torch.tensor(1000)),
     "mask bits": lambda u, i: i & 0x1FF,
+    "fill one half that overflows": lambda u, i: torch.zeros(1, dtype=torch.float16, device=u.device).fill_(1e6),
+    "fill halves that overflow": lambda u, i: torch.zeros(2, dtype=torch.float16, device=u.device).fill_(1e6),
+    "set one half that overflows": lambda u, i: (x := u.half()).__setitem__(0, 1e6) or x,
+    "where of a half that overflows": lambda u, i: torch.where(i > 0, -1e9, u.half()),
+    "one bfloat16 that overflows": lambda u, i: torch.full((), 3.5e38, dtype=torch.bfloat16, device=u.device),
+    "one float8 that overflows": lambda u, i: torch.full((1,), 1e6, dtype=torch.float8_e5m2, device=u.device).half(),
+    "one float that overflows": lambda u, i: torch.full((1,), 1e39, dtype=torch.float32, device=u.device),
     "compare half with complex": lambda u, i: u.half() == 1 + 2j,
 }
 

@@ -1,0 +1,15 @@
+// Replaces what ATen makes of other operators, and so would never ask a backend for.
+#pragma once
+
+#include <torch/library.h>
+
+// `register_all(torch::Library&)` registers the replacements: under the first key for tensors that autograd records,
+// under the second for those of inference mode, which know no autograd.
+#define TORCH_OPENCL_COMPOSITES(register_all)        \
+  TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { \
+    register_all(m);                                 \
+  }                                                  \
+  TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {         \
+    register_all(m);                                 \
+  }                                                  \
+  static_assert(true)
