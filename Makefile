@@ -14,8 +14,13 @@ export OMP_WAIT_POLICY := passive
 # One place for cargo's profile: clippy, the tests and the build share what they compile.
 CARGO_FLAGS := --release
 PYTEST_FLAGS ?= -n $(shell nproc)
+# DRIVER=rusticl and the like run the tests with another OpenCL driver.
+WITH := $(if $(DRIVER),$(CURDIR)/scripts/driver.sh $(DRIVER))
 SECONDS ?= 60
 SEED ?= 0
+
+# By what cargo runs the test programs.
+RUNNER := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER
 
 # Where the test programs find PyTorch's libraries; in Python they are loaded already.
 TORCH_LIB := import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec("torch").origin), "lib"))
@@ -39,15 +44,15 @@ build: setup ## Compile the native library and install the package into .venv, e
 train: build ## Train a small CNN on scikit-learn's digits on the OpenCL device
 	@$(RUN) examples/train_digits.py
 
-test: test-rust test-python ## Run all tests
+test: test-rust test-python ## Run all tests (DRIVER=intel, pocl6 or rusticl: with that OpenCL driver)
 
 test-rust: build ## Run the tests of the Rust code and of the code generator
 	@echo "==> cargo test"
-	@LD_LIBRARY_PATH="$$($(RUN) -c '$(TORCH_LIB)')" cargo test $(CARGO_FLAGS)
+	@LD_LIBRARY_PATH="$$($(RUN) -c '$(TORCH_LIB)')" $(if $(WITH),$(RUNNER)="$(WITH)") cargo test $(CARGO_FLAGS)
 
 test-python: build ## Run the tests of the operators and of torch.opencl (PYTEST_FLAGS="-k add")
 	@echo "==> pytest"
-	@$(RUN) -m pytest $(PYTEST_FLAGS)
+	@$(WITH) $(RUN) -m pytest $(PYTEST_FLAGS)
 
 fuzz: build ## Compare random calls with PyTorch's CPU backend (SECONDS=600 SEED=1; CASES=300 at most; CASE=17 for one)
 	@$(RUN) tests/fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(CASES),--cases $(CASES)) $(if $(CASE),--case $(CASE))

@@ -139,6 +139,14 @@ impl DeviceInfo {
             _ => (1, 2),
         }
     }
+
+    /// Whether the driver compiles the functions that are clang's own. No program can find out: rusticl's clang knows
+    /// `__builtin_prefetch`, and translating what it makes of it to SPIR-V ends the process. So those that do are named.
+    pub fn has_clang_builtins(&self) -> bool {
+        // Both compile for processors, by LLVM from one end to the other.
+        self.device_type == DeviceType::Cpu
+            && ["Portable Computing Language", "Intel(R) OpenCL"].contains(&self.platform.as_str())
+    }
 }
 
 #[cfg(test)]
@@ -239,5 +247,14 @@ mod tests {
             info.version = text.to_owned();
             assert_eq!(info.version_number(), number);
         }
+    }
+
+    #[test]
+    fn functions_of_clang_are_for_the_drivers_that_are_known_to_compile_them() {
+        let has = |platform, kind| DeviceInfo::imagined(1, "d", platform, kind).has_clang_builtins();
+        assert!(has("Portable Computing Language", DeviceType::Cpu));
+        assert!(has("Intel(R) OpenCL", DeviceType::Cpu));
+        assert!(!has("Portable Computing Language", DeviceType::Gpu));
+        assert!(!has("rusticl", DeviceType::Cpu));
     }
 }

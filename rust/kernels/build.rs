@@ -42,6 +42,9 @@ impl Recipe {
         if fp64 {
             text.push_str(" -D HAS_FP64");
         }
+        if self.device.info.has_clang_builtins() {
+            text.push_str(" -D HAS_CLANG_BUILTINS");
+        }
         // GPUs leave the last bits of a quotient open by default, and a floor or a remainder then misses by one.
         if self.device.info.exact_quotients && self.device.class == DeviceClass::Gpu {
             text.push_str(" -cl-fp32-correctly-rounded-divide-sqrt");

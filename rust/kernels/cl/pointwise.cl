@@ -126,9 +126,9 @@ INLINE TV result_of(int op, int dtype, int out, TV a, TV b, TV c, TV d, T s0, T 
 // Asks for what a specialised kernel of a CPU, if it has one input in memory, is going to load 32 cache lines later. While a function of 30 instructions is
 // computed, a processor sees few vectors ahead: from beyond its own caches `exp` takes a quarter less time so, `neg` 5 %
 // less, and a sum of two tensors 15 % more (`python -m benchmarks "exp f32 dense"`). OpenCL's own prefetch does nothing with
-// PoCL 3.1; clang's does, and other compilers go without.
+// PoCL 3.1; clang's does, and other drivers go without.
 #define PREFETCH(p)
-#if defined(SPEC_OP) && ARITY == 2 && (SPEC_SOURCES >> 2) == SOURCE_VALUE && VEC >= 8 && defined(__has_builtin)
+#if defined(SPEC_OP) && ARITY == 2 && (SPEC_SOURCES >> 2) == SOURCE_VALUE && VEC >= 8 && defined(HAS_CLANG_BUILTINS)
 #if __has_builtin(__builtin_prefetch)
 #undef PREFETCH
 #define PREFETCH(p) __builtin_prefetch((p) + 2048)

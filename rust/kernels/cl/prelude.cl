@@ -7,7 +7,9 @@
 //   CLASS_I  long     for bool and all integers   CLASS_C  float2   for complex32, complex64
 //   CLASS_U  ulong    for uint64                  CLASS_Z  double2  for complex128
 //
-// HAS_FP64 is defined where the device computes in double; other devices never see a double here.
+// HAS_FP64 is defined where the device computes in double; other devices never see a double here. HAS_CLANG_BUILTINS is
+// defined where the driver is known to compile clang's own functions: `__has_builtin` then says which ones there are.
+// Elsewhere it says that they are there, too, and a driver that goes by way of SPIR-V ends the process over them.
 // dtype codes are those of c10::ScalarType.
 
 // Compilers call a large function rather than copy it. In a specialised program what it holds is small, as the switch
@@ -306,8 +308,8 @@ INLINE long load_index(__global const uchar *p, long i, int dt) {
 // Vectors that go past the caches to an address that is a multiple of their size, where the host sets SPEC_STREAM: the
 // output is larger than what a CPU's cores keep near, and its lines need not be read before they are overwritten. A copy of
 // 64 MB takes 2.0 to 2.7 ms instead of 4.0 to 4.8, and 4.2 to 4.6 instead of 5.5 to 6.6 with a sum over its result
-// (PoCL, 2 cores). The builtin is clang's. Threads end a command with a locked instruction, which such stores do not pass.
-#if defined(SPEC_STREAM) && defined(__has_builtin)
+// (PoCL, 2 cores). Threads end a command with a locked instruction, which such stores do not pass.
+#if defined(SPEC_STREAM) && defined(HAS_CLANG_BUILTINS)
 #if __has_builtin(__builtin_nontemporal_store)
 #define STREAMS(p, v) (((uintptr_t)(p) & (sizeof(v) - 1)) == 0)
 #define STREAM(p, type, v) __builtin_nontemporal_store(v, (__global type *)(p))
