@@ -26,7 +26,7 @@ RUNNER := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER
 TORCH_LIB := import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec("torch").origin), "lib"))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train test test-rust test-python fuzz lint fmt bench bench-growth bench-first-use docs info kernels-list clean
+.PHONY: help setup build train test test-rust test-python fuzz gpu-compile lint fmt bench bench-growth bench-first-use docs info kernels-list clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,10 @@ test-python: build ## Run the tests of the operators and of torch.opencl (PYTEST
 
 fuzz: build ## Compare random calls with PyTorch's CPU backend (SECONDS=600 SEED=1; CASES=300 at most; CASE=17 for one)
 	@$(RUN) tests/fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(CASES),--cases $(CASES)) $(if $(CASE),--case $(CASE))
+
+gpu-compile: build ## Compile for GPUs, without one, all that they are asked to run (CASES="gemm_local"; SAMPLE=1)
+	@scripts/setup_gpu_compile.sh
+	@$(RUN) tests/gpu_compile $(if $(SAMPLE),--sample) $(CASES)
 
 lint: setup ## Check format and lints of all languages
 	@scripts/lint.sh check

@@ -1,0 +1,130 @@
+"""The calls whose programs are compiled: run by `gpu_compile.record` on devices that compute nothing."""
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+Call = Callable[[torch.device], object]
+# Random calls of tests/fuzz, of one seed. Beyond these new ones bring few programs that other calls do not bring.
+RANDOM_CALLS = 600
+EVERY_DTYPE = sorted({dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}, key=str)
+
+
+def backward(result: object) -> None:
+    """Take the gradients of what has some, with ones for those of the results."""
+    roots = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    if roots:
+        torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
+
+
+def operators(few: bool = False) -> Iterator[Call]:
+    """Yield calls of each operator of the table, with each dtype and PyTorch's samples, and their gradients."""
+    from op_samples import call, samples
+    from op_table import opinfo_dtypes
+
+    for info, dtypes in opinfo_dtypes():
+        for dtype in dtypes if not few else [torch.float32] * (torch.float32 in dtypes):
+            has_gradients = info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
+            for sample in samples(info, dtype, has_gradients):
+                yield lambda device, info=info, sample=sample: backward(call(info.op, sample, device))
+
+
+def conversions() -> Iterator[Call]:
+    """Yield a copy between any two dtypes, of few elements and of many, and arithmetic of each."""
+    for source, target, size in product(EVERY_DTYPE, EVERY_DTYPE, (7, 1 << 17)):
+        if size == 7 or torch.float32 in (source, target):
+            yield lambda device, a=source, b=target, n=size: torch.empty(n, dtype=a, device=device).to(b)
+    for dtype, function in product(EVERY_DTYPE, (torch.add, torch.mul, torch.eq, torch.bitwise_and)):
+        yield lambda device, t=dtype, f=function: f(*torch.empty(2, 7, dtype=t, device=device))
+
+
+def steps() -> Iterator[Call]:
+    """Yield a step of each optimizer over a few tensors, with the norm of their gradients."""
+    for name, fused in product(("SGD", "Adam", "AdamW", "Adagrad", "RMSprop"), (None, True)):
+
+        def step(device: torch.device, name: str = name, fused: bool | None = fused) -> None:
+            parameters = [torch.nn.Parameter(torch.ones(size, device=device)) for size in (9, 70, 1 << 17)]
+            for parameter in parameters:
+                parameter.grad = torch.ones_like(parameter)
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            options = {"fused": True} if fused else {}
+            getattr(torch.optim, name)(parameters, lr=0.1, **options).step()
+
+        yield step
+
+
+def workloads(quick: bool) -> Iterator[Call]:
+    """Yield the rows of the benchmarks: what large tensors and whole models ask for."""
+    from benchmarks.cases import all_cases
+
+    for case in all_cases():
+        if case.quick or not quick:
+            yield lambda device, case=case: case.build(device).run()
+
+
+def random_calls() -> Iterator[Call]:
+    """Yield random calls: layouts, 0-d operands, empty sizes."""
+    from fuzz.case import Operand
+    from fuzz.generate import make
+    from torch.utils._pytree import tree_map_only
+
+    def run(device: torch.device, case) -> None:
+        args, kwargs = tree_map_only(Operand, lambda operand: operand.on(str(device)), (case.args, case.kwargs))
+        backward(case.function(*args, **kwargs))
+
+    for number in range(RANDOM_CALLS):
+        case = make(0, number)
+        if case is not None:
+            yield lambda device, case=case: run(device, case)
+
+
+def run_all(kinds: dict[str, Iterator[Call]]) -> dict[str, Counter[str]]:
+    """Run calls on every device.
+
+    Args:
+        kinds: the calls by kind.
+
+    Returns:
+        How they ended, by kind: "done", or the type of an exception. Some must raise one: results are zeros, dtypes
+        have no kernels, a device does not compute in float64.
+    """
+    devices = [torch.device("opencl", index) for index in range(torch.opencl.device_count())]
+    outcomes: dict[str, Counter[str]] = {}
+    for kind, calls in kinds.items():
+        outcome = outcomes.setdefault(kind, Counter())
+        for call in calls:
+            for device in devices:
+                torch.manual_seed(0)
+                torch.opencl.set_device(device)
+                try:
+                    call(device)
+                    outcome["done"] += 1
+                except Exception as error:
+                    outcome[type(error).__name__] += 1
+    return outcomes
+
+
+def main() -> None:
+    """Run all calls, or the sample of CI where the command line says so; say how they ended."""
+    warnings.simplefilter("ignore")
+    if "--sample" in sys.argv:
+        kinds = {"operators": operators(few=True), "steps": steps()}
+    else:
+        kinds = {
+            "operators": operators(),
+            "conversions": conversions(),
+            "steps": steps(),
+            "workloads": workloads(quick=False),
+            "random calls": random_calls(),
+        }
+    for kind, outcome in run_all(kinds).items():
+        print(f"{kind}:", ", ".join(f"{count} {name}" for name, count in outcome.most_common()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The command line."""
+
+import argparse
+import os
+import sys
+
+from gpu_compile import build, limits, record, report, sample, tools
+from gpu_compile.sources import UnknownProgram
+from gpu_compile.targets import DEFAULT_TARGETS, TARGETS
+
+RESULTS = tools.FOLDER / "results.json"
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="make gpu-compile", description="Compile what GPUs are asked to run.")
+    parser.add_argument("words", nargs="*", help="families, kernels, words of programs' names, or patterns for names")
+    parser.add_argument("--sample", action="store_true", help="some programs of each family, in a minute")
+    parser.add_argument("--targets", nargs="+", choices=sorted(TARGETS), default=DEFAULT_TARGETS)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilers at once")
+    parser.add_argument("--rows", type=int, default=60, help="rows of the table that are printed")
+    parser.add_argument("--markdown", action="store_true", help="the hot kernels' table, for docs/gpus.md")
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    """Record, compile and report.
+
+    Returns:
+        The exit status: 1 where something does not hold, 2 where it cannot be known.
+    """
+    asked = parse()
+    try:
+        compilers = tools.find()
+        programs = record.programs(asked.sample)
+    except (tools.MissingTool, record.RecordError, UnknownProgram) as error:
+        print(f"gpu-compile: {error}", file=sys.stderr)
+        return 2
+    if asked.sample:
+        programs = sample.of(programs)
+    chosen = [program for program in programs if program.is_asked_for(asked.words)]
+    if not chosen:
+        print(f"gpu-compile: no program is called {' or '.join(asked.words)}", file=sys.stderr)
+        return 2
+    print(f"==> compiling {len(chosen)} programs for {' and '.join(asked.targets)}", flush=True)
+    results = build.compile_all(chosen, asked.targets, compilers, asked.jobs)
+    report.write(RESULTS, results, compilers.version)
+    return tell(results, asked, compilers.version)
+
+
+def tell(results: list[build.Result], asked: argparse.Namespace, version: str) -> int:
+    """Print the table and what does not hold; return the exit status."""
+    hot = limits.hot_kernels()
+    found = limits.uses(results)
+    if asked.markdown:
+        print(report.markdown(report.rows(use for use in found if use.kernel in hot)))
+    else:
+        table = report.rows(found)
+        print(report.text(table[: asked.rows]))
+        if len(table) > asked.rows:
+            print(f"... and {len(table) - asked.rows} better ones; all of them are in {RESULTS}")
+    broken = limits.failures(results, hot)
+    if not asked.words:
+        broken += limits.gaps(results, hot)
+    kernels = sum(len(result.kernels) for result in results)
+    print(f"{version}: {len(results)} programs with {kernels} kernels, {len(broken)} failures")
+    for line in broken:
+        print(f"FAIL {line}")
+    return 1 if broken else 0

@@ -1,0 +1,142 @@
+"""What the GPU path asks for: recorded from the native library, on devices that are GPUs on paper."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gpu_compile.programs import Launch, Program
+from gpu_compile.sources import ROOT, recognise
+from gpu_compile.tools import FOLDER
+
+HERE = Path(__file__).parent
+DRIVER = HERE / "paper_driver.cpp"
+# What the programs and launches follow from. Kernels are not among it: they are read when they are compiled.
+ORIGINS = (
+    "native_functions.yaml",
+    "rust/**/*.rs",
+    "cpp/**/*.cpp",
+    "cpp/**/*.h",
+    "python/**/*.py",
+    "benchmarks/**/*.py",
+    "tests/fuzz/*.py",
+    "tests/python/op_*.py",
+    "tests/gpu_compile/calls.py",
+    "tests/gpu_compile/paper_driver.cpp",
+    "tests/gpu_compile/record.py",
+)
+
+
+class RecordError(Exception):
+    """The calls could not be recorded."""
+
+
+def programs(is_sample: bool) -> list[Program]:
+    """Return the programs, recorded anew where something they follow from has changed.
+
+    Args:
+        is_sample: whether to record only what the sample of CI needs.
+
+    Returns:
+        The programs, ordered by name.
+
+    Raises:
+        RecordError: the calls ended with an error.
+    """
+    path = FOLDER / ("sample.json" if is_sample else "programs.json")
+    key = _key()
+    try:
+        known = json.loads(path.read_text())
+    except (OSError, ValueError):
+        known = {}
+    if known.get("key") != key:
+        print("==> recording what the GPU path asks for", flush=True)
+        found = record(["--sample"] if is_sample else [])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"key": key, "programs": [asdict(program) for program in found]}))
+        return found
+    return [_from_json(**entry) for entry in known["programs"]]
+
+
+def _key() -> str:
+    """Return a digest of everything that is recorded from."""
+    digest = sha256()
+    for pattern in ORIGINS:
+        for path in sorted(ROOT.glob(pattern)):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _from_json(launches: dict[str, dict[str, int]], **rest: str) -> Program:
+    return Program(**rest, launches={kernel: Launch(**launch) for kernel, launch in launches.items()})
+
+
+def record(arguments: list[str]) -> list[Program]:
+    """Run `gpu_compile.calls` on the devices on paper.
+
+    Args:
+        arguments: its command line.
+
+    Returns:
+        The programs that were built, ordered by name.
+
+    Raises:
+        RecordError: the process failed, or nothing was built.
+    """
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        environment = os.environ | {
+            "OPENCL_DYLIB_PATH": str(_driver(folder)),
+            "PAPER_FOLDER": name,
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "tests", ROOT / "tests" / "python", ROOT, ROOT / "python"))),
+            # Nothing that is there already, no library but our own, and what large tensors run as well.
+            "TORCH_OPENCL_CACHE_DIR": "",
+            "TORCH_OPENCL_BLAS": "opencl",
+            "TORCH_OPENCL_SPECIALIZE": "eager",
+            "TORCH_OPENCL_FALLBACK": "silent",
+            "OMP_WAIT_POLICY": "passive",
+        }
+        for variable in ("TORCH_OPENCL_DEVICES", "TORCH_OPENCL_DEVICE_CLASS"):
+            environment.pop(variable, None)
+        command = [sys.executable, "-m", "gpu_compile.calls", *arguments]
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+        print(done.stdout, end="", flush=True)
+        found = read(folder)
+    if done.returncode or not found:
+        raise RecordError(f"the calls ended with status {done.returncode}, after {len(found)} programs")
+    return found
+
+
+def _driver(folder: Path) -> Path:
+    """Compile the driver on paper."""
+    library = folder / "libpaper.so"
+    subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", DRIVER, "-o", library], check=True)
+    return library
+
+
+def read(folder: Path) -> list[Program]:
+    """Read what the driver on paper has written.
+
+    Args:
+        folder: its PAPER_FOLDER.
+
+    Returns:
+        The programs, ordered by name.
+
+    Raises:
+        UnknownProgram: a source is of no family.
+    """
+    found: dict[str, Program] = {}
+    for path in folder.glob("*.cl"):
+        found[path.stem] = Program(*recognise(path.read_text()), path.with_suffix(".options").read_text())
+    notes = folder / "launches.txt"
+    for line in notes.read_text().splitlines() if notes.exists() else []:
+        stem, kernel, group, local = line.split()
+        launches = found[stem].launches
+        before = launches.get(kernel, Launch(0, 0))
+        launches[kernel] = Launch(max(before.group, int(group)), max(before.local, int(local)))
+    return sorted(found.values(), key=lambda program: (program.name, program.cases))

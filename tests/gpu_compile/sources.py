@@ -1,0 +1,81 @@
+"""What families of programs there are, and the sources they are made of: read from `rust/kernels`."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "rust" / "kernels"
+# The line of a source that the cases of operators take the place of, as in source.rs.
+CASES_LINE = "//@CASES@"
+# What GPUs never ask for: convolutions by minimal filtering, and products that are packed for a processor's caches.
+CPU_ONLY = {"winograd", "matmul_gelu"}
+
+
+class UnknownProgram(Exception):
+    """A program is of no family of this tree."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of `source.rs`.
+
+    Attributes:
+        name: its name.
+        template: its sources, one after the other.
+    """
+
+    name: str
+    template: str
+
+    def cases_of(self, source: str) -> str | None:
+        """Return the cases of operators in a source, or None where it is of another family."""
+        before, line, after = self.template.partition(CASES_LINE)
+        if not line:
+            return "" if source == before else None
+        if not (source.startswith(before) and source.endswith(after)):
+            return None
+        return source[len(before) : len(source) - len(after)]
+
+    def source(self, cases: str) -> str:
+        """Return a program's source."""
+        return self.template.replace(CASES_LINE, cases)
+
+
+@cache
+def families() -> dict[str, Family]:
+    """Read the families.
+
+    Returns:
+        The families by name.
+    """
+    text = (SOURCES / "source.rs").read_text()
+    files = dict(re.findall(r'const (\w+): &str = include_str!\("(cl/\w+\.cl)"\)', text))
+    names = dict(re.findall(r'Self::(\w+) => "(\w+)"', text))
+    parts = re.findall(r"Self::(\w+) => (?:\{\s*)?&\[([^]]*)\]", text)
+    return {
+        names[family]: Family(
+            names[family], "".join((SOURCES / files[part]).read_text() for part in re.findall(r"\w+", listed))
+        )
+        for family, listed in parts
+    }
+
+
+def recognise(source: str) -> tuple[str, str]:
+    """Say which family a source is of.
+
+    Args:
+        source: what a driver was given.
+
+    Returns:
+        The family's name, and the cases of operators.
+
+    Raises:
+        UnknownProgram: none has these parts.
+    """
+    for family in families().values():
+        cases = family.cases_of(source)
+        if cases is not None:
+            return family.name, cases
+    raise UnknownProgram("the native library asks for a program that is not of this tree. Run `make build`.")

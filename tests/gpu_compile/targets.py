@@ -1,0 +1,211 @@
+"""The GPUs that programs are compiled for, and what their compilers say of each kernel."""
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gpu_compile.programs import Program
+from gpu_compile.tools import Tools
+
+# clang's own limits on time are none; a program that takes longer has a loop that is unrolled without end.
+PATIENCE = 240
+
+
+class CompileError(Exception):
+    """A program does not compile, or lacks functions."""
+
+
+@dataclass
+class Figures:
+    """What a kernel needs on a target.
+
+    Attributes:
+        registers: of a work-item: vector registers on AMD.
+        spills: bytes of registers that are spilled, of a work-item.
+        scratch: bytes of private memory of a work-item, spills included.
+        local: bytes of local memory of a group that the kernel declares.
+        waves: of a SIMD unit that can be there at once, where the compiler says so; None where the launch decides.
+        vector_loads: loads of 8 and 16 bytes from global memory in its code.
+        loads: all loads from global memory.
+    """
+
+    registers: int
+    spills: int
+    scratch: int
+    local: int
+    waves: int | None
+    vector_loads: int
+    loads: int
+
+
+def _run(command: Sequence[str | Path]) -> str:
+    """Run a compiler; return what it says."""
+    try:
+        done = subprocess.run(
+            [str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CompileError(f"no result after {PATIENCE} s") from error
+    text = done.stderr + done.stdout
+    if done.returncode:
+        raise CompileError(text.strip())
+    return text
+
+
+def _clang(tools: Tools, program: Program, triple: str, library: str, folder: Path, *options: str) -> Path:
+    source, out = folder / "program.cl", folder / "program.s"
+    source.write_text(program.source)
+    # Without this a double is refused, as it is on a device that has none.
+    extensions = [] if program.computes_double else ["-Xclang", "-cl-ext=-cl_khr_fp64"]
+    linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(tools.libclc / library)]
+    quiet = ["-w", "-ferror-limit=5"]
+    written = [*program.clang_options, "-S", source, "-o", out]
+    _run([tools.clang, "-x", "cl", "-target", triple, *options, "-O3", *quiet, *extensions, *linked, *written])
+    return out
+
+
+class Nvidia:
+    """An NVIDIA GPU by its compute capability: clang's NVPTX, then NVIDIA's own assembler.
+
+    Args:
+        name: such as "sm_90".
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def compile(self, program: Program, tools: Tools) -> dict[str, Figures]:
+        """Compile a program.
+
+        Args:
+            program: what to compile.
+            tools: the compilers.
+
+        Returns:
+            The figures of each kernel.
+
+        Raises:
+            CompileError: it does not compile.
+        """
+        with TemporaryDirectory() as name:
+            folder = Path(name)
+            march = f"-march={self.name}"
+            path = _clang(tools, program, "nvptx64-nvidia-nvcl", "nvptx64--nvidiacl.bc", folder, march)
+            code = path.read_text()
+            if missing := missing_in_ptx(code):
+                raise CompileError(f"undefined functions: {' '.join(missing)}")
+            said = _run([tools.ptxas, f"-arch={self.name}", "-v", path, "-o", folder / "program.cubin"])
+        return {kernel: nvidia_figures(text, _ptx_of(kernel, code)) for kernel, text in ptxas_parts(said).items()}
+
+
+def nvidia_figures(said: str, code: str) -> Figures:
+    """Read a kernel's figures.
+
+    Args:
+        said: what `ptxas -v` says of it.
+        code: its PTX.
+
+    Returns:
+        The figures.
+    """
+    numbers = ptxas_numbers(said)
+    loads = re.findall(r"\bld\.global(?:\.nc)?(\.v[24])?", code)
+    return Figures(
+        registers=numbers["registers"],
+        spills=numbers["spill stores"],
+        scratch=numbers["stack frame"],
+        local=numbers["smem"],
+        waves=None,
+        vector_loads=sum(map(bool, loads)),
+        loads=len(loads),
+    )
+
+
+def missing_in_ptx(code: str) -> list[str]:
+    """List the functions that PTX calls and nobody defines."""
+    return sorted(set(re.findall(r"\.extern \.func\s+(?:\([^)]*\)\s*)?(\w+)", code)) - {"vprintf"})
+
+
+def ptxas_parts(said: str) -> dict[str, str]:
+    """Divide what `ptxas -v` says by kernel."""
+    parts = re.split(r"Compiling entry function '(\w+)'", said)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def ptxas_numbers(said: str) -> dict[str, int]:
+    """Read registers, bytes of shared memory, of the stack and of spills from what `ptxas -v` says of a kernel."""
+    patterns = {
+        "registers": r"Used (\d+) registers",
+        "smem": r"(\d+) bytes smem",
+        "stack frame": r"(\d+) bytes stack frame",
+        "spill stores": r"(\d+) bytes spill stores",
+    }
+    return {name: int(match[1]) if (match := re.search(pattern, said)) else 0 for name, pattern in patterns.items()}
+
+
+def _ptx_of(kernel: str, code: str) -> str:
+    start = code.index(f".entry {kernel}(")
+    return code[start : code.find("\n}", start)]
+
+
+class Amd:
+    """An AMD GPU by its architecture: clang's AMDGCN.
+
+    Args:
+        name: such as "gfx1030".
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def compile(self, program: Program, tools: Tools) -> dict[str, Figures]:
+        """Compile a program: as `Nvidia.compile`."""
+        with TemporaryDirectory() as name:
+            cpu = [f"-mcpu={self.name}", "-nogpulib"]
+            code = _clang(tools, program, "amdgcn-amd-amdhsa", "amdgcn--amdhsa.bc", Path(name), *cpu).read_text()
+        if missing := missing_in_amdgcn(code):
+            raise CompileError(f"undefined functions: {' '.join(missing)}")
+        return amdgcn_figures(code)
+
+
+def missing_in_amdgcn(code: str) -> list[str]:
+    """List the symbols that assembly names and does not define."""
+    named = set(re.findall(r"\b([A-Za-z_]\w*)@(?:got)?(?:pc)?rel32@lo", code))
+    return sorted(name for name in named if not re.search(rf"^{re.escape(name)}:", code, re.MULTILINE))
+
+
+def amdgcn_figures(code: str) -> dict[str, Figures]:
+    """Read each kernel's figures from assembly.
+
+    Args:
+        code: what clang wrote, with its remarks.
+
+    Returns:
+        The figures by kernel.
+    """
+    figures = {}
+    spills = dict(re.findall(r"^\s+\.name:\s+(\w+)\n(?:\s+\..*\n)*?\s+\.vgpr_spill_count:\s+(\d+)", code, re.MULTILINE))
+    for kernel in re.findall(r"^\s*\.amdhsa_kernel (\w+)", code, re.MULTILINE):
+        start = code.index(f"\n{kernel}:")
+        remarks_end = code.index("; COMPUTE_PGM_RSRC2:SCRATCH_EN", start)
+        part = code[start:remarks_end]
+        loads = re.findall(r"\b(?:global|flat|buffer)_load_(\w+)", part)
+        number = dict(re.findall(r"^; (\w+): (\d+)", part, re.MULTILINE))
+        local = re.search(r"^; LDSByteSize: (\d+)", part, re.MULTILINE)
+        figures[kernel] = Figures(
+            registers=int(number["NumVgprs"]),
+            spills=4 * int(spills.get(kernel, 0)),
+            scratch=int(number["ScratchSize"]),
+            local=int(local[1]) if local else 0,
+            waves=int(number["Occupancy"]),
+            vector_loads=sum("x2" in load or "x3" in load or "x4" in load for load in loads),
+            loads=len(loads),
+        )
+    return figures
+
+
+TARGETS = {target.name: target for target in (Nvidia("sm_90"), Nvidia("sm_75"), Amd("gfx1030"), Amd("gfx900"))}
+DEFAULT_TARGETS = ("sm_90", "gfx1030")
