@@ -26,3 +26,21 @@ def test_floating_literals_have_the_precision_that_is_computed_in() -> None:
 def test_bare_literals_are_seen() -> None:
     assert bare_literals("x = 0.5 * y + 1e-7 - 2. * 0x1p-24; // 3.5") == ["0.5", "1e-7", "2.", "0x1p-24"]
     assert bare_literals("x = LIT(0.5) * y.s0 + 1.5f + 3 + 0xe5 + 1e3f") == []
+
+
+def bare_inlines(text: str) -> list[str]:
+    """Lines with an `inline` that is not `static inline`."""
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+    return [line.strip() for line in code.splitlines() if re.search(r"(?<!\bstatic )\binline\b", line)]
+
+
+def test_inline_functions_are_static() -> None:
+    """OpenCL C has C99's inline: where a compiler calls such a function rather than copies it, nobody defines it."""
+    sources = sorted(KERNELS.glob("*.cl"))
+    assert {path.name: found for path in sources if (found := bare_inlines(path.read_text()))} == {}
+
+
+def test_bare_inlines_are_seen() -> None:
+    text = "inline T f() {}\n  inline T NAME() \\\n#define I inline __attribute__((always_inline))\n"
+    assert len(bare_inlines(text)) == 3
+    assert bare_inlines("static inline T f(); // inline\n#define I static inline __attribute__((always_inline))") == []

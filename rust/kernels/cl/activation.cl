@@ -19,7 +19,7 @@
 #define ACTIVATE_VECTOR(v) ((v) * m_normal_cdf(v))
 #define ACTIVATE_BLOCK(v) gelu_block(v)
 // By vectors, whichever of the two is wider.
-inline RB gelu_block(RB x) {
+static inline RB gelu_block(RB x) {
   union { RB block; R lanes[BLOCK]; } values;
   values.block = x;
   for (int first = 0; first < BLOCK; first += VEC) {

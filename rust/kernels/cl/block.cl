@@ -38,7 +38,7 @@ INLINE void fill_block(__local T *block, int count, T value) { EACH(i, count / V
 
 // Turns VEC vectors, the rows of a square, into its columns: each stage rotates the bits of row and column by one.
 // Always inlined: the square must stay in registers.
-inline __attribute__((always_inline)) void transpose_square(TV *v) {
+static inline __attribute__((always_inline)) void transpose_square(TV *v) {
   for (int stage = 1; stage < VEC; stage *= 2) {
     TV next[VEC];
     _Pragma("unroll") for (int i = 0; i < VEC / 2; i++) {
@@ -53,10 +53,10 @@ inline __attribute__((always_inline)) void transpose_square(TV *v) {
 
 // Vectors of a row of n elements, which has at least one from i on. The ends of rows are rare, and what they take is long:
 // it is kept out of the loops.
-__attribute__((noinline)) TV load_end(__global const uchar *row, long i, long n, int dtype) {
+OUTLINED TV load_end(__global const uchar *row, long i, long n, int dtype) {
   return load_part(row, i, n, dtype, 0);
 }
-__attribute__((noinline)) void store_end(__global uchar *row, long i, long n, int dtype, TV value) {
+OUTLINED void store_end(__global uchar *row, long i, long n, int dtype, TV value) {
   store_part(row, i, n, dtype, value);
 }
 INLINE TV load_of_row(__global const uchar *row, long i, long n, int dtype) {
@@ -89,7 +89,7 @@ INLINE void load_block(__local T *block, int rows, int width, __global const uch
 
 // One square of a block that is loaded transposed: `present` rows from column `column` on. Called, as it is long; of the
 // dtype that the program is built for, as an argument would be no constant in here.
-__attribute__((noinline)) void load_square(__local T *to, int width, __global const uchar *source, long step,
+OUTLINED void load_square(__local T *to, int width, __global const uchar *source, long step,
                                            int present, int column, int length, T factor) {
   TV square[VEC];
   _Pragma("unroll") for (int l = 0; l < VEC; l++) {
@@ -169,7 +169,7 @@ INLINE void store_transposed(__local const T *block, int columns, int width, __g
 
 #if BLOCK_VECTORS > 1
 // The ends of rows only, whose copy for each product would double what is built.
-DEFINE_PART(1, __attribute__((noinline)))
+DEFINE_PART(1, OUTLINED)
 DEFINE_PART(2, INLINE)
 #else
 DEFINE_PART(1, INLINE)

@@ -1,21 +1,21 @@
 // Functions of complex numbers, which OpenCL C does not know. A T is the pair of its parts; C(x) is x as a T.
 
 #ifdef IS_COMPLEX
-inline T conjugate(T z) { return (T)(z.x, -z.y); }
+static inline T conjugate(T z) { return (T)(z.x, -z.y); }
 
 // Each product rounded before they are added, as the CPU does: fused, z * conj(z) is not real, and an overflow of one product
 // hides the other's.
-inline T times(T a, T b) {
+static inline T times(T a, T b) {
 #pragma OPENCL FP_CONTRACT OFF
   return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
-inline T times_i(T z) { return (T)(-z.y, z.x); }
-inline T over_i(T z) { return (T)(z.y, -z.x); }
-inline T magnitude(T z) { return (T)(hypot(z.x, z.y), 0); }
-inline T phase(T z) { return (T)(atan2(z.y, z.x), 0); }
+static inline T times_i(T z) { return (T)(-z.y, z.x); }
+static inline T over_i(T z) { return (T)(z.y, -z.x); }
+static inline T magnitude(T z) { return (T)(hypot(z.x, z.y), 0); }
+static inline T phase(T z) { return (T)(atan2(z.y, z.x), 0); }
 
 // By the ratio of the divisor's parts, so that no square overflows (R. L. Smith, 1962), and by a reciprocal, as the CPU rounds.
-inline T over(T a, T b) {
+static inline T over(T a, T b) {
   if (b.x == 0 && b.y == 0) return a / fabs(b.x);
   if (fabs(b.x) >= fabs(b.y)) {
     TR ratio = b.y / b.x;
@@ -33,19 +33,19 @@ inline T over(T a, T b) {
 #define EXP_SPLIT 700
 #define EXP_OF_SPLIT LIT(1.0142320547350045e304)
 #endif
-inline T exp_times(TR x, T direction) {
+static inline T exp_times(TR x, T direction) {
   return x > EXP_SPLIT ? exp(x - EXP_SPLIT) * direction * EXP_OF_SPLIT : exp(x) * direction;
 }
 
 // Where a part is infinite or zero these have the values of C99 (annex G), as the CPU's have.
-inline T complex_exp(T z) {
+static inline T complex_exp(T z) {
   if (z.y == 0) return (T)(exp(z.x), z.y);
   if (isinf(z.x) && !isfinite(z.y)) return z.x < 0 ? C(0) : (T)(INFINITY, NAN);
   return exp_times(z.x, (T)(cos(z.y), sin(z.y)));
 }
-inline T complex_log(T z) { return (T)(log(hypot(z.x, z.y)), atan2(z.y, z.x)); }
+static inline T complex_log(T z) { return (T)(log(hypot(z.x, z.y)), atan2(z.y, z.x)); }
 
-inline T complex_sqrt(T z) {
+static inline T complex_sqrt(T z) {
   // A quarter of a great number, so that its absolute value, and the sum with it, do not overflow.
   bool is_great = fmax(fabs(z.x), fabs(z.y)) > EXP_OF_SPLIT;
   TR x = is_great ? z.x / 4 : z.x, y = is_great ? z.y / 4 : z.y, size = is_great ? 2 : 1;
@@ -56,14 +56,14 @@ inline T complex_sqrt(T z) {
   return size * (z.x >= 0 ? (T)(s, LIT(0.5) * y / s) : (T)(LIT(0.5) * fabs(y) / s, copysign(s, y)));
 }
 
-inline T complex_sinh(T z) {
+static inline T complex_sinh(T z) {
   if (z.y == 0) return (T)(sinh(z.x), z.y);
   if (!isfinite(z.y) && (isinf(z.x) || z.x == 0)) return (T)(z.x, NAN);
   TR c = cos(z.y), s = sin(z.y);
   if (!(fabs(z.x) > EXP_SPLIT)) return (T)(sinh(z.x) * c, cosh(z.x) * s);
   return exp_times(fabs(z.x), (T)(copysign(LIT(0.5), z.x) * c, LIT(0.5) * s));
 }
-inline T complex_cosh(T z) {
+static inline T complex_cosh(T z) {
   if (z.y == 0) return (T)(cosh(z.x), signbit(z.x) ? -z.y : z.y);
   if (!isfinite(z.y) && isinf(z.x)) return (T)(INFINITY, NAN);
   if (!isfinite(z.y) && z.x == 0) return (T)(NAN, z.x);
@@ -71,7 +71,7 @@ inline T complex_cosh(T z) {
   if (!(fabs(z.x) > EXP_SPLIT)) return (T)(cosh(z.x) * c, sinh(z.x) * s);
   return exp_times(fabs(z.x), (T)(LIT(0.5) * c, copysign(LIT(0.5), z.x) * s));
 }
-inline T complex_tanh(T z) {
+static inline T complex_tanh(T z) {
   // Past 20 tanh is 1 in every digit, and cosh would soon overflow.
   if (fabs(z.x) > 20) return (T)(copysign((TR)1, z.x), isfinite(z.y) ? copysign((TR)0, sin(2 * z.y)) : (TR)0);
   if (z.y == 0) return (T)(tanh(z.x), z.y);
@@ -79,11 +79,11 @@ inline T complex_tanh(T z) {
   return over(complex_sinh(z), complex_cosh(z));
 }
 // sin(z) = sinh(iz) / i, and tan likewise; cos(z) = cosh(iz).
-inline T complex_sin(T z) { return over_i(complex_sinh(times_i(z))); }
-inline T complex_cos(T z) { return complex_cosh(times_i(z)); }
-inline T complex_tan(T z) { return over_i(complex_tanh(times_i(z))); }
+static inline T complex_sin(T z) { return over_i(complex_sinh(times_i(z))); }
+static inline T complex_cos(T z) { return complex_cosh(times_i(z)); }
+static inline T complex_tan(T z) { return over_i(complex_tanh(times_i(z))); }
 
-inline T sigmoid(T z) { return over(C(1), C(1) + complex_exp(-z)); }
+static inline T sigmoid(T z) { return over(C(1), C(1) + complex_exp(-z)); }
 
 // A great exponent or angle leaves few digits behind its point: in double where the device has it.
 #ifdef HAS_FP64
@@ -92,7 +92,7 @@ typedef double TE;
 typedef TR TE;
 #endif
 
-inline T power(T a, T b) {
+static inline T power(T a, T b) {
   if (a.x == 0 && a.y == 0) return b.x > 0 ? C(0) : (T)(NAN, NAN);
   TE length = log(hypot((TE)a.x, (TE)a.y));
   TE angle = atan2((TE)a.y, (TE)a.x);
@@ -104,7 +104,7 @@ inline T power(T a, T b) {
   return (T)((TR)(growth * cos(turn)), (TR)(growth * sin(turn)));
 }
 
-inline T power_scalar(T a, T exponent) {
+static inline T power_scalar(T a, T exponent) {
   if (exponent.y == 0) {
     if (exponent.x == 0) return C(1);
     if (exponent.x == 2) return times(a, a);
@@ -117,48 +117,48 @@ inline T power_scalar(T a, T exponent) {
   return power(a, exponent);
 }
 
-inline T complex_sign(T z) {
+static inline T complex_sign(T z) {
   TR r = hypot(z.x, z.y);
   return r == 0 ? C(0) : z / r;
 }
 
 // Without what 1 + z and exp(z) - 1 lose of a small z.
-inline T complex_log1p(T z) {
+static inline T complex_log1p(T z) {
   TR angle = atan2(z.y, 1 + z.x);
   if (fabs(z.x) + fabs(z.y) > LIT(0.5)) return (T)(log(hypot(1 + z.x, z.y)), angle);
   return (T)(log1p(z.x * (2 + z.x) + z.y * z.y) / 2, angle);
 }
-inline T complex_expm1(T z) {
+static inline T complex_expm1(T z) {
   TR half_sine = sin(z.y / 2);
   return (T)(expm1(z.x) * cos(z.y) - 2 * half_sine * half_sine, z.y == 0 ? z.y : exp(z.x) * sin(z.y));
 }
 
 // Inverse functions after W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987): signs of zeros choose the side of
 // a cut, so 1 - z and 1 + z are written out by parts.
-inline T one_minus(T z) { return (T)(1 - z.x, -z.y); }
-inline T one_plus(T z) { return (T)(1 + z.x, z.y); }
-inline T complex_asin(T z) {
+static inline T one_minus(T z) { return (T)(1 - z.x, -z.y); }
+static inline T one_plus(T z) { return (T)(1 + z.x, z.y); }
+static inline T complex_asin(T z) {
   T minus = complex_sqrt(one_minus(z)), plus = complex_sqrt(one_plus(z));
   return (T)(atan2(z.x, times(minus, plus).x), asinh(times(conjugate(minus), plus).y));
 }
-inline T complex_acos(T z) {
+static inline T complex_acos(T z) {
   T minus = complex_sqrt(one_minus(z)), plus = complex_sqrt(one_plus(z));
   return (T)(2 * atan2(minus.x, plus.x), asinh(times(conjugate(plus), minus).y));
 }
-inline T complex_acosh(T z) {
+static inline T complex_acosh(T z) {
   T minus = complex_sqrt((T)(z.x - 1, z.y)), plus = complex_sqrt(one_plus(z));
   return (T)(asinh(times(conjugate(minus), plus).x), 2 * atan2(minus.y, plus.x));
 }
-inline T complex_atanh(T z) {
+static inline T complex_atanh(T z) {
   TR gap = 1 - fabs(z.x), squares = z.y * z.y;
   TR real = copysign(log1p(4 * fabs(z.x) / (gap * gap + squares)) / 4, z.x);
   return (T)(real, atan2(2 * z.y, gap * (1 + fabs(z.x)) - squares) / 2);
 }
 // asinh(z) = asin(iz) / i, and atan likewise.
-inline T complex_asinh(T z) { return over_i(complex_asin(times_i(z))); }
-inline T complex_atan(T z) { return over_i(complex_atanh(times_i(z))); }
+static inline T complex_asinh(T z) { return over_i(complex_asin(times_i(z))); }
+static inline T complex_atan(T z) { return over_i(complex_atanh(times_i(z))); }
 
-inline T complex_sinc(T z) {
+static inline T complex_sinc(T z) {
   T x = z * LIT(3.141592653589793);
   return IS_NONZERO(z) ? over(complex_sin(x), x) : C(1);
 }

@@ -54,13 +54,13 @@ typedef struct {
   long group_stride;
 } TapStrides;
 
-inline long tap_count(const Source *s) { return s->taps[0] * s->taps[1] * s->taps[2]; }
+static inline long tap_count(const Source *s) { return s->taps[0] * s->taps[1] * s->taps[2]; }
 
 // Elements of a row, and of a channel, of a box in local memory. Position x of a row is at x % scale * pitch +
 // x / scale, so that neighbouring pixels are neighbours under every tap.
-inline int row_length(const Source *s) { return (int)(s->scale[0] * s->pitch); }
-inline int box_length(const Source *s) { return (int)(s->sizes[1] * s->sizes[2]) * row_length(s); }
-inline int place_in_row(const Source *s, int x) {
+static inline int row_length(const Source *s) { return (int)(s->scale[0] * s->pitch); }
+static inline int box_length(const Source *s) { return (int)(s->sizes[1] * s->sizes[2]) * row_length(s); }
+static inline int place_in_row(const Source *s, int x) {
   const int scale = (int)s->scale[0];
   return scale == 1 ? x : x % scale * (int)s->pitch + x / scale;
 }
@@ -72,7 +72,7 @@ typedef struct {
   int vectors;  // of a row
 } Box;
 
-inline Box find_box(const Source *s, long index) {
+static inline Box find_box(const Source *s, long index) {
   Box box;
   for (int d = 0; d < SPATIAL; ++d) {
     const long boxes = (s->pixels[d] + s->box[d] - 1) / s->box[d];
@@ -84,19 +84,19 @@ inline Box find_box(const Source *s, long index) {
   return box;
 }
 
-inline long box_count(const Source *s) {
+static inline long box_count(const Source *s) {
   long count = 1;
   for (int d = 0; d < SPATIAL; ++d) count *= (s->pixels[d] + s->box[d] - 1) / s->box[d];
   return count;
 }
 
 // The first position that the pixels of a box read.
-inline long first_position(const Source *s, const Box *box, int d) {
+static inline long first_position(const Source *s, const Box *box, int d) {
   return box->first[d] * s->scale[d] + s->origin[d] + min((s->taps[d] - 1) * s->step[d], 0L);
 }
 
 // Where each tap of each channel lies in a box from its pixel's place.
-inline void find_places(const Source *s, __local int *places) {
+static inline void find_places(const Source *s, __local int *places) {
   const int taps = (int)tap_count(s), all = taps * (int)s->channels;
   for (int k = get_local_id(0); k < all; k += ITEMS) {
     int tap = k % taps;
@@ -122,8 +122,8 @@ typedef struct __attribute__((packed)) {
 #endif
 
 // Copies elements `first` and on of a row of the source to places `x`, x + stuffing, ... of a row of a box.
-inline void copy_row(const Source *s, __global const uchar *source, int dt, long first, int x, int count,
-                     __local T *row) {
+static inline void copy_row(const Source *s, __global const uchar *source, int dt, long first, int x, int count,
+                            __local T *row) {
   const int scale = (int)s->scale[0], stuffing = (int)s->stuffing[0];
   int i = 0;
 #ifndef IS_COMPLEX
@@ -168,7 +168,7 @@ inline void copy_row(const Source *s, __global const uchar *source, int dt, long
 }
 
 // Copies what the pixels of a box read of one channel, which starts at `source`.
-inline void copy_box(const Source *s, const Box *box, __global const uchar *source, int dt, __local T *out) {
+static inline void copy_box(const Source *s, const Box *box, __global const uchar *source, int dt, __local T *out) {
   long first[SPATIAL];
   for (int d = 0; d < SPATIAL; ++d) first[d] = first_position(s, box, d);
   const int rows = (int)(s->sizes[1] * s->sizes[2]), length = row_length(s);
@@ -191,13 +191,13 @@ typedef struct {
   int vector, y, z;
 } Cursor;
 
-inline Cursor cursor_at(const Box *box, int index) {
+static inline Cursor cursor_at(const Box *box, int index) {
   const int rows = index / box->vectors;
   const Cursor cursor = {index % box->vectors, rows % box->count[1], rows / box->count[1]};
   return cursor;
 }
 
-inline void move_on(const Box *box, Cursor *cursor) {
+static inline void move_on(const Box *box, Cursor *cursor) {
   if (++cursor->vector < box->vectors) return;
   cursor->vector = 0;
   if (++cursor->y < box->count[1]) return;
@@ -205,15 +205,15 @@ inline void move_on(const Box *box, Cursor *cursor) {
   ++cursor->z;
 }
 
-inline int cursor_place(const Source *s, const Cursor *cursor) {
+static inline int cursor_place(const Source *s, const Cursor *cursor) {
   return (cursor->z * (int)(s->scale[2] * s->sizes[1]) + cursor->y * (int)s->scale[1]) * row_length(s);
 }
 
 // --- a value for each pixel -----------------------------------------------------------------------------------------
 
 // The weights of a group, as [result channels][source channels][taps].
-inline void copy_weights(const Source *s, __global const uchar *weight, int dt, const TapStrides *strides,
-                         int out_channels, __local T *factors) {
+static inline void copy_weights(const Source *s, __global const uchar *weight, int dt, const TapStrides *strides,
+                                int out_channels, __local T *factors) {
   const int taps = (int)tap_count(s), channels = (int)s->channels;
   for (int i = get_local_id(0); i < out_channels * channels * taps; i += ITEMS) {
     int tap = i % taps;
@@ -227,8 +227,8 @@ inline void copy_weights(const Source *s, __global const uchar *weight, int dt, 
 }
 
 // The pixels of a box in one result channel, which starts at `out`.
-inline void convolve_box(const Source *s, const Box *box, __local const T *planes, __local const int *places,
-                         __local const T *factors, T bias, const PixelStrides *strides, __global uchar *out, int dt) {
+static inline void convolve_box(const Source *s, const Box *box, __local const T *planes, __local const int *places,
+                                __local const T *factors, T bias, const PixelStrides *strides, __global uchar *out, int dt) {
   const int depth = (int)(s->channels * tap_count(s));
   const int all = box->vectors * box->count[1] * box->count[2], share = (all + ITEMS - 1) / ITEMS;
   const int last = min(all, ((int)get_local_id(0) + 1) * share);
@@ -289,8 +289,8 @@ __kernel void conv_direct(__global const uchar *source, ulong source_offset, int
 // --- a value for each weight ----------------------------------------------------------------------------------------
 
 // The gradient of a box's pixels in one channel, rows filled up to whole vectors with zeros.
-inline void copy_gradient(const Box *box, __global const uchar *gradient, int dt, const PixelStrides *strides,
-                          __local T *out) {
+static inline void copy_gradient(const Box *box, __global const uchar *gradient, int dt, const PixelStrides *strides,
+                                 __local T *out) {
   const int all = box->vectors * box->count[1] * box->count[2], element = dtype_size(dt);
   for (int index = get_local_id(0); index < all; index += ITEMS) {
     const Cursor cursor = cursor_at(box, index);
@@ -302,8 +302,8 @@ inline void copy_gradient(const Box *box, __global const uchar *gradient, int dt
 }
 
 // Adds what a box contributes to the weights [k, k + TAPS_AT_ONCE) of one result channel.
-inline void add_weights(const Source *s, const Box *box, __local const T *planes, __local const int *places,
-                        __local const T *gradient, int k, __local T *out) {
+static inline void add_weights(const Source *s, const Box *box, __local const T *planes, __local const int *places,
+                               __local const T *gradient, int k, __local T *out) {
   const int depth = (int)(s->channels * tap_count(s)), all = box->vectors * box->count[1] * box->count[2];
   __local const T *from[TAPS_AT_ONCE];
   TV sums[TAPS_AT_ONCE];

@@ -24,7 +24,7 @@ __kernel void conv_channel_weights(__global const uchar *weight, ulong weight_of
 }
 
 // Element of the source that tap t of pixel p reads in dimension d; negative where there is none.
-inline long element_of(const Source *s, int d, long p, long t) {
+static inline long element_of(const Source *s, int d, long p, long t) {
   const long position = p * s->scale[d] + s->origin[d] + t * s->step[d];
   if (position < 0 || (s->stuffing[d] > 1 && position % s->stuffing[d] != 0)) return -1;
   const long element = s->stuffing[d] > 1 ? position / s->stuffing[d] : position;

@@ -52,9 +52,9 @@ ALWAYS_INLINE void copy_gradient_row(__global const uchar *gradient, int dt, con
 
 // Adds what the pixels of a box contribute to FEATURES sums of VECTORS vectors of result channels.
 #define DEFINE_ADD_PIXELS(VECTORS)                                                                                 \
-  inline void PASTE(add_pixels_, VECTORS)(const Source *s, const Box *box, __local const T *planes,                \
-                                          __local const int *places, __local const T *gradient, int pitch,         \
-                                          __local T *sums) {                                                       \
+  static inline void PASTE(add_pixels_, VECTORS)(const Source *s, const Box *box, __local const T *planes,         \
+                                                 __local const int *places, __local const T *gradient, int pitch,  \
+                                                 __local T *sums) {                                                \
     TV tile[FEATURES][VECTORS];                                                                                    \
     _Pragma("unroll") for (int f = 0; f < FEATURES; ++f)                                                           \
         _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) tile[f][v] =                                           \

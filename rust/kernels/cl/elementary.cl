@@ -21,10 +21,10 @@
 #define m_erf erf
 #define m_rint rint
 
-inline TV m_normal_cdf(TV x) { return LIT(0.5) * (1 + erf(x * LIT(0.7071067811865476))); }
+static inline TV m_normal_cdf(TV x) { return LIT(0.5) * (1 + erf(x * LIT(0.7071067811865476))); }
 
 // PoCL's tanh stays an ulp below 1, which a gradient's 1 - tanh^2 shows when multiplied by a great x.
-inline TV tanh_to_one(TV x) { return SEL(fabs(x) > C(20), copysign(C(1), x), tanh(x)); }
+static inline TV tanh_to_one(TV x) { return SEL(fabs(x) > C(20), copysign(C(1), x), tanh(x)); }
 #else
 
 #define SIGN_BIT ((int)0x80000000)
@@ -174,7 +174,7 @@ INLINE TV cos_polynomial(TV r) {
 // The lanes of x that reduce_angle does not serve, one by one. Never inlined: these are rare and would take registers.
 #define IS_GREAT(x) (!(fabs(x) <= 1e5f))
 #define DEFINE_MEND(NAME, f)                                          \
-  __attribute__((noinline)) TV NAME(TV x, TV result) {                \
+  OUTLINED TV NAME(TV x, TV result) {                                 \
     Lanes from, to;                                                   \
     from.vector = x;                                                  \
     to.vector = result;                                               \

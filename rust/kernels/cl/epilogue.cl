@@ -41,7 +41,7 @@ typedef struct {
         OUT_DTYPE, &out_layout                                                                                     \
   }
 
-inline T scale(T alpha, T x) {
+static inline T scale(T alpha, T x) {
 #ifdef IS_COMPLEX
   return multiply(alpha, x);
 #else
@@ -50,8 +50,8 @@ inline T scale(T alpha, T x) {
 }
 
 // Any columns: in runs, in which both `out` and `addend` are evenly spaced.
-inline void store_elements(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
-                           int columns) {
+static inline void store_elements(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
+                                  int columns) {
   const Axis *out_columns = &e->out_layout->columns, *addend_columns = &e->addend_layout->columns;
   Walk out_walk = walk_from(out_columns, column), addend_walk = walk_from(addend_columns, column);
   for (int c = 0; c < columns;) {
@@ -82,8 +82,8 @@ inline void store_elements(const Epilogue *e, const T *values, int pitch, long r
 
 #ifndef IS_COMPLEX
 // `vectors` vectors of columns that are dense in `out`, and dense in `addend` or one value a row.
-inline void store_vectors(const Epilogue *e, const T *values, int pitch, long row, long column, int rows, int vectors,
-                          bool one_value) {
+static inline void store_vectors(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
+                                 int vectors, bool one_value) {
   const long out_column = axis_offset(&e->out_layout->columns, column);
   const long addend_column = e->has_addend ? axis_offset(&e->addend_layout->columns, column) : 0;
   for (int r = 0; r < rows; ++r) {
@@ -103,8 +103,8 @@ inline void store_vectors(const Epilogue *e, const T *values, int pitch, long ro
 }
 
 // BLOCK rows that are dense in `out`, and dense in `addend` or one value a column: a transposed result.
-inline void store_blocks(const Epilogue *e, const T *values, int pitch, long row, long column, int columns,
-                         bool one_value) {
+static inline void store_blocks(const Epilogue *e, const T *values, int pitch, long row, long column, int columns,
+                                bool one_value) {
   const long out_row = axis_offset(&e->out_layout->rows, row);
   const long addend_row = e->has_addend ? axis_offset(&e->addend_layout->rows, row) : 0;
   for (int c = 0; c < columns; ++c) {
@@ -122,8 +122,8 @@ inline void store_blocks(const Epilogue *e, const T *values, int pitch, long row
 #endif
 
 // Ends rows x columns values, rows `pitch` apart, that lie at (row, column) of the result.
-inline void store_product(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
-                          int columns) {
+static inline void store_product(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
+                                 int columns) {
   int c = 0;
 #ifndef IS_COMPLEX
   const Axis *out_columns = &e->out_layout->columns, *addend_columns = &e->addend_layout->columns;

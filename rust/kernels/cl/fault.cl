@@ -11,7 +11,7 @@
 #define FAULT_PROBABILITY 8
 
 // The first report stays. Work-items that race differ only in the value that they name.
-inline void report_fault(__global uchar *faults, int kind, long value, long bound) {
+static inline void report_fault(__global uchar *faults, int kind, long value, long bound) {
   __global long *record = (__global long *)faults;
   if (record[0] != 0) return;
   record[1] = value;

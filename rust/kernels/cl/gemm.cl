@@ -15,8 +15,8 @@ typedef struct {
 } Factors;
 
 // Packs rows first .. last - 1 of A.
-inline void pack_rows(__global const uchar *source, int dt, const Factors *factors, long first, long last, long k,
-                      int depth, __local R *out) {
+static inline void pack_rows(__global const uchar *source, int dt, const Factors *factors, long first, long last, long k,
+                             int depth, __local R *out) {
 #if A_KIND == FROM_MATRIX
   pack_matrix(source, dt, &factors->a.rows, &factors->a.columns, first, last, k, depth, TILE_ROWS, out);
 #else
@@ -25,8 +25,8 @@ inline void pack_rows(__global const uchar *source, int dt, const Factors *facto
 }
 
 // Packs columns first .. last - 1 of B.
-inline void pack_columns(__global const uchar *source, int dt, const Factors *factors, long first, long last, long k,
-                         int depth, __local R *out) {
+static inline void pack_columns(__global const uchar *source, int dt, const Factors *factors, long first, long last,
+                                long k, int depth, __local R *out) {
 #if B_KIND == FROM_MATRIX
   pack_matrix(source, dt, &factors->b.columns, &factors->b.rows, first, last, k, depth, TILE_COLUMNS, out);
 #elif B_KIND == FROM_PIXELS
@@ -40,7 +40,7 @@ inline void pack_columns(__global const uchar *source, int dt, const Factors *fa
 
 #ifdef IS_COMPLEX
 // Rows come in pairs, a.re * b and a.im * b with b as neighbouring reals; joins them, in place, to complex values.
-inline void join_parts(R *tile, int rows) {
+static inline void join_parts(R *tile, int rows) {
   for (int r = 0; r < rows; ++r) {
     for (int c = 0; c < TILE_COLUMNS; c += 2) {
       R *by_real = tile + 2 * r * TILE_COLUMNS + c;
@@ -52,7 +52,7 @@ inline void join_parts(R *tile, int rows) {
   }
 }
 #else
-inline void join_parts(R *tile, int rows) {}
+static inline void join_parts(R *tile, int rows) {}
 #endif
 
 // How a product is cut; rust/ops/plan.rs says why. Sizes of parts are whole numbers of panels.
@@ -77,7 +77,7 @@ typedef struct {
   long first_k, last_k;
 } Part;
 
-inline Part find_part(const Cut *cut, long column, long row, long split) {
+static inline Part find_part(const Cut *cut, long column, long row, long split) {
   const long step = (cut->depth + cut->splits - 1) / cut->splits;
   Part part;
   part.first_row = row * cut->part_rows;
@@ -94,7 +94,7 @@ DEFINE_TILES(multiply_packed, __local, 1, TILE_ROWS, FULL_PANEL, __global)
 DEFINE_TILES(multiply_unpacked, __global, row_step, 1, FULL_PANEL, __global)
 
 // Whether rows of A are read where they are.
-inline bool rows_stay(const Factors *factors, int dt) {
+static inline bool rows_stay(const Factors *factors, int dt) {
 #if defined(IS_COMPLEX) || A_KIND != FROM_MATRIX
   return false;
 #else
@@ -112,9 +112,9 @@ typedef struct {
 } Strip;
 
 // Multiplies rows by packed columns [first_column, last_column). Returns where the next sums wait.
-inline __global TileVector *multiply_strip(const Epilogue *epilogue, Strip strip, __local const R *b_panels,
-                                           long first_column, long last_column, int depth, bool is_first, bool is_last,
-                                           __global TileVector *partial) {
+static inline __global TileVector *multiply_strip(const Epilogue *epilogue, Strip strip, __local const R *b_panels,
+                                                  long first_column, long last_column, int depth, bool is_first, bool is_last,
+                                                  __global TileVector *partial) {
   for (long row = strip.row; row < strip.last_row; row += PANEL_ROWS) {
     const int rows = (int)min((long)PANEL_ROWS, strip.last_row - row);
     __local const R *b_panel = b_panels;

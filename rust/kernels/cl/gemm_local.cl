@@ -51,14 +51,14 @@ typedef struct {
 #endif
 } Place;
 
-inline Place matrix_place(const Axis *axis, long i) {
+static inline Place matrix_place(const Axis *axis, long i) {
   Place place;
   place.offset = axis_offset(axis, i);
   return place;
 }
 
 #if HAS_PATCHES
-inline Place pixel_place(const Patches *grid, long i) {
+static inline Place pixel_place(const Patches *grid, long i) {
   Place place;
   long offset = 0;
   for (int d = 0; d < SPATIAL; ++d) {
@@ -71,7 +71,7 @@ inline Place pixel_place(const Patches *grid, long i) {
   return place;
 }
 
-inline Place feature_place(const Patches *grid, long i) {
+static inline Place feature_place(const Patches *grid, long i) {
   Place place;
   const long taps = grid->taps[0] * grid->taps[1] * grid->taps[2];
   long offset = i / grid->feature_stride % grid->channels * grid->channel_stride;
@@ -98,8 +98,8 @@ inline Place feature_place(const Patches *grid, long i) {
   else                                                                                                    \
     place.offset = NOWHERE
 
-inline T load_meeting(__global const uchar *source, int dt, int kind, const Patches *grid,
-                      __local const Place *outer, __local const Place *inner) {
+static inline T load_meeting(__global const uchar *source, int dt, int kind, const Patches *grid,
+                             __local const Place *outer, __local const Place *inner) {
   const long offset = outer->offset + inner->offset;
   bool exists = offset > NOWHERE / 2;
 #if HAS_PATCHES
@@ -137,7 +137,7 @@ typedef PASTE(T_NAME, 4) Four;
 #ifndef BAND
 #define BAND 8
 #endif
-inline void find_square(const Extent *extent, long number, long *row, long *column) {
+static inline void find_square(const Extent *extent, long number, long *row, long *column) {
   const long row_squares = (extent->rows + SQUARE - 1) / SQUARE, column_squares = (extent->columns + SQUARE - 1) / SQUARE;
   const long band = number / (BAND * column_squares), in_band = number % (BAND * column_squares);
   const long height = min((long)BAND, row_squares - band * BAND);

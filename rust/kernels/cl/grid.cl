@@ -34,7 +34,7 @@ typedef struct {
 } Taps;
 
 // Mirrors x at low / 2 and high / 2 until it lies between them; `sign` changes with every mirror.
-inline T reflected(T x, long low, long high, T *sign) {
+static inline T reflected(T x, long low, long high, T *sign) {
   if (low == high) {
     *sign = 0;
     return 0;
@@ -52,7 +52,7 @@ inline T reflected(T x, long low, long high, T *sign) {
 }
 
 // A coordinate brought into the input as the padding asks; `slope` is multiplied by the derivative.
-inline T padded(T x, const Sampler *s, long size, T *slope) {
+static inline T padded(T x, const Sampler *s, long size, T *slope) {
   if (s->padding == PADDING_ZEROS) return x;
   if (s->padding == PADDING_REFLECTION)
     x = s->align_corners ? reflected(x, 0, 2 * (size - 1), slope) : reflected(x, -1, 2 * size - 1, slope);
@@ -61,16 +61,16 @@ inline T padded(T x, const Sampler *s, long size, T *slope) {
   return fmin(fmax(x, (T)0), (T)(size - 1));
 }
 
-inline long index_within(T x, long size) { return x >= 0 && x <= size - 1 ? (long)x : -1; }
+static inline long index_within(T x, long size) { return x >= 0 && x <= size - 1 ? (long)x : -1; }
 
 // Keys' cubic convolution with the parameter -0.75 that PyTorch uses, and its derivative.
-inline T cubic_near(T x) { return (LIT(1.25) * x - LIT(2.25)) * x * x + 1; }
-inline T cubic_far(T x) { return ((-LIT(0.75) * x + LIT(3.75)) * x - 6) * x + 3; }
-inline T cubic_near_slope(T x) { return (LIT(3.75) * x - LIT(4.5)) * x; }
-inline T cubic_far_slope(T x) { return (-LIT(2.25) * x + LIT(7.5)) * x - 6; }
+static inline T cubic_near(T x) { return (LIT(1.25) * x - LIT(2.25)) * x * x + 1; }
+static inline T cubic_far(T x) { return ((-LIT(0.75) * x + LIT(3.75)) * x - 6) * x + 3; }
+static inline T cubic_near_slope(T x) { return (LIT(3.75) * x - LIT(4.5)) * x; }
+static inline T cubic_far_slope(T x) { return (-LIT(2.25) * x + LIT(7.5)) * x - 6; }
 
 // `coordinate` runs from -1 to 1 over the input.
-inline Taps find_taps(const Sampler *s, int dim, T coordinate) {
+static inline Taps find_taps(const Sampler *s, int dim, T coordinate) {
   Taps t;
   if (dim >= s->dims) {
     t.count = 1;
@@ -120,7 +120,7 @@ typedef struct {
   long at[3], sample;
 } Place;
 
-inline Place find_place(const Layout *layout, long index) {
+static inline Place find_place(const Layout *layout, long index) {
   Place p;
   for (int d = 0; d < 3; d++) {
     p.at[d] = index % layout->sizes[d];
@@ -130,14 +130,14 @@ inline Place find_place(const Layout *layout, long index) {
   return p;
 }
 
-inline long place_offset(const Layout *layout, int operand, const Place *p) {
+static inline long place_offset(const Layout *layout, int operand, const Place *p) {
   return p->at[0] * layout->strides[operand][0] + p->at[1] * layout->strides[operand][1] +
          p->at[2] * layout->strides[operand][2] + p->sample * layout->strides[operand][4];
 }
 
 // The taps of a place along all dimensions; `grid` is operand `operand`.
-inline void taps_of(const Sampler *s, const Layout *layout, int operand, __global const uchar *grid, const Place *p,
-                    int dtype0, Taps taps[3]) {
+static inline void taps_of(const Sampler *s, const Layout *layout, int operand, __global const uchar *grid,
+                           const Place *p, int dtype0, Taps taps[3]) {
   __global const uchar *coordinates = grid + place_offset(layout, operand, p);
   for (int d = 0; d < 3; d++)
     taps[d] = find_taps(s, d, d < s->dims ? load_at(coordinates + d * layout->strides[operand][3], DTYPE0) : (T)0);
@@ -156,9 +156,9 @@ inline void taps_of(const Sampler *s, const Layout *layout, int operand, __globa
 
 // What taps outside of the input add: in two dimensions PyTorch multiplies them by zero, which leaves NaN of a weight that is
 // not finite, in three it leaves them out. x and y are sums over the taps of a dimension.
-inline T outside(const Sampler *s, T x, T y) { return s->dims == 2 ? 0 * x * y : 0; }
+static inline T outside(const Sampler *s, T x, T y) { return s->dims == 2 ? 0 * x * y : 0; }
 
-inline T tap_sum(const T *values, int count) {
+static inline T tap_sum(const T *values, int count) {
   T sum = 0;
   for (int k = 0; k < count; k++) sum += values[k];
   return sum;

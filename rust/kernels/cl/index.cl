@@ -161,9 +161,9 @@ INLINE void get_eight_ulong2(__global uchar *dst, long step, __global const ucha
 // Copies elements [begin, end) of dimension 0. Where one index serves the whole run it is read once; dense 64-bit ones
 // are looked at 8 at a time, so that loads do not wait for comparisons.
 #define DEFINE_GET_RUN(TYPE)                                                                                       \
-  inline void get_run_##TYPE(__global uchar *dst, __global const uchar *src, __global const uchar *index,         \
-                             int index_dtype, const Layout *layout, const Axis *axis, long begin, long end,       \
-                             __global long *status) {                                                             \
+  static inline void get_run_##TYPE(__global uchar *dst, __global const uchar *src, __global const uchar *index,  \
+                                    int index_dtype, const Layout *layout, const Axis *axis, long begin,          \
+                                    long end, __global long *status) {                                            \
     long dst_step = layout->strides[0][0], src_step = layout->strides[1][0], index_step = layout->strides[2][0];  \
     if (index_step == 0) {                                                                                        \
       long at = resolve(load_index(index, 0, index_dtype), axis, status);                                         \
@@ -250,7 +250,7 @@ INLINE void add_run(__global uchar *dst, __global const uchar *src, long begin, 
 }
 
 // A stored element held in the low bits of a word, and back.
-inline T from_bits(ulong bits, int dt) {
+static inline T from_bits(ulong bits, int dt) {
   ushort half_bits = (ushort)bits;
   switch (dt) {
     case DT_U8: return FROM_REAL((uchar)bits);
@@ -270,7 +270,7 @@ inline T from_bits(ulong bits, int dt) {
   return FROM_REAL(0);
 }
 
-inline ulong to_bits(T v, int dt) {
+static inline ulong to_bits(T v, int dt) {
   ushort half_bits = 0;
   switch (dt) {
     case DT_F16: vstore_half_rte((float)REAL(v), 0, (half *)&half_bits); return half_bits;
@@ -287,7 +287,7 @@ inline ulong to_bits(T v, int dt) {
 
 // Compare-and-swap on the word that holds the element: 32 bits everywhere in OpenCL 1.2, 64 bits where the
 // device has them (the host does not ask for 8-byte elements elsewhere, nor for 16-byte ones).
-inline void combine_atomic(__global uchar *p, int dt, int op, T v) {
+static inline void combine_atomic(__global uchar *p, int dt, int op, T v) {
 #ifdef cl_khr_int64_base_atomics
   if (dtype_size(dt) == 8) {
     volatile __global ulong *word = (volatile __global ulong *)p;

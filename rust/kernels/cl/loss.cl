@@ -7,7 +7,7 @@
 #define REDUCE_MEAN 1
 #define REDUCE_SUM 2
 
-inline long load_target(__global const uchar *targets, long i, int dtype) {
+static inline long load_target(__global const uchar *targets, long i, int dtype) {
   return dtype == DT_U8 ? (long)targets[i] : load_index(targets, i, dtype);
 }
 
@@ -104,7 +104,7 @@ __kernel void nll_loss_backward(__global const uchar *grad, ulong grad_offset, _
 }
 
 // Whether all lanes are between 0 and 1: NaN is not.
-inline bool are_probabilities(TV v) { return all((v >= (TV)0) & (v <= (TV)1)); }
+static inline bool are_probabilities(TV v) { return all((v >= (TV)0) & (v <= (TV)1)); }
 
 // Elementwise on contiguous tensors. Logarithms are held at -100 and above, as PyTorch defines this loss.
 __kernel void binary_cross_entropy(__global const uchar *input, ulong input_offset, __global const uchar *target,

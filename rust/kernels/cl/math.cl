@@ -2,37 +2,37 @@
 
 #ifndef IS_COMPLEX
 // The greater and the smaller of two, b where they are equal (as 0 and -0 are); a NaN on either side wins.
-inline TV maximum(TV a, TV b) { return SEL(a > b || a != a, a, b); }
-inline TV minimum(TV a, TV b) { return SEL(a < b || a != a, a, b); }
-inline TV clamped(TV a, TV low, TV high) { return minimum(high, maximum(low, a)); }
+static inline TV maximum(TV a, TV b) { return SEL(a > b || a != a, a, b); }
+static inline TV minimum(TV a, TV b) { return SEL(a < b || a != a, a, b); }
+static inline TV clamped(TV a, TV low, TV high) { return minimum(high, maximum(low, a)); }
 #endif
 
 #ifdef IS_INTEGER
 // Division by zero gives 0, and the one quotient that does not fit wraps; both would trap on a CPU.
-inline TV divide_trunc(TV a, TV b) {
+static inline TV divide_trunc(TV a, TV b) {
   TV quotient = a / SEL(b == 0 || b == -1, 1, b);
   return SEL(b == -1, 0 - a, SEL(b == 0, 0, quotient));
 }
 
 // Remainder with the sign of the dividend.
-inline TV modulo_trunc(TV a, TV b) { return a % SEL(b == 0 || b == -1, 1, b); }
+static inline TV modulo_trunc(TV a, TV b) { return a % SEL(b == 0 || b == -1, 1, b); }
 
 // Remainder with the sign of the divisor.
-inline TV modulo_floor(TV a, TV b) {
+static inline TV modulo_floor(TV a, TV b) {
   TV r = modulo_trunc(a, b);
   return SEL(r != 0 && (r ^ b) < 0, r + b, r);
 }
 
-inline TV divide_floor(TV a, TV b, int dt) {
+static inline TV divide_floor(TV a, TV b, int dt) {
   return divide_trunc(a, b) - B(modulo_trunc(a, b) != 0 && (a ^ b) < 0);
 }
 
 // A shift by more than the width, or by less than nothing, moves every bit out.
-inline TV shift_left(TV a, TV b) { return SEL(b < 0 || b > 63, 0, a << (b & 63)); }
-inline TV shift_right(TV a, TV b) { return a >> SEL(b < 0 || b > 63, 63, b); }
+static inline TV shift_left(TV a, TV b) { return SEL(b < 0 || b > 63, 0, a << (b & 63)); }
+static inline TV shift_right(TV a, TV b) { return a >> SEL(b < 0 || b > 63, 63, b); }
 
 // The least number of a dtype is its own absolute value.
-inline TV greatest_divisor(TV a, TV b, int dt) {
+static inline TV greatest_divisor(TV a, TV b, int dt) {
   a = rounded(SEL(a < 0, 0 - a, a), dt);
   b = rounded(SEL(b < 0, 0 - b, b), dt);
   while (ANY(b != 0)) {
@@ -44,14 +44,14 @@ inline TV greatest_divisor(TV a, TV b, int dt) {
 }
 
 // Narrower products than those of int32 do not wrap before the absolute value is taken, as in C.
-inline TV least_multiple(TV a, TV b, int dt) {
+static inline TV least_multiple(TV a, TV b, int dt) {
   TV product = divide_trunc(a, greatest_divisor(a, b, dt)) * b;
   if (dt == DT_I32) product = rounded(product, dt);
   return SEL(product < 0, 0 - product, product);
 }
 
 // a to the power n by squaring, with wrap. A negative power is 0 but for the bases 1 and -1.
-inline TV power(TV a, TV n) {
+static inline TV power(TV a, TV n) {
   TV result = 1;
   TV base = a;
   TV left = SEL(n < 0, 0, n);
@@ -66,8 +66,8 @@ inline TV power(TV a, TV n) {
 #endif  // IS_INTEGER
 
 #ifdef IS_FLOAT
-inline TV sigmoid(TV x) { return 1 / (1 + m_exp(-x)); }
-inline TV softplus(TV x) { return m_log1p(m_exp(x)); }
+static inline TV sigmoid(TV x) { return 1 / (1 + m_exp(-x)); }
+static inline TV softplus(TV x) { return m_log1p(m_exp(x)); }
 
 // x modulo y, neither negative, exact: x - trunc(x / s) * s is representable, so fma gives it exactly, as long as the
 // quotient has fewer bits than a significand; s is y, times a power of two where y alone would give a longer one.
@@ -81,7 +81,7 @@ INLINE TV modulo_step(TV x, TV y, TV s) {
   return SEL(x < y, x, SEL(r < 0, r + s, r));
 }
 
-__attribute__((noinline)) TV modulo_of_great(TV a, TV b) {
+OUTLINED TV modulo_of_great(TV a, TV b) {
   const TM valid = isfinite(a) && b != 0 && b == b;
   const TV y = SEL(valid && isfinite(b), fabs(b), INFINITY);
   TV x = SEL(valid, fabs(a), 0);
@@ -97,14 +97,14 @@ INLINE TV modulo_trunc(TV a, TV b) {
 }
 
 // Remainder with the sign of the divisor, as in Python.
-inline TV modulo_floor(TV a, TV b) {
+static inline TV modulo_floor(TV a, TV b) {
   TV r = modulo_trunc(a, b);
   return SEL(r != 0 && (b < 0) != (r < 0), r + b, r);
 }
 
 // Python's floor division: the quotient q for which a == q * b + modulo_floor(a, b) as nearly as can be,
 // which floor(a / b) is not where a / b rounds up to an integer. ATen rounds on the way, as dt does.
-inline TV divide_floor(TV a, TV b, int dt) {
+static inline TV divide_floor(TV a, TV b, int dt) {
   TV r = modulo_trunc(a, b);
   TV quotient = rounded(rounded(a - r, dt) / b, dt) - B(r != 0 && (b < 0) != (r < 0));
   TV whole = floor(quotient);
@@ -114,68 +114,68 @@ inline TV divide_floor(TV a, TV b, int dt) {
 }
 
 // log(exp(a) + exp(b)); equal infinities are their own sum.
-inline TV log_add_exp(TV a, TV b) {
+static inline TV log_add_exp(TV a, TV b) {
   return SEL(a == b && isinf(a), a, maximum(a, b) + m_log1p(m_exp(-fabs(a - b))));
 }
-inline TV log_add_exp2(TV a, TV b) {
+static inline TV log_add_exp2(TV a, TV b) {
   return SEL(a == b && isinf(a), a, maximum(a, b) + m_log1p(exp2(-fabs(a - b))) * LIT(1.4426950408889634));
 }
 
-inline TV logit(TV x, T eps) {
+static inline TV logit(TV x, T eps) {
   TV inner = eps < 0 ? x : SEL(x < eps, eps, SEL(x > 1 - eps, 1 - eps, x));
   return m_log(inner / (1 - inner));
 }
 
-inline TV logit_gradient(TV grad, TV x, T eps) {
+static inline TV logit_gradient(TV grad, TV x, T eps) {
   TV gradient = grad / (x * (1 - x));
   if (eps < 0) return SEL(x >= 0 && x <= 1, gradient, NAN);
   return SEL(x >= eps && x <= 1 - eps, gradient, 0);
 }
 
-inline TV normal_pdf(TV x) { return LIT(0.3989422804014327) * m_exp(-LIT(0.5) * x * x); }
+static inline TV normal_pdf(TV x) { return LIT(0.3989422804014327) * m_exp(-LIT(0.5) * x * x); }
 
 // Argument of the tanh in the tanh form of GELU, and its derivative.
-inline TV gelu_inner(TV x) { return LIT(0.7978845608028654) * (x + LIT(0.044715) * x * x * x); }
-inline TV gelu_inner_slope(TV x) { return LIT(0.7978845608028654) * (1 + LIT(0.134145) * x * x); }
+static inline TV gelu_inner(TV x) { return LIT(0.7978845608028654) * (x + LIT(0.044715) * x * x * x); }
+static inline TV gelu_inner_slope(TV x) { return LIT(0.7978845608028654) * (1 + LIT(0.134145) * x * x); }
 
-inline TV gelu(TV x, int tanh_form) {
+static inline TV gelu(TV x, int tanh_form) {
   return tanh_form ? LIT(0.5) * x * (1 + m_tanh(gelu_inner(x))) : x * m_normal_cdf(x);
 }
 
-inline TV gelu_gradient(TV grad, TV x, int tanh_form) {
+static inline TV gelu_gradient(TV grad, TV x, int tanh_form) {
   if (!tanh_form) return grad * (m_normal_cdf(x) + x * normal_pdf(x));
   TV t = m_tanh(gelu_inner(x));
   return grad * LIT(0.5) * (1 + t + x * (1 - t * t) * gelu_inner_slope(x));
 }
 
-inline TV silu_gradient(TV grad, TV x) {
+static inline TV silu_gradient(TV grad, TV x) {
   TV s = sigmoid(x);
   return grad * s * (1 + x * (1 - s));
 }
 
-inline TV mish_gradient(TV grad, TV x) {
+static inline TV mish_gradient(TV grad, TV x) {
   TV t = m_tanh(softplus(x));
   return grad * (t + x * sigmoid(x) * (1 - t * t));
 }
 
 // The power of ten is multiplied out: exp10 may be one ulp off, and 10, 100 ... must be exact.
-inline TV round_decimals(TV a, T decimals) {
+static inline TV round_decimals(TV a, T decimals) {
   T scale = 1;
   for (int i = 0; i < (int)fabs(decimals); i++) scale *= 10;
   return decimals < 0 ? m_rint(a / scale) * scale : m_rint(a * scale) / scale;
 }
 
-inline TV sinc(TV a) {
+static inline TV sinc(TV a) {
   TV x = a * LIT(3.141592653589793);
   return SEL(a == 0, 1, m_sin(x) / x);
 }
 
 // -x log x, continued by 0 at 0 and by -inf below it.
-inline TV entropy(TV x) { return SEL(x == 0, 0, SEL(x < 0, -INFINITY, -x * m_log(x))); }
+static inline TV entropy(TV x) { return SEL(x == 0, 0, SEL(x < 0, -INFINITY, -x * m_log(x))); }
 
 // Derivative of log gamma: reflection below 0, recurrence up to 10, then the asymptotic series
 // (Abramowitz and Stegun 6.3.7, 6.3.5 and 6.3.18).
-inline TV digamma(TV a) {
+static inline TV digamma(TV a) {
   TV x = SEL(a < 0, 1 - a, a);
   TV sum = 0;
   for (int i = 0; i < 10; i++) {
@@ -195,7 +195,7 @@ inline TV digamma(TV a) {
 
 // Inverse of erf: the approximation of W. J. Giles, "Approximating the erfinv function" (GPU Computing
 // Gems, 2011), then Newton steps, which double its 7 digits.
-inline TV erf_inverse(TV y) {
+static inline TV erf_inverse(TV y) {
   TV w = -m_log((1 - y) * (1 + y));
   TV near = w - LIT(2.5);
   TV p = LIT(2.81022636e-08);

@@ -12,7 +12,7 @@ typedef struct {
   long last;
 } Range;
 
-inline Range split_range(long depth, long split, long splits) {
+static inline Range split_range(long depth, long split, long splits) {
   const long step = (depth + splits - 1) / splits;
   const Range range = {min(split * step, depth), min((split + 1) * step, depth)};
   return range;
@@ -26,7 +26,7 @@ OUTLINED void find_offsets(const Axis *axis, long first, long limit, int count, 
 // --- k is dense in both factors: dot products ---------------------------------------------------------------------
 
 #define DEFINE_DOT(ROWS, COLUMNS)                                                                                  \
-  inline void PASTE(PASTE(dot_, ROWS), PASTE(x, COLUMNS))(                                                         \
+  static inline void PASTE(PASTE(dot_, ROWS), PASTE(x, COLUMNS))(                                                  \
       __global const uchar *a, const long *a_at, __global const uchar *b, const long *b_at, int dt, Range range,   \
       T *values) {                                                                                                 \
     TV sums[ROWS][COLUMNS];                                                                                        \
@@ -88,7 +88,7 @@ __kernel void gemm_dot(__global const uchar *a, ulong a_offset, __global const u
 // --- columns are dense in B: multiples of its rows are added up ---------------------------------------------------
 
 #define DEFINE_ADD_ROWS(ROWS, VECTORS)                                                                             \
-  inline void PASTE(PASTE(add_rows_, ROWS), PASTE(x, VECTORS))(                                                    \
+  static inline void PASTE(PASTE(add_rows_, ROWS), PASTE(x, VECTORS))(                                             \
       __global const uchar *a, const long *a_at, const Axis *a_columns, __global const uchar *b, long b_at,        \
       const Axis *b_rows, int dt, Range range, T *values) {                                                        \
     TV sums[ROWS][VECTORS];                                                                                        \
@@ -117,7 +117,7 @@ DEFINE_ADD_ROWS(4, 4)
 // read in runs as long as a page, within which hardware prefetches. So is a single row always.
 #define LONGEST 64
 #define DEFINE_ADD_LONG_ROWS(ROWS)                                                                                 \
-  inline void PASTE(add_long_rows_, ROWS)(__global const uchar *a, const long *a_at, const Axis *a_columns,        \
+  static inline void PASTE(add_long_rows_, ROWS)(__global const uchar *a, const long *a_at, const Axis *a_columns, \
       __global const uchar *b, long b_at, const Axis *b_rows, int dt, Range range, int vectors, T *values) {       \
     for (int v = 0; v < ROWS * vectors; ++v) STORE_PRIVATE((TV)(0), values + v * VEC);                             \
     for (long k = range.first; k < range.last; ++k) {                                                              \

@@ -46,7 +46,7 @@ OUTLINED long outer_offset(const Axis *axis, long i) {
 }
 
 // Element offset of index i.
-inline long axis_offset(const Axis *axis, long i) {
+static inline long axis_offset(const Axis *axis, long i) {
   return i < axis->sizes[0] ? i * axis->strides[0] : outer_offset(axis, i);
 }
 
@@ -63,7 +63,7 @@ OUTLINED Walk walk_from(const Axis *axis, long i) {
   return walk;
 }
 
-inline void walk_on(const Axis *axis, Walk *walk, long count) {
+static inline void walk_on(const Axis *axis, Walk *walk, long count) {
   if (walk->left <= count) {
     *walk = walk_from(axis, walk->index + count);
   } else {
@@ -74,13 +74,13 @@ inline void walk_on(const Axis *axis, Walk *walk, long count) {
 }
 
 // Whether indices i .. i + count - 1 lie next to each other in memory.
-inline bool axis_is_dense(const Axis *axis, long i, long count) {
+static inline bool axis_is_dense(const Axis *axis, long i, long count) {
   const long size = axis->sizes[0];
   return axis->strides[0] == 1 && (i < size ? i : i % size) + count <= size;
 }
 
 // Whether every index is at the same element, as a bias vector's columns are.
-inline bool axis_is_constant(const Axis *axis) {
+static inline bool axis_is_constant(const Axis *axis) {
   bool fixed = true;
   for (int level = 0; level < AXIS_LEVELS; ++level)
     fixed = fixed && (axis->strides[level] == 0 || axis->sizes[level] == 1);
@@ -118,7 +118,7 @@ typedef float R;
 #endif
 
 #ifdef IS_COMPLEX
-inline T multiply(T a, T b) { return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
+static inline T multiply(T a, T b) { return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
 #define MULTIPLY_ADD(a, b, c) (multiply(a, b) + (c))
 #elif defined(IS_INTEGER)
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
@@ -126,7 +126,7 @@ inline T multiply(T a, T b) { return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y 
 #define MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #endif
 
-#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 #ifndef IS_COMPLEX
 // PoCL's vload16 and vstore16 are four loads and stores of a quarter; a vector in a packed struct is one, at any
@@ -144,11 +144,11 @@ typedef struct __attribute__((packed)) {
 #endif
 
 // As load and load_vector.
-inline T load_one(__global const uchar *p, long i, int dt) {
+static inline T load_one(__global const uchar *p, long i, int dt) {
   return dt == T_DTYPE ? ((__global const T *)p)[i] : load(p, i, dt);
 }
 
-inline TV load_dense(__global const uchar *p, long i, int dt) {
+static inline TV load_dense(__global const uchar *p, long i, int dt) {
 #ifndef IS_COMPLEX
   if (dt == R_DTYPE) return LOAD_UNALIGNED((__global const R *)p + i);
 #endif
@@ -161,7 +161,7 @@ inline TV load_dense(__global const uchar *p, long i, int dt) {
 #define STORE_VALUES(v, p) VSTORE(v, 0, p)
 #endif
 
-inline T lane_sum(TV v) {
+static inline T lane_sum(TV v) {
   Lanes lanes;
   lanes.vector = v;
   T sum = lanes.lanes[0];

@@ -19,7 +19,7 @@
 #ifndef IS_COMPLEX
 // OpenCL's any() takes 0.4 ns an element with PoCL 3.1, as long as exp; joining halves until two lanes are left takes
 // next to nothing.
-inline bool any_lane(TM cond) {
+static inline bool any_lane(TM cond) {
 #if VEC == 1
   return cond;
 #elif VEC == 2

@@ -10,7 +10,7 @@ typedef struct {
   int count;
 } Features;
 
-inline Features find_features(const Patches *patches, long first, long last, int most) {
+static inline Features find_features(const Patches *patches, long first, long last, int most) {
   Features features;
   const long taps = tap_count(patches);
   features.count = (int)min(last - first, (long)most);
@@ -54,8 +54,8 @@ ALWAYS_INLINE void transpose_pixels(__global const uchar *source, int dt, const 
 
 // Packs features first .. last - 1 as panels of `width` reals, for `depth` pixels from k_first on. The last panel is
 // filled up with zeros.
-inline void pack_features(__global const uchar *source, int dt, const Patches *patches, long first, long last,
-                          long k_first, int depth, int width, __local R *out) {
+static inline void pack_features(__global const uchar *source, int dt, const Patches *patches, long first, long last,
+                                 long k_first, int depth, int width, __local R *out) {
   const int count = width / PARTS;
   const long spacing = patches->scale[0] * patches->strides[0];
   for (; first < last; first += count, out += depth * width) {

@@ -2,7 +2,7 @@
 
 #ifndef IS_COMPLEX
 // Packs `count` elements that are dense in memory, and zeros up to `width`.
-inline void pack_dense(__global const uchar *source, int dt, long offset, int count, int width, __local R *out) {
+static inline void pack_dense(__global const uchar *source, int dt, long offset, int count, int width, __local R *out) {
   int i = 0;
   if (dt == R_DTYPE && width % VEC == 0) {
     __global const R *from = (__global const R *)source + offset;
@@ -25,8 +25,8 @@ ALWAYS_INLINE void transpose_run(__global const uchar *source, int dt, const lon
 #endif
 
 // Packs `wanted` indices of `outer`, up to BLOCK, from `first` on. `present` of them exist; the others become zero.
-inline void pack_lines(__global const uchar *source, int dt, const Axis *outer, const Axis *inner, long first,
-                       int wanted, int present, long k_first, int depth, int width, __local R *out) {
+static inline void pack_lines(__global const uchar *source, int dt, const Axis *outer, const Axis *inner, long first,
+                              int wanted, int present, long k_first, int depth, int width, __local R *out) {
   long lines[BLOCK];
   for (int r = 0; r < present; ++r) lines[r] = axis_offset(outer, first + r);
   Walk walk = walk_from(inner, k_first);
@@ -54,8 +54,8 @@ inline void pack_lines(__global const uchar *source, int dt, const Axis *outer, 
 
 // Packs indices first .. last - 1 of `outer` as panels of `width` reals, for `depth` values of k from k_first on. The
 // last panel is filled up with zeros.
-inline void pack_matrix(__global const uchar *source, int dt, const Axis *outer, const Axis *inner, long first,
-                        long last, long k_first, int depth, int width, __local R *out) {
+static inline void pack_matrix(__global const uchar *source, int dt, const Axis *outer, const Axis *inner, long first,
+                               long last, long k_first, int depth, int width, __local R *out) {
   // An axis of no indices has no offsets to ask for.
   if (depth == 0) return;
   const int count = width / PARTS;

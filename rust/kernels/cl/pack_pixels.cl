@@ -11,12 +11,12 @@ typedef struct {
 } TapChannels;
 
 // The first channel whose feature under a tap is `k` or later.
-inline long first_channel(const Patches *patches, long tap, long k) {
+static inline long first_channel(const Patches *patches, long tap, long k) {
   return clamp((k - tap * patches->tap_stride + patches->feature_stride - 1) / patches->feature_stride, 0L,
                patches->channels);
 }
 
-inline TapChannels find_channels(const Patches *patches, long tap, long k, int depth, int width) {
+static inline TapChannels find_channels(const Patches *patches, long tap, long k, int depth, int width) {
   const long from = first_channel(patches, tap, k), to = first_channel(patches, tap, k + depth);
   TapChannels what;
   what.tap = find_tap(patches, tap);
@@ -29,7 +29,7 @@ inline TapChannels find_channels(const Patches *patches, long tap, long k, int d
 
 // The same patches, with the taps of a row as channels of one tap where those lie together in memory. Right for pixels
 // all of whose taps lie inside the source.
-inline Patches join_taps(const Patches *patches) {
+static inline Patches join_taps(const Patches *patches) {
   Patches joined = *patches;
   if (patches->channel_stride == 1 && patches->step[0] * patches->strides[0] == patches->channels) {
     joined.taps[0] = 1;
@@ -57,8 +57,8 @@ ALWAYS_INLINE int transpose_channels(__global const uchar *source, int dt, const
 #endif
 
 // Packs a run for `depth` features from k on, a tap after the other.
-inline void pack_run(__global const uchar *source, int dt, const Patches *patches, const Run *run, long k, int depth,
-                     int width, __local R *out) {
+static inline void pack_run(__global const uchar *source, int dt, const Patches *patches, const Run *run, long k,
+                            int depth, int width, __local R *out) {
   const long taps = tap_count(patches);
   for (long tap = 0; tap < taps; ++tap) {
     const TapChannels what = find_channels(patches, tap, k, depth, width);
@@ -98,12 +98,12 @@ typedef struct {
 } WideRuns;
 
 // Whether the pixels of a run lie inside the source in dimension d, under tap t of that dimension.
-inline TM vector_inside(const Patches *patches, const Run *run, int d, long t) {
+static inline TM vector_inside(const Patches *patches, const Run *run, int d, long t) {
   const TM at = run->at[d].vector + (TM)((R_INDEX)(t * patches->step[d]));
   return (at >= (TM)(0)) & (at < (TM)((R_INDEX)patches->extents[d]));
 }
 
-inline void add_run(const Patches *patches, WideRuns *wide, const Run *run, int to) {
+static inline void add_run(const Patches *patches, WideRuns *wide, const Run *run, int to) {
   const int i = wide->count++;
   wide->first[i] = run->offsets[0];
   wide->second[i] = second_offset(run, patches->scale[0] * patches->strides[0]);
@@ -142,8 +142,8 @@ ALWAYS_INLINE void pack_wide(__global const uchar *source, int dt, const Patches
 
 // Packs pixels of a source along whose memory pixels lie, not channels. For fewer taps than WIDE_MASKS, and panels of
 // whole vectors.
-inline void pack_wide_pixels(__global const uchar *source, int dt, const Patches *patches, long first, long last,
-                             long k, int depth, int width, __local R *out) {
+static inline void pack_wide_pixels(__global const uchar *source, int dt, const Patches *patches, long first, long last,
+                                    long k, int depth, int width, __local R *out) {
   const long spacing = patches->scale[0] * patches->strides[0];
   WideRuns wide;
   wide.taps = (int)tap_count(patches);
@@ -183,8 +183,8 @@ inline void pack_wide_pixels(__global const uchar *source, int dt, const Patches
 
 // Packs pixels first .. last - 1 as panels of `width` reals, for `depth` features from k on. The last panel is filled
 // up with zeros.
-inline void pack_pixels(__global const uchar *source, int dt, const Patches *patches, long first, long last, long k,
-                        int depth, int width, __local R *out) {
+static inline void pack_pixels(__global const uchar *source, int dt, const Patches *patches, long first, long last,
+                               long k, int depth, int width, __local R *out) {
   if (depth == 0) return;
 #ifndef IS_COMPLEX
   if (patches->channel_stride != 1 && width % VEC == 0 && tap_count(patches) <= WIDE_MASKS) {

@@ -51,12 +51,12 @@ typedef struct __attribute__((packed)) {
 } UnalignedBlock;
 
 #if BLOCK == 8
-inline RB even_pairs(RB a, RB b) { return (RB)(a.s0, b.s0, a.s1, b.s1, a.s4, b.s4, a.s5, b.s5); }
-inline RB odd_pairs(RB a, RB b) { return (RB)(a.s2, b.s2, a.s3, b.s3, a.s6, b.s6, a.s7, b.s7); }
-inline RB even_quads(RB a, RB b) { return (RB)(a.s01, b.s01, a.s45, b.s45); }
-inline RB odd_quads(RB a, RB b) { return (RB)(a.s23, b.s23, a.s67, b.s67); }
+static inline RB even_pairs(RB a, RB b) { return (RB)(a.s0, b.s0, a.s1, b.s1, a.s4, b.s4, a.s5, b.s5); }
+static inline RB odd_pairs(RB a, RB b) { return (RB)(a.s2, b.s2, a.s3, b.s3, a.s6, b.s6, a.s7, b.s7); }
+static inline RB even_quads(RB a, RB b) { return (RB)(a.s01, b.s01, a.s45, b.s45); }
+static inline RB odd_quads(RB a, RB b) { return (RB)(a.s23, b.s23, a.s67, b.s67); }
 
-inline void store_transposed(const RB *rows, long width, __local R *out) {
+static inline void store_transposed(const RB *rows, long width, __local R *out) {
   RB quads[8];
   _Pragma("unroll") for (int half_block = 0; half_block < 2; ++half_block) {
     const RB *r = rows + half_block * 4;
@@ -73,7 +73,7 @@ inline void store_transposed(const RB *rows, long width, __local R *out) {
   }
 }
 #else
-inline void store_transposed(const RB *rows, long width, __local R *out) {
+static inline void store_transposed(const RB *rows, long width, __local R *out) {
   const RB a = rows[0], b = rows[1], c = rows[2], d = rows[3];
   *(__local RB *)out = (RB)(a.s0, b.s0, c.s0, d.s0);
   *(__local RB *)(out + width) = (RB)(a.s1, b.s1, c.s1, d.s1);
@@ -83,7 +83,7 @@ inline void store_transposed(const RB *rows, long width, __local R *out) {
 #endif
 
 // BLOCK neighbouring elements that start at element i.
-inline RB load_block(__global const uchar *p, long i, int dt) {
+static inline RB load_block(__global const uchar *p, long i, int dt) {
   switch (dt) {
     case R_DTYPE: return ((__global const UnalignedBlock *)((__global const R *)p + i))->vector;
 #if defined(CLASS_F)
@@ -101,7 +101,7 @@ inline RB load_block(__global const uchar *p, long i, int dt) {
   return block.vector;
 }
 
-inline void store_block(__global uchar *p, long i, int dt, RB values) {
+static inline void store_block(__global uchar *p, long i, int dt, RB values) {
   if (dt == R_DTYPE) {
     ((__global UnalignedBlock *)((__global R *)p + i))->vector = values;
     return;

@@ -6,13 +6,13 @@
 // and 3-D.
 
 #if HAS_PATCHES
-inline long tap_count(const Patches *patches) { return patches->taps[0] * patches->taps[1] * patches->taps[2]; }
+static inline long tap_count(const Patches *patches) { return patches->taps[0] * patches->taps[1] * patches->taps[2]; }
 
 typedef struct {
   long at[SPATIAL];
 } Tap;
 
-inline Tap find_tap(const Patches *patches, long index) {
+static inline Tap find_tap(const Patches *patches, long index) {
   Tap tap;
   tap.at[0] = index % patches->taps[0];
   index /= patches->taps[0];
@@ -22,7 +22,7 @@ inline Tap find_tap(const Patches *patches, long index) {
 }
 
 // Elements from where a pixel's tap 0 lies, or would lie, to where a tap does.
-inline long tap_offset(const Patches *patches, const Tap *tap) {
+static inline long tap_offset(const Patches *patches, const Tap *tap) {
   long offset = 0;
   for (int d = 0; d < SPATIAL; ++d) offset += tap->at[d] * patches->step[d] * patches->strides[d];
   return offset;
@@ -34,7 +34,7 @@ typedef struct {
   long image;
 } Pixel;
 
-inline Pixel find_pixel(const Patches *patches, long index) {
+static inline Pixel find_pixel(const Patches *patches, long index) {
   Pixel pixel;
   for (int d = 0; d < SPATIAL; ++d) {
     pixel.at[d] = index % patches->pixels[d];
@@ -45,7 +45,7 @@ inline Pixel find_pixel(const Patches *patches, long index) {
 }
 
 // Moves on by `count` pixels in index order.
-inline void advance(const Patches *patches, Pixel *pixel, int count) {
+static inline void advance(const Patches *patches, Pixel *pixel, int count) {
   pixel->at[0] += count;
   if (pixel->at[0] < patches->pixels[0]) return;
   for (int d = 0; d < SPATIAL; ++d) {
@@ -59,7 +59,7 @@ inline void advance(const Patches *patches, Pixel *pixel, int count) {
 }
 
 // Element offset of channel 0 of a pixel under tap 0, were it inside the source.
-inline long pixel_offset(const Patches *patches, const Pixel *pixel) {
+static inline long pixel_offset(const Patches *patches, const Pixel *pixel) {
   long offset = pixel->image * patches->image_stride;
   for (int d = 0; d < SPATIAL; ++d)
     offset += (pixel->at[d] * patches->scale[d] + patches->origin[d]) * patches->strides[d];
@@ -90,7 +90,7 @@ typedef struct {
 #define OUTSIDE (-(1 << 29))
 
 // The `size` pixels from `pixel` on, which is `left` before the end.
-inline Run find_run(const Patches *patches, Pixel pixel, int size, long left) {
+static inline Run find_run(const Patches *patches, Pixel pixel, int size, long left) {
   Run run;
   run.size = size;
   run.count = (int)clamp(left, 0L, (long)size);
@@ -131,7 +131,7 @@ inline Run find_run(const Patches *patches, Pixel pixel, int size, long left) {
 }
 
 // Whether pixel l lies inside the source under a tap.
-inline bool is_inside(const Patches *patches, const Run *run, int l, const Tap *tap) {
+static inline bool is_inside(const Patches *patches, const Run *run, int l, const Tap *tap) {
   for (int d = 0; d < SPATIAL; ++d) {
     const long at = run->at[d].lanes[l] + tap->at[d] * patches->step[d];
     if (at < 0 || at >= patches->extents[d]) return false;
@@ -141,7 +141,7 @@ inline bool is_inside(const Patches *patches, const Run *run, int l, const Tap *
 
 #ifndef IS_COMPLEX
 // The same for all pixels.
-inline RM block_inside(const Patches *patches, const Run *run, const Tap *tap) {
+static inline RM block_inside(const Patches *patches, const Run *run, const Tap *tap) {
   RM inside = (RM)(-1);
   for (int d = 0; d < SPATIAL; ++d) {
     const RM at = run->at[d].block + (RM)((R_INDEX)(tap->at[d] * patches->step[d]));
@@ -151,20 +151,20 @@ inline RM block_inside(const Patches *patches, const Run *run, const Tap *tap) {
 }
 
 // The pixels of a run's second part.
-inline Indices second_part(const Run *run) {
+static inline Indices second_part(const Run *run) {
   Indices part;
   for (int l = 0; l < run->size; ++l) part.lanes[l] = l >= run->second ? -1 : 0;
   return part;
 }
 
 // Where pixel 0 would lie, were all of a run as its second part is.
-inline long second_offset(const Run *run, long spacing) {
+static inline long second_offset(const Run *run, long spacing) {
   return run->offsets[run->size - 1] - (run->size - 1) * spacing;
 }
 
 // Whether loads of whole vectors get the pixels of a run from `lowest` to `highest` elements on, without leaving the
 // tensor.
-inline bool is_loadable(const Patches *patches, const Run *run, long lowest, long highest) {
+static inline bool is_loadable(const Patches *patches, const Run *run, long lowest, long highest) {
   const long spacing = patches->scale[0] * patches->strides[0];
   if (run->second == 0 || spacing < 1 || spacing > 2) return false;
   const long first = run->offsets[0], second = second_offset(run, spacing);

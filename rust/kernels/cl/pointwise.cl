@@ -100,7 +100,7 @@ typedef struct {
 #define DTYPE3 launch.dtypes[4]
 #endif
 
-inline TV apply(int op, int DTYPE, TV a, TV b, TV c, TV d, T s0, T s1, T s2, T s3) {
+static inline TV apply(int op, int DTYPE, TV a, TV b, TV c, TV d, T s0, T s1, T s2, T s3) {
   switch (op) {
 //@CASES@
   }
@@ -216,7 +216,7 @@ typedef struct {
   bool is_line;  // whether the lanes are as far apart as elements of one row
 } Spread;
 
-inline Spread spread_rows(long row, long stride, long row_stride) {
+static inline Spread spread_rows(long row, long stride, long row_stride) {
   Spread spread;
   for (int l = 0; l < VEC; l++) spread.lanes[l] = l / row * row_stride + l % row * stride;
   spread.is_line = row_stride == row * stride;
@@ -224,8 +224,8 @@ inline Spread spread_rows(long row, long stride, long row_stride) {
 }
 
 // VEC elements of one row, or of several, of which `count` exist.
-inline TV load_strided(__global const uchar *p, long stride, const Spread *spread, int rows, int count, int dt,
-                       int source, T value) {
+static inline TV load_strided(__global const uchar *p, long stride, const Spread *spread, int rows, int count, int dt,
+                              int source, T value) {
   if (source == SOURCE_VALUE) return (TV)(value);
   if (rows == 1 || spread->is_line) return stride == 0 ? (TV)(load_at(p, dt)) : load_lanes(p, stride, count, dt);
   Lanes v;
@@ -233,7 +233,8 @@ inline TV load_strided(__global const uchar *p, long stride, const Spread *sprea
   return v.vector;
 }
 
-inline void store_strided(__global uchar *p, long stride, const Spread *spread, int rows, int count, int dt, TV value) {
+static inline void store_strided(__global uchar *p, long stride, const Spread *spread, int rows, int count, int dt,
+                                 TV value) {
   if (rows == 1 || spread->is_line) {
     store_lanes(p, stride, count, dt, value);
     return;

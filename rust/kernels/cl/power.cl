@@ -3,7 +3,7 @@
 #ifdef IS_FLOAT
 #ifdef CLASS_D
 // For a vector with an infinite or zero lane among others PoCL 3.1 returns nonsense in all, so one by one.
-inline TV m_pow(TV a, TV b) {
+static inline TV m_pow(TV a, TV b) {
   Lanes x, y;
   x.vector = a;
   y.vector = b;
@@ -67,7 +67,7 @@ INLINE TV m_pow(TV a, TV b) {
 #endif
 
 // The same exponent for every lane; the common ones need no logarithm.
-inline TV power_scalar(TV a, T exponent) {
+static inline TV power_scalar(TV a, T exponent) {
   if (exponent == 2) return a * a;
   if (exponent == 3) return a * a * a;
   if (exponent == LIT(0.5)) return sqrt(a);

@@ -15,17 +15,17 @@
 // Compilers call a large function rather than copy it. In a specialised program what it holds is small, as the switch
 // over the dtype falls away, and must not be called for every vector: a sum over 16 M floats takes a third longer so.
 #ifdef SPEC_DTYPE0
-#define INLINE inline __attribute__((always_inline))
+#define INLINE static inline __attribute__((always_inline))
 #else
-#define INLINE inline
+#define INLINE static inline
 #endif
 
 // What is rarely needed and long is not copied to where it is used. On CPUs PoCL compiles the text of a kernel three times,
 // and that of a function which it calls once.
 #ifdef IS_CPU
-#define OUTLINED __attribute__((noinline))
+#define OUTLINED static __attribute__((noinline))
 #else
-#define OUTLINED inline
+#define OUTLINED static inline
 #endif
 
 #ifdef HAS_FP64

@@ -21,7 +21,7 @@ typedef ulong2 Record;
 
 // An unsigned number in the order of the elements. Equal elements (both zeros, all NaN) have equal keys, so values are
 // not made from keys again but fetched from the input.
-inline Key sort_key(T v, int dt, int descending) {
+static inline Key sort_key(T v, int dt, int descending) {
 #if defined(CLASS_F)
   uint bits = v == 0 ? 0 : as_uint(v);
   uint key = isnan(v) ? 0xffffffffu : bits ^ ((uint)((int)bits >> 31) | 0x80000000u);
@@ -38,12 +38,13 @@ inline Key sort_key(T v, int dt, int descending) {
 #endif
 }
 
-inline int digit(Key key, int pass) { return (int)(key >> (8 * pass)) & (BINS - 1); }
+static inline int digit(Key key, int pass) { return (int)(key >> (8 * pass)) & (BINS - 1); }
 
-inline bool is_constant(Key varying, int pass) { return digit(varying, pass) == 0; }
+static inline bool is_constant(Key varying, int pass) { return digit(varying, pass) == 0; }
 
 // Writes the records of elements [begin, end) of a row; tells which bits of the keys differ from those of `first`.
-inline Key make_records(__global Record *to, __global const uchar *row, long begin, long end, int dt, int descending) {
+static inline Key make_records(__global Record *to, __global const uchar *row, long begin, long end, int dt,
+                               int descending) {
   Key first = sort_key(load(row, 0, dt), dt, descending), varying = 0;
   for (long i = begin; i < end; i++) {
     Key key = sort_key(load(row, i, dt), dt, descending);
@@ -53,21 +54,21 @@ inline Key make_records(__global Record *to, __global const uchar *row, long beg
   return varying;
 }
 
-inline void count_digits(__global const Record *from, long begin, long end, int pass, uint *counts) {
+static inline void count_digits(__global const Record *from, long begin, long end, int pass, uint *counts) {
   for (int bin = 0; bin < BINS; bin++) counts[bin] = 0;
   for (long i = begin; i < end; i++) counts[digit(from[i].x, pass)]++;
 }
 
-inline void move_records(__global Record *to, __global const Record *from, long begin, long end, int pass,
-                         uint *places) {
+static inline void move_records(__global Record *to, __global const Record *from, long begin, long end, int pass,
+                                uint *places) {
   for (long i = begin; i < end; i++) {
     Record record = from[i];
     to[places[digit(record.x, pass)]++] = record;
   }
 }
 
-inline void write_sorted(__global uchar *values, __global long *indices, __global const uchar *row,
-                         __global const Record *from, long begin, long end, int dt) {
+static inline void write_sorted(__global uchar *values, __global long *indices, __global const uchar *row,
+                                __global const Record *from, long begin, long end, int dt) {
   for (long i = begin; i < end; i++) {
     long place = (long)from[i].y;
     store(values, i, dt, load(row, place, dt));
@@ -111,14 +112,14 @@ __kernel void radix_rows(__global uchar *values, ulong values_offset, __global u
   long begin = (length) * chunk / (chunks), end = (length) * (chunk + 1) / (chunks)
 
 // Bits that differ anywhere in a row.
-inline Key row_varying(__global const Key *varying, long row_number, int chunks) {
+static inline Key row_varying(__global const Key *varying, long row_number, int chunks) {
   Key bits = 0;
   for (int chunk = 0; chunk < chunks; chunk++) bits |= varying[row_number * chunks + chunk];
   return bits;
 }
 
 // Whether the passes before this one have left a row in the spare buffer: each that was not skipped swapped them.
-inline bool is_swapped(Key varying, int pass) {
+static inline bool is_swapped(Key varying, int pass) {
   int swaps = 0;
   for (int before = 0; before < pass; before++) swaps += !is_constant(varying, before);
   return swaps & 1;

@@ -18,10 +18,10 @@
 
 #define LANES 8
 
-inline uint8 high_product(uint8 a, uint b) { return convert_uint8(convert_ulong8(a) * (ulong)b >> 32ul); }
+static inline uint8 high_product(uint8 a, uint b) { return convert_uint8(convert_ulong8(a) * (ulong)b >> 32ul); }
 
 // Ten rounds over 8 counters, one in each lane; `c` goes from counter words to random words.
-inline void philox(uint8 c[4], ulong seed) {
+static inline void philox(uint8 c[4], ulong seed) {
   uint key0 = (uint)seed, key1 = (uint)(seed >> 32);
   for (int round = 0; round < 10; round++) {
     uint8 high0 = high_product(c[0], 0xD2511F53u), low0 = c[0] * 0xD2511F53u;
@@ -36,7 +36,7 @@ inline void philox(uint8 c[4], ulong seed) {
 }
 
 // The words of a group; `offset` is the first counter of the launch.
-inline void group_words(ulong seed, ulong offset, ulong group, uint8 words[4]) {
+static inline void group_words(ulong seed, ulong offset, ulong group, uint8 words[4]) {
   ulong8 counter = offset + group * LANES + (ulong8)(0, 1, 2, 3, 4, 5, 6, 7);
   words[0] = convert_uint8(counter);
   words[1] = convert_uint8(counter >> 32ul);
@@ -83,7 +83,7 @@ typedef double8 TV;
 #endif
 
 // Vector k of a group, uniform in [0, 1): as many bits as T holds, so that 1 is never reached.
-inline TV uniform_vector(const uint8 words[4], int k) {
+static inline TV uniform_vector(const uint8 words[4], int k) {
 #ifdef CLASS_F
   return convert_float8(words[k] >> 8u) * 0x1p-24f;
 #else
@@ -93,7 +93,7 @@ inline TV uniform_vector(const uint8 words[4], int k) {
 }
 
 // Vector k of a group, uniform in (0, 1): never 0, for logarithms; float keeps 32 bits near 0, for long tails.
-inline TV open_uniform_vector(const uint8 words[4], int k) {
+static inline TV open_uniform_vector(const uint8 words[4], int k) {
 #ifdef CLASS_F
   return fmin(convert_float8(words[k]) * 0x1p-32f + 0x1p-33f, (TV)0x1.fffffep-1f);
 #else
@@ -102,13 +102,13 @@ inline TV open_uniform_vector(const uint8 words[4], int k) {
 }
 
 // Box-Muller: vectors 0 and 1 make two independent normal vectors, so do 2 and 3.
-inline TV normal_vector(const uint8 words[4], int k) {
+static inline TV normal_vector(const uint8 words[4], int k) {
   TV radius = sqrt((T)-2 * log(open_uniform_vector(words, k & ~1)));
   TV angle = (T)2 * uniform_vector(words, k | 1);
   return radius * (k & 1 ? sinpi(angle) : cospi(angle));
 }
 
-inline TV sample(int op, const uint8 words[4], int k, T a, T b) {
+static inline TV sample(int op, const uint8 words[4], int k, T a, T b) {
   switch (op) {
     case RANDOM_UNIFORM: return a + (b - a) * uniform_vector(words, k);
     case RANDOM_NORMAL: return a + b * normal_vector(words, k);
@@ -123,7 +123,7 @@ inline TV sample(int op, const uint8 words[4], int k, T a, T b) {
 }
 
 // Up to 8 elements from `first` on.
-inline void store_vector(__global uchar *out, long first, long n, int dt, TV v) {
+static inline void store_vector(__global uchar *out, long first, long n, int dt, TV v) {
   if (dt == NATURAL_DTYPE && first + LANES <= n) {
     vstore8(v, 0, (__global T *)out + first);
     return;
@@ -141,7 +141,7 @@ inline void store_vector(__global uchar *out, long first, long n, int dt, TV v) 
 }
 
 // The largest value below b that dt holds lies above a: rounding up to b is undone by starting over at a.
-inline void exclude_upper_bound(__global uchar *out, long first, long n, int dt, T a, T b) {
+static inline void exclude_upper_bound(__global uchar *out, long first, long n, int dt, T a, T b) {
   int count = (int)min((long)LANES, n - first);
   for (int i = 0; i < count; i++)
     if (load(out, first + i, dt) >= b) store(out, first + i, dt, a);
@@ -183,7 +183,7 @@ __kernel void random_bernoulli(__global uchar *out, ulong out_offset, __global c
 }
 
 // Eight elements from `first` on, of which there are at least so many.
-inline TV load_vector(__global const uchar *in, long first, int dt) {
+static inline TV load_vector(__global const uchar *in, long first, int dt) {
   switch (dt) {
     case NATURAL_DTYPE: return vload8(0, (__global const T *)in + first);
 #ifdef CLASS_F

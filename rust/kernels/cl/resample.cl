@@ -45,20 +45,20 @@ typedef float TF;
 typedef TR TF;
 #endif
 
-inline long positions(const Axis *axis) { return axis->transposed ? axis->coarse : axis->fine; }
-inline long pitch(long n) { return (n + 15) / 16 * 16; }
+static inline long positions(const Axis *axis) { return axis->transposed ? axis->coarse : axis->fine; }
+static inline long pitch(long n) { return (n + 15) / 16 * 16; }
 
-inline __global int *table_counts(__global uchar *tables, const Axis *axis) {
+static inline __global int *table_counts(__global uchar *tables, const Axis *axis) {
   return (__global int *)(tables + axis->start);
 }
-inline __global int *table_places(__global uchar *tables, const Axis *axis) {
+static inline __global int *table_places(__global uchar *tables, const Axis *axis) {
   return table_counts(tables, axis) + pitch(positions(axis));
 }
-inline __global TR *table_weights(__global uchar *tables, const Axis *axis) {
+static inline __global TR *table_weights(__global uchar *tables, const Axis *axis) {
   return (__global TR *)(table_places(tables, axis) + axis->width * pitch(positions(axis)));
 }
 
-inline TF scale_of(const Axis *axis) {
+static inline TF scale_of(const Axis *axis) {
 #ifdef CLASS_D
   return *(const double *)axis->scale;
 #elif defined(CLASS_Z)
@@ -69,19 +69,19 @@ inline TF scale_of(const Axis *axis) {
 }
 
 // Keys' cubic convolution; its parameter is -0.75 for interpolation and -0.5 for smoothing, as in PyTorch.
-inline TF cubic_near(TF x, TF a) { return ((a + 2) * x - (a + 3)) * x * x + 1; }
-inline TF cubic_far(TF x, TF a) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }
+static inline TF cubic_near(TF x, TF a) { return ((a + 2) * x - (a + 3)) * x * x + 1; }
+static inline TF cubic_far(TF x, TF a) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }
 
-inline TF sinc_pi(TF x) { return x == 0 ? (TF)1 : sinpi(x) / (LIT(3.141592653589793) * x); }
+static inline TF sinc_pi(TF x) { return x == 0 ? (TF)1 : sinpi(x) / (LIT(3.141592653589793) * x); }
 
 // The kernel of a smoothing rule at distance x, and how far it reaches.
-inline TF smooth_kernel(int rule, TF x) {
+static inline TF smooth_kernel(int rule, TF x) {
   x = fabs(x);
   if (rule == RULE_SMOOTH_LINEAR) return x < 1 ? 1 - x : (TF)0;
   if (rule == RULE_SMOOTH_CUBIC) return x < 1 ? cubic_near(x, -LIT(0.5)) : x < 2 ? cubic_far(x, -LIT(0.5)) : (TF)0;
   return x < 3 ? sinc_pi(x) * sinc_pi(x / 3) : (TF)0;
 }
-inline TF smooth_reach(int rule) { return rule == RULE_SMOOTH_LINEAR ? 1 : rule == RULE_SMOOTH_CUBIC ? 2 : 3; }
+static inline TF smooth_reach(int rule) { return rule == RULE_SMOOTH_LINEAR ? 1 : rule == RULE_SMOOTH_CUBIC ? 2 : 3; }
 
 // What one fine position takes: `count` coarse positions from `first` on. Weights are those of `near`, or for a
 // smoothing rule the kernel around `center` divided by `total`.
@@ -92,7 +92,7 @@ typedef struct {
   TF center, slope, total;
 } Taps;
 
-inline Taps smooth_taps(const Axis *axis, long o) {
+static inline Taps smooth_taps(const Axis *axis, long o) {
   Taps t;
   TF scale = scale_of(axis);
   TF wide = fmax(scale, (TF)1);
@@ -108,7 +108,7 @@ inline Taps smooth_taps(const Axis *axis, long o) {
   return t;
 }
 
-inline Taps find_taps(const Axis *axis, long o) {
+static inline Taps find_taps(const Axis *axis, long o) {
   if (axis->rule >= RULE_SMOOTH_LINEAR) return smooth_taps(axis, o);
   Taps t;
   TF scale = scale_of(axis);
@@ -146,7 +146,7 @@ inline Taps find_taps(const Axis *axis, long o) {
 }
 
 // The coarse position that tap k reads: those outside are brought back in.
-inline long tap_place(const Axis *axis, const Taps *t, int k) {
+static inline long tap_place(const Axis *axis, const Taps *t, int k) {
   long i = t->first + k, last = axis->coarse - 1;
   if (axis->rule == RULE_REFLECT) {
     if (i < 0) i = -i;
@@ -155,13 +155,13 @@ inline long tap_place(const Axis *axis, const Taps *t, int k) {
   return clamp(i, 0l, last);
 }
 
-inline TF tap_weight(const Axis *axis, const Taps *t, int k) {
+static inline TF tap_weight(const Axis *axis, const Taps *t, int k) {
   if (axis->rule < RULE_SMOOTH_LINEAR) return t->near[k];
   return smooth_kernel(axis->rule, ((TF)(t->first + k) - t->center + LIT(0.5)) * t->slope) / t->total;
 }
 
 // Fine positions [begin, end) that may read coarse position i. At the ends more do: what lies outside comes back there.
-inline void candidates(const Axis *axis, long i, long *begin, long *end) {
+static inline void candidates(const Axis *axis, long i, long *begin, long *end) {
   TF low, high;
   if (axis->rule == RULE_REPLICATE) {
     low = high = (TF)(i + axis->shift);
@@ -179,8 +179,8 @@ inline void candidates(const Axis *axis, long i, long *begin, long *end) {
 }
 
 // Adds fine position o to the column of coarse position i, if o reads it.
-inline int append_reader(const Axis *axis, long i, long o, int count, __global int *places, __global TR *weights,
-                         long step) {
+static inline int append_reader(const Axis *axis, long i, long o, int count, __global int *places, __global TR *weights,
+                                long step) {
   Taps t = find_taps(axis, o);
   TF weight = 0;
   bool reads = false;
@@ -247,7 +247,7 @@ typedef struct {
   __global const TR *weights;
 } Row;
 
-inline Row table_row(__global uchar *tables, const Axis *axis, long p) {
+static inline Row table_row(__global uchar *tables, const Axis *axis, long p) {
   Row row;
   row.count = table_counts(tables, axis)[p];
   row.step = pitch(positions(axis));
@@ -257,7 +257,7 @@ inline Row table_row(__global uchar *tables, const Axis *axis, long p) {
 }
 
 // Whether VEC neighbouring positions take equally many elements, as all but those at the borders do.
-inline bool count_alike(__global const int *counts) {
+static inline bool count_alike(__global const int *counts) {
 #if VEC == 1
   return true;
 #else
@@ -266,9 +266,9 @@ inline bool count_alike(__global const int *counts) {
 }
 
 // Neighbouring output positions along x, `n` <= VEC of them.
-inline TV sum_columns(__global uchar *tables, const Axis *x_axis, Row y, Row z, long x, int n,
-                      __global const uchar *in, long x_step, long y_step, long z_step,
-                      int dtype0) {
+static inline TV sum_columns(__global uchar *tables, const Axis *x_axis, Row y, Row z, long x, int n,
+                             __global const uchar *in, long x_step, long y_step, long z_step,
+                             int dtype0) {
   Row row = table_row(tables, x_axis, x);
   __global const int *counts = table_counts(tables, x_axis) + x;
   // Few elements are sooner taken with conditions than counted.
@@ -299,8 +299,8 @@ inline TV sum_columns(__global uchar *tables, const Axis *x_axis, Row y, Row z, 
 }
 
 // Neighbouring channels of one output position; `in` is the first of them.
-inline TV sum_channels(Row x, Row y, Row z, __global const uchar *in, long channel_step, int n, long x_step,
-                       long y_step, long z_step, int dtype0) {
+static inline TV sum_channels(Row x, Row y, Row z, __global const uchar *in, long channel_step, int n, long x_step,
+                              long y_step, long z_step, int dtype0) {
   TV sum = (TV)0;
   for (int k = 0; k < z.count; k++)
     for (int j = 0; j < y.count; j++) {

@@ -20,17 +20,17 @@
   ITEM_TASKS(rows * vectors, first, last)
 
 // Part `column` of gate `gate` of all gates that lie one after another, and of one row of a state.
-inline TV load_gate(__global const uchar *p, long gate, long column, long hidden, int dtype) {
+static inline TV load_gate(__global const uchar *p, long gate, long column, long hidden, int dtype) {
   return load_part(p + gate * hidden * dtype_size(dtype), column, hidden, dtype, 0);
 }
 
-inline void store_gate(__global uchar *p, long gate, long column, long hidden, int dtype, TV value) {
+static inline void store_gate(__global uchar *p, long gate, long column, long hidden, int dtype, TV value) {
   store_part(p + gate * hidden * dtype_size(dtype), column, hidden, dtype, value);
 }
 
 // Gate `gate` of `gates` in a row, with its bias.
-inline TV biased(__global const uchar *p, __global const uchar *bias, long row, int gate, int gates, long column,
-                 long hidden, int dtype) {
+static inline TV biased(__global const uchar *p, __global const uchar *bias, long row, int gate, int gates, long column,
+                        long hidden, int dtype) {
   TV value = load_gate(p, row * gates + gate, column, hidden, dtype);
   return bias ? value + load_gate(bias, gate, column, hidden, dtype) : value;
 }

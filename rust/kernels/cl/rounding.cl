@@ -1,7 +1,7 @@
 // What storing and loading does to a vector.
 
 // x as a tensor of dtype dt would hold it: integers wrap, floats round to nearest even.
-inline TV rounded(TV x, int dt) {
+static inline TV rounded(TV x, int dt) {
 #if defined(CLASS_F)
   uchar stored[2 * VEC];
   if (dt == DT_F16) {

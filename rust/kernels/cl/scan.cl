@@ -33,7 +33,7 @@ typedef T Total;
 #define FROM_TOTAL(v) ((T)(v))
 #endif
 
-inline Total identity(int op) {
+static inline Total identity(int op) {
 #ifdef IS_FLOAT
   if (op == SCAN_LOGSUMEXP) return (Total)-INFINITY;
 #endif
@@ -44,7 +44,7 @@ inline Total identity(int op) {
 #endif
 }
 
-inline Total accumulate(int op, Total a, Total b) {
+static inline Total accumulate(int op, Total a, Total b) {
 #ifdef IS_COMPLEX
   if (op == SCAN_PROD) return (Total)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 #else
@@ -61,7 +61,7 @@ inline Total accumulate(int op, Total a, Total b) {
 }
 
 // First element of a row, in elements.
-inline long row_start(long row, long length, long inner) { return row / inner * length * inner + row % inner; }
+static inline long row_start(long row, long length, long inner) { return row / inner * length * inner + row % inner; }
 
 __kernel void scan_totals(__global const uchar *in, ulong in_offset, __global uchar *totals, ulong totals_offset,
                           int op, int dtype0, long length, long inner, long chunks, long chunk) {
@@ -95,7 +95,7 @@ __kernel void scan_apply(__global uchar *out, ulong out_offset, __global const u
 
 // The totals of all items up to each item, of each to all; `shared` holds LSIZE values. Returns the total of the items
 // before, and leaves that of all in *all.
-inline Total scan_items(int op, Total value, __local Total *shared, Total *all) {
+static inline Total scan_items(int op, Total value, __local Total *shared, Total *all) {
   int item = get_local_id(0);
   shared[item] = value;
   for (int step = 1; step < LSIZE; step *= 2) {

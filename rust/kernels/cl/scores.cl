@@ -45,7 +45,7 @@ typedef struct {
 // The part of the random stream that belongs to a call, and what is kept of the weights: 1 without dropout.
 #define DROPOUT_ARGUMENTS ulong seed, ulong offset, T keep
 
-inline long rows_at(const Rows *rows, long batch, long head) { return batch * rows->batch + head * rows->head; }
+static inline long rows_at(const Rows *rows, long batch, long head) { return batch * rows->batch + head * rows->head; }
 
 // 2^x for x <= 0, to 2 ulp; 0 below 2^-125. Adding 1.5 * 2^23 rounds to a whole number, and leaves it in the low bits:
 // PoCL's rint takes as many instructions as all of this.
@@ -72,7 +72,7 @@ INLINE TV lane_numbers(void) {
 }
 
 // Elements of the bias that do not lie side by side.
-__attribute__((noinline)) TV load_apart(__global const uchar *p, long step, int n, int dtype) {
+OUTLINED TV load_apart(__global const uchar *p, long step, int n, int dtype) {
   return load_lanes(p, step, n, dtype);
 }
 

@@ -15,7 +15,7 @@ typedef struct {
 } Wanted;
 
 // The pass before this one that looked at a byte: passes go down. As many as there are passes where none did.
-inline int pass_before(Key varying, int pass, int passes) {
+static inline int pass_before(Key varying, int pass, int passes) {
   do pass++;
   while (pass < passes && is_constant(varying, pass));
   return pass;

@@ -11,7 +11,7 @@
 #ifndef IS_COMPLEX
 
 // Whether b must come before a, which precedes it: never for equals, so the sort is stable.
-inline bool overtakes(T b, T a, int descending) {
+static inline bool overtakes(T b, T a, int descending) {
 #ifdef IS_FLOAT
   if (isnan(a) || isnan(b)) return descending ? isnan(b) && !isnan(a) : isnan(a) && !isnan(b);
 #endif
@@ -40,8 +40,8 @@ __kernel void sort_blocks(__global uchar *values, ulong values_offset, __global 
 }
 
 // How many of the first `taken` elements of the merge of a (na) and b (nb) come from a.
-inline long merge_split(__global const uchar *a, long na, __global const uchar *b, long nb, long taken, int dt,
-                        int descending) {
+static inline long merge_split(__global const uchar *a, long na, __global const uchar *b, long nb, long taken, int dt,
+                               int descending) {
   long low = max(0l, taken - nb), high = min(taken, na);
   while (low < high) {
     long middle = low + (high - low) / 2;

@@ -14,8 +14,8 @@
 
 // A tile of C is either done, and goes to `tile`, or waits in `partial` for more of k.
 #define DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, B_STEP, PARTIAL_MEMORY, VECTORS)                               \
-  inline void PASTE(NAME, VECTORS)(MEMORY const R *a, long row_step, __local const R *b, int depth, bool is_first, \
-                                   PARTIAL_MEMORY TileVector *partial, TileVector *tile) {                         \
+  static inline void PASTE(NAME, VECTORS)(MEMORY const R *a, long row_step, __local const R *b, int depth,         \
+                                          bool is_first, PARTIAL_MEMORY TileVector *partial, TileVector *tile) {   \
     TileVector sums[TILE_ROWS][VECTORS];                                                                           \
     if (is_first) {                                                                                                \
       FOR_TILE(VECTORS) sums[r][v] = (TileVector)(0);                                                              \
@@ -39,8 +39,8 @@
   DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, B_STEP, PARTIAL_MEMORY, 1)                                           \
   DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, B_STEP, PARTIAL_MEMORY, 2)                                           \
   DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, B_STEP, PARTIAL_MEMORY, 3)                                           \
-  inline void NAME(MEMORY const R *a, long row_step, __local const R *b, int depth, int columns, bool is_first,    \
-                   PARTIAL_MEMORY TileVector *partial, TileVector *tile) {                                         \
+  static inline void NAME(MEMORY const R *a, long row_step, __local const R *b, int depth, int columns,            \
+                           bool is_first, PARTIAL_MEMORY TileVector *partial, TileVector *tile) {                  \
     if (columns > 2 * TILE_LANES)                                                                                  \
       PASTE(NAME, 3)(a, row_step, b, depth, is_first, partial, tile);                                              \
     else if (columns > TILE_LANES)                                                                                 \

@@ -8,12 +8,12 @@
 #ifndef IS_COMPLEX
 
 // Whether element (b, j) goes before (a, i) in a stable sort.
-inline bool goes_before(T b, long j, T a, long i, int descending) {
+static inline bool goes_before(T b, long j, T a, long i, int descending) {
   return overtakes(b, a, descending) || (!overtakes(a, b, descending) && j < i);
 }
 
 // Lets (key, place) sink from the root of a heap of `count` elements.
-inline void sink(__global T *keys, __global long *places, long count, T key, long place, int descending) {
+static inline void sink(__global T *keys, __global long *places, long count, T key, long place, int descending) {
   long at = 0;
   for (long child = 1; child < count; child = 2 * at + 1) {
     long other = child + 1;
@@ -28,7 +28,7 @@ inline void sink(__global T *keys, __global long *places, long count, T key, lon
 }
 
 // Lets (key, place) rise from the end of a heap of `count` elements.
-inline void rise(__global T *keys, __global long *places, long count, T key, long place, int descending) {
+static inline void rise(__global T *keys, __global long *places, long count, T key, long place, int descending) {
   long at = count;
   while (at > 0) {
     long parent = (at - 1) / 2;
@@ -42,7 +42,7 @@ inline void rise(__global T *keys, __global long *places, long count, T key, lon
 }
 
 // Whether any of VEC elements may overtake `root`: NaN compares false, so it is counted in.
-inline bool any_overtakes(TV v, T root, int descending) {
+static inline bool any_overtakes(TV v, T root, int descending) {
 #if VEC == 1
   return overtakes(v, root, descending);
 #else

@@ -6,8 +6,8 @@
 // --- tiles at their points ------------------------------------------------------------------------------------------
 
 // B' s B of a channel of tiles, or A r A' where those are of a gradient, as POINTS vectors `point_step` apart.
-inline void evaluate(const Tiles *tiles, bool is_gradient, __local const R *read, int row_step, int column_step,
-                     __local R *out, long point_step) {
+static inline void evaluate(const Tiles *tiles, bool is_gradient, __local const R *read, int row_step, int column_step,
+                            __local R *out, long point_step) {
 #define READ_VECTOR \
   MASKED(LOCAL_VECTOR(read + (i * row_step + j * column_step) * VEC), tiles->is_row[i] & tiles->is_column[j])
   if (is_gradient)
@@ -17,8 +17,8 @@ inline void evaluate(const Tiles *tiles, bool is_gradient, __local const R *read
 }
 
 // Channels [first, last) of a vector of tiles, as [POINTS][channels][width].
-inline void evaluate_tiles(const Images *images, const Tiles *tiles, bool is_gradient, __global const R *source,
-                           long first, long last, __local R *scratch, __local R *out, int width) {
+static inline void evaluate_tiles(const Images *images, const Tiles *tiles, bool is_gradient, __global const R *source,
+                                  long first, long last, __local R *scratch, __local R *out, int width) {
   const long point_step = (last - first) * width;
   if (images->source_channel_stride != 1) {
     for (long c = first; c < last; ++c, out += width) {
@@ -49,7 +49,9 @@ typedef struct {
 // Source channels that a vector holds beside a panel's result channels.
 #define LANE_CHANNELS (VEC / TILE_ROWS)
 
-inline long padded_channels(long channels) { return (channels + LANE_CHANNELS - 1) / LANE_CHANNELS * LANE_CHANNELS; }
+static inline long padded_channels(long channels) {
+  return (channels + LANE_CHANNELS - 1) / LANE_CHANNELS * LANE_CHANNELS;
+}
 
 // G w G' as panels of result channels: [panels][POINTS][padded channels][TILE_ROWS], filled up with zeros.
 // Global size (parts of the channels, panels).
@@ -84,7 +86,7 @@ __kernel void winograd_weight(__global const uchar *weight, ulong weight_offset,
 DEFINE_TILES(multiply_points, __global, 1, TILE_ROWS, NARROW_PANEL, __local)
 
 // A' m A of one result channel, whose POINTS vectors lie `point_step` apart: GIVEN x GIVEN vectors, `step` apart.
-inline void interpolate_tiles(__local const R *products, int point_step, R bias, __local R *out, int step) {
+static inline void interpolate_tiles(__local const R *products, int point_step, R bias, __local R *out, int step) {
   TV pixels[GIVEN][GIVEN];
   TRANSFORM(interpolate, READ, GIVEN, LOCAL_VECTOR(products + (i * READ + j) * point_step), pixels[i][j])
   _Pragma("unroll") for (int i = 0; i < GIVEN; ++i) _Pragma("unroll") for (int j = 0; j < GIVEN; ++j)
@@ -93,9 +95,9 @@ inline void interpolate_tiles(__local const R *products, int point_step, R bias,
 
 // Multiplies a panel of weights, of `count` result channels, with `vectors` vectors of tiles at their points, and writes
 // what the products are of the image. `to` and `bias`, if not null, are those of the first channel.
-inline void write_panel(const Images *images, const Tiles *tiles, int vectors, __global const R *weight, int count,
-                        __global const R *bias, long bias_stride, __global R *to, __local R *points,
-                        __local R *products, __local R *scratch) {
+static inline void write_panel(const Images *images, const Tiles *tiles, int vectors, __global const R *weight, int count,
+                               __global const R *bias, long bias_stride, __global R *to, __local R *points,
+                               __local R *products, __local R *scratch) {
   const int width = vectors * VEC, point_step = TILE_ROWS * width;
   const long channels = images->channels, padded = padded_channels(channels);
   for (int point = 0; point < POINTS; ++point)

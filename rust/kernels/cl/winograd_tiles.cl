@@ -20,9 +20,9 @@ typedef struct {
   long out_image_stride;
 } Images;
 
-inline long tiles_across(const Images *images, int d) { return (images->pixels[d] + GIVEN - 1) / GIVEN; }
+static inline long tiles_across(const Images *images, int d) { return (images->pixels[d] + GIVEN - 1) / GIVEN; }
 
-inline long tile_count(const Images *images) {
+static inline long tile_count(const Images *images) {
   return tiles_across(images, 0) * tiles_across(images, 1) * images->images;
 }
 
@@ -36,7 +36,7 @@ typedef struct {
   int out_columns[VEC], out_rows[VEC];
 } Tiles;
 
-inline Tiles find_tiles(const Images *images, long first) {
+static inline Tiles find_tiles(const Images *images, long first) {
   Tiles tiles;
   const long across = tiles_across(images, 0), down = tiles_across(images, 1), all = tile_count(images);
   const bool dense_rows = images->source_channel_stride != 1;
@@ -83,8 +83,8 @@ ALWAYS_INLINE void read_lanes(__global const R *source, const long *rows, const 
 }
 
 // Reads a channel's tiles as [READ rows][RUN columns][lanes]. What lies outside the source is of no importance.
-inline void read_rows(const Images *images, const Tiles *tiles, __global const R *source, long channel,
-                      __local R *out) {
+static inline void read_rows(const Images *images, const Tiles *tiles, __global const R *source, long channel,
+                             __local R *out) {
   const long at = channel * images->source_channel_stride;
   if (at + tiles->lowest >= 0 && at + tiles->highest + RUN <= images->elements) {
     for (int i = 0; i < READ; ++i)
@@ -103,7 +103,7 @@ inline void read_rows(const Images *images, const Tiles *tiles, __global const R
 }
 
 // Reads `count` channels' tiles as [READ rows][READ columns][BLOCK channels][lanes].
-inline void read_channels(const Tiles *tiles, __global const R *source, int count, __local R *out) {
+static inline void read_channels(const Tiles *tiles, __global const R *source, int count, __local R *out) {
   for (int i = 0; i < READ; ++i) {
     for (int j = 0; j < READ; ++j, out += BLOCK * VEC) {
       if (count == BLOCK) {
@@ -116,14 +116,14 @@ inline void read_channels(const Tiles *tiles, __global const R *source, int coun
   }
 }
 
-inline TV interleave_low(TV a, TV b) {
+static inline TV interleave_low(TV a, TV b) {
   TV both;
   both.even = a.lo;
   both.odd = b.lo;
   return both;
 }
 
-inline TV interleave_high(TV a, TV b) {
+static inline TV interleave_high(TV a, TV b) {
   TV both;
   both.even = a.hi;
   both.odd = b.hi;
@@ -131,7 +131,7 @@ inline TV interleave_high(TV a, TV b) {
 }
 
 // Writes the pixels of one channel, [GIVEN rows][GIVEN columns][lanes], to rows that are dense.
-inline void write_rows(const Images *images, const Tiles *tiles, __local R *pixels, __global R *out) {
+static inline void write_rows(const Images *images, const Tiles *tiles, __local R *pixels, __global R *out) {
   for (int i = 0; i < GIVEN; ++i) {
     __local TV *row = (__local TV *)(pixels + i * GIVEN * VEC);
     const TV even_low = interleave_low(row[0], row[2]), even_high = interleave_high(row[0], row[2]);
@@ -156,8 +156,8 @@ inline void write_rows(const Images *images, const Tiles *tiles, __local R *pixe
 
 // Writes the pixels of `count` channels, [GIVEN rows][GIVEN columns][TILE_ROWS channels][lanes], to channels that are
 // dense.
-inline void write_channels(const Images *images, const Tiles *tiles, __local R *pixels, int count,
-                           __global R *out) {
+static inline void write_channels(const Images *images, const Tiles *tiles, __local R *pixels, int count,
+                                  __global R *out) {
   for (int l = 0; l < VEC; l += BLOCK) {
     for (int i = 0; i < GIVEN; ++i) {
       for (int j = 0; j < GIVEN; ++j) {
