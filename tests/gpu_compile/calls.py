@@ -3,7 +3,7 @@
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 import torch
@@ -30,7 +30,7 @@ def operators(few: bool = False) -> Iterator[Call]:
     for info, dtypes in opinfo_dtypes():
         for dtype in dtypes if not few else [torch.float32] * (torch.float32 in dtypes):
             has_gradients = info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
-            for sample in samples(info, dtype, has_gradients):
+            for sample in samples(info, dtype, has_gradients)[: 3 if few else None]:
                 yield lambda device, info=info, sample=sample: backward(call(info.op, sample, device))
 
 
@@ -43,19 +43,35 @@ def conversions() -> Iterator[Call]:
         yield lambda device, t=dtype, f=function: f(*torch.empty(2, 7, dtype=t, device=device))
 
 
-def steps() -> Iterator[Call]:
-    """Yield a step of each optimizer over a few tensors, with the norm of their gradients."""
-    for name, fused in product(("SGD", "Adam", "AdamW", "Adagrad", "RMSprop"), (None, True)):
+def layers() -> Iterator[Call]:
+    """Yield layers that no operator's samples reach, forward and backward, and a step of each optimizer."""
+    for dtype, heads, queries, keys, width in product(
+        (torch.float32, torch.float16), (1, 3), (1, 9, 200), (1, 300), (16, 64, 128)
+    ):
 
-        def step(device: torch.device, name: str = name, fused: bool | None = fused) -> None:
+        def attend(
+            device: torch.device, dtype=dtype, shapes=((2, heads, queries, width), (2, heads, keys, width))
+        ) -> None:
+            query, key, value = (torch.zeros(shapes[i], dtype=dtype, device=device) for i in (0, 1, 1))
+            attention = torch.nn.functional.scaled_dot_product_attention
+            attention(query, key, value)
+            backward(attention(query.requires_grad_(), key.requires_grad_(), value.requires_grad_(), is_causal=True))
+            backward(attention(query, key, value, torch.zeros(shapes[0][2], shapes[1][2], device=device, dtype=dtype)))
+
+        yield attend
+    for cell in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+        yield lambda device, cell=cell: backward(cell(5, 7, 2).to(device)(torch.zeros(4, 3, 5, device=device)))
+    for name, fused in product(("SGD", "Adam", "AdamW", "Adagrad", "RMSprop"), (False, True)):
+
+        def step(device: torch.device, name: str = name, options=({"fused": True} if fused else {})) -> None:
             parameters = [torch.nn.Parameter(torch.ones(size, device=device)) for size in (9, 70, 1 << 17)]
             for parameter in parameters:
                 parameter.grad = torch.ones_like(parameter)
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-            options = {"fused": True} if fused else {}
             getattr(torch.optim, name)(parameters, lr=0.1, **options).step()
 
-        yield step
+        if not fused or name != "RMSprop":
+            yield step
 
 
 def workloads(quick: bool) -> Iterator[Call]:
@@ -83,47 +99,49 @@ def random_calls() -> Iterator[Call]:
             yield lambda device, case=case: run(device, case)
 
 
-def run_all(kinds: dict[str, Iterator[Call]]) -> dict[str, Counter[str]]:
-    """Run calls on every device.
+def run_all(calls: Iterator[Call], devices: Sequence[torch.device]) -> Counter[str]:
+    """Run calls on devices.
 
     Args:
-        kinds: the calls by kind.
+        calls: the calls.
+        devices: where to run each.
 
     Returns:
-        How they ended, by kind: "done", or the type of an exception. Some must raise one: results are zeros, dtypes
-        have no kernels, a device does not compute in float64.
+        How they ended: "done", or the type of an exception. Some must raise one: results are zeros, dtypes have no
+        kernels, a device does not compute in float64.
     """
-    devices = [torch.device("opencl", index) for index in range(torch.opencl.device_count())]
-    outcomes: dict[str, Counter[str]] = {}
-    for kind, calls in kinds.items():
-        outcome = outcomes.setdefault(kind, Counter())
-        for call in calls:
-            for device in devices:
-                torch.manual_seed(0)
-                torch.opencl.set_device(device)
-                try:
-                    call(device)
-                    outcome["done"] += 1
-                except Exception as error:
-                    outcome[type(error).__name__] += 1
-    return outcomes
+    outcome: Counter[str] = Counter()
+    for call in calls:
+        for device in devices:
+            torch.manual_seed(0)
+            torch.opencl.set_device(device)
+            try:
+                call(device)
+                outcome["done"] += 1
+            except Exception as error:
+                outcome[type(error).__name__] += 1
+    return outcome
 
 
 def main() -> None:
-    """Run all calls, or the sample of CI where the command line says so; say how they ended."""
+    """Run all calls, or those for the sample of CI where the command line says so; say how they ended."""
     warnings.simplefilter("ignore")
+    # The second device lacks float64 and wide atomics.
+    devices = [torch.device("opencl", index) for index in range(torch.opencl.device_count())]
     if "--sample" in sys.argv:
-        kinds = {"operators": operators(few=True), "steps": steps()}
+        kinds = {"operators": (operators(few=True), devices[:1]), "layers": (layers(), devices[:1])}
     else:
         kinds = {
-            "operators": operators(),
-            "conversions": conversions(),
-            "steps": steps(),
-            "workloads": workloads(quick=False),
-            "random calls": random_calls(),
+            "operators": (operators(), devices),
+            "conversions": (conversions(), devices),
+            "layers": (layers(), devices),
+            "random calls": (random_calls(), devices),
+            "quick workloads": (workloads(quick=True), devices),
+            "workloads": (workloads(quick=False), devices[:1]),
         }
-    for kind, outcome in run_all(kinds).items():
-        print(f"{kind}:", ", ".join(f"{count} {name}" for name, count in outcome.most_common()), flush=True)
+    for kind, (calls, where) in kinds.items():
+        outcome = run_all(calls, where)
+        print(f"    {kind}:", ", ".join(f"{count} {name}" for name, count in outcome.most_common()), flush=True)
 
 
 if __name__ == "__main__":

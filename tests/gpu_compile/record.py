@@ -88,27 +88,40 @@ def record(arguments: list[str]) -> list[Program]:
         RecordError: the process failed, or nothing was built.
     """
     with TemporaryDirectory() as name:
-        folder = Path(name)
-        environment = os.environ | {
-            "OPENCL_DYLIB_PATH": str(_driver(folder)),
-            "PAPER_FOLDER": name,
-            "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "tests", ROOT / "tests" / "python", ROOT, ROOT / "python"))),
-            # Nothing that is there already, no library but our own, and what large tensors run as well.
-            "TORCH_OPENCL_CACHE_DIR": "",
-            "TORCH_OPENCL_BLAS": "opencl",
-            "TORCH_OPENCL_SPECIALIZE": "eager",
-            "TORCH_OPENCL_FALLBACK": "silent",
-            "OMP_WAIT_POLICY": "passive",
-        }
-        for variable in ("TORCH_OPENCL_DEVICES", "TORCH_OPENCL_DEVICE_CLASS"):
-            environment.pop(variable, None)
-        command = [sys.executable, "-m", "gpu_compile.calls", *arguments]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-        print(done.stdout, end="", flush=True)
-        found = read(folder)
-    if done.returncode or not found:
-        raise RecordError(f"the calls ended with status {done.returncode}, after {len(found)} programs")
+        record_calls(["-m", "gpu_compile.calls", *arguments], Path(name))
+        found = read(Path(name))
+    if not found:
+        raise RecordError("no call has built a program")
     return found
+
+
+def record_calls(command: list[str], folder: Path) -> None:
+    """Run Python on the devices on paper.
+
+    Args:
+        command: what Python runs.
+        folder: where the driver writes: see `read`.
+
+    Raises:
+        RecordError: the process failed.
+    """
+    paths = (ROOT / "tests", ROOT / "tests" / "python", ROOT, ROOT / "python")
+    environment = os.environ | {
+        "OPENCL_DYLIB_PATH": str(_driver(folder)),
+        "PAPER_FOLDER": str(folder),
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        # Nothing that is there already, no library but our own, and what large tensors run as well.
+        "TORCH_OPENCL_CACHE_DIR": "",
+        "TORCH_OPENCL_BLAS": "opencl",
+        "TORCH_OPENCL_SPECIALIZE": "eager",
+        "TORCH_OPENCL_FALLBACK": "silent",
+        "OMP_WAIT_POLICY": "passive",
+    }
+    for variable in ("TORCH_OPENCL_DEVICES", "TORCH_OPENCL_DEVICE_CLASS"):
+        environment.pop(variable, None)
+    status = subprocess.run([sys.executable, *command], env=environment, check=False).returncode
+    if status:
+        raise RecordError(f"the calls ended with status {status}")
 
 
 def _driver(folder: Path) -> Path:

@@ -1,0 +1,258 @@
+"""What tests/gpu_compile reads from compilers, what it fails on, and that it records what GPUs are asked for."""
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+sys.path.insert(0, str(TESTS))
+
+from gpu_compile import limits, report, sources, targets, tools  # noqa: E402
+from gpu_compile.build import Result  # noqa: E402
+from gpu_compile.occupancy import MULTIPROCESSORS, occupancy, of_launch  # noqa: E402
+from gpu_compile.programs import Launch, Program  # noqa: E402
+from gpu_compile.record import read, record_calls  # noqa: E402
+from gpu_compile.sample import of as sample_of  # noqa: E402
+from gpu_compile.targets import TARGETS, CompileError, Figures  # noqa: E402
+
+PTXAS = """\
+ptxas info    : 4 bytes gmem
+ptxas info    : Compiling entry function 'calm' for 'sm_90'
+ptxas info    : Function properties for calm
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 20 registers, used 1 barriers, 4096 bytes smem, 448 bytes cmem[0]
+ptxas info    : Compiling entry function 'torn' for 'sm_90'
+ptxas info    : Function properties for torn
+    176 bytes stack frame, 24 bytes spill stores, 48 bytes spill loads
+ptxas info    : Used 255 registers, used 0 barriers
+"""
+PTX = """\
+.visible .entry calm(
+	.param .u64 .ptr .global .align 4 calm_param_0
+)
+{
+	ld.global.v4.f32 	{%f1, %f2, %f3, %f4}, [%rd1];
+	ld.global.nc.f32 	%f5, [%rd2];
+	ld.global.u8 	%rs1, [%rd3];
+	ld.param.u64 	%rd4, [calm_param_0];
+}
+"""
+AMDGCN = """\
+	.text
+calm:
+	global_load_dwordx4 v[0:3], v4, s[0:1]
+	global_load_dword v5, v4, s[2:3]
+	s_add_u32 s4, s4, lost@gotpcrel32@lo+4
+	s_add_u32 s6, s6, found@rel32@lo+4
+	.amdhsa_kernel calm
+	.end_amdhsa_kernel
+; NumSgprs: 24
+; NumVgprs: 136
+; ScratchSize: 792
+; Occupancy: 7
+; LDSByteSize: 3072 bytes/workgroup (compile time only)
+; COMPUTE_PGM_RSRC2:SCRATCH_EN: 1
+found:
+	s_setpc_b64 s[30:31]
+amdhsa.kernels:
+  - .args:
+      - .name:           count
+        .size:           8
+    .group_segment_fixed_size: 3072
+    .name:           calm
+    .private_segment_fixed_size: 792
+    .vgpr_count:     136
+    .vgpr_spill_count: 3
+"""
+CALM = Figures(registers=32, spills=0, scratch=0, local=0, waves=None, vector_loads=1, loads=2)
+
+
+def result(figures: Figures = CALM, error: str = "", launch: Launch | None = None) -> Result:
+    launches = {"calm": launch or Launch(256, 0)}
+    return Result(Program("reduce", "", "-D CLASS_F -D HAS_FP64", launches), "sm_90", error, {"calm": figures})
+
+
+def test_ptxas_is_read_kernel_by_kernel() -> None:
+    parts = targets.ptxas_parts(PTXAS)
+    assert list(parts) == ["calm", "torn"]
+    assert targets.nvidia_figures(parts["calm"], PTX) == replace(CALM, registers=20, local=4096, loads=3)
+    torn = targets.nvidia_figures(parts["torn"], "")
+    assert (torn.registers, torn.spills, torn.scratch, torn.local, torn.loads) == (255, 24, 176, 0, 0)
+
+
+def test_amdgcn_is_read_with_its_remarks() -> None:
+    expected = Figures(registers=136, spills=12, scratch=792, local=3072, waves=7, vector_loads=1, loads=2)
+    assert targets.amdgcn_figures(AMDGCN) == {"calm": expected}
+
+
+def test_functions_that_nobody_defines_are_seen() -> None:
+    assert targets.missing_in_amdgcn(AMDGCN) == ["lost"]
+    assert targets.missing_in_ptx(
+        ".extern .func  (.param .b32 func_retval0) _Z3fooi\n(\n)\n;\n.extern .func bar\n"
+    ) == [
+        "_Z3fooi",
+        "bar",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("registers", "local", "group", "expected"),
+    [
+        (32, 0, 256, 1.0),
+        (33, 0, 256, 0.75),  # 40 a work-item: 51 warps of 64, by fours 48
+        (128, 0, 256, 0.25),
+        (255, 0, 256, 0.125),
+        (32, 32 << 10, 256, 0.75),  # 228 KiB for groups of 33
+        (32, 0, 32, 0.5),  # 32 groups of one warp
+        (255, 0, 1024, 0.0),  # 32 warps of 8160 registers do not fit
+    ],
+)
+def test_occupancy_follows_from_registers_local_memory_and_groups(
+    registers: int, local: int, group: int, expected: float
+) -> None:
+    assert occupancy(MULTIPROCESSORS["sm_90"], registers, local, group) == expected
+    assert of_launch("sm_90", registers, None, local, group) == expected
+    assert of_launch("gfx1030", registers, 4, local, group) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("broken", "text"),
+    [
+        (result(error="error: use of undeclared identifier"), "undeclared"),
+        (result(replace(CALM, spills=8)), "spills 8 bytes"),
+        (result(replace(CALM, scratch=400)), "keeps 400 bytes"),
+        (result(replace(CALM, registers=65)), "65 registers"),
+        (result(replace(CALM, local=(32 << 10) + 4)), "32772 bytes of local memory"),
+        (result(launch=Launch(256, 40000)), "40000 bytes of local memory"),
+    ],
+)
+def test_what_must_not_be_fails(broken: Result, text: str) -> None:
+    hot = {"calm": {"sm_90": 64, "gfx1030": 32}}
+    assert limits.failures([result()], hot) == []
+    assert len(found := limits.failures([result(), broken], hot)) == 1
+    assert text in found[0]
+
+
+def test_kernels_that_are_not_listed_may_spill() -> None:
+    assert limits.failures([result(replace(CALM, spills=8, scratch=400))], {}) == []
+
+
+def test_the_worst_kernels_are_told_first() -> None:
+    calm, torn = result(), result(replace(CALM, scratch=16))
+    torn.kernels = {"torn": torn.kernels["calm"]}
+    torn.program.launches = {"torn": Launch(64, 0)}
+    table = report.rows(limits.uses([calm, torn]))
+    assert [row[0] for row in table] == ["torn", "calm"]
+    assert dict(zip(report.HEAD, table[1], strict=True))["vector loads"] == "1 of 2"
+
+
+def test_every_family_and_hot_kernel_has_to_be_asked_for() -> None:
+    found = limits.gaps([result()], {"calm": {}, "absent": {}})
+    assert "no call launches absent of hot_kernels.txt" in found
+    assert any("family pointwise" in line for line in found)
+    assert not any("family reduce:" in line or "winograd" in line for line in found)
+
+
+def test_the_listed_kernels_exist() -> None:
+    text = "".join(path.read_text() for path in (sources.SOURCES / "cl").glob("*.cl"))
+    kernels = set(re.findall(r"__kernel\s+(?:__attribute__\S+\s+)*void\s+(\w+)", text))
+    assert set(limits.hot_kernels()) <= kernels
+    assert {target for most in limits.hot_kernels().values() for target in most} <= set(TARGETS)
+
+
+def test_a_source_is_recognised_by_its_parts() -> None:
+    families = sources.families()
+    assert len(families) > 20
+    for family in families.values():
+        source = family.source("case 1: break;")
+        expected = "case 1: break;" if sources.CASES_LINE in family.template else ""
+        assert sources.recognise(source) == (family.name, expected)
+    with pytest.raises(sources.UnknownProgram, match="make build"):
+        sources.recognise("__kernel void other(void) {}")
+
+
+def test_the_sample_has_every_launched_kernel() -> None:
+    programs = [
+        Program("sum", "", "-D CLASS_D", {"rows": Launch(1, 0)}),
+        Program("sum", "", "-D CLASS_F -D SPEC_OP=1", {"rows": Launch(1, 0), "columns": Launch(1, 0)}),
+        Program("sum", "", "-D CLASS_F", {"rows": Launch(1, 0)}),
+        Program("sort", "", "-D CLASS_F", {"rows": Launch(1, 0)}),
+    ]
+    for program in programs:
+        program.__dict__["digest"] = f"{program.family} {program.options}"
+    chosen = sample_of(programs)
+    assert programs[0] not in chosen
+    assert all(program in chosen for program in programs[1:])
+
+
+def test_programs_are_recorded_as_a_gpu_would_be_asked(tmp_path: Path) -> None:
+    code = """
+        import torch
+        for index in range(2):
+            a = torch.zeros(300, 300, device=f"opencl:{index}")
+            (a @ a).softmax(-1)
+    """
+    record_calls(["-c", "\n".join(line[8:] for line in code.splitlines())], tmp_path)
+    programs = read(tmp_path)
+    products = [program for program in programs if program.family == "gemm_local"]
+    assert {program.computes_double for program in products} == {True, False}
+    assert all(program.launches["gemm_local"].group == 256 for program in products)
+    assert not any("IS_CPU" in program.options for program in programs)
+    softmax = next(program for program in programs if program.family == "softmax")
+    assert softmax.is_asked_for(["softmax"]) and softmax.is_asked_for(["softmax_rows"]) and softmax.is_asked_for([])
+    assert not softmax.is_asked_for(["gemm_local"])
+
+
+class Text(Program):
+    """A program of a text of its own."""
+
+    @property
+    def source(self) -> str:
+        return self.cases
+
+
+@pytest.fixture(scope="module")
+def compilers() -> tools.Tools:
+    try:
+        return tools.find()
+    except tools.MissingTool as error:
+        pytest.skip(f"{error} (`make gpu-compile` installs it)")
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx1030"])
+def test_compilers_tell_what_kernels_need(compilers: tools.Tools, target: str) -> None:
+    source = """
+        __kernel void plain(__global float4 *x) { x[get_global_id(0)] *= 2.0f; }
+        __kernel void array(__global int *x, int n) {
+            int kept[64];
+            for (int i = 0; i < 64; i++) kept[i] = x[i];
+            for (int i = 0; i < n; i++) kept[x[i] & 63] += kept[i & 63];
+            __local int shared[128];
+            shared[get_local_id(0)] = kept[n & 63];
+            barrier(CLK_LOCAL_MEM_FENCE);
+            x[get_global_id(0)] = shared[n & 127];
+        }
+    """
+    kernels = TARGETS[target].compile(Text("text", source, "-cl-std=CL1.2 -D HAS_FP64"), compilers)
+    assert kernels["plain"].scratch == kernels["plain"].spills == kernels["plain"].local == 0
+    assert kernels["plain"].vector_loads == kernels["plain"].loads == 1
+    assert kernels["array"].scratch >= 256
+    assert kernels["array"].local == 512
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx1030"])
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("__kernel void a(__global int *x) { x[0] = no_such_name; }", "no_such_name"),
+        ("int nowhere(int); __kernel void a(__global int *x) { x[0] = nowhere(x[1]); }", "nowhere"),
+        ("__kernel void a(__global float *x) { x[0] = (float)((double)x[0] * 3); }", "double"),
+    ],
+)
+def test_mistakes_do_not_compile(compilers: tools.Tools, target: str, source: str, text: str) -> None:
+    """Names, functions without a body, and doubles on a device without them."""
+    with pytest.raises(CompileError, match=text):
+        TARGETS[target].compile(Text("text", source, "-cl-std=CL1.2"), compilers)
