@@ -1,6 +1,8 @@
 """Compiles programs in parallel, and keeps what has been found for programs that have not changed."""
 
 import json
+import math
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -31,30 +33,35 @@ class Result:
     kernels: dict[str, Figures] = field(default_factory=dict)
 
 
-def compile_all(programs: Sequence[Program], names: Sequence[str], tools: Tools, jobs: int) -> list[Result]:
-    """Compile programs for targets.
+def compile_all(
+    programs: Sequence[Program], names: Sequence[str], tools: Tools, jobs: int, seconds: float = math.inf
+) -> tuple[list[Result], int]:
+    """Compile programs for targets, generic ones first.
 
     Args:
         programs: the programs.
         names: the targets.
         tools: the compilers.
         jobs: how many compilers run at once.
+        seconds: after so many no compiler is started.
 
     Returns:
-        A result for each program and target.
+        A result for each program and target that there was time for, and how many are left.
     """
-    work = [(program, name) for program in programs for name in names]
+    until = time.monotonic() + seconds
+    ordered = sorted(programs, key=lambda program: program.is_specialised)
+    work = [(program, name) for program in ordered for name in names]
+
+    def compile_in_time(pair: tuple[Program, str]) -> Result | None:
+        return find_or_compile(*pair, tools) if time.monotonic() < until else known(*pair, tools)
+
     with ThreadPoolExecutor(jobs) as pool:
-        results = []
-        for number, result in enumerate(pool.map(lambda pair: compile_one(*pair, tools), work), 1):
-            results.append(result)
-            if number % 200 == 0:
-                print(f"    {number} of {len(work)}", flush=True)
-    return results
+        results = list(filter(None, pool.map(compile_in_time, work)))
+    return results, len(work) - len(results)
 
 
-def compile_one(program: Program, target: str, tools: Tools) -> Result:
-    """Compile a program for a target, unless that is known.
+def known(program: Program, target: str, tools: Tools) -> Result | None:
+    """Return what an earlier run has found, or None.
 
     Args:
         program: the program.
@@ -64,20 +71,37 @@ def compile_one(program: Program, target: str, tools: Tools) -> Result:
     Returns:
         The result.
     """
-    key = sha256("\n".join((program.digest, target, tools.version, _reader())).encode()).hexdigest()[:32]
-    path = FOLDER / "cache" / f"{key}.json"
     try:
-        known = json.loads(path.read_text())
+        found = json.loads(_place(program, target, tools).read_text())
     except (OSError, ValueError):
-        try:
-            figures = TARGETS[target].compile(program, tools)
-            known = {"kernels": {kernel: asdict(value) for kernel, value in figures.items()}}
-        except CompileError as error:
-            known = {"error": str(error)}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(known))
-    kernels = {kernel: Figures(**value) for kernel, value in known.get("kernels", {}).items()}
-    return Result(program, target, known.get("error", ""), kernels)
+        return None
+    kernels = {kernel: Figures(**value) for kernel, value in found["kernels"].items()}
+    return Result(program, target, found["error"], kernels)
+
+
+def find_or_compile(program: Program, target: str, tools: Tools) -> Result:
+    """Return what an earlier run has found, or compile: as `known`."""
+    if (result := known(program, target, tools)) is not None:
+        return result
+    result = Result(program, target)
+    try:
+        result.kernels = TARGETS[target].compile(program, tools)
+    except CompileError as error:
+        result.error = str(error)
+    path = _place(program, target, tools)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # By another name first: whoever ends this run must not leave half a file.
+    path.with_suffix(".new").write_text(
+        json.dumps({"error": result.error, "kernels": {name: asdict(value) for name, value in result.kernels.items()}})
+    )
+    path.with_suffix(".new").replace(path)
+    return result
+
+
+def _place(program: Program, target: str, tools: Tools) -> Path:
+    """Return where a result is kept: by all that it depends on."""
+    key = sha256("\n".join((program.digest, target, tools.version, _reader())).encode()).hexdigest()[:32]
+    return FOLDER / "cache" / f"{key}.json"
 
 
 @cache

@@ -1,6 +1,7 @@
 """The command line."""
 
 import argparse
+import math
 import os
 import sys
 
@@ -18,6 +19,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--sample", action="store_true", help="some programs of each family, in a minute")
     parser.add_argument("--targets", nargs="+", choices=sorted(TARGETS), default=DEFAULT_TARGETS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilers at once")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="start no compiler after so many")
     parser.add_argument("--rows", type=int, default=60, help="rows of the table that are printed")
     parser.add_argument("--markdown", action="store_true", help="the hot kernels' table, for docs/gpus.md")
     return parser.parse_args(arguments)
@@ -43,13 +45,26 @@ def main() -> int:
         print(f"gpu-compile: no program is called {' or '.join(asked.words)}", file=sys.stderr)
         return 2
     print(f"==> compiling {len(chosen)} programs for {' and '.join(asked.targets)}", flush=True)
-    results = build.compile_all(chosen, asked.targets, compilers, asked.jobs)
+    results, left = build.compile_all(chosen, asked.targets, compilers, asked.jobs, asked.seconds)
     report.write(RESULTS, results, compilers.version)
-    return tell(results, asked, compilers.version)
+    is_broken = tell(results, asked, compilers.version, is_all=not left and not asked.words)
+    if left:
+        print(f"{left} of {len(chosen) * len(asked.targets)} are left: run it again")
+    return 1 if is_broken else 2 if left else 0
 
 
-def tell(results: list[build.Result], asked: argparse.Namespace, version: str) -> int:
-    """Print the table and what does not hold; return the exit status."""
+def tell(results: list[build.Result], asked: argparse.Namespace, version: str, is_all: bool) -> bool:
+    """Print the table and what does not hold.
+
+    Args:
+        results: the compiled programs.
+        asked: the command line.
+        version: of the compilers.
+        is_all: whether every program is among the results.
+
+    Returns:
+        Whether something does not hold.
+    """
     hot = limits.hot_kernels()
     found = limits.uses(results)
     if asked.markdown:
@@ -60,10 +75,10 @@ def tell(results: list[build.Result], asked: argparse.Namespace, version: str) -
         if len(table) > asked.rows:
             print(f"... and {len(table) - asked.rows} better ones; all of them are in {RESULTS}")
     broken = limits.failures(results, hot)
-    if not asked.words:
+    if is_all:
         broken += limits.gaps(results, hot)
     kernels = sum(len(result.kernels) for result in results)
     print(f"{version}: {len(results)} programs with {kernels} kernels, {len(broken)} failures")
     for line in broken:
         print(f"FAIL {line}")
-    return 1 if broken else 0
+    return bool(broken)

@@ -1,6 +1,6 @@
-// An OpenCL driver whose devices are GPUs on paper: it keeps what is written to buffers, notes which programs are built and how
-// their kernels are launched, and runs none of them, so that results are zeros. With OPENCL_DYLIB_PATH pointing at it, the
-// native library asks for exactly what it would ask a GPU of that description for, and no compiler runs.
+// An OpenCL driver whose devices are GPUs on paper: it keeps what is written to buffers, notes which programs are built
+// and how their kernels are launched, and runs none of them, so that results are zeros. With OPENCL_DYLIB_PATH pointing
+// at it, the native library asks for exactly what it would ask a GPU of that description for, and no compiler runs.
 //
 // PAPER_FOLDER is where it writes: <program>.cl and <program>.options, and a line of launches.txt for each new
 // (program, kernel, size of the groups, bytes of local memory in arguments).
@@ -29,7 +29,8 @@ struct Device {
 };
 constexpr uint64_t LOCAL_BYTES = 32 << 10, GLOBAL_BYTES = 16ull << 30, LARGEST_GROUP = 256;
 Device devices[] = {
-    {"GPU on paper", true, "cl_khr_fp64 cl_khr_byte_addressable_store cl_khr_int64_base_atomics cl_khr_int64_extended_atomics"},
+    {"GPU on paper", true,
+     "cl_khr_fp64 cl_khr_byte_addressable_store cl_khr_int64_base_atomics cl_khr_int64_extended_atomics"},
     {"GPU on paper without fp64", false, "cl_khr_byte_addressable_store"},
 };
 
@@ -47,7 +48,7 @@ struct Kernel {
 };
 
 std::mutex lock;
-int object;  // All contexts, queues and events are this one: nothing is ever asked of them.
+int object; // All contexts, queues and events are this one: nothing is ever asked of them.
 int platform;
 
 std::string path(const std::string& file) {
@@ -100,11 +101,13 @@ Status done(void** event) {
   return SUCCESS;
 }
 
-}  // namespace
+} // namespace
 
 extern "C" {
 
-Status clGetPlatformIDs(uint32_t room, void** out, uint32_t* found) { return list(&platform, 1, room, out, found); }
+Status clGetPlatformIDs(uint32_t room, void** out, uint32_t* found) {
+  return list(&platform, 1, room, out, found);
+}
 
 Status clGetPlatformInfo(void*, uint32_t what, size_t room, void* out, size_t* needed) {
   constexpr uint32_t VERSION = 0x0901, NAME = 0x0902, VENDOR = 0x0903;
@@ -127,40 +130,40 @@ Status clGetDeviceInfo(Device* device, uint32_t what, size_t room, void* out, si
   // Denormals, infinities, rounding to nearest, fused multiply-add; and in float the nearest quotients and roots.
   constexpr uint64_t FP_DOUBLE = 0x3f, FP_SINGLE = 0xbf, TYPE_GPU = 4;
   switch (what) {
-    case 0x1000:  // TYPE
+    case 0x1000: // TYPE
       return answer_number(TYPE_GPU, room, out, needed);
-    case 0x1002:  // MAX_COMPUTE_UNITS
+    case 0x1002: // MAX_COMPUTE_UNITS
       return answer_number<uint32_t>(32, room, out, needed);
-    case 0x1004:  // MAX_WORK_GROUP_SIZE
+    case 0x1004: // MAX_WORK_GROUP_SIZE
       return answer_number<size_t>(LARGEST_GROUP, room, out, needed);
-    case 0x100C:  // MAX_CLOCK_FREQUENCY
+    case 0x100C: // MAX_CLOCK_FREQUENCY
       return answer_number<uint32_t>(1500, room, out, needed);
-    case 0x1010:  // MAX_MEM_ALLOC_SIZE
-    case 0x101F:  // GLOBAL_MEM_SIZE
+    case 0x1010: // MAX_MEM_ALLOC_SIZE
+    case 0x101F: // GLOBAL_MEM_SIZE
       return answer_number(GLOBAL_BYTES, room, out, needed);
-    case 0x101B:  // SINGLE_FP_CONFIG
+    case 0x101B: // SINGLE_FP_CONFIG
       return answer_number(FP_SINGLE, room, out, needed);
-    case 0x1032:  // DOUBLE_FP_CONFIG
+    case 0x1032: // DOUBLE_FP_CONFIG
       return answer_number(device->computes_double ? FP_DOUBLE : 0, room, out, needed);
-    case 0x1023:  // LOCAL_MEM_SIZE
+    case 0x1023: // LOCAL_MEM_SIZE
       return answer_number(LOCAL_BYTES, room, out, needed);
-    case 0x1035:  // HOST_UNIFIED_MEMORY
+    case 0x1035: // HOST_UNIFIED_MEMORY
       return answer_number<uint32_t>(0, room, out, needed);
-    case 0x103A:  // NATIVE_VECTOR_WIDTH_FLOAT
+    case 0x103A: // NATIVE_VECTOR_WIDTH_FLOAT
       return answer_number<uint32_t>(1, room, out, needed);
-    case 0x102B:  // NAME
+    case 0x102B: // NAME
       return answer_text(device->name, room, out, needed);
-    case 0x102C:  // VENDOR
+    case 0x102C: // VENDOR
       return answer_text("paper", room, out, needed);
-    case 0x102D:  // DRIVER_VERSION
+    case 0x102D: // DRIVER_VERSION
       return answer_text("1", room, out, needed);
-    case 0x102F:  // VERSION
+    case 0x102F: // VERSION
       return answer_text("OpenCL 1.2 paper", room, out, needed);
-    case 0x103D:  // OPENCL_C_VERSION
+    case 0x103D: // OPENCL_C_VERSION
       return answer_text("OpenCL C 1.2 paper", room, out, needed);
-    case 0x1030:  // EXTENSIONS
+    case 0x1030: // EXTENSIONS
       return answer_text(device->extensions, room, out, needed);
-    case 0x1031:  // PLATFORM
+    case 0x1031: // PLATFORM
       return answer_number<void*>(&platform, room, out, needed);
     default:
       return INVALID_VALUE;
@@ -182,13 +185,27 @@ void* clCreateUserEvent(void*, Status* status) {
   return &object;
 }
 
-Status clReleaseContext(void*) { return SUCCESS; }
-Status clReleaseCommandQueue(void*) { return SUCCESS; }
-Status clReleaseEvent(void*) { return SUCCESS; }
-Status clSetUserEventStatus(void*, int32_t) { return SUCCESS; }
-Status clFlush(void*) { return SUCCESS; }
-Status clFinish(void*) { return SUCCESS; }
-Status clWaitForEvents(uint32_t, void* const*) { return SUCCESS; }
+Status clReleaseContext(void*) {
+  return SUCCESS;
+}
+Status clReleaseCommandQueue(void*) {
+  return SUCCESS;
+}
+Status clReleaseEvent(void*) {
+  return SUCCESS;
+}
+Status clSetUserEventStatus(void*, int32_t) {
+  return SUCCESS;
+}
+Status clFlush(void*) {
+  return SUCCESS;
+}
+Status clFinish(void*) {
+  return SUCCESS;
+}
+Status clWaitForEvents(uint32_t, void* const*) {
+  return SUCCESS;
+}
 
 Status clGetEventInfo(void*, uint32_t, size_t room, void* out, size_t* needed) {
   constexpr int32_t COMPLETE = 0;
@@ -219,37 +236,45 @@ Status clGetMemObjectInfo(Buffer* buffer, uint32_t what, size_t room, void* out,
   return INVALID_VALUE;
 }
 
-Status clEnqueueWriteBuffer(void*, Buffer* to, uint32_t, size_t offset, size_t size, const void* from, uint32_t, void*,
-                            void** event) {
+Status clEnqueueWriteBuffer(
+    void*, Buffer* to, uint32_t, size_t offset, size_t size, const void* from, uint32_t, void*, void** event) {
   std::memcpy(to->bytes + offset, from, size);
   return done(event);
 }
 
-Status clEnqueueReadBuffer(void*, Buffer* from, uint32_t, size_t offset, size_t size, void* to, uint32_t, void*, void** event) {
+Status clEnqueueReadBuffer(
+    void*, Buffer* from, uint32_t, size_t offset, size_t size, void* to, uint32_t, void*, void** event) {
   std::memcpy(to, from->bytes + offset, size);
   return done(event);
 }
 
-Status clEnqueueCopyBuffer(void*, Buffer* from, Buffer* to, size_t read, size_t write, size_t size, uint32_t, void*, void** event) {
+Status clEnqueueCopyBuffer(
+    void*, Buffer* from, Buffer* to, size_t read, size_t write, size_t size, uint32_t, void*, void** event) {
   std::memcpy(to->bytes + write, from->bytes + read, size);
   return done(event);
 }
 
-Status clEnqueueFillBuffer(void*, Buffer* to, const void* pattern, size_t period, size_t offset, size_t size, uint32_t, void*,
-                           void** event) {
+Status clEnqueueFillBuffer(
+    void*, Buffer* to, const void* pattern, size_t period, size_t offset, size_t size, uint32_t, void*, void** event) {
   for (size_t i = 0; i < size; i += period) std::memcpy(to->bytes + offset + i, pattern, period);
   return done(event);
 }
 
-void* clEnqueueMapBuffer(void*, Buffer* buffer, uint32_t, uint64_t, size_t offset, size_t, uint32_t, void*, void** event,
-                         Status* status) {
+void* clEnqueueMapBuffer(
+    void*, Buffer* buffer, uint32_t, uint64_t, size_t offset, size_t, uint32_t, void*, void** event, Status* status) {
   *status = done(event);
   return buffer->bytes + offset;
 }
 
-Status clEnqueueUnmapMemObject(void*, Buffer*, void*, uint32_t, void*, void** event) { return done(event); }
-Status clEnqueueMarkerWithWaitList(void*, uint32_t, void*, void** event) { return done(event); }
-Status clEnqueueBarrierWithWaitList(void*, uint32_t, void*, void** event) { return done(event); }
+Status clEnqueueUnmapMemObject(void*, Buffer*, void*, uint32_t, void*, void** event) {
+  return done(event);
+}
+Status clEnqueueMarkerWithWaitList(void*, uint32_t, void*, void** event) {
+  return done(event);
+}
+Status clEnqueueBarrierWithWaitList(void*, uint32_t, void*, void** event) {
+  return done(event);
+}
 
 Program* clCreateProgramWithSource(void*, uint32_t count, const char** texts, const size_t* lengths, Status* status) {
   auto* program = new Program;
@@ -262,7 +287,8 @@ Program* clCreateProgramWithSource(void*, uint32_t count, const char** texts, co
 
 Status clBuildProgram(Program* program, uint32_t, void*, const char* options, void*, void*) {
   // What is not one of the kernels' programs asks whether the compiler has more than OpenCL C: this one has not.
-  if (program->source.find("__kernel") == std::string::npos || program->source.find("__builtin_") == 0) return BUILD_FAILURE;
+  if (program->source.find("__kernel") == std::string::npos || program->source.find("__builtin_") == 0)
+    return BUILD_FAILURE;
   program->name = fingerprint(program->source + options);
   std::ofstream(path(program->name + ".cl")) << program->source;
   std::ofstream(path(program->name + ".options")) << options;
@@ -281,7 +307,9 @@ Status clGetProgramBuildInfo(Program*, void*, uint32_t, size_t room, void* out, 
   return answer_text("", room, out, needed);
 }
 
-Status clReleaseProgram(Program*) { return SUCCESS; }  // Its kernels name it.
+Status clReleaseProgram(Program*) {
+  return SUCCESS;
+} // Its kernels name it.
 
 Kernel* clCreateKernel(Program* program, const char* name, Status* status) {
   *status = SUCCESS;
@@ -302,8 +330,16 @@ Status clSetKernelArg(Kernel* kernel, uint32_t index, size_t size, const void* v
   return SUCCESS;
 }
 
-Status clEnqueueNDRangeKernel(void*, Kernel* kernel, uint32_t dimensions, const size_t*, const size_t*, const size_t* local,
-                              uint32_t, void*, void** event) {
+Status clEnqueueNDRangeKernel(
+    void*,
+    Kernel* kernel,
+    uint32_t dimensions,
+    const size_t*,
+    const size_t*,
+    const size_t* local,
+    uint32_t,
+    void*,
+    void** event) {
   size_t group = 1, bytes = 0;
   for (uint32_t i = 0; local && i < dimensions; ++i) group *= local[i];
   for (const auto& [index, size] : kernel->local_arguments) bytes += size;
@@ -313,4 +349,4 @@ Status clEnqueueNDRangeKernel(void*, Kernel* kernel, uint32_t dimensions, const 
   return done(event);
 }
 
-}  // extern "C"
+} // extern "C"
