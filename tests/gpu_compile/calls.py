@@ -59,6 +59,10 @@ def layers() -> Iterator[Call]:
             backward(attention(query, key, value, torch.zeros(shapes[0][2], shapes[1][2], device=device, dtype=dtype)))
 
         yield attend
+    for dtype in (torch.uint8, torch.float16, torch.float32, torch.float64):
+        yield (
+            lambda device, dtype=dtype: torch.empty(3, 70, 90, dtype=dtype, device=device).transpose(1, 2).contiguous()
+        )
     for cell in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
         yield lambda device, cell=cell: backward(cell(5, 7, 2).to(device)(torch.zeros(4, 3, 5, device=device)))
     for name, fused in product(("SGD", "Adam", "AdamW", "Adagrad", "RMSprop"), (False, True)):
