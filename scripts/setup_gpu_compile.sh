@@ -8,14 +8,14 @@ PYTHON=.venv/bin/python
 NVCC=target/gpu_compile/nvcc
 WANTED=tests/gpu_compile/requirements.txt
 
-# find_tools: says which compilers there are, or fails.
+# find_tools: fails where a compiler is missing.
 find_tools() { PYTHONPATH=tests "$PYTHON" -c 'from gpu_compile.tools import find; find()' 2>/dev/null; }
 
 # Of the releases of a distribution the newest that is there, with its own libclc.
 newest_clang() {
   local release
-  for release in 21 20 19 18 17 16 15; do
-    if apt-cache show "clang-$release" "libclc-$release" >/dev/null 2>&1; then
+  for release in 21 20 19 18 17 16; do
+    if apt-cache show "clang-$release" >/dev/null 2>&1 && apt-cache show "libclc-$release" >/dev/null 2>&1; then
       echo "$release"
       return
     fi

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from gpu_compile.programs import Program
 from gpu_compile.tools import Tools
 
-# clang's own limits on time are none; a program that takes longer has a loop that is unrolled without end.
+# Seconds for a compiler: some take very long over loops that they unroll.
 PATIENCE = 240
 
 

@@ -12,8 +12,8 @@ from gpu_compile.sources import ROOT
 
 # Where `make gpu-compile` puts NVIDIA's assembler, beside what it writes; `make clean` removes both.
 FOLDER = ROOT / "target" / "gpu_compile"
-# Older ones crash on some kernels or know fewer GPUs.
-LEAST_CLANG = 15
+# The first that knows sm_90.
+LEAST_CLANG = 16
 
 
 class MissingTool(Exception):
