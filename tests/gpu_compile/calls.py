@@ -43,6 +43,25 @@ def conversions() -> Iterator[Call]:
         yield lambda device, t=dtype, f=function: f(*torch.empty(2, 7, dtype=t, device=device))
 
 
+LONG_ROWS: tuple[Callable[[torch.Tensor], object], ...] = (
+    lambda x: x.sum(-1),
+    lambda x: x.sum(0),
+    lambda x: x.var(-1),
+    lambda x: x.argmax(-1),
+    lambda x: x.softmax(-1),
+    lambda x: x.log_softmax(-1),
+    lambda x: x.cumsum(-1),
+    lambda x: x.detach().sort(-1),
+    lambda x: x.detach().topk(9, -1),
+    lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+    lambda x: torch.nn.functional.batch_norm(x[..., None, None].expand(-1, -1, 9, 9), None, None, training=True),
+    lambda x: torch.nn.functional.cross_entropy(x, torch.zeros(len(x), dtype=torch.long, device=x.device)),
+    lambda x: x[torch.zeros(700, dtype=torch.long, device=x.device)],
+    lambda x: (x + x[0]) * x,
+    lambda x: x @ x.t(),
+)
+
+
 def layers() -> Iterator[Call]:
     """Yield layers that no operator's samples reach, forward and backward, and a step of each optimizer."""
     for dtype, heads, queries, keys, width in product(
@@ -59,6 +78,10 @@ def layers() -> Iterator[Call]:
             backward(attention(query, key, value, torch.zeros(shapes[0][2], shapes[1][2], device=device, dtype=dtype)))
 
         yield attend
+    for function, dtype, rows in product(LONG_ROWS, (torch.float32, torch.bfloat16), (5, 90)):
+        yield lambda device, function=function, dtype=dtype, rows=rows: backward(
+            function(torch.zeros(rows, 3000, dtype=dtype, device=device, requires_grad=True))
+        )
     for dtype in (torch.uint8, torch.float16, torch.float32, torch.float64):
         yield (
             lambda device, dtype=dtype: torch.empty(3, 70, 90, dtype=dtype, device=device).transpose(1, 2).contiguous()
