@@ -61,13 +61,7 @@ pub(super) fn is_stored(recipe: &Recipe) -> bool {
 /// Builds a program, or loads it.
 pub(super) fn build(recipe: &Recipe) -> Result<Program> {
     let info = &recipe.device.info;
-    if recipe.class.needs_fp64() && !info.fp64 {
-        return Err(Error::Unsupported(format!(
-            "OpenCL: '{}' does not compute in float64, so float64 and complex128 tensors cannot be used on it. \
-             Use float32 and complex64 instead.",
-            info.name
-        )));
-    }
+    recipe.device.computes(recipe.class)?;
     let source = recipe.source();
     let options = recipe.options();
     let context = &recipe.device.state()?.context;

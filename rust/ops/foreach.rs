@@ -46,6 +46,7 @@ pub fn launch(op: u32, counts: &[i64], lists: &[List<'_>], numbers: &[Scalar], n
     let Some(out) = lists.first() else { return Ok(()) };
     let Some(present) = counts.iter().position(|count| *count > 0) else { return Ok(()) };
     let target = Target::of(out.address(present))?;
+    target.converts(lists.iter().map(|list| list.dtype))?;
     let call = Call { target, op, class: out.dtype.class(), lists, numbers, number_is_input };
     // The large ones first: batches are filled with the others.
     let (large, small): (Vec<_>, Vec<_>) = counts.iter().copied().enumerate().partition(|(_, count)| *count > LARGEST);

@@ -92,8 +92,25 @@ pub fn launch(
             let [out, inputs @ ..] = &moved;
             return Call { row, compute: dtype, target, out: *out, inputs, scalars, casts }.over(shape, &moved);
         }
+        if source.dtype == out.dtype && source.address != 0 && target.device.computes(out.dtype.class()).is_err() {
+            return launch_words(op, shape, [out, &source], scalars);
+        }
     }
+    let is_converted = |operand: &&Operand<'_>| operand.address != 0 && operand.dtype != compute;
+    target.converts(operands.iter().filter(is_converted).map(|operand| operand.dtype))?;
     Call { row, compute, target, out: *out, inputs, scalars, casts }.over(shape, operands)
+}
+
+/// Copies float64 and complex128 where the device does not compute in them: each element is one or two words.
+fn launch_words(op: u32, shape: &[i64], operands: [&Operand<'_>; 2], scalars: &[Scalar]) -> Result<()> {
+    let word = DType::I64;
+    let size = word.size() as i64;
+    let words = operands[0].dtype.size() as i64 / size;
+    let within = |inner: i64, outer: &[i64]| [&[inner], outer].concat();
+    let [to, from] = operands.map(|operand| within(size, operand.strides));
+    let [out, source] = operands.map(|operand| Operand { dtype: word, ..*operand });
+    let moved = [Operand { strides: &to, ..out }, Operand { strides: &from, ..source }];
+    launch(op, word, &within(words, shape), 1, &moved, scalars, 0)
 }
 
 struct Call<'a> {

@@ -140,6 +140,7 @@ pub fn integers(out: &Tensor<'_>, range: u64, base: i64, stream: Stream) -> Resu
         return Ok(());
     }
     let target = Target::of(out.address)?;
+    target.converts([out.dtype])?;
     let spec = tier(count, &[("SPEC_DTYPE0", out.dtype.code())]);
     let program = target.program(Family::Random, Class::Integer, &spec)?;
     let args = [
@@ -165,6 +166,7 @@ pub fn bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Stream) -
     }
     let class = drawing_class(probabilities.dtype)?;
     let target = Target::of(out.address)?;
+    target.converts([out.dtype])?;
     let dtypes = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", probabilities.dtype.code())];
     let program = target.program(Family::Random, class, &tier(count, &dtypes))?;
     let args = [

@@ -138,6 +138,7 @@ pub fn reduce(op: ReduceOp, power: f64, shape: &[i64], output: &Operand<'_>, inp
         return Ok(());
     }
     let target = Target::of(output.address)?;
+    target.converts([output.dtype])?;
     let class = input.dtype.class();
     let geometry = Geometry::of(&target, class);
     let order = space.order(&geometry);

@@ -6,7 +6,7 @@ use super::geometry::ITEM_GROUP;
 use super::Tensor;
 use crate::cl::{Arg, Grid, MemHandle, Read, Start};
 use crate::error::Result;
-use crate::kernels::{program, CachedProgram, Class, Family, Spec, Tier};
+use crate::kernels::{program, CachedProgram, Class, DType, Family, Spec, Tier};
 use crate::runtime::{
     before_wait, current_stream, device, device_of_address, Device, DeviceClass, DeviceState, Stream,
 };
@@ -41,6 +41,15 @@ impl Target {
 
     fn new(device: &'static Device) -> Result<Self> {
         Ok(Self { device, state: device.state()?, stream: current_stream(device.index)? })
+    }
+
+    /// Whether the device can convert elements of some dtypes to another class: kernels of devices without float64 have no
+    /// conversion from it or to it.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::Unsupported`] for float64 and complex128 there.
+    pub fn converts(&self, dtypes: impl IntoIterator<Item = DType>) -> Result<()> {
+        dtypes.into_iter().try_for_each(|dtype| self.device.computes(dtype.class()))
     }
 
     /// Whether kernels are cut for a few cores: no work-group parallelism, wide vectors, large caches.

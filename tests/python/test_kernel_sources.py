@@ -23,6 +23,29 @@ def test_floating_literals_have_the_precision_that_is_computed_in() -> None:
     assert {path.name: found for path in sources if (found := bare_literals(path.read_text()))} == {}
 
 
+def guarded_builtins(text: str) -> tuple[int, int]:
+    """Count the lines with functions of clang's own, and those of them within `HAS_CLANG_BUILTINS`."""
+    found, within, conditions = 0, 0, []
+    for line in text.splitlines():
+        code = line.split("//")[0].strip()
+        if code.startswith("#if"):
+            conditions.append(code)
+        elif code.startswith("#endif"):
+            conditions.pop()
+        if re.search(r"__(has_)?builtin", code):
+            found += 1
+            within += any("HAS_CLANG_BUILTINS" in condition for condition in conditions)
+    return found, within
+
+
+def test_functions_of_clang_are_for_drivers_that_compile_them() -> None:
+    """Drivers that translate to SPIR-V end the process over those that it has no form for."""
+    counts = [guarded_builtins(path.read_text()) for path in KERNELS.glob("*.cl")]
+    found, within = map(sum, zip(*counts, strict=True))
+    assert found == within > 0
+    assert guarded_builtins("#if defined(X)\n__builtin_prefetch(p);\n#endif") == (1, 0)
+
+
 def test_bare_literals_are_seen() -> None:
     assert bare_literals("x = 0.5 * y + 1e-7 - 2. * 0x1p-24; // 3.5") == ["0.5", "1e-7", "2.", "0x1p-24"]
     assert bare_literals("x = LIT(0.5) * y.s0 + 1.5f + 3 + 0xe5 + 1e3f") == []

@@ -1,0 +1,85 @@
+"""scripts/driver.sh runs a command with one OpenCL driver, and installs that into the checkout alone."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "driver.sh"
+HAS_RUSTICL = Path("/etc/OpenCL/vendors/rusticl.icd").exists()
+
+needs_no_rusticl = pytest.mark.skipif(HAS_RUSTICL, reason="this machine has rusticl, which is used as it is")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with the script, and with tools that only write down what they were asked for."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(SCRIPT, tmp_path / "scripts")
+    tool(tmp_path, "id", "echo 0")
+    tool(tmp_path, "debootstrap", 'echo "$@"; for place; do [ "${place%.partial}" = "$place" ] || mkdir "$place"; done')
+    tool(tmp_path, "unshare", 'echo "$OCL_ICD_VENDORS $RUSTICL_ENABLE $@"')
+    return tmp_path
+
+
+def tool(checkout: Path, name: str, script: str) -> None:
+    path = checkout / "tools" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    path.chmod(0o755)
+
+
+def run_with(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{checkout / 'tools'}:{os.environ['PATH']}"}
+    for name in ("OCL_ICD_VENDORS", "RUSTICL_ENABLE", "LD_LIBRARY_PATH"):
+        environment.pop(name, None)
+    script = str(checkout / "scripts" / "driver.sh")
+    return subprocess.run([script, *arguments], env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("arguments", [(), ("rusticl",), ("cuda", "true")])
+def test_what_it_cannot_do_is_said(checkout: Path, arguments: tuple[str, ...]) -> None:
+    done = run_with(checkout, *arguments)
+    assert done.returncode == 1 and "intel" in done.stderr and "rusticl" in done.stderr
+
+
+def test_a_command_sees_the_driver_and_caches_of_its_own(checkout: Path) -> None:
+    library = checkout / ".drivers" / "intel" / "lib" / "libintelocl.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    done = run_with(checkout, "intel", "env")
+    variables = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert variables["OCL_ICD_VENDORS"] == variables["OCL_ICD_FILENAMES"] == str(library)
+    assert variables["LD_LIBRARY_PATH"] == str(library.parent)
+    assert variables["XDG_CACHE_HOME"] == str(checkout / ".drivers" / "cache" / "intel")
+    assert run_with(checkout, "intel", "sh", "-c", "exit 7").returncode == 7
+
+
+@needs_no_rusticl
+def test_a_root_is_made_once_and_what_an_interruption_left_of_one_goes(checkout: Path) -> None:
+    torn = checkout / ".drivers" / "trixie.partial" / "torn"
+    torn.mkdir(parents=True)
+    done = run_with(checkout, "rusticl", "true")
+    assert done.returncode == 0, done.stderr
+    assert "making a root" in done.stderr and not torn.exists()
+    assert (checkout / ".drivers" / "trixie").is_dir()
+    assert done.stdout.startswith("/etc/OpenCL/vendors/rusticl.icd llvmpipe --mount --propagation private")
+    assert "trixie" in (checkout / ".drivers" / "debootstrap.log").read_text()
+    assert run_with(checkout, "rusticl", "true").stderr == ""
+
+
+@needs_no_rusticl
+def test_a_failed_download_leaves_no_root_and_says_where_to_look(checkout: Path) -> None:
+    tool(checkout, "debootstrap", "exit 3")
+    done = run_with(checkout, "rusticl", "true")
+    assert done.returncode == 1 and "debootstrap.log" in done.stderr
+    assert not (checkout / ".drivers" / "trixie").exists()
+
+
+@needs_no_rusticl
+def test_without_root_it_says_what_to_install(checkout: Path) -> None:
+    tool(checkout, "id", "echo 1000")
+    done = run_with(checkout, "rusticl", "true")
+    assert done.returncode == 1 and "apt-get install mesa-opencl-icd" in done.stderr
