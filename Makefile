@@ -1,10 +1,20 @@
 # `make` says what there is to make. Everything is idempotent; what is done already takes no time.
 
 PYTHON ?= python3
+# `make test TORCH=2.11.0`: with another PyTorch than the one of requirements-dev.txt, each release in an environment and a
+# target folder of its own. The package holds a library for each release, and loads the one for the PyTorch at hand.
+TORCH ?= $(USUAL_TORCH)
+USUAL_TORCH := $(shell sed -n 's/^torch==//p' requirements-dev.txt)
+RELEASE := $(shell echo $(TORCH) | cut -d. -f1,2)
+ifeq ($(TORCH),$(USUAL_TORCH))
 VENV := .venv
+else
+VENV := .venv-$(RELEASE)
+export CARGO_TARGET_DIR := $(CURDIR)/target/torch-$(RELEASE)
+endif
 RUN := $(VENV)/bin/python
 
-# The torch-sys crate builds against the PyTorch of the first `python` in PATH.
+# The build, and the torch-sys crate, ask the first `python` in PATH where PyTorch is.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export LIBTORCH_USE_PYTORCH := 1
@@ -25,14 +35,21 @@ RUNNER := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER
 # Where the test programs find PyTorch's libraries; in Python they are loaded already.
 TORCH_LIB := import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec("torch").origin), "lib"))
 
+# The one release of torch that the oracle of the Rust tests is for.
+TCH_RELEASE := $(shell sed -n 's/^torch = "\(.*\)"/\1/p' tests/rust/Cargo.toml)
+
+# What differs between releases of PyTorch: operators and their signatures, dispatch, hooks, autocast, optimizers.
+SMOKE := $(patsubst %,tests/python/test_%.py,ops_explicit normalisation amp autograd blas optim accelerator install device)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup build train test test-rust test-python fuzz gpu-compile lint fmt bench bench-growth bench-first-use docs info kernels-list clean
+.PHONY: help setup build wheel train smoke test test-rust test-python fuzz gpu-compile lint fmt bench bench-growth bench-first-use docs info kernels-list clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  ... TORCH=2.11.0    the same with another PyTorch, in an environment of its own"
 
 setup: ## Install what is missing: build tools, an OpenCL driver, the Python environment .venv
-	@PYTHON="$(PYTHON)" scripts/setup.sh
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH="$(TORCH)" scripts/setup.sh
 
 build: setup ## Compile the native library and install the package into .venv, editable
 	@echo "==> building the native library"
@@ -40,6 +57,9 @@ build: setup ## Compile the native library and install the package into .venv, e
 	@cmp -s pyproject.toml $(VENV)/pyproject-installed.toml || { \
 		$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e . && \
 		cp pyproject.toml $(VENV)/pyproject-installed.toml; }
+
+wheel: build ## Make the wheel for this PyTorch in dist, for all Linux distributions that its symbols allow
+	@RUN="$(RUN)" scripts/wheel.sh
 
 train: build ## Train a small CNN on scikit-learn's digits on the OpenCL device
 	@$(RUN) examples/train_digits.py
@@ -49,6 +69,15 @@ test: test-rust test-python ## Run all tests (DRIVER=intel, pocl6 or rusticl: wi
 test-rust: build ## Run the tests of the Rust code and of the code generator
 	@echo "==> cargo test"
 	@LD_LIBRARY_PATH="$$($(RUN) -c '$(TORCH_LIB)')" $(if $(WITH),$(RUNNER)="$(WITH)") cargo test $(CARGO_FLAGS)
+ifeq ($(RELEASE),$(TCH_RELEASE))
+	@LD_LIBRARY_PATH="$$($(RUN) -c '$(TORCH_LIB)')" $(if $(WITH),$(RUNNER)="$(WITH)") cargo test $(CARGO_FLAGS) --package torch-opencl-oracle
+else
+	@echo "==> without tests/rust: its release of tch is for torch $(TCH_RELEASE)"
+endif
+
+smoke: build ## Run a part of the tests that tells most of how the package fits this PyTorch, two minutes
+	@$(RUN) -m torch_opencl.info
+	@$(RUN) -m pytest $(PYTEST_FLAGS) $(SMOKE)
 
 test-python: build ## Run the tests of the operators and of torch.opencl (PYTEST_FLAGS="-k add")
 	@echo "==> pytest"

@@ -8,12 +8,11 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// The torch that ATen's interfaces, `tch` and the generated code are for.
-const TORCH_VERSION: &str = "2.13.0";
+use codegen::{Release, Supported};
 
 /// Where `#[cxx::bridge]` stands.
-const BRIDGES: [&str; 4] =
-    ["rust/bridge.rs", "rust/bridge/builds.rs", "rust/bridge/fused.rs", "rust/bridge/runtime.rs"];
+const BRIDGES: [&str; 5] =
+    ["rust/blas/host.rs", "rust/bridge.rs", "rust/bridge/builds.rs", "rust/bridge/fused.rs", "rust/bridge/runtime.rs"];
 
 /// Asks Python where torch and torchgen are.
 const PROBE: &str = "
@@ -24,6 +23,7 @@ print(torch.__version__.split('+')[0], root, aten, sep='\\n')
 ";
 
 struct Torch {
+    release: Release,
     include: PathBuf,
     lib: PathBuf,
     aten: PathBuf,
@@ -40,15 +40,18 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<(), Box<dyn Error>> {
-    for path in ["rust/codegen", "cpp", "native_functions.yaml", "build.rs"].iter().chain(&BRIDGES) {
+    for path in ["rust/codegen", "cpp", "native_functions.yaml", "build.rs", "Cargo.toml"].iter().chain(&BRIDGES) {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=TORCH_OPENCL_PYTHON");
     let out_dir = PathBuf::from(env::var("OUT_DIR")?);
-    let torch = find_torch()?;
+    let manifest = std::fs::read_to_string("Cargo.toml")?;
+    let supported =
+        Supported::parse(&manifest).ok_or("Cargo.toml has no releases of torch in [package.metadata.torch]")?;
+    let torch = find_torch(supported)?;
 
     let table = Path::new("native_functions.yaml");
-    let registrations = codegen::run(table, &torch.aten, &torch.include, &out_dir)
+    let registrations = codegen::run(table, &torch.aten, &torch.include, torch.release, supported, &out_dir)
         .map_err(|diagnostics| diagnostics.iter().map(|d| format!("\n{d}")).collect::<String>())?;
 
     // clippy links nothing, and cargo runs this once more for it: compiling C++ would double the time of a first lint.
@@ -91,13 +94,13 @@ fn build() -> Result<(), Box<dyn Error>> {
     println!("cargo:rustc-link-search=native={}", torch.lib.display());
     println!("cargo:rustc-link-lib=dylib=torch_cpu");
     println!("cargo:rustc-link-lib=dylib=c10");
-    // In a wheel the library lies in torch_opencl/lib, beside torch/lib; tests find torch by LD_LIBRARY_PATH.
-    println!("cargo:rustc-link-arg-cdylib=-Wl,-rpath,$ORIGIN/../../torch/lib");
+    // In a wheel the library lies in torch_opencl/lib/2.x, and torch/lib beside torch_opencl; tests find torch by LD_LIBRARY_PATH.
+    println!("cargo:rustc-link-arg-cdylib=-Wl,-rpath,$ORIGIN/../../../torch/lib");
     Ok(())
 }
 
 /// The torch of the Python that will load the library.
-fn find_torch() -> Result<Torch, String> {
+fn find_torch(supported: Supported) -> Result<Torch, String> {
     let python = env::var("TORCH_OPENCL_PYTHON").unwrap_or_else(|_| {
         if env::var_os("VIRTUAL_ENV").is_some() {
             "python".to_owned()
@@ -105,7 +108,8 @@ fn find_torch() -> Result<Torch, String> {
             "python3".to_owned()
         }
     });
-    let cure = format!("install it with '{python} -m pip install torch=={TORCH_VERSION}', or set TORCH_OPENCL_PYTHON");
+    let Supported { oldest, newest } = supported;
+    let cure = format!("install one with '{python} -m pip install \"torch~={newest}.0\"', or set TORCH_OPENCL_PYTHON");
     let output = Command::new(&python)
         .args(["-c", PROBE])
         .output()
@@ -118,11 +122,10 @@ fn find_torch() -> Result<Torch, String> {
     let (Some(version), Some(root), Some(aten)) = (lines.next(), lines.next(), lines.next()) else {
         return Err(format!("'{python}' told nothing of its torch; {cure}"));
     };
-    if version != TORCH_VERSION {
-        return Err(format!(
-            "this package is built against torch {TORCH_VERSION}, but '{python}' has torch {version}; {cure}"
-        ));
-    }
+    let release = Release::of_version(version).filter(|release| supported.contains(*release));
+    let release = release.ok_or_else(|| {
+        format!("this package is built against torch {oldest} to {newest}, but '{python}' has torch {version}; {cure}")
+    })?;
     let root = PathBuf::from(root);
-    Ok(Torch { include: root.join("include"), lib: root.join("lib"), aten: PathBuf::from(aten) })
+    Ok(Torch { release, include: root.join("include"), lib: root.join("lib"), aten: PathBuf::from(aten) })
 }

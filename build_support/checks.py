@@ -9,7 +9,6 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TORCH_VERSION = "2.13.0"
 # The first that reads licence expressions.
 SETUPTOOLS_SERIES = 77
 
@@ -26,6 +25,26 @@ def check_toolchain() -> None:
             raise SystemExit(f"torch-opencl-rs cannot be built: {problem}")
 
 
+def supported_torch() -> tuple[str, str]:
+    """Return the oldest and the newest release of PyTorch that can be built against, which Cargo.toml holds.
+
+    Returns:
+        Minor versions such as "2.11" and "2.15".
+    """
+    section = (ROOT / "Cargo.toml").read_text().partition("\n[package.metadata.torch]\n")[2]
+    oldest, newest = (re.search(rf'^{key} = "([\d.]+)"', section, re.M)[1] for key in ("oldest", "newest"))
+    return oldest, newest
+
+
+def torch_release() -> str:
+    """Return the release of the PyTorch to build against: what a library is built for, and all its patches.
+
+    Returns:
+        A minor version such as "2.13".
+    """
+    return ".".join(torch_version().split(".")[:2])
+
+
 def torch_version() -> str:
     """Return the version of the PyTorch to build against, without its local part.
 
@@ -36,15 +55,16 @@ def torch_version() -> str:
 
 
 def _check_torch() -> str | None:
+    oldest, newest = supported_torch()
     if importlib.util.find_spec("torch") is None:
         return (
-            f"there is no PyTorch in this Python. Run `pip install torch=={TORCH_VERSION}`, and build "
+            f"there is no PyTorch in this Python. Run `pip install torch=={newest}.*`, and build "
             "with `pip install --no-build-isolation`, which lets the build see it."
         )
-    if torch_version() != TORCH_VERSION:
+    if not _numbers(oldest) <= _numbers(torch_release()) <= _numbers(newest):
         return (
-            f"it needs torch {TORCH_VERSION} and this Python has {torch_version()}. "
-            f"Run `pip install torch=={TORCH_VERSION}`."
+            f"it needs torch {oldest} to {newest} and this Python has {torch_version()}. "
+            f"Run `pip install torch=={newest}.*`."
         )
     return None
 

@@ -1,18 +1,58 @@
-"""The two setuptools commands that know of the native library; pyproject.toml names them."""
+"""The setuptools commands that know of the native library; pyproject.toml names them."""
+
+import subprocess
+from pathlib import Path
 
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
+from setuptools.command.egg_info import egg_info
 
 from build_support import native
+from build_support.checks import torch_release
+
+
+class EggInfo(egg_info):
+    """Names what is built for one release of PyTorch: 0.1.0.post213 needs torch 2.13.
+
+    Files of one version must not differ in a package index, and pip picks among versions by what they require. An
+    sdist can become any of them, and keeps the plain version and the whole range.
+    """
+
+    def finalize_options(self) -> None:
+        """Set version and requirement."""
+        if "sdist" not in self.distribution.commands:
+            major, minor = map(int, torch_release().split("."))
+            self.tag_build = f".post{major}{minor}"
+            requirement = f"torch>={major}.{minor},<{major}.{minor + 1}"
+            self.distribution.install_requires = self.distribution.metadata.install_requires = [requirement]
+        super().finalize_options()
 
 
 class BuildPy(build_py):
-    """Collects the package's files, the native library among them."""
+    """Collects the package's files, the native library for this PyTorch among them."""
 
     def run(self) -> None:
         """Build the native library, then collect."""
         native.build()
         super().run()
+        if not self.editable_mode:
+            for library in Path(self.build_lib).glob(f"torch_opencl/lib/*/{native.LIBRARY}"):
+                # What a debugger wants is two thirds of it.
+                subprocess.run(["strip", "--strip-unneeded", library], check=True)
+
+    def find_data_files(self, package: str, src_dir: str) -> list[str]:
+        """Leave out the libraries that were built for other releases of PyTorch.
+
+        Args:
+            package: its name.
+            src_dir: where its sources are.
+
+        Returns:
+            Paths.
+        """
+        libraries = Path(src_dir) / "lib"
+        files = super().find_data_files(package, src_dir)
+        return [file for file in files if Path(file).parent in (native.package_folder(), libraries.parent)]
 
 
 class BdistWheel(bdist_wheel):

@@ -12,9 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from build_support.checks import ROOT, check_toolchain, torch_version
+from build_support.checks import ROOT, check_toolchain, torch_release, torch_version
 
-PACKAGE_LIBRARY = ROOT / "python" / "torch_opencl" / "lib" / "libtorch_opencl.so"
+LIBRARY = "libtorch_opencl.so"
 
 
 def build() -> None:
@@ -25,14 +25,24 @@ def build() -> None:
     """
     check_toolchain()
     built = _cargo_build()
-    PACKAGE_LIBRARY.parent.mkdir(exist_ok=True)
-    if not PACKAGE_LIBRARY.exists() or not filecmp.cmp(built, PACKAGE_LIBRARY):
+    library = package_folder() / LIBRARY
+    library.parent.mkdir(parents=True, exist_ok=True)
+    if not library.exists() or not filecmp.cmp(built, library):
         # Renamed into place: a process that has the old library mapped keeps it whole.
-        fresh = PACKAGE_LIBRARY.with_suffix(".tmp")
+        fresh = library.with_suffix(".tmp")
         shutil.copyfile(built, fresh)
-        os.replace(fresh, PACKAGE_LIBRARY)
+        os.replace(fresh, library)
     info = {"version": package_version(), "torch": torch_version()}
-    (PACKAGE_LIBRARY.parent / "build_info.json").write_text(json.dumps(info) + "\n")
+    (library.parent / "build_info.json").write_text(json.dumps(info) + "\n")
+
+
+def package_folder() -> Path:
+    """Return where the package has the library for this Python's PyTorch, beside those for other releases.
+
+    Returns:
+        A folder, which need not exist.
+    """
+    return ROOT / "python" / "torch_opencl" / "lib" / torch_release()
 
 
 def package_version() -> str:
@@ -50,8 +60,8 @@ def cargo_environment() -> dict[str, str]:
     Returns:
         A copy of this process's environment with the changes.
     """
-    environment = dict(os.environ, LIBTORCH_USE_PYTORCH="1")
-    # The torch-sys crate asks the first `python3` of PATH where torch is, or in a venv `python`.
+    environment = dict(os.environ)
+    # build.rs asks the first `python3` of PATH where torch is, or in a venv `python`.
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
     if sys.prefix == sys.base_prefix:
         environment.pop("VIRTUAL_ENV", None)
@@ -67,7 +77,7 @@ def _cargo_build() -> Path:
         raise SystemExit(f"`{' '.join(command)}` failed; its messages are above.")
     messages = map(json.loads, cargo.stdout.splitlines())
     files = (Path(file) for message in messages for file in message.get("filenames", ()))
-    return next(file for file in files if file.name == PACKAGE_LIBRARY.name)
+    return next(file for file in files if file.name == LIBRARY)
 
 
 if __name__ == "__main__":

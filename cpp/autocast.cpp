@@ -6,9 +6,14 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
+#include "compat.h"
+
 namespace {
 
 // PyTorch's lists name these without their namespace.
+#if !TORCH_OPENCL_TORCH_AT_LEAST(13)
+using at::DimnameList;
+#endif
 using at::IntArrayRef;
 using at::Scalar;
 using at::ScalarType;

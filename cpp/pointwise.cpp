@@ -5,6 +5,7 @@
 #include <c10/util/SmallVector.h>
 #include <limits>
 
+#include "compat.h"
 #include "error.h"
 
 namespace torch_opencl {
@@ -21,14 +22,14 @@ at::ScalarType named_dtype(const at::TensorIteratorBase& iter, PointwiseOp op) {
       break;
   }
   // An iteration without inputs that promote has no common dtype: fill, and ops of one input.
-  if (const auto common = iter.maybe_common_dtype(); common.has_value()) return *common;
+  if (const auto common = compat::maybe_common_dtype(iter); common.has_value()) return *common;
   return iter.ninputs() > 0 ? iter.input_dtype(0) : iter.dtype(0);
 }
 
 // Whether the CPU's iterator would cast an input to a dtype that may not hold its value. Wider dtypes hold it, and what
 // is computed in them converts it when it is loaded.
 bool must_cast(const at::TensorIteratorBase& iter, PointwiseOp op, int index) {
-  const std::optional<at::ScalarType> common = iter.maybe_common_dtype();
+  const std::optional<at::ScalarType> common = compat::maybe_common_dtype(iter);
   if (class_from(op) != ClassFrom::Common || !common.has_value() || iter.dtype(index) == *common) return false;
   if (c10::isIntegralType(*common, /*includeBool=*/false)) return true;
   if (!at::isReducedFloatingType(*common)) return false;
@@ -72,7 +73,7 @@ void run_pointwise(at::TensorIteratorBase& iter, PointwiseOp op, at::ArrayRef<br
     operands.push_back(operand(iter, i));
     if (i < iter.noutputs() || !must_cast(iter, op, i)) continue;
     if (operands.back().address == 0) {
-      operands.back().value = cast_to(operands.back().value, *iter.maybe_common_dtype());
+      operands.back().value = cast_to(operands.back().value, *compat::maybe_common_dtype(iter));
     } else {
       casts |= 1u << (i - iter.noutputs());
     }

@@ -7,6 +7,8 @@
 #include <array>
 #include <optional>
 
+#include "compat.h"
+
 namespace torch_opencl {
 
 // A fresh tensor of the given geometry; empty strides mean contiguous.
@@ -24,15 +26,23 @@ template <class Kernel, int kOutputs, class Shell>
 struct Structured : Kernel {
   using Strides = at::IntArrayRef;
 
-  void set_output_strided(int64_t i, at::IntArrayRef sizes, Strides strides, at::TensorOptions options) override {
+  void set_output_strided(
+      int64_t i,
+      at::IntArrayRef sizes,
+      Strides strides,
+      at::TensorOptions options TORCH_OPENCL_NAMES_PARAMETER) override {
     static_cast<Shell*>(this)->place(i, sizes, strides, options);
     if (auto proxy = make_proxy(outputs[i], strides)) proxies[i] = std::move(*proxy);
-    announce(i, sizes, strides, options);
+    announce(i, sizes, strides, options TORCH_OPENCL_NAMES_ARGUMENT);
   }
 
-  void set_output_raw_strided(int64_t i, at::IntArrayRef sizes, Strides strides, at::TensorOptions options) override {
+  void set_output_raw_strided(
+      int64_t i,
+      at::IntArrayRef sizes,
+      Strides strides,
+      at::TensorOptions options TORCH_OPENCL_NAMES_PARAMETER) override {
     static_cast<Shell*>(this)->place(i, sizes, strides, options);
-    announce(i, sizes, strides, options);
+    announce(i, sizes, strides, options TORCH_OPENCL_NAMES_ARGUMENT);
   }
 
   const at::Tensor& maybe_get_output(int64_t i) override {
@@ -51,9 +61,10 @@ struct Structured : Kernel {
 
  private:
   // A TensorIterator keeps its own notion of its outputs.
-  void announce(int64_t i, at::IntArrayRef sizes, Strides strides, at::TensorOptions options) {
+  void announce(
+      int64_t i, at::IntArrayRef sizes, Strides strides, at::TensorOptions options TORCH_OPENCL_NAMES_PARAMETER) {
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Kernel>) {
-      at::TensorIteratorBase::set_output_raw_strided(i, sizes, strides, options);
+      at::TensorIteratorBase::set_output_raw_strided(i, sizes, strides, options TORCH_OPENCL_NAMES_ARGUMENT);
     }
   }
 };

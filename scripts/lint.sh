@@ -28,7 +28,7 @@ case ${1:-} in
     step cargo fmt --check
     echo "==> clang-format (${#cpp[@]} files)"
     clang-format --dry-run -Werror "${cpp[@]}"
-    step cargo clippy --release --all-targets -- -D warnings
+    step cargo clippy --release --workspace --all-targets -- -D warnings
     RUSTDOCFLAGS="-D warnings" step cargo doc --release --no-deps --document-private-items --quiet
     ;;
   fix)

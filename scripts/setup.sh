@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Prepares a Debian or Ubuntu machine to build and run torch-opencl-rs: build tools, an OpenCL driver if
-# there is none, and the Python environment .venv. Does only what is missing, and says what it does.
+# there is none, and the Python environment VENV (.venv) with PyTorch TORCH (that of requirements-dev.txt). Does only what is missing, and says what it does.
 # As root it installs system packages by apt-get; otherwise it names those that it cannot do without.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 PYTHON=${PYTHON:-python3}
-VENV=.venv
+VENV=${VENV:-.venv}
 # There while the environment is made.
 UNFINISHED=$VENV/unfinished
 PACKAGE_LISTS_ARE_FRESH=
@@ -100,11 +100,23 @@ setup_python() {
   fi
   # One without pip was interrupted too, or made by another tool: it gets pip, and keeps what it has.
   if [ ! -x "$VENV/bin/python" ] || ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then make_venv; fi
-  if ! cmp -s requirements-dev.txt "$VENV/requirements-installed.txt"; then
+  if ! requirements | cmp -s - "$VENV/requirements-installed.txt"; then
     say "installing the packages of requirements-dev.txt into $VENV (PyTorch is large)"
     remove_torn_packages
-    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-    cp requirements-dev.txt "$VENV/requirements-installed.txt"
+    requirements >"$VENV/requirements.txt"
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r "$VENV/requirements.txt"
+    mv "$VENV/requirements.txt" "$VENV/requirements-installed.txt"
+  fi
+}
+
+# requirements-dev.txt with the PyTorch that is asked for. Some releases of it take no setuptools as new as the one there.
+requirements() {
+  local usual
+  usual=$(sed -n 's/^torch==//p' requirements-dev.txt)
+  if [ "${TORCH:-$usual}" = "$usual" ]; then
+    cat requirements-dev.txt
+  else
+    sed -e "s/^torch==.*/torch==$TORCH/" -e 's/^setuptools==.*/setuptools>=77/' requirements-dev.txt
   fi
 }
 

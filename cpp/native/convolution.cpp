@@ -62,7 +62,9 @@ struct Convolution {
 
   // Of the result and all gradients: channels_last if either factor is, as on PyTorch's other devices.
   at::MemoryFormat memory_format() const {
-    return at::native::_conv_suggest_memory_format_impl(input, weight, true);
+    const at::MemoryFormat last = weight.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+    const bool has = input.suggest_memory_format() == last || weight.suggest_memory_format() == last;
+    return has ? last : at::MemoryFormat::Contiguous;
   }
 
   // The input in that format: kernels that read the one and write the other take up to three times as long.

@@ -11,6 +11,8 @@
 #include <ATen/ops/min_meta.h>
 #include <ATen/ops/sum_meta.h>
 
+#include "../compat.h"
+
 namespace torch_opencl::native {
 
 // Structured ops of our own.
@@ -62,5 +64,20 @@ void max_all(at::Tensor& result, const at::Tensor& self);
 
 // Whole ops.
 at::Tensor count_nonzero(const at::Tensor& self, at::IntArrayRef dim);
+
+#if !TORCH_OPENCL_TORCH_AT_LEAST(12)
+// In the place of ATen's functions, which refuse tensors of this device before they ask the stub (variance.cpp).
+using Correction = std::optional<at::Scalar>;
+at::Tensor std(const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim);
+at::Tensor& std_out(
+    const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim, at::Tensor& out);
+std::tuple<at::Tensor, at::Tensor> std_mean(
+    const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim);
+at::Tensor var(const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim);
+at::Tensor& var_out(
+    const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim, at::Tensor& out);
+std::tuple<at::Tensor, at::Tensor> var_mean(
+    const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim);
+#endif
 
 } // namespace torch_opencl::native

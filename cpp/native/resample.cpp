@@ -1,10 +1,10 @@
 #include "resample.h"
 
-#include <ATen/native/Padding.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/UpSample.h>
 #include <ATen/ops/empty.h>
 
+#include "../compat.h"
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
@@ -80,7 +80,7 @@ void pad_backward(Rule rule, const at::Tensor& grad_output, at::IntArrayRef padd
 }
 
 at::Tensor& reflection_pad2d_out(const at::Tensor& self, at::IntArrayRef padding, at::Tensor& out) {
-  at::native::padding::check_valid_input<2>(self, padding);
+  compat::check_padded_input<2>(self, padding);
   for (int64_t i = 0; i < 4; i++) {
     const int64_t dim = i < 2 ? -1 : -2;
     TORCH_CHECK(

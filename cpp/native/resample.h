@@ -6,8 +6,6 @@
 #include <ATen/ops/_upsample_bicubic2d_aa_meta.h>
 #include <ATen/ops/_upsample_bilinear2d_aa_backward_meta.h>
 #include <ATen/ops/_upsample_bilinear2d_aa_meta.h>
-#include <ATen/ops/_upsample_lanczos2d_aa_backward_meta.h>
-#include <ATen/ops/_upsample_lanczos2d_aa_meta.h>
 #include <ATen/ops/_upsample_nearest_exact1d_backward_meta.h>
 #include <ATen/ops/_upsample_nearest_exact1d_meta.h>
 #include <ATen/ops/_upsample_nearest_exact2d_backward_meta.h>
@@ -37,6 +35,12 @@
 #include <ATen/ops/upsample_trilinear3d_backward_meta.h>
 #include <ATen/ops/upsample_trilinear3d_meta.h>
 #include <c10/util/SmallVector.h>
+
+#include "../compat.h"
+#if TORCH_OPENCL_TORCH_AT_LEAST(12)
+#include <ATen/ops/_upsample_lanczos2d_aa_backward_meta.h>
+#include <ATen/ops/_upsample_lanczos2d_aa_meta.h>
+#endif
 
 namespace torch_opencl::native {
 
@@ -115,7 +119,9 @@ TORCH_OPENCL_UPSAMPLE(upsample_trilinear3d, Linear)
 TORCH_OPENCL_UPSAMPLE(upsample_bicubic2d, Cubic)
 TORCH_OPENCL_UPSAMPLE(_upsample_bilinear2d_aa, SmoothLinear)
 TORCH_OPENCL_UPSAMPLE(_upsample_bicubic2d_aa, SmoothCubic)
+#if TORCH_OPENCL_TORCH_AT_LEAST(12)
 TORCH_OPENCL_UPSAMPLE(_upsample_lanczos2d_aa, SmoothLanczos)
+#endif
 #undef TORCH_OPENCL_UPSAMPLE
 
 // --- padding

@@ -7,6 +7,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "../compat.h"
+
 namespace torch_opencl::native {
 namespace {
 
@@ -21,7 +23,7 @@ struct Windows {
   }
 
   int64_t count(int64_t size, int64_t dim) const {
-    return at::native::sliding_window_count(size, padding[dim], dilation[dim], kernel_size[dim], stride[dim]);
+    return compat::window_count(size, padding[dim], dilation[dim], kernel_size[dim], stride[dim]);
   }
 
   // Every window of a padded batch of images: [N, C, kernel height, kernel width, rows, columns], without a copy.

@@ -16,7 +16,11 @@ import torch
 from torch_opencl import _embedded_driver, _sharing
 
 BACKEND_NAME = "opencl"
-LIBRARY = Path(__file__).parent / "lib" / "libtorch_opencl.so"
+# A library serves one release of PyTorch, and all its patches: C++ has no stable interface. A wheel has one of them, a
+# checkout as many as were built.
+RELEASE = ".".join(torch.__version__.split(".")[:2])
+LIBRARIES = Path(__file__).parent / "lib"
+LIBRARY = LIBRARIES / RELEASE / "libtorch_opencl.so"
 BUILD_INFO = LIBRARY.parent / "build_info.json"
 _REINSTALL = f"Reinstall torch-opencl-rs for this torch ({torch.__version__})."
 
@@ -90,6 +94,8 @@ def build_info() -> dict[str, str]:
         LibraryError: the library has not been built, or its description cannot be read.
     """
     if not LIBRARY.is_file():
+        if others := sorted(path.parent.name for path in LIBRARIES.glob(f"*/{LIBRARY.name}")):
+            raise _built_for(" and ".join(others), others[-1])
         raise LibraryError(
             f"the native library {LIBRARY} does not exist. Build it: run `make build`, or "
             "`pip install --no-build-isolation .`, in the source tree of torch-opencl-rs."
@@ -108,19 +114,24 @@ def _register_settings() -> None:
 
 
 def _check() -> None:
-    built_for = build_info().get("torch", "an unknown version")
-    running = torch.__version__.split("+")[0]
-    if built_for != running:
-        raise LibraryError(
-            f"torch-opencl-rs was built for torch {built_for}, and this is torch {running}. "
-            f"Run `pip install torch=={built_for}`, or rebuild torch-opencl-rs with this torch."
-        )
+    version = build_info().get("torch", "an unknown version")
+    release = ".".join(version.split(".")[:2])
+    if release != RELEASE:
+        raise _built_for(version, release)
     owner = torch._C._get_privateuse1_backend_name()
     if owner not in ("privateuseone", BACKEND_NAME):
         raise LibraryError(
             f"PyTorch has room for one out-of-tree backend, and '{owner}' has taken it. Uninstall "
             "one of the two, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import the one you want."
         )
+
+
+def _built_for(versions: str, release: str) -> LibraryError:
+    return LibraryError(
+        f"torch-opencl-rs was built for torch {versions}, and this is torch {torch.__version__}. "
+        f"Run `pip install --upgrade torch-opencl-rs torch=={RELEASE}.*`, which picks the one for this torch, or "
+        f"`pip install torch=={release}.*`. In the source tree, `make build` builds it for this torch."
+    )
 
 
 def _warn(message: str) -> None:

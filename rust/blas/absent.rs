@@ -20,9 +20,3 @@ pub fn serves(_product: &Product<'_>) -> bool {
 pub fn matmul(_product: &Product<'_>) -> Result<()> {
     Err(Error::Invalid(format!("OpenCL: {REASON}")))
 }
-
-/// No threads.
-#[allow(dead_code)] // asked of the host alone
-pub fn threads() -> i32 {
-    0
-}

@@ -4,8 +4,6 @@
 //! strides, so a transposed operand is not copied either. Mapping waits for the stream, and the product is done when
 //! the call returns.
 
-use tch::{Device, Kind, TchError, Tensor as HostTensor};
-
 use super::mapped::Mapped;
 use super::Product;
 use crate::cl::DeviceInfo;
@@ -13,29 +11,69 @@ use crate::error::{Error, Result};
 use crate::kernels::DType;
 use crate::ops::Tensor;
 
+/// The one bridge that leads from Rust to ATen: `cpp/host_product.cpp`.
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// A matrix or a batch of them in host memory.
+    #[derive(Clone, Copy)]
+    struct HostMatrix<'a> {
+        /// Address of the first element.
+        address: usize,
+        dtype: i32,
+        sizes: &'a [i64],
+        strides: &'a [i64],
+    }
+
+    /// A complex number; that of a real dtype has no imaginary part.
+    #[derive(Clone, Copy)]
+    struct Factor {
+        real: f64,
+        imag: f64,
+    }
+
+    unsafe extern "C++" {
+        include!("host_product.h");
+
+        /// Number of threads that PyTorch computes with.
+        fn host_threads() -> i32;
+
+        /// `out = alpha * a @ b`.
+        ///
+        /// # Safety
+        /// The memory of all matrices is there, that of `out` for writing.
+        unsafe fn host_product(out: HostMatrix, a: HostMatrix, b: HostMatrix, alpha: Factor) -> Result<()>;
+
+        /// `out = alpha * a @ b + beta * addend`; the addend may be `out` itself.
+        ///
+        /// # Safety
+        /// As for `host_product`.
+        unsafe fn host_product_added(
+            out: HostMatrix,
+            addend: HostMatrix,
+            a: HostMatrix,
+            b: HostMatrix,
+            alpha: Factor,
+            beta: Factor,
+        ) -> Result<()>;
+    }
+}
+
+use ffi::{Factor, HostMatrix};
+
 /// Why it cannot be used on a device.
 pub fn obstacle(info: &DeviceInfo) -> Option<String> {
     (!info.host_unified).then(|| "the device does not share its memory with the host".to_owned())
 }
 
-/// Floating dtypes. Integers PyTorch multiplies without a library, complex factors `tch` does not pass on.
+/// Floating and complex dtypes. Integers PyTorch multiplies without a library.
 pub fn serves(product: &Product<'_>) -> bool {
-    product.dtype().and_then(kind).is_some() && !product.overwrites_input()
+    let dtypes = [DType::F16, DType::BF16, DType::F32, DType::F64, DType::C64, DType::C128];
+    product.dtype().is_some_and(|dtype| dtypes.contains(&dtype)) && !product.overwrites_input()
 }
 
 /// Threads that PyTorch computes with.
 pub fn threads() -> i32 {
-    tch::get_num_threads()
-}
-
-const fn kind(dtype: DType) -> Option<Kind> {
-    Some(match dtype {
-        DType::F16 => Kind::Half,
-        DType::BF16 => Kind::BFloat16,
-        DType::F32 => Kind::Float,
-        DType::F64 => Kind::Double,
-        _ => return None,
-    })
+    ffi::host_threads()
 }
 
 /// Computes a product.
@@ -51,55 +89,23 @@ pub fn matmul(product: &Product<'_>) -> Result<()> {
         (separate.as_ref().unwrap_or(&Tensor::ABSENT), false),
     ])?;
     let [out, a, b, addend] = mapped.pointers();
-    let addend = product.addend.map(|tensor| (tensor, if separate.is_some() { addend } else { out }));
+    let addend = product.addend.map(|tensor| matrix(&tensor, if separate.is_some() { addend } else { out }));
+    let (result, a, b) = (matrix(&product.out, out), matrix(&product.a, a), matrix(&product.b, b));
+    let [alpha, beta] = [product.alpha, product.beta].map(|factor| Factor { real: factor.real, imag: factor.imag });
     // SAFETY: the tensors are mapped until the end of this function, the result for writing.
-    unsafe {
-        let (result, first, second) = (view(&product.out, out)?, view(&product.a, a)?, view(&product.b, b)?);
-        let addend = addend.map(|(tensor, pointer)| view(&tensor, pointer)).transpose()?;
-        product_of(product, &result, &first, &second, addend.as_ref()).map_err(|error| failed(&error))?;
-    }
+    let done = unsafe {
+        match addend {
+            None => ffi::host_product(result, a, b, alpha),
+            Some(addend) => ffi::host_product_added(result, addend, a, b, alpha, beta),
+        }
+    };
+    done.map_err(|error| {
+        let dtype = product.out.dtype.name();
+        Error::Invalid(format!("OpenCL: the matrix product on the host failed for {dtype}: {}", error.what()))
+    })?;
     mapped.close()
 }
 
-/// The variants that write their result, except for factors other than 1, which `tch` passes on only to the one that
-/// allocates it. No gradient is recorded: none of these tensors asks for one.
-fn product_of(
-    product: &Product<'_>,
-    out: &HostTensor,
-    a: &HostTensor,
-    b: &HostTensor,
-    addend: Option<&HostTensor>,
-) -> std::result::Result<(), TchError> {
-    let is_batch = product.out.ndim() > 2;
-    let (alpha, beta) = (product.alpha.real, product.beta.real);
-    let _same_as_out = match addend {
-        None if alpha == 1.0 && is_batch => a.f_bmm_out(out, b)?,
-        None if alpha == 1.0 => a.f_mm_out(out, b)?,
-        Some(addend) if alpha == 1.0 && beta == 1.0 && is_batch => addend.f_baddbmm_out(out, a, b)?,
-        Some(addend) if alpha == 1.0 && beta == 1.0 => addend.f_addmm_out(out, a, b)?,
-        _ => {
-            let beta = if addend.is_some() { beta } else { 0.0 };
-            let batch = |matrix: &HostTensor| if is_batch { Ok(matrix.shallow_clone()) } else { matrix.f_unsqueeze(0) };
-            let sum = batch(addend.unwrap_or(out))?.f_baddbmm(&batch(a)?, &batch(b)?, beta, alpha)?;
-            batch(out)?.f_copy_(&sum)?;
-            sum
-        }
-    };
-    Ok(())
-}
-
-/// PyTorch's tensor over mapped memory.
-///
-/// # Safety
-/// The memory of the tensor is mapped at `pointer` for as long as the view lives.
-unsafe fn view(tensor: &Tensor<'_>, pointer: *const u8) -> Result<HostTensor> {
-    let kind = kind(tensor.dtype)
-        .ok_or_else(|| Error::Unsupported(format!("OpenCL: the host product has no {}", tensor.dtype.name())))?;
-    // SAFETY: promised by the caller.
-    unsafe { HostTensor::f_from_blob(pointer, tensor.sizes, tensor.strides, kind, Device::Cpu) }
-        .map_err(|error| failed(&error))
-}
-
-fn failed(error: &TchError) -> Error {
-    Error::Invalid(format!("OpenCL: the matrix product on the host failed: {error}"))
+fn matrix<'a>(tensor: &Tensor<'a>, pointer: *mut u8) -> HostMatrix<'a> {
+    HostMatrix { address: pointer as usize, dtype: tensor.dtype.code(), sizes: tensor.sizes, strides: tensor.strides }
 }

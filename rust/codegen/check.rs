@@ -10,6 +10,7 @@ use super::expr::is_identifier;
 use super::family::{self, Family, Kind, FAMILIES, INPUTS};
 use super::nearest::nearest;
 use super::plan::{ClassFrom, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
+use super::release::{Release, Supported};
 use super::resolve;
 use super::schema::Index;
 use super::stubs::Stubs;
@@ -22,11 +23,24 @@ const MAX_SCALARS: usize = 4;
 /// Names that mean something else inside a kernel's `case`.
 const RESERVED: [&str; 7] = ["T", "TV", "TI", "s0", "s1", "s2", "s3"];
 
+/// The torch at hand, and those that rows may speak of.
+pub struct Releases {
+    pub torch: Release,
+    pub supported: Supported,
+}
+
 /// The plan of a table without faults, or all of its faults.
-pub fn check(file: &Path, rows: &[Row], index: &Index, stubs: &Stubs) -> Result<Plan, Vec<Diagnostic>> {
+pub fn check(
+    file: &Path,
+    rows: &[Row],
+    index: &Index,
+    stubs: &Stubs,
+    releases: Releases,
+) -> Result<Plan, Vec<Diagnostic>> {
     let mut checker = Checker {
         index,
         stubs,
+        releases,
         report: Report::new(file),
         filled: BTreeMap::new(),
         registered: BTreeMap::new(),
@@ -39,6 +53,7 @@ pub fn check(file: &Path, rows: &[Row], index: &Index, stubs: &Stubs) -> Result<
 struct Checker<'a> {
     index: &'a Index,
     stubs: &'a Stubs,
+    releases: Releases,
     report: Report<'a>,
     /// Stubs filled so far, with the line of the row.
     filled: BTreeMap<String, usize>,
@@ -49,9 +64,12 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// The row's part of the plan; none if its family is unknown. A row with a fault may yield
+    /// The row's part of the plan; none if its family is unknown or it is for other releases of torch. A row with a fault may yield
     /// something, which [`Report::finish`] then drops with the rest of the plan.
     fn row(&mut self, row: &Row) -> Option<PlannedRow> {
+        if !self.is_for_this_torch(row) {
+            return None;
+        }
         let family = self.family(row);
         if row.dtypes.is_empty() {
             self.report.error(row.line, "the row has no `dtypes`");
@@ -74,6 +92,38 @@ impl Checker<'_> {
             Kind::Composite => (None, None),
         };
         Some(PlannedRow { family, dtypes, registrations, pointwise, stub })
+    }
+
+    fn is_for_this_torch(&mut self, row: &Row) -> bool {
+        let Supported { oldest, newest } = self.releases.supported;
+        let since = self.release("since", row.since.as_ref()).unwrap_or(oldest);
+        let until = self.release("until", row.until.as_ref()).unwrap_or(newest);
+        if let (Some(last), true) = (&row.until, since > until) {
+            self.report.error(last.line, format!("no release is both since {since} and until {until}"));
+        }
+        (since..=until).contains(&self.releases.torch)
+    }
+
+    /// A release that a row names as its first or last one; some rows must be for it, and some not.
+    fn release(&mut self, key: &str, text: Option<&Text>) -> Option<Release> {
+        let text = text?;
+        let Supported { oldest, newest } = self.releases.supported;
+        let Some(release) = Release::parse(&text.value) else {
+            let hint = format!("a minor version of torch, as `{key}: {newest}`");
+            self.report.error_with_hint(text.line, format!("bad release `{}`", text.value), hint);
+            return None;
+        };
+        let sensible =
+            if key == "since" { oldest < release && release <= newest } else { oldest <= release && release < newest };
+        if !sensible {
+            let hint = format!("this package is built against {oldest} to {newest} (Cargo.toml); without the key a row is for all of them");
+            self.report.error_with_hint(
+                text.line,
+                format!("`{key}: {release}` tells none of these releases apart"),
+                hint,
+            );
+        }
+        Some(release)
     }
 
     fn family(&mut self, row: &Row) -> Option<Family> {

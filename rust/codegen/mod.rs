@@ -28,6 +28,7 @@ mod expr;
 mod family;
 mod nearest;
 mod plan;
+mod release;
 mod resolve;
 mod schema;
 mod stubs;
@@ -38,17 +39,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use diagnostic::Diagnostic;
+pub use release::{Release, Supported};
 
 /// Generates everything into `out_dir` and returns the C++ sources to compile.
 ///
 /// `table` is the backend's op table, `aten` the `native_functions.yaml` of the torch that is
-/// built against, `torch_include` the folder that holds torch's `ATen/`. All problems of the table
-/// are reported at once, in the order of its lines.
-pub fn run(table: &Path, aten: &Path, torch_include: &Path, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
+/// built against, `torch_include` the folder that holds torch's `ATen/`, `torch` its release, which
+/// some rows are not for. All problems of the table are reported at once, in the order of its lines.
+pub fn run(
+    table: &Path,
+    aten: &Path,
+    torch_include: &Path,
+    torch: Release,
+    supported: Supported,
+    out_dir: &Path,
+) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
     let index = schema::Index::parse(aten, &read(aten)?)?;
     let stubs = stubs::scan(torch_include)?;
     let rows = table::parse(table, &read(table)?)?;
-    let plan = check::check(table, &rows, &index, &stubs)?;
+    let releases = check::Releases { torch, supported };
+    let plan = check::check(table, &rows, &index, &stubs, releases)?;
 
     let sources = emit_cpp::registrations(&plan)
         .iter()

@@ -13,7 +13,7 @@ use super::nearest::nearest;
 use super::yaml::{line_of, load_list, text, words, Text};
 
 /// Keys that a row may have.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 17] = [
     "op",
     "family",
     "stub",
@@ -29,6 +29,8 @@ const KEYS: [&str; 15] = [
     "dtypes",
     "computes",
     "also",
+    "since",
+    "until",
 ];
 
 /// One row as it is written.
@@ -62,6 +64,9 @@ pub struct Row {
     pub computes: Vec<Text>,
     /// Further overloads that the same kernel serves.
     pub also: Vec<Text>,
+    /// The first and the last release of torch that the row is for, where it is not for all.
+    pub since: Option<Text>,
+    pub until: Option<Text>,
 }
 
 /// Reads all rows, or reports every row that is malformed.
@@ -116,6 +121,8 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "scalars" => row.scalars = words(value).ok_or(Problem::NotWords)?,
         "dtypes" => row.dtypes = words(value).ok_or(Problem::NotWords)?,
         "computes" => row.computes = words(value).ok_or(Problem::NotWords)?,
+        "since" => row.since = Some(scalar(value)?),
+        "until" => row.until = Some(scalar(value)?),
         "also" => row.also = words(value).ok_or(Problem::NotWords)?,
         _ => return Err(Problem::UnknownKey),
     }

@@ -12,9 +12,14 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use codegen::Diagnostic;
+use codegen::{Diagnostic, Release, Supported};
 
 const FOLDER: &str = "tests/codegen";
+
+/// Of the excerpt, and the releases that the tables may speak of.
+const TORCH: Release = Release { major: 2, minor: 13 };
+const SUPPORTED: Supported =
+    Supported { oldest: Release { major: 2, minor: 11 }, newest: Release { major: 2, minor: 15 } };
 
 #[test]
 fn bad_tables_are_refused_with_their_reasons() -> Result<(), Box<dyn Error>> {
@@ -57,6 +62,35 @@ fn good_table_generates_both_languages() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
+fn rows_for_other_releases_are_left_out() -> Result<(), Box<dyn Error>> {
+    let table = Path::new(FOLDER).join("good/releases.yaml");
+    for (minor, expected) in [(11, "exp2(a)"), (12, "exp(a)"), (13, "exp(a)"), (15, "a + 1")] {
+        let out = out_dir("releases")?;
+        generate_for(Release { major: 2, minor }, &table, &out)
+            .map_err(|diagnostics| diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+        let generated = fs::read_to_string(out.join("pointwise_table.rs"))?;
+        let found: Vec<_> =
+            ["exp2(a)", "exp(a)", "a + 1"].into_iter().filter(|expr| generated.contains(expr)).collect();
+        assert_eq!(found, [expected], "torch 2.{minor}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_range_of_releases_is_read_from_the_manifest() {
+    let manifest =
+        "[package]\nname = \"x\"\n\n[package.metadata.torch]\n# why\noldest = \"2.9\"\nnewest = \"2.10\"\n\n[lib]\n";
+    let supported = Supported::parse(manifest).expect("both are there");
+    let holds = |version: &str| Release::of_version(version).is_some_and(|release| supported.contains(release));
+    assert_eq!(
+        ["2.8.1", "2.9.0", "2.10.1+cpu", "2.10.0a0", "2.11.0", "3.9.0", "2"].map(holds),
+        [false, true, true, true, false, false, false]
+    );
+    assert!(Supported::parse("[package.metadata.torch]\noldest = \"2.9\"\n").is_none());
+    assert!(Supported::parse(include_str!("../../Cargo.toml")).is_some());
+}
+
+#[test]
 fn missing_inputs_are_named() -> Result<(), Box<dyn Error>> {
     let out = out_dir("missing")?;
     let Err(diagnostics) = generate(Path::new("no/such/table.yaml"), &out) else {
@@ -68,8 +102,12 @@ fn missing_inputs_are_named() -> Result<(), Box<dyn Error>> {
 }
 
 fn generate(table: &Path, out: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
+    generate_for(TORCH, table, out)
+}
+
+fn generate_for(torch: Release, table: &Path, out: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
     let aten = Path::new(FOLDER).join("aten");
-    codegen::run(table, &aten.join("native_functions.yaml"), &aten.join("include"), out)
+    codegen::run(table, &aten.join("native_functions.yaml"), &aten.join("include"), torch, SUPPORTED, out)
 }
 
 /// An empty folder of the test's own.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 import yaml
+from releases import RELEASE, release
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
@@ -127,11 +128,13 @@ def load_rows() -> list[Row]:
     """Read the op table.
 
     Returns:
-        The rows that name an op; those that only fill a stub belong to an op of another row.
+        The rows for this PyTorch that name an op; those that only fill a stub belong to an op of another row.
     """
     rows = []
-    for entry in yaml.safe_load(TABLE.read_text()):
-        if "op" not in entry:
+    # As text: 2.20 is a release, and not the number 2.2.
+    for entry in yaml.load(TABLE.read_text(), yaml.BaseLoader):
+        is_for_others = release(entry.get("since", "0.0")) > RELEASE or release(entry.get("until", "9.9")) < RELEASE
+        if "op" not in entry or is_for_others:
             continue
         names = entry["dtypes"] if isinstance(entry["dtypes"], list) else [entry["dtypes"]]
         rows.append(Row(entry["op"], entry["family"], frozenset(d for name in names for d in DTYPES[name])))

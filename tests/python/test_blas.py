@@ -158,6 +158,32 @@ def test_other_dtypes_and_empty_products_go_to_our_kernels(library, device):
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_products_with_complex_factors(library, device, dtype):
+    on_host = [torch.randn(sizes, dtype=dtype) for sizes in [(2, 20, 30), (2, 30, 40), (2, 20, 40)]]
+    (a, b, c), (x, y, z) = [tensor.to(device) for tensor in on_host], on_host
+    close = {"rtol": 1e-4, "atol": 1e-4}
+    torch.testing.assert_close((a @ b).cpu(), x @ y, **close)
+    torch.testing.assert_close((a[0].conj() @ b[1]).cpu(), x[0].conj() @ y[1], **close)
+    factors = {"beta": 0.5 - 1j, "alpha": 2j}
+    torch.testing.assert_close(torch.baddbmm(c, a, b, **factors).cpu(), torch.baddbmm(z, x, y, **factors), **close)
+    torch.testing.assert_close(c[0].addmm_(a[0], b[0], **factors).cpu(), z[0].addmm_(x[0], y[0], **factors), **close)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64, torch.complex128])
+def test_the_host_needs_no_kernel(device, dtype):
+    if not usable("host"):
+        pytest.skip("the device does not share its memory with the host")
+    a, c = torch.ones(2, 8, 8, dtype=dtype, device=device), torch.zeros(2, 8, 8, dtype=dtype, device=device)
+    torch.opencl.synchronize()
+    before = torch.opencl.launches()
+    torch.bmm(a, a, out=c)
+    torch.mm(a[0], a[1], out=c[0])
+    torch.addmm(c[0], a[0], a[0], beta=3, alpha=2, out=c[1])
+    assert torch.opencl.launches() == before
+    assert c[:, 0, 0].tolist() == [8, 40]
+
+
 def test_nan_in_an_addend_times_zero_does_not_count(library, device):
     c = torch.full((4, 4), float("nan"), device=device)
     ones = torch.ones(4, 4, device=device)

@@ -11,6 +11,9 @@ import torch
 import torch_opencl
 from processes import output_of, run_python
 
+# In the package's parent.
+LIBRARY = Path("torch_opencl", "lib", torch_opencl._load.RELEASE, "libtorch_opencl.so")
+
 IMPORT = """
     import warnings
     with warnings.catch_warnings(record=True) as caught:
@@ -28,7 +31,7 @@ def copy_of_package(tmp_path) -> Path:
     """A copy of the installed package that comes first in the path, with the entry point that torch looks for."""
     package = Path(torch_opencl.__file__).parent
     shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    (tmp_path / package.name / "lib" / "libtorch_opencl.so").symlink_to(package / "lib" / "libtorch_opencl.so")
+    (tmp_path / LIBRARY).symlink_to(package.parent / LIBRARY)
     distribution = tmp_path / "torch_opencl_rs-0.0.0.dist-info"
     distribution.mkdir()
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: torch-opencl-rs\nVersion: 0.0.0\n")
@@ -42,7 +45,11 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def for_another_torch(library: Path) -> None:
-    (library.parent / "build_info.json").write_text(json.dumps({"version": "0.1.0", "torch": "2.12.0"}))
+    library.parent.rename(library.parent.with_name("2.9"))
+
+
+def described_as_for_another_torch(library: Path) -> None:
+    (library.parent / "build_info.json").write_text(json.dumps({"version": "0.1.0", "torch": "2.9.1"}))
 
 
 def without_description(library: Path) -> None:
@@ -66,7 +73,11 @@ def test_an_intact_copy_works(copy_of_package):
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (for_another_torch, ["built for torch 2.12.0", "pip install torch==2.12.0"]),
+        (
+            for_another_torch,
+            ["built for torch 2.9, and", "pip install torch==2.9.*", f"torch=={torch_opencl._load.RELEASE}.*`"],
+        ),
+        (described_as_for_another_torch, ["built for torch 2.9.1, and", "pip install torch==2.9.*"]),
         (without_description, ["build_info.json cannot be read", "Reinstall"]),
         (missing, ["does not exist", "make build"]),
         (corrupt, ["Reinstall torch-opencl-rs"]),
@@ -75,7 +86,7 @@ def test_an_intact_copy_works(copy_of_package):
 def test_a_broken_installation_warns_once_with_the_cure(
     copy_of_package, damage: Callable[[Path], None], says: list[str]
 ):
-    damage(copy_of_package / "torch_opencl" / "lib" / "libtorch_opencl.so")
+    damage(copy_of_package / LIBRARY)
     output = output_of(IMPORT, **environment(copy_of_package))
     assert output.count("torch.device('opencl') is not available") == 1
     for part in says:
@@ -83,17 +94,17 @@ def test_a_broken_installation_warns_once_with_the_cure(
 
 
 def test_use_of_a_broken_installation_says_why(copy_of_package):
-    for_another_torch(copy_of_package / "torch_opencl" / "lib" / "libtorch_opencl.so")
+    for_another_torch(copy_of_package / LIBRARY)
     done = run_python("import torch; torch.opencl.init()", **environment(copy_of_package))
     assert done.returncode == 1
-    assert "LibraryError: torch-opencl-rs was built for torch 2.12.0" in done.stderr
+    assert "LibraryError: torch-opencl-rs was built for torch 2.9, and" in done.stderr
     done = run_python("-m torch_opencl.info", **environment(copy_of_package))
     assert done.returncode == 1
-    assert "NOT LOADED: torch-opencl-rs was built for torch 2.12.0" in done.stdout
+    assert "NOT LOADED: torch-opencl-rs was built for torch 2.9, and" in done.stdout
 
 
 def test_warnings_as_errors_do_not_break_the_import(copy_of_package):
-    missing(copy_of_package / "torch_opencl" / "lib" / "libtorch_opencl.so")
+    missing(copy_of_package / LIBRARY)
     done = run_python(
         "import torch; print(torch.ones(2).sum().item())", PYTHONWARNINGS="error::RuntimeWarning",
         **environment(copy_of_package),
@@ -128,7 +139,21 @@ def test_the_package_may_be_imported_first():
     assert output_of("import torch_opencl, torch; print(torch.ones(3, device='opencl').sum().item())") == "3.0"
 
 
+def test_a_library_serves_all_patches_of_its_release(copy_of_package):
+    info = (copy_of_package / LIBRARY).with_name("build_info.json")
+    info.write_text(json.dumps({"version": "0.1.0", "torch": f"{torch_opencl._load.RELEASE}.99"}))
+    code = "import torch; print(torch.ones(3, device='opencl').sum().item())"
+    assert output_of(code, **environment(copy_of_package)) == "3.0"
+
+
+def test_the_library_for_the_torch_at_hand_is_taken_from_several(copy_of_package):
+    shutil.copytree((copy_of_package / LIBRARY).parent, copy_of_package / "torch_opencl" / "lib" / "2.9")
+    corrupt(copy_of_package / "torch_opencl" / "lib" / "2.9" / LIBRARY.name)
+    code = "import torch; print(torch.ones(3, device='opencl').sum().item())"
+    assert output_of(code, **environment(copy_of_package)) == "3.0"
+
+
 def test_the_version_is_that_of_the_library():
     info = torch_opencl._load.build_info()
     assert info["version"] == torch_opencl.__version__
-    assert info["torch"] == torch.__version__.split("+")[0]
+    assert info["torch"].split(".")[:2] == torch.__version__.split(".")[:2]

@@ -7,6 +7,7 @@ import threading
 import pytest
 import torch
 from processes import run_python
+from releases import requires_torch
 
 MIB = 1 << 20
 
@@ -264,6 +265,7 @@ def test_a_stray_host_read_of_device_memory_faults():
     assert done.returncode == -signal.SIGSEGV
 
 
+@requires_torch("2.12", "torch.accelerator.empty_host_cache")
 def test_pinned_memory_that_nobody_uses_goes_back(device):
     kept = torch.arange(1000.0).pin_memory()
     torch.empty(1 << 20).pin_memory()

@@ -26,13 +26,16 @@ def checkout(tmp_path) -> Path:
     return tmp_path
 
 
-def setup(checkout: Path) -> str:
+def setup(checkout: Path, **variables: str) -> str:
     """Run setup.sh and return what it says."""
     environment = {
         **os.environ,
         "PATH": f"{checkout / 'tools'}:{os.environ['PATH']}",
         "PYTHON": str(Path(sys.base_prefix) / "bin" / "python3"),
         "OCL_ICD_VENDORS": "somewhere",
+        "VENV": "",
+        "TORCH": "",
+        **variables,
     }
     done = subprocess.run(
         [checkout / "scripts" / "setup.sh"], env=environment, capture_output=True, text=True, timeout=170, check=False
@@ -74,3 +77,17 @@ def test_an_environment_that_was_not_finished_is_made_anew(checkout):
     (checkout / ".venv" / "unfinished").write_text("")
     assert "interrupted" in setup(checkout)
     assert has_pip(checkout) and not (checkout / ".venv" / "unfinished").exists()
+
+
+def test_another_torch_has_an_environment_of_its_own(checkout):
+    (checkout / "requirements-dev.txt").write_text("torch==2.13.0\nnumpy==2.4.6\nsetuptools==84.2.1\n")
+    # One that takes whatever it is asked to install for installed.
+    python = checkout / ".venv-2.11" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    assert "into .venv-2.11" in setup(checkout, VENV=".venv-2.11", TORCH="2.11.0")
+    installed = (python.parent.parent / "requirements-installed.txt").read_text()
+    assert installed == "torch==2.11.0\nnumpy==2.4.6\nsetuptools>=77\n"
+    assert setup(checkout, VENV=".venv-2.11", TORCH="2.11.0") == "", "nothing is left to do"
+    assert not (checkout / ".venv").exists()

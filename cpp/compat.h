@@ -1,0 +1,60 @@
+// What the releases of PyTorch that can be built against (Cargo.toml) have under other names, or not at all. Only this
+// file knows which release brought what; others ask TORCH_OPENCL_TORCH_AT_LEAST where a header or an op is missing.
+#pragma once
+
+#include <ATen/TensorIterator.h>
+#include <ATen/div_rtn.h>
+#include <ATen/native/Padding.h>
+#include <ATen/native/im2col_shape_check.h>
+#include <torch/headeronly/version.h>
+#include <optional>
+
+#define TORCH_OPENCL_TORCH_AT_LEAST(minor) (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= (minor))
+
+// The dimensions of outputs had names until 2.12: a last parameter of what structured kernels override.
+#if TORCH_OPENCL_TORCH_AT_LEAST(13)
+#define TORCH_OPENCL_NAMES_PARAMETER
+#define TORCH_OPENCL_NAMES_ARGUMENT
+#else
+#define TORCH_OPENCL_NAMES_PARAMETER , at::DimnameList names
+#define TORCH_OPENCL_NAMES_ARGUMENT , names
+#endif
+
+namespace torch_opencl::compat {
+
+// The dtype that the inputs were promoted to, if they were.
+inline std::optional<at::ScalarType> maybe_common_dtype(const at::TensorIteratorBase& iter) {
+#if TORCH_OPENCL_TORCH_AT_LEAST(13)
+  return iter.maybe_common_dtype();
+#else
+  // The getter of those releases raises where there is none, and the member is for derived classes.
+  struct Reader : at::TensorIteratorBase {
+    static at::ScalarType of(const at::TensorIteratorBase& iter) {
+      return iter.*(&Reader::common_dtype_);
+    }
+  };
+  const at::ScalarType dtype = Reader::of(iter);
+  return dtype == at::ScalarType::Undefined ? std::nullopt : std::make_optional(dtype);
+#endif
+}
+
+// How many windows fit into a padded dimension.
+inline int64_t window_count(int64_t size, int64_t padding, int64_t dilation, int64_t kernel_size, int64_t stride) {
+#if TORCH_OPENCL_TORCH_AT_LEAST(13)
+  return at::native::sliding_window_count(size, padding, dilation, kernel_size, stride);
+#else
+  return div_rtn<int64_t>(size + 2 * padding - dilation * (kernel_size - 1) - 1, stride) + 1;
+#endif
+}
+
+// Refuses paddings and inputs that have not the form for `kDims` padded dimensions.
+template <int kDims>
+void check_padded_input(const at::Tensor& input, at::IntArrayRef padding) {
+#if TORCH_OPENCL_TORCH_AT_LEAST(15)
+  at::native::padding::check_valid_input(input, padding, kDims);
+#else
+  at::native::padding::check_valid_input<kDims>(input, padding);
+#endif
+}
+
+} // namespace torch_opencl::compat

@@ -1,0 +1,149 @@
+// Variances and distances where ATen's own functions refuse tensors of this device: in 2.11, not since.
+#include "../compat.h"
+
+#if !TORCH_OPENCL_TORCH_AT_LEAST(12)
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/native/ReduceOpsUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_cdist_forward.h>
+#include <ATen/ops/_euclidean_dist.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/imag.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/real.h>
+#include <torch/library.h>
+#include <limits>
+
+#include "reduce.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// What is reduced, and how.
+struct Spread {
+  const char* op;
+  bool take_root;
+  at::OptionalIntArrayRef dim;
+  std::optional<at::Scalar> correction;
+  bool keepdim;
+
+  at::Tensor empty_for(const at::Tensor& self) const {
+    return at::empty({0}, self.options().dtype(c10::toRealValueType(self.scalar_type())));
+  }
+
+  void check(const at::Tensor& self, const at::Tensor& out) const {
+    TORCH_CHECK(self.layout() == at::kStrided, "std and var only supports strided layout, got: ", self.layout());
+    TORCH_CHECK(
+        at::isFloatingType(self.scalar_type()) || at::isComplexType(self.scalar_type()),
+        "std and var only support floating point and complex dtypes");
+    TORCH_CHECK(
+        at::canCast(c10::toRealValueType(self.scalar_type()), out.scalar_type()), "result type ", self.scalar_type(),
+        " can't be cast to the desired output type ", out.scalar_type());
+  }
+
+  void run(at::TensorIterator& iter, at::Tensor& variance) const {
+    const double lost = correction.value_or(1).toDouble();
+    const int64_t results = iter.num_output_elements();
+    if (static_cast<double>(results == 0 ? iter.numel() : iter.numel() / results) <= lost) {
+      TORCH_WARN(
+          op, "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input ",
+          "numel divided by output numel).");
+    }
+    if (iter.numel() > 0) return std_var(iter, lost, take_root);
+    variance.fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+
+  // The variance of complex numbers is the sum of those of their parts.
+  at::Tensor of_complex(const at::Tensor& self) const {
+    const Spread part{op, false, dim, correction, keepdim};
+    at::Tensor real = empty_for(self), imag = empty_for(self);
+    part.into(real, at::real(self));
+    part.into(imag, at::imag(self));
+    real.add_(imag);
+    return take_root ? real.sqrt_() : real;
+  }
+
+  at::Tensor& into(at::Tensor& out, const at::Tensor& self) const {
+    check(self, out);
+    if (self.is_complex()) {
+      const at::Tensor variance = of_complex(self);
+      at::native::resize_output(out, variance.sizes());
+      return out.copy_(variance);
+    }
+    at::TensorIterator iter = at::native::make_reduction(op, out, self, dim, keepdim, out.scalar_type());
+    run(iter, out);
+    return out;
+  }
+
+  at::Tensor of(const at::Tensor& self) const {
+    at::Tensor out = empty_for(self);
+    return into(out, self);
+  }
+
+  std::tuple<at::Tensor, at::Tensor> with_mean(const at::Tensor& self) const {
+    at::Tensor variance = empty_for(self), mean = empty_for(self);
+    check(self, variance);
+    if (self.is_complex()) return {of_complex(self), at::mean(self, dim, keepdim)};
+    at::TensorIterator iter =
+        at::native::make_reduction(op, variance, mean, self, dim, keepdim, self.scalar_type(), self.scalar_type());
+    if (iter.numel() == 0) mean.fill_(std::numeric_limits<double>::quiet_NaN());
+    run(iter, variance);
+    return {variance, mean};
+  }
+};
+
+// PyTorch's choice: many points are compared by a matrix product, few one by one.
+at::Tensor cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> compute_mode) {
+  const int64_t mode = compute_mode.value_or(0);
+  const bool has_points = x1.dim() >= 2 && x2.dim() >= 2 && x1.size(-1) == x2.size(-1) && x1.numel() > 0 &&
+      x2.numel() > 0 && at::isFloatingType(x1.scalar_type()) && at::isFloatingType(x2.scalar_type());
+  const bool by_product = has_points && p == 2 && (mode == 1 || (mode == 0 && (x1.size(-2) > 25 || x2.size(-2) > 25)));
+  // Which also refuses what is no list of points.
+  if (!by_product) return at::_cdist_forward(x1, x2, p, compute_mode);
+  const auto batch = at::infer_size_dimvector(
+      x1.sizes().slice(0, static_cast<size_t>(x1.dim() - 2)), x2.sizes().slice(0, static_cast<size_t>(x2.dim() - 2)));
+  const auto expanded = [&](const at::Tensor& points) {
+    at::DimVector sizes(batch.begin(), batch.end());
+    sizes.append({points.size(-2), points.size(-1)});
+    return points.expand(sizes);
+  };
+  return at::_euclidean_dist(expanded(x1), expanded(x2));
+}
+
+// Made of other operators, which have the gradients; under the second key for tensors of inference mode.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("cdist", TORCH_FN(cdist));
+}
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("cdist", TORCH_FN(cdist));
+}
+
+} // namespace
+
+at::Tensor std(const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim) {
+  return Spread{"std", true, dim, correction, keepdim}.of(self);
+}
+at::Tensor& std_out(
+    const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim, at::Tensor& out) {
+  return Spread{"std", true, dim, correction, keepdim}.into(out, self);
+}
+std::tuple<at::Tensor, at::Tensor> std_mean(
+    const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim) {
+  return Spread{"std_mean", true, dim, correction, keepdim}.with_mean(self);
+}
+at::Tensor var(const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim) {
+  return Spread{"var", false, dim, correction, keepdim}.of(self);
+}
+at::Tensor& var_out(
+    const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim, at::Tensor& out) {
+  return Spread{"var", false, dim, correction, keepdim}.into(out, self);
+}
+std::tuple<at::Tensor, at::Tensor> var_mean(
+    const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim) {
+  return Spread{"var_mean", false, dim, correction, keepdim}.with_mean(self);
+}
+
+} // namespace torch_opencl::native
+
+#endif

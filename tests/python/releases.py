@@ -1,0 +1,31 @@
+"""What of the tests is for some releases of PyTorch only."""
+
+import pytest
+import torch
+
+RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
+
+
+def release(name: str) -> tuple[int, ...]:
+    """Read a release as rows of the op table name it.
+
+    Args:
+        name: a minor version such as "2.12".
+
+    Returns:
+        Its numbers.
+    """
+    return tuple(map(int, name.split(".")))
+
+
+def requires_torch(oldest: str, why: str) -> pytest.MarkDecorator:
+    """Skip a test with older releases of PyTorch.
+
+    Args:
+        oldest: the first release that the test is for, such as "2.13".
+        why: what older ones lack.
+
+    Returns:
+        The mark.
+    """
+    return pytest.mark.skipif(release(oldest) > RELEASE, reason=f"requires torch >= {oldest}: {why}")
