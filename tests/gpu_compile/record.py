@@ -112,6 +112,7 @@ def record_calls(command: list[str], folder: Path) -> None:
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         # Nothing that is there already, no library but our own, and what large tensors run as well.
         "TORCH_OPENCL_CACHE_DIR": "",
+        "POCL_KERNEL_CACHE": "0",
         "TORCH_OPENCL_BLAS": "opencl",
         "TORCH_OPENCL_SPECIALIZE": "eager",
         "TORCH_OPENCL_FALLBACK": "silent",
