@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpu_compile import targets
 from gpu_compile.programs import Program
-from gpu_compile.targets import TARGETS, CompileError, Figures
+from gpu_compile.targets import TARGETS, CompileError, Figures, TooSlow
 from gpu_compile.tools import FOLDER, Tools
 
 
@@ -86,6 +86,8 @@ def find_or_compile(program: Program, target: str, tools: Tools) -> Result:
     result = Result(program, target)
     try:
         result.kernels = TARGETS[target].compile(program, tools)
+    except TooSlow as error:
+        return Result(program, target, str(error))  # To be tried again by the next run.
     except CompileError as error:
         result.error = str(error)
     path = _place(program, target, tools)

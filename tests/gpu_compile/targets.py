@@ -18,6 +18,10 @@ class CompileError(Exception):
     """A program does not compile, or lacks functions."""
 
 
+class TooSlow(CompileError):
+    """A compiler has not ended in time, which may be the machine's fault."""
+
+
 @dataclass
 class Figures:
     """What a kernel needs on a target.
@@ -48,7 +52,7 @@ def _run(command: Sequence[str | Path]) -> str:
             [str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise CompileError(f"no result after {PATIENCE} s") from error
+        raise TooSlow(f"no result after {PATIENCE} s") from error
     text = done.stderr + done.stdout
     if done.returncode:
         raise CompileError(text.strip())

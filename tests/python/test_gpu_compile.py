@@ -10,7 +10,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
-from gpu_compile import limits, report, sources, targets, tools  # noqa: E402
+from gpu_compile import build, limits, report, sources, targets, tools  # noqa: E402
 from gpu_compile.build import Result  # noqa: E402
 from gpu_compile.occupancy import MULTIPROCESSORS, occupancy, of_launch  # noqa: E402
 from gpu_compile.programs import Launch, Program  # noqa: E402
@@ -204,6 +204,22 @@ def test_programs_are_recorded_as_a_gpu_would_be_asked(tmp_path: Path) -> None:
     softmax = next(program for program in programs if program.family == "softmax")
     assert softmax.is_asked_for(["softmax"]) and softmax.is_asked_for(["softmax_rows"]) and softmax.is_asked_for([])
     assert not softmax.is_asked_for(["gemm_local"])
+
+
+def test_what_is_known_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Mistakes neither; a compiler that was too slow gets another chance."""
+    outcomes = [targets.TooSlow("no result"), CompileError("mistake"), AssertionError("compiled again")]
+
+    def fail(program: Program, compilers: tools.Tools) -> None:
+        raise outcomes.pop(0)
+
+    monkeypatch.setattr(build, "FOLDER", tmp_path)
+    monkeypatch.setattr(TARGETS["sm_90"], "compile", fail)
+    monkeypatch.setattr(tools.Tools, "version", "1")
+    program, compilers = Text("text", "", ""), tools.Tools(tmp_path, tmp_path, tmp_path)
+    found = [build.compile_all([program], ["sm_90"], compilers, 1) for _ in range(3)]
+    assert [results[0].error for results, left in found] == ["no result", "mistake", "mistake"]
+    assert build.compile_all([Text("text", "other", "")], ["sm_90"], compilers, 1, seconds=-1) == ([], 1)
 
 
 class Text(Program):
