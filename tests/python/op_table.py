@@ -124,21 +124,23 @@ def base_name(op: str) -> str:
     return op.rpartition("::")[2].partition(".")[0]
 
 
-def load_rows() -> list[Row]:
+def load_rows() -> tuple[list[Row], list[Row]]:
     """Read the op table.
 
     Returns:
-        The rows for this PyTorch that name an op; those that only fill a stub belong to an op of another row.
+        The rows that name an op, those for this PyTorch and those for other releases; rows that only fill a stub belong
+        to an op of another row.
     """
-    rows = []
+    rows, others = [], []
     # As text: 2.20 is a release, and not the number 2.2.
     for entry in yaml.load(TABLE.read_text(), yaml.BaseLoader):
-        is_for_others = release(entry.get("since", "0.0")) > RELEASE or release(entry.get("until", "9.9")) < RELEASE
-        if "op" not in entry or is_for_others:
+        if "op" not in entry:
             continue
+        is_for_others = release(entry.get("since", "0.0")) > RELEASE or release(entry.get("until", "9.9")) < RELEASE
         names = entry["dtypes"] if isinstance(entry["dtypes"], list) else [entry["dtypes"]]
-        rows.append(Row(entry["op"], entry["family"], frozenset(d for name in names for d in DTYPES[name])))
-    return rows
+        row = Row(entry["op"], entry["family"], frozenset(d for name in names for d in DTYPES[name]))
+        (others if is_for_others else rows).append(row)
+    return rows, others
 
 
 def _spellings(base: str) -> Iterator[str]:
@@ -162,7 +164,7 @@ def _opinfos_by_name() -> dict[str, list[OpInfo]]:
     return by_name
 
 
-ROWS = load_rows()
+ROWS, ROWS_OF_OTHER_RELEASES = load_rows()
 ROW_BASES = frozenset(row.base for row in ROWS)
 _BY_NAME = _opinfos_by_name()
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from op_samples import NoFallback, assert_same
 from op_table import covers
+from releases import requires_torch
 from torch.nn import functional as F
 
 MODES = {
@@ -63,7 +64,9 @@ def test_gradients_of_great_factors(mode: str, shape: tuple[int, ...], factor: i
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 5), (7, 11), (20, 2), (16, 40)])
 @pytest.mark.parametrize("align_corners", [False, True])
-@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize(
+    "mode", ["bilinear", "bicubic", pytest.param("lanczos", marks=requires_torch("2.12", "this filter"))]
+)
 @covers(
     "_upsample_bicubic2d_aa",
     "_upsample_bicubic2d_aa_backward",
