@@ -52,7 +52,9 @@ class BuildPy(build_py):
         """
         libraries = Path(src_dir) / "lib"
         files = super().find_data_files(package, src_dir)
-        return [file for file in files if Path(file).parent in (native.package_folder(), libraries.parent)]
+        others = (Path(file).parent for file in files)
+        others = {folder for folder in others if folder.parent == libraries and folder.name != torch_release()}
+        return [file for file in files if Path(file).parent not in others]
 
 
 class BdistWheel(bdist_wheel):

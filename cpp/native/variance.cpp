@@ -14,6 +14,7 @@
 #include <ATen/ops/real.h>
 #include <torch/library.h>
 #include <limits>
+#include <vector>
 
 #include "reduce.h"
 
@@ -104,8 +105,8 @@ at::Tensor cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::opti
   const auto batch = at::infer_size_dimvector(
       x1.sizes().slice(0, static_cast<size_t>(x1.dim() - 2)), x2.sizes().slice(0, static_cast<size_t>(x2.dim() - 2)));
   const auto expanded = [&](const at::Tensor& points) {
-    at::DimVector sizes(batch.begin(), batch.end());
-    sizes.append({points.size(-2), points.size(-1)});
+    std::vector<int64_t> sizes(batch.begin(), batch.end());
+    sizes.insert(sizes.end(), {points.size(-2), points.size(-1)});
     return points.expand(sizes);
   };
   return at::_euclidean_dist(expanded(x1), expanded(x2));

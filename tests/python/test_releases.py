@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -57,11 +58,34 @@ def sources(tmp_path) -> Path:
     return tmp_path
 
 
-def metadata_of(sources: Path, hook: str, result: str) -> str:
-    code = f"import sys; sys.path[0] = '.'; from build_support import backend; print(backend.{hook}('out'))"
+def run_hook(sources: Path, hook: str) -> None:
+    # The native library is there, or is not asked for.
+    code = (
+        "import sys; sys.path[0] = '.'; from build_support import backend, native; "
+        f"native.build = lambda: None; backend.{hook}('out')"
+    )
     (sources / "out").mkdir()
     subprocess.run([sys.executable, "-c", code], cwd=sources, check=True, capture_output=True)
+
+
+def metadata_of(sources: Path, hook: str, result: str) -> str:
+    run_hook(sources, hook)
     return next(sources.glob(result)).read_text()
+
+
+def test_a_wheel_has_the_library_of_its_release_alone(sources):
+    for release in ("2.9", RELEASE):
+        folder = sources / "python" / "torch_opencl" / "lib" / release
+        folder.mkdir(parents=True)
+        shutil.copy("/bin/true", folder / "libtorch_opencl.so")
+        (folder / "build_info.json").write_text("{}")
+    run_hook(sources, "build_wheel")
+    wheel = next((sources / "out").glob("*.whl"))
+    assert "-py3-none-linux" in wheel.name
+    names = zipfile.ZipFile(wheel).namelist()
+    libraries = {name for name in names if "/lib/" in name}
+    assert libraries == {f"torch_opencl/lib/{RELEASE}/{name}" for name in ("libtorch_opencl.so", "build_info.json")}
+    assert {"torch_opencl/py.typed", "torch_opencl/tune/tuner.py"} <= set(names)
 
 
 def test_a_wheel_is_named_for_the_release_that_it_is_built_with_and_requires_it(sources):
