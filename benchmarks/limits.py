@@ -1,21 +1,22 @@
 """The device's limits: how fast an OpenCL kernel that does nothing else moves bytes, and multiplies and adds."""
 
 import time
-import warnings
+from ctypes import _SimpleCData, c_double, c_float, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
-import numpy
-import pyopencl
 import torch
 
+from benchmarks.opencl import Device, Loader, Queue
+
 SOURCE = Path(__file__).with_name("limits.cl")
-VECTOR_BYTES = 64
-# Of limits.cl: twelve chains of vectors of 64 bytes, a multiplication and an addition each.
+# Of limits.cl: what an item moves at a time. Items of a GPU are neighbours in memory if that is 16.
+VECTOR_BYTES = {"cpu": 64, "gpu": 16}
+# Of limits.cl: twelve chains of such vectors, a multiplication and an addition each.
 CHAINS = 12
 ARITHMETIC_ROUNDS = 50_000
 # Shorter launches would measure the enqueueing.
 SMALLEST_BYTES = 1 << 20
-# The clock's and the scheduler's part shows in less.
+# The clock's and the scheduler's part shows in less, and waiting for the end of few launches does on a GPU.
 LEAST_SECONDS, LAUNCHES = 0.005, 2
 # More than the caches of any device: what is larger runs at the same speed.
 LARGEST_BYTES = 1 << 29
@@ -24,7 +25,7 @@ GROUPS = {"cpu": (8, 1), "gpu": (32, 64)}
 
 
 class Limits:
-    """Measures an OpenCL device through pyopencl, with no code of the backend in between.
+    """Measures an OpenCL device through its driver alone, with no code of the backend in between.
 
     Args:
         device: the device of the backend; the same one is looked up by its name.
@@ -36,18 +37,15 @@ class Limits:
     def __init__(self, device: torch.device) -> None:
         properties = torch.opencl.get_device_properties(device)
         found = _find(properties.platform, properties.name)
-        self._context = pyopencl.Context([found])
-        self._queue = pyopencl.CommandQueue(self._context)
-        with warnings.catch_warnings():
-            # pyopencl warns of whatever a compiler says, even if that is nothing of interest.
-            warnings.simplefilter("ignore")
-            program = pyopencl.Program(self._context, SOURCE.read_text()).build()
-        self._kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
-        groups, size = GROUPS["cpu" if properties.type == "cpu" else "gpu"]
-        self._items, self._size = groups * size * found.max_compute_units, size
-        self._result = pyopencl.Buffer(self._context, pyopencl.mem_flags.READ_WRITE, 8 * self._items)
-        self._operands: dict[int, pyopencl.Buffer] = {}
-        self.cache_bytes = found.global_mem_cache_size
+        kind = "cpu" if properties.type == "cpu" else "gpu"
+        self._vector_bytes = VECTOR_BYTES[kind]
+        self._queue = Queue(found)
+        self._program = self._queue.build(SOURCE.read_text(), f"-D VECTOR_BYTES={self._vector_bytes}")
+        groups, size = GROUPS[kind]
+        self._items, self._size = groups * size * properties.compute_units, size
+        self._result = self._queue.buffer(8 * self._items)
+        self._operands: dict[int, tuple[c_void_p, int]] = {}
+        self.cache_bytes = found.properties()["cache_bytes"]
 
     def memory_seconds(self, read: int, written: int) -> float:
         """Measure how long moving so many bytes takes once, from and to places that are as large.
@@ -68,12 +66,12 @@ class Limits:
         else:
             name, buffers = "copy", 2
         total = min(max(read + written, SMALLEST_BYTES), LARGEST_BYTES)
-        count = max(total // buffers // VECTOR_BYTES // 4 * 4, 4)
+        count = max(total // buffers // self._vector_bytes // 4 * 4, 4)
         operands = [self._buffer(index, count) for index in range(buffers)]
         if name == "sum":
             operands.append(self._result)
-        seconds = self._run(name, *operands, numpy.uint64(count))
-        return seconds * (read + written) / (count * VECTOR_BYTES * buffers)
+        seconds = self._run(name, *operands, c_uint64(count))
+        return seconds * (read + written) / (count * self._vector_bytes * buffers)
 
     def flops(self, dtype: torch.dtype = torch.float32) -> float:
         """Measure the operations a second of a kernel that only multiplies and adds.
@@ -84,41 +82,44 @@ class Limits:
         Returns:
             Multiplications and additions a second.
         """
-        name, scalar = ("fma_double", numpy.float64) if dtype == torch.float64 else ("fma_float", numpy.float32)
-        lanes = VECTOR_BYTES // scalar().itemsize
-        seconds = self._run(name, self._result, scalar(0.5), scalar(0.25), numpy.uint32(ARITHMETIC_ROUNDS))
+        name, scalar, size = ("fma_double", c_double, 8) if dtype == torch.float64 else ("fma_float", c_float, 4)
+        lanes = self._vector_bytes // size
+        seconds = self._run(name, self._result, scalar(0.5), scalar(0.25), c_uint32(ARITHMETIC_ROUNDS))
         return 2 * CHAINS * lanes * ARITHMETIC_ROUNDS * self._items / seconds
 
-    def _run(self, name: str, *arguments: object) -> float:
+    def _run(self, name: str, *arguments: _SimpleCData) -> float:
         """Return the mean time of launches, after one that fills the caches."""
-        kernel = self._kernels[name]
-        kernel.set_args(*arguments)
+        kernel = self._queue.kernel(self._program, name)
+        self._queue.set_arguments(kernel, arguments)
         self._launch(kernel, 1)
-        seconds, launches = 0.0, 0
-        while seconds < LEAST_SECONDS:
-            seconds, launches = seconds + self._launch(kernel, LAUNCHES), launches + LAUNCHES
+        launches = LAUNCHES
+        while (seconds := self._launch(kernel, launches)) < LEAST_SECONDS:
+            launches *= 2
         return seconds / launches
 
-    def _launch(self, kernel: pyopencl.Kernel, times: int) -> float:
+    def _launch(self, kernel: c_void_p, times: int) -> float:
         start = time.perf_counter()
         for _ in range(times):
-            pyopencl.enqueue_nd_range_kernel(self._queue, kernel, (self._items,), (self._size,))
+            self._queue.launch(kernel, self._items, self._size)
         self._queue.finish()
         return time.perf_counter() - start
 
-    def _buffer(self, index: int, count: int) -> pyopencl.Buffer:
+    def _buffer(self, index: int, count: int) -> c_void_p:
         """Return the operand of that index, with room for so many vectors of random numbers."""
-        size = count * VECTOR_BYTES
-        if index not in self._operands or self._operands[index].size < size:
-            numbers = numpy.random.default_rng(index).random(size // 4, dtype=numpy.float32)
-            flags = pyopencl.mem_flags.READ_WRITE | pyopencl.mem_flags.COPY_HOST_PTR
-            self._operands[index] = pyopencl.Buffer(self._context, flags, hostbuf=numbers)
-        return self._operands[index]
+        size = count * self._vector_bytes
+        buffer, has = self._operands.get(index, (None, 0))
+        if has < size:
+            if buffer:
+                self._queue.release(buffer)
+            numbers = torch.rand(size // 4, generator=torch.Generator().manual_seed(index))
+            buffer = self._queue.buffer(size, numbers.data_ptr())
+            self._operands[index] = buffer, size
+        return buffer
 
 
-def _find(platform: str, name: str) -> pyopencl.Device:
-    for candidate in pyopencl.get_platforms():
-        for device in candidate.get_devices():
-            if (candidate.name.strip(), device.name.strip()) == (platform, name):
+def _find(platform: str, name: str) -> Device:
+    for found, _, devices in Loader().platforms():
+        for device in devices:
+            if (found, device.name) == (platform, name):
                 return device
-    raise LookupError(f"pyopencl does not find {name} of {platform}: is its OpenCL loader another one?")
+    raise LookupError(f"OpenCL does not list {name} of {platform}: is the backend's loader another one?")
