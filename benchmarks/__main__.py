@@ -7,8 +7,9 @@ from pathlib import Path
 
 EPILOG = """\
 A WORD is a group (pointwise, gemm, conv ...), a row's name, or a pattern for names such as "add *" or "*bf16*".
-Three words do something else:
+Four words do something else:
   growth             time against size; neighbours that are more than twice apart
+  gpu                what GPUs are measured by, beside the vendor's own device (--against cuda)
   first-use          new processes, with and without compiled kernels
   summary FILE ...   the summary and the plot of earlier results
 """
@@ -34,12 +35,15 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one dtype and few sizes")
     parser.add_argument("--list", action="store_true", help="name the rows, and measure nothing")
     parser.add_argument("--device", default="opencl", help="the device to compare with the CPU")
+    parser.add_argument("--rows", type=Path, help="a file that gets each row as a line of JSON when it is measured")
+    parser.add_argument("--against", default="none", help="with gpu: the vendor's own device, such as cuda")
+    parser.add_argument("--training", default=None, help="with first-use: the program to time instead of the digits'")
     options = parser.parse_args()
     return _commands().get((options.word or [""])[0], _table)(options)
 
 
 def _commands() -> dict:
-    return {"growth": _growth, "first-use": _first_use, "summary": _summary}
+    return {"growth": _growth, "first-use": _first_use, "gpu": _gpu, "summary": _summary}
 
 
 def _table(options: argparse.Namespace) -> int:
@@ -53,7 +57,7 @@ def _table(options: argparse.Namespace) -> int:
     if options.list:
         print("\n".join(f"{case.group:<14} {case.name}" for case in chosen))
         return 0
-    return run(chosen, options.device)
+    return run(chosen, options.device, options.rows)
 
 
 def _growth(options: argparse.Namespace) -> int:
@@ -65,9 +69,15 @@ def _growth(options: argparse.Namespace) -> int:
 
 
 def _first_use(options: argparse.Namespace) -> int:
-    from benchmarks.first_use import run  # noqa: PLC0415
+    from benchmarks.first_use import DIGITS, run  # noqa: PLC0415
 
-    return run(options.device)
+    return run(options.device, options.training or DIGITS)
+
+
+def _gpu(options: argparse.Namespace) -> int:
+    from benchmarks.gpu import run  # noqa: PLC0415
+
+    return run(options.device, None if options.against == "none" else options.against, options.rows)
 
 
 def _summary(options: argparse.Namespace) -> int:

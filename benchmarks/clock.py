@@ -1,5 +1,6 @@
 """How work is timed."""
 
+import os
 import time
 
 import torch
@@ -11,6 +12,12 @@ CPU = torch.device("cpu")
 LEAST_SECONDS = 0.02
 LEAST_WARM_UP_SECONDS = 0.01
 LEAST_WARM_UP_RUNS = 2
+
+
+def share_threads(device: torch.device) -> None:
+    """Give PyTorch's CPU backend as many threads as a device that is a CPU has, and else all cores."""
+    properties = torch.opencl.get_device_properties(device)
+    torch.set_num_threads(properties.compute_units if properties.type == "cpu" else os.cpu_count() or 1)
 
 
 def warm_up(work: Work, device: torch.device, asynchronous: bool = False) -> int:

@@ -1,35 +1,36 @@
-"""A process that waits for every specialised program, and leaves them on disk for the one that has started it."""
+"""Processes that measure rows in turns with the one that has started them: in eager mode, or on another device."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from benchmarks.case import Case
-from benchmarks.cases import all_cases
-from benchmarks.clock import mean_seconds, warm_up
+from benchmarks.cases import all_cases, gpu
+from benchmarks.clock import mean_seconds, share_threads, warm_up
 
 ROOT = Path(__file__).parents[1]
 MODE = "TORCH_OPENCL_SPECIALIZE"
 
 
-class EagerProcess:
-    """Measures rows with ``TORCH_OPENCL_SPECIALIZE=eager``, in turns with the process that has started it.
+class WorkerProcess:
+    """Measures rows in a process of its own.
 
     Args:
         device: the device to measure.
+        variables: what its environment has besides this process's.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, variables: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.eager", device],
             cwd=ROOT,
-            env=os.environ | {MODE: "eager"},
+            env=os.environ | variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -51,8 +52,31 @@ class EagerProcess:
         print(json.dumps(question), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
         if not answer:
-            raise OSError(f"The process for eager mode has ended, exit status {self._process.wait()}")
+            raise OSError(f"The process beside this one has ended, exit status {self._process.wait()}")
         return json.loads(answer)
+
+
+class EagerProcess(WorkerProcess):
+    """Waits for every specialised program, and leaves them on disk for the process that has started it.
+
+    Args:
+        device: the device to measure.
+    """
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device, {MODE: "eager"})
+
+
+class VendorProcess(WorkerProcess):
+    """Measures another backend's device, in float32 where that is asked for; this backend is not loaded there.
+
+    Args:
+        device: such as "cuda".
+    """
+
+    def __init__(self, device: str) -> None:
+        # Without the second, cuDNN and cuBLAS may multiply float32 with the 10 bits of TF32.
+        super().__init__(device, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "NVIDIA_TF32_OVERRIDE": "0"})
 
 
 def serve(device: torch.device) -> None:
@@ -63,8 +87,9 @@ def serve(device: torch.device) -> None:
     """
     # What libraries print is none of the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
-    torch.set_num_threads(torch.opencl.get_device_properties(device).compute_units)
-    cases = {(case.group, case.name): case for case in all_cases()}
+    if device.type == "opencl":
+        share_threads(device)
+    cases = {(case.group, case.name): case for case in [*all_cases(), *gpu.cases()]}
     measure_round = None
     for line in sys.stdin:
         question = json.loads(line)
@@ -85,8 +110,8 @@ def _prepare(case: Case, device: torch.device) -> Callable[[], float] | None:
         work = case.build(device)
         work.run()
         repeats = warm_up(work, device, case.asynchronous)
-    except RuntimeError as error:
-        print(f"{case.name}, eager: {error}", file=sys.stderr)
+    except (RuntimeError, ImportError) as error:
+        print(f"{case.name}, in the other process: {error}", file=sys.stderr)
         return None
     return partial(mean_seconds, work, device, repeats, case.asynchronous)
 

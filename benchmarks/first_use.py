@@ -17,17 +17,18 @@ ROOT = Path(__file__).parents[1]
 CACHES = ("TORCH_OPENCL_CACHE_DIR", "POCL_CACHE_DIR", "NEO_CACHE_DIR", "CUDA_CACHE_PATH", "MESA_SHADER_CACHE_DIR")
 IMPORT = ["-c", "import torch"]
 FIRST_OP = ["-c", "import torch; (torch.ones(4, device={device!r}) + 1).cpu()"]
-DIGITS = ["examples/train_digits.py", "--device", "{device}"]
+DIGITS = "examples/train_digits.py --device {device}"
 # What the backend may add: its first operator to the import, and empty caches to a training. In seconds.
 MOST_FOR_FIRST_OP = 1.0
 MOST_FOR_EMPTY_CACHES = 10.0
 
 
-def run(device: str) -> int:
+def run(device: str, training: str = DIGITS) -> int:
     """Measure the import, the first operator and a training in new processes.
 
     Args:
         device: the device that they use.
+        training: the command line of the training; "{device}" becomes the device.
 
     Returns:
         The exit code: 1 where something takes longer than it may.
@@ -36,13 +37,14 @@ def run(device: str) -> int:
     _seconds(IMPORT, no_backends)  # brings the files into memory
     plain = statistics.median(_seconds(IMPORT, no_backends) for _ in range(ROUNDS))
     _print("import torch, no backends", plain)
-    first, digits = ([word.format(device=device) for word in command] for command in (FIRST_OP, DIGITS))
+    commands = FIRST_OP, training.split()
+    first, trained = ([word.format(device=device) for word in command] for command in commands)
     with tempfile.TemporaryDirectory() as parent:
         _, warm_first = _cold_and_warm("import and first operator", first, Path(parent, "first"), ROUNDS)
-        cold_digits, warm_digits = _cold_and_warm("digits training", digits, Path(parent, "digits"), 1)
+        cold, warm = _cold_and_warm(f"training, {Path(trained[0]).stem}", trained, Path(parent, "training"), 1)
     judgements = (
         _judge("first operator with warm caches, over the import", warm_first - plain, MOST_FOR_FIRST_OP),
-        _judge("training with empty caches, over warm ones", cold_digits - warm_digits, MOST_FOR_EMPTY_CACHES),
+        _judge("training with empty caches, over warm ones", cold - warm, MOST_FOR_EMPTY_CACHES),
     )
     return int(not all(judgements))
 

@@ -92,10 +92,10 @@ def measure(case: Case, device: torch.device, limits: Limits, eager: EagerProces
     fallbacks = set(torch.opencl.fallbacks())
     if eager and not eager.prepare(case):
         eager = None
-    works = {where: _build(case, where) for where in (CPU, device)}
+    works = {where: build(case, where) for where in (CPU, device)}
     expected, actual = works[CPU].run(), works[device].run()
-    _check(actual, expected, case.tolerance)
-    limit, bound = _limit(works[CPU], expected, limits)
+    check(actual, expected, case.tolerance)
+    limit, bound = limit_of(works[CPU], expected, limits)
     del expected, actual
 
     repeats = {where: warm_up(work, where, case.asynchronous) for where, work in works.items()}
@@ -127,12 +127,14 @@ def measure(case: Case, device: torch.device, limits: Limits, eager: EagerProces
     )
 
 
-def _build(case: Case, device: torch.device) -> Work:
+def build(case: Case, device: torch.device) -> Work:
+    """Prepare a case's work on a device, from the same random numbers as on any other."""
     torch.manual_seed(0)
     return case.build(device)
 
 
-def _check(actual: Result, expected: Result, tolerance: float | None) -> None:
+def check(actual: Result, expected: Result, tolerance: float | None) -> None:
+    """Compare results; raises WrongResult where they differ by more than a case's tolerance."""
     actual, expected = ([value] if isinstance(value, torch.Tensor) else list(value) for value in (actual, expected))
     for ours, theirs in zip(actual, expected, strict=True):
         keywords = {}
@@ -147,12 +149,22 @@ def _check(actual: Result, expected: Result, tolerance: float | None) -> None:
                 raise WrongResult(" ".join(str(difference).split())) from difference
 
 
-def _limit(work: Work, result: Result, limits: Limits) -> tuple[Callable[[], float] | None, str]:
-    """Return how to measure the seconds that the work takes at least, and what binds it."""
+def moved(work: Work, result: Result) -> tuple[int, int]:
+    """Return how many bytes work reads and writes, 0 and 0 where nobody has counted."""
     results = [result] if isinstance(result, torch.Tensor) else list(result)
-    read, written = (0, 0) if work.reads is None else (sum(map(_bytes, part)) for part in (work.reads, results))
-    operations = work.flops or _count_flops(work)
-    dtype = results[0].dtype
+    return (0, 0) if work.reads is None else tuple(sum(map(_bytes, part)) for part in (work.reads, results))
+
+
+def operations_of(work: Work) -> float:
+    """Return the additions and multiplications of work."""
+    return work.flops or _count_flops(work)
+
+
+def limit_of(work: Work, result: Result, limits: Limits) -> tuple[Callable[[], float] | None, str]:
+    """Return how to measure the seconds that the work takes at least, and what binds it."""
+    read, written = moved(work, result)
+    operations = operations_of(work)
+    dtype = (result if isinstance(result, torch.Tensor) else next(iter(result))).dtype
 
     def memory() -> float:
         return limits.memory_seconds(read, written)

@@ -89,12 +89,24 @@ def save(rows: Sequence[Row], device: torch.device) -> Path:
         "torch": torch.__version__,
         "specialize": torch.opencl.kernel_cache_info()["specialize"],
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
-        "rows": [asdict(row) | {name: getattr(row, name) for name in DERIVED} for row in rows],
+        "rows": [record_of(row) for row in rows],
     }
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{now:%Y%m%d-%H%M%S}.json"
     path.write_text(json.dumps(record, indent=1) + "\n")
     return path
+
+
+def record_of(row: Row) -> dict[str, object]:
+    """Return a row as plain values, with what follows from them."""
+    return asdict(row) | {name: getattr(row, name) for name in DERIVED}
+
+
+def append(path: Path | None, record: dict[str, object]) -> None:
+    """Write a record to the end of a file of JSON lines, if there is to be one."""
+    if path:
+        with path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
 
 
 def load(paths: Sequence[Path]) -> list[Row]:

@@ -1,21 +1,24 @@
 """Measures the table."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
 from benchmarks.case import Case
+from benchmarks.clock import share_threads
 from benchmarks.eager import EagerProcess
 from benchmarks.limits import Limits
-from benchmarks.measure import WrongResult, measure
-from benchmarks.plot import plot_ratios
-from benchmarks.report import describe, print_header, print_row, print_summary, save
+from benchmarks.measure import Row, WrongResult, measure
+from benchmarks.report import append, describe, print_header, print_row, print_summary, record_of, save
 
 GIBI = 1 << 30
 
 
-def run(cases: Sequence[Case], device_name: str) -> int:
-    """Measure cases on a device and on the CPU with as many threads, print them, and keep the figures and a plot.
+def run(cases: Sequence[Case], device_name: str, lines: Path | None = None) -> int:
+    """Measure cases on a device and on the CPU, print them, and keep the figures and a plot.
+
+    The CPU has as many threads as the device, where that is a CPU.
 
     Specialised programs come when they do with this process's ``TORCH_OPENCL_SPECIALIZE``. Unless that is "eager",
     a second process measures the same rows in eager mode, in turns.
@@ -23,12 +26,13 @@ def run(cases: Sequence[Case], device_name: str) -> int:
     Args:
         cases: what to measure.
         device_name: the device to compare with the CPU.
+        lines: where to write each row as soon as it is measured, instead of keeping them all at the end.
 
     Returns:
         The exit code: 1 where a result differs from the CPU's, or an operator failed.
     """
     device = torch.device(device_name)
-    torch.set_num_threads(torch.opencl.get_device_properties(device).compute_units)
+    share_threads(device)
     limits = Limits(device)
     print(f"{describe(device)} against PyTorch {torch.__version__} on the CPU, {torch.get_num_threads()} threads")
     print(
@@ -46,18 +50,34 @@ def run(cases: Sequence[Case], device_name: str) -> int:
                 print_header(group)
             try:
                 rows.append(measure(case, device, limits, eager))
-            except (WrongResult, RuntimeError) as error:
+            except (WrongResult, RuntimeError, ImportError) as error:
                 failed.append(case)
-                print(f"{case.name:<44} {type(error).__name__}: {str(error).splitlines()[0][:200]}")
+                message = first_line(error)
+                print(f"{case.name:<44} {message}")
+                append(lines, {"group": case.group, "name": case.name, "error": message})
             else:
                 print_row(rows[-1])
+                append(lines, record_of(rows[-1]))
     finally:
         if eager:
             eager.close()
         # Also of a run that was interrupted.
         if rows:
             print_summary(rows)
-            path = save(rows, device)
-            plot_ratios(rows, path.with_suffix(".png"))
-            print(f"\nFigures: {path}\nPlot:    {path.with_suffix('.png')}")
+        if rows and not lines:
+            _keep(rows, device)
     return int(bool(failed))
+
+
+def first_line(error: Exception) -> str:
+    """Return an error's type and the first line of what it says."""
+    text = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {text[0][:200]}"
+
+
+def _keep(rows: Sequence[Row], device: torch.device) -> None:
+    from benchmarks.plot import plot_ratios  # noqa: PLC0415 - matplotlib is there for pictures alone
+
+    path = save(rows, device)
+    plot_ratios(rows, path.with_suffix(".png"))
+    print(f"\nFigures: {path}\nPlot:    {path.with_suffix('.png')}")

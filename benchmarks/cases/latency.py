@@ -22,7 +22,7 @@ STEPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 def cases() -> Iterator[Case]:
     """Yield chains of small operations, with and without their end, and single ones that are waited for."""
     for name, step in STEPS.items():
-        build = partial(_chain, step)
+        build = partial(chain, step)
         quick = name == "add of 4"
         yield Case(group="enqueue", name=name, build=build, asynchronous=True, quick=quick)
         yield Case(group="round-trip", name=f"chain of {name}, to its end", build=build, quick=quick)
@@ -32,7 +32,8 @@ def cases() -> Iterator[Case]:
     yield Case(group="round-trip", name="linear layer and gradient of 16x64", build=_small_layer, tolerance=1e-4)
 
 
-def _chain(step: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], device: torch.device) -> Work:
+def chain(step: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], device: torch.device) -> Work:
+    """Return the work of a chain of small operations, each on the result of the one before."""
     a, b = random(device, 4, kind="positive"), random(device, 4, kind="positive", index=1)
 
     def run() -> torch.Tensor:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional
 
@@ -37,20 +36,22 @@ class Network:
     flops: float = 0
 
 
-def _image(*shape: int) -> Callable[[torch.device], torch.Tensor]:
+def image(*shape: int) -> Callable[[torch.device], torch.Tensor]:
+    """Return what makes images of a shape on a device."""
     return lambda device: random(device, *shape)
 
 
-def _text(vocabulary: int, *shape: int) -> Callable[[torch.device], torch.Tensor]:
+def text(vocabulary: int, *shape: int) -> Callable[[torch.device], torch.Tensor]:
+    """Return what makes tokens below a bound on a device."""
     return lambda device: indices(device, vocabulary, *shape)
 
 
 NETWORKS = (
-    Network("ResNet-18 8x3x64x64", models.resnet18, _image(8, 3, 64, 64), 8, 1000),
-    Network("ResNet-50 1x3x224x224", models.resnet50, _image(1, 3, 224, 224), 1, 1000, trained=False),
-    Network("GPT-2 1x128", models.Decoder, _text(50257, 1, 128), 128, 50257),
+    Network("ResNet-18 8x3x64x64", models.resnet18, image(8, 3, 64, 64), 8, 1000),
+    Network("ResNet-50 1x3x224x224", models.resnet50, image(1, 3, 224, 224), 1, 1000, trained=False),
+    Network("GPT-2 1x128", models.Decoder, text(50257, 1, 128), 128, 50257),
     # Four gates of two products of 256x256 for each of 32x64 tokens, in two layers.
-    Network("LSTM 32x64", models.TextLSTM, _text(10000, 32, 64), 32, 10, flops=2 * 2 * 4 * 2 * 256**2 * 32 * 64),
+    Network("LSTM 32x64", models.TextLSTM, text(10000, 32, 64), 32, 10, flops=2 * 2 * 4 * 2 * 256**2 * 32 * 64),
 )
 DIGITS = {"LeNet": models.lenet, "convolutions": models.digits_cnn}
 
@@ -62,7 +63,7 @@ def cases() -> Iterator[Case]:
     for network in NETWORKS:
         yield _case(f"{network.name} inference", partial(_inference, network))
         if network.trained:
-            yield _case(f"{network.name} training step", partial(_training, network))
+            yield _case(f"{network.name} training step", partial(training, network))
 
 
 def _case(name: str, build: Callable[[torch.device], Work]) -> Case:
@@ -79,7 +80,8 @@ def _inference(network: Network, device: torch.device) -> Work:
     return Work(run=run, flops=network.flops)
 
 
-def _training(network: Network, device: torch.device) -> Work:
+def training(network: Network, device: torch.device) -> Work:
+    """Return the work of a training step."""
     model, x = network.make_model().to(device), network.make_input(device)
     labels = indices(device, network.classes, network.labels, index=1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -88,6 +90,8 @@ def _training(network: Network, device: torch.device) -> Work:
 
 
 def _digits_epoch(make_model: Callable[[], nn.Module], device: torch.device) -> Work:
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - where it is missing, all other rows can be measured
+
     images, labels = load_digits(return_X_y=True)
     images = torch.tensor(images / 16, dtype=torch.float32).view(-1, 1, 8, 8).to(device)
     batches = list(zip(images.split(64), torch.tensor(labels).to(device).split(64), strict=True))

@@ -9,8 +9,9 @@ import pytest
 import torch
 from processes import output_of
 
+from benchmarks import gpu
 from benchmarks.case import Case, Work
-from benchmarks.cases import all_cases, select
+from benchmarks.cases import all_cases, gpu as gpu_rows, select
 from benchmarks.growth import cliffs
 from benchmarks.limits import Limits
 from benchmarks.measure import Row, WrongResult, measure
@@ -31,7 +32,7 @@ def row(group="softmax", cpu=1.0, **others):
 
 
 def test_each_row_has_a_name_and_each_group_a_target():
-    cases = all_cases()
+    cases = [*all_cases(), *gpu_rows.cases()]
     names = Counter((case.group, case.name) for case in cases)
     assert [name for name, count in names.items() if count > 1] == []
     assert {case.group for case in cases} == set(TARGETS)
@@ -77,6 +78,44 @@ def test_a_row_is_measured_in_eager_mode_beside_and_finds_its_programs_on_disk(t
     # The other process has built it; here nothing is compiled, and the generic form not even loaded.
     assert report["specialize"] == "background" and report["compiled"] == 0 and report["loaded"] > 0
     assert report["specialized"] == report["loaded"]
+
+
+def test_a_row_of_gpus_is_measured_beside_another_backend_and_its_limit(tmp_path, monkeypatch):
+    """PyTorch's CPU backend stands for the vendor's."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    (case,) = (case for case in gpu_rows.cases() if case.name == "add of 4, a chain to its end")
+    path = tmp_path / "rows"
+    assert gpu.run("opencl", "cpu", path, [case]) == 0
+    measured = json.loads(path.read_text())
+    assert measured["peer_ratio"] > 0 and measured["peer"] > 0 and measured["seconds"] > 0
+    assert len(measured["device"]) == len(measured["vendor"]) == 5 and measured["fallbacks"] == []
+
+
+def test_a_row_of_gpus_has_a_rate_and_a_share_of_the_limit(limits):
+    def add(device):
+        x = torch.arange(4096.0).to(device)
+        return Work(run=lambda: x + 1, reads=[x])
+
+    def product(device):
+        x = torch.eye(64).to(device)
+        return Work(run=lambda: x @ x)
+
+    moving, computing = (
+        gpu.measure(Case(group="gemm", name="small", build=build), DEVICE, limits) for build in (add, product)
+    )
+    assert moving["bound"] == "cache" and moving["limit_share"] > 0 and moving["rate"].endswith(" GB/s")
+    assert computing["bound"] == "arithmetic" and computing["rate"].endswith(" GFLOP/s")
+    assert moving["peer"] is None and moving["peer_ratio"] is None
+
+
+def test_a_wrong_row_of_gpus_is_written_down_and_fails_the_run(tmp_path):
+    case = Case(
+        group="pointwise",
+        name="wrong",
+        build=lambda device: Work(run=lambda: torch.full((4,), float(device.type == "cpu"), device=device)),
+    )
+    assert gpu.run("opencl", None, tmp_path / "rows", [case]) == 1
+    assert "not close" in json.loads((tmp_path / "rows").read_text())["error"]
 
 
 def test_rows_that_are_slower_than_in_eager_mode_are_named(capsys):
