@@ -42,7 +42,7 @@ TCH_RELEASE := $(shell sed -n 's/^torch = "\(.*\)"/\1/p' tests/rust/Cargo.toml)
 SMOKE := $(patsubst %,tests/python/test_%.py,ops_explicit normalisation amp autograd blas optim accelerator install device)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-rust test-python fuzz gpu-compile lint fmt bench bench-growth bench-first-use docs info kernels-list clean
+.PHONY: help setup build wheel train smoke test test-rust test-python fuzz gpu-compile gpu-kit lint fmt bench bench-growth bench-first-use docs info kernels-list clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,6 +113,9 @@ info: build ## Say which OpenCL devices there are and whether they work
 
 kernels-list: ## List the kernels' entry points, by family
 	@scripts/kernels_list.sh
+
+gpu-kit: build ## Write dist/gpu-kit-*: what a machine with a GPU needs to check and measure this (TORCH=2.11.0)
+	@$(RUN) -m gpu_kit.build $(if $(TORCH),--torch $(TORCH))
 
 clean: ## Remove what has been built, but not .venv
 	rm -rf target python/torch_opencl/lib python/*.egg-info benchmarks/results

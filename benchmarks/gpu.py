@@ -53,6 +53,9 @@ def run(device_name: str, against: str | None, lines: Path | None = None, cases:
                 try:
                     with _products_by(library):
                         row |= measure(case, device, limits, peer)
+                except torch.OutOfMemoryError as error:
+                    # The device's limit, and no mistake.
+                    row["unable"] = first_line(error)
                 except (WrongResult, RuntimeError, ImportError, MemoryError) as error:
                     row["error"] = first_line(error)
                     failed = True
@@ -132,8 +135,8 @@ def _rate(size: int, operations: float, seconds: float) -> str:
 
 
 def _text(row: dict[str, object]) -> str:
-    if "error" in row:
-        return f"{row['name']:<44} {row['error']}"
+    if "seconds" not in row:
+        return f"{row['name']:<44} {row.get('error') or row['unable']}"
     share, ratio = row["limit_share"], row["peer_ratio"]
     limit = f"{share:4.0%} {row['bound']}" if share is not None else ""
     fallbacks = f"  on the CPU: {' '.join(row['fallbacks'])}" if row["fallbacks"] else ""

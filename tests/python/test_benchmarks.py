@@ -118,6 +118,15 @@ def test_a_wrong_row_of_gpus_is_written_down_and_fails_the_run(tmp_path):
     assert "not close" in json.loads((tmp_path / "rows").read_text())["error"]
 
 
+def test_a_row_of_gpus_that_the_device_has_no_memory_for_is_no_mistake(tmp_path):
+    most = torch.opencl.get_device_properties(DEVICE).max_alloc_bytes
+    case = Case(
+        group="pointwise", name="huge", build=lambda device: torch.empty(most + 1, dtype=torch.int8, device=device)
+    )
+    assert gpu.run("opencl", None, tmp_path / "rows", [case]) == 0
+    assert "out of memory" in json.loads((tmp_path / "rows").read_text())["unable"]
+
+
 def test_rows_that_are_slower_than_in_eager_mode_are_named(capsys):
     rows = [row(eager=[0.5] * 3), row("norm", cpu=3.0, eager=[1.0] * 3), row("conv", cpu=2.0)]
     assert [each.over_eager for each in rows] == [2.0, 1.0, None]

@@ -1,0 +1,72 @@
+"""Parts that are one command, whose results are read from a file it writes or from what it prints."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpu_kit.check.context import Context
+from gpu_kit.check.process import TAIL_LINES, Ending
+from gpu_kit.check.record import Part
+
+# Of a part, what the command has written (lines of JSON, read) and printed; it sets the summary, tables and errors.
+Reader = Callable[[Part, list[Any], list[str]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandPart:
+    """A part that is one command of Python.
+
+    Attributes:
+        name: its name in the report.
+        title: what it does, in words.
+        weight: its share of the time.
+        arguments: of Python. "{results}" becomes the file for results, "{half}" half of the seconds
+            that it has, "{accelerator}" what the vendor's own device is called in PyTorch ("none" where there is none).
+        read: makes of the results what the report shows; also called where the command was ended.
+        most: seconds that it never needs more than.
+        fine: exit statuses of a command that has done its work.
+    """
+
+    name: str
+    title: str
+    weight: float
+    arguments: list[str]
+    read: Reader
+    most: float = float("inf")
+    fine: tuple[int, ...] = (0,)
+
+    def run(self, context: Context, part: Part, seconds: float) -> None:
+        """Run the command; see :mod:`gpu_kit.check.record` for what becomes of the part."""
+        results = context.work / f"{self.name}.jsonl"
+        results.unlink(missing_ok=True)
+        limit = min(seconds, self.most)
+        values = {"results": results, "half": max(1, int(limit / 2)), "accelerator": context.accelerator()}
+        part.errors, part.tables, part.summary = [], [], ""
+        ending, printed = context.run([word.format(**values) for word in self.arguments], limit)
+        part.status = self._status(ending)
+        part.finished = ending.how != "cut" or seconds >= self.most
+        self.read(part, _read_lines(results), printed)
+        if part.status != "passed":
+            part.summary = "; ".join(filter(None, [part.summary, ending.words]))
+        if ending.how in ("crashed", "hung") or (part.status == "failed" and not part.errors):
+            part.fail(ending.words, printed[-TAIL_LINES:])
+        if part.errors and part.status == "passed":
+            part.status = "failed"
+
+    def _status(self, ending: Ending) -> str:
+        if ending.how == "exited":
+            return "passed" if ending.code in self.fine else "failed"
+        return ending.how
+
+
+def _read_lines(path: Path) -> list[Any]:
+    """Return the values of a file of JSON lines; a last one that is half written is left out."""
+    values = []
+    for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
+        try:
+            values.append(json.loads(line))
+        except ValueError:
+            break
+    return values

@@ -1,0 +1,117 @@
+"""``python -m gpu_kit.check.describe FILE``: what the machine has; needs neither torch nor OpenCL.
+
+Writes objects as lines of JSON, each as soon as it is known. What torch says is asked of processes of its own, with and
+without this backend.
+"""
+
+import glob
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.opencl import Loader, OpenCLError
+from gpu_kit.check.environment import NVIDIA_FOLDERS
+
+SECONDS = 60
+# Of the vendor's own device, "none" where PyTorch has none, and whether it computes.
+ACCELERATOR = """
+import json, torch
+kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+name = getattr(torch, kind.type).get_device_name() if kind else None
+works = bool((torch.ones(4, device=kind) + 1).sum().item() == 8) if kind else None
+print(json.dumps({"torch": torch.__version__, "accelerator": kind.type if kind else "none", "name": name,
+                  "works": works, "cuda": torch.version.cuda, "hip": torch.version.hip}))
+"""
+# The same device beside this backend, which PyTorch then takes for the accelerator.
+BESIDE = """
+import json, sys, torch
+kind = sys.argv[1]
+ours = (torch.ones(4, device="opencl") + 1).sum().item()
+theirs = (torch.ones(4, device=kind) + 1).sum().item()
+found = {"works": [ours, theirs] == [8, 8], "results": [ours, theirs]}
+try:
+    found["moved"] = torch.ones(4, device=kind).to("opencl").to(kind).sum().item() == 4
+except Exception as error:
+    found["moved"] = str(error)[:300]
+print(json.dumps(found))
+"""
+
+
+def describe() -> Iterator[dict[str, Any]]:
+    """Yield what there is to know, bit by bit."""
+    yield {
+        "python": sys.version,
+        "system": platform.platform(),
+        "libc": " ".join(platform.libc_ver()),
+        "cpus": os.cpu_count(),
+        "processor": _processor(),
+        "icd_files": {str(path): path.read_text().strip() for path in sorted(Path("/etc/OpenCL/vendors").glob("*"))},
+        "nvidia_libraries": sorted(path for folder in NVIDIA_FOLDERS for path in glob.glob(f"{folder}/libnvidia-*")),
+        "variables": {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(("TORCH", "OCL", "OPENCL", "CUDA", "NVIDIA", "RUSTICL", "POCL", "LD_", "OMP"))
+        },
+        "nvidia_smi": _output(["nvidia-smi"]),
+    }
+    yield {"platforms": _platforms()}
+    vendor = _answer(ACCELERATOR, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+    yield {"vendor": vendor}
+    kind = vendor.get("accelerator", "none")
+    if kind != "none":
+        yield {"beside": _answer(BESIDE, {}, kind)}
+
+
+def _platforms() -> list[dict[str, Any]] | str:
+    try:
+        return [
+            {"name": name, "version": version, "devices": [device.properties() for device in devices]}
+            for name, version, devices in Loader().platforms()
+        ]
+    except OpenCLError as error:
+        return str(error)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _output(command: Sequence[str]) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout + done.stderr
+
+
+def _answer(code: str, variables: Mapping[str, str], *arguments: str) -> dict[str, Any]:
+    """Return what a process prints as its last line, or under the key "error" why it does not."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        return json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer within {SECONDS} s"}
+    except (ValueError, IndexError):
+        return {"error": f"exit status {done.returncode}: {done.stderr[-2000:]}"}
+
+
+if __name__ == "__main__":
+    with Path(sys.argv[1]).open("w", buffering=1) as file:
+        for found in describe():
+            file.write(json.dumps(found) + "\n")

@@ -1,0 +1,86 @@
+"""What the machine lacks and the kit has: an OpenCL loader, a driver that is installed but not registered, modules."""
+
+import ctypes
+import glob
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+LOADER = "libOpenCL.so.1"
+NVIDIA = "libnvidia-opencl.so.1"
+REGISTRY = Path("/etc/OpenCL/vendors")
+# Where NVIDIA's driver may be besides where the linker looks; containers mount it at the first.
+NVIDIA_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64")
+# Set by a user, these say where drivers are.
+CHOICES = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
+# The folders of vendor/, and the module that each is there for.
+VENDORED = {"pytest": "pytest", "yaml": "yaml", "expecttest": "expecttest", "tqdm": "tqdm"}
+
+
+def prepare(
+    root: Path, work: Path, device: int | None, environment: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """Return the variables of all processes, and what has been set up for them.
+
+    Args:
+        root: the kit's folder.
+        work: the folder for caches.
+        device: which device is to be opencl:0; None for the first one.
+        environment: the variables of this process.
+
+    Returns:
+        The variables, and a sentence on each thing that was set up.
+    """
+    variables, notes = dict(environment), []
+    modules = [name for name, module in VENDORED.items() if importlib.util.find_spec(module) is None]
+    paths = [root / "python", root, *(root / "vendor" / name for name in modules)]
+    variables["PYTHONPATH"] = os.pathsep.join([*map(str, paths), *filter(None, [environment.get("PYTHONPATH")])])
+    if modules:
+        notes.append(f"Python has no {', '.join(modules)}: the kit's own.")
+    if not _loads(LOADER):
+        _prepend(variables, "LD_LIBRARY_PATH", root / "lib")
+        notes.append(f"The machine has no {LOADER}: the kit's own (ocl-icd).")
+    if not any(REGISTRY.glob("*.icd")) and not any(map(environment.get, CHOICES)):
+        notes += _use_nvidia(variables)
+    # Nothing of earlier runs, and nothing of the user's.
+    cache = work / "kernels"
+    cache.mkdir(mode=0o700, exist_ok=True)
+    variables.setdefault("TORCH_OPENCL_CACHE_DIR", str(cache))
+    variables.setdefault("OMP_WAIT_POLICY", "passive")
+    variables["PYTHONUNBUFFERED"] = "1"
+    if device is not None:
+        variables["TORCH_OPENCL_DEVICES"] = str(device)
+    return variables, notes
+
+
+def _use_nvidia(variables: dict[str, str]) -> Iterator[str]:
+    """Point the OpenCL loaders at NVIDIA's driver, if it is on the machine."""
+    library = NVIDIA if _loads(NVIDIA) else None
+    if library is None:
+        found = (path for folder in NVIDIA_FOLDERS for path in glob.glob(f"{folder}/libnvidia-opencl.so*"))
+        library = next(filter(_loads, found), None)
+    if library is None:
+        return
+    # What it is linked with is beside it.
+    if os.path.dirname(library):
+        _append(variables, "LD_LIBRARY_PATH", os.path.dirname(library))
+    # The first is read by ocl-icd, the second by the Khronos loader.
+    variables["OCL_ICD_VENDORS"] = variables["OCL_ICD_FILENAMES"] = library
+    yield f"No OpenCL driver is registered: {library} is used (OCL_ICD_VENDORS)."
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def _prepend(variables: dict[str, str], name: str, path: object) -> None:
+    variables[name] = os.pathsep.join([str(path), *filter(None, [variables.get(name)])])
+
+
+def _append(variables: dict[str, str], name: str, path: object) -> None:
+    variables[name] = os.pathsep.join([*filter(None, [variables.get(name)]), str(path)])

@@ -1,0 +1,142 @@
+"""The parts, in the order in which they run: what tells most comes first.
+
+The first ones have more weight than they need on most machines, as the rest depends on them: what they leave goes on.
+"""
+
+from gpu_kit.check import readers
+from gpu_kit.check.commands import CommandPart
+from gpu_kit.check.testing import TestPart
+
+PARTS: tuple[CommandPart | TestPart, ...] = (
+    CommandPart(
+        name="info",
+        title="The machine and its OpenCL devices",
+        weight=25,
+        most=150,
+        arguments=["-m", "gpu_kit.check.describe", "{results}"],
+        read=readers.described,
+    ),
+    CommandPart(
+        name="self-test",
+        title="Self-test",
+        weight=25,
+        most=150,
+        arguments=["-m", "gpu_kit.check.self_test", "{results}"],
+        read=readers.self_tested,
+    ),
+    CommandPart(
+        name="training",
+        title="Training of 200 steps",
+        weight=20,
+        arguments=["-m", "gpu_kit.check.training", "{results}"],
+        read=readers.trained,
+    ),
+    TestPart(
+        name="kernels",
+        title="Tests of each kind of kernel",
+        weight=12,
+        files={"device_class_cases.py": 4, "test_convolutions.py": 1, "test_copies.py": 1, "test_sorting.py": 1},
+    ),
+    CommandPart(
+        name="gpu",
+        title="Speed beside the device's limits and the vendor's own device",
+        weight=20,
+        arguments=["-m", "benchmarks", "gpu", "--rows", "{results}", "--against", "{accelerator}"],
+        read=readers.compared,
+    ),
+    TestPart(
+        name="operators",
+        title="Tests of all operators, forward and backward",
+        weight=16,
+        files={"test_ops.py::test_forward": 8, "test_gradients.py": 2},
+    ),
+    TestPart(
+        name="layers",
+        title="Tests of layers, optimizers, attention and indexing",
+        weight=10,
+        files={
+            "test_layers.py": 1,
+            "test_normalisation.py": 1,
+            "test_pooling.py": 1,
+            "test_fused_attention.py": 1,
+            "test_attention.py": 1,
+            "test_optim.py": 1,
+            "test_foreach.py": 1,
+            "test_indexing.py": 1,
+            "test_amp.py": 1,
+            "test_blas.py": 1,
+            "test_layouts.py": 1,
+            "test_special_values.py": 1,
+            "test_interpolation.py": 1,
+            "test_embedding_bag.py": 1,
+            "test_first_layers.py": 1,
+            "test_dtypes.py": 1,
+        },
+    ),
+    CommandPart(
+        name="tune",
+        title="Tuning, the quick one",
+        weight=6,
+        arguments=["-m", "torch_opencl.tune", "--quick"],
+        read=readers.tuned,
+    ),
+    CommandPart(
+        name="first-use",
+        title="What a new process waits for",
+        weight=5,
+        arguments=["-m", "benchmarks", "first-use", "--training", "gpu_kit/check/training.py {results}"],
+        fine=(0, 1),
+        read=readers.first_used,
+    ),
+    TestPart(
+        name="runtime",
+        title="Tests of memory, streams, random numbers and errors",
+        weight=7,
+        files={
+            "test_accelerator.py": 1,
+            "test_accuracy.py": 1,
+            "test_autograd.py": 1,
+            "test_deterministic.py": 1,
+            "test_device.py": 1,
+            "test_empty_tensors.py": 1,
+            "test_errors.py": 1,
+            "test_expanded.py": 1,
+            "test_fallback.py": 1,
+            "test_index_errors.py": 1,
+            "test_kernel_cache.py": 1,
+            "test_memory.py": 1,
+            "test_module_moves.py": 1,
+            "test_ops_explicit.py": 1,
+            "test_promotion.py": 1,
+            "test_random_ops.py": 1,
+            "test_random_state.py": 1,
+            "test_scalars.py": 1,
+            "test_serialization.py": 1,
+            "test_specialization.py": 1,
+            "test_streams.py": 1,
+            "test_synchronisation.py": 1,
+            "test_tuning.py": 1,
+        },
+    ),
+    CommandPart(
+        name="benchmarks",
+        title="Speed beside the CPU, quick rows",
+        weight=8,
+        arguments=["-m", "benchmarks", "--quick", "--rows", "{results}"],
+        read=readers.benchmarked,
+    ),
+    TestPart(
+        name="operators-into",
+        title="Tests of all operators, in place and into tensors",
+        weight=8,
+        files={"test_ops.py::test_out": 4, "test_ops.py::test_inplace": 4},
+    ),
+    CommandPart(
+        name="fuzz",
+        title="Random calls",
+        weight=3,
+        # It stops by itself before its time is over: a finding is made small first.
+        arguments=["tests/fuzz", "--seconds", "{half}", "--seed", "11"],
+        read=readers.fuzzed,
+    ),
+)

@@ -1,0 +1,136 @@
+"""Runs a command in a process group of its own, until it ends, stops making progress or its time is over."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# How often a running command is looked at, in seconds.
+INTERVAL = 0.05
+# How much of a log is kept in the report.
+TAIL_LINES, TAIL_BYTES = 12, 20_000
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a command ended.
+
+    Attributes:
+        how: "exited", "crashed" (ended by a signal), "hung" (no progress for too long) or "cut" (out of time).
+        code: the exit status; of a crash the signal's number; None where it was killed.
+        seconds: how long it ran.
+    """
+
+    how: str
+    code: int | None
+    seconds: float
+
+    @property
+    def words(self) -> str:
+        """The ending in words."""
+        if self.how == "exited":
+            return f"exit status {self.code}"
+        if self.how == "crashed":
+            return f"ended by {signal_name(self.code or 0)}"
+        return "killed, as nothing happened for too long" if self.how == "hung" else "stopped, as its time was over"
+
+
+class Running:
+    """A command that runs in a process group of its own, its output in a file.
+
+    Args:
+        command: the program and its arguments.
+        environment: all of its variables.
+        directory: where it runs.
+        log: the file that its output is appended to.
+        seconds: how long it may take.
+        patience: how long it may make no progress; None for as long as it may take.
+        progress: returns something that changes when there is progress; the log's size by default.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        directory: Path,
+        log: Path,
+        *,
+        seconds: float,
+        patience: float | None = None,
+        progress: Callable[[], object] | None = None,
+    ) -> None:
+        self._progress = progress or (lambda: log.stat().st_size)
+        self._seconds, self._patience = seconds, patience
+        with log.open("ab") as output:
+            output.write(f"\n$ {' '.join(command)}\n".encode())
+            output.flush()
+            self._process = subprocess.Popen(
+                command,
+                env=dict(environment),
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._start = self._changed = time.monotonic()
+        self._seen = self._progress()
+
+    def poll(self) -> Ending | None:
+        """Return how it ended, or None while it runs; kills it, and what it has started, where it has to end."""
+        now = time.monotonic()
+        code = self._process.poll()
+        if code is not None:
+            self.kill()
+            return Ending("crashed" if code < 0 else "exited", abs(code), now - self._start)
+        seen = self._progress()
+        if seen != self._seen:
+            self._seen, self._changed = seen, now
+        how = None
+        if self._patience is not None and now - self._changed > self._patience:
+            how = "hung"
+        elif now - self._start > self._seconds:
+            how = "cut"
+        if how is None:
+            return None
+        self.kill()
+        return Ending(how, None, now - self._start)
+
+    def kill(self) -> None:
+        """End the process group at once; harmless where it has ended."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        # A process that the driver holds in the kernel does not end even so: it is left behind.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5)
+
+
+def run(running: Running) -> Ending:
+    """Wait for a command; an exception meanwhile (Ctrl-C) ends it."""
+    try:
+        while (ending := running.poll()) is None:
+            time.sleep(INTERVAL)
+    except BaseException:
+        running.kill()
+        raise
+    return ending
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name such as "SIGSEGV"."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def tail(log: Path) -> list[str]:
+    """Return the last lines of a log that hold anything."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        text = file.read().decode(errors="replace")
+    return [line.rstrip() for line in text.splitlines() if line.strip()][-TAIL_LINES:]

@@ -1,0 +1,94 @@
+"""A pytest plugin that writes a line of JSON when a test starts and when it ends, and leaves out what is done.
+
+The variables of :mod:`gpu_kit.check.testing` say where to, what to leave out and which shard of the tests to run.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_kit.check.testing import LOG, SHARD, SKIP
+
+ERROR_LINES, ERROR_WIDTH = 6, 300
+# Of tests whose names end with a dtype, those of the most used dtypes come first: they have run where time is over.
+DTYPES = ("float32", "int64", "bool", "float16", "bfloat16", "int32", "float64")
+
+
+def rank(name: str) -> int:
+    """Return the place of a test's dtype in :data:`DTYPES`; that of a test without one is the first."""
+    dtype = name.rstrip("]").rpartition("-")[2] if "[" in name else ""
+    if dtype in DTYPES:
+        return DTYPES.index(dtype)
+    return len(DTYPES) if dtype in ("uint8", "int8", "int16", "complex64", "complex128") else 0
+
+
+class TestLog:
+    """The plugin.
+
+    Args:
+        log: the file that lines are appended to.
+        skip: a file with the names of tests that are done, one a line.
+        shard: which tests to run: those whose index leaves the first number, divided by the second.
+    """
+
+    __test__ = False
+
+    def __init__(self, log: Path, skip: Path, shard: tuple[int, int]) -> None:
+        self._file = log.open("a", buffering=1)
+        self._skip = set(skip.read_text().splitlines())
+        self._shard = shard
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out what other shards run and what is done; the most used dtypes first."""
+        place, count = self._shard
+        mine = sorted(items[place::count], key=lambda item: rank(item.nodeid))
+        self._write(collected=len(mine))
+        wanted = [item for item in mine if item.nodeid not in self._skip]
+        left_out = set(items) - set(wanted)
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = wanted
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Say which test starts: the last one that a process names is the one it has died of."""
+        self._write(start=nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Say how a test ended."""
+        if report.outcome == "failed":
+            self._write(test=report.nodeid, outcome="failed", lines=error_lines(report.longrepr))
+        elif report.outcome == "skipped":
+            self._write(test=report.nodeid, outcome="skipped")
+        elif report.when == "call":
+            self._write(test=report.nodeid, outcome="passed")
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Say that a test has been cleaned up after."""
+        self._write(end=nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Say which file cannot be imported."""
+        if report.outcome == "failed":
+            self._write(test=report.nodeid or "collection", outcome="failed", lines=error_lines(report.longrepr))
+
+    def _write(self, **line: Any) -> None:
+        self._file.write(json.dumps(line) + "\n")
+
+
+def error_lines(longrepr: Any) -> list[str]:
+    """Return the first lines of what went wrong, without the way there."""
+    crash = getattr(longrepr, "reprcrash", None)
+    text = crash.message if crash else str(longrepr)
+    lines: Sequence[str] = [line.rstrip() for line in text.splitlines() if line.strip()]
+    # Of an import that failed, pytest shows the way there first.
+    lines = lines[:ERROR_LINES] if crash else lines[-ERROR_LINES:]
+    return [line[:ERROR_WIDTH] for line in lines]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the plugin."""
+    place, count = map(int, os.environ[SHARD].split("/"))
+    config.pluginmanager.register(TestLog(Path(os.environ[LOG]), Path(os.environ[SKIP]), (place, count)))

@@ -1,0 +1,291 @@
+"""The kit for a machine with a GPU: crashes and hangs are survived and named, and the report is whole at any time."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpu_kit import build as kit_build
+from gpu_kit.check import command, environment, readers, record
+from gpu_kit.check.budget import Budget
+from gpu_kit.check.commands import CommandPart
+from gpu_kit.check.page import page_of
+from gpu_kit.check.record import Part, Report
+from gpu_kit.check.test_log import rank
+from gpu_kit.check.testing import TestPart
+from gpu_kit.check.training import complaint
+
+ROOT = Path(__file__).parents[2]
+KIT = {"version": "0", "torch": "0"}
+
+
+@pytest.fixture
+def kit(tmp_path) -> Path:
+    """A kit with nothing in it but the checks, and tests of its own."""
+    root = tmp_path / "kit"
+    (root / "tests" / "python").mkdir(parents=True)
+    (root / "kit.json").write_text(json.dumps(KIT))
+    (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    (root / "gpu_kit").symlink_to(ROOT / "gpu_kit")
+    return root
+
+
+def with_tests(kit: Path, **files: str) -> TestPart:
+    for name, text in files.items():
+        (kit / "tests" / "python" / f"{name}.py").write_text(text)
+    return TestPart(name="tests", title="Tests", weight=1, files={f"{name}.py": 1 for name in files})
+
+
+def command_part(name: str, code: str, read=lambda part, results, printed: None, weight: float = 1) -> CommandPart:
+    return CommandPart(name=name, title=name.title(), weight=weight, arguments=["-c", code], read=read)
+
+
+def check(kit: Path, parts, *arguments: str, minutes: float = 1) -> int:
+    out = ["--out", str(kit / "out"), "--work", str(kit / "work"), "--minutes", str(minutes), "--jobs", "2"]
+    return command.main(kit, [*out, *arguments], parts)
+
+
+def report_of(kit: Path) -> Report:
+    return record.load(kit / "out", KIT)
+
+
+def test_time_is_shared_by_weights_and_what_is_left_unused_goes_to_later_parts():
+    now = [0.0]
+    budget = Budget(100, clock=lambda: now[0])
+    assert budget.share(2, [1, 1]) == 50
+    now[0] = 10
+    assert budget.share(1, [1]) == 45
+    assert budget.share(1, []) == 90
+    now[0] = 200
+    assert budget.share(1, []) == 0
+
+
+def test_a_test_that_crashes_and_one_that_hangs_are_named_and_those_after_them_run(kit):
+    part = with_tests(
+        kit,
+        test_a="""
+import os, signal, time
+def test_before(): pass
+def test_crash(): os.kill(os.getpid(), signal.SIGSEGV)
+def test_leaves(): os._exit(3)
+def test_wrong(): assert [1, 2] == [1, 3], "not the CPU's"
+def test_hang(): time.sleep(60)
+def test_after(): pass
+""",
+    )
+    assert check(kit, [part], "--patience", "3") == 1
+    entry = report_of(kit).parts["tests"]
+    tests = entry.tests
+    assert [name.partition("::")[2] for name in tests.passed] == ["test_before", "test_after"]
+    name = "tests/python/test_a.py::test_"
+    assert tests.crashed[name + "crash"][0] == "ended by SIGSEGV"
+    assert tests.crashed[name + "leaves"][0] == "exit status 3"
+    assert list(tests.hung) == [name + "hang"]
+    assert "not the CPU's" in tests.failed[name + "wrong"][0]
+    assert entry.status == "crashed" and entry.finished
+    assert entry.summary == "2 passed, 1 failed, 2 crashed, 1 hung of 6"
+    page = (kit / "out" / record.PAGE_NAME).read_text()
+    assert "| Tests | **crashed** |" in page and "ended by SIGSEGV" in page and "hung: tests/python/test_a.py" in page
+
+
+def test_a_file_that_cannot_be_imported_is_an_error_and_others_run(kit):
+    part = with_tests(kit, test_bad="import no_such_module\n", test_good="def test_one(): pass\n")
+    assert check(kit, [part]) == 1
+    entry = report_of(kit).parts["tests"]
+    assert len(entry.tests.passed) == 1 and entry.status == "failed"
+    assert "No module named 'no_such_module'" in "".join(*entry.tests.failed.values())
+
+
+def test_a_process_that_a_part_leaves_behind_is_ended_with_it(kit):
+    code = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print("CHILD", child.pid)
+"""
+    seen = []
+    part = command_part("leaver", code, lambda part, results, printed: seen.extend(printed))
+    assert check(kit, [part]) == 0
+    child = int(seen[-1].split()[1])
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_commands_that_crash_hang_or_fail_do_not_keep_later_ones_from_running(kit):
+    parts = [
+        command_part("crash", "import os; print('last words', flush=True); os.abort()"),
+        command_part("hang", "import time; time.sleep(60)"),
+        command_part("wrong", "raise SystemExit('it is wrong')"),
+        command_part("right", "print('fine')"),
+    ]
+    assert check(kit, parts, "--patience", "3") == 1
+    entries = report_of(kit).parts
+    assert [entry.status for entry in entries.values()] == ["crashed", "hung", "failed", "passed"]
+    assert entries["crash"].errors == [{"where": "ended by SIGABRT", "lines": ["last words"]}]
+    assert entries["wrong"].errors[0]["lines"] == ["it is wrong"]
+
+
+def test_what_does_not_fit_into_the_time_is_said_and_resumed_and_what_is_done_is_not_repeated(kit):
+    slow = "import time, pytest\n@pytest.mark.parametrize('i', range(4))\ndef test_slow(i): time.sleep(1.2)\n"
+    count = f"from pathlib import Path\nfile = Path({str(kit / 'count')!r})\nwith file.open('a') as f: f.write('x')"
+    parts = [command_part("once", count, weight=8), with_tests(kit, test_slow=slow), command_part("last", "pass")]
+    # Nothing of it is wrong.
+    assert check(kit, parts, minutes=4 / 60) == 0
+    first = report_of(kit)
+    assert first.parts["tests"].status == "cut" and not first.parts["tests"].finished
+    assert "| Tests | cut |" in (kit / "out" / record.PAGE_NAME).read_text()
+    done = set(first.parts["tests"].tests.passed)
+    assert len(done) < 4
+    assert check(kit, parts, "--resume") == 0
+    second = report_of(kit)
+    assert second.state == "ended" and len(second.minutes) == 2
+    assert {entry.status for entry in second.parts.values()} == {"passed"}
+    assert len(second.parts["tests"].tests.passed) == 4 == len(set(second.parts["tests"].tests.passed))
+    assert (kit / "count").read_text() == "x"
+
+
+def test_parts_without_time_are_not_run_and_listed_so(kit):
+    parts = [command_part("long", "import time; time.sleep(60)", weight=1000), command_part("never", "pass")]
+    check(kit, parts, minutes=1.5 / 60)
+    assert [entry.status for entry in report_of(kit).parts.values()] == ["cut", "not run"]
+    assert "| Never | not run |" in (kit / "out" / record.PAGE_NAME).read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_ended_from_outside_leaves_a_whole_report_that_can_be_resumed(kit, number):
+    part = with_tests(kit, test_it="import time\ndef test_one(): pass\ndef test_two(): time.sleep(8)\n")
+    program = f"""
+import sys
+from pathlib import Path
+from gpu_kit.check import command, testing
+from gpu_kit.check.testing import TestPart
+testing.SAVE_SECONDS = 0.1
+sys.exit(command.main(Path({str(kit)!r}), sys.argv[1:], [{part!r}]))
+"""
+    arguments = ["--out", str(kit / "out"), "--work", str(kit / "work"), "--minutes", "1"]
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    running = subprocess.Popen([sys.executable, "-c", program, *arguments], env=variables, cwd=kit)
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        path = kit / "out" / record.JSON_NAME
+        # At every moment what is there can be read, and the page says the same.
+        if path.exists() and report_of(kit).parts["tests"].summary.startswith("1 passed"):
+            break
+        time.sleep(0.02)
+    running.send_signal(number)
+    assert running.wait(10) == (-signal.SIGKILL if number == signal.SIGKILL else command.INTERRUPTED)
+    report = report_of(kit)
+    assert report.state == ("running" if number == signal.SIGKILL else "interrupted")
+    assert len(report.parts["tests"].tests.passed) == 1 and not report.parts["tests"].finished
+    assert "1 passed" in (kit / "out" / record.PAGE_NAME).read_text()
+
+
+def test_without_a_device_nothing_else_is_tried(kit):
+    parts = [command_part("self-test", "raise SystemExit('no driver')"), command_part("training", "pass")]
+    assert check(kit, parts) == 1
+    report = report_of(kit)
+    assert report.parts["training"].status == "not run"
+    assert any("without a device" in note for note in report.notes)
+
+
+def test_a_report_of_another_kit_or_none_is_not_resumed(kit, capsys):
+    parts = [command_part("one", "pass")]
+    assert check(kit, parts, "--resume") == 2
+    assert check(kit, parts) == 0
+    (kit / "kit.json").write_text(json.dumps({"version": "1", "torch": "0"}))
+    assert check(kit, parts, "--resume") == 2
+    assert "another kit" in capsys.readouterr().err
+
+
+def test_the_tests_of_the_most_used_dtypes_come_first():
+    names = ["t[add-complex64]", "t[add-int64]", "t[add-float32]", "t[mul-float32]", "t_plain"]
+    assert sorted(names, key=rank) == [
+        "t[add-float32]",
+        "t[mul-float32]",
+        "t_plain",
+        "t[add-int64]",
+        "t[add-complex64]",
+    ]
+
+
+def test_what_the_machine_lacks_is_taken_from_the_kit_and_the_rest_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "REGISTRY", tmp_path / "none")
+    monkeypatch.setattr(environment, "VENDORED", {"pytest": "pytest", "yaml": "no_such_module"})
+    monkeypatch.setattr(environment, "_loads", lambda library: library == environment.NVIDIA)
+    variables, notes = environment.prepare(tmp_path, tmp_path, 1, {"PYTHONPATH": "/theirs", "LD_LIBRARY_PATH": "/lib"})
+    paths = variables["PYTHONPATH"].split(":")
+    assert paths == [str(tmp_path / "python"), str(tmp_path), str(tmp_path / "vendor" / "yaml"), "/theirs"]
+    assert variables["LD_LIBRARY_PATH"] == f"{tmp_path / 'lib'}:/lib"
+    assert variables["OCL_ICD_VENDORS"] == variables["OCL_ICD_FILENAMES"] == "libnvidia-opencl.so.1"
+    assert variables["TORCH_OPENCL_DEVICES"] == "1" and len(notes) == 3
+    # A driver that the user has chosen stays.
+    variables, _ = environment.prepare(tmp_path, tmp_path, None, {"OCL_ICD_VENDORS": "mine"})
+    assert variables["OCL_ICD_VENDORS"] == "mine" and "OCL_ICD_FILENAMES" not in variables
+
+
+@pytest.mark.parametrize(
+    ("ours", "words"),
+    [
+        ([2.0 - 0.0095 * step for step in range(200)], ""),
+        ([2.0 - 0.0095 * min(step, 9) for step in range(200)], "went from"),
+        ([2.0] * 3 + [float("nan")] * 197, "step 2"),
+        ([2.0 - 0.0095 * step for step in range(199)] + [float("nan")], "went from"),
+        ([3.0 - 0.0145 * step for step in range(200)], "step 1"),
+    ],
+)
+def test_a_training_whose_loss_does_not_go_down_as_on_the_cpu_is_complained_of(ours, words):
+    theirs = [2.0 - 0.0095 * step for step in range(200)]
+    assert words in complaint(ours, theirs) and bool(complaint(ours, theirs)) == bool(words)
+
+
+def test_rows_beside_the_vendors_device_are_a_table_and_wrong_ones_errors():
+    row = {"name": "add", "seconds": 2e-3, "rate": "9 GB/s", "limit_share": 0.9, "bound": "memory", "peer": 1e-3}
+    part = Part(title="Speed", status="passed")
+    readers.compared(part, [{**row, "peer_ratio": 0.5}, {"name": "sum", "error": "WrongResult: far"}], [])
+    assert part.tables[0]["rows"][0] == ["add", "2 ms", "9 GB/s", "90% memory", "1 ms", "0.50"]
+    assert part.errors == [{"where": "sum", "lines": ["WrongResult: far"]}]
+    assert "| add | 2 ms | 9 GB/s | 90% memory | 1 ms | 0.50 |" in page_of(Report(kit=KIT, parts={"gpu": part}))
+
+
+def package(folder: Path, *releases: str) -> Path:
+    for torch in releases:
+        library = folder / "lib" / torch.rpartition(".")[0]
+        library.mkdir(parents=True)
+        (library / "build_info.json").write_text(json.dumps({"version": "9.9", "torch": torch}))
+        (library / "libtorch_opencl.so").write_text(torch)
+    return folder
+
+
+def test_a_kit_has_what_it_needs_and_nothing_of_the_checkout_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(kit_build, "strip", lambda library: None)
+    kit = kit_build.build(tmp_path, "2.11.0", package(tmp_path / "package", "2.11.0", "2.12.1"))
+    assert kit.name == "gpu-kit-9.9-torch2.11"
+    # A package can have been built for several releases of torch.
+    (library,) = kit.rglob("libtorch_opencl.so")
+    assert library.read_text() == "2.11.0" and library.parent == kit / "python" / "torch_opencl" / "lib" / "2.11"
+    for name in ("gpu_check.py", "README.md", "kit.json", "tests/python/test_ops.py", "vendor/pytest/pytest"):
+        assert (kit / name).exists(), name
+    assert not list(kit.rglob("test_setup.py")) and not list(kit.rglob("*.pyc"))
+    # The compiled half of PyYAML serves one Python only.
+    assert (kit / "vendor" / "yaml" / "yaml").is_dir() and not list((kit / "vendor").rglob("*.so"))
+    # It starts without any package installed: without pytest, torch and numpy.
+    command_line = [sys.executable, "-I", "-S", kit / "gpu_check.py", "--help"]
+    done = subprocess.run(command_line, capture_output=True, text=True, check=True)
+    assert "--minutes" in done.stdout
+
+
+def test_a_kit_that_is_too_large_or_for_another_torch_is_refused_with_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(kit_build, "strip", lambda library: None)
+    built = package(tmp_path / "package", "2.11.0")
+    with pytest.raises(kit_build.KitError, match="MiB are the most"):
+        kit_build.build(tmp_path, None, built, most_bytes=1 << 20)
+    with pytest.raises(kit_build.KitError, match=r"for torch 2\.11\.0: run `make build TORCH=2\.12\.0` first"):
+        kit_build.build(tmp_path, "2.12.0", built)
+    with pytest.raises(kit_build.KitError, match="say for which"):
+        kit_build.build(tmp_path, None, package(tmp_path / "both", "2.11.0", "2.12.1"))
+    with pytest.raises(kit_build.KitError, match="has not been built"):
+        kit_build.build(tmp_path, None, tmp_path / "nothing")
