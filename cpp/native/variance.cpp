@@ -12,10 +12,10 @@
 #include <ATen/ops/imag.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/real.h>
-#include <torch/library.h>
 #include <limits>
 #include <vector>
 
+#include "composite.h"
 #include "reduce.h"
 
 namespace torch_opencl::native {
@@ -112,13 +112,11 @@ at::Tensor cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::opti
   return at::_euclidean_dist(expanded(x1), expanded(x2));
 }
 
-// Made of other operators, which have the gradients; under the second key for tensors of inference mode.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+void register_all(torch::Library& m) {
   m.impl("cdist", TORCH_FN(cdist));
 }
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("cdist", TORCH_FN(cdist));
-}
+
+TORCH_OPENCL_COMPOSITES(register_all);
 
 } // namespace
 

@@ -61,7 +61,7 @@ pub(super) fn is_stored(recipe: &Recipe) -> bool {
 /// Builds a program, or loads it.
 pub(super) fn build(recipe: &Recipe) -> Result<Program> {
     let info = &recipe.device.info;
-    recipe.device.computes(recipe.class)?;
+    recipe.class.check(info)?;
     let source = recipe.source();
     let options = recipe.options();
     let context = &recipe.device.state()?.context;

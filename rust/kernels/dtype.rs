@@ -1,5 +1,6 @@
 //! Storage dtypes and the compute classes they are computed in.
 
+use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 
 /// A storage dtype, with the code that `c10::ScalarType` and the kernels give it.
@@ -209,6 +210,21 @@ impl Class {
         matches!(self, Self::Double | Self::ComplexDouble)
     }
 
+    /// Whether a device computes in it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for float64 and complex128 where the device has no `cl_khr_fp64`.
+    pub fn check(self, info: &DeviceInfo) -> Result<()> {
+        if !self.needs_fp64() || info.fp64 {
+            return Ok(());
+        }
+        Err(Error::Unsupported(format!(
+            "OpenCL: '{}' does not compute in float64, so float64 and complex128 tensors cannot be used on it. \
+             Use float32 and complex64 instead.",
+            info.name
+        )))
+    }
+
     /// Bytes of one value of the kernel type `T`.
     pub const fn size(self) -> usize {
         match self {
@@ -227,6 +243,24 @@ impl Class {
             Self::Unsigned => DType::U64,
             Self::Complex => DType::C64,
             Self::ComplexDouble => DType::C128,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::cl::DeviceType;
+
+    #[test]
+    fn arithmetic_in_float64_is_refused_where_there_is_none() {
+        let device = |fp64| DeviceInfo { fp64, ..DeviceInfo::imagined(1, "Radeon", "p", DeviceType::Gpu) };
+        assert_eq!(Class::Double.check(&device(true)), Ok(()));
+        assert_eq!(Class::Complex.check(&device(false)), Ok(()));
+        for class in [Class::Double, Class::ComplexDouble] {
+            let error = class.check(&device(false)).unwrap_err();
+            assert!(error.message().contains("'Radeon' does not compute in float64"), "{error:?}");
         }
     }
 }

@@ -92,7 +92,7 @@ pub fn launch(
             let [out, inputs @ ..] = &moved;
             return Call { row, compute: dtype, target, out: *out, inputs, scalars, casts }.over(shape, &moved);
         }
-        if source.dtype == out.dtype && source.address != 0 && target.device.computes(out.dtype.class()).is_err() {
+        if source.dtype == out.dtype && source.address != 0 && out.dtype.class().check(&target.device.info).is_err() {
             return launch_words(op, shape, [out, &source], scalars);
         }
     }

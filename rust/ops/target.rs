@@ -49,7 +49,7 @@ impl Target {
     /// # Errors
     /// [`crate::error::Error::Unsupported`] for float64 and complex128 there.
     pub fn converts(&self, dtypes: impl IntoIterator<Item = DType>) -> Result<()> {
-        dtypes.into_iter().try_for_each(|dtype| self.device.computes(dtype.class()))
+        dtypes.into_iter().try_for_each(|dtype| dtype.class().check(&self.device.info))
     }
 
     /// Whether kernels are cut for a few cores: no work-group parallelism, wide vectors, large caches.

@@ -14,7 +14,6 @@ use super::stats::MemoryStats;
 use super::stream::{Stream, POOL_STREAMS};
 use crate::cl::{self, Context, DeviceInfo, DeviceType, PlatformInfo};
 use crate::error::{Error, Result};
-use crate::kernels::Class;
 
 /// One OpenCL device; initialised on first use.
 #[derive(Debug)]
@@ -172,21 +171,6 @@ pub fn device_of_address(address: usize) -> Result<&'static Device> {
 }
 
 impl Device {
-    /// Whether there is arithmetic of a class.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for float64 and complex128 where the device has no `cl_khr_fp64`.
-    pub fn computes(&self, class: Class) -> Result<()> {
-        if !class.needs_fp64() || self.info.fp64 {
-            return Ok(());
-        }
-        Err(Error::Unsupported(format!(
-            "OpenCL: '{}' does not compute in float64, so float64 and complex128 tensors cannot be used on it. \
-             Use float32 and complex64 instead.",
-            self.info.name
-        )))
-    }
-
     /// The device's state, set up on first use.
     pub fn state(&self) -> Result<&DeviceState> {
         if fork::in_bad_fork() {
@@ -322,18 +306,6 @@ impl DeviceState {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn arithmetic_in_float64_is_refused_where_there_is_none() {
-        let info = |fp64| DeviceInfo { fp64, ..DeviceInfo::imagined(1, "Radeon", "p", DeviceType::Gpu) };
-        let device = |fp64| Device { index: 0, info: info(fp64), class: DeviceClass::Gpu, state: OnceLock::new() };
-        assert_eq!(device(true).computes(Class::Double), Ok(()));
-        assert_eq!(device(false).computes(Class::Complex), Ok(()));
-        for class in [Class::Double, Class::ComplexDouble] {
-            let error = device(false).computes(class).unwrap_err();
-            assert!(error.message().contains("'Radeon' does not compute in float64"), "{error:?}");
-        }
-    }
 
     fn chosen(filter: Option<&str>) -> Result<Vec<String>> {
         let all = vec![
