@@ -16,7 +16,6 @@ DRIVERS=$CHECKOUT/.drivers
 ROOT=$DRIVERS/trixie
 PYTHON=$CHECKOUT/.venv/bin/python
 VENDORS=/etc/OpenCL/vendors
-MIRROR=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 # Python 3 brings the libraries that the standard library of another Python 3 is linked with.
 PACKAGES=mesa-opencl-icd,ocl-icd-libopencl1,pocl-opencl-icd,python3
 
@@ -64,6 +63,11 @@ is_installed() {
   [ "$DRIVER" = rusticl ] || dpkg --compare-versions "$(dpkg-query -Wf '${Version}' pocl-opencl-icd)" ge 6
 }
 
+# The mirror that apt is configured with.
+debian_mirror() {
+  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' 2>/dev/null | head -n 1
+}
+
 make_root() {
   [ "$(id -u)" = 0 ] ||
     stop "$DRIVER is not installed here. As root: on Debian trixie or newer, apt-get install ${PACKAGES//,/ }; on older" \
@@ -74,10 +78,12 @@ make_root() {
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
   fi
+  local mirror=${DEBIAN_MIRROR:-$(debian_mirror)}
+  [ -n "$mirror" ] || stop "apt names no mirror of Debian here: set DEBIAN_MIRROR to the URL of one"
   say "making a root of Debian trixie with PoCL 6 and rusticl in $ROOT (debootstrap, two minutes)"
   mkdir -p "$DRIVERS"
   rm -rf "$ROOT.partial"
-  debootstrap --variant=minbase --include="$PACKAGES" trixie "$ROOT.partial" "$MIRROR" >"$DRIVERS/debootstrap.log" ||
+  debootstrap --variant=minbase --include="$PACKAGES" trixie "$ROOT.partial" "$mirror" >"$DRIVERS/debootstrap.log" ||
     stop "debootstrap has failed; $DRIVERS/debootstrap.log says why"
   mv "$ROOT.partial" "$ROOT"
 }
