@@ -20,11 +20,12 @@ class Budget:
         """Return the seconds that are left, 0 at least."""
         return max(0.0, self._end - self._clock())
 
-    def share(self, weight: float, later: Sequence[float]) -> float:
+    def share(self, weight: float, later: Sequence[float], least: float = 0) -> float:
         """Return the seconds that the next part may take.
 
         Args:
             weight: the part's.
             later: the weights of the parts that are still to come after it.
+            least: the seconds with less than which it is of no use: it gets them, and parts after it less.
         """
-        return self.left() * weight / (weight + sum(later))
+        return min(self.left(), max(least, self.left() * weight / (weight + sum(later))))

@@ -85,8 +85,8 @@ def _run(parts: Sequence[CommandPart | TestPart], report: Report, context: Conte
             for index, part in enumerate(parts):
                 entry = report.parts[part.name]
                 later = [other.weight for other in parts[index + 1 :] if not report.parts[other.name].finished]
-                if not entry.finished and budget.left() >= 1:
-                    _run_part(part, entry, context, budget.share(part.weight, later))
+                if not entry.finished and budget.left() >= max(1, part.least / 2):
+                    _run_part(part, entry, context, budget.share(part.weight, later, part.least))
                     report.device = _device_name(report)
                 if part.name in NEEDED and entry.status in record.BAD and not (entry.data or {}).get("devices"):
                     report.notes.append("No other part can run without a device.")

@@ -26,6 +26,7 @@ class CommandPart:
             that it has, "{accelerator}" what the vendor's own device is called in PyTorch ("none" where there is none).
         read: makes of the results what the report shows; also called where the command was ended.
         most: seconds that it never needs more than.
+        least: seconds with less than which it is of no use.
         fine: exit statuses of a command that has done its work.
     """
 
@@ -35,6 +36,7 @@ class CommandPart:
     arguments: list[str]
     read: Reader
     most: float = float("inf")
+    least: float = 0
     fine: tuple[int, ...] = (0,)
 
     def run(self, context: Context, part: Part, seconds: float) -> None:

@@ -7,11 +7,14 @@ from gpu_kit.check import readers
 from gpu_kit.check.commands import CommandPart
 from gpu_kit.check.testing import TestPart
 
+# Python, torch and the first kernels take a good part of this on a slow machine.
+LEAST_SECONDS = 25
 PARTS: tuple[CommandPart | TestPart, ...] = (
     CommandPart(
         name="info",
         title="The machine and its OpenCL devices",
         weight=25,
+        least=LEAST_SECONDS,
         most=150,
         arguments=["-m", "gpu_kit.check.describe", "{results}"],
         read=readers.described,
@@ -20,6 +23,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         name="self-test",
         title="Self-test",
         weight=25,
+        least=LEAST_SECONDS,
         most=150,
         arguments=["-m", "gpu_kit.check.self_test", "{results}"],
         read=readers.self_tested,
@@ -28,6 +32,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         name="training",
         title="Training of 200 steps",
         weight=20,
+        least=LEAST_SECONDS,
         arguments=["-m", "gpu_kit.check.training", "{results}"],
         read=readers.trained,
     ),
@@ -35,12 +40,14 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         name="kernels",
         title="Tests of each kind of kernel",
         weight=12,
+        least=LEAST_SECONDS,
         files={"device_class_cases.py": 4, "test_convolutions.py": 1, "test_copies.py": 1, "test_sorting.py": 1},
     ),
     CommandPart(
         name="gpu",
         title="Speed beside the device's limits and the vendor's own device",
         weight=20,
+        least=LEAST_SECONDS,
         arguments=["-m", "benchmarks", "gpu", "--rows", "{results}", "--against", "{accelerator}"],
         read=readers.compared,
     ),
@@ -48,12 +55,14 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         name="operators",
         title="Tests of all operators, forward and backward",
         weight=16,
+        least=LEAST_SECONDS,
         files={"test_ops.py::test_forward": 8, "test_gradients.py": 2},
     ),
     TestPart(
         name="layers",
         title="Tests of layers, optimizers, attention and indexing",
         weight=10,
+        least=LEAST_SECONDS,
         files={
             "test_layers.py": 1,
             "test_normalisation.py": 1,
@@ -77,6 +86,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         name="tune",
         title="Tuning, the quick one",
         weight=6,
+        least=LEAST_SECONDS,
         arguments=["-m", "torch_opencl.tune", "--quick"],
         read=readers.tuned,
     ),
@@ -84,6 +94,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         name="first-use",
         title="What a new process waits for",
         weight=5,
+        least=LEAST_SECONDS,
         arguments=["-m", "benchmarks", "first-use", "--training", "gpu_kit/check/training.py {results}"],
         fine=(0, 1),
         read=readers.first_used,
@@ -92,6 +103,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         name="runtime",
         title="Tests of memory, streams, random numbers and errors",
         weight=7,
+        least=LEAST_SECONDS,
         files={
             "test_accelerator.py": 1,
             "test_accuracy.py": 1,
@@ -122,6 +134,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         name="benchmarks",
         title="Speed beside the CPU, quick rows",
         weight=8,
+        least=LEAST_SECONDS,
         arguments=["-m", "benchmarks", "--quick", "--rows", "{results}"],
         read=readers.benchmarked,
     ),
@@ -129,12 +142,14 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         name="operators-into",
         title="Tests of all operators, in place and into tensors",
         weight=8,
+        least=LEAST_SECONDS,
         files={"test_ops.py::test_out": 4, "test_ops.py::test_inplace": 4},
     ),
     CommandPart(
         name="fuzz",
         title="Random calls",
         weight=3,
+        least=LEAST_SECONDS,
         # It stops by itself before its time is over: a finding is made small first.
         arguments=["tests/fuzz", "--seconds", "{half}", "--seed", "11"],
         read=readers.fuzzed,

@@ -31,6 +31,7 @@ class TestPart:
         title: what it tests, in words.
         weight: its share of the time.
         files: files or tests below tests/python (``test_ops.py::test_forward``), and their shards.
+        least: seconds with less than which it is of no use.
     """
 
     __test__ = False
@@ -39,6 +40,7 @@ class TestPart:
     title: str
     weight: float
     files: Mapping[str, int]
+    least: float = 0
 
     def run(self, context: Context, part: Part, seconds: float) -> None:
         """Run the tests that have no outcome yet; see :mod:`gpu_kit.check.record` for what becomes of the part."""

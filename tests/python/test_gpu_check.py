@@ -61,6 +61,9 @@ def test_time_is_shared_by_weights_and_what_is_left_unused_goes_to_later_parts()
     now[0] = 10
     assert budget.share(1, [1]) == 45
     assert budget.share(1, []) == 90
+    # A part that would be of no use with its share gets what it needs, as far as there is time.
+    assert budget.share(1, [8], least=30) == 30
+    assert budget.share(1, [8], least=100) == 90
     now[0] = 200
     assert budget.share(1, []) == 0
 
