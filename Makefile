@@ -42,7 +42,7 @@ TCH_RELEASE := $(shell sed -n 's/^torch = "\(.*\)"/\1/p' tests/rust/Cargo.toml)
 SMOKE := $(patsubst %,tests/python/test_%.py,ops_explicit normalisation amp autograd blas optim accelerator install device)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-rust test-python fuzz gpu-compile gpu-kit lint fmt bench bench-growth bench-first-use docs info kernels-list clean
+.PHONY: help setup build wheel train smoke test test-rust test-python fuzz gpu-compile coalescing gpu-kit lint fmt bench bench-growth bench-first-use docs info kernels-list clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,8 @@ fuzz: build ## Compare random calls with PyTorch's CPU backend (SECONDS=600 SEED
 gpu-compile: build ## Compile for GPUs, without one, all that they are asked to run (CASES="gemm_local"; SAMPLE=1)
 	@scripts/setup_gpu_compile.sh
 	@$(RUN) tests/gpu_compile $(if $(SAMPLE),--sample) $(CASES)
+coalescing: build ## Measure under Oclgrind how kernels for GPUs touch memory (CASES="pointwise copies")
+	@$(RUN) tests/coalescing $(CASES)
 
 lint: setup ## Check format and lints of all languages
 	@scripts/lint.sh check

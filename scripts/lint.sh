@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t cpp < <(find cpp tests/gpu_compile -name '*.cpp' -o -name '*.h')
+mapfile -t cpp < <(find cpp tests/gpu_compile tests/coalescing -name '*.cpp' -o -name '*.h')
 
 # Distributions and rustup ship these two apart from cargo.
 require_rust_components() {

@@ -1,0 +1,243 @@
+"""Builds the plugin, runs groups of calls under Oclgrind, and reads what the plugin has counted."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+KERNELS = HERE.parents[1] / "rust" / "kernels" / "cl"
+# Where Debian and Oclgrind's own build put its driver for the OpenCL loader.
+DRIVERS = [
+    Path(folder) / "liboclgrind-rt-icd.so"
+    for folder in ("/usr/lib/oclgrind", "/usr/local/lib", "/usr/lib", "/usr/lib64")
+]
+# Work is cut for as many compute units as a small GPU has, so that it need not be large.
+COMPUTE_UNITS = 8
+# Work-items that a GPU runs in step, as in plugin.cpp.
+WARP = 32
+# Of these kernels clang makes a call of llvm.abs where it optimises, which Oclgrind 21.10 does not know.
+UNOPTIMISED = ("interpolation",)
+
+
+class MissingError(Exception):
+    """Something that is not installed; the message says how to get it."""
+
+
+@dataclass
+class Access:
+    """What a line of a kernel loads, or stores, in all launches of a call.
+
+    Args:
+        stores: whether it stores.
+        where: the lines that led to it, as file:line, outermost first.
+        requests: loads or stores of a warp.
+        sectors: those that the requests touch, of 32 bytes.
+        least: the least for the bytes that they touch.
+    """
+
+    stores: bool
+    where: tuple[str, ...]
+    requests: int = 0
+    sectors: int = 0
+    least: int = 0
+
+    @property
+    def efficiency(self) -> float:
+        """The least sectors over those touched: 1 is coalesced."""
+        return self.least / max(self.sectors, 1)
+
+
+@dataclass
+class Use:
+    """What a call does with a kernel.
+
+    Args:
+        group: the call's group.
+        call: its name.
+        kernel: the kernel's name.
+        accesses: by line, and whether it stores.
+        total: loads and stores of all work-items.
+        longest: those of the busiest work-item.
+        used: the least sectors for what a work-group touches, of all work-groups.
+        fetched: the sectors that it touches.
+        narrow: loads and stores of launches with several work-groups of fewer items than a warp.
+    """
+
+    group: str
+    call: str
+    kernel: str
+    accesses: dict[tuple[bool, tuple[str, ...]], Access] = field(default_factory=dict)
+    total: int = 0
+    longest: int = 0
+    used: int = 0
+    fetched: int = 0
+    narrow: int = 0
+
+    @property
+    def sectors(self) -> int:
+        """Sectors that all requests touch."""
+        return sum(access.sectors for access in self.accesses.values())
+
+    @property
+    def cached(self) -> float:
+        """The part of the sectors that is used in the end, if a work-group fetches each only once."""
+        return self.used / max(self.fetched, 1)
+
+    @property
+    def parallel(self) -> float:
+        """Work-items that share the work as evenly as the busiest one lets them."""
+        return self.total / max(self.longest, 1)
+
+
+class Sources:
+    """Tells the file and line of a line of a program, which is made of several files."""
+
+    def __init__(self, folder: Path = KERNELS):
+        self.places: dict[tuple[str, ...], str] = {}
+        for file in sorted(folder.glob("*.cl")):
+            lines = ["", *(line.rstrip() for line in file.read_text().splitlines()), ""]
+            for number in range(1, len(lines) - 1):
+                self.places.setdefault(tuple(lines[number - 1 : number + 2]), f"{file.name}:{number}")
+
+    def place(self, frame: list[str]) -> str:
+        """Find a line.
+
+        Args:
+            frame: the line before, the line, and the one after.
+
+        Returns:
+            "file:line", or the text where it is in no file.
+        """
+        stripped = tuple(line.rstrip() for line in frame)
+        return self.places.get(stripped, stripped[1].strip() if len(stripped) > 1 else "?")
+
+
+def driver() -> Path:
+    """Find Oclgrind.
+
+    Returns:
+        Its driver for the OpenCL loader.
+
+    Raises:
+        MissingError: it is not installed.
+    """
+    found = next((path for path in DRIVERS if path.exists()), None)
+    if found is None:
+        raise MissingError("Oclgrind is not installed (Debian: apt-get install oclgrind)")
+    return found
+
+
+def build_plugin(folder: Path) -> Path:
+    """Compile the plugin.
+
+    Args:
+        folder: where it goes.
+
+    Returns:
+        Its path.
+
+    Raises:
+        MissingError: there is no compiler, or not the headers.
+    """
+    driver()
+    library = folder / "coalescing.so"
+    # Oclgrind is built without run-time type information: a plugin with it would not load.
+    flags = ["-std=c++17", "-O2", "-fPIC", "-shared", "-fno-rtti"]
+    probe = "#include <CL/cl.h>\n#include <oclgrind/Plugin.h>\n"
+    try:
+        command = [os.environ.get("CXX", "g++"), *flags]
+        found = subprocess.run(
+            [*command, "-E", "-x", "c++", "-"], input=probe, text=True, capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        raise MissingError("there is no C++ compiler (Debian: apt-get install g++)") from None
+    if found.returncode != 0:
+        raise MissingError(
+            "the headers for Oclgrind's plugins are not installed "
+            "(Debian: apt-get install liboclgrind-dev opencl-c-headers)"
+        )
+    subprocess.run([*command, str(HERE / "plugin.cpp"), "-o", str(library), "-loclgrind"], check=True)
+    return library
+
+
+def run(plugin: Path, group: str, names: list[str], folder: Path) -> list[Use]:
+    """Run a group of calls.
+
+    Args:
+        plugin: what :func:`build_plugin` returned.
+        group: a key of ``calls.GROUPS``.
+        names: those of its calls, or none for all.
+        folder: where its files go.
+
+    Returns:
+        What each call does with each of its kernels.
+
+    Raises:
+        RuntimeError: a call failed.
+    """
+    (folder / "oclgrind.icd").write_text(f"{driver()}\n")
+    log = folder / f"{group}.json"
+    log.unlink(missing_ok=True)
+    environment = {
+        **os.environ,
+        "OCL_ICD_VENDORS": str(folder),
+        "OCLGRIND_PLUGINS": str(plugin),
+        "OCLGRIND_COMPUTE_UNITS": str(COMPUTE_UNITS),
+        "COALESCING_LOG": str(log),
+        "TORCH_OPENCL_DEVICE_CLASS": "gpu",
+        "TORCH_OPENCL_BLAS": "opencl",
+        "TORCH_OPENCL_CACHE_DIR": "",
+        "TORCH_OPENCL_SPECIALIZE": "eager",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")])),
+    }
+    if group in UNOPTIMISED:
+        environment["OCLGRIND_BUILD_OPTIONS"] = "-cl-opt-disable"
+    done = subprocess.run(
+        [sys.executable, "-m", "coalescing.worker", group, *names],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"the calls of {group} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return read(log, group)
+
+
+def read(log: Path, group: str, sources: Sources | None = None) -> list[Use]:
+    """Read what the plugin has written.
+
+    Args:
+        log: its file.
+        group: the group of the calls in it.
+        sources: where the kernels' lines are.
+
+    Returns:
+        What each call does with each of its kernels.
+    """
+    sources = sources or Sources()
+    uses: dict[tuple[str, str], Use] = {}
+    call = ""
+    for line in log.read_text().splitlines():
+        launch = json.loads(line)
+        if "call" in launch:
+            call = launch["call"]
+            continue
+        use = uses.setdefault((call, launch["kernel"]), Use(group, call, launch["kernel"]))
+        use.total += launch["accesses"]
+        use.longest = max(use.longest, launch["longest"])
+        use.used += launch["used"]
+        use.fetched += launch["fetched"]
+        if prod(launch["local"]) < WARP and prod(launch["global"]) > prod(launch["local"]):
+            use.narrow += launch["accesses"]
+        for site in launch["sites"]:
+            where = tuple(sources.place(frame) for frame in site["frames"])
+            access = use.accesses.setdefault((site["stores"], where), Access(site["stores"], where))
+            access.requests += site["requests"]
+            access.sectors += site["sectors"]
+            access.least += site["least"]
+    return list(uses.values())

@@ -1,0 +1,35 @@
+"""Runs a group of calls in a process under Oclgrind; says in the plugin's log which launches are whose."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from .calls import GROUPS
+
+
+def main() -> None:
+    """Run the group that the command line names, or those of its calls that it names after it."""
+    group, *names = sys.argv[1:]
+    assert "Oclgrind" in torch.opencl.get_device_name(), torch.opencl.get_device_name()
+    torch.manual_seed(0)
+    log = Path(os.environ["COALESCING_LOG"])
+    for name, (function, inputs) in GROUPS[group]().items():
+        if names and name not in names:
+            continue
+        moved = [t.to("opencl") for t in inputs]
+        torch.opencl.synchronize()
+        with log.open("a") as file:
+            file.write(json.dumps({"call": name}) + "\n")
+        try:
+            function(*moved)
+            torch.opencl.synchronize()
+        except Exception as error:
+            print(f"{group}: {name}: {type(error).__name__}: {error}", flush=True)
+            raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Kernels of the GPU class: neighbouring work-items touch neighbouring addresses, and none does the work of many."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from coalescing.allowed import ALLOWED
+from coalescing.calls import GROUPS
+from coalescing.measure import MissingError, Sources, Use, build_plugin, read, run
+from coalescing.report import LEAST_EFFICIENCY, judge
+
+# An item a row, an item an element, and one item for everything.
+PLANTED = """\
+__kernel void by_row(__global const float *x, __global float *y) {
+  float sum = 0;
+  for (int i = 0; i < 256; i++) sum += x[get_global_id(0) * 256 + i];
+  y[get_global_id(0)] = sum;
+}
+
+__kernel void by_column(__global const float *x, __global float *y) {
+  float sum = 0;
+  for (int i = 0; i < 256; i++) sum += x[i * 64 + get_global_id(0)];
+  y[get_global_id(0)] = sum;
+}
+
+__kernel void alone(__global const float *x, __global float *y) {
+  float sum = 0;
+  if (get_global_id(0) == 0)
+    for (int i = 0; i < 16384; i++) sum += x[i];
+  y[get_global_id(0)] = sum;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    try:
+        return build_plugin(tmp_path_factory.mktemp("plugin"))
+    except MissingError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_neighbouring_items_touch_neighbouring_addresses(group: str, plugin: Path, tmp_path: Path) -> None:
+    uses = run(plugin, group, [], tmp_path)
+    assert {use.call for use in uses} == set(GROUPS[group]()), "a call has run no kernel"
+    wrong = [finding.text for finding in judge(uses) if not finding.allowed()]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kinds", "where"),
+    [("by_row", ["load"], "planted.cl:3"), ("by_column", [], ""), ("alone", ["loop"], "")],
+)
+def test_kernels_that_waste_memory_are_found(
+    kernel: str, kinds: list[str], where: str, plugin: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "planted.cl").write_text(PLANTED)
+    arguments = "<size=65536 fill=0>\n<size=256 fill=0>\n"
+    (tmp_path / "planted.sim").write_text(f"planted.cl\n{kernel}\n64 1 1\n64 1 1\n{arguments}")
+    log = tmp_path / "log"
+    environment = {**os.environ, "OCLGRIND_PLUGINS": str(plugin), "COALESCING_LOG": str(log)}
+    subprocess.run(["oclgrind-kernel", "planted.sim"], cwd=tmp_path, env=environment, check=True)
+    (use,) = read(log, "planted", Sources(tmp_path))
+    findings = judge([use])
+    assert [finding.kind for finding in findings] == kinds
+    assert where in "".join(finding.text for finding in findings)
+    if kernel == "by_row":
+        # Each item has a sector of its own, where four would do for all 32.
+        assert findings[0].value == pytest.approx(4 / 32)
+
+
+def test_exceptions_name_kernels_and_calls_that_there_are() -> None:
+    calls = [name for group in GROUPS.values() for name in group()]
+    for allowed in ALLOWED:
+        assert any(
+            allowed.covers(allowed.kernel.replace("*", ""), call, allowed.kinds.split()[0], 1e9) for call in calls
+        )
+        assert "loop" in allowed.kinds or allowed.floor < LEAST_EFFICIENCY
+
+
+def test_shares_are_of_what_the_items_do() -> None:
+    use = Use("", "", "", total=100, longest=50, used=3, fetched=4)
+    assert (use.parallel, use.cached) == (2, 0.75)
