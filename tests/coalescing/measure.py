@@ -19,8 +19,6 @@ DRIVERS = [
 COMPUTE_UNITS = 8
 # Work-items that a GPU runs in step, as in plugin.cpp.
 WARP = 32
-# Of these kernels clang makes a call of llvm.abs where it optimises, which Oclgrind 21.10 does not know.
-UNOPTIMISED = ("interpolation",)
 
 
 class MissingError(Exception):
@@ -194,8 +192,17 @@ def run(plugin: Path, group: str, names: list[str], folder: Path) -> list[Use]:
         "TORCH_OPENCL_SPECIALIZE": "eager",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")])),
     }
-    if group in UNOPTIMISED:
-        environment["OCLGRIND_BUILD_OPTIONS"] = "-cl-opt-disable"
+    refused = _work(group, names, environment)
+    if refused:
+        # Where clang optimises it makes calls of llvm.abs and others that Oclgrind 21.10 does not know.
+        refused = _work(group, refused, {**environment, "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable"})
+    if refused:
+        raise RuntimeError(f"Oclgrind cannot run {', '.join(refused)} of {group}")
+    return read(log, group)
+
+
+def _work(group: str, names: list[str], environment: dict[str, str]) -> list[str]:
+    """Run a worker; returns the calls of whose kernels Oclgrind does not know a function."""
     done = subprocess.run(
         [sys.executable, "-m", "coalescing.worker", group, *names],
         env=environment,
@@ -205,7 +212,7 @@ def run(plugin: Path, group: str, names: list[str], folder: Path) -> list[Use]:
     )
     if done.returncode != 0:
         raise RuntimeError(f"the calls of {group} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    return read(log, group)
+    return [line.removeprefix("refused: ") for line in done.stdout.splitlines() if line.startswith("refused: ")]
 
 
 def read(log: Path, group: str, sources: Sources | None = None) -> list[Use]:
@@ -226,6 +233,9 @@ def read(log: Path, group: str, sources: Sources | None = None) -> list[Use]:
         launch = json.loads(line)
         if "call" in launch:
             call = launch["call"]
+            # A call that was refused half-way starts again.
+            for key in [key for key in uses if key[0] == call]:
+                del uses[key]
             continue
         use = uses.setdefault((call, launch["kernel"]), Use(group, call, launch["kernel"]))
         use.total += launch["accesses"]

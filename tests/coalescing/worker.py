@@ -26,9 +26,11 @@ def main() -> None:
         try:
             function(*moved)
             torch.opencl.synchronize()
-        except Exception as error:
-            print(f"{group}: {name}: {type(error).__name__}: {error}", flush=True)
-            raise
+        except RuntimeError as error:
+            # What Oclgrind answers where a kernel calls a function that it does not know.
+            if "CL_INVALID_KERNEL_NAME" not in str(error):
+                raise
+            print(f"refused: {name}", flush=True)
 
 
 if __name__ == "__main__":
