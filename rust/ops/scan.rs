@@ -60,6 +60,15 @@ impl Rows {
         !target.is_cpu() && fits && self.inner == 1 && self.length >= SHORTEST_FOR_GROUP
     }
 
+    /// Items that scan a piece together.
+    fn group(&self, target: &Target) -> usize {
+        if self.by_group(target) {
+            GROUP
+        } else {
+            1
+        }
+    }
+
     /// Pieces that a row is cut into so that every compute unit has some.
     fn chunks(&self, target: &Target) -> i64 {
         let busy = target.compute_units() as i64
@@ -85,7 +94,7 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
     let rows = Rows::of(input, dim);
     let chunk = div_ceil(rows.length, rows.chunks(&target));
     let chunks = div_ceil(rows.length, chunk);
-    let group = if rows.by_group(&target) { GROUP } else { 1 };
+    let group = rows.group(&target);
     let [totals_kernel, apply_kernel] =
         if group > 1 { ["scan_group_totals", "scan_group_apply"] } else { ["scan_totals", "scan_apply"] };
     let spec = tier(input.numel(), &[("SPEC_OP", op as i32), ("SPEC_DTYPE0", input.dtype.code())]);
@@ -123,8 +132,9 @@ pub fn extreme(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, di
     }
     let target = Target::of(values.address)?;
     let rows = Rows::of(input, dim);
+    let group = rows.group(&target);
     let spec = tier(input.numel(), &[("SPEC_DTYPE0", input.dtype.code())]);
-    let program = target.program(Family::Scan, input.class(), &spec)?;
+    let program = target.program(Family::Scan, input.class(), &spec.define("LSIZE", group as i64))?;
     let args = [
         target.tensor(values)?,
         target.tensor(indices)?,
@@ -134,5 +144,9 @@ pub fn extreme(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, di
         Arg::Long(rows.inner),
         Arg::Int(i32::from(largest)),
     ];
-    target.launch(&program, "scan_extreme", &args, &[rows.count as usize], None)
+    let (global, local) = ([rows.count as usize * group], [group]);
+    if group > 1 {
+        return target.launch(&program, "scan_group_extreme", &args, &global, Some(&local));
+    }
+    target.launch(&program, "scan_extreme", &args, &global, None)
 }

@@ -178,4 +178,53 @@ __kernel void scan_extreme(__global uchar *values, ulong values_offset, __global
     ((__global long *)(indices + indices_offset))[at] = where;
   }
 }
+
+#if LSIZE > 1
+// Whether the extreme b of later elements replaces that of earlier ones; a place of -1 stands for no elements.
+static inline bool takes_over(T a, long a_place, T b, long b_place, int largest) {
+  return b_place >= 0 && (a_place < 0 || IS_NAN(b) || (!IS_NAN(a) && (largest ? b >= a : b <= a)));
+}
+
+// The same for rows of neighbours: a group takes a row, its items neighbouring elements.
+__kernel void scan_group_extreme(__global uchar *values, ulong values_offset, __global uchar *indices,
+                                 ulong indices_offset, __global const uchar *in, ulong in_offset, int dtype0,
+                                 long length, long inner, int largest) {
+  __local T best_of[LSIZE];
+  __local long place_of[LSIZE];
+  int item = get_local_id(0);
+  long start = get_group_id(0) * length;
+  T before = 0;
+  long before_place = -1;
+  for (long block = 0; block < length; block += LSIZE) {
+    long i = block + item;
+    T best = i < length ? load(in + in_offset, start + i, DTYPE0) : (T)0;
+    long place = i < length ? i : -1;
+    for (int step = 1; step < LSIZE; step *= 2) {
+      best_of[item] = best;
+      place_of[item] = place;
+      barrier(CLK_LOCAL_MEM_FENCE);
+      if (item >= step && !takes_over(best_of[item - step], place_of[item - step], best, place, largest)) {
+        best = best_of[item - step];
+        place = place_of[item - step];
+      }
+      barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (!takes_over(before, before_place, best, place, largest)) {
+      best = before;
+      place = before_place;
+    }
+    best_of[item] = best;
+    place_of[item] = place;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    before = best_of[LSIZE - 1];
+    before_place = place_of[LSIZE - 1];
+    // The next block must not overwrite them before every item has read them.
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (i < length) {
+      store(values + values_offset, start + i, DTYPE0, best);
+      ((__global long *)(indices + indices_offset))[start + i] = place;
+    }
+  }
+}
+#endif
 #endif
