@@ -26,7 +26,7 @@ OUTLINED void find_offsets(const Axis *axis, long first, long limit, int count, 
 // --- k is dense in both factors: dot products ---------------------------------------------------------------------
 
 #define DEFINE_DOT(ROWS, COLUMNS)                                                                                  \
-  static inline void PASTE(PASTE(dot_, ROWS), PASTE(x, COLUMNS))(                                                  \
+  OUTLINED void PASTE(PASTE(dot_, ROWS), PASTE(x, COLUMNS))(                                                       \
       __global const uchar *a, const long *a_at, __global const uchar *b, const long *b_at, int dt, Range range,   \
       T *values) {                                                                                                 \
     TV sums[ROWS][COLUMNS];                                                                                        \
@@ -88,7 +88,7 @@ __kernel void gemm_dot(__global const uchar *a, ulong a_offset, __global const u
 // --- columns are dense in B: multiples of its rows are added up ---------------------------------------------------
 
 #define DEFINE_ADD_ROWS(ROWS, VECTORS)                                                                             \
-  static inline void PASTE(PASTE(add_rows_, ROWS), PASTE(x, VECTORS))(                                             \
+  OUTLINED void PASTE(PASTE(add_rows_, ROWS), PASTE(x, VECTORS))(                                                  \
       __global const uchar *a, const long *a_at, const Axis *a_columns, __global const uchar *b, long b_at,        \
       const Axis *b_rows, int dt, Range range, T *values) {                                                        \
     TV sums[ROWS][VECTORS];                                                                                        \
@@ -117,7 +117,7 @@ DEFINE_ADD_ROWS(4, 4)
 // read in runs as long as a page, within which hardware prefetches. So is a single row always.
 #define LONGEST 64
 #define DEFINE_ADD_LONG_ROWS(ROWS)                                                                                 \
-  static inline void PASTE(add_long_rows_, ROWS)(__global const uchar *a, const long *a_at, const Axis *a_columns, \
+  OUTLINED void PASTE(add_long_rows_, ROWS)(__global const uchar *a, const long *a_at, const Axis *a_columns,      \
       __global const uchar *b, long b_at, const Axis *b_rows, int dt, Range range, int vectors, T *values) {       \
     for (int v = 0; v < ROWS * vectors; ++v) STORE_PRIVATE((TV)(0), values + v * VEC);                             \
     for (long k = range.first; k < range.last; ++k) {                                                              \
