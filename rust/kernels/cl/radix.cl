@@ -4,7 +4,8 @@
 // Short rows go to one work-item each (radix_rows), which does all passes while the row is in its cache. A long row is
 // cut into `chunks` pieces: radix_keys, then for each byte radix_count, radix_offsets and radix_move, then radix_write.
 // Of each sorted row the first `kept` elements are written.
-// Work-items write to 256 places at a time, which a cache takes and a GPU's coalescing does not.
+// Work-items write to 256 places at a time, which a cache takes and a GPU's coalescing does not, and count in 1 KiB of their
+// own, which its registers do not hold: programs for GPUs go without these kernels.
 
 #ifndef IS_COMPLEX
 
@@ -38,6 +39,7 @@ static inline Key sort_key(T v, int dt, int descending) {
 #endif
 }
 
+#ifdef IS_CPU
 static inline int digit(Key key, int pass) { return (int)(key >> (8 * pass)) & (BINS - 1); }
 
 static inline bool is_constant(Key varying, int pass) { return digit(varying, pass) == 0; }
@@ -190,4 +192,5 @@ __kernel void radix_write(__global uchar *values, ulong values_offset, __global 
                (__global const Record *)source + start, begin, end, DTYPE0);
 }
 
+#endif
 #endif

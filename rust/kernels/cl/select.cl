@@ -6,7 +6,7 @@
 // select_choose finds the digit that the wanted element has there; the next select_count drops the candidates with
 // another one. What is left in the end are equal elements, of which select_write takes the right one.
 
-#ifndef IS_COMPLEX
+#if defined(IS_CPU) && !defined(IS_COMPLEX)
 
 // What is known of a row: the rank of the wanted element among its candidates, and its latest digit.
 typedef struct {

@@ -5,7 +5,7 @@
 // k * ln(n / k) enter the heap, so a pass costs little more than reading the row. Pieces of a long row are merged by
 // running the same kernel over what they kept.
 
-#ifndef IS_COMPLEX
+#if defined(IS_CPU) && !defined(IS_COMPLEX)
 
 // Whether element (b, j) goes before (a, i) in a stable sort.
 static inline bool goes_before(T b, long j, T a, long i, int descending) {
