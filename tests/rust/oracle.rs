@@ -19,7 +19,7 @@ const FLOATS: [(Kind, DType); 4] =
 /// Those that the device computes in.
 fn floats() -> Result<impl Iterator<Item = (Kind, DType)>, Box<dyn Error>> {
     let device = device(0)?;
-    Ok(FLOATS.into_iter().filter(|(_, dtype)| dtype.class().check(&device.info).is_ok()))
+    Ok(FLOATS.into_iter().filter(move |(_, dtype)| dtype.class().check(&device.info).is_ok()))
 }
 
 /// A copy of a host tensor on device 0, with the same strides.
