@@ -49,7 +49,8 @@ INLINE long resolve(long index, const Axis *axis, __global long *status) {
 
 // Byte offsets of position p among dimensions [first, last), added to offsets[operand].
 INLINE void add_offsets(const Layout *layout, int operands, int first, int last, long p, long *offsets) {
-  for (int d = first; d < last; d++) {
+  FOR_DIMS(d, 0, last) {
+    if (d < first) continue;
     // The outermost dimension takes what is left, without a division.
     long i = d + 1 < last ? p % layout->sizes[d] : p;
     for (int k = 0; k < operands; k++) offsets[k] += i * layout->strides[k][d];
@@ -59,7 +60,7 @@ INLINE void add_offsets(const Layout *layout, int operands, int first, int last,
 
 INLINE long extent(const Layout *layout, int first, int last) {
   long n = 1;
-  for (int d = first; d < last; d++) n *= layout->sizes[d];
+  FOR_DIMS(d, 0, last) n *= d < first ? 1 : layout->sizes[d];
   return n;
 }
 

@@ -330,3 +330,24 @@ typedef struct {
   int ndim;
   int pad;
 } Layout;
+
+// Loops over dimensions of a layout. A GPU's compiler copies a struct argument whose index it does not know to memory of
+// every work-item, 400 bytes of it: unrolled, each index is a constant.
+#ifdef IS_CPU
+#define FOR_DIMS(d, first, end) for (int d = (first); d < (end); d++)
+#else
+#define FOR_DIMS(d, first, end) _Pragma("unroll") for (int d = (first); d < MAX_DIMS && d < (end); d++)
+#endif
+
+// Byte offset of one operand at position `index` of the dimensions from `first` on.
+INLINE long offset_from(const Layout *layout, int operand, int first, long index) {
+  const int last = layout->ndim - 1;
+  long offset = 0;
+  FOR_DIMS(d, first, layout->ndim) {
+    // The last one has what is left, and divides nothing.
+    const long size = layout->sizes[d], rest = d < last ? index / size : 0;
+    offset += (index - rest * size) * layout->strides[operand][d];
+    index = rest;
+  }
+  return offset;
+}

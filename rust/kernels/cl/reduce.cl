@@ -261,7 +261,7 @@ __kernel void reduce_short_rows(__global const uchar *input, ulong input_offset,
   for (long task = first; task < last; task++) {
     int width = (int)min(outputs - task * VEC, (long)VEC);
     TV totals[VEC];
-    for (int r = 0; r < VEC; r++) {
+    _Pragma("unroll") for (int r = 0; r < VEC; r++) {
       // The rows past the last repeat it.
       __global const uchar *row = input + input_offset + (task * VEC + min(r, width - 1)) * row_stride;
       TV total = identity_vector(FOLD);

@@ -31,7 +31,7 @@ __kernel void nonzero_write(__global const uchar *in, ulong in_offset, __global 
   for (long i = begin; i < end; i++) {
     if (!IS_NONZERO(load(in + in_offset, i, DTYPE0))) continue;
     long rest = i;
-    for (int d = 0; d < layout.ndim; d++) {
+    FOR_DIMS(d, 0, layout.ndim) {
       *(__global long *)(out + out_offset + row * row_stride + layout.strides[0][d]) = rest % layout.sizes[d];
       rest /= layout.sizes[d];
     }

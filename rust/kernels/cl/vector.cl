@@ -70,14 +70,46 @@ typedef union {
   T lanes[VEC];
 } Lanes;
 
-// Stores a vector of `type` at an address that is aligned for one element. It does what vstoreN does, for which PoCL
-// 3.1 makes pieces: four stores for a float16, and sixteen, each with an extraction, for a ushort16.
+// Loads from, and stores to, an address that is aligned for one element. vloadN promises no more, and NVIDIA's GPUs then
+// move one element at a time: what lies at a multiple of the vector's size, as nearly all does, is moved whole. CPUs and
+// AMD's GPUs move whole vectors anyway.
+#if VEC > 1
+#if defined(IS_CPU) || defined(__AMDGCN__)
+#define IS_ALIGNED(p, element) false
+#else
+#define IS_ALIGNED(p, element) (((uintptr_t)(p) & (VEC * sizeof(element) - 1)) == 0)
+#endif
+#define WHOLE(type, p) (*(__global PASTE(type, VEC) *)(p))
+#define CONST_WHOLE(type, p) (*(__global const PASTE(type, VEC) *)(p))
+#define LOAD_RUN(type, p) (IS_ALIGNED(p, type) ? CONST_WHOLE(type, p) : VLOAD(0, p))
+
+// `half` is a type of pointers only where fp16 is missing: a vector of them is moved as bits.
+INLINE PASTE(float, VEC) load_halves(__global const half *p) {
+  if (!IS_ALIGNED(p, ushort)) return PASTE(vload_half, VEC)(0, p);
+  const PASTE(ushort, VEC) bits = CONST_WHOLE(ushort, p);
+  return PASTE(vload_half, VEC)(0, (const half *)&bits);
+}
+INLINE void store_halves(__global half *p, PASTE(float, VEC) v) {
+  if (!IS_ALIGNED(p, ushort)) {
+    PASTE(PASTE(vstore_half, VEC), _rte)(v, 0, p);
+    return;
+  }
+  PASTE(ushort, VEC) bits;
+  PASTE(PASTE(vstore_half, VEC), _rte)(v, 0, (half *)&bits);
+  WHOLE(ushort, p) = bits;
+}
+#endif
+
+// A store through a packed struct does what vstoreN does, for which PoCL 3.1 makes pieces: four stores for a float16, and
+// sixteen, each with an extraction, for a ushort16.
 #if VEC > 1
 #define DEFINE_STORE(type)                                                                                       \
   typedef struct __attribute__((packed, aligned(sizeof(type)))) { PASTE(type, VEC) v; } PASTE(Unaligned_, type); \
   INLINE void PASTE(put_, type)(__global type *p, PASTE(type, VEC) v) {                                          \
     if (STREAMS(p, v)) {                                                                                         \
       STREAM(p, PASTE(type, VEC), v);                                                                            \
+    } else if (IS_ALIGNED(p, type)) {                                                                            \
+      WHOLE(type, p) = v;                                                                                        \
     } else {                                                                                                     \
       ((__global PASTE(Unaligned_, type) *)p)->v = v;                                                            \
     }                                                                                                            \
@@ -103,24 +135,24 @@ INLINE TV load_vector(__global const uchar *p, long i, int dt) {
 #else
   switch (dt) {
 #ifdef IS_FLOAT
-    case DT_F32: return TO_TV(VLOAD(0, (__global const float *)p + i));
-    case DT_F16: return TO_TV(PASTE(vload_half, VEC)(0, (__global const half *)p + i));
+    case DT_F32: return TO_TV(LOAD_RUN(float, (__global const float *)p + i));
+    case DT_F16: return TO_TV(load_halves((__global const half *)p + i));
     case DT_BF16:
-      return TO_TV(PASTE(as_float, VEC)(TO(uint)(VLOAD(0, (__global const ushort *)p + i)) << 16));
+      return TO_TV(PASTE(as_float, VEC)(TO(uint)(LOAD_RUN(ushort, (__global const ushort *)p + i)) << 16));
 #else
-    case DT_I8: return TO_TV(VLOAD(0, (__global const char *)p + i));
-    case DT_I16: return TO_TV(VLOAD(0, (__global const short *)p + i));
+    case DT_I8: return TO_TV(LOAD_RUN(char, (__global const char *)p + i));
+    case DT_I16: return TO_TV(LOAD_RUN(short, (__global const short *)p + i));
 #endif
 #ifdef CLASS_D
-    case DT_F64: return VLOAD(0, (__global const double *)p + i);
+    case DT_F64: return LOAD_RUN(double, (__global const double *)p + i);
 #endif
 #ifdef CLASS_U
-    case DT_U64: return VLOAD(0, (__global const ulong *)p + i);
+    case DT_U64: return LOAD_RUN(ulong, (__global const ulong *)p + i);
 #endif
-    case DT_U8: return TO_TV(VLOAD(0, p + i));
-    case DT_I32: return TO_TV(VLOAD(0, (__global const int *)p + i));
-    case DT_I64: return TO_TV(VLOAD(0, (__global const long *)p + i));
-    case DT_BOOL: return TO_TV(min(VLOAD(0, p + i), (uchar)1));
+    case DT_U8: return TO_TV(LOAD_RUN(uchar, p + i));
+    case DT_I32: return TO_TV(LOAD_RUN(int, (__global const int *)p + i));
+    case DT_I64: return TO_TV(LOAD_RUN(long, (__global const long *)p + i));
+    case DT_BOOL: return TO_TV(min(LOAD_RUN(uchar, p + i), (uchar)1));
   }
   Lanes v;
   for (int l = 0; l < VEC; l++) v.lanes[l] = load(p, i + l, dt);
@@ -135,7 +167,7 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
   switch (dt) {
 #ifdef IS_FLOAT
     case DT_F32: put_float((__global float *)p + i, TO(float)(value)); return;
-    case DT_F16: PASTE(PASTE(vstore_half, VEC), _rte)(TO(float)(value), 0, (__global half *)p + i); return;
+    case DT_F16: store_halves((__global half *)p + i, TO(float)(value)); return;
     case DT_BF16: {
       PASTE(float, VEC) single = TO(float)(value);
       PASTE(uint, VEC) bits = PASTE(as_uint, VEC)(single);
@@ -227,34 +259,23 @@ INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value)
   for (int l = 0; i + l < n; l++) store(row, i + l, dtype, v.lanes[l]);
 }
 
-// Byte offset of position `index` of one operand.
-INLINE long layout_offset(const Layout *layout, int operand, long index) {
-  long offset = 0;
-  int last = layout->ndim - 1;
-  for (int d = 0; d < last; d++) {
-    long size = layout->sizes[d];
-    offset += index % size * layout->strides[operand][d];
-    index /= size;
-  }
-  return last < 0 ? 0 : offset + index * layout->strides[operand][last];
-}
+// Byte offset of position `index` of one operand, and of run `run`, which leaves the innermost dimension out.
+#define layout_offset(layout, operand, index) offset_from(layout, operand, 0, index)
+#define layout_run_offset(layout, operand, run) offset_from(layout, operand, 1, run)
 
-// The same with the innermost dimension left out: where run `run` of a layout begins.
-INLINE long layout_run_offset(const Layout *layout, int operand, long run) {
-  long offset = 0;
-  int last = layout->ndim - 1;
-  for (int d = 1; d < last; d++) {
-    long size = layout->sizes[d];
-    offset += run % size * layout->strides[operand][d];
-    run /= size;
+// Tasks [first, last) of this work-group or work-item: contiguous blocks keep a CPU core in one region of memory. On GPUs
+// nearly all launches have an item, or a group, for each: those divide nothing.
+#define SHARE_TASKS(tasks, part, parts, first, last)                           \
+  long first = (part), last = min(first + 1, (long)(tasks));                   \
+  if (HAS_SHARES(tasks, parts)) {                                              \
+    first = (tasks) * (long)(part) / (long)(parts);                            \
+    last = (tasks) * ((long)(part) + 1) / (long)(parts);                       \
   }
-  return last < 1 ? 0 : offset + run * layout->strides[operand][last];
-}
-
-// Tasks [first, last) of this work-group or work-item: contiguous blocks keep a CPU core in one region of memory.
-#define SHARE_TASKS(tasks, part, parts, first, last)            \
-  long first = (tasks) * (long)(part) / (long)(parts);          \
-  long last = (tasks) * ((long)(part) + 1) / (long)(parts)
+#ifdef IS_CPU
+#define HAS_SHARES(tasks, parts) true
+#else
+#define HAS_SHARES(tasks, parts) ((tasks) > (long)(parts))
+#endif
 #define GROUP_TASKS(tasks, first, last) SHARE_TASKS(tasks, get_group_id(0), get_num_groups(0), first, last)
 #define ITEM_TASKS(tasks, first, last) SHARE_TASKS(tasks, get_global_id(0), get_global_size(0), first, last)
 
