@@ -1,5 +1,6 @@
 //! Copies of a part: triangles.
 
+use super::geometry::ITEM_GROUP;
 use super::space::{layout, span, Dim};
 use super::{Target, Tensor};
 use crate::cl::Arg;
@@ -24,6 +25,7 @@ pub fn triangle(dst: &Tensor<'_>, src: &Tensor<'_>, diagonal: i64, upper: bool) 
         .collect();
     let rows = span(&space) / src.sizes.last().map_or(1, |columns| *columns as usize);
     let target = Target::of(dst.address)?;
+    let shares = if target.is_cpu() { 1 } else { ITEM_GROUP };
     let program = target.program(Family::Copy, Class::Integer, &Spec::generic())?;
     let walk = layout(&space)?;
     let args = [
@@ -33,6 +35,7 @@ pub fn triangle(dst: &Tensor<'_>, src: &Tensor<'_>, diagonal: i64, upper: bool) 
         Arg::Int(width as i32),
         Arg::Long(diagonal),
         Arg::Int(i32::from(upper)),
+        Arg::Int(shares as i32),
     ];
-    target.launch(&program, "triangle", &args, &[rows], None)
+    target.launch(&program, "triangle", &args, &[rows * shares], None)
 }

@@ -2,14 +2,15 @@
 // Whole tensors are copied by the pointwise family, or transposed.
 
 // Upper or lower triangle of a batch of matrices, zeros elsewhere; `diagonal` counts from the main one, upwards.
-// Layout: dst, src with dimension 0 the columns and 1 the rows. One work-item a row.
+// Layout: dst, src with dimension 0 the columns and 1 the rows. `shares` neighbouring work-items take a row's elements by
+// turns.
 __kernel void triangle(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
-                       const Layout layout, int width, long diagonal, int upper) {
-  long rest = get_global_id(0), columns = layout.sizes[0];
+                       const Layout layout, int width, long diagonal, int upper, int shares) {
+  long rest = get_global_id(0) / shares, columns = layout.sizes[0];
   long row = rest % layout.sizes[1];
   __global uchar *to = dst + dst_offset;
   __global const uchar *from = src + src_offset;
-  for (int d = 1; d < layout.ndim; d++) {
+  FOR_DIMS(d, 1, layout.ndim) {
     long i = rest % layout.sizes[d];
     to += i * layout.strides[0][d];
     from += i * layout.strides[1][d];
@@ -17,9 +18,10 @@ __kernel void triangle(__global uchar *dst, ulong dst_offset, __global const uch
   }
   long edge = clamp(row + diagonal + (upper ? 0 : 1), 0l, columns);
   long begin = upper ? edge : 0, end = upper ? columns : edge;
+  const int share = get_global_id(0) % shares;
   long to_step = layout.strides[0][0], from_step = layout.strides[1][0];
 #define TRIANGLE_ROW(TYPE)                                                                    \
-  for (long i = 0; i < columns; i++)                                                          \
+  for (long i = share; i < columns; i += shares)                                              \
     *(__global TYPE *)(to + i * to_step) =                                                    \
         i >= begin && i < end ? *(__global const TYPE *)(from + i * from_step) : (TYPE)0;
   switch (width) {
