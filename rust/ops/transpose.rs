@@ -7,8 +7,9 @@ use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{Class, Family, Spec};
 
-/// The `TILE` of `cl/transpose.cl`.
-const GPU_TILE: i64 = 16;
+/// Items of a side of a group of `cl/transpose.cl`, and bytes that each moves beside one another, or one element.
+const GPU_SIDE: i64 = 16;
+const GPU_WORD: i64 = 4;
 /// Elements of a side of what a CPU's work-item takes: of 64, 128 and 256, the fastest for 4096 x 4096 floats.
 const CPU_TILE: i64 = 128;
 
@@ -42,9 +43,9 @@ pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>
 /// The least side of a matrix that kernels for this width transpose; none for elements of 16 bytes, and where groups are too
 /// small for a tile.
 fn least_side(target: &Target, width: i64) -> Option<i64> {
-    let has_groups = target.device.info.max_work_group as i64 >= GPU_TILE * GPU_TILE;
+    let has_groups = target.device.info.max_work_group as i64 >= GPU_SIDE * GPU_SIDE;
     match width {
-        _ if !target.is_cpu() => (width <= 8 && has_groups).then_some(GPU_TILE),
+        _ if !target.is_cpu() => (width <= 8 && has_groups).then_some(GPU_SIDE),
         1 | 4 => Some(16),
         2 => Some(32),
         8 => Some(8),
@@ -73,8 +74,9 @@ fn launch(
         let items = span(batch) as i64 * div_ceil(row.size, CPU_TILE) * div_ceil(column.size, CPU_TILE);
         return target.launch_elements(&program, "transpose_blocks", &args, count, &[items as usize], Some(&[1]));
     }
-    let items = |size: i64| (div_ceil(size, GPU_TILE) * GPU_TILE) as usize;
+    let tile = GPU_SIDE * (GPU_WORD / width).max(1);
+    let items = |size: i64| (div_ceil(size, tile) * GPU_SIDE) as usize;
     let global = [items(column.size), items(row.size), span(batch)];
-    let local = [GPU_TILE as usize, GPU_TILE as usize, 1];
+    let local = [GPU_SIDE as usize, GPU_SIDE as usize, 1];
     target.launch_elements(&program, "transpose_tiles", &args, count, &global, Some(&local))
 }

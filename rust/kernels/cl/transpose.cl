@@ -21,16 +21,6 @@ typedef ulong8 Line;
 #define LINES 8
 #endif
 
-// Where position `batch` of dimensions from the third on begins.
-INLINE long batch_offset(const Layout *layout, int operand, long batch) {
-  long offset = 0;
-  for (int d = 2; d < layout->ndim; d++) {
-    offset += batch % layout->sizes[d] * layout->strides[operand][d];
-    batch /= layout->sizes[d];
-  }
-  return offset;
-}
-
 #ifdef IS_CPU
 // Elements of a side of a block: but for single bytes what fills a line of the cache, so that stores that go past it are
 // whole ones.
@@ -96,8 +86,8 @@ __kernel void transpose_blocks(__global uchar *dst, ulong dst_offset, __global c
   const long y_first = item % down * tile, x_first = item / down % across * tile;
   const long y_last = min(height, y_first + tile), x_last = min(width, x_first + tile);
   const long to_step = layout.strides[0][1], from_step = layout.strides[1][0];
-  __global uchar *to = dst + dst_offset + batch_offset(&layout, 0, batch);
-  __global const uchar *from = src + src_offset + batch_offset(&layout, 1, batch);
+  __global uchar *to = dst + dst_offset + offset_from(&layout, 0, 2, batch);
+  __global const uchar *from = src + src_offset + offset_from(&layout, 1, 2, batch);
   for (long x = x_first; x < x_last; x += BLOCK) {
     for (long y = y_first; y < y_last; y += BLOCK) {
       const long column = min(x, width - BLOCK), row = min(y, height - BLOCK);
@@ -106,21 +96,30 @@ __kernel void transpose_blocks(__global uchar *dst, ulong dst_offset, __global c
   }
 }
 #else
-#define TILE 16
+// Elements that an item moves beside one another, so that rows of a tile are 64 bytes at least, two sectors of memory.
+#define BESIDE (WIDTH < 4 ? 4 / WIDTH : 1)
+#define SIDE 16
+#define TILE (SIDE * BESIDE)
 
-// For GPUs: a tile goes through local memory so that both sides touch memory row by row. Work-groups are TILE x TILE; the
-// global range is src's columns, its rows (both rounded up to TILE) and the batch.
-__kernel __attribute__((reqd_work_group_size(TILE, TILE, 1))) void transpose_tiles(
+// For GPUs: a tile goes through local memory so that both sides touch memory row by row. Work-groups are SIDE x SIDE; the
+// global range is an item for BESIDE of src's columns, and for as many of its rows (tiles are whole), and the batch.
+__kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void transpose_tiles(
     __global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset, const Layout layout) {
-  // One more column than needed: a column then spreads over all banks of local memory.
-  __local Element tile[TILE][TILE + 1];
-  const int x = get_local_id(0), y = get_local_id(1);
+  // One more word than needed: a column then spreads over all banks of local memory.
+  __local Element tile[TILE][TILE + BESIDE];
+  const int x = get_local_id(0) * BESIDE, y = get_local_id(1);
   const long column0 = get_group_id(0) * TILE, row0 = get_group_id(1) * TILE, batch = get_global_id(2);
-  const long rows = layout.sizes[0], columns = layout.sizes[1];
-  __global const uchar *from = src + src_offset + batch_offset(&layout, 1, batch) + (row0 + y) * layout.strides[1][0];
-  __global uchar *to = dst + dst_offset + batch_offset(&layout, 0, batch) + (column0 + y) * layout.strides[0][1];
-  if (row0 + y < rows && column0 + x < columns) tile[y][x] = ((__global const Element *)from)[column0 + x];
+  const int rows = (int)min(layout.sizes[0] - row0, (long)TILE);
+  const int columns = (int)min(layout.sizes[1] - column0, (long)TILE);
+  const long from_step = layout.strides[1][0], to_step = layout.strides[0][1];
+  __global const uchar *from = src + src_offset + offset_from(&layout, 1, 2, batch) + row0 * from_step + column0 * WIDTH;
+  __global uchar *to = dst + dst_offset + offset_from(&layout, 0, 2, batch) + column0 * to_step + row0 * WIDTH;
+  _Pragma("unroll") for (int r = y; r < TILE; r += SIDE) _Pragma("unroll") for (int c = x; c < x + BESIDE; c++) {
+    if (r < rows && c < columns) tile[r][c] = ((__global const Element *)(from + r * from_step))[c];
+  }
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (column0 + y < columns && row0 + x < rows) ((__global Element *)to)[row0 + x] = tile[x][y];
+  _Pragma("unroll") for (int c = y; c < TILE; c += SIDE) _Pragma("unroll") for (int r = x; r < x + BESIDE; r++) {
+    if (c < columns && r < rows) ((__global Element *)(to + c * to_step))[r] = tile[r][c];
+  }
 }
 #endif
