@@ -22,6 +22,8 @@ const SMALLEST_BLOCK: i64 = 4;
 /// Vectors and rows that an item keeps in registers: `BLOCK_VECTORS` and `BLOCK_ROWS` of `cl/block.cl`.
 const CPU_PART: (i64, i64) = (2, 8);
 const GPU_PART: (i64, i64) = (1, 4);
+/// Local memory that all GPUs have, and of which some have room for several groups. What a CPU's driver reports is the host's.
+const GPU_LOCAL: i64 = 32 << 10;
 /// Items of a group on GPUs: a block of 32 x 32 scores has 64 parts of 4 x 4.
 const GPU_GROUP: usize = 64;
 /// As in `cl/scores.cl`, on GPUs.
@@ -137,7 +139,10 @@ impl Plan {
 fn plan(target: &Target, pass: Pass, class: Class, width: i64) -> Option<Plan> {
     let lanes = Geometry::of(target, class).lanes as i64;
     let local = i64::try_from(target.device.info.local_mem).unwrap_or(i64::MAX);
-    Plan::of(pass, target.is_cpu(), lanes, local, class.size() as i64, width)
+    let of = |local| Plan::of(pass, target.is_cpu(), lanes, local, class.size() as i64, width);
+    // Rows that are too wide for that take what there is.
+    let modest = if target.is_cpu() { None } else { of(local.min(GPU_LOCAL)) };
+    modest.or_else(|| of(local))
 }
 
 /// Whether both passes fit the local memory of a device, for rows of queries and of values of these widths.
