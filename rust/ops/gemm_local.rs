@@ -33,6 +33,27 @@ fn is_along_k(factor: &Factor, exchanged: bool) -> bool {
     }
 }
 
+/// Whether items walk a factor along neighbours in memory, and all its rows and columns are equally far apart.
+fn is_plain(factor: &Factor, along_k: bool, exchanged: bool) -> bool {
+    let Factor::Matrix(matrix) = factor else { return false };
+    let Matrix { rows, columns, .. } = matrix.layout;
+    let outer = if exchanged { columns } else { rows };
+    rows.is_line() && columns.is_line() && (along_k || outer.is_dense())
+}
+
+/// Whether a product is one that programs with `DENSE` compute: of plain matrices, which items copy by whole vectors.
+fn is_dense(product: &Product, plan: &Plan, lanes: i64, step: i64, along_k: [bool; 2]) -> bool {
+    let Product { a, b, epilogue, .. } = product;
+    let [a_along_k, b_along_k] = along_k;
+    let is_line = |operand: &Operand| operand.layout.rows.is_line() && operand.layout.columns.is_line();
+    step % lanes == 0
+        && plan.item * step % (plan.side * lanes) == 0
+        && is_plain(a, a_along_k, false)
+        && is_plain(b, b_along_k, true)
+        && is_line(&epilogue.out)
+        && epilogue.addend.as_ref().is_none_or(is_line)
+}
+
 /// How a product is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Plan {
@@ -85,6 +106,9 @@ pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Resul
     };
 
     let dtype = a.dtype();
+    let (step, lanes) = (tuning.step(class, plan.item), Geometry::of(target, class).lanes as i64);
+    let (a_along_k, b_along_k) = (is_along_k(&a, false), is_along_k(&b, true));
+    let dense = is_dense(product, &plan, lanes, step, [a_along_k, b_along_k]);
     let program = |epilogue: &Epilogue| {
         let addend = epilogue.addend.unwrap_or(epilogue.out).dtype;
         // Always specialised: a switch over the dtypes would stand in every unrolled load and store.
@@ -92,16 +116,17 @@ pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Resul
             .define("SPEC_DTYPE0", i64::from(dtype.code()))
             .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
             .define("SPEC_DTYPE2", i64::from(addend.code()))
-            .define("VEC", Geometry::of(target, class).lanes as i64)
+            .define("VEC", lanes)
             .define("SIDE", plan.side)
             .define("ITEM", plan.item)
-            .define("STEP", tuning.step(class))
+            .define("STEP", step)
             .define("BAND", tuning.band)
             .define("ACTIVATION", epilogue.activation as i64)
             .define("A_KIND", a.kind())
             .define("B_KIND", b.kind())
-            .define("A_ALONG_K", i64::from(is_along_k(&a, false)))
-            .define("B_ALONG_K", i64::from(is_along_k(&b, true)));
+            .define("A_ALONG_K", i64::from(a_along_k))
+            .define("B_ALONG_K", i64::from(b_along_k))
+            .define("DENSE", i64::from(dense));
         target.program(Family::GemmLocal, class, &spec)
     };
     let extent = struct_bytes([rows, columns, depth, plan.splits, results]);

@@ -47,6 +47,40 @@ def test_strided_copies():
         check(lambda a: a[:, 1:, 2:].transpose(1, 2).contiguous(), numbers)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.uint8], ids=str)
+@pytest.mark.parametrize("begin", [1, 2])
+def test_views_that_begin_between_vectors(begin: int, dtype: torch.dtype):
+    """Vectors are loaded and stored whole where they are aligned, and only there."""
+    numbers = (torch.randn(70, 612) * 9).to(dtype)
+
+    # Cut on the device, to which only dense tensors are copied as they are.
+    def flat(a: torch.Tensor) -> torch.Tensor:
+        return a.flatten()[begin:]
+
+    def columns(a: torch.Tensor) -> torch.Tensor:
+        return a[:, begin : begin + 601]
+
+    def rows(a: torch.Tensor) -> torch.Tensor:
+        return flat(a)[: 64 * 601].view(64, 601)
+
+    check(lambda a: flat(a) + flat(a).flip(0).flip(0), numbers)
+    check(lambda a: flat(a.clone()).fill_(3), numbers)
+    check(lambda a: flat(a.clone()).add_(1), numbers)
+    check(lambda a: flat(a).sum(), numbers, scale=100)
+    check(lambda a: columns(a).sum(1), numbers, scale=10)
+    check(lambda a: columns(a).amax(0), numbers)
+    check(lambda a: columns(a).contiguous(), numbers)
+    check(lambda a: columns(a).t().contiguous(), numbers)
+    check(lambda a: columns(a).argmax(1), numbers)
+    if dtype.is_floating_point:
+        check(lambda a: rows(a).softmax(1), numbers)
+        check(lambda a: rows(a).log_softmax(0), numbers, scale=10)
+        check(lambda a: F.layer_norm(rows(a), (601,)), numbers, scale=100)
+        check(lambda a: rows(a).var(1), numbers, scale=50)
+        check(lambda a: torch._foreach_add([a, flat(a)], 1)[1], numbers)
+        check(lambda a: rows(a) @ flat(a)[: 601 * 70].view(601, 70), numbers, scale=1000)
+
+
 @pytest.mark.parametrize(
     ("shape", "dim"), [((40001,), 0), ((70, 300), 1), ((70, 300), 0), ((3000, 5), 1), ((5, 3000, 3), 1)]
 )
@@ -106,6 +140,25 @@ def test_large_tiles():
     """A product with enough squares for the larger tile on any device of few compute units."""
     with torch.no_grad():
         check(torch.mm, torch.randn(1100, 40), torch.randn(40, 1300), scale=10)
+        check(lambda a, b: torch.mm(a.t(), b.t()), torch.randn(41, 1100), torch.randn(1300, 41), scale=10)
+
+
+@pytest.mark.parametrize("left", ["rows", "columns", "steps"])
+@pytest.mark.parametrize("right", ["rows", "columns", "steps"])
+def test_products_of_any_layout(left: str, right: str):
+    """Factors that are dense along either index, and those that are along neither."""
+
+    def laid_out(rows: int, columns: int, how: str) -> torch.Tensor:
+        step = 2 if how == "steps" else 1
+        tensor = torch.randn(rows, columns * step + 1).to("opencl")[:, 1::step]
+        return tensor.t().contiguous().t() if how == "columns" else tensor
+
+    with torch.no_grad():
+        for rows, columns, depth in [(67, 69, 21), (64, 64, 32), (1, 70, 40), (70, 1, 1)]:
+            a, b = laid_out(rows, depth, left), laid_out(depth, columns, right)
+            out = torch.zeros(columns, rows, device="opencl").t()
+            torch.addmm(out.clone(), a, b, beta=0.5, out=out)
+            torch.testing.assert_close(out.cpu(), a.cpu() @ b.cpu(), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,9 @@
 // An element of a factor is where its *outer* index (row of A, column of B) and its *inner* one (k) meet. Both
 // indices contribute a Place, and places add up: for a strided matrix two offsets, and for the patches of a convolution
 // also a position, outside of which the source is zero. Places of a square's outer indices are found once.
+//
+// The most common case needs none of that: where DENSE is 1, both factors, the result and what is added to it are matrices
+// with one stride for rows and one for columns, and each factor is dense along the index that its items walk.
 
 #ifndef SIDE
 #define SIDE 16
@@ -33,6 +36,10 @@
 #define B_ALONG_K 0
 #endif
 
+#ifndef DENSE
+#define DENSE 0
+#endif
+
 // Rows, columns and terms; k is cut into `splits` parts with sums of their own, `split_stride` elements apart.
 typedef struct {
   long rows;
@@ -42,6 +49,43 @@ typedef struct {
   long split_stride;
 } Extent;
 
+#if DENSE
+#define OFFSET_ALONG(axis, i) ((i) * (axis)->strides[0])
+
+// A block is copied by vectors of VEC elements, which neighbouring items take. Outer index and k of vector `i`:
+#define LOADS (SQUARE * STEP / ITEMS / VEC)
+#define OUTER_OF(i, along_k) ((along_k) ? (i) / (STEP / VEC) : (i) % (SQUARE / VEC) * VEC)
+#define INNER_OF(i, along_k) ((along_k) ? (i) % (STEP / VEC) * VEC : (i) / (SQUARE / VEC))
+
+// A vector of a block, whose `outers` outer indices and `inners` values of k exist; others are zero.
+INLINE TV fetch(__global const uchar *block, int dt, int along_k, long stride, int i, int outers, int inners) {
+  const int outer = OUTER_OF(i, along_k), inner = INNER_OF(i, along_k);
+  const int left = along_k ? (outer < outers ? inners - inner : 0) : (inner < inners ? outers - outer : 0);
+  const long at = along_k ? outer * stride + inner : inner * stride + outer;
+  if (left >= VEC) return load_vector(block, at, dt);
+  Lanes v;
+  _Pragma("unroll") for (int l = 0; l < VEC; ++l) v.lanes[l] = l < left ? load(block, at + l, dt) : FROM_REAL(0);
+  return v.vector;
+}
+
+INLINE void keep(__local T *block, int along_k, int i, TV vector) {
+  __local T *to = block + INNER_OF(i, along_k) * PITCH + OUTER_OF(i, along_k);
+  Lanes v;
+  v.vector = vector;
+  if (along_k) {
+    _Pragma("unroll") for (int l = 0; l < VEC; ++l) to[l * PITCH] = v.lanes[l];
+  } else {
+    *(__local TV *)to = vector;
+  }
+}
+
+#define FETCH(to, from, dt, along_k, stride, outers, inners) \
+  _Pragma("unroll") for (int l = 0; l < LOADS; ++l)          \
+      to[l] = fetch(from, dt, along_k, stride, item + l * ITEMS, outers, inners);
+#define KEEP(block, along_k, from) \
+  _Pragma("unroll") for (int l = 0; l < LOADS; ++l) keep(block, along_k, item + l * ITEMS, from[l]);
+#else
+#define OFFSET_ALONG(axis, i) axis_offset(axis, i)
 #define NOWHERE (-(1L << 62))
 
 typedef struct {
@@ -113,9 +157,18 @@ static inline T load_meeting(__global const uchar *source, int dt, int kind, con
 // Element number i of a square's block, as items take them.
 #define OUTER_OF(i, along_k) ((along_k) ? (i) / STEP : (i) % SQUARE)
 #define INNER_OF(i, along_k) ((along_k) ? (i) % STEP : (i) / SQUARE)
+#define LOADS (SQUARE * STEP / ITEMS)
+#define FETCH(to, from, dt, kind, along_k, outer, inner)                                                          \
+  _Pragma("unroll") for (int l = 0; l < LOADS; ++l) to[l] =                                                        \
+      load_meeting(from, dt, kind, &grid, outer + OUTER_OF(item + l * ITEMS, along_k),                             \
+                   inner + INNER_OF(item + l * ITEMS, along_k));
+#define KEEP(block, along_k, from)                  \
+  _Pragma("unroll") for (int l = 0; l < LOADS; ++l) \
+      block[INNER_OF(item + l * ITEMS, along_k) * PITCH + OUTER_OF(item + l * ITEMS, along_k)] = from[l];
+#endif
+
 // Row or column number i of an item's ITEM.
 #define SPREAD(item, i) ((i) / 4 * 4 * SIDE + (item) * 4 + (i) % 4)
-#define LOADS (SQUARE * STEP / ITEMS)
 
 #ifdef IS_COMPLEX
 #define LOAD_FOUR(to, from) \
@@ -137,12 +190,13 @@ typedef PASTE(T_NAME, 4) Four;
 #ifndef BAND
 #define BAND 8
 #endif
-static inline void find_square(const Extent *extent, long number, long *row, long *column) {
-  const long row_squares = (extent->rows + SQUARE - 1) / SQUARE, column_squares = (extent->columns + SQUARE - 1) / SQUARE;
-  const long band = number / (BAND * column_squares), in_band = number % (BAND * column_squares);
-  const long height = min((long)BAND, row_squares - band * BAND);
-  *row = (band * BAND + in_band % height) * SQUARE;
-  *column = in_band / height * SQUARE;
+static inline void find_square(const Extent *extent, uint number, uint *down, uint *across) {
+  const uint row_squares = (uint)((extent->rows + SQUARE - 1) / SQUARE);
+  const uint column_squares = (uint)((extent->columns + SQUARE - 1) / SQUARE);
+  const uint band = number / (BAND * column_squares), in_band = number - band * (BAND * column_squares);
+  const uint height = min((uint)BAND, row_squares - band * BAND);
+  *down = band * BAND + in_band % height;
+  *across = in_band / height;
 }
 
 // Global size: squares * batches * splits groups of ITEMS, in one dimension, as the others are limited on some devices.
@@ -151,19 +205,32 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
     Matrix b_layout, Patches grid, Extent extent, EPILOGUE_ARGUMENTS) {
   __local T a_block[STEP * PITCH] __attribute__((aligned(32)));
   __local T b_block[STEP * PITCH] __attribute__((aligned(32)));
+#if !DENSE
   __local Place a_outer[SQUARE], b_outer[SQUARE], a_inner[STEP], b_inner[STEP];
+#endif
 
   const int item = get_local_id(0), across = item % SIDE, down = item / SIDE;
-  const long squares =
-      ((extent.rows + SQUARE - 1) / SQUARE) * ((extent.columns + SQUARE - 1) / SQUARE);
-  const long part = get_group_id(0) / squares, batch = part / extent.splits, split = part % extent.splits;
-  long row, column;
-  find_square(&extent, get_group_id(0) % squares, &row, &column);
-  const long per_split = (extent.depth + extent.splits - 1) / extent.splits;
+  // Groups are fewer than 2^32: what tells which one this is takes half the registers so, and divisions are short.
+  const uint squares = (uint)((extent.rows + SQUARE - 1) / SQUARE) * (uint)((extent.columns + SQUARE - 1) / SQUARE);
+  const uint part = (uint)get_group_id(0) / squares, splits = (uint)extent.splits;
+  const uint batch = part / splits, split = part - batch * splits;
+  uint square_down, square_across;
+  find_square(&extent, (uint)get_group_id(0) - part * squares, &square_down, &square_across);
+  const long row = (long)square_down * SQUARE, column = (long)square_across * SQUARE;
+  const long per_split = extent.splits == 1 ? extent.depth : (extent.depth + extent.splits - 1) / extent.splits;
   const long first_k = min(split * per_split, extent.depth), last_k = min(first_k + per_split, extent.depth);
   a += a_offset + batch * a_layout.batch_stride * dtype_size(SOURCE_DTYPE);
   b += b_offset + batch * b_layout.batch_stride * dtype_size(SOURCE_DTYPE);
 
+#if DENSE
+  const long a_stride = (A_ALONG_K ? &a_layout.rows : &a_layout.columns)->strides[0];
+  const long b_stride = (B_ALONG_K ? &b_layout.columns : &b_layout.rows)->strides[0];
+  const int a_rows = (int)min(extent.rows - row, (long)SQUARE);
+  const int b_columns = (int)min(extent.columns - column, (long)SQUARE);
+  a += (row * (A_ALONG_K ? a_stride : 1) + first_k * (A_ALONG_K ? 1 : a_stride)) * dtype_size(SOURCE_DTYPE);
+  b += (column * (B_ALONG_K ? b_stride : 1) + first_k * (B_ALONG_K ? 1 : b_stride)) * dtype_size(SOURCE_DTYPE);
+  TV a_next[LOADS], b_next[LOADS];
+#else
   for (int i = item; i < SQUARE; i += ITEMS) {
     FIND_PLACE(a_outer[i], A_KIND, FROM_PIXELS, &a_layout.rows, row + i, extent.rows);
     FIND_PLACE(b_outer[i], B_KIND, FROM_PIXELS, &b_layout.columns, column + i, extent.columns);
@@ -176,19 +243,26 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
   FIND_INNER(first_k)
   barrier(CLK_LOCAL_MEM_FENCE);
 
-  T a_next[LOADS], b_next[LOADS], sums[ITEM][ITEM];
+  T a_next[LOADS], b_next[LOADS];
+#endif
+  T sums[ITEM][ITEM];
   _Pragma("unroll") for (int r = 0; r < ITEM; ++r)
       _Pragma("unroll") for (int c = 0; c < ITEM; ++c) sums[r][c] = FROM_REAL(0);
   // What the next step needs is on its way from global memory while this one is multiplied.
   for (long k = first_k - STEP; k < last_k; k += STEP) {
-    _Pragma("unroll") for (int l = 0; l < LOADS; ++l) {
-      const int i = item + l * ITEMS;
-      a_next[l] = load_meeting(a, SOURCE_DTYPE, A_KIND, &grid, a_outer + OUTER_OF(i, A_ALONG_K),
-                               a_inner + INNER_OF(i, A_ALONG_K));
-      b_next[l] = load_meeting(b, SOURCE_DTYPE, B_KIND, &grid, b_outer + OUTER_OF(i, B_ALONG_K),
-                               b_inner + INNER_OF(i, B_ALONG_K));
-    }
-    for (int s = 0; k >= first_k && s < STEP; ++s) {
+#if DENSE
+    // The step after this one; past the last there is nothing to fetch.
+    const int inners = (int)min(last_k - (k + STEP), (long)STEP);
+    FETCH(a_next, a, SOURCE_DTYPE, A_ALONG_K, a_stride, a_rows, inners)
+    FETCH(b_next, b, SOURCE_DTYPE, B_ALONG_K, b_stride, b_columns, inners)
+    a += STEP * (A_ALONG_K ? 1 : a_stride) * dtype_size(SOURCE_DTYPE);
+    b += STEP * (B_ALONG_K ? 1 : b_stride) * dtype_size(SOURCE_DTYPE);
+#else
+    FETCH(a_next, a, SOURCE_DTYPE, A_KIND, A_ALONG_K, a_outer, a_inner)
+    FETCH(b_next, b, SOURCE_DTYPE, B_KIND, B_ALONG_K, b_outer, b_inner)
+#endif
+    // Unrolled further, factors of later steps would take the registers that leave room for a second group.
+    _Pragma("unroll 2") for (int s = 0; k >= first_k && s < STEP; ++s) {
       T left[ITEM], right[ITEM];
       _Pragma("unroll") for (int i = 0; i < ITEM; i += 4) {
         LOAD_FOUR(left + i, a_block + s * PITCH + SPREAD(down, i));
@@ -198,32 +272,37 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
           _Pragma("unroll") for (int c = 0; c < ITEM; ++c) sums[r][c] = MULTIPLY_ADD(left[r], right[c], sums[r][c]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    _Pragma("unroll") for (int l = 0; l < LOADS; ++l) {
-      const int i = item + l * ITEMS;
-      a_block[INNER_OF(i, A_ALONG_K) * PITCH + OUTER_OF(i, A_ALONG_K)] = a_next[l];
-      b_block[INNER_OF(i, B_ALONG_K) * PITCH + OUTER_OF(i, B_ALONG_K)] = b_next[l];
-    }
+    KEEP(a_block, A_ALONG_K, a_next)
+    KEEP(b_block, B_ALONG_K, b_next)
+#if !DENSE
     FIND_INNER(k + 2 * STEP)
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
   const Epilogue e = EPILOGUE(batch, split, extent.split_stride);
-  long out_columns[ITEM], addend_columns[ITEM];
+#if DENSE
+#define COLUMN_OFFSET(layout, c) ((column + SPREAD(across, c)) * layout.columns.strides[0])
+#else
+  long out_layout_columns[ITEM], addend_layout_columns[ITEM];
   _Pragma("unroll") for (int c = 0; c < ITEM; ++c) {
     const long at = min(column + SPREAD(across, c), extent.columns - 1);
-    out_columns[c] = axis_offset(&out_layout.columns, at);
-    addend_columns[c] = has_addend ? axis_offset(&addend_layout.columns, at) : 0;
+    out_layout_columns[c] = axis_offset(&out_layout.columns, at);
+    addend_layout_columns[c] = has_addend ? axis_offset(&addend_layout.columns, at) : 0;
   }
+#define COLUMN_OFFSET(layout, c) layout##_columns[c]
+#endif
   _Pragma("unroll") for (int r = 0; r < ITEM; ++r) {
     const long at = row + SPREAD(down, r);
     if (at >= extent.rows) continue;
-    const long out_row = axis_offset(&out_layout.rows, at);
-    const long addend_row = has_addend ? axis_offset(&addend_layout.rows, at) : 0;
+    const long out_row = OFFSET_ALONG(&out_layout.rows, at);
+    const long addend_row = has_addend ? OFFSET_ALONG(&addend_layout.rows, at) : 0;
     _Pragma("unroll") for (int c = 0; c < ITEM; ++c) {
       if (column + SPREAD(across, c) >= extent.columns) continue;
       T value = scale(e.alpha, sums[r][c]);
-      if (has_addend) value += scale(e.beta, load(e.addend, addend_row + addend_columns[c], ADDEND_DTYPE));
-      store(e.out, out_row + out_columns[c], OUT_DTYPE, ACTIVATE(value));
+      if (has_addend)
+        value += scale(e.beta, load(e.addend, addend_row + COLUMN_OFFSET(addend_layout, c), ADDEND_DTYPE));
+      store(e.out, out_row + COLUMN_OFFSET(out_layout, c), OUT_DTYPE, ACTIVATE(value));
     }
   }
 }

@@ -19,7 +19,8 @@ pub struct GpuTuning {
     /// Rows, and columns, of C that an item computes, of floats where that leaves no compute unit idle; else it is
     /// [`Self::SMALL_ITEM`].
     pub item: i64,
-    /// Bytes of k that are copied into local memory at a time.
+    /// Bytes of k that are copied into local memory at a time for items of [`Self::SMALL_ITEM`] rows; half for twice as many,
+    /// so that what is on its way takes as few registers.
     pub step_bytes: i64,
     /// Rows of squares of C whose groups run at the same time, and share what they read of B.
     pub band: i64,
@@ -31,12 +32,13 @@ impl GpuTuning {
     /// Rows, and columns, of an item of small products, and of wider numbers.
     pub const SMALL_ITEM: i64 = 4;
 
-    /// 8 x 8 sums an item, for four loads from local memory a step, and 64 bytes of k, two sectors of a GPU's memory. Not
-    /// measured on a GPU yet.
+    /// 8 x 8 sums an item, for four loads from local memory a step, and one or two sectors of a GPU's memory of k. They take
+    /// 120 to 128 registers with ptxas for sm_90, which leaves room for two groups; those of Intel's GPUs, which share 4 KiB of
+    /// registers among 16 items, do not hold them. Not measured on a GPU yet.
     pub fn of(info: &DeviceInfo) -> Self {
         let side = if info.max_work_group >= COMMON_GROUP { 16 } else { 8 };
         let wide = Self { side, item: 8, step_bytes: 64, band: 8, groups_per_unit: 2 };
-        if wide.check(info).is_ok() {
+        if wide.check(info).is_ok() && !info.vendor.starts_with("Intel") {
             wide
         } else {
             Self { item: Self::SMALL_ITEM, ..wide }
@@ -76,14 +78,15 @@ impl GpuTuning {
     }
 
     /// k that is copied at a time. Every item copies equally many elements of a block.
-    pub fn step(&self, class: Class) -> i64 {
+    pub fn step(&self, class: Class, item: i64) -> i64 {
         let shared = self.side / Self::SMALL_ITEM;
-        div_up((self.step_bytes / class.size() as i64).max(1), shared) * shared
+        let bytes = self.step_bytes * Self::SMALL_ITEM / item.max(1);
+        div_up((bytes / class.size() as i64).max(1), shared) * shared
     }
 
     /// Local memory of a group of `cl/gemm_local.cl`: two blocks, and the places of their rows and columns.
     fn local_bytes(&self, class: Class, item: i64) -> i64 {
-        let (step, square) = (self.step(class), self.side * item);
+        let (step, square) = (self.step(class, item), self.side * item);
         2 * step * (square + 4) * class.size() as i64 + 2 * (square + step) * PLACE_BYTES
     }
 }
@@ -105,6 +108,8 @@ mod tests {
             assert_eq!(GpuTuning::of(&info).check(&info), Ok(()));
         }
         assert_eq!(GpuTuning::of(&device(256, 32 << 10)).item, 8);
+        let intel = DeviceInfo { vendor: "Intel(R) Corporation".to_owned(), ..device(1024, 64 << 10) };
+        assert_eq!(GpuTuning::of(&intel).item, GpuTuning::SMALL_ITEM);
     }
 
     #[test]
@@ -113,7 +118,9 @@ mod tests {
             for step_bytes in [16, 32, 64, 256] {
                 let tuning = GpuTuning { side, step_bytes, ..GpuTuning::of(&device(1024, 48 << 10)) };
                 for class in [Class::Float, Class::Double, Class::ComplexDouble] {
-                    assert_eq!(GpuTuning::SMALL_ITEM * tuning.step(class) % side, 0);
+                    for item in [GpuTuning::SMALL_ITEM, 8] {
+                        assert_eq!(item * tuning.step(class, item) % side, 0);
+                    }
                 }
             }
         }
