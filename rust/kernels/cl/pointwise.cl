@@ -254,7 +254,7 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
   const long tile_rows = (long)launch.tile_rows * rows, down = (layout.sizes[1] + tile_rows - 1) / tile_rows;
   Spread spreads[ARITY + 1];
   if (rows > 1)
-    _Pragma("unroll") for (int k = 0; k <= ARITY; k++)
+    for (int k = 0; k <= ARITY; k++)
       spreads[k] = spread_rows(layout.sizes[0], layout.strides[k][0], layout.strides[k][1]);
   ITEM_TASKS(launch.tasks, first, last);
   for (long task = first; task < last; task++) {
@@ -263,11 +263,11 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
     const long x_last = min(vectors, x_first + launch.tile_vectors);
     const long y_last = min(layout.sizes[1], y_first + tile_rows);
     rest /= down;
-    _Pragma("unroll") for (int k = 0; k <= ARITY; k++) bases[k] = launch.offsets[k];
-    FOR_DIMS(j, 2, NDIM) {
+    for (int k = 0; k <= ARITY; k++) bases[k] = launch.offsets[k];
+    for (int j = 2; j < NDIM; j++) {
       const long index = rest % layout.sizes[j];
       rest /= layout.sizes[j];
-      _Pragma("unroll") for (int k = 0; k <= ARITY; k++) bases[k] += index * layout.strides[k][j];
+      for (int k = 0; k <= ARITY; k++) bases[k] += index * layout.strides[k][j];
     }
     for (long y = y_first; y < y_last; y += rows) {
       for (long x = x_first; x < x_last; x++) {
