@@ -24,6 +24,7 @@ pub fn extreme(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, di
     let class = input.class();
     let geometry = Geometry::of(&target, class);
     let order = order(&space, &geometry, class);
+    let geometry = order.geometry(geometry);
     let splits = space.splits(order, &geometry);
     let largest = i32::from(largest);
     let constants = [("SPEC_DTYPE0", input.dtype.code()), ("SPEC_LARGEST", largest)];
@@ -50,8 +51,8 @@ pub fn extreme(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, di
                 target.launch(&program, "arg_rows", &args, &global, Some(&local))
             }
             Order::Columns => {
-                let items = geometry.items_for(space.tasks(order, &geometry) * splits);
-                target.launch(&program, "arg_columns", &args, &items, None)
+                let columns = space.columns(space.tasks(order, &geometry) * splits, length / splits);
+                geometry.launch_columns(&target, &program, "arg_columns", &args, columns)
             }
         }
     };
@@ -75,7 +76,7 @@ pub fn extreme(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, di
         Arg::Long(splits),
         Arg::Int(largest),
     ];
-    target.launch(&program, "arg_merge", &args, &[outputs as usize], None)
+    geometry.launch_join(&target, &program, "arg_merge", &args, (outputs, splits))
 }
 
 fn space(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usize) -> Reduction<3> {

@@ -2,7 +2,8 @@
 
 use super::Target;
 use crate::cl::Arg;
-use crate::kernels::{Class, Spec};
+use crate::error::Result;
+use crate::kernels::{CachedProgram, Class, Spec};
 
 /// Bytes that a work-item takes at a time: a register of today's CPUs, a load of today's GPUs.
 const CPU_VECTOR: usize = 64;
@@ -13,8 +14,23 @@ const GPU_GROUP: usize = 256;
 pub const ITEM_GROUP: usize = 64;
 /// Elements of a row from which a group of that many items is worth more than items that each take a row.
 const SHORT_FOR_GROUP: i64 = 64;
+/// Items of a group on GPUs that read a row of columns side by side: what a GPU runs in step, or half of it.
+const COLUMN_ITEMS: i64 = 32;
+/// Rows of a column that are worth an item of their own.
+const ROWS_OF_PART: i64 = 4;
 /// Groups for each compute unit: enough for even shares when tasks differ or cores are busy.
 const GROUPS_PER_UNIT: usize = 16;
+
+/// What a kernel of `cl/columns.cl` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// Strips of neighbouring columns, each of one row or split.
+    pub tasks: i64,
+    /// Elements of a column.
+    pub length: i64,
+    /// Whether these are neighbours, and columns rather short rows.
+    pub is_row: bool,
+}
 
 /// How a family's kernels are cut for a device: the `LSIZE` and `VEC` that its programs are built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +76,65 @@ impl Geometry {
         [if self.is_cpu { tasks.min(self.groups) } else { tasks.next_multiple_of(ITEM_GROUP) }]
     }
 
+    /// The geometry of kernels whose items take neighbouring columns. On GPUs each takes one, so that items read what lies
+    /// beside what their neighbours read, and there are many.
+    pub const fn for_columns(self) -> Self {
+        Self { lanes: if self.is_cpu { self.lanes } else { 1 }, ..self }
+    }
+
+    /// Items of a group that share each task: `parts` of `cl/columns.cl`, a power of two.
+    pub fn column_parts(&self, columns: Columns) -> i64 {
+        let tasks = columns.tasks.max(1);
+        let (beside, wanted) = if columns.is_row {
+            (self.group as i64 / COLUMN_ITEMS, columns.length)
+        } else {
+            let beside = (tasks as u64).next_power_of_two() as i64;
+            (beside.min(COLUMN_ITEMS), (self.busy(false) / tasks).min(columns.length / ROWS_OF_PART))
+        };
+        let most = self.group as i64 / beside.max(1);
+        most.max(1).min(1 << wanted.max(1).ilog2())
+    }
+
+    /// Launches a kernel of `cl/columns.cl`, whose last argument is `parts`.
+    ///
+    /// # Errors
+    /// As the driver reports.
+    pub fn launch_columns(
+        &self,
+        target: &Target,
+        program: &CachedProgram,
+        kernel: &'static str,
+        args: &[Arg<'_>],
+        columns: Columns,
+    ) -> Result<()> {
+        let parts = self.column_parts(columns);
+        let args: Vec<Arg<'_>> = args.iter().copied().chain([Arg::Int(parts as i32)]).collect();
+        if self.group == 1 {
+            return target.launch(program, kernel, &args, &self.items_for(columns.tasks), None);
+        }
+        let items = (columns.tasks.max(0) * parts) as usize;
+        target.launch(program, kernel, &args, &[items.next_multiple_of(self.group)], Some(&[self.group]))
+    }
+
+    /// The same for a kernel that joins the `splits` of each of `results`: on CPUs an item each.
+    ///
+    /// # Errors
+    /// As the driver reports.
+    pub fn launch_join(
+        &self,
+        target: &Target,
+        program: &CachedProgram,
+        kernel: &'static str,
+        args: &[Arg<'_>],
+        (results, splits): (i64, i64),
+    ) -> Result<()> {
+        if self.group == 1 {
+            let args: Vec<Arg<'_>> = args.iter().copied().chain([Arg::Int(1)]).collect();
+            return target.launch(program, kernel, &args, &[results.max(0) as usize], None);
+        }
+        self.launch_columns(target, program, kernel, args, Columns { tasks: results, length: splits, is_row: false })
+    }
+
     /// Whether rows of `length` elements would leave most of a group idle: items take rows of their own then.
     pub fn starves(&self, length: i64) -> bool {
         self.group > 1 && length < SHORT_FOR_GROUP
@@ -102,5 +177,47 @@ impl Geometry {
     /// A made-up device.
     pub const fn for_tests(group: usize, lanes: usize, groups: usize) -> Self {
         Self { group, lanes, groups, is_cpu: group == 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(tasks: i64, length: i64) -> Columns {
+        Columns { tasks, length, is_row: false }
+    }
+
+    #[test]
+    fn items_of_cpus_share_no_columns() {
+        let cpu = Geometry::for_tests(1, 16, 32);
+        assert_eq!(cpu.for_columns(), cpu);
+        assert_eq!(cpu.column_parts(columns(1, 1 << 20)), 1);
+        assert_eq!(cpu.column_parts(Columns { tasks: 1500, length: 33, is_row: true }), 1);
+    }
+
+    #[test]
+    fn items_of_gpus_share_columns_where_these_are_few() {
+        let gpu = Geometry::for_tests(256, 4, 32);
+        assert_eq!(gpu.for_columns().lanes, 1);
+        assert_eq!(gpu.column_parts(columns(1, 1 << 20)), 256);
+        assert_eq!(gpu.column_parts(columns(5, 1 << 20)), 32);
+        assert_eq!(gpu.column_parts(columns(300, 1 << 20)), 8);
+        assert_eq!(gpu.column_parts(columns(2500, 1 << 20)), 2);
+        assert_eq!(gpu.column_parts(columns(1 << 20, 1 << 20)), 1);
+    }
+
+    #[test]
+    fn items_of_gpus_share_short_rows() {
+        let gpu = Geometry::for_tests(256, 4, 32);
+        let parts = |length| gpu.column_parts(Columns { tasks: 1 << 20, length, is_row: true });
+        assert_eq!([1, 3, 9, 32, 63].map(parts), [1, 2, 8, 32, 32]);
+    }
+
+    #[test]
+    fn short_columns_are_not_shared() {
+        let gpu = Geometry::for_tests(256, 4, 32);
+        assert_eq!(gpu.column_parts(columns(5, 3)), 1);
+        assert_eq!(gpu.column_parts(columns(5, 17)), 4);
     }
 }

@@ -51,6 +51,7 @@ pub fn variance(
     let class = input.dtype.class();
     let geometry = Geometry::of(&target, class);
     let order = space.order(&geometry);
+    let geometry = order.geometry(geometry);
     let splits = space.splits(order, &geometry);
     let spec = geometry.define(tier(outputs * length, &[("SPEC_DTYPE0", input.dtype.code())]));
     let program = target.program(Family::Moments, class, &spec)?;
@@ -81,8 +82,8 @@ pub fn variance(
                 target.launch(&program, "moments_rows", &args, &global, Some(&local))
             }
             Order::Columns => {
-                let items = geometry.items_for(space.tasks(order, &geometry) * splits);
-                target.launch(&program, "moments_columns", &args, &items, None)
+                let columns = space.columns(space.tasks(order, &geometry) * splits, length / splits);
+                geometry.launch_columns(&target, &program, "moments_columns", &args, columns)
             }
         }
     };
@@ -114,5 +115,5 @@ pub fn variance(
         Arg::Int(finish as i32),
         correction,
     ];
-    target.launch(&program, "moments_merge", &args, &[outputs as usize], None)
+    geometry.launch_join(&target, &program, "moments_merge", &args, (outputs, splits))
 }

@@ -1,6 +1,6 @@
 //! Layer, root-mean-square and group normalisation of dense tensors, and what batch norm (`batch_norm.rs`) shares with them.
 
-use super::geometry::{real, Geometry};
+use super::geometry::{real, Columns, Geometry};
 use super::tier::tier;
 use super::{Target, Tensor, Workspace};
 use crate::cl::Arg;
@@ -111,13 +111,17 @@ impl Call {
     ) -> Result<()> {
         let [input, weight] = dtypes;
         let constants = [("SPEC_DTYPE0", input.code()), ("SPEC_DTYPE1", weight.code())];
-        let program = self.target.program(Family::Norm, self.class, &self.geometry.define(tier(count, &constants)))?;
+        let geometry = if matches!(by, Tasks::OfColumns(..)) { self.geometry.for_columns() } else { self.geometry };
+        let program = self.target.program(Family::Norm, self.class, &geometry.define(tier(count, &constants)))?;
         match by {
             Tasks::OfGroups(tasks) => {
-                let (global, local) = self.geometry.groups_for(tasks);
+                let (global, local) = geometry.groups_for(tasks);
                 self.target.launch(&program, kernel, args, &global, Some(&local))
             }
-            Tasks::OfItems(tasks) => self.target.launch(&program, kernel, args, &self.geometry.items_for(tasks), None),
+            Tasks::OfColumns(columns) => geometry.launch_columns(&self.target, &program, kernel, args, columns),
+            Tasks::OfSplits(results, splits) => {
+                geometry.launch_join(&self.target, &program, kernel, args, (results, splits))
+            }
             Tasks::Items(items) => self.target.launch(&program, kernel, args, &[items as usize], None),
         }
     }
@@ -138,8 +142,10 @@ impl Call {
 pub(super) enum Tasks {
     /// Groups take whole tasks.
     OfGroups(i64),
-    /// Items take whole tasks.
-    OfItems(i64),
+    /// Items take columns.
+    OfColumns(Columns),
+    /// Items join so many results of so many splits.
+    OfSplits(i64, i64),
     /// One item each.
     Items(i64),
 }
@@ -251,11 +257,14 @@ impl Sums {
     ) -> Result<Self> {
         // Lanes along the channels need one statistic for all of them, or one for each.
         let by_columns = shape.inner == 1 && (owner.outer == 0 || owner.channels == shape.channels);
-        let vectors = if call.geometry.group == 1 { STRIP } else { 1 };
-        let strips = (shape.channels as u64).div_ceil(call.geometry.lanes as u64 * vectors) as i64;
+        let geometry = call.geometry.for_columns();
+        let vectors = if geometry.group == 1 { STRIP } else { 1 };
+        let strips = (shape.channels as u64).div_ceil(geometry.lanes as u64 * vectors) as i64;
         let tasks = if by_columns { strips } else { shape.channels };
-        let wanted = call.geometry.busy(!by_columns) / tasks;
-        let splits = wanted.clamp(1, (shape.outer / SHORTEST_SPLIT).max(1));
+        let columns = |tasks, length| Columns { tasks, length, is_row: false };
+        let parts = if by_columns { geometry.column_parts(columns(tasks, shape.outer)) } else { 1 };
+        let wanted = geometry.busy(!by_columns) / (tasks * parts);
+        let splits = wanted.clamp(1, (shape.outer / (SHORTEST_SPLIT * parts)).max(1));
         let memory = call.tables(2 * splits, shape.channels)?;
         let args = [
             call.target.tensor(grad)?,
@@ -273,7 +282,7 @@ impl Sums {
             Arg::Long(splits),
         ];
         let (kernel, by) = if by_columns {
-            ("norm_sums_columns", Tasks::OfItems(tasks * splits))
+            ("norm_sums_columns", Tasks::OfColumns(columns(tasks * splits, shape.outer / splits)))
         } else {
             ("norm_sums_rows", Tasks::OfGroups(tasks * splits))
         };
@@ -308,6 +317,7 @@ impl Sums {
             Arg::Int(i32::from(training)),
         ];
         let dtypes = [dtype, dtype];
-        call.launch("norm_sums_finish", self.shape.channels, dtypes, &args, Tasks::Items(self.shape.channels))
+        let (channels, by) = (self.shape.channels, Tasks::OfSplits(self.shape.channels, self.splits));
+        call.launch("norm_sums_finish", channels, dtypes, &args, by)
     }
 }

@@ -142,7 +142,7 @@ pub fn reduce(op: ReduceOp, power: f64, shape: &[i64], output: &Operand<'_>, inp
     let class = input.dtype.class();
     let geometry = Geometry::of(&target, class);
     let order = space.order(&geometry);
-    let splits = space.splits(order, &geometry);
+    let splits = space.splits(order, &order.geometry(geometry));
     let (map, fold, finish) = op.steps();
     let pass = Pass { target, geometry, class, fold, power, count: space.length() };
     let (out, source) = ((output.address, output.dtype), (input.address, input.dtype));
@@ -180,12 +180,13 @@ impl Pass {
         (output, output_dtype): (usize, DType),
     ) -> Result<()> {
         let (outputs, length) = (space.outputs() / splits, space.length());
+        let geometry = order.geometry(self.geometry);
         let constants =
             [("SPEC_MAP", map as i32), ("SPEC_FOLD", self.fold as i32), ("SPEC_DTYPE0", input_dtype.code())];
         // A power takes as long to compile as all else, and few ask for it.
         let has_power = map == Map::Power || finish == Finish::Root;
         let spec = with_rare(tier(outputs * length, &constants), [input_dtype, output_dtype]);
-        let spec = self.geometry.define(spec).define("HAS_POWER", i64::from(has_power));
+        let spec = geometry.define(spec).define("HAS_POWER", i64::from(has_power));
         let program = self.target.program(Family::Reduce, self.class, &spec)?;
         let (kept, reduced) = (layout(&space.kept)?, layout(&space.reduced)?);
         let mut args = vec![
@@ -213,13 +214,13 @@ impl Pass {
         }
         match order {
             Order::Rows => {
-                args.push(Arg::Int(self.geometry.run_items(space.run())));
-                let (global, local) = self.geometry.groups_for(outputs * splits);
+                args.push(Arg::Int(geometry.run_items(space.run())));
+                let (global, local) = geometry.groups_for(outputs * splits);
                 self.target.launch(&program, "reduce_rows", &args, &global, Some(&local))
             }
             Order::Columns => {
-                let items = self.geometry.items_for(space.tasks(order, &self.geometry));
-                self.target.launch(&program, "reduce_columns", &args, &items, None)
+                let columns = space.columns(space.tasks(order, &geometry), length / splits);
+                geometry.launch_columns(&self.target, &program, "reduce_columns", &args, columns)
             }
         }
     }

@@ -1,14 +1,14 @@
 //! The iteration space of a reduction: what is kept, what is folded, and how it is shared out.
 
-use super::geometry::Geometry;
+use super::geometry::{Columns, Geometry};
 use super::space::{coalesce, Dim};
 use crate::kernels::Class;
 
 /// Elements from which one result is worth cutting in two: where elements are neighbours, and where results are.
 const SHORTEST_ROW: i64 = 1 << 14;
 const SHORTEST_COLUMN: i64 = 256;
-/// Vectors that an item of the column kernels takes side by side: `CHAINS` of `cl/reduce.cl`.
-const CHAINS: i64 = 4;
+/// Vectors that an item of a CPU takes side by side: `STRIP` of `cl/reduce.cl`.
+const STRIP: i64 = 4;
 
 /// Which of the two kernels of a family runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,16 @@ pub enum Order {
     Rows,
     /// Results are neighbours.
     Columns,
+}
+
+impl Order {
+    /// The geometry of the kernel, out of its device's.
+    pub const fn geometry(self, device: Geometry) -> Geometry {
+        match self {
+            Self::Rows => device,
+            Self::Columns => device.for_columns(),
+        }
+    }
 }
 
 /// N operands, the outputs first and the input last; the outputs do not move along the reduced dimensions.
@@ -84,11 +94,22 @@ impl<const N: usize> Reduction<N> {
         }
     }
 
+    /// `tasks` of the column kernels with `length` elements each, of which parts share runs.
+    pub fn columns(&self, tasks: i64, length: i64) -> Columns {
+        let stride = |dim: Option<i64>| dim.unwrap_or(0);
+        let kept = stride(self.kept.first().map(input_stride));
+        let length = length.min(self.run());
+        Columns { tasks, length, is_row: stride(self.reduced.first().map(input_stride)) < kept }
+    }
+
     /// Pieces that every result is cut into so that the device is busy.
     pub fn splits(&self, order: Order, geometry: &Geometry) -> i64 {
         let (tasks, shortest) = match order {
             Order::Rows => (self.outputs(), SHORTEST_ROW),
-            Order::Columns => ((self.tasks(order, geometry) / CHAINS).max(1), SHORTEST_COLUMN),
+            Order::Columns => {
+                let (tasks, strip) = (self.tasks(order, geometry), if geometry.group == 1 { STRIP } else { 1 });
+                ((tasks * geometry.column_parts(self.columns(tasks, self.length())) / strip).max(1), SHORTEST_COLUMN)
+            }
         };
         let wanted = geometry.busy(order == Order::Rows) / 2 / tasks.max(1);
         wanted.clamp(1, (self.length() / shortest).max(1))

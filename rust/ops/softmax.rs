@@ -1,6 +1,6 @@
 //! Softmax and log-softmax along one dimension of contiguous tensors.
 
-use super::geometry::Geometry;
+use super::geometry::{Columns, Geometry};
 use super::tier::tier;
 use super::{Target, Tensor};
 use crate::cl::Arg;
@@ -45,6 +45,8 @@ fn launch([rows, columns]: [&'static str; 2], tensors: &[&Tensor<'_>], dim: usiz
     // Mixed calls (half in, float out) compute in float as well.
     let class = if first.dtype == DType::F64 { Class::Double } else { Class::Float };
     let geometry = Geometry::of(&target, class);
+    let by_rows = inner == 1 && !geometry.starves(length);
+    let geometry = if by_rows { geometry } else { geometry.for_columns() };
     let mut constants: Vec<_> = DTYPES.iter().copied().zip(tensors.iter().map(|tensor| tensor.dtype.code())).collect();
     constants.push(("SPEC_LOG", i32::from(log)));
     let strip = Strip::of(&geometry, outer, inner);
@@ -57,13 +59,14 @@ fn launch([rows, columns]: [&'static str; 2], tensors: &[&Tensor<'_>], dim: usiz
         args.push(Arg::Int(tensor.dtype.code()));
     }
     args.extend([Arg::Long(outer), Arg::Long(length)]);
-    if inner == 1 && !geometry.starves(length) {
+    if by_rows {
         args.push(Arg::Int(i32::from(log)));
         let (global, local) = geometry.groups_for(outer);
         return target.launch(&program, rows, &args, &global, Some(&local));
     }
     args.extend([Arg::Long(inner), Arg::Long(strip.vectors), Arg::Int(i32::from(log))]);
-    target.launch(&program, columns, &args, &geometry.items_for(outer * strip.count), None)
+    let tasks = Columns { tasks: outer * strip.count, length, is_row: inner == 1 };
+    geometry.launch_columns(&target, &program, columns, &args, tasks)
 }
 
 /// How columns are cut.
@@ -77,7 +80,7 @@ struct Strip {
 }
 
 impl Strip {
-    /// As wide as leaves every core of a CPU some; items of other devices read side by side, and take single vectors.
+    /// As wide as leaves every core of a CPU some; items of other devices read side by side, and take single columns.
     fn of(geometry: &Geometry, outer: i64, inner: i64) -> Self {
         let longest = if geometry.group == 1 { WIDEST_STRIP } else { 1 };
         let vectors = (inner as u64).div_ceil(geometry.lanes as u64) as i64;

@@ -101,6 +101,70 @@ def test_reductions(shape: tuple[int, ...], dim: int):
     check(lambda a: (a.abs() * 10).long().sum(dim), x)
 
 
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [((1031, 37), 0), ((2, 259, 65), 1), ((1501, 9), 1), ((9001, 2), 0), ((7, 300), 0), ((5, 2, 3), 1)],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_reductions_of_columns(shape: tuple[int, ...], dim: int, dtype: torch.dtype):
+    """Few columns are shared by the items of a group, many are not, and last groups are not full."""
+    x = torch.randn(shape, dtype=dtype)
+    check(lambda a: a.sum(dim), x, scale=10)
+    check(lambda a: a.std(dim), x, scale=10)
+    check(lambda a: a.softmax(dim), x)
+    check(lambda a: a.log_softmax(dim), x, scale=10)
+    ties = (x * 4).round()
+    check(lambda a: a.argmax(dim), ties)
+    check(lambda a: a.min(dim).indices, ties.long())
+    check(lambda a: a.long().prod(dim), ties)
+    check(lambda a: a.bool().any(dim).long(), ties)
+    if dtype == torch.float32:
+        check(lambda a: a.sum(dim), torch.complex(x, x.flip(0)), scale=10)
+    # A layer's gradient of its bias: columns whose kept and reduced dimensions alternate.
+    if len(shape) == 3:
+        check(lambda a: a.sum((0, dim)), x, scale=10)
+        check(lambda a: a.var((0, dim)), x, scale=10)
+
+
+def test_results_of_many_splits():
+    """Long rows are cut, and items share what is left of each."""
+    x = torch.randn(2, 200_003)
+    check(lambda a: a.var(1), x, scale=10)
+    check(lambda a: a.std(), x, scale=10)
+    check(lambda a: (a * 9).round().argmax(1), x)
+    check(lambda a: (a * 9).round().argmin(), x)
+    check(lambda a, w: F.batch_norm(a, None, None, w, w, True), torch.randn(700, 2, 60), torch.rand(2) + 1, scale=300)
+
+
+def test_extremes_in_columns():
+    """What is not finite reaches the results of its own columns, whichever item met it."""
+    x = torch.randn(259, 35)
+    x[257, 3] = x[100, 4] = x[101, 4] = torch.nan
+    x[17, 5] = torch.inf
+    x[:, 6] = -torch.inf
+    x[3:, 7] = -torch.inf
+    for work in (
+        lambda a: a.sum(0),
+        lambda a: a.var(0),
+        lambda a: a.amax(0),
+        lambda a: a.softmax(0),
+        lambda a: a.log_softmax(0),
+        lambda a: a.argmax(0),
+        lambda a: a.min(0).indices,
+        lambda a: a.max(0).values,
+    ):
+        torch.testing.assert_close(work(x.to("opencl")).cpu(), work(x), equal_nan=True, rtol=1e-5, atol=1e-5)
+
+
+def test_normalisation_of_columns():
+    for shape in ((259, 67), (33, 5), (3, 300)):
+        x, weight, bias = torch.randn(shape), torch.rand(shape[1]) + 0.5, torch.randn(shape[1])
+        check(lambda x, w, b: F.batch_norm(x, None, None, w, b, True), x, weight, bias, scale=50)
+        check(lambda x, w, b, n=shape[1:]: F.layer_norm(x, n, w, b), x, weight, bias, scale=50)
+    x = torch.randn(3, 17, 9, 35).permute(0, 3, 1, 2)
+    check(lambda x, w: F.batch_norm(x, None, None, w, None, True), x, torch.rand(35) + 0.5, scale=50)
+
+
 @pytest.mark.parametrize("size", [(3, 5, 2), (64, 64, 64), (70, 130, 33), (1, 200, 1030), (65, 3, 2000)])
 def test_products(size: tuple[int, int, int]):
     rows, columns, depth = size

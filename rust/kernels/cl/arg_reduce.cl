@@ -15,7 +15,8 @@
 #endif
 
 // Vectors searched at a time by one item: on CPUs a block is scanned for its extreme value first, and for the place
-// of that value only when it beats the best so far. On GPUs the items of a group take neighbouring vectors.
+// of that value only when it beats the best so far. On GPUs the items of a group take neighbouring vectors, and look for
+// places in their registers.
 #if LSIZE > 1
 #define BLOCK 1
 #else
@@ -35,6 +36,16 @@ INLINE void store_winner(__global uchar *values, int values_dtype, __global ucha
   if (values) store_at(values + layout_offset(kept, 0, result), values_dtype, best);
   *(__global long *)(indices + layout_offset(kept, 1, result)) = place;
 }
+
+// Puts the winner that item `other` found in place of that of `item` if it comes before.
+#if LSIZE > 1
+INLINE void join_winner(int largest, __local T *best, __local long *place, int item, int other) {
+  if (precedes(largest, best[item], place[item], best[other], place[other])) {
+    best[item] = best[other];
+    place[item] = place[other];
+  }
+}
+#endif
 
 // A group finds the winners of whole tasks (result, split).
 __kernel void arg_rows(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *values,
@@ -66,6 +77,13 @@ __kernel void arg_rows(__global const uchar *input, ulong input_offset, int dtyp
         }
         Lanes lanes;
         lanes.vector = block;
+#if LSIZE > 1
+        for (int l = 0; l < VEC; l++) {
+          bool better = BEATS(LARGEST, best, lanes.lanes[l]);
+          best = better ? lanes.lanes[l] : best;
+          place = better ? i + l : place;
+        }
+#else
         T winner = lanes.lanes[0];
         for (int l = 1; l < VEC; l++) winner = BEATS(LARGEST, winner, lanes.lanes[l]) ? lanes.lanes[l] : winner;
         if (BEATS(LARGEST, best, winner)) {
@@ -73,6 +91,7 @@ __kernel void arg_rows(__global const uchar *input, ulong input_offset, int dtyp
           place = i;
           for (T x = load(p, place, DTYPE0); BEATS(LARGEST, x, best); x = load(p, place, DTYPE0)) place++;
         }
+#endif
       }
       // Every item moves on to the elements that do not fill a block.
       i = begin + (end - begin) / step * step;
@@ -89,11 +108,7 @@ __kernel void arg_rows(__global const uchar *input, ulong input_offset, int dtyp
     place_of[item] = place;
     for (int half_size = LSIZE / 2; half_size > 0; half_size /= 2) {
       barrier(CLK_LOCAL_MEM_FENCE);
-      int other = item + half_size;
-      if (item < half_size && precedes(LARGEST, best_of[item], place_of[item], best_of[other], place_of[other])) {
-        best_of[item] = best_of[other];
-        place_of[item] = place_of[other];
-      }
+      if (item < half_size) join_winner(LARGEST, best_of, place_of, item, item + half_size);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     best = best_of[0];
@@ -104,61 +119,96 @@ __kernel void arg_rows(__global const uchar *input, ulong input_offset, int dtyp
   }
 }
 
-// An item finds the winners of VEC neighbouring results. Places are kept in lanes as wide as T, so `length` must
-// fit one.
+// Items find the winners of tasks (VEC neighbouring results, split), as columns.cl has it. Places are kept in lanes as
+// wide as T, so `length` must fit one.
 __kernel void arg_columns(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *values,
                           ulong values_offset, int values_dtype, __global uchar *indices, ulong indices_offset,
-                          Layout kept, long outputs, long length, long stride, long splits, int largest) {
+                          Layout kept, long outputs, long length, long stride, long splits, int largest,
+                          int parts) {
   input += input_offset;
   values = values ? values + values_offset : values;
   indices += indices_offset;
   long columns = kept.sizes[0], column_stride = kept.strides[2][0];
   long strips = (columns + VEC - 1) / VEC, rows = outputs / columns;
-  ITEM_TASKS(rows * strips * splits, first, last);
+  long tasks = rows * strips * splits;
+#if LSIZE > 1
+  __local T best_of[LSIZE * VEC];
+  __local long place_of[LSIZE * VEC];
+#endif
+  COLUMN_TASKS(tasks, parts, stride < column_stride, first, last);
   for (long task = first; task < last; task++) {
     long column = task % strips * VEC, row = task / strips % rows, split = task / strips / rows;
     long begin = length * split / splits, end = length * (split + 1) / splits;
-    int width = (int)min(columns - column, (long)VEC);
+    int width = IS_TASK(task, tasks) ? (int)min(columns - column, (long)VEC) : 0;
     __global const uchar *p = input + layout_run_offset(&kept, 2, row) + column * column_stride;
     Lanes best;
     union {
       TM vector;
       TI lanes[VEC];
     } place;
-    best.vector = load_lanes(p + begin * stride, column_stride, width, DTYPE0);
-    place.vector = (TM)(TI)begin;
-    for (long i = begin + 1; i < end; i++) {
+    // There are at least as many rows as parts.
+    best.vector = load_lanes(p + (begin + PART) * stride, column_stride, width, DTYPE0);
+    place.vector = (TM)(TI)(begin + PART);
+    for (long i = begin + PART + PARTS; i < end; i += PARTS) {
       TV x = load_lanes(p + i * stride, column_stride, width, DTYPE0);
       TM better = BEATS(LARGEST, best.vector, x);
       best.vector = better ? x : best.vector;
       place.vector = better ? (TM)(TI)i : place.vector;
     }
+#if LSIZE > 1
+    for (int l = 0; l < VEC; l++) {
+      best_of[item * VEC + l] = best.lanes[l];
+      place_of[item * VEC + l] = place.lanes[l];
+    }
+    FOLD_PARTS(for (int l = 0; l < VEC; l++)
+                   join_winner(LARGEST, best_of, place_of, item * VEC + l, other * VEC + l));
+    if (part > 0) continue;
+    for (int l = 0; l < VEC; l++) {
+      best.lanes[l] = best_of[item * VEC + l];
+      place.lanes[l] = place_of[item * VEC + l];
+    }
+#endif
     long result = row * columns + column + split * outputs;
     for (int l = 0; l < width; l++)
       store_winner(values, values_dtype, indices, &kept, result + l, best.lanes[l], place.lanes[l]);
   }
 }
 
-// One item a result: the first of the splits' winners. Operand 2 of `kept` is not used.
+// The first of the splits' winners, of which items share a result's as columns.cl has it. Operand 2 of `kept` is not used.
 __kernel void arg_merge(__global const uchar *best, ulong best_offset, int best_dtype, __global const uchar *places,
                         ulong places_offset, __global uchar *values, ulong values_offset, int values_dtype,
                         __global uchar *indices, ulong indices_offset, Layout kept, long outputs, long splits,
-                        int largest) {
+                        int largest, int parts) {
   best += best_offset;
   places += places_offset;
   values = values ? values + values_offset : values;
   indices += indices_offset;
-  long result = get_global_id(0);
-  if (result >= outputs) return;
-  T winner = load(best, result, best_dtype);
-  long place = load_index(places, result, DT_I64);
-  for (long split = 1; split < splits; split++) {
-    T x = load(best, split * outputs + result, best_dtype);
-    long at = load_index(places, split * outputs + result, DT_I64);
-    if (precedes(LARGEST, winner, place, x, at)) {
-      winner = x;
-      place = at;
+#if LSIZE > 1
+  __local T best_of[LSIZE];
+  __local long place_of[LSIZE];
+#endif
+  COLUMN_TASKS(outputs, parts, false, first, last);
+  for (long task = first; task < last; task++) {
+    // There are at least as many splits as parts. Past the end, the last result is looked for again.
+    long result = min(task, outputs - 1), mine = PART * outputs + result;
+    T winner = load(best, mine, best_dtype);
+    long place = load_index(places, mine, DT_I64);
+    for (long split = PART + PARTS; split < splits; split += PARTS) {
+      T x = load(best, split * outputs + result, best_dtype);
+      long at = load_index(places, split * outputs + result, DT_I64);
+      if (precedes(LARGEST, winner, place, x, at)) {
+        winner = x;
+        place = at;
+      }
     }
+#if LSIZE > 1
+    best_of[item] = winner;
+    place_of[item] = place;
+    FOLD_PARTS(join_winner(LARGEST, best_of, place_of, item, other));
+    if (part > 0 || !IS_TASK(task, outputs)) continue;
+    winner = best_of[item];
+    place = place_of[item];
+#endif
+    store_winner(values, values_dtype, indices, &kept, result, winner, place);
   }
-  store_winner(values, values_dtype, indices, &kept, result, winner, place);
 }

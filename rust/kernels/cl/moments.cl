@@ -44,6 +44,11 @@ INLINE void join_lanes(LaneMoments *a, T count, TV mean, TV squares) {
   a->count = total;
 }
 
+INLINE LaneMoments with_lanes(LaneMoments a, LaneMoments b) {
+  if (b.count > 0) join_lanes(&a, b.count, b.mean, b.squares);
+  return a;
+}
+
 INLINE T finish_moments(int finish, Moments m, T correction) {
   if (finish == FINISH_SQUARES) return m.squares;
   // Infinite elements have no distance from the mean. No degrees of freedom: infinite or NaN, as the quotient says.
@@ -136,37 +141,49 @@ __kernel void moments_rows(__global const uchar *input, ulong input_offset, int 
   }
 }
 
-// An item finds the moments of VEC neighbouring results, for whole tasks (results, split).
+// Items find the moments of tasks (VEC neighbouring results, split), as columns.cl has it.
 __kernel void moments_columns(__global const uchar *input, ulong input_offset, int dtype0,
                               __global uchar *variance, ulong variance_offset, int variance_dtype,
                               __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept, Layout reduced,
-                              long outputs, long length, long splits, int finish, TR correction) {
+                              long outputs, long length, long splits, int finish, TR correction, int parts) {
   input += input_offset;
   variance += variance_offset;
   mean = mean ? mean + mean_offset : mean;
   long columns = kept.sizes[0], column_stride = kept.strides[2][0];
   long strips = (columns + VEC - 1) / VEC, rows = outputs / columns;
   long run = reduced.sizes[0], stride = reduced.strides[0][0];
-  ITEM_TASKS(rows * strips * splits, first, last);
+  long tasks = rows * strips * splits;
+#if LSIZE > 1
+  __local LaneMoments found[LSIZE];
+#endif
+  COLUMN_TASKS(tasks, parts, stride < column_stride, first, last);
   for (long task = first; task < last; task++) {
     long column = task % strips * VEC, row = task / strips, split = row / rows;
     long begin = length * split / splits, end = length * (split + 1) / splits;
-    int width = (int)min(columns - column, (long)VEC);
+    int width = IS_TASK(task, tasks) ? (int)min(columns - column, (long)VEC) : 0;
     __global const uchar *base = input + layout_run_offset(&kept, 2, row) + column * column_stride;
     LaneMoments lanes = {0, (TV)0, (TV)0};
     for (long i = begin; i < end;) {
-      long from = i % run, to = min(min(run, from + end - i), from + BLOCK);
+      long from = i % run, to = min(min(run, from + end - i), from + (long)BLOCK * PARTS);
       __global const uchar *p = base + layout_run_offset(&reduced, 0, i / run);
       TV sum = (TV)0, squares = (TV)0;
-      for (long j = from; j < to; j++) sum += load_lanes(p + j * stride, column_stride, width, DTYPE0);
-      TV block_mean = sum / (T)(to - from);
-      for (long j = from; j < to; j++) {
+      // A part has none of the last rows of a run.
+      T count = (T)((to - from - PART + PARTS - 1) / PARTS);
+      for (long j = from + PART; j < to; j += PARTS) sum += load_lanes(p + j * stride, column_stride, width, DTYPE0);
+      TV block_mean = sum / count;
+      for (long j = from + PART; j < to; j += PARTS) {
         TV d = load_lanes(p + j * stride, column_stride, width, DTYPE0) - block_mean;
         squares += d * d;
       }
-      join_lanes(&lanes, (T)(to - from), block_mean, squares);
+      if (LSIZE == 1 || count > 0) join_lanes(&lanes, count, block_mean, squares);
       i += to - from;
     }
+#if LSIZE > 1
+    found[item] = lanes;
+    FOLD_PARTS(found[item] = with_lanes(found[item], found[other]));
+    lanes = found[item - part * apart];
+    if (part > 0) continue;
+#endif
     Lanes means, squares;
     means.vector = lanes.mean;
     squares.vector = lanes.squares;
@@ -179,22 +196,32 @@ __kernel void moments_columns(__global const uchar *input, ulong input_offset, i
   }
 }
 
-// One item a result: joins the splits' sums of squares and means, both [splits][outputs] of T.
+// Joins the splits' sums of squares and means, both [splits][outputs] of T: items share a result's as columns.cl has it.
 __kernel void moments_merge(__global const uchar *squares, ulong squares_offset, __global const uchar *means,
                             ulong means_offset, __global uchar *variance, ulong variance_offset, int variance_dtype,
                             __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept, long outputs,
-                            long length, long splits, int finish, TR correction) {
+                            long length, long splits, int finish, TR correction, int parts) {
   __global const T *split_squares = (__global const T *)(squares + squares_offset);
   __global const T *split_means = (__global const T *)(means + means_offset);
-  long result = get_global_id(0);
-  if (result >= outputs) return;
-  Moments total = {0, 0, 0};
-  for (long split = 0; split < splits; split++) {
-    long count = length * (split + 1) / splits - length * split / splits, at = split * outputs + result;
-    Moments part = {(T)count, split_means[at], split_squares[at]};
-    total = join(total, part);
+#if LSIZE > 1
+  __local Moments found[LSIZE];
+#endif
+  COLUMN_TASKS(outputs, parts, false, first, last);
+  for (long result = first; result < last; result++) {
+    Moments total = {0, 0, 0};
+    for (long split = PART; split < splits && IS_TASK(result, outputs); split += PARTS) {
+      long count = length * (split + 1) / splits - length * split / splits, at = split * outputs + result;
+      Moments one = {(T)count, split_means[at], split_squares[at]};
+      total = join(total, one);
+    }
+#if LSIZE > 1
+    found[item] = total;
+    FOLD_PARTS(found[item] = join(found[item], found[other]));
+    if (part > 0 || !IS_TASK(result, outputs)) continue;
+    total = found[item];
+#endif
+    store_at(variance + variance_offset + layout_offset(&kept, 0, result), variance_dtype,
+             finish_moments(finish, total, correction));
+    if (mean) store_at(mean + mean_offset + layout_offset(&kept, 1, result), mean_dtype, total.mean);
   }
-  store_at(variance + variance_offset + layout_offset(&kept, 0, result), variance_dtype,
-           finish_moments(finish, total, correction));
-  if (mean) store_at(mean + mean_offset + layout_offset(&kept, 1, result), mean_dtype, total.mean);
 }

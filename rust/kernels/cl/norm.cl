@@ -230,18 +230,24 @@ __kernel void norm_sums_rows(SUMS_PARAMETERS) {
 #define STRIP 1
 #endif
 
-// inner == 1, and one mean either a channel or a sample: an item sums STRIP * VEC neighbouring channels of a split.
-__kernel void norm_sums_columns(SUMS_PARAMETERS) {
+// inner == 1, and one mean either a channel or a sample: items sum STRIP * VEC neighbouring channels of a split, as
+// columns.cl has it.
+__kernel void norm_sums_columns(SUMS_PARAMETERS, int parts) {
   mean = mean ? mean + mean_offset : mean;
   rstd += rstd_offset;
   int size = dtype_size(DTYPE0);
   long strips = (channels + STRIP * VEC - 1) / (STRIP * VEC), row_size = channels * size;
   Lanes products[STRIP], totals[STRIP];
-  ITEM_TASKS(strips * splits, first, last);
+#if LSIZE > 1
+  __local TV products_of[LSIZE], totals_of[LSIZE];
+#endif
+  COLUMN_TASKS(strips * splits, parts, false, first, last);
   for (long task = first; task < last; task++) {
     long begin = task % strips * STRIP * VEC, end = min(begin + STRIP * VEC, channels), split = task / strips;
+    long first_row = outer * split / splits, last_row = outer * (split + 1) / splits;
+    if (!IS_TASK(task, strips * splits)) last_row = first_row;
     for (int s = 0; s < STRIP; s++) products[s].vector = totals[s].vector = (TV)0;
-    for (long o = outer * split / splits; o < outer * (split + 1) / splits; o++) {
+    for (long o = first_row + PART; o < last_row; o += PARTS) {
       __global const uchar *dy = grad + grad_offset + o * row_size, *x = input + input_offset + o * row_size;
       TV center = stat_outer == 0 || !mean ? (TV)0 : (TV)load(mean, o, stat_dtype);
       TV scale = stat_outer == 0 ? (TV)1 : (TV)load(rstd, o, stat_dtype);
@@ -255,6 +261,14 @@ __kernel void norm_sums_columns(SUMS_PARAMETERS) {
         products[s].vector += g * ((load_part(x, c, channels, DTYPE0, 0) - center) * scale);
       }
     }
+#if LSIZE > 1
+    products_of[item] = products[0].vector;
+    totals_of[item] = totals[0].vector;
+    FOLD_PARTS(products_of[item] += products_of[other]; totals_of[item] += totals_of[other]);
+    if (part > 0 || !IS_TASK(task, strips * splits)) continue;
+    products[0].vector = products_of[item];
+    totals[0].vector = totals_of[item];
+#endif
     __global uchar *results = sums + sums_offset + split * channels * sizeof(T);
     for (long c = begin, s = 0; c < end; c += VEC, s++) {
       store_part(results, c, channels, DT_T, products[s].vector);
@@ -263,138 +277,45 @@ __kernel void norm_sums_columns(SUMS_PARAMETERS) {
   }
 }
 
-// One item a channel: joins the splits of norm_sums_* and stores the gradients of weight and bias. For batch norm it
-// also leaves, as T [4][channels], the a, b, c and d of dx = a * dy + b * (x - c) + d.
+// Joins the splits of norm_sums_*, of which items share a channel's as columns.cl has it, and stores the gradients of
+// weight and bias. For batch norm it also leaves, as T [4][channels], the a, b, c and d of dx = a * dy + b * (x - c) + d.
 __kernel void norm_sums_finish(__global const uchar *sums, ulong sums_offset, __global uchar *grad_weight,
                                ulong grad_weight_offset, __global uchar *grad_bias, ulong grad_bias_offset,
                                __global const uchar *weight, ulong weight_offset, int dtype1,
                                __global const uchar *mean, ulong mean_offset, __global const uchar *rstd,
                                ulong rstd_offset, int stat_dtype, __global uchar *coefficients,
-                               ulong coefficients_offset, long channels, long splits, long count, int training) {
-  long channel = get_global_id(0);
-  if (channel >= channels) return;
-  __global const T *parts = (__global const T *)(sums + sums_offset);
-  T products = 0, total = 0;
-  for (long split = 0; split < splits; split++) {
-    products += parts[split * channels + channel];
-    total += parts[(splits + split) * channels + channel];
-  }
-  if (grad_weight) store(grad_weight + grad_weight_offset, channel, DTYPE1, products);
-  if (grad_bias) store(grad_bias + grad_bias_offset, channel, DTYPE1, total);
-  if (coefficients) {
-    __global T *out = (__global T *)(coefficients + coefficients_offset) + channel;
-    T scale = load(rstd + rstd_offset, channel, stat_dtype);
-    T a = weight ? load(weight + weight_offset, channel, DTYPE1) * scale : scale;
-    out[0] = a;
-    // In evaluation the statistics are constants, and so they pass no gradient.
-    out[channels] = training ? -a * scale * products / (T)count : 0;
-    out[2 * channels] = load(mean + mean_offset, channel, stat_dtype);
-    out[3 * channels] = training ? -a * total / (T)count : 0;
-  }
-}
-
-// One item a channel. Leaves, as T [4][channels], mean, rstd, weight * rstd and bias; stores mean and rstd for the
-// backward pass, and moves the running statistics by `momentum`, where these tensors are given.
-__kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, __global const uchar *variance,
-                                 ulong variance_offset, int stat_dtype, __global const uchar *weight,
-                                 ulong weight_offset, __global const uchar *bias, ulong bias_offset, int dtype1,
-                                 __global uchar *running_mean, ulong running_mean_offset,
-                                 __global uchar *running_var, ulong running_var_offset, int running_dtype,
-                                 __global uchar *save_mean, ulong save_mean_offset, __global uchar *save_rstd,
-                                 ulong save_rstd_offset, int save_dtype, __global uchar *coefficients,
-                                 ulong coefficients_offset, long channels, long count, TR momentum, TR eps) {
-  long channel = get_global_id(0);
-  if (channel >= channels) return;
-  T center = load(mean + mean_offset, channel, stat_dtype), var = load(variance + variance_offset, channel, stat_dtype);
-  T scale = 1 / sqrt(var + eps);
-  if (save_mean) store(save_mean + save_mean_offset, channel, save_dtype, center);
-  if (save_rstd) store(save_rstd + save_rstd_offset, channel, save_dtype, scale);
-  if (running_mean) {
-    T old = load(running_mean + running_mean_offset, channel, running_dtype);
-    store(running_mean + running_mean_offset, channel, running_dtype, old + momentum * (center - old));
-  }
-  if (running_var) {
-    T old = load(running_var + running_var_offset, channel, running_dtype);
-    T unbiased = var * (T)count / (T)(count - 1);
-    store(running_var + running_var_offset, channel, running_dtype, old + momentum * (unbiased - old));
-  }
-  __global T *out = (__global T *)(coefficients + coefficients_offset) + channel;
-  out[0] = center;
-  out[channels] = scale;
-  out[2 * channels] = weight ? scale * load(weight + weight_offset, channel, DTYPE1) : scale;
-  out[3 * channels] = bias ? load(bias + bias_offset, channel, DTYPE1) : 0;
-}
-
-// Coefficient k of channels i to i + VEC - 1, where those are neighbours, and of channel c.
-#define COEFFICIENTS(k) load_part(table + (k) * channels * sizeof(T), i, channels, DT_T, 0)
-#define COEFFICIENT(k, c) ((__global const T *)table)[(k) * channels + (c)]
-
-// Stores what an item makes of a run of `inner` elements: VALUE(load_vector) of the vector at element i, VALUE(load) of
-// element i. The rest that is no vector is short where planes are small, and sooner done element by element.
-#define APPLY_TO_RUN(out, VALUE)                                                      \
-  for (long i = get_local_id(0) * VEC; i < inner; i += LSIZE * VEC) {                 \
-    if (i + VEC <= inner) {                                                           \
-      store_vector(out, i, DTYPE0, VALUE(load_vector));                               \
-      continue;                                                                       \
-    }                                                                                 \
-    for (; i < inner; i++) store(out, i, DTYPE0, VALUE(load));                        \
-  }
-
-// y = (x - mean) * (weight * rstd) + bias; a group takes whole runs of `inner` elements, of all channels if inner is 1.
-__kernel void batch_norm_apply(__global const uchar *input, ulong input_offset, int dtype0,
-                               __global const uchar *coefficients, ulong coefficients_offset, __global uchar *output,
-                               ulong output_offset, long outer, long channels, long inner) {
-  __global const uchar *table = coefficients + coefficients_offset;
-  long span = inner == 1 ? channels : inner;
-  int size = dtype_size(DTYPE0);
-  GROUP_TASKS(outer * channels * inner / span, first, last);
-  for (long run = first; run < last; run++) {
-    __global const uchar *x = input + input_offset + run * span * size;
-    __global uchar *y = output + output_offset + run * span * size;
-    if (inner == 1) {
-      for (long i = get_local_id(0) * VEC; i < channels; i += LSIZE * VEC)
-        store_part(y, i, channels, DTYPE0,
-                   (load_part(x, i, channels, DTYPE0, 0) - COEFFICIENTS(0)) * COEFFICIENTS(2) + COEFFICIENTS(3));
-      continue;
+                               ulong coefficients_offset, long channels, long splits, long count, int training,
+                               int parts) {
+#if LSIZE > 1
+  __local T products_of[LSIZE], totals_of[LSIZE];
+#endif
+  COLUMN_TASKS(channels, parts, false, first, last);
+  for (long channel = first; channel < last; channel++) {
+    __global const T *found = (__global const T *)(sums + sums_offset) + channel;
+    T products = 0, total = 0;
+    for (long split = PART; split < splits && IS_TASK(channel, channels); split += PARTS) {
+      products += found[split * channels];
+      total += found[(splits + split) * channels];
     }
-    T center = COEFFICIENT(0, run % channels), factor = COEFFICIENT(2, run % channels);
-    T addend = COEFFICIENT(3, run % channels);
-#define NORMALISED(LOAD) (LOAD(x, i, DTYPE0) - center) * factor + addend
-    APPLY_TO_RUN(y, NORMALISED)
-  }
-}
-
-// dx = a * dy + b * (x - c) + d, with the coefficients of norm_sums_finish. In evaluation b is 0, and dx does not depend on x
-// even where that is not finite.
-__kernel void batch_norm_apply_backward(__global const uchar *grad, ulong grad_offset, __global const uchar *input,
-                                        ulong input_offset, int dtype0, __global const uchar *coefficients,
-                                        ulong coefficients_offset, __global uchar *grad_input,
-                                        ulong grad_input_offset, long outer, long channels, long inner) {
-  __global const uchar *table = coefficients + coefficients_offset;
-  long span = inner == 1 ? channels : inner;
-  int size = dtype_size(DTYPE0);
-  GROUP_TASKS(outer * channels * inner / span, first, last);
-  for (long run = first; run < last; run++) {
-    __global const uchar *dy = grad + grad_offset + run * span * size;
-    __global const uchar *x = input + input_offset + run * span * size;
-    __global uchar *dx = grad_input + grad_input_offset + run * span * size;
-    if (inner == 1) {
-      for (long i = get_local_id(0) * VEC; i < channels; i += LSIZE * VEC) {
-        TV slope = COEFFICIENTS(1), by_input = slope * (load_part(x, i, channels, DTYPE0, 0) - COEFFICIENTS(2));
-        by_input = slope == (TV)0 ? (TV)0 : by_input;
-        store_part(dx, i, channels, DTYPE0,
-                   COEFFICIENTS(0) * load_part(dy, i, channels, DTYPE0, 0) + by_input + COEFFICIENTS(3));
-      }
-      continue;
-    }
-    T a = COEFFICIENT(0, run % channels), b = COEFFICIENT(1, run % channels);
-    T c = COEFFICIENT(2, run % channels), d = COEFFICIENT(3, run % channels);
-#define INPUT_GRADIENT(LOAD) a * LOAD(dy, i, DTYPE0) + b * (LOAD(x, i, DTYPE0) - c) + d
-#define SCALED_GRADIENT(LOAD) a * LOAD(dy, i, DTYPE0) + d
-    if (b == 0) {
-      APPLY_TO_RUN(dx, SCALED_GRADIENT)
-    } else {
-      APPLY_TO_RUN(dx, INPUT_GRADIENT)
+#if LSIZE > 1
+    products_of[item] = products;
+    totals_of[item] = total;
+    FOLD_PARTS(products_of[item] += products_of[other]; totals_of[item] += totals_of[other]);
+    if (part > 0 || !IS_TASK(channel, channels)) continue;
+    products = products_of[item];
+    total = totals_of[item];
+#endif
+    if (grad_weight) store(grad_weight + grad_weight_offset, channel, DTYPE1, products);
+    if (grad_bias) store(grad_bias + grad_bias_offset, channel, DTYPE1, total);
+    if (coefficients) {
+      __global T *out = (__global T *)(coefficients + coefficients_offset) + channel;
+      T scale = load(rstd + rstd_offset, channel, stat_dtype);
+      T a = weight ? load(weight + weight_offset, channel, DTYPE1) * scale : scale;
+      out[0] = a;
+      // In evaluation the statistics are constants, and so they pass no gradient.
+      out[channels] = training ? -a * scale * products / (T)count : 0;
+      out[2 * channels] = load(mean + mean_offset, channel, stat_dtype);
+      out[3 * channels] = training ? -a * total / (T)count : 0;
     }
   }
 }

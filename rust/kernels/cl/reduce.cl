@@ -50,6 +50,13 @@
 // Independent totals in the inner loops, so that an addition need not wait for the one before it.
 #define CHAINS 4
 
+// Neighbouring vectors of columns that an item takes. On GPUs its neighbours take them.
+#if LSIZE == 1
+#define STRIP CHAINS
+#else
+#define STRIP 1
+#endif
+
 #ifdef IS_COMPLEX
 
 INLINE T map_vector(int map, T x, TR power) {
@@ -289,60 +296,70 @@ __kernel void reduce_short_rows(__global const uchar *input, ulong input_offset,
 }
 #endif
 
-// Rows begin .. end - 1 of `width` neighbouring columns that start at `base`, into CHAINS vectors of totals.
-INLINE void fold_columns(__global const uchar *base, const Layout *reduced, long begin, long end, int width,
-                         long column_stride, int dtype, int map, int fold, TR power, TV *total) {
+// Rows begin + part, begin + part + parts, ... of `width` neighbouring columns that start at `base`, into STRIP vectors of
+// totals. A run of the innermost reduced dimension is shared from its own beginning.
+INLINE void fold_columns(__global const uchar *base, const Layout *reduced, long begin, long end, int part,
+                         int parts, int width, long column_stride, int dtype, int map, int fold, TR power, TV *total) {
   const long run = reduced->sizes[0], stride = reduced->strides[0][0];
-  TV block[CHAINS], part[CHAINS];
+  TV block[STRIP], sums[STRIP];
   int blocks = 0;
-  for (int s = 0; s < CHAINS; s++) total[s] = part[s] = identity_vector(fold);
+  for (int s = 0; s < STRIP; s++) total[s] = sums[s] = identity_vector(fold);
   for (long i = begin; i < end;) {
     // A block ends with its run of the innermost reduced dimension, or when the cascade says so.
-    long from = i % run, to = min(min(run, from + end - i), from + CASCADE);
+    long from = i % run, to = min(min(run, from + end - i), from + (long)CASCADE * parts);
     __global const uchar *p = base + layout_run_offset(reduced, 0, i / run);
-    for (int s = 0; s < CHAINS; s++) block[s] = identity_vector(fold);
-    if (width == CHAINS * VEC && column_stride == dtype_size(dtype)) {
-      for (long j = from; j < to; j++)
-        for (int s = 0; s < CHAINS; s++)
+    for (int s = 0; s < STRIP; s++) block[s] = identity_vector(fold);
+    if (width == STRIP * VEC && column_stride == dtype_size(dtype)) {
+      for (long j = from + part; j < to; j += parts)
+        for (int s = 0; s < STRIP; s++)
           block[s] = fold_vector(fold, block[s], map_vector(map, load_vector(p + j * stride, s * VEC, dtype), power));
     } else {
-      for (long j = from; j < to; j++)
+      for (long j = from + part; j < to; j += parts)
         for (int s = 0; s * VEC < width; s++)
           block[s] = fold_vector(fold, block[s],
                                  map_vector(map, load_lanes(p + j * stride + s * VEC * column_stride, column_stride,
                                                             min(VEC, width - s * VEC), dtype), power));
     }
-    for (int s = 0; s < CHAINS; s++) part[s] = fold_vector(fold, part[s], block[s]);
+    for (int s = 0; s < STRIP; s++) sums[s] = fold_vector(fold, sums[s], block[s]);
     if (++blocks == CASCADE) {
-      for (int s = 0; s < CHAINS; s++) {
-        total[s] = fold_vector(fold, total[s], part[s]);
-        part[s] = identity_vector(fold);
+      for (int s = 0; s < STRIP; s++) {
+        total[s] = fold_vector(fold, total[s], sums[s]);
+        sums[s] = identity_vector(fold);
       }
       blocks = 0;
     }
     i += to - from;
   }
-  for (int s = 0; s < CHAINS; s++) total[s] = fold_vector(fold, total[s], part[s]);
+  for (int s = 0; s < STRIP; s++) total[s] = fold_vector(fold, total[s], sums[s]);
 }
 
-// An item reduces whole tasks (CHAINS * VEC neighbouring results, split).
+// Items reduce tasks (STRIP * VEC neighbouring results, split), as columns.cl has it.
 __kernel void reduce_columns(__global const uchar *input, ulong input_offset, int dtype0,
                              __global uchar *output, ulong output_offset, int output_dtype, Layout kept,
                              Layout reduced, long outputs, long length, long splits, int map,
-                             int fold, int finish, TR power, long count) {
+                             int fold, int finish, TR power, long count, int parts) {
   input += input_offset;
   output += output_offset;
   long columns = kept.sizes[0], in_stride = kept.strides[1][0], out_stride = kept.strides[0][0];
-  long strips = (columns + CHAINS * VEC - 1) / (CHAINS * VEC);
-  long rows = outputs / columns;
-  ITEM_TASKS(rows * strips * splits, first, last);
+  long strips = (columns + STRIP * VEC - 1) / (STRIP * VEC);
+  long rows = outputs / columns, tasks = rows * strips * splits;
+#if LSIZE > 1
+  __local TV totals[LSIZE];
+#endif
+  COLUMN_TASKS(tasks, parts, reduced.strides[0][0] < in_stride, first, last);
   for (long task = first; task < last; task++) {
-    long column = task % strips * CHAINS * VEC, row = task / strips, split = row / rows;
+    long column = task % strips * STRIP * VEC, row = task / strips, split = row / rows;
     long begin = length * split / splits, end = length * (split + 1) / splits;
-    int width = (int)min(columns - column, (long)CHAINS * VEC);
-    TV total[CHAINS];
-    fold_columns(input + layout_run_offset(&kept, 1, row) + column * in_stride, &reduced, begin, end, width, in_stride,
-                 DTYPE0, MAP, FOLD, power, total);
+    int width = IS_TASK(task, tasks) ? (int)min(columns - column, (long)STRIP * VEC) : 0;
+    TV total[STRIP];
+    fold_columns(input + layout_run_offset(&kept, 1, row) + column * in_stride, &reduced, begin, end, PART, PARTS, width,
+                 in_stride, DTYPE0, MAP, FOLD, power, total);
+#if LSIZE > 1
+    totals[item] = total[0];
+    FOLD_PARTS(totals[item] = fold_vector(FOLD, totals[item], totals[other]));
+    total[0] = totals[item - part * apart];
+    if (part > 0) continue;
+#endif
     __global uchar *out = output + layout_run_offset(&kept, 0, row) + column * out_stride;
     for (int s = 0; s * VEC < width; s++) {
       Lanes lanes;

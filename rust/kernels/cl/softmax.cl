@@ -3,7 +3,7 @@
 // Tensors are contiguous and seen as [outer, length, inner], with the softmax along `length`.
 //
 //   *_rows     inner == 1: a group takes whole rows, its lanes and items share one
-//   *_columns  inner > 1: an item takes strips of neighbouring columns, each lane owns one
+//   *_columns  inner > 1: items take strips of neighbouring columns as columns.cl has it, each lane owns one
 
 #ifdef SPEC_LOG
 #define IS_LOG SPEC_LOG
@@ -104,39 +104,60 @@ __kernel void softmax_rows(__global const uchar *input, ulong input_offset, int 
 // Rows whose maximum is found before their exponentials are added up: one rescaling for all of them.
 #define BLOCK 8
 
+#if LSIZE > 1
+// The maximum of two parts of columns, and the sums of their exponentials as they are below it.
+INLINE void join_sums(__local TV *tops, __local TV *sums, int item, int other) {
+  TV top = larger(tops[item], tops[other]), base = top == (TV)-INFINITY ? (TV)0 : top;
+  sums[item] = sums[item] * exp_below(tops[item] - base) + sums[other] * exp_below(tops[other] - base);
+  tops[item] = top;
+}
+#endif
+
 __kernel void softmax_columns(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *output,
                               ulong output_offset, int dtype1, long outer, long length, long inner, long strip,
-                              int is_log) {
+                              int is_log, int parts) {
   long vectors = (inner + VEC - 1) / VEC;
   long strips = (vectors + strip - 1) / strip;
   int in_size = dtype_size(DTYPE0), out_size = dtype_size(DTYPE1);
+  long row_size = inner * PARTS * in_size;
   T tops[STRIP * VEC], sums[STRIP * VEC];
-  ITEM_TASKS(outer * strips, first, last);
+#if LSIZE > 1
+  __local TV top_of[LSIZE], sum_of[LSIZE];
+#endif
+  COLUMN_TASKS(outer * strips, parts, inner == 1, first, last);
   for (long task = first; task < last; task++) {
     long begin = task % strips * strip, end = min(begin + strip, vectors), start = task / strips * length * inner;
     __global const uchar *x = input + input_offset + start * in_size;
     __global uchar *y = output + output_offset + start * out_size;
-    for (long i = 0; i < length; i += BLOCK) {
-      long rows = min((long)BLOCK, length - i);
+    if (!IS_TASK(task, outer * strips)) end = begin;
+    for (long i = PART; i < length; i += BLOCK * PARTS) {
+      long rows = min((long)BLOCK, (length - i + PARTS - 1) / PARTS);
       for (long v = begin; v < end; v++) {
         int width = (int)min(inner - v * VEC, (long)VEC), at = (int)(v - begin) * VEC;
         __global const uchar *p = x + (i * inner + v * VEC) * in_size;
-        TV old = i == 0 ? (TV)-INFINITY : kept_at(tops, at), top = old;
-        for (int r = 0; r < rows; r++) top = larger(top, load_lanes(p + r * inner * in_size, in_size, width, DTYPE0));
+        TV old = i == PART ? (TV)-INFINITY : kept_at(tops, at), top = old;
+        for (int r = 0; r < rows; r++) top = larger(top, load_lanes(p + r * row_size, in_size, width, DTYPE0));
         // Nothing but -inf so far: their sum is 0, and not exp(-inf + inf).
         TV base = top == (TV)-INFINITY ? (TV)0 : top;
-        TV sum = i == 0 ? (TV)0 : kept_at(sums, at) * exp_below(old - base);
+        TV sum = i == PART ? (TV)0 : kept_at(sums, at) * exp_below(old - base);
         for (int r = 0; r < rows; r++)
-          sum += exp_below(load_lanes(p + r * inner * in_size, in_size, width, DTYPE0) - base);
+          sum += exp_below(load_lanes(p + r * row_size, in_size, width, DTYPE0) - base);
         keep_at(tops, at, top);
         keep_at(sums, at, sum);
       }
     }
+#if LSIZE > 1
+    top_of[item] = begin < end ? kept_at(tops, 0) : (TV)0;
+    sum_of[item] = begin < end ? kept_at(sums, 0) : (TV)0;
+    FOLD_PARTS(join_sums(top_of, sum_of, item, other));
+    keep_at(tops, 0, top_of[item - part * apart]);
+    keep_at(sums, 0, sum_of[item - part * apart]);
+#endif
     for (int at = 0; at < (end - begin) * VEC; at += VEC) {
       TV sum = kept_at(sums, at);
       keep_at(sums, at, IS_LOG ? log(sum) : 1 / sum);
     }
-    for (long i = 0; i < length; i++)
+    for (long i = PART; i < length; i += PARTS)
       for (long v = begin; v < end; v++) {
         int width = (int)min(inner - v * VEC, (long)VEC), at = (int)(v - begin) * VEC;
         TV d = load_lanes(x + (i * inner + v * VEC) * in_size, in_size, width, DTYPE0) - kept_at(tops, at);
@@ -176,19 +197,23 @@ __kernel void softmax_backward_rows(__global const uchar *grad, ulong grad_offse
 __kernel void softmax_backward_columns(__global const uchar *grad, ulong grad_offset, int dtype0,
                                        __global const uchar *output, ulong output_offset, int dtype1,
                                        __global uchar *grad_input, ulong grad_input_offset, int dtype2, long outer,
-                                       long length, long inner, long strip, int is_log) {
+                                       long length, long inner, long strip, int is_log, int parts) {
   long vectors = (inner + VEC - 1) / VEC;
   long strips = (vectors + strip - 1) / strip;
   int grad_size = dtype_size(DTYPE0), out_size = dtype_size(DTYPE1), size = dtype_size(DTYPE2);
   T sums[STRIP * VEC];
-  ITEM_TASKS(outer * strips, first, last);
+#if LSIZE > 1
+  __local TV sum_of[LSIZE];
+#endif
+  COLUMN_TASKS(outer * strips, parts, inner == 1, first, last);
   for (long task = first; task < last; task++) {
     long begin = task % strips * strip, end = min(begin + strip, vectors), start = task / strips * length * inner;
     __global const uchar *g = grad + grad_offset + start * grad_size;
     __global const uchar *y = output + output_offset + start * out_size;
     __global uchar *dx = grad_input + grad_input_offset + start * size;
+    if (!IS_TASK(task, outer * strips)) end = begin;
     for (int at = 0; at < (end - begin) * VEC; at += VEC) keep_at(sums, at, (TV)0);
-    for (long i = 0; i < length; i++)
+    for (long i = PART; i < length; i += PARTS)
       for (long v = begin; v < end; v++) {
         long place = i * inner + v * VEC;
         int width = (int)min(inner - v * VEC, (long)VEC), at = (int)(v - begin) * VEC;
@@ -196,7 +221,12 @@ __kernel void softmax_backward_columns(__global const uchar *grad, ulong grad_of
         TV yv = load_lanes(y + place * out_size, out_size, width, DTYPE1);
         keep_at(sums, at, kept_at(sums, at) + GRADIENT_TERM(gv, yv));
       }
-    for (long i = 0; i < length; i++)
+#if LSIZE > 1
+    sum_of[item] = begin < end ? kept_at(sums, 0) : (TV)0;
+    FOLD_PARTS(sum_of[item] += sum_of[other]);
+    keep_at(sums, 0, sum_of[item - part * apart]);
+#endif
+    for (long i = PART; i < length; i += PARTS)
       for (long v = begin; v < end; v++) {
         long place = i * inner + v * VEC;
         int width = (int)min(inner - v * VEC, (long)VEC);
