@@ -34,6 +34,8 @@ const TILE_VECTORS: i64 = 64;
 const TILE_ROWS: i64 = 256;
 /// Groups of work-items for each core, which share the tiles evenly.
 const GROUPS_PER_UNIT: usize = 8;
+/// Elements of a side of what a GPU's group computes at a time where an operand lies across, of which each item takes one.
+const GPU_SIDE: i64 = 16;
 
 /// How the strided kernel walks: tiles of `rows` rows, or of so many times `rows_at_once`, by `vectors` vectors.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,15 +47,57 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// Work-items: each takes one tile, or on CPUs some.
-    fn items(&self, target: &Target) -> usize {
+    /// (global, local) size: on CPUs each item takes some tiles, on GPUs one, or each group.
+    fn items(&self, target: &Target) -> (usize, usize) {
         let tiles = self.count as usize;
         if target.is_cpu() {
-            tiles.min(target.compute_units() * GROUPS_PER_UNIT * GROUP)
-        } else {
-            tiles
+            return (tiles.min(target.compute_units() * GROUPS_PER_UNIT * GROUP).next_multiple_of(GROUP), GROUP);
         }
+        if self.rows > 1 {
+            let side = GPU_SIDE as usize;
+            return (tiles * side * side, side * side);
+        }
+        (tiles.next_multiple_of(GROUP), GROUP)
     }
+}
+
+/// Whether an operand's neighbours lie along `dim`, not along the innermost dimension.
+fn is_across(operand: &Operand<'_>, dim: usize) -> bool {
+    match (operand.strides.first(), operand.strides.get(dim)) {
+        (Some(inner), Some(outer)) => *inner != 0 && *outer != 0 && outer.abs() < inner.abs(),
+        _ => false,
+    }
+}
+
+/// Whether rows are whole vectors that begin where vectors do, or repeat one element.
+fn fits_vectors(shape: &[i64], operands: &[Operand<'_>], lanes: usize) -> bool {
+    let fits = |operand: &Operand<'_>| {
+        let (size, vector) = (operand.dtype.size() as i64, (lanes * operand.dtype.size()) as i64);
+        match operand.strides.split_first() {
+            None | Some((0, _)) => true,
+            Some((inner, outer)) => {
+                let mut starts = outer.iter().copied().chain([operand.address as i64]);
+                *inner == size && starts.all(|start| start % vector == 0)
+            }
+        }
+    };
+    shape.first().is_some_and(|size| size % lanes as i64 == 0) && operands.iter().all(fits)
+}
+
+/// The layout of the strided kernel, with dimension `facing` next to the innermost.
+fn layout_facing(shape: &[i64], operands: &[Operand<'_>], facing: Option<usize>) -> Result<Layout> {
+    let strides: Vec<&[i64]> = operands.iter().map(|operand| operand.strides).collect();
+    let Some(dim) = facing else { return Layout::new(shape, &strides) };
+    let turned = |values: &[i64]| {
+        let mut values = values.to_vec();
+        if dim < values.len() {
+            values.swap(1, dim);
+        }
+        values
+    };
+    let strides: Vec<Vec<i64>> = strides.into_iter().map(turned).collect();
+    let strides: Vec<&[i64]> = strides.iter().map(Vec::as_slice).collect();
+    Layout::new(&turned(shape), &strides)
 }
 
 /// Computes `operands[0] = op(operands[1], ...)` over `shape` (innermost dimension first). Bit k of `casts` brings input k to
@@ -139,6 +183,7 @@ impl Call<'_> {
         let lanes = match class {
             Class::Complex | Class::ComplexDouble => 1,
             _ if self.target.is_cpu() => CPU_VECTOR / class.size(),
+            _ if dense.is_none() && !fits_vectors(shape, operands, GPU_VECTOR / class.size()) => 1,
             _ => GPU_VECTOR / class.size(),
         };
         let streams = (dense.is_some() && self.streams(count)).then_some(("SPEC_STREAM", 1));
@@ -148,7 +193,8 @@ impl Call<'_> {
         let program = program(&self.target, Family::Pointwise, class, self.row, spec)?;
 
         let sources = dense.unwrap_or_else(|| self.value_sources());
-        let tiles = if dense.is_some() { Tiles::default() } else { self.tiles(shape, operands, lanes) };
+        let facing = if dense.is_some() { None } else { self.facing(shape, operands) };
+        let tiles = if dense.is_some() { Tiles::default() } else { self.tiles(shape, operands, lanes, facing) };
         let (launch, buffers) = self.launch_struct(class, count, sources, &tiles)?;
         let mut args = Vec::with_capacity(2 + MAX_OPERANDS);
         args.push(Arg::Bytes(&launch));
@@ -156,15 +202,17 @@ impl Call<'_> {
         let kernel = if dense.is_some() {
             "pointwise_dense"
         } else {
-            let strides: Vec<&[i64]> = operands.iter().map(|operand| operand.strides).collect();
-            layout = Layout::new(shape, &strides)?;
+            layout = layout_facing(shape, operands, facing)?;
             args.push(Arg::Bytes(layout.as_bytes()));
             "pointwise_strided"
         };
         args.extend(buffers);
-        let items = if dense.is_some() { (count as usize).div_ceil(lanes) } else { tiles.items(&self.target) };
-        let items = items.next_multiple_of(GROUP);
-        self.target.launch_elements(&program, kernel, &args, count, &[items], Some(&[GROUP]))
+        let (items, group) = if dense.is_some() {
+            ((count as usize).div_ceil(lanes).next_multiple_of(GROUP), GROUP)
+        } else {
+            tiles.items(&self.target)
+        };
+        self.target.launch_elements(&program, kernel, &args, count, &[items], Some(&[group]))
     }
 
     /// More dimensions than a kernel walks: one launch per index of the outermost one.
@@ -187,25 +235,40 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// On GPUs the dimension along which an operand is dense that lies across, where tiles of the two fill a group.
+    fn facing(&self, shape: &[i64], operands: &[Operand<'_>]) -> Option<usize> {
+        let is_long = |dim: usize| shape.get(dim).is_some_and(|size| *size >= GPU_SIDE);
+        let has_groups = self.target.device.info.max_work_group as i64 >= GPU_SIDE * GPU_SIDE;
+        if self.target.is_cpu() || !has_groups || !is_long(0) {
+            return None;
+        }
+        let is_dense = |operand: &Operand<'_>, dim: usize| {
+            operand.strides.get(dim).is_some_and(|stride| stride.unsigned_abs() as usize == operand.dtype.size())
+        };
+        (1..shape.len()).find(|&dim| {
+            is_long(dim) && operands.iter().any(|operand| is_across(operand, dim) && is_dense(operand, dim))
+        })
+    }
+
     /// How the strided kernel walks.
-    fn tiles(&self, shape: &[i64], operands: &[Operand<'_>], lanes: usize) -> Tiles {
+    fn tiles(&self, shape: &[i64], operands: &[Operand<'_>], lanes: usize, facing: Option<usize>) -> Tiles {
         let size = |dim: usize| shape.get(dim).copied().unwrap_or(1);
         let vectors = (size(0) as u64).div_ceil(lanes as u64) as i64;
-        let is_across = |operand: &Operand<'_>| match operand.strides {
-            [inner, outer, ..] => *inner != 0 && *outer != 0 && outer.abs() < inner.abs(),
-            _ => false,
-        };
-        let (wide, high) = if !self.target.is_cpu() {
+        let (wide, high) = if facing.is_some() {
+            (GPU_SIDE, GPU_SIDE)
+        } else if !self.target.is_cpu() {
             (1, 1)
-        } else if operands.iter().any(is_across) {
+        } else if operands.iter().any(|operand| is_across(operand, 1)) {
             (1, TILE_ROWS)
         } else {
             (vectors.min(TILE_VECTORS), (TILE_VECTORS / vectors.max(1)).max(1))
         };
-        let rows_at_once = (lanes as i64 / size(0).max(1)).clamp(1, size(1).max(1));
-        let outer: i64 = shape.iter().skip(2).product();
+        let next = facing.unwrap_or(1);
+        let rows_at_once = (lanes as i64 / size(0).max(1)).clamp(1, size(next).max(1));
+        let outer: i64 =
+            shape.iter().enumerate().filter(|(dim, _)| ![0, next].contains(dim)).map(|(_, size)| size).product();
         let tiles = |size: i64, tile: i64| (size as u64).div_ceil(tile as u64) as i64;
-        let count = tiles(vectors, wide) * tiles(size(1), high * rows_at_once) * outer;
+        let count = tiles(vectors, wide) * tiles(size(next), high * rows_at_once) * outer;
         Tiles { vectors: wide, rows: high, rows_at_once, count }
     }
 

@@ -81,6 +81,26 @@ def test_views_that_begin_between_vectors(begin: int, dtype: torch.dtype):
         check(lambda a: rows(a) @ flat(a)[: 601 * 70].view(601, 70), numbers, scale=1000)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.complex64])
+def test_strided_operands(dtype: torch.dtype):
+    """Rows that begin between vectors, or are none, and operands whose neighbours lie along another dimension."""
+
+    def r(*sizes: int) -> torch.Tensor:
+        return torch.randn(sizes).to(dtype)
+
+    check(lambda a, b: a[:, 1:] * b[:, :-1], r(19, 515), r(19, 515))
+    check(lambda a, b: a[:, 8:24] * b[:, 16:32] + a[0, :16], r(19, 48), r(19, 64))
+    check(lambda a, b: a[:, ::3] + b[::2, :7], r(70, 21), r(140, 9))
+    check(lambda a, b: a.t() + b, r(61, 77), r(77, 61))
+    check(lambda a, b: a.t() * b + a.t(), r(16, 16), r(16, 16))
+    check(lambda a, b: a.permute(2, 0, 1) + b, r(9, 65, 33), r(33, 9, 65))
+    check(lambda a, b: a.transpose(1, 3) * b, r(2, 17, 3, 35), r(2, 35, 3, 17))
+    check(lambda a, b: a.t() + b, r(300, 5), r(5, 300))
+    with torch.no_grad():
+        check(lambda a, b: torch.add(a, b, out=a.new_empty(61, 77).t()), r(77, 61), r(77, 61))
+        check(lambda a, b: a.t().mul_(b) + 0, r(61, 77), r(77, 61))
+
+
 @pytest.mark.parametrize(
     ("shape", "dim"), [((40001,), 0), ((70, 300), 1), ((70, 300), 0), ((3000, 5), 1), ((5, 3000, 3), 1)]
 )

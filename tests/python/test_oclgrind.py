@@ -56,6 +56,7 @@ SAMPLE = """
         "max_pool": (gradients(lambda x: F.max_pool2d(x, 2)), r(1, 2, 6, 6)),
         "grid_sample": (lambda x, g: F.grid_sample(x, g, "bicubic", align_corners=False), r(1, 1, 4, 4), r(1, 3, 3, 2)),
         "index_add": (lambda x, s: x.index_add(0, torch.tensor([1, 0, 1], device=x.device), s), r(2, 5), r(3, 5)),
+        "add transposed": (lambda a, b: a.t() + b, r(17, 33), r(33, 17)),
         "transpose": (lambda x: x.t().contiguous(), r(17, 33)),
     }
     for name, (function, *inputs) in CALLS.items():

@@ -246,7 +246,9 @@ static inline void store_strided(__global uchar *p, long stride, const Spread *s
 
 // Any strides; operand 0 of the layout is the output. `sources` tells SOURCE_VALUE only: stride 0 repeats. A task is a
 // tile of `tile_rows` positions of dimension 1, or of so many times `rows_at_once`, by `tile_vectors` vectors along
-// dimension 0.
+// dimension 0. On CPUs an item takes whole tiles. On GPUs it takes one vector, of one element where rows are not aligned:
+// neighbouring items take neighbours of a row, or, where a tile has many rows, a group takes a tile. What lies across is
+// then read in lines as long as the tile is high, all of which the group uses.
 __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
   const long vectors = (layout.sizes[0] + VEC - 1) / VEC;
   const long across = (vectors + launch.tile_vectors - 1) / launch.tile_vectors;
@@ -256,13 +258,25 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
   if (rows > 1)
     for (int k = 0; k <= ARITY; k++)
       spreads[k] = spread_rows(layout.sizes[0], layout.strides[k][0], layout.strides[k][1]);
+#ifdef IS_CPU
   ITEM_TASKS(launch.tasks, first, last);
+#else
+  const bool shares = launch.tile_rows > 1;
+  const long first = shares ? get_group_id(0) : get_global_id(0), last = min(first + 1, launch.tasks);
+#endif
   for (long task = first; task < last; task++) {
     long rest = task / across, bases[ARITY + 1];
-    const long x_first = (task - rest * across) * launch.tile_vectors, y_first = rest % down * tile_rows;
-    const long x_last = min(vectors, x_first + launch.tile_vectors);
-    const long y_last = min(layout.sizes[1], y_first + tile_rows);
+    long x_first = (task - rest * across) * launch.tile_vectors, y_first = rest % down * tile_rows;
+    long x_last = min(vectors, x_first + launch.tile_vectors), y_last = min(layout.sizes[1], y_first + tile_rows);
     rest /= down;
+#ifndef IS_CPU
+    if (shares) {
+      x_first += get_local_id(0) % launch.tile_vectors;
+      x_last = min(x_last, x_first + 1);
+      y_first += get_local_id(0) / launch.tile_vectors * rows;
+      y_last = min(y_last, y_first + rows);
+    }
+#endif
     for (int k = 0; k <= ARITY; k++) bases[k] = launch.offsets[k];
     for (int j = 2; j < NDIM; j++) {
       const long index = rest % layout.sizes[j];
