@@ -261,10 +261,17 @@ INLINE T load_at(__global const uchar *p, int dt) {
     case DT_F32: return FROM_REAL(*(__global const float *)p);
     case DT_BF16: return FROM_REAL(bf16_to_float(*(__global const ushort *)p));
     case DT_BOOL: return FROM_REAL(*p != 0);
-    case DT_C64: return FROM_PAIR(((__global const float *)p)[0], ((__global const float *)p)[1]);
+    // Complex numbers lie at multiples of their size: neighbouring items load all of a line at once.
+    case DT_C64: {
+      const float2 pair = *(__global const float2 *)p;
+      return FROM_PAIR(pair.x, pair.y);
+    }
 #ifdef HAS_FP64
     case DT_F64: return FROM_REAL(*(__global const double *)p);
-    case DT_C128: return FROM_PAIR(((__global const double *)p)[0], ((__global const double *)p)[1]);
+    case DT_C128: {
+      const double2 pair = *(__global const double2 *)p;
+      return FROM_PAIR(pair.x, pair.y);
+    }
 #endif
   }
   return LOAD_RARE(p, dt);
@@ -281,16 +288,10 @@ INLINE void store_at(__global uchar *p, int dt, T v) {
     case DT_F32: *(__global float *)p = (float)REAL(v); break;
     case DT_BF16: *(__global ushort *)p = float_to_bf16((float)REAL(v)); break;
     case DT_BOOL: *p = IS_NONZERO(v); break;
-    case DT_C64:
-      ((__global float *)p)[0] = (float)PAIR_X(v);
-      ((__global float *)p)[1] = (float)PAIR_Y(v);
-      break;
+    case DT_C64: *(__global float2 *)p = (float2)((float)PAIR_X(v), (float)PAIR_Y(v)); break;
 #ifdef HAS_FP64
     case DT_F64: *(__global double *)p = (double)REAL(v); break;
-    case DT_C128:
-      ((__global double *)p)[0] = (double)PAIR_X(v);
-      ((__global double *)p)[1] = (double)PAIR_Y(v);
-      break;
+    case DT_C128: *(__global double2 *)p = (double2)((double)PAIR_X(v), (double)PAIR_Y(v)); break;
 #endif
     default: STORE_RARE(p, dt, v);
   }
