@@ -25,16 +25,14 @@ INLINE TV load_weights(__global const uchar *weights, int dtype, long channel, l
   return load_part(weights + channel * dtype_size(dtype), i, n, dtype, 0);
 }
 
-// Sum over what an item takes of a row, run by run.
-INLINE BlockSum sum_runs(__global const uchar *x, long length, long span, int dtype) {
-  BlockSum sum = empty_sum();
+// Adds what an item takes of a row, run by run.
+INLINE void sum_runs(__global const uchar *x, long length, long span, int dtype, BlockSum *sum) {
   for (long run = 0; run < length; run += span, x += span * dtype_size(dtype)) {
     FOR_BLOCKS(begin, end, span) {
-      FOR_VECTORS(i, begin, end) sum.part += load_part(x, i, span, dtype, 0);
-      count_chain(&sum, end - begin);
+      FOR_VECTORS(i, begin, end) sum->part += load_part(x, i, span, dtype, 0);
+      count_chain(sum, end - begin);
     }
   }
-  return sum;
 }
 
 // Sum of squares of x - center over the same. Four chains, as additions of one wait for each other, and no array of them,
@@ -42,7 +40,8 @@ INLINE BlockSum sum_runs(__global const uchar *x, long length, long span, int dt
 INLINE T sum_squares(__global const uchar *x, long length, int dtype, T center) {
 #define DEVIATION(value) (((value) - center) * ((value) - center))
   const long step = LSIZE * VEC, block = 4 * CHAIN * step;
-  BlockSum sum = empty_sum();
+  BlockSum sum;
+  empty_sum(&sum);
   for (long begin = 0; begin < length; begin += block) {
     TV a = (TV)0, b = (TV)0, c = (TV)0, d = (TV)0;
     long end = min(length, begin + block), i = begin + get_local_id(0) * VEC;
@@ -76,15 +75,16 @@ __kernel void norm_rows(__global const uchar *input, ulong input_offset, int dty
   GROUP_TASKS(rows, first, last);
   // Each row is summed while the one before is written, as it comes from memory while that goes there; and in the order of
   // sum_runs, so that its result does not depend on its place.
-  BlockSum sums = empty_sum();
-  if (mean && first < last) sums = sum_runs(input + input_offset + first * length * size, length, span, DTYPE0);
+  BlockSum sums;
+  empty_sum(&sums);
+  if (mean && first < last) sum_runs(input + input_offset + first * length * size, length, span, DTYPE0, &sums);
   for (long row = first; row < last; row++) {
     __global const uchar *x = input + input_offset + row * length * size;
     __global const uchar *next = row + 1 < last ? x + length * size : x;
     __global uchar *y = output + output_offset + row * length * size;
     T center = 0;
     if (mean) center = group_sum(finish_sum(&sums), shared) / (T)length;
-    sums = empty_sum();
+    empty_sum(&sums);
     T squares = sum_squares(x, length, DTYPE0, center);
     T scale = 1 / sqrt(group_sum(squares, shared) / (T)length + eps);
     if (get_local_id(0) == 0) {
