@@ -26,10 +26,16 @@ const GROUPS_PER_UNIT: usize = 16;
 pub struct Columns {
     /// Strips of neighbouring columns, each of one row or split.
     pub tasks: i64,
+    /// Strips that lie side by side.
+    pub beside: i64,
     /// Elements of a column.
     pub length: i64,
     /// Whether these are neighbours, and columns rather short rows.
     pub is_row: bool,
+}
+
+fn power_of_two(size: i64) -> i64 {
+    (size.max(1) as u64).next_power_of_two() as i64
 }
 
 /// How a family's kernels are cut for a device: the `LSIZE` and `VEC` that its programs are built with.
@@ -86,10 +92,11 @@ impl Geometry {
     pub fn column_parts(&self, columns: Columns) -> i64 {
         let tasks = columns.tasks.max(1);
         let (beside, wanted) = if columns.is_row {
-            (self.group as i64 / COLUMN_ITEMS, columns.length)
+            // One step takes all of a row that is short enough.
+            (self.group as i64 / COLUMN_ITEMS, power_of_two(columns.length))
         } else {
-            let beside = (tasks as u64).next_power_of_two() as i64;
-            (beside.min(COLUMN_ITEMS), (self.busy(false) / tasks).min(columns.length / ROWS_OF_PART))
+            let wanted = (self.busy(false) / tasks).min(columns.length / ROWS_OF_PART);
+            (power_of_two(columns.beside).min(COLUMN_ITEMS), wanted)
         };
         let most = self.group as i64 / beside.max(1);
         most.max(1).min(1 << wanted.max(1).ilog2())
@@ -132,7 +139,13 @@ impl Geometry {
             let args: Vec<Arg<'_>> = args.iter().copied().chain([Arg::Int(1)]).collect();
             return target.launch(program, kernel, &args, &[results.max(0) as usize], None);
         }
-        self.launch_columns(target, program, kernel, args, Columns { tasks: results, length: splits, is_row: false })
+        self.launch_columns(
+            target,
+            program,
+            kernel,
+            args,
+            Columns { tasks: results, beside: results, length: splits, is_row: false },
+        )
     }
 
     /// Whether rows of `length` elements would leave most of a group idle: items take rows of their own then.
@@ -185,7 +198,7 @@ mod tests {
     use super::*;
 
     fn columns(tasks: i64, length: i64) -> Columns {
-        Columns { tasks, length, is_row: false }
+        Columns { tasks, beside: tasks, length, is_row: false }
     }
 
     #[test]
@@ -193,7 +206,7 @@ mod tests {
         let cpu = Geometry::for_tests(1, 16, 32);
         assert_eq!(cpu.for_columns(), cpu);
         assert_eq!(cpu.column_parts(columns(1, 1 << 20)), 1);
-        assert_eq!(cpu.column_parts(Columns { tasks: 1500, length: 33, is_row: true }), 1);
+        assert_eq!(cpu.column_parts(Columns { tasks: 1500, beside: 1500, length: 33, is_row: true }), 1);
     }
 
     #[test]
@@ -203,6 +216,7 @@ mod tests {
         assert_eq!(gpu.column_parts(columns(1, 1 << 20)), 256);
         assert_eq!(gpu.column_parts(columns(5, 1 << 20)), 32);
         assert_eq!(gpu.column_parts(columns(300, 1 << 20)), 8);
+        assert_eq!(gpu.column_parts(Columns { beside: 5, ..columns(100, 1 << 20) }), 32);
         assert_eq!(gpu.column_parts(columns(2500, 1 << 20)), 2);
         assert_eq!(gpu.column_parts(columns(1 << 20, 1 << 20)), 1);
     }
@@ -210,8 +224,8 @@ mod tests {
     #[test]
     fn items_of_gpus_share_short_rows() {
         let gpu = Geometry::for_tests(256, 4, 32);
-        let parts = |length| gpu.column_parts(Columns { tasks: 1 << 20, length, is_row: true });
-        assert_eq!([1, 3, 9, 32, 63].map(parts), [1, 2, 8, 32, 32]);
+        let parts = |length| gpu.column_parts(Columns { tasks: 1 << 20, beside: 1 << 20, length, is_row: true });
+        assert_eq!([1, 3, 9, 32, 63].map(parts), [1, 4, 16, 32, 32]);
     }
 
     #[test]

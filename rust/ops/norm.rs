@@ -261,7 +261,7 @@ impl Sums {
         let vectors = if geometry.group == 1 { STRIP } else { 1 };
         let strips = (shape.channels as u64).div_ceil(geometry.lanes as u64 * vectors) as i64;
         let tasks = if by_columns { strips } else { shape.channels };
-        let columns = |tasks, length| Columns { tasks, length, is_row: false };
+        let columns = |tasks, length| Columns { tasks, beside: strips, length, is_row: false };
         let parts = if by_columns { geometry.column_parts(columns(tasks, shape.outer)) } else { 1 };
         let wanted = geometry.busy(!by_columns) / (tasks * parts);
         let splits = wanted.clamp(1, (shape.outer / (SHORTEST_SPLIT * parts)).max(1));

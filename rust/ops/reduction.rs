@@ -98,8 +98,8 @@ impl<const N: usize> Reduction<N> {
     pub fn columns(&self, tasks: i64, length: i64) -> Columns {
         let stride = |dim: Option<i64>| dim.unwrap_or(0);
         let kept = stride(self.kept.first().map(input_stride));
-        let length = length.min(self.run());
-        Columns { tasks, length, is_row: stride(self.reduced.first().map(input_stride)) < kept }
+        let (beside, length) = (self.kept.first().map_or(1, |dim| dim.size), length.min(self.run()));
+        Columns { tasks, beside, length, is_row: stride(self.reduced.first().map(input_stride)) < kept }
     }
 
     /// Pieces that every result is cut into so that the device is busy.

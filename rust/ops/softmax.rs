@@ -65,7 +65,7 @@ fn launch([rows, columns]: [&'static str; 2], tensors: &[&Tensor<'_>], dim: usiz
         return target.launch(&program, rows, &args, &global, Some(&local));
     }
     args.extend([Arg::Long(inner), Arg::Long(strip.vectors), Arg::Int(i32::from(log))]);
-    let tasks = Columns { tasks: outer * strip.count, length, is_row: inner == 1 };
+    let tasks = Columns { tasks: outer * strip.count, beside: strip.count, length, is_row: inner == 1 };
     geometry.launch_columns(&target, &program, columns, &args, tasks)
 }
 

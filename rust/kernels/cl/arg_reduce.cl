@@ -146,9 +146,9 @@ __kernel void arg_columns(__global const uchar *input, ulong input_offset, int d
       TM vector;
       TI lanes[VEC];
     } place;
-    // There are at least as many rows as parts.
-    best.vector = load_lanes(p + (begin + PART) * stride, column_stride, width, DTYPE0);
-    place.vector = (TM)(TI)(begin + PART);
+    long start = min(begin + PART, end - 1);
+    best.vector = load_lanes(p + start * stride, column_stride, width, DTYPE0);
+    place.vector = (TM)(TI)start;
     for (long i = begin + PART + PARTS; i < end; i += PARTS) {
       TV x = load_lanes(p + i * stride, column_stride, width, DTYPE0);
       TM better = BEATS(LARGEST, best.vector, x);

@@ -147,8 +147,9 @@ __kernel void softmax_columns(__global const uchar *input, ulong input_offset, i
       }
     }
 #if LSIZE > 1
-    top_of[item] = begin < end ? kept_at(tops, 0) : (TV)0;
-    sum_of[item] = begin < end ? kept_at(sums, 0) : (TV)0;
+    const bool has_any = begin < end && part < length;
+    top_of[item] = has_any ? kept_at(tops, 0) : (TV)-INFINITY;
+    sum_of[item] = has_any ? kept_at(sums, 0) : (TV)0;
     FOLD_PARTS(join_sums(top_of, sum_of, item, other));
     keep_at(tops, 0, top_of[item - part * apart]);
     keep_at(sums, 0, sum_of[item - part * apart]);
