@@ -36,6 +36,8 @@ def test_pointwise(size: int):
     a, b = torch.randn(size), torch.rand(size) + 1
     check(lambda a, b: (a / b).tanh() * a.exp(), a, b)
     check(lambda a, b: a.half() + b, a, b)
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+        check(lambda a, dtype=dtype: (a * 100).abs().to(dtype), a.clamp(-1, 1))
     check(lambda a, b: torch.div(a * 100, b, rounding_mode="floor"), a, b)
 
 

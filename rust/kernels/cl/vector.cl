@@ -179,6 +179,14 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
       put_ushort((__global ushort *)p + i, (PASTE(ushort, VEC))(low.odd, high.odd));
       return;
     }
+#ifndef IS_CPU
+    // Lane by lane these would be stores of single bytes, as many bytes apart as a vector has lanes.
+    case DT_U8:
+    case DT_I8: put_uchar(p + i, TO(uchar)(TO(long)(value))); return;
+    case DT_I16: put_ushort((__global ushort *)p + i, TO(ushort)(TO(long)(value))); return;
+    case DT_I32: VSTORE(TO(int)(TO(long)(value)), 0, (__global int *)p + i); return;
+    case DT_I64: VSTORE(TO(long)(value), 0, (__global long *)p + i); return;
+#endif
 #else
     case DT_U8: put_uchar(p + i, TO(uchar)(value)); return;
     case DT_I8: put_uchar(p + i, TO(uchar)(value)); return;
