@@ -40,50 +40,35 @@ class Allowed:
 
 SHORT = "an item takes a whole row of fewer than 64: its neighbours' are a row apart, but a group's are in its cache"
 LANES = "an item takes a vector of neighbours, and those of an edge one by one"
-CHAINS = "an item takes several vectors of neighbours, one after the other"
 WINDOWS = "windows are apart by their stride: what lies between, the next step reads from the cache"
 COLUMNS = "an item takes a column whatever its length: the columns are all that items share"
 SORTED = "an item sorts or merges a run of neighbours; the group's runs are in its cache"
 SCANNED = "an item takes a run of neighbours, one by one, which the group's cache holds"
 ACROSS = "an operand is read across the rows that the result is written along"
 STORES = "an item holds neighbouring columns and stores them one by one"
-PAIRS = "real and imaginary parts are two loads"
+TILES = "a tile's row has 64 bytes, and rows that are no multiple of it begin between sectors"
+TAPS = "an item takes a vector of neighbours, whose places and weights it reads one by one"
+ROWS = "rows of pixels are short, and begin between sectors"
+SELECTED = "what a mask selects lies apart"
 
 ALLOWED: dict[str, list[Allowed]] = {
     "pointwise": [
         Allowed("pointwise_strided", "add transposed", "load", 0.18, ACROSS),
-        Allowed("pointwise_strided", "add permuted", "load", 0.35, ACROSS),
-        Allowed("pointwise_dense", "convert to bytes", "store", 0.24, "bytes of a vector are stored one by one"),
+        Allowed("pointwise_strided", "add permuted", "load", 0.23, ACROSS),
     ],
     "copies": [
-        Allowed("triangle", "tril", "load store", 0.13, "an item takes a row"),
-        Allowed("transpose_tiles", "transpose bytes", "load store", 0.32, "rows of a tile are 16 elements"),
-        Allowed("pointwise_strided", "transpose complex128", "load store", 0.24, ACROSS),
-        Allowed("pointwise_strided", "roll", "load store", 0.14, LANES),
+        Allowed("transpose_tiles", "transpose bytes", "load store", 0.19, TILES),
+        Allowed("transpose_tiles", "transpose half", "load store", 0.32, TILES),
+        Allowed("pointwise_strided", "eye", "store", 0.13, "a diagonal has an element a row"),
+        Allowed("resample", "reflect", "load", 0.24, TAPS),
         Allowed("pointwise_strided", "permute", "load store", 0.18, ACROSS),
-    ],
-    "reductions": [
-        Allowed(
-            "arg_rows", "*", "load", 0.17, "an item that has found a better vector looks for its element in memory"
-        ),
-        Allowed("*_columns", "*short rows", "load store", 0.12, SHORT),
-        Allowed("*_columns", "*few columns", "load store", 0.17, LANES),
-        Allowed("reduce_columns", "sum of *", "load", 0.35, CHAINS),
-        Allowed("reduce_columns", "sum of *", "loop", 25, COLUMNS),
-        Allowed("reduce_rows", "sum of complex", "load", 0.45, PAIRS),
-    ],
-    "normalisation": [
-        Allowed("softmax*_columns", "softmax of short rows", "load store", 0.12, SHORT),
-        Allowed("softmax*_columns", "softmax of columns", "loop", 11, COLUMNS),
-        Allowed("norm_sums_columns", "*", "load", 0.29, LANES),
-        Allowed("moments_columns", "batch_norm*", "loop", 3, COLUMNS),
     ],
     "products": [
         Allowed("gemm_local", "*", "load store", 0.21, STORES),
         Allowed("gemm_dot", "dot", "group", 0, "an item takes a part of the sum alone"),
     ],
     "pooling": [
-        Allowed("*_pool", "*pool2d*", "load", 0.28, WINDOWS),
+        Allowed("*_pool", "*pool*", "load", 0.28, WINDOWS),
         Allowed("*_pool*", "*channels_last", "load store", 0.25, LANES),
     ],
     "order": [
@@ -94,8 +79,9 @@ ALLOWED: dict[str, list[Allowed]] = {
         Allowed("scan_group_*", "*", "load store", 0.24, SCANNED),
         Allowed("scan_*", "cum* of columns", "loop", 30, COLUMNS),
         Allowed("nonzero_*", "*", "load store", 0.16, SCANNED),
-        Allowed("nonzero_*", "*", "loop", 5, "an item takes a run of neighbours, and few of them fill a small tensor"),
-        Allowed("index_get", "masked_select", "load", 0.44, "what a mask selects lies apart"),
+        Allowed("nonzero_*", "*", "loop", 3, "an item takes a run of neighbours, and few of them fill a small tensor"),
+        Allowed("index_get", "masked_select", "load", 0.44, SELECTED),
+        Allowed("index_get", "unique", "load", 0.24, SELECTED),
     ],
     "indexing": [
         Allowed("index_set", "scatter*", "load store", 0.14, "an item takes a run of neighbours, one by one"),
@@ -108,7 +94,18 @@ ALLOWED: dict[str, list[Allowed]] = {
         Allowed("dropout", "dropout", "store", 0.24, "an item takes a run of numbers, which the group's cache holds"),
         Allowed("gemm_local", "* cell", "load store", 0.21, STORES),
     ],
+    "interpolation": [
+        Allowed("resample", "interpolate *", "load", 0.12, TAPS),
+        Allowed("pointwise_strided", "grid_sample", "load", 0.23, ACROSS),
+        Allowed(
+            "grid_sample*", "grid_sample", "load store", 0.45, "rows of samples are short, and begin between sectors"
+        ),
+        Allowed("grid_sample_input_gradient", "grid_sample", "loop", 1, "an item sums a strip of channels in order"),
+    ],
     "convolutions": [
-        Allowed("gemm_local", "*", "load store", 0.21, STORES),
+        Allowed("gemm_local", "*", "load store", 0.17, STORES),
+        Allowed("conv_direct*", "*", "load", 0.37, ROWS),
+        Allowed("conv_channel*", "*channels_last", "group", 0, "an item takes a strip of channels alone"),
+        Allowed("gemm_finish", "*", "group", 0, "an item adds up the splits of a sum alone"),
     ],
 }

@@ -181,15 +181,15 @@ def convolutions() -> dict[str, Call]:
         ),
         "conv2d depthwise": (
             _gradients(lambda x, w: F.conv2d(x, w, padding=1, groups=9)),
-            [r(2, 9, 17, 33), r(9, 1, 3, 3)],
+            [r(1, 9, 9, 33), r(9, 1, 3, 3)],
         ),
         "conv2d depthwise channels_last": (
             _gradients(lambda x, w: F.conv2d(x, w, padding=1, groups=35)),
-            [r(1, 35, 9, 17).to(memory_format=last), r(35, 1, 3, 3)],
+            [r(1, 35, 5, 9).to(memory_format=last), r(35, 1, 3, 3)],
         ),
         "conv2d of few channels": (
             _gradients(lambda x, w: F.conv2d(x, w, padding=1)),
-            [r(1, 3, 17, 33), r(5, 3, 3, 3)],
+            [r(1, 3, 9, 33), r(5, 3, 3, 3)],
         ),
         "conv1d": (_gradients(lambda x, w: F.conv1d(x, w, padding=1)), [r(1, 8, 131), r(12, 8, 3)]),
         "conv_transpose2d": (
