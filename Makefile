@@ -17,6 +17,7 @@ RUN := $(VENV)/bin/python
 # The build, and the torch-sys crate, ask the first `python` in PATH where PyTorch is.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export TORCH_OPENCL_PYTHON := $(CURDIR)/$(VENV)/bin/python
 export LIBTORCH_USE_PYTORCH := 1
 # Without it PyTorch's idle CPU threads spin, and take the processor from an OpenCL driver that runs on it.
 export OMP_WAIT_POLICY := passive
@@ -25,7 +26,7 @@ export OMP_WAIT_POLICY := passive
 CARGO_FLAGS := --release
 PYTEST_FLAGS ?= -n $(shell nproc)
 # DRIVER=rusticl and the like run the tests with another OpenCL driver.
-WITH := $(if $(DRIVER),$(CURDIR)/scripts/driver.sh $(DRIVER))
+WITH := $(if $(DRIVER),env RUN=$(CURDIR)/$(RUN) $(CURDIR)/scripts/driver.sh $(DRIVER))
 SECONDS ?= 60
 SEED ?= 0
 
@@ -87,7 +88,7 @@ fuzz: build ## Compare random calls with PyTorch's CPU backend (SECONDS=600 SEED
 	@$(RUN) tests/fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(CASES),--cases $(CASES)) $(if $(CASE),--case $(CASE))
 
 gpu-compile: build ## Compile for GPUs, without one, all that they are asked to run (CASES="gemm_local"; SAMPLE=1)
-	@scripts/setup_gpu_compile.sh
+	@RUN="$(RUN)" scripts/setup_gpu_compile.sh
 	@$(RUN) tests/gpu_compile $(if $(SAMPLE),--sample) $(CASES)
 coalescing: build ## Measure under Oclgrind how kernels for GPUs touch memory (CASES="pointwise copies")
 	@$(RUN) tests/coalescing $(CASES)

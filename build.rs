@@ -26,6 +26,8 @@ struct Torch {
     release: Release,
     include: PathBuf,
     lib: PathBuf,
+    /// Changes with the release.
+    version: PathBuf,
     aten: PathBuf,
 }
 
@@ -49,6 +51,9 @@ fn build() -> Result<(), Box<dyn Error>> {
     let supported =
         Supported::parse(&manifest).ok_or("Cargo.toml has no releases of torch in [package.metadata.torch]")?;
     let torch = find_torch(supported)?;
+
+    // Another release that takes its place has other headers.
+    println!("cargo:rerun-if-changed={}", torch.version.display());
 
     let table = Path::new("native_functions.yaml");
     let registrations = codegen::run(table, &torch.aten, &torch.include, torch.release, supported, &out_dir)
@@ -127,5 +132,6 @@ fn find_torch(supported: Supported) -> Result<Torch, String> {
         format!("this package is built against torch {oldest} to {newest}, but '{python}' has torch {version}; {cure}")
     })?;
     let root = PathBuf::from(root);
-    Ok(Torch { release, include: root.join("include"), lib: root.join("lib"), aten: PathBuf::from(aten) })
+    let (include, lib, version) = (root.join("include"), root.join("lib"), root.join("version.py"));
+    Ok(Torch { release, include, lib, version, aten: PathBuf::from(aten) })
 }

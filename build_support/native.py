@@ -61,7 +61,8 @@ def cargo_environment() -> dict[str, str]:
         A copy of this process's environment with the changes.
     """
     environment = dict(os.environ)
-    # build.rs asks the first `python3` of PATH where torch is, or in a venv `python`.
+    # build.rs asks this Python where torch is, and runs again where another one asks.
+    environment["TORCH_OPENCL_PYTHON"] = sys.executable
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
     if sys.prefix == sys.base_prefix:
         environment.pop("VIRTUAL_ENV", None)

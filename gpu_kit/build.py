@@ -21,6 +21,7 @@ COPIED = ("tests/python", "tests/fuzz", "benchmarks", "examples", "native_functi
 COPIED += ("LICENSE-APACHE", "LICENSE-MIT", "gpu_kit/__init__.py", "gpu_kit/check")
 # Tests of what only a checkout has: the build, its sources, the kit.
 LEFT_OUT = ("test_setup.py", "test_install.py", "test_kernel_sources.py", "test_gpu_check.py", "test_oclgrind.py")
+LEFT_OUT += ("test_coalescing.py", "test_gpu_compile.py", "test_drivers.py", "test_releases.py")
 # By folder of vendor/ (gpu_kit.check.environment): the distributions in it. Modules that Python 3.10 needs beside are
 # taken where this Python has them.
 VENDORED = {

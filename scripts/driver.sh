@@ -14,7 +14,7 @@ set -euo pipefail
 CHECKOUT=$(cd "$(dirname "$0")/.." && pwd)
 DRIVERS=$CHECKOUT/.drivers
 ROOT=$DRIVERS/trixie
-PYTHON=$CHECKOUT/.venv/bin/python
+PYTHON=${RUN:-$CHECKOUT/.venv/bin/python}
 VENDORS=/etc/OpenCL/vendors
 # Python 3 brings the libraries that the standard library of another Python 3 is linked with.
 PACKAGES=mesa-opencl-icd,ocl-icd-libopencl1,pocl-opencl-icd,python3
@@ -90,7 +90,7 @@ make_root() {
 
 # Of a Python of the system's, whose prefix is everything, the interpreter and the standard library.
 python_places() {
-  realpath "$CHECKOUT/.venv"
+  realpath "$(dirname "$(dirname "$PYTHON")")"
   "$PYTHON" -c '
 import os, sys, sysconfig
 own = sys.base_prefix != "/usr"

@@ -79,14 +79,14 @@ typedef union {
 #else
 #define IS_ALIGNED(p, element) (((uintptr_t)(p) & (VEC * sizeof(element) - 1)) == 0)
 #endif
-#define WHOLE(type, p) (*(__global PASTE(type, VEC) *)(p))
-#define CONST_WHOLE(type, p) (*(__global const PASTE(type, VEC) *)(p))
-#define LOAD_RUN(type, p) (IS_ALIGNED(p, type) ? CONST_WHOLE(type, p) : VLOAD(0, p))
+#define VECTOR_AT(type, p) (*(__global PASTE(type, VEC) *)(p))
+#define CONST_VECTOR_AT(type, p) (*(__global const PASTE(type, VEC) *)(p))
+#define LOAD_RUN(type, p) (IS_ALIGNED(p, type) ? CONST_VECTOR_AT(type, p) : VLOAD(0, p))
 
 // `half` is a type of pointers only where fp16 is missing: a vector of them is moved as bits.
 INLINE PASTE(float, VEC) load_halves(__global const half *p) {
   if (!IS_ALIGNED(p, ushort)) return PASTE(vload_half, VEC)(0, p);
-  const PASTE(ushort, VEC) bits = CONST_WHOLE(ushort, p);
+  const PASTE(ushort, VEC) bits = CONST_VECTOR_AT(ushort, p);
   return PASTE(vload_half, VEC)(0, (const half *)&bits);
 }
 INLINE void store_halves(__global half *p, PASTE(float, VEC) v) {
@@ -96,7 +96,7 @@ INLINE void store_halves(__global half *p, PASTE(float, VEC) v) {
   }
   PASTE(ushort, VEC) bits;
   PASTE(PASTE(vstore_half, VEC), _rte)(v, 0, (half *)&bits);
-  WHOLE(ushort, p) = bits;
+  VECTOR_AT(ushort, p) = bits;
 }
 #endif
 
@@ -109,7 +109,7 @@ INLINE void store_halves(__global half *p, PASTE(float, VEC) v) {
     if (STREAMS(p, v)) {                                                                                         \
       STREAM(p, PASTE(type, VEC), v);                                                                            \
     } else if (IS_ALIGNED(p, type)) {                                                                            \
-      WHOLE(type, p) = v;                                                                                        \
+      VECTOR_AT(type, p) = v;                                                                                        \
     } else {                                                                                                     \
       ((__global PASTE(Unaligned_, type) *)p)->v = v;                                                            \
     }                                                                                                            \
