@@ -106,9 +106,10 @@ fn open(folder: &Path) -> io::Result<(PathBuf, File)> {
     made.map(|()| (path, file))
 }
 
-/// Removes the files of processes that are no more; says whether one of them has died in doubt.
+/// Removes the files of processes that are no more; says whether one of them has died in doubt. Where others are still
+/// using the cache the files stay, and tell a later process: a driver ends where its folder goes while it compiles into it.
 pub(super) fn sweep(folder: &Path) -> bool {
-    let mut has_died = false;
+    let (mut dead, mut has_died, mut is_shared) = (Vec::new(), false, false);
     for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
         if path.extension().is_none_or(|extension| extension != EXTENSION) {
             continue;
@@ -116,8 +117,16 @@ pub(super) fn sweep(folder: &Path) -> bool {
         let Ok(Some(mut file)) = store::open(&path) else { continue };
         if lock(&file) {
             has_died |= store::content(&mut file).is_ok_and(|content| content == IN_DOUBT);
-            let _ = fs::remove_file(&path);
+            dead.push(path);
+        } else {
+            is_shared = true;
         }
+    }
+    if has_died && is_shared {
+        return false;
+    }
+    for path in dead {
+        let _ = fs::remove_file(path);
     }
     has_died
 }
@@ -153,6 +162,21 @@ mod tests {
         drop(marker);
         assert!(sweep(&folder));
         assert!(!sweep(&folder));
+        assert_eq!(files(&folder), 0);
+    }
+
+    #[test]
+    fn a_cache_that_others_use_is_left_to_them() {
+        let (dead, folder) = marker("shared");
+        dead.doubt(|| Some(folder.clone()));
+        drop(dead);
+        let alive = Marker::new();
+        alive.doubt(|| Some(folder.clone()));
+        assert!(!sweep(&folder));
+        assert_eq!(files(&folder), 2);
+        alive.prove();
+        drop(alive);
+        assert!(sweep(&folder));
         assert_eq!(files(&folder), 0);
     }
 
