@@ -40,7 +40,7 @@ class CommandPart:
     fine: tuple[int, ...] = (0,)
 
     def run(self, context: Context, part: Part, seconds: float) -> None:
-        """Run the command; see :mod:`gpu_kit.check.record` for what becomes of the part."""
+        """Run the command; see :mod:`gpu_kit.check.record` for the part's outcome."""
         results = context.work / f"{self.name}.jsonl"
         results.unlink(missing_ok=True)
         limit = min(seconds, self.most)

@@ -43,7 +43,7 @@ class TestPart:
     least: float = 0
 
     def run(self, context: Context, part: Part, seconds: float) -> None:
-        """Run the tests that have no outcome yet; see :mod:`gpu_kit.check.record` for what becomes of the part."""
+        """Run the tests that have no outcome yet; see :mod:`gpu_kit.check.record` for the part's outcome."""
         part.tests = part.tests or Tests()
         end = time.monotonic() + seconds
         slices = [Slice(file, (place, count)) for file, count in self.files.items() for place in range(count)]

@@ -14,6 +14,7 @@ mod phases;
 mod plan;
 mod planes;
 mod pointwise_row;
+mod pointwise_tiles;
 mod radix;
 mod reduction;
 mod scalar;

@@ -1,11 +1,12 @@
 //! Element-wise ops: every row of the op table that has an expression.
 
 use super::pointwise_row::{program, row, PointwiseRow, Source, BOOL_CASES};
+use super::pointwise_tiles::{fits_vectors, is_across, layout_facing, Tiles, GPU_SIDE, TILE_ROWS, TILE_VECTORS};
 use super::tier::{tier, with_rare};
 use super::{transpose, Scalar, Target};
 use crate::cl::{Arg, MemHandle};
 use crate::error::{Error, Result};
-use crate::kernels::{Class, DType, Family, Layout, MAX_DIMS, MAX_OPERANDS};
+use crate::kernels::{Class, DType, Family, MAX_DIMS, MAX_OPERANDS};
 
 /// One operand of an iteration.
 #[derive(Clone, Copy, Debug)]
@@ -26,79 +27,7 @@ const SLOTS: usize = 4;
 const CPU_VECTOR: usize = 64;
 const GPU_VECTOR: usize = 16;
 /// Work-items of a group. One size for all launches: PoCL compiles a kernel again for each.
-const GROUP: usize = 64;
-
-/// What a CPU computes at a time where operands are strided: along rows, so that a row's vectors share its set-up; or,
-/// where an operand lies across, few cache lines of which all is used.
-const TILE_VECTORS: i64 = 64;
-const TILE_ROWS: i64 = 256;
-/// Groups of work-items for each core, which share the tiles evenly.
-const GROUPS_PER_UNIT: usize = 8;
-/// Elements of a side of what a GPU's group computes at a time where an operand lies across, of which each item takes one.
-const GPU_SIDE: i64 = 16;
-
-/// How the strided kernel walks: tiles of `rows` rows, or of so many times `rows_at_once`, by `vectors` vectors.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tiles {
-    vectors: i64,
-    rows: i64,
-    rows_at_once: i64,
-    count: i64,
-}
-
-impl Tiles {
-    /// (global, local) size: on CPUs each item takes some tiles, on GPUs one, or each group.
-    fn items(&self, target: &Target) -> (usize, usize) {
-        let tiles = self.count as usize;
-        if target.is_cpu() {
-            return (tiles.min(target.compute_units() * GROUPS_PER_UNIT * GROUP).next_multiple_of(GROUP), GROUP);
-        }
-        if self.rows > 1 {
-            let side = GPU_SIDE as usize;
-            return (tiles * side * side, side * side);
-        }
-        (tiles.next_multiple_of(GROUP), GROUP)
-    }
-}
-
-/// Whether an operand's neighbours lie along `dim`, not along the innermost dimension.
-fn is_across(operand: &Operand<'_>, dim: usize) -> bool {
-    match (operand.strides.first(), operand.strides.get(dim)) {
-        (Some(inner), Some(outer)) => *inner != 0 && *outer != 0 && outer.abs() < inner.abs(),
-        _ => false,
-    }
-}
-
-/// Whether rows are whole vectors that begin where vectors do, or repeat one element.
-fn fits_vectors(shape: &[i64], operands: &[Operand<'_>], lanes: usize) -> bool {
-    let fits = |operand: &Operand<'_>| {
-        let (size, vector) = (operand.dtype.size() as i64, (lanes * operand.dtype.size()) as i64);
-        match operand.strides.split_first() {
-            None | Some((0, _)) => true,
-            Some((inner, outer)) => {
-                let mut starts = outer.iter().copied().chain([operand.address as i64]);
-                *inner == size && starts.all(|start| start % vector == 0)
-            }
-        }
-    };
-    shape.first().is_some_and(|size| size % lanes as i64 == 0) && operands.iter().all(fits)
-}
-
-/// The layout of the strided kernel, with dimension `facing` next to the innermost.
-fn layout_facing(shape: &[i64], operands: &[Operand<'_>], facing: Option<usize>) -> Result<Layout> {
-    let strides: Vec<&[i64]> = operands.iter().map(|operand| operand.strides).collect();
-    let Some(dim) = facing else { return Layout::new(shape, &strides) };
-    let turned = |values: &[i64]| {
-        let mut values = values.to_vec();
-        if dim < values.len() {
-            values.swap(1, dim);
-        }
-        values
-    };
-    let strides: Vec<Vec<i64>> = strides.into_iter().map(turned).collect();
-    let strides: Vec<&[i64]> = strides.iter().map(Vec::as_slice).collect();
-    Layout::new(&turned(shape), &strides)
-}
+pub(super) const GROUP: usize = 64;
 
 /// Computes `operands[0] = op(operands[1], ...)` over `shape` (innermost dimension first). Bit k of `casts` brings input k to
 /// `compute` first, to which PyTorch promoted it.
