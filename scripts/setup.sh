@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prepares a Debian or Ubuntu machine to build and run torch-opencl-rs: build tools, an OpenCL driver if
-# there is none, and the Python environment VENV (.venv) with PyTorch TORCH (that of requirements-dev.txt). Does only what is missing, and says what it does.
-# As root it installs system packages by apt-get; otherwise it names those that it cannot do without.
+# Prepares a Debian or Ubuntu machine to build and run torch-opencl-rs: build tools, an OpenCL driver if there is none, and
+# the Python environment VENV (.venv) with PyTorch TORCH (that of requirements-dev.txt). Does only what is missing, and says
+# what it does. As root it installs system packages by apt-get; otherwise it names those that it cannot do without.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
