@@ -9,12 +9,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks.caches import caches_in
 from benchmarks.report import seconds_text
 
 ROUNDS = 3
 ROOT = Path(__file__).parents[1]
-# Of the backend, and of drivers that keep compiled kernels of their own.
-CACHES = ("TORCH_OPENCL_CACHE_DIR", "POCL_CACHE_DIR", "NEO_CACHE_DIR", "CUDA_CACHE_PATH", "MESA_SHADER_CACHE_DIR")
 IMPORT = ["-c", "import torch"]
 FIRST_OP = ["-c", "import torch; (torch.ones(4, device={device!r}) + 1).cpu()"]
 DIGITS = "examples/train_digits.py --device {device}"
@@ -51,9 +50,7 @@ def run(device: str, training: str = DIGITS) -> int:
 
 def _cold_and_warm(name: str, command: list[str], caches: Path, rounds: int) -> tuple[float, float]:
     """Return the seconds with empty caches and with those that the same command has filled."""
-    where = {variable: str(caches / variable) for variable in CACHES}
-    for path in where.values():
-        Path(path).mkdir(parents=True)
+    where = caches_in(caches)
     cold = _seconds(command, where)
     _print(f"{name}, empty caches", cold)
     warm = statistics.median(_seconds(command, where) for _ in range(rounds))

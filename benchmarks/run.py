@@ -51,10 +51,12 @@ def run(cases: Sequence[Case], device_name: str, lines: Path | None = None) -> i
             try:
                 rows.append(measure(case, device, limits, eager))
             except (WrongResult, RuntimeError, ImportError) as error:
-                failed.append(case)
+                # What the device has no memory for, or this Python no module, is no mistake.
+                is_mistake = not isinstance(error, torch.OutOfMemoryError | ImportError)
+                failed += [case] if is_mistake else []
                 message = first_line(error)
                 print(f"{case.name:<44} {message}")
-                append(lines, {"group": case.group, "name": case.name, "error": message})
+                append(lines, {"group": case.group, "name": case.name, "error" if is_mistake else "unable": message})
             else:
                 print_row(rows[-1])
                 append(lines, record_of(rows[-1]))

@@ -1,7 +1,8 @@
 """``make gpu-kit``, ``python -m gpu_kit.build``: writes the folder that is taken to a machine with a GPU.
 
 The other side needs Python, the torch that the package was built for and an OpenCL driver: no compiler, no pip, no
-network. What the tests import and is pure Python travels along; it is used where the machine lacks it.
+network. What the tests import and is pure Python travels along: pytest is used always, the rest where the machine
+lacks it.
 """
 
 import argparse
@@ -20,17 +21,20 @@ MOST_BYTES = 48 << 20
 COPIED = ("tests/python", "tests/fuzz", "benchmarks", "examples", "native_functions.yaml", "pyproject.toml")
 COPIED += ("LICENSE-APACHE", "LICENSE-MIT", "gpu_kit/__init__.py", "gpu_kit/check")
 # Tests of what only a checkout has: the build, its sources, the kit.
-LEFT_OUT = ("test_setup.py", "test_install.py", "test_kernel_sources.py", "test_gpu_check.py", "test_oclgrind.py")
+LEFT_OUT = ("test_setup.py", "test_install.py", "test_kernel_sources.py", "test_oclgrind.py")
+LEFT_OUT += ("test_gpu_kit.py", "test_gpu_check.py", "test_gpu_check_drivers.py")
 LEFT_OUT += ("test_coalescing.py", "test_gpu_compile.py", "test_drivers.py", "test_releases.py")
-# By folder of vendor/ (gpu_kit.check.environment): the distributions in it. Modules that Python 3.10 needs beside are
-# taken where this Python has them.
+# Tests of programs that are parts of the check themselves, of the other class of kernels, and of PoCL's cache.
+LEFT_OUT += ("test_benchmarks.py", "test_fuzz.py", "test_tune.py", "test_device_class.py", "test_damaged_caches.py")
+# By folder of vendor/ (gpu_kit.check.environment): the distributions in it. typing_extensions, of which those of Python
+# 3.10 have need, comes with any torch.
 VENDORED = {
     "pytest": ("pytest", "pluggy", "iniconfig", "packaging", "Pygments"),
+    "python3.10": ("exceptiongroup", "tomli"),
     "yaml": ("PyYAML",),
     "expecttest": ("expecttest",),
     "tqdm": ("tqdm",),
 }
-FOR_PYTHON_3_10 = ("exceptiongroup", "tomli", "typing_extensions")
 LOADER = "libOpenCL.so.1"
 LOADER_LICENCES = (Path("/usr/share/doc/ocl-icd-libopencl1/copyright"),)
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "results", "*.tmp", *LEFT_OUT)
@@ -66,8 +70,8 @@ def build(target: Path, torch: str | None, package: Path = PACKAGE, most_bytes: 
     add_package(package, described.parent, kit / "python" / "torch_opencl")
     register(kit / "python", info["version"])
     for folder, names in VENDORED.items():
-        for name in names + (FOR_PYTHON_3_10 if folder == "pytest" else ()):
-            vendor(name, kit / "vendor" / folder, optional=name in FOR_PYTHON_3_10)
+        for name in names:
+            vendor(name, kit / "vendor" / folder)
     add_loader(kit / "lib")
     copy(ROOT / "gpu_kit" / "gpu_check.py", kit / "gpu_check.py")
     copy(ROOT / "gpu_kit" / "KIT.md", kit / "README.md")
@@ -135,22 +139,19 @@ def register(folder: Path, version: str) -> None:
     (information / "entry_points.txt").write_text("[torch.backends]\nopencl = torch_opencl._autoload:autoload\n")
 
 
-def vendor(name: str, folder: Path, optional: bool) -> None:
+def vendor(name: str, folder: Path) -> None:
     """Copy the pure Python modules of an installed distribution, and its licence.
 
     Args:
         name: the distribution. What it has compiled for one Python (PyYAML's) it does without.
         folder: where to.
-        optional: whether it may be missing.
 
     Raises:
-        KitError: it is not installed, and is not optional.
+        KitError: it is not installed.
     """
     try:
         files = metadata.files(name) or []
     except metadata.PackageNotFoundError:
-        if optional:
-            return
         raise KitError(f"{sys.executable} has no {name}, which the kit takes along: run `make setup`.") from None
     for file in files:
         outside = ".." in file.parts

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -53,7 +54,10 @@ def main(root: Path, arguments: Sequence[str] | None = None, parts: Sequence[Com
     except ReportError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    work = options.work or _work_folder(options.out)
+    work = _work_folder(options.work, options.out)
+    if not options.resume:
+        # What an earlier run has left there, compiled kernels above all, would make this one look fast.
+        shutil.rmtree(work, ignore_errors=True)
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
     environment, report.notes = prepare(root, work, options.device, os.environ)
     report.minutes.append(options.minutes)
@@ -88,7 +92,7 @@ def _run(parts: Sequence[CommandPart | TestPart], report: Report, context: Conte
                 if not entry.finished and budget.left() >= max(1, part.least / 2):
                     _run_part(part, entry, context, budget.share(part.weight, later, part.least))
                     report.device = _device_name(report)
-                if part.name in NEEDED and entry.status in record.BAD and not (entry.data or {}).get("devices"):
+                if part.name in NEEDED and _has_no_device(report, entry):
                     report.notes.append("No other part can run without a device.")
                     break
     except KeyboardInterrupt:
@@ -141,10 +145,21 @@ def _accelerator(report: Report) -> str:
     return found.get("accelerator", "none") if found.get("works") else "none"
 
 
+def _has_no_device(report: Report, needed: Part) -> bool:
+    """Whether a part that needs one has found no device; where it was cut, whether the drivers named none before."""
+    if (needed.data or {}).get("devices"):
+        return False
+    info = report.parts.get("info")
+    return needed.status in record.BAD or bool(needed.status == "cut" and info and info.errors and not info.finished)
+
+
 def _device_name(report: Report) -> str | None:
-    entry = report.parts.get("self-test")
-    devices = ((entry.data if entry else None) or {}).get("devices")
-    return devices[0]["name"] if devices else report.device
+    """Return the device's name as the self-test found it; until it has, those that the drivers have said."""
+    tested, asked = ((entry.data if entry else None) or {} for entry in map(report.parts.get, ("self-test", "info")))
+    if devices := tested.get("devices"):
+        return devices[0]["name"]
+    names = [device["name"] for platform in asked.get("platforms", ()) for device in platform["devices"]]
+    return " or ".join(names) or report.device
 
 
 def _parse(arguments: Sequence[str] | None, names: Sequence[str]) -> argparse.Namespace:
@@ -158,7 +173,11 @@ def _parse(arguments: Sequence[str] | None, names: Sequence[str]) -> argparse.Na
     parser.add_argument(
         "--patience", type=float, default=120, help="seconds without progress after which a process hangs (default 120)"
     )
-    parser.add_argument("--work", type=Path, help="folder for caches (default: a temporary one, kept for --resume)")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        help="where the folder for caches goes, which is kept for --resume (default: that for temporary files)",
+    )
     options = parser.parse_args(arguments)
     if options.minutes <= 0 or options.jobs < 1 or options.patience <= 0:
         parser.error("--minutes and --patience must be more than 0, --jobs at least 1")
@@ -179,6 +198,7 @@ def _jobs() -> int:
     return max(1, min(8, (os.cpu_count() or 1) // 2))
 
 
-def _work_folder(out: Path) -> Path:
+def _work_folder(parent: Path | None, out: Path) -> Path:
+    """Return a folder that is the check's alone, and another one for each report."""
     name = hashlib.sha256(str(out).encode()).hexdigest()[:12]
-    return Path(tempfile.gettempdir(), f"gpu-check-{os.getuid()}-{name}")
+    return Path(parent or tempfile.gettempdir(), f"gpu-check-{os.getuid()}-{name}").resolve()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_kit.check.context import Context
+from gpu_kit.check.environment import missing
 from gpu_kit.check.process import TAIL_LINES, Ending
 from gpu_kit.check.record import Part
 
@@ -28,6 +29,7 @@ class CommandPart:
         most: seconds that it never needs more than.
         least: seconds with less than which it is of no use.
         fine: exit statuses of a command that has done its work.
+        needs: modules of which the machine may have none; it is not run without them.
     """
 
     name: str
@@ -38,9 +40,13 @@ class CommandPart:
     most: float = float("inf")
     least: float = 0
     fine: tuple[int, ...] = (0,)
+    needs: tuple[str, ...] = ()
 
     def run(self, context: Context, part: Part, seconds: float) -> None:
         """Run the command; see :mod:`gpu_kit.check.record` for the part's outcome."""
+        if lacking := [name for name in self.needs if name in missing()]:
+            part.status, part.summary = "not run", f"needs {', '.join(lacking)}"
+            return
         results = context.work / f"{self.name}.jsonl"
         results.unlink(missing_ok=True)
         limit = min(seconds, self.most)

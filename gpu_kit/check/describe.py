@@ -10,11 +10,11 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.opencl import Loader, OpenCLError
+from gpu_kit.check.drivers import answer, drivers, platforms
 from gpu_kit.check.environment import NVIDIA_FOLDERS
 
 SECONDS = 60
@@ -50,7 +50,6 @@ def describe() -> Iterator[dict[str, Any]]:
         "libc": " ".join(platform.libc_ver()),
         "cpus": os.cpu_count(),
         "processor": _processor(),
-        "icd_files": {str(path): path.read_text().strip() for path in sorted(Path("/etc/OpenCL/vendors").glob("*"))},
         "nvidia_libraries": sorted(path for folder in NVIDIA_FOLDERS for path in glob.glob(f"{folder}/libnvidia-*")),
         "variables": {
             name: value
@@ -59,22 +58,13 @@ def describe() -> Iterator[dict[str, Any]]:
         },
         "nvidia_smi": _output(["nvidia-smi"]),
     }
-    yield {"platforms": _platforms()}
-    vendor = _answer(ACCELERATOR, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+    yield {"platforms": platforms()}
+    yield {"drivers": list(drivers())}
+    vendor = answer(["-c", ACCELERATOR], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, SECONDS)
     yield {"vendor": vendor}
     kind = vendor.get("accelerator", "none")
     if kind != "none":
-        yield {"beside": _answer(BESIDE, {}, kind)}
-
-
-def _platforms() -> list[dict[str, Any]] | str:
-    try:
-        return [
-            {"name": name, "version": version, "devices": [device.properties() for device in devices]}
-            for name, version, devices in Loader().platforms()
-        ]
-    except OpenCLError as error:
-        return str(error)
+        yield {"beside": answer(["-c", BESIDE, kind], {}, SECONDS)}
 
 
 def _processor() -> str:
@@ -93,25 +83,9 @@ def _output(command: Sequence[str]) -> str | None:
     return done.stdout + done.stderr
 
 
-def _answer(code: str, variables: Mapping[str, str], *arguments: str) -> dict[str, Any]:
-    """Return what a process prints as its last line, or under the key "error" why it does not."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        return json.loads(done.stdout.splitlines()[-1])
-    except subprocess.TimeoutExpired:
-        return {"error": f"no answer within {SECONDS} s"}
-    except (ValueError, IndexError):
-        return {"error": f"exit status {done.returncode}: {done.stderr[-2000:]}"}
-
-
 if __name__ == "__main__":
     with Path(sys.argv[1]).open("w", buffering=1) as file:
         for found in describe():
             file.write(json.dumps(found) + "\n")
+            # What waits for this process sees by that that it does not hang.
+            print(*found, flush=True)

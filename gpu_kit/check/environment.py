@@ -4,8 +4,11 @@ import ctypes
 import glob
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from benchmarks.caches import caches_in
 
 LOADER = "libOpenCL.so.1"
 NVIDIA = "libnvidia-opencl.so.1"
@@ -14,8 +17,15 @@ REGISTRY = Path("/etc/OpenCL/vendors")
 NVIDIA_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64")
 # Set by a user, these say where drivers are.
 CHOICES = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
-# The folders of vendor/, and the module that each is there for.
-VENDORED = {"pytest": "pytest", "yaml": "yaml", "expecttest": "expecttest", "tqdm": "tqdm"}
+# The folders of vendor/, and the modules that each is there for where the machine has none.
+VENDORED = {"yaml": ["yaml"], "expecttest": ["expecttest"], "tqdm": ["tqdm"]}
+# That of pytest is used whatever the machine has: the parts that are tests are a plugin of this one. Its own needs
+# of Python 3.10 are in the second.
+PYTEST, BEFORE_3_11 = "pytest", "python3.10"
+# What makes any pytest do something else.
+PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+# What some tests import, and no kit can bring along for all of Python's versions.
+COMPILED = ("numpy", "scipy")
 
 
 def prepare(
@@ -32,26 +42,33 @@ def prepare(
     Returns:
         The variables, and a sentence on each thing that was set up.
     """
-    variables, notes = dict(environment), []
-    modules = [name for name, module in VENDORED.items() if importlib.util.find_spec(module) is None]
-    paths = [root / "python", root, *(root / "vendor" / name for name in modules)]
+    variables = {name: value for name, value in environment.items() if name not in PYTEST_VARIABLES}
+    notes = []
+    lacking = [name for name, modules in VENDORED.items() if not all(map(_has, modules))]
+    folders = [PYTEST, *([BEFORE_3_11] if sys.version_info < (3, 11) else []), *lacking]
+    paths = [root / "python", root, *(root / "vendor" / name for name in folders)]
     variables["PYTHONPATH"] = os.pathsep.join([*map(str, paths), *filter(None, [environment.get("PYTHONPATH")])])
-    if modules:
-        notes.append(f"Python has no {', '.join(modules)}: the kit's own.")
+    if lacking:
+        notes.append(f"Python has no {', '.join(lacking)}: the kit's own.")
+    if names := " and no ".join(missing()):
+        notes.append(f"Python has no {names}: what needs it is left out, most tests without numpy.")
     if not _loads(LOADER):
         _prepend(variables, "LD_LIBRARY_PATH", root / "lib")
         notes.append(f"The machine has no {LOADER}: the kit's own (ocl-icd).")
     if not any(REGISTRY.glob("*.icd")) and not any(map(environment.get, CHOICES)):
         notes += _use_nvidia(variables)
-    # Nothing of earlier runs, and nothing of the user's.
-    cache = work / "kernels"
-    cache.mkdir(mode=0o700, exist_ok=True)
-    variables.setdefault("TORCH_OPENCL_CACHE_DIR", str(cache))
+    # Nothing of the user's: a new run compiles what a new user's would.
+    variables |= caches_in(work / "caches")
     variables.setdefault("OMP_WAIT_POLICY", "passive")
     variables["PYTHONUNBUFFERED"] = "1"
     if device is not None:
         variables["TORCH_OPENCL_DEVICES"] = str(device)
     return variables, notes
+
+
+def missing() -> list[str]:
+    """Return which of :data:`COMPILED` the machine lacks."""
+    return [name for name in COMPILED if not _has(name)]
 
 
 def _use_nvidia(variables: dict[str, str]) -> Iterator[str]:
@@ -68,6 +85,10 @@ def _use_nvidia(variables: dict[str, str]) -> Iterator[str]:
     # The first is read by ocl-icd, the second by the Khronos loader.
     variables["OCL_ICD_VENDORS"] = variables["OCL_ICD_FILENAMES"] = library
     yield f"No OpenCL driver is registered: {library} is used (OCL_ICD_VENDORS)."
+
+
+def _has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
 
 
 def _loads(library: str) -> bool:

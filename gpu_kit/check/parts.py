@@ -56,7 +56,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         title="Tests of all operators, forward and backward",
         weight=16,
         least=LEAST_SECONDS,
-        files={"test_ops.py::test_forward": 8, "test_gradients.py": 2},
+        files={"test_ops.py::test_forward": 8, "test_gradients.py": 2, "test_accelerator_dtypes.py": 1},
     ),
     TestPart(
         name="layers",
@@ -80,6 +80,9 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "test_embedding_bag.py": 1,
             "test_first_layers.py": 1,
             "test_dtypes.py": 1,
+            "test_distances.py": 1,
+            "test_counting.py": 1,
+            "test_without_fp64.py": 1,
         },
     ),
     CommandPart(
@@ -128,6 +131,11 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "test_streams.py": 1,
             "test_synchronisation.py": 1,
             "test_tuning.py": 1,
+            "test_compile.py": 1,
+            "test_fork.py": 1,
+            "test_multiprocessing.py": 1,
+            "test_profiler.py": 1,
+            "test_tensor_types.py": 1,
         },
     ),
     CommandPart(
@@ -152,6 +160,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         least=LEAST_SECONDS,
         # It stops by itself before its time is over: a finding is made small first.
         arguments=["tests/fuzz", "--seconds", "{half}", "--seed", "11"],
+        needs=("numpy",),
         read=readers.fuzzed,
     ),
 )

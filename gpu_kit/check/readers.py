@@ -1,8 +1,10 @@
 """What the report shows of the commands' results."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
+from gpu_kit.check.environment import REGISTRY
 from gpu_kit.check.record import Part
 
 DEVICE_ROWS = ("type", "vendor", "version", "driver_version", "compute_units", "max_clock_mhz", "global_mem_bytes")
@@ -15,14 +17,20 @@ def described(part: Part, results: list[Any], printed: list[str]) -> None:
         return
     found = {name: value for result in results for name, value in result.items()}
     # A run that was ended before it got there has not these.
-    part.data = found = {"platforms": [], "vendor": {}, **found}
+    was_asked = "drivers" in found
+    part.data = found = {"platforms": [], "drivers": [], "vendor": {}, **found}
+    wrong = []
     if isinstance(found["platforms"], str):
-        part.fail("OpenCL", [found["platforms"]])
-        found["platforms"] = []
+        wrong, found["platforms"] = [found["platforms"]], []
     devices = [(entry["name"], device) for entry in found["platforms"] for device in entry["devices"]]
-    part.summary = "; ".join(device["name"] for _, device in devices) or "no OpenCL device"
-    if not devices:
-        part.fail("OpenCL", ["The loader lists no device. `nvidia-smi` and the variables are in report.json."])
+    part.summary = "; ".join(device["name"] for _, device in devices) or ("no OpenCL device" if was_asked else "")
+    if was_asked and not devices:
+        part.fail("OpenCL", [*wrong, *_without_devices(found["drivers"])])
+        # Once that is mended, --resume shows what has come of it.
+        part.finished = False
+    if found["drivers"]:
+        rows = [[driver["file"], driver["library"], driver["says"]] for driver in found["drivers"]]
+        part.tables.append({"title": "Registered drivers", "columns": ["file", "library", "says alone"], "rows": rows})
     for platform, device in devices:
         rows = [[name, device[name]] for name in DEVICE_ROWS]
         rows.append(["fp64, fp16", f"{_has(device, 'cl_khr_fp64')}, {_has(device, 'cl_khr_fp16')}"])
@@ -37,6 +45,17 @@ def described(part: Part, results: list[Any], printed: list[str]) -> None:
         if not beside.get("works"):
             part.fail("the vendor's device beside this backend", [str(beside.get("error") or beside)])
     part.tables.append({"title": "The machine", "columns": ["what", "value"], "rows": rows})
+
+
+def _without_devices(drivers: list[dict[str, str]]) -> Iterator[str]:
+    """Say where there is no device what each driver has answered, and which one can be used in spite of others."""
+    if not drivers:
+        yield f"No driver is registered in {REGISTRY}, and NVIDIA's is not where it usually is."
+    for driver in drivers:
+        yield f"{driver['file']}: {driver['says']}"
+        if driver.get("devices"):
+            yield f"It works alone: OCL_ICD_VENDORS={driver['library']} OCL_ICD_FILENAMES={driver['library']}"
+    yield "`nvidia-smi` and the variables are in report.json."
 
 
 def _has(device: dict[str, Any], extension: str) -> str:
@@ -110,6 +129,9 @@ def benchmarked(part: Part, results: list[Any], printed: list[str]) -> None:
     for row in results:
         if row.get("error"):
             part.fail(f"{row['group']}: {row['name']}", [row["error"]])
+            continue
+        if row.get("unable"):
+            rows.append([row["group"], row["name"], "", row["unable"], "", ""])
             continue
         share = f"{row['limit_share']:.0%} {row['bound']}" if row["limit_share"] is not None else ""
         fallbacks = " ".join(row["fallbacks"])

@@ -7,7 +7,7 @@ Schema 1, an object with the keys
 - ``started``, ``updated``: ISO 8601, UTC.
 - ``minutes``: the time given to each run, the first one and those that resumed it.
 - ``state``: "running", "interrupted" or "ended".
-- ``device``: the device's name as the self-test found it, or null.
+- ``device``: the device's name as the self-test found it, or those that drivers have said, or null.
 - ``notes``: sentences on what was set up for the run (driver, loader, vendored modules).
 - ``parts``: by name, in the order in which they run, each with
 

@@ -5,17 +5,21 @@ The variables of :mod:`gpu_kit.check.testing` say where to, what to leave out an
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpu_kit.check.environment import missing
 from gpu_kit.check.testing import LOG, SHARD, SKIP
 
 ERROR_LINES, ERROR_WIDTH = 6, 300
 # Of tests whose names end with a dtype, those of the most used dtypes come first: they have run where time is over.
 DTYPES = ("float32", "int64", "bool", "float16", "bfloat16", "int32", "float64")
+# What says that a module is not there; the second is torch's.
+LACKING = re.compile(r"No module named '(\w+)|(Numpy) is not available")
 
 
 def rank(name: str) -> int:
@@ -58,9 +62,9 @@ class TestLog:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Say how a test ended."""
-        if report.outcome == "failed":
+        if report.outcome == "failed" and not lacks(report.longrepr):
             self._write(test=report.nodeid, outcome="failed", lines=error_lines(report.longrepr))
-        elif report.outcome == "skipped":
+        elif report.outcome != "passed":
             self._write(test=report.nodeid, outcome="skipped")
         elif report.when == "call":
             self._write(test=report.nodeid, outcome="passed")
@@ -72,10 +76,17 @@ class TestLog:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Say which file cannot be imported."""
         if report.outcome == "failed":
-            self._write(test=report.nodeid or "collection", outcome="failed", lines=error_lines(report.longrepr))
+            outcome = "skipped" if lacks(report.longrepr) else "failed"
+            self._write(test=report.nodeid or "collection", outcome=outcome, lines=error_lines(report.longrepr))
 
     def _write(self, **line: Any) -> None:
         self._file.write(json.dumps(line) + "\n")
+
+
+def lacks(longrepr: Any) -> bool:
+    """Return whether what went wrong is that the machine lacks a module that no kit has: nothing of the device's."""
+    found = LACKING.findall("\n".join(error_lines(longrepr)))
+    return any((module or other).lower() in missing() for module, other in found)
 
 
 def error_lines(longrepr: Any) -> list[str]:

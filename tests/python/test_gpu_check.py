@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from gpu_kit import build as kit_build
 from gpu_kit.check import command, environment, readers, record
 from gpu_kit.check.budget import Budget
 from gpu_kit.check.commands import CommandPart
@@ -31,7 +30,8 @@ def kit(tmp_path) -> Path:
     (root / "tests" / "python").mkdir(parents=True)
     (root / "kit.json").write_text(json.dumps(KIT))
     (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
-    (root / "gpu_kit").symlink_to(ROOT / "gpu_kit")
+    for name in ("gpu_kit", "benchmarks"):
+        (root / name).symlink_to(ROOT / name)
     return root
 
 
@@ -151,6 +151,51 @@ def test_what_does_not_fit_into_the_time_is_said_and_resumed_and_what_is_done_is
     assert (kit / "count").read_text() == "x"
 
 
+def test_what_an_earlier_run_has_compiled_does_not_make_a_new_one_fast_but_one_that_is_resumed(kit):
+    where = "import os, pathlib; program = pathlib.Path(os.environ['TORCH_OPENCL_CACHE_DIR'], 'program')"
+    code = f"{where}; print('loaded' if program.exists() else 'compiled'); program.touch()"
+    seen = []
+    first = command_part("first", code, lambda part, results, printed: seen.extend(printed))
+    second = command_part("second", code, lambda part, results, printed: seen.extend(printed))
+    kept = kit / "work" / "of_the_user"
+    kept.parent.mkdir()
+    kept.touch()
+    assert check(kit, [first, second], "--only", "first") == 0
+    assert check(kit, [first, second], "--resume") == 0
+    assert check(kit, [first, second]) == 0
+    assert seen == ["compiled", "loaded", "compiled", "loaded"]
+    assert kept.exists()
+
+
+def test_tests_that_need_a_module_which_no_kit_has_are_skipped_and_others_run(kit, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(kit / "hidden"))
+    (kit / "hidden").mkdir()
+    (kit / "hidden" / "sitecustomize.py").write_text("""
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = classmethod(lambda _, name, *others: None if name == "scipy" else find(name, *others))
+""")
+    part = with_tests(
+        kit,
+        test_all="import scipy\ndef test_one(): pass\n",
+        test_some="def test_two(): import scipy\ndef test_three(): pass\ndef test_four(): import no_such_module\n",
+    )
+    assert check(kit, [part]) == 1
+    tests = report_of(kit).parts["tests"].tests
+    assert [name.rpartition("::")[2] for name in tests.passed] == ["test_three"]
+    assert [name.rpartition("::")[2] for name in tests.failed] == ["test_four"]
+    assert sorted(name.rpartition("/")[2] for name in tests.skipped) == ["test_all.py", "test_some.py::test_two"]
+
+
+def test_a_command_that_needs_a_module_which_the_machine_lacks_is_not_run(kit, monkeypatch):
+    monkeypatch.setattr(environment, "COMPILED", ["no_such_module"])
+    part = CommandPart(
+        name="fuzz", title="Calls", weight=1, arguments=["-c", "1 / 0"], read=readers.fuzzed, needs=("no_such_module",)
+    )
+    check(kit, [part])
+    assert "| Calls | not run | 0 | needs no_such_module |" in (kit / "out" / record.PAGE_NAME).read_text()
+
+
 def test_parts_without_time_are_not_run_and_listed_so(kit):
     parts = [command_part("long", "import time; time.sleep(60)", weight=1000), command_part("never", "pass")]
     check(kit, parts, minutes=1.5 / 60)
@@ -195,6 +240,28 @@ def test_without_a_device_nothing_else_is_tried(kit):
     assert any("without a device" in note for note in report.notes)
 
 
+def test_drivers_that_hang_leave_no_time_to_other_parts_and_none_is_taken(kit):
+    machine = {"python": "3", "system": "Linux", "processor": "one", "cpus": 1}
+    found = [machine, {"platforms": "no answer"}, {"drivers": []}]
+    (kit / "found").write_text("".join(json.dumps(line) + "\n" for line in found))
+    copy = "import shutil, sys; shutil.copy('found', sys.argv[1])"
+    arguments = ["-c", copy, "{results}"]
+    info = CommandPart(name="info", title="Machine", weight=1, arguments=arguments, read=readers.described)
+    parts = [info, command_part("self-test", "import time; time.sleep(60)"), command_part("training", "pass")]
+    assert check(kit, parts, minutes=6 / 60) == 1
+    assert [entry.status for entry in report_of(kit).parts.values()] == ["failed", "cut", "not run"]
+
+
+def test_a_device_whose_self_test_had_no_time_is_named_all_the_same(kit):
+    devices = [{"devices": [{"name": "One"}, {"name": "Two"}]}]
+
+    def read(part, results, printed):
+        part.data = {"platforms": devices}
+
+    check(kit, [command_part("info", "pass", read)])
+    assert (kit / "out" / record.PAGE_NAME).read_text().startswith("# torch-opencl on One or Two\n")
+
+
 def test_a_report_of_another_kit_or_none_is_not_resumed(kit, capsys):
     parts = [command_part("one", "pass")]
     assert check(kit, parts, "--resume") == 2
@@ -213,21 +280,6 @@ def test_the_tests_of_the_most_used_dtypes_come_first():
         "t[add-int64]",
         "t[add-complex64]",
     ]
-
-
-def test_what_the_machine_lacks_is_taken_from_the_kit_and_the_rest_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(environment, "REGISTRY", tmp_path / "none")
-    monkeypatch.setattr(environment, "VENDORED", {"pytest": "pytest", "yaml": "no_such_module"})
-    monkeypatch.setattr(environment, "_loads", lambda library: library == environment.NVIDIA)
-    variables, notes = environment.prepare(tmp_path, tmp_path, 1, {"PYTHONPATH": "/theirs", "LD_LIBRARY_PATH": "/lib"})
-    paths = variables["PYTHONPATH"].split(":")
-    assert paths == [str(tmp_path / "python"), str(tmp_path), str(tmp_path / "vendor" / "yaml"), "/theirs"]
-    assert variables["LD_LIBRARY_PATH"] == f"{tmp_path / 'lib'}:/lib"
-    assert variables["OCL_ICD_VENDORS"] == variables["OCL_ICD_FILENAMES"] == "libnvidia-opencl.so.1"
-    assert variables["TORCH_OPENCL_DEVICES"] == "1" and len(notes) == 3
-    # A driver that the user has chosen stays.
-    variables, _ = environment.prepare(tmp_path, tmp_path, None, {"OCL_ICD_VENDORS": "mine"})
-    assert variables["OCL_ICD_VENDORS"] == "mine" and "OCL_ICD_FILENAMES" not in variables
 
 
 @pytest.mark.parametrize(
@@ -252,43 +304,3 @@ def test_rows_beside_the_vendors_device_are_a_table_and_wrong_ones_errors():
     assert part.tables[0]["rows"][0] == ["add", "2 ms", "9 GB/s", "90% memory", "1 ms", "0.50"]
     assert part.errors == [{"where": "sum", "lines": ["WrongResult: far"]}]
     assert "| add | 2 ms | 9 GB/s | 90% memory | 1 ms | 0.50 |" in page_of(Report(kit=KIT, parts={"gpu": part}))
-
-
-def package(folder: Path, *releases: str) -> Path:
-    for torch in releases:
-        library = folder / "lib" / torch.rpartition(".")[0]
-        library.mkdir(parents=True)
-        (library / "build_info.json").write_text(json.dumps({"version": "9.9", "torch": torch}))
-        (library / "libtorch_opencl.so").write_text(torch)
-    return folder
-
-
-def test_a_kit_has_what_it_needs_and_nothing_of_the_checkout_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(kit_build, "strip", lambda library: None)
-    kit = kit_build.build(tmp_path, "2.11.0", package(tmp_path / "package", "2.11.0", "2.12.1"))
-    assert kit.name == "gpu-kit-9.9-torch2.11"
-    # A package can have been built for several releases of torch.
-    (library,) = kit.rglob("libtorch_opencl.so")
-    assert library.read_text() == "2.11.0" and library.parent == kit / "python" / "torch_opencl" / "lib" / "2.11"
-    for name in ("gpu_check.py", "README.md", "kit.json", "tests/python/test_ops.py", "vendor/pytest/pytest"):
-        assert (kit / name).exists(), name
-    assert not list(kit.rglob("test_setup.py")) and not list(kit.rglob("*.pyc"))
-    # The compiled half of PyYAML serves one Python only.
-    assert (kit / "vendor" / "yaml" / "yaml").is_dir() and not list((kit / "vendor").rglob("*.so"))
-    # It starts without any package installed: without pytest, torch and numpy.
-    command_line = [sys.executable, "-I", "-S", kit / "gpu_check.py", "--help"]
-    done = subprocess.run(command_line, capture_output=True, text=True, check=True)
-    assert "--minutes" in done.stdout
-
-
-def test_a_kit_that_is_too_large_or_for_another_torch_is_refused_with_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(kit_build, "strip", lambda library: None)
-    built = package(tmp_path / "package", "2.11.0")
-    with pytest.raises(kit_build.KitError, match="MiB are the most"):
-        kit_build.build(tmp_path, None, built, most_bytes=1 << 20)
-    with pytest.raises(kit_build.KitError, match=r"for torch 2\.11\.0: run `make build TORCH=2\.12\.0` first"):
-        kit_build.build(tmp_path, "2.12.0", built)
-    with pytest.raises(kit_build.KitError, match="say for which"):
-        kit_build.build(tmp_path, None, package(tmp_path / "both", "2.11.0", "2.12.1"))
-    with pytest.raises(kit_build.KitError, match="has not been built"):
-        kit_build.build(tmp_path, None, tmp_path / "nothing")
