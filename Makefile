@@ -3,8 +3,9 @@
 PYTHON ?= python3
 # `make test TORCH=2.11.0`: with another PyTorch than the one of requirements-dev.txt, each release in an environment and a
 # target folder of its own. The package holds a library for each release, and loads the one for the PyTorch at hand.
-TORCH ?= $(USUAL_TORCH)
+# A variable TORCH of the environment is somebody else's.
 USUAL_TORCH := $(shell sed -n 's/^torch==//p' requirements-dev.txt)
+TORCH := $(USUAL_TORCH)
 RELEASE := $(shell echo $(TORCH) | cut -d. -f1,2)
 ifeq ($(TORCH),$(USUAL_TORCH))
 VENV := .venv
@@ -38,6 +39,8 @@ TORCH_LIB := import importlib.util, os; print(os.path.join(os.path.dirname(impor
 
 # The one release of torch that the oracle of the Rust tests is for.
 TCH_RELEASE := $(shell sed -n 's/^torch = "\(.*\)"/\1/p' tests/rust/Cargo.toml)
+# They are a package of their own.
+ORACLE := $(if $(filter $(RELEASE),$(TCH_RELEASE)),torch-opencl-oracle)
 
 # What differs between releases of PyTorch: operators and their signatures, dispatch, hooks, autocast, optimizers.
 SMOKE := $(patsubst %,tests/python/test_%.py,ops_explicit normalisation amp autograd blas optim accelerator install device)
@@ -70,8 +73,8 @@ test: test-rust test-python ## Run all tests (DRIVER=intel, pocl6 or rusticl: wi
 test-rust: build ## Run the tests of the Rust code and of the code generator
 	@echo "==> cargo test"
 	@LD_LIBRARY_PATH="$$($(RUN) -c '$(TORCH_LIB)')" $(if $(WITH),$(RUNNER)="$(WITH)") cargo test $(CARGO_FLAGS)
-ifeq ($(RELEASE),$(TCH_RELEASE))
-	@LD_LIBRARY_PATH="$$($(RUN) -c '$(TORCH_LIB)')" $(if $(WITH),$(RUNNER)="$(WITH)") cargo test $(CARGO_FLAGS) --package torch-opencl-oracle
+ifdef ORACLE
+	@LD_LIBRARY_PATH="$$($(RUN) -c '$(TORCH_LIB)')" $(if $(WITH),$(RUNNER)="$(WITH)") cargo test $(CARGO_FLAGS) --package $(ORACLE)
 else
 	@echo "==> without tests/rust: its release of tch is for torch $(TCH_RELEASE)"
 endif
@@ -94,7 +97,7 @@ coalescing: build ## Measure under Oclgrind how kernels for GPUs touch memory (C
 	@$(RUN) tests/coalescing $(CASES)
 
 lint: setup ## Check format and lints of all languages
-	@scripts/lint.sh check
+	@scripts/lint.sh check $(ORACLE)
 
 fmt: setup ## Format all languages
 	@scripts/lint.sh fix

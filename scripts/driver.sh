@@ -40,7 +40,7 @@ intel() {
     say "installing Intel's OpenCL runtime for processors into ${library%/lib/*} (pip)"
     rm -rf "$DRIVERS/intel.partial"
     "$PYTHON" -m pip install --quiet --disable-pip-version-check --ignore-installed \
-      --prefix "$DRIVERS/intel.partial" intel-opencl-rt intel-cmplr-lib-rt
+      --prefix "$DRIVERS/intel.partial" -r "$CHECKOUT/scripts/requirements-intel.txt"
     mv "$DRIVERS/intel.partial" "$DRIVERS/intel"
   fi
   with_driver "$library" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${library%/*}" "$@"

@@ -158,7 +158,7 @@ setup_driver() {
   [ "$(uname -m)" = x86_64 ] ||
     stop "there is no OpenCL driver. As root: apt-get install ocl-icd-libopencl1 pocl-opencl-icd"
   say "installing Intel's OpenCL runtime for processors into $VENV (pip)"
-  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check intel-opencl-rt intel-cmplr-lib-rt
+  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r scripts/requirements-intel.txt
 }
 
 need g++ g++

@@ -94,7 +94,7 @@ def build_info() -> dict[str, str]:
         LibraryError: the library has not been built, or its description cannot be read.
     """
     if not LIBRARY.is_file():
-        if others := sorted(path.parent.name for path in LIBRARIES.glob(f"*/{LIBRARY.name}")):
+        if others := sorted((path.parent.name for path in LIBRARIES.glob(f"*/{LIBRARY.name}")), key=_numbers):
             raise _built_for(" and ".join(others), others[-1])
         raise LibraryError(
             f"the native library {LIBRARY} does not exist. Build it: run `make build`, or "
@@ -104,6 +104,11 @@ def build_info() -> dict[str, str]:
         return json.loads(BUILD_INFO.read_text())
     except (OSError, ValueError) as failure:
         raise LibraryError(f"{BUILD_INFO} cannot be read ({failure}). Reinstall torch-opencl-rs.") from failure
+
+
+def _numbers(release: str) -> list[int]:
+    """Return a release's numbers, by which 2.11 comes after 2.9."""
+    return [int(number) for number in release.split(".") if number.isdigit()]
 
 
 def _register_settings() -> None:

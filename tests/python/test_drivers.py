@@ -17,7 +17,8 @@ needs_no_rusticl = pytest.mark.skipif(HAS_RUSTICL, reason="this machine has rust
 def checkout(tmp_path: Path) -> Path:
     """A folder with the script, and with tools that only write down what they were asked for."""
     (tmp_path / "scripts").mkdir()
-    shutil.copy(SCRIPT, tmp_path / "scripts")
+    for name in (SCRIPT.name, "requirements-intel.txt"):
+        shutil.copy(SCRIPT.with_name(name), tmp_path / "scripts")
     tool(tmp_path, "id", "echo 0")
     tool(tmp_path, "debootstrap", 'echo "$@"; for place; do [ "${place%.partial}" = "$place" ] || mkdir "$place"; done')
     tool(tmp_path, "unshare", 'echo "$OCL_ICD_VENDORS $RUSTICL_ENABLE $@"')
@@ -31,8 +32,8 @@ def tool(checkout: Path, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
-def run_with(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PATH": f"{checkout / 'tools'}:{os.environ['PATH']}"}
+def run_with(checkout: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{checkout / 'tools'}:{os.environ['PATH']}", **variables}
     for name in ("OCL_ICD_VENDORS", "RUSTICL_ENABLE", "LD_LIBRARY_PATH"):
         environment.pop(name, None)
     script = str(checkout / "scripts" / "driver.sh")
@@ -55,6 +56,17 @@ def test_a_command_sees_the_driver_and_caches_of_its_own(checkout: Path) -> None
     assert variables["LD_LIBRARY_PATH"] == str(library.parent)
     assert variables["XDG_CACHE_HOME"] == str(checkout / ".drivers" / "cache" / "intel")
     assert run_with(checkout, "intel", "sh", "-c", "exit 7").returncode == 7
+
+
+def test_the_versions_of_what_pip_installs_are_fixed(checkout: Path) -> None:
+    # In place of pip, what makes the library and writes down what was asked for.
+    tool(checkout, "python", 'echo "$@"; mkdir -p "${8}/lib" && touch "${8}/lib/libintelocl.so"')
+    done = run_with(checkout, "intel", "true", RUN=str(checkout / "tools" / "python"))
+    assert done.returncode == 0, done.stderr
+    wanted = Path(done.stdout.split(" -r ")[1].strip())
+    names = [line for line in wanted.read_text().splitlines() if not line.startswith("#")]
+    assert any(name.startswith("intel-opencl-rt==") for name in names) and all("==" in name for name in names)
+    assert (checkout / ".drivers" / "intel" / "lib" / "libintelocl.so").exists()
 
 
 @needs_no_rusticl

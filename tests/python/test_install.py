@@ -70,6 +70,11 @@ def test_an_intact_copy_works(copy_of_package):
     assert output_of(code, **environment(copy_of_package)) == f"{copy_of_package}/torch_opencl/__init__.py 3.0"
 
 
+def for_two_others(library: Path) -> None:
+    shutil.copytree(library.parent, library.parent.with_name("2.9"), symlinks=True)
+    library.parent.rename(library.parent.with_name("2.10"))
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
@@ -77,6 +82,8 @@ def test_an_intact_copy_works(copy_of_package):
             for_another_torch,
             ["built for torch 2.9, and", "pip install torch==2.9.*", f"torch=={torch_opencl._load.RELEASE}.*`"],
         ),
+        # The newest of them, which is not the last one as a text.
+        (for_two_others, ["built for torch 2.9 and 2.10, and", "pip install torch==2.10.*"]),
         (described_as_for_another_torch, ["built for torch 2.9.1, and", "pip install torch==2.9.*"]),
         (without_description, ["build_info.json cannot be read", "Reinstall"]),
         (missing, ["does not exist", "make build"]),

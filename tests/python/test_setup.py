@@ -91,3 +91,21 @@ def test_another_torch_has_an_environment_of_its_own(checkout):
     assert installed == "torch==2.11.0\nnumpy==2.4.6\nsetuptools>=77\n"
     assert setup(checkout, VENV=".venv-2.11", TORCH="2.11.0") == "", "nothing is left to do"
     assert not (checkout / ".venv").exists()
+
+
+def variables_of_make(*arguments: str, **environment: str) -> dict[str, str]:
+    # Of a make that runs these tests, its own variables.
+    inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "TORCH")}
+    command = ["make", "--print-data-base", "--dry-run", "help", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**inherited, **environment}, capture_output=True, text=True, check=True
+    )
+    return dict(line.split(" := ", 1) for line in done.stdout.splitlines() if " := " in line)
+
+
+def test_a_variable_of_the_environment_chooses_no_torch_and_one_of_the_command_does():
+    usual = variables_of_make()
+    assert variables_of_make(TORCH="1.0.0")["VENV"] == usual["VENV"] == ".venv"
+    assert variables_of_make("TORCH=2.11.0")["VENV"] == ".venv-2.11"
+    # The tests that need one release of tch are linted with that release of torch alone.
+    assert usual["ORACLE"] == "torch-opencl-oracle" and variables_of_make("TORCH=2.11.0")["ORACLE"] == ""
