@@ -4,10 +4,12 @@ use std::ffi::{c_void, CString};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use opencl3::kernel::{create_kernel, release_kernel, set_kernel_arg};
+use opencl3::kernel::{
+    create_kernel, get_kernel_work_group_info, release_kernel, set_kernel_arg, CL_KERNEL_WORK_GROUP_SIZE,
+};
 use opencl3::types::{cl_kernel, cl_program};
 
-use super::{check, Grid, MemHandle};
+use super::{check, DeviceId, Grid, MemHandle};
 use crate::error::{Error, Result};
 
 /// One argument of a kernel, borrowed for the time of a launch.
@@ -40,6 +42,8 @@ pub enum Arg<'a> {
 pub struct Kernel {
     handle: Mutex<KernelHandle>,
     name: String,
+    /// Work-items of the largest group that the device can run it in.
+    largest_group: usize,
     /// Shapes of launches so far, a bit each by their hash, where the first of each is in doubt.
     shapes: Option<AtomicU64>,
 }
@@ -51,12 +55,15 @@ pub(super) struct KernelHandle(cl_kernel);
 unsafe impl Send for KernelHandle {}
 
 impl Kernel {
-    pub(super) fn new(program: cl_program, name: &str, is_in_doubt: bool) -> Result<Self> {
+    pub(super) fn new(program: cl_program, device: DeviceId, name: &str, is_in_doubt: bool) -> Result<Self> {
         let c_name =
             CString::new(name).map_err(|_| Error::Invalid(format!("kernel name holds a NUL byte: {name:?}")))?;
-        let handle = check("clCreateKernel", create_kernel(program, &c_name))?;
+        let handle = KernelHandle(check("clCreateKernel", create_kernel(program, &c_name))?);
+        // Fewer than the device's own limit where the compiler has given each work-item many registers.
+        let size = get_kernel_work_group_info(handle.0, device.0, CL_KERNEL_WORK_GROUP_SIZE);
+        let largest_group = check("clGetKernelWorkGroupInfo", size)?.to_size().max(1);
         let shapes = is_in_doubt.then(AtomicU64::default);
-        Ok(Self { handle: Mutex::new(KernelHandle(handle)), name: name.to_owned(), shapes })
+        Ok(Self { handle: Mutex::new(handle), name: name.to_owned(), largest_group, shapes })
     }
 
     /// Whether a launch makes the driver load code for groups of this shape that it has not run before: PoCL has one for each
@@ -71,6 +78,24 @@ impl Kernel {
             .fold(usize::from(is_large), |hash, size| (hash ^ size).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let bit = 1 << (local >> 58 ^ usize::from(is_large));
         shapes.load(Ordering::Relaxed) & bit == 0 && shapes.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    /// Work-items of the largest group that the device can run the kernel in.
+    pub fn largest_group(&self) -> usize {
+        self.largest_group
+    }
+
+    /// Refuses groups that are larger than the device can run the kernel in.
+    pub(super) fn check_group(&self, local: &[usize]) -> Result<()> {
+        let asked: usize = local.iter().product();
+        if asked <= self.largest_group {
+            return Ok(());
+        }
+        Err(Error::Unsupported(format!(
+            "OpenCL: the kernel {} is written for groups of {asked} work-items {local:?}, and this device runs it in groups \
+             of {} at most, by the registers that its driver's compiler gives it",
+            self.name, self.largest_group
+        )))
     }
 
     /// Name of the kernel function.

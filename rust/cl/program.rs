@@ -8,13 +8,14 @@ use opencl3::program::{
 };
 use opencl3::types::cl_program;
 
-use super::{check, Context, Kernel};
+use super::{check, Context, DeviceId, Kernel};
 use crate::error::{Error, Result};
 
 /// An owning, built `cl_program`.
 #[derive(Debug)]
 pub struct Program {
     handle: cl_program,
+    device: DeviceId,
     is_in_doubt: bool,
 }
 
@@ -29,7 +30,7 @@ impl Program {
     /// `name` and `device` go into the message of [`Error::Build`].
     pub fn from_source(context: &Context, source: &str, options: &str, name: &str, device: &str) -> Result<Self> {
         let handle = check("clCreateProgramWithSource", create_program_with_source(context.handle, &[source]))?;
-        let program = Self { handle, is_in_doubt: false };
+        let program = Self { handle, device: context.device(), is_in_doubt: false };
         let failure = |reason: &str| Error::Build {
             program: name.to_owned(),
             device: device.to_owned(),
@@ -62,7 +63,8 @@ impl Program {
     pub fn from_binary(context: &Context, binary: &[u8], options: &str) -> Result<Self> {
         // SAFETY: the device is the context's own; the driver validates the bytes.
         let result = unsafe { create_program_with_binary(context.handle, &[context.device().0], &[binary]) };
-        let program = Self { handle: check("clCreateProgramWithBinary", result)?, is_in_doubt: false };
+        let handle = check("clCreateProgramWithBinary", result)?;
+        let program = Self { handle, device: context.device(), is_in_doubt: false };
         program.build(context, options)?;
         Ok(program)
     }
@@ -91,7 +93,7 @@ impl Program {
 
     /// Creates a kernel by name.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        Kernel::new(self.handle, name, self.is_in_doubt)
+        Kernel::new(self.handle, self.device, name, self.is_in_doubt)
     }
 }
 
@@ -139,5 +141,18 @@ mod tests {
         let loaded = Program::from_binary(&context, &program.binary().unwrap(), "").unwrap();
         assert_eq!(loaded.kernel("one").unwrap().name(), "one");
         assert!(loaded.kernel("two").is_err());
+    }
+
+    #[test]
+    fn groups_that_are_too_large_are_refused_by_name_and_sizes() {
+        let source = "__kernel void one(__global int *x) { x[0] = 1; }";
+        let program = Program::from_source(&context(), source, "", "one", "device").unwrap();
+        let kernel = program.kernel("one").unwrap();
+        let most = kernel.largest_group();
+        assert!(most > 1);
+        assert_eq!([vec![], vec![most], vec![1, most, 1]].map(|local| kernel.check_group(&local)), [(); 3].map(Ok));
+        let refused = kernel.check_group(&[most, 2]).unwrap_err().message();
+        let sizes = [format!("groups of {} work-items [{most}, 2]", 2 * most), format!("groups of {most} at most")];
+        assert!(refused.contains("kernel one") && sizes.iter().all(|size| refused.contains(size)), "{refused}");
     }
 }

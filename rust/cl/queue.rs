@@ -165,6 +165,7 @@ impl Queue {
                 kernel.name()
             )));
         }
+        kernel.check_group(local.unwrap_or_default())?;
         if kernel.is_in_doubt(grid) {
             proof::doubt();
         }

@@ -6,7 +6,7 @@ use super::tier::{tier, with_rare};
 use super::{transpose, Scalar, Target};
 use crate::cl::{Arg, MemHandle};
 use crate::error::{Error, Result};
-use crate::kernels::{Class, DType, Family, MAX_DIMS, MAX_OPERANDS};
+use crate::kernels::{CachedProgram, Class, DType, Family, MAX_DIMS, MAX_OPERANDS};
 
 /// One operand of an iteration.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +122,7 @@ impl Call<'_> {
         let program = program(&self.target, Family::Pointwise, class, self.row, spec)?;
 
         let sources = dense.unwrap_or_else(|| self.value_sources());
-        let facing = if dense.is_some() { None } else { self.facing(shape, operands) };
+        let facing = if dense.is_some() { None } else { self.facing(shape, operands, &program)? };
         let tiles = if dense.is_some() { Tiles::default() } else { self.tiles(shape, operands, lanes, facing) };
         let (launch, buffers) = self.launch_struct(class, count, sources, &tiles)?;
         let mut args = Vec::with_capacity(2 + MAX_OPERANDS);
@@ -141,7 +141,10 @@ impl Call<'_> {
         } else {
             tiles.items(&self.target)
         };
-        self.target.launch_elements(&program, kernel, &args, count, &[items], Some(&[group]))
+        // On GPUs items that share no tile may be in groups of any size.
+        let local = [group];
+        let local = (self.target.is_cpu() || facing.is_some()).then_some(&local[..]);
+        self.target.launch_elements(&program, kernel, &args, count, &[items], local)
     }
 
     /// More dimensions than a kernel walks: one launch per index of the outermost one.
@@ -165,18 +168,18 @@ impl Call<'_> {
     }
 
     /// On GPUs the dimension along which an operand is dense that lies across, where tiles of the two fill a group.
-    fn facing(&self, shape: &[i64], operands: &[Operand<'_>]) -> Option<usize> {
+    fn facing(&self, shape: &[i64], operands: &[Operand<'_>], program: &CachedProgram) -> Result<Option<usize>> {
         let is_long = |dim: usize| shape.get(dim).is_some_and(|size| *size >= GPU_SIDE);
-        let has_groups = self.target.device.info.max_work_group as i64 >= GPU_SIDE * GPU_SIDE;
-        if self.target.is_cpu() || !has_groups || !is_long(0) {
-            return None;
+        if self.target.is_cpu() || !is_long(0) {
+            return Ok(None);
         }
         let is_dense = |operand: &Operand<'_>, dim: usize| {
             operand.strides.get(dim).is_some_and(|stride| stride.unsigned_abs() as usize == operand.dtype.size())
         };
-        (1..shape.len()).find(|&dim| {
-            is_long(dim) && operands.iter().any(|operand| is_across(operand, dim) && is_dense(operand, dim))
-        })
+        let faces = |dim: usize| operands.iter().any(|operand| is_across(operand, dim) && is_dense(operand, dim));
+        let Some(dim) = (1..shape.len()).find(|&dim| is_long(dim) && faces(dim)) else { return Ok(None) };
+        let has_groups = program.kernel("pointwise_strided")?.largest_group() as i64 >= GPU_SIDE * GPU_SIDE;
+        Ok(has_groups.then_some(dim))
     }
 
     /// How the strided kernel walks.

@@ -149,9 +149,10 @@ impl Target {
             (None, _) if self.is_cpu() => launch(None, global, Self::group_for(global).get(..global.len())),
             // Left to itself a driver divides the items evenly, into groups of one where their number is prime.
             (None, &[items]) => {
-                let rest = items % ITEM_GROUP;
+                let group = ITEM_GROUP.min(kernel.largest_group());
+                let rest = items % group;
                 if items > rest {
-                    launch(None, &[items - rest], Some(&[ITEM_GROUP]))?;
+                    launch(None, &[items - rest], Some(&[group]))?;
                 }
                 if rest > 0 {
                     launch(Some(&[items - rest]), &[rest], Some(&[rest]))?;

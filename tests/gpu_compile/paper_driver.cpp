@@ -3,7 +3,8 @@
 // at it, the native library asks for exactly what it would ask a GPU of that description for, and no compiler runs.
 //
 // PAPER_FOLDER is where it writes: <program>.cl and <program>.options, and a line of launches.txt for each new
-// (program, kernel, size of the groups, bytes of local memory in arguments).
+// (program, kernel, size of the groups, bytes of local memory in arguments). PAPER_KERNEL_GROUP is the largest group
+// that kernels run in, where that is less than the device's.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -314,6 +315,13 @@ Status clReleaseProgram(Program*) {
 Kernel* clCreateKernel(Program* program, const char* name, Status* status) {
   *status = SUCCESS;
   return new Kernel{program, name, {}};
+}
+
+Status clGetKernelWorkGroupInfo(Kernel*, void*, uint32_t what, size_t room, void* out, size_t* needed) {
+  constexpr uint32_t WORK_GROUP_SIZE = 0x11B0;
+  const char* least = std::getenv("PAPER_KERNEL_GROUP");
+  if (what != WORK_GROUP_SIZE) return INVALID_VALUE;
+  return answer_number<size_t>(least ? std::atoi(least) : LARGEST_GROUP, room, out, needed);
 }
 
 Status clReleaseKernel(Kernel* kernel) {

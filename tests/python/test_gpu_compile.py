@@ -207,6 +207,27 @@ def test_programs_are_recorded_as_a_gpu_would_be_asked(tmp_path: Path) -> None:
 
 
 def test_what_is_known_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_groups_are_as_small_as_kernels_run_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of kernels that are written for one size cannot be, and the error says so."""
+    monkeypatch.setenv("PAPER_KERNEL_GROUP", "32")
+    code = """
+        import torch
+        a = torch.zeros(300, 300, device="opencl")
+        a + 1, a + a.t(), a[:, :7] + a[:, 1:8], a.argsort(1)
+        try:
+            a.sum(1)
+        except NotImplementedError as error:
+            assert "reduce_rows is written for groups of 256 work-items" in str(error), error
+            assert "groups of 32 at most" in str(error), error
+        else:
+            raise AssertionError("launched")
+    """
+    record_calls(["-c", "\n".join(line[8:] for line in code.splitlines())], tmp_path)
+    launches = {kernel: launch for program in read(tmp_path) for kernel, launch in program.launches.items()}
+    assert {"pointwise_dense", "pointwise_strided", "sort_blocks"} <= launches.keys()
+    assert {launch.group for launch in launches.values()} == {32}
+
+
     """Mistakes neither; a compiler that was too slow gets another chance."""
     outcomes = [targets.TooSlow("no result"), CompileError("mistake"), AssertionError("compiled again")]
 

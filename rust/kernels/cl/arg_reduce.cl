@@ -48,9 +48,10 @@ INLINE void join_winner(int largest, __local T *best, __local long *place, int i
 #endif
 
 // A group finds the winners of whole tasks (result, split).
-__kernel void arg_rows(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *values,
-                       ulong values_offset, int values_dtype, __global uchar *indices, ulong indices_offset,
-                       Layout kept, long outputs, long length, long stride, long splits, int largest) {
+__kernel GROUPS_OF(LSIZE) void arg_rows(__global const uchar *input, ulong input_offset, int dtype0,
+                                        __global uchar *values, ulong values_offset, int values_dtype,
+                                        __global uchar *indices, ulong indices_offset, Layout kept, long outputs,
+                                        long length, long stride, long splits, int largest) {
   input += input_offset;
   values = values ? values + values_offset : values;
   indices += indices_offset;
@@ -121,10 +122,10 @@ __kernel void arg_rows(__global const uchar *input, ulong input_offset, int dtyp
 
 // Items find the winners of tasks (VEC neighbouring results, split), as columns.cl has it. Places are kept in lanes as
 // wide as T, so `length` must fit one.
-__kernel void arg_columns(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *values,
-                          ulong values_offset, int values_dtype, __global uchar *indices, ulong indices_offset,
-                          Layout kept, long outputs, long length, long stride, long splits, int largest,
-                          int parts) {
+__kernel GROUPS_OF(LSIZE) void arg_columns(__global const uchar *input, ulong input_offset, int dtype0,
+                                           __global uchar *values, ulong values_offset, int values_dtype,
+                                           __global uchar *indices, ulong indices_offset, Layout kept, long outputs,
+                                           long length, long stride, long splits, int largest, int parts) {
   input += input_offset;
   values = values ? values + values_offset : values;
   indices += indices_offset;
@@ -175,10 +176,11 @@ __kernel void arg_columns(__global const uchar *input, ulong input_offset, int d
 }
 
 // The first of the splits' winners, of which items share a result's as columns.cl has it. Operand 2 of `kept` is not used.
-__kernel void arg_merge(__global const uchar *best, ulong best_offset, int best_dtype, __global const uchar *places,
-                        ulong places_offset, __global uchar *values, ulong values_offset, int values_dtype,
-                        __global uchar *indices, ulong indices_offset, Layout kept, long outputs, long splits,
-                        int largest, int parts) {
+__kernel GROUPS_OF(LSIZE) void arg_merge(__global const uchar *best, ulong best_offset, int best_dtype,
+                                         __global const uchar *places, ulong places_offset, __global uchar *values,
+                                         ulong values_offset, int values_dtype, __global uchar *indices,
+                                         ulong indices_offset, Layout kept, long outputs, long splits, int largest,
+                                         int parts) {
   best += best_offset;
   places += places_offset;
   values = values ? values + values_offset : values;

@@ -48,9 +48,10 @@ __kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, 
   }
 
 // y = (x - mean) * (weight * rstd) + bias; a group takes whole runs of `inner` elements, of all channels if inner is 1.
-__kernel void batch_norm_apply(__global const uchar *input, ulong input_offset, int dtype0,
-                               __global const uchar *coefficients, ulong coefficients_offset, __global uchar *output,
-                               ulong output_offset, long outer, long channels, long inner) {
+__kernel GROUPS_OF(LSIZE) void batch_norm_apply(__global const uchar *input, ulong input_offset, int dtype0,
+                                                __global const uchar *coefficients, ulong coefficients_offset,
+                                                __global uchar *output, ulong output_offset, long outer, long channels,
+                                                long inner) {
   __global const uchar *table = coefficients + coefficients_offset;
   long span = inner == 1 ? channels : inner;
   int size = dtype_size(DTYPE0);
@@ -73,10 +74,11 @@ __kernel void batch_norm_apply(__global const uchar *input, ulong input_offset, 
 
 // dx = a * dy + b * (x - c) + d, with the coefficients of norm_sums_finish. In evaluation b is 0, and dx does not depend on x
 // even where that is not finite.
-__kernel void batch_norm_apply_backward(__global const uchar *grad, ulong grad_offset, __global const uchar *input,
-                                        ulong input_offset, int dtype0, __global const uchar *coefficients,
-                                        ulong coefficients_offset, __global uchar *grad_input,
-                                        ulong grad_input_offset, long outer, long channels, long inner) {
+__kernel GROUPS_OF(LSIZE) void batch_norm_apply_backward(__global const uchar *grad, ulong grad_offset,
+                                                         __global const uchar *input, ulong input_offset, int dtype0,
+                                                         __global const uchar *coefficients, ulong coefficients_offset,
+                                                         __global uchar *grad_input, ulong grad_input_offset,
+                                                         long outer, long channels, long inner) {
   __global const uchar *table = coefficients + coefficients_offset;
   long span = inner == 1 ? channels : inner;
   int size = dtype_size(DTYPE0);

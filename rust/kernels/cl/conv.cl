@@ -260,12 +260,12 @@ static inline void convolve_box(const Source *s, const Box *box, __local const T
 }
 
 // Global size (groups * ITEMS, boxes, images) in groups of ITEMS. `bias` is null where there is none.
-__kernel void conv_direct(__global const uchar *source, ulong source_offset, int source_dtype,
-                          __global const uchar *weight, ulong weight_offset, int weight_dtype,
-                          __global const uchar *bias, ulong bias_offset, int bias_dtype, long bias_stride,
-                          __global uchar *out, ulong out_offset, int out_dtype, Source from, TapStrides taps,
-                          PixelStrides pixels, long out_channels, __local T *planes, __local T *factors,
-                          __local int *places) {
+__kernel GROUPS_OF(ITEMS) void conv_direct(__global const uchar *source, ulong source_offset, int source_dtype,
+                                           __global const uchar *weight, ulong weight_offset, int weight_dtype,
+                                           __global const uchar *bias, ulong bias_offset, int bias_dtype,
+                                           long bias_stride, __global uchar *out, ulong out_offset, int out_dtype,
+                                           Source from, TapStrides taps, PixelStrides pixels, long out_channels,
+                                           __local T *planes, __local T *factors, __local int *places) {
   const long group = get_group_id(0), image = get_global_id(2);
   const Box box = find_box(&from, get_global_id(1));
   find_places(&from, places);
@@ -324,11 +324,12 @@ static inline void add_weights(const Source *s, const Box *box, __local const T 
 
 // Global size (groups * ITEMS, splits of the images) in groups of ITEMS: sums [splits][groups][result channels][source
 // channels][taps].
-__kernel void conv_direct_weight(__global const uchar *source, ulong source_offset, int source_dtype,
-                                 __global const uchar *gradient, ulong gradient_offset, int gradient_dtype,
-                                 __global uchar *out, ulong out_offset, Source from, PixelStrides pixels,
-                                 long out_channels, long images, __local T *planes, __local T *gradients,
-                                 __local T *sums, __local int *places) {
+__kernel GROUPS_OF(ITEMS) void conv_direct_weight(__global const uchar *source, ulong source_offset, int source_dtype,
+                                                  __global const uchar *gradient, ulong gradient_offset,
+                                                  int gradient_dtype, __global uchar *out, ulong out_offset,
+                                                  Source from, PixelStrides pixels, long out_channels, long images,
+                                                  __local T *planes, __local T *gradients, __local T *sums,
+                                                  __local int *places) {
   const long group = get_group_id(0);
   SHARE_TASKS(images, get_global_id(1), get_global_size(1), first, last);
   const int depth = (int)(from.channels * tap_count(&from)), all = depth * (int)out_channels;

@@ -38,11 +38,11 @@ __kernel void nll_loss_each(__global const uchar *input, ulong input_offset, int
 }
 
 // Each group leaves the sum of its losses and of their weights, as T [groups][2].
-__kernel void nll_loss_parts(__global const uchar *input, ulong input_offset, int dtype0,
-                             __global const uchar *targets, ulong targets_offset, int target_dtype,
-                             __global const uchar *weight, ulong weight_offset, __global uchar *parts,
-                             ulong parts_offset, long count, long classes, long inner, long ignored,
-                             __global uchar *faults, ulong faults_offset) {
+__kernel GROUPS_OF(LSIZE) void nll_loss_parts(__global const uchar *input, ulong input_offset, int dtype0,
+                                              __global const uchar *targets, ulong targets_offset, int target_dtype,
+                                              __global const uchar *weight, ulong weight_offset, __global uchar *parts,
+                                              ulong parts_offset, long count, long classes, long inner, long ignored,
+                                              __global uchar *faults, ulong faults_offset) {
   input += input_offset;
   targets += targets_offset;
   weight = weight ? weight + weight_offset : weight;

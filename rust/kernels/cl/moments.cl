@@ -92,10 +92,11 @@ INLINE void add_run(__global const uchar *p, long stride, long n, int item, int 
 
 // A group finds the moments of whole tasks (result, split). `run_items` of its items share a run of the innermost
 // reduced dimension, the others take the next runs.
-__kernel void moments_rows(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *variance,
-                           ulong variance_offset, int variance_dtype, __global uchar *mean, ulong mean_offset,
-                           int mean_dtype, Layout kept, Layout reduced, long outputs, long length, long splits,
-                           int finish, TR correction, int run_items) {
+__kernel GROUPS_OF(LSIZE) void moments_rows(__global const uchar *input, ulong input_offset, int dtype0,
+                                            __global uchar *variance, ulong variance_offset, int variance_dtype,
+                                            __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept,
+                                            Layout reduced, long outputs, long length, long splits, int finish,
+                                            TR correction, int run_items) {
   input += input_offset;
   variance += variance_offset;
   mean = mean ? mean + mean_offset : mean;
@@ -142,10 +143,11 @@ __kernel void moments_rows(__global const uchar *input, ulong input_offset, int 
 }
 
 // Items find the moments of tasks (VEC neighbouring results, split), as columns.cl has it.
-__kernel void moments_columns(__global const uchar *input, ulong input_offset, int dtype0,
-                              __global uchar *variance, ulong variance_offset, int variance_dtype,
-                              __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept, Layout reduced,
-                              long outputs, long length, long splits, int finish, TR correction, int parts) {
+__kernel GROUPS_OF(LSIZE) void moments_columns(__global const uchar *input, ulong input_offset, int dtype0,
+                                               __global uchar *variance, ulong variance_offset, int variance_dtype,
+                                               __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept,
+                                               Layout reduced, long outputs, long length, long splits, int finish,
+                                               TR correction, int parts) {
   input += input_offset;
   variance += variance_offset;
   mean = mean ? mean + mean_offset : mean;
@@ -197,10 +199,11 @@ __kernel void moments_columns(__global const uchar *input, ulong input_offset, i
 }
 
 // Joins the splits' sums of squares and means, both [splits][outputs] of T: items share a result's as columns.cl has it.
-__kernel void moments_merge(__global const uchar *squares, ulong squares_offset, __global const uchar *means,
-                            ulong means_offset, __global uchar *variance, ulong variance_offset, int variance_dtype,
-                            __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept, long outputs,
-                            long length, long splits, int finish, TR correction, int parts) {
+__kernel GROUPS_OF(LSIZE) void moments_merge(__global const uchar *squares, ulong squares_offset,
+                                             __global const uchar *means, ulong means_offset, __global uchar *variance,
+                                             ulong variance_offset, int variance_dtype, __global uchar *mean,
+                                             ulong mean_offset, int mean_dtype, Layout kept, long outputs, long length,
+                                             long splits, int finish, TR correction, int parts) {
   __global const T *split_squares = (__global const T *)(squares + squares_offset);
   __global const T *split_means = (__global const T *)(means + means_offset);
 #if LSIZE > 1

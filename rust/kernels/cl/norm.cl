@@ -62,11 +62,12 @@ INLINE T sum_squares(__global const uchar *x, long length, int dtype, T center) 
 
 // Layer and group norm: a group normalises whole rows of `length` elements, each with a mean of its own.
 // Row r holds channels (r % groups) * (length / inner) and on, of `inner` elements each.
-__kernel void norm_rows(__global const uchar *input, ulong input_offset, int dtype0, __global const uchar *weight,
-                        ulong weight_offset, __global const uchar *bias, ulong bias_offset, int dtype1,
-                        __global uchar *output, ulong output_offset, __global uchar *mean, ulong mean_offset,
-                        __global uchar *rstd, ulong rstd_offset, int stat_dtype, long rows, long length, long groups,
-                        long inner, TR eps) {
+__kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong input_offset, int dtype0,
+                                         __global const uchar *weight, ulong weight_offset, __global const uchar *bias,
+                                         ulong bias_offset, int dtype1, __global uchar *output, ulong output_offset,
+                                         __global uchar *mean, ulong mean_offset, __global uchar *rstd,
+                                         ulong rstd_offset, int stat_dtype, long rows, long length, long groups,
+                                         long inner, TR eps) {
   weight = weight ? weight + weight_offset : weight;
   bias = bias ? bias + bias_offset : bias;
   bool by_element = inner == 1;
@@ -113,12 +114,14 @@ __kernel void norm_rows(__global const uchar *input, ulong input_offset, int dty
 // Gradient of the input of norm_rows: with g = dy * weight, dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means over the
 // row. Where a group is one item, `sums` may be given, for what norm_sums_rows and norm_sums_columns compute, with a split
 // for each group: that spares reading dy and x again.
-__kernel void norm_rows_backward(__global const uchar *grad, ulong grad_offset, __global const uchar *input,
-                                 ulong input_offset, int dtype0, __global const uchar *weight, ulong weight_offset,
-                                 int dtype1, __global const uchar *mean, ulong mean_offset,
-                                 __global const uchar *rstd, ulong rstd_offset, int stat_dtype,
-                                 __global uchar *grad_input, ulong grad_input_offset, __global uchar *sums,
-                                 ulong sums_offset, long rows, long length, long groups, long inner) {
+__kernel GROUPS_OF(LSIZE) void norm_rows_backward(__global const uchar *grad, ulong grad_offset,
+                                                  __global const uchar *input, ulong input_offset, int dtype0,
+                                                  __global const uchar *weight, ulong weight_offset, int dtype1,
+                                                  __global const uchar *mean, ulong mean_offset,
+                                                  __global const uchar *rstd, ulong rstd_offset, int stat_dtype,
+                                                  __global uchar *grad_input, ulong grad_input_offset,
+                                                  __global uchar *sums, ulong sums_offset, long rows, long length,
+                                                  long groups, long inner) {
   weight = weight ? weight + weight_offset : weight;
   int first_part = get_local_id(0) * VEC, step = LSIZE * VEC, size = dtype_size(DTYPE0);
   bool by_element = inner == 1;
@@ -185,7 +188,7 @@ __kernel void norm_rows_backward(__global const uchar *grad, ulong grad_offset, 
       long stat_channels, long splits
 
 // A group sums one channel of a split.
-__kernel void norm_sums_rows(SUMS_PARAMETERS) {
+__kernel GROUPS_OF(LSIZE) void norm_sums_rows(SUMS_PARAMETERS) {
   __global T *results = (__global T *)(sums + sums_offset);
   int first_part = get_local_id(0) * VEC, step = LSIZE * VEC, size = dtype_size(DTYPE0);
   GROUP_SHARED(shared);
@@ -232,7 +235,7 @@ __kernel void norm_sums_rows(SUMS_PARAMETERS) {
 
 // inner == 1, and one mean either a channel or a sample: items sum STRIP * VEC neighbouring channels of a split, as
 // columns.cl has it.
-__kernel void norm_sums_columns(SUMS_PARAMETERS, int parts) {
+__kernel GROUPS_OF(LSIZE) void norm_sums_columns(SUMS_PARAMETERS, int parts) {
   mean = mean ? mean + mean_offset : mean;
   rstd += rstd_offset;
   int size = dtype_size(DTYPE0);
@@ -279,13 +282,14 @@ __kernel void norm_sums_columns(SUMS_PARAMETERS, int parts) {
 
 // Joins the splits of norm_sums_*, of which items share a channel's as columns.cl has it, and stores the gradients of
 // weight and bias. For batch norm it also leaves, as T [4][channels], the a, b, c and d of dx = a * dy + b * (x - c) + d.
-__kernel void norm_sums_finish(__global const uchar *sums, ulong sums_offset, __global uchar *grad_weight,
-                               ulong grad_weight_offset, __global uchar *grad_bias, ulong grad_bias_offset,
-                               __global const uchar *weight, ulong weight_offset, int dtype1,
-                               __global const uchar *mean, ulong mean_offset, __global const uchar *rstd,
-                               ulong rstd_offset, int stat_dtype, __global uchar *coefficients,
-                               ulong coefficients_offset, long channels, long splits, long count, int training,
-                               int parts) {
+__kernel GROUPS_OF(LSIZE) void norm_sums_finish(__global const uchar *sums, ulong sums_offset,
+                                                __global uchar *grad_weight, ulong grad_weight_offset,
+                                                __global uchar *grad_bias, ulong grad_bias_offset,
+                                                __global const uchar *weight, ulong weight_offset, int dtype1,
+                                                __global const uchar *mean, ulong mean_offset,
+                                                __global const uchar *rstd, ulong rstd_offset, int stat_dtype,
+                                                __global uchar *coefficients, ulong coefficients_offset, long channels,
+                                                long splits, long count, int training, int parts) {
 #if LSIZE > 1
   __local T products_of[LSIZE], totals_of[LSIZE];
 #endif

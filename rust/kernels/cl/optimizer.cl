@@ -72,7 +72,7 @@ typedef struct {
   if (scale) STORE(gradient, GRADIENT, g * step.sign);
 
 // Sutskever, Martens, Dahl and Hinton 2013.
-__kernel void sgd_step(STEP_ARGUMENTS) {
+__kernel GROUPS_OF(LSIZE) void sgd_step(STEP_ARGUMENTS) {
   BEGIN_STEP
   FOR_EACH_VECTOR(i) {
     if (is_skipped) {
@@ -108,7 +108,7 @@ __kernel void sgd_step(STEP_ARGUMENTS) {
   }                                                                                                          \
   STORE(parameter, PARAMETER, p - pace * mean / (sqrt(square) * spread + step.epsilon));
 
-__kernel void adam_step(STEP_ARGUMENTS) {
+__kernel GROUPS_OF(LSIZE) void adam_step(STEP_ARGUMENTS) {
   BEGIN_STEP
   BEGIN_ADAM
   FOR_EACH_VECTOR(i) {
@@ -120,7 +120,7 @@ __kernel void adam_step(STEP_ARGUMENTS) {
 }
 
 // Loshchilov and Hutter 2019.
-__kernel void adamw_step(STEP_ARGUMENTS) {
+__kernel GROUPS_OF(LSIZE) void adamw_step(STEP_ARGUMENTS) {
   BEGIN_STEP
   BEGIN_ADAM
   FOR_EACH_VECTOR(i) {
@@ -132,7 +132,7 @@ __kernel void adamw_step(STEP_ARGUMENTS) {
 }
 
 // Duchi, Hazan and Singer 2011.
-__kernel void adagrad_step(STEP_ARGUMENTS) {
+__kernel GROUPS_OF(LSIZE) void adagrad_step(STEP_ARGUMENTS) {
   BEGIN_STEP
   const T pace = learning_rate / (1 + (steps - 1) * step.rate_decay);
   FOR_EACH_VECTOR(i) {

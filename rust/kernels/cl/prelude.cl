@@ -36,6 +36,14 @@
 #define DT_I8 1
 #define DT_I16 2
 #define DT_I32 3
+// What a kernel declares that is written for groups of so many work-items: a GPU's compiler may otherwise give each item so
+// many registers that only smaller groups can start. Other kernels take groups of any size.
+#ifdef IS_CPU
+#define GROUPS_OF(items)
+#else
+#define GROUPS_OF(items) __attribute__((reqd_work_group_size(items, 1, 1)))
+#endif
+
 #define DT_I64 4
 #define DT_F16 5
 #define DT_F32 6

@@ -198,10 +198,10 @@ INLINE void fold_run(__global const uchar *p, long stride, long n, int item, int
 
 // A group reduces whole tasks (result, split). `run_items` of its items share a run of the innermost reduced
 // dimension, the others take the next runs.
-__kernel void reduce_rows(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *output,
-                          ulong output_offset, int output_dtype, Layout kept, Layout reduced, long outputs,
-                          long length, long splits, int map, int fold, int finish, TR power,
-                          long count, int run_items) {
+__kernel GROUPS_OF(LSIZE) void reduce_rows(__global const uchar *input, ulong input_offset, int dtype0,
+                                           __global uchar *output, ulong output_offset, int output_dtype, Layout kept,
+                                           Layout reduced, long outputs, long length, long splits, int map, int fold,
+                                           int finish, TR power, long count, int run_items) {
   input += input_offset;
   output += output_offset;
   long run = reduced.sizes[0], stride = reduced.strides[0][0];
@@ -334,10 +334,10 @@ INLINE void fold_columns(__global const uchar *base, const Layout *reduced, long
 }
 
 // Items reduce tasks (STRIP * VEC neighbouring results, split), as columns.cl has it.
-__kernel void reduce_columns(__global const uchar *input, ulong input_offset, int dtype0,
-                             __global uchar *output, ulong output_offset, int output_dtype, Layout kept,
-                             Layout reduced, long outputs, long length, long splits, int map,
-                             int fold, int finish, TR power, long count, int parts) {
+__kernel GROUPS_OF(LSIZE) void reduce_columns(__global const uchar *input, ulong input_offset, int dtype0,
+                                              __global uchar *output, ulong output_offset, int output_dtype,
+                                              Layout kept, Layout reduced, long outputs, long length, long splits,
+                                              int map, int fold, int finish, TR power, long count, int parts) {
   input += input_offset;
   output += output_offset;
   long columns = kept.sizes[0], in_stride = kept.strides[1][0], out_stride = kept.strides[0][0];
