@@ -102,7 +102,7 @@ def find_or_compile(program: Program, target: str, tools: Tools) -> Result:
 
 def _place(program: Program, target: str, tools: Tools) -> Path:
     """Return where a result is kept: by all that it depends on."""
-    key = sha256("\n".join((program.digest, target, tools.version, _reader())).encode()).hexdigest()[:32]
+    key = sha256("\n".join((program.digest, target, tools.version, tools.library, _reader())).encode()).hexdigest()[:32]
     return FOLDER / "cache" / f"{key}.json"
 
 

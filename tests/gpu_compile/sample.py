@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 from gpu_compile.programs import Program
 
+# Constants that make another kernel of one: products of plain matrices, and with more results an item.
+FORMS = frozenset({"DENSE=1", "ITEM=8"})
+
 
 def of(programs: Sequence[Program]) -> list[Program]:
     """Choose programs.
@@ -12,12 +15,14 @@ def of(programs: Sequence[Program]) -> list[Program]:
         programs: what has been recorded.
 
     Returns:
-        Of each family's generic programs the first of float, and then others until every launched kernel is in one.
+        Of each family's generic programs the first of float, and then others until every launched kernel is in one, in
+        each of its forms.
     """
     chosen: dict[str, Program] = {}
-    covered: set[tuple[str, str]] = set()
+    covered: set[tuple[str, str, frozenset[str]]] = set()
     for program in sorted(programs, key=lambda program: (program.is_specialised, "CLASS_F" not in program.options)):
-        kernels = {(program.family, kernel) for kernel in program.launches}
+        form = FORMS.intersection(program.options.split())
+        kernels = {(program.family, kernel, form) for kernel in program.launches}
         if not kernels <= covered:
             covered |= kernels
             chosen[program.digest] = program

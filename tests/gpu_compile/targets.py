@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gpu_compile.programs import Program
-from gpu_compile.tools import Tools
+from gpu_compile.tools import AMD_LIBRARY, NVIDIA_LIBRARY, Tools
 
 # Seconds for a compiler: some take very long over loops that they unroll.
 PATIENCE = 240
@@ -97,7 +97,7 @@ class Nvidia:
         with TemporaryDirectory() as name:
             folder = Path(name)
             march = f"-march={self.name}"
-            path = _clang(tools, program, "nvptx64-nvidia-nvcl", "nvptx64--nvidiacl.bc", folder, march)
+            path = _clang(tools, program, "nvptx64-nvidia-nvcl", NVIDIA_LIBRARY, folder, march)
             code = path.read_text()
             if missing := missing_in_ptx(code):
                 raise CompileError(f"undefined functions: {' '.join(missing)}")
@@ -169,7 +169,7 @@ class Amd:
         """Compile a program: as `Nvidia.compile`."""
         with TemporaryDirectory() as name:
             cpu = [f"-mcpu={self.name}", "-nogpulib"]
-            code = _clang(tools, program, "amdgcn-amd-amdhsa", "amdgcn--amdhsa.bc", Path(name), *cpu).read_text()
+            code = _clang(tools, program, "amdgcn-amd-amdhsa", AMD_LIBRARY, Path(name), *cpu).read_text()
         if missing := missing_in_amdgcn(code):
             raise CompileError(f"undefined functions: {' '.join(missing)}")
         return amdgcn_figures(code)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 
 from gpu_compile.sources import ROOT
@@ -14,6 +15,8 @@ from gpu_compile.sources import ROOT
 FOLDER = ROOT / "target" / "gpu_compile"
 # The first that knows sm_90.
 LEAST_CLANG = 16
+# libclc's functions for NVIDIA's and AMD's GPUs.
+NVIDIA_LIBRARY, AMD_LIBRARY = LIBRARIES = ("nvptx64--nvidiacl.bc", "amdgcn--amdhsa.bc")
 
 
 class MissingTool(Exception):
@@ -41,6 +44,12 @@ class Tools:
         ptxas = subprocess.run([self.ptxas, "--version"], capture_output=True, text=True, check=True).stdout
         return f"{clang.splitlines()[0].strip()}; ptxas {ptxas.splitlines()[-2].rpartition(' ')[2]}"
 
+    @cached_property
+    def library(self) -> str:
+        """A digest of libclc, whose version no tool tells."""
+        paths = [self.libclc / name for name in LIBRARIES]
+        return sha256(b"".join(path.read_bytes() for path in paths if path.exists())).hexdigest()
+
 
 def find() -> Tools:
     """Find the compilers.
@@ -67,4 +76,4 @@ def find() -> Tools:
 
 
 def _has_targets(folder: Path) -> bool:
-    return all((folder / name).exists() for name in ("nvptx64--nvidiacl.bc", "amdgcn--amdhsa.bc"))
+    return all((folder / name).exists() for name in LIBRARIES)

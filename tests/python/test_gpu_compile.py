@@ -180,6 +180,7 @@ def test_the_sample_has_every_launched_kernel() -> None:
         Program("sum", "", "-D CLASS_F -D SPEC_OP=1", {"rows": Launch(1, 0), "columns": Launch(1, 0)}),
         Program("sum", "", "-D CLASS_F", {"rows": Launch(1, 0)}),
         Program("sort", "", "-D CLASS_F", {"rows": Launch(1, 0)}),
+        Program("sort", "", "-D CLASS_F -D DENSE=1", {"rows": Launch(1, 0)}),
     ]
     for program in programs:
         program.__dict__["digest"] = f"{program.family} {program.options}"
@@ -241,6 +242,10 @@ def test_groups_are_as_small_as_kernels_run_in(monkeypatch: pytest.MonkeyPatch, 
     found = [build.compile_all([program], ["sm_90"], compilers, 1) for _ in range(3)]
     assert [results[0].error for results, left in found] == ["no result", "mistake", "mistake"]
     assert build.compile_all([Text("text", "other", "")], ["sm_90"], compilers, 1, seconds=-1) == ([], 1)
+    # Another libclc is another compiler.
+    (tmp_path / tools.LIBRARIES[0]).write_text("other")
+    assert build.known(program, "sm_90", compilers) is not None
+    assert build.known(program, "sm_90", tools.Tools(tmp_path, tmp_path, tmp_path)) is None
 
 
 class Text(Program):
