@@ -129,9 +129,9 @@ def _ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float 
 
 
 def _rate(size: int, operations: float, seconds: float) -> str:
-    if size:
-        return f"{size / seconds / 1e9:.0f} GB/s"
-    return f"{operations / seconds / 1e9:.0f} GFLOP/s" if operations else ""
+    amount, unit = (size, "GB/s") if size else (operations, "GFLOP/s")
+    rate = amount / seconds / 1e9
+    return f"{rate:{'.0f' if rate >= 100 else '.3g'}} {unit}" if amount else ""
 
 
 def _text(row: dict[str, object]) -> str:

@@ -13,7 +13,11 @@ SOURCE = Path(__file__).with_name("limits.cl")
 VECTOR_BYTES = {"cpu": 64, "gpu": 16}
 # Of limits.cl: twelve chains of such vectors, a multiplication and an addition each.
 CHAINS = 12
-ARITHMETIC_ROUNDS = 50_000
+# Devices differ a thousandfold in what a round takes: the first launch says how many a launch of LEAST_SECONDS has.
+FEWEST_ROUNDS, MOST_ROUNDS = 500, 1 << 24
+# The limit is what the device reaches, and not what others who use it leave: beside other programs, launches one after
+# another have had 70 to 304 GFLOP/s on two cores with AVX-512, whatever the groups and the rounds.
+ATTEMPTS = 3
 # Shorter launches would measure the enqueueing.
 SMALLEST_BYTES = 1 << 20
 # The clock's and the scheduler's part shows in less, and waiting for the end of few launches does on a GPU.
@@ -45,6 +49,7 @@ class Limits:
         self._items, self._size = groups * size * properties.compute_units, size
         self._result = self._queue.buffer(8 * self._items)
         self._operands: dict[int, tuple[c_void_p, int]] = {}
+        self._rounds: dict[str, int] = {}
         self.cache_bytes = found.properties()["cache_bytes"]
 
     def memory_seconds(self, read: int, written: int) -> float:
@@ -83,9 +88,16 @@ class Limits:
             Multiplications and additions a second.
         """
         name, scalar, size = ("fma_double", c_double, 8) if dtype == torch.float64 else ("fma_float", c_float, 4)
-        lanes = self._vector_bytes // size
-        seconds = self._run(name, self._result, scalar(0.5), scalar(0.25), c_uint32(ARITHMETIC_ROUNDS))
-        return 2 * CHAINS * lanes * ARITHMETIC_ROUNDS * self._items / seconds
+        each = 2 * CHAINS * (self._vector_bytes // size) * self._items
+
+        def seconds(rounds: int) -> float:
+            return self._run(name, self._result, scalar(0.5), scalar(0.25), c_uint32(rounds))
+
+        if name not in self._rounds:
+            needed = FEWEST_ROUNDS * LEAST_SECONDS / seconds(FEWEST_ROUNDS)
+            self._rounds[name] = min(max(FEWEST_ROUNDS, round(needed)), MOST_ROUNDS)
+        rounds = self._rounds[name]
+        return each * rounds / min(seconds(rounds) for _ in range(ATTEMPTS))
 
     def _run(self, name: str, *arguments: _SimpleCData) -> float:
         """Return the mean time of launches, after one that fills the caches."""

@@ -34,7 +34,9 @@ def drivers() -> Iterator[dict[str, Any]]:
     """
     folder = registry()
     if folder is None:
-        yield {"file": "none: variables choose", "library": "", "devices": 0, "says": "see the devices"}
+        for name in filter(os.environ.get, CHOICES):
+            says = "this variable chooses, and nothing that is registered counts"
+            yield {"file": name, "library": os.environ[name], "devices": 0, "says": says}
         return
     for path in sorted(folder.glob("*")):
         library, wrong = library_of(path)

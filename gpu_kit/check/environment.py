@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.caches import caches_in
+from benchmarks.caches import CACHES, caches_in
 
 LOADER = "libOpenCL.so.1"
 NVIDIA = "libnvidia-opencl.so.1"
@@ -52,6 +52,9 @@ def prepare(
         notes.append(f"Python has no {', '.join(lacking)}: the kit's own.")
     if names := " and no ".join(missing()):
         notes.append(f"Python has no {names}: what needs it is left out, most tests without numpy.")
+    ours = [name for name in sorted(environment) if name.startswith("TORCH_OPENCL_") and name not in CACHES]
+    if ours:
+        notes.append(f"Set by the user: {', '.join(f'{name}={environment[name]}' for name in ours)}.")
     if not _loads(LOADER):
         _prepend(variables, "LD_LIBRARY_PATH", root / "lib")
         notes.append(f"The machine has no {LOADER}: the kit's own (ocl-icd).")

@@ -116,6 +116,9 @@ def compared(part: Part, results: list[Any], printed: list[str]) -> None:
             ]
         )
     columns = ["work", "time", "rate", "of the limit", "vendor's time", "vendor's time / ours"]
+    # Where there is no such device, what is left of its columns are the rows that were not possible.
+    while rows and not any(row[-1] for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     if rows:
         part.tables = [{"title": part.title, "columns": columns, "rows": rows}]
     against = f", {min(ratios):.2f} to {max(ratios):.2f} times the vendor's speed" if ratios else ""

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -180,10 +181,13 @@ PathFinder.find_spec = classmethod(lambda _, name, *others: None if name == "sci
         test_all="import scipy\ndef test_one(): pass\n",
         test_some="def test_two(): import scipy\ndef test_three(): pass\ndef test_four(): import no_such_module\n",
     )
+    # Of a file that cannot be imported no test can be found.
+    part = replace(part, files={**part.files, "test_all.py::test_one": 2})
     assert check(kit, [part]) == 1
-    tests = report_of(kit).parts["tests"].tests
+    entry = report_of(kit).parts["tests"]
+    tests = entry.tests
     assert [name.rpartition("::")[2] for name in tests.passed] == ["test_three"]
-    assert [name.rpartition("::")[2] for name in tests.failed] == ["test_four"]
+    assert [name.rpartition("::")[2] for name in tests.failed] == ["test_four"] and not entry.errors
     assert sorted(name.rpartition("/")[2] for name in tests.skipped) == ["test_all.py", "test_some.py::test_two"]
 
 
@@ -260,6 +264,18 @@ def test_a_device_whose_self_test_had_no_time_is_named_all_the_same(kit):
 
     check(kit, [command_part("info", "pass", read)])
     assert (kit / "out" / record.PAGE_NAME).read_text().startswith("# torch-opencl on One or Two\n")
+
+
+def test_a_page_without_the_vendors_device_has_no_columns_of_it():
+    row = {"name": "add", "seconds": 2e-3, "rate": "9 GB/s", "limit_share": 0.9, "bound": "memory"}
+    part = Part(title="Speed", status="passed")
+    readers.compared(part, [row], [])
+    assert part.tables[0]["columns"][-1] == "of the limit" and part.tables[0]["rows"] == [
+        ["add", "2 ms", "9 GB/s", "90% memory"]
+    ]
+    # A row that was not possible says so.
+    readers.compared(part, [row, {"name": "sum", "unable": "OutOfMemoryError: all of it"}], [])
+    assert part.tables[0]["rows"][1][-1] == "OutOfMemoryError: all of it"
 
 
 def test_a_report_of_another_kit_or_none_is_not_resumed(kit, capsys):

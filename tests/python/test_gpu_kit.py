@@ -25,7 +25,7 @@ def test_what_the_machine_lacks_is_taken_from_the_kit_and_the_rest_is_not(tmp_pa
     monkeypatch.setattr(environment, "COMPILED", ["torch", "no_such_module"])
     monkeypatch.setattr(environment, "_loads", lambda library: library == environment.NVIDIA)
     theirs = {"PYTHONPATH": "/theirs", "LD_LIBRARY_PATH": "/lib", "PYTEST_ADDOPTS": "-x"}
-    theirs |= {"TORCH_OPENCL_CACHE_DIR": "/old", "CUDA_CACHE_PATH": "/old"}
+    theirs |= {"TORCH_OPENCL_CACHE_DIR": "/old", "CUDA_CACHE_PATH": "/old", "TORCH_OPENCL_BLAS": "host"}
     variables, notes = environment.prepare(tmp_path, tmp_path / "work", 1, theirs)
     paths = [Path(path) for path in variables["PYTHONPATH"].split(":")]
     # pytest is always the kit's own: this Python has one.
@@ -38,7 +38,8 @@ def test_what_the_machine_lacks_is_taken_from_the_kit_and_the_rest_is_not(tmp_pa
         assert Path(variables[name]).is_dir() and Path(variables[name]).is_relative_to(tmp_path / "work")
     assert variables["LD_LIBRARY_PATH"] == f"{tmp_path / 'lib'}:/lib"
     assert variables["OCL_ICD_VENDORS"] == variables["OCL_ICD_FILENAMES"] == "libnvidia-opencl.so.1"
-    assert variables["TORCH_OPENCL_DEVICES"] == "1" and len(notes) == 4
+    assert variables["TORCH_OPENCL_DEVICES"] == "1" and len(notes) == 5
+    assert "Set by the user: TORCH_OPENCL_BLAS=host." in notes
     assert any("Python has no no_such_module" in note for note in notes)
     # A driver that the user has chosen stays.
     variables, _ = environment.prepare(tmp_path, tmp_path, None, {"OCL_ICD_VENDORS": "mine"})
