@@ -41,7 +41,13 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         title="Tests of each kind of kernel",
         weight=12,
         least=LEAST_SECONDS,
-        files={"device_class_cases.py": 4, "test_convolutions.py": 1, "test_copies.py": 1, "test_sorting.py": 1},
+        files={
+            "device_class_cases.py": 4,
+            "device_class_order_cases.py": 1,
+            "test_convolutions.py": 1,
+            "test_copies.py": 1,
+            "test_sorting.py": 1,
+        },
     ),
     CommandPart(
         name="gpu",

@@ -155,29 +155,42 @@ pub(super) fn fold<'a>(
     *strides = dense;
     let memory = target.workspace(count as usize * DType::I64.size())?;
     let offsets = Tensor { address: memory.address, dtype: DType::I64, sizes, strides };
-    let program = target.program(Family::Index, Class::Integer, &Spec::generic())?;
     for (number, axis) in axes.iter().enumerate() {
         let mut space = dims([&offsets, &axis.index]);
         space.retain(|dim| dim.strides != [0, 0]);
-        let space = coalesce(space);
-        let (chunk, items) = chunks(target, &space);
-        let walk = layout(&space)?;
-        let axis_bytes = axis.bytes();
-        let args = [
-            target.tensor(&offsets)?,
-            target.tensor(&axis.index)?,
-            Arg::Int(axis.index.dtype.code()),
-            Arg::Bytes(walk.as_bytes()),
-            Arg::Bytes(&axis_bytes),
-            Arg::Int(i32::from(number == 0)),
-            Arg::Long(chunk),
-            target.memory(report.memory.address)?,
-        ];
-        target.launch(&program, "index_offsets", &args, &[items], None)?;
+        write_offsets(target, memory.address, axis, space, number == 0, report)?;
     }
     // Offsets are in range and in bytes already: one "dimension" without end, a byte a step.
     let axis = Axis { index: offsets, size: i64::MAX, stride: 1, dim: 0, wraps: false, bad: first.bad };
     Ok(Folded { axis, steps, _memory: Some(memory) })
+}
+
+/// Writes the byte offsets that the indices of an axis stand for, -1 for those out of range; or adds them to those of the
+/// axes before. The operands of `space` are the offsets and the index.
+pub(super) fn write_offsets(
+    target: &Target,
+    offsets: usize,
+    axis: &Axis<'_>,
+    space: Vec<Dim<2>>,
+    is_first: bool,
+    report: &Report,
+) -> Result<()> {
+    let space = coalesce(space);
+    let (chunk, items) = chunks(target, &space);
+    let walk = layout(&space)?;
+    let axis_bytes = axis.bytes();
+    let args = [
+        target.memory(offsets)?,
+        target.tensor(&axis.index)?,
+        Arg::Int(axis.index.dtype.code()),
+        Arg::Bytes(walk.as_bytes()),
+        Arg::Bytes(&axis_bytes),
+        Arg::Int(i32::from(is_first)),
+        Arg::Long(chunk),
+        target.memory(report.memory.address)?,
+    ];
+    let program = target.program(Family::Index, Class::Integer, &Spec::generic())?;
+    target.launch(&program, "index_offsets", &args, &[items], None)
 }
 
 /// Elements of dimension 0 that one work-item takes: on CPUs enough to amortise it without idling a core, else one. And

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::index::{fold, slices, Axis, Report};
+use super::index::{fold, slices, write_offsets, Axis, Report};
+use super::sort::{merge, Elements, Rows};
 use super::space::{coalesce, dims, div_ceil, layout, span, Dim};
 use super::tier::{tier, with_rare};
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
-use crate::kernels::{CachedProgram, DType, Family, MAX_DIMS};
+use crate::kernels::{CachedProgram, Class, DType, Family, MAX_DIMS};
 
 /// What `set` does where it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub enum SetOp {
 pub enum Order {
     /// Any: sums of floats may differ between runs, and any of several assigned values stays.
     Any,
-    /// That of the sources, by one work-item for each place: slow on a device with many where the places are few.
+    /// That of the sources, by one work-item for each place: on GPUs slow where most updates are of few places.
     Sequential,
 }
 
@@ -72,19 +73,28 @@ pub fn set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>], op: SetOp, ord
     let dtype = if is_moved { dst.dtype.moved_as() } else { dst.dtype };
     let update = Update { target: &target, report: &report, dtype, op };
     let places = Places { dst: dst.address, src: src.address, axis };
-    // Atomics know the frequent dtypes.
-    let may_reorder = order == Order::Any && (is_moved || !dst.dtype.is_rare());
     match (lanes.as_slice(), depth.as_slice()) {
-        ([], [dim]) if may_reorder && op == SetOp::Add && suits_copies(&target, &axis, dim.size) => {
+        ([], [dim]) if update.may_reorder(order) && op == SetOp::Add && suits_copies(&target, &axis, dim.size) => {
             update.by_copies(&places, *dim)?;
         }
-        _ => {
-            let races =
-                may_reorder && is_worth_racing(&target, span(&lanes), span(&depth)) && may_race(&target, op, dst.dtype);
-            update.run(&places, lanes, depth, races)?;
-        }
+        _ => match update.way(&lanes, &depth, order) {
+            Way::Race => update.race(&places, lanes, depth)?,
+            Way::Sort => update.by_place(&places, lanes, depth)?,
+            Way::Walk => update.run(&places, lanes, depth, false)?,
+        },
     }
     report.check(&target)
+}
+
+/// How updates of one place are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// A work-item makes all updates of a lane, in order.
+    Walk,
+    /// Each work-item makes one, by atomics.
+    Race,
+    /// Sorted by their places: a work-item makes all of a place, in order.
+    Sort,
 }
 
 /// What a move by index writes to, reads, and goes by.
@@ -111,6 +121,99 @@ impl Update<'_> {
         self.target.program(Family::Index, self.dtype.class(), &spec)
     }
 
+    /// How to update lanes `depth` deep.
+    fn way(&self, lanes: &[Dim<3>], depth: &[Dim<3>], order: Order) -> Way {
+        let target = self.target;
+        let (width, height) = (span(lanes), span(depth));
+        if target.is_cpu() {
+            let races = self.may_reorder(order) && self.may_race() && is_worth_racing(target, width, height);
+            return if races { Way::Race } else { Way::Walk };
+        }
+        if height <= SHALLOW {
+            return Way::Walk;
+        }
+        // Integers come to the same in any order.
+        let is_exact = self.op != SetOp::Assign && self.dtype.class() == Class::Integer;
+        let may_reorder = self.may_reorder(order) || is_exact && !self.dtype.is_rare();
+        if may_reorder && self.may_race() {
+            let is_few = width < target.compute_units() * RACING_ITEMS;
+            return if is_few || is_across(lanes, depth) { Way::Race } else { Way::Walk };
+        }
+        if width < target.compute_units() * SORTING_ITEMS {
+            return Way::Sort;
+        }
+        Way::Walk
+    }
+
+    /// Whether the order of updates is left open. Atomics know the frequent dtypes.
+    fn may_reorder(&self, order: Order) -> bool {
+        order == Order::Any && !self.dtype.is_rare()
+    }
+
+    /// Whether work-items may meet: they take turns through atomics, which need a word of the element's width.
+    fn may_race(&self) -> bool {
+        let extensions = &self.target.device.info.extensions;
+        match self.dtype.size() {
+            _ if self.op == SetOp::Assign => true,
+            1 | 2 | 4 => true,
+            8 => extensions.iter().any(|name| name == "cl_khr_int64_base_atomics"),
+            _ => false,
+        }
+    }
+
+    /// Spreads all dimensions over work-items, neighbours over what is read side by side.
+    fn race(&self, places: &Places<'_>, lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>) -> Result<()> {
+        if self.target.is_cpu() {
+            return self.run(places, lanes, depth, true);
+        }
+        let mut space: Vec<_> = lanes.into_iter().chain(depth).collect();
+        space.sort_by_key(step_of_reads);
+        self.run(places, space, Vec::new(), true)
+    }
+
+    /// Brings the updates of each place together, in their order, by a stable sort.
+    fn by_place(&self, places: &Places<'_>, lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>) -> Result<()> {
+        let target = self.target;
+        let height = span(&depth) as i64;
+        // Lanes along which the index stands still have one order.
+        let (mut space, own): (Vec<_>, Vec<_>) = lanes.into_iter().partition(|dim| dim.strides[2] == 0);
+        let (shared, rows) = (space.len(), span(&own) as i64);
+        let mut step = DType::I64.size() as i64;
+        let indices = depth.iter().chain(&own).map(|dim| {
+            let strides = [step, dim.strides[2]];
+            step *= dim.size;
+            Dim { size: dim.size, strides }
+        });
+        let offsets = target.workspace((rows * height) as usize * DType::I64.size())?;
+        write_offsets(target, offsets.address, &places.axis, indices.collect(), true, self.report)?;
+        let input =
+            Tensor { address: offsets.address, dtype: DType::I64, sizes: &[rows, height], strides: &[height, 1] };
+        let sorted = Elements::new(target, rows * height, DType::I64)?;
+        let unsorted = Rows { input, length: height, descending: false };
+        merge(target, &unsorted, sorted.keys.address, sorted.places.address)?;
+
+        space.extend(own);
+        let spread = space.len();
+        space.extend(depth);
+        let program = self.program(span(&space), DType::I64)?;
+        let walk: Vec<Dim<2>> =
+            space.iter().map(|dim| Dim { size: dim.size, strides: [dim.strides[0], dim.strides[1]] }).collect();
+        let walk = layout(&walk)?;
+        let args = [
+            target.memory(places.dst)?,
+            target.memory(places.src)?,
+            target.memory(sorted.keys.address)?,
+            target.memory(sorted.places.address)?,
+            Arg::Bytes(walk.as_bytes()),
+            Arg::Int(shared as i32),
+            Arg::Int(spread as i32),
+            Arg::Int(self.op as i32),
+            Arg::Int(self.dtype.code()),
+            Arg::Long(height),
+        ];
+        target.launch(&program, "index_set_sorted", &args, &[span(&space)], None)
+    }
+
     /// Spreads `lanes` over work-items, which walk `depth` in order unless they race.
     fn run(&self, places: &Places<'_>, mut lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>, races: bool) -> Result<()> {
         let target = self.target;
@@ -120,6 +223,7 @@ impl Update<'_> {
         // Where what is read (the source, then the index) is denser along the depth, a work-item keeps to one lane: 48 ms
         // become 6 for a scatter_add of 2048 rows of 2048 floats (PoCL, 2 cores).
         let keeps_lane = !races
+            && target.is_cpu()
             && match (lanes.first(), depth.first()) {
                 (Some(lane), Some(deep)) => {
                     span(&lanes) >= target.compute_units() && deep.strides[1..] < lane.strides[1..]
@@ -208,21 +312,30 @@ fn suits_copies(target: &Target, axis: &Axis<'_>, elements: i64) -> bool {
     target.is_cpu() && axis.size < elements && axis.size * copies * 4 <= elements
 }
 
-/// Whether too few lanes walk too deep. A sequential walk gives the same result every time, so it is kept as long as
-/// it keeps the device busy: 64 work-items for a compute unit. Atomics of a CPU pay only from 16 idle cores on.
+/// Whether too few lanes walk too deep for a CPU. A sequential walk gives the same result every time, so it is kept as long
+/// as it keeps the device busy: atomics pay only from 16 idle cores on.
 fn is_worth_racing(target: &Target, lanes: usize, depth: usize) -> bool {
-    let units = target.compute_units();
-    let busy = if target.is_cpu() { units / 16 } else { units * 64 };
-    lanes < busy && depth > 4096
+    lanes < target.compute_units() / 16 && depth > 4096
 }
 
-/// Whether work-items may meet: they take turns through atomics, which need a word of the element's width.
-fn may_race(target: &Target, op: SetOp, dtype: DType) -> bool {
-    let has_wide_atomics = || target.device.info.extensions.iter().any(|name| name == "cl_khr_int64_base_atomics");
-    match dtype.size() {
-        _ if op == SetOp::Assign => true,
-        1 | 2 | 4 => true,
-        8 => has_wide_atomics(),
+/// Updates of a lane that a GPU's work-item makes one after the other. Each waits for the one before, about a microsecond:
+/// so many take as long as a launch.
+const SHALLOW: usize = 16;
+/// Work-items for a compute unit of a GPU from which lanes that walk keep it as busy as updates that race would.
+const RACING_ITEMS: usize = 512;
+/// The same for updates that are sorted first, which costs several passes over their places.
+const SORTING_ITEMS: usize = 64;
+
+/// How far apart neighbours of a dimension are read.
+fn step_of_reads(dim: &Dim<3>) -> i64 {
+    let [_, src, index] = dim.strides;
+    src.abs() + index.abs()
+}
+
+/// Whether what is read lies side by side along the depth, and not along lanes.
+fn is_across(lanes: &[Dim<3>], depth: &[Dim<3>]) -> bool {
+    match (lanes.first(), depth.first()) {
+        (Some(lane), Some(deep)) => step_of_reads(deep) < step_of_reads(lane),
         _ => false,
     }
 }

@@ -83,10 +83,6 @@ ALLOWED: dict[str, list[Allowed]] = {
         Allowed("index_get", "masked_select", "load", 0.44, SELECTED),
         Allowed("index_get", "unique", "load", 0.24, SELECTED),
     ],
-    "indexing": [
-        Allowed("index_set", "scatter*", "load store", 0.14, "an item takes a run of neighbours, one by one"),
-        Allowed("index_set", "index_add of elements", "loop", 1, "up to 4096 sums are made in order, by one item"),
-    ],
     "training": [
         Allowed("softmax*_columns", "cross_entropy", "load store", 0.12, SHORT),
         Allowed("nll_loss_*", "cross_entropy", "load store", 0.13, "of each row of classes it is one"),

@@ -23,6 +23,17 @@ def _gradients(function: Callable[..., torch.Tensor]) -> Callable[..., object]:
     return call
 
 
+def _in_order(function: Callable[..., object]) -> Callable[..., object]:
+    def call(*inputs: torch.Tensor) -> object:
+        torch.use_deterministic_algorithms(True)
+        try:
+            return function(*inputs)
+        finally:
+            torch.use_deterministic_algorithms(False)
+
+    return call
+
+
 def r(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """Numbers of a tensor, of which no two neighbours are in order.
 
@@ -272,6 +283,13 @@ def indexing() -> dict[str, Call]:
         "scatter_add": (lambda a, i, s: a.scatter_add(1, i, s), [r(33, 259), each, r(33, 259)]),
         "index_add": (lambda a, i, s: a.index_add(0, i, s), [r(101, 259), rows, r(77, 259)]),
         "index_add of elements": (lambda a, i, s: a.index_add(0, i, s), [r(5151), torch.arange(3151), r(3151)]),
+        "index_add of few places": (lambda a, i, s: a.index_add(0, i, s), [r(7), torch.arange(3151) % 7, r(3151)]),
+        "index_add in order": (_in_order(lambda a, i, s: a.index_add(0, i, s)), [r(101, 259), tokens, r(231, 259)]),
+        "scatter_add of columns": (
+            lambda a, i, s: a.scatter_add(0, i, s),
+            [r(33, 259), torch.arange(259)[:, None].expand(259, 259) % 33, r(259, 259)],
+        ),
+        "backward of an index of elements": (_gradients(lambda a, i: a[i, 0]), [r(3001, 2), torch.arange(2777)]),
         "index_put": (lambda a, i, s: a.index_put((i,), s), [r(101, 259), rows, r(77, 259)]),
         "index_copy": (lambda a, i, s: a.index_copy(0, i, s), [r(101, 259), rows, r(77, 259)]),
         "embedding": (_gradients(lambda w, i: F.embedding(i, w)), [r(101, 259), tokens]),

@@ -6,19 +6,26 @@ import pytest
 import torch
 from processes import run_python
 
-CASES = Path(__file__).with_name("device_class_cases.py")
+FOLDER = Path(__file__).parent
 
 
 # In processes of their own, as compiling these kernels for the first time takes most of a minute.
-PARTS = ["product or tiles", "convolution", "not (product or tiles or convolution)"]
+CASES, ORDER_CASES = "device_class_cases.py", "device_class_order_cases.py"
+PARTS = [
+    (CASES, "product or tiles"),
+    (CASES, "convolution"),
+    (CASES, "not (product or tiles or convolution)"),
+    (ORDER_CASES, "updates or sums"),
+    (ORDER_CASES, "not (updates or sums)"),
+]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(("cases", "part"), PARTS)
 @pytest.mark.parametrize("device_class", ["cpu", "gpu"])
-def test_either_class_of_kernels_is_right_on_this_device(device_class: str, part: str):
+def test_either_class_of_kernels_is_right_on_this_device(device_class: str, cases: str, part: str):
     if torch.opencl.get_device_properties().type == device_class:
         pytest.skip("the class of this device, which all other tests are run with")
-    done = run_python("-m pytest -q -x", str(CASES), "-k", part, TORCH_OPENCL_DEVICE_CLASS=device_class)
+    done = run_python("-m pytest -q -x", str(FOLDER / cases), "-k", part, TORCH_OPENCL_DEVICE_CLASS=device_class)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

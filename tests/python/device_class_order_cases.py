@@ -1,0 +1,61 @@
+"""As device_class_cases.py, of what goes by index or order: updates of places, non-zero elements, sorts, totals."""
+
+import pytest
+import torch
+from device_class_cases import check
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float16, torch.uint8, torch.int32, torch.int64, torch.complex64], ids=str
+)
+def test_updates_of_few_places(dtype: torch.dtype, deterministic: bool):
+    """Many updates of each place: one after the other, in any order by atomics, and sorted by their places."""
+
+    def numbers(*sizes: int) -> torch.Tensor:
+        return torch.randint(9, sizes).to(dtype)
+
+    def at(index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        return index.to(like.device)
+
+    each, rows, columns = torch.randint(7, (700,)), torch.randint(-5, 5, (9, 70)), torch.randint(3, (70,))
+    wide, tall = torch.randint(40, (33, 300)), torch.randint(33, (300, 40))
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        with torch.no_grad():
+            check(lambda a, b: a.index_add(0, at(each, a), b), numbers(7), numbers(700))
+            check(lambda a, b: a.index_add(0, at(each, a).int(), b), numbers(7, 33), numbers(700, 33))
+            check(lambda a, b: a.index_add(1, at(each, a), b), numbers(5, 7, 3), numbers(5, 700, 3))
+            check(lambda a, b: a.scatter_add(1, at(wide, a), b), numbers(33, 40), numbers(33, 300))
+            check(lambda a, b: a.scatter_add(0, at(tall, a), b), numbers(33, 40), numbers(300, 40))
+            check(lambda a: a.scatter_add(1, at(wide, a), a.new_ones(1, 1).expand(33, 300)), numbers(33, 40))
+            check(
+                lambda a, b: a.index_put((at(rows, a), at(columns, a)), b, accumulate=True),
+                numbers(5, 3, 4),
+                numbers(9, 70, 4),
+            )
+            check(lambda a, b: a.put(at(each, a), b, accumulate=True), numbers(3, 5), numbers(700))
+            if deterministic and dtype != torch.complex64:
+                # The last one stays.
+                check(lambda a, b: a.index_put((at(each, a),), b), numbers(7, 3), numbers(700, 3))
+                check(lambda a, b: a.index_copy(0, at(each, a), b), numbers(7), numbers(700))
+            if dtype != torch.complex64:
+                check(lambda a, b: a.scatter_reduce(0, at(each, a), b, "amax"), numbers(7), numbers(700))
+                check(lambda a, b: a.scatter_reduce(0, at(each, a), b, "prod"), numbers(7), 1 - numbers(700) // 8 * 2)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_sums_in_order_are_those_of_the_cpu():
+    """With deterministic algorithms, to the bit."""
+    index, values = torch.randint(0, 3, (100_000,)), torch.rand(100_000)
+    rows, table = torch.randint(-50, 50, (3000,)), torch.randn(3000, 5)
+    torch.use_deterministic_algorithms(True)
+    try:
+        for shape, where, what in ((3, index, values), ((50, 5), rows, table)):
+            expected = torch.zeros(shape).index_put((where,), what, accumulate=True)
+            start = torch.zeros(shape, device="opencl")
+            got = start.index_put((where.to("opencl"),), what.to("opencl"), accumulate=True)
+            assert torch.equal(got.cpu(), expected)
+    finally:
+        torch.use_deterministic_algorithms(False)
