@@ -76,6 +76,7 @@ const MATH: &str = include_str!("cl/math.cl");
 const COMPLEX: &str = include_str!("cl/complex.cl");
 const INDEX: &str = include_str!("cl/index.cl");
 const UPDATE: &str = include_str!("cl/update.cl");
+const NONZERO: &str = include_str!("cl/nonzero.cl");
 const SEARCH: &str = include_str!("cl/search.cl");
 const RANDOM: &str = include_str!("cl/random.cl");
 const FACTORY: &str = include_str!("cl/factory.cl");
@@ -215,7 +216,7 @@ impl Family {
                 &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, ROUNDING, MATH, COMPLEX, POINTWISE, SEGMENTS, FOREACH]
             }
             Self::ListNorm => &[PRELUDE, TIER, VECTOR, SEGMENTS, LIST_NORM],
-            Self::Index => &[PRELUDE, TIER, VECTOR, INDEX, UPDATE, SEARCH],
+            Self::Index => &[PRELUDE, TIER, VECTOR, INDEX, UPDATE, NONZERO, SEARCH],
             Self::Random => &[PRELUDE, TIER, FAULT, RANDOM],
             Self::Factory => &[PRELUDE, TIER, FACTORY],
             Self::Copy => &[PRELUDE, COPY],

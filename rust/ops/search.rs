@@ -1,11 +1,12 @@
 //! Finding: the places of non-zero elements, and those of values among sorted ones.
 
+use super::geometry::ITEM_GROUP;
 use super::space::{div_ceil, layout, span, Dim};
 use super::tier::tier;
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{DType, Family, MAX_DIMS};
+use crate::kernels::{CachedProgram, DType, Family, MAX_DIMS};
 
 /// Non-zero elements in each of `counts.numel()` equal blocks of a contiguous tensor.
 ///
@@ -26,7 +27,21 @@ pub fn nonzero_count(input: &Tensor<'_>, counts: &Tensor<'_>) -> Result<()> {
         Arg::Long(count),
         Arg::Long(div_ceil(count, blocks)),
     ];
-    target.launch(&program, "nonzero_count", &args, &[blocks as usize], None)
+    launch_blocks(&target, &program, "nonzero_count", &args, blocks)
+}
+
+/// Enqueues a kernel of `cl/nonzero.cl`: on GPUs with a group for each block.
+fn launch_blocks(
+    target: &Target,
+    program: &CachedProgram,
+    kernel: &'static str,
+    args: &[Arg<'_>],
+    blocks: i64,
+) -> Result<()> {
+    if target.is_cpu() {
+        return target.launch(program, kernel, args, &[blocks as usize], None);
+    }
+    target.launch(program, kernel, args, &[blocks as usize * ITEM_GROUP], Some(&[ITEM_GROUP]))
 }
 
 /// Coordinates of the non-zero elements, one row of `out` each; `ends` is the running sum of [`nonzero_count`].
@@ -60,7 +75,7 @@ pub fn nonzero_write(input: &Tensor<'_>, ends: &Tensor<'_>, out: &Tensor<'_>) ->
             Arg::Bytes(walk.as_bytes()),
             Arg::Long(out.stride(0) * element),
         ];
-        target.launch(&program, "nonzero_write", &args, &[blocks as usize], None)?;
+        launch_blocks(&target, &program, "nonzero_write", &args, blocks)?;
         inner *= span(group) as i64;
     }
     Ok(())

@@ -78,8 +78,6 @@ ALLOWED: dict[str, list[Allowed]] = {
         Allowed("pointwise_strided", "topk of columns", "load", 0.17, ACROSS),
         Allowed("scan_group_*", "*", "load store", 0.24, SCANNED),
         Allowed("scan_*", "cum* of columns", "loop", 30, COLUMNS),
-        Allowed("nonzero_*", "*", "load store", 0.16, SCANNED),
-        Allowed("nonzero_*", "*", "loop", 3, "an item takes a run of neighbours, and few of them fill a small tensor"),
         Allowed("index_get", "masked_select", "load", 0.44, SELECTED),
         Allowed("index_get", "unique", "load", 0.24, SELECTED),
     ],

@@ -257,6 +257,7 @@ def order() -> dict[str, Call]:
         }
     return calls | {
         "nonzero": (torch.nonzero, [r(5151) > 0]),
+        "nonzero of a matrix": (torch.nonzero, [r(19, 259)]),
         "masked_select": (torch.masked_select, [r(5151), r(5151) > 0]),
         "searchsorted": (torch.searchsorted, [torch.arange(999.0), torch.arange(0, 999, 0.5)]),
         "bincount": (torch.bincount, [torch.arange(5151) % 300]),

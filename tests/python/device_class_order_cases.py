@@ -59,3 +59,14 @@ def test_sums_in_order_are_those_of_the_cpu():
             assert torch.equal(got.cpu(), expected)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.5, 1])
+def test_places_of_nonzero_elements(share: float):
+    for shape in [(1,), (63,), (512,), (1025,), (5151,), (33, 259), (3, 1, 17, 65), (2, 1, 2, 3, 1, 2, 5, 3, 7)]:
+        x = torch.rand(shape).sub(1 - share).clamp_min(0)
+        for dtype in (torch.float32, torch.complex64, torch.float16):
+            check(torch.nonzero, x.to(dtype))
+        check(lambda a: a.bool().nonzero(), x)
+        check(lambda a: a[a > 0], x.double())
+    check(lambda a: torch.nonzero(a.t(), out=a.new_empty(2, 0).long().t()), torch.rand(70, 33).sub(0.5).clamp_min(0))
