@@ -84,6 +84,7 @@ const COPY: &str = include_str!("cl/copy.cl");
 const TRANSPOSE: &str = include_str!("cl/transpose.cl");
 const SCAN: &str = include_str!("cl/scan.cl");
 const SORT: &str = include_str!("cl/sort.cl");
+const SORT_GROUPS: &str = include_str!("cl/sort_groups.cl");
 const RADIX: &str = include_str!("cl/radix.cl");
 const SELECT: &str = include_str!("cl/select.cl");
 const TOP: &str = include_str!("cl/top.cl");
@@ -222,7 +223,7 @@ impl Family {
             Self::Copy => &[PRELUDE, COPY],
             Self::Transpose => &[PRELUDE, TRANSPOSE],
             Self::Scan => &[PRELUDE, TIER, SCAN],
-            Self::Sort => &[PRELUDE, TIER, VECTOR, RADIX, SELECT, SORT, TOP],
+            Self::Sort => &[PRELUDE, TIER, VECTOR, RADIX, SELECT, SORT, SORT_GROUPS, TOP],
             Self::Matmul => &[
                 PRELUDE,
                 VECTOR,

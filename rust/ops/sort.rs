@@ -13,9 +13,10 @@ use crate::kernels::{CachedProgram, DType, Family};
 
 /// The `BLOCK` of `cl/sort.cl`.
 const BLOCK: i64 = 32;
-/// Most elements that a work-item merges; each starts with two bisections, a GPU wants many of them.
-const MERGE_ON_CPU: i64 = 1024;
-const MERGE_ELSEWHERE: i64 = 64;
+/// Most elements that a CPU's work-item merges; each starts with two bisections.
+const MERGED: i64 = 1024;
+/// The `TAKEN` of `cl/sort_groups.cl`.
+const TAKEN: i64 = 4;
 
 /// The rows of a contiguous tensor, and the order they are to have.
 #[derive(Clone, Copy, Debug)]
@@ -123,8 +124,9 @@ pub fn merge(target: &Target, rows: &Rows<'_>, values: usize, indices: usize) ->
     let (count, length, order) = (rows.input.numel(), rows.length, rows.order());
     let program = rows.program(target, rows.input.dtype)?;
     let dtype = Arg::Int(rows.input.dtype.code());
+    let cut = Cut::of(target, rows);
 
-    let merges = (0..).map(|level| BLOCK << level).take_while(|run| *run < length);
+    let merges = (0..).map(|level| cut.block << level).take_while(|run| *run < length);
     let spare_values = target.workspace(count as usize * rows.input.dtype.size())?;
     let spare_indices = target.workspace(count as usize * DType::I64.size())?;
     let mut spare = [target.memory(spare_values.address)?, target.memory(spare_indices.address)?];
@@ -133,17 +135,61 @@ pub fn merge(target: &Target, rows: &Rows<'_>, values: usize, indices: usize) ->
     if merges.clone().count() % 2 == 1 {
         std::mem::swap(&mut spare, &mut result);
     }
-    let blocks = div_ceil(length, BLOCK);
-    let args =
-        [&result[..], &[target.tensor(&rows.input)?, dtype, Arg::Long(length), Arg::Long(blocks), order]].concat();
-    target.launch(&program, "sort_blocks", &args, &[(rows.count() * blocks) as usize], None)?;
+    let blocks = div_ceil(length, cut.block);
+    let sizes = [target.tensor(&rows.input)?, dtype, Arg::Long(length), Arg::Long(blocks)];
+    if cut.group > 0 {
+        // Groups take as many rows as fill their tile.
+        let whole = [Arg::Long(rows.count()), Arg::Int(cut.block as i32), order];
+        let groups = div_ceil(rows.count() * blocks, cut.chunk / cut.block);
+        cut.launch(target, &program, "sort_blocks", &[&result[..], &sizes, &whole].concat(), groups)?;
+    } else {
+        let args = [&result[..], &sizes, &[order]].concat();
+        cut.launch(target, &program, "sort_blocks", &args, rows.count() * blocks)?;
+    }
     for run in merges {
         std::mem::swap(&mut spare, &mut result);
-        let chunk = run.min(if target.is_cpu() { MERGE_ON_CPU } else { MERGE_ELSEWHERE });
+        let chunk = run.min(cut.chunk);
         let chunks = div_ceil(length, chunk);
         let sizes = [dtype, Arg::Long(length), Arg::Long(run), Arg::Long(chunk), Arg::Long(chunks), order];
         let args = [&result[..], &spare[..], &sizes].concat();
-        target.launch(&program, "sort_merge", &args, &[(rows.count() * chunks) as usize], None)?;
+        cut.launch(target, &program, "sort_merge", &args, rows.count() * chunks)?;
     }
     Ok(())
+}
+
+/// How rows are cut.
+struct Cut {
+    /// Elements of the runs that merging begins with.
+    block: i64,
+    /// Elements that a work-item merges, or a group on GPUs, which sorts as many at first.
+    chunk: i64,
+    /// Items of a group; 0 where each works alone.
+    group: usize,
+}
+
+impl Cut {
+    fn of(target: &Target, rows: &Rows<'_>) -> Self {
+        if target.is_cpu() {
+            return Self { block: BLOCK, chunk: MERGED, group: 0 };
+        }
+        let group = Geometry::of(target, rows.input.class()).group;
+        let chunk = group as i64 * TAKEN;
+        let block = (rows.length.max(TAKEN) as u64).next_power_of_two() as i64;
+        Self { block: block.min(chunk), chunk, group }
+    }
+
+    /// Launches a kernel over so many items or groups.
+    fn launch(
+        &self,
+        target: &Target,
+        program: &CachedProgram,
+        kernel: &'static str,
+        args: &[Arg<'_>],
+        tasks: i64,
+    ) -> Result<()> {
+        if self.group == 0 {
+            return target.launch(program, kernel, args, &[tasks as usize], None);
+        }
+        target.launch(program, kernel, args, &[tasks as usize * self.group], Some(&[self.group]))
+    }
 }

@@ -256,6 +256,7 @@ def order() -> dict[str, Call]:
             f"kthvalue of {name}": (lambda a, dim=dim: a.kthvalue(7, dim), [r(*shape)]),
         }
     return calls | {
+        "sort of short rows": (lambda a: a.sort(1), [r(301, 17)]),
         "nonzero": (torch.nonzero, [r(5151) > 0]),
         "nonzero of a matrix": (torch.nonzero, [r(19, 259)]),
         "masked_select": (torch.masked_select, [r(5151), r(5151) > 0]),

@@ -70,3 +70,23 @@ def test_places_of_nonzero_elements(share: float):
         check(lambda a: a.bool().nonzero(), x)
         check(lambda a: a[a > 0], x.double())
     check(lambda a: torch.nonzero(a.t(), out=a.new_empty(2, 0).long().t()), torch.rand(70, 33).sub(0.5).clamp_min(0))
+
+
+@pytest.mark.parametrize(
+    ("rows", "length"),
+    [(1, 1), (3, 2), (700, 5), (70, 16), (33, 100), (5, 515), (3, 1024), (2, 1025), (1, 5000), (3, 2048), (2, 9001)],
+)
+def test_sorted_rows(rows: int, length: int):
+    x = torch.randn(rows, length)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool):
+        # Few different numbers, so that places tell whether equal ones stay in their order.
+        few = (x * 2).round().to(dtype)
+        for descending in (False, True):
+            check(lambda a, d=descending: a.sort(1, descending=d, stable=True).indices, few)
+            check(lambda a, d=descending: a.sort(1, descending=d, stable=True).values, few)
+    special = torch.where(x > 1, torch.nan, torch.where(x < -1, -torch.inf, x))
+    for descending in (False, True):
+        expected = special.sort(1, descending=descending, stable=True)
+        got = special.to("opencl").sort(1, descending=descending, stable=True)
+        torch.testing.assert_close(got.values.cpu(), expected.values, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(got.indices.cpu(), expected.indices)

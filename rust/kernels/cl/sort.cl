@@ -1,12 +1,9 @@
 // Stable sort of the rows of a contiguous [rows, length] tensor, with the places the elements came from.
 //
-// A merge sort in global memory: sort_blocks sorts runs of BLOCK elements, then each sort_merge doubles the runs, from
-// one pair of buffers into another. A work-item makes `chunk` consecutive elements of the merged run; where they
-// start in the two sources is found by bisection (merge path), so one long row is as parallel as many short
-// ones. NaN counts as larger than every number.
-
-// Runs that merging begins with; longer ones would spill a GPU's registers.
-#define BLOCK 32
+// A merge sort in global memory: sort_blocks sorts runs of elements, then each sort_merge doubles the runs, from one pair
+// of buffers into another. A work-item of a CPU, or a group of a GPU (cl/sort_groups.cl), makes consecutive elements of
+// the merged run; where they start in the two sources is found by bisection (merge path), so one long row is as parallel
+// as many short ones. NaN counts as larger than every number.
 
 #ifndef IS_COMPLEX
 
@@ -17,6 +14,22 @@ static inline bool overtakes(T b, T a, int descending) {
 #endif
   return descending ? b > a : b < a;
 }
+
+// How many of the first `taken` elements of the merge of a (na) and b (nb) come from a.
+static inline long merge_split(__global const uchar *a, long na, __global const uchar *b, long nb, long taken, int dt,
+                               int descending) {
+  long low = max(0l, taken - nb), high = min(taken, na);
+  while (low < high) {
+    long middle = low + (high - low) / 2;
+    if (overtakes(load(b, taken - middle - 1, dt), load(a, middle, dt), descending)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+#ifdef IS_CPU
+// Runs that merging begins with.
+#define BLOCK 32
 
 // One work-item a block; `blocks` of them make a row. An element's place is the number of those that go before it: more
 // comparisons than an insertion sort has, but without branches, and drivers vectorise them (10 ms become 5 for 65536
@@ -37,18 +50,6 @@ __kernel void sort_blocks(__global uchar *values, ulong values_offset, __global 
     store(values + values_offset, start + before, DTYPE0, load(in + in_offset, start + i, DTYPE0));
     ((__global long *)(indices + indices_offset))[start + before] = first + i;
   }
-}
-
-// How many of the first `taken` elements of the merge of a (na) and b (nb) come from a.
-static inline long merge_split(__global const uchar *a, long na, __global const uchar *b, long nb, long taken, int dt,
-                               int descending) {
-  long low = max(0l, taken - nb), high = min(taken, na);
-  while (low < high) {
-    long middle = low + (high - low) / 2;
-    if (overtakes(load(b, taken - middle - 1, dt), load(a, middle, dt), descending)) high = middle;
-    else low = middle + 1;
-  }
-  return low;
 }
 
 // Merges neighbouring runs of `run` elements; `chunks` work-items make a row.
@@ -78,6 +79,7 @@ __kernel void sort_merge(__global uchar *values, ulong values_offset, __global u
     else i++;
   }
 }
+#endif
 
 // Copies the first `kept` elements of rows of `length`. One work-item an element.
 __kernel void sort_prefix(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
