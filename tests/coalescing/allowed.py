@@ -42,7 +42,6 @@ SHORT = "an item takes a whole row of fewer than 64: its neighbours' are a row a
 LANES = "an item takes a vector of neighbours, and those of an edge one by one"
 WINDOWS = "windows are apart by their stride: what lies between, the next step reads from the cache"
 COLUMNS = "an item takes a column whatever its length: the columns are all that items share"
-SCANNED = "an item takes a run of neighbours, one by one, which the group's cache holds"
 ACROSS = "an operand is read across the rows that the result is written along"
 STORES = "an item holds neighbouring columns and stores them one by one"
 TILES = "a tile's row has 64 bytes, and rows that are no multiple of it begin between sectors"
@@ -73,7 +72,6 @@ ALLOWED: dict[str, list[Allowed]] = {
     "order": [
         Allowed("sort_p*", "*", "load store", 0.12, "of each row a few elements are kept, and rows lie apart"),
         Allowed("pointwise_strided", "topk of columns", "load", 0.17, ACROSS),
-        Allowed("scan_group_*", "*", "load store", 0.24, SCANNED),
         Allowed("scan_*", "cum* of columns", "loop", 30, COLUMNS),
         Allowed("index_get", "masked_select", "load", 0.44, SELECTED),
         Allowed("index_get", "unique", "load", 0.24, SELECTED),

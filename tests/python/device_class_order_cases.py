@@ -90,3 +90,13 @@ def test_sorted_rows(rows: int, length: int):
         got = special.to("opencl").sort(1, descending=descending, stable=True)
         torch.testing.assert_close(got.values.cpu(), expected.values, rtol=0, atol=0, equal_nan=True)
         assert torch.equal(got.indices.cpu(), expected.indices)
+
+
+@pytest.mark.parametrize("length", [255, 256, 511, 512, 513, 9001])
+def test_running_totals(length: int):
+    for dtype in (torch.float32, torch.float16, torch.int64, torch.complex64):
+        x = torch.randn(3, length).mul(3).to(dtype)
+        with torch.no_grad():
+            check(lambda a: a.cumsum(1), x, scale=100)
+    check(lambda a: a.logcumsumexp(1), torch.randn(3, length), scale=10)
+    check(lambda a: a.cumprod(1), torch.rand(3, length) / 50 + 1 - 1 / 100, scale=100)
