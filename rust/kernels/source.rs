@@ -79,6 +79,8 @@ const UPDATE: &str = include_str!("cl/update.cl");
 const NONZERO: &str = include_str!("cl/nonzero.cl");
 const SEARCH: &str = include_str!("cl/search.cl");
 const RANDOM: &str = include_str!("cl/random.cl");
+const RANDOM_LANES: &str = include_str!("cl/random_lanes.cl");
+const RANDOM_GROUPS: &str = include_str!("cl/random_groups.cl");
 const FACTORY: &str = include_str!("cl/factory.cl");
 const COPY: &str = include_str!("cl/copy.cl");
 const TRANSPOSE: &str = include_str!("cl/transpose.cl");
@@ -218,7 +220,7 @@ impl Family {
             }
             Self::ListNorm => &[PRELUDE, TIER, VECTOR, SEGMENTS, LIST_NORM],
             Self::Index => &[PRELUDE, TIER, VECTOR, INDEX, UPDATE, NONZERO, SEARCH],
-            Self::Random => &[PRELUDE, TIER, FAULT, RANDOM],
+            Self::Random => &[PRELUDE, TIER, FAULT, RANDOM, RANDOM_LANES, RANDOM_GROUPS],
             Self::Factory => &[PRELUDE, TIER, FACTORY],
             Self::Copy => &[PRELUDE, COPY],
             Self::Transpose => &[PRELUDE, TRANSPOSE],

@@ -58,10 +58,10 @@ pub struct Stream {
     pub offset: u64,
 }
 
-/// Counters that one work-item runs side by side.
-const LANES: i64 = 8;
+/// Counters that lie side by side, the `BESIDE` of `cl/random.cl`.
+const BESIDE: i64 = 8;
 
-/// Elements of one work-item, the `GROUP` of `cl/random.cl`: 32-bit words go twice as far as 64-bit ones.
+/// Elements of as many counters, the `GROUP` of `cl/random.cl`: 32-bit words go twice as far as 64-bit ones.
 const fn group(class: Class) -> i64 {
     match class {
         Class::Float => 32,
@@ -71,7 +71,7 @@ const fn group(class: Class) -> i64 {
 
 /// Counter values that a launch over so many elements uses up, whatever its class.
 pub const fn counters(elements: i64) -> u64 {
-    (div_ceil(elements, group(Class::Double)) * LANES) as u64
+    (div_ceil(elements, group(Class::Double)) * BESIDE) as u64
 }
 
 /// The class that a distribution is drawn in: integers hold what was drawn in single precision.
@@ -91,6 +91,16 @@ fn real(class: Class, value: f64) -> Arg<'static> {
         Arg::Double(value)
     } else {
         Arg::Float(value as f32)
+    }
+}
+
+/// Work-items that draw so many elements: on CPUs each runs the counters of a group, on GPUs each one counter.
+fn drawing_items(target: &Target, class: Class, elements: i64) -> i64 {
+    let groups = div_ceil(elements, group(class));
+    if target.is_cpu() {
+        groups
+    } else {
+        groups * BESIDE
     }
 }
 
@@ -127,7 +137,7 @@ pub fn sample(out: &Tensor<'_>, distribution: Distribution, parameters: [f64; 2]
         real(class, first),
         real(class, second),
     ];
-    launch(&target, &program, "random_sample", &args, div_ceil(count, group(class)))
+    launch(&target, &program, "random_sample", &args, drawing_items(&target, class, count))
 }
 
 /// Fills a dense tensor with `base` plus whole numbers below `range`; range 0 means all 64 bits.
@@ -152,7 +162,7 @@ pub fn integers(out: &Tensor<'_>, range: u64, base: i64, stream: Stream) -> Resu
         Arg::ULong(range),
         Arg::Long(base),
     ];
-    launch(&target, &program, "random_integers", &args, div_ceil(count, group(Class::Integer)))
+    launch(&target, &program, "random_integers", &args, drawing_items(&target, Class::Integer, count))
 }
 
 /// Fills a dense tensor with 0 and 1; `probabilities` is laid out alike. One that is none is a fault of the stream.
@@ -179,7 +189,7 @@ pub fn bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Stream) -
         Arg::ULong(stream.offset),
         target.faults()?,
     ];
-    launch(&target, &program, "random_bernoulli", &args, div_ceil(count, group(class)))
+    launch(&target, &program, "random_bernoulli", &args, drawing_items(&target, class, count))
 }
 
 /// Keeps each element with probability `keep`, divided by it; `mask` (bool) tells which. All are laid out alike.
@@ -206,7 +216,7 @@ pub fn dropout(out: &Tensor<'_>, mask: &Tensor<'_>, input: &Tensor<'_>, keep: f6
         real(class, keep),
         real(class, keep.recip()),
     ];
-    launch(&target, &program, "dropout", &args, div_ceil(count, group(class)))
+    launch(&target, &program, "dropout", &args, drawing_items(&target, class, count))
 }
 
 /// `grad_in = mask ? grad_out * scale : 0`. All are laid out alike.
@@ -230,7 +240,8 @@ pub fn dropout_backward(grad_in: &Tensor<'_>, grad_out: &Tensor<'_>, mask: &Tens
         Arg::Long(count),
         real(class, scale),
     ];
-    launch(&target, &program, "dropout_backward", &args, div_ceil(count, LANES))
+    let items = if target.is_cpu() { div_ceil(count, BESIDE) } else { count };
+    launch(&target, &program, "dropout_backward", &args, items)
 }
 
 #[cfg(test)]

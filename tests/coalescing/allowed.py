@@ -79,8 +79,6 @@ ALLOWED: dict[str, list[Allowed]] = {
     "training": [
         Allowed("softmax*_columns", "cross_entropy", "load store", 0.12, SHORT),
         Allowed("nll_loss_*", "cross_entropy", "load store", 0.13, "of each row of classes it is one"),
-        Allowed("random_*", "*", "load store", 0.12, "an item takes a run of numbers, which the group's cache holds"),
-        Allowed("dropout", "dropout", "store", 0.24, "an item takes a run of numbers, which the group's cache holds"),
         Allowed("gemm_local", "* cell", "load store", 0.21, STORES),
     ],
     "interpolation": [

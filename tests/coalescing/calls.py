@@ -344,6 +344,8 @@ def training() -> dict[str, Call]:
         "dropout": (_gradients(lambda x: F.dropout(x, 0.5)), [r(5151)]),
         "normal": (lambda a: a.normal_(), [r(5151)]),
         "uniform": (lambda a: a.uniform_(), [r(5151)]),
+        "uniform half": (lambda a: a.uniform_(), [r(5151, dtype=torch.half)]),
+        "random bytes": (lambda a: a.random_(), [r(5151).byte()]),
         "bernoulli": (torch.bernoulli, [r(5151).sigmoid()]),
         "randint": (lambda a: torch.randint(9, (5151,), device=a.device), [r(1)]),
         "LSTM cell": (cell(torch.nn.LSTMCell), [r(33, 19)]),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from processes import run_python
+from processes import output_of, run_python
 
 FOLDER = Path(__file__).parent
 
@@ -33,3 +33,31 @@ def test_another_class_is_refused():
     done = run_python("import torch; torch.ones(1, device='opencl')", TORCH_OPENCL_DEVICE_CLASS="tpu")
     assert done.returncode != 0
     assert "TORCH_OPENCL_DEVICE_CLASS=tpu: expected cpu or gpu" in done.stderr
+
+
+DRAWN = """
+    import torch
+
+    torch.manual_seed(7)
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        for size in (1, 37, 257, 70001):
+            x = torch.empty(size, dtype=dtype, device="opencl")
+            kept = torch.nn.functional.dropout(x.fill_(1), 0.3)
+            print(*x.uniform_(-1, 2).tolist()[-300:])
+            print(*x.bernoulli_(0.3).tolist()[-300:])
+            print(*torch.bernoulli(x.uniform_()).tolist()[-300:])
+            print(*kept.tolist()[-300:])
+            print(*x.random_(9).tolist()[-300:])
+    for dtype in (torch.uint8, torch.int16, torch.int64):
+        print(*torch.randint(100, (4001,), dtype=dtype, device="opencl").tolist())
+    print(*torch.empty(999, dtype=torch.int64, device="opencl").random_(-(2**63), None).tolist())
+    print(*torch.empty(4001, device="opencl").normal_().tolist())
+"""
+
+
+def test_a_seed_makes_the_same_numbers_in_either_class():
+    drawn = [output_of(DRAWN, TORCH_OPENCL_DEVICE_CLASS=device_class).splitlines() for device_class in ("cpu", "gpu")]
+    assert drawn[0][:-1] == drawn[1][:-1]
+    # Made by functions of the device, which may round vectors otherwise than numbers.
+    normal = [[float(number) for number in lines[-1].split()] for lines in drawn]
+    assert normal[0] == pytest.approx(normal[1], rel=1e-5, abs=1e-6)
