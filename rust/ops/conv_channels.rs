@@ -3,14 +3,14 @@
 use super::conv::{Bias, Direction, WeightStrides};
 use super::conv_direct::{program, Direct};
 use super::epilogue::Epilogue;
-use super::gemm::{busy, finish, launch};
-use super::geometry::native_lanes;
+use super::gemm::{self, busy, finish};
+use super::geometry::{native_lanes, ITEM_GROUP};
 use super::matrix::{div_up, struct_bytes};
 use super::plan::Size;
 use super::Target;
 use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::Class;
+use crate::kernels::{CachedProgram, Class};
 
 /// Vectors of channels of a work-item on CPUs, as in `cl/conv_channels.cl`.
 const CHANNEL_VECTORS: i64 = 4;
@@ -19,6 +19,21 @@ const CHANNEL_VECTORS: i64 = 4;
 pub(super) fn suits(direct: &Direct) -> bool {
     let Direct { source, pixels, groups, .. } = direct;
     *groups == source.channels && *groups == pixels.channels && source.channel_stride == 1 && pixels.channel_stride == 1
+}
+
+/// Enqueues a kernel of work-items that lie in three dimensions: `ITEM_PLACE` of `cl/conv_channels.cl`.
+fn launch(
+    target: &Target,
+    program: &CachedProgram,
+    kernel: &'static str,
+    args: &[Arg<'_>],
+    items: [i64; 3],
+) -> Result<()> {
+    if target.is_cpu() {
+        return gemm::launch(target, program, kernel, args, items);
+    }
+    let count = items.iter().product::<i64>().max(0) as usize;
+    target.launch(program, kernel, args, &[count.next_multiple_of(ITEM_GROUP)], None)
 }
 
 /// A value for each pixel.
@@ -48,6 +63,7 @@ pub(super) fn pixels(
         Arg::Bytes(&from),
         Arg::Bytes(&taps),
         Arg::Long(channels),
+        Arg::Long(pitch),
     ];
     launch(target, &program, "conv_channel_weights", &args, [pitch, weight.positions(), 1])?;
 
@@ -69,6 +85,7 @@ pub(super) fn pixels(
         Arg::Bytes(&from),
         Arg::Bytes(&to),
         Arg::Long(channels),
+        Arg::Long(pixels.images),
         Arg::Long(pitch),
         Arg::Long(block),
     ];
@@ -98,6 +115,7 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
         Arg::Bytes(&to),
         Arg::Long(channels),
         Arg::Long(pixels.images),
+        Arg::Long(splits),
     ];
     let program = program(target, class, source.dtype)?;
     launch(target, &program, "conv_channels_weight", &args, [across, splits, 1])?;

@@ -267,11 +267,13 @@ pub fn finish(
     sums: Arg<'_>,
     epilogue: &Epilogue,
 ) -> Result<()> {
+    if let Tuning::Gpu(tuning) = Tuning::of(target.device) {
+        return gemm_local::finish(target, class, size, splits, sums, epilogue, &tuning);
+    }
     let tile = Tile::of(target, class);
     let program = program(target, class, tile, MATRICES, class.storage(), epilogue)?;
     let encoded = epilogue.encode(class);
-    let step = if target.is_cpu() { FINISH_COLUMNS } else { tile.vector() };
-    let cut = [sums, Arg::Long(size.columns), Arg::Long(step), Arg::Long(splits)];
-    let global = [div_up(size.columns, step), size.rows, size.batches];
+    let cut = [sums, Arg::Long(size.columns), Arg::Long(FINISH_COLUMNS), Arg::Long(splits)];
+    let global = [div_up(size.columns, FINISH_COLUMNS), size.rows, size.batches];
     launch(target, &program, "gemm_finish", &[&cut[..], &encoded.args()].concat(), global)
 }

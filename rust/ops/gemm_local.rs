@@ -2,9 +2,11 @@
 //!
 //! Nothing is packed. A block is read from where the factor lies, a strided matrix or the patches of a convolution.
 
+use std::sync::Arc;
+
 use super::epilogue::Epilogue;
 use super::gemm::{Factor, Product};
-use super::geometry::Geometry;
+use super::geometry::{Geometry, ITEM_GROUP};
 use super::matrix::{div_up, struct_bytes, Matrix, Operand};
 use super::patches::FeatureOrder;
 use super::plan::Size;
@@ -12,12 +14,13 @@ use super::tuning::GpuTuning;
 use super::Target;
 use crate::cl::Arg;
 use crate::error::{Error, Result};
-use crate::kernels::{Class, Family, Spec};
+use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 
 /// A part of k shorter than this does not repay sums of its own.
 const SHORTEST_SPLIT: i64 = 256;
-/// Items of a group that adds partial sums.
-const FINISH_GROUP: i64 = 64;
+/// Work-groups for each compute unit that share the sum of a single product, and terms for each item from which they do.
+const DOT_GROUPS: i64 = 8;
+const DOT_TERMS: i64 = 16;
 
 /// Whether neighbours along k are neighbours in memory, for a factor whose k is its matrix' column index, or for
 /// `exchanged` its row index.
@@ -109,26 +112,18 @@ pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Resul
     let (step, lanes) = (tuning.step(class, plan.item), Geometry::of(target, class).lanes as i64);
     let (a_along_k, b_along_k) = (is_along_k(&a, false), is_along_k(&b, true));
     let dense = is_dense(product, &plan, lanes, step, [a_along_k, b_along_k]);
-    let program = |epilogue: &Epilogue| {
-        let addend = epilogue.addend.unwrap_or(epilogue.out).dtype;
-        // Always specialised: a switch over the dtypes would stand in every unrolled load and store.
-        let spec = Spec::generic()
-            .define("SPEC_DTYPE0", i64::from(dtype.code()))
-            .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
-            .define("SPEC_DTYPE2", i64::from(addend.code()))
-            .define("VEC", lanes)
-            .define("SIDE", plan.side)
-            .define("ITEM", plan.item)
-            .define("STEP", step)
-            .define("BAND", tuning.band)
-            .define("ACTIVATION", epilogue.activation as i64)
-            .define("A_KIND", a.kind())
-            .define("B_KIND", b.kind())
-            .define("A_ALONG_K", i64::from(a_along_k))
-            .define("B_ALONG_K", i64::from(b_along_k))
-            .define("DENSE", i64::from(dense));
-        target.program(Family::GemmLocal, class, &spec)
-    };
+    let constants = [
+        ("SIDE", plan.side),
+        ("ITEM", plan.item),
+        ("STEP", step),
+        ("BAND", tuning.band),
+        ("A_KIND", a.kind()),
+        ("B_KIND", b.kind()),
+        ("A_ALONG_K", i64::from(a_along_k)),
+        ("B_ALONG_K", i64::from(b_along_k)),
+        ("DENSE", i64::from(dense)),
+    ];
+    let program = |epilogue: &Epilogue| program(target, class, dtype, epilogue, &constants);
     let extent = struct_bytes([rows, columns, depth, plan.splits, results]);
     let (a_layout, b_layout, encoded) = (a.layout().bytes(), b.layout().bytes(), goal.encode(class));
     let factors = [
@@ -145,11 +140,117 @@ pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Resul
     let global = plan.squares * batches * plan.splits * items;
     target.launch(&*program(&goal)?, "gemm_local", &args, &[global as usize], Some(&[items as usize]))?;
     if sums.is_some() {
-        let encoded = epilogue.encode(class);
-        let args = [&[goal.out.memory, Arg::Bytes(&extent)], &encoded.args()[..]].concat();
-        let global = div_up(results, FINISH_GROUP) * FINISH_GROUP;
-        let local = [FINISH_GROUP as usize];
-        target.launch(&*program(&epilogue)?, "gemm_local_finish", &args, &[global as usize], Some(&local))?;
+        launch_finish(target, &*program(&epilogue)?, class, goal.out.memory, &extent, results, &epilogue)?;
+    }
+    Ok(())
+}
+
+/// The program of products that end in an epilogue. Always specialised: a switch over the dtypes would stand in every unrolled
+/// load and store.
+fn program(
+    target: &Target,
+    class: Class,
+    source: DType,
+    epilogue: &Epilogue,
+    constants: &[(&'static str, i64)],
+) -> Result<Arc<CachedProgram>> {
+    let addend = epilogue.addend.unwrap_or(epilogue.out).dtype;
+    let spec = Spec::generic()
+        .define("SPEC_DTYPE0", i64::from(source.code()))
+        .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
+        .define("SPEC_DTYPE2", i64::from(addend.code()))
+        .define("VEC", Geometry::of(target, class).lanes as i64)
+        .define("ACTIVATION", epilogue.activation as i64);
+    let spec = constants.iter().fold(spec, |spec, (name, value)| spec.define(name, *value));
+    target.program(Family::GemmLocal, class, &spec)
+}
+
+/// What programs of which no blocks are copied are built with.
+fn blockless(class: Class, tuning: &GpuTuning) -> [(&'static str, i64); 4] {
+    let item = GpuTuning::SMALL_ITEM;
+    [("SIDE", tuning.side), ("ITEM", item), ("STEP", tuning.step(class, item)), ("DENSE", 0)]
+}
+
+fn launch_finish(
+    target: &Target,
+    program: &CachedProgram,
+    class: Class,
+    sums: Arg<'_>,
+    extent: &[u8],
+    results: i64,
+    epilogue: &Epilogue,
+) -> Result<()> {
+    let encoded = epilogue.encode(class);
+    let args = [&[sums, Arg::Bytes(extent)], &encoded.args()[..]].concat();
+    let global = (results.max(0) as usize).next_multiple_of(ITEM_GROUP);
+    target.launch(program, "gemm_local_finish", &args, &[global], None)
+}
+
+/// Adds `splits` partial products, each of dense batches of rows, and ends.
+///
+/// # Errors
+/// As the driver reports.
+pub fn finish(
+    target: &Target,
+    class: Class,
+    size: Size,
+    splits: i64,
+    sums: Arg<'_>,
+    epilogue: &Epilogue,
+    tuning: &GpuTuning,
+) -> Result<()> {
+    let Size { rows, columns, depth, batches } = size;
+    let results = rows * columns * batches;
+    let program = program(target, class, class.storage(), epilogue, &blockless(class, tuning))?;
+    launch_finish(
+        target,
+        &program,
+        class,
+        sums,
+        &struct_bytes([rows, columns, depth, splits, results]),
+        results,
+        epilogue,
+    )
+}
+
+/// The product of a row and a column of `depth` elements each.
+///
+/// # Errors
+/// As the allocator and the driver report.
+pub fn dot(
+    target: &Target,
+    class: Class,
+    depth: i64,
+    [row, column]: [Operand; 2],
+    epilogue: &Epilogue,
+    tuning: &GpuTuning,
+) -> Result<()> {
+    let group = tuning.side * tuning.side;
+    let splits = (target.compute_units() as i64 * DOT_GROUPS).min(div_up(depth, group * DOT_TERMS)).max(1);
+    let sums = if splits > 1 { Some(target.workspace(splits as usize * class.size())?) } else { None };
+    let goal = match &sums {
+        Some(memory) => {
+            let memory = target.memory(memory.address)?;
+            Epilogue::plain(Operand { memory, dtype: class.storage(), layout: Matrix::dense(1, 1) }, None)
+        }
+        None => *epilogue,
+    };
+    let constants = blockless(class, tuning);
+    let (encoded, extent) = (goal.encode(class), struct_bytes([1, 1, depth, splits, 1]));
+    let factors = [
+        row.memory,
+        column.memory,
+        Arg::Int(row.dtype.code()),
+        Arg::Long(row.layout.columns.stride()),
+        Arg::Long(column.layout.rows.stride()),
+        Arg::Bytes(&extent),
+    ];
+    let args = [&factors[..], &encoded.args()].concat();
+    let program = |epilogue: &Epilogue| program(target, class, row.dtype, epilogue, &constants);
+    let (global, local) = ([(splits * group) as usize], [group as usize]);
+    target.launch(&*program(&goal)?, "gemm_local_dot", &args, &global, Some(&local))?;
+    if sums.is_some() {
+        launch_finish(target, &*program(epilogue)?, class, goal.out.memory, &extent, 1, epilogue)?;
     }
     Ok(())
 }

@@ -4,7 +4,8 @@ use super::epilogue::{Activation, Epilogue};
 use super::gemm::{busy, finish, launch, multiply, program, Factor, Product, MATRICES};
 use super::matrix::{div_up, Axis, Matrix, Operand};
 use super::plan::{Size, Tile};
-use super::{Scalar, Target, Tensor};
+use super::tuning::Tuning;
+use super::{gemm_local, Scalar, Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
 
@@ -84,6 +85,9 @@ pub fn dot(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<()> {
     let factors = (Factor::Matrix(row), Factor::Matrix(column));
     let size = Size { rows: 1, columns: 1, depth, batches: 1 };
     let product = Product { class: out.class(), size, a: factors.0, b: factors.1, epilogue };
+    if let Tuning::Gpu(tuning) = Tuning::of(target.device) {
+        return gemm_local::dot(&target, product.class, depth, [row, column], &epilogue, &tuning);
+    }
     let kernel =
         if row.layout.columns.is_dense() && column.layout.rows.is_dense() { Kernel::Dot } else { Kernel::AddRows };
     Thin { product, a: row, b: column, kernel }.run(&target)

@@ -48,6 +48,11 @@ impl Axis {
         self.sizes.iter().product()
     }
 
+    /// Elements from an index of a line to the next.
+    pub fn stride(&self) -> i64 {
+        self.strides.first().copied().unwrap_or(0)
+    }
+
     /// Whether all indices are equally far apart in memory.
     pub fn is_line(&self) -> bool {
         self.sizes.iter().skip(1).all(|size| *size == 1)

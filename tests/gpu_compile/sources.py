@@ -9,8 +9,8 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "rust" / "kernels"
 # The line of a source that the cases of operators take the place of, as in source.rs.
 CASES_LINE = "//@CASES@"
-# What GPUs never ask for: Winograd convolutions, and products that are packed for a processor's caches.
-CPU_ONLY = {"winograd", "matmul_gelu"}
+# What GPUs never ask for: Winograd convolutions, and products that are cut or packed for a processor's caches.
+CPU_ONLY = {"winograd", "matmul", "matmul_gelu"}
 
 
 class UnknownProgram(Exception):

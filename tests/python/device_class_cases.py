@@ -221,7 +221,16 @@ def test_products_with_addends_and_batches():
             )
     check(torch.baddbmm, torch.randn(5, 33, 20), torch.randn(5, 33, 17), torch.randn(5, 17, 20))
     check(lambda a, b: torch.bmm(a.expand(4, -1, -1), b), torch.randn(1, 9, 8), torch.randn(4, 8, 70))
-    check(torch.dot, torch.randn(20000), torch.randn(20000), scale=100)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.complex64, torch.int64], ids=str)
+def test_products_of_vectors(dtype: torch.dtype):
+    """Of a group, of several, and of elements that are no neighbours."""
+    for size in (1, 255, 300, 20000, 300_001):
+        a, b = (torch.randn(size) * 3).to(dtype), (torch.randn(2 * size) * 3).to(dtype)
+        with torch.no_grad():
+            check(lambda a, b, size=size: torch.dot(a, b[:size]), a, b, scale=100)
+            check(lambda a, b: torch.dot(b[::2], a), a, b, scale=100)
 
 
 def test_large_tiles():
@@ -257,6 +266,8 @@ def test_products_of_any_layout(left: str, right: str):
         (16, 24, torch.channels_last, {"padding": 1}),
         (8, 8, torch.contiguous_format, {"padding": 1, "groups": 8}),
     ],
+        (7, 7, torch.channels_last, {"padding": 1, "groups": 7}),
+        (70, 70, torch.channels_last, {"stride": 2, "groups": 70}),
 )
 def test_convolutions(channels: int, out: int, layout: torch.memory_format, options: dict[str, int]):
     x = torch.randn(2, channels, 13, 11).to(memory_format=layout)

@@ -9,17 +9,28 @@
 #define CHANNEL_VECTORS (ITEMS == 1 ? 4 : 1)
 #define ITEM_CHANNELS (CHANNEL_VECTORS * VEC)
 
-// Global size (filled channels, taps).
+// Where this item is in a space of which the first two sizes are given, and the third, by which it leaves the kernel, too. On
+// GPUs items are counted through, so that groups are full however small the sizes are.
+#ifdef IS_CPU
+#define ITEM_PLACE(x, y, z, width, height, depth) const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2)
+#else
+#define ITEM_PLACE(x, y, z, width, height, depth)                                                                  \
+  const long x = get_global_id(0) % (width), y = get_global_id(0) / (width) % (height);                            \
+  const long z = get_global_id(0) / (width) / (height);                                                            \
+  if (z >= (depth)) return
+#endif
+
+// Global size (filled channels, taps), the first of which are `pitch`.
 __kernel void conv_channel_weights(__global const uchar *weight, ulong weight_offset, int weight_dtype,
                                    __global uchar *out, ulong out_offset, Source from, TapStrides taps,
-                                   long channels) {
-  const long channel = get_global_id(0);
-  long tap = get_global_id(1), at = channel * taps.group_stride;
+                                   long channels, long pitch) {
+  ITEM_PLACE(channel, position, none, pitch, tap_count(&from), 1);
+  long tap = position, at = channel * taps.group_stride;
   for (int d = 0; d < SPATIAL; ++d) {
     at += tap % from.taps[d] * taps.strides[d];
     tap /= from.taps[d];
   }
-  ((__global T *)(out + out_offset))[get_global_id(1) * get_global_size(0) + channel] =
+  ((__global T *)(out + out_offset))[position * pitch + channel] =
       channel < channels ? load_one(weight + weight_offset, at, DTYPE_OF(weight_dtype)) : FROM_REAL(0);
 }
 
@@ -71,12 +82,14 @@ DEFINE_PIXEL(4)
 __kernel void conv_channels(__global const uchar *source, ulong source_offset, int source_dtype,
                             __global const uchar *weight, ulong weight_offset, __global const uchar *bias,
                             ulong bias_offset, int bias_dtype, long bias_stride, __global uchar *out, ulong out_offset,
-                            int out_dtype, Source from, PixelStrides pixels, long channels, long pitch, long block) {
-  const long first = get_global_id(0) * ITEM_CHANNELS, count = min((long)ITEM_CHANNELS, channels - first);
-  const long rows = from.pixels[1] * from.pixels[2], last = min(rows, (long)(get_global_id(1) + 1) * block);
-  const long image = get_global_id(2) * from.image_stride + first, element = dtype_size(DTYPE_OF(out_dtype));
-  source += source_offset + image * dtype_size(DTYPE_OF(source_dtype));
-  out += out_offset + (get_global_id(2) * pixels.image_stride + first) * element;
+                            int out_dtype, Source from, PixelStrides pixels, long channels, long images, long pitch,
+                            long block) {
+  const long rows = from.pixels[1] * from.pixels[2];
+  ITEM_PLACE(part, down, image, (channels + ITEM_CHANNELS - 1) / ITEM_CHANNELS, (rows + block - 1) / block, images);
+  const long first = part * ITEM_CHANNELS, count = min((long)ITEM_CHANNELS, channels - first);
+  const long last = min(rows, (down + 1) * block), element = dtype_size(DTYPE_OF(out_dtype));
+  source += source_offset + (image * from.image_stride + first) * dtype_size(DTYPE_OF(source_dtype));
+  out += out_offset + (image * pixels.image_stride + first) * element;
   __global const T *factors = (__global const T *)(weight + weight_offset) + first;
   TV start[CHANNEL_VECTORS];
   for (int v = 0; v < CHANNEL_VECTORS; ++v) {
@@ -90,7 +103,7 @@ __kernel void conv_channels(__global const uchar *source, ulong source_offset, i
     }
     start[v] = lanes.vector;
   }
-  for (long row = get_global_id(1) * block; row < last; ++row) {
+  for (long row = down * block; row < last; ++row) {
     long at[SPATIAL] = {0, row % from.pixels[1], row / from.pixels[1]};
     for (; at[0] < from.pixels[0]; ++at[0]) {
       const long to = at[0] * pixels.strides[0] + at[1] * pixels.strides[1] + at[2] * pixels.strides[2];
@@ -140,12 +153,13 @@ ALWAYS_INLINE TV row_gradient(const Source *s, __global const uchar *source, int
 __kernel void conv_channels_weight(__global const uchar *source, ulong source_offset, int source_dtype,
                                    __global const uchar *gradient, ulong gradient_offset, int gradient_dtype,
                                    __global uchar *out, ulong out_offset, Source from, PixelStrides pixels,
-                                   long channels, long images) {
-  const long first_channel = get_global_id(0) * VEC, count = min((long)VEC, channels - first_channel);
+                                   long channels, long images, long splits) {
+  ITEM_PLACE(part, split, none, (channels + VEC - 1) / VEC, splits, 1);
+  const long first_channel = part * VEC, count = min((long)VEC, channels - first_channel);
   const long taps = tap_count(&from);
   const long plane_rows = from.pixels[1] * from.pixels[2];
-  SHARE_TASKS(images * plane_rows, get_global_id(1), get_global_size(1), first, last);
-  out += out_offset + (get_global_id(1) * taps * channels + first_channel) * sizeof(T);
+  SHARE_TASKS(images * plane_rows, split, splits, first, last);
+  out += out_offset + (split * taps * channels + first_channel) * sizeof(T);
   for (long t = 0; t < taps; ++t) store_lanes(out + t * channels * sizeof(T), sizeof(T), (int)count, T_DTYPE, (TV)(0));
   source += source_offset;
   gradient += gradient_offset;

@@ -324,3 +324,25 @@ __kernel void gemm_local_finish(__global const uchar *partial, ulong partial_off
   }
   store(e.out, axis_offset(&out_layout.rows, row) + axis_offset(&out_layout.columns, column), OUT_DTYPE, ACTIVATE(value));
 }
+// The product of a row and a column, of which each group of ITEMS sums a part of k.
+__kernel GROUPS_OF(ITEMS) void gemm_local_dot(__global const uchar *a, ulong a_offset, __global const uchar *b,
+                                              ulong b_offset, int source_dtype, long a_stride, long b_stride,
+                                              Extent extent, EPILOGUE_ARGUMENTS) {
+  __local T sums[ITEMS];
+  const int item = get_local_id(0);
+  const long split = get_group_id(0), per_split = (extent.depth + extent.splits - 1) / extent.splits;
+  const long last = min((split + 1) * per_split, extent.depth);
+  T sum = FROM_REAL(0);
+  for (long k = split * per_split + item; k < last; k += ITEMS)
+    sum = MULTIPLY_ADD(load_one(a + a_offset, k * a_stride, SOURCE_DTYPE),
+                       load_one(b + b_offset, k * b_stride, SOURCE_DTYPE), sum);
+  sums[item] = sum;
+  for (int left = ITEMS; left > 1; left = (left + 1) / 2) {
+    const int other = item + (left + 1) / 2;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (other < left) sums[item] += sums[other];
+  }
+  const Epilogue e = EPILOGUE(0, split, extent.split_stride);
+  if (item == 0) store(e.out, 0, OUT_DTYPE, ACTIVATE(scale(e.alpha, sums[0])));
+}
+
