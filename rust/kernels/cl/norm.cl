@@ -60,6 +60,13 @@ INLINE T sum_squares(__global const uchar *x, long length, int dtype, T center) 
 #undef DEVIATION
 }
 
+// On GPUs other groups run while one waits for memory, and sums of the next row would take registers that leave no room for them.
+#ifdef IS_CPU
+#define SUMS_AHEAD true
+#else
+#define SUMS_AHEAD false
+#endif
+
 // Layer and group norm: a group normalises whole rows of `length` elements, each with a mean of its own.
 // Row r holds channels (r % groups) * (length / inner) and on, of `inner` elements each.
 __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong input_offset, int dtype0,
@@ -78,12 +85,13 @@ __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong inpu
   // sum_runs, so that its result does not depend on its place.
   BlockSum sums;
   empty_sum(&sums);
-  if (mean && first < last) sum_runs(input + input_offset + first * length * size, length, span, DTYPE0, &sums);
+  if (SUMS_AHEAD && mean && first < last) sum_runs(input + input_offset + first * length * size, length, span, DTYPE0, &sums);
   for (long row = first; row < last; row++) {
     __global const uchar *x = input + input_offset + row * length * size;
     __global const uchar *next = row + 1 < last ? x + length * size : x;
     __global uchar *y = output + output_offset + row * length * size;
     T center = 0;
+    if (!SUMS_AHEAD && mean) sum_runs(x, length, span, DTYPE0, &sums);
     if (mean) center = group_sum(finish_sum(&sums), shared) / (T)length;
     empty_sum(&sums);
     T squares = sum_squares(x, length, DTYPE0, center);
@@ -102,10 +110,10 @@ __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong inpu
           TV w = by_element ? load_weights(weight, DTYPE1, channel, i, span, true, 1) * scale : run_weight;
           TV b = by_element ? load_weights(bias, DTYPE1, channel, i, span, true, 0) : run_bias;
           TV d = load_part(x + run * size, i, span, DTYPE0, 0) - center;
-          if (mean) sums.part += load_part(next + run * size, i, span, DTYPE0, 0);
+          if (SUMS_AHEAD && mean) sums.part += load_part(next + run * size, i, span, DTYPE0, 0);
           store_part(y + run * size, i, span, DTYPE0, d * w + b);
         }
-        count_chain(&sums, end - begin);
+        if (SUMS_AHEAD) count_chain(&sums, end - begin);
       }
     }
   }
