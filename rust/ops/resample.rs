@@ -185,7 +185,10 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[Step], transpo
         positions += axis.positions();
     }
     let target = Target::of(output.address)?;
+    let by_channel = planes::channels_are_neighbours(&[output, input], steps.len());
     let geometry = Geometry::of(&target, class);
+    // Neighbours of a row have places and weights of their own.
+    let geometry = if by_channel { geometry } else { geometry.for_columns() };
     let spec = geometry.define(tier(output.numel(), &[("SPEC_DTYPE0", output.dtype.code())]));
     let program = target.program(Family::Resample, class, &spec)?;
     let tables = target.workspace(bytes as usize)?;
@@ -195,7 +198,6 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[Step], transpo
     target.launch(&program, "resample_tables", &args, &[positions as usize], None)?;
 
     let layout = planes::layout(&[output, input], steps.len())?;
-    let by_channel = planes::channels_are_neighbours(&[output, input], steps.len());
     let (lanes, rest) = planes::strips(&to, by_channel, geometry.lanes);
     let mut args = vec![target.tensor(output)?, target.tensor(input)?, tables, Arg::Int(output.dtype.code())];
     args.push(Arg::Bytes(layout.as_bytes()));

@@ -4,6 +4,7 @@ Sizes straddle what decides between kernels: groups and items, one piece and sev
 """
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 import torch
@@ -296,6 +297,67 @@ def test_pooling_and_losses():
     targets = torch.randint(10, (333,))
     check(lambda x: F.cross_entropy(x, targets.to(x.device)), torch.randn(333, 10), scale=5)
     check(lambda x: F.binary_cross_entropy_with_logits(x, torch.ones_like(x)), torch.randn(333, 10), scale=5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("is_deterministic", [False, True])
+def test_places_of_grids(dtype: torch.dtype, is_deterministic: bool):
+    """Gradients are sums of what many places add to an element, in any order or in one."""
+    torch.use_deterministic_algorithms(is_deterministic)
+    try:
+        for mode, channels in product(("bilinear", "nearest", "bicubic"), (3, 21)):
+            x, places = torch.randn(2, channels, 7, 9), torch.rand(2, 33, 5, 2) * 2.4 - 1.2
+            for layout in (torch.contiguous_format, torch.channels_last):
+                for padding in ("zeros", "border", "reflection"):
+                    how = {"mode": mode, "padding_mode": padding, "align_corners": False}
+                    moved = x.to(dtype).contiguous(memory_format=layout)
+                    check(lambda x, y, how=how: F.grid_sample(x, y, **how), moved, places.to(dtype), scale=100)
+        x, places = torch.randn(2, 3, 4, 5, 6), torch.rand(2, 9, 4, 3, 3) * 2 - 1
+        check(lambda x, y: F.grid_sample(x, y, align_corners=True), x.to(dtype), places.to(dtype), scale=100)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic", "area"])
+def test_interpolation(mode: str):
+    for layout in (torch.contiguous_format, torch.channels_last):
+        x = torch.randn(2, 5, 11, 70).contiguous(memory_format=layout)
+        check(lambda x: F.interpolate(x, size=(17, 131), mode=mode), x, scale=20)
+        check(lambda x: F.interpolate(x, size=(4, 33), mode=mode), x, scale=20)
+
+
+def test_lists_of_tensors():
+    """More tensors than a launch takes, in more buffers, of several sizes, in float and where numbers are wider."""
+    sizes = [*range(1, 40), 1023, 1024, 1025, 5000, 70_000]
+    for dtype in (torch.float32, torch.float64, torch.int64, torch.complex64):
+        values = [(torch.randn(size) * 9).to(dtype) for size in sizes]
+        steps = [float(size) if dtype.is_floating_point else size for size in range(len(sizes))]
+
+        def add(*values: torch.Tensor, steps: list[float] = steps) -> torch.Tensor:
+            return torch.cat(torch._foreach_mul(torch._foreach_add(values, steps), values))
+
+        with torch.no_grad():
+            check(add, *values, scale=100)
+    for order in (1, 2, float("inf")):
+        values = [torch.randn(size) for size in sizes]
+        with torch.no_grad():
+            check(lambda *values, order=order: torch.stack(torch._foreach_norm(values, order)), *values, scale=10)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_steps_of_optimizers(name: str):
+    def train(*values: torch.Tensor) -> torch.Tensor:
+        parameters = [value.detach().clone().requires_grad_() for value in values]
+        optimizer = getattr(torch.optim, name)(parameters, lr=0.1, weight_decay=0.1, fused=True)
+        for _ in range(3):
+            for parameter in parameters:
+                parameter.grad = parameter.detach().sin()
+            optimizer.step()
+        return torch.cat([parameter.detach() for parameter in parameters])
+
+    sizes = [*range(1, 30), 1023, 1025, 5000]
+    for dtype in (torch.float32, torch.float64):
+        check(train, *(torch.randn(size, dtype=dtype) for size in sizes), scale=10)
 
 
 def test_recurrent_cells():
