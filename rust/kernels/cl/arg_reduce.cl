@@ -170,7 +170,7 @@ __kernel GROUPS_OF(LSIZE) void arg_columns(__global const uchar *input, ulong in
     }
 #endif
     long result = row * columns + column + split * outputs;
-    for (int l = 0; l < width; l++)
+    FIRST_LANES(l, width)
       store_winner(values, values_dtype, indices, &kept, result + l, best.lanes[l], place.lanes[l]);
   }
 }

@@ -16,7 +16,7 @@ typedef struct {
 
 __kernel GROUPS_OF(LSIZE) void foreach(Segments table, Numbers launch, SEGMENT_BUFFERS) {
   SEGMENT_CHUNK(table, s, n, start, end);
-  const T number = launch.numbers[s], parameter = launch.has_parameters ? number : launch.parameters[0];
+  const T number = SEGMENT_NUMBER(launch.numbers, s), parameter = launch.has_parameters ? number : launch.parameters[0];
   for (long first = start + get_local_id(0) * VEC; first < end; first += LSIZE * VEC) {
     TV a = C(0), b = C(0), c = C(0), d = C(0);
 #define LOAD(k, DTYPE) \

@@ -189,7 +189,7 @@ __kernel GROUPS_OF(LSIZE) void moments_columns(__global const uchar *input, ulon
     Lanes means, squares;
     means.vector = lanes.mean;
     squares.vector = lanes.squares;
-    for (int l = 0; l < width; l++) {
+    FIRST_LANES(l, width) {
       Moments one = {lanes.count, means.lanes[l], squares.lanes[l]};
       long result = row * columns + column + l;
       store_at(variance + layout_offset(&kept, 0, result), variance_dtype, finish_moments(finish, one, correction));

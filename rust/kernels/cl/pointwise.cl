@@ -252,7 +252,12 @@ static inline void store_strided(__global uchar *p, long stride, const Spread *s
 __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
   const long vectors = (layout.sizes[0] + VEC - 1) / VEC;
   const long across = (vectors + launch.tile_vectors - 1) / launch.tile_vectors;
+#ifdef IS_CPU
   const int rows = launch.rows_at_once;
+#else
+  // Vectors of GPUs lie within a row.
+  const int rows = 1;
+#endif
   const long tile_rows = (long)launch.tile_rows * rows, down = (layout.sizes[1] + tile_rows - 1) / tile_rows;
   Spread spreads[ARITY + 1];
   if (rows > 1)
@@ -278,7 +283,7 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
     }
 #endif
     for (int k = 0; k <= ARITY; k++) bases[k] = launch.offsets[k];
-    for (int j = 2; j < NDIM; j++) {
+    FOR_DIMS(j, 2, NDIM) {
       const long index = rest % layout.sizes[j];
       rest /= layout.sizes[j];
       for (int k = 0; k <= ARITY; k++) bases[k] += index * layout.strides[k][j];

@@ -20,12 +20,28 @@
 #define INLINE static inline
 #endif
 
+// What takes a struct argument by its address: where a GPU's compiler calls such a function, it copies the struct to memory of
+// every work-item.
+#ifdef IS_CPU
+#define INLINED_ON_GPUS
+#else
+#define INLINED_ON_GPUS __attribute__((always_inline))
+#endif
+
 // What is rarely needed and long is not copied to where it is used. On CPUs PoCL compiles the text of a kernel three times,
 // and that of a function which it calls once.
 #ifdef IS_CPU
 #define OUTLINED static __attribute__((noinline))
 #else
 #define OUTLINED static inline
+#endif
+
+// What a kernel declares that is written for groups of so many work-items: a GPU's compiler may otherwise give each item so
+// many registers that only smaller groups can start. Other kernels take groups of any size.
+#ifdef IS_CPU
+#define GROUPS_OF(items)
+#else
+#define GROUPS_OF(items) __attribute__((reqd_work_group_size(items, 1, 1)))
 #endif
 
 #ifdef HAS_FP64
@@ -36,14 +52,6 @@
 #define DT_I8 1
 #define DT_I16 2
 #define DT_I32 3
-// What a kernel declares that is written for groups of so many work-items: a GPU's compiler may otherwise give each item so
-// many registers that only smaller groups can start. Other kernels take groups of any size.
-#ifdef IS_CPU
-#define GROUPS_OF(items)
-#else
-#define GROUPS_OF(items) __attribute__((reqd_work_group_size(items, 1, 1)))
-#endif
-
 #define DT_I64 4
 #define DT_F16 5
 #define DT_F32 6
@@ -349,7 +357,7 @@ typedef struct {
 #endif
 
 // Byte offset of one operand at position `index` of the dimensions from `first` on.
-INLINE long offset_from(const Layout *layout, int operand, int first, long index) {
+INLINE INLINED_ON_GPUS long offset_from(const Layout *layout, int operand, int first, long index) {
   const int last = layout->ndim - 1;
   long offset = 0;
   FOR_DIMS(d, first, layout->ndim) {

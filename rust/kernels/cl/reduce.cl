@@ -47,8 +47,18 @@
 // CASCADE + CASCADE + n / CASCADE^2 instead of n, as in PyTorch's cascade sum.
 #define CASCADE 128
 
-// Independent totals in the inner loops, so that an addition need not wait for the one before it.
+// Independent totals in the inner loops, so that an addition need not wait for the one before it. A generic program of a GPU has
+// the code of every operator in each, which takes the registers that leave room for other groups.
+#if defined(IS_CPU) || defined(SPEC_DTYPE0)
 #define CHAINS 4
+#else
+#define CHAINS 1
+#endif
+#ifdef IS_CPU
+#define EACH_CHAIN(c) for (int c = 0; c < CHAINS; c++)
+#else
+#define EACH_CHAIN(c) _Pragma("unroll") for (int c = 0; c < CHAINS; c++)
+#endif
 
 // Neighbouring vectors of columns that an item takes. On GPUs its neighbours take them.
 #if LSIZE == 1
@@ -164,8 +174,8 @@ INLINE T finish_one(int finish, T total, long count, TR power) {
 
 // Folds a run of n elements that lie `stride` bytes apart: of its vectors item, item + items, ... into *sum, of
 // the elements left over likewise into *rest.
-INLINE void fold_run(__global const uchar *p, long stride, long n, int item, int items, int dtype, int map, int fold,
-                     TR power, TV *sum, T *rest) {
+INLINE INLINED_ON_GPUS void fold_run(__global const uchar *p, long stride, long n, int item, int items, int dtype,
+                                     int map, int fold, TR power, TV *sum, T *rest) {
   long vectors = n / VEC;
   if (vectors < CHAINS || stride != dtype_size(dtype)) {
     // Short runs are common (a row of class scores, a small image) and need none of the below.
@@ -177,13 +187,13 @@ INLINE void fold_run(__global const uchar *p, long stride, long n, int item, int
     for (long v = item; v < vectors;) {
       long end = fold == FOLD_ADD ? min(v + (long)CASCADE * items, vectors) : vectors;
       TV block[CHAINS];
-      for (int c = 0; c < CHAINS; c++) block[c] = identity_vector(fold);
+      EACH_CHAIN(c) block[c] = identity_vector(fold);
       for (; v + (CHAINS - 1) * items < end; v += CHAINS * items)
-        for (int c = 0; c < CHAINS; c++)
+        EACH_CHAIN(c)
           block[c] = fold_vector(fold, block[c], map_vector(map, load_vector(p, (v + c * items) * VEC, dtype), power));
       for (; v < end; v += items)
         block[0] = fold_vector(fold, block[0], map_vector(map, load_vector(p, v * VEC, dtype), power));
-      for (int c = 0; c < CHAINS; c++) part = fold_vector(fold, part, block[c]);
+      EACH_CHAIN(c) part = fold_vector(fold, part, block[c]);
       if (++blocks == CASCADE) {
         *sum = fold_vector(fold, *sum, part);
         part = identity_vector(fold);
@@ -278,8 +288,8 @@ __kernel void reduce_short_rows(__global const uchar *input, ulong input_offset,
       if (i < length) {
         Lanes lanes;
         lanes.vector = total;
-        for (int l = 0; i < length; i++, l++)
-          lanes.lanes[l] = fold_one(FOLD, lanes.lanes[l], map_one(MAP, load(row, i, DTYPE0), power));
+        FIRST_LANES(l, length - i)
+          lanes.lanes[l] = fold_one(FOLD, lanes.lanes[l], map_one(MAP, load(row, i + l, DTYPE0), power));
         total = lanes.vector;
       }
       totals[r] = total;
@@ -298,8 +308,9 @@ __kernel void reduce_short_rows(__global const uchar *input, ulong input_offset,
 
 // Rows begin + part, begin + part + parts, ... of `width` neighbouring columns that start at `base`, into STRIP vectors of
 // totals. A run of the innermost reduced dimension is shared from its own beginning.
-INLINE void fold_columns(__global const uchar *base, const Layout *reduced, long begin, long end, int part,
-                         int parts, int width, long column_stride, int dtype, int map, int fold, TR power, TV *total) {
+INLINE INLINED_ON_GPUS void fold_columns(__global const uchar *base, const Layout *reduced, long begin, long end, int part,
+                                         int parts, int width, long column_stride, int dtype, int map, int fold,
+                                         TR power, TV *total) {
   const long run = reduced->sizes[0], stride = reduced->strides[0][0];
   TV block[STRIP], sums[STRIP];
   int blocks = 0;

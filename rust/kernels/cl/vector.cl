@@ -70,6 +70,13 @@ typedef union {
   T lanes[VEC];
 } Lanes;
 
+// Loops over the first n lanes of a vector. A GPU's compiler keeps lanes in memory whose number it does not know.
+#ifdef IS_CPU
+#define FIRST_LANES(l, n) for (int l = 0; l < (n); l++)
+#else
+#define FIRST_LANES(l, n) _Pragma("unroll") for (int l = 0; l < VEC && l < (n); l++)
+#endif
+
 // Loads from, and stores to, an address that is aligned for one element. vloadN promises no more, and NVIDIA's GPUs then
 // move one element at a time: what lies at a multiple of the vector's size, as nearly all does, is moved whole. CPUs and
 // AMD's GPUs move whole vectors anyway.
@@ -245,7 +252,7 @@ INLINE void store_lanes(__global uchar *p, long stride, int n, int dt, TV value)
 #endif
   Lanes v;
   v.vector = value;
-  for (int l = 0; l < n; l++) store_at(p + l * stride, dt, v.lanes[l]);
+  FIRST_LANES(l, n) store_at(p + l * stride, dt, v.lanes[l]);
 }
 
 // Elements i to i + VEC - 1 of a row of n; the lanes past its end hold `filler`.
@@ -264,7 +271,7 @@ INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value)
   }
   Lanes v;
   v.vector = value;
-  for (int l = 0; i + l < n; l++) store(row, i + l, dtype, v.lanes[l]);
+  FIRST_LANES(l, n - i) store(row, i + l, dtype, v.lanes[l]);
 }
 
 // Byte offset of position `index` of one operand, and of run `run`, which leaves the innermost dimension out.
