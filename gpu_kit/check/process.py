@@ -11,6 +11,8 @@ from pathlib import Path
 
 # How often a running command is looked at, in seconds.
 INTERVAL = 0.05
+# A process that is silent is idle with less than this part of a core, and is asked about it so often, in seconds.
+IDLE, ASK_EVERY = 0.03, 0.5
 # How much of a log is kept in the report.
 TAIL_LINES, TAIL_BYTES = 12, 20_000
 
@@ -48,7 +50,8 @@ class Running:
         directory: where it runs.
         log: the file that its output is appended to.
         seconds: how long it may take.
-        patience: how long it may make no progress; None for as long as it may take.
+        patience: how long it may make no progress, not counting the time in which others have the processor: a compiler
+            says nothing for long where it gets a part of a core. None for as long as it may take.
         progress: returns something that changes when there is progress; the log's size by default.
     """
 
@@ -79,6 +82,9 @@ class Running:
             )
         self._start = self._changed = time.monotonic()
         self._seen = self._progress()
+        # Once it is silent for half of its patience: since when, and the processor's seconds until then.
+        self._silent: tuple[float, float] | None = None
+        self._asked = self._start
 
     def poll(self) -> Ending | None:
         """Return how it ended, or None while it runs; kills it, and what it has started, where it has to end."""
@@ -89,9 +95,9 @@ class Running:
             return Ending("crashed" if code < 0 else "exited", abs(code), now - self._start)
         seen = self._progress()
         if seen != self._seen:
-            self._seen, self._changed = seen, now
+            self._seen, self._changed, self._silent = seen, now, None
         how = None
-        if self._patience is not None and now - self._changed > self._patience:
+        if self._patience is not None and self._is_hung(now, self._patience):
             how = "hung"
         elif now - self._start > self._seconds:
             how = "cut"
@@ -100,6 +106,19 @@ class Running:
         self.kill()
         return Ending(how, None, now - self._start)
 
+    def _is_hung(self, now: float, patience: float) -> bool:
+        """Whether it has been idle for its patience, or has had the processor for so long, without progress."""
+        if now - self._changed <= patience / 2:
+            return False
+        if self._silent is None:
+            self._silent = now, processor_seconds(self._process.pid)
+        if now - self._changed <= patience or now - self._asked < ASK_EVERY:
+            return False
+        self._asked = now
+        since, before = self._silent
+        worked = processor_seconds(self._process.pid) - before
+        return worked < IDLE * (now - since) or worked >= patience / 2
+
     def kill(self) -> None:
         """End the process group at once; harmless where it has ended."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -107,6 +126,18 @@ class Running:
         # A process that the driver holds in the kernel does not end even so: it is left behind.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
+
+
+def processor_seconds(group: int) -> float:
+    """Return the processor's seconds that the processes of a group have had."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        # One may end meanwhile.
+        with contextlib.suppress(OSError):
+            # The name before these may hold anything: state, parent, group... and, from the 12th on, the times.
+            values = path.read_text(errors="replace").rpartition(")")[2].split()
+            ticks += sum(map(int, values[11:13])) if int(values[2]) == group else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def run(running: Running) -> Ending:

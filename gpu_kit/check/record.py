@@ -141,8 +141,9 @@ def store(report: Report, folder: Path, page: str) -> None:
         folder: where to.
         page: the page made of it.
     """
-    _replace(folder / JSON_NAME, json.dumps(asdict(report), indent=1) + "\n")
+    # In this order the page is never older than the report.
     _replace(folder / PAGE_NAME, page)
+    _replace(folder / JSON_NAME, json.dumps(asdict(report), indent=1) + "\n")
 
 
 def _replace(path: Path, text: str) -> None:

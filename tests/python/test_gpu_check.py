@@ -133,6 +133,14 @@ def test_commands_that_crash_hang_or_fail_do_not_keep_later_ones_from_running(ki
     assert entries["wrong"].errors[0]["lines"] == ["it is wrong"]
 
 
+def test_a_silent_command_that_gets_a_part_of_a_core_is_no_hung_one_and_one_that_spins_is(kit):
+    # As a compiler beside other programs: a fifth of the time it works.
+    slow = "import time; [sum(range(400_000)) or time.sleep(0.05) for i in range(60) if not time.sleep(0.05)]"
+    parts = [command_part("slow", slow), command_part("spins", "while True: pass")]
+    assert check(kit, parts, "--patience", "2") == 1
+    assert [entry.status for entry in report_of(kit).parts.values()] == ["passed", "hung"]
+
+
 def test_what_does_not_fit_into_the_time_is_said_and_resumed_and_what_is_done_is_not_repeated(kit):
     slow = "import time, pytest\n@pytest.mark.parametrize('i', range(4))\ndef test_slow(i): time.sleep(1.2)\n"
     count = f"from pathlib import Path\nfile = Path({str(kit / 'count')!r})\nwith file.open('a') as f: f.write('x')"
