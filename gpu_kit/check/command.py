@@ -94,6 +94,8 @@ def _run(parts: Sequence[CommandPart | TestPart], report: Report, context: Conte
                     report.device = _device_name(report)
                 if part.name in NEEDED and _has_no_device(report, entry):
                     report.notes.append("No other part can run without a device.")
+                    # Once there is one, --resume goes on from here.
+                    entry.finished = False
                     break
     except KeyboardInterrupt:
         report.state = "interrupted"

@@ -250,6 +250,11 @@ def test_without_a_device_nothing_else_is_tried(kit):
     report = report_of(kit)
     assert report.parts["training"].status == "not run"
     assert any("without a device" in note for note in report.notes)
+    # A driver that has been installed since is found.
+    parts[0] = command_part("self-test", "pass")
+    assert check(kit, parts, "--resume") == 0
+    report = report_of(kit)
+    assert [entry.status for entry in report.parts.values()] == ["passed", "passed"] and report.notes == []
 
 
 def test_drivers_that_hang_leave_no_time_to_other_parts_and_none_is_taken(kit):
