@@ -1,11 +1,17 @@
 #include "error.h"
 
-#include <c10/util/Exception.h>
-
 namespace torch_opencl {
 
 const char* message_of(const rust::Error& error) {
   return error.what() + 2;
+}
+
+void raise(const NoFloat64& refusal, std::string_view op) {
+  // An operator that calls another is the one to name: what the inner one has put before the message goes.
+  const std::string_view text = refusal.what_without_backtrace();
+  const size_t start = text.find("OpenCL: ");
+  const std::string_view message = text.substr(start == std::string_view::npos ? 0 : start);
+  throw NoFloat64({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, c10::str(op, ": ", message));
 }
 
 void raise(const rust::Error& error) {
@@ -17,6 +23,8 @@ void raise(const rust::Error& error) {
       C10_THROW_ERROR(IndexError, message);
     case 'N':
       C10_THROW_ERROR(NotImplementedError, message);
+    case 'D':
+      throw NoFloat64({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, message);
     default:
       C10_THROW_ERROR(Error, message);
   }

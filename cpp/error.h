@@ -1,6 +1,8 @@
 // Errors of the Rust core as the exceptions PyTorch's own backends raise.
 #pragma once
 
+#include <c10/util/Exception.h>
+#include <string_view>
 #include <type_traits>
 
 #include "bridge.h"
@@ -9,6 +11,15 @@ namespace torch_opencl {
 
 // What to tell the user of an error's text, which starts with its kind and a colon.
 const char* message_of(const rust::Error& error);
+
+// What a device without float64 refuses. The bridge does not know for which operator; the operator's wrapper does.
+class NoFloat64 final : public c10::NotImplementedError {
+ public:
+  using c10::NotImplementedError::NotImplementedError;
+};
+
+// Throws the same as PyTorch's exception, with the operator's name.
+[[noreturn]] void raise(const NoFloat64& refusal, std::string_view op);
 
 // Throws the c10::Error that the kind asks for (rust/error.rs holds the other half of the table).
 [[noreturn]] void raise(const rust::Error& error);

@@ -1,7 +1,7 @@
 // How rows of native_functions.yaml become dispatcher kernels. Generated code uses the four macros at the end.
 //
 // Each wrapper takes its signature from at::_ops, checks that the tensors belong together, sends dtypes that the row
-// does not list to the CPU, and calls PyTorch's meta and the kernel.
+// does not list to the CPU, and calls PyTorch's meta and the kernel. A refusal for want of float64 gets the op's name.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -12,6 +12,7 @@
 
 #include "convert.h"
 #include "device_check.h"
+#include "error.h"
 #include "fallback.h"
 #include "pointwise.h"
 #include "structured.h"
@@ -82,7 +83,7 @@ struct Wrapper<Op, Return(Args...)> {
 
   // A structured op that makes its outputs.
   template <class Kernel, int kOutputs, uint64_t kDtypes>
-  static Return functional(Args... args) {
+  static Return functional(Args... args) try {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     Functional<Kernel, kOutputs> kernel;
     kernel.meta(convert_structured(args)...);
@@ -95,11 +96,13 @@ struct Wrapper<Op, Return(Args...)> {
     } else {
       return std::apply([](auto&... output) { return Return(std::move(output)...); }, kernel.outputs);
     }
+  } catch (const NoFloat64& refusal) {
+    raise(refusal, Op::name);
   }
 
   // A structured op that writes into its first argument.
   template <class Kernel, uint64_t kDtypes>
-  static Return inplace(Args... args) {
+  static Return inplace(Args... args) try {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     at::Tensor& self = std::get<0>(std::tie(args...));
     Inplace<Kernel> kernel(self);
@@ -107,11 +110,13 @@ struct Wrapper<Op, Return(Args...)> {
     kernel.impl(convert_structured(args)..., kernel.maybe_get_output(0));
     kernel.finish();
     return self;
+  } catch (const NoFloat64& refusal) {
+    raise(refusal, Op::name);
   }
 
   // A structured op with out= arguments.
   template <class Kernel, int kOutputs, uint64_t kDtypes>
-  static Return out(Args... args) {
+  static Return out(Args... args) try {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     constexpr size_t kInputs = sizeof...(Args) - kOutputs;
     auto all = std::tie(args...);
@@ -126,13 +131,17 @@ struct Wrapper<Op, Return(Args...)> {
         return Return(std::get<kInputs + O>(all)...);
       }
     }(std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
+  } catch (const NoFloat64& refusal) {
+    raise(refusal, Op::name);
   }
 
   // Any other op: `Function` is a stateless callable around an ATen or a native function.
   template <class Function, uint64_t kDtypes>
-  static Return function(Args... args) {
+  static Return function(Args... args) try {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     return Function()(convert(args)...);
+  } catch (const NoFloat64& refusal) {
+    raise(refusal, Op::name);
   }
 };
 

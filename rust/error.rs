@@ -35,6 +35,13 @@ pub enum Error {
     Index(String),
     /// The device or the backend cannot do this for these dtypes or shapes.
     Unsupported(String),
+    /// The device has no `cl_khr_fp64`. Which operator asks for it, only the C++ side knows: it says so.
+    NoFloat64 {
+        /// `torch.float64` or `torch.complex128`.
+        dtype: &'static str,
+        /// Name of the device.
+        device: String,
+    },
     /// The arguments contradict each other or the state of the runtime.
     Invalid(String),
     /// The process was forked after OpenCL had been initialised.
@@ -48,6 +55,7 @@ impl Error {
             Self::OutOfMemory(_) => 'M',
             Self::Index(_) => 'I',
             Self::Unsupported(_) => 'N',
+            Self::NoFloat64 { .. } => 'D',
             Self::OpenCl { .. } | Self::NoDevice(_) | Self::Build { .. } | Self::Invalid(_) | Self::Forked => 'R',
         }
     }
@@ -61,6 +69,10 @@ impl Error {
             }
             Self::Build { program, device, log } => {
                 format!("OpenCL: the kernel program {program} does not compile for '{device}'. Compiler log:\n{log}")
+            }
+            Self::NoFloat64 { dtype, device } => {
+                let instead = if *dtype == "torch.complex128" { "torch.complex64" } else { "torch.float32" };
+                format!("OpenCL: '{device}' does not compute in {dtype}. Use {instead} instead.")
             }
             Self::NoDevice(text)
             | Self::OutOfMemory(text)
@@ -99,6 +111,14 @@ mod tests {
     fn a_failed_call_is_named_with_its_status() {
         let error = Error::OpenCl { call: "clFinish", code: -5 };
         assert_eq!(error.message(), "OpenCL: clFinish failed with CL_OUT_OF_RESOURCES (-5)");
+    }
+
+    #[test]
+    fn what_asks_for_float64_is_told_what_there_is_instead() {
+        let error = |dtype| Error::NoFloat64 { dtype, device: "Radeon".into() };
+        let double = "D:OpenCL: 'Radeon' does not compute in torch.float64. Use torch.float32 instead.";
+        assert_eq!(error("torch.float64").to_string(), double);
+        assert!(error("torch.complex128").message().ends_with("Use torch.complex64 instead."));
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl Job for Wanted {
 /// constants of `spec` must determine it.
 ///
 /// # Errors
-/// [`Error::Unsupported`] when the class computes in f64 and the device does not; [`Error::Build`] with the
+/// [`Error::NoFloat64`] when the class computes in f64 and the device does not; [`Error::Build`] with the
 /// compiler's log.
 pub fn program(
     device: &'static Device,

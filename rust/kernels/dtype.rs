@@ -213,16 +213,12 @@ impl Class {
     /// Whether a device computes in it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for float64 and complex128 where the device has no `cl_khr_fp64`.
+    /// [`Error::NoFloat64`] for float64 and complex128 where the device has no `cl_khr_fp64`.
     pub fn check(self, info: &DeviceInfo) -> Result<()> {
         if !self.needs_fp64() || info.fp64 {
             return Ok(());
         }
-        Err(Error::Unsupported(format!(
-            "OpenCL: '{}' does not compute in float64, so float64 and complex128 tensors cannot be used on it. \
-             Use float32 and complex64 instead.",
-            info.name
-        )))
+        Err(Error::NoFloat64 { dtype: self.storage().name(), device: info.name.clone() })
     }
 
     /// Bytes of one value of the kernel type `T`.
@@ -258,9 +254,9 @@ mod tests {
         let device = |fp64| DeviceInfo { fp64, ..DeviceInfo::imagined(1, "Radeon", "p", DeviceType::Gpu) };
         assert_eq!(Class::Double.check(&device(true)), Ok(()));
         assert_eq!(Class::Complex.check(&device(false)), Ok(()));
-        for class in [Class::Double, Class::ComplexDouble] {
-            let error = class.check(&device(false)).unwrap_err();
-            assert!(error.message().contains("'Radeon' does not compute in float64"), "{error:?}");
+        for (class, dtype) in [(Class::Double, "torch.float64"), (Class::ComplexDouble, "torch.complex128")] {
+            let refusal = Error::NoFloat64 { dtype, device: "Radeon".to_owned() };
+            assert_eq!(class.check(&device(false)), Err(refusal));
         }
     }
 }

@@ -47,7 +47,7 @@ impl Target {
     /// conversion from it or to it.
     ///
     /// # Errors
-    /// [`crate::error::Error::Unsupported`] for float64 and complex128 there.
+    /// [`crate::error::Error::NoFloat64`] for float64 and complex128 there.
     pub fn converts(&self, dtypes: impl IntoIterator<Item = DType>) -> Result<()> {
         dtypes.into_iter().try_for_each(|dtype| dtype.class().check(&self.device.info))
     }

@@ -107,7 +107,7 @@ def record_calls(command: list[str], folder: Path) -> None:
     """
     paths = (ROOT / "tests", ROOT / "tests" / "python", ROOT, ROOT / "python")
     environment = os.environ | {
-        "OPENCL_DYLIB_PATH": str(_driver(folder)),
+        "OPENCL_DYLIB_PATH": str(compile_driver(folder)),
         "PAPER_FOLDER": str(folder),
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         # Nothing that is there already, no library but our own, and what large tensors run as well.
@@ -125,8 +125,15 @@ def record_calls(command: list[str], folder: Path) -> None:
         raise RecordError(f"the calls ended with status {status}")
 
 
-def _driver(folder: Path) -> Path:
-    """Compile the driver on paper."""
+def compile_driver(folder: Path) -> Path:
+    """Compile the driver on paper.
+
+    Args:
+        folder: where to put it.
+
+    Returns:
+        Its library, for OPENCL_DYLIB_PATH.
+    """
     library = folder / "libpaper.so"
     subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-Wall", DRIVER, "-o", library], check=True)
     return library

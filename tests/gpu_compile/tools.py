@@ -55,18 +55,20 @@ def find() -> Tools:
     """Find the compilers.
 
     Returns:
-        The newest clang of the machine with libclc, and the ptxas of the folder, of this Python or of the machine.
+        The newest clang of the machine that reads its libclc, and the ptxas of the folder, of this Python or of the
+        machine.
 
     Raises:
         MissingTool: one is not there.
     """
-    names = [f"clang-{number}" for number in range(30, LEAST_CLANG - 1, -1)]
-    clang = next(filter(None, map(shutil.which, [os.environ.get("CLANG", ""), *names, "clang"])), None)
-    if clang is None:
-        raise MissingTool("there is no clang. Debian: apt-get install clang-19 libclc-19")
     libclc = next((path for path in map(Path, ("/usr/lib/clc", "/usr/share/clc")) if _has_targets(path)), None)
     if libclc is None:
         raise MissingTool("there is no libclc for NVIDIA's and AMD's GPUs. Debian: apt-get install libclc-19")
+    names = [f"clang-{number}" for number in range(30, LEAST_CLANG - 1, -1)]
+    present = filter(None, map(shutil.which, [os.environ.get("CLANG", ""), *names, "clang"]))
+    clang = next((path for path in present if _reads(path, libclc)), None)
+    if clang is None:
+        raise MissingTool("there is no clang as new as libclc. Debian: apt-get install clang-19 libclc-19")
     places = [FOLDER / "nvcc", *map(Path, sys.path)]
     found = [path for place in places for path in sorted(place.glob("nvidia/*/bin/ptxas"))]
     ptxas = found[0] if found else shutil.which("ptxas")
@@ -77,3 +79,11 @@ def find() -> Tools:
 
 def _has_targets(folder: Path) -> bool:
     return all((folder / name).exists() for name in LIBRARIES)
+
+
+def _reads(clang: str, libclc: Path) -> bool:
+    """Whether a clang reads the libclc: a driver may bring an older clang than the libclc beside it."""
+    target = ["-x", "cl", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-S", "-emit-llvm"]
+    library = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(libclc / "amdgcn--amdhsa.bc")]
+    command = [clang, *target, *library, os.devnull, "-o", os.devnull]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0

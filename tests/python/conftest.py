@@ -1,6 +1,5 @@
 """What all tests share: the device, the seed, and the refusal to pass where there is nothing to test."""
 
-import inspect
 import os
 import re
 
@@ -18,6 +17,9 @@ os.environ.setdefault("TORCH_OPENCL_SPECIALIZE", "eager")
 
 import pytest
 import torch
+from float64 import DOUBLES, has_fp64
+
+REFUSAL = re.compile(r"does not compute in torch\.(float64|complex128)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,23 +36,22 @@ def pytest_report_header() -> str:
     return f"opencl: {torch.opencl.get_device_properties()}"
 
 
-# As a test's name or its function says that it asks for float64.
-DOUBLE = re.compile(r"float64|complex128|double\b|f64|c128|FLOATING|DTYPES|INTEGRAL")
+def needs_float64(item: pytest.Item) -> bool:
+    """Whether a test says that it computes in float64: by a parameter that is such a dtype, or by its mark."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    is_double = any(isinstance(value, torch.dtype) and value in DOUBLES for value in parameters)
+    return is_double or item.get_closest_marker("needs_float64") is not None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item):
-    """Skip what asks for float64 where the device has none, and says so; an op of other dtypes must not need it."""
+    """Skip what says that it computes in float64, if a device without it refuses; what is not refused must be right."""
     try:
         return (yield)
     except NotImplementedError as error:
-        properties = torch.opencl.get_device_properties()
-        is_refused = not properties.fp64 and "does not compute in float64" in str(error)
-        # Those of test_without_fp64.py know which devices they are for.
-        asks = item.path.name != "test_without_fp64.py" and DOUBLE.search(item.name + inspect.getsource(item.function))
-        if not (is_refused and asks):
+        if has_fp64() or not needs_float64(item) or not REFUSAL.search(str(error)):
             raise
-        pytest.skip(f"asks for float64, in which {properties.name} does not compute")
+        pytest.skip(f"needs float64: {str(error).splitlines()[0]}")
 
 
 @pytest.fixture(scope="session")

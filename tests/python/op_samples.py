@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from op_table import ROW_BASES, base_name, has_fp64
+from float64 import has_fp64
+from op_table import ROW_BASES, base_name
 from torch.testing import assert_close
 from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput

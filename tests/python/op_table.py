@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 import yaml
+from float64 import computed
 from releases import RELEASE, release
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
@@ -198,20 +199,11 @@ def opinfo_dtypes() -> list[tuple[OpInfo, list[torch.dtype]]]:
     for name in COMPOSITES:
         for info in _BY_NAME[name]:
             found.setdefault(info.full_name, (info, {torch.float32}))
-    on_device = set(DTYPES["all"]) if has_fp64() else set(DTYPES["all"]) - {torch.float64, torch.complex128}
+    on_device = set(computed(DTYPES["all"]))
     return [
         (info, [dtype for dtype in DTYPES["all"] if dtype in dtypes & on_device & info.supported_dtypes("cpu")])
         for _, (info, dtypes) in sorted(found.items())
     ]
-
-
-def has_fp64() -> bool:
-    """Say whether the device computes in float64.
-
-    Returns:
-        False also where there is no device.
-    """
-    return torch.opencl.is_available() and torch.opencl.get_device_properties().fp64
 
 
 # Rows that OpInfos do not reach, by the tests that do.

@@ -61,6 +61,7 @@ def test_no_grad_detach_and_views(x):
     assert not x.detach().requires_grad
 
 
+@pytest.mark.needs_float64
 def test_a_custom_function(x):
     class Cube(torch.autograd.Function):
         @staticmethod

@@ -5,6 +5,7 @@ import io
 
 import pytest
 import torch
+from float64 import computed
 from op_table import FLOAT8, UNSIGNED
 
 RARE = (*UNSIGNED, *FLOAT8, torch.complex32)
@@ -95,7 +96,7 @@ def edge_numbers() -> torch.Tensor:
 def test_float8_rounds_and_saturates_as_on_the_cpu(device, dtype):
     numbers = edge_numbers()
     assert bits(numbers.to(device).to(dtype)) == bits(numbers.to(dtype))
-    for source in (torch.float64, torch.float16, torch.bfloat16):
+    for source in computed((torch.float64, torch.float16, torch.bfloat16)):
         assert bits(numbers.to(source).to(device).to(dtype)) == bits(numbers.to(source).to(dtype))
     whole = torch.arange(-600, 600)
     assert bits(whole.to(device).to(dtype)) == bits(whole.to(dtype))
@@ -106,7 +107,7 @@ def test_float8_rounds_and_saturates_as_on_the_cpu(device, dtype):
 def test_every_code_of_float8_is_its_number(device, dtype):
     here = torch.arange(256).to(torch.uint8).view(dtype)
     there = here.to(device)
-    for target in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, *FLOAT8):
+    for target in computed((torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, *FLOAT8)):
         actual, expected = there.to(target).cpu(), here.to(target)
         if target not in FLOAT8:
             torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
@@ -126,9 +127,10 @@ def test_unsigned_integers_of_every_size(device, dtype):
     here = torch.tensor(values, dtype=dtype)
     there = here.to(device)
     assert there.tolist() == values and [number.item() for number in there] == values
-    for target in (*UNSIGNED, torch.int64, torch.int8, torch.bool, torch.float16, torch.float32, torch.float64):
+    targets = (*UNSIGNED, torch.int64, torch.int8, torch.bool, torch.float16, torch.float32, torch.float64)
+    for target in computed(targets):
         torch.testing.assert_close(there.to(target).cpu(), here.to(target), rtol=0, atol=0)
-    for source in (torch.float32, torch.float64, torch.int64):
+    for source in computed((torch.float32, torch.float64, torch.int64)):
         numbers = torch.tensor([0, 1, 254.7, 65535, 2.0**31, 2.0**32, 2.0**62]).to(source)
         assert bits(numbers.to(device).to(dtype)) == bits(numbers.to(dtype))
     assert torch.full((3,), values[-1], dtype=dtype, device=device).tolist() == [values[-1]] * 3

@@ -78,7 +78,7 @@ def test_a_number_on_the_host_may_join(device):
         (lambda x: torch.arange(0, 1, 0, device=x.device), RuntimeError, "step"),
         (lambda x: x.max(1), IndexError, "Dimension out of range"),
         (lambda x: x.normal_(0, -1), RuntimeError, "std"),
-        (lambda x: x.dot(x.double()), RuntimeError, "both vectors to have same dtype, but found Float and Double"),
+        (lambda x: x.dot(x.half()), RuntimeError, "both vectors to have same dtype, but found Float and Half"),
         (lambda x: x.masked_fill_(x.byte(), 1), RuntimeError, "only supports boolean masks"),
         (torch.bincount, NotImplementedError, "Float"),
         (lambda x: torch.randint(5, 3, (2,), device=x.device), RuntimeError, "from"),

@@ -150,7 +150,12 @@ def test_norms_of_what_is_not_finite_and_of_nothing(device: torch.device) -> Non
         assert norm.item() == pytest.approx(abs(number))
     with pytest.raises(RuntimeError):
         torch._foreach_norm(moved(tensors, device), float("inf"))
-    assert torch._foreach_norm(moved(tensors[:1], device), 2, dtype=torch.float64)[0].dtype == torch.float64
+
+
+@pytest.mark.needs_float64
+def test_norms_of_a_wider_dtype(device: torch.device) -> None:
+    (norm,) = torch._foreach_norm([torch.ones(100, device=device)], 2, dtype=torch.float64)
+    assert norm.dtype == torch.float64 and norm.item() == 10
 
 
 def test_norms_take_few_launches(device: torch.device) -> None:

@@ -264,6 +264,16 @@ def compilers() -> tools.Tools:
         pytest.skip(f"{error} (`make gpu-compile` installs it)")
 
 
+def test_a_clang_that_does_not_read_libclc_is_passed_over(
+    compilers: tools.Tools, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old = tmp_path / "clang"
+    old.write_text("#!/bin/sh\necho Invalid attribute group entry >&2\nexit 1\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("CLANG", str(old))
+    assert tools.find() == compilers
+
+
 @pytest.mark.parametrize("target", ["sm_90", "gfx1030"])
 def test_compilers_tell_what_kernels_need(compilers: tools.Tools, target: str) -> None:
     source = """

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from float64 import computed
 from processes import output_of, run_python
 from torch_opencl.tune.space import groups_of
 
@@ -79,7 +80,7 @@ def test_kernels_use_the_numbers_and_stay_right(device, values):
 def test_other_dtypes_take_the_numbers_too(device):
     only_on(device, "cpu")
     use(device, vector_bytes=32, tile_rows=16, tile_vectors=1)
-    check_products(device, [torch.float64, torch.int64, torch.complex64, torch.complex128])
+    check_products(device, computed([torch.float64, torch.int64, torch.complex64, torch.complex128]))
 
 
 def test_another_tile_is_another_program(device):
@@ -136,6 +137,7 @@ def test_gpus_have_numbers_of_their_own():
     import torch.nn.functional as F
     sys.path.insert(0, {str(Path(__file__).parent)!r})
     import test_tuning
+    from float64 import computed
     device = torch.device("opencl", 0)
     assert set(test_tuning.state(device)["values"]) == {{"side", "item", "step_bytes", "band", "groups_per_unit"}}
     def check(rows, columns, depth, dtype=torch.float32):
@@ -147,7 +149,8 @@ def test_gpus_have_numbers_of_their_own():
     x, weight = torch.randn(2, 13, 11, 9), torch.randn(19, 13, 3, 3)
     test_tuning.close(F.conv2d(x.to(device), weight.to(device)), F.conv2d(x, weight))
     test_tuning.use(device, item=4, step_bytes=16, groups_per_unit=9)
-    check(30, 70, 1000, torch.complex128)
+    for dtype in computed([torch.complex64, torch.complex128]):
+        check(30, 70, 1000, dtype)
     try:
         test_tuning.use(device, side=128)
     except RuntimeError as error:

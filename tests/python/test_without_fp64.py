@@ -1,42 +1,125 @@
 """Devices that do not compute in float64: tensors of it can be kept there, and everything else is refused."""
 
+import re
+import shutil
+import sys
+from pathlib import Path
+
 import pytest
 import torch
+from float64 import has_fp64
+from processes import run_python
 
-pytestmark = pytest.mark.skipif(
-    torch.opencl.is_available() and torch.opencl.get_device_properties().fp64,
-    reason="the device computes in float64 (`make test DRIVER=rusticl` has one that does not)",
+TESTS = Path(__file__).parents[1]
+
+without_fp64 = pytest.mark.skipif(
+    has_fp64(), reason="the device computes in float64 (`make test DRIVER=rusticl` has one that does not)"
 )
 
+# What asks for float64 or complex128, and the operator that PyTorch makes of it.
 REFUSED = {
-    "to": lambda x: x.to(torch.float64),
-    "to, from integers": lambda x: x.int().to(torch.float64),
-    "to, of a number in memory": lambda x: x[0].to(torch.complex128),
-    "to, of columns": lambda x: x.expand(3, 4).t().to(torch.float64),
-    "copy_": lambda x: torch.empty_like(x, dtype=torch.float64).copy_(x),
-    "copy_, from float64": lambda x: x.copy_(torch.ones(4, dtype=torch.float64).to(x.device)),
-    "comparison": lambda x: torch.ones(4, dtype=torch.float64).to(x.device) < x,
-    "add": lambda x: x + torch.ones(4, dtype=torch.float64).to(x.device),
-    "sum": lambda x: x.sum(dtype=torch.float64),
-    "any": lambda x: torch.ones(4, dtype=torch.float64).to(x.device).any(),
-    "_foreach_copy_": lambda x: torch._foreach_copy_([torch.empty_like(x, dtype=torch.float64)], [x]),
-    "random_": lambda x: torch.empty_like(x, dtype=torch.float64).random_(9),
-    "bernoulli_": lambda x: torch.empty_like(x, dtype=torch.float64).bernoulli_(x),
-    "softmax": lambda x: x.softmax(0, dtype=torch.float64),
-    "arange": lambda x: torch.arange(4, dtype=torch.float64, device=x.device),
+    "to": ("_copy_from", lambda x: x.to(torch.float64)),
+    "to, from integers": ("_copy_from", lambda x: x.int().to(torch.float64)),
+    "to, of a number in memory": ("_copy_from", lambda x: x[0].to(torch.complex128)),
+    "to, of columns": ("_copy_from", lambda x: x.expand(3, 4).t().to(torch.float64)),
+    "copy_": ("_copy_from", lambda x: torch.empty_like(x, dtype=torch.float64).copy_(x)),
+    "copy_, from float64": ("_copy_from", lambda x: x.copy_(doubles().to(x.device))),
+    "comparison": ("lt", lambda x: doubles().to(x.device) < x),
+    "add": ("add", lambda x: x + doubles().to(x.device)),
+    "complex product": ("mul", lambda x: doubles().to(torch.complex128).to(x.device) * 2),
+    "in place": ("mul_", lambda x: doubles().to(x.device).mul_(2)),
+    "into a tensor": ("exp", lambda x: torch.exp(doubles().to(x.device), out=doubles().to(x.device))),
+    "sum": ("sum", lambda x: x.sum(dtype=torch.float64)),
+    "any": ("any", lambda x: doubles().to(x.device).any()),
+    "matmul": ("mm", lambda x: doubles().view(2, 2).to(x.device) @ doubles().view(2, 2).to(x.device)),
+    "_foreach_copy_": ("_foreach_copy_", lambda x: torch._foreach_copy_([x.new_empty(4, dtype=torch.float64)], [x])),
+    "random_": ("random_", lambda x: torch.empty_like(x, dtype=torch.float64).random_(9)),
+    "bernoulli_": ("bernoulli_", lambda x: torch.empty_like(x, dtype=torch.float64).bernoulli_(x)),
+    "softmax": ("_copy_from", lambda x: x.softmax(0, dtype=torch.float64)),
+    "arange": ("arange", lambda x: torch.arange(4, dtype=torch.float64, device=x.device)),
 }
 
 
+def doubles() -> torch.Tensor:
+    return torch.ones(4, dtype=torch.float64)
+
+
+@without_fp64
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_would_convert_or_compute_raises(device: torch.device, name: str) -> None:
-    with pytest.raises(NotImplementedError, match="does not compute in float64"):
-        REFUSED[name](torch.full((4,), 0.5, device=device))
+def test_what_would_convert_or_compute_is_refused_by_name(device: torch.device, name: str) -> None:
+    op, call = REFUSED[name]
+    with pytest.raises(NotImplementedError) as raised:
+        call(torch.full((4,), 0.5, device=device))
+    dtype, instead = ("complex128", "complex64") if "complex128" in str(raised.value) else ("float64", "float32")
+    on = torch.opencl.get_device_properties().name
+    expected = f"aten::{op}: OpenCL: '{on}' does not compute in torch.{dtype}. Use torch.{instead} instead."
+    assert str(raised.value).splitlines()[0] == expected
 
 
-@pytest.mark.parametrize("dtype", (torch.float64, torch.complex128))
-def test_elements_are_kept(device: torch.device, dtype: torch.dtype) -> None:
-    host = torch.randn(5, 7, dtype=dtype)
+# By their names: what is refused of a test with such a dtype as its parameter counts as skipped.
+@without_fp64
+@pytest.mark.parametrize("name", ("float64", "complex128"))
+def test_elements_are_kept(device: torch.device, name: str) -> None:
+    host = torch.randn(5, 7, dtype=getattr(torch, name))
     there = host.to(device)
     assert torch.equal(there.cpu(), host)
     assert torch.equal(there[1:, 2].cpu(), host[1:, 2])
     assert torch.equal(there.clone().cpu(), host)
+
+
+@pytest.fixture(scope="module")
+def on_paper(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables of a process that has a device without fp64, which computes nothing: refusals come before kernels."""
+    if not (TESTS / "gpu_compile").is_dir() or shutil.which("g++") is None:
+        pytest.skip("needs the driver of tests/gpu_compile, and g++ for it")
+    sys.path.insert(0, str(TESTS))
+    from gpu_compile.record import compile_driver
+
+    folder = tmp_path_factory.mktemp("paper")
+    return {
+        "OPENCL_DYLIB_PATH": str(compile_driver(folder)),
+        "PAPER_FOLDER": str(folder),
+        "TORCH_OPENCL_DEVICES": "on paper without fp64",
+        "TORCH_OPENCL_CACHE_DIR": "",
+    }
+
+
+def test_a_device_on_paper_refuses_too(on_paper: dict[str, str]) -> None:
+    done = run_python("-m pytest -q -k refused_by_name -p no:cacheprovider", __file__, **on_paper)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(REFUSED)} passed" in done.stdout
+
+
+OF_ONE_DTYPE = """
+import pytest, torch
+x = torch.zeros(4, device="opencl")
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_parameter(dtype): x.to(dtype)
+
+@pytest.mark.needs_float64
+def test_mark(): x.double()
+
+def test_float64_and_no_mark(): x.double()
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_wrong(dtype): assert x.double is None
+
+@pytest.mark.needs_float64
+def test_other_refusal(): raise NotImplementedError("no kernel")
+"""
+
+
+def test_only_what_says_that_it_needs_float64_is_skipped(on_paper: dict[str, str], tmp_path: Path) -> None:
+    for name in ("conftest.py", "float64.py"):
+        shutil.copy(Path(__file__).with_name(name), tmp_path)
+    (tmp_path / "test_skips.py").write_text(OF_ONE_DTYPE)
+    done = run_python("-m pytest -rA -p no:cacheprovider", str(tmp_path), **on_paper)
+    assert set(re.findall(r"^(PASSED|FAILED) \S+::(\S+)", done.stdout, re.M)) == {
+        ("PASSED", "test_parameter[torch.float32]"),
+        ("FAILED", "test_float64_and_no_mark"),
+        ("FAILED", "test_wrong[torch.float64]"),
+        ("FAILED", "test_wrong[torch.complex128]"),
+        ("FAILED", "test_other_refusal"),
+    }, done.stdout
+    assert "2 skipped" in done.stdout
