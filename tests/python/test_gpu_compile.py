@@ -207,7 +207,6 @@ def test_programs_are_recorded_as_a_gpu_would_be_asked(tmp_path: Path) -> None:
     assert not softmax.is_asked_for(["gemm_local"])
 
 
-def test_what_is_known_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_groups_are_as_small_as_kernels_run_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Those of kernels that are written for one size cannot be, and the error says so."""
     monkeypatch.setenv("PAPER_KERNEL_GROUP", "32")
@@ -229,6 +228,7 @@ def test_groups_are_as_small_as_kernels_run_in(monkeypatch: pytest.MonkeyPatch, 
     assert {launch.group for launch in launches.values()} == {32}
 
 
+def test_what_is_known_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Mistakes neither; a compiler that was too slow gets another chance."""
     outcomes = [targets.TooSlow("no result"), CompileError("mistake"), AssertionError("compiled again")]
 
