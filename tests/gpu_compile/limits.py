@@ -65,10 +65,11 @@ def hot_kernels(path: Path = HOT_KERNELS) -> dict[str, dict[str, int]]:
     """Read the list of hot kernels.
 
     Args:
-        path: a file with lines such as `gemm_local sm_90=128 gfx1030=128`, and comments after #.
+        path: a file with lines such as `gemm_local:DENSE=1 sm_90=128 gfx1030=128`, for a kernel or for those of its
+            programs that have a constant, and comments after #.
 
     Returns:
-        The most registers by target, by kernel.
+        The most registers by target, by kernel and constant.
     """
     listed = {}
     for line in path.read_text().splitlines():
@@ -98,9 +99,15 @@ def failures(results: Iterable[Result], hot: dict[str, dict[str, int]]) -> list[
                 found.append(f"{result.target}: {kernel} of {result.program.name} takes "
                              f"{figures.local + asked} bytes of local memory; some GPUs have {MOST_LOCAL}")  # fmt: skip
     for use in uses(results):
-        if use.kernel in hot:
-            found += [f"{use.target}: {use.kernel} of {use.program} {what}" for what in _broken(use, hot[use.kernel])]
+        broken = [what for listed in hot if _is_listed(use, listed) for what in _broken(use, hot[listed])]
+        found += [f"{use.target}: {use.kernel} of {use.program} {what}" for what in dict.fromkeys(broken)]
     return found
+
+
+def _is_listed(use: Use, listed: str) -> bool:
+    """Say whether a line is for a kernel of a program."""
+    kernel, _, constant = listed.partition(":")
+    return use.kernel == kernel and (not constant or constant in use.program.split())
 
 
 def _broken(use: Use, limits: dict[str, int]) -> list[str]:
@@ -128,8 +135,8 @@ def gaps(results: Iterable[Result], hot: dict[str, dict[str, int]]) -> list[str]
     """
     results = list(results)
     seen = {result.program.family for result in results}
-    launched = {kernel for result in results for kernel in result.program.launches}
+    unused = [listed for listed in hot if not any(_is_listed(use, listed) for use in uses(results))]
     missing = sorted(set(families()) - seen - CPU_ONLY)
     return [f"no call asks for the family {name}: add one to calls.py" for name in missing] + [
-        f"no call launches {kernel} of hot_kernels.txt" for kernel in sorted(set(hot) - launched)
+        f"no call launches {listed} of hot_kernels.txt" for listed in sorted(unused)
     ]

@@ -136,6 +136,17 @@ def test_what_must_not_be_fails(broken: Result, text: str) -> None:
     assert text in found[0]
 
 
+def test_programs_with_a_constant_have_limits_of_their_own() -> None:
+    hot = {"calm": {"sm_90": 64}, "calm:DENSE=1": {"sm_90": 16}}
+    assert limits.failures([result()], hot) == []
+    assert any("calm:DENSE=1" in gap for gap in limits.gaps([result()], hot))
+    dense = result()
+    dense.program.options += " -D DENSE=1"
+    (failure,) = limits.failures([dense], hot)
+    assert "takes 32 registers, and hot_kernels.txt allows 16" in failure
+    assert not any("calm" in gap for gap in limits.gaps([result(), dense], hot))
+
+
 def test_kernels_that_are_not_listed_may_spill() -> None:
     assert limits.failures([result(replace(CALM, spills=8, scratch=400))], {}) == []
 
@@ -159,7 +170,7 @@ def test_every_family_and_hot_kernel_has_to_be_asked_for() -> None:
 def test_the_listed_kernels_exist() -> None:
     text = "".join(path.read_text() for path in (sources.SOURCES / "cl").glob("*.cl"))
     kernels = set(re.findall(r"__kernel[^{;]*?\bvoid\s+(\w+)\s*\(", text))
-    assert set(limits.hot_kernels()) <= kernels
+    assert {listed.partition(":")[0] for listed in limits.hot_kernels()} <= kernels
     assert {target for most in limits.hot_kernels().values() for target in most} <= set(TARGETS)
 
 
