@@ -1,10 +1,12 @@
 #include "grid.h"
 
+#include <ATen/Context.h>
 #include <ATen/OpMathType.h>
 #include <ATen/native/GridSamplerUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -34,16 +36,23 @@ at::Tensor sample(const at::Tensor& input, const at::Tensor& grid, const bridge:
   return output;
 }
 
-// Sums in the dtype that kernels compute in, with channels last and as many as fill whole vectors.
+// Sums in the dtype that kernels compute in: in any order, as PyTorch's own GPU backend adds them, or with channels
+// last and as many as fill whole vectors.
 at::Tensor input_gradient(
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& grid, const bridge::GridSampler& how) {
+  const auto dtype = at::toOpMathType(input.scalar_type());
   at::Tensor grad_input = at::empty_like(input);
   if (grad_input.numel() == 0) return grad_input;
   if (grad_output.numel() == 0) return grad_input.zero_();
+  if (!at::globalContext().deterministicAlgorithms() &&
+      checked([&] { return bridge::grid_has_any_order(arg(grad_output)); })) {
+    const at::Tensor sums = dtype == input.scalar_type() ? grad_input.zero_() : at::zeros_like(input, dtype);
+    checked([&] { bridge::grid_sample_input_gradient_in_any_order(how, arg(sums), arg(grad_output), arg(grid)); });
+    return sums.to(input.scalar_type());
+  }
   at::DimVector sizes(input.sizes());
   sizes.erase(sizes.begin() + 1);
   sizes.push_back(checked([&] { return bridge::grid_padded_channels(arg(grad_output)); }));
-  const auto dtype = at::toOpMathType(input.scalar_type());
   const at::Tensor sums = at::zeros(sizes, input.options().dtype(dtype));
   checked([&] { bridge::grid_sample_input_gradient(how, arg(sums), arg(grad_output), arg(grid)); });
   return grad_input.copy_(sums.narrow(-1, 0, input.size(1)).movedim(-1, 1));

@@ -42,6 +42,19 @@ pub fn grid_sample_input_gradient(
     grid::input_gradient(sampler.into(), &sums.tensor()?, &grad.tensor()?, &places.tensor()?)
 }
 
+pub fn grid_has_any_order(grad: &TensorArg<'_>) -> Result<bool> {
+    grid::has_any_order(&grad.tensor()?)
+}
+
+pub fn grid_sample_input_gradient_in_any_order(
+    sampler: GridSampler,
+    sums: &TensorArg<'_>,
+    grad: &TensorArg<'_>,
+    places: &TensorArg<'_>,
+) -> Result<()> {
+    grid::input_gradient_in_any_order(sampler.into(), &sums.tensor()?, &grad.tensor()?, &places.tensor()?)
+}
+
 pub fn grid_sample_grid_gradient(
     sampler: GridSampler,
     grad_grid: &TensorArg<'_>,

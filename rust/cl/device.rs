@@ -140,6 +140,11 @@ impl DeviceInfo {
         }
     }
 
+    /// Whether work-items can take turns at 8 bytes of memory.
+    pub fn has_wide_atomics(&self) -> bool {
+        self.extensions.iter().any(|name| name == "cl_khr_int64_base_atomics")
+    }
+
     /// Whether the driver compiles the functions that are clang's own. No program can find out: rusticl's clang knows
     /// `__builtin_prefetch`, and translating what it makes of it to SPIR-V ends the process. So those that do are named.
     pub fn has_clang_builtins(&self) -> bool {

@@ -2,11 +2,12 @@
 
 use super::geometry::Geometry;
 use super::planes;
+use super::space::div_ceil;
 use super::tier::tier;
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{CachedProgram, Family, Layout};
+use crate::kernels::{CachedProgram, Class, Family, Layout};
 
 /// How a grid is read. Numbers are those of ATen.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +67,21 @@ impl Call {
     }
 
     fn launch(&self, kernel: &'static str, tensors: &[&Tensor<'_>], layout: &Layout, tasks: i64) -> Result<()> {
+        self.launch_with(kernel, tensors, layout, tasks, &[])
+    }
+
+    fn launch_with(
+        &self,
+        kernel: &'static str,
+        tensors: &[&Tensor<'_>],
+        layout: &Layout,
+        tasks: i64,
+        rest: &[Arg<'_>],
+    ) -> Result<()> {
         let mut args = tensors.iter().map(|tensor| self.target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
         let dtype = tensors.last().map_or(0, |tensor| tensor.dtype.code());
         args.extend([Arg::Int(dtype), Arg::Bytes(layout.as_bytes()), Arg::Bytes(&self.sampler)]);
+        args.extend(rest);
         self.target.launch(&self.program, kernel, &args, &self.geometry.items_for(tasks), None)
     }
 }
@@ -132,4 +145,36 @@ pub fn input_gradient(sampler: Sampler, sums: &Tensor<'_>, grad: &Tensor<'_>, gr
     let layout = planes::layout(&[grad, &coordinates.tensor(grid)], spatial)?;
     let strips = (grad.size(1) as u64).div_ceil(call.geometry.lanes as u64) as i64;
     call.launch("grid_sample_input_gradient", &[sums, grad, grid], &layout, strips * grad.size(0))
+}
+
+/// Whether the device can add the gradient by the input in any order: for [`input_gradient_in_any_order`].
+///
+/// # Errors
+/// As the driver reports.
+pub fn has_any_order(grad: &Tensor<'_>) -> Result<bool> {
+    let target = Target::of(grad.address)?;
+    // CPUs have as many channels of samples as they have cores, and pay more for atomics.
+    Ok(!target.is_cpu() && (grad.class() == Class::Float || target.device.info.has_wide_atomics()))
+}
+
+/// Adds the gradient by the input to `sums`, of its shape and of the compute dtype. Places that meet in an element add to it in
+/// any order, so that the last bits of sums differ from run to run.
+///
+/// # Errors
+/// As the driver reports.
+pub fn input_gradient_in_any_order(
+    sampler: Sampler,
+    sums: &Tensor<'_>,
+    grad: &Tensor<'_>,
+    grid: &Tensor<'_>,
+) -> Result<()> {
+    if sums.numel() == 0 || grad.numel() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(sampler, grad, sums)?;
+    let coordinates = Coordinates::of(grid);
+    let layout = planes::layout(&[grad, &coordinates.tensor(grid), sums], grad.ndim().saturating_sub(2))?;
+    let parts = div_ceil(call.geometry.busy(false), call.places).clamp(1, grad.size(1));
+    let tensors = [sums, grad, grid];
+    call.launch_with("grid_sample_input_gradient_atomic", &tensors, &layout, call.places * parts, &[Arg::Long(parts)])
 }

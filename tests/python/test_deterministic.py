@@ -37,6 +37,19 @@ def test_sums_in_order_are_those_of_the_cpu(device):
     assert torch.equal(torch.zeros(3, device=device).index_add_(0, index.to(device), values.to(device)).cpu(), expected)
 
 
+def test_gradients_of_grids_are_the_same_in_every_run(device):
+    torch.manual_seed(0)
+    values, places = torch.zeros(1, 3, 2, 2, device=device), torch.rand(1, 100, 100, 2, device=device) - 0.5
+    weights = torch.rand(1, 3, 100, 100, device=device)
+
+    def gradient() -> tuple[float, ...]:
+        x = values.clone().requires_grad_()
+        torch.nn.functional.grid_sample(x, places, align_corners=False).backward(weights)
+        return tuple(x.grad.flatten().tolist())
+
+    assert len({gradient() for _ in range(8)}) == 1
+
+
 def test_new_memory_is_filled(device):
     assert torch.empty(3, device=device).isnan().all()
     assert torch.empty_strided((2, 2), (1, 2), device=device, dtype=torch.float16).isnan().all()

@@ -34,7 +34,7 @@ typedef struct {
 } Taps;
 
 // Mirrors x at low / 2 and high / 2 until it lies between them; `sign` changes with every mirror.
-static inline T reflected(T x, long low, long high, T *sign) {
+static inline INLINED_ON_GPUS T reflected(T x, long low, long high, T *sign) {
   if (low == high) {
     *sign = 0;
     return 0;
@@ -52,10 +52,10 @@ static inline T reflected(T x, long low, long high, T *sign) {
 }
 
 // A coordinate brought into the input as the padding asks; `slope` is multiplied by the derivative.
-static inline T padded(T x, const Sampler *s, long size, T *slope) {
+static inline INLINED_ON_GPUS T padded(T x, const Sampler *s, long size, T *slope) {
   if (s->padding == PADDING_ZEROS) return x;
   if (s->padding == PADDING_REFLECTION)
-    x = s->align_corners ? reflected(x, 0, 2 * (size - 1), slope) : reflected(x, -1, 2 * size - 1, slope);
+    x = reflected(x, s->align_corners ? 0 : -1, s->align_corners ? 2 * (size - 1) : 2 * size - 1, slope);
   // NaN goes to 0.
   if (!(x > 0) || x >= size - 1) *slope = 0;
   return fmin(fmax(x, (T)0), (T)(size - 1));
@@ -69,50 +69,67 @@ static inline T cubic_far(T x) { return ((-LIT(0.75) * x + LIT(3.75)) * x - 6) *
 static inline T cubic_near_slope(T x) { return (LIT(3.75) * x - LIT(4.5)) * x; }
 static inline T cubic_far_slope(T x) { return (-LIT(2.25) * x + LIT(7.5)) * x - 6; }
 
+// A loop over the dimensions; on GPUs each index is a constant.
+#ifdef IS_CPU
+#define EACH_DIM(d) for (int d = 0; d < 3; d++)
+#else
+#define EACH_DIM(d) _Pragma("unroll") for (int d = 0; d < 3; d++)
+#endif
+
+// Sets four values of an array to `value`, which depends on k. On GPUs its code is there once, and each index is a constant.
+#ifdef IS_CPU
+#define FIND_FOUR(k, values, value) \
+  for (int k = 0; k < 4; k++) (values)[k] = value
+#else
+#define FIND_FOUR(k, values, value)                                                                \
+  _Pragma("unroll 1") for (int k = 0; k < 4; k++) {                                                \
+    const long found = value;                                                                      \
+    _Pragma("unroll") for (int at = 0; at < 4; at++) (values)[at] = at == k ? found : (values)[at]; \
+  }
+#endif
+
 // `coordinate` runs from -1 to 1 over the input.
-static inline Taps find_taps(const Sampler *s, int dim, T coordinate) {
-  Taps t;
+static inline INLINED_ON_GPUS void find_taps(const Sampler *s, int dim, T coordinate, Taps *t) {
   if (dim >= s->dims) {
-    t.count = 1;
-    t.index[0] = 0;
-    t.weight[0] = 1;
-    t.slope[0] = 0;
-    return t;
+    t->count = 1;
+    t->index[0] = 0;
+    t->weight[0] = 1;
+    t->slope[0] = 0;
+    return;
   }
   long size = s->sizes[dim];
   T slope = (T)(s->align_corners ? size - 1 : size) / 2;
   T x = s->align_corners ? (coordinate + 1) / 2 * (size - 1) : ((coordinate + 1) * size - 1) / 2;
   if (s->mode == MODE_CUBIC) {
     T low = floor(x), f = x - low, ignored = 1;
-    t.count = 4;
-    for (int k = 0; k < 4; k++) t.index[k] = index_within(padded(low + (k - 1), s, size, &ignored), size);
-    t.weight[0] = cubic_far(f + 1);
-    t.weight[1] = cubic_near(f);
-    t.weight[2] = cubic_near(1 - f);
-    t.weight[3] = cubic_far(2 - f);
-    t.slope[0] = slope * cubic_far_slope(f + 1);
-    t.slope[1] = slope * cubic_near_slope(f);
-    t.slope[2] = -slope * cubic_near_slope(1 - f);
-    t.slope[3] = -slope * cubic_far_slope(2 - f);
-    return t;
+    t->count = 4;
+    FIND_FOUR(k, t->index, index_within(padded(low + (k - 1), s, size, &ignored), size));
+    t->weight[0] = cubic_far(f + 1);
+    t->weight[1] = cubic_near(f);
+    t->weight[2] = cubic_near(1 - f);
+    t->weight[3] = cubic_far(2 - f);
+    t->slope[0] = slope * cubic_far_slope(f + 1);
+    t->slope[1] = slope * cubic_near_slope(f);
+    t->slope[2] = -slope * cubic_near_slope(1 - f);
+    t->slope[3] = -slope * cubic_far_slope(2 - f);
+    return;
   }
   x = padded(x, s, size, &slope);
   if (s->mode == MODE_NEAREST) {
-    t.count = 1;
-    t.index[0] = index_within(rint(x), size);
-    t.weight[0] = 1;
-    t.slope[0] = 0;
-    return t;
+    t->count = 1;
+    t->index[0] = index_within(rint(x), size);
+    t->weight[0] = 1;
+    t->slope[0] = 0;
+    return;
   }
   T low = floor(x);
-  t.count = 2;
-  t.index[0] = index_within(low, size);
-  t.index[1] = index_within(low + 1, size);
-  t.weight[0] = low + 1 - x;
-  t.weight[1] = x - low;
-  t.slope[0] = -slope;
-  t.slope[1] = slope;
-  return t;
+  t->count = 2;
+  t->index[0] = index_within(low, size);
+  t->index[1] = index_within(low + 1, size);
+  t->weight[0] = low + 1 - x;
+  t->weight[1] = x - low;
+  t->slope[0] = -slope;
+  t->slope[1] = slope;
 }
 
 // A position of the output [W, H, D] and its sample.
@@ -120,47 +137,58 @@ typedef struct {
   long at[3], sample;
 } Place;
 
-static inline Place find_place(const Layout *layout, long index) {
-  Place p;
-  for (int d = 0; d < 3; d++) {
-    p.at[d] = index % layout->sizes[d];
+// Structs go by pointer: where a compiler copies a function that returns one, it leaves marks that Oclgrind does not know.
+static inline INLINED_ON_GPUS void find_place(const Layout *layout, long index, Place *p) {
+  EACH_DIM(d) {
+    p->at[d] = index % layout->sizes[d];
     index /= layout->sizes[d];
   }
-  p.sample = index;
-  return p;
+  p->sample = index;
 }
 
-static inline long place_offset(const Layout *layout, int operand, const Place *p) {
+static inline INLINED_ON_GPUS long place_offset(const Layout *layout, int operand, const Place *p) {
   return p->at[0] * layout->strides[operand][0] + p->at[1] * layout->strides[operand][1] +
          p->at[2] * layout->strides[operand][2] + p->sample * layout->strides[operand][4];
 }
 
 // The taps of a place along all dimensions; `grid` is operand `operand`.
-static inline void taps_of(const Sampler *s, const Layout *layout, int operand, __global const uchar *grid,
-                           const Place *p, int dtype0, Taps taps[3]) {
+static inline INLINED_ON_GPUS void taps_of(const Sampler *s, const Layout *layout, int operand,
+                                           __global const uchar *grid, const Place *p, int dtype0, Taps taps[3]) {
   __global const uchar *coordinates = grid + place_offset(layout, operand, p);
-  for (int d = 0; d < 3; d++)
-    taps[d] = find_taps(s, d, d < s->dims ? load_at(coordinates + d * layout->strides[operand][3], DTYPE0) : (T)0);
+  EACH_DIM(d)
+    find_taps(s, d, d < s->dims ? load_at(coordinates + d * layout->strides[operand][3], DTYPE0) : (T)0, &taps[d]);
 }
+
+// Tap number i of a dimension, and a loop over all of them. A GPU's compiler keeps an array whose index it does not know in
+// memory of each work-item, not in registers.
+#ifdef IS_CPU
+#define TAP(values, i) (values)[i]
+#define EACH_TAP(i, count) for (int i = 0; i < (count); i++)
+#else
+#define TAP(values, i) ((i) == 0 ? (values)[0] : (i) == 1 ? (values)[1] : (i) == 2 ? (values)[2] : (values)[3])
+#define EACH_TAP(i, count) _Pragma("unroll") for (int i = 0; i < 4 && i < (count); i++)
+#endif
 
 // Goes through the taps that lie within the input, whose first channel is then at `offset`.
 #define FOR_TAPS(taps, strides, i, j, k, offset)                                                                    \
   for (int k = 0; k < taps[2].count; k++)                                                                           \
     for (int j = 0; j < taps[1].count; j++)                                                                         \
       for (int i = 0; i < taps[0].count; i++)                                                                       \
-        for (long offset = taps[0].index[i] < 0 || taps[1].index[j] < 0 || taps[2].index[k] < 0                     \
+        for (long offset = TAP(taps[0].index, i) < 0 || TAP(taps[1].index, j) < 0 || TAP(taps[2].index, k) < 0      \
                                ? -1                                                                                 \
-                               : taps[0].index[i] * strides[0] + taps[1].index[j] * strides[1] +                    \
-                                     taps[2].index[k] * strides[2];                                                 \
+                               : TAP(taps[0].index, i) * strides[0] + TAP(taps[1].index, j) * strides[1] +          \
+                                     TAP(taps[2].index, k) * strides[2];                                            \
              offset >= 0; offset = -1)
+#define TAP_WEIGHT(taps, i, j, k) \
+  (TAP(taps[0].weight, i) * TAP(taps[1].weight, j) * TAP(taps[2].weight, k))
 
 // What taps outside of the input add: in two dimensions PyTorch multiplies them by zero, which leaves NaN of a weight that is
 // not finite, in three it leaves them out. x and y are sums over the taps of a dimension.
-static inline T outside(const Sampler *s, T x, T y) { return s->dims == 2 ? 0 * x * y : 0; }
+static inline INLINED_ON_GPUS T outside(const Sampler *s, T x, T y) { return s->dims == 2 ? 0 * x * y : 0; }
 
-static inline T tap_sum(const T *values, int count) {
+static inline INLINED_ON_GPUS T tap_sum(const T *values, int count) {
   T sum = 0;
-  for (int k = 0; k < count; k++) sum += values[k];
+  EACH_TAP(k, count) sum += values[k];
   return sum;
 }
 
@@ -170,7 +198,8 @@ __kernel void grid_sample(__global uchar *output, ulong output_offset, __global 
   long channels = layout.sizes[3];
   ITEM_TASKS(layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4], first, last);
   for (long task = first; task < last; task++) {
-    Place p = find_place(&layout, task);
+    Place p;
+    find_place(&layout, task, &p);
     Taps taps[3];
     taps_of(&sampler, &layout, 2, grid + grid_offset, &p, dtype0, taps);
     __global const uchar *in = input + input_offset + p.sample * layout.strides[1][4];
@@ -180,7 +209,7 @@ __kernel void grid_sample(__global uchar *output, ulong output_offset, __global 
       int n = (int)min(channels - c, (long)VEC);
       TV sum = (TV)start;
       FOR_TAPS(taps, layout.strides[1], i, j, k, offset) {
-        T weight = taps[0].weight[i] * taps[1].weight[j] * taps[2].weight[k];
+        T weight = TAP_WEIGHT(taps, i, j, k);
         sum += weight * load_lanes(in + offset + c * layout.strides[1][3], layout.strides[1][3], n, DTYPE0);
       }
       store_lanes(out + c * layout.strides[0][3], layout.strides[0][3], n, DTYPE0, sum);
@@ -196,7 +225,8 @@ __kernel void grid_sample_grid_gradient(__global uchar *grad_grid, ulong grad_gr
   long channels = layout.sizes[3];
   ITEM_TASKS(layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4], first, last);
   for (long task = first; task < last; task++) {
-    Place p = find_place(&layout, task);
+    Place p;
+    find_place(&layout, task, &p);
     Taps taps[3];
     taps_of(&sampler, &layout, 2, grid + grid_offset, &p, dtype0, taps);
     __global const uchar *in = input + input_offset + p.sample * layout.strides[1][4];
@@ -212,18 +242,19 @@ __kernel void grid_sample_grid_gradient(__global uchar *grad_grid, ulong grad_gr
                load_lanes(g + c * layout.strides[0][3], layout.strides[0][3], n, DTYPE0);
       }
       T value = lanes_sum(sum);
-      T x = taps[0].weight[i], y = taps[1].weight[j], z = taps[2].weight[k];
-      slopes[0] += value * taps[0].slope[i] * y * z;
-      slopes[1] += value * x * taps[1].slope[j] * z;
-      slopes[2] += value * x * y * taps[2].slope[k];
+      T x = TAP(taps[0].weight, i), y = TAP(taps[1].weight, j), z = TAP(taps[2].weight, k);
+      slopes[0] += value * TAP(taps[0].slope, i) * y * z;
+      slopes[1] += value * x * TAP(taps[1].slope, j) * z;
+      slopes[2] += value * x * y * TAP(taps[2].slope, k);
     }
     __global uchar *out = grad_grid + grad_grid_offset + place_offset(&layout, 3, &p);
-    for (int d = 0; d < sampler.dims; d++) store_at(out + d * layout.strides[3][3], DTYPE0, slopes[d]);
+    EACH_DIM(d)
+      if (d < sampler.dims) store_at(out + d * layout.strides[3][3], DTYPE0, slopes[d]);
   }
 }
 
 // Operands: the output's gradient, the input's, grid. `sums` is [N, D, H, W, C rounded up to VEC] of the compute type, all
-// zero. A task is a vector of channels of one sample, which no other touches: no atomics, one order of summation.
+// zero. A task is a vector of channels of one sample, which no other touches: no atomics, one order of summation, few items.
 __kernel void grid_sample_input_gradient(__global uchar *sums, ulong sums_offset, __global const uchar *grad,
                                          ulong grad_offset, __global const uchar *grid, ulong grid_offset, int dtype0,
                                          Layout layout, Sampler sampler) {
@@ -236,15 +267,61 @@ __kernel void grid_sample_input_gradient(__global uchar *sums, ulong sums_offset
     int n = (int)min(channels - c, (long)VEC);
     __global T *to = (__global T *)(sums + sums_offset) + sample * steps[2] * sampler.sizes[2] + c;
     for (long index = 0; index < plane; index++) {
-      Place p = find_place(&layout, sample * plane + index);
+      Place p;
+    find_place(&layout, sample * plane + index, &p);
       Taps taps[3];
       taps_of(&sampler, &layout, 1, grid + grid_offset, &p, dtype0, taps);
       TV g = load_lanes(grad + grad_offset + place_offset(&layout, 0, &p) + c * layout.strides[0][3],
                         layout.strides[0][3], n, DTYPE0);
       FOR_TAPS(taps, steps, i, j, k, offset) {
-        TV sum = VLOAD(0, to + offset) + taps[0].weight[i] * taps[1].weight[j] * taps[2].weight[k] * g;
+        TV sum = VLOAD(0, to + offset) + TAP_WEIGHT(taps, i, j, k) * g;
         VSTORE(sum, 0, to + offset);
       }
     }
   }
 }
+
+#if !defined(IS_CPU) && (defined(CLASS_F) || defined(cl_khr_int64_base_atomics))
+#ifdef cl_khr_int64_base_atomics
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#endif
+static inline void add_atomic(__global T *p, T value) {
+#ifdef CLASS_F
+  volatile __global uint *word = (volatile __global uint *)p;
+  uint seen = *word, expected;
+  do {
+    expected = seen;
+    seen = atomic_cmpxchg(word, expected, as_uint(as_float(expected) + value));
+  } while (seen != expected);
+#else
+  volatile __global ulong *word = (volatile __global ulong *)p;
+  ulong seen = *word, expected;
+  do {
+    expected = seen;
+    seen = atom_cmpxchg(word, expected, as_ulong(as_double(expected) + value));
+  } while (seen != expected);
+#endif
+}
+
+// The same on GPUs, in any order. Operands of the layout: the output's gradient, grid, and `sums` of the compute type, all zero.
+// A task is every `parts`th channel of a position, whose neighbour is the next item's.
+__kernel void grid_sample_input_gradient_atomic(__global uchar *sums, ulong sums_offset, __global const uchar *grad,
+                                                ulong grad_offset, __global const uchar *grid, ulong grid_offset,
+                                                int dtype0, Layout layout, Sampler sampler, long parts) {
+  const long places = layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4];
+  ITEM_TASKS(places * parts, first, last);
+  for (long task = first; task < last; task++) {
+    Place p;
+    find_place(&layout, task % places, &p);
+    Taps taps[3];
+    taps_of(&sampler, &layout, 1, grid + grid_offset, &p, dtype0, taps);
+    __global uchar *to = sums + sums_offset + p.sample * layout.strides[2][4];
+    __global const uchar *g = grad + grad_offset + place_offset(&layout, 0, &p);
+    for (long c = task / places; c < layout.sizes[3]; c += parts) {
+      const T value = load_at(g + c * layout.strides[0][3], DTYPE0);
+      FOR_TAPS(taps, layout.strides[2], i, j, k, offset)
+        add_atomic((__global T *)(to + c * layout.strides[2][3] + offset), TAP_WEIGHT(taps, i, j, k) * value);
+    }
+  }
+}
+#endif
