@@ -38,14 +38,14 @@ class Allowed:
         return named and kind in self.kinds.split() and value >= self.floor
 
 
-SHORT = "an item takes a whole row of fewer than 64: its neighbours' are a row apart, but a group's are in its cache"
 LANES = "an item takes a vector of neighbours, and those of an edge one by one"
 WINDOWS = "windows are apart by their stride: what lies between, the next step reads from the cache"
 COLUMNS = "an item takes a column whatever its length: the columns are all that items share"
 ACROSS = "an operand is read across the rows that the result is written along"
-STORES = "an item holds neighbouring columns and stores them one by one"
+STRIDED = "pixels that read the same taps are apart by the stride"
+WEIGHTS = "weights are few, and the taps of a channel are neighbours where the kernels' channels are"
 TILES = "a tile's row has 64 bytes, and rows that are no multiple of it begin between sectors"
-TAPS = "an item takes a vector of neighbours, whose places and weights it reads one by one"
+TAPS = "what neighbours read is apart by the scale, and what lies between is in the group's cache"
 ROWS = "rows of pixels are short, and begin between sectors"
 SELECTED = "what a mask selects lies apart"
 
@@ -58,41 +58,32 @@ ALLOWED: dict[str, list[Allowed]] = {
         Allowed("transpose_tiles", "transpose bytes", "load store", 0.19, TILES),
         Allowed("transpose_tiles", "transpose half", "load store", 0.32, TILES),
         Allowed("pointwise_strided", "eye", "store", 0.13, "a diagonal has an element a row"),
-        Allowed("resample", "reflect", "load", 0.24, TAPS),
-        Allowed("pointwise_strided", "permute", "load store", 0.18, ACROSS),
-    ],
-    "products": [
-        Allowed("gemm_local", "*", "load store", 0.21, STORES),
-        Allowed("gemm_dot", "dot", "group", 0, "an item takes a part of the sum alone"),
+        Allowed("pointwise_strided", "permute", "load", 0.32, ACROSS),
     ],
     "pooling": [
         Allowed("*_pool", "*pool*", "load", 0.28, WINDOWS),
         Allowed("*_pool*", "*channels_last", "load store", 0.25, LANES),
     ],
     "order": [
-        Allowed("sort_p*", "*", "load store", 0.12, "of each row a few elements are kept, and rows lie apart"),
+        Allowed("sort_p*", "*", "load", 0.12, "of each row a few elements are kept, and rows lie apart"),
         Allowed("pointwise_strided", "topk of columns", "load", 0.17, ACROSS),
         Allowed("scan_*", "cum* of columns", "loop", 30, COLUMNS),
         Allowed("index_get", "masked_select", "load", 0.44, SELECTED),
         Allowed("index_get", "unique", "load", 0.24, SELECTED),
     ],
     "training": [
-        Allowed("softmax*_columns", "cross_entropy", "load store", 0.12, SHORT),
         Allowed("nll_loss_*", "cross_entropy", "load store", 0.13, "of each row of classes it is one"),
-        Allowed("gemm_local", "* cell", "load store", 0.21, STORES),
+        Allowed("gemm_local", "* cell", "load", 0.26, LANES),
     ],
     "interpolation": [
-        Allowed("resample", "interpolate *", "load", 0.12, TAPS),
-        Allowed("pointwise_strided", "grid_sample", "load", 0.23, ACROSS),
-        Allowed(
-            "grid_sample*", "grid_sample", "load store", 0.45, "rows of samples are short, and begin between sectors"
-        ),
-        Allowed("grid_sample_input_gradient", "grid_sample", "loop", 1, "an item sums a strip of channels in order"),
+        Allowed("resample", "interpolate *", "load", 0.43, TAPS),
+        Allowed("grid_sample*", "grid_sample", "load", 0.45, "rows of samples are short, and begin between sectors"),
     ],
     "convolutions": [
-        Allowed("gemm_local", "*", "load store", 0.17, STORES),
+        Allowed("gemm_local", "conv_transpose2d", "load store", 0.15, STRIDED),
+        Allowed("conv_channel_weights", "*channels_last", "load", 0.12, WEIGHTS),
+        Allowed("gemm_local_finish", "*depthwise channels_last", "store", 0.12, WEIGHTS),
+        Allowed("conv_channels", "*channels_last", "load", 0.45, LANES),
         Allowed("conv_direct*", "*", "load", 0.37, ROWS),
-        Allowed("conv_channel*", "*channels_last", "group", 0, "an item takes a strip of channels alone"),
-        Allowed("gemm_finish", "*", "group", 0, "an item adds up the splits of a sum alone"),
     ],
 }

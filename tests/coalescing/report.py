@@ -77,6 +77,25 @@ def judge(uses: Iterable[Use]) -> list[Finding]:
     return findings
 
 
+def stale(group: str, findings: Iterable[Finding]) -> list[str]:
+    """List the exceptions that nothing needs any more.
+
+    Args:
+        group: the group of calls.
+        findings: what is wrong with the uses of its kernels, in a run of all its calls.
+
+    Returns:
+        A line for each kind of finding that an exception allows and there is none of.
+    """
+    needed = {(finding.allowed(), finding.kind) for finding in findings}
+    return [
+        f"{group}: no {kind} of {allowed.kernel} in {allowed.call!r} needs its exception any more"
+        for allowed in ALLOWED.get(group, [])
+        for kind in allowed.kinds.split()
+        if (allowed, kind) not in needed
+    ]
+
+
 def describe(access: Access, use: Use) -> str:
     """Say how a line touches memory.
 
@@ -170,14 +189,14 @@ def main() -> int:
     wrong = sum(reason is None for reason in reasons)
     for finding, reason in zip(findings, reasons, strict=True):
         print(f"allowed {finding.text}\n        ({reason.reason})" if reason else f"WRONG   {finding.text}")
+    unneeded = []
     if not options.call:
-        for group in {use.group for use in uses}:
-            for allowed in ALLOWED.get(group, []):
-                if allowed not in reasons:
-                    print(f"{group}: no longer needs {allowed}")
+        for group in sorted({use.group for use in uses}):
+            unneeded += stale(group, [finding for finding in findings if finding.use.group == group])
+        print("\n".join(unneeded))
     kernels = len({use.kernel for use in uses})
     print(f"{len(uses)} uses of {kernels} kernels; {len(findings)} findings, {wrong} not allowed")
-    return 1 if wrong else 0
+    return 1 if wrong or unneeded else 0
 
 
 def as_json(use: Use) -> dict[str, object]:

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from coalescing.allowed import ALLOWED
 from coalescing.calls import GROUPS
 from coalescing.measure import MissingError, Sources, Use, build_plugin, read, run
-from coalescing.report import LEAST_EFFICIENCY, judge
+from coalescing.report import LEAST_EFFICIENCY, Finding, judge, stale
 
 # An item a row, an item an element, and one item for everything.
 PLANTED = """\
@@ -50,8 +50,10 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_neighbouring_items_touch_neighbouring_addresses(group: str, plugin: Path, tmp_path: Path) -> None:
     uses = run(plugin, group, [], tmp_path)
     assert {use.call for use in uses} == set(GROUPS[group]()), "a call has run no kernel"
-    wrong = [finding.text for finding in judge(uses) if not finding.allowed()]
+    findings = judge(uses)
+    wrong = [finding.text for finding in findings if not finding.allowed()]
     assert not wrong, "\n".join(wrong)
+    assert not stale(group, findings)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +84,18 @@ def test_exceptions_are_for_calls_that_there_are(group: str) -> None:
     for allowed in ALLOWED[group]:
         assert fnmatch.filter(calls, allowed.call), allowed
         assert "loop" in allowed.kinds or allowed.floor < LEAST_EFFICIENCY, allowed
+
+
+def test_exceptions_that_nothing_needs_are_told() -> None:
+    (allowed, *_) = ALLOWED["interpolation"]
+    assert allowed.kinds == "load"
+    call = next(iter(fnmatch.filter(GROUPS["interpolation"](), allowed.call)))
+    use = Use("interpolation", call, allowed.kernel)
+    told = stale("interpolation", [Finding(use, "load", allowed.floor, "")])
+    assert len(told) == len(stale("interpolation", [])) - 1
+    # A load that may do as badly says nothing of stores, nor does one that may not.
+    assert len(stale("interpolation", [Finding(use, "store", allowed.floor, "")])) == len(told) + 1
+    assert len(stale("interpolation", [Finding(use, "load", allowed.floor / 2, "")])) == len(told) + 1
 
 
 def test_shares_are_of_what_the_items_do() -> None:

@@ -199,6 +199,15 @@ static inline void find_square(const Extent *extent, uint number, uint *down, ui
   *across = in_band / height;
 }
 
+#if !DENSE
+// Whether VEC elements are neighbours in memory.
+INLINE bool is_run(const long *offsets) {
+  bool is = true;
+  _Pragma("unroll") for (int l = 1; l < VEC; ++l) is = is && offsets[l] == offsets[0] + l;
+  return is;
+}
+#endif
+
 // Global size: squares * batches * splits groups of ITEMS, in one dimension, as the others are limited on some devices.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
     __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int source_dtype, Matrix a_layout,
@@ -283,6 +292,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
   const Epilogue e = EPILOGUE(batch, split, extent.split_stride);
 #if DENSE
 #define COLUMN_OFFSET(layout, c) ((column + SPREAD(across, c)) * layout.columns.strides[0])
+#define IS_RUN(layout, c) (layout.columns.strides[0] == 1)
 #else
   long out_layout_columns[ITEM], addend_layout_columns[ITEM];
   _Pragma("unroll") for (int c = 0; c < ITEM; ++c) {
@@ -291,18 +301,31 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
     addend_layout_columns[c] = has_addend ? axis_offset(&addend_layout.columns, at) : 0;
   }
 #define COLUMN_OFFSET(layout, c) layout##_columns[c]
+#define IS_RUN(layout, c) is_run(layout##_columns + c)
 #endif
   _Pragma("unroll") for (int r = 0; r < ITEM; ++r) {
     const long at = row + SPREAD(down, r);
     if (at >= extent.rows) continue;
     const long out_row = OFFSET_ALONG(&out_layout.rows, at);
     const long addend_row = has_addend ? OFFSET_ALONG(&addend_layout.rows, at) : 0;
-    _Pragma("unroll") for (int c = 0; c < ITEM; ++c) {
-      if (column + SPREAD(across, c) >= extent.columns) continue;
-      T value = scale(e.alpha, sums[r][c]);
-      if (has_addend)
-        value += scale(e.beta, load(e.addend, addend_row + COLUMN_OFFSET(addend_layout, c), ADDEND_DTYPE));
-      store(e.out, out_row + COLUMN_OFFSET(out_layout, c), OUT_DTYPE, ACTIVATE(value));
+    _Pragma("unroll") for (int c = 0; c < ITEM; c += VEC) {
+      const long left = extent.columns - (column + SPREAD(across, c));
+      Lanes values, addends;
+      _Pragma("unroll") for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, sums[r][c + l]);
+      if (has_addend) {
+        if (left >= VEC && IS_RUN(addend_layout, c))
+          addends.vector = load_vector(e.addend, addend_row + COLUMN_OFFSET(addend_layout, c), ADDEND_DTYPE);
+        else
+          _Pragma("unroll") for (int l = 0; l < VEC; ++l) addends.lanes[l] =
+              l < left ? load(e.addend, addend_row + COLUMN_OFFSET(addend_layout, c + l), ADDEND_DTYPE) : FROM_REAL(0);
+        _Pragma("unroll") for (int l = 0; l < VEC; ++l) values.lanes[l] += scale(e.beta, addends.lanes[l]);
+      }
+      values.vector = ACTIVATE_VECTOR(values.vector);
+      if (left >= VEC && IS_RUN(out_layout, c))
+        store_vector(e.out, out_row + COLUMN_OFFSET(out_layout, c), OUT_DTYPE, values.vector);
+      else
+        _Pragma("unroll") for (int l = 0; l < VEC; ++l)
+            if (l < left) store(e.out, out_row + COLUMN_OFFSET(out_layout, c + l), OUT_DTYPE, values.lanes[l]);
     }
   }
 }

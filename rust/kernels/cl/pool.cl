@@ -186,6 +186,16 @@ INLINE TM load_places(__global const uchar *p, long stride, int n) {
   return places.vector;
 }
 
+INLINE void store_places(__global uchar *p, long stride, int n, Places places) {
+#if VEC > 1 && !defined(IS_CPU)
+  if (n == VEC && stride == 8) {
+    put_long((__global long *)p, TO(long)(places.vector));
+    return;
+  }
+#endif
+  FIRST_LANES(l, n) *(__global long *)(p + l * stride) = places.lanes[l];
+}
+
 // The largest of each window (the last NaN wins) and its place. Operands: output, indices, input.
 __kernel void max_pool(__global uchar *output, ulong output_offset, __global uchar *indices, ulong indices_offset,
                        __global const uchar *input, ulong input_offset, int dtype0, Layout layout, Window w,
@@ -210,7 +220,7 @@ __kernel void max_pool(__global uchar *output, ulong output_offset, __global uch
     store_lanes(output + output_offset + out, out_step, task.width, DTYPE0, best);
     __global uchar *places = indices + indices_offset + plane_of(&layout, 1, &task) +
                              position(&layout, 1, task.at[0], task.at[1], task.at[2]);
-    for (int l = 0; l < task.width; l++) *(__global long *)(places + l * index_step) = where.lanes[l];
+    store_places(places, index_step, task.width, where);
   }
 }
 

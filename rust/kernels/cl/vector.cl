@@ -128,7 +128,8 @@ DEFINE_STORE(float)
 #ifdef CLASS_D
 DEFINE_STORE(double)
 #endif
-#else
+#endif
+#if !defined(IS_FLOAT) || !defined(IS_CPU)
 DEFINE_STORE(uint)
 DEFINE_STORE(long)
 #endif
@@ -191,8 +192,8 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
     case DT_U8:
     case DT_I8: put_uchar(p + i, TO(uchar)(TO(long)(value))); return;
     case DT_I16: put_ushort((__global ushort *)p + i, TO(ushort)(TO(long)(value))); return;
-    case DT_I32: VSTORE(TO(int)(TO(long)(value)), 0, (__global int *)p + i); return;
-    case DT_I64: VSTORE(TO(long)(value), 0, (__global long *)p + i); return;
+    case DT_I32: put_uint((__global uint *)p + i, TO(uint)(TO(long)(value))); return;
+    case DT_I64: put_long((__global long *)p + i, TO(long)(value)); return;
 #endif
 #else
     case DT_U8: put_uchar(p + i, TO(uchar)(value)); return;
