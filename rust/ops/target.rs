@@ -149,7 +149,8 @@ impl Target {
             (None, _) if self.is_cpu() => launch(None, global, Self::group_for(global).get(..global.len())),
             // Left to itself a driver divides the items evenly, into groups of one where their number is prime.
             (None, &[items]) => {
-                let group = ITEM_GROUP.min(kernel.largest_group());
+                // A power of two, of which launches that fill groups up have multiples.
+                let group = ITEM_GROUP.min(1 << kernel.largest_group().ilog2());
                 let rest = items % group;
                 if items > rest {
                     launch(None, &[items - rest], Some(&[group]))?;
