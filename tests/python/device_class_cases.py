@@ -266,9 +266,9 @@ def test_products_of_any_layout(left: str, right: str):
         (16, 32, torch.contiguous_format, {"dilation": 2, "stride": 2, "padding": 2, "groups": 2}),
         (16, 24, torch.channels_last, {"padding": 1}),
         (8, 8, torch.contiguous_format, {"padding": 1, "groups": 8}),
+        (7, 7, torch.channels_last, {"padding": 1, "groups": 7}),
+        (70, 70, torch.channels_last, {"stride": 2, "groups": 70}),
     ],
-    (7, 7, torch.channels_last, {"padding": 1, "groups": 7}),
-    (70, 70, torch.channels_last, {"stride": 2, "groups": 70}),
 )
 def test_convolutions(channels: int, out: int, layout: torch.memory_format, options: dict[str, int]):
     x = torch.randn(2, channels, 13, 11).to(memory_format=layout)

@@ -330,23 +330,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
   }
 }
 
-// Adds the sums of `extent.splits` parts of k, each dense [batches, rows, columns]. An item an element.
-__kernel void gemm_local_finish(__global const uchar *partial, ulong partial_offset, Extent extent,
-                                EPILOGUE_ARGUMENTS) {
-  const long i = get_global_id(0);
-  if (i >= extent.split_stride) return;
-  __global const T *sums = (__global const T *)(partial + partial_offset) + i;
-  T sum = sums[0];
-  for (long split = 1; split < extent.splits; ++split) sum += sums[split * extent.split_stride];
-  const long column = i % extent.columns, row = i / extent.columns % extent.rows;
-  const Epilogue e = EPILOGUE(i / extent.columns / extent.rows, 0, 0);
-  T value = scale(e.alpha, sum);
-  if (has_addend) {
-    const long at = axis_offset(&addend_layout.rows, row) + axis_offset(&addend_layout.columns, column);
-    value += scale(e.beta, load(e.addend, at, ADDEND_DTYPE));
-  }
-  store(e.out, axis_offset(&out_layout.rows, row) + axis_offset(&out_layout.columns, column), OUT_DTYPE, ACTIVATE(value));
-}
 // The product of a row and a column, of which each group of ITEMS sums a part of k.
 __kernel GROUPS_OF(ITEMS) void gemm_local_dot(__global const uchar *a, ulong a_offset, __global const uchar *b,
                                               ulong b_offset, int source_dtype, long a_stride, long b_stride,
@@ -369,3 +352,20 @@ __kernel GROUPS_OF(ITEMS) void gemm_local_dot(__global const uchar *a, ulong a_o
   if (item == 0) store(e.out, 0, OUT_DTYPE, ACTIVATE(scale(e.alpha, sums[0])));
 }
 
+// Adds the sums of `extent.splits` parts of k, each dense [batches, rows, columns]. An item an element.
+__kernel void gemm_local_finish(__global const uchar *partial, ulong partial_offset, Extent extent,
+                                EPILOGUE_ARGUMENTS) {
+  const long i = get_global_id(0);
+  if (i >= extent.split_stride) return;
+  __global const T *sums = (__global const T *)(partial + partial_offset) + i;
+  T sum = sums[0];
+  for (long split = 1; split < extent.splits; ++split) sum += sums[split * extent.split_stride];
+  const long column = i % extent.columns, row = i / extent.columns % extent.rows;
+  const Epilogue e = EPILOGUE(i / extent.columns / extent.rows, 0, 0);
+  T value = scale(e.alpha, sum);
+  if (has_addend) {
+    const long at = axis_offset(&addend_layout.rows, row) + axis_offset(&addend_layout.columns, column);
+    value += scale(e.beta, load(e.addend, at, ADDEND_DTYPE));
+  }
+  store(e.out, axis_offset(&out_layout.rows, row) + axis_offset(&out_layout.columns, column), OUT_DTYPE, ACTIVATE(value));
+}
