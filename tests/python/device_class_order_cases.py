@@ -82,12 +82,12 @@ def test_sorted_rows(rows: int, length: int):
         # Few different numbers, so that places tell whether equal ones stay in their order.
         few = (x * 2).round().to(dtype)
         for descending in (False, True):
-            check(lambda a, d=descending: a.sort(1, descending=d, stable=True).indices, few)
-            check(lambda a, d=descending: a.sort(1, descending=d, stable=True).values, few)
+            check(lambda a, d=descending: a.sort(dim=1, descending=d, stable=True).indices, few)
+            check(lambda a, d=descending: a.sort(dim=1, descending=d, stable=True).values + 0, few)
     special = torch.where(x > 1, torch.nan, torch.where(x < -1, -torch.inf, x))
     for descending in (False, True):
-        expected = special.sort(1, descending=descending, stable=True)
-        got = special.to("opencl").sort(1, descending=descending, stable=True)
+        expected = special.sort(dim=1, descending=descending, stable=True)
+        got = special.to("opencl").sort(dim=1, descending=descending, stable=True)
         torch.testing.assert_close(got.values.cpu(), expected.values, rtol=0, atol=0, equal_nan=True)
         assert torch.equal(got.indices.cpu(), expected.indices)
 
