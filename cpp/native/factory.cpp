@@ -5,6 +5,7 @@
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/logspace.h>
 #include <ATen/ops/pow.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tril_indices.h>
 #include <ATen/ops/triu_indices.h>
 
@@ -35,6 +36,17 @@ void arange(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar&
 
 void linspace(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end, int64_t) {
   fill_contiguous(iter.tensor(0), [&](const at::Tensor& out) { bridge::linspace(arg(out), arg(start), arg(end)); });
+}
+
+void pow_scalar_out::impl(const at::Scalar& base, const at::Tensor& exponent, const at::Tensor& out) {
+  if (base.equal(1.0)) {
+    out.fill_(1);
+    return;
+  }
+  // A number from the host goes into the kernel's arguments.
+  at::Tensor number = at::scalar_tensor(base, at::device(at::kCPU).dtype(base.type()));
+  number.unsafeGetTensorImpl()->set_wrapped_number(true);
+  at::pow_out(const_cast<at::Tensor&>(out), number, exponent);
 }
 
 at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base, at::Tensor& out) {

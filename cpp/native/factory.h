@@ -3,6 +3,7 @@
 
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/pow_meta.h>
 
 namespace torch_opencl::native {
 
@@ -11,6 +12,12 @@ void arange(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar&
 void linspace(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end, int64_t steps);
 
 // Whole ops.
+
+// A number to the power of each element. ATen would first make the number a tensor of float64 on the device.
+struct pow_scalar_out : at::meta::structured_pow_Scalar {
+  void impl(const at::Scalar& base, const at::Tensor& exponent, const at::Tensor& out);
+};
+
 at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base, at::Tensor& out);
 at::Tensor& range_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out);
 at::Tensor& eye_out(int64_t n, at::Tensor& out);

@@ -40,6 +40,16 @@ REFUSED = {
 }
 
 
+# Numbers of the host are float64 to PyTorch, and no reason to compute in it.
+TAKEN = {
+    "a number to the power of floats": lambda x: 2.5**x,
+    "a number to the power of halves": lambda x: torch.pow(2.5, x.half(), out=torch.empty_like(x, dtype=torch.half)),
+    "a number to the power of complex numbers": lambda x: 2.5 ** torch.complex(x, x),
+    "logspace": lambda x: torch.logspace(0, 2, 5, dtype=torch.bfloat16, device=x.device),
+    "a product": lambda x: x.half() * 2.5 + torch.tensor(0.1, dtype=torch.float64),
+}
+
+
 def doubles() -> torch.Tensor:
     return torch.ones(4, dtype=torch.float64)
 
@@ -54,6 +64,12 @@ def test_what_would_convert_or_compute_is_refused_by_name(device: torch.device, 
     on = torch.opencl.get_device_properties().name
     expected = f"aten::{op}: OpenCL: '{on}' does not compute in torch.{dtype}. Use torch.{instead} instead."
     assert str(raised.value).splitlines()[0] == expected
+
+
+@without_fp64
+@pytest.mark.parametrize("name", TAKEN)
+def test_numbers_of_the_host_need_no_float64(device: torch.device, name: str) -> None:
+    assert TAKEN[name](torch.full((4,), 0.5, device=device)).device == device
 
 
 # By their names: what is refused of a test with such a dtype as its parameter counts as skipped.
@@ -84,10 +100,10 @@ def on_paper(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
-def test_a_device_on_paper_refuses_too(on_paper: dict[str, str]) -> None:
-    done = run_python("-m pytest -q -k refused_by_name -p no:cacheprovider", __file__, **on_paper)
+def test_a_device_on_paper_refuses_and_takes_the_same(on_paper: dict[str, str]) -> None:
+    done = run_python("-m pytest -q -p no:cacheprovider -k", "refused_by_name or of_the_host", __file__, **on_paper)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(REFUSED)} passed" in done.stdout
+    assert f"{len(REFUSED) + len(TAKEN)} passed" in done.stdout
 
 
 OF_ONE_DTYPE = """
