@@ -76,8 +76,9 @@ def test_a_kit_has_what_it_needs_and_nothing_of_the_checkout_alone(tmp_path, mon
 def test_each_file_of_tests_is_a_part_s_or_left_out():
     """A new file goes into gpu_kit/check/parts.py, or into LEFT_OUT of gpu_kit/build.py where a GPU changes nothing."""
     in_parts = {file.partition("::")[0] for part in PARTS if isinstance(part, TestPart) for file in part.files}
-    there = {path.name for path in (ROOT / "tests" / "python").glob("test_*.py")}
-    assert in_parts - {"device_class_cases.py"} == there - set(kit_build.LEFT_OUT)
+    patterns = ("test_*.py", "device_class_*cases.py")
+    there = {path.name for pattern in patterns for path in (ROOT / "tests" / "python").glob(pattern)}
+    assert in_parts == there - set(kit_build.LEFT_OUT)
     assert set(kit_build.LEFT_OUT) <= there
 
 

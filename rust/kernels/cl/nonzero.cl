@@ -60,8 +60,8 @@ static inline ulong nonzero_flags(__global const uchar *in, long first, long end
   return flags;
 }
 
-__kernel void nonzero_count(__global const uchar *in, ulong in_offset, __global uchar *counts, ulong counts_offset,
-                            int dtype0, long n, long block) {
+__kernel GROUPS_OF(NONZERO_ITEMS) void nonzero_count(__global const uchar *in, ulong in_offset, __global uchar *counts,
+                                                     ulong counts_offset, int dtype0, long n, long block) {
   __local int count;
   const int item = get_local_id(0);
   const long begin = get_group_id(0) * block, end = min(begin + block, n);
@@ -75,9 +75,10 @@ __kernel void nonzero_count(__global const uchar *in, ulong in_offset, __global 
   if (item == 0) ((__global long *)(counts + counts_offset))[get_group_id(0)] = count;
 }
 
-__kernel void nonzero_write(__global const uchar *in, ulong in_offset, __global const uchar *ends, ulong ends_offset,
-                            __global uchar *out, ulong out_offset, int dtype0, long n, long block,
-                            const Layout layout, long row_stride) {
+__kernel GROUPS_OF(NONZERO_ITEMS) void nonzero_write(__global const uchar *in, ulong in_offset,
+                                                     __global const uchar *ends, ulong ends_offset, __global uchar *out,
+                                                     ulong out_offset, int dtype0, long n, long block,
+                                                     const Layout layout, long row_stride) {
   __local ulong shared[NONZERO_ITEMS];
   const int item = get_local_id(0);
   const long group = get_group_id(0), begin = group * block, end = min(begin + block, n);

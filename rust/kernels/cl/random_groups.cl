@@ -25,8 +25,8 @@ static inline void own_words(ulong seed, ulong offset, uint words[4]) {
 #ifdef IS_INTEGER
 
 // As that of CPUs.
-__kernel void random_integers(__global uchar *out, ulong out_offset, int dtype0, long n, ulong seed, ulong offset,
-                              ulong range, long base) {
+__kernel GROUPS_OF(RANDOM_ITEMS) void random_integers(__global uchar *out, ulong out_offset, int dtype0, long n,
+                                                      ulong seed, ulong offset, ulong range, long base) {
   __local ulong made[MADE];
   uint words[4];
   own_words(seed, offset, words);
@@ -61,8 +61,8 @@ static inline T rounded(T v, int dt) {
   return v;
 }
 
-__kernel void random_sample(__global uchar *out, ulong out_offset, int op, int dtype0, long n, ulong seed, ulong offset,
-                            T a, T b) {
+__kernel GROUPS_OF(RANDOM_ITEMS) void random_sample(__global uchar *out, ulong out_offset, int op, int dtype0, long n,
+                                                    ulong seed, ulong offset, T a, T b) {
   __local T made[MADE];
   uint words[4];
   own_words(seed, offset, words);
@@ -77,9 +77,9 @@ __kernel void random_sample(__global uchar *out, ulong out_offset, int op, int d
 }
 
 // Bernoulli with a probability for each element; dtype1 is that of the probabilities.
-__kernel void random_bernoulli(__global uchar *out, ulong out_offset, __global const uchar *p, ulong p_offset,
-                               int dtype0, int dtype1, long n, ulong seed, ulong offset, __global uchar *faults,
-                               ulong faults_offset) {
+__kernel GROUPS_OF(RANDOM_ITEMS) void random_bernoulli(__global uchar *out, ulong out_offset, __global const uchar *p,
+                                                       ulong p_offset, int dtype0, int dtype1, long n, ulong seed,
+                                                       ulong offset, __global uchar *faults, ulong faults_offset) {
   __local T made[MADE];
   make_uniform(made, seed, offset);
   bool is_good = true;
@@ -92,9 +92,9 @@ __kernel void random_bernoulli(__global uchar *out, ulong out_offset, __global c
 }
 
 // Dropout: keeps an element with probability `keep` and scales it; the mask (bool) remembers which.
-__kernel void dropout(__global uchar *out, ulong out_offset, __global uchar *mask, ulong mask_offset,
-                      __global const uchar *in, ulong in_offset, int dtype0, long n, ulong seed, ulong offset, T keep,
-                      T scale) {
+__kernel GROUPS_OF(RANDOM_ITEMS) void dropout(__global uchar *out, ulong out_offset, __global uchar *mask,
+                                              ulong mask_offset, __global const uchar *in, ulong in_offset, int dtype0,
+                                              long n, ulong seed, ulong offset, T keep, T scale) {
   __local T made[MADE];
   make_uniform(made, seed, offset);
   FOR_ELEMENTS(i, at, n) {

@@ -130,8 +130,9 @@ static inline Total load_tile(__local T *tile, __global const uchar *in, long fi
   return run;
 }
 
-__kernel void scan_group_totals(__global const uchar *in, ulong in_offset, __global uchar *totals, ulong totals_offset,
-                                int op, int dtype0, long length, long inner, long chunks, long chunk) {
+__kernel GROUPS_OF(LSIZE) void scan_group_totals(__global const uchar *in, ulong in_offset, __global uchar *totals,
+                                                 ulong totals_offset, int op, int dtype0, long length, long inner,
+                                                 long chunks, long chunk) {
   __local Total shared[LSIZE];
   __local T tile[TILE_SLOTS];
   long group = get_group_id(0), start = group / chunks * length;
@@ -146,9 +147,9 @@ __kernel void scan_group_totals(__global const uchar *in, ulong in_offset, __glo
   if (get_local_id(0) == 0) ((__global Total *)(totals + totals_offset))[group] = total;
 }
 
-__kernel void scan_group_apply(__global uchar *out, ulong out_offset, __global const uchar *in, ulong in_offset,
-                               __global const uchar *totals, ulong totals_offset, int op, int dtype0, long length,
-                               long inner, long chunks, long chunk) {
+__kernel GROUPS_OF(LSIZE) void scan_group_apply(__global uchar *out, ulong out_offset, __global const uchar *in,
+                                                ulong in_offset, __global const uchar *totals, ulong totals_offset,
+                                                int op, int dtype0, long length, long inner, long chunks, long chunk) {
   __local Total shared[LSIZE];
   __local T tile[TILE_SLOTS];
   long group = get_group_id(0), start = group / chunks * length;
@@ -205,9 +206,9 @@ static inline bool takes_over(T a, long a_place, T b, long b_place, int largest)
 }
 
 // The same for rows of neighbours: a group takes a row, its items neighbouring elements.
-__kernel void scan_group_extreme(__global uchar *values, ulong values_offset, __global uchar *indices,
-                                 ulong indices_offset, __global const uchar *in, ulong in_offset, int dtype0,
-                                 long length, long inner, int largest) {
+__kernel GROUPS_OF(LSIZE) void scan_group_extreme(__global uchar *values, ulong values_offset, __global uchar *indices,
+                                                  ulong indices_offset, __global const uchar *in, ulong in_offset,
+                                                  int dtype0, long length, long inner, int largest) {
   __local T best_of[LSIZE];
   __local long place_of[LSIZE];
   int item = get_local_id(0);

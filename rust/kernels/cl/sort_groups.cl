@@ -38,9 +38,9 @@ static inline void merge_taken(__local Place *to, __local const T *keys, __local
 
 // Sorts blocks of `width` elements, a power of two from TAKEN to TILE. A row has `blocks` of them, of TILE elements; or it
 // has one, and a group takes as many rows as fill its tile.
-__kernel void sort_blocks(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
-                          __global const uchar *in, ulong in_offset, int dtype0, long length, long blocks, long rows,
-                          int width, int descending) {
+__kernel GROUPS_OF(LSIZE) void sort_blocks(__global uchar *values, ulong values_offset, __global uchar *indices,
+                                           ulong indices_offset, __global const uchar *in, ulong in_offset, int dtype0,
+                                           long length, long blocks, long rows, int width, int descending) {
   __local T keys[TILE];
   __local Place orders[2 * TILE];
   const int item = get_local_id(0), shift = 31 - clz(width);
@@ -86,10 +86,10 @@ __kernel void sort_blocks(__global uchar *values, ulong values_offset, __global 
 }
 
 // Merges neighbouring runs of `run` elements, a multiple of `chunk`, which is TILE; `chunks` groups make a row.
-__kernel void sort_merge(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
-                         __global const uchar *in, ulong in_offset, __global const uchar *in_indices,
-                         ulong in_indices_offset, int dtype0, long length, long run, long chunk, long chunks,
-                         int descending) {
+__kernel GROUPS_OF(LSIZE) void sort_merge(__global uchar *values, ulong values_offset, __global uchar *indices,
+                                          ulong indices_offset, __global const uchar *in, ulong in_offset,
+                                          __global const uchar *in_indices, ulong in_indices_offset, int dtype0,
+                                          long length, long run, long chunk, long chunks, int descending) {
   __local T keys[TILE];
   __local Place orders[2 * TILE];
   __local long splits[2];
