@@ -40,7 +40,6 @@ class Allowed:
 
 LANES = "an item takes a vector of neighbours, and those of an edge one by one"
 WINDOWS = "windows are apart by their stride: what lies between, the next step reads from the cache"
-COLUMNS = "an item takes a column whatever its length: the columns are all that items share"
 ACROSS = "an operand is read across the rows that the result is written along"
 STRIDED = "pixels that read the same taps are apart by the stride"
 WEIGHTS = "weights are few, and the taps of a channel are neighbours where the kernels' channels are"
@@ -67,7 +66,6 @@ ALLOWED: dict[str, list[Allowed]] = {
     "order": [
         Allowed("sort_p*", "*", "load", 0.12, "of each row a few elements are kept, and rows lie apart"),
         Allowed("pointwise_strided", "topk of columns", "load", 0.17, ACROSS),
-        Allowed("scan_*", "cum* of columns", "loop", 30, COLUMNS),
         Allowed("nonzero_write", "nonzero of a matrix", "store", 0.45, "an item stores its coordinates one by one"),
         Allowed("index_get", "masked_select", "load", 0.44, SELECTED),
         Allowed("index_get", "unique", "load", 0.24, SELECTED),
