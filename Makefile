@@ -6,7 +6,14 @@ PYTHON ?= python3
 # A variable TORCH of the environment is somebody else's.
 USUAL_TORCH := $(shell sed -n 's/^torch==//p' requirements-dev.txt)
 TORCH := $(USUAL_TORCH)
-RELEASE := $(shell echo $(TORCH) | cut -d. -f1,2)
+# A release alone, 2.11, means its first version, but for the usual one.
+override TORCH := $(or $(patsubst $(basename $(USUAL_TORCH)),$(USUAL_TORCH),$(strip $(TORCH))),$(USUAL_TORCH))
+override TORCH := $(TORCH)$(if $(word 3,$(subst ., ,$(TORCH))),,.0)
+RELEASE := $(shell echo '$(TORCH)' | cut -d. -f1,2)
+supported = $(shell sed -n '/^\[package.metadata.torch\]/,/^$$/s/^$(1) = "\(.*\)"/\1/p' Cargo.toml)
+ifneq ($(shell printf '%s\n' $(call supported,oldest) '$(RELEASE)' $(call supported,newest) | sort -VC && echo yes),yes)
+$(error TORCH=$(TORCH): this builds against torch $(call supported,oldest) to $(call supported,newest))
+endif
 ifeq ($(TORCH),$(USUAL_TORCH))
 VENV := .venv
 else

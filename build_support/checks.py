@@ -74,7 +74,7 @@ def _check_setuptools() -> str | None:
     if _numbers(found)[0] < SETUPTOOLS_SERIES:
         return (
             f"it needs setuptools {SETUPTOOLS_SERIES} or newer and this is {found}. "
-            "Run `pip install --upgrade setuptools`."
+            "Run `pip install --upgrade 'setuptools>=77,<82'`, which every torch from 2.11 on accepts."
         )
     return None
 

@@ -134,8 +134,8 @@ def _check() -> None:
 def _built_for(versions: str, release: str) -> LibraryError:
     return LibraryError(
         f"torch-opencl-rs was built for torch {versions}, and this is torch {torch.__version__}. "
-        f"Run `pip install --upgrade torch-opencl-rs torch=={RELEASE}.*`, which picks the one for this torch, or "
-        f"`pip install torch=={release}.*`. In the source tree, `make build` builds it for this torch."
+        "Run `pip install --no-build-isolation .` with this Python in the source tree of torch-opencl-rs, which builds "
+        f"it for this torch, or `pip install torch=={release}.*`."
     )
 
 

@@ -93,7 +93,7 @@ impl Kernel {
         }
         Err(Error::Unsupported(format!(
             "OpenCL: the kernel {} is written for groups of {asked} work-items {local:?}, and this device runs it in groups \
-             of {} at most, by the registers that its driver's compiler gives it",
+             of {} at most",
             self.name, self.largest_group
         )))
     }

@@ -61,7 +61,7 @@ pub struct Stream {
 /// Counters that lie side by side, the `BESIDE` of `cl/random.cl`.
 const BESIDE: i64 = 8;
 
-/// Elements of as many counters, the `GROUP` of `cl/random.cl`: 32-bit words go twice as far as 64-bit ones.
+/// Elements that BESIDE counters make, the `GROUP` of `cl/random.cl`: 32-bit words go twice as far as 64-bit ones.
 const fn group(class: Class) -> i64 {
     match class {
         Class::Float => 32,

@@ -149,7 +149,7 @@ impl Target {
             (None, _) if self.is_cpu() => launch(None, global, Self::group_for(global).get(..global.len())),
             // Left to itself a driver divides the items evenly, into groups of one where their number is prime.
             (None, &[items]) => {
-                // A power of two, of which launches that fill groups up have multiples.
+                // A power of two divides ITEM_GROUP: launches of whole groups leave no rest.
                 let group = ITEM_GROUP.min(1 << kernel.largest_group().ilog2());
                 let rest = items % group;
                 if items > rest {

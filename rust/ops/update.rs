@@ -152,11 +152,10 @@ impl Update<'_> {
 
     /// Whether work-items may meet: they take turns through atomics, which need a word of the element's width.
     fn may_race(&self) -> bool {
-        let extensions = &self.target.device.info.extensions;
         match self.dtype.size() {
             _ if self.op == SetOp::Assign => true,
             1 | 2 | 4 => true,
-            8 => extensions.iter().any(|name| name == "cl_khr_int64_base_atomics"),
+            8 => self.target.device.info.has_wide_atomics(),
             _ => false,
         }
     }

@@ -80,7 +80,7 @@ def for_two_others(library: Path) -> None:
     [
         (
             for_another_torch,
-            ["built for torch 2.9, and", "pip install torch==2.9.*", f"torch=={torch_opencl._load.RELEASE}.*`"],
+            ["built for torch 2.9, and", "pip install torch==2.9.*", "`pip install --no-build-isolation .`"],
         ),
         # The newest of them, which is not the last one as a text.
         (for_two_others, ["built for torch 2.9 and 2.10, and", "pip install torch==2.10.*"]),

@@ -106,6 +106,19 @@ def variables_of_make(*arguments: str, **environment: str) -> dict[str, str]:
 def test_a_variable_of_the_environment_chooses_no_torch_and_one_of_the_command_does():
     usual = variables_of_make()
     assert variables_of_make(TORCH="1.0.0")["VENV"] == usual["VENV"] == ".venv"
-    assert variables_of_make("TORCH=2.11.0")["VENV"] == ".venv-2.11"
+    assert variables_of_make("TORCH=2.11.0")["VENV"] == variables_of_make("TORCH=2.11")["VENV"] == ".venv-2.11"
+    assert variables_of_make("TORCH=2.11")["TORCH"] == "2.11.0"
     # The tests that need one release of tch are linted with that release of torch alone.
     assert usual["ORACLE"] == "torch-opencl-oracle" and variables_of_make("TORCH=2.11.0")["ORACLE"] == ""
+
+
+@pytest.mark.parametrize("release", ["2.13", " 2.13.0 ", ""])
+def test_spellings_of_the_usual_torch_have_its_environment(release: str):
+    assert variables_of_make(f"TORCH={release}")["VENV"] == ".venv"
+
+
+@pytest.mark.parametrize("release", ["2.10.0", "2.16", "3", "nightly", "/usr/local/torch"])
+def test_a_torch_that_cannot_be_built_against_is_refused_before_anything_is_made(release: str):
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        variables_of_make(f"TORCH={release}")
+    assert f"TORCH={release}" in refused.value.stderr and "builds against torch 2.11 to " in refused.value.stderr

@@ -9,8 +9,8 @@
 #define CHANNEL_VECTORS (ITEMS == 1 ? 4 : 1)
 #define ITEM_CHANNELS (CHANNEL_VECTORS * VEC)
 
-// Where this item is in a space of which the first two sizes are given, and the third, by which it leaves the kernel, too. On
-// GPUs items are counted through, so that groups are full however small the sizes are.
+// Where this item is in a space of these sizes. On GPUs items are counted through, so that groups are full however small the
+// sizes are, and an item beyond `depth` returns: no barrier may follow.
 #ifdef IS_CPU
 #define ITEM_PLACE(x, y, z, width, height, depth) const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2)
 #else
@@ -20,7 +20,7 @@
   if (z >= (depth)) return
 #endif
 
-// Global size (filled channels, taps), the first of which are `pitch`.
+// Global size (pitch, taps): pitch is the channels, filled up to vectors.
 __kernel void conv_channel_weights(__global const uchar *weight, ulong weight_offset, int weight_dtype,
                                    __global uchar *out, ulong out_offset, Source from, TapStrides taps,
                                    long channels, long pitch) {

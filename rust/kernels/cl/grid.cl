@@ -268,7 +268,7 @@ __kernel void grid_sample_input_gradient(__global uchar *sums, ulong sums_offset
     __global T *to = (__global T *)(sums + sums_offset) + sample * steps[2] * sampler.sizes[2] + c;
     for (long index = 0; index < plane; index++) {
       Place p;
-    find_place(&layout, sample * plane + index, &p);
+      find_place(&layout, sample * plane + index, &p);
       Taps taps[3];
       taps_of(&sampler, &layout, 1, grid + grid_offset, &p, dtype0, taps);
       TV g = load_lanes(grad + grad_offset + place_offset(&layout, 0, &p) + c * layout.strides[0][3],
@@ -303,8 +303,9 @@ static inline void add_atomic(__global T *p, T value) {
 #endif
 }
 
-// The same on GPUs, in any order. Operands of the layout: the output's gradient, grid, and `sums` of the compute type, all zero.
-// A task is every `parts`th channel of a position, whose neighbour is the next item's.
+// The same on GPUs, in any order. Operands of the layout: the output's gradient, grid, and `sums` of the compute type, all
+// zero. Task t takes the channels t / places, + parts, ... of position t % places, so that neighbouring items have
+// neighbouring positions.
 __kernel void grid_sample_input_gradient_atomic(__global uchar *sums, ulong sums_offset, __global const uchar *grad,
                                                 ulong grad_offset, __global const uchar *grid, ulong grid_offset,
                                                 int dtype0, Layout layout, Sampler sampler, long parts) {

@@ -60,7 +60,8 @@ INLINE T sum_squares(__global const uchar *x, long length, int dtype, T center) 
 #undef DEVIATION
 }
 
-// On GPUs other groups run while one waits for memory, and sums of the next row would take registers that leave no room for them.
+// On GPUs other groups run while one waits for memory, and sums of the next row would take registers that leave no room for
+// them.
 #ifdef IS_CPU
 #define SUMS_AHEAD true
 #else

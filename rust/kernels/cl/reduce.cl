@@ -47,8 +47,8 @@
 // CASCADE + CASCADE + n / CASCADE^2 instead of n, as in PyTorch's cascade sum.
 #define CASCADE 128
 
-// Independent totals in the inner loops, so that an addition need not wait for the one before it. A generic program of a GPU has
-// the code of every operator in each, which takes the registers that leave room for other groups.
+// Independent totals in the inner loops, so that an addition need not wait for the one before it. A generic program of a GPU
+// has the code of every operator in each, which takes the registers that leave room for other groups.
 #if defined(IS_CPU) || defined(SPEC_DTYPE0)
 #define CHAINS 4
 #else

@@ -176,8 +176,8 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
 // The same in order, where the updates of a lane would be too many for one work-item. `offsets` has the byte offsets of
 // each lane's `depth` updates in ascending order, those of one place next to one another, as a stable sort leaves them, and
 // `positions` says which update each is; -1 is an index out of range.
-// Layout: dst, src; first the `shared` dimensions of lanes that have one index, then those up to `lanes` that have their
-// own, then those of the depth. One work-item an update of a lane; the first of a place makes all of that place, or the last
+// Layout: dst, src. Its dimensions are, in this order: `shared` ones, along which the index does not change, so that their
+// lanes use one row of `offsets`; the other lanes', up to `lanes`, which have a row each; those of the depth. One work-item an update of a lane; the first of a place makes all of that place, or the last
 // where only that one stays. Sums are rounded to the dtype at the end.
 __kernel void index_set_sorted(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                                __global const uchar *offsets, ulong offsets_offset, __global const uchar *positions,
