@@ -46,6 +46,20 @@ def has_driver() -> bool:
     return any(map(os.environ.get, _LOADER_VARIABLES)) or any(REGISTRY.glob("*.icd"))
 
 
+def choice_of_the_user() -> str | None:
+    """Say that the environment points the OpenCL loader somewhere, so that registered drivers do not count.
+
+    Returns:
+        A sentence that names the variables and their values, or None if there are none.
+    """
+    library = str(installed_library())
+    chosen = {name: os.environ[name] for name in _LOADER_VARIABLES if os.environ.get(name, library) != library}
+    if not chosen:
+        return None
+    settings = " and ".join(f"{name}={value}" for name, value in chosen.items())
+    return f"The environment has {settings}, where the driver is looked for instead of those registered in {REGISTRY}."
+
+
 def installed_library() -> Path | None:
     """Return the library of a pip-installed Intel CPU runtime.
 

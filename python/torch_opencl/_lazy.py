@@ -8,7 +8,7 @@ import atexit
 import threading
 from collections.abc import Callable
 
-from torch_opencl import _load
+from torch_opencl import _embedded_driver, _load
 from torch_opencl._load import native
 
 _lock = threading.RLock()
@@ -72,9 +72,9 @@ def _lazy_init() -> None:
             )
         native()
         if device_count() == 0:
-            raise RuntimeError(
-                f"No OpenCL device was found: {native().device_error()} `python -m torch_opencl.info` tells more."
-            )
+            reasons = " ".join(filter(None, (native().device_error(), _embedded_driver.choice_of_the_user())))
+            message = f"No OpenCL device was found: {reasons} `python -m torch_opencl.info` tells more."
+            raise RuntimeError(message)
         native().check_environment()
         _initialized = True
         atexit.register(_finish)

@@ -115,6 +115,8 @@ def _advice(report: dict[str, Any]) -> Iterator[str]:
         if os.environ.get("TORCH_OPENCL_DEVICES") is not None:
             yield "TORCH_OPENCL_DEVICES is set and lets no device through; unset it to see them all."
         else:
+            if choice := _embedded_driver.choice_of_the_user():
+                yield choice
             yield NO_DRIVER
     closed = [node for node in glob.glob("/dev/dri/renderD*") if not os.access(node, os.R_OK | os.W_OK)]
     if closed:

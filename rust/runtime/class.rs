@@ -33,7 +33,7 @@ impl DeviceClass {
         match text {
             "cpu" => Ok(Self::Cpu),
             "gpu" => Ok(Self::Gpu),
-            _ => Err(Error::Invalid(format!("{VARIABLE}={text}: expected cpu or gpu"))),
+            _ => Err(Error::Invalid(format!("{VARIABLE}={text}: expected cpu or gpu."))),
         }
     }
 

@@ -137,13 +137,14 @@ def test_without_a_driver_torch_works_and_says_that_there_is_no_device():
     assert "AssertionError" not in done.stderr
     assert "No OpenCL device was found" in done.stderr
     assert "Install an OpenCL driver" in done.stderr
+    assert "OCL_ICD_VENDORS=/nonexistent" in done.stderr
     assert done.stderr.count("python -m torch_opencl.info") == 1
 
 
 def test_info_without_a_driver_says_what_to_install():
     done = run_python("-m torch_opencl.info", **NO_DRIVER)
     assert done.returncode == 1
-    assert "apt-get install" in done.stdout
+    assert "apt-get install" in done.stdout and "OCL_ICD_VENDORS=/nonexistent" in done.stdout
     assert "Traceback" not in done.stderr
 
 
