@@ -348,14 +348,9 @@ mod ffi {
             sums: &TensorArg,
             grad: &TensorArg,
             grid: &TensorArg,
+            in_any_order: bool,
         ) -> Result<()>;
         fn grid_has_any_order(grad: &TensorArg) -> Result<bool>;
-        fn grid_sample_input_gradient_in_any_order(
-            sampler: GridSampler,
-            sums: &TensorArg,
-            grad: &TensorArg,
-            grid: &TensorArg,
-        ) -> Result<()>;
         fn grid_sample_grid_gradient(
             sampler: GridSampler,
             grad_grid: &TensorArg,

@@ -38,21 +38,14 @@ pub fn grid_sample_input_gradient(
     sums: &TensorArg<'_>,
     grad: &TensorArg<'_>,
     places: &TensorArg<'_>,
+    in_any_order: bool,
 ) -> Result<()> {
-    grid::input_gradient(sampler.into(), &sums.tensor()?, &grad.tensor()?, &places.tensor()?)
+    let add = if in_any_order { grid::input_gradient_in_any_order } else { grid::input_gradient };
+    add(sampler.into(), &sums.tensor()?, &grad.tensor()?, &places.tensor()?)
 }
 
 pub fn grid_has_any_order(grad: &TensorArg<'_>) -> Result<bool> {
     grid::has_any_order(&grad.tensor()?)
-}
-
-pub fn grid_sample_input_gradient_in_any_order(
-    sampler: GridSampler,
-    sums: &TensorArg<'_>,
-    grad: &TensorArg<'_>,
-    places: &TensorArg<'_>,
-) -> Result<()> {
-    grid::input_gradient_in_any_order(sampler.into(), &sums.tensor()?, &grad.tensor()?, &places.tensor()?)
 }
 
 pub fn grid_sample_grid_gradient(

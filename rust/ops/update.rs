@@ -317,8 +317,8 @@ fn is_worth_racing(target: &Target, lanes: usize, depth: usize) -> bool {
     lanes < target.compute_units() / 16 && depth > 4096
 }
 
-/// Updates of a lane that a GPU's work-item makes one after the other. Each waits for the one before, about a microsecond:
-/// so many take as long as a launch.
+/// Updates of a lane that a GPU's work-item makes one after the other, each of which waits for the one before. This and the
+/// next two are guesses until they are measured on a GPU.
 const SHALLOW: usize = 16;
 /// Work-items for a compute unit of a GPU from which lanes that walk keep it as busy as updates that race would.
 const RACING_ITEMS: usize = 512;

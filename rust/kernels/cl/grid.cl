@@ -285,22 +285,24 @@ __kernel void grid_sample_input_gradient(__global uchar *sums, ulong sums_offset
 #ifdef cl_khr_int64_base_atomics
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 #endif
-static inline void add_atomic(__global T *p, T value) {
 #ifdef CLASS_F
-  volatile __global uint *word = (volatile __global uint *)p;
-  uint seen = *word, expected;
-  do {
-    expected = seen;
-    seen = atomic_cmpxchg(word, expected, as_uint(as_float(expected) + value));
-  } while (seen != expected);
+typedef uint Word;
+#define WORD_OF as_uint
+#define VALUE_OF as_float
+#define SWAP atomic_cmpxchg
 #else
-  volatile __global ulong *word = (volatile __global ulong *)p;
-  ulong seen = *word, expected;
+typedef ulong Word;
+#define WORD_OF as_ulong
+#define VALUE_OF as_double
+#define SWAP atom_cmpxchg
+#endif
+static inline void add_atomic(__global T *p, T value) {
+  volatile __global Word *word = (volatile __global Word *)p;
+  Word seen = *word, expected;
   do {
     expected = seen;
-    seen = atom_cmpxchg(word, expected, as_ulong(as_double(expected) + value));
+    seen = SWAP(word, expected, WORD_OF(VALUE_OF(expected) + value));
   } while (seen != expected);
-#endif
 }
 
 // The same on GPUs, in any order. Operands of the layout: the output's gradient, grid, and `sums` of the compute type, all
