@@ -56,8 +56,8 @@ SMOKE := $(patsubst %,tests/python/test_%.py,ops_explicit normalisation amp auto
 .PHONY: help setup build wheel train smoke test test-rust test-python fuzz gpu-compile coalescing gpu-kit lint fmt bench bench-growth bench-first-use docs info kernels-list clean
 
 help: ## Say what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  ... TORCH=2.11.0    the same with another PyTorch, in an environment of its own"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  ... TORCH=2.11.0      the same with another PyTorch, in an environment of its own"
 
 setup: ## Install what is missing: build tools, an OpenCL driver, the Python environment .venv
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH="$(TORCH)" scripts/setup.sh

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -11,14 +12,14 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gpu_kit.check import record
 from gpu_kit.check.budget import Budget
 from gpu_kit.check.commands import CommandPart
 from gpu_kit.check.context import Context
-from gpu_kit.check.environment import prepare
+from gpu_kit.check.environment import complaint_about_torch, prepare
 from gpu_kit.check.page import page_of
 from gpu_kit.check.parts import PARTS
 from gpu_kit.check.record import Part, Report, ReportError
@@ -27,7 +28,7 @@ from gpu_kit.check.testing import TestPart
 DESCRIPTION = """\
 Finds out within a given time what works on an OpenCL device, and how fast. Writes report.json, page.md and log.txt into
 the folder; they are whole whenever you look, also after Ctrl-C or a crash. Exits with 0 where all that was run has
-passed, with 1 where not, with 130 where it was interrupted.
+passed, with 1 where not, with 2 where it could not begin, with 130 where it was interrupted.
 """
 INTERRUPTED = 130
 # Parts without which no other can pass.
@@ -48,6 +49,9 @@ def main(root: Path, arguments: Sequence[str] | None = None, parts: Sequence[Com
     options = _parse(arguments, [part.name for part in parts])
     budget = Budget(options.minutes * 60)
     kit = json.loads((root / "kit.json").read_text())
+    if complaint := complaint_about_torch(kit["torch"]):
+        print(f"error: {complaint}", file=sys.stderr)
+        return 2
     options.out.mkdir(parents=True, exist_ok=True)
     try:
         report = record.load(options.out, kit) if options.resume else Report(kit=kit, started=record.now())
@@ -93,7 +97,7 @@ def _run(parts: Sequence[CommandPart | TestPart], report: Report, context: Conte
                     _run_part(part, entry, context, budget.share(part.weight, later, part.least))
                     report.device = _device_name(report)
                 if part.name in NEEDED and _has_no_device(report, entry):
-                    report.notes.append("No other part can run without a device.")
+                    report.notes.append(f"No other part can run without a device.{_choice(context.environment)}")
                     # Once there is one, --resume goes on from here.
                     entry.finished = False
                     break
@@ -155,6 +159,12 @@ def _has_no_device(report: Report, needed: Part) -> bool:
     return needed.status in record.BAD or bool(needed.status == "cut" and info and info.errors and not info.finished)
 
 
+def _choice(environment: Mapping[str, str]) -> str:
+    """Say which device was asked for, where one was."""
+    chosen = environment.get("TORCH_OPENCL_DEVICES")
+    return f" Only {chosen} was asked for (--device, TORCH_OPENCL_DEVICES)." if chosen is not None else ""
+
+
 def _device_name(report: Report) -> str | None:
     """Return the device's name as the self-test found it; until it has, those that the drivers have said."""
     tested, asked = ((entry.data if entry else None) or {} for entry in map(report.parts.get, ("self-test", "info")))
@@ -181,8 +191,8 @@ def _parse(arguments: Sequence[str] | None, names: Sequence[str]) -> argparse.Na
         help="where the folder for caches goes, which is kept for --resume (default: that for temporary files)",
     )
     options = parser.parse_args(arguments)
-    if options.minutes <= 0 or options.jobs < 1 or options.patience <= 0:
-        parser.error("--minutes and --patience must be more than 0, --jobs at least 1")
+    if not (0 < options.minutes < math.inf and 0 < options.patience < math.inf and options.jobs >= 1):
+        parser.error("--minutes and --patience must be more than 0 and finite, --jobs at least 1")
     if options.device is not None and os.environ.get("TORCH_OPENCL_DEVICES"):
         parser.error("--device and TORCH_OPENCL_DEVICES both choose: use one")
     options.out = options.out.resolve()

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 
 from benchmarks.caches import CACHES, caches_in
@@ -67,6 +68,33 @@ def prepare(
     if device is not None:
         variables["TORCH_OPENCL_DEVICES"] = str(device)
     return variables, notes
+
+
+def complaint_about_torch(wanted: str) -> str | None:
+    """Say why nothing can be checked with the torch of this Python, without importing it.
+
+    Args:
+        wanted: the version that the kit was made for; any of its patch releases will do.
+
+    Returns:
+        What is wrong and what to do; None where nothing is.
+    """
+    release = _release(wanted)
+    try:
+        found = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return f"{sys.executable} has no torch, and this kit needs torch {release}: pip install torch=={release}.*"
+    if _release(found) == release:
+        return None
+    return (
+        f"this kit is for torch {release}, and {sys.executable} has torch {found}. Make one for it in a checkout of "
+        f"torch-opencl (make gpu-kit TORCH={found.partition('+')[0]}), or use a Python with torch {release}."
+    )
+
+
+def _release(version: str) -> str:
+    """Return the first two numbers of a version, which decide whether a library fits."""
+    return ".".join(version.split(".")[:2])
 
 
 def missing() -> list[str]:

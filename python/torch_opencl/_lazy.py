@@ -70,12 +70,11 @@ def _lazy_init() -> None:
                 "Cannot re-initialize OpenCL in forked subprocess. To use OpenCL with "
                 "multiprocessing, you must use the 'spawn' start method"
             )
-        native()
+        native().check_environment()
         if device_count() == 0:
             reasons = " ".join(filter(None, (native().device_error(), _embedded_driver.choice_of_the_user())))
             message = f"No OpenCL device was found: {reasons} `python -m torch_opencl.info` tells more."
             raise RuntimeError(message)
-        native().check_environment()
         _initialized = True
         atexit.register(_finish)
         for seed in _pending_seeds.values():

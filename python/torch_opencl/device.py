@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 import torch
 
-from torch_opencl._lazy import _lazy_init, is_available
+from torch_opencl._lazy import _is_in_bad_fork, _lazy_init, is_available, is_initialized
 from torch_opencl._load import native
 from torch_opencl._utils import DeviceLike, _check_index, _get_device_index
 
@@ -135,12 +135,16 @@ def set_device(device: DeviceLike) -> None:
 def synchronize(device: DeviceLike = None) -> None:
     """Wait until the device has finished everything enqueued on all of its streams.
 
+    Without an argument it does nothing on a machine without a device: profilers call it wherever the package is.
+
     Args:
         device: the device to wait for; the current one by default.
 
     Raises:
         RuntimeError: an enqueued command failed, or there is no such device.
     """
+    if device is None and not is_initialized() and not _is_in_bad_fork() and not is_available():
+        return
     operators = native()
     if device is None:
         # An operator's call takes longer than the wait where there is nothing to wait for.

@@ -153,6 +153,7 @@ pub fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>> {
 
 /// Refuses values of environment variables that would show much later, or never.
 pub fn check_environment() -> Result<()> {
+    runtime::DeviceClass::forced()?;
     kernels::check_cache_size()?;
     kernels::check_cache_folder()?;
     kernels::Specialisation::from_environment()?;

@@ -68,8 +68,8 @@ class Program:
 
     @property
     def clang_options(self) -> list[str]:
-        """Its options as clang's driver takes them."""
-        words = iter(self.options.split())
+        """Its options as clang's driver takes them; warnings are on, which drivers are told to leave out."""
+        words = (word for word in self.options.split() if word != "-w")
         return [f"-D{next(words)}" if word == "-D" else word for word in words]
 
     def is_asked_for(self, words: Sequence[str]) -> bool:

@@ -130,6 +130,10 @@ def test_without_a_driver_torch_works_and_says_that_there_is_no_device():
         assert not torch.accelerator.is_available()
         torch.manual_seed(0)
         assert torch.ones(2).sum() == 2
+        # It waits for the accelerator at its end.
+        with torch.profiler.profile() as profile:
+            torch.ones(2) + 1
+        assert any(event.name == "aten::add" for event in profile.events())
         torch.ones(1, device="opencl")
     """
     done = run_python(code, **NO_DRIVER)

@@ -6,6 +6,8 @@ import pytest
 import torch
 from processes import output_of, run_python
 
+from benchmarks.caches import caches_in
+
 FOLDER = Path(__file__).parent
 
 
@@ -33,6 +35,16 @@ def test_another_class_is_refused():
     done = run_python("import torch; torch.ones(1, device='opencl')", TORCH_OPENCL_DEVICE_CLASS="tpu")
     assert done.returncode != 0
     assert "TORCH_OPENCL_DEVICE_CLASS=tpu: expected cpu or gpu" in done.stderr
+
+
+def test_drivers_print_nothing_when_kernels_of_gpus_are_built(tmp_path):
+    code = """
+        import torch
+        x = torch.arange(9000, device="opencl") % 7
+        assert x.nonzero().shape[0] == 7714 and x.sort().values[-1].item() == 6
+    """
+    done = run_python(code, TORCH_OPENCL_DEVICE_CLASS="gpu", TORCH_OPENCL_SPECIALIZE="eager", **caches_in(tmp_path))
+    assert done.returncode == 0 and not done.stderr, done.stderr
 
 
 DRAWN = """

@@ -7,9 +7,11 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+import torch
 
 from gpu_kit.check import command, environment, readers, record
 from gpu_kit.check.budget import Budget
@@ -21,7 +23,7 @@ from gpu_kit.check.testing import TestPart
 from gpu_kit.check.training import complaint
 
 ROOT = Path(__file__).parents[2]
-KIT = {"version": "0", "torch": "0"}
+KIT = {"version": "0", "torch": str(torch.__version__)}
 
 
 @pytest.fixture
@@ -296,9 +298,31 @@ def test_a_report_of_another_kit_or_none_is_not_resumed(kit, capsys):
     parts = [command_part("one", "pass")]
     assert check(kit, parts, "--resume") == 2
     assert check(kit, parts) == 0
-    (kit / "kit.json").write_text(json.dumps({"version": "1", "torch": "0"}))
+    (kit / "kit.json").write_text(json.dumps(KIT | {"version": "1"}))
     assert check(kit, parts, "--resume") == 2
     assert "another kit" in capsys.readouterr().err
+
+
+def test_nothing_is_checked_with_another_torch_or_none(kit, capsys, monkeypatch):
+    parts = [command_part("one", "pass")]
+    (kit / "kit.json").write_text(json.dumps({"version": "1", "torch": "1.13.1"}))
+    assert check(kit, parts) == 2
+    assert "for torch 1.13, and" in (text := capsys.readouterr().err) and "make gpu-kit TORCH=2." in text
+    # Any patch of the release will do, and any build.
+    release = ".".join(torch.__version__.split(".")[:2])
+    assert environment.complaint_about_torch(f"{release}.99+cu999") is None
+
+    def no_distribution(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", no_distribution)
+    assert "has no torch" in environment.complaint_about_torch("2.11.0")
+
+
+@pytest.mark.parametrize("arguments", [["--minutes", "nan"], ["--minutes", "inf"], ["--patience", "0"]])
+def test_times_without_an_end_are_refused(kit, arguments):
+    with pytest.raises(SystemExit):
+        check(kit, [], *arguments)
 
 
 def test_the_tests_of_the_most_used_dtypes_come_first():

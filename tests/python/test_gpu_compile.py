@@ -313,9 +313,15 @@ def test_compilers_tell_what_kernels_need(compilers: tools.Tools, target: str) -
         ("__kernel void a(__global int *x) { x[0] = no_such_name; }", "no_such_name"),
         ("int nowhere(int); __kernel void a(__global int *x) { x[0] = nowhere(x[1]); }", "nowhere"),
         ("__kernel void a(__global float *x) { x[0] = (float)((double)x[0] * 3); }", "double"),
+        (
+            """__kernel void a(__global int *x, int n) {
+                 _Pragma("unroll") for (int i = 0; i < n; i++) if (x[i] == 3) barrier(CLK_GLOBAL_MEM_FENCE);
+               }""",
+            "loop not unrolled",
+        ),
     ],
 )
 def test_mistakes_do_not_compile(compilers: tools.Tools, target: str, source: str, text: str) -> None:
-    """Names, functions without a body, and doubles on a device without them."""
+    """Names, functions without a body, doubles on a device without them, and loops that cannot be unrolled."""
     with pytest.raises(CompileError, match=text):
-        TARGETS[target].compile(Text("text", source, "-cl-std=CL1.2"), compilers)
+        TARGETS[target].compile(Text("text", source, "-cl-std=CL1.2 -w"), compilers)

@@ -22,7 +22,11 @@ IMPORT = """
     print(*(str(warning.message) for warning in caught if "opencl" in str(warning.message)), sep="\\n")
     assert torch.ones(2).sum() == 2
     assert not torch.opencl.is_available() and torch.opencl.device_count() == 0
+    assert not torch.accelerator.is_available()
     torch.manual_seed(0)
+    with torch.profiler.profile() as profile:
+        torch.ones(2) + 1
+    assert any(event.name == "aten::add" for event in profile.events())
 """
 
 
@@ -105,6 +109,10 @@ def test_use_of_a_broken_installation_says_why(copy_of_package):
     done = run_python("import torch; torch.opencl.init()", **environment(copy_of_package))
     assert done.returncode == 1
     assert "LibraryError: torch-opencl-rs was built for torch 2.9, and" in done.stderr
+    for use in ("torch.ones(2, device='opencl')", "torch.nn.Linear(2, 2).to('opencl')", "torch.ones(2).to('opencl:0')"):
+        done = run_python(f"import torch; {use}", **environment(copy_of_package))
+        assert done.returncode == 1
+        assert "LibraryError: torch-opencl-rs was built for torch 2.9, and" in done.stderr
     done = run_python("-m torch_opencl.info", **environment(copy_of_package))
     assert done.returncode == 1
     assert "NOT LOADED: torch-opencl-rs was built for torch 2.9, and" in done.stdout
