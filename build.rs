@@ -75,7 +75,8 @@ fn build() -> Result<(), Box<dyn Error>> {
     sources.sort();
 
     cxx_build::CFG.include_prefix = "torch_opencl";
-    cxx_build::bridges(BRIDGES)
+    let mut compilation = cxx_build::bridges(BRIDGES);
+    compilation
         .files(&sources)
         .include("cpp")
         .include(&out_dir)
@@ -89,8 +90,11 @@ fn build() -> Result<(), Box<dyn Error>> {
         // Debug information of ATen's templates is larger than everything else together.
         .debug(false)
         .opt_level(2)
-        .cargo_metadata(false)
-        .try_compile("torch_opencl_cpp")?;
+        .cargo_metadata(false);
+    let precompiled = precompile(&mut compilation, &out_dir)?;
+    compilation.try_compile("torch_opencl_cpp")?;
+    // Several hundred MiB, and made anew each time.
+    precompiled.map_or(Ok(()), std::fs::remove_file)?;
 
     // Whole: nothing refers to the static initialisers that register kernels, and the linker would drop them.
     println!("cargo:rustc-link-search=native={}", out_dir.display());
@@ -102,6 +106,35 @@ fn build() -> Result<(), Box<dyn Error>> {
     // In a wheel the library lies in torch_opencl/lib/2.x, and torch/lib beside torch_opencl; tests find torch by LD_LIBRARY_PATH.
     println!("cargo:rustc-link-arg-cdylib=-Wl,-rpath,$ORIGIN/../../../torch/lib");
     Ok(())
+}
+
+/// Compiles the headers that most files need, and has every file begin with what has come of it.
+///
+/// Where the compiler is a cache (ccache), files do without: it would not take what begins so from its store.
+fn precompile(compilation: &mut cc::Build, out_dir: &Path) -> Result<Option<PathBuf>, Box<dyn Error>> {
+    let compiler = compilation.try_get_compiler()?;
+    if is_cache(&compiler) {
+        return Ok(None);
+    }
+    // g++ and clang++ both look for it under this name.
+    let (header, precompiled) = (out_dir.join("precompiled.h"), out_dir.join("precompiled.h.gch"));
+    std::fs::copy("cpp/precompiled.h", &header)?;
+    let mut command = compiler.to_command();
+    command.args(["-x", "c++-header"]).arg(&header).arg("-o").arg(&precompiled);
+    if !command.status()?.success() {
+        return Err("the compiler has not taken cpp/precompiled.h; its messages are above".into());
+    }
+    compilation.flag("-include").flag(header);
+    Ok(Some(precompiled))
+}
+
+/// Whether a compiler is ccache or the like, by whatever name.
+fn is_cache(compiler: &cc::Tool) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut places = env::split_paths(&path).map(|folder| folder.join(compiler.path()));
+    let program = places.find_map(|place| place.canonicalize().ok());
+    let name = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+    !compiler.cc_env().is_empty() || name.contains("cache")
 }
 
 /// The torch of the Python that will load the library.

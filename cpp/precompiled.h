@@ -1,0 +1,15 @@
+// What most files include of PyTorch: build.rs compiles it ahead of them. Files include what they need all the same, as
+// compilers behind a cache go without.
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/library.h>
+
+#include <array>
+#include <optional>
+#include <tuple>
