@@ -92,9 +92,10 @@ fn build() -> Result<(), Box<dyn Error>> {
         .opt_level(2)
         .cargo_metadata(false);
     let precompiled = precompile(&mut compilation, &out_dir)?;
-    compilation.try_compile("torch_opencl_cpp")?;
+    let compiled = compilation.try_compile("torch_opencl_cpp");
     // Several hundred MiB, and made anew each time.
     precompiled.map_or(Ok(()), std::fs::remove_file)?;
+    compiled?;
 
     // Whole: nothing refers to the static initialisers that register kernels, and the linker would drop them.
     println!("cargo:rustc-link-search=native={}", out_dir.display());

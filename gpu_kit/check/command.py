@@ -98,6 +98,7 @@ def _run(parts: Sequence[CommandPart | TestPart], report: Report, context: Conte
                     report.device = _device_name(report)
                 if part.name in NEEDED and _has_no_device(report, entry):
                     report.notes.append(f"No other part can run without a device.{_choice(context.environment)}")
+                    report.device = None
                     # Once there is one, --resume goes on from here.
                     entry.finished = False
                     break
@@ -161,8 +162,10 @@ def _has_no_device(report: Report, needed: Part) -> bool:
 
 def _choice(environment: Mapping[str, str]) -> str:
     """Say which device was asked for, where one was."""
+    if "TORCH_OPENCL_DEVICES" in os.environ:
+        return f" TORCH_OPENCL_DEVICES={os.environ['TORCH_OPENCL_DEVICES']} was set."
     chosen = environment.get("TORCH_OPENCL_DEVICES")
-    return f" Only {chosen} was asked for (--device, TORCH_OPENCL_DEVICES)." if chosen is not None else ""
+    return f" opencl:{chosen} was asked for (--device)." if chosen else ""
 
 
 def _device_name(report: Report) -> str | None:

@@ -80,16 +80,17 @@ def complaint_about_torch(wanted: str) -> str | None:
         What is wrong and what to do; None where nothing is.
     """
     release = _release(wanted)
+    cure = f"pip install 'torch=={release}.*', or make the kit for another torch: make gpu-kit TORCH=..."
+    if importlib.util.find_spec("torch") is None:
+        return f"this kit is for torch {release}, and {sys.executable} has no torch: {cure}"
     try:
         found = metadata.version("torch")
     except metadata.PackageNotFoundError:
-        return f"{sys.executable} has no torch, and this kit needs torch {release}: pip install torch=={release}.*"
-    if _release(found) == release:
+        # Built in place, and not installed: the library says whether it fits.
         return None
-    return (
-        f"this kit is for torch {release}, and {sys.executable} has torch {found}. Make one for it in a checkout of "
-        f"torch-opencl (make gpu-kit TORCH={found.partition('+')[0]}), or use a Python with torch {release}."
-    )
+    if found is None or _release(found) == release:
+        return None
+    return f"this kit is for torch {release}, and {sys.executable} has torch {found}: {cure}"
 
 
 def _release(version: str) -> str:

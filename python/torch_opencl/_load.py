@@ -55,7 +55,10 @@ def load(module: ModuleType) -> None:
     except Exception as failure:
         cause = f"{failure.__cause__ or failure}. {_REINSTALL}"
         _error = str(failure) if isinstance(failure, LibraryError) else cause
-        _stand_in(module)
+        # `torch.opencl.is_available()` shall answer False rather than be missing. The device's name is not taken:
+        # PyTorch would send what is the CPU's (a gloo barrier, a profiler's end) to a device that is not there.
+        if not hasattr(torch, BACKEND_NAME):
+            torch._register_device_module(BACKEND_NAME, module)
         _warn(f"torch.device('opencl') is not available: {_error}")
 
 
@@ -102,17 +105,6 @@ def build_info() -> dict[str, str]:
         return json.loads(BUILD_INFO.read_text())
     except (OSError, ValueError) as failure:
         raise LibraryError(f"{BUILD_INFO} cannot be read ({failure}). Reinstall torch-opencl-rs.") from failure
-
-
-def _stand_in(module: ModuleType) -> None:
-    """Have ``torch.opencl.is_available()`` answer False, and any use of the device raise what :func:`error` says."""
-    if not hasattr(torch, BACKEND_NAME):
-        torch._register_device_module(BACKEND_NAME, module)
-    # Without the name, "opencl" is a device type of PyTorch's own that ends in an internal assert. With it,
-    # torch.accelerator is this device and no other: a GPU that works comes first.
-    is_free = torch._C._get_privateuse1_backend_name() == "privateuseone"
-    if is_free and torch.accelerator.current_accelerator(check_available=True) is None:
-        torch.utils.rename_privateuse1_backend(BACKEND_NAME)
 
 
 def _numbers(release: str) -> list[int]:

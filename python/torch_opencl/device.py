@@ -5,7 +5,8 @@ from dataclasses import dataclass, fields
 
 import torch
 
-from torch_opencl._lazy import _is_in_bad_fork, _lazy_init, is_available, is_initialized
+from torch_opencl import _lazy
+from torch_opencl._lazy import _is_in_bad_fork, _lazy_init, is_available
 from torch_opencl._load import native
 from torch_opencl._utils import DeviceLike, _check_index, _get_device_index
 
@@ -135,17 +136,18 @@ def set_device(device: DeviceLike) -> None:
 def synchronize(device: DeviceLike = None) -> None:
     """Wait until the device has finished everything enqueued on all of its streams.
 
-    Without an argument it does nothing on a machine without a device: profilers call it wherever the package is.
+    Without an argument it does nothing on a machine without a device: profilers call it wherever this package is.
 
     Args:
         device: the device to wait for; the current one by default.
 
     Raises:
-        RuntimeError: an enqueued command failed, or there is no such device.
+        RuntimeError: an enqueued command failed, or there is no device of that name.
     """
-    if device is None and not is_initialized() and not _is_in_bad_fork() and not is_available():
-        return
     operators = native()
+    # Once there has been a device, a flag is all that this asks.
+    if device is None and not _lazy._initialized and not _is_in_bad_fork() and not is_available():
+        return
     if device is None:
         # An operator's call takes longer than the wait where there is nothing to wait for.
         torch._C._accelerator_synchronizeDevice(torch._C._accelerator_getDeviceIndex())

@@ -35,7 +35,7 @@ impl Recipe {
 
     fn options(&self) -> String {
         let fp64 = self.device.info.fp64;
-        // Warnings are for those who change kernels (`make gpu-compile`); PoCL prints their number to users.
+        // Drivers shall not warn: PoCL would tell users how many warnings there were.
         let mut text = format!("-cl-std=CL1.2 -w -D {}", self.class.define());
         if self.device.class == DeviceClass::Cpu {
             text.push_str(" -D IS_CPU");

@@ -68,7 +68,7 @@ class Program:
 
     @property
     def clang_options(self) -> list[str]:
-        """Its options as clang's driver takes them; warnings are on, which drivers are told to leave out."""
+        """Its options as clang's driver takes them, but `-w`, which would hide that a loop was not unrolled."""
         words = (word for word in self.options.split() if word != "-w")
         return [f"-D{next(words)}" if word == "-D" else word for word in words]
 

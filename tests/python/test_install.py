@@ -22,11 +22,15 @@ IMPORT = """
     print(*(str(warning.message) for warning in caught if "opencl" in str(warning.message)), sep="\\n")
     assert torch.ones(2).sum() == 2
     assert not torch.opencl.is_available() and torch.opencl.device_count() == 0
-    assert not torch.accelerator.is_available()
     torch.manual_seed(0)
+    # What PyTorch would send to an accelerator, if there were one by this name.
     with torch.profiler.profile() as profile:
         torch.ones(2) + 1
     assert any(event.name == "aten::add" for event in profile.events())
+    torch.get_device_module()
+    torch.Event()
+    torch.distributed.init_process_group(store=torch.distributed.HashStore(), rank=0, world_size=1)
+    torch.distributed.barrier()
 """
 
 
@@ -109,10 +113,6 @@ def test_use_of_a_broken_installation_says_why(copy_of_package):
     done = run_python("import torch; torch.opencl.init()", **environment(copy_of_package))
     assert done.returncode == 1
     assert "LibraryError: torch-opencl-rs was built for torch 2.9, and" in done.stderr
-    for use in ("torch.ones(2, device='opencl')", "torch.nn.Linear(2, 2).to('opencl')", "torch.ones(2).to('opencl:0')"):
-        done = run_python(f"import torch; {use}", **environment(copy_of_package))
-        assert done.returncode == 1
-        assert "LibraryError: torch-opencl-rs was built for torch 2.9, and" in done.stderr
     done = run_python("-m torch_opencl.info", **environment(copy_of_package))
     assert done.returncode == 1
     assert "NOT LOADED: torch-opencl-rs was built for torch 2.9, and" in done.stdout

@@ -144,7 +144,8 @@ INLINE float bf16_to_float(ushort x) { return as_float((uint)x << 16); }
 #define FROM_REAL(x) ((T)((TR)(x), (TR)0))
 #define REAL(v) ((v).x)
 #define FROM_PAIR(x, y) ((T)((TR)(x), (TR)(y)))
-#define IS_NONZERO(v) ((v).x != 0 || (v).y != 0)
+// Written with `!=`, PoCL 6 ends the process over it ("Instruction Combining did not reach a fixpoint").
+#define IS_NONZERO(v) (isnotequal((v).x, (TR)0) || isnotequal((v).y, (TR)0))
 #define PAIR_X(v) ((v).x)
 #define PAIR_Y(v) ((v).y)
 #else

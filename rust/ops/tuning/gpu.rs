@@ -19,8 +19,8 @@ pub struct GpuTuning {
     /// Rows, and columns, of C that an item computes, of floats where that leaves no compute unit idle; else it is
     /// [`Self::SMALL_ITEM`].
     pub item: i64,
-    /// Bytes of k that are copied into local memory at a time for items of [`Self::SMALL_ITEM`] rows; half for twice as many,
-    /// so that what is on its way takes as few registers.
+    /// Bytes of k that are copied into local memory at a time for items of [`Self::SMALL_ITEM`] rows; half for twice as many
+    /// and for complex numbers, so that what is on its way takes as few registers.
     pub step_bytes: i64,
     /// Rows of squares of C whose groups run at the same time, and share what they read of B.
     pub band: i64,
@@ -80,7 +80,8 @@ impl GpuTuning {
     /// k that is copied at a time. Every item copies equally many elements of a block.
     pub fn step(&self, class: Class, item: i64) -> i64 {
         let shared = self.side / Self::SMALL_ITEM;
-        let bytes = self.step_bytes * Self::SMALL_ITEM / item.max(1);
+        let parts = if matches!(class, Class::Complex | Class::ComplexDouble) { 2 } else { 1 };
+        let bytes = self.step_bytes * Self::SMALL_ITEM / (item.max(1) * parts);
         div_up((bytes / class.size() as i64).max(1), shared) * shared
     }
 
