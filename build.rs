@@ -151,10 +151,14 @@ fn find_torch(supported: Supported) -> Result<Torch, String> {
     let cure = format!("install one with '{python} -m pip install \"torch~={newest}.0\"', or set TORCH_OPENCL_PYTHON");
     let output = Command::new(&python)
         .args(["-c", PROBE])
+        // An earlier install of this package, whose sources have been moved, must not keep torch from being imported.
+        .env("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
         .output()
         .map_err(|error| format!("cannot run '{python}' ({error}); install Python 3, or set TORCH_OPENCL_PYTHON"))?;
     if !output.status.success() {
-        return Err(format!("'{python}' has no torch, which this package is built against; {cure}"));
+        let text = String::from_utf8_lossy(&output.stderr);
+        let reason = text.lines().next_back().unwrap_or("no reason given");
+        return Err(format!("'{python}' cannot import torch, which this package is built against ({reason}); {cure}"));
     }
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut lines = text.lines();
