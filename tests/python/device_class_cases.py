@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 import torch
 import torch.nn.functional as F
+from float64 import computed
 
 TOLERANCES = {torch.float16: 2e-3, torch.float32: 1e-5, torch.float64: 1e-12, torch.complex64: 1e-5}
 
@@ -329,7 +330,7 @@ def test_interpolation(mode: str):
 def test_lists_of_tensors():
     """More tensors than a launch takes, in more buffers, of several sizes, in float and where numbers are wider."""
     sizes = [*range(1, 40), 1023, 1024, 1025, 5000, 70_000]
-    for dtype in (torch.float32, torch.float64, torch.int64, torch.complex64):
+    for dtype in computed((torch.float32, torch.float64, torch.int64, torch.complex64)):
         values = [(torch.randn(size) * 9).to(dtype) for size in sizes]
         steps = [float(size) if dtype.is_floating_point else size for size in range(len(sizes))]
 
@@ -356,7 +357,7 @@ def test_steps_of_optimizers(name: str):
         return torch.cat([parameter.detach() for parameter in parameters])
 
     sizes = [*range(1, 30), 1023, 1025, 5000]
-    for dtype in (torch.float32, torch.float64):
+    for dtype in computed((torch.float32, torch.float64)):
         check(train, *(torch.randn(size, dtype=dtype) for size in sizes), scale=10)
 
 
