@@ -26,6 +26,9 @@ const SLOTS: usize = 4;
 /// Bytes of `T` that a work-item takes: the widest register of today's CPUs, the widest load of today's GPUs.
 const CPU_VECTOR: usize = 64;
 const GPU_VECTOR: usize = 16;
+/// As what elements move on devices that do not compute in their dtype.
+const WORD: DType = DType::I64;
+const WORD_SIZE: i64 = WORD.size() as i64;
 /// Work-items of a group. One size for all launches: PoCL compiles a kernel again for each.
 pub(super) const GROUP: usize = 64;
 
@@ -57,17 +60,22 @@ pub fn launch(
         )));
     }
     let target = Target::of(out.address)?;
-    // What keeps its dtype keeps its bits.
-    if let (Some("a"), &[source]) = (row.expr_for(compute), inputs) {
-        if source.dtype == out.dtype && source.dtype.is_rare() && source.address != 0 {
-            let dtype = source.dtype.moved_as();
-            let moved = [Operand { dtype, ..*out }, Operand { dtype, ..source }];
-            let [out, inputs @ ..] = &moved;
-            return Call { row, compute: dtype, target, out: *out, inputs, scalars, casts }.over(shape, &moved);
+    // What keeps its dtype keeps its bits, and a number that fills memory can be had in any dtype.
+    let is_stored_only = || out.dtype.class().check(&target.device.info).is_err();
+    match (row.expr_for(compute), inputs) {
+        (Some("a"), &[source]) if source.dtype == out.dtype && source.address != 0 => {
+            if source.dtype.is_rare() {
+                let dtype = source.dtype.moved_as();
+                let moved = [Operand { dtype, ..*out }, Operand { dtype, ..source }];
+                let [out, inputs @ ..] = &moved;
+                return Call { row, compute: dtype, target, out: *out, inputs, scalars, casts }.over(shape, &moved);
+            }
+            if is_stored_only() {
+                return copy_words(op, shape, [out, &source], scalars);
+            }
         }
-        if source.dtype == out.dtype && source.address != 0 && out.dtype.class().check(&target.device.info).is_err() {
-            return launch_words(op, shape, [out, &source], scalars);
-        }
+        (Some("C(value)" | "value"), []) if is_stored_only() => return fill_words(op, shape, out, scalars),
+        _ => {}
     }
     let is_converted = |operand: &&Operand<'_>| operand.address != 0 && operand.dtype != compute;
     target.converts(operands.iter().filter(is_converted).map(|operand| operand.dtype))?;
@@ -75,15 +83,27 @@ pub fn launch(
 }
 
 /// Copies float64 and complex128 where the device does not compute in them: each element is one or two words.
-fn launch_words(op: u32, shape: &[i64], operands: [&Operand<'_>; 2], scalars: &[Scalar]) -> Result<()> {
-    let word = DType::I64;
-    let size = word.size() as i64;
-    let words = operands[0].dtype.size() as i64 / size;
+fn copy_words(op: u32, shape: &[i64], operands: [&Operand<'_>; 2], scalars: &[Scalar]) -> Result<()> {
+    let words = operands[0].dtype.size() as i64 / WORD_SIZE;
     let within = |inner: i64, outer: &[i64]| [&[inner], outer].concat();
-    let [to, from] = operands.map(|operand| within(size, operand.strides));
-    let [out, source] = operands.map(|operand| Operand { dtype: word, ..*operand });
+    let [to, from] = operands.map(|operand| within(WORD_SIZE, operand.strides));
+    let [out, source] = operands.map(|operand| Operand { dtype: WORD, ..*operand });
     let moved = [Operand { strides: &to, ..out }, Operand { strides: &from, ..source }];
-    launch(op, word, &within(words, shape), 1, &moved, scalars, 0)
+    launch(op, WORD, &within(words, shape), 1, &moved, scalars, 0)
+}
+
+/// Fills memory of such a dtype with a number: all first words, then all second ones.
+fn fill_words(op: u32, shape: &[i64], out: &Operand<'_>, scalars: &[Scalar]) -> Result<()> {
+    let mut bytes = Vec::new();
+    for scalar in scalars {
+        scalar.write(out.dtype.class(), &mut bytes);
+    }
+    for (place, word) in (0..).zip(bytes.as_chunks().0) {
+        let words = Operand { address: out.address + place * WORD_SIZE as usize, dtype: WORD, ..*out };
+        let value = Scalar { integer: i64::from_ne_bytes(*word), ..Scalar::default() };
+        launch(op, WORD, shape, 1, &[words], &[value], 0)?;
+    }
+    Ok(())
 }
 
 struct Call<'a> {

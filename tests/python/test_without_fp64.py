@@ -83,6 +83,33 @@ def test_elements_are_kept(device: torch.device, name: str) -> None:
     assert torch.equal(there.clone().cpu(), host)
 
 
+@without_fp64
+@pytest.mark.parametrize("name", ("float64", "complex128"))
+def test_numbers_fill_memory(device: torch.device, name: str) -> None:
+    dtype = getattr(torch, name)
+    number = -0.1 if dtype == torch.float64 else complex(-0.1, 0.3)
+    full = torch.full((5, 7), number, dtype=dtype, device=device)
+    assert torch.equal(full.cpu(), torch.full((5, 7), number, dtype=dtype))
+    host, there = torch.zeros(5, 7, dtype=dtype), torch.zeros(5, 7, dtype=dtype, device=device)
+    for tensor in (host, there):
+        tensor[1:, 2::2].fill_(number)
+        tensor.t()[-1].fill_(torch.inf)
+        tensor[0, :2].zero_()
+    assert torch.equal(there.cpu(), host)
+
+
+@without_fp64
+@pytest.mark.parametrize("name", ("float64", "complex128"))
+def test_deterministic_algorithms_fill_what_is_kept(device: torch.device, name: str) -> None:
+    host = torch.randn(5, 7, dtype=getattr(torch, name))
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.equal(host.to(device).t().cpu(), host.t())
+        assert torch.empty(3, dtype=host.dtype, device=device).cpu().isnan().all()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 @pytest.fixture(scope="module")
 def on_paper(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Variables of a process that has a device without fp64, which computes nothing: refusals come before kernels."""

@@ -20,8 +20,9 @@
 #define INLINE static inline
 #endif
 
-// What takes a struct argument by its address: where a GPU's compiler calls such a function, it copies the struct to memory of
-// every work-item.
+// What takes a struct argument by its address: where a GPU's compiler calls such a function, it copies the struct to memory
+// of every work-item. And what calls another function in a kernel with barriers: Mesa's llvmpipe does not inline functions
+// with branches, and then computes wrongly or ends the process (25.0.7).
 #ifdef IS_CPU
 #define INLINED_ON_GPUS
 #else

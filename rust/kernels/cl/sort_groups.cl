@@ -10,8 +10,8 @@
 typedef ushort Place;
 
 // How many of the first `taken` elements of the merge of a (na) and b (nb) come from a.
-static inline int local_split(__local const T *keys, __local const Place *a, int na, __local const Place *b, int nb,
-                              int taken, int descending) {
+static inline INLINED_ON_GPUS int local_split(__local const T *keys, __local const Place *a, int na,
+                                              __local const Place *b, int nb, int taken, int descending) {
   int low = max(0, taken - nb), high = min(taken, na);
   while (low < high) {
     const int middle = (low + high) / 2;
@@ -22,8 +22,8 @@ static inline int local_split(__local const T *keys, __local const Place *a, int
 }
 
 // Writes TAKEN elements of the merge of the runs `a` (na) and the one behind it (nb), from element `first` on.
-static inline void merge_taken(__local Place *to, __local const T *keys, __local const Place *a, int na, int nb,
-                               int first, int descending) {
+static inline INLINED_ON_GPUS void merge_taken(__local Place *to, __local const T *keys, __local const Place *a, int na,
+                                               int nb, int first, int descending) {
   __local const Place *b = a + na;
   const int count = min(TAKEN, na + nb - first);
   if (count <= 0) return;
