@@ -255,15 +255,17 @@ __kernel void avg_pool(__global uchar *output, ulong output_offset, __global con
   FOR_TASKS(layout, 1) {
     if (MOVED) {
       r = window_range(&w, ADAPTIVE, task.at);
-      share = average_share(&w, ADAPTIVE, count_padding, divisor, task.at[0], task.at[1], task.at[2]);
+      // Nothing is 0, whatever it would be divided by.
+      share = 1;
+      if (!is_empty(&r))
+        share = average_share(&w, ADAPTIVE, count_padding, divisor, task.at[0], task.at[1], task.at[2]);
     }
     __global const uchar *p = input + input_offset + plane_of(&layout, 1, &task);
     TV sum = (TV)0;
     FOR_RANGE(r, x, y, z)
       sum += load_lanes(p + position(&layout, 1, x, y, z), layout.strides[1][3], task.width, DTYPE0);
-    const bool empty = is_empty(&r);
     long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
-    store_lanes(output + output_offset + out, layout.strides[0][3], task.width, DTYPE0, empty ? (TV)0 : sum / (T)share);
+    store_lanes(output + output_offset + out, layout.strides[0][3], task.width, DTYPE0, sum / (T)share);
   }
 }
 
