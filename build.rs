@@ -5,14 +5,11 @@ mod codegen;
 
 use std::env;
 use std::error::Error;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use codegen::{Release, Supported};
-
-/// Where `#[cxx::bridge]` stands.
-const BRIDGES: [&str; 5] =
-    ["rust/blas/host.rs", "rust/bridge.rs", "rust/bridge/builds.rs", "rust/bridge/fused.rs", "rust/bridge/runtime.rs"];
 
 /// Asks Python where torch and torchgen are.
 const PROBE: &str = "
@@ -42,8 +39,12 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<(), Box<dyn Error>> {
-    for path in ["rust/codegen", "cpp", "native_functions.yaml", "build.rs", "Cargo.toml"].iter().chain(&BRIDGES) {
+    for path in ["rust/codegen", "cpp", "native_functions.yaml", "build.rs", "Cargo.toml"] {
         println!("cargo:rerun-if-changed={path}");
+    }
+    let bridges = bridges(Path::new("rust"))?;
+    for path in &bridges {
+        println!("cargo:rerun-if-changed={}", path.display());
     }
     println!("cargo:rerun-if-env-changed=TORCH_OPENCL_PYTHON");
     let out_dir = PathBuf::from(env::var("OUT_DIR")?);
@@ -75,7 +76,7 @@ fn build() -> Result<(), Box<dyn Error>> {
     sources.sort();
 
     cxx_build::CFG.include_prefix = "torch_opencl";
-    let mut compilation = cxx_build::bridges(BRIDGES);
+    let mut compilation = cxx_build::bridges(&bridges);
     compilation
         .files(&sources)
         .include("cpp")
@@ -91,11 +92,7 @@ fn build() -> Result<(), Box<dyn Error>> {
         .debug(false)
         .opt_level(2)
         .cargo_metadata(false);
-    let precompiled = precompile(&mut compilation, &out_dir)?;
-    let compiled = compilation.try_compile("torch_opencl_cpp");
-    // Several hundred MiB, and made anew each time.
-    precompiled.map_or(Ok(()), std::fs::remove_file)?;
-    compiled?;
+    compile(&mut compilation, &out_dir)?;
 
     // Whole: nothing refers to the static initialisers that register kernels, and the linker would drop them.
     println!("cargo:rustc-link-search=native={}", out_dir.display());
@@ -107,6 +104,57 @@ fn build() -> Result<(), Box<dyn Error>> {
     // In a wheel the library lies in torch_opencl/lib/2.x, and torch/lib beside torch_opencl; tests find torch by LD_LIBRARY_PATH.
     println!("cargo:rustc-link-arg-cdylib=-Wl,-rpath,$ORIGIN/../../../torch/lib");
     Ok(())
+}
+
+/// The files that a `#[cxx::bridge]` stands in.
+fn bridges(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let files = files(folder, &["rs"])?.into_iter();
+    files
+        .map(|path| Ok((std::fs::read_to_string(&path)?.contains("\n#[cxx::bridge"), path)))
+        .filter_map(|found| found.map(|(has_one, path)| has_one.then_some(path)).transpose())
+        .collect()
+}
+
+/// The files below a folder that end in one of `extensions`, sorted.
+fn files(folder: &Path, extensions: &[&str]) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in folder.read_dir()? {
+        let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
+        if kind.is_dir() {
+            found.extend(files(&path, extensions)?);
+        } else if kind.is_file() && path.extension().is_some_and(|extension| extensions.iter().any(|e| extension == *e))
+        {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Compiles all C++, unless that has been done with the same text and the same command: launchers hold what C++ calls of
+/// them, and most changes of a launcher leave that as it is.
+fn compile(compilation: &mut cc::Build, out_dir: &Path) -> Result<(), Box<dyn Error>> {
+    const NAME: &str = "torch_opencl_cpp";
+    const TEXT: [&str; 3] = ["cc", "cpp", "h"];
+    let mut hash = DefaultHasher::new();
+    format!("{:?}", compilation.try_get_compiler()?.to_command()).hash(&mut hash);
+    for path in files(Path::new("cpp"), &TEXT)?.into_iter().chain(files(out_dir, &TEXT)?) {
+        std::fs::read(&path)?.hash(&mut hash);
+        path.hash(&mut hash);
+    }
+    let (stamp, made_of) = (out_dir.join("compiled"), format!("{:x}", hash.finish()));
+    let library = out_dir.join(format!("lib{NAME}.a"));
+    if library.exists() && std::fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == made_of) {
+        return Ok(());
+    }
+    let precompiled = precompile(compilation, out_dir)?;
+    let compiled = compilation.try_compile(NAME);
+    // Several hundred MiB, and made anew each time.
+    precompiled.map_or(Ok(()), |header| {
+        std::fs::remove_file(header.with_extension("h.gch")).and(std::fs::remove_file(header))
+    })?;
+    compiled?;
+    Ok(std::fs::write(stamp, made_of)?)
 }
 
 /// Compiles the headers that most files need, and has every file begin with what has come of it.
@@ -125,8 +173,8 @@ fn precompile(compilation: &mut cc::Build, out_dir: &Path) -> Result<Option<Path
     if !command.status()?.success() {
         return Err("the compiler has not taken cpp/precompiled.h; its messages are above".into());
     }
-    compilation.flag("-include").flag(header);
-    Ok(Some(precompiled))
+    compilation.flag("-include").flag(&header);
+    Ok(Some(header))
 }
 
 /// Whether a compiler is ccache or the like, by whatever name.

@@ -1,7 +1,7 @@
-// What the Rust core offers C++: what is generated from rust/bridge.rs and its parts in rust/bridge.
+// What the Rust core offers all of C++: shared structs (rust/abi.rs) and the runtime (rust/bridge). What it offers for
+// a kernel family is generated from that family's file in rust/ops, as torch_opencl/rust/ops/<family>.rs.h.
 #pragma once
 
 #include "rust/cxx.h"
-#include "torch_opencl/rust/bridge.rs.h"
-#include "torch_opencl/rust/bridge/fused.rs.h"
+#include "torch_opencl/rust/abi.rs.h"
 #include "torch_opencl/rust/bridge/runtime.rs.h"

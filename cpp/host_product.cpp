@@ -16,7 +16,7 @@
 namespace torch_opencl::bridge {
 namespace {
 
-at::Tensor view(const HostMatrix& matrix) {
+at::Tensor view(const Tensor& matrix) {
   const at::IntArrayRef sizes(matrix.sizes.data(), matrix.sizes.size());
   const at::IntArrayRef strides(matrix.strides.data(), matrix.strides.size());
   return at::from_blob(
@@ -24,7 +24,7 @@ at::Tensor view(const HostMatrix& matrix) {
       at::TensorOptions(at::kCPU).dtype(static_cast<at::ScalarType>(matrix.dtype)));
 }
 
-at::Scalar scalar(const Factor& factor, const at::Tensor& like) {
+at::Scalar scalar(const Scalar& factor, const at::Tensor& like) {
   if (like.is_complex()) return c10::complex<double>(factor.real, factor.imag);
   return factor.real;
 }
@@ -48,15 +48,15 @@ int32_t host_threads() {
   return at::get_num_threads();
 }
 
-void host_product(HostMatrix out, HostMatrix a, HostMatrix b, Factor alpha) {
-  if (alpha.real != 1 || alpha.imag != 0) return host_product_added(out, out, a, b, alpha, {0, 0});
+void host_product(Tensor out, Tensor a, Tensor b, Scalar alpha) {
+  if (alpha.real != 1 || alpha.imag != 0) return host_product_added(out, out, a, b, alpha, {});
   below_autograd([&] {
     at::Tensor result = view(out);
     result.dim() > 2 ? at::bmm_out(result, view(a), view(b)) : at::mm_out(result, view(a), view(b));
   });
 }
 
-void host_product_added(HostMatrix out, HostMatrix addend, HostMatrix a, HostMatrix b, Factor alpha, Factor beta) {
+void host_product_added(Tensor out, Tensor addend, Tensor a, Tensor b, Scalar alpha, Scalar beta) {
   below_autograd([&] {
     at::Tensor result = view(out);
     const at::Scalar scale = scalar(beta, result), factor = scalar(alpha, result);

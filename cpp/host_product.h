@@ -5,13 +5,13 @@
 
 namespace torch_opencl::bridge {
 
-struct HostMatrix;
-struct Factor;
+struct Tensor;
+struct Scalar;
 
 int32_t host_threads();
-// out = alpha * a @ b
-void host_product(HostMatrix out, HostMatrix a, HostMatrix b, Factor alpha);
+// out = alpha * a @ b, for tensors whose addresses are the host's
+void host_product(Tensor out, Tensor a, Tensor b, Scalar alpha);
 // out = alpha * a @ b + beta * addend
-void host_product_added(HostMatrix out, HostMatrix addend, HostMatrix a, HostMatrix b, Factor alpha, Factor beta);
+void host_product_added(Tensor out, Tensor addend, Tensor a, Tensor b, Scalar alpha, Scalar beta);
 
 } // namespace torch_opencl::bridge

@@ -7,6 +7,7 @@
 #include "error.h"
 #include "fallback.h"
 #include "generator.h"
+#include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/bridge/builds.rs.h"
 
 namespace torch_opencl {

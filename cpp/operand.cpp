@@ -4,7 +4,7 @@
 
 namespace torch_opencl {
 bridge::Operand operand(const at::TensorIteratorBase& iter, int index) {
-  const auto dtype = static_cast<int32_t>(iter.dtype(index));
+  const bridge::DType dtype = arg(iter.dtype(index));
   const rust::Slice<const int64_t> strides = arg(iter.strides(index));
   // The tensors of some iterations are gone by now (glu's are halves of its input): only of a number from the host is
   // more asked than what the iteration holds itself.

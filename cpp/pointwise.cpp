@@ -7,6 +7,7 @@
 
 #include "compat.h"
 #include "error.h"
+#include "torch_opencl/rust/ops/pointwise.rs.h"
 
 namespace torch_opencl {
 namespace {
@@ -81,7 +82,7 @@ void run_pointwise(at::TensorIteratorBase& iter, PointwiseOp op, at::ArrayRef<br
   const at::IntArrayRef shape = iter.shape();
   checked([&] {
     bridge::pointwise(
-        static_cast<uint32_t>(op), static_cast<int32_t>(compute_dtype(iter, op)), arg(shape), iter.noutputs(),
+        static_cast<uint32_t>(op), arg(compute_dtype(iter, op)), arg(shape), iter.noutputs(),
         rust::Slice<const bridge::Operand>(operands.data(), operands.size()),
         rust::Slice<const bridge::Scalar>(scalars.data(), scalars.size()), casts);
   });

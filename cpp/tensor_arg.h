@@ -22,18 +22,27 @@ inline size_t address_of(const at::TensorBase& tensor) {
   return reinterpret_cast<size_t>(tensor.const_data_ptr());
 }
 
+// Raises for a dtype that no kernel takes.
+[[noreturn]] void refuse_dtype(at::ScalarType dtype);
+
+inline bridge::DType arg(at::ScalarType dtype) {
+  static const uint64_t known = bridge::known_dtypes();
+  const auto code = static_cast<uint8_t>(dtype);
+  if (code >= 64 || (known >> code & 1) == 0) refuse_dtype(dtype);
+  return static_cast<bridge::DType>(code);
+}
+
 // The slices borrow from the tensor: it must outlive the argument.
-inline bridge::TensorArg arg(const at::TensorBase& tensor) {
-  if (!tensor.defined()) return {0, -1, {}, {}};
+inline bridge::Tensor arg(const at::TensorBase& tensor) {
+  if (!tensor.defined()) return {};
   const at::IntArrayRef sizes = tensor.sizes(), strides = tensor.strides();
   return {
-      address_of(tensor), static_cast<int32_t>(tensor.scalar_type()),
-      rust::Slice<const int64_t>(sizes.data(), sizes.size()),
+      address_of(tensor), arg(tensor.scalar_type()), rust::Slice<const int64_t>(sizes.data(), sizes.size()),
       rust::Slice<const int64_t>(strides.data(), strides.size())};
 }
 
-inline bridge::TensorArg arg(const std::optional<at::Tensor>& tensor) {
-  return tensor.has_value() ? arg(*tensor) : bridge::TensorArg{0, -1, {}, {}};
+inline bridge::Tensor arg(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() ? arg(*tensor) : bridge::Tensor{};
 }
 
 // The slice borrows from the list: it must outlive the argument.

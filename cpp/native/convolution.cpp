@@ -11,9 +11,14 @@
 #include "../tensor_arg.h"
 #include "check.h"
 #include "contiguous.h"
+#include "torch_opencl/rust/ops/conv.rs.h"
 
 namespace torch_opencl::native {
 namespace {
+
+bridge::ConvDirection direction(bool transposed) {
+  return transposed ? bridge::ConvDirection::Transposed : bridge::ConvDirection::Forward;
+}
 
 // A convolution as it was asked for.
 struct Convolution {
@@ -24,7 +29,7 @@ struct Convolution {
   at::IntArrayRef output_padding;
   int64_t groups;
 
-  bridge::ConvolutionArgs args() const {
+  bridge::ConvParameters args() const {
     return {arg(stride), arg(padding), arg(dilation), groups};
   }
 
@@ -135,7 +140,8 @@ at::Tensor convolution(
     if (bias.has_value() && bias->defined()) output.add_(at::native::reshape_bias(output.dim(), *bias));
     return output;
   }
-  checked([&] { bridge::convolve(arg(output), arg(pixels), arg(taps), arg(bias), call.args(), transposed); });
+  checked(
+      [&] { bridge::convolve(arg(output), arg(pixels), arg(taps), arg(bias), call.args(), direction(transposed)); });
   return output;
 }
 
@@ -154,7 +160,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   call.check();
   check_sizes("convolution_backward", "grad_output", grad_output, call.output_sizes());
   check_dtype("convolution_backward", "grad_output", grad_output, input.scalar_type());
-  const bridge::ConvolutionArgs window = call.args();
+  const bridge::ConvParameters window = call.args();
   const bool has_data = call.has_data() && grad_output.numel() > 0;
   const at::MemoryFormat format = call.memory_format();
   const at::Tensor pixels = call.pixels(), taps = repeated_in_batches_only(weight);
@@ -164,8 +170,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     grad_input = has_data ? at::empty_like(input, format) : at::zeros_like(input, at::TensorOptions(), format);
     // The gradient of a convolution is the transposed one of the gradient, and the other way round.
     if (has_data)
-      checked(
-          [&] { bridge::convolve(arg(grad_input), arg(gradient), arg(taps), arg(at::Tensor()), window, !transposed); });
+      checked([&] {
+        bridge::convolve(arg(grad_input), arg(gradient), arg(taps), arg(at::Tensor()), window, direction(!transposed));
+      });
   }
   if (output_mask[1]) {
     grad_weight = has_data ? at::empty_like(weight, format) : at::zeros_like(weight, at::TensorOptions(), format);

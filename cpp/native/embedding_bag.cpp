@@ -13,6 +13,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
+#include "torch_opencl/rust/ops/bag.rs.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "torch_opencl/rust/ops/factory.rs.h"
 
 namespace torch_opencl::native {
 namespace {

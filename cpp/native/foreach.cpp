@@ -10,6 +10,8 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "torch_opencl/rust/ops/foreach.rs.h"
+#include "torch_opencl/rust/ops/list_norm.rs.h"
 
 namespace torch_opencl::native {
 namespace foreach {
@@ -53,10 +55,10 @@ void Call::run(PointwiseOp op, at::TensorList out) const {
 
   // The output first, then the inputs.
   c10::SmallVector<std::vector<size_t>, 5> addresses;
-  c10::SmallVector<bridge::ListOperand, 5> operands;
+  c10::SmallVector<bridge::TensorList, 5> operands;
   const auto add = [&](std::vector<size_t> list, at::ScalarType dtype, bool is_one) {
     addresses.push_back(std::move(list));
-    operands.push_back({{}, static_cast<int32_t>(dtype), is_one});
+    operands.push_back({{}, arg(dtype), is_one});
   };
   const auto add_list = [&](at::TensorList list) {
     std::vector<size_t> starts;
@@ -125,8 +127,7 @@ std::vector<at::Tensor> foreach_norm(at::TensorList self, const at::Scalar& ord,
     tensors.push_back(address_of(self[i]));
   }
   const auto list = [&](const std::vector<size_t>& addresses) {
-    const int32_t code = static_cast<int32_t>(self[0].scalar_type());
-    return bridge::ListOperand{{addresses.data(), addresses.size()}, code, /*is_one=*/false};
+    return bridge::TensorList{{addresses.data(), addresses.size()}, arg(self[0].scalar_type()), /*is_one=*/false};
   };
   if (!counts.empty()) {
     checked([&] { bridge::foreach_norm(order, arg(at::IntArrayRef(counts)), list(results), list(tensors)); });

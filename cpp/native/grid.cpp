@@ -11,6 +11,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "check.h"
+#include "torch_opencl/rust/ops/grid.rs.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -47,14 +48,14 @@ at::Tensor input_gradient(
   if (!at::globalContext().deterministicAlgorithms() &&
       checked([&] { return bridge::grid_has_any_order(arg(grad_output)); })) {
     const at::Tensor sums = dtype == input.scalar_type() ? grad_input.zero_() : at::zeros_like(input, dtype);
-    checked([&] { bridge::grid_sample_input_gradient(how, arg(sums), arg(grad_output), arg(grid), true); });
+    checked([&] { bridge::grid_sample_input_gradient_in_any_order(how, arg(sums), arg(grad_output), arg(grid)); });
     return sums.to(input.scalar_type());
   }
   at::DimVector sizes(input.sizes());
   sizes.erase(sizes.begin() + 1);
   sizes.push_back(checked([&] { return bridge::grid_padded_channels(arg(grad_output)); }));
   const at::Tensor sums = at::zeros(sizes, input.options().dtype(dtype));
-  checked([&] { bridge::grid_sample_input_gradient(how, arg(sums), arg(grad_output), arg(grid), false); });
+  checked([&] { bridge::grid_sample_input_gradient(how, arg(sums), arg(grad_output), arg(grid)); });
   return grad_input.copy_(sums.narrow(-1, 0, input.size(1)).movedim(-1, 1));
 }
 

@@ -14,16 +14,14 @@
 #include "../error.h"
 #include "../structured.h"
 #include "../tensor_arg.h"
+#include "torch_opencl/rust/ops/copy.rs.h"
+#include "torch_opencl/rust/ops/index.rs.h"
+#include "torch_opencl/rust/ops/update.rs.h"
 
 namespace torch_opencl::native {
 namespace {
 
-// Numbers of ops::index::SetOp.
-enum class SetOp : int32_t { Assign, Add, Multiply, Maximum, Minimum };
-
-// Numbers of ops::index::BadIndex: which of the CPU's errors an index out of range is.
-enum class BadIndex : int32_t { Plain, InSelf, Copy, Flat, Gather };
-constexpr auto kPlain = static_cast<int32_t>(BadIndex::Plain);
+using bridge::BadIndex, bridge::SetOp, bridge::UpdateOrder;
 
 using Axes = c10::SmallVector<bridge::IndexAxis, 4>;
 
@@ -37,13 +35,14 @@ void get(const at::Tensor& dst, const at::Tensor& src, const Axes& axes) {
 
 void set(const at::Tensor& dst, const at::Tensor& src, const Axes& axes, SetOp op) {
   const bool in_order = at::globalContext().deterministicAlgorithms();
-  checked([&] { bridge::index_set(arg(dst), arg(src), slice(axes), static_cast<int32_t>(op), in_order); });
+  const UpdateOrder order = in_order ? UpdateOrder::Sequential : UpdateOrder::Any;
+  checked([&] { bridge::index_set(arg(dst), arg(src), slice(axes), op, order); });
 }
 
 // A dimension of `self`, walked by an index of the shape of the move.
 bridge::IndexAxis axis(const at::Tensor& self, int64_t dim, const at::Tensor& index, bool wraps, BadIndex bad) {
   const int64_t stride = self.stride(dim) * static_cast<int64_t>(self.element_size());
-  return {arg(index), self.size(dim), stride, dim, wraps, static_cast<int32_t>(bad)};
+  return {arg(index), self.size(dim), stride, dim, wraps, bad};
 }
 
 // `tensor` with the shape of the move, standing still along `dim`. One without elements lends none: every index of it
@@ -87,7 +86,7 @@ std::vector<at::Tensor> index_operands(const at::TensorIteratorBase& iter, at::I
 Axes indexed_axes(const std::vector<at::Tensor>& indices, at::IntArrayRef sizes, at::IntArrayRef strides) {
   Axes axes;
   for (size_t i = 0; i < indices.size(); i++) {
-    axes.push_back({arg(indices[i]), sizes[i], strides[i], static_cast<int64_t>(i), /*wraps=*/true, kPlain});
+    axes.push_back({arg(indices[i]), sizes[i], strides[i], static_cast<int64_t>(i), /*wraps=*/true, BadIndex::Plain});
   }
   return axes;
 }
@@ -262,7 +261,7 @@ void index_fill(at::TensorIterator& iter, int64_t dim, int64_t size, int64_t str
   const at::Tensor& self = iter.tensor(0);
   const at::Tensor index = iter.tensor(1).expand(self.sizes());
   const auto step = stride * static_cast<int64_t>(self.element_size());
-  set(self, filled(value, self).expand(self.sizes()), {{arg(index), size, step, dim, /*wraps=*/true, kPlain}},
+  set(self, filled(value, self).expand(self.sizes()), {{arg(index), size, step, dim, /*wraps=*/true, BadIndex::Plain}},
       SetOp::Assign);
 }
 

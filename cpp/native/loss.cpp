@@ -8,6 +8,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
+#include "torch_opencl/rust/ops/loss.rs.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -18,6 +19,12 @@ at::Tensor value_of(const std::optional<at::Tensor>& tensor) {
 
 at::Tensor value_of(at::OptionalTensorRef tensor) {
   return tensor.has_value() ? *tensor : at::Tensor();
+}
+
+bridge::Reduction reduction_of(int64_t reduction) {
+  TORCH_CHECK(
+      reduction >= at::Reduction::None && reduction < at::Reduction::END, reduction, " is not a reduction of losses");
+  return static_cast<bridge::Reduction>(reduction);
 }
 
 // Targets and weights of the classes of `self`, of shape [classes], [samples, classes] or [samples, classes, ...].
@@ -45,7 +52,9 @@ void likelihood(
     const at::Tensor& total_weight) {
   const ContiguousOutput loss(output);
   const at::Tensor input = self.contiguous();
-  checked([&] { bridge::nll_loss(arg(input), classes.args(), reduction, arg(loss.tensor()), arg(total_weight)); });
+  checked([&] {
+    bridge::nll_loss(arg(input), classes.args(), reduction_of(reduction), arg(loss.tensor()), arg(total_weight));
+  });
   loss.finish();
 }
 
@@ -58,7 +67,8 @@ void likelihood_backward(
   const ContiguousOutput grad_input(result);
   const at::Tensor grad = grad_output.contiguous();
   checked([&] {
-    bridge::nll_loss_backward(arg(grad), classes.args(), reduction, arg(total_weight), arg(grad_input.tensor()));
+    bridge::nll_loss_backward(
+        arg(grad), classes.args(), reduction_of(reduction), arg(total_weight), arg(grad_input.tensor()));
   });
   grad_input.finish();
 }

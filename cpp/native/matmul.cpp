@@ -10,6 +10,8 @@
 #include "../error.h"
 #include "../operand.h"
 #include "contiguous.h"
+#include "torch_opencl/rust/blas/mod.rs.h"
+#include "torch_opencl/rust/ops/matmul.rs.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -29,8 +31,7 @@ bool is_same_memory(const at::Tensor& out, const at::Tensor& input) {
       out.sizes() == input.sizes() && out.strides() == input.strides();
 }
 
-// As in rust/ops/epilogue.rs.
-enum class Activation : int32_t { None = 0, Relu = 1, Gelu = 2 };
+using bridge::Activation;
 
 void activate(const at::Tensor& out, Activation activation) {
   at::Tensor result = out;
@@ -96,8 +97,7 @@ void multiply(
                    second = repeated_in_batches_only(b.resolve_conj());
   const at::Tensor added = adds ? addends.resolve_conj() : at::Tensor();
   const bool is_activated = checked([&] {
-    return bridge::matmul(
-        arg(out), arg(first), arg(second), arg(added), factors[0], factors[1], static_cast<int32_t>(activation));
+    return bridge::matmul(arg(out), arg(first), arg(second), arg(added), factors[0], factors[1], activation);
   });
   if (!is_activated) activate(out, activation);
 }

@@ -7,12 +7,12 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "torch_opencl/rust/ops/optimizer.rs.h"
 
 namespace torch_opencl::native {
 namespace {
 
-// As rust/ops/optimizer.rs numbers them.
-enum class Rule : int32_t { Sgd = 0, Adam = 1, AdamW = 2, Adagrad = 3 };
+using bridge::OptimizerRule;
 
 // Parameters, gradients, three states, and numbers of steps; as rust/ops/optimizer.rs takes them.
 constexpr size_t kLists = 6;
@@ -44,7 +44,7 @@ class Alike {
 
 // One step of every parameter; those that follow one another with the same dtypes are passed on together.
 struct Optimizer {
-  Rule rule;
+  OptimizerRule rule;
   bridge::OptimizerSettings settings;
   at::TensorList parameters, gradients;
   std::array<at::TensorList, 3> states;
@@ -54,7 +54,7 @@ struct Optimizer {
   void run(const at::Tensor& rate = {}) {
     at::Tensor device_rate;
     if (rate.defined() && rate.device().is_cpu()) {
-      settings.rate = rate.item<double>();
+      settings.lr = rate.item<double>();
     } else {
       device_rate = rate;
     }
@@ -93,7 +93,7 @@ struct Optimizer {
     std::vector<Alike> tensors;
     tensors.reserve(kLists * sizes.size());
     std::array<std::vector<size_t>, kLists> addresses;
-    std::array<bridge::ListOperand, kLists> operands;
+    std::array<bridge::TensorList, kLists> operands;
     for (size_t list = 0; list < kLists; list++) {
       const bool is_count = list == kLists - 1, is_present = !lists[list].empty();
       for (size_t i = begin; is_present && i < end; i++) {
@@ -102,13 +102,13 @@ struct Optimizer {
         addresses[list].push_back(tensors.back().address());
       }
       const at::Tensor& first = is_present ? lists[list][begin] : parameters[begin];
-      operands[list] = {
-          {addresses[list].data(), addresses[list].size()}, static_cast<int32_t>(first.scalar_type()), false};
+      operands[list] = {{addresses[list].data(), addresses[list].size()}, arg(first.scalar_type()), /*is_one=*/false};
     }
     checked([&] {
+      const auto& [params, grads, first, second, largest, steps] = operands;
       bridge::optimizer_step(
-          static_cast<int32_t>(rule), settings, arg(at::IntArrayRef(sizes)), {operands.data(), operands.size()},
-          arg(rate), arg(scale), arg(found_inf));
+          rule, settings, arg(at::IntArrayRef(sizes)),
+          {params, grads, first, second, largest, steps, arg(rate), arg(scale), arg(found_inf)});
     });
     for (const Alike& tensor : tensors) tensor.finish();
   }
@@ -128,18 +128,18 @@ Optimizer sgd(
     const OptionalTensor& grad_scale,
     const OptionalTensor& found_inf) {
   bridge::OptimizerSettings settings{};
-  settings.rate = lr;
+  settings.lr = lr;
   settings.maximize = maximize;
   settings.weight_decay = weight_decay;
   settings.momentum = momentum;
-  settings.damping = dampening;
-  settings.is_first = is_first_step;
+  settings.dampening = dampening;
+  settings.is_first_step = is_first_step;
   settings.nesterov = nesterov;
-  return {Rule::Sgd, settings, self, grads, {momentum_buffers}, {}, grad_scale, found_inf};
+  return {OptimizerRule::Sgd, settings, self, grads, {momentum_buffers}, {}, grad_scale, found_inf};
 }
 
 Optimizer adam(
-    Rule rule,
+    OptimizerRule rule,
     at::TensorList self,
     at::TensorList grads,
     at::TensorList exp_avgs,
@@ -156,12 +156,12 @@ Optimizer adam(
     const OptionalTensor& grad_scale,
     const OptionalTensor& found_inf) {
   bridge::OptimizerSettings settings{};
-  settings.rate = lr;
+  settings.lr = lr;
   settings.maximize = maximize;
   settings.weight_decay = weight_decay;
-  settings.epsilon = eps;
+  settings.eps = eps;
   settings.momentum = beta1;
-  settings.momentum2 = beta2;
+  settings.beta2 = beta2;
   const at::TensorList largest = amsgrad ? max_exp_avg_sqs : at::TensorList();
   return {rule, settings, self, grads, {exp_avgs, exp_avg_sqs, largest}, state_steps, grad_scale, found_inf};
 }
@@ -179,12 +179,12 @@ Optimizer adagrad(
     const OptionalTensor& grad_scale,
     const OptionalTensor& found_inf) {
   bridge::OptimizerSettings settings{};
-  settings.rate = lr;
+  settings.lr = lr;
   settings.maximize = maximize;
   settings.weight_decay = weight_decay;
-  settings.epsilon = eps;
-  settings.rate_decay = lr_decay;
-  return {Rule::Adagrad, settings, self, grads, {state_sums}, state_steps, grad_scale, found_inf};
+  settings.eps = eps;
+  settings.lr_decay = lr_decay;
+  return {OptimizerRule::Adagrad, settings, self, grads, {state_sums}, state_steps, grad_scale, found_inf};
 }
 
 } // namespace
@@ -242,8 +242,8 @@ void fused_adam(
     const OptionalTensor& grad_scale,
     const OptionalTensor& found_inf) {
   adam(
-      Rule::Adam, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay, eps,
-      amsgrad, maximize, grad_scale, found_inf)
+      OptimizerRule::Adam, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2,
+      weight_decay, eps, amsgrad, maximize, grad_scale, found_inf)
       .run();
 }
 
@@ -264,8 +264,8 @@ void fused_adam_tensor_lr(
     const OptionalTensor& grad_scale,
     const OptionalTensor& found_inf) {
   adam(
-      Rule::Adam, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, 0, beta1, beta2, weight_decay, eps,
-      amsgrad, maximize, grad_scale, found_inf)
+      OptimizerRule::Adam, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, 0, beta1, beta2,
+      weight_decay, eps, amsgrad, maximize, grad_scale, found_inf)
       .run(lr);
 }
 
@@ -286,8 +286,8 @@ void fused_adamw(
     const OptionalTensor& grad_scale,
     const OptionalTensor& found_inf) {
   adam(
-      Rule::AdamW, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay,
-      eps, amsgrad, maximize, grad_scale, found_inf)
+      OptimizerRule::AdamW, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2,
+      weight_decay, eps, amsgrad, maximize, grad_scale, found_inf)
       .run();
 }
 
@@ -308,8 +308,8 @@ void fused_adamw_tensor_lr(
     const OptionalTensor& grad_scale,
     const OptionalTensor& found_inf) {
   adam(
-      Rule::AdamW, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, 0, beta1, beta2, weight_decay, eps,
-      amsgrad, maximize, grad_scale, found_inf)
+      OptimizerRule::AdamW, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, 0, beta1, beta2,
+      weight_decay, eps, amsgrad, maximize, grad_scale, found_inf)
       .run(lr);
 }
 

@@ -9,6 +9,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
+#include "torch_opencl/rust/ops/pool.rs.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -34,7 +35,7 @@ class Windows {
         padding(each(padding, spatial)),
         dilation(each(dilation, spatial)) {}
 
-  bridge::Windows args() const {
+  bridge::Pool args() const {
     return {static_cast<size_t>(spatial_), arg(kernel_size), arg(stride), arg(padding), arg(dilation)};
   }
 
@@ -59,19 +60,21 @@ void avg_pool(
     const Windows& windows,
     const at::Tensor& self,
     const at::Tensor& output,
-    bool count_padding = false,
-    int64_t divisor = 0) {
-  checked([&] { bridge::avg_pool(windows.args(), arg(output), arg(self), count_padding, divisor); });
+    bool count_include_pad = false,
+    int64_t divisor_override = 0) {
+  checked([&] { bridge::avg_pool(windows.args(), arg(output), arg(self), {count_include_pad, divisor_override}); });
 }
 
 void avg_pool_backward(
     const Windows& windows,
     const at::Tensor& grad_output,
     const at::Tensor& grad_input,
-    bool count_padding = false,
-    int64_t divisor = 0) {
+    bool count_include_pad = false,
+    int64_t divisor_override = 0) {
   const at::Tensor gradient = repeated_in_batches_only(grad_output, grad_input.suggest_memory_format());
-  checked([&] { bridge::avg_pool_backward(windows.args(), arg(grad_input), arg(gradient), count_padding, divisor); });
+  checked([&] {
+    bridge::avg_pool_backward(windows.args(), arg(grad_input), arg(gradient), {count_include_pad, divisor_override});
+  });
 }
 
 // Sizes of the pooled tensor: those of `self` with other spatial ones.

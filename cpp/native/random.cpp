@@ -14,12 +14,12 @@
 #include "../generator.h"
 #include "../tensor_arg.h"
 #include "check.h"
+#include "torch_opencl/rust/ops/random.rs.h"
 
 namespace torch_opencl::native {
 namespace {
 
-// Numbers of ops::random::Distribution.
-enum class Distribution : int32_t { Uniform, Normal, LogNormal, Exponential, Cauchy, Geometric, Bernoulli };
+using bridge::Distribution;
 
 bool is_dense(const at::TensorBase& tensor) {
   return tensor.is_non_overlapping_and_dense();
@@ -50,7 +50,7 @@ void sample(
     const OptionalGenerator& generator) {
   generator_for(generator, self.device()); // raises, also where there is nothing to fill
   fill_dense(self, [&](const at::Tensor& out) {
-    bridge::random_sample(arg(out), static_cast<int32_t>(distribution), {first, second}, stream(out, generator));
+    bridge::random_sample(arg(out), distribution, {first, second}, stream(out, generator));
   });
 }
 

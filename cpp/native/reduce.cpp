@@ -12,28 +12,14 @@
 
 #include "../error.h"
 #include "../operand.h"
+#include "torch_opencl/rust/ops/arg_reduce.rs.h"
+#include "torch_opencl/rust/ops/moments.rs.h"
+#include "torch_opencl/rust/ops/reduce.rs.h"
 
 namespace torch_opencl::native {
 namespace {
 
-// Numbers of ops::reduce::ReduceOp.
-enum class ReduceOp : int32_t {
-  Sum,
-  NanSum,
-  Product,
-  Mean,
-  Minimum,
-  Maximum,
-  All,
-  Any,
-  NonZeros,
-  NormOne,
-  NormTwo,
-  NormMaximum,
-  NormMinimum,
-  NormPower,
-  PowerSum,
-};
+using bridge::ReduceOp;
 
 // The iteration of a reduction: its outputs, which stand still along what is folded, and its input.
 //
@@ -52,7 +38,7 @@ class Iteration {
 
   bridge::Operand operand(int index) const {
     if (!packed_) return torch_opencl::operand(iter_, index);
-    const auto dtype = static_cast<int32_t>(iter_.dtype(index));
+    const bridge::DType dtype = arg(iter_.dtype(index));
     const at::Tensor& tensor = index < iter_.noutputs() ? results_[index] : input_;
     const auto& strides = index < iter_.noutputs() ? result_strides_[index] : input_strides_;
     return {reinterpret_cast<size_t>(tensor.data_ptr()), dtype, arg(strides), {0.0, 0.0, 0}};
@@ -112,7 +98,7 @@ class Iteration {
 
 void reduce(at::TensorIterator& iter, ReduceOp op, double power = 0.0) {
   const Iteration over(iter);
-  checked([&] { bridge::reduce(static_cast<int32_t>(op), power, over.shape(), over.operand(0), over.operand(1)); });
+  checked([&] { bridge::reduce(op, power, over.shape(), over.operand(0), over.operand(1)); });
   over.finish();
 }
 
@@ -251,9 +237,9 @@ void std_var(at::TensorIterator& iter, double correction, bool take_sqrt) {
   // One output, or two: the variance and the mean.
   const int input = iter.ntensors() - 1;
   const Iteration over(iter);
-  const bridge::Operand absent{0, static_cast<int32_t>(iter.dtype(0)), {}, {0.0, 0.0, 0}};
+  const bridge::Operand absent{0, arg(iter.dtype(0)), {}, {0.0, 0.0, 0}};
   const bridge::Operand mean = input == 2 ? over.operand(1) : absent;
-  checked([&] { bridge::variance(correction, take_sqrt, over.shape(), over.operand(0), mean, over.operand(input)); });
+  checked([&] { bridge::variance({correction, take_sqrt}, over.shape(), over.operand(0), mean, over.operand(input)); });
   over.finish();
 }
 

@@ -21,23 +21,24 @@ void resample(const at::Tensor& output, const at::Tensor& input, const Steps& st
 }
 
 // The steps from the grid of `coarse` to that of `fine`.
-Steps upsample_steps(Rule rule, const at::Tensor& coarse, const at::Tensor& fine, const UpsampleArguments& arguments) {
+Steps upsample_steps(
+    ResampleRule rule, const at::Tensor& coarse, const at::Tensor& fine, const UpsampleArguments& arguments) {
   Steps steps;
   int64_t dim = 2;
   for (const std::optional<double>& scale : arguments.scales) {
     const double step =
         at::native::area_pixel_compute_scale<double>(coarse.size(dim), fine.size(dim), arguments.align_corners, scale);
-    steps.push_back({static_cast<int32_t>(rule), arguments.align_corners, step, /*shift=*/0});
+    steps.push_back({rule, arguments.align_corners, step, /*shift=*/0});
     dim++;
   }
   return steps;
 }
 
 // ATen lists padding from the innermost dimension on, before and after each.
-Steps pad_steps(Rule rule, at::IntArrayRef padding) {
+Steps pad_steps(ResampleRule rule, at::IntArrayRef padding) {
   Steps steps;
   for (size_t i = padding.size(); i > 0; i -= 2) {
-    steps.push_back({static_cast<int32_t>(rule), /*align_corners=*/false, /*scale=*/1.0, padding[i - 2]});
+    steps.push_back({rule, /*align_corners=*/false, /*scale=*/1.0, padding[i - 2]});
   }
   return steps;
 }
@@ -51,7 +52,11 @@ at::DimVector padded_sizes(const at::Tensor& self, at::IntArrayRef padding) {
 }
 
 at::Tensor& pad_backward_out(
-    Rule rule, const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding, at::Tensor& out) {
+    ResampleRule rule,
+    const at::Tensor& grad_output,
+    const at::Tensor& self,
+    at::IntArrayRef padding,
+    at::Tensor& out) {
   TORCH_CHECK(
       grad_output.sizes() == padded_sizes(self, padding), "padding backward: expected a gradient of sizes ",
       at::IntArrayRef(padded_sizes(self, padding)), ", but got ", grad_output.sizes());
@@ -62,20 +67,21 @@ at::Tensor& pad_backward_out(
 
 } // namespace
 
-void upsample(Rule rule, const at::Tensor& self, const UpsampleArguments& arguments) {
+void upsample(ResampleRule rule, const at::Tensor& self, const UpsampleArguments& arguments) {
   resample(arguments.output, self, upsample_steps(rule, self, arguments.output, arguments), /*transposed=*/false);
 }
 
-void upsample_backward(Rule rule, const at::Tensor& grad_output, const UpsampleArguments& arguments) {
+void upsample_backward(ResampleRule rule, const at::Tensor& grad_output, const UpsampleArguments& arguments) {
   const at::Tensor& grad_input = arguments.output;
   resample(grad_input, grad_output, upsample_steps(rule, grad_input, grad_output, arguments), /*transposed=*/true);
 }
 
-void pad(Rule rule, const at::Tensor& self, at::IntArrayRef padding, const at::Tensor& output) {
+void pad(ResampleRule rule, const at::Tensor& self, at::IntArrayRef padding, const at::Tensor& output) {
   resample(output, self, pad_steps(rule, padding), /*transposed=*/false);
 }
 
-void pad_backward(Rule rule, const at::Tensor& grad_output, at::IntArrayRef padding, const at::Tensor& grad_input) {
+void pad_backward(
+    ResampleRule rule, const at::Tensor& grad_output, at::IntArrayRef padding, const at::Tensor& grad_input) {
   resample(grad_input, grad_output, pad_steps(rule, padding), /*transposed=*/true);
 }
 
@@ -93,7 +99,7 @@ at::Tensor& reflection_pad2d_out(const at::Tensor& self, at::IntArrayRef padding
       sizes.end()[-1] >= 1 && sizes.end()[-2] >= 1, "reflection_pad2d: input of sizes ", self.sizes(),
       " is too small for padding ", padding);
   at::native::resize_output(out, sizes);
-  native::pad(Rule::Reflect, self, padding, out);
+  native::pad(ResampleRule::Reflect, self, padding, out);
   return out;
 }
 
@@ -104,7 +110,7 @@ at::Tensor reflection_pad2d(const at::Tensor& self, at::IntArrayRef padding) {
 
 at::Tensor& reflection_pad2d_backward_out(
     const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding, at::Tensor& grad_input) {
-  return pad_backward_out(Rule::Reflect, grad_output, self, padding, grad_input);
+  return pad_backward_out(ResampleRule::Reflect, grad_output, self, padding, grad_input);
 }
 
 at::Tensor reflection_pad2d_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding) {
@@ -114,7 +120,7 @@ at::Tensor reflection_pad2d_backward(const at::Tensor& grad_output, const at::Te
 
 at::Tensor& replication_pad_backward_out(
     const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding, at::Tensor& grad_input) {
-  return pad_backward_out(Rule::Replicate, grad_output, self, padding, grad_input);
+  return pad_backward_out(ResampleRule::Replicate, grad_output, self, padding, grad_input);
 }
 
 at::Tensor replication_pad_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding) {

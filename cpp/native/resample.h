@@ -37,6 +37,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "../compat.h"
+#include "torch_opencl/rust/ops/resample.rs.h"
 #if TORCH_OPENCL_TORCH_AT_LEAST(12)
 #include <ATen/ops/_upsample_lanczos2d_aa_backward_meta.h>
 #include <ATen/ops/_upsample_lanczos2d_aa_meta.h>
@@ -44,18 +45,7 @@
 
 namespace torch_opencl::native {
 
-// Numbers of ops::resample::Rule.
-enum class Rule : int32_t {
-  Replicate,
-  Reflect,
-  Nearest,
-  NearestExact,
-  Linear,
-  Cubic,
-  SmoothLinear,
-  SmoothCubic,
-  SmoothLanczos,
-};
+using bridge::ResampleRule;
 
 // --- interpolation: ATen's impl goes to the CPU's stubs
 
@@ -76,10 +66,10 @@ struct UpsampleArguments {
   at::Tensor output;
 };
 
-void upsample(Rule rule, const at::Tensor& self, const UpsampleArguments& arguments);
-void upsample_backward(Rule rule, const at::Tensor& grad_output, const UpsampleArguments& arguments);
+void upsample(ResampleRule rule, const at::Tensor& self, const UpsampleArguments& arguments);
+void upsample_backward(ResampleRule rule, const at::Tensor& grad_output, const UpsampleArguments& arguments);
 
-template <class Meta, Rule kRule>
+template <class Meta, ResampleRule kRule>
 struct Upsample : Meta {
   template <class... Rest>
   void impl(const at::Tensor& self, at::IntArrayRef /*output_size*/, const Rest&... rest) {
@@ -89,7 +79,7 @@ struct Upsample : Meta {
   }
 };
 
-template <class Meta, Rule kRule>
+template <class Meta, ResampleRule kRule>
 struct UpsampleBackward : Meta {
   template <class... Rest>
   void impl(
@@ -103,9 +93,9 @@ struct UpsampleBackward : Meta {
   }
 };
 
-#define TORCH_OPENCL_UPSAMPLE(NAME, RULE)                               \
-  using NAME##_out = Upsample<at::meta::structured_##NAME, Rule::RULE>; \
-  using NAME##_backward_out = UpsampleBackward<at::meta::structured_##NAME##_backward, Rule::RULE>;
+#define TORCH_OPENCL_UPSAMPLE(NAME, RULE)                                       \
+  using NAME##_out = Upsample<at::meta::structured_##NAME, ResampleRule::RULE>; \
+  using NAME##_backward_out = UpsampleBackward<at::meta::structured_##NAME##_backward, ResampleRule::RULE>;
 
 TORCH_OPENCL_UPSAMPLE(upsample_nearest1d, Nearest)
 TORCH_OPENCL_UPSAMPLE(upsample_nearest2d, Nearest)
@@ -126,17 +116,18 @@ TORCH_OPENCL_UPSAMPLE(_upsample_lanczos2d_aa, SmoothLanczos)
 
 // --- padding
 
-void pad(Rule rule, const at::Tensor& self, at::IntArrayRef padding, const at::Tensor& output);
-void pad_backward(Rule rule, const at::Tensor& grad_output, at::IntArrayRef padding, const at::Tensor& grad_input);
+void pad(ResampleRule rule, const at::Tensor& self, at::IntArrayRef padding, const at::Tensor& output);
+void pad_backward(
+    ResampleRule rule, const at::Tensor& grad_output, at::IntArrayRef padding, const at::Tensor& grad_input);
 
-template <class Meta, Rule kRule>
+template <class Meta, ResampleRule kRule>
 struct Pad : Meta {
   void impl(const at::Tensor& self, at::IntArrayRef padding, const at::Tensor& output) {
     pad(kRule, self, padding, output);
   }
 };
 
-template <class Meta, Rule kRule>
+template <class Meta, ResampleRule kRule>
 struct PadBackward : Meta {
   void impl(
       const at::Tensor& grad_output,
@@ -147,14 +138,17 @@ struct PadBackward : Meta {
   }
 };
 
-using reflection_pad1d_out = Pad<at::meta::structured_reflection_pad1d, Rule::Reflect>;
-using reflection_pad1d_backward_out = PadBackward<at::meta::structured_reflection_pad1d_backward, Rule::Reflect>;
-using reflection_pad3d_out = Pad<at::meta::structured_reflection_pad3d, Rule::Reflect>;
-using reflection_pad3d_backward_out = PadBackward<at::meta::structured_reflection_pad3d_backward, Rule::Reflect>;
-using replication_pad1d_out = Pad<at::meta::structured_replication_pad1d, Rule::Replicate>;
-using replication_pad1d_backward_out = PadBackward<at::meta::structured_replication_pad1d_backward, Rule::Replicate>;
-using replication_pad2d_out = Pad<at::meta::structured_replication_pad2d, Rule::Replicate>;
-using replication_pad3d_out = Pad<at::meta::structured_replication_pad3d, Rule::Replicate>;
+using reflection_pad1d_out = Pad<at::meta::structured_reflection_pad1d, ResampleRule::Reflect>;
+using reflection_pad1d_backward_out =
+    PadBackward<at::meta::structured_reflection_pad1d_backward, ResampleRule::Reflect>;
+using reflection_pad3d_out = Pad<at::meta::structured_reflection_pad3d, ResampleRule::Reflect>;
+using reflection_pad3d_backward_out =
+    PadBackward<at::meta::structured_reflection_pad3d_backward, ResampleRule::Reflect>;
+using replication_pad1d_out = Pad<at::meta::structured_replication_pad1d, ResampleRule::Replicate>;
+using replication_pad1d_backward_out =
+    PadBackward<at::meta::structured_replication_pad1d_backward, ResampleRule::Replicate>;
+using replication_pad2d_out = Pad<at::meta::structured_replication_pad2d, ResampleRule::Replicate>;
+using replication_pad3d_out = Pad<at::meta::structured_replication_pad3d, ResampleRule::Replicate>;
 
 // What ATen has no structured form of.
 at::Tensor& reflection_pad2d_out(const at::Tensor& self, at::IntArrayRef padding, at::Tensor& out);

@@ -15,6 +15,7 @@
 #include "../tensor_arg.h"
 #include "check.h"
 #include "norm.h"
+#include "torch_opencl/rust/ops/attention.rs.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -52,8 +53,7 @@ std::string obstacle(
   if (mask.has_value() && mask->defined() && !at::is_expandable_to(mask->sizes(), scores))
     return "a mask of another shape";
   const bool fits = checked([&] {
-    return bridge::attention_fits(
-        query.device().index(), static_cast<int32_t>(query.scalar_type()), query.size(-1), value.size(-1));
+    return bridge::attention_fits(query.device().index(), arg(query.scalar_type()), query.size(-1), value.size(-1));
   });
   return fits ? "" : "rows that do not fit the local memory of the device";
 }

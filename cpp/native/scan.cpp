@@ -5,19 +5,19 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "torch_opencl/rust/ops/scan.rs.h"
 
 namespace torch_opencl::native {
 namespace {
 
-// Numbers of ops::scan::ScanOp.
-enum class ScanOp : int32_t { Sum, Product, LogSumExp };
+using bridge::ScanOp;
 
 void scan(const at::Tensor& result, const at::Tensor& self, int64_t dim, ScanOp op) {
   // ATen leaves the out= of logcumsumexp to its stub.
   at::native::resize_output(result, self.sizes());
   const at::Tensor input = self.to(result.scalar_type()).contiguous(), out = result.contiguous();
   const auto axis = static_cast<size_t>(at::maybe_wrap_dim(dim, self.dim()));
-  checked([&] { bridge::scan(arg(out), arg(input), axis, static_cast<int32_t>(op)); });
+  checked([&] { bridge::scan(arg(out), arg(input), axis, op); });
   if (!out.is_same(result)) result.copy_(out);
 }
 

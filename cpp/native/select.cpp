@@ -16,6 +16,8 @@
 #include "../operand.h"
 #include "../pointwise.h"
 #include "index.h"
+#include "torch_opencl/rust/ops/pointwise.rs.h"
+#include "torch_opencl/rust/ops/search.rs.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -150,14 +152,14 @@ void flip(at::TensorIterator& iter, bool /*quantized*/) {
   const auto operand = [&](int index) -> bridge::Operand {
     return {
         reinterpret_cast<size_t>(iter.data_ptr(index)),
-        static_cast<int32_t>(iter.dtype(index)),
+        arg(iter.dtype(index)),
         arg(iter.strides(index)),
         {0.0, 0.0, 0}};
   };
   const std::array<bridge::Operand, 2> operands{operand(0), operand(1)};
   checked([&] {
     bridge::pointwise(
-        static_cast<uint32_t>(PointwiseOp::_copy_from), static_cast<int32_t>(iter.dtype(1)), arg(iter.shape()), 1,
+        static_cast<uint32_t>(PointwiseOp::_copy_from), arg(iter.dtype(1)), arg(iter.shape()), 1,
         rust::Slice<const bridge::Operand>(operands.data(), operands.size()), {}, 0);
   });
 }

@@ -156,7 +156,7 @@ fn scale_addend(product: &Product<'_>) -> Result<()> {
     let nothing = Extent { depth: 0, ..product.extent() };
     product.with_corner(&nothing, |part| {
         let (a, b) = (Tensor { address: 0, ..part.a }, Tensor { address: 0, ..part.b });
-        ours::matmul(&part.out, &a, &b, &addend, Scalar::default(), part.beta, Activation::Nothing)
+        ours::matmul(&part.out, &a, &b, &addend, Scalar::default(), part.beta, Activation::None)
     })
 }
 

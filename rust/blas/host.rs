@@ -14,25 +14,11 @@ use crate::ops::Tensor;
 /// The one bridge that leads from Rust to ATen: `cpp/host_product.cpp`.
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// A matrix or a batch of them in host memory.
-    #[derive(Clone, Copy)]
-    struct HostMatrix<'a> {
-        /// Address of the first element.
-        address: usize,
-        dtype: i32,
-        sizes: &'a [i64],
-        strides: &'a [i64],
-    }
-
-    /// A complex number; that of a real dtype has no imaginary part.
-    #[derive(Clone, Copy)]
-    struct Factor {
-        real: f64,
-        imag: f64,
-    }
-
     unsafe extern "C++" {
         include!("host_product.h");
+        include!("torch_opencl/rust/abi.rs.h");
+        type Scalar = crate::abi::Scalar;
+        type Tensor<'a> = crate::abi::Tensor<'a>;
 
         /// Number of threads that PyTorch computes with.
         fn host_threads() -> i32;
@@ -41,24 +27,22 @@ mod ffi {
         ///
         /// # Safety
         /// The memory of all matrices is there, that of `out` for writing.
-        unsafe fn host_product(out: HostMatrix, a: HostMatrix, b: HostMatrix, alpha: Factor) -> Result<()>;
+        unsafe fn host_product(out: Tensor, a: Tensor, b: Tensor, alpha: Scalar) -> Result<()>;
 
         /// `out = alpha * a @ b + beta * addend`; the addend may be `out` itself.
         ///
         /// # Safety
         /// As for `host_product`.
         unsafe fn host_product_added(
-            out: HostMatrix,
-            addend: HostMatrix,
-            a: HostMatrix,
-            b: HostMatrix,
-            alpha: Factor,
-            beta: Factor,
+            out: Tensor,
+            addend: Tensor,
+            a: Tensor,
+            b: Tensor,
+            alpha: Scalar,
+            beta: Scalar,
         ) -> Result<()>;
     }
 }
-
-use ffi::{Factor, HostMatrix};
 
 /// Why it cannot be used on a device.
 pub fn obstacle(info: &DeviceInfo) -> Option<String> {
@@ -91,7 +75,7 @@ pub fn matmul(product: &Product<'_>) -> Result<()> {
     let [out, a, b, addend] = mapped.pointers();
     let addend = product.addend.map(|tensor| matrix(&tensor, if separate.is_some() { addend } else { out }));
     let (result, a, b) = (matrix(&product.out, out), matrix(&product.a, a), matrix(&product.b, b));
-    let [alpha, beta] = [product.alpha, product.beta].map(|factor| Factor { real: factor.real, imag: factor.imag });
+    let (alpha, beta) = (product.alpha, product.beta);
     // SAFETY: the tensors are mapped until the end of this function, the result for writing.
     let done = unsafe {
         match addend {
@@ -106,6 +90,7 @@ pub fn matmul(product: &Product<'_>) -> Result<()> {
     mapped.close()
 }
 
-fn matrix<'a>(tensor: &Tensor<'a>, pointer: *mut u8) -> HostMatrix<'a> {
-    HostMatrix { address: pointer as usize, dtype: tensor.dtype.code(), sizes: tensor.sizes, strides: tensor.strides }
+/// The same at its address in host memory.
+fn matrix<'a>(tensor: &Tensor<'a>, pointer: *mut u8) -> Tensor<'a> {
+    Tensor { address: pointer as usize, ..*tensor }
 }

@@ -18,6 +18,8 @@ mod cublas;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
+use serde_json::Value;
+
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::ops;
@@ -27,6 +29,32 @@ use crate::runtime::device_of_address;
 
 pub use preference::{preference, set_preference, Preference};
 pub use product::{Extent, Product};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        include!("torch_opencl/rust/ops/epilogue.rs.h");
+        type Activation = crate::ops::epilogue::Activation;
+        type Scalar = crate::abi::Scalar;
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn matmul(
+            out: &Tensor,
+            a: &Tensor,
+            b: &Tensor,
+            addend: &Tensor,
+            alpha: Scalar,
+            beta: Scalar,
+            activation: Activation,
+        ) -> Result<bool>;
+        fn preferred_blas_library() -> Result<String>;
+        fn set_preferred_blas_library(name: &str) -> Result<()>;
+        fn blas_choices_json(device: i32) -> String;
+    }
+}
 
 /// One of the libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,7 +122,7 @@ impl Library {
     /// As the library, the allocator and the driver report.
     pub fn run(self, product: &Product<'_>) -> Result<()> {
         match self {
-            Self::OpenCl => ours(product, Activation::Nothing),
+            Self::OpenCl => ours(product, Activation::None),
             Self::Host => host::matmul(product),
             Self::Cublas => contained(self, || cublas::matmul(product)),
         }
@@ -130,7 +158,7 @@ pub fn matmul(
         return Ok(true);
     }
     library.run(&product)?;
-    Ok(activation == Activation::Nothing)
+    Ok(activation == Activation::None)
 }
 
 /// The library for a product.
@@ -154,6 +182,21 @@ fn contained<T>(library: Library, run: impl FnOnce() -> Result<T>) -> Result<T> 
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
         Err(Error::Invalid(format!("OpenCL: the BLAS library '{}' failed: {}", library.name(), text.unwrap_or("?"))))
     })
+}
+
+/// "auto" or the name of a library.
+fn preferred_blas_library() -> Result<String> {
+    preference().map(|preference| preference.name().to_owned())
+}
+
+fn set_preferred_blas_library(name: &str) -> Result<()> {
+    set_preference(name)
+}
+
+/// What `auto` has chosen so far on a device: {class of products: library}.
+fn blas_choices_json(device: i32) -> String {
+    let choices = auto::choices(device).into_iter();
+    choices.map(|(class, library)| (class, Value::from(library.name()))).collect::<Value>().to_string()
 }
 
 #[cfg(test)]

@@ -68,47 +68,41 @@ pub enum Class {
     ComplexDouble,
 }
 
-/// Names of the dtypes that PyTorch has and kernels do not.
-fn foreign_name(code: i32) -> String {
-    let name = match code {
-        12 => "qint8",
-        13 => "quint8",
-        14 => "qint32",
-        _ => return format!("c10::ScalarType {code}"),
-    };
-    format!("torch.{name}")
-}
-
 impl DType {
-    /// From a `c10::ScalarType` code.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for dtypes that have no kernels (quantised, packed, opaque bits).
-    pub fn from_code(code: i32) -> Result<Self> {
-        Ok(match code {
-            0 => Self::U8,
-            1 => Self::I8,
-            2 => Self::I16,
-            3 => Self::I32,
-            4 => Self::I64,
-            5 => Self::F16,
-            6 => Self::F32,
-            7 => Self::F64,
-            8 => Self::C32,
-            9 => Self::C64,
-            10 => Self::C128,
-            11 => Self::Bool,
-            15 => Self::BF16,
-            23 => Self::F8E5M2,
-            24 => Self::F8E4M3FN,
-            25 => Self::F8E5M2FNUZ,
-            26 => Self::F8E4M3FNUZ,
-            27 => Self::U16,
-            28 => Self::U32,
-            29 => Self::U64,
-            44 => Self::F8E8M0FNU,
-            _ => return Err(Error::Unsupported(format!("OpenCL: no kernel takes tensors of {}", foreign_name(code)))),
-        })
+    /// All of them.
+    pub const ALL: [Self; 21] = [
+        Self::U8,
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::F16,
+        Self::F32,
+        Self::F64,
+        Self::C32,
+        Self::C64,
+        Self::C128,
+        Self::Bool,
+        Self::BF16,
+        Self::F8E5M2,
+        Self::F8E4M3FN,
+        Self::F8E5M2FNUZ,
+        Self::F8E4M3FNUZ,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+        Self::F8E8M0FNU,
+    ];
+
+    /// PyTorch's name of a dtype that has no kernels (quantised, packed, opaque bits), by its `c10::ScalarType` code.
+    pub fn foreign_name(code: i32) -> String {
+        let name = match code {
+            12 => "qint8",
+            13 => "quint8",
+            14 => "qint32",
+            _ => return format!("c10::ScalarType {code}"),
+        };
+        format!("torch.{name}")
     }
 
     /// The code kernels take.

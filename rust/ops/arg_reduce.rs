@@ -9,12 +9,30 @@ use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{Class, DType, Family};
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn arg_reduce(values: &Tensor, indices: &Tensor, input: &Tensor, dim: usize, largest: bool) -> Result<()>;
+    }
+}
+
 /// Finds the largest or smallest elements of `input` along `dim` and their places. `values`, which may be absent, and
 /// `indices`, of 64-bit integers, have size 1 there.
 ///
 /// # Errors
 /// As the driver reports.
-pub fn extreme(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usize, largest: bool) -> Result<()> {
+pub fn arg_reduce(
+    values: &Tensor<'_>,
+    indices: &Tensor<'_>,
+    input: &Tensor<'_>,
+    dim: usize,
+    largest: bool,
+) -> Result<()> {
     let space = space(values, indices, input, dim);
     let (outputs, length) = (space.outputs(), input.size(dim));
     if outputs == 0 || length == 0 {

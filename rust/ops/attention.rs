@@ -7,12 +7,77 @@ use std::sync::Arc;
 
 use super::attention_query;
 use super::geometry::{real, Geometry};
-use super::random::Stream;
 use super::space::div_ceil;
 use super::{Target, Tensor, Workspace};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// What is attended to.
+    #[derive(Clone, Copy, Debug)]
+    pub struct AttentionInputs<'a> {
+        /// Queries.
+        pub query: Tensor<'a>,
+        /// Keys.
+        pub key: Tensor<'a>,
+        /// Values, which may have a width of their own.
+        pub value: Tensor<'a>,
+        /// Added to the scores: [batch, heads, queries, keys], of any strides; may be absent.
+        pub bias: Tensor<'a>,
+    }
+
+    /// How it is attended to.
+    #[derive(Clone, Copy, Debug)]
+    pub struct AttentionMode {
+        /// Factor of the scores.
+        pub scale: f64,
+        /// Whether query i sees keys 0 to i only.
+        pub causal: bool,
+        /// What is kept of the weights; 1 without dropout.
+        pub keep: f64,
+        /// Decides which.
+        pub stream: RandomStream,
+    }
+
+    /// Where gradients go. That of the bias is dense, in the dtype that is computed in, 0 where a causal mask hides keys, and
+    /// may be absent.
+    #[derive(Clone, Copy, Debug)]
+    pub struct AttentionGradients<'a> {
+        /// Of the queries.
+        pub query: Tensor<'a>,
+        /// Of the keys.
+        pub key: Tensor<'a>,
+        /// Of the values.
+        pub value: Tensor<'a>,
+        /// Of the bias.
+        pub bias: Tensor<'a>,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type DType = crate::kernels::DType;
+        type RandomStream = crate::abi::RandomStream;
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn attention_fits(device: i32, dtype: DType, width: i64, value_width: i64) -> Result<bool>;
+        fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64;
+        fn attention(inputs: &AttentionInputs, mode: &AttentionMode, out: &Tensor, log_sums: &Tensor) -> Result<()>;
+        fn attention_backward(
+            inputs: &AttentionInputs,
+            mode: &AttentionMode,
+            out: &Tensor,
+            log_sums: &Tensor,
+            grad_out: &Tensor,
+            gradients: &AttentionGradients,
+        ) -> Result<()>;
+    }
+}
+
+pub use ffi::{AttentionGradients, AttentionInputs, AttentionMode};
 
 /// Queries and keys of a block at most. Blocks of 128 queries are as fast as these for 12 heads of width 64 and 512 x 512
 /// scores, up to a third slower where each query sees the keys before it only, and faster from 2048 on (PoCL, Xeon).
@@ -30,46 +95,6 @@ const GPU_GROUP: usize = 64;
 const SLICES: i64 = 8;
 /// Runs of keys for each compute unit that keep a device busy.
 const RUNS_PER_UNIT: i64 = 4;
-
-/// What is attended to.
-#[derive(Clone, Copy, Debug)]
-pub struct Inputs<'a> {
-    /// Queries.
-    pub query: Tensor<'a>,
-    /// Keys.
-    pub key: Tensor<'a>,
-    /// Values, which may have a width of their own.
-    pub value: Tensor<'a>,
-    /// Added to the scores: [batch, heads, queries, keys], of any strides; may be absent.
-    pub bias: Tensor<'a>,
-}
-
-/// How it is attended to.
-#[derive(Clone, Copy, Debug)]
-pub struct Mode {
-    /// Factor of the scores.
-    pub scale: f64,
-    /// Whether query i sees keys 0 to i only.
-    pub causal: bool,
-    /// What is kept of the weights; 1 without dropout.
-    pub keep: f64,
-    /// Decides which.
-    pub stream: Stream,
-}
-
-/// Where gradients go. That of the bias is dense, in the dtype that is computed in, 0 where a causal mask hides keys, and may
-/// be absent.
-#[derive(Clone, Copy, Debug)]
-pub struct Gradients<'a> {
-    /// Of the queries.
-    pub query: Tensor<'a>,
-    /// Of the keys.
-    pub key: Tensor<'a>,
-    /// Of the values.
-    pub value: Tensor<'a>,
-    /// Of the bias.
-    pub bias: Tensor<'a>,
-}
 
 /// The two passes, which keep different blocks in local memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +174,7 @@ fn plan(target: &Target, pass: Pass, class: Class, width: i64) -> Option<Plan> {
 ///
 /// # Errors
 /// [`Error::NoDevice`] and what goes wrong in starting the device.
-pub fn fits(device: i32, dtype: DType, width: i64, value_width: i64) -> Result<bool> {
+pub fn attention_fits(device: i32, dtype: DType, width: i64, value_width: i64) -> Result<bool> {
     let target = Target::at(device)?;
     let widest = width.max(value_width);
     Ok(plan(&target, Pass::Backward, dtype.class(), widest).is_some())
@@ -164,7 +189,7 @@ struct Call {
 }
 
 impl Call {
-    fn new(pass: Pass, inputs: &Inputs<'_>, mode: &Mode, target: Target) -> Result<Self> {
+    fn new(pass: Pass, inputs: &AttentionInputs<'_>, mode: &AttentionMode, target: Target) -> Result<Self> {
         let (query, class) = (&inputs.query, inputs.query.class());
         let widest = query.size(3).max(inputs.value.size(3));
         let plan = plan(&target, pass, class, widest).ok_or_else(|| {
@@ -191,17 +216,17 @@ impl Call {
         ([count.max(0) as usize * self.plan.group], [self.plan.group])
     }
 
-    fn dropout(&self, mode: &Mode) -> [Arg<'static>; 3] {
+    fn dropout(&self, mode: &AttentionMode) -> [Arg<'static>; 3] {
         [Arg::ULong(mode.stream.seed), Arg::ULong(mode.stream.offset), real(self.class, mode.keep)]
     }
 }
 
 /// The struct `Attention` of `cl/scores.cl`.
 pub(super) fn encode(
-    inputs: &Inputs<'_>,
-    mode: &Mode,
+    inputs: &AttentionInputs<'_>,
+    mode: &AttentionMode,
     out: &Tensor<'_>,
-    gradients: Option<(&Gradients<'_>, &Tensor<'_>)>,
+    gradients: Option<(&AttentionGradients<'_>, &Tensor<'_>)>,
 ) -> Vec<u8> {
     let (query, key, value) = (&inputs.query, &inputs.key, &inputs.value);
     let (grads, grad_out) = gradients.map_or(([&Tensor::ABSENT; 3], &Tensor::ABSENT), |(gradients, grad_out)| {
@@ -224,7 +249,7 @@ pub(super) fn encode(
 }
 
 /// Random counters that dropout takes: eight for every 32 queries of a key.
-pub fn counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64 {
+pub fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64 {
     (batch * heads * keys * div_ceil(queries, 32) * 8).max(0) as u64
 }
 
@@ -233,7 +258,12 @@ pub fn counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64 {
 ///
 /// # Errors
 /// [`Error::Unsupported`] for rows that do not fit the local memory of the device.
-pub fn forward(inputs: &Inputs<'_>, mode: &Mode, out: &Tensor<'_>, log_sums: &Tensor<'_>) -> Result<()> {
+pub fn attention(
+    inputs: &AttentionInputs<'_>,
+    mode: &AttentionMode,
+    out: &Tensor<'_>,
+    log_sums: &Tensor<'_>,
+) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
@@ -276,7 +306,7 @@ struct QuerySums {
 }
 
 impl QuerySums {
-    fn new(call: &Call, inputs: &Inputs<'_>, mode: &Mode, gradient: &Tensor<'_>) -> Result<Self> {
+    fn new(call: &Call, inputs: &AttentionInputs<'_>, mode: &AttentionMode, gradient: &Tensor<'_>) -> Result<Self> {
         let blocks = div_ceil(inputs.key.size(2), call.plan.block);
         let busy = call.target.compute_units() as i64 * RUNS_PER_UNIT;
         let blocks_of_run = div_ceil(blocks, div_ceil(busy, inputs.key.size(0) * inputs.key.size(1)).clamp(1, blocks));
@@ -292,17 +322,17 @@ impl QuerySums {
     }
 }
 
-/// Writes the gradients of the inputs, from that of `out` and from what [`forward`] has written.
+/// Writes the gradients of the inputs, from that of `out` and from what [`attention`] has written.
 ///
 /// # Errors
-/// As [`forward`].
-pub fn backward(
-    inputs: &Inputs<'_>,
-    mode: &Mode,
+/// As [`attention`].
+pub fn attention_backward(
+    inputs: &AttentionInputs<'_>,
+    mode: &AttentionMode,
     out: &Tensor<'_>,
     log_sums: &Tensor<'_>,
     grad_out: &Tensor<'_>,
-    gradients: &Gradients<'_>,
+    gradients: &AttentionGradients<'_>,
 ) -> Result<()> {
     if out.numel() == 0 || inputs.key.numel() == 0 {
         return Ok(());
@@ -319,7 +349,7 @@ pub fn backward(
         }
         None => gradients.query,
     };
-    let attention = encode(inputs, mode, out, Some((&Gradients { query: sums_in, ..*gradients }, grad_out)));
+    let attention = encode(inputs, mode, out, Some((&AttentionGradients { query: sums_in, ..*gradients }, grad_out)));
 
     let count = batch * heads * length;
     let delta = target.workspace(count as usize * call.class.size())?;

@@ -1,6 +1,6 @@
 //! Attention of few queries, which is split over the keys; `attention.rs` says what tensors are.
 
-use super::attention::{encode, Inputs, Mode};
+use super::attention::{encode, AttentionInputs, AttentionMode};
 use super::geometry::{real, Geometry, ITEM_GROUP};
 use super::space::div_ceil;
 use super::{Target, Tensor};
@@ -19,23 +19,23 @@ const MOST_PARTS: i64 = 16;
 const RUNS_PER_UNIT: i64 = 4;
 
 /// Whether the kernels take a call: few queries, without dropout, and rows that fit registers.
-pub fn takes(target: &Target, inputs: &Inputs<'_>, mode: &Mode) -> bool {
+pub fn takes(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMode) -> bool {
     let lanes = Geometry::of(target, inputs.query.class()).lanes as i64;
     inputs.query.size(2) <= FEW && mode.keep >= 1.0 && widest(inputs) <= MOST_PARTS * lanes
 }
 
-fn widest(inputs: &Inputs<'_>) -> i64 {
+fn widest(inputs: &AttentionInputs<'_>) -> i64 {
     inputs.query.size(3).max(inputs.value.size(3)).max(1)
 }
 
-/// As [`super::attention::forward`], of which this is a part.
+/// As [`super::attention::attention`], of which this is a part.
 ///
 /// # Errors
 /// As the allocator and the driver report.
 pub fn forward(
     target: &Target,
-    inputs: &Inputs<'_>,
-    mode: &Mode,
+    inputs: &AttentionInputs<'_>,
+    mode: &AttentionMode,
     out: &Tensor<'_>,
     log_sums: &Tensor<'_>,
 ) -> Result<()> {

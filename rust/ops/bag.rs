@@ -7,22 +7,36 @@ use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::Family;
 
-/// What is looked up. Indices and offsets are contiguous and of one dtype, 32- or 64-bit.
-#[derive(Clone, Copy, Debug)]
-pub struct Bags<'a> {
-    /// The embeddings, one a row; neighbouring columns lie side by side.
-    pub weight: Tensor<'a>,
-    /// Rows of all bags, one bag after the other.
-    pub indices: Tensor<'a>,
-    /// Where each bag begins; one more is not read but checked.
-    pub offsets: Tensor<'a>,
-    /// A factor for each index; may be absent.
-    pub scales: Tensor<'a>,
-    /// The row that counts for nothing; -1 for none.
-    pub padding: i64,
-    /// `at::native::EmbeddingBagMode`.
-    pub mode: i32,
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// What is looked up. Indices and offsets are contiguous and of one dtype, 32- or 64-bit.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Bags<'a> {
+        /// The embeddings, one a row; neighbouring columns lie side by side.
+        pub weight: Tensor<'a>,
+        /// Rows of all bags, one bag after the other.
+        pub indices: Tensor<'a>,
+        /// Where each bag begins; one more is not read but checked.
+        pub offsets: Tensor<'a>,
+        /// A factor for each index; may be absent.
+        pub scales: Tensor<'a>,
+        /// The row that counts for nothing; -1 for none.
+        pub padding: i64,
+        /// `at::native::EmbeddingBagMode`.
+        pub mode: i32,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn embedding_bag(bags: &Bags, output: &Tensor, sizes: &Tensor, rows: &Tensor) -> Result<()>;
+    }
 }
+
+pub use ffi::Bags;
 
 /// Writes each bag's row of `output`, how many rows it has and, for the maximum, which row each element is from.
 ///

@@ -2,38 +2,91 @@
 
 use super::geometry::real;
 use super::moments::{variance, Spread};
-use super::norm::{Affine, Call, Ownership, Shape, Statistics, Sums, Tasks};
-use super::pointwise::Operand;
-use super::{Scalar, Tensor, Workspace};
+use super::norm::{Affine, Call, NormShape, Ownership, Statistics, Sums, Tasks};
+use super::{Operand, Scalar, Tensor, Workspace};
 use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::DType;
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// How much running statistics move, and what keeps a standard deviation from 0.
+    #[derive(Clone, Copy, Debug)]
+    pub struct NormHyper {
+        /// Weight of the new statistics in the running ones.
+        pub momentum: f64,
+        /// Added to the variance.
+        pub eps: f64,
+    }
+
+    /// Which statistics a batch-norm backward pass goes by.
+    #[derive(Clone, Copy, Debug)]
+    pub struct BatchNormMode<'a> {
+        /// In training those of the batch, as the forward pass saved them; else the running mean and (as `rstd`) variance.
+        pub statistics: Statistics<'a>,
+        /// Whether they depend on the input.
+        pub training: bool,
+        /// Added to the running variance.
+        pub eps: f64,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        include!("torch_opencl/rust/ops/norm.rs.h");
+        type Affine<'a> = super::Affine<'a>;
+        type NormShape = super::NormShape;
+        type Statistics<'a> = super::Statistics<'a>;
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn batch_norm_training(
+            input: &Tensor,
+            affine: &Affine,
+            output: &Tensor,
+            saved: &Statistics,
+            running: &Statistics,
+            shape: &NormShape,
+            hyper: NormHyper,
+        ) -> Result<()>;
+        fn batch_norm_evaluation(
+            input: &Tensor,
+            affine: &Affine,
+            output: &Tensor,
+            statistics: &Statistics,
+            shape: &NormShape,
+            eps: f64,
+        ) -> Result<()>;
+        fn batch_norm_backward(
+            grad: &Tensor,
+            input: &Tensor,
+            weight: &Tensor,
+            mode: &BatchNormMode,
+            grad_input: &Tensor,
+            grad_affine: &Affine,
+            shape: &NormShape,
+        ) -> Result<()>;
+    }
+}
+
+pub use ffi::{BatchNormMode, NormHyper};
+
 /// Values that the kernels hand on for each channel.
 const TABLES: i64 = 4;
-
-/// How much running statistics move, and what keeps a deviation from 0.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Hyper {
-    /// Weight of the new statistics in the running ones.
-    pub momentum: f64,
-    /// Added to the variance.
-    pub eps: f64,
-}
 
 /// Batch norm with statistics of the batch, which go to `saved` and move the running mean and variance in `running`;
 /// each of these tensors may be absent.
 ///
 /// # Errors
 /// As the driver reports.
-pub fn training(
+pub fn batch_norm_training(
     input: &Tensor<'_>,
     affine: &Affine<'_>,
     output: &Tensor<'_>,
     saved: &Statistics<'_>,
     running: &Statistics<'_>,
-    shape: Shape,
-    hyper: Hyper,
+    shape: &NormShape,
+    hyper: NormHyper,
 ) -> Result<()> {
     if shape.count() == 0 {
         return Ok(());
@@ -53,7 +106,7 @@ pub fn training(
         Spread { correction: 0.0, take_root: false },
         &[shape.inner, shape.channels, shape.outer],
         &operand(&spread, &along),
-        Some(&operand(&mean, &along)),
+        &operand(&mean, &along),
         &operand(input, &steps),
     )?;
     let tables = prepare(&call, &Statistics { mean, rstd: spread }, affine, running, saved, shape, hyper)?;
@@ -64,61 +117,52 @@ pub fn training(
 ///
 /// # Errors
 /// As the driver reports.
-pub fn evaluation(
+pub fn batch_norm_evaluation(
     input: &Tensor<'_>,
     affine: &Affine<'_>,
     output: &Tensor<'_>,
     statistics: &Statistics<'_>,
-    shape: Shape,
+    shape: &NormShape,
     eps: f64,
 ) -> Result<()> {
     if shape.count() == 0 {
         return Ok(());
     }
     let call = Call::new(input)?;
-    let tables = prepare(&call, statistics, affine, &NONE, &NONE, shape, Hyper { momentum: 0.0, eps })?;
+    let tables = prepare(&call, statistics, affine, &NONE, &NONE, shape, NormHyper { momentum: 0.0, eps })?;
     apply(&call, input, output, &tables, shape)
-}
-
-/// Which statistics a batch-norm backward pass goes by.
-#[derive(Clone, Copy, Debug)]
-pub enum Backward<'a> {
-    /// Those of the batch, as the forward pass saved them.
-    Training(Statistics<'a>),
-    /// The running mean and (as `rstd`) variance, which are constants, and eps.
-    Evaluation(Statistics<'a>, f64),
 }
 
 /// Gradients of batch norm; `grad_input`, `grad_affine.weight` and `grad_affine.bias` may each be absent.
 ///
 /// # Errors
 /// As the driver reports.
-pub fn backward(
+pub fn batch_norm_backward(
     grad: &Tensor<'_>,
     input: &Tensor<'_>,
     weight: &Tensor<'_>,
-    mode: Backward<'_>,
+    mode: &BatchNormMode<'_>,
     grad_input: &Tensor<'_>,
     grad_affine: &Affine<'_>,
-    shape: Shape,
+    shape: &NormShape,
 ) -> Result<()> {
     if shape.count() == 0 {
         return Ok(());
     }
     let call = Call::new(input)?;
     let constants;
-    let (statistics, training) = match mode {
-        Backward::Training(statistics) => (statistics, true),
-        Backward::Evaluation(running, eps) => {
-            let none = Affine { weight: ABSENT, bias: ABSENT };
-            constants = prepare(&call, &running, &none, &NONE, &NONE, shape, Hyper { momentum: 0.0, eps })?;
-            let table = |number| call.table(&constants, number, shape.channels);
-            (Statistics { mean: table(0), rstd: table(1) }, false)
-        }
+    let statistics = if mode.training {
+        mode.statistics
+    } else {
+        let none = Affine { weight: ABSENT, bias: ABSENT };
+        let hyper = NormHyper { momentum: 0.0, eps: mode.eps };
+        constants = prepare(&call, &mode.statistics, &none, &NONE, &NONE, shape, hyper)?;
+        let table = |number| call.table(&constants, number, shape.channels);
+        Statistics { mean: table(0), rstd: table(1) }
     };
     let sums = Sums::of(&call, grad, input, &statistics, shape, &Ownership { outer: 0, channels: 1 })?;
     let tables = call.tables(TABLES, shape.channels)?;
-    sums.finish(&call, grad_affine, weight, &statistics, Some(&tables), training)?;
+    sums.finish(&call, grad_affine, weight, &statistics, Some(&tables), mode.training)?;
     if !grad_input.is_present() {
         return Ok(());
     }
@@ -140,7 +184,7 @@ const ABSENT: Tensor<'static> = Tensor { address: 0, dtype: DType::F32, sizes: &
 const NONE: Statistics<'static> = Statistics { mean: ABSENT, rstd: ABSENT };
 
 /// Runs that one set of coefficients, or one row of them, serves.
-const fn runs(shape: Shape) -> i64 {
+const fn runs(shape: &NormShape) -> i64 {
     if shape.inner == 1 {
         shape.outer
     } else {
@@ -155,8 +199,8 @@ fn prepare(
     affine: &Affine<'_>,
     running: &Statistics<'_>,
     saved: &Statistics<'_>,
-    shape: Shape,
-    hyper: Hyper,
+    shape: &NormShape,
+    hyper: NormHyper,
 ) -> Result<Workspace> {
     let tables = call.tables(TABLES, shape.channels)?;
     let args = [
@@ -183,7 +227,7 @@ fn prepare(
     Ok(tables)
 }
 
-fn apply(call: &Call, input: &Tensor<'_>, output: &Tensor<'_>, tables: &Workspace, shape: Shape) -> Result<()> {
+fn apply(call: &Call, input: &Tensor<'_>, output: &Tensor<'_>, tables: &Workspace, shape: &NormShape) -> Result<()> {
     let args = [
         call.target.tensor(input)?,
         Arg::Int(input.dtype.code()),

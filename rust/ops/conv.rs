@@ -1,7 +1,7 @@
 //! Convolutions and their gradients, in one to three dimensions.
 //!
-//! Two shapes cover all six passes. [`pixels`] has a value for each pixel: the forward and the gradient of the input,
-//! which are each other's transpose. [`weights`] has a value for each weight. A transposed convolution is the same with
+//! Two shapes cover all six passes. [`convolve`] has a value for each pixel: the forward and the gradient of the input,
+//! which are each other's transpose. [`convolve_weights`] has a value for each weight. A transposed convolution is the same with
 //! the roles of input and output exchanged.
 
 use super::conv_channels;
@@ -19,33 +19,61 @@ use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::DType;
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// The parameters of a convolution.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ConvParameters<'a> {
+        /// Positions between pixels, outermost dimension first, as in Python.
+        pub stride: &'a [i64],
+        /// Zeros around the source.
+        pub padding: &'a [i64],
+        /// Positions between taps.
+        pub dilation: &'a [i64],
+        /// Groups of channels.
+        pub groups: i64,
+    }
+
+    /// Which way the weight is applied.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum ConvDirection {
+        /// A pixel gathers the taps around it: the weight is (result channels, source channels of a group, taps).
+        Forward,
+        /// The transpose, in which a source position spreads over the taps: the weight is (source channels, result
+        /// channels of a group, taps).
+        Transposed,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn convolve(
+            out: &Tensor,
+            source: &Tensor,
+            weight: &Tensor,
+            bias: &Tensor,
+            parameters: &ConvParameters,
+            direction: ConvDirection,
+        ) -> Result<()>;
+        fn convolve_weights(
+            out: &Tensor,
+            source: &Tensor,
+            gradient: &Tensor,
+            parameters: &ConvParameters,
+        ) -> Result<()>;
+    }
+}
+
+pub use ffi::{ConvDirection, ConvParameters};
+
 /// Source channels, and result channels, of a group up to which packing costs more than it saves.
 const DIRECT_CHANNELS: i64 = 4;
 /// The same for the gradient of the weight: the product of both.
 const DIRECT_WEIGHTS: i64 = 32;
-
-/// The parameters of a convolution.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameters<'a> {
-    /// Positions between pixels, outermost dimension first, as in Python.
-    pub stride: &'a [i64],
-    /// Zeros around the source.
-    pub padding: &'a [i64],
-    /// Positions between taps.
-    pub dilation: &'a [i64],
-    /// Groups of channels.
-    pub groups: i64,
-}
-
-/// Which way the weight is applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// A pixel gathers the taps around it: the weight is (result channels, source channels of a group, taps).
-    Gather,
-    /// The transpose, in which a source position spreads over the taps: the weight is (source channels, result channels
-    /// of a group, taps).
-    Spread,
-}
 
 /// A value for each result channel.
 #[derive(Clone, Copy, Debug)]
@@ -65,10 +93,16 @@ pub(super) struct WeightStrides {
 
 impl WeightStrides {
     /// From the strides of the weight's first two dimensions.
-    pub const fn new(direction: Direction, first: i64, second: i64, out_channels: i64, source_channels: i64) -> Self {
+    pub const fn new(
+        direction: ConvDirection,
+        first: i64,
+        second: i64,
+        out_channels: i64,
+        source_channels: i64,
+    ) -> Self {
         match direction {
-            Direction::Gather => Self { out: first, source: second, group: first * out_channels },
-            Direction::Spread => Self { out: second, source: first, group: first * source_channels },
+            ConvDirection::Forward => Self { out: first, source: second, group: first * out_channels },
+            _ => Self { out: second, source: first, group: first * source_channels },
         }
     }
 }
@@ -78,13 +112,13 @@ impl WeightStrides {
 ///
 /// # Errors
 /// [`Error::Invalid`] when channels do not fit; otherwise as the allocator and the driver report.
-pub fn pixels(
+pub fn convolve(
     out: &Tensor<'_>,
     source: &Tensor<'_>,
     weight: &Tensor<'_>,
     bias: &Tensor<'_>,
-    parameters: &Parameters<'_>,
-    direction: Direction,
+    parameters: &ConvParameters<'_>,
+    direction: ConvDirection,
 ) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
@@ -148,7 +182,7 @@ pub(super) struct Part {
     pub bias: Option<Bias>,
     pub window: Window,
     pub groups: i64,
-    pub direction: Direction,
+    pub direction: ConvDirection,
 }
 
 impl Part {
@@ -226,12 +260,12 @@ impl Part {
 /// input.
 ///
 /// # Errors
-/// As [`pixels`].
-pub fn weights(
+/// As [`convolve`].
+pub fn convolve_weights(
     out: &Tensor<'_>,
     source: &Tensor<'_>,
     gradient: &Tensor<'_>,
-    parameters: &Parameters<'_>,
+    parameters: &ConvParameters<'_>,
 ) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
@@ -257,7 +291,7 @@ pub fn weights(
         };
         Ok(Epilogue::plain(Operand { memory: result.memory, dtype: result.dtype, layout }, None))
     };
-    let direct = Direct::new(from, factors, result, parameters, Direction::Gather);
+    let direct = Direct::new(from, factors, result, parameters, ConvDirection::Forward);
     if rows * channels <= DIRECT_WEIGHTS {
         if conv_channels::suits(&direct) {
             let layout = Matrix {
@@ -309,7 +343,7 @@ pub fn weights(
 fn check_groups(
     result: &Volume,
     source: &Volume,
-    parameters: &Parameters<'_>,
+    parameters: &ConvParameters<'_>,
     result_tensor: &Tensor<'_>,
     source_tensor: &Tensor<'_>,
 ) -> Result<i64> {

@@ -1,12 +1,13 @@
 //! Depthwise convolutions of tensors whose channels lie innermost: vectors of channels, and no packing.
 
-use super::conv::{Bias, Direction, WeightStrides};
+use super::conv::{Bias, ConvDirection, WeightStrides};
 use super::conv_direct::{program, Direct};
 use super::epilogue::Epilogue;
 use super::gemm::{self, busy, finish};
 use super::geometry::{native_lanes, ITEM_GROUP};
-use super::matrix::{div_up, struct_bytes};
+use super::matrix::struct_bytes;
 use super::plan::Size;
+use super::space::div_ceil;
 use super::Target;
 use crate::cl::Arg;
 use crate::error::Result;
@@ -43,13 +44,13 @@ fn launch(
 pub(super) fn pixels(
     target: &Target,
     direct: &Direct,
-    direction: Direction,
+    direction: ConvDirection,
     bias: Option<Bias>,
     class: Class,
 ) -> Result<()> {
     let Direct { source, pixels, weight, groups: channels, .. } = *direct;
     let lanes = native_lanes(target, class);
-    let pitch = div_up(channels, lanes) * lanes;
+    let pitch = div_ceil(channels, lanes) * lanes;
     let program = program(target, class, source.dtype)?;
     let from = direct.source_bytes(None);
     let strides = WeightStrides::new(direction, weight.image_stride, weight.channel_stride, 1, 1);
@@ -67,10 +68,10 @@ pub(super) fn pixels(
     ];
     launch(target, &program, "conv_channel_weights", &args, [pitch, weight.positions(), 1])?;
 
-    let across = div_up(channels, lanes * if target.is_cpu() { CHANNEL_VECTORS } else { 1 });
+    let across = div_ceil(channels, lanes * if target.is_cpu() { CHANNEL_VECTORS } else { 1 });
     let rows: i64 = pixels.sizes.iter().skip(1).product();
-    let blocks = div_up(busy(target), across * pixels.images).min(rows).max(1);
-    let block = div_up(rows, blocks);
+    let blocks = div_ceil(busy(target), across * pixels.images).min(rows).max(1);
+    let block = div_ceil(rows, blocks);
     let bias = bias.unwrap_or(Bias { memory: target.memory(0)?, dtype: pixels.dtype, stride: 0 });
     let to = direct.pixel_bytes();
     let args = [
@@ -89,7 +90,7 @@ pub(super) fn pixels(
         Arg::Long(pitch),
         Arg::Long(block),
     ];
-    launch(target, &program, "conv_channels", &args, [across, div_up(rows, block), pixels.images])
+    launch(target, &program, "conv_channels", &args, [across, div_ceil(rows, block), pixels.images])
 }
 
 /// A value for each weight; `epilogue` takes them as rows of taps and columns of channels.
@@ -99,9 +100,9 @@ pub(super) fn pixels(
 pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: &Epilogue) -> Result<()> {
     let Direct { source, pixels, weight, groups: channels, .. } = *direct;
     let lanes = native_lanes(target, class);
-    let across = div_up(channels, lanes);
+    let across = div_ceil(channels, lanes);
     let rows: i64 = pixels.images * pixels.sizes.iter().skip(1).product::<i64>();
-    let splits = div_up(busy(target), across).min(rows).max(1);
+    let splits = div_ceil(busy(target), across).min(rows).max(1);
     let sums = target.workspace((splits * weight.positions() * channels * class.size() as i64) as usize)?;
     let (from, to) = (direct.source_bytes(None), direct.pixel_bytes());
     let memory = target.memory(sums.address)?;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::conv::{Bias, Direction, Parameters, WeightStrides};
+use super::conv::{Bias, ConvDirection, ConvParameters, WeightStrides};
 use super::epilogue::Epilogue;
 use super::gemm::{busy, finish};
 use super::geometry::native_lanes;
-use super::matrix::{div_up, struct_bytes};
+use super::matrix::struct_bytes;
 use super::patches::{spatial, Spatial, Volume};
 use super::plan::Size;
+use super::space::div_ceil;
 use super::Target;
 use crate::cl::Arg;
 use crate::error::Result;
@@ -66,7 +67,7 @@ impl Window {
         }
         let [width, ..] = sizes;
         let [scale, ..] = self.scale;
-        Boxes { pixels, sizes, pitch: filled(div_up(width, scale), lanes) }
+        Boxes { pixels, sizes, pitch: filled(div_ceil(width, scale), lanes) }
     }
 }
 
@@ -79,7 +80,7 @@ impl Boxes {
 }
 
 const fn filled(width: i64, lanes: i64) -> i64 {
-    div_up(width, lanes) * lanes
+    div_ceil(width, lanes) * lanes
 }
 
 impl Direct {
@@ -88,21 +89,21 @@ impl Direct {
         source: Volume,
         pixels: Volume,
         weight: Volume,
-        parameters: &Parameters<'_>,
-        direction: Direction,
+        parameters: &ConvParameters<'_>,
+        direction: ConvDirection,
     ) -> Self {
         let (stride, padding) = (spatial(parameters.stride, 1), spatial(parameters.padding, 0));
         let dilation = spatial(parameters.dilation, 1);
         let taps = weight.sizes;
         let window = match direction {
-            Direction::Gather => Window {
+            ConvDirection::Forward => Window {
                 taps,
                 scale: stride,
                 origin: padding.map(|padding| -padding),
                 step: dilation,
                 stuffing: [1; 3],
             },
-            Direction::Spread => Window {
+            _ => Window {
                 taps,
                 scale: [1; 3],
                 origin: padding,
@@ -148,7 +149,7 @@ impl Direct {
         };
         let [width, height, depth] = self.pixels.sizes;
         let w = largest(width, filled(width, lanes), |w| fits([w.min(width), 1, 1]))?;
-        let h = largest(height, div_up(height, parts), |h| fits([w, h, 1]))?;
+        let h = largest(height, div_ceil(height, parts), |h| fits([w, h, 1]))?;
         let d = if h == height { largest(depth, depth, |d| fits([w, h, d]))? } else { 1 };
         Some(self.window.boxes([w, h, d], lanes))
     }
@@ -161,7 +162,7 @@ impl Direct {
 
     /// Boxes of an image.
     pub(super) fn box_count(&self, boxes: Boxes) -> i64 {
-        self.pixels.sizes.iter().zip(boxes.pixels).map(|(&size, part)| div_up(size, part)).product()
+        self.pixels.sizes.iter().zip(boxes.pixels).map(|(&size, part)| div_ceil(size, part)).product()
     }
 
     /// The arguments of a kernel for weights: `bytes` of both volumes, and local memory for what a box takes and for the sums of
@@ -212,7 +213,7 @@ impl Direct {
 
 /// The largest part of `total`, at most `limit`, that fits: all of it, or halves of that.
 fn largest(total: i64, limit: i64, fits: impl Fn(i64) -> bool) -> Option<i64> {
-    let halves = std::iter::successors(Some(limit.max(1)), |size| (*size > 1).then_some(div_up(*size, 2)));
+    let halves = std::iter::successors(Some(limit.max(1)), |size| (*size > 1).then_some(div_ceil(*size, 2)));
     halves.map(|size| size.min(total)).find(|size| fits(*size))
 }
 
@@ -257,12 +258,12 @@ const fn local(elements: i64, size: i64) -> Arg<'static> {
 pub(super) fn pixels(
     target: &Target,
     direct: &Direct,
-    direction: Direction,
+    direction: ConvDirection,
     bias: Option<Bias>,
     class: Class,
 ) -> Result<bool> {
     let Direct { source, pixels, weight, groups, .. } = *direct;
-    let parts = div_up(busy(target), groups * pixels.images);
+    let parts = div_ceil(busy(target), groups * pixels.images);
     let Some(boxes) = direct.fit(target, class, 0, parts) else { return Ok(false) };
     let (rows, channels) = (direct.out_channels(), direct.source_channels());
     let strides = WeightStrides::new(direction, weight.image_stride, weight.channel_stride, rows, channels);
@@ -304,7 +305,7 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
     let Direct { source, pixels, groups, .. } = *direct;
     let rows = direct.out_channels();
     let Some(boxes) = direct.fit(target, class, rows, 1) else { return Ok(false) };
-    let splits = div_up(busy(target), groups).min(pixels.images).max(1);
+    let splits = div_ceil(busy(target), groups).min(pixels.images).max(1);
     let size = Size { rows, columns: direct.depth(), depth: 0, batches: groups };
     let element = class.size() as i64;
     let workspace = target.workspace((splits * groups * rows * direct.depth() * element) as usize)?;

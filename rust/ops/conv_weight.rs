@@ -5,8 +5,8 @@ use super::conv_direct::{program, Direct};
 use super::epilogue::Epilogue;
 use super::gemm::{busy, finish, launch};
 use super::geometry::native_lanes;
-use super::matrix::div_up;
 use super::plan::Size;
+use super::space::div_ceil;
 use super::Target;
 use crate::error::Result;
 use crate::kernels::Class;
@@ -35,7 +35,7 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
         (native_lanes(target, class), class.size() as i64, target.device.info.local_mem as i64);
     let is_real = !matches!(class, Class::Complex | Class::ComplexDouble);
     let suits = channels <= FEW_CHANNELS && rows >= LEAST_VECTORS * lanes && depth > channels;
-    let (padded, pitch) = (div_up(depth, FEATURES) * FEATURES, div_up(rows, lanes) * lanes);
+    let (padded, pitch) = (div_ceil(depth, FEATURES) * FEATURES, div_ceil(rows, lanes) * lanes);
     let fits = padded * pitch * element <= SUM_BYTES.min(local_bytes / 4);
     if !(target.is_cpu() && is_real && suits && fits) {
         return Ok(false);
@@ -43,7 +43,7 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
     let most = BOX_BYTES.min(local_bytes / 2) / element;
     let Some(boxes) = direct.largest_boxes(lanes, pitch, 1, most) else { return Ok(false) };
     let elements = direct.elements(boxes, lanes);
-    let splits = div_up(busy(target), groups).min(pixels.images * direct.box_count(boxes)).max(1);
+    let splits = div_ceil(busy(target), groups).min(pixels.images * direct.box_count(boxes)).max(1);
     let workspace = target.workspace((splits * groups * rows * depth * element) as usize)?;
     let sums = target.memory(workspace.address)?;
     let (from, to) = (direct.source_bytes(Some(boxes)), direct.pixel_bytes());

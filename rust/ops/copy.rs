@@ -7,6 +7,18 @@ use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{Class, Family, Spec, MAX_DIMS};
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn triangle(dst: &Tensor, src: &Tensor, diagonal: i64, upper: bool) -> Result<()>;
+    }
+}
+
 /// Copies the upper or lower triangle of a batch of matrices and zeroes the rest; `dst` may be `src`.
 ///
 /// # Errors

@@ -3,33 +3,24 @@
 use super::matrix::Operand;
 use super::Scalar;
 use crate::cl::Arg;
-use crate::error::{Error, Result};
 use crate::kernels::Class;
 
-/// What becomes of a product's values last; as in `cl/activation.cl`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Activation {
-    /// They stay.
-    #[default]
-    Nothing = 0,
-    /// max(x, 0).
-    Relu = 1,
-    /// x times the normal distribution up to x.
-    Gelu = 2,
-}
-
-impl Activation {
-    /// From the bridge's number.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for any other number.
-    pub fn from_code(code: i32) -> Result<Self> {
-        [Self::Nothing, Self::Relu, Self::Gelu]
-            .into_iter()
-            .find(|activation| *activation as i32 == code)
-            .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not an activation")))
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// What becomes of a product's values last; as in `cl/activation.cl`.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum Activation {
+        /// They stay.
+        None,
+        /// max(x, 0).
+        Relu,
+        /// x times the normal distribution up to x.
+        Gelu,
     }
 }
+
+pub use ffi::Activation;
 
 /// What a product ends with: `out = activation(alpha * product + beta * addend)`.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +41,7 @@ impl Epilogue {
     /// Stores the product, plus an addend if there is one.
     pub fn plain(out: Operand, addend: Option<Operand>) -> Self {
         let one = Scalar { real: 1.0, imag: 0.0, integer: 1 };
-        Self { alpha: one, beta: one, addend, activation: Activation::Nothing, out }
+        Self { alpha: one, beta: one, addend, activation: Activation::None, out }
     }
 
     /// With rows and columns exchanged.

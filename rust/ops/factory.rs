@@ -6,6 +6,20 @@ use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{Class, DType, Family};
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Scalar = crate::abi::Scalar;
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn arange(out: &Tensor, start: Scalar, step: Scalar) -> Result<()>;
+        fn linspace(out: &Tensor, start: Scalar, end: Scalar) -> Result<()>;
+    }
+}
+
 /// The class of the rule: double for floats where the device has it (see `cl/factory.cl`).
 fn rule_class(target: &Target, dtype: DType) -> Class {
     match dtype.class() {

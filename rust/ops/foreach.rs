@@ -1,14 +1,33 @@
 //! A pointwise op on every tensor of a list: several small tensors a launch.
 
 use super::geometry::{Geometry, ITEM_GROUP};
-use super::pointwise::{self, Operand};
+use super::pointwise;
 use super::pointwise_row::{program, row, PointwiseRow, Source};
-use super::segments::{Batch, List, CHUNK};
+use super::segments::{Batch, CHUNK};
 use super::tier::tier;
-use super::{Scalar, Target};
+use super::{Operand, Scalar, Target, TensorList};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Class, DType, Family, MAX_OPERANDS};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Scalar = crate::abi::Scalar;
+        type TensorList<'a> = crate::abi::TensorList<'a>;
+    }
+
+    extern "Rust" {
+        fn foreach(
+            op: u32,
+            counts: &[i64],
+            lists: &[TensorList],
+            numbers: &[Scalar],
+            number_is_input: bool,
+        ) -> Result<()>;
+    }
+}
 
 /// Tensors of a launch, which has to fit the 1024 bytes of arguments that every device takes.
 const SEGMENTS: usize = 11;
@@ -23,7 +42,7 @@ struct Call<'a> {
     target: Target,
     op: u32,
     class: Class,
-    lists: &'a [List<'a>],
+    lists: &'a [TensorList<'a>],
     numbers: &'a [Scalar],
     number_is_input: bool,
 }
@@ -33,7 +52,13 @@ struct Call<'a> {
 ///
 /// # Errors
 /// [`Error::Invalid`] when an op takes other inputs than there are.
-pub fn launch(op: u32, counts: &[i64], lists: &[List<'_>], numbers: &[Scalar], number_is_input: bool) -> Result<()> {
+pub fn foreach(
+    op: u32,
+    counts: &[i64],
+    lists: &[TensorList<'_>],
+    numbers: &[Scalar],
+    number_is_input: bool,
+) -> Result<()> {
     let row = row(op)?;
     if row.arity + 1 != lists.len() + usize::from(number_is_input) || lists.len() > MAX_OPERANDS {
         return Err(Error::Invalid(format!(
@@ -87,7 +112,7 @@ impl Call<'_> {
         }
         let parameters = row(self.op)?.scalars.len().min(1);
         let scalar = if self.number_is_input { Self::ONE } else { self.number(index) };
-        pointwise::launch(self.op, compute, &[count], 1, &operands, &vec![scalar; parameters], 0)
+        pointwise::pointwise(self.op, compute, &[count], 1, &operands, &vec![scalar; parameters], 0)
     }
 
     fn sources(&self, row: &PointwiseRow) -> i32 {

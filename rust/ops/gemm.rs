@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::epilogue::{Activation, Epilogue};
 use super::gemm_local;
-use super::matrix::{div_up, struct_bytes, Matrix, Operand};
+use super::matrix::{struct_bytes, Matrix, Operand};
 use super::patches::Patches;
 use super::plan::{Cores, Plan, Size, Tile};
+use super::space::div_ceil;
 use super::tuning::Tuning;
 use super::Target;
 use crate::cl::{Arg, MemHandle};
@@ -155,7 +156,7 @@ pub fn program(
         .define("SPEC_DTYPE0", i64::from(source.code()))
         .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
         .define("SPEC_DTYPE2", i64::from(addend.code()))
-        .define("ACTIVATION", epilogue.activation as i64);
+        .define("ACTIVATION", i64::from(epilogue.activation.repr));
     let family = if epilogue.activation == Activation::Gelu { Family::MatmulGelu } else { Family::Matmul };
     target.program(family, class, &spec)
 }
@@ -274,6 +275,6 @@ pub fn finish(
     let program = program(target, class, tile, MATRICES, class.storage(), epilogue)?;
     let encoded = epilogue.encode(class);
     let cut = [sums, Arg::Long(size.columns), Arg::Long(FINISH_COLUMNS), Arg::Long(splits)];
-    let global = [div_up(size.columns, FINISH_COLUMNS), size.rows, size.batches];
+    let global = [div_ceil(size.columns, FINISH_COLUMNS), size.rows, size.batches];
     launch(target, &program, "gemm_finish", &[&cut[..], &encoded.args()].concat(), global)
 }

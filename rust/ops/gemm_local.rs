@@ -7,9 +7,10 @@ use std::sync::Arc;
 use super::epilogue::Epilogue;
 use super::gemm::{Factor, Product};
 use super::geometry::{Geometry, ITEM_GROUP};
-use super::matrix::{div_up, struct_bytes, Matrix, Operand};
+use super::matrix::{struct_bytes, Matrix, Operand};
 use super::patches::FeatureOrder;
 use super::plan::Size;
+use super::space::div_ceil;
 use super::tuning::GpuTuning;
 use super::Target;
 use crate::cl::Arg;
@@ -75,7 +76,7 @@ impl Plan {
     fn of(product: &Product, units: i64, tuning: &GpuTuning) -> Self {
         let side = tuning.side;
         let Size { rows, columns, depth, batches } = product.size;
-        let squares = |item: i64| div_up(rows, side * item) * div_up(columns, side * item);
+        let squares = |item: i64| div_ceil(rows, side * item) * div_ceil(columns, side * item);
         let fills = squares(tuning.item) * batches >= units;
         let item = if product.class == Class::Float && fills { tuning.item } else { GpuTuning::SMALL_ITEM };
         let groups = (squares(item) * batches).max(1);
@@ -160,7 +161,7 @@ fn program(
         .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
         .define("SPEC_DTYPE2", i64::from(addend.code()))
         .define("VEC", Geometry::of(target, class).lanes as i64)
-        .define("ACTIVATION", epilogue.activation as i64);
+        .define("ACTIVATION", i64::from(epilogue.activation.repr));
     let spec = constants.iter().fold(spec, |spec, (name, value)| spec.define(name, *value));
     target.program(Family::GemmLocal, class, &spec)
 }
@@ -226,7 +227,7 @@ pub fn dot(
     tuning: &GpuTuning,
 ) -> Result<()> {
     let group = tuning.side * tuning.side;
-    let splits = (target.compute_units() as i64 * DOT_GROUPS).min(div_up(depth, group * DOT_TERMS)).max(1);
+    let splits = (target.compute_units() as i64 * DOT_GROUPS).min(div_ceil(depth, group * DOT_TERMS)).max(1);
     let sums = if splits > 1 { Some(target.workspace(splits as usize * class.size())?) } else { None };
     let goal = match &sums {
         Some(memory) => {

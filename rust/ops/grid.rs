@@ -9,16 +9,47 @@ use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{CachedProgram, Class, Family, Layout};
 
-/// How a grid is read. Numbers are those of ATen.
-#[derive(Clone, Copy, Debug)]
-pub struct Sampler {
-    /// `at::native::GridSamplerInterpolation`.
-    pub interpolation: i32,
-    /// `at::native::GridSamplerPadding`.
-    pub padding: i32,
-    /// Whether -1 and 1 are the centres of the corner elements, not their outer edges.
-    pub align_corners: bool,
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// How a grid is read. Numbers are those of ATen.
+    #[derive(Clone, Copy, Debug)]
+    pub struct GridSampler {
+        /// `at::native::GridSamplerInterpolation`.
+        pub interpolation: i32,
+        /// `at::native::GridSamplerPadding`.
+        pub padding: i32,
+        /// Whether -1 and 1 are the centres of the corner elements, not their outer edges.
+        pub align_corners: bool,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn grid_sample(sampler: &GridSampler, output: &Tensor, input: &Tensor, grid: &Tensor) -> Result<()>;
+        fn grid_padded_channels(grad: &Tensor) -> Result<i64>;
+        fn grid_sample_input_gradient(sampler: &GridSampler, sums: &Tensor, grad: &Tensor, grid: &Tensor)
+            -> Result<()>;
+        fn grid_has_any_order(grad: &Tensor) -> Result<bool>;
+        fn grid_sample_input_gradient_in_any_order(
+            sampler: &GridSampler,
+            sums: &Tensor,
+            grad: &Tensor,
+            grid: &Tensor,
+        ) -> Result<()>;
+        fn grid_sample_grid_gradient(
+            sampler: &GridSampler,
+            grad_grid: &Tensor,
+            grad: &Tensor,
+            input: &Tensor,
+            grid: &Tensor,
+        ) -> Result<()>;
+    }
 }
+
+pub use ffi::GridSampler;
 
 /// A grid [N, ..., coordinates] with its coordinates where other tensors have channels.
 struct Coordinates {
@@ -52,7 +83,7 @@ struct Call {
 impl Call {
     /// `output` gives the positions and the dtype, `input` (or the sums of its gradient, which are wider) what the grid's
     /// coordinates run over.
-    fn new(sampler: Sampler, output: &Tensor<'_>, input: &Tensor<'_>) -> Result<Self> {
+    fn new(sampler: &GridSampler, output: &Tensor<'_>, input: &Tensor<'_>) -> Result<Self> {
         let spatial = output.ndim().saturating_sub(2);
         let target = Target::of(input.address)?;
         let geometry = Geometry::of(&target, input.class());
@@ -90,7 +121,7 @@ impl Call {
 ///
 /// # Errors
 /// As the driver reports.
-pub fn sample(sampler: Sampler, output: &Tensor<'_>, input: &Tensor<'_>, grid: &Tensor<'_>) -> Result<()> {
+pub fn grid_sample(sampler: &GridSampler, output: &Tensor<'_>, input: &Tensor<'_>, grid: &Tensor<'_>) -> Result<()> {
     if output.numel() == 0 {
         return Ok(());
     }
@@ -104,8 +135,8 @@ pub fn sample(sampler: Sampler, output: &Tensor<'_>, input: &Tensor<'_>, grid: &
 ///
 /// # Errors
 /// As the driver reports.
-pub fn grid_gradient(
-    sampler: Sampler,
+pub fn grid_sample_grid_gradient(
+    sampler: &GridSampler,
     grad_grid: &Tensor<'_>,
     grad: &Tensor<'_>,
     input: &Tensor<'_>,
@@ -121,11 +152,11 @@ pub fn grid_gradient(
     call.launch("grid_sample_grid_gradient", &[grad_grid, grad, input, grid], &layout, call.places)
 }
 
-/// Channels that [`input_gradient`] wants for its sums: whole vectors.
+/// Channels that [`grid_sample_input_gradient`] wants for its sums: whole vectors.
 ///
 /// # Errors
 /// As the driver reports.
-pub fn padded_channels(grad: &Tensor<'_>) -> Result<i64> {
+pub fn grid_padded_channels(grad: &Tensor<'_>) -> Result<i64> {
     let lanes = Geometry::of(&Target::of(grad.address)?, grad.class()).lanes as u64;
     Ok((grad.size(1) as u64).next_multiple_of(lanes) as i64)
 }
@@ -134,7 +165,12 @@ pub fn padded_channels(grad: &Tensor<'_>) -> Result<i64> {
 ///
 /// # Errors
 /// As the driver reports.
-pub fn input_gradient(sampler: Sampler, sums: &Tensor<'_>, grad: &Tensor<'_>, grid: &Tensor<'_>) -> Result<()> {
+pub fn grid_sample_input_gradient(
+    sampler: &GridSampler,
+    sums: &Tensor<'_>,
+    grad: &Tensor<'_>,
+    grid: &Tensor<'_>,
+) -> Result<()> {
     if sums.numel() == 0 || grad.numel() == 0 {
         return Ok(());
     }
@@ -147,11 +183,11 @@ pub fn input_gradient(sampler: Sampler, sums: &Tensor<'_>, grad: &Tensor<'_>, gr
     call.launch("grid_sample_input_gradient", &[sums, grad, grid], &layout, strips * grad.size(0))
 }
 
-/// Whether the device can add the gradient by the input in any order: for [`input_gradient_in_any_order`].
+/// Whether the device can add the gradient by the input in any order: for [`grid_sample_input_gradient_in_any_order`].
 ///
 /// # Errors
 /// As the driver reports.
-pub fn has_any_order(grad: &Tensor<'_>) -> Result<bool> {
+pub fn grid_has_any_order(grad: &Tensor<'_>) -> Result<bool> {
     let target = Target::of(grad.address)?;
     // CPUs have as many channels of samples as they have cores, and pay more for atomics.
     Ok(!target.is_cpu() && (grad.class() == Class::Float || target.device.info.has_wide_atomics()))
@@ -162,8 +198,8 @@ pub fn has_any_order(grad: &Tensor<'_>) -> Result<bool> {
 ///
 /// # Errors
 /// As the driver reports.
-pub fn input_gradient_in_any_order(
-    sampler: Sampler,
+pub fn grid_sample_input_gradient_in_any_order(
+    sampler: &GridSampler,
     sums: &Tensor<'_>,
     grad: &Tensor<'_>,
     grid: &Tensor<'_>,

@@ -9,72 +9,75 @@ use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Class, DType, Family, Spec, MAX_DIMS};
 
-/// How PyTorch's CPU backend words an index out of range, and which exception it raises: `native::BadIndex` of C++.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum BadIndex {
-    /// Of advanced indexing.
-    Plain = 0,
-    /// Of `index_select` and `index_add`.
-    InSelf = 1,
-    /// Of `index_copy`.
-    Copy = 2,
-    /// Of `take` and `put_`, which see a tensor as one dimension.
-    Flat = 3,
-    /// Of `gather` and all that scatters.
-    Gather = 4,
-}
-
-impl BadIndex {
-    /// From the bridge's number.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for any other number.
-    pub fn from_code(code: i32) -> Result<Self> {
-        [Self::Plain, Self::InSelf, Self::Copy, Self::Flat, Self::Gather]
-            .into_iter()
-            .find(|kind| *kind as i32 == code)
-            .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not a kind of bad index")))
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// How PyTorch's CPU backend words an index out of range, and which exception it raises.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum BadIndex {
+        /// Of advanced indexing.
+        Plain,
+        /// Of `index_select` and `index_add`.
+        InSelf,
+        /// Of `index_copy`.
+        Copy,
+        /// Of `take` and `put_`, which see a tensor as one dimension.
+        Flat,
+        /// Of `gather` and all that scatters.
+        Gather,
     }
 
+    /// An index tensor and the dimension that it walks.
+    #[derive(Clone, Copy, Debug)]
+    pub struct IndexAxis<'a> {
+        /// 32- or 64-bit indices, of the shape of the move.
+        pub index: Tensor<'a>,
+        /// Size of the dimension.
+        pub size: i64,
+        /// Its stride in bytes.
+        pub stride: i64,
+        /// Its number, for messages.
+        pub dim: i64,
+        /// Whether negative indices count from the end.
+        pub wraps: bool,
+        /// Which error an index out of range is: the same for all axes of a move.
+        pub bad: BadIndex,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn index_get(dst: &Tensor, src: &Tensor, axes: &[IndexAxis]) -> Result<()>;
+    }
+}
+
+pub use ffi::{BadIndex, IndexAxis};
+
+impl BadIndex {
     fn error(self, index: i64, dim: i64, size: i64) -> Error {
         let text = format!("index {index} is out of bounds for dimension {dim} with size {size}");
         match self {
-            Self::Plain => Error::Index(text),
             Self::InSelf => Error::Index(format!("index out of range in self: {text}")),
             Self::Copy => Error::Index(format!("index_copy_(): {text}")),
             Self::Flat => {
                 Error::Index(format!("out of range: tried to access index {index} on a tensor of {size} elements."))
             }
             Self::Gather => Error::Invalid(text),
+            _ => Error::Index(text),
         }
     }
 }
 
-/// An index tensor and the dimension that it walks.
-#[derive(Clone, Copy, Debug)]
-pub struct Axis<'a> {
-    /// 32- or 64-bit indices, of the shape of the move.
-    pub index: Tensor<'a>,
-    /// Size of the dimension.
-    pub size: i64,
-    /// Its stride in bytes.
-    pub stride: i64,
-    /// Its number, for messages.
-    pub dim: i64,
-    /// Whether negative indices count from the end.
-    pub wraps: bool,
-    /// Which error an index out of range is: the same for all axes of a move.
-    pub bad: BadIndex,
-}
-
-impl Axis<'_> {
+impl IndexAxis<'_> {
     /// The same axis for one position of the outermost dimension of a move.
     fn at(&self, position: i64) -> Self {
         Self { index: self.index.at(position), ..*self }
     }
 
-    /// The kernels' `Axis`.
+    /// The kernels' `IndexAxis`.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let lowest = if self.wraps { -self.size } else { 0 };
         [self.size, self.stride, lowest, self.dim].iter().flat_map(|field| field.to_ne_bytes()).collect()
@@ -90,7 +93,7 @@ pub(super) struct Report {
 impl Report {
     const BYTES: usize = 32;
 
-    pub(super) fn new(target: &Target, axes: &[Axis<'_>]) -> Result<Self> {
+    pub(super) fn new(target: &Target, axes: &[IndexAxis<'_>]) -> Result<Self> {
         let memory = target.workspace(Self::BYTES)?;
         target.fill(memory.address, 0, Self::BYTES)?;
         Ok(Self { memory, bad: axes.first().map_or(BadIndex::Plain, |axis| axis.bad) })
@@ -112,7 +115,7 @@ impl Report {
 
 /// One index operand, made of one axis or of several.
 pub(super) struct Folded<'a> {
-    pub(super) axis: Axis<'a>,
+    pub(super) axis: IndexAxis<'a>,
     /// The bits of every step that indices make, in bytes.
     steps: i64,
     /// Holds the byte offsets that several axes were folded into.
@@ -122,7 +125,7 @@ pub(super) struct Folded<'a> {
 const NO_AXIS: &str = "OpenCL: an indexed move needs at least one index tensor";
 
 /// Byte strides of a dense tensor over the dimensions along which some index moves; 0 along the others.
-fn offset_strides(sizes: &[i64], axes: &[Axis<'_>]) -> (Vec<i64>, i64) {
+fn offset_strides(sizes: &[i64], axes: &[IndexAxis<'_>]) -> (Vec<i64>, i64) {
     let mut count = 1;
     let mut strides: Vec<i64> = (0..sizes.len())
         .rev()
@@ -140,7 +143,7 @@ fn offset_strides(sizes: &[i64], axes: &[Axis<'_>]) -> (Vec<i64>, i64) {
 /// Folds several axes into one tensor of byte offsets, whose strides go into `strides`.
 pub(super) fn fold<'a>(
     target: &Target,
-    axes: &[Axis<'a>],
+    axes: &[IndexAxis<'a>],
     strides: &'a mut Vec<i64>,
     report: &Report,
 ) -> Result<Folded<'a>> {
@@ -161,7 +164,7 @@ pub(super) fn fold<'a>(
         write_offsets(target, memory.address, axis, space, number == 0, report)?;
     }
     // Offsets are in range and in bytes already: one "dimension" without end, a byte a step.
-    let axis = Axis { index: offsets, size: i64::MAX, stride: 1, dim: 0, wraps: false, bad: first.bad };
+    let axis = IndexAxis { index: offsets, size: i64::MAX, stride: 1, dim: 0, wraps: false, bad: first.bad };
     Ok(Folded { axis, steps, _memory: Some(memory) })
 }
 
@@ -170,7 +173,7 @@ pub(super) fn fold<'a>(
 pub(super) fn write_offsets(
     target: &Target,
     offsets: usize,
-    axis: &Axis<'_>,
+    axis: &IndexAxis<'_>,
     space: Vec<Dim<2>>,
     is_first: bool,
     report: &Report,
@@ -210,8 +213,8 @@ fn chunks<const N: usize>(target: &Target, space: &[Dim<N>]) -> (i64, usize) {
 pub(super) fn slices(
     dst: &Tensor<'_>,
     src: &Tensor<'_>,
-    axes: &[Axis<'_>],
-    one: impl Fn(&Tensor<'_>, &Tensor<'_>, &[Axis<'_>]) -> Result<()>,
+    axes: &[IndexAxis<'_>],
+    one: impl Fn(&Tensor<'_>, &Tensor<'_>, &[IndexAxis<'_>]) -> Result<()>,
 ) -> Result<()> {
     (0..dst.size(0)).try_for_each(|position| {
         let axes: Vec<_> = axes.iter().map(|axis| axis.at(position)).collect();
@@ -223,12 +226,12 @@ pub(super) fn slices(
 ///
 /// # Errors
 /// The axes' own error for an index out of range.
-pub fn get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>]) -> Result<()> {
+pub fn index_get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>]) -> Result<()> {
     if dst.numel() == 0 {
         return Ok(());
     }
     if dst.ndim() > MAX_DIMS {
-        return slices(dst, src, axes, get);
+        return slices(dst, src, axes, index_get);
     }
     let target = Target::of(dst.address)?;
     let report = Report::new(&target, axes)?;

@@ -1,12 +1,24 @@
 //! Norms of the small tensors of a list: many a launch.
 
 use super::geometry::Geometry;
-use super::segments::{Batch, List};
+use super::segments::Batch;
 use super::tier::tier;
-use super::Target;
+use super::{Target, TensorList};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::Family;
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type TensorList<'a> = crate::abi::TensorList<'a>;
+    }
+
+    extern "Rust" {
+        fn foreach_norm(order: f64, counts: &[i64], out: &TensorList, tensors: &TensorList) -> Result<()>;
+    }
+}
 
 /// Tensors of a launch, which has to fit the 1024 bytes of arguments that every device takes.
 type Tensors = Batch<28, 2>;
@@ -15,7 +27,7 @@ const WHOLE: i64 = 1 << 40;
 
 /// Which norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Norm {
+enum Norm {
     /// The largest magnitude.
     Max,
     /// The sum of magnitudes.
@@ -29,7 +41,7 @@ impl Norm {
     ///
     /// # Errors
     /// [`Error::Invalid`] for any other number.
-    pub fn of_order(order: f64) -> Result<Self> {
+    fn of_order(order: f64) -> Result<Self> {
         match order {
             f64::INFINITY => Ok(Self::Max),
             1.0 => Ok(Self::Sum),
@@ -42,8 +54,9 @@ impl Norm {
 /// Writes the norm of the n-th tensor, which has `counts[n]` elements, to the n-th of `out`, whose dtype is the same.
 ///
 /// # Errors
-/// As the driver reports.
-pub fn launch(norm: Norm, counts: &[i64], out: &List<'_>, tensors: &List<'_>) -> Result<()> {
+/// [`Error::Invalid`] for an order other than infinity, 1 and 2.
+pub fn foreach_norm(order: f64, counts: &[i64], out: &TensorList<'_>, tensors: &TensorList<'_>) -> Result<()> {
+    let norm = Norm::of_order(order)?;
     let target = Target::of(out.address(0))?;
     let class = tensors.dtype.class();
     let geometry = Geometry::of(&target, class);

@@ -4,50 +4,71 @@ use super::geometry::{real, Geometry};
 use super::tier::tier;
 use super::{Target, Tensor};
 use crate::cl::Arg;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::{CachedProgram, Family};
 
-/// How losses become one: numbers of `at::Reduction`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum Reduction {
-    /// They do not.
-    None = 0,
-    /// Weighted mean.
-    Mean = 1,
-    /// Sum.
-    Sum = 2,
-}
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// How losses become one: numbers of `at::Reduction`.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum Reduction {
+        /// They do not.
+        None,
+        /// Weighted mean.
+        Mean,
+        /// Sum.
+        Sum,
+    }
 
-impl Reduction {
-    /// From the bridge's number.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for any other number.
-    pub fn from_code(code: i64) -> Result<Self> {
-        match code {
-            0 => Ok(Self::None),
-            1 => Ok(Self::Mean),
-            2 => Ok(Self::Sum),
-            _ => Err(Error::Invalid(format!("OpenCL: {code} is not a reduction of losses"))),
-        }
+    /// What selects a likelihood for each target.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Classes<'a> {
+        /// Class of each target: 64- or 32-bit, or bytes.
+        pub target: Tensor<'a>,
+        /// Weight of each class; may be absent.
+        pub weight: Tensor<'a>,
+        /// The class that counts for nothing.
+        pub ignored: i64,
+        /// Number of classes.
+        pub count: i64,
+        /// Targets of a sample.
+        pub inner: i64,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn nll_loss(
+            input: &Tensor,
+            classes: &Classes,
+            reduction: Reduction,
+            output: &Tensor,
+            total_weight: &Tensor,
+        ) -> Result<()>;
+        fn nll_loss_backward(
+            grad: &Tensor,
+            classes: &Classes,
+            reduction: Reduction,
+            total_weight: &Tensor,
+            grad_input: &Tensor,
+        ) -> Result<()>;
+        fn binary_cross_entropy(input: &Tensor, target: &Tensor, weight: &Tensor, output: &Tensor) -> Result<()>;
+        fn binary_cross_entropy_backward(
+            grad: &Tensor,
+            input: &Tensor,
+            target: &Tensor,
+            weight: &Tensor,
+            grad_input: &Tensor,
+            scale: f64,
+        ) -> Result<()>;
     }
 }
 
-/// What selects a likelihood for each target.
-#[derive(Clone, Copy, Debug)]
-pub struct Classes<'a> {
-    /// Class of each target: 64- or 32-bit, or bytes.
-    pub target: Tensor<'a>,
-    /// Weight of each class; may be absent.
-    pub weight: Tensor<'a>,
-    /// The class that counts for nothing.
-    pub ignored: i64,
-    /// Number of classes.
-    pub count: i64,
-    /// Targets of a sample.
-    pub inner: i64,
-}
+pub use ffi::{Classes, Reduction};
 
 impl Classes<'_> {
     fn sizes(&self) -> [Arg<'static>; 4] {
@@ -81,7 +102,7 @@ impl Call {
 ///
 /// # Errors
 /// As the driver reports.
-pub fn likelihood(
+pub fn nll_loss(
     input: &Tensor<'_>,
     classes: &Classes<'_>,
     reduction: Reduction,
@@ -114,7 +135,7 @@ pub fn likelihood(
         call.target.tensor(total_weight)?,
         Arg::Int(output.dtype.code()),
         Arg::Long(groups as i64),
-        Arg::Int(reduction as i32),
+        Arg::Int(reduction.repr),
     ];
     call.target.launch(&call.program, "nll_loss_finish", &args, &[1], None)
 }
@@ -123,7 +144,7 @@ pub fn likelihood(
 ///
 /// # Errors
 /// As the driver reports.
-pub fn likelihood_backward(
+pub fn nll_loss_backward(
     grad: &Tensor<'_>,
     classes: &Classes<'_>,
     reduction: Reduction,
@@ -143,7 +164,7 @@ pub fn likelihood_backward(
         Arg::Int(grad_input.dtype.code()),
     ]);
     args.extend(classes.sizes());
-    args.extend([Arg::Int(reduction as i32), call.target.faults()?]);
+    args.extend([Arg::Int(reduction.repr), call.target.faults()?]);
     let items = call.geometry.items_for(classes.target.numel());
     call.target.launch(&call.program, "nll_loss_backward", &args, &items, None)
 }
@@ -152,7 +173,12 @@ pub fn likelihood_backward(
 ///
 /// # Errors
 /// As the driver reports.
-pub fn cross_entropy(input: &Tensor<'_>, target: &Tensor<'_>, weight: &Tensor<'_>, output: &Tensor<'_>) -> Result<()> {
+pub fn binary_cross_entropy(
+    input: &Tensor<'_>,
+    target: &Tensor<'_>,
+    weight: &Tensor<'_>,
+    output: &Tensor<'_>,
+) -> Result<()> {
     let count = output.numel();
     if count == 0 {
         return Ok(());
@@ -175,7 +201,7 @@ pub fn cross_entropy(input: &Tensor<'_>, target: &Tensor<'_>, weight: &Tensor<'_
 ///
 /// # Errors
 /// As the driver reports.
-pub fn cross_entropy_backward(
+pub fn binary_cross_entropy_backward(
     grad: &Tensor<'_>,
     input: &Tensor<'_>,
     target: &Tensor<'_>,

@@ -2,12 +2,25 @@
 
 use super::epilogue::{Activation, Epilogue};
 use super::gemm::{busy, finish, launch, multiply, program, Factor, Product, MATRICES};
-use super::matrix::{div_up, Axis, Matrix, Operand};
+use super::matrix::{Axis, Matrix, Operand};
 use super::plan::{Size, Tile};
+use super::space::div_ceil;
 use super::tuning::Tuning;
 use super::{gemm_local, Scalar, Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn dot(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()>;
+    }
+}
 
 /// Rows that a thin product takes at a time; as in `cl/matmul.cl`.
 const THIN_ROWS: i64 = 4;
@@ -157,11 +170,11 @@ impl Thin {
             return Ok(());
         }
         let tile = Tile::of(target, class);
-        let row_blocks = div_up(rows, THIN_ROWS);
+        let row_blocks = div_ceil(rows, THIN_ROWS);
         // Blocks of so many columns, and parts of k.
         let blocks = |width: i64| {
-            let blocks = div_up(columns, width);
-            (blocks, div_up(busy(target), blocks * row_blocks * batches).min(depth / SHORTEST_SPLIT).max(1))
+            let blocks = div_ceil(columns, width);
+            (blocks, div_ceil(busy(target), blocks * row_blocks * batches).min(depth / SHORTEST_SPLIT).max(1))
         };
         let is_shared = |(blocks, splits): (i64, i64)| blocks * splits * batches >= busy(target);
         let width = if is_shared(blocks(LONGEST * tile.vector())) { LONGEST } else { WIDE };

@@ -147,14 +147,6 @@ pub fn struct_bytes(longs: impl IntoIterator<Item = i64>) -> Vec<u8> {
     longs.into_iter().flat_map(i64::to_ne_bytes).collect()
 }
 
-/// Quotient rounded up.
-pub const fn div_up(a: i64, b: i64) -> i64 {
-    if b <= 0 {
-        return 0;
-    }
-    (a + b - 1) / b
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

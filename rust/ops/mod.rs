@@ -27,10 +27,8 @@ mod top;
 mod transpose;
 mod winograd;
 
-pub use scalar::Scalar;
-pub use segments::List;
+pub use crate::abi::{Operand, RandomStream, Scalar, Tensor, TensorList};
 pub use target::{Target, Workspace};
-pub use tensor::Tensor;
 
 pub mod arg_reduce;
 pub mod attention;

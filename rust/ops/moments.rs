@@ -1,14 +1,36 @@
 //! Variance, standard deviation and mean.
 
 use super::geometry::{real, Geometry};
-use super::pointwise::Operand;
 use super::reduction::{Order, Reduction};
 use super::space::{layout, Dim};
 use super::tier::tier;
-use super::{Scalar, Target};
+use super::{Operand, Target};
 use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{DType, Family};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// What a caller wants of the moments.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Spread {
+        /// Degrees of freedom taken from the count: 1 for the unbiased variance.
+        pub correction: f64,
+        /// The standard deviation in place of the variance.
+        pub take_root: bool,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Operand<'a> = crate::abi::Operand<'a>;
+    }
+
+    extern "Rust" {
+        fn variance(spread: Spread, shape: &[i64], variance: &Operand, mean: &Operand, input: &Operand) -> Result<()>;
+    }
+}
+
+pub use ffi::Spread;
 
 /// What is made of the squared deviations: numbers of `cl/moments.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,16 +41,7 @@ enum Finish {
     Deviation = 2,
 }
 
-/// What a caller wants of the moments.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
-    /// Degrees of freedom taken from the count: 1 for the unbiased variance.
-    pub correction: f64,
-    /// The standard deviation in place of the variance.
-    pub take_root: bool,
-}
-
-/// Variance (or deviation) of `input`, and its mean where an operand is given for it, over `shape` (innermost dimension
+/// Variance (or deviation) of `input`, and its mean unless the operand for it has address 0, over `shape` (innermost dimension
 /// first): along the dimensions where `variance` has stride 0.
 ///
 /// # Errors
@@ -37,11 +50,9 @@ pub fn variance(
     spread: Spread,
     shape: &[i64],
     variance: &Operand<'_>,
-    mean: Option<&Operand<'_>>,
+    mean: &Operand<'_>,
     input: &Operand<'_>,
 ) -> Result<()> {
-    let absent = Operand { address: 0, dtype: variance.dtype, strides: &[], value: Scalar::default() };
-    let mean = mean.unwrap_or(&absent);
     let space = Reduction::new(shape, [variance.strides, mean.strides, input.strides]);
     let (outputs, length) = (space.outputs(), space.length());
     if outputs == 0 {

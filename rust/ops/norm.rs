@@ -7,24 +7,85 @@ use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{Class, DType, Family};
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// A dense tensor seen as [outer, channels, inner].
+    #[derive(Clone, Copy, Debug)]
+    pub struct NormShape {
+        /// Samples, times positions where channels lie innermost.
+        pub outer: i64,
+        /// Channels: what weight and bias have one value for.
+        pub channels: i64,
+        /// Positions that follow one another in a channel.
+        pub inner: i64,
+    }
+
+    /// Rows that layer and group norm normalise one by one, and which channels each holds.
+    #[derive(Clone, Copy, Debug)]
+    pub struct NormRows {
+        /// Number of rows.
+        pub count: i64,
+        /// Elements of each.
+        pub length: i64,
+        /// Rows of a sample; row r begins with channel `r % groups * (length / inner)`.
+        pub groups: i64,
+        /// Elements of each channel of a row.
+        pub inner: i64,
+    }
+
+    /// Weight and bias, or their gradients, each of which may be absent.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Affine<'a> {
+        /// Factor of each channel.
+        pub weight: Tensor<'a>,
+        /// Summand of each channel.
+        pub bias: Tensor<'a>,
+    }
+
+    /// Mean and reciprocal standard deviation.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Statistics<'a> {
+        /// Mean; absent for rows that are not centred, as those of root-mean-square norm.
+        pub mean: Tensor<'a>,
+        /// `1 / sqrt(variance + eps)`; the variance itself where a function says so.
+        pub rstd: Tensor<'a>,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn norm_rows(
+            input: &Tensor,
+            affine: &Affine,
+            output: &Tensor,
+            statistics: &Statistics,
+            rows: &NormRows,
+            eps: f64,
+        ) -> Result<()>;
+        fn norm_rows_backward(
+            grad: &Tensor,
+            input: &Tensor,
+            weight: &Tensor,
+            statistics: &Statistics,
+            grad_input: &Tensor,
+            grad_affine: &Affine,
+            rows: &NormRows,
+        ) -> Result<()>;
+    }
+}
+
+pub use ffi::{Affine, NormRows, NormShape, Statistics};
+
 /// Samples that a split of the gradient sums takes at least.
 const SHORTEST_SPLIT: i64 = 16;
 
 /// Vectors of channels that an item of a CPU sums together: `STRIP` of `cl/norm.cl`.
 const STRIP: u64 = 64;
 
-/// A dense tensor seen as [outer, channels, inner].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Samples, times positions where channels lie innermost.
-    pub outer: i64,
-    /// Channels: what weight and bias have one value for.
-    pub channels: i64,
-    /// Positions that follow one another in a channel.
-    pub inner: i64,
-}
-
-impl Shape {
+impl NormShape {
     pub(super) fn count(&self) -> i64 {
         self.outer * self.channels * self.inner
     }
@@ -35,33 +96,11 @@ impl Shape {
     }
 }
 
-/// Rows that layer and group norm normalise one by one, and which channels each holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rows {
-    /// Number of rows.
-    pub count: i64,
-    /// Elements of each.
-    pub length: i64,
-    /// Rows of a sample; row r begins with channel `r % groups * (length / inner)`.
-    pub groups: i64,
-    /// Elements of each channel of a row.
-    pub inner: i64,
-}
-
-impl Rows {
-    fn shape(&self) -> Shape {
+impl NormRows {
+    fn shape(&self) -> NormShape {
         let channels = self.groups * (self.length / self.inner.max(1));
-        Shape { outer: self.count / self.groups.max(1), channels, inner: self.inner }
+        NormShape { outer: self.count / self.groups.max(1), channels, inner: self.inner }
     }
-}
-
-/// Weight and bias, each of which may be absent.
-#[derive(Clone, Copy, Debug)]
-pub struct Affine<'a> {
-    /// Factor of each channel.
-    pub weight: Tensor<'a>,
-    /// Summand of each channel.
-    pub bias: Tensor<'a>,
 }
 
 impl Affine<'_> {
@@ -69,15 +108,6 @@ impl Affine<'_> {
     pub(super) fn dtype(&self, absent: DType) -> DType {
         [self.weight, self.bias].iter().find(|tensor| tensor.is_present()).map_or(absent, |tensor| tensor.dtype)
     }
-}
-
-/// Mean and reciprocal deviation.
-#[derive(Clone, Copy, Debug)]
-pub struct Statistics<'a> {
-    /// Mean; absent for rows that are not centred, as those of root-mean-square norm.
-    pub mean: Tensor<'a>,
-    /// `1 / sqrt(variance + eps)`; the variance itself where a function says so.
-    pub rstd: Tensor<'a>,
 }
 
 /// Where statistics belong: mean `o * outer + c / channels` to sample o and channel c.
@@ -154,12 +184,12 @@ pub(super) enum Tasks {
 ///
 /// # Errors
 /// As the driver reports.
-pub fn rows(
+pub fn norm_rows(
     input: &Tensor<'_>,
     affine: &Affine<'_>,
     output: &Tensor<'_>,
     statistics: &Statistics<'_>,
-    rows: Rows,
+    rows: &NormRows,
     eps: f64,
 ) -> Result<()> {
     if rows.count * rows.length == 0 {
@@ -190,14 +220,14 @@ pub fn rows(
 ///
 /// # Errors
 /// As the driver reports.
-pub fn rows_backward(
+pub fn norm_rows_backward(
     grad: &Tensor<'_>,
     input: &Tensor<'_>,
     weight: &Tensor<'_>,
     statistics: &Statistics<'_>,
     grad_input: &Tensor<'_>,
     grad_affine: &Affine<'_>,
-    rows: Rows,
+    rows: &NormRows,
 ) -> Result<()> {
     if rows.count * rows.length == 0 {
         return Ok(());
@@ -235,14 +265,14 @@ pub fn rows_backward(
         return Ok(());
     }
     let owner = Ownership { outer: rows.groups, channels: shape.channels / rows.groups };
-    let sums = sums.map_or_else(|| Sums::of(&call, grad, input, statistics, shape, &owner), Ok)?;
+    let sums = sums.map_or_else(|| Sums::of(&call, grad, input, statistics, &shape, &owner), Ok)?;
     sums.finish(&call, grad_affine, weight, statistics, None, true)
 }
 
 /// Per-channel sums of dy * xhat and of dy, in pieces: `splits` tables of each.
 pub(super) struct Sums {
     memory: Workspace,
-    shape: Shape,
+    shape: NormShape,
     splits: i64,
 }
 
@@ -252,7 +282,7 @@ impl Sums {
         grad: &Tensor<'_>,
         input: &Tensor<'_>,
         statistics: &Statistics<'_>,
-        shape: Shape,
+        shape: &NormShape,
         owner: &Ownership,
     ) -> Result<Self> {
         // Lanes along the channels need one statistic for all of them, or one for each.
@@ -287,7 +317,7 @@ impl Sums {
             ("norm_sums_rows", Tasks::OfGroups(tasks * splits))
         };
         call.launch(kernel, shape.count(), [input.dtype, input.dtype], &args, by)?;
-        Ok(Self { memory, shape, splits })
+        Ok(Self { memory, shape: *shape, splits })
     }
 
     /// Stores the gradients of weight and bias, and for batch norm the tables of its input's gradient.

@@ -1,7 +1,7 @@
 //! How a convolution is cut into parts in which pixels and taps are evenly spaced: one part where pixels gather, one for
 //! each remainder of the stride where source positions spread.
 
-use super::conv::{Direction, Parameters};
+use super::conv::{ConvDirection, ConvParameters};
 use super::patches::{spatial, Spatial};
 
 /// One dimension of a part of a convolution in which pixels and taps are evenly spaced.
@@ -72,15 +72,20 @@ fn greatest_divisor(a: i64, b: i64) -> i64 {
 }
 
 /// The phases of each dimension.
-pub fn phases(direction: Direction, parameters: &Parameters<'_>, taps: Spatial, pixels: Spatial) -> [Vec<Phase>; 3] {
+pub fn phases(
+    direction: ConvDirection,
+    parameters: &ConvParameters<'_>,
+    taps: Spatial,
+    pixels: Spatial,
+) -> [Vec<Phase>; 3] {
     let (stride, padding) = (spatial(parameters.stride, 1), spatial(parameters.padding, 0));
     let dilation = spatial(parameters.dilation, 1);
     let mut all = [Vec::new(), Vec::new(), Vec::new()];
     let dims = stride.into_iter().zip(padding).zip(dilation).zip(taps).zip(pixels);
     for (slot, ((((stride, padding), dilation), taps), pixels)) in all.iter_mut().zip(dims) {
         *slot = match direction {
-            Direction::Gather => vec![Phase::whole(stride, padding, dilation, taps, pixels)],
-            Direction::Spread => (0..stride)
+            ConvDirection::Forward => vec![Phase::whole(stride, padding, dilation, taps, pixels)],
+            _ => (0..stride)
                 .map(|remainder| Phase::of_remainder(remainder, stride, padding, dilation, taps, pixels))
                 .collect(),
         };

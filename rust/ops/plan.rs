@@ -1,6 +1,6 @@
 //! How a matrix product is cut: into parts for work-items, and these into blocks that fit the caches.
 
-use super::matrix::div_up;
+use super::space::div_ceil;
 use super::tuning::{CpuTuning, Tuning};
 use super::Target;
 use crate::kernels::Class;
@@ -142,7 +142,7 @@ impl Plan {
     pub fn of(size: Size, tile: Tile, cores: &Cores, stays: bool) -> (Self, f64) {
         let units = cores.units;
         let caches = Caches::of(size, tile, cores);
-        let most = |size: i64, panel: i64| doublings(div_up(size, panel).min(units * 2));
+        let most = |size: i64, panel: i64| doublings(div_ceil(size, panel).min(units * 2));
         let mut best = (f64::INFINITY, caches.plan(size, tile, 1, 1, 1, stays));
         for splits in doublings((size.depth / SHORTEST_SPLIT).min(units * 2)) {
             for across in most(size.columns, tile.columns) {
@@ -163,12 +163,12 @@ impl Plan {
 
     /// Parts across and down.
     pub fn parts(&self, size: Size) -> (i64, i64) {
-        (div_up(size.columns, self.part_columns), div_up(size.rows, self.part_rows))
+        (div_ceil(size.columns, self.part_columns), div_ceil(size.rows, self.part_rows))
     }
 
     /// k of one split.
     fn split_depth(&self, size: Size) -> i64 {
-        div_up(size.depth, self.splits)
+        div_ceil(size.depth, self.splits)
     }
 
     /// Bytes of the sums that wait for more of k, of all parts; 0 where k is one block.
@@ -190,17 +190,17 @@ impl Plan {
     /// Cycles until the last core is done.
     fn cost(&self, size: Size, tile: Tile, units: i64, stays: bool) -> f64 {
         let (across, down) = self.parts(size);
-        let rounds = div_up(across * down * size.batches * self.splits, units) as f64;
-        let vectors = div_up(self.part_columns.min(size.columns) * tile.parts, tile.lanes);
-        let row_panels = div_up(self.part_rows.min(size.rows), tile.rows);
+        let rounds = div_ceil(across * down * size.batches * self.splits, units) as f64;
+        let vectors = div_ceil(self.part_columns.min(size.columns) * tile.parts, tile.lanes);
+        let row_panels = div_ceil(self.part_rows.min(size.rows), tile.rows);
         let (rows, columns) = ((row_panels * tile.rows) as f64, (vectors * tile.lanes / tile.parts) as f64);
-        let blocks = if self.keeps_rows { 1 } else { div_up(self.part_columns, self.block_columns) };
+        let blocks = if self.keeps_rows { 1 } else { div_ceil(self.part_columns, self.block_columns) };
         let products = (row_panels * tile.rows * tile.parts * vectors) as f64 / 2.0;
         let in_cache = stays && size.rows * size.depth * tile.element <= CACHED_BYTES;
         let pack_row = if in_cache { 0.0 } else { PACK_ROW };
         let step = products + rows * blocks as f64 * pack_row + columns * PACK_COLUMN;
         let depth = self.split_depth(size);
-        let updates = div_up(depth, self.block_depth) as f64 / 2.0 + 0.5;
+        let updates = div_ceil(depth, self.block_depth) as f64 / 2.0 + 0.5;
         let part = step * depth as f64 + rows * columns * updates * STORE;
         let finish = if self.splits == 1 {
             0.0
@@ -236,17 +236,17 @@ impl Caches {
         let strip_rows = (strip_rows / tile.rows).max(1) * tile.rows;
         let fit = (block_bytes / (tile.columns * tile.element)).min(kept_bytes / (tile.rows * tile.element));
         let most = depth.min(fit).max(1);
-        let depth = div_up(size.depth, div_up(size.depth, most).max(1)).max(1);
+        let depth = div_ceil(size.depth, div_ceil(size.depth, most).max(1)).max(1);
         Self { depth, block_bytes, kept_bytes, strip_rows }
     }
 
     fn plan(&self, size: Size, tile: Tile, down: i64, across: i64, splits: i64, stays: bool) -> Plan {
-        let share = |size: i64, parts: i64, panel: i64| div_up(div_up(size, panel), parts).max(1) * panel;
+        let share = |size: i64, parts: i64, panel: i64| div_ceil(div_ceil(size, panel), parts).max(1) * panel;
         let part_rows = share(size.rows, down, tile.rows);
         // Parts end on a vector, not a panel, so that cores have equal shares.
         let part_columns = share(size.columns, across, tile.lanes / tile.parts);
-        let split_depth = div_up(size.depth, splits).max(1);
-        let block_depth = div_up(split_depth, div_up(split_depth, self.depth));
+        let split_depth = div_ceil(size.depth, splits).max(1);
+        let block_depth = div_ceil(split_depth, div_ceil(split_depth, self.depth));
         let fit = |bytes: i64, depth: i64, panel: i64| (bytes / (depth * tile.element) / panel).max(1) * panel;
         let keeps_rows = !stays
             && part_rows <= fit(self.kept_bytes, split_depth, tile.rows)
@@ -258,7 +258,7 @@ impl Caches {
         };
         let most_columns = fit(self.block_bytes, block_depth, tile.columns);
         // Even blocks, so that the last is not a sliver.
-        let block_columns = share(part_columns, div_up(part_columns, most_columns), tile.columns);
+        let block_columns = share(part_columns, div_ceil(part_columns, most_columns), tile.columns);
         Plan { part_rows, part_columns, strip_rows, block_columns, block_depth, keeps_rows, splits }
     }
 }

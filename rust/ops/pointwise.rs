@@ -3,22 +3,31 @@
 use super::pointwise_row::{program, row, PointwiseRow, Source, BOOL_CASES};
 use super::pointwise_tiles::{fits_vectors, is_across, layout_facing, Tiles, GPU_SIDE, TILE_ROWS, TILE_VECTORS};
 use super::tier::{tier, with_rare};
-use super::{transpose, Scalar, Target};
+use super::{transpose, Operand, Scalar, Target};
 use crate::cl::{Arg, MemHandle};
 use crate::error::{Error, Result};
 use crate::kernels::{CachedProgram, Class, DType, Family, MAX_DIMS, MAX_OPERANDS};
 
-/// One operand of an iteration.
-#[derive(Clone, Copy, Debug)]
-pub struct Operand<'a> {
-    /// Address of its first element; 0 for a number from the host.
-    pub address: usize,
-    /// Storage dtype.
-    pub dtype: DType,
-    /// Byte strides, innermost dimension first; 0 repeats an element.
-    pub strides: &'a [i64],
-    /// The number, where `address` is 0.
-    pub value: Scalar,
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type DType = crate::kernels::DType;
+        type Operand<'a> = crate::abi::Operand<'a>;
+        type Scalar = crate::abi::Scalar;
+    }
+
+    extern "Rust" {
+        fn pointwise(
+            op: u32,
+            compute: DType,
+            shape: &[i64],
+            outputs: usize,
+            operands: &[Operand],
+            scalars: &[Scalar],
+            casts: u32,
+        ) -> Result<()>;
+    }
 }
 
 /// Scalars of a stub, and inputs, that the kernel's `Launch` struct has room for.
@@ -37,7 +46,7 @@ pub(super) const GROUP: usize = 64;
 ///
 /// # Errors
 /// [`Error::Unsupported`] when the row has no expression for the class of `compute`.
-pub fn launch(
+pub fn pointwise(
     op: u32,
     compute: DType,
     shape: &[i64],
@@ -89,7 +98,7 @@ fn copy_words(op: u32, shape: &[i64], operands: [&Operand<'_>; 2], scalars: &[Sc
     let [to, from] = operands.map(|operand| within(WORD_SIZE, operand.strides));
     let [out, source] = operands.map(|operand| Operand { dtype: WORD, ..*operand });
     let moved = [Operand { strides: &to, ..out }, Operand { strides: &from, ..source }];
-    launch(op, WORD, &within(words, shape), 1, &moved, scalars, 0)
+    pointwise(op, WORD, &within(words, shape), 1, &moved, scalars, 0)
 }
 
 /// Fills memory of such a dtype with a number: all first words, then all second ones.
@@ -101,7 +110,7 @@ fn fill_words(op: u32, shape: &[i64], out: &Operand<'_>, scalars: &[Scalar]) -> 
     for (place, word) in (0..).zip(bytes.as_chunks().0) {
         let words = Operand { address: out.address + place * WORD_SIZE as usize, dtype: WORD, ..*out };
         let value = Scalar { integer: i64::from_ne_bytes(*word), ..Scalar::default() };
-        launch(op, WORD, shape, 1, &[words], &[value], 0)?;
+        pointwise(op, WORD, shape, 1, &[words], &[value], 0)?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! How the strided element-wise kernel walks: tiles, vectors, and which dimension lies next to the innermost.
 
-use super::pointwise::{Operand, GROUP};
+use super::pointwise::GROUP;
+use super::Operand;
 use super::Target;
 use crate::error::Result;
 use crate::kernels::Layout;

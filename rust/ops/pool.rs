@@ -8,6 +8,48 @@ use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Family, Layout};
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// Where windows lie, one number for each spatial dimension, outermost first; empty lists mean that they adapt to the
+    /// sizes of input and output.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Pool<'a> {
+        /// Number of spatial dimensions.
+        pub spatial: usize,
+        /// Extent of a window, in elements it takes.
+        pub kernel_size: &'a [i64],
+        /// Distance of neighbouring windows.
+        pub stride: &'a [i64],
+        /// Margin around the input.
+        pub padding: &'a [i64],
+        /// Distance of neighbouring elements of a window.
+        pub dilation: &'a [i64],
+    }
+
+    /// What averages divide by.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Divisor {
+        /// Whether padding counts as elements.
+        pub count_include_pad: bool,
+        /// A number in place of the count; 0 for none.
+        pub divisor_override: i64,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn max_pool(pool: &Pool, output: &Tensor, indices: &Tensor, input: &Tensor) -> Result<()>;
+        fn max_pool_backward(pool: &Pool, grad_input: &Tensor, grad: &Tensor, indices: &Tensor) -> Result<()>;
+        fn avg_pool(pool: &Pool, output: &Tensor, input: &Tensor, divisor: Divisor) -> Result<()>;
+        fn avg_pool_backward(pool: &Pool, grad_input: &Tensor, grad: &Tensor, divisor: Divisor) -> Result<()>;
+    }
+}
+
+pub use ffi::{Divisor, Pool};
+
 /// Elements of a window's row from which vectors along it pay, and not across channels.
 const WIDE_WINDOW: i64 = 8;
 /// Planes or pixels that leave every core of a CPU a fair share, where an item takes whole ones.
@@ -27,55 +69,98 @@ struct Whole {
     tasks: i64,
 }
 
-/// How fixed windows lie: one number for each spatial dimension, outermost first.
-#[derive(Clone, Copy, Debug)]
-pub struct Fixed<'a> {
-    /// Extent of a window, in elements it takes.
-    pub kernel_size: &'a [i64],
-    /// Distance of neighbouring windows.
-    pub stride: &'a [i64],
-    /// Margin around the input.
-    pub padding: &'a [i64],
-    /// Distance of neighbouring elements of a window.
-    pub dilation: &'a [i64],
+/// One value for each of W, H, D from a list that begins with the outermost; `absent` for missing dimensions.
+fn innermost_first(list: &[i64], absent: i64) -> [i64; SPATIAL] {
+    let mut values = [absent; SPATIAL];
+    for (slot, value) in values.iter_mut().zip(list.iter().rev()) {
+        *slot = *value;
+    }
+    values
 }
 
-/// Where windows lie in the input.
-#[derive(Clone, Copy, Debug)]
-pub enum Windows<'a> {
-    /// As the sizes of input and output demand.
-    Adaptive,
-    /// At regular distances.
-    Fixed(Fixed<'a>),
+/// Writes the largest element of each window, and its place in the plane of `input`.
+///
+/// # Errors
+/// As the driver reports.
+pub fn max_pool(pool: &Pool<'_>, output: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>) -> Result<()> {
+    if output.numel() == 0 {
+        return Ok(());
+    }
+    let layouts = [layout(&[output, indices, input], pool.spatial)?];
+    let tensors = [output, indices, input];
+    // Vectors must not reach beyond the rows of windows, which borders cut short where windows are fixed.
+    let lanes = Geometry::of(&Target::of(output.address)?, output.class()).lanes as i64;
+    let whole = if pool.is_adaptive() && pool.window_width(input, output) >= lanes && pool.are_dense(&tensors) {
+        Some(pool.planes("max_pool_planes", output))
+    } else {
+        pool.pixels("max_pool_pixels", &tensors)
+    };
+    pool.launch(Kernels { gather: "max_pool", whole }, &tensors, &layouts, (input, output), &[])
 }
 
-/// What averages divide by.
-#[derive(Clone, Copy, Debug)]
-pub struct Divisor {
-    /// Whether padding counts as elements.
-    pub count_padding: bool,
-    /// A number in place of the count; 0 for none.
-    pub override_with: i64,
+/// Writes what each element of the pooled tensor gets of the gradient.
+///
+/// # Errors
+/// As the driver reports.
+pub fn max_pool_backward(
+    pool: &Pool<'_>,
+    grad_input: &Tensor<'_>,
+    grad: &Tensor<'_>,
+    indices: &Tensor<'_>,
+) -> Result<()> {
+    let layouts = [layout(&[grad_input], pool.spatial)?, layout(&[grad, indices], pool.spatial)?];
+    let tensors = [grad_input, grad, indices];
+    let whole = pool.are_dense(&tensors).then(|| pool.planes("max_pool_backward_planes", grad_input));
+    pool.launch(Kernels { gather: "max_pool_backward", whole }, &tensors, &layouts, (grad_input, grad), &[])
 }
 
-impl Windows<'_> {
-    const fn is_adaptive(&self) -> bool {
-        matches!(self, Self::Adaptive)
+/// Writes the mean of each window.
+///
+/// # Errors
+/// As the driver reports.
+pub fn avg_pool(pool: &Pool<'_>, output: &Tensor<'_>, input: &Tensor<'_>, divisor: Divisor) -> Result<()> {
+    let layouts = [layout(&[output, input], pool.spatial)?];
+    let tensors = [output, input];
+    let whole = if pool.window_width(input, output) >= WIDE_WINDOW && pool.are_dense(&tensors) {
+        Some(pool.planes("avg_pool_planes", output))
+    } else {
+        pool.pixels("avg_pool_pixels", &tensors)
+    };
+    pool.launch(Kernels { gather: "avg_pool", whole }, &tensors, &layouts, (input, output), &divisor.args())
+}
+
+/// Writes what each element of the pooled tensor gets of the gradient.
+///
+/// # Errors
+/// As the driver reports.
+pub fn avg_pool_backward(pool: &Pool<'_>, grad_input: &Tensor<'_>, grad: &Tensor<'_>, divisor: Divisor) -> Result<()> {
+    let layouts = [layout(&[grad_input], pool.spatial)?, layout(&[grad], pool.spatial)?];
+    let tensors = [grad_input, grad];
+    let serves = pool.window_width(grad_input, grad) >= WIDE_WINDOW && pool.are_dense(&tensors);
+    let whole = serves.then(|| pool.planes("avg_pool_backward_planes", grad_input));
+    pool.launch(Kernels { gather: "avg_pool_backward", whole }, &tensors, &layouts, (grad_input, grad), &divisor.args())
+}
+
+impl Divisor {
+    fn args(self) -> [Arg<'static>; 2] {
+        [Arg::Int(i32::from(self.count_include_pad)), Arg::Long(self.divisor_override)]
+    }
+}
+
+impl Pool<'_> {
+    fn is_adaptive(&self) -> bool {
+        self.kernel_size.is_empty()
     }
 
     /// The kernels' `Window`, for the tensor that is pooled and the one that has a value for each window.
-    fn bytes(&self, input: &Tensor<'_>, output: &Tensor<'_>, spatial: usize) -> Result<Vec<u8>> {
-        let fixed = match self {
-            Self::Adaptive => Fixed { kernel_size: &[], stride: &[], padding: &[], dilation: &[] },
-            Self::Fixed(fixed) => *fixed,
-        };
-        let [width, height, depth, _, _] = planes::sizes(input, spatial);
-        let [out_width, out_height, out_depth, _, _] = planes::sizes(output, spatial);
+    fn bytes(&self, input: &Tensor<'_>, output: &Tensor<'_>) -> Result<Vec<u8>> {
+        let [width, height, depth, _, _] = planes::sizes(input, self.spatial);
+        let [out_width, out_height, out_depth, _, _] = planes::sizes(output, self.spatial);
         let fields = [
-            innermost_first(fixed.kernel_size, 1),
-            innermost_first(fixed.stride, 1),
-            innermost_first(fixed.padding, 0),
-            innermost_first(fixed.dilation, 1),
+            innermost_first(self.kernel_size, 1),
+            innermost_first(self.stride, 1),
+            innermost_first(self.padding, 0),
+            innermost_first(self.dilation, 1),
             [width, height, depth],
             [out_width, out_height, out_depth],
         ];
@@ -89,96 +174,6 @@ impl Windows<'_> {
             bytes.extend(i32::try_from(value).map_err(|_| too_large())?.to_ne_bytes());
         }
         Ok(bytes)
-    }
-}
-
-/// One value for each of W, H, D from a list that begins with the outermost; `absent` for missing dimensions.
-fn innermost_first(list: &[i64], absent: i64) -> [i64; SPATIAL] {
-    let mut values = [absent; SPATIAL];
-    for (slot, value) in values.iter_mut().zip(list.iter().rev()) {
-        *slot = *value;
-    }
-    values
-}
-
-/// One call: `spatial` pooled dimensions, windows, and the tensors whose sizes they join.
-#[derive(Clone, Copy, Debug)]
-pub struct Pool<'a> {
-    /// Number of spatial dimensions.
-    pub spatial: usize,
-    /// Where windows lie.
-    pub windows: Windows<'a>,
-}
-
-impl Pool<'_> {
-    /// Writes the largest element of each window, and its place in the plane of `input`.
-    ///
-    /// # Errors
-    /// As the driver reports.
-    pub fn max(&self, output: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>) -> Result<()> {
-        if output.numel() == 0 {
-            return Ok(());
-        }
-        let layouts = [layout(&[output, indices, input], self.spatial)?];
-        let tensors = [output, indices, input];
-        // Vectors must not reach beyond the rows of windows, which borders cut short where windows are fixed.
-        let lanes = Geometry::of(&Target::of(output.address)?, output.class()).lanes as i64;
-        let whole =
-            if self.windows.is_adaptive() && self.window_width(input, output) >= lanes && self.are_dense(&tensors) {
-                Some(self.planes("max_pool_planes", output))
-            } else {
-                self.pixels("max_pool_pixels", &tensors)
-            };
-        self.launch(Kernels { gather: "max_pool", whole }, &tensors, &layouts, (input, output), &[])
-    }
-
-    /// Writes what each element of the pooled tensor gets of the gradient.
-    ///
-    /// # Errors
-    /// As the driver reports.
-    pub fn max_backward(&self, grad_input: &Tensor<'_>, grad: &Tensor<'_>, indices: &Tensor<'_>) -> Result<()> {
-        let layouts = [layout(&[grad_input], self.spatial)?, layout(&[grad, indices], self.spatial)?];
-        let dense = self.are_dense(&[grad_input, grad, indices]);
-        let whole = dense.then(|| self.planes("max_pool_backward_planes", grad_input));
-        self.launch(
-            Kernels { gather: "max_pool_backward", whole },
-            &[grad_input, grad, indices],
-            &layouts,
-            (grad_input, grad),
-            &[],
-        )
-    }
-
-    /// Writes the mean of each window.
-    ///
-    /// # Errors
-    /// As the driver reports.
-    pub fn average(&self, output: &Tensor<'_>, input: &Tensor<'_>, divisor: Divisor) -> Result<()> {
-        let layouts = [layout(&[output, input], self.spatial)?];
-        let serves = self.window_width(input, output) >= WIDE_WINDOW && self.are_dense(&[input, output]);
-        let whole = if serves {
-            Some(self.planes("avg_pool_planes", output))
-        } else {
-            self.pixels("avg_pool_pixels", &[output, input])
-        };
-        self.launch(Kernels { gather: "avg_pool", whole }, &[output, input], &layouts, (input, output), &divisor.args())
-    }
-
-    /// Writes what each element of the pooled tensor gets of the gradient.
-    ///
-    /// # Errors
-    /// As the driver reports.
-    pub fn average_backward(&self, grad_input: &Tensor<'_>, grad: &Tensor<'_>, divisor: Divisor) -> Result<()> {
-        let layouts = [layout(&[grad_input], self.spatial)?, layout(&[grad], self.spatial)?];
-        let serves = self.window_width(grad_input, grad) >= WIDE_WINDOW && self.are_dense(&[grad_input, grad]);
-        let whole = serves.then(|| self.planes("avg_pool_backward_planes", grad_input));
-        self.launch(
-            Kernels { gather: "avg_pool_backward", whole },
-            &[grad_input, grad],
-            &layouts,
-            (grad_input, grad),
-            &divisor.args(),
-        )
     }
 
     /// A kernel of `cl/pool_planes.cl`.
@@ -208,14 +203,11 @@ impl Pool<'_> {
 
     /// Elements in a row of the windows, at least, where no border cuts them short.
     fn window_width(&self, pooled: &Tensor<'_>, windowed: &Tensor<'_>) -> i64 {
-        match self.windows {
-            Windows::Fixed(fixed) => fixed.kernel_size.last().copied().unwrap_or(1),
-            Windows::Adaptive => {
-                let ([width, ..], [outputs, ..]) =
-                    (planes::sizes(pooled, self.spatial), planes::sizes(windowed, self.spatial));
-                width / outputs.max(1)
-            }
+        if let Some(width) = self.kernel_size.last() {
+            return *width;
         }
+        let ([width, ..], [outputs, ..]) = (planes::sizes(pooled, self.spatial), planes::sizes(windowed, self.spatial));
+        width / outputs.max(1)
     }
 
     /// Writes the first of `tensors`; `pooled` and `windowed` give the sizes that windows join.
@@ -235,10 +227,10 @@ impl Pool<'_> {
         let target = Target::of(written.address)?;
         let class = written.class();
         let geometry = Geometry::of(&target, class);
-        let adaptive = i32::from(self.windows.is_adaptive());
+        let adaptive = i32::from(self.is_adaptive());
         let constants = [("SPEC_DTYPE0", written.dtype.code()), ("SPEC_ADAPTIVE", adaptive)];
         let program = target.program(Family::Pool, class, &geometry.define(tier(count, &constants)))?;
-        let windows = self.windows.bytes(pooled, windowed, self.spatial)?;
+        let windows = self.bytes(pooled, windowed)?;
         let mut args = tensors.iter().map(|tensor| target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
         args.push(Arg::Int(written.dtype.code()));
         args.extend(layouts.iter().map(|layout| Arg::Bytes(layout.as_bytes())));
@@ -252,12 +244,6 @@ impl Pool<'_> {
         let channels = channels.max(1);
         let tasks = count / channels * (channels as u64).div_ceil(geometry.lanes as u64) as i64;
         target.launch(&program, kernels.gather, &args, &geometry.items_for(tasks), None)
-    }
-}
-
-impl Divisor {
-    fn args(self) -> [Arg<'static>; 2] {
-        [Arg::Int(i32::from(self.count_padding)), Arg::Long(self.override_with)]
     }
 }
 
@@ -278,6 +264,7 @@ mod tests {
     #[test]
     fn planes_beyond_32_bits_are_refused() {
         let huge = tensor(&[1, 1, 1 << 16, 1 << 16], &[0, 0, 1 << 16, 1]);
-        assert!(Windows::Adaptive.bytes(&huge, &huge, 2).is_err());
+        let pool = Pool { spatial: 2, kernel_size: &[], stride: &[], padding: &[], dilation: &[] };
+        assert!(pool.bytes(&huge, &huge).is_err());
     }
 }

@@ -3,60 +3,55 @@
 use super::geometry::ITEM_GROUP;
 use super::space::div_ceil;
 use super::tier::tier;
-use super::{Target, Tensor};
+use super::{RandomStream, Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{CachedProgram, Class, DType, Family};
 
-/// A distribution with up to two parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum Distribution {
-    /// From the first parameter up to, and without, the second.
-    Uniform = 0,
-    /// Mean and standard deviation.
-    Normal = 1,
-    /// Those of the logarithm.
-    LogNormal = 2,
-    /// Rate.
-    Exponential = 3,
-    /// Median and half width at half maximum.
-    Cauchy = 4,
-    /// Probability of success; counts trials from 1.
-    Geometric = 5,
-    /// Probability of 1.
-    Bernoulli = 6,
-}
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// A distribution with up to two parameters; as in `cl/random.cl`.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum Distribution {
+        /// From the first parameter up to, and without, the second.
+        Uniform,
+        /// Mean and standard deviation.
+        Normal,
+        /// Those of the logarithm.
+        LogNormal,
+        /// Rate.
+        Exponential,
+        /// Median and half width at half maximum.
+        Cauchy,
+        /// Probability of success; counts trials from 1.
+        Geometric,
+        /// Probability of 1.
+        Bernoulli,
+    }
 
-impl Distribution {
-    /// From the bridge's number.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for any other number.
-    pub fn from_code(code: i32) -> Result<Self> {
-        [
-            Self::Uniform,
-            Self::Normal,
-            Self::LogNormal,
-            Self::Exponential,
-            Self::Cauchy,
-            Self::Geometric,
-            Self::Bernoulli,
-        ]
-        .into_iter()
-        .find(|distribution| *distribution as i32 == code)
-        .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not a distribution")))
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type RandomStream = crate::abi::RandomStream;
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn random_counters(elements: i64) -> u64;
+        fn random_sample(
+            out: &Tensor,
+            distribution: Distribution,
+            parameters: [f64; 2],
+            stream: RandomStream,
+        ) -> Result<()>;
+        fn random_integers(out: &Tensor, range: u64, base: i64, stream: RandomStream) -> Result<()>;
+        fn random_bernoulli(out: &Tensor, probabilities: &Tensor, stream: RandomStream) -> Result<()>;
+        fn dropout(out: &Tensor, mask: &Tensor, input: &Tensor, keep: f64, stream: RandomStream) -> Result<()>;
+        fn dropout_backward(grad_in: &Tensor, grad_out: &Tensor, mask: &Tensor, scale: f64) -> Result<()>;
     }
 }
 
-/// Where a launch reads the generator's stream.
-#[derive(Clone, Copy, Debug)]
-pub struct Stream {
-    /// Seed of the generator: the key of Philox.
-    pub seed: u64,
-    /// First counter value of the launch.
-    pub offset: u64,
-}
+pub use ffi::Distribution;
 
 /// Counters that lie side by side, the `BESIDE` of `cl/random.cl`.
 const BESIDE: i64 = 8;
@@ -70,7 +65,7 @@ const fn group(class: Class) -> i64 {
 }
 
 /// Counter values that a launch over so many elements uses up, whatever its class.
-pub const fn counters(elements: i64) -> u64 {
+pub const fn random_counters(elements: i64) -> u64 {
     (div_ceil(elements, group(Class::Double)) * BESIDE) as u64
 }
 
@@ -115,7 +110,12 @@ fn launch(target: &Target, program: &CachedProgram, kernel: &'static str, args: 
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.
-pub fn sample(out: &Tensor<'_>, distribution: Distribution, parameters: [f64; 2], stream: Stream) -> Result<()> {
+pub fn random_sample(
+    out: &Tensor<'_>,
+    distribution: Distribution,
+    parameters: [f64; 2],
+    stream: RandomStream,
+) -> Result<()> {
     let count = out.numel();
     if count == 0 {
         return Ok(());
@@ -125,11 +125,11 @@ pub fn sample(out: &Tensor<'_>, distribution: Distribution, parameters: [f64; 2]
     // In double: for a small probability 1 - p is 1 in single precision.
     let first = if distribution == Distribution::Geometric { (-first).ln_1p() } else { first };
     let target = Target::of(out.address)?;
-    let spec = tier(count, &[("SPEC_OP", distribution as i32), ("SPEC_DTYPE0", out.dtype.code())]);
+    let spec = tier(count, &[("SPEC_OP", distribution.repr), ("SPEC_DTYPE0", out.dtype.code())]);
     let program = target.program(Family::Random, class, &spec)?;
     let args = [
         target.tensor(out)?,
-        Arg::Int(distribution as i32),
+        Arg::Int(distribution.repr),
         Arg::Int(out.dtype.code()),
         Arg::Long(count),
         Arg::ULong(stream.seed),
@@ -144,7 +144,7 @@ pub fn sample(out: &Tensor<'_>, distribution: Distribution, parameters: [f64; 2]
 ///
 /// # Errors
 /// As the driver reports.
-pub fn integers(out: &Tensor<'_>, range: u64, base: i64, stream: Stream) -> Result<()> {
+pub fn random_integers(out: &Tensor<'_>, range: u64, base: i64, stream: RandomStream) -> Result<()> {
     let count = out.numel();
     if count == 0 {
         return Ok(());
@@ -169,7 +169,7 @@ pub fn integers(out: &Tensor<'_>, range: u64, base: i64, stream: Stream) -> Resu
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.
-pub fn bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Stream) -> Result<()> {
+pub fn random_bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: RandomStream) -> Result<()> {
     let count = out.numel();
     if count == 0 {
         return Ok(());
@@ -196,7 +196,7 @@ pub fn bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Stream) -
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.
-pub fn dropout(out: &Tensor<'_>, mask: &Tensor<'_>, input: &Tensor<'_>, keep: f64, stream: Stream) -> Result<()> {
+pub fn dropout(out: &Tensor<'_>, mask: &Tensor<'_>, input: &Tensor<'_>, keep: f64, stream: RandomStream) -> Result<()> {
     let count = input.numel();
     if count == 0 {
         return Ok(());
@@ -250,9 +250,9 @@ mod tests {
 
     #[test]
     fn a_launch_takes_whole_groups_of_counters() {
-        assert_eq!(counters(0), 0);
-        assert_eq!(counters(1), 8);
-        assert_eq!(counters(16), 8);
-        assert_eq!(counters(17), 16);
+        assert_eq!(random_counters(0), 0);
+        assert_eq!(random_counters(1), 8);
+        assert_eq!(random_counters(16), 8);
+        assert_eq!(random_counters(17), 16);
     }
 }

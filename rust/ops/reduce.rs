@@ -1,53 +1,66 @@
 //! Reductions to one value: sums, products, extremes, norms, all and any.
 
 use super::geometry::{real, Geometry};
-use super::pointwise::Operand;
 use super::reduction::{Order, Reduction};
 use super::space::layout;
 use super::tier::{tier, with_rare};
-use super::Target;
+use super::{Operand, Target};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Class, DType, Family};
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// What is made of the elements of a result.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum ReduceOp {
+        /// Sum.
+        Sum,
+        /// Sum of what is not NaN.
+        NanSum,
+        /// Product.
+        Product,
+        /// Arithmetic mean.
+        Mean,
+        /// Smallest; NaN wins.
+        Minimum,
+        /// Largest; NaN wins.
+        Maximum,
+        /// Whether all are non-zero.
+        All,
+        /// Whether one is non-zero.
+        Any,
+        /// Number of non-zero elements: the "0-norm".
+        NonZeros,
+        /// Sum of magnitudes.
+        NormOne,
+        /// Root of the sum of squares.
+        NormTwo,
+        /// Largest magnitude.
+        NormMaximum,
+        /// Smallest magnitude.
+        NormMinimum,
+        /// `sum(|x|^p)^(1/p)`.
+        NormPower,
+        /// `sum(|x|^p)`.
+        PowerSum,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Operand<'a> = crate::abi::Operand<'a>;
+    }
+
+    extern "Rust" {
+        fn reduce(op: ReduceOp, power: f64, shape: &[i64], output: &Operand, input: &Operand) -> Result<()>;
+    }
+}
+
+pub use ffi::ReduceOp;
+
 /// Vectors of a row up to which folding the last of them takes more time than reading all.
 const LONGEST_SHORT_ROW: i64 = 32;
-
-/// What is made of the elements of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum ReduceOp {
-    /// Sum.
-    Sum = 0,
-    /// Sum of what is not NaN.
-    NanSum = 1,
-    /// Product.
-    Product = 2,
-    /// Arithmetic mean.
-    Mean = 3,
-    /// Smallest; NaN wins.
-    Minimum = 4,
-    /// Largest; NaN wins.
-    Maximum = 5,
-    /// Whether all are non-zero.
-    All = 6,
-    /// Whether one is non-zero.
-    Any = 7,
-    /// Number of non-zero elements: the "0-norm".
-    NonZeros = 8,
-    /// Sum of magnitudes.
-    NormOne = 9,
-    /// Root of the sum of squares.
-    NormTwo = 10,
-    /// Largest magnitude.
-    NormMaximum = 11,
-    /// Smallest magnitude.
-    NormMinimum = 12,
-    /// `sum(|x|^p)^(1/p)`.
-    NormPower = 13,
-    /// `sum(|x|^p)`.
-    PowerSum = 14,
-}
 
 /// What is done to an element, between two, and to the total: numbers of `cl/reduce.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,37 +90,8 @@ enum Finish {
 }
 
 impl ReduceOp {
-    const ALL: [Self; 15] = [
-        Self::Sum,
-        Self::NanSum,
-        Self::Product,
-        Self::Mean,
-        Self::Minimum,
-        Self::Maximum,
-        Self::All,
-        Self::Any,
-        Self::NonZeros,
-        Self::NormOne,
-        Self::NormTwo,
-        Self::NormMaximum,
-        Self::NormMinimum,
-        Self::NormPower,
-        Self::PowerSum,
-    ];
-
-    /// From the bridge's number.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for any other number.
-    pub fn from_code(code: i32) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|op| *op as i32 == code)
-            .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not a reduction")))
-    }
-
-    const fn steps(self) -> (Map, Fold, Finish) {
-        match self {
+    fn steps(self) -> Result<(Map, Fold, Finish)> {
+        Ok(match self {
             Self::Sum => (Map::Copy, Fold::Add, Finish::Nothing),
             Self::NanSum => (Map::NanToZero, Fold::Add, Finish::Nothing),
             Self::Product => (Map::Copy, Fold::Multiply, Finish::Nothing),
@@ -123,7 +107,8 @@ impl ReduceOp {
             Self::NormMinimum => (Map::Magnitude, Fold::Minimum, Finish::Nothing),
             Self::NormPower => (Map::Power, Fold::Add, Finish::Root),
             Self::PowerSum => (Map::Power, Fold::Add, Finish::Nothing),
-        }
+            _ => return Err(Error::Invalid(format!("OpenCL: {} is not a reduction", self.repr))),
+        })
     }
 }
 
@@ -143,7 +128,7 @@ pub fn reduce(op: ReduceOp, power: f64, shape: &[i64], output: &Operand<'_>, inp
     let geometry = Geometry::of(&target, class);
     let order = space.order(&geometry);
     let splits = space.splits(order, &order.geometry(geometry));
-    let (map, fold, finish) = op.steps();
+    let (map, fold, finish) = op.steps()?;
     let pass = Pass { target, geometry, class, fold, power, count: space.length() };
     let (out, source) = ((output.address, output.dtype), (input.address, input.dtype));
     if splits == 1 {

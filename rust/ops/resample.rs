@@ -8,99 +8,93 @@ use crate::cl::Arg;
 use crate::error::{Error, Result};
 use crate::kernels::{Class, Family};
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// What finds the input positions of an output position; as in `cl/resample.cl`.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum ResampleRule {
+        /// The same place; the ends repeat beyond themselves.
+        Replicate,
+        /// The same place; the ends are mirrors.
+        Reflect,
+        /// The place below.
+        Nearest,
+        /// The nearest place.
+        NearestExact,
+        /// Between two places.
+        Linear,
+        /// Between four places.
+        Cubic,
+        /// A triangle as wide as the step.
+        SmoothLinear,
+        /// A cubic kernel as wide as the step.
+        SmoothCubic,
+        /// A windowed sinc as wide as the step.
+        SmoothLanczos,
+    }
+
+    /// How one dimension is resampled, whatever its sizes.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ResampleStep {
+        /// What finds input positions.
+        pub rule: ResampleRule,
+        /// Whether the first and last positions of both grids coincide.
+        pub align_corners: bool,
+        /// Input positions to an output position.
+        pub scale: f64,
+        /// Padding before the first element.
+        pub shift: i64,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn resample(output: &Tensor, input: &Tensor, steps: &[ResampleStep], transposed: bool) -> Result<()>;
+    }
+}
+
+pub use ffi::{ResampleRule, ResampleStep};
+
 /// Elements of an input row for each of an output row, up to which all are read before some are gathered. A choice: the more
 /// there are, the fewer of them are needed.
 const MOST_INPUTS: i64 = 4;
 /// Local memory for a row of inputs: a part of a first cache.
 const LINE_BYTES: usize = 16 << 10;
 
-/// What finds the input positions of an output position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum Rule {
-    /// The same place; the ends repeat beyond themselves.
-    Replicate = 0,
-    /// The same place; the ends are mirrors.
-    Reflect = 1,
-    /// The place below.
-    Nearest = 2,
-    /// The nearest place.
-    NearestExact = 3,
-    /// Between two places.
-    Linear = 4,
-    /// Between four places.
-    Cubic = 5,
-    /// A triangle as wide as the step.
-    SmoothLinear = 6,
-    /// A cubic kernel as wide as the step.
-    SmoothCubic = 7,
-    /// A windowed sinc as wide as the step.
-    SmoothLanczos = 8,
-}
-
-impl Rule {
-    const ALL: [Self; 9] = [
-        Self::Replicate,
-        Self::Reflect,
-        Self::Nearest,
-        Self::NearestExact,
-        Self::Linear,
-        Self::Cubic,
-        Self::SmoothLinear,
-        Self::SmoothCubic,
-        Self::SmoothLanczos,
-    ];
-
-    /// From the bridge's number.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for any other number.
-    pub fn from_code(code: i32) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|rule| *rule as i32 == code)
-            .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not a rule of interpolation")))
-    }
-
+impl ResampleRule {
     /// How far from where it looks a rule takes elements, in steps of the wider grid.
     const fn reach(self) -> f64 {
         match self {
             Self::Replicate | Self::Reflect | Self::Nearest | Self::NearestExact => 0.5,
             Self::Linear | Self::SmoothLinear => 1.0,
             Self::Cubic | Self::SmoothCubic => 2.0,
-            Self::SmoothLanczos => 3.0,
+            _ => 3.0,
         }
     }
 }
 
-/// How one dimension is resampled, whatever its sizes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
-    /// What finds input positions.
-    pub rule: Rule,
-    /// Whether the first and last positions of both grids coincide.
-    pub align_corners: bool,
-    /// Input positions to an output position.
-    pub scale: f64,
-    /// Padding before the first element.
-    pub shift: i64,
-}
-
-impl Step {
+impl ResampleStep {
     /// A dimension that stays as it is.
-    const SAME: Self = Self { rule: Rule::Replicate, align_corners: false, scale: 1.0, shift: 0 };
+    const SAME: Self = Self { rule: ResampleRule::Replicate, align_corners: false, scale: 1.0, shift: 0 };
 
     /// The most elements that an output position takes, or with `transposed` gives to its gradient: how wide the table of
     /// a dimension with `coarse` input and `fine` output positions is.
     fn width(&self, coarse: i64, fine: i64, transposed: bool) -> i64 {
         let reach = self.rule.reach();
         match (self.rule, transposed) {
-            (Rule::Replicate | Rule::Reflect | Rule::Nearest | Rule::NearestExact, false) => 1,
-            (Rule::Linear, false) => 2,
-            (Rule::Cubic, false) => 4,
+            (
+                ResampleRule::Replicate | ResampleRule::Reflect | ResampleRule::Nearest | ResampleRule::NearestExact,
+                false,
+            ) => 1,
+            (ResampleRule::Linear, false) => 2,
+            (ResampleRule::Cubic, false) => 4,
             (_, false) => (reach * self.scale.max(1.0)).ceil() as i64 * 2 + 1,
-            (Rule::Replicate, true) => 1 + self.shift.max(0) + (fine - coarse - self.shift).max(0),
-            (Rule::Reflect, true) => 3,
+            (ResampleRule::Replicate, true) => 1 + self.shift.max(0) + (fine - coarse - self.shift).max(0),
+            (ResampleRule::Reflect, true) => 3,
             // Beyond the input's end all positions take its last elements.
             _ if self.scale <= 0.0 || self.scale * fine as f64 > coarse as f64 + self.scale + 1.0 => fine,
             _ => ((2.0 * reach / self.scale.min(1.0)).ceil() as i64 + 3).min(fine),
@@ -111,7 +105,7 @@ impl Step {
 
 /// The kernels' `Axis` of one dimension, and the bytes that its table takes.
 struct Axis {
-    step: Step,
+    step: ResampleStep,
     coarse: i64,
     fine: i64,
     transposed: bool,
@@ -119,7 +113,7 @@ struct Axis {
 }
 
 impl Axis {
-    fn new(step: Step, output: i64, input: i64, transposed: bool) -> Self {
+    fn new(step: ResampleStep, output: i64, input: i64, transposed: bool) -> Self {
         let (fine, coarse) = if transposed { (input, output) } else { (output, input) };
         Self { step, coarse, fine, transposed, width: step.width(coarse, fine, transposed) }
     }
@@ -140,7 +134,7 @@ impl Axis {
     }
 
     fn bytes(&self, start: i64, class: Class) -> Vec<u8> {
-        let fields = [self.step.rule as i32, i32::from(self.step.align_corners), i32::from(self.transposed)];
+        let fields = [self.step.rule.repr, i32::from(self.step.align_corners), i32::from(self.transposed)];
         let mut bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_ne_bytes()).collect();
         bytes.extend((self.width as i32).to_ne_bytes());
         bytes.extend([self.coarse, self.fine, self.step.shift, start].iter().flat_map(|field| field.to_ne_bytes()));
@@ -159,7 +153,7 @@ impl Axis {
 ///
 /// # Errors
 /// [`Error::Unsupported`] for dimensions of 2^31 elements; else as the driver reports.
-pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[Step], transposed: bool) -> Result<()> {
+pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[ResampleStep], transposed: bool) -> Result<()> {
     if output.numel() == 0 {
         return Ok(());
     }
@@ -174,7 +168,7 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[Step], transpo
     let (mut positions, mut bytes) = (0, 0);
     // From the innermost dimension on.
     for dim in 0..planes::SPATIAL {
-        let step = steps.iter().rev().nth(dim).copied().unwrap_or(Step::SAME);
+        let step = steps.iter().rev().nth(dim).copied().unwrap_or(ResampleStep::SAME);
         let (output, input) = (spatial(&to, dim), spatial(&from, dim));
         if i32::try_from(output.max(input)).is_err() {
             return Err(Error::Unsupported(format!("OpenCL: a dimension of {output} elements cannot be resampled")));
@@ -217,27 +211,31 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[Step], transpo
 mod tests {
     use super::*;
 
-    fn step(rule: Rule, scale: f64, shift: i64) -> Step {
-        Step { rule, align_corners: false, scale, shift }
+    fn step(rule: ResampleRule, scale: f64, shift: i64) -> ResampleStep {
+        ResampleStep { rule, align_corners: false, scale, shift }
     }
 
     #[test]
     fn a_table_is_as_wide_as_the_rule() {
-        assert_eq!(step(Rule::Linear, 0.5, 0).width(4, 8, false), 2);
-        assert_eq!(step(Rule::SmoothLinear, 4.0, 0).width(16, 4, false), 9);
-        assert_eq!(step(Rule::Replicate, 1.0, 3).width(4, 9, true), 6);
+        assert_eq!(step(ResampleRule::Linear, 0.5, 0).width(4, 8, false), 2);
+        assert_eq!(step(ResampleRule::SmoothLinear, 4.0, 0).width(16, 4, false), 9);
+        assert_eq!(step(ResampleRule::Replicate, 1.0, 3).width(4, 9, true), 6);
     }
 
     #[test]
     fn readers_of_an_element_are_no_more_than_there_are() {
-        assert_eq!(step(Rule::Linear, 0.5, 0).width(1, 2, true), 2);
-        assert_eq!(step(Rule::Cubic, 0.0, 0).width(9, 1, true), 1);
-        assert_eq!(step(Rule::Linear, 0.1, 0).width(4, 100, true), 100, "the last element is read over and over");
+        assert_eq!(step(ResampleRule::Linear, 0.5, 0).width(1, 2, true), 2);
+        assert_eq!(step(ResampleRule::Cubic, 0.0, 0).width(9, 1, true), 1);
+        assert_eq!(
+            step(ResampleRule::Linear, 0.1, 0).width(4, 100, true),
+            100,
+            "the last element is read over and over"
+        );
     }
 
     #[test]
     fn the_bytes_of_an_axis_are_those_of_the_kernels() {
-        let axis = Axis::new(Step::SAME, 5, 5, false);
+        let axis = Axis::new(ResampleStep::SAME, 5, 5, false);
         assert_eq!(axis.bytes(0, Class::Float).len(), 56);
         assert_eq!(axis.bytes(0, Class::Double).len(), 56);
         assert_eq!(axis.table_bytes(4), 16 * 12);

@@ -9,31 +9,51 @@ use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::Family;
 
-/// What a step starts from.
-#[derive(Clone, Copy, Debug)]
-pub struct Inputs<'a> {
-    /// Product of the input.
-    pub input_gates: Tensor<'a>,
-    /// Product of the state.
-    pub hidden_gates: Tensor<'a>,
-    /// Bias of the input's product; may be absent.
-    pub input_bias: Tensor<'a>,
-    /// Bias of the state's product; may be absent.
-    pub hidden_bias: Tensor<'a>,
-    /// The state that the step changes: a cell's content in an LSTM, what a GRU shows.
-    pub state: Tensor<'a>,
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// What a step starts from.
+    #[derive(Clone, Copy, Debug)]
+    pub struct CellInputs<'a> {
+        /// Product of the input.
+        pub input_gates: Tensor<'a>,
+        /// Product of the state.
+        pub hidden_gates: Tensor<'a>,
+        /// Bias of the input's product; may be absent.
+        pub input_bias: Tensor<'a>,
+        /// Bias of the state's product; may be absent.
+        pub hidden_bias: Tensor<'a>,
+        /// The state that the step changes: a cell's content in an LSTM, what a GRU shows.
+        pub state: Tensor<'a>,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn lstm_cell(inputs: &CellInputs, hy: &Tensor, cy: &Tensor, gates: &Tensor) -> Result<()>;
+        fn lstm_cell_backward(
+            grad_hy: &Tensor,
+            grad_cy: &Tensor,
+            cx: &Tensor,
+            cy: &Tensor,
+            gates: &Tensor,
+            grad_gates: &Tensor,
+            grad_cx: &Tensor,
+        ) -> Result<()>;
+        fn gru_cell(inputs: &CellInputs, hy: &Tensor, saved: &Tensor) -> Result<()>;
+        fn gru_cell_backward(
+            grad_hy: &Tensor,
+            saved: &Tensor,
+            grad_input_gates: &Tensor,
+            grad_hidden_gates: &Tensor,
+            grad_hx: &Tensor,
+        ) -> Result<()>;
+    }
 }
 
-/// What the backward pass of an LSTM step knows of the forward pass.
-#[derive(Clone, Copy, Debug)]
-pub struct LstmSaved<'a> {
-    /// Content of the cells before.
-    pub cx: Tensor<'a>,
-    /// Content of the cells after.
-    pub cy: Tensor<'a>,
-    /// Activated gates.
-    pub gates: Tensor<'a>,
-}
+pub use ffi::CellInputs;
 
 /// Launches a kernel over every element of `state`.
 fn launch(kernel: &'static str, state: &Tensor<'_>, tensors: &[&Tensor<'_>]) -> Result<()> {
@@ -57,23 +77,25 @@ fn launch(kernel: &'static str, state: &Tensor<'_>, tensors: &[&Tensor<'_>]) -> 
 ///
 /// # Errors
 /// As the driver reports.
-pub fn lstm_cell(inputs: &Inputs<'_>, hy: &Tensor<'_>, cy: &Tensor<'_>, gates: &Tensor<'_>) -> Result<()> {
-    let Inputs { input_gates, hidden_gates, input_bias, hidden_bias, state } = inputs;
+pub fn lstm_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, cy: &Tensor<'_>, gates: &Tensor<'_>) -> Result<()> {
+    let CellInputs { input_gates, hidden_gates, input_bias, hidden_bias, state } = inputs;
     launch("lstm_cell", state, &[input_gates, hidden_gates, input_bias, hidden_bias, state, hy, cy, gates])
 }
 
-/// The gradients of gates and content from those of what `lstm_cell` gave, of which one may be absent.
+/// The gradients of gates and content from those of what `lstm_cell` gave, of which one may be absent. `cx` and `cy` are the
+/// content before and after, `gates` what `lstm_cell` has kept.
 ///
 /// # Errors
 /// As the driver reports.
 pub fn lstm_cell_backward(
     grad_hy: &Tensor<'_>,
     grad_cy: &Tensor<'_>,
-    saved: &LstmSaved<'_>,
+    cx: &Tensor<'_>,
+    cy: &Tensor<'_>,
+    gates: &Tensor<'_>,
     grad_gates: &Tensor<'_>,
     grad_cx: &Tensor<'_>,
 ) -> Result<()> {
-    let LstmSaved { cx, cy, gates } = saved;
     launch("lstm_cell_backward", cx, &[grad_hy, grad_cy, cx, cy, gates, grad_gates, grad_cx])
 }
 
@@ -81,8 +103,8 @@ pub fn lstm_cell_backward(
 ///
 /// # Errors
 /// As the driver reports.
-pub fn gru_cell(inputs: &Inputs<'_>, hy: &Tensor<'_>, saved: &Tensor<'_>) -> Result<()> {
-    let Inputs { input_gates, hidden_gates, input_bias, hidden_bias, state } = inputs;
+pub fn gru_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, saved: &Tensor<'_>) -> Result<()> {
+    let CellInputs { input_gates, hidden_gates, input_bias, hidden_bias, state } = inputs;
     launch("gru_cell", state, &[input_gates, hidden_gates, input_bias, hidden_bias, state, hy, saved])
 }
 

@@ -1,17 +1,7 @@
 //! Numbers that come with a launch.
 
+use crate::abi::Scalar;
 use crate::kernels::Class;
-
-/// A number in every form a compute class may need it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Scalar {
-    /// As a real number, or the real part.
-    pub real: f64,
-    /// Imaginary part.
-    pub imag: f64,
-    /// As an integer, exactly.
-    pub integer: i64,
-}
 
 impl Scalar {
     /// Without what stands behind the point.

@@ -4,33 +4,35 @@ use super::space::div_ceil;
 use super::tier::tier;
 use super::{Target, Tensor};
 use crate::cl::Arg;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::Family;
 
-/// How totals are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum ScanOp {
-    /// Sum.
-    Sum = 0,
-    /// Product.
-    Product = 1,
-    /// Logarithm of the sum of exponentials.
-    LogSumExp = 2,
-}
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// How totals are made; as in `cl/scan.cl`.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum ScanOp {
+        /// Sum.
+        Sum,
+        /// Product.
+        Product,
+        /// Logarithm of the sum of exponentials.
+        LogSumExp,
+    }
 
-impl ScanOp {
-    /// From the bridge's number.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for any other number.
-    pub fn from_code(code: i32) -> Result<Self> {
-        [Self::Sum, Self::Product, Self::LogSumExp]
-            .into_iter()
-            .find(|op| *op as i32 == code)
-            .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not a scan")))
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn scan(out: &Tensor, input: &Tensor, dim: usize, op: ScanOp) -> Result<()>;
+        fn scan_extreme(values: &Tensor, indices: &Tensor, input: &Tensor, dim: usize, largest: bool) -> Result<()>;
     }
 }
+
+pub use ffi::ScanOp;
 
 /// Bytes of the widest total, a double2.
 const TOTAL_BYTES: usize = 16;
@@ -97,13 +99,13 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
     let group = rows.group(&target);
     let [totals_kernel, apply_kernel] =
         if group > 1 { ["scan_group_totals", "scan_group_apply"] } else { ["scan_totals", "scan_apply"] };
-    let spec = tier(input.numel(), &[("SPEC_OP", op as i32), ("SPEC_DTYPE0", input.dtype.code())]);
+    let spec = tier(input.numel(), &[("SPEC_OP", op.repr), ("SPEC_DTYPE0", input.dtype.code())]);
     let program = target.program(Family::Scan, input.class(), &spec.define("LSIZE", group as i64))?;
     let pieces = (rows.count * chunks) as usize;
     let (global, local) = ([pieces * group], [group]);
     let local = Some(&local[..]).filter(|_| group > 1);
     let cut = [
-        Arg::Int(op as i32),
+        Arg::Int(op.repr),
         Arg::Int(input.dtype.code()),
         Arg::Long(rows.length),
         Arg::Long(rows.inner),
@@ -126,7 +128,13 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
 ///
 /// # Errors
 /// As the driver reports.
-pub fn extreme(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usize, largest: bool) -> Result<()> {
+pub fn scan_extreme(
+    values: &Tensor<'_>,
+    indices: &Tensor<'_>,
+    input: &Tensor<'_>,
+    dim: usize,
+    largest: bool,
+) -> Result<()> {
     if input.numel() == 0 {
         return Ok(());
     }

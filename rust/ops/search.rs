@@ -8,6 +8,21 @@ use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{CachedProgram, DType, Family, MAX_DIMS};
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn nonzero_count(input: &Tensor, counts: &Tensor) -> Result<()>;
+        fn nonzero_write(input: &Tensor, ends: &Tensor, out: &Tensor) -> Result<()>;
+        fn searchsorted(out: &Tensor, values: &Tensor, boundaries: &Tensor, sorter: &Tensor, right: bool)
+            -> Result<()>;
+    }
+}
+
 /// Non-zero elements in each of `counts.numel()` equal blocks of a contiguous tensor.
 ///
 /// # Errors

@@ -4,28 +4,17 @@
 //! parameters would pay that a hundred times for each step of an optimizer.
 
 use super::space::div_ceil;
-use super::Target;
+use super::{Target, TensorList};
 use crate::cl::{Arg, MemHandle};
 use crate::error::Result;
-use crate::kernels::{DType, Spec};
+use crate::kernels::Spec;
 
 /// Different buffers of a launch; as in `cl/segments.cl`. Small tensors share them.
 const BUFFERS: usize = 8;
 /// The least that a group computes.
 pub const CHUNK: i64 = 1024;
 
-/// The tensors of one operand: dense, and the n-th of each operand laid out alike.
-#[derive(Clone, Copy, Debug)]
-pub struct List<'a> {
-    /// Where they begin.
-    pub addresses: &'a [usize],
-    /// Their dtype.
-    pub dtype: DType,
-    /// Whether it is one number in device memory, for all tensors.
-    pub is_one: bool,
-}
-
-impl List<'_> {
+impl TensorList<'_> {
     /// Where the n-th tensor begins; 0 in an absent list.
     pub fn address(&self, index: usize) -> usize {
         let index = if self.is_one { 0 } else { index };
@@ -49,7 +38,7 @@ impl Segment {
     ///
     /// # Errors
     /// When an address is not one of the device.
-    pub fn of(target: &Target, lists: &[List<'_>], index: usize, count: i64) -> Result<Self> {
+    pub fn of(target: &Target, lists: &[TensorList<'_>], index: usize, count: i64) -> Result<Self> {
         let places = lists.iter().map(|list| target.location(list.address(index))).collect::<Result<Vec<_>>>()?;
         Ok(Self { index, count, places })
     }
@@ -70,7 +59,7 @@ impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
     /// Those of `launch`, and of [`Segment::of`].
     pub fn for_each(
         target: &Target,
-        lists: &[List<'_>],
+        lists: &[TensorList<'_>],
         counts: impl Iterator<Item = (usize, i64)>,
         mut launch: impl FnMut(&Self) -> Result<()>,
     ) -> Result<()> {

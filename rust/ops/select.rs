@@ -6,6 +6,18 @@ use super::{Target, Tensor, Workspace};
 use crate::cl::Arg;
 use crate::error::Result;
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn select(values: &Tensor, indices: &Tensor, input: &Tensor, ranks: &Tensor) -> Result<()>;
+    }
+}
+
 /// Writes the element of each row of `input` that a stable ascending sort would put at `ranks`, and its place in the row
 /// to `indices`. All are contiguous; `values`, `indices` and `ranks` (64-bit both) have a place for each row. NaN
 /// counts as larger than every number.

@@ -7,6 +7,19 @@ use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{Class, DType, Family};
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn softmax(input: &Tensor, output: &Tensor, dim: usize, log: bool) -> Result<()>;
+        fn softmax_backward(grad: &Tensor, output: &Tensor, grad_input: &Tensor, dim: usize, log: bool) -> Result<()>;
+    }
+}
+
 /// Vectors of columns that an item takes at most: pieces of 2 KiB, all of whose sums fit the nearest cache.
 const WIDEST_STRIP: i64 = 32;
 /// Wide strips are worth more than even shares: a quarter of the groups that `Geometry` would make.
@@ -16,7 +29,7 @@ const STRIPS_FOR_GROUP: i64 = 4;
 ///
 /// # Errors
 /// As the driver reports.
-pub fn forward(input: &Tensor<'_>, output: &Tensor<'_>, dim: usize, log: bool) -> Result<()> {
+pub fn softmax(input: &Tensor<'_>, output: &Tensor<'_>, dim: usize, log: bool) -> Result<()> {
     launch(["softmax_rows", "softmax_columns"], &[input, output], dim, log)
 }
 
@@ -25,7 +38,13 @@ pub fn forward(input: &Tensor<'_>, output: &Tensor<'_>, dim: usize, log: bool) -
 ///
 /// # Errors
 /// As the driver reports.
-pub fn backward(grad: &Tensor<'_>, output: &Tensor<'_>, grad_input: &Tensor<'_>, dim: usize, log: bool) -> Result<()> {
+pub fn softmax_backward(
+    grad: &Tensor<'_>,
+    output: &Tensor<'_>,
+    grad_input: &Tensor<'_>,
+    dim: usize,
+    log: bool,
+) -> Result<()> {
     launch(["softmax_backward_rows", "softmax_backward_columns"], &[grad, output, grad_input], dim, log)
 }
 

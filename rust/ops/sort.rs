@@ -11,6 +11,18 @@ use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{CachedProgram, DType, Family};
 
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn sort(values: &Tensor, indices: &Tensor, input: &Tensor, descending: bool) -> Result<()>;
+    }
+}
+
 /// The `BLOCK` of `cl/sort.cl`.
 const BLOCK: i64 = 32;
 /// Most elements that a CPU's work-item merges; each starts with two bisections.

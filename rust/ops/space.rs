@@ -43,8 +43,11 @@ pub fn span<const N: usize>(space: &[Dim<N>]) -> usize {
     space.iter().map(|dim| dim.size).product::<i64>() as usize
 }
 
-/// `a / b` rounded up, for positive numbers.
+/// `a / b` rounded up; 0 where b is not positive.
 pub const fn div_ceil(a: i64, b: i64) -> i64 {
+    if b <= 0 {
+        return 0;
+    }
     (a + b - 1) / b
 }
 

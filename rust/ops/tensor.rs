@@ -1,19 +1,7 @@
 //! What a launcher knows of a tensor.
 
+use crate::abi::Tensor;
 use crate::kernels::{Class, DType};
-
-/// A borrowed description of a strided tensor in device memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Tensor<'a> {
-    /// Address of the first element; 0 for an absent optional tensor or one without elements.
-    pub address: usize,
-    /// Storage dtype.
-    pub dtype: DType,
-    /// Sizes, outermost dimension first, as in Python.
-    pub sizes: &'a [i64],
-    /// Strides in elements.
-    pub strides: &'a [i64],
-}
 
 impl<'a> Tensor<'a> {
     /// An optional argument that was not given.

@@ -1,8 +1,7 @@
 //! Copies between tensors that are dense along different dimensions: transposed matrices, and images whose channels move.
 
-use super::pointwise::Operand;
 use super::space::{div_ceil, layout, span, Dim};
-use super::Target;
+use super::{Operand, Target};
 use crate::cl::Arg;
 use crate::error::Result;
 use crate::kernels::{Class, Family, Spec};

@@ -2,63 +2,73 @@
 
 use std::sync::Arc;
 
-use super::index::{fold, slices, write_offsets, Axis, Report};
+use super::index::{fold, slices, write_offsets, IndexAxis, Report};
 use super::sort::{merge, Elements, Rows};
 use super::space::{coalesce, dims, div_ceil, layout, span, Dim};
 use super::tier::{tier, with_rare};
 use super::{Target, Tensor};
 use crate::cl::Arg;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::{CachedProgram, Class, DType, Family, MAX_DIMS};
 
-/// What `set` does where it writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum SetOp {
-    /// The source replaces what was there.
-    Assign = 0,
-    /// Sum.
-    Add = 1,
-    /// Product.
-    Multiply = 2,
-    /// The larger; NaN wins.
-    Maximum = 3,
-    /// The smaller; NaN wins.
-    Minimum = 4,
-}
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// What `index_set` does where it writes; as in `cl/update.cl`.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum SetOp {
+        /// The source replaces what was there.
+        Assign,
+        /// Sum.
+        Add,
+        /// Product.
+        Multiply,
+        /// The larger; NaN wins.
+        Maximum,
+        /// The smaller; NaN wins.
+        Minimum,
+    }
 
-/// In which order updates of one place follow one another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Any: sums of floats may differ between runs, and any of several assigned values stays.
-    Any,
-    /// That of the sources, by one work-item for each place: on GPUs slow where most updates are of few places.
-    Sequential,
-}
+    /// In which order updates of one place follow one another.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum UpdateOrder {
+        /// Any: sums of floats may differ between runs, and any of several assigned values stays.
+        Any,
+        /// That of the sources, by one work-item for each place: on GPUs slow where most updates are of few places.
+        Sequential,
+    }
 
-impl SetOp {
-    /// From the bridge's number.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for any other number.
-    pub fn from_code(code: i32) -> Result<Self> {
-        [Self::Assign, Self::Add, Self::Multiply, Self::Maximum, Self::Minimum]
-            .into_iter()
-            .find(|op| *op as i32 == code)
-            .ok_or_else(|| Error::Invalid(format!("OpenCL: {code} is not an operation of index_set")))
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        include!("torch_opencl/rust/ops/index.rs.h");
+        type IndexAxis<'a> = super::IndexAxis<'a>;
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn index_set(dst: &Tensor, src: &Tensor, axes: &[IndexAxis], op: SetOp, order: UpdateOrder) -> Result<()>;
     }
 }
+
+pub use ffi::{SetOp, UpdateOrder};
 
 /// `dst[p + index[p] * stride] op= src[p]` for every position p.
 ///
 /// # Errors
 /// The axes' own error for an index out of range; positions before it may have been written.
-pub fn set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[Axis<'_>], op: SetOp, order: Order) -> Result<()> {
+pub fn index_set(
+    dst: &Tensor<'_>,
+    src: &Tensor<'_>,
+    axes: &[IndexAxis<'_>],
+    op: SetOp,
+    order: UpdateOrder,
+) -> Result<()> {
     if src.numel() == 0 {
         return Ok(());
     }
     if dst.ndim() > MAX_DIMS {
-        return slices(dst, src, axes, |dst, src, axes| set(dst, src, axes, op, order));
+        return slices(dst, src, axes, |dst, src, axes| index_set(dst, src, axes, op, order));
     }
     let target = Target::of(dst.address)?;
     let report = Report::new(&target, axes)?;
@@ -102,10 +112,10 @@ enum Way {
 struct Places<'a> {
     dst: usize,
     src: usize,
-    axis: Axis<'a>,
+    axis: IndexAxis<'a>,
 }
 
-/// What every launch of one [`set`] has in common.
+/// What every launch of one [`index_set`] has in common.
 struct Update<'a> {
     target: &'a Target,
     report: &'a Report,
@@ -115,14 +125,13 @@ struct Update<'a> {
 
 impl Update<'_> {
     fn program(&self, elements: usize, index: DType) -> Result<Arc<CachedProgram>> {
-        let constants =
-            [("SPEC_OP", self.op as i32), ("SPEC_DTYPE0", self.dtype.code()), ("SPEC_DTYPE1", index.code())];
+        let constants = [("SPEC_OP", self.op.repr), ("SPEC_DTYPE0", self.dtype.code()), ("SPEC_DTYPE1", index.code())];
         let spec = with_rare(tier(elements as i64, &constants), [self.dtype]);
         self.target.program(Family::Index, self.dtype.class(), &spec)
     }
 
     /// How to update lanes `depth` deep.
-    fn way(&self, lanes: &[Dim<3>], depth: &[Dim<3>], order: Order) -> Way {
+    fn way(&self, lanes: &[Dim<3>], depth: &[Dim<3>], order: UpdateOrder) -> Way {
         let target = self.target;
         let (width, height) = (span(lanes), span(depth));
         if target.is_cpu() {
@@ -146,8 +155,8 @@ impl Update<'_> {
     }
 
     /// Whether the order of updates is left open. Atomics know the frequent dtypes.
-    fn may_reorder(&self, order: Order) -> bool {
-        order == Order::Any && !self.dtype.is_rare()
+    fn may_reorder(&self, order: UpdateOrder) -> bool {
+        order == UpdateOrder::Any && !self.dtype.is_rare()
     }
 
     /// Whether work-items may meet: they take turns through atomics, which need a word of the element's width.
@@ -206,7 +215,7 @@ impl Update<'_> {
             Arg::Bytes(walk.as_bytes()),
             Arg::Int(shared as i32),
             Arg::Int(spread as i32),
-            Arg::Int(self.op as i32),
+            Arg::Int(self.op.repr),
             Arg::Int(self.dtype.code()),
             Arg::Long(height),
         ];
@@ -257,7 +266,7 @@ impl Update<'_> {
             Arg::Bytes(&axis_bytes),
             Arg::Int(spread as i32),
             Arg::Int(i32::from(races && self.op != SetOp::Assign)),
-            Arg::Int(self.op as i32),
+            Arg::Int(self.op.repr),
             Arg::Int(self.dtype.code()),
             Arg::Long(chunk),
             target.memory(self.report.memory.address)?,
@@ -275,7 +284,7 @@ impl Update<'_> {
         let piece = dim.size / copies;
         let [_, src_step, index_step] = dim.strides;
         let lanes = Dim { size: copies, strides: [size * element, piece * src_step, piece * index_step] };
-        let axis = Axis { stride: element, ..places.axis };
+        let axis = IndexAxis { stride: element, ..places.axis };
         let depth = Dim { size: piece, ..dim };
         self.run(&Places { dst: memory.address, axis, ..*places }, vec![lanes], vec![depth], false)?;
         // What is left over goes to the destination itself.
@@ -284,7 +293,7 @@ impl Update<'_> {
             let step = |address: usize, stride: i64| address.wrapping_add_signed((done * stride) as isize);
             let index = Tensor { address: step(places.axis.index.address, index_step), ..places.axis.index };
             let src = step(places.src, src_step);
-            let axis = Axis { index, ..places.axis };
+            let axis = IndexAxis { index, ..places.axis };
             let depth = Dim { size: dim.size - done, ..dim };
             self.run(&Places { src, axis, ..*places }, Vec::new(), vec![depth], false)?;
         }
@@ -306,7 +315,7 @@ const COPIES_PER_UNIT: i64 = 4;
 
 /// Whether a CPU's cores should have their own copies of a destination that all elements of a vector are added to: that
 /// costs little where they are many more than its places, and spares atomics: bincount went from 33 ms to 3.
-fn suits_copies(target: &Target, axis: &Axis<'_>, elements: i64) -> bool {
+fn suits_copies(target: &Target, axis: &IndexAxis<'_>, elements: i64) -> bool {
     let copies = target.compute_units() as i64 * COPIES_PER_UNIT;
     target.is_cpu() && axis.size < elements && axis.size * copies * 4 <= elements
 }

@@ -6,8 +6,8 @@ use std::error::Error;
 use tch::{Device, Kind, Tensor as HostTensor};
 use torch_opencl::blas::{Library, Product};
 use torch_opencl::kernels::DType;
-use torch_opencl::ops::pointwise::Operand;
 use torch_opencl::ops::reduce::{reduce, ReduceOp};
+use torch_opencl::ops::Operand;
 use torch_opencl::ops::{softmax, Scalar, Tensor};
 use torch_opencl::runtime::{copy_device_to_host, copy_host_to_device, device};
 
@@ -183,7 +183,7 @@ fn softmax_along_every_dimension() -> Outcome {
             let double = input.to_kind(Kind::Double);
             for (log, expected) in [(false, double.softmax(dim, None)), (true, double.log_softmax(dim, None))] {
                 let out = Copied::new(&input, dtype)?;
-                softmax::forward(&there.tensor(), &out.tensor(), dim as usize, log)?;
+                softmax::softmax(&there.tensor(), &out.tensor(), dim as usize, log)?;
                 assert_close(&out.read()?, &expected, &format!("softmax of {dtype:?} along {dim}, log {log}"));
             }
         }

@@ -1,6 +1,6 @@
 //! What is tuned for products on many small cores.
 
-use super::super::matrix::div_up;
+use super::super::space::div_ceil;
 use super::field::{clash, Field};
 use crate::cl::DeviceInfo;
 use crate::error::Result;
@@ -82,7 +82,7 @@ impl GpuTuning {
         let shared = self.side / Self::SMALL_ITEM;
         let parts = if matches!(class, Class::Complex | Class::ComplexDouble) { 2 } else { 1 };
         let bytes = self.step_bytes * Self::SMALL_ITEM / (item.max(1) * parts);
-        div_up((bytes / class.size() as i64).max(1), shared) * shared
+        div_ceil((bytes / class.size() as i64).max(1), shared) * shared
     }
 
     /// Local memory of a group of `cl/gemm_local.cl`: two blocks, and the places of their rows and columns.

@@ -5,9 +5,10 @@ mod weights;
 
 use std::sync::Arc;
 
-use super::matrix::{div_up, struct_bytes};
+use super::matrix::struct_bytes;
 use super::patches::{Spatial, Volume, Window};
 use super::plan::{Cores, Tile};
+use super::space::div_ceil;
 use super::tuning::Tuning;
 use super::Target;
 use crate::error::Result;
@@ -43,8 +44,8 @@ impl Products {
     /// Those of a convolution with pixels.
     fn new(pixels: &Volume, result_channels: i64, channels: i64, tile: Tile) -> Self {
         let [width, height, _] = pixels.sizes;
-        let tiles = div_up(width, SIDE) * div_up(height, SIDE) * pixels.images;
-        Self { vectors: div_up(tiles, tile.lanes), panels: div_up(result_channels, tile.rows), channels }
+        let tiles = div_ceil(width, SIDE) * div_ceil(height, SIDE) * pixels.images;
+        Self { vectors: div_ceil(tiles, tile.lanes), panels: div_ceil(result_channels, tile.rows), channels }
     }
 
     /// Cycles for the weights at all points.

@@ -2,8 +2,9 @@
 
 use super::super::conv::{Part, WeightStrides};
 use super::super::gemm::launch;
-use super::super::matrix::{advance, div_up, struct_bytes};
+use super::super::matrix::{advance, struct_bytes};
 use super::super::plan::{Plan, Size, Tile};
+use super::super::space::div_ceil;
 use super::super::Target;
 use super::{cores_of, image_bytes, is_chosen, is_possible, program, tile_of, Products, POINTS};
 use crate::cl::Arg;
@@ -33,7 +34,7 @@ impl Products {
         };
         let cuts = (1..=tile.vectors)
             .take_while(fits)
-            .flat_map(|vectors| [1, 2, 4].map(|down| (div_up(self.vectors, vectors), down)));
+            .flat_map(|vectors| [1, 2, 4].map(|down| (div_ceil(self.vectors, vectors), down)));
         let cuts = cuts.map(|(across, down)| Cut { across, down: down.min(self.panels) });
         cuts.map(|cut| (self.cost(cut, tile, units), cut)).min_by(|a, b| a.0.total_cmp(&b.0))
     }
@@ -46,9 +47,9 @@ impl Products {
     }
 
     fn cost(&self, cut: Cut, tile: Tile, units: i64) -> f64 {
-        let rounds = div_up(cut.across * cut.down, units) as f64;
+        let rounds = div_ceil(cut.across * cut.down, units) as f64;
         let vectors = self.vectors as f64 / cut.across as f64;
-        let rows = (div_up(self.panels, cut.down) * tile.rows) as f64;
+        let rows = (div_ceil(self.panels, cut.down) * tile.rows) as f64;
         // One vector a row loads as much as it multiplies.
         let step = rows * vectors.max(1.25) / 2.0;
         let products = step * (POINTS * self.channels) as f64;
@@ -99,11 +100,11 @@ impl Pixels {
         let program = program(target, class, tile)?;
         // Whole vectors of a panel's result channels and as many source channels as fill them.
         let lane_channels = tile.lanes / tile.rows;
-        let padded = div_up(channels, lane_channels) * lane_channels;
+        let padded = div_ceil(channels, lane_channels) * lane_channels;
         let evaluated = target.workspace((POINTS * padded * panels * tile.rows * tile.element) as usize)?;
         let factors = target.memory(evaluated.address)?;
         let (weight, layout) = self.weight();
-        let parts = div_up(2 * target.compute_units() as i64, panels).min(padded / lane_channels);
+        let parts = div_ceil(2 * target.compute_units() as i64, panels).min(padded / lane_channels);
         launch(target, &program, "winograd_weight", &[weight, Arg::Bytes(&layout), factors], [parts, panels, 1])?;
 
         let mut origin = window.origin;
@@ -111,7 +112,7 @@ impl Pixels {
             *origin += (2 * step).min(0);
         }
         let images = image_bytes(&source, origin, &out);
-        let widest = div_up(vectors, cut.across);
+        let widest = div_ceil(vectors, cut.across);
         let [points, products, scratch] =
             self.products.local_bytes(widest, tile).map(|bytes| Arg::Local(bytes as usize));
         let (bias, bias_stride) = bias.map_or((target.memory(0)?, 0), |bias| (bias.memory, bias.stride));
@@ -158,7 +159,7 @@ mod tests {
                     assert!(tiles > TILE_BYTES || all.iter().sum::<i64>() > local_bytes, "{channels}: {tile:?}");
                     continue;
                 };
-                let widest = div_up(98, cut.across);
+                let widest = div_ceil(98, cut.across);
                 assert!((1..=tile.vectors).contains(&widest), "{channels}: {cut:?}");
                 let all @ [tiles, ..] = products.local_bytes(widest, tile);
                 assert!(tiles <= TILE_BYTES && all.iter().sum::<i64>() <= local_bytes, "{channels}: {cut:?}");

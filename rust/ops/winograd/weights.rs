@@ -2,9 +2,10 @@
 
 use super::super::epilogue::Epilogue;
 use super::super::gemm::{launch, multiply, Factor, Product};
-use super::super::matrix::{advance, div_up, struct_bytes, Axis, Matrix, Operand};
+use super::super::matrix::{advance, struct_bytes, Axis, Matrix, Operand};
 use super::super::patches::{Volume, Window};
 use super::super::plan::{Plan, Size, Tile};
+use super::super::space::div_ceil;
 use super::super::{Target, Workspace};
 use super::{cores_of, image_bytes, is_chosen, is_possible, program, tile_of, Products, POINTS};
 use crate::cl::Arg;
@@ -122,7 +123,7 @@ impl Weights {
         let all = self.gradient.images;
         let step = self.images_at_once(target.compute_units() as i64);
         let (rows, columns) = (self.gradient.channels, self.source.channels);
-        let pitch = div_up(columns, tile.lanes) * tile.lanes;
+        let pitch = div_ceil(columns, tile.lanes) * tile.lanes;
         let workspace = target.workspace((POINTS * rows * pitch * tile.element) as usize)?;
         let sums = matrix(target.memory(workspace.address)?, rows, columns, pitch);
         for first in (0..all).step_by(step as usize) {
@@ -181,7 +182,7 @@ impl Weights {
             points,
             scratch,
         ];
-        let global = [div_up(self.products.vectors, block.vectors), div_up(volume.channels, block.channels), 1];
+        let global = [div_ceil(self.products.vectors, block.vectors), div_ceil(volume.channels, block.channels), 1];
         launch(target, &*program(target, class, tile)?, "winograd_tiles", &args, global)
     }
 }

@@ -1,0 +1,12 @@
+#include "tensor_arg.h"
+
+#include "error.h"
+
+namespace torch_opencl {
+
+void refuse_dtype(at::ScalarType dtype) {
+  checked([&] { bridge::refuse_dtype(static_cast<int32_t>(dtype)); });
+  TORCH_INTERNAL_ASSERT(false, "a dtype that kernels take has been refused: ", dtype);
+}
+
+} // namespace torch_opencl

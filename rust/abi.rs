@@ -1,0 +1,98 @@
+//! What several kernel families take from C++, declared once: cxx makes the C++ struct of each, and launchers take them as
+//! they are. What one family takes stands in that family's file (docs/decisions/006).
+//!
+//! C++ speaks ATen and knows no OpenCL; Rust speaks OpenCL and knows no ATen. What crosses is plain data: an address, a
+//! dtype, slices of sizes and strides. Every function returns a `Result` whose error text carries its kind (see
+//! `error.rs`); nothing reachable from C++ panics, as a panic across the bridge ends the process.
+
+use crate::error::Error;
+use crate::kernels::DType;
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// A borrowed description of a strided tensor in device memory.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Tensor<'a> {
+        /// Address of the first element; 0 for an absent optional tensor or one without elements.
+        pub address: usize,
+        /// Storage dtype; of an absent tensor nothing reads it.
+        pub dtype: DType,
+        /// Sizes, outermost dimension first, as in Python.
+        pub sizes: &'a [i64],
+        /// Strides in elements.
+        pub strides: &'a [i64],
+    }
+
+    /// One operand of an iteration (`at::TensorIterator`).
+    #[derive(Clone, Copy, Debug)]
+    pub struct Operand<'a> {
+        /// Address of its first element; 0 for a number from the host.
+        pub address: usize,
+        /// Storage dtype.
+        pub dtype: DType,
+        /// Strides in bytes, innermost dimension first; 0 repeats an element.
+        pub strides: &'a [i64],
+        /// The number, where `address` is 0.
+        pub value: Scalar,
+    }
+
+    /// A number in every form a compute class may need it.
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
+    pub struct Scalar {
+        /// As a real number, or the real part.
+        pub real: f64,
+        /// Imaginary part.
+        pub imag: f64,
+        /// As an integer, exactly; from 2^63 on the bits of a uint64.
+        pub integer: i64,
+    }
+
+    /// The tensors of one operand of an operation on lists: dense, and the n-th of each operand laid out alike.
+    #[derive(Clone, Copy, Debug)]
+    pub struct TensorList<'a> {
+        /// Where they begin.
+        pub addresses: &'a [usize],
+        /// Their dtype.
+        pub dtype: DType,
+        /// Whether it is one number in device memory, for all tensors.
+        pub is_one: bool,
+    }
+
+    /// The part of a generator's stream that a launch reads.
+    #[derive(Clone, Copy, Debug)]
+    pub struct RandomStream {
+        /// Seed of the generator: the key of Philox.
+        pub seed: u64,
+        /// First counter value of the launch.
+        pub offset: u64,
+    }
+
+    unsafe extern "C++" {
+        include!("dtype.h");
+        type DType = crate::kernels::DType;
+    }
+
+    extern "Rust" {
+        fn known_dtypes() -> u64;
+        fn refuse_dtype(code: i32) -> Result<()>;
+    }
+}
+
+pub use ffi::{Operand, RandomStream, Scalar, Tensor, TensorList};
+
+// SAFETY: `cpp/dtype.h` declares an enum of this name with the same underlying type, and makes values of it only from codes
+// that `known_dtypes` lists.
+unsafe impl cxx::ExternType for DType {
+    type Id = cxx::type_id!("torch_opencl::bridge::DType");
+    type Kind = cxx::kind::Trivial;
+}
+
+/// The codes of `c10::ScalarType` that are a [`DType`], one bit each.
+fn known_dtypes() -> u64 {
+    DType::ALL.iter().fold(0, |codes, dtype| codes | 1 << dtype.code())
+}
+
+/// The error for any other code.
+fn refuse_dtype(code: i32) -> crate::error::Result<()> {
+    Err(Error::Unsupported(format!("OpenCL: no kernel takes tensors of {}", DType::foreign_name(code))))
+}
