@@ -1,283 +1,123 @@
 //! The sources of each family.
 
-/// A set of kernels that are built together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Family {
-    /// Element-wise ops of the op table.
-    Pointwise,
-    /// Element-wise ops on lists of tensors.
-    Foreach,
-    /// Norms of the tensors of lists.
-    ListNorm,
-    /// Gathers, scatters and searches.
-    Index,
-    /// Philox and what is drawn from it.
-    Random,
-    /// Sequences.
-    Factory,
-    /// Triangles.
-    Copy,
-    /// Copies between tensors that are dense along different dimensions.
-    Transpose,
-    /// Cumulative sums, products and extremes.
-    Scan,
-    /// Stable sorts of rows, whole, their first elements or one of them.
-    Sort,
-    /// Matrix products.
-    Matmul,
-    /// Those that end in a GELU, with the functions that it takes.
-    MatmulGelu,
-    /// Matrix products and convolutions for many small cores.
-    GemmLocal,
-    /// Convolutions.
-    Conv,
-    /// Convolutions by minimal filtering.
-    Winograd,
-    /// Sums, products, extremes and norms.
-    Reduce,
-    /// Extremes and their places.
-    ArgReduce,
-    /// Mean and variance.
-    Moments,
-    /// Softmax and log-softmax.
-    Softmax,
-    /// Batch, layer and group normalisation.
-    Norm,
-    /// Max and average pooling.
-    Pool,
-    /// Losses that are not arithmetic alone.
-    Loss,
-    /// Steps of optimizers.
-    Optimizer,
-    /// Steps of recurrent cells.
-    Rnn,
-    /// Interpolation and padding.
-    Resample,
-    /// Interpolation at the places of a grid.
-    Grid,
-    /// Sums over bags of embeddings.
-    Bag,
-    /// Scaled dot-product attention.
-    Attention,
-    /// The same for few queries.
-    AttentionQuery,
-    /// Its gradients.
-    AttentionBackward,
+/// Reads the files of `cl/` that programs are put together from.
+macro_rules! texts {
+    ($($part:ident)+) => {
+        #[allow(non_upper_case_globals)]
+        mod text {
+            $(pub const $part: &str = include_str!(concat!("cl/", stringify!($part), ".cl"));)+
+        }
+    };
 }
 
-const PRELUDE: &str = include_str!("cl/prelude.cl");
-const TIER: &str = include_str!("cl/tier.cl");
-const VECTOR: &str = include_str!("cl/vector.cl");
-const NOTATION: &str = include_str!("cl/notation.cl");
-const ELEMENTARY: &str = include_str!("cl/elementary.cl");
-const POWER: &str = include_str!("cl/power.cl");
-const ROUNDING: &str = include_str!("cl/rounding.cl");
-const MATH: &str = include_str!("cl/math.cl");
-const COMPLEX: &str = include_str!("cl/complex.cl");
-const INDEX: &str = include_str!("cl/index.cl");
-const UPDATE: &str = include_str!("cl/update.cl");
-const NONZERO: &str = include_str!("cl/nonzero.cl");
-const SEARCH: &str = include_str!("cl/search.cl");
-const RANDOM: &str = include_str!("cl/random.cl");
-const RANDOM_LANES: &str = include_str!("cl/random_lanes.cl");
-const RANDOM_GROUPS: &str = include_str!("cl/random_groups.cl");
-const FACTORY: &str = include_str!("cl/factory.cl");
-const COPY: &str = include_str!("cl/copy.cl");
-const TRANSPOSE: &str = include_str!("cl/transpose.cl");
-const SCAN: &str = include_str!("cl/scan.cl");
-const SORT: &str = include_str!("cl/sort.cl");
-const SORT_GROUPS: &str = include_str!("cl/sort_groups.cl");
-const RADIX: &str = include_str!("cl/radix.cl");
-const SELECT: &str = include_str!("cl/select.cl");
-const TOP: &str = include_str!("cl/top.cl");
-const MATRIX: &str = include_str!("cl/matrix.cl");
-const ACTIVATION: &str = include_str!("cl/activation.cl");
-const EPILOGUE: &str = include_str!("cl/epilogue.cl");
-const PANEL: &str = include_str!("cl/panel.cl");
-const PACK_MATRIX: &str = include_str!("cl/pack_matrix.cl");
-const TILE: &str = include_str!("cl/tile.cl");
-const GEMM: &str = include_str!("cl/gemm.cl");
-const MATMUL: &str = include_str!("cl/matmul.cl");
-const GEMM_LOCAL: &str = include_str!("cl/gemm_local.cl");
-const PATCH_GRID: &str = include_str!("cl/patch_grid.cl");
-const PATCHES: &str = include_str!("cl/patches.cl");
-const PACK_PIXELS: &str = include_str!("cl/pack_pixels.cl");
-const PACK_FEATURES: &str = include_str!("cl/pack_features.cl");
-const CONV: &str = include_str!("cl/conv.cl");
-const WINOGRAD_POINTS: &str = include_str!("cl/winograd_points.cl");
-const WINOGRAD_TILES: &str = include_str!("cl/winograd_tiles.cl");
-const WINOGRAD: &str = include_str!("cl/winograd.cl");
-const CONV_CHANNELS: &str = include_str!("cl/conv_channels.cl");
-const CONV_WEIGHT: &str = include_str!("cl/conv_weight.cl");
-const COLUMNS: &str = include_str!("cl/columns.cl");
-const REDUCE: &str = include_str!("cl/reduce.cl");
-const ARG_REDUCE: &str = include_str!("cl/arg_reduce.cl");
-const MOMENTS: &str = include_str!("cl/moments.cl");
-const SOFTMAX: &str = include_str!("cl/softmax.cl");
-const BLOCK_SUM: &str = include_str!("cl/block_sum.cl");
-const NORM: &str = include_str!("cl/norm.cl");
-const BATCH_NORM: &str = include_str!("cl/batch_norm.cl");
-const POOL: &str = include_str!("cl/pool.cl");
-const POOL_PLANES: &str = include_str!("cl/pool_planes.cl");
-const POOL_PIXELS: &str = include_str!("cl/pool_pixels.cl");
-const FAULT: &str = include_str!("cl/fault.cl");
-const LOSS: &str = include_str!("cl/loss.cl");
-const OPTIMIZER: &str = include_str!("cl/optimizer.cl");
-const RNN: &str = include_str!("cl/rnn.cl");
-const RESAMPLE: &str = include_str!("cl/resample.cl");
-const RESAMPLE_ROWS: &str = include_str!("cl/resample_rows.cl");
-const GRID: &str = include_str!("cl/grid.cl");
-const BAG: &str = include_str!("cl/bag.cl");
-const SEGMENTS: &str = include_str!("cl/segments.cl");
-const LIST_NORM: &str = include_str!("cl/list_norm.cl");
-const FOREACH: &str = include_str!("cl/foreach.cl");
-const BLOCK: &str = include_str!("cl/block.cl");
-const SCORES: &str = include_str!("cl/scores.cl");
-const ATTENTION: &str = include_str!("cl/attention.cl");
-const ATTENTION_QUERY: &str = include_str!("cl/attention_query.cl");
-const ATTENTION_BACKWARD: &str = include_str!("cl/attention_backward.cl");
-const POINTWISE: &str = include_str!("cl/pointwise.cl");
+/// Declares the families: a variant, the name for messages, and the files in their order.
+macro_rules! families {
+    ($($(#[$doc:meta])* $variant:ident $name:ident: $($part:ident)+;)+) => {
+        /// A set of kernels that are built together.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Family {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl Family {
+            /// All families.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// Name for messages.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => stringify!($name),)+
+                }
+            }
+
+            const fn parts(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$variant => &[$(text::$part,)+],)+
+                }
+            }
+        }
+    };
+}
+
+texts! {
+    prelude tier vector notation elementary power rounding math complex index update nonzero search random
+    random_lanes random_groups factory copy transpose scan sort sort_groups radix select top matrix activation
+    epilogue panel pack_matrix tile gemm matmul gemm_local patch_grid patches pack_pixels pack_features conv
+    winograd_points winograd_tiles winograd conv_channels conv_weight columns reduce arg_reduce moments softmax
+    block_sum norm batch_norm pool pool_planes pool_pixels fault loss optimizer rnn resample resample_rows grid bag
+    segments list_norm foreach block scores attention attention_query attention_backward pointwise
+}
+
+families! {
+    /// Element-wise ops of the op table.
+    Pointwise pointwise: prelude vector notation elementary power rounding math complex pointwise;
+    /// Element-wise ops on lists of tensors.
+    Foreach foreach: prelude vector notation elementary power rounding math complex pointwise segments foreach;
+    /// Norms of the tensors of lists.
+    ListNorm list_norm: prelude tier vector segments list_norm;
+    /// Gathers, scatters and searches.
+    Index index: prelude tier vector index update nonzero search;
+    /// Philox and what is drawn from it.
+    Random random: prelude tier fault random random_lanes random_groups;
+    /// Sequences.
+    Factory factory: prelude tier factory;
+    /// Triangles.
+    Copy copy: prelude copy;
+    /// Copies between tensors that are dense along different dimensions.
+    Transpose transpose: prelude transpose;
+    /// Cumulative sums, products and extremes.
+    Scan scan: prelude tier scan;
+    /// Stable sorts of rows, whole, their first elements or one of them.
+    Sort sort: prelude tier vector radix select sort sort_groups top;
+    /// Matrix products.
+    Matmul matmul:
+        prelude vector matrix panel activation epilogue pack_matrix patch_grid patches pack_pixels pack_features tile
+        gemm matmul;
+    /// Those that end in a GELU, with the functions that it takes.
+    MatmulGelu matmul_gelu:
+        prelude vector notation elementary matrix panel activation epilogue pack_matrix patch_grid tile gemm matmul;
+    /// Matrix products and convolutions for many small cores.
+    GemmLocal gemm_local: prelude vector matrix panel activation epilogue patch_grid gemm_local;
+    /// Convolutions.
+    Conv conv: prelude vector matrix conv conv_channels conv_weight;
+    /// Convolutions by minimal filtering.
+    Winograd winograd: prelude vector matrix panel tile winograd_points winograd_tiles winograd;
+    /// Sums, products, extremes and norms.
+    Reduce reduce: prelude tier vector columns reduce;
+    /// Extremes and their places.
+    ArgReduce arg_reduce: prelude tier vector columns arg_reduce;
+    /// Mean and variance.
+    Moments moments: prelude tier vector columns moments;
+    /// Softmax and log-softmax.
+    Softmax softmax: prelude tier vector columns softmax;
+    /// Batch, layer and group normalisation.
+    Norm norm: prelude tier vector columns block_sum norm batch_norm;
+    /// Max and average pooling.
+    Pool pool: prelude tier vector notation rounding pool pool_planes pool_pixels;
+    /// Losses that are not arithmetic alone.
+    Loss loss: prelude tier vector fault loss;
+    /// Steps of optimizers.
+    Optimizer optimizer: prelude vector segments optimizer;
+    /// Steps of recurrent cells.
+    Rnn rnn: prelude tier vector notation elementary power rounding math rnn;
+    /// Interpolation and padding.
+    Resample resample: prelude tier vector resample resample_rows;
+    /// Interpolation at the places of a grid.
+    Grid grid: prelude tier vector grid;
+    /// Sums over bags of embeddings.
+    Bag bag: prelude tier vector fault bag;
+    /// Scaled dot-product attention.
+    Attention attention: prelude tier vector block scores attention;
+    /// The same for few queries.
+    AttentionQuery attention_query: prelude tier vector block scores attention_query;
+    /// Its gradients.
+    AttentionBackward attention_backward: prelude tier vector block scores attention_backward;
+}
 
 /// Where the generated op switch goes.
 const CASES_LINE: &str = "//@CASES@";
 
 impl Family {
-    /// All families.
-    pub const ALL: &'static [Self] = &[
-        Self::Pointwise,
-        Self::Foreach,
-        Self::ListNorm,
-        Self::Index,
-        Self::Random,
-        Self::Factory,
-        Self::Copy,
-        Self::Transpose,
-        Self::Scan,
-        Self::Sort,
-        Self::Matmul,
-        Self::MatmulGelu,
-        Self::GemmLocal,
-        Self::Conv,
-        Self::Winograd,
-        Self::Reduce,
-        Self::ArgReduce,
-        Self::Moments,
-        Self::Softmax,
-        Self::Norm,
-        Self::Pool,
-        Self::Loss,
-        Self::Optimizer,
-        Self::Rnn,
-        Self::Resample,
-        Self::Grid,
-        Self::Bag,
-        Self::Attention,
-        Self::AttentionQuery,
-        Self::AttentionBackward,
-    ];
-
-    /// Name for messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pointwise => "pointwise",
-            Self::Foreach => "foreach",
-            Self::ListNorm => "list_norm",
-            Self::Index => "index",
-            Self::Random => "random",
-            Self::Factory => "factory",
-            Self::Copy => "copy",
-            Self::Transpose => "transpose",
-            Self::Scan => "scan",
-            Self::Sort => "sort",
-            Self::Matmul => "matmul",
-            Self::MatmulGelu => "matmul_gelu",
-            Self::GemmLocal => "gemm_local",
-            Self::Conv => "conv",
-            Self::Winograd => "winograd",
-            Self::Reduce => "reduce",
-            Self::ArgReduce => "arg_reduce",
-            Self::Moments => "moments",
-            Self::Softmax => "softmax",
-            Self::Norm => "norm",
-            Self::Pool => "pool",
-            Self::Loss => "loss",
-            Self::Optimizer => "optimizer",
-            Self::Rnn => "rnn",
-            Self::Resample => "resample",
-            Self::Grid => "grid",
-            Self::Bag => "bag",
-            Self::Attention => "attention",
-            Self::AttentionQuery => "attention_query",
-            Self::AttentionBackward => "attention_backward",
-        }
-    }
-
-    const fn parts(self) -> &'static [&'static str] {
-        match self {
-            Self::Pointwise => &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, ROUNDING, MATH, COMPLEX, POINTWISE],
-            Self::Foreach => {
-                &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, ROUNDING, MATH, COMPLEX, POINTWISE, SEGMENTS, FOREACH]
-            }
-            Self::ListNorm => &[PRELUDE, TIER, VECTOR, SEGMENTS, LIST_NORM],
-            Self::Index => &[PRELUDE, TIER, VECTOR, INDEX, UPDATE, NONZERO, SEARCH],
-            Self::Random => &[PRELUDE, TIER, FAULT, RANDOM, RANDOM_LANES, RANDOM_GROUPS],
-            Self::Factory => &[PRELUDE, TIER, FACTORY],
-            Self::Copy => &[PRELUDE, COPY],
-            Self::Transpose => &[PRELUDE, TRANSPOSE],
-            Self::Scan => &[PRELUDE, TIER, SCAN],
-            Self::Sort => &[PRELUDE, TIER, VECTOR, RADIX, SELECT, SORT, SORT_GROUPS, TOP],
-            Self::Matmul => &[
-                PRELUDE,
-                VECTOR,
-                MATRIX,
-                PANEL,
-                ACTIVATION,
-                EPILOGUE,
-                PACK_MATRIX,
-                PATCH_GRID,
-                PATCHES,
-                PACK_PIXELS,
-                PACK_FEATURES,
-                TILE,
-                GEMM,
-                MATMUL,
-            ],
-            Self::MatmulGelu => &[
-                PRELUDE,
-                VECTOR,
-                NOTATION,
-                ELEMENTARY,
-                MATRIX,
-                PANEL,
-                ACTIVATION,
-                EPILOGUE,
-                PACK_MATRIX,
-                PATCH_GRID,
-                TILE,
-                GEMM,
-                MATMUL,
-            ],
-            Self::GemmLocal => &[PRELUDE, VECTOR, MATRIX, PANEL, ACTIVATION, EPILOGUE, PATCH_GRID, GEMM_LOCAL],
-            Self::Conv => &[PRELUDE, VECTOR, MATRIX, CONV, CONV_CHANNELS, CONV_WEIGHT],
-            Self::Winograd => &[PRELUDE, VECTOR, MATRIX, PANEL, TILE, WINOGRAD_POINTS, WINOGRAD_TILES, WINOGRAD],
-            Self::Reduce => &[PRELUDE, TIER, VECTOR, COLUMNS, REDUCE],
-            Self::ArgReduce => &[PRELUDE, TIER, VECTOR, COLUMNS, ARG_REDUCE],
-            Self::Moments => &[PRELUDE, TIER, VECTOR, COLUMNS, MOMENTS],
-            Self::Softmax => &[PRELUDE, TIER, VECTOR, COLUMNS, SOFTMAX],
-            Self::Norm => &[PRELUDE, TIER, VECTOR, COLUMNS, BLOCK_SUM, NORM, BATCH_NORM],
-            Self::Pool => &[PRELUDE, TIER, VECTOR, NOTATION, ROUNDING, POOL, POOL_PLANES, POOL_PIXELS],
-            Self::Loss => &[PRELUDE, TIER, VECTOR, FAULT, LOSS],
-            Self::Resample => &[PRELUDE, VECTOR, RESAMPLE, RESAMPLE_ROWS],
-            Self::Grid => &[PRELUDE, VECTOR, GRID],
-            Self::Bag => &[PRELUDE, VECTOR, FAULT, BAG],
-            Self::Attention => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION],
-            Self::AttentionQuery => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION_QUERY],
-            Self::AttentionBackward => &[PRELUDE, TIER, VECTOR, BLOCK, SCORES, ATTENTION_BACKWARD],
-            Self::Optimizer => &[PRELUDE, VECTOR, SEGMENTS, OPTIMIZER],
-            Self::Rnn => &[PRELUDE, VECTOR, NOTATION, ELEMENTARY, POWER, ROUNDING, MATH, RNN],
-        }
-    }
-
     /// The whole source, with the op switch put in.
     pub fn source(self, cases: &str) -> String {
         self.parts().concat().replace(CASES_LINE, cases)

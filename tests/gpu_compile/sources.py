@@ -50,15 +50,11 @@ def families() -> dict[str, Family]:
     Returns:
         The families by name.
     """
-    text = (SOURCES / "source.rs").read_text()
-    files = dict(re.findall(r'const (\w+): &str = include_str!\("(cl/\w+\.cl)"\)', text))
-    names = dict(re.findall(r'Self::(\w+) => "(\w+)"', text))
-    parts = re.findall(r"Self::(\w+) => (?:\{\s*)?&\[([^]]*)\]", text)
+    _, _, text = (SOURCES / "source.rs").read_text().partition("\nfamilies! {\n")
+    declared = re.findall(r"^    \w+ (\w+):([\w\s]+);", text, re.MULTILINE)
     return {
-        names[family]: Family(
-            names[family], "".join((SOURCES / files[part]).read_text() for part in re.findall(r"\w+", listed))
-        )
-        for family, listed in parts
+        name: Family(name, "".join((SOURCES / "cl" / f"{part}.cl").read_text() for part in parts.split()))
+        for name, parts in declared
     }
 
 

@@ -23,9 +23,6 @@ INLINE void hide_keys(__local T *scores, int columns, int rows, long first_query
   }
 }
 
-// Without what fmax does for NaN: a score that is none shows in the weights.
-INLINE TV larger(TV a, TV b) { return b > a ? b : a; }
-
 // The largest score of each column between two rows. Four at a time, as one waits for the one before.
 INLINE TV top_of_rows(__local const T *column, int first, int last) {
   TV tops[4] = {(TV)-INFINITY, (TV)-INFINITY, (TV)-INFINITY, (TV)-INFINITY};

@@ -1,11 +1,5 @@
 // Bags of embeddings (CLASS_F and CLASS_D): the sum, mean or maximum of the rows of a matrix that each bag names.
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
-
 // Numbers of at::native::EmbeddingBagMode.
 #define BAG_SUM 0
 #define BAG_MEAN 1

@@ -6,12 +6,6 @@
 // Layouts list the dimensions [W, H, D, C, N] of the output; that of the grid has its coordinates, x first, where others
 // have channels.
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
-
 // Numbers of at::native::GridSamplerInterpolation and GridSamplerPadding.
 #define MODE_LINEAR 0
 #define MODE_NEAREST 1

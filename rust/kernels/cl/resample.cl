@@ -11,12 +11,6 @@
 // neighbouring positions, with a pitch of n rounded up to 16:
 //   int counts[pitch]   int places[width][pitch]   TR weights[width][pitch]
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
-
 // What finds the input positions of an output position: numbers of ops::resample::Rule.
 #define RULE_REPLICATE 0
 #define RULE_REFLECT 1

@@ -3,12 +3,6 @@
 // Tensors are contiguous and of one dtype. A row of gates holds one gate after the other, each of `hidden` elements;
 // input_gates and hidden_gates are what the products of input and state left. Absent biases and gradients are null.
 
-#ifdef SPEC_DTYPE0
-#define DTYPE0 SPEC_DTYPE0
-#else
-#define DTYPE0 dtype0
-#endif
-
 #define LSTM_GATES 4
 #define GRU_GATES 3
 // What the forward pass of a GRU keeps for the backward pass.

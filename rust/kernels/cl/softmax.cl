@@ -11,8 +11,6 @@
 #define IS_LOG is_log
 #endif
 
-// The larger by lane. A NaN loses, and still reaches every result by way of the sum: this is one instruction.
-INLINE TV larger(TV a, TV b) { return b > a ? b : a; }
 INLINE T largest(TV v) {
   Lanes lanes;
   lanes.vector = v;

@@ -295,6 +295,12 @@ INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value)
 #define GROUP_TASKS(tasks, first, last) SHARE_TASKS(tasks, get_group_id(0), get_num_groups(0), first, last)
 #define ITEM_TASKS(tasks, first, last) SHARE_TASKS(tasks, get_global_id(0), get_global_size(0), first, last)
 
+#ifdef IS_FLOAT
+// The larger by lane, in one instruction, for the weights of a softmax: a NaN loses, and still reaches every result by way
+// of the sum.
+INLINE TV larger(TV a, TV b) { return b > a ? b : a; }
+#endif
+
 // The sum of all lanes. Pairs first, so that few additions wait for others.
 INLINE T lanes_sum(TV v) {
 #if VEC == 1
