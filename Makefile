@@ -53,7 +53,7 @@ ORACLE := $(if $(filter $(RELEASE),$(TCH_RELEASE)),torch-opencl-oracle)
 SMOKE := $(patsubst %,tests/python/test_%.py,ops_explicit normalisation amp autograd blas optim accelerator install device)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-rust test-python fuzz gpu-compile coalescing gpu-kit lint fmt bench bench-growth bench-first-use docs info kernels-list clean
+.PHONY: help setup build wheel train smoke test test-rust test-python fuzz gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use docs info kernels-list clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ coalescing: build ## Measure under Oclgrind how kernels for GPUs touch memory (C
 
 lint: setup ## Check format and lints of all languages
 	@scripts/lint.sh check $(ORACLE)
+
+house: setup ## Count what the code costs to change
+	@$(RUN) scripts/house.py
 
 fmt: setup ## Format all languages
 	@scripts/lint.sh fix

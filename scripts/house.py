@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # A kernel with more parameters is held to be hard to call.
 MANY = 12
-# Arguments of operators, by the names that PyTorch gives them, and where they are used: from the C++ body to the kernel.
+# Arguments of operators by PyTorch's names, and where they are used, from the C++ body to the kernel.
 ARGUMENTS = {
     "divisor_override": ("cpp/native/pool.cpp", "rust/ops/pool", "rust/kernels/cl/pool"),
     "is_first_step": ("cpp/native/optimizer", "rust/ops/optimizer", "rust/kernels/cl/optimizer"),
@@ -36,6 +36,7 @@ def tracked(*patterns: str) -> list[Path]:
 
 
 def lines(paths: Iterable[Path]) -> int:
+    """Count the lines of some files."""
     return sum(len(path.read_text().splitlines()) for path in paths)
 
 
@@ -65,7 +66,7 @@ def rust_imports() -> dict[str, set[str]]:
             prefix = {"crate": "", "super": parent, "self": name}[base]
             for leaf in leaves(rest):
                 found.add(longest(modules, "::".join(filter(None, [prefix, leaf]))))
-        graph[name] = {module for module in found if module and module != name and module != parent}
+        graph[name] = {module for module in found if module and module not in (name, parent)}
     return graph
 
 

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t cpp < <(find cpp tests/gpu_compile tests/coalescing -name '*.cpp' -o -name '*.h')
+mapfile -t clang < <(find cpp tests/gpu_compile tests/coalescing -name '*.cpp' -o -name '*.h'; find rust/kernels -name '*.cl')
 
 # Distributions and rustup ship these two apart from cargo.
 require_rust_components() {
@@ -29,8 +29,8 @@ case $task in
     step ruff check
     step ruff format --check
     step cargo fmt --check
-    echo "==> clang-format (${#cpp[@]} files)"
-    clang-format --dry-run -Werror "${cpp[@]}"
+    echo "==> clang-format (${#clang[@]} files)"
+    clang-format --dry-run -Werror "${clang[@]}"
     step cargo clippy --release --package torch-opencl "${@/#/--package=}" --all-targets -- -D warnings
     RUSTDOCFLAGS="-D warnings" step cargo doc --release --no-deps --document-private-items --quiet
     ;;
@@ -38,7 +38,7 @@ case $task in
     step ruff check --fix
     step ruff format
     step cargo fmt
-    step clang-format -i "${cpp[@]}"
+    step clang-format -i "${clang[@]}"
     ;;
   *)
     echo "usage: scripts/lint.sh check [PACKAGE...]|fix" >&2

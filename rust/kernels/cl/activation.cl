@@ -20,7 +20,10 @@
 #define ACTIVATE_BLOCK(v) gelu_block(v)
 // By vectors, whichever of the two is wider.
 static inline RB gelu_block(RB x) {
-  union { RB block; R lanes[BLOCK]; } values;
+  union {
+    RB block;
+    R lanes[BLOCK];
+  } values;
   values.block = x;
   for (int first = 0; first < BLOCK; first += VEC) {
     Lanes part;

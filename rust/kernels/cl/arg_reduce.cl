@@ -161,8 +161,7 @@ __kernel GROUPS_OF(LSIZE) void arg_columns(__global const uchar *input, ulong in
       best_of[item * VEC + l] = best.lanes[l];
       place_of[item * VEC + l] = place.lanes[l];
     }
-    FOLD_PARTS(for (int l = 0; l < VEC; l++)
-                   join_winner(LARGEST, best_of, place_of, item * VEC + l, other * VEC + l));
+    FOLD_PARTS(for (int l = 0; l < VEC; l++) join_winner(LARGEST, best_of, place_of, item * VEC + l, other * VEC + l));
     if (part > 0) continue;
     for (int l = 0; l < VEC; l++) {
       best.lanes[l] = best_of[item * VEC + l];
@@ -170,8 +169,7 @@ __kernel GROUPS_OF(LSIZE) void arg_columns(__global const uchar *input, ulong in
     }
 #endif
     long result = row * columns + column + split * outputs;
-    FIRST_LANES(l, width)
-      store_winner(values, values_dtype, indices, &kept, result + l, best.lanes[l], place.lanes[l]);
+    FIRST_LANES(l, width) store_winner(values, values_dtype, indices, &kept, result + l, best.lanes[l], place.lanes[l]);
   }
 }
 

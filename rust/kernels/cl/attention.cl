@@ -27,8 +27,7 @@ INLINE void hide_keys(__local T *scores, int columns, int rows, long first_query
 INLINE TV top_of_rows(__local const T *column, int first, int last) {
   TV tops[4] = {(TV)-INFINITY, (TV)-INFINITY, (TV)-INFINITY, (TV)-INFINITY};
   int k = first;
-  for (; k + 4 <= last; k += 4)
-    _Pragma("unroll") for (int j = 0; j < 4; j++)
+  for (; k + 4 <= last; k += 4) UNROLL for (int j = 0; j < 4; j++)
         tops[j] = larger(tops[j], *(__local const TV *)(column + (k + j) * QUERIES));
   for (; k < last; k++) tops[0] = larger(tops[0], *(__local const TV *)(column + k * QUERIES));
   return larger(larger(tops[0], tops[1]), larger(tops[2], tops[3]));

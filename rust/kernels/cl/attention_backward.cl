@@ -50,18 +50,13 @@ INLINE void sum_rows(__local const T *block, int rows, int width, __global uchar
 // One group for each head of keys and run of `run` keys; `sums` holds a gradient of the queries for each run, `sums_step`
 // bytes apart, and 0 where no key of the run is seen. `grad_bias`, dense and 0 where nothing is seen, is null where nobody
 // asks for it. No SYNC depends on a condition: PoCL takes the items of a group apart there.
-__kernel GROUPS_OF(LSIZE) void attention_backward(Attention p, __global const uchar *query, ulong query_offset,
-                                                  __global const uchar *key, ulong key_offset,
-                                                  __global const uchar *value, ulong value_offset,
-                                                  __global const uchar *grad_out, ulong grad_out_offset, int dtype0,
-                                                  __global const uchar *bias, ulong bias_offset, int dtype1,
-                                                  __global const uchar *log_sums, ulong log_sums_offset,
-                                                  __global const uchar *delta, ulong delta_offset, __global uchar *sums,
-                                                  ulong sums_offset, long sums_step, __global uchar *grad_key,
-                                                  ulong grad_key_offset, __global uchar *grad_value,
-                                                  ulong grad_value_offset, __global uchar *grad_bias,
-                                                  ulong grad_bias_offset, long runs, long run, T scale,
-                                                  DROPOUT_ARGUMENTS) {
+__kernel GROUPS_OF(LSIZE) void attention_backward(
+    Attention p, __global const uchar *query, ulong query_offset, __global const uchar *key, ulong key_offset,
+    __global const uchar *value, ulong value_offset, __global const uchar *grad_out, ulong grad_out_offset, int dtype0,
+    __global const uchar *bias, ulong bias_offset, int dtype1, __global const uchar *log_sums, ulong log_sums_offset,
+    __global const uchar *delta, ulong delta_offset, __global uchar *sums, ulong sums_offset, long sums_step,
+    __global uchar *grad_key, ulong grad_key_offset, __global uchar *grad_value, ulong grad_value_offset,
+    __global uchar *grad_bias, ulong grad_bias_offset, long runs, long run, T scale, DROPOUT_ARGUMENTS) {
   BLOCK_MEMORY(keys, KEYS, WIDTH);
   BLOCK_MEMORY(turned_keys, WIDTH, KEYS);
   BLOCK_MEMORY(turned_values, WIDTH, KEYS);
@@ -91,8 +86,8 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(Attention p, __global const uc
     load_block(keys, KEYS, WIDTH, key + first_key * p.key.row, p.key.row, count, width, DTYPE0);
     load_transposed(turned_keys, ROUND_UP(width, VEC), KEYS, key + first_key * p.key.row, p.key.row, count, width,
                     scale * LOG2_E);
-    load_transposed(turned_values, ROUND_UP(value_width, VEC), KEYS, value + first_key * p.value.row, p.value.row, count,
-                    value_width, 1);
+    load_transposed(turned_values, ROUND_UP(value_width, VEC), KEYS, value + first_key * p.value.row, p.value.row,
+                    count, value_width, 1);
     fill_block(key_sums, KEYS * WIDTH, 0);
     fill_block(value_sums, KEYS * WIDTH, 0);
 
@@ -103,8 +98,9 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(Attention p, __global const uc
       for (long first_query = start; first_query < p.queries; first_query += QUERIES) {
         const int present = (int)min((long)QUERIES, p.queries - first_query), rows = ROUND_UP(present, BLOCK_ROWS);
         SYNC;
-        load_block(queries, rows, WIDTH, query + query_offset + rows_at(&p.query, batch, head) + first_query * p.query.row,
-                   p.query.row, present, width, DTYPE0);
+        load_block(queries, rows, WIDTH,
+                   query + query_offset + rows_at(&p.query, batch, head) + first_query * p.query.row, p.query.row,
+                   present, width, DTYPE0);
         load_block(gradients, rows, WIDTH,
                    grad_out + grad_out_offset + rows_at(&p.grad_out, batch, head) + first_query * p.grad_out.row,
                    p.grad_out.row, present, value_width, DTYPE0);
@@ -119,10 +115,10 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(Attention p, __global const uc
         product(gradients, WIDTH, 1, turned_values, KEYS, rows, columns, value_width, slopes, KEYS, REPLACE, 0);
         SYNC;
         if (BIASED) {
-          add_bias(weights, KEYS, present, count,
-                   bias + bias_offset + rows_at(&p.bias, batch, head) + first_query * p.bias.row +
-                       first_key * p.bias_column,
-                   p.bias.row, p.bias_column, DTYPE1);
+          add_bias(
+              weights, KEYS, present, count,
+              bias + bias_offset + rows_at(&p.bias, batch, head) + first_query * p.bias.row + first_key * p.bias_column,
+              p.bias.row, p.bias_column, DTYPE1);
           SYNC;
         }
         weigh(weights, rows, columns, logs, first_query, first_key, &p);
@@ -145,8 +141,9 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(Attention p, __global const uc
         product(slopes, 1, KEYS, queries, WIDTH, count, width, rows, key_sums, WIDTH, ADD, 0);
         product(slopes, KEYS, 1, keys, WIDTH, rows, width, count, query_sums, WIDTH, REPLACE, 0);
         SYNC;
-        sum_rows(query_sums, present, width, sums + rows_at(&p.grad_query, batch, head) + first_query * p.grad_query.row,
-                 p.grad_query.row, scale, is_first);
+        sum_rows(query_sums, present, width,
+                 sums + rows_at(&p.grad_query, batch, head) + first_query * p.grad_query.row, p.grad_query.row, scale,
+                 is_first);
         if (wants_bias) {
           const long before = (unit * p.queries + first_query) * p.keys + first_key;
           store_block(slopes, present, KEYS, grad_bias + grad_bias_offset + before * (long)sizeof(T),

@@ -33,9 +33,9 @@ __kernel GROUPS_OF(LSIZE) void attention_query(Attention p, __global const uchar
   query += query_offset + rows_at(&p.query, batch, head) + row * p.query.row;
 
   TV columns[PARTS], sums[OWN_PARTS];
-  _Pragma("unroll") for (int v = 0; v < PARTS; v++)
+  UNROLL for (int v = 0; v < PARTS; v++)
       columns[v] = load_row_part(query, v, width, DTYPE0) * (TV)(scale * LOG2_E);
-  _Pragma("unroll") for (int v = 0; v < OWN_PARTS; v++) sums[v] = (TV)0;
+  UNROLL for (int v = 0; v < OWN_PARTS; v++) sums[v] = (TV)0;
   const int share = (int)get_local_id(0) / PARTS, first_part = (int)get_local_id(0) % PARTS;
   T top = -INFINITY, total = 0;
 
@@ -45,7 +45,7 @@ __kernel GROUPS_OF(LSIZE) void attention_query(Attention p, __global const uchar
       __global const uchar *at = key + (first_key + k) * p.key.row;
       TV products = (TV)0;
       if (k < count) {
-        _Pragma("unroll") for (int v = 0; v < PARTS; v++)
+        UNROLL for (int v = 0; v < PARTS; v++)
             products = fma(columns[v], load_row_part(at, v, width, DTYPE0), products);
       }
       T score = k < count ? lanes_sum(products) : -INFINITY;
@@ -64,18 +64,18 @@ __kernel GROUPS_OF(LSIZE) void attention_query(Attention p, __global const uchar
     TV weights = (TV)0;
     for (int k = 0; k < padded; k += VEC) weights += VECTOR_AT(scores + k);
     total = total * decay + lanes_sum(weights);
-    _Pragma("unroll") for (int v = 0; v < OWN_PARTS; v++) sums[v] *= (TV)decay;
+    UNROLL for (int v = 0; v < OWN_PARTS; v++) sums[v] *= (TV)decay;
     if (share < SHARES) {
       for (int k = share; k < count; k += SHARES) {
         __global const uchar *at = value + (first_key + k) * p.value.row;
-        _Pragma("unroll") for (int v = 0; v < OWN_PARTS; v++)
+        UNROLL for (int v = 0; v < OWN_PARTS; v++)
             sums[v] = fma((TV)scores[k], load_row_part(at, first_part + v * LSIZE, value_width, DTYPE0), sums[v]);
       }
     }
     SYNC;
   }
 
-  _Pragma("unroll") for (int v = 0; v < OWN_PARTS; v++) {
+  UNROLL for (int v = 0; v < OWN_PARTS; v++) {
     const int part = first_part + v * LSIZE;
     if (share < SHARES && part < PARTS) VECTOR_AT(shares + share * WIDTH + part * VEC) = sums[v];
   }

@@ -5,11 +5,11 @@
 __kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, __global const uchar *variance,
                                  ulong variance_offset, int stat_dtype, __global const uchar *weight,
                                  ulong weight_offset, __global const uchar *bias, ulong bias_offset, int dtype1,
-                                 __global uchar *running_mean, ulong running_mean_offset,
-                                 __global uchar *running_var, ulong running_var_offset, int running_dtype,
-                                 __global uchar *save_mean, ulong save_mean_offset, __global uchar *save_rstd,
-                                 ulong save_rstd_offset, int save_dtype, __global uchar *coefficients,
-                                 ulong coefficients_offset, long channels, long count, TR momentum, TR eps) {
+                                 __global uchar *running_mean, ulong running_mean_offset, __global uchar *running_var,
+                                 ulong running_var_offset, int running_dtype, __global uchar *save_mean,
+                                 ulong save_mean_offset, __global uchar *save_rstd, ulong save_rstd_offset,
+                                 int save_dtype, __global uchar *coefficients, ulong coefficients_offset, long channels,
+                                 long count, TR momentum, TR eps) {
   long channel = get_global_id(0);
   if (channel >= channels) return;
   T center = load(mean + mean_offset, channel, stat_dtype), var = load(variance + variance_offset, channel, stat_dtype);
@@ -38,13 +38,13 @@ __kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, 
 
 // Stores what an item makes of a run of `inner` elements: VALUE(load_vector) of the vector at element i, VALUE(load) of
 // element i. The rest that is no vector is short where planes are small, and sooner done element by element.
-#define APPLY_TO_RUN(out, VALUE)                                                      \
-  for (long i = get_local_id(0) * VEC; i < inner; i += LSIZE * VEC) {                 \
-    if (i + VEC <= inner) {                                                           \
-      store_vector(out, i, DTYPE0, VALUE(load_vector));                               \
-      continue;                                                                       \
-    }                                                                                 \
-    for (; i < inner; i++) store(out, i, DTYPE0, VALUE(load));                        \
+#define APPLY_TO_RUN(out, VALUE)                                      \
+  for (long i = get_local_id(0) * VEC; i < inner; i += LSIZE * VEC) { \
+    if (i + VEC <= inner) {                                           \
+      store_vector(out, i, DTYPE0, VALUE(load_vector));               \
+      continue;                                                       \
+    }                                                                 \
+    for (; i < inner; i++) store(out, i, DTYPE0, VALUE(load));        \
   }
 
 // y = (x - mean) * (weight * rstd) + bias; a group takes whole runs of `inner` elements, of all channels if inner is 1.
@@ -98,8 +98,8 @@ __kernel GROUPS_OF(LSIZE) void batch_norm_apply_backward(__global const uchar *g
     }
     T a = COEFFICIENT(0, run % channels), b = COEFFICIENT(1, run % channels);
     T c = COEFFICIENT(2, run % channels), d = COEFFICIENT(3, run % channels);
-#define INPUT_GRADIENT(LOAD) a * LOAD(dy, i, DTYPE0) + b * (LOAD(x, i, DTYPE0) - c) + d
-#define SCALED_GRADIENT(LOAD) a * LOAD(dy, i, DTYPE0) + d
+#define INPUT_GRADIENT(LOAD) a *LOAD(dy, i, DTYPE0) + b *(LOAD(x, i, DTYPE0) - c) + d
+#define SCALED_GRADIENT(LOAD) a *LOAD(dy, i, DTYPE0) + d
     if (b == 0) {
       APPLY_TO_RUN(dx, SCALED_GRADIENT)
     } else {

@@ -27,27 +27,29 @@
   const int row = (uint)(i) / (uint)(parts), column = (uint)(i) % (uint)(parts) * VEC;
 
 // A block of the kernel's local memory.
-#define BLOCK_MEMORY(name, rows, columns)           \
+#define BLOCK_MEMORY(name, rows, columns)             \
   __local TV name##_memory[(rows) * (columns) / VEC]; \
   __local T *name = (__local T *)name##_memory
 
 #define VECTOR_AT(p) (*(__local TV *)(p))
 #define ROUND_UP(n, step) (((n) + (step) - 1) / (step) * (step))
 
-INLINE void fill_block(__local T *block, int count, T value) { EACH(i, count / VEC) VECTOR_AT(block + i * VEC) = (TV)value; }
+INLINE void fill_block(__local T *block, int count, T value) {
+  EACH(i, count / VEC) VECTOR_AT(block + i * VEC) = (TV)value;
+}
 
 // Turns VEC vectors, the rows of a square, into its columns: each stage rotates the bits of row and column by one.
 // Always inlined: the square must stay in registers.
 static inline __attribute__((always_inline)) void transpose_square(TV *v) {
   for (int stage = 1; stage < VEC; stage *= 2) {
     TV next[VEC];
-    _Pragma("unroll") for (int i = 0; i < VEC / 2; i++) {
+  UNROLL for (int i = 0; i < VEC / 2; i++) {
       next[2 * i].even = v[i].lo;
       next[2 * i].odd = v[i + VEC / 2].lo;
       next[2 * i + 1].even = v[i].hi;
       next[2 * i + 1].odd = v[i + VEC / 2].hi;
     }
-    _Pragma("unroll") for (int i = 0; i < VEC; i++) v[i] = next[i];
+    UNROLL for (int i = 0; i < VEC; i++) v[i] = next[i];
   }
 }
 
@@ -92,12 +94,12 @@ INLINE void load_block(__local T *block, int rows, int width, __global const uch
 OUTLINED void load_square(__local T *to, int width, __global const uchar *source, long step,
                                            int present, int column, int length, T factor) {
   TV square[VEC];
-  _Pragma("unroll") for (int l = 0; l < VEC; l++) {
+  UNROLL for (int l = 0; l < VEC; l++) {
     square[l] = (TV)0;
     if (l < present && column < length) square[l] = load_of_row(source + l * step, column, length, DTYPE0);
   }
   transpose_square(square);
-  _Pragma("unroll") for (int l = 0; l < VEC; l++) VECTOR_AT(to + l * width) = square[l] * factor;
+  UNROLL for (int l = 0; l < VEC; l++) VECTOR_AT(to + l * width) = square[l] * factor;
 }
 
 // The same as load_block, transposed and multiplied by `factor`: the rows that are loaded become columns of a block with
@@ -132,10 +134,10 @@ INLINE void store_transposed(__local const T *block, int columns, int width, __g
     const int column = column_of_squares * VEC;
     const TV factor = *(__local const TV *)(factors + column);
     TV square[VEC];
-    _Pragma("unroll") for (int l = 0; l < VEC; l++)
+    UNROLL for (int l = 0; l < VEC; l++)
         square[l] = *(__local const TV *)(block + (row + l) * width + column) * factor;
     transpose_square(square);
-    _Pragma("unroll") for (int l = 0; l < VEC; l++)
+    UNROLL for (int l = 0; l < VEC; l++)
         if (column + l < columns) store_of_row(target + (column + l) * step, row, length, dtype, square[l]);
   }
 }
@@ -150,21 +152,21 @@ INLINE void store_transposed(__local const T *block, int columns, int width, __g
   CALLED void PASTE(product_part_, COUNT)(__local const T *a, int a_row, int a_step, __local const T *b, int b_step, \
                                           int depth, __local T *c, int c_row, int mode, __local const T *decay) {    \
     TV sums[BLOCK_ROWS][COUNT];                                                                                      \
-    _Pragma("unroll") for (int r = 0; r < BLOCK_ROWS; r++)                                                           \
-        _Pragma("unroll") for (int v = 0; v < COUNT; v++) {                                                          \
+    UNROLL for (int r = 0; r < BLOCK_ROWS; r++)                                                           \
+        UNROLL for (int v = 0; v < COUNT; v++) {                                                          \
       sums[r][v] = mode == REPLACE ? (TV)0 : VECTOR_AT(c + r * c_row + v * VEC);                                     \
       if (mode == ADD_DECAYED) sums[r][v] *= *(__local const TV *)(decay + v * VEC);                                 \
     }                                                                                                                \
     for (int k = 0; k < depth; k++) {                                                                                \
       TV columns[COUNT];                                                                                             \
-      _Pragma("unroll") for (int v = 0; v < COUNT; v++) columns[v] = *(__local const TV *)(b + v * VEC);             \
-      _Pragma("unroll") for (int r = 0; r < BLOCK_ROWS; r++)                                                         \
-          _Pragma("unroll") for (int v = 0; v < COUNT; v++) sums[r][v] = fma((TV)a[r * a_row], columns[v], sums[r][v]); \
+      UNROLL for (int v = 0; v < COUNT; v++) columns[v] = *(__local const TV *)(b + v * VEC);             \
+      UNROLL for (int r = 0; r < BLOCK_ROWS; r++)                                                         \
+          UNROLL for (int v = 0; v < COUNT; v++) sums[r][v] = fma((TV)a[r * a_row], columns[v], sums[r][v]); \
       a += a_step;                                                                                                   \
       b += b_step;                                                                                                   \
     }                                                                                                                \
-    _Pragma("unroll") for (int r = 0; r < BLOCK_ROWS; r++)                                                           \
-        _Pragma("unroll") for (int v = 0; v < COUNT; v++) VECTOR_AT(c + r * c_row + v * VEC) = sums[r][v];           \
+    UNROLL for (int r = 0; r < BLOCK_ROWS; r++)                                                           \
+        UNROLL for (int v = 0; v < COUNT; v++) VECTOR_AT(c + r * c_row + v * VEC) = sums[r][v];           \
   }
 
 #if BLOCK_VECTORS > 1

@@ -34,7 +34,7 @@ INLINE void count_chain(BlockSum *sum, long count) {
 INLINE T finish_sum(const BlockSum *sum) { return lanes_sum(sum->total + (sum->part - sum->lost)); }
 
 // The blocks of a run of `span` elements, none longer than a chain, and an item's vectors of one.
-#define FOR_BLOCKS(begin, end, span)                                                                       \
-  for (long begin = 0, end = min(span, (long)CHAIN * LSIZE * VEC); begin < (span);                         \
+#define FOR_BLOCKS(begin, end, span)                                               \
+  for (long begin = 0, end = min(span, (long)CHAIN * LSIZE * VEC); begin < (span); \
        begin = end, end = min(span, end + (long)CHAIN * LSIZE * VEC))
 #define FOR_VECTORS(i, begin, end) for (long i = (begin) + get_local_id(0) * VEC; i < (end); i += LSIZE * VEC)

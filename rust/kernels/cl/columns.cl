@@ -9,9 +9,9 @@
 
 #if LSIZE > 1
 // Tasks [first, last) of this item: one, which may be past the end and has no columns then.
-#define COLUMN_TASKS(tasks, parts, is_row, first, last)                                                      \
-  const int side = LSIZE / (parts), item = get_local_id(0), apart = (is_row) ? 1 : side;                      \
-  const int part = (is_row) ? item % (parts) : item / side;                                                  \
+#define COLUMN_TASKS(tasks, parts, is_row, first, last)                                  \
+  const int side = LSIZE / (parts), item = get_local_id(0), apart = (is_row) ? 1 : side; \
+  const int part = (is_row) ? item % (parts) : item / side;                              \
   const long first = get_group_id(0) * (long)side + ((is_row) ? item / (parts) : item % side), last = first + 1
 #define IS_TASK(task, tasks) ((task) < (tasks))
 #define PART part

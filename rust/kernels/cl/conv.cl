@@ -34,10 +34,10 @@ typedef struct {
   long strides[SPATIAL];
   long channel_stride;
   long image_stride;
-  long channels;        // in a group
-  long box[SPATIAL];    // pixels of a work-group
+  long channels;  // in a group
+  long box[SPATIAL];  // pixels of a work-group
   long sizes[SPATIAL];  // positions that those read
-  long pitch;           // whole vectors that hold every `scale`th position of a row
+  long pitch;  // whole vectors that hold every `scale`th position of a row
 } Source;
 
 // Strides of a tensor with a value for each pixel, and of one for each tap.
@@ -228,7 +228,8 @@ static inline void copy_weights(const Source *s, __global const uchar *weight, i
 
 // The pixels of a box in one result channel, which starts at `out`.
 static inline void convolve_box(const Source *s, const Box *box, __local const T *planes, __local const int *places,
-                                __local const T *factors, T bias, const PixelStrides *strides, __global uchar *out, int dt) {
+                                __local const T *factors, T bias, const PixelStrides *strides, __global uchar *out,
+                                int dt) {
   const int depth = (int)(s->channels * tap_count(s));
   const int all = box->vectors * box->count[1] * box->count[2], share = (all + ITEMS - 1) / ITEMS;
   const int last = min(all, ((int)get_local_id(0) + 1) * share);
@@ -251,7 +252,7 @@ static inline void convolve_box(const Source *s, const Box *box, __local const T
     for (int k = 0; k < depth; ++k) {
       const TV factor = (TV)(factors[k]);
       const int place = places[k];
-      _Pragma("unroll") for (int v = 0; v < PIXEL_VECTORS; ++v) sums[v] =
+  UNROLL for (int v = 0; v < PIXEL_VECTORS; ++v) sums[v] =
           MULTIPLY_ADD(factor, ((__local const AnyVector *)(from[v] + place))->vector, sums[v]);
     }
     for (int v = 0; v < min(PIXEL_VECTORS, last - index); ++v)
@@ -315,7 +316,7 @@ static inline void add_weights(const Source *s, const Box *box, __local const T 
   for (int index = 0; index < all; ++index) {
     const TV factor = *(__local const TV *)(gradient + index * VEC);
     const int place = cursor_place(s, &cursor) + cursor.vector * VEC;
-    _Pragma("unroll") for (int t = 0; t < TAPS_AT_ONCE; ++t) sums[t] =
+    UNROLL for (int t = 0; t < TAPS_AT_ONCE; ++t) sums[t] =
         MULTIPLY_ADD(factor, ((__local const AnyVector *)(from[t] + place))->vector, sums[t]);
     move_on(box, &cursor);
   }

@@ -12,18 +12,19 @@
 // Where this item is in a space of these sizes. On GPUs items are counted through, so that groups are full however small the
 // sizes are, and an item beyond `depth` returns: no barrier may follow.
 #ifdef IS_CPU
-#define ITEM_PLACE(x, y, z, width, height, depth) const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2)
+#define ITEM_PLACE(x, y, z, width, height, depth) \
+  const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2)
 #else
-#define ITEM_PLACE(x, y, z, width, height, depth)                                                                  \
-  const long x = get_global_id(0) % (width), y = get_global_id(0) / (width) % (height);                            \
-  const long z = get_global_id(0) / (width) / (height);                                                            \
+#define ITEM_PLACE(x, y, z, width, height, depth)                                       \
+  const long x = get_global_id(0) % (width), y = get_global_id(0) / (width) % (height); \
+  const long z = get_global_id(0) / (width) / (height);                                 \
   if (z >= (depth)) return
 #endif
 
 // Global size (pitch, taps): pitch is the channels, filled up to vectors.
 __kernel void conv_channel_weights(__global const uchar *weight, ulong weight_offset, int weight_dtype,
-                                   __global uchar *out, ulong out_offset, Source from, TapStrides taps,
-                                   long channels, long pitch) {
+                                   __global uchar *out, ulong out_offset, Source from, TapStrides taps, long channels,
+                                   long pitch) {
   ITEM_PLACE(channel, position, none, pitch, tap_count(&from), 1);
   long tap = position, at = channel * taps.group_stride;
   for (int d = 0; d < SPATIAL; ++d) {
@@ -49,28 +50,28 @@ ALWAYS_INLINE TV load_channels(__global const uchar *image, long offset, long fi
 }
 
 // One pixel of VECTORS vectors of channels, `count` channels in all.
-#define DEFINE_PIXEL(VECTORS)                                                                                      \
-  ALWAYS_INLINE void PASTE(convolve_pixel_, VECTORS)(const Source *s, __global const uchar *image, int dt,         \
-                                                     const long *at, __global const T *factors, long pitch,        \
-                                                     long count, TV *sums) {                                       \
-    for (long z = 0; z < s->taps[2]; ++z) {                                                                        \
-      const long source_z = element_of(s, 2, at[2], z);                                                            \
-      if (source_z < 0) continue;                                                                                  \
-      for (long y = 0; y < s->taps[1]; ++y) {                                                                      \
-        const long source_y = element_of(s, 1, at[1], y);                                                          \
-        if (source_y < 0) continue;                                                                                \
-        const long row = source_z * s->strides[2] + source_y * s->strides[1];                                      \
-        __global const T *factor = factors + (z * s->taps[1] + y) * s->taps[0] * pitch;                            \
-        for (long x = 0; x < s->taps[0]; ++x, factor += pitch) {                                                   \
-          const long source_x = element_of(s, 0, at[0], x);                                                        \
-          if (source_x < 0) continue;                                                                              \
-          const long offset = row + source_x * s->strides[0];                                                      \
-          _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) sums[v] =                                            \
-              MULTIPLY_ADD(load_dense((__global const uchar *)factor, v * VEC, T_DTYPE),                           \
-                           load_channels(image, offset, v * VEC, count, dt), sums[v]);                             \
-        }                                                                                                          \
-      }                                                                                                            \
-    }                                                                                                              \
+#define DEFINE_PIXEL(VECTORS)                                                                               \
+  ALWAYS_INLINE void PASTE(convolve_pixel_, VECTORS)(const Source *s, __global const uchar *image, int dt,  \
+                                                     const long *at, __global const T *factors, long pitch, \
+                                                     long count, TV *sums) {                                \
+    for (long z = 0; z < s->taps[2]; ++z) {                                                                 \
+      const long source_z = element_of(s, 2, at[2], z);                                                     \
+      if (source_z < 0) continue;                                                                           \
+      for (long y = 0; y < s->taps[1]; ++y) {                                                               \
+        const long source_y = element_of(s, 1, at[1], y);                                                   \
+        if (source_y < 0) continue;                                                                         \
+        const long row = source_z * s->strides[2] + source_y * s->strides[1];                               \
+        __global const T *factor = factors + (z * s->taps[1] + y) * s->taps[0] * pitch;                     \
+        for (long x = 0; x < s->taps[0]; ++x, factor += pitch) {                                            \
+          const long source_x = element_of(s, 0, at[0], x);                                                 \
+          if (source_x < 0) continue;                                                                       \
+          const long offset = row + source_x * s->strides[0];                                               \
+          UNROLL for (int v = 0; v < VECTORS; ++v) sums[v] =                                                \
+              MULTIPLY_ADD(load_dense((__global const uchar *)factor, v * VEC, T_DTYPE),                    \
+                           load_channels(image, offset, v * VEC, count, dt), sums[v]);                      \
+        }                                                                                                   \
+      }                                                                                                     \
+    }                                                                                                       \
   }
 
 DEFINE_PIXEL(1)
@@ -96,10 +97,9 @@ __kernel void conv_channels(__global const uchar *source, ulong source_offset, i
     Lanes lanes;
     for (int l = 0; l < VEC; ++l) {
       const long channel = first + v * VEC + l;
-      lanes.lanes[l] =
-          bias && channel < channels
-              ? load_one(bias + bias_offset, channel * bias_stride, DTYPE_OF(bias_dtype))
-              : FROM_REAL(0);
+      lanes.lanes[l] = bias && channel < channels
+                           ? load_one(bias + bias_offset, channel * bias_stride, DTYPE_OF(bias_dtype))
+                           : FROM_REAL(0);
     }
     start[v] = lanes.vector;
   }
@@ -113,8 +113,7 @@ __kernel void conv_channels(__global const uchar *source, ulong source_offset, i
       if (count == ITEM_CHANNELS) {
         if (DTYPE_OF(source_dtype) == T_DTYPE)
           convolve_pixel_4(&from, source, T_DTYPE, at, factors, pitch, ITEM_CHANNELS, sums);
-        else
-          convolve_pixel_4(&from, source, DTYPE_OF(source_dtype), at, factors, pitch, ITEM_CHANNELS, sums);
+        else convolve_pixel_4(&from, source, DTYPE_OF(source_dtype), at, factors, pitch, ITEM_CHANNELS, sums);
         for (int v = 0; v < 4; ++v) store_vector(out, to + v * VEC, DTYPE_OF(out_dtype), sums[v]);
         continue;
       }
@@ -122,8 +121,8 @@ __kernel void conv_channels(__global const uchar *source, ulong source_offset, i
       for (int v = 0; v * VEC < count; ++v) {
         convolve_pixel_1(&from, source + v * VEC * dtype_size(DTYPE_OF(source_dtype)), DTYPE_OF(source_dtype), at,
                          factors + v * VEC, pitch, count - v * VEC, sums + v);
-        store_lanes(out + (to + v * VEC) * element, element, (int)min(count - v * VEC, (long)VEC),
-                    DTYPE_OF(out_dtype), sums[v]);
+        store_lanes(out + (to + v * VEC) * element, element, (int)min(count - v * VEC, (long)VEC), DTYPE_OF(out_dtype),
+                    sums[v]);
       }
     }
   }
@@ -140,7 +139,7 @@ ALWAYS_INLINE TV row_gradient(const Source *s, __global const uchar *source, int
   const long last = min(s->pixels[0], (s->extents[0] - origin + scale - 1) / scale);
   source += (values + (first * scale + origin) * s->strides[0]) * dtype_size(dt);
   for (long x = first; x < last; x += 4) {
-    _Pragma("unroll") for (int i = 0; i < 4; ++i) {
+  UNROLL for (int i = 0; i < 4; ++i) {
       if (x + i >= last) break;
       sums[i] = MULTIPLY_ADD(load_channels(gradient, gradients + (x + i) * step, 0, count, gradient_dt),
                              load_channels(source, (x + i - first) * scale * s->strides[0], 0, count, dt), sums[i]);

@@ -12,8 +12,8 @@
 // Rows of VEC by VEC values become columns: VEC pairs, fours and so on come together.
 ALWAYS_INLINE void transpose_vectors(TV *rows) {
 #if VEC > 1
-  _Pragma("unroll") for (int bit = 1; bit < VEC; bit *= 2) {
-    _Pragma("unroll") for (int i = 0; i < VEC; ++i) {
+  UNROLL for (int bit = 1; bit < VEC; bit *= 2) {
+    UNROLL for (int i = 0; i < VEC; ++i) {
       if (i & bit) continue;
       const TV a = rows[i], b = rows[i + bit];
       rows[i] = (TV)(a.even, b.even);
@@ -43,7 +43,7 @@ ALWAYS_INLINE void copy_gradient_row(__global const uchar *gradient, int dt, con
       for (int r = 0; r < VEC; ++r) rows[r] =
           r < channels ? load_lanes(from + r * channel_step + x * pixel_step, pixel_step, pixels, dt) : (TV)(0);
       transpose_vectors(rows);
-      _Pragma("unroll") for (int l = 0; l < VEC; ++l) {
+      UNROLL for (int l = 0; l < VEC; ++l) {
         if (l < pixels) *(__local TV *)(out + (x + l) * pitch + c) = rows[l];
       }
     }
@@ -56,24 +56,24 @@ ALWAYS_INLINE void copy_gradient_row(__global const uchar *gradient, int dt, con
                                                  __local const int *places, __local const T *gradient, int pitch,  \
                                                  __local T *sums) {                                                \
     TV tile[FEATURES][VECTORS];                                                                                    \
-    _Pragma("unroll") for (int f = 0; f < FEATURES; ++f)                                                           \
-        _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) tile[f][v] =                                           \
+    UNROLL for (int f = 0; f < FEATURES; ++f)                                                           \
+        UNROLL for (int v = 0; v < VECTORS; ++v) tile[f][v] =                                           \
             *(__local const TV *)(sums + f * pitch + v * VEC);                                                     \
     for (int row = 0; row < box->count[1] * box->count[2]; ++row) {                                                \
       const Cursor cursor = {0, row % box->count[1], row / box->count[1]};                                         \
       __local const T *from = planes + cursor_place(s, &cursor);                                                   \
       for (int x = 0; x < box->count[0]; ++x, ++from, gradient += pitch) {                                         \
         TV factors[VECTORS];                                                                                       \
-        _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) factors[v] = *(__local const TV *)(gradient + v * VEC); \
-        _Pragma("unroll") for (int f = 0; f < FEATURES; ++f) {                                                     \
+        UNROLL for (int v = 0; v < VECTORS; ++v) factors[v] = *(__local const TV *)(gradient + v * VEC); \
+        UNROLL for (int f = 0; f < FEATURES; ++f) {                                                     \
           const TV value = (TV)(from[places[f]]);                                                                  \
-          _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) tile[f][v] =                                         \
+          UNROLL for (int v = 0; v < VECTORS; ++v) tile[f][v] =                                         \
               MULTIPLY_ADD(value, factors[v], tile[f][v]);                                                         \
         }                                                                                                          \
       }                                                                                                            \
     }                                                                                                              \
-    _Pragma("unroll") for (int f = 0; f < FEATURES; ++f)                                                           \
-        _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) *(__local TV *)(sums + f * pitch + v * VEC) =          \
+    UNROLL for (int f = 0; f < FEATURES; ++f)                                                           \
+        UNROLL for (int v = 0; v < VECTORS; ++v) *(__local TV *)(sums + f * pitch + v * VEC) =          \
             tile[f][v];                                                                                            \
   }
 

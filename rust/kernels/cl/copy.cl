@@ -20,9 +20,9 @@ __kernel void triangle(__global uchar *dst, ulong dst_offset, __global const uch
   long begin = upper ? edge : 0, end = upper ? columns : edge;
   const int share = get_global_id(0) % shares;
   long to_step = layout.strides[0][0], from_step = layout.strides[1][0];
-#define TRIANGLE_ROW(TYPE)                                                                    \
-  for (long i = share; i < columns; i += shares)                                              \
-    *(__global TYPE *)(to + i * to_step) =                                                    \
+#define TRIANGLE_ROW(TYPE)                       \
+  for (long i = share; i < columns; i += shares) \
+    *(__global TYPE *)(to + i * to_step) =       \
         i >= begin && i < end ? *(__global const TYPE *)(from + i * from_step) : (TYPE)0;
   switch (width) {
     case 1: TRIANGLE_ROW(uchar) break;

@@ -173,14 +173,14 @@ INLINE TV cos_polynomial(TV r) {
 
 // The lanes of x that reduce_angle does not serve, one by one. Never inlined: these are rare and would take registers.
 #define IS_GREAT(x) (!(fabs(x) <= 1e5f))
-#define DEFINE_MEND(NAME, f)                                          \
-  OUTLINED TV NAME(TV x, TV result) {                                 \
-    Lanes from, to;                                                   \
-    from.vector = x;                                                  \
-    to.vector = result;                                               \
-    for (int l = 0; l < VEC; l++)                                     \
-      if (IS_GREAT(from.lanes[l])) to.lanes[l] = f(from.lanes[l]);    \
-    return to.vector;                                                 \
+#define DEFINE_MEND(NAME, f)                                       \
+  OUTLINED TV NAME(TV x, TV result) {                              \
+    Lanes from, to;                                                \
+    from.vector = x;                                               \
+    to.vector = result;                                            \
+    for (int l = 0; l < VEC; l++)                                  \
+      if (IS_GREAT(from.lanes[l])) to.lanes[l] = f(from.lanes[l]); \
+    return to.vector;                                              \
   }
 DEFINE_MEND(mend_sin, sin)
 DEFINE_MEND(mend_cos, cos)

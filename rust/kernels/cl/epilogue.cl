@@ -25,21 +25,23 @@ typedef struct {
 #define ADDEND_DTYPE_OF(e) (e)->addend_dtype
 #endif
 
-#define EPILOGUE_ARGUMENTS                                                                                         \
-  T alpha, T beta, int has_addend, __global const uchar *addend, ulong addend_offset, int addend_dtype,            \
+#define EPILOGUE_ARGUMENTS                                                                              \
+  T alpha, T beta, int has_addend, __global const uchar *addend, ulong addend_offset, int addend_dtype, \
       Matrix addend_layout, __global uchar *out, ulong out_offset, int out_dtype, Matrix out_layout
 
 // The epilogue of a kernel with those arguments. Partial results follow one another `part_stride` elements apart, and
 // are added to in place.
-#define EPILOGUE(batch, part, part_stride)                                                                         \
-  {                                                                                                                \
-    alpha, beta, has_addend != 0,                                                                                  \
-        addend + addend_offset +                                                                                   \
-            ((batch) * addend_layout.batch_stride + (part) * (part_stride)) * dtype_size(ADDEND_DTYPE),            \
-        ADDEND_DTYPE, &addend_layout,                                                                              \
-        out + out_offset + ((batch) * out_layout.batch_stride + (part) * (part_stride)) * dtype_size(OUT_DTYPE),   \
-        OUT_DTYPE, &out_layout                                                                                     \
-  }
+#define EPILOGUE(batch, part, part_stride)                                                                  \
+  {alpha,                                                                                                   \
+   beta,                                                                                                    \
+   has_addend != 0,                                                                                         \
+   addend + addend_offset +                                                                                 \
+       ((batch) * addend_layout.batch_stride + (part) * (part_stride)) * dtype_size(ADDEND_DTYPE),          \
+   ADDEND_DTYPE,                                                                                            \
+   &addend_layout,                                                                                          \
+   out + out_offset + ((batch) * out_layout.batch_stride + (part) * (part_stride)) * dtype_size(OUT_DTYPE), \
+   OUT_DTYPE,                                                                                               \
+   &out_layout}
 
 static inline T scale(T alpha, T x) {
 #ifdef IS_COMPLEX
@@ -94,10 +96,8 @@ static inline void store_vectors(const Epilogue *e, const T *values, int pitch, 
       if (e->has_addend && !one_value) added = e->beta * load_dense(e->addend, addend + v * VEC, ADDEND_DTYPE_OF(e));
       const TV sum = e->alpha * LOAD_PRIVATE(values + r * pitch + v * VEC) + added;
       const TV value = ACTIVATE_VECTOR(sum);
-      if (OUT_DTYPE_OF(e) == R_DTYPE)
-        STORE_UNALIGNED(value, (__global R *)e->out + out + v * VEC);
-      else
-        store_vector(e->out, out + v * VEC, OUT_DTYPE_OF(e), value);
+      if (OUT_DTYPE_OF(e) == R_DTYPE) STORE_UNALIGNED(value, (__global R *)e->out + out + v * VEC);
+      else store_vector(e->out, out + v * VEC, OUT_DTYPE_OF(e), value);
     }
   }
 }
@@ -108,8 +108,11 @@ static inline void store_blocks(const Epilogue *e, const T *values, int pitch, l
   const long out_row = axis_offset(&e->out_layout->rows, row);
   const long addend_row = e->has_addend ? axis_offset(&e->addend_layout->rows, row) : 0;
   for (int c = 0; c < columns; ++c) {
-    union { RB vector; R lanes[BLOCK]; } block;
-    _Pragma("unroll") for (int r = 0; r < BLOCK; ++r) block.lanes[r] = values[r * pitch + c];
+    union {
+      RB vector;
+      R lanes[BLOCK];
+    } block;
+  UNROLL for (int r = 0; r < BLOCK; ++r) block.lanes[r] = values[r * pitch + c];
     RB value = e->alpha * block.vector;
     if (e->has_addend) {
       const long addend = addend_row + axis_offset(&e->addend_layout->columns, column + c);

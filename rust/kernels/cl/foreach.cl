@@ -7,11 +7,11 @@
 // rust/ops/foreach.rs writes the same struct.
 typedef struct {
   T parameters[4];
-  T numbers[SEGMENTS];       // an input or the first parameter, for each tensor
+  T numbers[SEGMENTS];  // an input or the first parameter, for each tensor
   int dtypes[MAX_OPERANDS];  // of the output and the inputs
   int op;
   int sources;
-  int has_parameters;        // whether numbers are the first parameter
+  int has_parameters;  // whether numbers are the first parameter
 } Numbers;
 
 __kernel GROUPS_OF(LSIZE) void foreach(Segments table, Numbers launch, SEGMENT_BUFFERS) {
@@ -25,8 +25,8 @@ __kernel GROUPS_OF(LSIZE) void foreach(Segments table, Numbers launch, SEGMENT_B
     b = LOAD(1, DTYPE1);
     c = LOAD(2, DTYPE2);
 #undef LOAD
-    store_dense(SEGMENT_START(table, s, 0), first, n, false, DTYPE_OUT,
-                apply(OP, DTYPE_OUT, a, b, c, d, parameter, launch.parameters[1], launch.parameters[2],
-                      launch.parameters[3]));
+    store_dense(
+        SEGMENT_START(table, s, 0), first, n, false, DTYPE_OUT,
+        apply(OP, DTYPE_OUT, a, b, c, d, parameter, launch.parameters[1], launch.parameters[2], launch.parameters[3]));
   }
 }

@@ -15,8 +15,8 @@ typedef struct {
 } Factors;
 
 // Packs rows first .. last - 1 of A.
-static inline void pack_rows(__global const uchar *source, int dt, const Factors *factors, long first, long last, long k,
-                             int depth, __local R *out) {
+static inline void pack_rows(__global const uchar *source, int dt, const Factors *factors, long first, long last,
+                             long k, int depth, __local R *out) {
 #if A_KIND == FROM_MATRIX
   pack_matrix(source, dt, &factors->a.rows, &factors->a.columns, first, last, k, depth, TILE_ROWS, out);
 #else
@@ -113,8 +113,8 @@ typedef struct {
 
 // Multiplies rows by packed columns [first_column, last_column). Returns where the next sums wait.
 static inline __global TileVector *multiply_strip(const Epilogue *epilogue, Strip strip, __local const R *b_panels,
-                                                  long first_column, long last_column, int depth, bool is_first, bool is_last,
-                                                  __global TileVector *partial) {
+                                                  long first_column, long last_column, int depth, bool is_first,
+                                                  bool is_last, __global TileVector *partial) {
   for (long row = strip.row; row < strip.last_row; row += PANEL_ROWS) {
     const int rows = (int)min((long)PANEL_ROWS, strip.last_row - row);
     __local const R *b_panel = b_panels;
@@ -124,8 +124,7 @@ static inline __global TileVector *multiply_strip(const Epilogue *epilogue, Stri
       TileVector *done = is_last ? tile : 0;
       if (strip.unpacked)
         multiply_unpacked(strip.unpacked, strip.row_step, b_panel, depth, columns * PARTS, is_first, partial, done);
-      else
-        multiply_packed(strip.packed, 1, b_panel, depth, columns * PARTS, is_first, partial, done);
+      else multiply_packed(strip.packed, 1, b_panel, depth, columns * PARTS, is_first, partial, done);
       b_panel += depth * TILE_COLUMNS;
       partial += TILE_ROWS * TILE_VECTORS;
       if (is_last) {
@@ -171,8 +170,7 @@ __kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar
         // A panel reads whole rows only.
         if (stay && (strip.last_row - row) % PANEL_ROWS == 0)
           strip.unpacked = (__global const R *)a + row * strip.row_step + k;
-        else if (packs_rows)
-          pack_rows(a, SOURCE_DTYPE, &factors, row, strip.last_row, k, depth, packed);
+        else if (packs_rows) pack_rows(a, SOURCE_DTYPE, &factors, row, strip.last_row, k, depth, packed);
         at = multiply_strip(&epilogue, strip, b_panels, column, last_column, depth, is_first, is_last, at);
       }
       k += depth;

@@ -64,7 +64,7 @@ INLINE TV fetch(__global const uchar *block, int dt, int along_k, long stride, i
   const long at = along_k ? outer * stride + inner : inner * stride + outer;
   if (left >= VEC) return load_vector(block, at, dt);
   Lanes v;
-  _Pragma("unroll") for (int l = 0; l < VEC; ++l) v.lanes[l] = l < left ? load(block, at + l, dt) : FROM_REAL(0);
+  UNROLL for (int l = 0; l < VEC; ++l) v.lanes[l] = l < left ? load(block, at + l, dt) : FROM_REAL(0);
   return v.vector;
 }
 
@@ -73,17 +73,17 @@ INLINE void keep(__local T *block, int along_k, int i, TV vector) {
   Lanes v;
   v.vector = vector;
   if (along_k) {
-    _Pragma("unroll") for (int l = 0; l < VEC; ++l) to[l * PITCH] = v.lanes[l];
+    UNROLL for (int l = 0; l < VEC; ++l) to[l * PITCH] = v.lanes[l];
   } else {
     *(__local TV *)to = vector;
   }
 }
 
 #define FETCH(to, from, dt, along_k, stride, outers, inners) \
-  _Pragma("unroll") for (int l = 0; l < LOADS; ++l)          \
+  UNROLL for (int l = 0; l < LOADS; ++l)          \
       to[l] = fetch(from, dt, along_k, stride, item + l * ITEMS, outers, inners);
 #define KEEP(block, along_k, from) \
-  _Pragma("unroll") for (int l = 0; l < LOADS; ++l) keep(block, along_k, item + l * ITEMS, from[l]);
+  UNROLL for (int l = 0; l < LOADS; ++l) keep(block, along_k, item + l * ITEMS, from[l]);
 #else
 #define OFFSET_ALONG(axis, i) axis_offset(axis, i)
 #define NOWHERE (-(1L << 62))
@@ -159,11 +159,11 @@ static inline T load_meeting(__global const uchar *source, int dt, int kind, con
 #define INNER_OF(i, along_k) ((along_k) ? (i) % STEP : (i) / SQUARE)
 #define LOADS (SQUARE * STEP / ITEMS)
 #define FETCH(to, from, dt, kind, along_k, outer, inner)                                                          \
-  _Pragma("unroll") for (int l = 0; l < LOADS; ++l) to[l] =                                                        \
+  UNROLL for (int l = 0; l < LOADS; ++l) to[l] =                                                        \
       load_meeting(from, dt, kind, &grid, outer + OUTER_OF(item + l * ITEMS, along_k),                             \
                    inner + INNER_OF(item + l * ITEMS, along_k));
 #define KEEP(block, along_k, from)                  \
-  _Pragma("unroll") for (int l = 0; l < LOADS; ++l) \
+  UNROLL for (int l = 0; l < LOADS; ++l) \
       block[INNER_OF(item + l * ITEMS, along_k) * PITCH + OUTER_OF(item + l * ITEMS, along_k)] = from[l];
 #endif
 
@@ -203,13 +203,13 @@ static inline void find_square(const Extent *extent, uint number, uint *down, ui
 // Whether VEC elements are neighbours in memory.
 INLINE bool is_run(const long *offsets) {
   bool is = true;
-  _Pragma("unroll") for (int l = 1; l < VEC; ++l) is = is && offsets[l] == offsets[0] + l;
+  UNROLL for (int l = 1; l < VEC; ++l) is = is && offsets[l] == offsets[0] + l;
   return is;
 }
 #endif
 
 // Global size: squares * batches * splits groups of ITEMS, in one dimension, as the others are limited on some devices.
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
+__kernel GROUPS_OF(ITEMS) void gemm_local(
     __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int source_dtype, Matrix a_layout,
     Matrix b_layout, Patches grid, Extent extent, EPILOGUE_ARGUMENTS) {
   __local T a_block[STEP * PITCH] __attribute__((aligned(32)));
@@ -255,8 +255,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
   T a_next[LOADS], b_next[LOADS];
 #endif
   T sums[ITEM][ITEM];
-  _Pragma("unroll") for (int r = 0; r < ITEM; ++r)
-      _Pragma("unroll") for (int c = 0; c < ITEM; ++c) sums[r][c] = FROM_REAL(0);
+  UNROLL for (int r = 0; r < ITEM; ++r)
+      UNROLL for (int c = 0; c < ITEM; ++c) sums[r][c] = FROM_REAL(0);
   // What the next step needs is on its way from global memory while this one is multiplied.
   for (long k = first_k - STEP; k < last_k; k += STEP) {
 #if DENSE
@@ -273,12 +273,12 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
     // Unrolled further, factors of later steps would take the registers that leave room for a second group.
     _Pragma("unroll 2") for (int s = 0; k >= first_k && s < STEP; ++s) {
       T left[ITEM], right[ITEM];
-      _Pragma("unroll") for (int i = 0; i < ITEM; i += 4) {
+      UNROLL for (int i = 0; i < ITEM; i += 4) {
         LOAD_FOUR(left + i, a_block + s * PITCH + SPREAD(down, i));
         LOAD_FOUR(right + i, b_block + s * PITCH + SPREAD(across, i));
       }
-      _Pragma("unroll") for (int r = 0; r < ITEM; ++r)
-          _Pragma("unroll") for (int c = 0; c < ITEM; ++c) sums[r][c] = MULTIPLY_ADD(left[r], right[c], sums[r][c]);
+      UNROLL for (int r = 0; r < ITEM; ++r)
+          UNROLL for (int c = 0; c < ITEM; ++c) sums[r][c] = MULTIPLY_ADD(left[r], right[c], sums[r][c]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     KEEP(a_block, A_ALONG_K, a_next)
@@ -295,7 +295,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
 #define IS_RUN(layout, c) (layout.columns.strides[0] == 1)
 #else
   long out_layout_columns[ITEM], addend_layout_columns[ITEM];
-  _Pragma("unroll") for (int c = 0; c < ITEM; ++c) {
+  UNROLL for (int c = 0; c < ITEM; ++c) {
     const long at = min(column + SPREAD(across, c), extent.columns - 1);
     out_layout_columns[c] = axis_offset(&out_layout.columns, at);
     addend_layout_columns[c] = has_addend ? axis_offset(&addend_layout.columns, at) : 0;
@@ -303,28 +303,28 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_local(
 #define COLUMN_OFFSET(layout, c) layout##_columns[c]
 #define IS_RUN(layout, c) is_run(layout##_columns + c)
 #endif
-  _Pragma("unroll") for (int r = 0; r < ITEM; ++r) {
+  UNROLL for (int r = 0; r < ITEM; ++r) {
     const long at = row + SPREAD(down, r);
     if (at >= extent.rows) continue;
     const long out_row = OFFSET_ALONG(&out_layout.rows, at);
     const long addend_row = has_addend ? OFFSET_ALONG(&addend_layout.rows, at) : 0;
-    _Pragma("unroll") for (int c = 0; c < ITEM; c += VEC) {
+    UNROLL for (int c = 0; c < ITEM; c += VEC) {
       const long left = extent.columns - (column + SPREAD(across, c));
       Lanes values, addends;
-      _Pragma("unroll") for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, sums[r][c + l]);
+      UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, sums[r][c + l]);
       if (has_addend) {
         if (left >= VEC && IS_RUN(addend_layout, c))
           addends.vector = load_vector(e.addend, addend_row + COLUMN_OFFSET(addend_layout, c), ADDEND_DTYPE);
         else
-          _Pragma("unroll") for (int l = 0; l < VEC; ++l) addends.lanes[l] =
+          UNROLL for (int l = 0; l < VEC; ++l) addends.lanes[l] =
               l < left ? load(e.addend, addend_row + COLUMN_OFFSET(addend_layout, c + l), ADDEND_DTYPE) : FROM_REAL(0);
-        _Pragma("unroll") for (int l = 0; l < VEC; ++l) values.lanes[l] += scale(e.beta, addends.lanes[l]);
+        UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] += scale(e.beta, addends.lanes[l]);
       }
       values.vector = ACTIVATE_VECTOR(values.vector);
       if (left >= VEC && IS_RUN(out_layout, c))
         store_vector(e.out, out_row + COLUMN_OFFSET(out_layout, c), OUT_DTYPE, values.vector);
       else
-        _Pragma("unroll") for (int l = 0; l < VEC; ++l)
+        UNROLL for (int l = 0; l < VEC; ++l)
             if (l < left) store(e.out, out_row + COLUMN_OFFSET(out_layout, c + l), OUT_DTYPE, values.lanes[l]);
     }
   }

@@ -67,7 +67,7 @@ static inline T cubic_far_slope(T x) { return (-LIT(2.25) * x + LIT(7.5)) * x - 
 #ifdef IS_CPU
 #define EACH_DIM(d) for (int d = 0; d < 3; d++)
 #else
-#define EACH_DIM(d) _Pragma("unroll") for (int d = 0; d < 3; d++)
+#define EACH_DIM(d) UNROLL for (int d = 0; d < 3; d++)
 #endif
 
 // Sets four values of an array to `value`, which depends on k. On GPUs its code is there once, and each index is a constant.
@@ -75,10 +75,10 @@ static inline T cubic_far_slope(T x) { return (-LIT(2.25) * x + LIT(7.5)) * x - 
 #define FIND_FOUR(k, values, value) \
   for (int k = 0; k < 4; k++) (values)[k] = value
 #else
-#define FIND_FOUR(k, values, value)                                                                \
-  _Pragma("unroll 1") for (int k = 0; k < 4; k++) {                                                \
-    const long found = value;                                                                      \
-    _Pragma("unroll") for (int at = 0; at < 4; at++) (values)[at] = at == k ? found : (values)[at]; \
+#define FIND_FOUR(k, values, value)                                                     \
+  _Pragma("unroll 1") for (int k = 0; k < 4; k++) {                                     \
+    const long found = value;                                                           \
+    UNROLL for (int at = 0; at < 4; at++)(values)[at] = at == k ? found : (values)[at]; \
   }
 #endif
 
@@ -160,21 +160,20 @@ static inline INLINED_ON_GPUS void taps_of(const Sampler *s, const Layout *layou
 #define EACH_TAP(i, count) for (int i = 0; i < (count); i++)
 #else
 #define TAP(values, i) ((i) == 0 ? (values)[0] : (i) == 1 ? (values)[1] : (i) == 2 ? (values)[2] : (values)[3])
-#define EACH_TAP(i, count) _Pragma("unroll") for (int i = 0; i < 4 && i < (count); i++)
+#define EACH_TAP(i, count) UNROLL for (int i = 0; i < 4 && i < (count); i++)
 #endif
 
 // Goes through the taps that lie within the input, whose first channel is then at `offset`.
-#define FOR_TAPS(taps, strides, i, j, k, offset)                                                                    \
-  for (int k = 0; k < taps[2].count; k++)                                                                           \
-    for (int j = 0; j < taps[1].count; j++)                                                                         \
-      for (int i = 0; i < taps[0].count; i++)                                                                       \
-        for (long offset = TAP(taps[0].index, i) < 0 || TAP(taps[1].index, j) < 0 || TAP(taps[2].index, k) < 0      \
-                               ? -1                                                                                 \
-                               : TAP(taps[0].index, i) * strides[0] + TAP(taps[1].index, j) * strides[1] +          \
-                                     TAP(taps[2].index, k) * strides[2];                                            \
+#define FOR_TAPS(taps, strides, i, j, k, offset)                                                               \
+  for (int k = 0; k < taps[2].count; k++)                                                                      \
+    for (int j = 0; j < taps[1].count; j++)                                                                    \
+      for (int i = 0; i < taps[0].count; i++)                                                                  \
+        for (long offset = TAP(taps[0].index, i) < 0 || TAP(taps[1].index, j) < 0 || TAP(taps[2].index, k) < 0 \
+                               ? -1                                                                            \
+                               : TAP(taps[0].index, i) * strides[0] + TAP(taps[1].index, j) * strides[1] +     \
+                                     TAP(taps[2].index, k) * strides[2];                                       \
              offset >= 0; offset = -1)
-#define TAP_WEIGHT(taps, i, j, k) \
-  (TAP(taps[0].weight, i) * TAP(taps[1].weight, j) * TAP(taps[2].weight, k))
+#define TAP_WEIGHT(taps, i, j, k) (TAP(taps[0].weight, i) * TAP(taps[1].weight, j) * TAP(taps[2].weight, k))
 
 // What taps outside of the input add: in two dimensions PyTorch multiplies them by zero, which leaves NaN of a weight that is
 // not finite, in three it leaves them out. x and y are sums over the taps of a dimension.

@@ -97,8 +97,8 @@ __kernel void index_offsets(__global uchar *offsets, ulong offsets_offset, __glo
   }
   for (; i < end; i++) {
     __global long *offset = (__global long *)(to + i * to_step);
-    long step = resolve(load_index(from + i * from_step, 0, index_dtype), &known,
-                        (__global long *)(status + status_offset));
+    long step =
+        resolve(load_index(from + i * from_step, 0, index_dtype), &known, (__global long *)(status + status_offset));
     long before = first ? 0 : *offset;
     *offset = step < 0 || before < 0 ? -1 : before + step;
   }
@@ -122,19 +122,19 @@ INLINE bool copy_lines(__global uchar *dst, __global const uchar *src, long size
 // Copies eight elements from where a vector of offsets says. A vector is made of them by name and not in a loop, which
 // PoCL would turn into two gathers through memory (3.9 instead of 1.7 ms for 2048 x 2048 floats along rows).
 #define TAKE(TYPE, l) (*(__global const TYPE *)(src + at.s##l))
-#define DEFINE_GET_EIGHT(TYPE)                                                                                    \
-  typedef struct __attribute__((packed, aligned(sizeof(TYPE)))) {                                                 \
-    TYPE##8 values;                                                                                               \
-  } Eight_##TYPE;                                                                                                 \
-  INLINE void get_eight_##TYPE(__global uchar *dst, long step, __global const uchar *src, long8 at) {              \
-    const TYPE##8 v = (TYPE##8)(TAKE(TYPE, 0), TAKE(TYPE, 1), TAKE(TYPE, 2), TAKE(TYPE, 3), TAKE(TYPE, 4),        \
-                                TAKE(TYPE, 5), TAKE(TYPE, 6), TAKE(TYPE, 7));                                     \
-    if (step == sizeof(TYPE)) {                                                                                   \
-      ((__global Eight_##TYPE *)dst)->values = v;                                                                 \
-      return;                                                                                                     \
-    }                                                                                                             \
-    const TYPE lanes[8] = {v.s0, v.s1, v.s2, v.s3, v.s4, v.s5, v.s6, v.s7};                                       \
-    for (int l = 0; l < 8; l++) *(__global TYPE *)(dst + l * step) = lanes[l];                                    \
+#define DEFINE_GET_EIGHT(TYPE)                                                                             \
+  typedef struct __attribute__((packed, aligned(sizeof(TYPE)))) {                                          \
+    TYPE##8 values;                                                                                        \
+  } Eight_##TYPE;                                                                                          \
+  INLINE void get_eight_##TYPE(__global uchar *dst, long step, __global const uchar *src, long8 at) {      \
+    const TYPE##8 v = (TYPE##8)(TAKE(TYPE, 0), TAKE(TYPE, 1), TAKE(TYPE, 2), TAKE(TYPE, 3), TAKE(TYPE, 4), \
+                                TAKE(TYPE, 5), TAKE(TYPE, 6), TAKE(TYPE, 7));                              \
+    if (step == sizeof(TYPE)) {                                                                            \
+      ((__global Eight_##TYPE *)dst)->values = v;                                                          \
+      return;                                                                                              \
+    }                                                                                                      \
+    const TYPE lanes[8] = {v.s0, v.s1, v.s2, v.s3, v.s4, v.s5, v.s6, v.s7};                                \
+    for (int l = 0; l < 8; l++) *(__global TYPE *)(dst + l * step) = lanes[l];                             \
   }
 
 DEFINE_GET_EIGHT(uchar)
@@ -151,35 +151,33 @@ INLINE void get_eight_ulong2(__global uchar *dst, long step, __global const ucha
 
 // Copies elements [begin, end) of dimension 0. Where one index serves the whole run it is read once; dense 64-bit ones
 // are looked at 8 at a time, so that loads do not wait for comparisons.
-#define DEFINE_GET_RUN(TYPE)                                                                                       \
-  static inline void get_run_##TYPE(__global uchar *dst, __global const uchar *src, __global const uchar *index,  \
-                                    int index_dtype, const Layout *layout, const Axis *axis, long begin,          \
-                                    long end, __global long *status) {                                            \
-    long dst_step = layout->strides[0][0], src_step = layout->strides[1][0], index_step = layout->strides[2][0];  \
-    if (index_step == 0) {                                                                                        \
-      long at = resolve(load_index(index, 0, index_dtype), axis, status);                                         \
-      const bool is_dense = at >= 0 && dst_step == sizeof(TYPE) && src_step == sizeof(TYPE);                      \
-      __global const uchar *from = src + at + begin * src_step;                                                   \
-      if (is_dense && copy_lines(dst + begin * dst_step, from, (end - begin) * sizeof(TYPE))) return;             \
-      for (long i = begin; i < end; i++)                                                                          \
-        *(__global TYPE *)(dst + i * dst_step) =                                                                  \
-            at < 0 ? (TYPE)0 : *(__global const TYPE *)(src + at + i * src_step);                                 \
-      return;                                                                                                     \
-    }                                                                                                             \
-    long i = begin;                                                                                               \
-    if (index_step == 8 && index_dtype == DT_I64) {                                                               \
-      const long8 along = (long8)(0, 1, 2, 3, 4, 5, 6, 7) * src_step;                                             \
-      for (; i + 8 <= end; i += 8) {                                                                              \
-        long8 at;                                                                                                 \
-        if (!resolve_block(index + i * 8, axis, &at)) break;                                                      \
-        get_eight_##TYPE(dst + i * dst_step, dst_step, src, at + along + i * src_step);                           \
-      }                                                                                                           \
-    }                                                                                                             \
-    for (; i < end; i++) {                                                                                        \
-      long at = resolve(load_index(index + i * index_step, 0, index_dtype), axis, status);                        \
-      *(__global TYPE *)(dst + i * dst_step) =                                                                    \
-          at < 0 ? (TYPE)0 : *(__global const TYPE *)(src + at + i * src_step);                                   \
-    }                                                                                                             \
+#define DEFINE_GET_RUN(TYPE)                                                                                           \
+  static inline void get_run_##TYPE(__global uchar *dst, __global const uchar *src, __global const uchar *index,       \
+                                    int index_dtype, const Layout *layout, const Axis *axis, long begin, long end,     \
+                                    __global long *status) {                                                           \
+    long dst_step = layout->strides[0][0], src_step = layout->strides[1][0], index_step = layout->strides[2][0];       \
+    if (index_step == 0) {                                                                                             \
+      long at = resolve(load_index(index, 0, index_dtype), axis, status);                                              \
+      const bool is_dense = at >= 0 && dst_step == sizeof(TYPE) && src_step == sizeof(TYPE);                           \
+      __global const uchar *from = src + at + begin * src_step;                                                        \
+      if (is_dense && copy_lines(dst + begin * dst_step, from, (end - begin) * sizeof(TYPE))) return;                  \
+      for (long i = begin; i < end; i++)                                                                               \
+        *(__global TYPE *)(dst + i * dst_step) = at < 0 ? (TYPE)0 : *(__global const TYPE *)(src + at + i * src_step); \
+      return;                                                                                                          \
+    }                                                                                                                  \
+    long i = begin;                                                                                                    \
+    if (index_step == 8 && index_dtype == DT_I64) {                                                                    \
+      const long8 along = (long8)(0, 1, 2, 3, 4, 5, 6, 7) * src_step;                                                  \
+      for (; i + 8 <= end; i += 8) {                                                                                   \
+        long8 at;                                                                                                      \
+        if (!resolve_block(index + i * 8, axis, &at)) break;                                                           \
+        get_eight_##TYPE(dst + i * dst_step, dst_step, src, at + along + i * src_step);                                \
+      }                                                                                                                \
+    }                                                                                                                  \
+    for (; i < end; i++) {                                                                                             \
+      long at = resolve(load_index(index + i * index_step, 0, index_dtype), axis, status);                             \
+      *(__global TYPE *)(dst + i * dst_step) = at < 0 ? (TYPE)0 : *(__global const TYPE *)(src + at + i * src_step);   \
+    }                                                                                                                  \
   }
 
 DEFINE_GET_RUN(uchar)

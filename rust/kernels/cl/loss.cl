@@ -12,13 +12,13 @@ static inline long load_target(__global const uchar *targets, long i, int dtype)
 }
 
 // The loss of target i without its weight, and the weight, for one that is not ignored.
-#define FIND_LOSS(i, target, loss, class_weight)                                                           \
-  T loss = NAN, class_weight = 1;                                                                          \
-  if (target >= 0 && target < classes) {                                                                   \
-    loss = -load(input, (i / inner * classes + target) * inner + i % inner, DTYPE0);                       \
-    if (weight) class_weight = load(weight, target, DTYPE0);                                               \
-  } else if (target != ignored) {                                                                          \
-    report_fault(faults + faults_offset, FAULT_TARGET, target, classes);                                   \
+#define FIND_LOSS(i, target, loss, class_weight)                                     \
+  T loss = NAN, class_weight = 1;                                                    \
+  if (target >= 0 && target < classes) {                                             \
+    loss = -load(input, (i / inner * classes + target) * inner + i % inner, DTYPE0); \
+    if (weight) class_weight = load(weight, target, DTYPE0);                         \
+  } else if (target != ignored) {                                                    \
+    report_fault(faults + faults_offset, FAULT_TARGET, target, classes);             \
   }
 
 // Reduction none: one loss a target.
@@ -67,8 +67,8 @@ __kernel GROUPS_OF(LSIZE) void nll_loss_parts(__global const uchar *input, ulong
 
 // One item: joins the groups' parts.
 __kernel void nll_loss_finish(__global const uchar *parts, ulong parts_offset, __global uchar *output,
-                              ulong output_offset, __global uchar *total_weight, ulong total_weight_offset,
-                              int dtype0, long groups, int reduction) {
+                              ulong output_offset, __global uchar *total_weight, ulong total_weight_offset, int dtype0,
+                              long groups, int reduction) {
   __global const T *in = (__global const T *)(parts + parts_offset);
   T losses = 0, weights = 0;
   for (long g = 0; g < groups; g++) {
@@ -114,7 +114,8 @@ __kernel void binary_cross_entropy(__global const uchar *input, ulong input_offs
   weight = weight ? weight + weight_offset : weight;
   ITEM_TASKS((count + VEC - 1) / VEC, first, last);
   for (long i = first * VEC; i < min(last * VEC, count); i += VEC) {
-    TV x = load_part(input + input_offset, i, count, DTYPE0, 0), y = load_part(target + target_offset, i, count, DTYPE0, 0);
+    TV x = load_part(input + input_offset, i, count, DTYPE0, 0),
+       y = load_part(target + target_offset, i, count, DTYPE0, 0);
     if (!are_probabilities(x)) report_fault(faults + faults_offset, FAULT_INPUT_PROBABILITY, 0, 0);
     if (!are_probabilities(y)) report_fault(faults + faults_offset, FAULT_TARGET_PROBABILITY, 0, 0);
     TV loss = (y - 1) * max(log1p(-x), (TV)-100) - y * max(log(x), (TV)-100);
@@ -129,12 +130,13 @@ __kernel void binary_cross_entropy_backward(__global const uchar *grad, ulong gr
                                             __global const uchar *input, ulong input_offset,
                                             __global const uchar *target, ulong target_offset,
                                             __global const uchar *weight, ulong weight_offset,
-                                            __global uchar *grad_input, ulong grad_input_offset, int dtype0,
-                                            long count, TR scale) {
+                                            __global uchar *grad_input, ulong grad_input_offset, int dtype0, long count,
+                                            TR scale) {
   weight = weight ? weight + weight_offset : weight;
   ITEM_TASKS((count + VEC - 1) / VEC, first, last);
   for (long i = first * VEC; i < min(last * VEC, count); i += VEC) {
-    TV x = load_part(input + input_offset, i, count, DTYPE0, 0), y = load_part(target + target_offset, i, count, DTYPE0, 0);
+    TV x = load_part(input + input_offset, i, count, DTYPE0, 0),
+       y = load_part(target + target_offset, i, count, DTYPE0, 0);
     TV g = grad_step ? load_part(grad + grad_offset, i, count, DTYPE0, 0) : (TV)load(grad + grad_offset, 0, DTYPE0);
     // The slope at 0 and 1 is kept finite by PyTorch's own epsilon.
     TV slope = (x - y) / max((1 - x) * x, (TV)LIT(1e-12));

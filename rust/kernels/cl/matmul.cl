@@ -25,30 +25,29 @@ OUTLINED void find_offsets(const Axis *axis, long first, long limit, int count, 
 
 // --- k is dense in both factors: dot products ---------------------------------------------------------------------
 
-#define DEFINE_DOT(ROWS, COLUMNS)                                                                                  \
-  OUTLINED void PASTE(PASTE(dot_, ROWS), PASTE(x, COLUMNS))(                                                       \
-      __global const uchar *a, const long *a_at, __global const uchar *b, const long *b_at, int dt, Range range,   \
-      T *values) {                                                                                                 \
-    TV sums[ROWS][COLUMNS];                                                                                        \
-    _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                               \
-        _Pragma("unroll") for (int c = 0; c < COLUMNS; ++c) sums[r][c] = (TV)(0);                                  \
-    long k = range.first;                                                                                          \
-    for (; k + VEC <= range.last; k += VEC) {                                                                      \
-      TV columns[COLUMNS];                                                                                         \
-      _Pragma("unroll") for (int c = 0; c < COLUMNS; ++c) columns[c] = load_dense(b, b_at[c] + k, dt);             \
-      _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                                           \
-        const TV row = load_dense(a, a_at[r] + k, dt);                                                             \
-        _Pragma("unroll") for (int c = 0; c < COLUMNS; ++c) sums[r][c] = MULTIPLY_ADD(row, columns[c], sums[r][c]); \
-      }                                                                                                            \
-    }                                                                                                              \
-    for (int r = 0; r < ROWS; ++r) {                                                                               \
-      for (int c = 0; c < COLUMNS; ++c) {                                                                          \
-        T sum = lane_sum(sums[r][c]);                                                                              \
-        for (long i = k; i < range.last; ++i)                                                                      \
-          sum = MULTIPLY_ADD(load(a, a_at[r] + i, dt), load(b, b_at[c] + i, dt), sum);                             \
-        values[r * DOT_COLUMNS + c] = sum;                                                                         \
-      }                                                                                                            \
-    }                                                                                                              \
+#define DEFINE_DOT(ROWS, COLUMNS)                                                                              \
+  OUTLINED void PASTE(PASTE(dot_, ROWS), PASTE(x, COLUMNS))(__global const uchar *a, const long *a_at,         \
+                                                            __global const uchar *b, const long *b_at, int dt, \
+                                                            Range range, T *values) {                          \
+    TV sums[ROWS][COLUMNS];                                                                                    \
+    UNROLL for (int r = 0; r < ROWS; ++r) UNROLL for (int c = 0; c < COLUMNS; ++c) sums[r][c] = (TV)(0);       \
+    long k = range.first;                                                                                      \
+    for (; k + VEC <= range.last; k += VEC) {                                                                  \
+      TV columns[COLUMNS];                                                                                     \
+      UNROLL for (int c = 0; c < COLUMNS; ++c) columns[c] = load_dense(b, b_at[c] + k, dt);                    \
+      UNROLL for (int r = 0; r < ROWS; ++r) {                                                                  \
+        const TV row = load_dense(a, a_at[r] + k, dt);                                                         \
+        UNROLL for (int c = 0; c < COLUMNS; ++c) sums[r][c] = MULTIPLY_ADD(row, columns[c], sums[r][c]);       \
+      }                                                                                                        \
+    }                                                                                                          \
+    for (int r = 0; r < ROWS; ++r) {                                                                           \
+      for (int c = 0; c < COLUMNS; ++c) {                                                                      \
+        T sum = lane_sum(sums[r][c]);                                                                          \
+        for (long i = k; i < range.last; ++i)                                                                  \
+          sum = MULTIPLY_ADD(load(a, a_at[r] + i, dt), load(b, b_at[c] + i, dt), sum);                         \
+        values[r * DOT_COLUMNS + c] = sum;                                                                     \
+      }                                                                                                        \
+    }                                                                                                          \
   }
 
 // Enough sums at a time to hide the latency of an addition; a single row takes more columns, and a single
@@ -74,12 +73,9 @@ __kernel void gemm_dot(__global const uchar *a, ulong a_offset, __global const u
 
   const Range range = split_range(depth, split, splits);
   T values[THIN_ROWS * DOT_COLUMNS];
-  if (rows > 1)
-    dot_4x4(a, a_at, b, b_at, SOURCE_DTYPE, range, values);
-  else if (columns > 1)
-    dot_1x4(a, a_at, b, b_at, SOURCE_DTYPE, range, values);
-  else
-    dot_1x1(a, a_at, b, b_at, SOURCE_DTYPE, range, values);
+  if (rows > 1) dot_4x4(a, a_at, b, b_at, SOURCE_DTYPE, range, values);
+  else if (columns > 1) dot_1x4(a, a_at, b, b_at, SOURCE_DTYPE, range, values);
+  else dot_1x1(a, a_at, b, b_at, SOURCE_DTYPE, range, values);
   const Epilogue epilogue = EPILOGUE(batch, split, split_stride);
   store_product(&epilogue, values, DOT_COLUMNS, row, column, (int)min((long)THIN_ROWS, rows - row),
                 (int)min((long)DOT_COLUMNS, columns - column));
@@ -87,26 +83,24 @@ __kernel void gemm_dot(__global const uchar *a, ulong a_offset, __global const u
 
 // --- columns are dense in B: multiples of its rows are added up ---------------------------------------------------
 
-#define DEFINE_ADD_ROWS(ROWS, VECTORS)                                                                             \
-  OUTLINED void PASTE(PASTE(add_rows_, ROWS), PASTE(x, VECTORS))(                                                  \
-      __global const uchar *a, const long *a_at, const Axis *a_columns, __global const uchar *b, long b_at,        \
-      const Axis *b_rows, int dt, Range range, T *values) {                                                        \
-    TV sums[ROWS][VECTORS];                                                                                        \
-    _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                               \
-        _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) sums[r][v] = (TV)(0);                                  \
-    for (long k = range.first; k < range.last; ++k) {                                                              \
-      const long b_row = b_at + axis_offset(b_rows, k);                                                            \
-      const long a_column = axis_offset(a_columns, k);                                                             \
-      TV row[VECTORS];                                                                                             \
-      _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) row[v] = load_dense(b, b_row + v * VEC, dt);             \
-      _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                                           \
-        const TV factor = (TV)(load(a, a_at[r] + a_column, dt));                                                   \
-        _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) sums[r][v] = MULTIPLY_ADD(factor, row[v], sums[r][v]); \
-      }                                                                                                            \
-    }                                                                                                              \
-    _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                               \
-        _Pragma("unroll") for (int v = 0; v < VECTORS; ++v)                                                        \
-            STORE_VALUES(sums[r][v], values + (r * VECTORS + v) * VEC);                                            \
+#define DEFINE_ADD_ROWS(ROWS, VECTORS)                                                                      \
+  OUTLINED void PASTE(PASTE(add_rows_, ROWS), PASTE(x, VECTORS))(                                           \
+      __global const uchar *a, const long *a_at, const Axis *a_columns, __global const uchar *b, long b_at, \
+      const Axis *b_rows, int dt, Range range, T *values) {                                                 \
+    TV sums[ROWS][VECTORS];                                                                                 \
+    UNROLL for (int r = 0; r < ROWS; ++r) UNROLL for (int v = 0; v < VECTORS; ++v) sums[r][v] = (TV)(0);    \
+    for (long k = range.first; k < range.last; ++k) {                                                       \
+      const long b_row = b_at + axis_offset(b_rows, k);                                                     \
+      const long a_column = axis_offset(a_columns, k);                                                      \
+      TV row[VECTORS];                                                                                      \
+      UNROLL for (int v = 0; v < VECTORS; ++v) row[v] = load_dense(b, b_row + v * VEC, dt);                 \
+      UNROLL for (int r = 0; r < ROWS; ++r) {                                                               \
+        const TV factor = (TV)(load(a, a_at[r] + a_column, dt));                                            \
+        UNROLL for (int v = 0; v < VECTORS; ++v) sums[r][v] = MULTIPLY_ADD(factor, row[v], sums[r][v]);     \
+      }                                                                                                     \
+    }                                                                                                       \
+    UNROLL for (int r = 0; r < ROWS; ++r) UNROLL for (int v = 0; v < VECTORS; ++v)                          \
+        STORE_VALUES(sums[r][v], values + (r * VECTORS + v) * VEC);                                         \
   }
 
 // For several rows the sums of 4 vectors are what registers hold.
@@ -116,22 +110,23 @@ DEFINE_ADD_ROWS(4, 4)
 // Where B is large, the sums of up to LONGEST vectors of each row wait in the first cache while k passes by: rows of B are then
 // read in runs as long as a page, within which hardware prefetches. So is a single row always.
 #define LONGEST 64
-#define DEFINE_ADD_LONG_ROWS(ROWS)                                                                                 \
-  OUTLINED void PASTE(add_long_rows_, ROWS)(__global const uchar *a, const long *a_at, const Axis *a_columns,      \
-      __global const uchar *b, long b_at, const Axis *b_rows, int dt, Range range, int vectors, T *values) {       \
-    for (int v = 0; v < ROWS * vectors; ++v) STORE_PRIVATE((TV)(0), values + v * VEC);                             \
-    for (long k = range.first; k < range.last; ++k) {                                                              \
-      const long b_row = b_at + axis_offset(b_rows, k), a_column = axis_offset(a_columns, k);                      \
-      TV factors[ROWS];                                                                                            \
-      _Pragma("unroll") for (int r = 0; r < ROWS; ++r) factors[r] = (TV)(load(a, a_at[r] + a_column, dt));         \
-      for (int v = 0; v < vectors; ++v) {                                                                          \
-        const TV column = load_dense(b, b_row + v * VEC, dt);                                                      \
-        _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                                         \
-          T *sum = values + (r * vectors + v) * VEC;                                                               \
-          STORE_PRIVATE(MULTIPLY_ADD(factors[r], column, LOAD_PRIVATE(sum)), sum);                                 \
-        }                                                                                                          \
-      }                                                                                                            \
-    }                                                                                                              \
+#define DEFINE_ADD_LONG_ROWS(ROWS)                                                                            \
+  OUTLINED void PASTE(add_long_rows_, ROWS)(__global const uchar *a, const long *a_at, const Axis *a_columns, \
+                                            __global const uchar *b, long b_at, const Axis *b_rows, int dt,   \
+                                            Range range, int vectors, T *values) {                            \
+    for (int v = 0; v < ROWS * vectors; ++v) STORE_PRIVATE((TV)(0), values + v * VEC);                        \
+    for (long k = range.first; k < range.last; ++k) {                                                         \
+      const long b_row = b_at + axis_offset(b_rows, k), a_column = axis_offset(a_columns, k);                 \
+      TV factors[ROWS];                                                                                       \
+      UNROLL for (int r = 0; r < ROWS; ++r) factors[r] = (TV)(load(a, a_at[r] + a_column, dt));               \
+      for (int v = 0; v < vectors; ++v) {                                                                     \
+        const TV column = load_dense(b, b_row + v * VEC, dt);                                                 \
+        UNROLL for (int r = 0; r < ROWS; ++r) {                                                               \
+          T *sum = values + (r * vectors + v) * VEC;                                                          \
+          STORE_PRIVATE(MULTIPLY_ADD(factors[r], column, LOAD_PRIVATE(sum)), sum);                            \
+        }                                                                                                     \
+      }                                                                                                       \
+    }                                                                                                         \
   }
 
 DEFINE_ADD_LONG_ROWS(1)
@@ -139,7 +134,7 @@ DEFINE_ADD_LONG_ROWS(4)
 
 // One value at a time, for columns that are not dense.
 OUTLINED T add_elements(__global const uchar *a, long a_at, const Axis *a_columns, __global const uchar *b, long b_at,
-                      const Axis *b_rows, int dt, Range range) {
+                        const Axis *b_rows, int dt, Range range) {
   T sum = FROM_REAL(0);
   for (long k = range.first; k < range.last; ++k)
     sum = MULTIPLY_ADD(load(a, a_at + axis_offset(a_columns, k), dt), load(b, b_at + axis_offset(b_rows, k), dt), sum);
@@ -181,8 +176,7 @@ __kernel void gemm_add_rows(__global const uchar *a, ulong a_offset, __global co
       add_long_rows_4(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, vectors, values);
     else if (vectors == 4)
       add_rows_4x4(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
-    else
-      add_rows_4x1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
+    else add_rows_4x1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
     store_product(&epilogue, values, count, row, column, some_rows, count);
     column += count;
   }

@@ -16,8 +16,8 @@ __kernel void nonzero_count(__global const uchar *in, ulong in_offset, __global 
 // `ends` is the running total of nonzero_count; layout holds the sizes of the input, and its first row of strides those of
 // the output's columns (bytes).
 __kernel void nonzero_write(__global const uchar *in, ulong in_offset, __global const uchar *ends, ulong ends_offset,
-                            __global uchar *out, ulong out_offset, int dtype0, long n, long block,
-                            const Layout layout, long row_stride) {
+                            __global uchar *out, ulong out_offset, int dtype0, long n, long block, const Layout layout,
+                            long row_stride) {
   long item = get_global_id(0);
   long begin = item * block, end = min(begin + block, n);
   long row = item == 0 ? 0 : ((__global const long *)(ends + ends_offset))[item - 1];
@@ -52,7 +52,7 @@ __kernel void nonzero_write(__global const uchar *in, ulong in_offset, __global 
 // Which of an item's next elements are not zero: a byte each, 0 or 1, as counts of a whole group fit a byte.
 static inline ulong nonzero_flags(__global const uchar *in, long first, long end, int dt) {
   ulong flags = 0;
-  _Pragma("unroll") for (int step = 0; step < STEPS; step++) {
+  UNROLL for (int step = 0; step < STEPS; step++) {
     const long i = first + step * NONZERO_ITEMS;
     const T v = i < end ? load(in, i, dt) : FROM_REAL(0);
     flags |= (ulong)IS_NONZERO(v) << (8 * step);
@@ -99,7 +99,7 @@ __kernel GROUPS_OF(NONZERO_ITEMS) void nonzero_write(__global const uchar *in, u
     const ulong counts = shared[NONZERO_ITEMS - 1];
     // The next elements must not overwrite it before every item has read it.
     barrier(CLK_LOCAL_MEM_FENCE);
-    _Pragma("unroll") for (int step = 0; step < STEPS; step++) {
+    UNROLL for (int step = 0; step < STEPS; step++) {
       const int shift = 8 * step;
       if (flags >> shift & 1) {
         __global uchar *to = out + out_offset + (row + (long)(totals >> shift & 255) - 1) * row_stride;

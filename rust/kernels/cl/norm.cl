@@ -86,7 +86,8 @@ __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong inpu
   // sum_runs, so that its result does not depend on its place.
   BlockSum sums;
   empty_sum(&sums);
-  if (SUMS_AHEAD && mean && first < last) sum_runs(input + input_offset + first * length * size, length, span, DTYPE0, &sums);
+  if (SUMS_AHEAD && mean && first < last)
+    sum_runs(input + input_offset + first * length * size, length, span, DTYPE0, &sums);
   for (long row = first; row < last; row++) {
     __global const uchar *x = input + input_offset + row * length * size;
     __global const uchar *next = row + 1 < last ? x + length * size : x;
@@ -123,14 +124,11 @@ __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong inpu
 // Gradient of the input of norm_rows: with g = dy * weight, dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means over the
 // row. Where a group is one item, `sums` may be given, for what norm_sums_rows and norm_sums_columns compute, with a split
 // for each group: that spares reading dy and x again.
-__kernel GROUPS_OF(LSIZE) void norm_rows_backward(__global const uchar *grad, ulong grad_offset,
-                                                  __global const uchar *input, ulong input_offset, int dtype0,
-                                                  __global const uchar *weight, ulong weight_offset, int dtype1,
-                                                  __global const uchar *mean, ulong mean_offset,
-                                                  __global const uchar *rstd, ulong rstd_offset, int stat_dtype,
-                                                  __global uchar *grad_input, ulong grad_input_offset,
-                                                  __global uchar *sums, ulong sums_offset, long rows, long length,
-                                                  long groups, long inner) {
+__kernel GROUPS_OF(LSIZE) void norm_rows_backward(
+    __global const uchar *grad, ulong grad_offset, __global const uchar *input, ulong input_offset, int dtype0,
+    __global const uchar *weight, ulong weight_offset, int dtype1, __global const uchar *mean, ulong mean_offset,
+    __global const uchar *rstd, ulong rstd_offset, int stat_dtype, __global uchar *grad_input, ulong grad_input_offset,
+    __global uchar *sums, ulong sums_offset, long rows, long length, long groups, long inner) {
   weight = weight ? weight + weight_offset : weight;
   int first_part = get_local_id(0) * VEC, step = LSIZE * VEC, size = dtype_size(DTYPE0);
   bool by_element = inner == 1;
@@ -190,10 +188,10 @@ __kernel GROUPS_OF(LSIZE) void norm_rows_backward(__global const uchar *grad, ul
 
 // Sums over samples and inner positions of dy * xhat and of dy: the gradients of weight and bias, as T
 // [2][splits][channels]. A split takes a share of the samples.
-#define SUMS_PARAMETERS                                                                                           \
-  __global const uchar *grad, ulong grad_offset, __global const uchar *input, ulong input_offset, int dtype0,     \
+#define SUMS_PARAMETERS                                                                                             \
+  __global const uchar *grad, ulong grad_offset, __global const uchar *input, ulong input_offset, int dtype0,       \
       __global const uchar *mean, ulong mean_offset, __global const uchar *rstd, ulong rstd_offset, int stat_dtype, \
-      __global uchar *sums, ulong sums_offset, long outer, long channels, long inner, long stat_outer,            \
+      __global uchar *sums, ulong sums_offset, long outer, long channels, long inner, long stat_outer,              \
       long stat_channels, long splits
 
 // A group sums one channel of a split.

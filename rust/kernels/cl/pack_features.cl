@@ -37,11 +37,11 @@ ALWAYS_INLINE void transpose_pixels(__global const uchar *source, int dt, const 
                                     const Features *features, int i, long spacing, long width, __local R *out) {
   RB rows[BLOCK];
   if (run->is_inside && run->second == BLOCK) {
-    _Pragma("unroll") for (int f = 0; f < BLOCK; ++f) rows[f] =
+  UNROLL for (int f = 0; f < BLOCK; ++f) rows[f] =
         load_block_spaced(source, dt, run->offsets[0] + features->offsets[i + f], spacing);
   } else {
     const RM second = second_part(run).block;
-    _Pragma("unroll") for (int f = 0; f < BLOCK; ++f) {
+    UNROLL for (int f = 0; f < BLOCK; ++f) {
       const long shift = features->offsets[i + f];
       const RB both = select(load_block_spaced(source, dt, run->offsets[0] + shift, spacing),
                              load_block_spaced(source, dt, second_offset(run, spacing) + shift, spacing), second);

@@ -18,7 +18,7 @@ ALWAYS_INLINE void transpose_run(__global const uchar *source, int dt, const lon
                                  int width, __local R *out) {
   for (int k = 0; k < run; k += BLOCK, out += BLOCK * width) {
     RB block[BLOCK];
-    _Pragma("unroll") for (int r = 0; r < BLOCK; ++r) block[r] = load_block(source, lines[r] + offset + k, dt);
+  UNROLL for (int r = 0; r < BLOCK; ++r) block[r] = load_block(source, lines[r] + offset + k, dt);
     store_transposed(block, width, out);
   }
 }

@@ -48,7 +48,7 @@ ALWAYS_INLINE int transpose_channels(__global const uchar *source, int dt, const
   int c = 0;
   for (; c + BLOCK <= what->channels; c += BLOCK) {
     RB rows[BLOCK];
-    _Pragma("unroll") for (int l = 0; l < BLOCK; ++l) rows[l] =
+  UNROLL for (int l = 0; l < BLOCK; ++l) rows[l] =
         inside.lanes[l] ? load_block(source, run->offsets[l] + what->shift + c, dt) : (RB)(0);
     store_transposed(rows, what->width, out + c * what->width);
   }

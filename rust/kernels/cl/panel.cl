@@ -58,7 +58,7 @@ static inline RB odd_quads(RB a, RB b) { return (RB)(a.s23, b.s23, a.s67, b.s67)
 
 static inline void store_transposed(const RB *rows, long width, __local R *out) {
   RB quads[8];
-  _Pragma("unroll") for (int half_block = 0; half_block < 2; ++half_block) {
+  UNROLL for (int half_block = 0; half_block < 2; ++half_block) {
     const RB *r = rows + half_block * 4;
     const RB ab_even = even_pairs(r[0], r[1]), ab_odd = odd_pairs(r[0], r[1]);
     const RB cd_even = even_pairs(r[2], r[3]), cd_odd = odd_pairs(r[2], r[3]);
@@ -67,7 +67,7 @@ static inline void store_transposed(const RB *rows, long width, __local R *out) 
     quads[half_block * 4 + 2] = even_quads(ab_odd, cd_odd);
     quads[half_block * 4 + 3] = odd_quads(ab_odd, cd_odd);
   }
-  _Pragma("unroll") for (int i = 0; i < 4; ++i) {
+  UNROLL for (int i = 0; i < 4; ++i) {
     *(__local RB *)(out + i * width) = (RB)(quads[i].lo, quads[i + 4].lo);
     *(__local RB *)(out + (i + 4) * width) = (RB)(quads[i].hi, quads[i + 4].hi);
   }

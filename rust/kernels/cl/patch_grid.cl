@@ -31,7 +31,7 @@ typedef struct {
   long channels;
   long channel_stride;
   long image_stride;
-  long tap_stride;      // of a feature's index: features are counted along the tensor's memory
+  long tap_stride;  // of a feature's index: features are counted along the tensor's memory
   long feature_stride;  // the same for channels
-  long elements;        // from the first to the last of the images
+  long elements;  // from the first to the last of the images
 } Patches;

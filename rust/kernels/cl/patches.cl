@@ -51,10 +51,8 @@ static inline void advance(const Patches *patches, Pixel *pixel, int count) {
   for (int d = 0; d < SPATIAL; ++d) {
     const long carry = pixel->at[d] / patches->pixels[d];
     pixel->at[d] -= carry * patches->pixels[d];
-    if (d + 1 < SPATIAL)
-      pixel->at[d + 1] += carry;
-    else
-      pixel->image += carry;
+    if (d + 1 < SPATIAL) pixel->at[d + 1] += carry;
+    else pixel->image += carry;
   }
 }
 
@@ -83,7 +81,7 @@ typedef struct {
   Indices at[SPATIAL];       // where tap 0 of each lies
   int size;
   int count;       // of those that exist
-  int second;      // pixels before this one are evenly spaced in memory, as are those from it on; 0 where they are not
+  int second;  // pixels before this one are evenly spaced in memory, as are those from it on; 0 where they are not
   bool is_inside;  // whether every tap of every pixel lies inside the source
 } Run;
 
@@ -168,8 +166,7 @@ static inline bool is_loadable(const Patches *patches, const Run *run, long lowe
   const long spacing = patches->scale[0] * patches->strides[0];
   if (run->second == 0 || spacing < 1 || spacing > 2) return false;
   const long first = run->offsets[0], second = second_offset(run, spacing);
-  return min(first, second) + lowest >= 0 &&
-         max(first, second) + highest + 2 * run->size <= patches->elements;
+  return min(first, second) + lowest >= 0 && max(first, second) + highest + 2 * run->size <= patches->elements;
 }
 
 // VEC, or BLOCK, elements that are 1 or 2 apart.

@@ -28,7 +28,7 @@
 // one argument because drivers pay by the argument: thirteen of them took a third of the time of a small launch.
 typedef struct {
   T parameters[4];  // of the stub
-  T values[4];      // of inputs whose source is SOURCE_VALUE
+  T values[4];  // of inputs whose source is SOURCE_VALUE
   long n;
   ulong offsets[MAX_OPERANDS];
   long tasks;  // of pointwise_strided
@@ -36,7 +36,7 @@ typedef struct {
   int dtype;  // of the result, before it is stored in an output that the caller may have given another dtype
   int op;
   int sources;
-  int casts;   // bit k: in`k` is brought to `common` first
+  int casts;  // bit k: in`k` is brought to `common` first
   int common;  // the dtype that PyTorch promoted the inputs to
   int tile_vectors;
   int tile_rows;
@@ -102,7 +102,7 @@ typedef struct {
 
 static inline TV apply(int op, int DTYPE, TV a, TV b, TV c, TV d, T s0, T s1, T s2, T s3) {
   switch (op) {
-//@CASES@
+    //@CASES@
   }
   return a;
 }
@@ -164,11 +164,20 @@ INLINE void store_dense(__global uchar *p, long first, long n, bool is_whole, in
 }
 
 #if ARITY == 2
-#define INPUTS(EACH) EACH(0) EACH(1)
+#define INPUTS(EACH) \
+  EACH(0)            \
+    EACH(1)
 #elif ARITY == 3
-#define INPUTS(EACH) EACH(0) EACH(1) EACH(2)
+#define INPUTS(EACH) \
+  EACH(0)            \
+    EACH(1)          \
+      EACH(2)
 #else
-#define INPUTS(EACH) EACH(0) EACH(1) EACH(2) EACH(3)
+#define INPUTS(EACH) \
+  EACH(0)            \
+    EACH(1)          \
+      EACH(2)        \
+        EACH(3)
 #endif
 #define DECLARED(k) , __global const uchar *in##k
 #define NAMED(k) , in##k
@@ -293,8 +302,8 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
         const int count = (int)min((long)VEC, layout.sizes[0] * min((long)rows, y_last - y) - x * VEC);
         TV a = C(0), b = C(0), c = C(0), d = C(0);
 #define PLACE(k) (bases[k] + y * layout.strides[k][1] + x * VEC * layout.strides[k][0])
-#define LOAD(k, DTYPE)                                                                                             \
-  load_strided(in##k + PLACE(k + 1), layout.strides[k + 1][0], &spreads[k + 1], rows, count, DTYPE,                 \
+#define LOAD(k, DTYPE)                                                                              \
+  load_strided(in##k + PLACE(k + 1), layout.strides[k + 1][0], &spreads[k + 1], rows, count, DTYPE, \
                (SOURCES >> (2 * k)) & 3, launch.values[k])
         a = LOAD(0, DTYPE0);
         b = LOAD(1, DTYPE1);

@@ -151,20 +151,20 @@ INLINE long position(const Layout *layout, int operand, int x, int y, int z) {
   return x * layout->strides[operand][0] + y * layout->strides[operand][1] + z * layout->strides[operand][2];
 }
 
-#define FOR_TASKS(layout, operand)                                                                        \
-  bool channels_last = layout.strides[operand][3] < layout.strides[operand][0];                           \
-  long tasks = layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4] *                    \
-               ((layout.sizes[3] + VEC - 1) / VEC);                                                       \
-  ITEM_TASKS(tasks, first, last);                                                                         \
-  Task task = find_task(&layout, channels_last, first);                                                   \
+#define FOR_TASKS(layout, operand)                                                                                 \
+  bool channels_last = layout.strides[operand][3] < layout.strides[operand][0];                                    \
+  long tasks =                                                                                                     \
+      layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4] * ((layout.sizes[3] + VEC - 1) / VEC); \
+  ITEM_TASKS(tasks, first, last);                                                                                  \
+  Task task = find_task(&layout, channels_last, first);                                                            \
   for (long index = first; index < last; index++, next_task(&layout, channels_last, &task))
 
 // Whether the position of a task may differ from that of the one before: where windows lie takes divisions.
 #define MOVED (index == first || task.channel == 0 || !channels_last)
 
-#define FOR_RANGE(r, x, y, z)                                        \
-  for (int z = r.begin[2]; z < r.end[2]; z += r.step[2])             \
-    for (int y = r.begin[1]; y < r.end[1]; y += r.step[1])           \
+#define FOR_RANGE(r, x, y, z)                              \
+  for (int z = r.begin[2]; z < r.end[2]; z += r.step[2])   \
+    for (int y = r.begin[1]; y < r.end[1]; y += r.step[1]) \
       for (int x = r.begin[0]; x < r.end[0]; x += r.step[0])
 
 // Places in the [D, H, W] plane, one a lane. They are stored as long and held in lanes as wide as T.

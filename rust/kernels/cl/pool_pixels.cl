@@ -7,9 +7,9 @@
 // Vectors of channels that are taken at a time, in registers: 64 floats with vectors of 64 bytes.
 #define STRIPS 4
 
-#define FOR_PIXELS(layout)                                                                            \
-  ITEM_TASKS(layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4], first, last);     \
-  Task task = pixel_at(&layout, first);                                                               \
+#define FOR_PIXELS(layout)                                                                        \
+  ITEM_TASKS(layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4], first, last); \
+  Task task = pixel_at(&layout, first);                                                           \
   for (long pixel = first; pixel < last; pixel++, next_pixel(&layout, &task))
 
 // Pixel `index` of the results; its channel is 0.
@@ -43,33 +43,33 @@ INLINE long pixel_offset(const Layout *layout, int operand, const Task *task) {
 #define LOAD_LAST(p) load_part(p, channel + s * VEC, channels, DTYPE0, 0)
 #define STORE_WHOLE(p, v) store_vector(p, channel + s * VEC, DTYPE0, v)
 #define STORE_LAST(p, v) store_part(p, channel + s * VEC, channels, DTYPE0, v)
-#define FOR_STRIPS(COUNT) _Pragma("unroll") for (int s = 0; s < COUNT; s++)
+#define FOR_STRIPS(COUNT) UNROLL for (int s = 0; s < COUNT; s++)
 
 // The largest of COUNT vectors of channels from `channel` on, and their places.
-#define MAX_OF(COUNT, LOAD, STORE)                                                                        \
-  TV best[COUNT];                                                                                         \
-  Places where[COUNT];                                                                                    \
-  const bool empty = is_empty(&r);                                                                        \
-  __global const uchar *start = p + position(&layout, 2, r.begin[0], r.begin[1], r.begin[2]);             \
-  FOR_STRIPS(COUNT) {                                                                                     \
-    best[s] = (TV)lowest(DTYPE0);                                                                         \
-    if (!empty) best[s] = LOAD(start);                                                                    \
-    where[s].vector = (TM)(TI)((r.begin[2] * w.input[1] + r.begin[1]) * w.input[0] + r.begin[0]);         \
-  }                                                                                                       \
-  FOR_RANGE(r, x, y, z) {                                                                                 \
-    __global const uchar *here = p + position(&layout, 2, x, y, z);                                       \
-    TM place = (TM)(TI)((z * w.input[1] + y) * w.input[0] + x);                                           \
-    FOR_STRIPS(COUNT) {                                                                                   \
-      TV v = LOAD(here);                                                                                  \
-      TM better = (v > best[s]) | IS_NAN(v);                                                              \
-      best[s] = better ? v : best[s];                                                                     \
-      where[s].vector = better ? place : where[s].vector;                                                 \
-    }                                                                                                     \
-  }                                                                                                       \
-  FOR_STRIPS(COUNT) {                                                                                     \
-    STORE(out, best[s]);                                                                                  \
-    const long at = channel + s * VEC;                                                                    \
-    for (int l = 0; l < VEC && at + l < channels; l++) chosen[at + l] = where[s].lanes[l];                \
+#define MAX_OF(COUNT, LOAD, STORE)                                                                \
+  TV best[COUNT];                                                                                 \
+  Places where[COUNT];                                                                            \
+  const bool empty = is_empty(&r);                                                                \
+  __global const uchar *start = p + position(&layout, 2, r.begin[0], r.begin[1], r.begin[2]);     \
+  FOR_STRIPS(COUNT) {                                                                             \
+    best[s] = (TV)lowest(DTYPE0);                                                                 \
+    if (!empty) best[s] = LOAD(start);                                                            \
+    where[s].vector = (TM)(TI)((r.begin[2] * w.input[1] + r.begin[1]) * w.input[0] + r.begin[0]); \
+  }                                                                                               \
+  FOR_RANGE(r, x, y, z) {                                                                         \
+    __global const uchar *here = p + position(&layout, 2, x, y, z);                               \
+    TM place = (TM)(TI)((z * w.input[1] + y) * w.input[0] + x);                                   \
+    FOR_STRIPS(COUNT) {                                                                           \
+      TV v = LOAD(here);                                                                          \
+      TM better = (v > best[s]) | IS_NAN(v);                                                      \
+      best[s] = better ? v : best[s];                                                             \
+      where[s].vector = better ? place : where[s].vector;                                         \
+    }                                                                                             \
+  }                                                                                               \
+  FOR_STRIPS(COUNT) {                                                                             \
+    STORE(out, best[s]);                                                                          \
+    const long at = channel + s * VEC;                                                            \
+    for (int l = 0; l < VEC && at + l < channels; l++) chosen[at + l] = where[s].lanes[l];        \
   }
 
 __kernel void max_pool_pixels(__global uchar *output, ulong output_offset, __global uchar *indices,
@@ -92,13 +92,13 @@ __kernel void max_pool_pixels(__global uchar *output, ulong output_offset, __glo
 }
 
 // The averages of COUNT vectors of channels from `channel` on.
-#define AVERAGE_OF(COUNT, LOAD, STORE)                                     \
-  TV sums[COUNT];                                                          \
-  FOR_STRIPS(COUNT) sums[s] = (TV)0;                                       \
-  FOR_RANGE(r, x, y, z) {                                                  \
-    __global const uchar *here = p + position(&layout, 1, x, y, z);        \
-    FOR_STRIPS(COUNT) sums[s] += LOAD(here);                               \
-  }                                                                        \
+#define AVERAGE_OF(COUNT, LOAD, STORE)                              \
+  TV sums[COUNT];                                                   \
+  FOR_STRIPS(COUNT) sums[s] = (TV)0;                                \
+  FOR_RANGE(r, x, y, z) {                                           \
+    __global const uchar *here = p + position(&layout, 1, x, y, z); \
+    FOR_STRIPS(COUNT) sums[s] += LOAD(here);                        \
+  }                                                                 \
   FOR_STRIPS(COUNT) STORE(out, empty ? (TV)0 : sums[s] / share);
 
 __kernel void avg_pool_pixels(__global uchar *output, ulong output_offset, __global const uchar *input,

@@ -4,12 +4,13 @@
 // kernels go along the rows of one plane instead. An item owns its plane, so it may add to it: PyTorch's CPU backend
 // adds in the same order, and rounds to the storage type as often.
 
-#define FOR_PLANES(layout)                                       \
-  ITEM_TASKS(layout.sizes[3] * layout.sizes[4], first, last);    \
+#define FOR_PLANES(layout)                                    \
+  ITEM_TASKS(layout.sizes[3] * layout.sizes[4], first, last); \
   for (long plane = first; plane < last; plane++)
 
 INLINE long plane_offset(const Layout *layout, int operand, long plane) {
-  return plane % layout->sizes[3] * layout->strides[operand][3] + plane / layout->sizes[3] * layout->strides[operand][4];
+  return plane % layout->sizes[3] * layout->strides[operand][3] +
+         plane / layout->sizes[3] * layout->strides[operand][4];
 }
 
 INLINE long plane_size(const Layout *layout) { return layout->sizes[0] * layout->sizes[1] * layout->sizes[2]; }
@@ -66,14 +67,14 @@ INLINE long cursor_share(const Window *w, int adaptive, int count_padding, long 
   return average_share(w, adaptive, count_padding, divisor, c->at[0], c->at[1], c->at[2]);
 }
 
-#define FOR_WINDOWS(w, adaptive, c)                         \
-  int windows = w.output[0] * w.output[1] * w.output[2];    \
-  Cursor c = first_window(&w, adaptive);                    \
+#define FOR_WINDOWS(w, adaptive, c)                      \
+  int windows = w.output[0] * w.output[1] * w.output[2]; \
+  Cursor c = first_window(&w, adaptive);                 \
   for (int place = 0; place < windows; place++, next_window(&w, adaptive, &c))
 
 // The rows of a window.
-#define FOR_ROWS(r, y, z)                                  \
-  for (int z = r.begin[2]; z < r.end[2]; z += r.step[2])   \
+#define FOR_ROWS(r, y, z)                                \
+  for (int z = r.begin[2]; z < r.end[2]; z += r.step[2]) \
     for (int y = r.begin[1]; y < r.end[1]; y += r.step[1])
 
 // Where row y of slice z of a plane begins, counted in elements.

@@ -45,6 +45,9 @@
 #define GROUPS_OF(items) __attribute__((reqd_work_group_size(items, 1, 1)))
 #endif
 
+// Unrolls the loop that follows. Macros may hold it.
+#define UNROLL _Pragma("unroll")
+
 #ifdef HAS_FP64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
@@ -201,7 +204,8 @@ OUTLINED float float8_to_float(uchar code, int dt) {
   if (number >= format.top) return as_float(sign | (number == format.most ? 0x7f800000u : 0x7fc00000u));
   const uint biased = exponent + 127 - format.bias;
   const float unit = as_float((uint)(128 - format.bias - format.fraction) << 23);
-  const uint bits = exponent == 0 ? as_uint((float)fraction * unit) : (biased << 23 | fraction << (23 - format.fraction));
+  const uint bits =
+      exponent == 0 ? as_uint((float)fraction * unit) : (biased << 23 | fraction << (23 - format.fraction));
   return as_float(sign | bits);
 }
 
@@ -355,7 +359,7 @@ typedef struct {
 #ifdef IS_CPU
 #define FOR_DIMS(d, first, end) for (int d = (first); d < (end); d++)
 #else
-#define FOR_DIMS(d, first, end) _Pragma("unroll") for (int d = (first); d < MAX_DIMS && d < (end); d++)
+#define FOR_DIMS(d, first, end) UNROLL for (int d = (first); d < MAX_DIMS && d < (end); d++)
 #endif
 
 // Byte offset of one operand at position `index` of the dimensions from `first` on.

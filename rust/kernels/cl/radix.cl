@@ -81,8 +81,8 @@ static inline void write_sorted(__global uchar *values, __global long *indices, 
 // One work-item a row.
 __kernel void radix_rows(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                          __global const uchar *in, ulong in_offset, __global uchar *records, ulong records_offset,
-                         __global uchar *spare, ulong spare_offset, int dtype0, long length, long kept,
-                         int passes, int descending) {
+                         __global uchar *spare, ulong spare_offset, int dtype0, long length, long kept, int passes,
+                         int descending) {
   long start = get_global_id(0) * length, to_start = get_global_id(0) * kept;
   __global const uchar *row = in + in_offset + start * dtype_size(DTYPE0);
   __global Record *from = (__global Record *)(records + records_offset) + start;
@@ -108,9 +108,9 @@ __kernel void radix_rows(__global uchar *values, ulong values_offset, __global u
 }
 
 // The piece of a row that a work-item of the kernels below has.
-#define CHUNK_OF_ROW(length, chunks)                                       \
-  long row_number = get_global_id(0) / (chunks);                           \
-  int chunk = (int)(get_global_id(0) % (chunks));                          \
+#define CHUNK_OF_ROW(length, chunks)              \
+  long row_number = get_global_id(0) / (chunks);  \
+  int chunk = (int)(get_global_id(0) % (chunks)); \
   long begin = (length) * chunk / (chunks), end = (length) * (chunk + 1) / (chunks)
 
 // Bits that differ anywhere in a row.
@@ -171,8 +171,7 @@ __kernel void radix_move(__global uchar *records, ulong records_offset, __global
   __global Record *first = (__global Record *)(records + records_offset) + row_number * length;
   __global Record *second = (__global Record *)(spare + spare_offset) + row_number * length;
   bool swapped = is_swapped(bits, pass);
-  __global const uint *offsets =
-      (__global const uint *)(counts + counts_offset) + row_number * BINS * chunks + chunk;
+  __global const uint *offsets = (__global const uint *)(counts + counts_offset) + row_number * BINS * chunks + chunk;
   uint places[BINS];
   for (int bin = 0; bin < BINS; bin++) places[bin] = offsets[(long)bin * chunks];
   move_records(swapped ? first : second, swapped ? second : first, begin, end, pass, places);

@@ -18,8 +18,8 @@ static inline void own_words(ulong seed, ulong offset, uint words[4]) {
 }
 
 // Elements that this item has of those of its work-group.
-#define FOR_ELEMENTS(i, at, n)                                                                                      \
-  for (long i = get_local_id(0), at = get_group_id(0) * (long)MADE + i; i < MADE && at < (n);                     \
+#define FOR_ELEMENTS(i, at, n)                                                                \
+  for (long i = get_local_id(0), at = get_group_id(0) * (long)MADE + i; i < MADE && at < (n); \
        i += RANDOM_ITEMS, at += RANDOM_ITEMS)
 
 #ifdef IS_INTEGER
@@ -30,7 +30,7 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void random_integers(__global uchar *out, ulong
   __local ulong made[MADE];
   uint words[4];
   own_words(seed, offset, words);
-  _Pragma("unroll") for (int k = 0; k < VECTORS; k++) {
+  UNROLL for (int k = 0; k < VECTORS; k++) {
     const ulong bits = long_words(words, k);
     made[place_of(k)] = range == 0 ? bits : mul_hi(bits, range);
   }
@@ -44,7 +44,7 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void random_integers(__global uchar *out, ulong
 static inline void make_uniform(__local T *made, ulong seed, ulong offset) {
   uint words[4];
   own_words(seed, offset, words);
-  _Pragma("unroll") for (int k = 0; k < VECTORS; k++) made[place_of(k)] = uniform_vector(words, k);
+  UNROLL for (int k = 0; k < VECTORS; k++) made[place_of(k)] = uniform_vector(words, k);
   barrier(CLK_LOCAL_MEM_FENCE);
 }
 
@@ -66,7 +66,7 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void random_sample(__global uchar *out, ulong o
   __local T made[MADE];
   uint words[4];
   own_words(seed, offset, words);
-  _Pragma("unroll") for (int k = 0; k < VECTORS; k++) {
+  UNROLL for (int k = 0; k < VECTORS; k++) {
     T v = sample(OP, words, k, a, b);
     // The largest value below b that the dtype holds lies above a: rounding up to b is undone by starting over at a.
     if (OP == RANDOM_UNIFORM && rounded(v, DTYPE0) >= b) v = a;

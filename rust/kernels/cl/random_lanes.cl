@@ -130,8 +130,8 @@ __kernel void dropout(__global uchar *out, ulong out_offset, __global uchar *mas
 
 // One work-item eight elements.
 __kernel void dropout_backward(__global uchar *grad_in, ulong grad_in_offset, __global const uchar *grad_out,
-                               ulong grad_out_offset, __global const uchar *mask, ulong mask_offset, int dtype0,
-                               long n, T scale) {
+                               ulong grad_out_offset, __global const uchar *mask, ulong mask_offset, int dtype0, long n,
+                               T scale) {
   const long first = (long)get_global_id(0) * LANES;
   mask += mask_offset;
   if (first + LANES <= n) {

@@ -57,7 +57,7 @@
 #ifdef IS_CPU
 #define EACH_CHAIN(c) for (int c = 0; c < CHAINS; c++)
 #else
-#define EACH_CHAIN(c) _Pragma("unroll") for (int c = 0; c < CHAINS; c++)
+#define EACH_CHAIN(c) UNROLL for (int c = 0; c < CHAINS; c++)
 #endif
 
 // Neighbouring vectors of columns that an item takes. On GPUs its neighbours take them.
@@ -112,24 +112,24 @@ INLINE TV power_vector(TV x, TR power) {
 }
 
 // x != x is how NaN shows; min and max let it win, as PyTorch does.
-#define DEFINE_STEPS(MAP_NAME, FOLD_NAME, POWER, V)                     \
-  INLINE V MAP_NAME(int map, V x, TR power) {                           \
-    switch (map) {                                                      \
-      case MAP_NAN_TO_ZERO: return x != x ? (V)0 : x;                   \
-      case MAP_NONZERO: return x != (V)0 ? (V)1 : (V)0;                 \
-      case MAP_ABS: return x < (V)0 ? -x : x;                           \
-      case MAP_SQUARE: return x * x;                                    \
-      case MAP_POWER: return POWER(x, power);                           \
-    }                                                                   \
-    return x;                                                           \
-  }                                                                     \
-  INLINE V FOLD_NAME(int fold, V a, V b) {                              \
-    switch (fold) {                                                     \
-      case FOLD_MUL: return a * b;                                      \
-      case FOLD_MIN: return ((b < a) | (b != b)) ? b : a;               \
-      case FOLD_MAX: return ((b > a) | (b != b)) ? b : a;               \
-    }                                                                   \
-    return a + b;                                                       \
+#define DEFINE_STEPS(MAP_NAME, FOLD_NAME, POWER, V)       \
+  INLINE V MAP_NAME(int map, V x, TR power) {             \
+    switch (map) {                                        \
+      case MAP_NAN_TO_ZERO: return x != x ? (V)0 : x;     \
+      case MAP_NONZERO: return x != (V)0 ? (V)1 : (V)0;   \
+      case MAP_ABS: return x < (V)0 ? -x : x;             \
+      case MAP_SQUARE: return x * x;                      \
+      case MAP_POWER: return POWER(x, power);             \
+    }                                                     \
+    return x;                                             \
+  }                                                       \
+  INLINE V FOLD_NAME(int fold, V a, V b) {                \
+    switch (fold) {                                       \
+      case FOLD_MUL: return a * b;                        \
+      case FOLD_MIN: return ((b < a) | (b != b)) ? b : a; \
+      case FOLD_MAX: return ((b > a) | (b != b)) ? b : a; \
+    }                                                     \
+    return a + b;                                         \
   }
 
 DEFINE_STEPS(map_one, fold_one, power_one, T)
@@ -231,8 +231,8 @@ __kernel GROUPS_OF(LSIZE) void reduce_rows(__global const uchar *input, ulong in
     T total = identity(FOLD);
     for (long r = (splits > 1 ? begin / run : 0) + item / run_items; r * run < end; r += LSIZE / run_items) {
       long from = max(begin - r * run, 0L), to = min(end - r * run, run);
-      fold_run(base + layout_run_offset(&reduced, 0, r) + from * stride, stride, to - from, item % run_items,
-               run_items, DTYPE0, MAP, FOLD, power, &sum, &total);
+      fold_run(base + layout_run_offset(&reduced, 0, r) + from * stride, stride, to - from, item % run_items, run_items,
+               DTYPE0, MAP, FOLD, power, &sum, &total);
     }
     if (run >= VEC) {
       Lanes lanes;
@@ -278,7 +278,7 @@ __kernel void reduce_short_rows(__global const uchar *input, ulong input_offset,
   for (long task = first; task < last; task++) {
     int width = (int)min(outputs - task * VEC, (long)VEC);
     TV totals[VEC];
-    _Pragma("unroll") for (int r = 0; r < VEC; r++) {
+  UNROLL for (int r = 0; r < VEC; r++) {
       // The rows past the last repeat it.
       __global const uchar *row = input + input_offset + (task * VEC + min(r, width - 1)) * row_stride;
       TV total = identity_vector(FOLD);
@@ -308,9 +308,9 @@ __kernel void reduce_short_rows(__global const uchar *input, ulong input_offset,
 
 // Rows begin + part, begin + part + parts, ... of `width` neighbouring columns that start at `base`, into STRIP vectors of
 // totals. A run of the innermost reduced dimension is shared from its own beginning.
-INLINE INLINED_ON_GPUS void fold_columns(__global const uchar *base, const Layout *reduced, long begin, long end, int part,
-                                         int parts, int width, long column_stride, int dtype, int map, int fold,
-                                         TR power, TV *total) {
+INLINE INLINED_ON_GPUS void fold_columns(__global const uchar *base, const Layout *reduced, long begin, long end,
+                                         int part, int parts, int width, long column_stride, int dtype, int map,
+                                         int fold, TR power, TV *total) {
   const long run = reduced->sizes[0], stride = reduced->strides[0][0];
   TV block[STRIP], sums[STRIP];
   int blocks = 0;
@@ -328,8 +328,10 @@ INLINE INLINED_ON_GPUS void fold_columns(__global const uchar *base, const Layou
       for (long j = from + part; j < to; j += parts)
         for (int s = 0; s * VEC < width; s++)
           block[s] = fold_vector(fold, block[s],
-                                 map_vector(map, load_lanes(p + j * stride + s * VEC * column_stride, column_stride,
-                                                            min(VEC, width - s * VEC), dtype), power));
+                                 map_vector(map,
+                                            load_lanes(p + j * stride + s * VEC * column_stride, column_stride,
+                                                       min(VEC, width - s * VEC), dtype),
+                                            power));
     }
     for (int s = 0; s < STRIP; s++) sums[s] = fold_vector(fold, sums[s], block[s]);
     if (++blocks == CASCADE) {
@@ -363,8 +365,8 @@ __kernel GROUPS_OF(LSIZE) void reduce_columns(__global const uchar *input, ulong
     long begin = length * split / splits, end = length * (split + 1) / splits;
     int width = IS_TASK(task, tasks) ? (int)min(columns - column, (long)STRIP * VEC) : 0;
     TV total[STRIP];
-    fold_columns(input + layout_run_offset(&kept, 1, row) + column * in_stride, &reduced, begin, end, PART, PARTS, width,
-                 in_stride, DTYPE0, MAP, FOLD, power, total);
+    fold_columns(input + layout_run_offset(&kept, 1, row) + column * in_stride, &reduced, begin, end, PART, PARTS,
+                 width, in_stride, DTYPE0, MAP, FOLD, power, total);
 #if LSIZE > 1
     totals[item] = total[0];
     FOLD_PARTS(totals[item] = fold_vector(FOLD, totals[item], totals[other]));

@@ -261,8 +261,7 @@ static inline bool count_alike(__global const int *counts) {
 
 // Neighbouring output positions along x, `n` <= VEC of them.
 static inline TV sum_columns(__global uchar *tables, const Axis *x_axis, Row y, Row z, long x, int n,
-                             __global const uchar *in, long x_step, long y_step, long z_step,
-                             int dtype0) {
+                             __global const uchar *in, long x_step, long y_step, long z_step, int dtype0) {
   Row row = table_row(tables, x_axis, x);
   __global const int *counts = table_counts(tables, x_axis) + x;
   // Few elements are sooner taken with conditions than counted.
@@ -301,8 +300,8 @@ static inline TV sum_channels(Row x, Row y, Row z, __global const uchar *in, lon
       __global const uchar *line = in + z.places[k * z.step] * z_step + y.places[j * y.step] * y_step;
       TR outer = z.weights[k * z.step] * y.weights[j * y.step];
       for (int i = 0; i < x.count; i++)
-        sum += load_lanes(line + x.places[i * x.step] * x_step, channel_step, n, DTYPE0) *
-            (outer * x.weights[i * x.step]);
+        sum +=
+            load_lanes(line + x.places[i * x.step] * x_step, channel_step, n, DTYPE0) * (outer * x.weights[i * x.step]);
     }
   return sum;
 }

@@ -16,7 +16,7 @@ INLINE TV sum_line(__global uchar *tables, const Axis *x_axis, long x, __local c
     v.vector = i < row.count ? line[places[0]] * weights[0] : FROM_REAL(0);
 #else
     // Unrolled, or it would go through memory.
-    _Pragma("unroll") for (int l = 0; l < VEC; l++) v.lanes[l] = line[places[l]];
+  UNROLL for (int l = 0; l < VEC; l++) v.lanes[l] = line[places[l]];
     v.vector *= VLOAD(0, weights);
     if (!alike) v.vector = TO(TM_NAME)(VLOAD(0, counts)) > (TM)i ? v.vector : (TV)0;
 #endif
@@ -51,7 +51,7 @@ __kernel void resample_rows(__global uchar *output, ulong output_offset, __globa
           sum += load_lanes(in + x * step + z.places[k * z.step] * layout.strides[1][2] +
                                 y.places[j * y.step] * layout.strides[1][1],
                             step, n, DTYPE0) *
-              (z.weights[k * z.step] * y.weights[j * y.step]);
+                 (z.weights[k * z.step] * y.weights[j * y.step]);
       *(__local TV *)(line + x) = sum;
     }
     for (long x = 0; x < width; x += VEC) {

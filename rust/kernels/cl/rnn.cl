@@ -11,7 +11,7 @@
 // Tasks of this item: VEC neighbours of a row each.
 #define STATE_TASKS(first, last)                 \
   const long vectors = (hidden + VEC - 1) / VEC; \
-  ITEM_TASKS(rows * vectors, first, last)
+  ITEM_TASKS(rows *vectors, first, last)
 
 // Part `column` of gate `gate` of all gates that lie one after another, and of one row of a state.
 static inline TV load_gate(__global const uchar *p, long gate, long column, long hidden, int dtype) {
@@ -38,9 +38,8 @@ static inline TV biased(__global const uchar *p, __global const uchar *bias, lon
 #define GRU_GATE(gate) (FROM_INPUT(gate, GRU_GATES) + FROM_STATE(gate, GRU_GATES))
 
 // hy and cy are the new state; workspace [rows, 4, hidden] keeps the activated gates for the backward pass.
-__kernel void lstm_cell(__global const uchar *input_gates, ulong input_gates_offset,
-                        __global const uchar *hidden_gates, ulong hidden_gates_offset,
-                        __global const uchar *input_bias, ulong input_bias_offset,
+__kernel void lstm_cell(__global const uchar *input_gates, ulong input_gates_offset, __global const uchar *hidden_gates,
+                        ulong hidden_gates_offset, __global const uchar *input_bias, ulong input_bias_offset,
                         __global const uchar *hidden_bias, ulong hidden_bias_offset, __global const uchar *cx,
                         ulong cx_offset, __global uchar *hy, ulong hy_offset, __global uchar *cy, ulong cy_offset,
                         __global uchar *workspace, ulong workspace_offset, int dtype0, long rows, long hidden) {
@@ -67,8 +66,7 @@ __kernel void lstm_cell_backward(__global const uchar *grad_hy, ulong grad_hy_of
                                  ulong grad_cy_offset, __global const uchar *cx, ulong cx_offset,
                                  __global const uchar *cy, ulong cy_offset, __global const uchar *workspace,
                                  ulong workspace_offset, __global uchar *grad_gates, ulong grad_gates_offset,
-                                 __global uchar *grad_cx, ulong grad_cx_offset, int dtype0, long rows,
-                                 long hidden) {
+                                 __global uchar *grad_cx, ulong grad_cx_offset, int dtype0, long rows, long hidden) {
   STATE_TASKS(first, last);
   for (long task = first; task < last; task++) {
     const long row = task / vectors, column = task % vectors * VEC;
@@ -93,12 +91,11 @@ __kernel void lstm_cell_backward(__global const uchar *grad_hy, ulong grad_hy_of
 
 // hy is the new state; workspace [rows, 5, hidden] keeps the reset, update and new gates, the old state, and what the
 // reset gate scales.
-__kernel void gru_cell(__global const uchar *input_gates, ulong input_gates_offset,
-                       __global const uchar *hidden_gates, ulong hidden_gates_offset,
-                       __global const uchar *input_bias, ulong input_bias_offset, __global const uchar *hidden_bias,
-                       ulong hidden_bias_offset, __global const uchar *hx, ulong hx_offset, __global uchar *hy,
-                       ulong hy_offset, __global uchar *workspace, ulong workspace_offset, int dtype0, long rows,
-                       long hidden) {
+__kernel void gru_cell(__global const uchar *input_gates, ulong input_gates_offset, __global const uchar *hidden_gates,
+                       ulong hidden_gates_offset, __global const uchar *input_bias, ulong input_bias_offset,
+                       __global const uchar *hidden_bias, ulong hidden_bias_offset, __global const uchar *hx,
+                       ulong hx_offset, __global uchar *hy, ulong hy_offset, __global uchar *workspace,
+                       ulong workspace_offset, int dtype0, long rows, long hidden) {
   input_bias = input_bias ? input_bias + input_bias_offset : input_bias;
   hidden_bias = hidden_bias ? hidden_bias + hidden_bias_offset : hidden_bias;
   STATE_TASKS(first, last);
@@ -119,10 +116,9 @@ __kernel void gru_cell(__global const uchar *input_gates, ulong input_gates_offs
 
 // The gradients of the two products differ only in the new gate, whose state part the reset gate scales.
 __kernel void gru_cell_backward(__global const uchar *grad_hy, ulong grad_hy_offset, __global const uchar *workspace,
-                                ulong workspace_offset, __global uchar *grad_input_gates,
-                                ulong grad_input_gates_offset, __global uchar *grad_hidden_gates,
-                                ulong grad_hidden_gates_offset, __global uchar *grad_hx, ulong grad_hx_offset,
-                                int dtype0, long rows, long hidden) {
+                                ulong workspace_offset, __global uchar *grad_input_gates, ulong grad_input_gates_offset,
+                                __global uchar *grad_hidden_gates, ulong grad_hidden_gates_offset,
+                                __global uchar *grad_hx, ulong grad_hx_offset, int dtype0, long rows, long hidden) {
   STATE_TASKS(first, last);
   for (long task = first; task < last; task++) {
     const long row = task / vectors, column = task % vectors * VEC;

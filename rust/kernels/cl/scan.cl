@@ -125,7 +125,7 @@ static inline Total load_tile(__local T *tile, __global const uchar *in, long fi
   barrier(CLK_LOCAL_MEM_FENCE);
   const int own = get_local_id(0) * RUN;
   Total run = identity(op);
-  _Pragma("unroll") for (int i = own; i < own + RUN; i++)
+  UNROLL for (int i = own; i < own + RUN; i++)
     if (i < count) run = accumulate(op, run, TO_TOTAL(tile[SLOT(i)]));
   return run;
 }
@@ -166,7 +166,7 @@ __kernel GROUPS_OF(LSIZE) void scan_group_apply(__global uchar *out, ulong out_o
     Total run = load_tile(tile, in + in_offset, start + block, count, OP, DTYPE0);
     run = accumulate(OP, total, scan_items(OP, run, shared, &all));
     total = accumulate(OP, total, all);
-    _Pragma("unroll") for (int i = own; i < own + RUN; i++) {
+    UNROLL for (int i = own; i < own + RUN; i++) {
       if (i >= count) continue;
       run = accumulate(OP, run, TO_TOTAL(tile[SLOT(i)]));
       tile[SLOT(i)] = FROM_TOTAL(run);

@@ -72,9 +72,7 @@ INLINE TV lane_numbers(void) {
 }
 
 // Elements of the bias that do not lie side by side.
-OUTLINED TV load_apart(__global const uchar *p, long step, int n, int dtype) {
-  return load_lanes(p, step, n, dtype);
-}
+OUTLINED TV load_apart(__global const uchar *p, long step, int n, int dtype) { return load_lanes(p, step, n, dtype); }
 
 // Adds the bias to a block of scores, which are in units of log 2. Element (row, column) of the block is that of query
 // and key `row_step` and `column_step` bytes on in the bias.
@@ -83,7 +81,8 @@ INLINE void add_bias(__local T *scores, int width, int rows, int columns, __glob
   const int parts = (columns + VEC - 1) / VEC;
   EACH(i, rows * parts) {
     PLACE(i, parts, row, column)
-    const TV v = load_apart(bias + row * row_step + column * column_step, column_step, min(columns - column, VEC), dtype);
+    const TV v =
+        load_apart(bias + row * row_step + column * column_step, column_step, min(columns - column, VEC), dtype);
     __local T *at = scores + row * width + column;
     VECTOR_AT(at) = fma(v, (TV)LOG2_E, VECTOR_AT(at));
   }

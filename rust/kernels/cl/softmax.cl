@@ -139,8 +139,7 @@ __kernel GROUPS_OF(LSIZE) void softmax_columns(__global const uchar *input, ulon
         // Nothing but -inf so far: their sum is 0, and not exp(-inf + inf).
         TV base = top == (TV)-INFINITY ? (TV)0 : top;
         TV sum = i == PART ? (TV)0 : kept_at(sums, at) * exp_below(old - base);
-        for (int r = 0; r < rows; r++)
-          sum += exp_below(load_lanes(p + r * row_size, in_size, width, DTYPE0) - base);
+        for (int r = 0; r < rows; r++) sum += exp_below(load_lanes(p + r * row_size, in_size, width, DTYPE0) - base);
         keep_at(tops, at, top);
         keep_at(sums, at, sum);
       }

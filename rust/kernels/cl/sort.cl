@@ -83,8 +83,8 @@ __kernel void sort_merge(__global uchar *values, ulong values_offset, __global u
 
 // Copies the first `kept` elements of rows of `length`. One work-item an element.
 __kernel void sort_prefix(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
-                         __global const uchar *keys, ulong keys_offset, __global const uchar *places,
-                         ulong places_offset, int to_dtype, int from_dtype, long length, long kept) {
+                          __global const uchar *keys, ulong keys_offset, __global const uchar *places,
+                          ulong places_offset, int to_dtype, int from_dtype, long length, long kept) {
   long item = get_global_id(0), at = item / kept * length + item % kept;
   store(values + values_offset, item, to_dtype, load(keys + keys_offset, at, from_dtype));
   ((__global long *)(indices + indices_offset))[item] = ((__global const long *)(places + places_offset))[at];

@@ -45,13 +45,13 @@ INLINE void store_line(__global uchar *p, Line line) {
 INLINE void turn(Line *lines) {
   for (int stage = 1; stage < LINES; stage *= 2) {
     Line next[LINES];
-    _Pragma("unroll") for (int i = 0; i < LINES / 2; i++) {
+  UNROLL for (int i = 0; i < LINES / 2; i++) {
       next[2 * i].even = lines[i].lo;
       next[2 * i].odd = lines[i + LINES / 2].lo;
       next[2 * i + 1].even = lines[i].hi;
       next[2 * i + 1].odd = lines[i + LINES / 2].hi;
     }
-    _Pragma("unroll") for (int i = 0; i < LINES; i++) lines[i] = next[i];
+    UNROLL for (int i = 0; i < LINES; i++) lines[i] = next[i];
   }
 }
 
@@ -59,20 +59,20 @@ INLINE void transpose_block(__global uchar *to, long to_step, __global const uch
 #if WIDTH == 2
   // Two rows make a row of pairs for each of their even and odd columns, and pairs are turned like single elements.
   Line even[LINES], odd[LINES];
-  _Pragma("unroll") for (int i = 0; i < LINES; i++) {
+  UNROLL for (int i = 0; i < LINES; i++) {
     Line a = load_line(from + 2 * i * from_step), b = load_line(from + (2 * i + 1) * from_step);
     even[i] = (a & 0xffffu) | (b << 16);
     odd[i] = (a >> 16) | (b & 0xffff0000u);
   }
   turn(even);
-  _Pragma("unroll") for (int i = 0; i < LINES; i++) store_line(to + 2 * i * to_step, even[i]);
+  UNROLL for (int i = 0; i < LINES; i++) store_line(to + 2 * i * to_step, even[i]);
   turn(odd);
-  _Pragma("unroll") for (int i = 0; i < LINES; i++) store_line(to + (2 * i + 1) * to_step, odd[i]);
+  UNROLL for (int i = 0; i < LINES; i++) store_line(to + (2 * i + 1) * to_step, odd[i]);
 #else
   Line lines[LINES];
-  _Pragma("unroll") for (int i = 0; i < LINES; i++) lines[i] = load_line(from + i * from_step);
+  UNROLL for (int i = 0; i < LINES; i++) lines[i] = load_line(from + i * from_step);
   turn(lines);
-  _Pragma("unroll") for (int i = 0; i < LINES; i++) store_line(to + i * to_step, lines[i]);
+  UNROLL for (int i = 0; i < LINES; i++) store_line(to + i * to_step, lines[i]);
 #endif
 }
 
@@ -112,13 +112,14 @@ __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void transpose_til
   const int rows = (int)min(layout.sizes[0] - row0, (long)TILE);
   const int columns = (int)min(layout.sizes[1] - column0, (long)TILE);
   const long from_step = layout.strides[1][0], to_step = layout.strides[0][1];
-  __global const uchar *from = src + src_offset + offset_from(&layout, 1, 2, batch) + row0 * from_step + column0 * WIDTH;
+  __global const uchar *from =
+      src + src_offset + offset_from(&layout, 1, 2, batch) + row0 * from_step + column0 * WIDTH;
   __global uchar *to = dst + dst_offset + offset_from(&layout, 0, 2, batch) + column0 * to_step + row0 * WIDTH;
-  _Pragma("unroll") for (int r = y; r < TILE; r += SIDE) _Pragma("unroll") for (int c = x; c < x + BESIDE; c++) {
+  UNROLL for (int r = y; r < TILE; r += SIDE) UNROLL for (int c = x; c < x + BESIDE; c++) {
     if (r < rows && c < columns) tile[r][c] = ((__global const Element *)(from + r * from_step))[c];
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  _Pragma("unroll") for (int c = y; c < TILE; c += SIDE) _Pragma("unroll") for (int r = x; r < x + BESIDE; r++) {
+  UNROLL for (int c = y; c < TILE; c += SIDE) UNROLL for (int r = x; r < x + BESIDE; r++) {
     if (c < columns && r < rows) ((__global Element *)(to + c * to_step))[r] = tile[r][c];
   }
 }

@@ -117,8 +117,8 @@ static inline void combine_atomic(__global uchar *p, int dt, int op, T v) {
 // one of the values stays and it must not.
 __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                         __global const uchar *index, ulong index_offset, int dtype1, const Layout layout,
-                        const Axis axis, int spread, int atomic, int op, int dtype0, long chunk,
-                        __global uchar *status, ulong status_offset) {
+                        const Axis axis, int spread, int atomic, int op, int dtype0, long chunk, __global uchar *status,
+                        ulong status_offset) {
   long chunks = (layout.sizes[0] + chunk - 1) / chunk;
   long item = get_global_id(0);
   long begin = item % chunks * chunk, end = min(begin + chunk, layout.sizes[0]);
@@ -160,7 +160,7 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
         long8 at8;
         if (!resolve_block(where, &known, &at8)) break;
         const long steps[8] = {at8.s0, at8.s1, at8.s2, at8.s3, at8.s4, at8.s5, at8.s6, at8.s7};
-        _Pragma("unroll") for (int l = 0; l < 8; l++)
+  UNROLL for (int l = 0; l < 8; l++)
             update(to + l * dst_step + steps[l], DTYPE0, OP, load_at(from + l * src_step, DTYPE0));
       }
     }
@@ -207,8 +207,8 @@ __kernel void index_set_sorted(__global uchar *dst, ulong dst_offset, __global c
 #endif
 
 // Adds `copies` dense rows of `size` elements to one whose elements are `step` bytes apart. One work-item an element.
-__kernel void index_add_copies(__global uchar *dst, ulong dst_offset, __global const uchar *copies,
-                               ulong copies_offset, int dtype0, long size, long step, int count) {
+__kernel void index_add_copies(__global uchar *dst, ulong dst_offset, __global const uchar *copies, ulong copies_offset,
+                               int dtype0, long size, long step, int count) {
   long item = get_global_id(0);
   T sum = load_at(dst + dst_offset + item * step, DTYPE0);
   for (int copy = 0; copy < count; copy++) sum += load(copies + copies_offset, copy * size + item, DTYPE0);

@@ -74,7 +74,7 @@ typedef union {
 #ifdef IS_CPU
 #define FIRST_LANES(l, n) for (int l = 0; l < (n); l++)
 #else
-#define FIRST_LANES(l, n) _Pragma("unroll") for (int l = 0; l < VEC && l < (n); l++)
+#define FIRST_LANES(l, n) UNROLL for (int l = 0; l < VEC && l < (n); l++)
 #endif
 
 // Loads from, and stores to, an address that is aligned for one element. vloadN promises no more, and NVIDIA's GPUs then
@@ -110,16 +110,18 @@ INLINE void store_halves(__global half *p, PASTE(float, VEC) v) {
 // A store through a packed struct does what vstoreN does, for which PoCL 3.1 makes pieces: four stores for a float16, and
 // sixteen, each with an extraction, for a ushort16.
 #if VEC > 1
-#define DEFINE_STORE(type)                                                                                       \
-  typedef struct __attribute__((packed, aligned(sizeof(type)))) { PASTE(type, VEC) v; } PASTE(Unaligned_, type); \
-  INLINE void PASTE(put_, type)(__global type *p, PASTE(type, VEC) v) {                                          \
-    if (STREAMS(p, v)) {                                                                                         \
-      STREAM(p, PASTE(type, VEC), v);                                                                            \
-    } else if (IS_ALIGNED(p, type)) {                                                                            \
-      VECTOR_AT(type, p) = v;                                                                                        \
-    } else {                                                                                                     \
-      ((__global PASTE(Unaligned_, type) *)p)->v = v;                                                            \
-    }                                                                                                            \
+#define DEFINE_STORE(type)                                               \
+  typedef struct __attribute__((packed, aligned(sizeof(type)))) {        \
+    PASTE(type, VEC) v;                                                  \
+  } PASTE(Unaligned_, type);                                             \
+  INLINE void PASTE(put_, type)(__global type * p, PASTE(type, VEC) v) { \
+    if (STREAMS(p, v)) {                                                 \
+      STREAM(p, PASTE(type, VEC), v);                                    \
+    } else if (IS_ALIGNED(p, type)) {                                    \
+      VECTOR_AT(type, p) = v;                                            \
+    } else {                                                             \
+      ((__global PASTE(Unaligned_, type) *)p)->v = v;                    \
+    }                                                                    \
   }
 DEFINE_STORE(uchar)
 DEFINE_STORE(ushort)
@@ -145,8 +147,7 @@ INLINE TV load_vector(__global const uchar *p, long i, int dt) {
 #ifdef IS_FLOAT
     case DT_F32: return TO_TV(LOAD_RUN(float, (__global const float *)p + i));
     case DT_F16: return TO_TV(load_halves((__global const half *)p + i));
-    case DT_BF16:
-      return TO_TV(PASTE(as_float, VEC)(TO(uint)(LOAD_RUN(ushort, (__global const ushort *)p + i)) << 16));
+    case DT_BF16: return TO_TV(PASTE(as_float, VEC)(TO(uint)(LOAD_RUN(ushort, (__global const ushort *)p + i)) << 16));
 #else
     case DT_I8: return TO_TV(LOAD_RUN(char, (__global const char *)p + i));
     case DT_I16: return TO_TV(LOAD_RUN(short, (__global const short *)p + i));
@@ -281,11 +282,11 @@ INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value)
 
 // Tasks [first, last) of this work-group or work-item: contiguous blocks keep a CPU core in one region of memory. On GPUs
 // nearly all launches have an item, or a group, for each: those divide nothing.
-#define SHARE_TASKS(tasks, part, parts, first, last)                           \
-  long first = (part), last = min(first + 1, (long)(tasks));                   \
-  if (HAS_SHARES(tasks, parts)) {                                              \
-    first = (tasks) * (long)(part) / (long)(parts);                            \
-    last = (tasks) * ((long)(part) + 1) / (long)(parts);                       \
+#define SHARE_TASKS(tasks, part, parts, first, last)         \
+  long first = (part), last = min(first + 1, (long)(tasks)); \
+  if (HAS_SHARES(tasks, parts)) {                            \
+    first = (tasks) * (long)(part) / (long)(parts);          \
+    last = (tasks) * ((long)(part) + 1) / (long)(parts);     \
   }
 #ifdef IS_CPU
 #define HAS_SHARES(tasks, parts) true
@@ -306,7 +307,7 @@ INLINE T lanes_sum(TV v) {
 #if VEC == 1
   return v;
 #else
-  _Pragma("unroll") for (int n = VEC / 2; n > 0; n /= 2) v = (TV)(v.even + v.odd, v.even + v.odd);
+  UNROLL for (int n = VEC / 2; n > 0; n /= 2) v = (TV)(v.even + v.odd, v.even + v.odd);
   return v.s0;
 #endif
 }

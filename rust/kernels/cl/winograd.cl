@@ -12,8 +12,7 @@ static inline void evaluate(const Tiles *tiles, bool is_gradient, __local const 
   MASKED(LOCAL_VECTOR(read + (i * row_step + j * column_step) * VEC), tiles->is_row[i] & tiles->is_column[j])
   if (is_gradient)
     TRANSFORM(evaluate_gradient, GIVEN, READ, READ_VECTOR, LOCAL_VECTOR(out + (i * READ + j) * point_step))
-  else
-    TRANSFORM(evaluate_source, READ, READ, READ_VECTOR, LOCAL_VECTOR(out + (i * READ + j) * point_step))
+  else TRANSFORM(evaluate_source, READ, READ, READ_VECTOR, LOCAL_VECTOR(out + (i * READ + j) * point_step))
 }
 
 // Channels [first, last) of a vector of tiles, as [POINTS][channels][width].
@@ -89,7 +88,7 @@ DEFINE_TILES(multiply_points, __global, 1, TILE_ROWS, NARROW_PANEL, __local)
 static inline void interpolate_tiles(__local const R *products, int point_step, R bias, __local R *out, int step) {
   TV pixels[GIVEN][GIVEN];
   TRANSFORM(interpolate, READ, GIVEN, LOCAL_VECTOR(products + (i * READ + j) * point_step), pixels[i][j])
-  _Pragma("unroll") for (int i = 0; i < GIVEN; ++i) _Pragma("unroll") for (int j = 0; j < GIVEN; ++j)
+  UNROLL for (int i = 0; i < GIVEN; ++i) UNROLL for (int j = 0; j < GIVEN; ++j)
       LOCAL_VECTOR(out + (i * GIVEN + j) * step) = pixels[i][j] + bias;
 }
 

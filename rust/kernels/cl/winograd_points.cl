@@ -78,18 +78,18 @@ ALWAYS_INLINE void interpolate_taps(const TV *m, TV *out) {
 
 // Both dimensions of a transform from FROM x FROM to TO x TO vectors. LOAD and STORE are expressions of row i and column
 // j: a vector, and where one goes.
-#define TRANSFORM(FUNCTION, FROM, TO, LOAD, STORE)                                                                 \
-  {                                                                                                                \
-    TV half_done[FROM][TO];                                                                                        \
-    _Pragma("unroll") for (int i = 0; i < FROM; ++i) {                                                             \
-      TV row[FROM];                                                                                                \
-      _Pragma("unroll") for (int j = 0; j < FROM; ++j) row[j] = LOAD;                                              \
-      FUNCTION(row, half_done[i]);                                                                                 \
-    }                                                                                                              \
-    _Pragma("unroll") for (int j = 0; j < TO; ++j) {                                                               \
-      TV column[FROM], done[TO];                                                                                   \
-      _Pragma("unroll") for (int i = 0; i < FROM; ++i) column[i] = half_done[i][j];                                \
-      FUNCTION(column, done);                                                                                      \
-      _Pragma("unroll") for (int i = 0; i < TO; ++i) STORE = done[i];                                              \
-    }                                                                                                              \
+#define TRANSFORM(FUNCTION, FROM, TO, LOAD, STORE)                       \
+  {                                                                      \
+    TV half_done[FROM][TO];                                              \
+    UNROLL for (int i = 0; i < FROM; ++i) {                              \
+      TV row[FROM];                                                      \
+      UNROLL for (int j = 0; j < FROM; ++j) row[j] = LOAD;               \
+      FUNCTION(row, half_done[i]);                                       \
+    }                                                                    \
+    UNROLL for (int j = 0; j < TO; ++j) {                                \
+      TV column[FROM], done[TO];                                         \
+      UNROLL for (int i = 0; i < FROM; ++i) column[i] = half_done[i][j]; \
+      FUNCTION(column, done);                                            \
+      UNROLL for (int i = 0; i < TO; ++i) STORE = done[i];               \
+    }                                                                    \
   }

@@ -40,7 +40,10 @@ static inline Tiles find_tiles(const Images *images, long first) {
   Tiles tiles;
   const long across = tiles_across(images, 0), down = tiles_across(images, 1), all = tile_count(images);
   const bool dense_rows = images->source_channel_stride != 1;
-  union { Mask vector; int lanes[VEC]; } is_row[READ], is_column[READ];
+  union {
+    Mask vector;
+    int lanes[VEC];
+  } is_row[READ], is_column[READ];
   tiles.lowest = LONG_MAX;
   tiles.highest = LONG_MIN;
   for (int l = 0; l < VEC; ++l) {
@@ -57,8 +60,7 @@ static inline Tiles find_tiles(const Images *images, long first) {
       tiles.lowest = min(tiles.lowest, tiles.rows[i][l] + tiles.columns[0][l]);
       tiles.highest = max(tiles.highest, tiles.rows[i][l] + tiles.columns[0][l]);
     }
-    tiles.out[l] =
-        image * images->out_image_stride + y * images->out_strides[1] + x * images->out_strides[0];
+    tiles.out[l] = image * images->out_image_stride + y * images->out_strides[1] + x * images->out_strides[0];
     tiles.out_columns[l] = first + l < all ? (int)min((long)GIVEN, images->pixels[0] - x) : 0;
     tiles.out_rows[l] = (int)min((long)GIVEN, images->pixels[1] - y);
   }
@@ -76,7 +78,7 @@ static inline Tiles find_tiles(const Images *images, long first) {
 ALWAYS_INLINE void read_lanes(__global const R *source, const long *rows, const long *columns, __local R *out) {
   for (int l = 0; l < VEC; l += BLOCK) {
     RB block[BLOCK];
-    _Pragma("unroll") for (int i = 0; i < BLOCK; ++i) block[i] =
+  UNROLL for (int i = 0; i < BLOCK; ++i) block[i] =
         ((__global const UnalignedBlock *)(source + rows[l + i] + columns[l + i]))->vector;
     store_transposed(block, VEC, out + l);
   }
@@ -163,7 +165,7 @@ static inline void write_channels(const Images *images, const Tiles *tiles, __lo
       for (int j = 0; j < GIVEN; ++j) {
         __local R *from = pixels + (i * GIVEN + j) * TILE_ROWS * VEC + l;
         RB block[BLOCK];
-        _Pragma("unroll") for (int r = 0; r < BLOCK; ++r) block[r] = *(__local const RB *)(from + r * VEC);
+        UNROLL for (int r = 0; r < BLOCK; ++r) block[r] = *(__local const RB *)(from + r * VEC);
         store_transposed(block, VEC, from);
         const long at = i * images->out_strides[1] + j * images->out_strides[0];
         for (int b = 0; b < BLOCK; ++b, from += VEC) {
