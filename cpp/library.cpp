@@ -9,6 +9,7 @@
 #include "generator.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/bridge/builds.rs.h"
+#include "torch_opencl/rust/ops/struct_check.rs.h"
 
 namespace torch_opencl {
 namespace {
@@ -123,6 +124,9 @@ TORCH_LIBRARY(torch_opencl, m) {
     return to_string(checked([&] { return bridge::read_tuning(device_index(device)); }));
   });
   m.def("store_tuning(int device, str text) -> ()", &store_tuning);
+  m.def("struct_mismatches(int device) -> str", [](int64_t device) {
+    return to_string(checked([&] { return bridge::struct_mismatches(device_index(device)); }));
+  });
   m.def("sync_debug_mode() -> int", [] { return static_cast<int64_t>(bridge::sync_debug_mode()); });
   m.def("set_sync_debug_mode(int mode) -> ()", [](int64_t mode) {
     checked([&] { bridge::set_sync_debug_mode(std::in_range<int32_t>(mode) ? static_cast<int32_t>(mode) : -1); });

@@ -4,6 +4,7 @@ use std::ffi::{c_void, CString};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use bytemuck::{bytes_of, NoUninit};
 use opencl3::kernel::{
     create_kernel, get_kernel_work_group_info, release_kernel, set_kernel_arg, CL_KERNEL_WORK_GROUP_SIZE,
 };
@@ -33,6 +34,13 @@ pub enum Arg<'a> {
     Bytes(&'a [u8]),
     /// Local memory of so many bytes.
     Local(usize),
+}
+
+impl<'a> Arg<'a> {
+    /// A struct by value.
+    pub fn of<T: NoUninit>(value: &'a T) -> Self {
+        Self::Bytes(bytes_of(value))
+    }
 }
 
 /// An owning `cl_kernel`.

@@ -11,6 +11,8 @@
 //! | `pointwise_table.rs`   | the same enum, its rows and the kernel cases, as Rust sees them |
 //! | `coverage.md`          | the table of supported ops for the documentation                |
 //!
+//! [`structs`] reads what launchers pass to kernels by value from the kernels themselves, and writes `kernel_structs.rs`.
+//!
 //! The stages are one module each: [`table`] and [`schema`] parse, [`stubs`] scans torch's
 //! headers, [`check`] turns rows into a [`plan`] or into diagnostics (with [`resolve`] for ops and
 //! [`classes`] for expressions), and the `emit_*` modules print the plan. Nothing is printed from a
@@ -31,6 +33,7 @@ mod plan;
 mod release;
 mod resolve;
 mod schema;
+mod structs;
 mod stubs;
 mod table;
 mod yaml;
@@ -69,6 +72,12 @@ pub fn run(
     write(out_dir, "pointwise_table.rs", &emit_rust::pointwise_table(&plan))?;
     write(out_dir, "coverage.md", &emit_docs::coverage(&plan))?;
     Ok(sources)
+}
+
+/// Writes `kernel_structs.rs`, for the kernels of a folder.
+pub fn structs(kernels: &Path, out_dir: &Path) -> Result<(), Vec<Diagnostic>> {
+    write(out_dir, "kernel_structs.rs", &structs::kernel_structs(kernels)?)?;
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<String, Diagnostic> {

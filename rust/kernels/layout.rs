@@ -1,21 +1,12 @@
-//! Strided iteration spaces, as kernels take them by value.
+//! Strided iteration spaces, as kernels take them.
 
+pub use super::structs::prelude::Layout;
 use crate::error::{Error, Result};
 
 /// Dimensions that a kernel walks; the bridge folds more into repeated launches.
 pub const MAX_DIMS: usize = 8;
 /// Operands of one layout.
 pub const MAX_OPERANDS: usize = 5;
-
-/// Sizes and byte strides, innermost dimension first; the `Layout` of `cl/prelude.cl`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Layout {
-    sizes: [i64; MAX_DIMS],
-    strides: [[i64; MAX_DIMS]; MAX_OPERANDS],
-    ndim: i32,
-    pad: i32,
-}
 
 impl Layout {
     /// From sizes and, per operand, byte strides; innermost dimension first.
@@ -41,16 +32,5 @@ impl Layout {
             }
         }
         Ok(layout)
-    }
-
-    /// Number of dimensions.
-    pub fn ndim(&self) -> i32 {
-        self.ndim
-    }
-
-    /// The bytes a kernel takes by value.
-    pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: the struct is `repr(C)`, of integers only, without padding (the last field is explicit).
-        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
     }
 }

@@ -15,6 +15,7 @@ mod marker;
 mod source;
 mod spec;
 pub mod store;
+pub mod structs;
 mod tiers;
 mod warning;
 mod worker;

@@ -11,6 +11,7 @@ use super::space::div_ceil;
 use super::{Target, Tensor, Workspace};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::structs::scores::{Attention, Rows};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -221,31 +222,35 @@ impl Call {
     }
 }
 
-/// The struct `Attention` of `cl/scores.cl`.
+/// Sizes of a call and where its tensors lie, as kernels take them.
 pub(super) fn encode(
     inputs: &AttentionInputs<'_>,
     mode: &AttentionMode,
     out: &Tensor<'_>,
     gradients: Option<(&AttentionGradients<'_>, &Tensor<'_>)>,
-) -> Vec<u8> {
-    let (query, key, value) = (&inputs.query, &inputs.key, &inputs.value);
-    let (grads, grad_out) = gradients.map_or(([&Tensor::ABSENT; 3], &Tensor::ABSENT), |(gradients, grad_out)| {
-        ([&gradients.query, &gradients.key, &gradients.value], grad_out)
-    });
-    let numbers = [
-        query.size(1),
-        query.size(1) / key.size(1).max(1),
-        query.size(2),
-        key.size(2),
-        query.size(3),
-        value.size(3),
-        i64::from(mode.causal),
-    ];
+) -> Attention {
+    let AttentionInputs { query, key, value, bias } = inputs;
     let step = |tensor: &Tensor<'_>, dim: usize| tensor.stride(dim) * tensor.dtype.size() as i64;
-    let [grad_query, grad_key, grad_value] = grads;
-    let tensors = [query, key, value, out, grad_query, grad_key, grad_value, grad_out, &inputs.bias];
-    let rows = tensors.iter().flat_map(|tensor| [step(tensor, 0), step(tensor, 1), step(tensor, 2)]);
-    numbers.into_iter().chain(rows).chain([step(&inputs.bias, 3)]).flat_map(i64::to_ne_bytes).collect()
+    let rows = |tensor: &Tensor<'_>| Rows { batch: step(tensor, 0), head: step(tensor, 1), row: step(tensor, 2) };
+    Attention {
+        heads: query.size(1),
+        group: query.size(1) / key.size(1).max(1),
+        queries: query.size(2),
+        keys: key.size(2),
+        width: query.size(3),
+        value_width: value.size(3),
+        causal: i64::from(mode.causal),
+        query: rows(query),
+        key: rows(key),
+        value: rows(value),
+        out: rows(out),
+        grad_query: gradients.map_or_else(Rows::default, |(gradients, _)| rows(&gradients.query)),
+        grad_key: gradients.map_or_else(Rows::default, |(gradients, _)| rows(&gradients.key)),
+        grad_value: gradients.map_or_else(Rows::default, |(gradients, _)| rows(&gradients.value)),
+        grad_out: gradients.map_or_else(Rows::default, |(_, grad_out)| rows(grad_out)),
+        bias: rows(bias),
+        bias_column: step(bias, 3),
+    }
 }
 
 /// Random counters that dropout takes: eight for every 32 queries of a key.
@@ -276,7 +281,7 @@ pub fn attention(
     let attention = encode(inputs, mode, out, None);
     let [seed, offset, keep] = call.dropout(mode);
     let args = [
-        Arg::Bytes(&attention),
+        Arg::of(&attention),
         target.tensor(query)?,
         target.tensor(&inputs.key)?,
         target.tensor(&inputs.value)?,
@@ -354,13 +359,13 @@ pub fn attention_backward(
     let count = batch * heads * length;
     let delta = target.workspace(count as usize * call.class.size())?;
     let delta = target.memory(delta.address)?;
-    let args = [Arg::Bytes(&attention), target.tensor(grad_out)?, target.tensor(out)?, dtype, delta, Arg::Long(count)];
+    let args = [Arg::of(&attention), target.tensor(grad_out)?, target.tensor(out)?, dtype, delta, Arg::Long(count)];
     let items = Geometry::of(target, call.class).items_for(count);
     target.launch(&call.program, "attention_delta", &args, &items, None)?;
 
     let [seed, offset, keep] = call.dropout(mode);
     let args = [
-        Arg::Bytes(&attention),
+        Arg::of(&attention),
         target.tensor(query)?,
         target.tensor(&inputs.key)?,
         target.tensor(&inputs.value)?,
@@ -390,7 +395,7 @@ pub fn attention_backward(
     }
     let finished = encode(inputs, mode, out, Some((gradients, grad_out)));
     let args = [
-        Arg::Bytes(&finished),
+        Arg::of(&finished),
         target.tensor(&sums_in)?,
         Arg::Long(sums.runs),
         Arg::Long(sums.step),

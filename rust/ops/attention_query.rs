@@ -78,7 +78,7 @@ pub fn forward(
     };
     let attention = encode(inputs, mode, &results, None);
     let args = [
-        Arg::Bytes(&attention),
+        Arg::of(&attention),
         target.tensor(query)?,
         target.tensor(&inputs.key)?,
         target.tensor(&inputs.value)?,
@@ -101,7 +101,7 @@ pub fn forward(
     }
     let joined = encode(inputs, mode, out, None);
     let args = [
-        Arg::Bytes(&joined),
+        Arg::of(&joined),
         target.tensor(&results)?,
         logs,
         Arg::Int(query.dtype.code()),

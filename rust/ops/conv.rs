@@ -17,6 +17,7 @@ use super::winograd;
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::structs::conv::TapStrides;
 use crate::kernels::DType;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -92,6 +93,12 @@ pub(super) struct WeightStrides {
 }
 
 impl WeightStrides {
+    /// With the strides of the taps.
+    pub fn of_taps(self, weight: &Volume) -> TapStrides {
+        let Self { out, source, group } = self;
+        TapStrides { strides: weight.strides, out_stride: out, source_stride: source, group_stride: group }
+    }
+
     /// From the strides of the weight's first two dimensions.
     pub const fn new(
         direction: ConvDirection,

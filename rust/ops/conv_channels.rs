@@ -5,7 +5,6 @@ use super::conv_direct::{program, Direct};
 use super::epilogue::Epilogue;
 use super::gemm::{self, busy, finish};
 use super::geometry::{native_lanes, ITEM_GROUP};
-use super::matrix::struct_bytes;
 use super::plan::Size;
 use super::space::div_ceil;
 use super::Target;
@@ -52,17 +51,17 @@ pub(super) fn pixels(
     let lanes = native_lanes(target, class);
     let pitch = div_ceil(channels, lanes) * lanes;
     let program = program(target, class, source.dtype)?;
-    let from = direct.source_bytes(None);
+    let from = direct.source(None);
     let strides = WeightStrides::new(direction, weight.image_stride, weight.channel_stride, 1, 1);
-    let taps = struct_bytes(weight.strides.into_iter().chain([strides.out, strides.source, strides.group]));
+    let taps = strides.of_taps(&weight);
     let packed = target.workspace((weight.positions() * pitch * class.size() as i64) as usize)?;
     let factors = target.memory(packed.address)?;
     let args = [
         weight.memory,
         Arg::Int(weight.dtype.code()),
         factors,
-        Arg::Bytes(&from),
-        Arg::Bytes(&taps),
+        Arg::of(&from),
+        Arg::of(&taps),
         Arg::Long(channels),
         Arg::Long(pitch),
     ];
@@ -73,7 +72,7 @@ pub(super) fn pixels(
     let blocks = div_ceil(busy(target), across * pixels.images).min(rows).max(1);
     let block = div_ceil(rows, blocks);
     let bias = bias.unwrap_or(Bias { memory: target.memory(0)?, dtype: pixels.dtype, stride: 0 });
-    let to = direct.pixel_bytes();
+    let to = direct.pixel_strides();
     let args = [
         source.memory,
         Arg::Int(source.dtype.code()),
@@ -83,8 +82,8 @@ pub(super) fn pixels(
         Arg::Long(bias.stride),
         pixels.memory,
         Arg::Int(pixels.dtype.code()),
-        Arg::Bytes(&from),
-        Arg::Bytes(&to),
+        Arg::of(&from),
+        Arg::of(&to),
         Arg::Long(channels),
         Arg::Long(pixels.images),
         Arg::Long(pitch),
@@ -104,7 +103,7 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
     let rows: i64 = pixels.images * pixels.sizes.iter().skip(1).product::<i64>();
     let splits = div_ceil(busy(target), across).min(rows).max(1);
     let sums = target.workspace((splits * weight.positions() * channels * class.size() as i64) as usize)?;
-    let (from, to) = (direct.source_bytes(None), direct.pixel_bytes());
+    let (from, to) = (direct.source(None), direct.pixel_strides());
     let memory = target.memory(sums.address)?;
     let args = [
         source.memory,
@@ -112,8 +111,8 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
         pixels.memory,
         Arg::Int(pixels.dtype.code()),
         memory,
-        Arg::Bytes(&from),
-        Arg::Bytes(&to),
+        Arg::of(&from),
+        Arg::of(&to),
         Arg::Long(channels),
         Arg::Long(pixels.images),
         Arg::Long(splits),

@@ -6,13 +6,13 @@ use super::conv::{Bias, ConvDirection, ConvParameters, WeightStrides};
 use super::epilogue::Epilogue;
 use super::gemm::{busy, finish};
 use super::geometry::native_lanes;
-use super::matrix::struct_bytes;
 use super::patches::{spatial, Spatial, Volume};
 use super::plan::Size;
 use super::space::div_ceil;
 use super::Target;
 use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::structs::conv::{PixelStrides, Source};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 
 /// Local memory for the source of a box: half of a first cache of 48 KiB, and of what OpenCL 1.2 guarantees.
@@ -165,12 +165,12 @@ impl Direct {
         self.pixels.sizes.iter().zip(boxes.pixels).map(|(&size, part)| div_ceil(size, part)).product()
     }
 
-    /// The arguments of a kernel for weights: `bytes` of both volumes, and local memory for what a box takes and for the sums of
+    /// The arguments of a kernel for weights: both volumes, and local memory for what a box takes and for the sums of
     /// so many features and columns.
     pub(super) fn weight_args<'a>(
         &self,
         sums: Arg<'a>,
-        [from, to]: [&'a [u8]; 2],
+        (from, to): (&'a Source, &'a PixelStrides),
         box_elements: Elements,
         [features, columns]: [i64; 2],
         element: i64,
@@ -182,8 +182,8 @@ impl Direct {
             pixels.memory,
             Arg::Int(pixels.dtype.code()),
             sums,
-            Arg::Bytes(from),
-            Arg::Bytes(to),
+            Arg::of(from),
+            Arg::of(to),
             Arg::Long(self.out_channels()),
             Arg::Long(pixels.images),
             local(box_elements.source * self.source_channels(), element),
@@ -193,21 +193,32 @@ impl Direct {
         ]
     }
 
-    /// The `Source` of `cl/conv.cl`; boxes matter to some kernels only.
-    pub(super) fn source_bytes(&self, boxes: Option<Boxes>) -> Vec<u8> {
+    /// What kernels read from; boxes matter to some only.
+    pub(super) fn source(&self, boxes: Option<Boxes>) -> Source {
         let boxes = boxes.unwrap_or(Boxes { pixels: [1; 3], sizes: [1; 3], pitch: 1 });
         let Window { taps, scale, origin, step, stuffing } = self.window;
-        let Volume { sizes, strides, channel_stride, image_stride, .. } = self.source;
-        let spatial = [self.pixels.sizes, taps, scale, origin, step, stuffing, sizes, strides];
-        let rest = [channel_stride, image_stride, self.source_channels()];
-        struct_bytes(
-            spatial.into_iter().flatten().chain(rest).chain(boxes.pixels).chain(boxes.sizes).chain([boxes.pitch]),
-        )
+        Source {
+            pixels: self.pixels.sizes,
+            taps,
+            scale,
+            origin,
+            step,
+            stuffing,
+            extents: self.source.sizes,
+            strides: self.source.strides,
+            channel_stride: self.source.channel_stride,
+            image_stride: self.source.image_stride,
+            channels: self.source_channels(),
+            box_sizes: boxes.pixels,
+            sizes: boxes.sizes,
+            pitch: boxes.pitch,
+        }
     }
 
-    /// The `PixelStrides` of `cl/conv.cl`.
-    pub(super) fn pixel_bytes(&self) -> Vec<u8> {
-        struct_bytes(self.pixels.strides.into_iter().chain([self.pixels.channel_stride, self.pixels.image_stride]))
+    /// Where a value for each pixel lies.
+    pub(super) fn pixel_strides(&self) -> PixelStrides {
+        let Volume { strides, channel_stride, image_stride, .. } = self.pixels;
+        PixelStrides { strides, channel_stride, image_stride }
     }
 }
 
@@ -267,8 +278,8 @@ pub(super) fn pixels(
     let Some(boxes) = direct.fit(target, class, 0, parts) else { return Ok(false) };
     let (rows, channels) = (direct.out_channels(), direct.source_channels());
     let strides = WeightStrides::new(direction, weight.image_stride, weight.channel_stride, rows, channels);
-    let taps = struct_bytes(weight.strides.into_iter().chain([strides.out, strides.source, strides.group]));
-    let (from, to) = (direct.source_bytes(Some(boxes)), direct.pixel_bytes());
+    let taps = strides.of_taps(&weight);
+    let (from, to) = (direct.source(Some(boxes)), direct.pixel_strides());
     let no_bias = Bias { memory: target.memory(0)?, dtype: pixels.dtype, stride: 0 };
     let bias = bias.unwrap_or(no_bias);
     let element = class.size() as i64;
@@ -283,9 +294,9 @@ pub(super) fn pixels(
         Arg::Long(bias.stride),
         pixels.memory,
         Arg::Int(pixels.dtype.code()),
-        Arg::Bytes(&from),
-        Arg::Bytes(&taps),
-        Arg::Bytes(&to),
+        Arg::of(&from),
+        Arg::of(&taps),
+        Arg::of(&to),
         Arg::Long(rows),
         local(direct.elements(boxes, lanes).source * channels, element),
         local(direct.depth() * rows, element),
@@ -310,9 +321,9 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
     let element = class.size() as i64;
     let workspace = target.workspace((splits * groups * rows * direct.depth() * element) as usize)?;
     let sums = target.memory(workspace.address)?;
-    let (from, to) = (direct.source_bytes(Some(boxes)), direct.pixel_bytes());
+    let (from, to) = (direct.source(Some(boxes)), direct.pixel_strides());
     let elements = direct.elements(boxes, native_lanes(target, class));
-    let args = direct.weight_args(sums, [&from, &to], elements, [direct.depth(), rows], element);
+    let args = direct.weight_args(sums, (&from, &to), elements, [direct.depth(), rows], element);
     launch(target, &*program(target, class, source.dtype)?, "conv_direct_weight", &args, [groups, splits, 1])?;
     finish(target, class, size, splits, sums, epilogue)?;
     Ok(true)

@@ -43,7 +43,7 @@ pub fn triangle(dst: &Tensor<'_>, src: &Tensor<'_>, diagonal: i64, upper: bool) 
     let args = [
         target.tensor(dst)?,
         target.tensor(src)?,
-        Arg::Bytes(walk.as_bytes()),
+        Arg::of(&walk),
         Arg::Int(width as i32),
         Arg::Long(diagonal),
         Arg::Int(i32::from(upper)),

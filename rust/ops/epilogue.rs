@@ -1,6 +1,6 @@
 //! What every matrix product ends with.
 
-use super::matrix::Operand;
+use super::matrix::{Matrix, Operand};
 use super::Scalar;
 use crate::cl::Arg;
 use crate::kernels::Class;
@@ -63,9 +63,9 @@ impl Epilogue {
             beta: bytes(self.beta),
             has_addend: self.addend.is_some(),
             addend,
-            addend_layout: addend.layout.bytes(),
+            addend_layout: addend.layout,
             out: self.out,
-            out_layout: self.out.layout.bytes(),
+            out_layout: self.out.layout,
         }
     }
 }
@@ -77,9 +77,9 @@ pub struct Encoded {
     beta: Vec<u8>,
     has_addend: bool,
     addend: Operand,
-    addend_layout: Vec<u8>,
+    addend_layout: Matrix,
     out: Operand,
-    out_layout: Vec<u8>,
+    out_layout: Matrix,
 }
 
 impl Encoded {
@@ -91,10 +91,10 @@ impl Encoded {
             Arg::Int(i32::from(self.has_addend)),
             self.addend.memory,
             Arg::Int(self.addend.dtype.code()),
-            Arg::Bytes(&self.addend_layout),
+            Arg::of(&self.addend_layout),
             self.out.memory,
             Arg::Int(self.out.dtype.code()),
-            Arg::Bytes(&self.out_layout),
+            Arg::of(&self.out_layout),
         ]
     }
 }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use bytemuck::{bytes_of, cast_slice};
+
 use super::epilogue::{Activation, Epilogue};
 use super::gemm_local;
-use super::matrix::{struct_bytes, Matrix, Operand};
+use super::matrix::{Matrix, Operand};
 use super::patches::Patches;
 use super::plan::{Cores, Plan, Size, Tile};
 use super::space::div_ceil;
@@ -12,6 +14,7 @@ use super::tuning::Tuning;
 use super::Target;
 use crate::cl::{Arg, MemHandle};
 use crate::error::{Error, Result};
+use crate::kernels::structs::gemm::Cut;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 
 /// Columns that a work-item of the kernel that adds partial sums takes.
@@ -202,22 +205,24 @@ fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<
         (Some(_), Some(_)) => return Err(Error::Invalid("OpenCL: two matrices of patches are multiplied".to_owned())),
         (patches, None) | (None, patches) => patches,
     };
-    let grid = patches.iter().flat_map(Patches::longs);
-    let factors = struct_bytes(a.layout().longs().chain(b.layout().longs()).chain(grid));
+    // The `Factors` of `cl/gemm.cl`, which ends before the patches where there are none.
+    let grid = patches.map(|patches| patches.grid());
+    let matrices = [a.layout(), b.layout()];
+    let factors = [cast_slice(&matrices), grid.as_ref().map_or(&[][..], bytes_of)].concat();
     let matrix = size.rows * size.columns;
-    let cut = struct_bytes([
-        size.rows,
-        size.columns,
-        size.depth,
-        plan.part_rows,
-        plan.part_columns,
-        plan.strip_rows,
-        plan.block_columns,
-        plan.block_depth,
-        i64::from(plan.keeps_rows),
-        plan.splits,
-        size.batches * matrix,
-    ]);
+    let cut = Cut {
+        rows: size.rows,
+        columns: size.columns,
+        depth: size.depth,
+        part_rows: plan.part_rows,
+        part_columns: plan.part_columns,
+        strip_rows: plan.strip_rows,
+        block_columns: plan.block_columns,
+        block_depth: plan.block_depth,
+        keeps_rows: i64::from(plan.keeps_rows),
+        splits: plan.splits,
+        split_stride: size.batches * matrix,
+    };
 
     let workspace = |bytes: i64| if bytes > 0 { target.workspace(bytes as usize).map(Some) } else { Ok(None) };
     let partial = workspace(plan.partial_bytes(size, tile))?;
@@ -242,7 +247,7 @@ fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<
         b.memory(),
         Arg::Int(a.dtype().code()),
         Arg::Bytes(&factors),
-        Arg::Bytes(&cut),
+        Arg::of(&cut),
         memory(&partial)?,
         Arg::Local(a_bytes as usize),
         Arg::Local(b_bytes as usize),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::epilogue::Epilogue;
 use super::gemm::{Factor, Product};
 use super::geometry::{Geometry, ITEM_GROUP};
-use super::matrix::{struct_bytes, Matrix, Operand};
+use super::matrix::{Matrix, Operand};
 use super::patches::FeatureOrder;
 use super::plan::Size;
 use super::space::div_ceil;
@@ -15,6 +15,7 @@ use super::tuning::GpuTuning;
 use super::Target;
 use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::structs::gemm_local::Extent;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 
 /// A part of k shorter than this does not repay sums of its own.
@@ -95,7 +96,7 @@ pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Resul
     let results = rows * columns * batches;
     let patches = match (a.patches(), b.patches()) {
         (Some(_), Some(_)) => return Err(Error::Invalid("OpenCL: two matrices of patches are multiplied".to_owned())),
-        (patches, None) | (None, patches) => struct_bytes(patches.unwrap_or_default().longs()),
+        (patches, None) | (None, patches) => patches.unwrap_or_default().grid(),
     };
     let plan = Plan::of(product, target.compute_units() as i64, tuning);
     let sums =
@@ -125,16 +126,16 @@ pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Resul
         ("DENSE", i64::from(dense)),
     ];
     let program = |epilogue: &Epilogue| program(target, class, dtype, epilogue, &constants);
-    let extent = struct_bytes([rows, columns, depth, plan.splits, results]);
-    let (a_layout, b_layout, encoded) = (a.layout().bytes(), b.layout().bytes(), goal.encode(class));
+    let extent = Extent { rows, columns, depth, splits: plan.splits, split_stride: results };
+    let (a_layout, b_layout, encoded) = (a.layout(), b.layout(), goal.encode(class));
     let factors = [
         a.memory(),
         b.memory(),
         Arg::Int(dtype.code()),
-        Arg::Bytes(&a_layout),
-        Arg::Bytes(&b_layout),
-        Arg::Bytes(&patches),
-        Arg::Bytes(&extent),
+        Arg::of(&a_layout),
+        Arg::of(&b_layout),
+        Arg::of(&patches),
+        Arg::of(&extent),
     ];
     let args = [&factors[..], &encoded.args()].concat();
     let items = plan.side * plan.side;
@@ -177,12 +178,12 @@ fn launch_finish(
     program: &CachedProgram,
     class: Class,
     sums: Arg<'_>,
-    extent: &[u8],
+    extent: &Extent,
     results: i64,
     epilogue: &Epilogue,
 ) -> Result<()> {
     let encoded = epilogue.encode(class);
-    let args = [&[sums, Arg::Bytes(extent)], &encoded.args()[..]].concat();
+    let args = [&[sums, Arg::of(extent)], &encoded.args()[..]].concat();
     let global = (results.max(0) as usize).next_multiple_of(ITEM_GROUP);
     target.launch(program, "gemm_local_finish", &args, &[global], None)
 }
@@ -208,7 +209,7 @@ pub fn finish(
         &program,
         class,
         sums,
-        &struct_bytes([rows, columns, depth, splits, results]),
+        &Extent { rows, columns, depth, splits, split_stride: results },
         results,
         epilogue,
     )
@@ -237,14 +238,14 @@ pub fn dot(
         None => *epilogue,
     };
     let constants = blockless(class, tuning);
-    let (encoded, extent) = (goal.encode(class), struct_bytes([1, 1, depth, splits, 1]));
+    let (encoded, extent) = (goal.encode(class), Extent { rows: 1, columns: 1, depth, splits, split_stride: 1 });
     let factors = [
         row.memory,
         column.memory,
         Arg::Int(row.dtype.code()),
         Arg::Long(row.layout.columns.stride()),
         Arg::Long(column.layout.rows.stride()),
-        Arg::Bytes(&extent),
+        Arg::of(&extent),
     ];
     let args = [&factors[..], &encoded.args()].concat();
     let program = |epilogue: &Epilogue| program(target, class, row.dtype, epilogue, &constants);

@@ -7,6 +7,7 @@ use super::tier::tier;
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::structs::grid::Sampler;
 use crate::kernels::{CachedProgram, Class, Family, Layout};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -76,7 +77,7 @@ struct Call {
     target: Target,
     geometry: Geometry,
     program: std::sync::Arc<CachedProgram>,
-    sampler: Vec<u8>,
+    sampler: Sampler,
     places: i64,
 }
 
@@ -90,11 +91,15 @@ impl Call {
         let spec = geometry.define(tier(output.numel(), &[("SPEC_DTYPE0", output.dtype.code())]));
         let program = target.program(Family::Grid, input.class(), &spec)?;
         let [width, height, depth, _, _] = planes::sizes(input, spatial);
-        let mut bytes: Vec<u8> = [width, height, depth].iter().flat_map(|size| size.to_ne_bytes()).collect();
-        let modes = [sampler.interpolation, sampler.padding, i32::from(sampler.align_corners), spatial as i32];
-        bytes.extend(modes.iter().flat_map(|mode| mode.to_ne_bytes()));
+        let sampler = Sampler {
+            sizes: [width, height, depth],
+            mode: sampler.interpolation,
+            padding: sampler.padding,
+            align_corners: i32::from(sampler.align_corners),
+            dims: spatial as i32,
+        };
         let [width, height, depth, _, samples] = planes::sizes(output, spatial);
-        Ok(Self { target, geometry, program, sampler: bytes, places: width * height * depth * samples })
+        Ok(Self { target, geometry, program, sampler, places: width * height * depth * samples })
     }
 
     fn launch(&self, kernel: &'static str, tensors: &[&Tensor<'_>], layout: &Layout, tasks: i64) -> Result<()> {
@@ -111,7 +116,7 @@ impl Call {
     ) -> Result<()> {
         let mut args = tensors.iter().map(|tensor| self.target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
         let dtype = tensors.last().map_or(0, |tensor| tensor.dtype.code());
-        args.extend([Arg::Int(dtype), Arg::Bytes(layout.as_bytes()), Arg::Bytes(&self.sampler)]);
+        args.extend([Arg::Int(dtype), Arg::of(layout), Arg::of(&self.sampler)]);
         args.extend(rest);
         self.target.launch(&self.program, kernel, &args, &self.geometry.items_for(tasks), None)
     }

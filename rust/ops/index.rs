@@ -7,6 +7,7 @@ use super::space::{coalesce, dims, div_ceil, layout, span, Dim};
 use super::{Target, Tensor, Workspace};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::structs::index::Axis;
 use crate::kernels::{Class, DType, Family, Spec, MAX_DIMS};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -77,10 +78,10 @@ impl IndexAxis<'_> {
         Self { index: self.index.at(position), ..*self }
     }
 
-    /// The kernels' `IndexAxis`.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    /// As kernels take it.
+    pub(super) fn walked(&self) -> Axis {
         let lowest = if self.wraps { -self.size } else { 0 };
-        [self.size, self.stride, lowest, self.dim].iter().flat_map(|field| field.to_ne_bytes()).collect()
+        Axis { size: self.size, stride: self.stride, lowest, dim: self.dim }
     }
 }
 
@@ -181,13 +182,13 @@ pub(super) fn write_offsets(
     let space = coalesce(space);
     let (chunk, items) = chunks(target, &space);
     let walk = layout(&space)?;
-    let axis_bytes = axis.bytes();
+    let walked = axis.walked();
     let args = [
         target.memory(offsets)?,
         target.tensor(&axis.index)?,
         Arg::Int(axis.index.dtype.code()),
-        Arg::Bytes(walk.as_bytes()),
-        Arg::Bytes(&axis_bytes),
+        Arg::of(&walk),
+        Arg::of(&walked),
         Arg::Int(i32::from(is_first)),
         Arg::Long(chunk),
         target.memory(report.memory.address)?,
@@ -244,14 +245,14 @@ pub fn index_get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>]) -> 
     let (chunk, items) = chunks(&target, &space);
     let program = target.program(Family::Index, Class::Integer, &Spec::generic())?;
     let walk = layout(&space)?;
-    let axis_bytes = axis.bytes();
+    let walked = axis.walked();
     let args = [
         target.tensor(dst)?,
         target.tensor(src)?,
         target.tensor(&axis.index)?,
         Arg::Int(axis.index.dtype.code()),
-        Arg::Bytes(walk.as_bytes()),
-        Arg::Bytes(&axis_bytes),
+        Arg::of(&walk),
+        Arg::of(&walked),
         Arg::Int(width as i32),
         Arg::Long(chunk),
         target.memory(report.memory.address)?,

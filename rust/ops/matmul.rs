@@ -196,13 +196,12 @@ impl Thin {
         };
         let program = program(target, class, tile, MATRICES, self.a.dtype, &goal)?;
         let encoded = goal.encode(class);
-        let (a_layout, b_layout) = (self.a.layout.bytes(), self.b.layout.bytes());
         let cut = [
             self.a.memory,
             self.b.memory,
             Arg::Int(self.a.dtype.code()),
-            Arg::Bytes(&a_layout),
-            Arg::Bytes(&b_layout),
+            Arg::of(&self.a.layout),
+            Arg::of(&self.b.layout),
             Arg::Long(rows),
             Arg::Long(columns),
             Arg::Long(depth),

@@ -3,17 +3,8 @@
 use super::Tensor;
 use crate::cl::Arg;
 use crate::error::{Error, Result};
+pub use crate::kernels::structs::matrix::{Axis, Matrix};
 use crate::kernels::DType;
-
-/// Dimensions that one index of a matrix runs over; as in `cl/matrix.cl`.
-const AXIS_LEVELS: usize = 4;
-
-/// One index of a matrix: a nest of dimensions, innermost first, with strides in elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Axis {
-    sizes: [i64; AXIS_LEVELS],
-    strides: [i64; AXIS_LEVELS],
-}
 
 impl Axis {
     /// An index over one dimension.
@@ -33,7 +24,7 @@ impl Axis {
                 _ => joined.push((size, stride)),
             }
         }
-        if joined.len() > AXIS_LEVELS {
+        if joined.len() > Self::line(1, 0).sizes.len() {
             return Err(Error::Invalid(format!("OpenCL: a matrix index over {joined:?} has too many dimensions")));
         }
         let mut axis = Self::line(1, 0);
@@ -62,21 +53,6 @@ impl Axis {
     pub fn is_dense(&self) -> bool {
         self.strides.first() == Some(&1) || self.size() == 1
     }
-
-    fn longs(self) -> impl Iterator<Item = i64> {
-        self.sizes.into_iter().chain(self.strides)
-    }
-}
-
-/// Where the elements of a batch of matrices lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Matrix {
-    /// Row index.
-    pub rows: Axis,
-    /// Column index.
-    pub columns: Axis,
-    /// Elements from one matrix of a batch to the next.
-    pub batch_stride: i64,
 }
 
 impl Matrix {
@@ -99,17 +75,6 @@ impl Matrix {
     #[must_use]
     pub const fn transposed(self) -> Self {
         Self { rows: self.columns, columns: self.rows, batch_stride: self.batch_stride }
-    }
-
-    /// The fields of the kernel's struct.
-    pub fn longs(&self) -> impl Iterator<Item = i64> {
-        let Self { rows, columns, batch_stride } = *self;
-        rows.longs().chain(columns.longs()).chain([batch_stride])
-    }
-
-    /// The kernel's struct.
-    pub fn bytes(&self) -> Vec<u8> {
-        struct_bytes(self.longs())
     }
 }
 
@@ -140,11 +105,6 @@ pub fn advance(memory: Arg<'static>, elements: i64, dtype: DType) -> Arg<'static
         }
         other => other,
     }
-}
-
-/// The bytes of a kernel's struct whose fields are all `long`.
-pub fn struct_bytes(longs: impl IntoIterator<Item = i64>) -> Vec<u8> {
-    longs.into_iter().flat_map(i64::to_ne_bytes).collect()
 }
 
 #[cfg(test)]

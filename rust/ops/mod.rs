@@ -57,5 +57,6 @@ pub mod search;
 pub mod select;
 pub mod softmax;
 pub mod sort;
+pub mod struct_check;
 pub mod tuning;
 pub mod update;

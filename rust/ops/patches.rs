@@ -6,6 +6,7 @@ use super::matrix::{advance, Axis, Matrix};
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::structs::patch_grid::Patches as PatchGrid;
 use crate::kernels::DType;
 
 /// Spatial dimensions.
@@ -199,18 +200,29 @@ impl Patches {
         Ok(Some(Matrix { rows, columns, batch_stride: self.group_stride }))
     }
 
-    /// The fields of `Patches` in `cl/patches.cl`.
-    pub fn longs(&self) -> impl Iterator<Item = i64> {
+    /// As kernels take them.
+    pub fn grid(&self) -> PatchGrid {
         let Window { pixels, taps, scale, origin, step } = self.window;
-        let spatial = [pixels, taps, scale, origin, step, self.extents, self.strides];
         let (tap_stride, feature_stride) = match self.order() {
             FeatureOrder::ChannelsInnermost => (self.channels, 1),
             FeatureOrder::TapsInnermost => (1, taps.iter().product()),
         };
         let reach = |size: i64, stride: i64| (size - 1).max(0) * stride;
         let inside: i64 = self.extents.iter().zip(self.strides).map(|(&size, stride)| reach(size, stride)).sum();
-        let elements = 1 + inside + reach(self.channels, self.channel_stride) + reach(self.images, self.image_stride);
-        let rest = [self.channels, self.channel_stride, self.image_stride, tap_stride, feature_stride, elements];
-        spatial.into_iter().flatten().chain(rest)
+        PatchGrid {
+            pixels,
+            taps,
+            scale,
+            origin,
+            step,
+            extents: self.extents,
+            strides: self.strides,
+            channels: self.channels,
+            channel_stride: self.channel_stride,
+            image_stride: self.image_stride,
+            tap_stride,
+            feature_stride,
+            elements: 1 + inside + reach(self.channels, self.channel_stride) + reach(self.images, self.image_stride),
+        }
     }
 }

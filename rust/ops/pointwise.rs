@@ -161,7 +161,7 @@ impl Call<'_> {
             "pointwise_dense"
         } else {
             layout = layout_facing(shape, operands, facing)?;
-            args.push(Arg::Bytes(layout.as_bytes()));
+            args.push(Arg::of(&layout));
             "pointwise_strided"
         };
         args.extend(buffers);

@@ -6,6 +6,7 @@ use super::tier::tier;
 use super::{Target, Tensor};
 use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::structs::pool::Window;
 use crate::kernels::{Family, Layout};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -152,28 +153,30 @@ impl Pool<'_> {
         self.kernel_size.is_empty()
     }
 
-    /// The kernels' `Window`, for the tensor that is pooled and the one that has a value for each window.
-    fn bytes(&self, input: &Tensor<'_>, output: &Tensor<'_>) -> Result<Vec<u8>> {
-        let [width, height, depth, _, _] = planes::sizes(input, self.spatial);
-        let [out_width, out_height, out_depth, _, _] = planes::sizes(output, self.spatial);
-        let fields = [
-            innermost_first(self.kernel_size, 1),
-            innermost_first(self.stride, 1),
-            innermost_first(self.padding, 0),
-            innermost_first(self.dilation, 1),
-            [width, height, depth],
-            [out_width, out_height, out_depth],
-        ];
-        let plane = width * height * depth;
-        let too_large = || Error::Unsupported(format!("OpenCL: pooling planes of {plane} elements are not supported"));
-        let mut bytes = Vec::with_capacity(fields.len() * SPATIAL * 4);
-        if i32::try_from(plane).is_err() {
-            return Err(too_large());
-        }
-        for value in fields.into_iter().flatten() {
-            bytes.extend(i32::try_from(value).map_err(|_| too_large())?.to_ne_bytes());
-        }
-        Ok(bytes)
+    /// For the tensor that is pooled and the one that has a value for each window.
+    fn window(&self, input: &Tensor<'_>, output: &Tensor<'_>) -> Result<Window> {
+        let sizes = |tensor| {
+            let [width, height, depth, _, _] = planes::sizes(tensor, self.spatial);
+            [width, height, depth]
+        };
+        let plane: i64 = sizes(input).iter().product();
+        let too_large = |_| Error::Unsupported(format!("OpenCL: pooling planes of {plane} elements are not supported"));
+        i32::try_from(plane).map_err(too_large)?;
+        let narrow = |values: [i64; SPATIAL]| -> Result<[i32; SPATIAL]> {
+            let mut narrow = [0; SPATIAL];
+            for (slot, value) in narrow.iter_mut().zip(values) {
+                *slot = value.try_into().map_err(too_large)?;
+            }
+            Ok(narrow)
+        };
+        Ok(Window {
+            kernel_size: narrow(innermost_first(self.kernel_size, 1))?,
+            stride: narrow(innermost_first(self.stride, 1))?,
+            padding: narrow(innermost_first(self.padding, 0))?,
+            dilation: narrow(innermost_first(self.dilation, 1))?,
+            input: narrow(sizes(input))?,
+            output: narrow(sizes(output))?,
+        })
     }
 
     /// A kernel of `cl/pool_planes.cl`.
@@ -230,11 +233,11 @@ impl Pool<'_> {
         let adaptive = i32::from(self.is_adaptive());
         let constants = [("SPEC_DTYPE0", written.dtype.code()), ("SPEC_ADAPTIVE", adaptive)];
         let program = target.program(Family::Pool, class, &geometry.define(tier(count, &constants)))?;
-        let windows = self.bytes(pooled, windowed)?;
+        let window = self.window(pooled, windowed)?;
         let mut args = tensors.iter().map(|tensor| target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
         args.push(Arg::Int(written.dtype.code()));
-        args.extend(layouts.iter().map(|layout| Arg::Bytes(layout.as_bytes())));
-        args.extend([Arg::Bytes(&windows), Arg::Int(adaptive)]);
+        args.extend(layouts.iter().map(Arg::of));
+        args.extend([Arg::of(&window), Arg::Int(adaptive)]);
         args.extend(divisor);
         let fair = target.compute_units() as i64 * TASKS_PER_UNIT;
         if let Some(Whole { kernel, tasks }) = kernels.whole.filter(|whole| target.is_cpu() && whole.tasks >= fair) {
@@ -265,6 +268,6 @@ mod tests {
     fn planes_beyond_32_bits_are_refused() {
         let huge = tensor(&[1, 1, 1 << 16, 1 << 16], &[0, 0, 1 << 16, 1]);
         let pool = Pool { spatial: 2, kernel_size: &[], stride: &[], padding: &[], dilation: &[] };
-        assert!(pool.bytes(&huge, &huge).is_err());
+        assert!(pool.window(&huge, &huge).is_err());
     }
 }

@@ -194,7 +194,7 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[ResampleStep],
     let layout = planes::layout(&[output, input], steps.len())?;
     let (lanes, rest) = planes::strips(&to, by_channel, geometry.lanes);
     let mut args = vec![target.tensor(output)?, target.tensor(input)?, tables, Arg::Int(output.dtype.code())];
-    args.push(Arg::Bytes(layout.as_bytes()));
+    args.push(Arg::of(&layout));
     args.extend(axes);
     let ([width, ..], [length, ..]) = (to, from);
     let line_bytes = (length as u64).next_multiple_of(geometry.lanes as u64) as usize * class.size();

@@ -87,7 +87,7 @@ pub fn nonzero_write(input: &Tensor<'_>, ends: &Tensor<'_>, out: &Tensor<'_>) ->
             Arg::Int(input.dtype.code()),
             Arg::Long(count),
             Arg::Long(div_ceil(count, blocks)),
-            Arg::Bytes(walk.as_bytes()),
+            Arg::of(&walk),
             Arg::Long(out.stride(0) * element),
         ];
         launch_blocks(&target, &program, "nonzero_write", &args, blocks)?;

@@ -97,6 +97,6 @@ mod tests {
     fn a_scalar_is_one_position() {
         let space = dims([&tensor(&[], &[])]);
         assert_eq!(span(&space), 1);
-        assert_eq!(layout(&space).map(|layout| layout.ndim()), Ok(1));
+        assert_eq!(layout(&space).map(|layout| layout.ndim), Ok(1));
     }
 }

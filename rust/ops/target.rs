@@ -24,8 +24,8 @@ const UNSTREAMED: usize = 16 << 20;
 pub struct Target {
     /// The device.
     pub device: &'static Device,
-    state: &'static DeviceState,
-    stream: &'static Stream,
+    pub(super) state: &'static DeviceState,
+    pub(super) stream: &'static Stream,
 }
 
 impl Target {
@@ -222,7 +222,7 @@ impl Target {
 /// Scratch device memory of one op.
 #[derive(Debug)]
 pub struct Workspace {
-    state: &'static DeviceState,
+    pub(super) state: &'static DeviceState,
     /// Address of its first byte.
     pub address: usize,
 }

@@ -67,7 +67,7 @@ fn launch(
     let program = target.program(Family::Transpose, Class::Integer, &spec)?;
     let walk = layout(space)?;
     let count = space.iter().map(|dim| dim.size).product();
-    let mut args = vec![target.memory(dst.address)?, target.memory(src.address)?, Arg::Bytes(walk.as_bytes())];
+    let mut args = vec![target.memory(dst.address)?, target.memory(src.address)?, Arg::of(&walk)];
     if target.is_cpu() {
         args.push(Arg::Long(CPU_TILE));
         let items = span(batch) as i64 * div_ceil(row.size, CPU_TILE) * div_ceil(column.size, CPU_TILE);

@@ -212,7 +212,7 @@ impl Update<'_> {
             target.memory(places.src)?,
             target.memory(sorted.keys.address)?,
             target.memory(sorted.places.address)?,
-            Arg::Bytes(walk.as_bytes()),
+            Arg::of(&walk),
             Arg::Int(shared as i32),
             Arg::Int(spread as i32),
             Arg::Int(self.op.repr),
@@ -256,14 +256,14 @@ impl Update<'_> {
         let index = &places.axis.index;
         let program = self.program(span(&space), index.dtype)?;
         let walk = layout(&space)?;
-        let axis_bytes = places.axis.bytes();
+        let walked = places.axis.walked();
         let args = [
             target.memory(places.dst)?,
             target.memory(places.src)?,
             target.tensor(index)?,
             Arg::Int(index.dtype.code()),
-            Arg::Bytes(walk.as_bytes()),
-            Arg::Bytes(&axis_bytes),
+            Arg::of(&walk),
+            Arg::of(&walked),
             Arg::Int(spread as i32),
             Arg::Int(i32::from(races && self.op != SetOp::Assign)),
             Arg::Int(self.op.repr),

@@ -101,6 +101,19 @@ fn missing_inputs_are_named() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+#[test]
+fn structs_that_rust_would_lay_out_otherwise_are_refused() -> Result<(), Box<dyn Error>> {
+    let folder = Path::new(FOLDER).join("structs");
+    let Err(diagnostics) = codegen::structs(&folder, &out_dir("structs")?) else {
+        return Err("structs that kernels would misread were accepted".into());
+    };
+    let printed: String = diagnostics.iter().map(|diagnostic| format!("{diagnostic}\n")).collect();
+    match compare(&Path::new(FOLDER).join("structs.stderr"), &printed)? {
+        Some(failure) => Err(failure.into()),
+        None => Ok(()),
+    }
+}
+
 fn generate(table: &Path, out: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
     generate_for(TORCH, table, out)
 }

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import torch
+
 KERNELS = Path(__file__).parents[2] / "rust" / "kernels" / "cl"
 FLOAT = r"(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?|0x[0-9a-fA-F.]+p[-+]?\d+"
 # Not inside a word, such as the member .s0, and without the f that makes it single.
@@ -67,3 +69,7 @@ def test_bare_inlines_are_seen() -> None:
     text = "inline T f() {}\n  inline T NAME() \\\n#define I inline __attribute__((always_inline))\n"
     assert len(bare_inlines(text)) == 3
     assert bare_inlines("static inline T f(); // inline\n#define I static inline __attribute__((always_inline))") == []
+
+
+def test_structs_reach_kernels_as_the_host_lays_them_out(device: torch.device) -> None:
+    assert torch.ops.torch_opencl.struct_mismatches(device.index or 0) == ""

@@ -35,24 +35,28 @@ typedef struct {
   long channel_stride;
   long image_stride;
   long channels;  // in a group
-  long box[SPATIAL];  // pixels of a work-group
+  long box_sizes[SPATIAL];  // pixels of a work-group
   long sizes[SPATIAL];  // positions that those read
   long pitch;  // whole vectors that hold every `scale`th position of a row
 } Source;
+SHARED(Source, 272);
 
-// Strides of a tensor with a value for each pixel, and of one for each tap.
+// Strides of a tensor with a value for each pixel.
 typedef struct {
   long strides[SPATIAL];
   long channel_stride;
   long image_stride;
 } PixelStrides;
+SHARED(PixelStrides, 40);
 
+// Strides of the weight.
 typedef struct {
   long strides[SPATIAL];
   long out_stride;
   long source_stride;
   long group_stride;
 } TapStrides;
+SHARED(TapStrides, 48);
 
 static inline long tap_count(const Source *s) { return s->taps[0] * s->taps[1] * s->taps[2]; }
 
@@ -75,9 +79,9 @@ typedef struct {
 static inline Box find_box(const Source *s, long index) {
   Box box;
   for (int d = 0; d < SPATIAL; ++d) {
-    const long boxes = (s->pixels[d] + s->box[d] - 1) / s->box[d];
-    box.first[d] = index % boxes * s->box[d];
-    box.count[d] = (int)min(s->box[d], s->pixels[d] - box.first[d]);
+    const long boxes = (s->pixels[d] + s->box_sizes[d] - 1) / s->box_sizes[d];
+    box.first[d] = index % boxes * s->box_sizes[d];
+    box.count[d] = (int)min(s->box_sizes[d], s->pixels[d] - box.first[d]);
     index /= boxes;
   }
   box.vectors = (box.count[0] + VEC - 1) / VEC;
@@ -86,7 +90,7 @@ static inline Box find_box(const Source *s, long index) {
 
 static inline long box_count(const Source *s) {
   long count = 1;
-  for (int d = 0; d < SPATIAL; ++d) count *= (s->pixels[d] + s->box[d] - 1) / s->box[d];
+  for (int d = 0; d < SPATIAL; ++d) count *= (s->pixels[d] + s->box_sizes[d] - 1) / s->box_sizes[d];
   return count;
 }
 

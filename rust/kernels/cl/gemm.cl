@@ -69,6 +69,7 @@ typedef struct {
   long splits;         // of k, with sums of their own that lie `split_stride` elements apart
   long split_stride;
 } Cut;
+SHARED(Cut, 88);
 
 // The rows, columns and k of a part of C.
 typedef struct {

@@ -48,6 +48,7 @@ typedef struct {
   long splits;
   long split_stride;
 } Extent;
+SHARED(Extent, 40);
 
 #if DENSE
 #define OFFSET_ALONG(axis, i) ((i) * (axis)->strides[0])

@@ -14,11 +14,15 @@
 #define PADDING_BORDER 1
 #define PADDING_REFLECTION 2
 
-// `sizes` are those of the input: W, H, D. rust/ops/grid.rs holds the same struct.
+// How a grid is read.
 typedef struct {
-  long sizes[3];
-  int mode, padding, align_corners, dims;
+  long sizes[3];  // of the input: W, H, D
+  int mode;
+  int padding;
+  int align_corners;
+  int dims;
 } Sampler;
+SHARED(Sampler, 40);
 
 // Along one dimension. `slope` is the derivative of a weight by the grid's coordinate.
 typedef struct {

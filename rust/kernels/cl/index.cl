@@ -21,6 +21,7 @@ typedef struct {
   long lowest;
   long dim;
 } Axis;
+SHARED(Axis, 32);
 
 // Byte offset of an index, or -1 after reporting it. The first report stays: the fields of one launch
 // agree on dim and size, so work-items that race differ only in the index they name.

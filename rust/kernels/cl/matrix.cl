@@ -27,12 +27,15 @@ typedef struct {
   long sizes[AXIS_LEVELS];
   long strides[AXIS_LEVELS];
 } Axis;
+SHARED(Axis, 64);
 
+// Where the elements of a batch of matrices lie.
 typedef struct {
   Axis rows;
   Axis columns;
   long batch_stride;
 } Matrix;
+SHARED(Matrix, 136);
 
 OUTLINED long outer_offset(const Axis *axis, long i) {
   long offset = 0;

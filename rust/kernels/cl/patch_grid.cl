@@ -1,5 +1,4 @@
 // The factors of a product, of CPUs and of GPUs alike: what they are, and how the taps of a convolution meet its pixels.
-// rust/ops/patches.rs writes the same struct.
 
 // A strided matrix, or the patch matrix of a convolution with k over its features or its pixels. Constants of a program:
 // what it does not need is not compiled.
@@ -35,3 +34,4 @@ typedef struct {
   long feature_stride;  // the same for channels
   long elements;  // from the first to the last of the images
 } Patches;
+SHARED(Patches, 216);

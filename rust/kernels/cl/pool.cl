@@ -12,7 +12,7 @@
 #define ADAPTIVE adaptive
 #endif
 
-// Indexed W, H, D. The first four mean nothing to adaptive windows. rust/ops/pool.rs holds the same struct.
+// Indexed W, H, D. The first four mean nothing to adaptive windows.
 typedef struct {
   int kernel_size[3];
   int stride[3];
@@ -21,6 +21,7 @@ typedef struct {
   int input[3];
   int output[3];
 } Window;
+SHARED(Window, 72);
 
 // What one output or input position covers along each dimension: begin, begin + step, ... < end.
 typedef struct {

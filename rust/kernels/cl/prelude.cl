@@ -343,8 +343,10 @@ INLINE long load_index(__global const uchar *p, long i, int dt) {
 #define STREAM(p, type, v)
 #endif
 
-// Strided layout of up to MAX_DIMS dimensions and MAX_OPERANDS operands, innermost dimension first.
-// Strides are in bytes. Passed by value; rust/kernels/layout.rs holds the same struct.
+// Behind a struct that launchers pass by value: its size. build.rs makes the Rust struct of it (rust/codegen/structs.rs).
+#define SHARED(name, bytes) typedef char name##_is_shared[sizeof(name) == (bytes) ? 1 : -1]
+
+// Sizes, and strides in bytes, of up to MAX_DIMS dimensions and MAX_OPERANDS operands, innermost dimension first.
 #define MAX_DIMS 8
 #define MAX_OPERANDS 5
 typedef struct {
@@ -353,6 +355,7 @@ typedef struct {
   int ndim;
   int pad;
 } Layout;
+SHARED(Layout, 392);
 
 // Loops over dimensions of a layout. A GPU's compiler copies a struct argument whose index it does not know to memory of
 // every work-item, 400 bytes of it: unrolled, each index is a constant.

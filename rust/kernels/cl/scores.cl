@@ -26,8 +26,9 @@ typedef struct {
   long head;
   long row;
 } Rows;
+SHARED(Rows, 24);
 
-// rust/ops/attention.rs writes the same struct.
+// Sizes of a call, and where the rows of its tensors lie.
 typedef struct {
   long heads;      // of queries
   long group;      // heads of queries that share one of keys
@@ -36,11 +37,18 @@ typedef struct {
   long width;      // of a query and a key
   long value_width;
   long causal;     // whether query i sees keys 0 to i only
-  Rows query, key, value, out;
-  Rows grad_query, grad_key, grad_value, grad_out;
+  Rows query;
+  Rows key;
+  Rows value;
+  Rows out;
+  Rows grad_query;
+  Rows grad_key;
+  Rows grad_value;
+  Rows grad_out;
   Rows bias;       // of what is added to the scores, which may be expanded
   long bias_column;
 } Attention;
+SHARED(Attention, 280);
 
 // The part of the random stream that belongs to a call, and what is kept of the weights: 1 without dropout.
 #define DROPOUT_ARGUMENTS ulong seed, ulong offset, T keep

@@ -44,6 +44,7 @@ typedef struct {
   long channel_stride;
   long strides[2];
 } Weight;
+SHARED(Weight, 48);
 
 // Source channels that a vector holds beside a panel's result channels.
 #define LANE_CHANNELS (VEC / TILE_ROWS)

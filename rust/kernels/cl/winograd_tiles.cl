@@ -19,6 +19,7 @@ typedef struct {
   long out_channel_stride;
   long out_image_stride;
 } Images;
+SHARED(Images, 144);
 
 static inline long tiles_across(const Images *images, int d) { return (images->pixels[d] + GIVEN - 1) / GIVEN; }
 

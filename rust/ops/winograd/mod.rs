@@ -5,13 +5,13 @@ mod weights;
 
 use std::sync::Arc;
 
-use super::matrix::struct_bytes;
 use super::patches::{Spatial, Volume, Window};
 use super::plan::{Cores, Tile};
 use super::space::div_ceil;
 use super::tuning::Tuning;
 use super::Target;
 use crate::error::Result;
+use crate::kernels::structs::winograd_tiles::Images;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 
 pub(super) use pixels::Pixels;
@@ -90,22 +90,29 @@ fn is_possible(target: &Target, window: &Window, groups: i64, images: [&Volume; 
     target.is_cpu() && groups == 1 && is_f32 && are_flat && are_dense && is_square
 }
 
-/// The `Images` of `cl/winograd_tiles.cl`.
-fn image_bytes(source: &Volume, origin: Spatial, pixels: &Volume) -> Vec<u8> {
-    let plane = |all: Spatial| all.into_iter().take(2);
+/// Where the source and the pixels lie, as kernels take it.
+fn images(source: &Volume, origin: Spatial, pixels: &Volume) -> Images {
+    let plane = |[w, h, _]: Spatial| [w, h];
     let reach = |size: i64, stride: i64| (size - 1) * stride;
     let inside: i64 = source.sizes.iter().zip(source.strides).map(|(&size, stride)| reach(size, stride)).sum();
-    let elements =
-        1 + inside + reach(source.channels, source.channel_stride) + reach(source.images, source.image_stride);
-    let longs = plane(pixels.sizes)
-        .chain(plane(source.sizes))
-        .chain(plane(origin))
-        .chain([source.images, source.channels])
-        .chain(plane(source.strides))
-        .chain([source.channel_stride, source.image_stride, elements, pixels.channels])
-        .chain(plane(pixels.strides))
-        .chain([pixels.channel_stride, pixels.image_stride]);
-    struct_bytes(longs)
+    Images {
+        pixels: plane(pixels.sizes),
+        extents: plane(source.sizes),
+        origin: plane(origin),
+        images: source.images,
+        channels: source.channels,
+        source_strides: plane(source.strides),
+        source_channel_stride: source.channel_stride,
+        source_image_stride: source.image_stride,
+        elements: 1
+            + inside
+            + reach(source.channels, source.channel_stride)
+            + reach(source.images, source.image_stride),
+        out_channels: pixels.channels,
+        out_strides: plane(pixels.strides),
+        out_channel_stride: pixels.channel_stride,
+        out_image_stride: pixels.image_stride,
+    }
 }
 
 /// Whether minimal filtering of one cost is chosen over a product of patches of the other, in cycles.

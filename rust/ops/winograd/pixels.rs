@@ -2,13 +2,14 @@
 
 use super::super::conv::{Part, WeightStrides};
 use super::super::gemm::launch;
-use super::super::matrix::{advance, struct_bytes};
+use super::super::matrix::advance;
 use super::super::plan::{Plan, Size, Tile};
 use super::super::space::div_ceil;
 use super::super::Target;
-use super::{cores_of, image_bytes, is_chosen, is_possible, program, tile_of, Products, POINTS};
+use super::{cores_of, images, is_chosen, is_possible, program, tile_of, Products, POINTS};
 use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::structs::winograd::Weight;
 use crate::kernels::{Class, DType};
 
 /// What the tiles of a part may take at all points; with 55 KiB for the products and the weights that pass by, they stay
@@ -105,13 +106,13 @@ impl Pixels {
         let factors = target.memory(evaluated.address)?;
         let (weight, layout) = self.weight();
         let parts = div_ceil(2 * target.compute_units() as i64, panels).min(padded / lane_channels);
-        launch(target, &program, "winograd_weight", &[weight, Arg::Bytes(&layout), factors], [parts, panels, 1])?;
+        launch(target, &program, "winograd_weight", &[weight, Arg::of(&layout), factors], [parts, panels, 1])?;
 
         let mut origin = window.origin;
         for (origin, step) in origin.iter_mut().zip(window.step) {
             *origin += (2 * step).min(0);
         }
-        let images = image_bytes(&source, origin, &out);
+        let images = images(&source, origin, &out);
         let widest = div_ceil(vectors, cut.across);
         let [points, products, scratch] =
             self.products.local_bytes(widest, tile).map(|bytes| Arg::Local(bytes as usize));
@@ -122,7 +123,7 @@ impl Pixels {
             bias,
             Arg::Long(bias_stride),
             out.memory,
-            Arg::Bytes(&images),
+            Arg::of(&images),
             points,
             products,
             scratch,
@@ -130,8 +131,8 @@ impl Pixels {
         launch(target, &program, "winograd", &args, [cut.across, cut.down, 1])
     }
 
-    /// The weight from the first tap in the order of the source's positions on, and the `Weight` of `cl/winograd.cl`.
-    fn weight(&self) -> (Arg<'static>, Vec<u8>) {
+    /// The weight from the first tap in the order of the source's positions on, and where it lies.
+    fn weight(&self) -> (Arg<'static>, Weight) {
         let Part { out, source, weight, direction, window, .. } = self.part;
         let strides =
             WeightStrides::new(direction, weight.image_stride, weight.channel_stride, out.channels, source.channels);
@@ -139,8 +140,14 @@ impl Pixels {
         let [step_w, step_h, _] = window.step;
         let last = |step: i64, stride: i64| if step < 0 { 2 * stride } else { 0 };
         let first = advance(weight.memory, last(step_w, w) + last(step_h, h), weight.dtype);
-        let longs = [out.channels, source.channels, strides.out, strides.source, w * step_w, h * step_h];
-        (first, struct_bytes(longs))
+        let layout = Weight {
+            out_channels: out.channels,
+            channels: source.channels,
+            out_stride: strides.out,
+            channel_stride: strides.source,
+            strides: [w * step_w, h * step_h],
+        };
+        (first, layout)
     }
 }
 

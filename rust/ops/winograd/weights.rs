@@ -2,14 +2,15 @@
 
 use super::super::epilogue::Epilogue;
 use super::super::gemm::{launch, multiply, Factor, Product};
-use super::super::matrix::{advance, struct_bytes, Axis, Matrix, Operand};
+use super::super::matrix::{advance, Axis, Matrix, Operand};
 use super::super::patches::{Volume, Window};
 use super::super::plan::{Plan, Size, Tile};
 use super::super::space::div_ceil;
 use super::super::{Target, Workspace};
-use super::{cores_of, image_bytes, is_chosen, is_possible, program, tile_of, Products, POINTS};
+use super::{cores_of, images, is_chosen, is_possible, program, tile_of, Products, POINTS};
 use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::structs::winograd::Weight;
 use crate::kernels::{Class, DType};
 
 /// Channels, and vectors of tiles, that are brought to global memory at a time: 288 KiB, in runs of 512 bytes. Less where
@@ -131,8 +132,14 @@ impl Weights {
             part.multiply(target, class, Epilogue::plain(sums, (first > 0).then_some(sums)))?;
         }
         let [w, h, _] = self.weight.strides;
-        let layout = struct_bytes([rows, columns, self.weight.image_stride, self.weight.channel_stride, w, h]);
-        let args = [sums.memory, Arg::Long(pitch), self.weight.memory, Arg::Bytes(&layout)];
+        let layout = Weight {
+            out_channels: rows,
+            channels: columns,
+            out_stride: self.weight.image_stride,
+            channel_stride: self.weight.channel_stride,
+            strides: [w, h],
+        };
+        let args = [sums.memory, Arg::Long(pitch), self.weight.memory, Arg::of(&layout)];
         launch(target, &*program(target, class, tile)?, "winograd_finish", &args, [pitch / tile.lanes, rows, 1])
     }
 
@@ -171,11 +178,11 @@ impl Weights {
             TileFactor::Source => (&self.source, self.window.origin),
             TileFactor::Gradient => (&self.gradient, [0; 3]),
         };
-        let images = image_bytes(volume, origin, &self.gradient);
+        let images = images(volume, origin, &self.gradient);
         let [points, scratch] = block.local_bytes(tile).map(|bytes| Arg::Local(bytes as usize));
         let args = [
             volume.memory,
-            Arg::Bytes(&images),
+            Arg::of(&images),
             Arg::Int(i32::from(factor == TileFactor::Gradient)),
             Arg::Long(block.channels),
             out,

@@ -1,0 +1,255 @@
+//! Reads the structs that launchers pass to kernels by value, and prints them for Rust.
+//!
+//! A file of `rust/kernels/cl` declares one, then states its size:
+//!
+//! ```c
+//! // How fixed windows lie.
+//! typedef struct {
+//!   int kernel_size[3];
+//!   long plane;  // elements of the input
+//! } Window;
+//! SHARED(Window, 24);
+//! ```
+//!
+//! The Rust struct of the same name is in a module of the file's name. Its fields have the same names, order and offsets;
+//! `SHARED` lets the OpenCL compiler, and a constant assertion the Rust compiler, check the size.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use super::diagnostic::Diagnostic;
+
+/// A field's type as OpenCL C has it, as Rust has it, and its size, which is its alignment too.
+const TYPES: [(&str, &str, usize); 6] = [
+    ("int", "i32", 4),
+    ("uint", "u32", 4),
+    ("float", "f32", 4),
+    ("long", "i64", 8),
+    ("ulong", "u64", 8),
+    ("double", "f64", 8),
+];
+
+struct Field {
+    name: String,
+    /// As OpenCL C names it.
+    kind: String,
+    /// Elements of an array, outermost first.
+    bounds: Vec<usize>,
+    docs: Vec<String>,
+    offset: usize,
+}
+
+struct Struct {
+    name: String,
+    docs: Vec<String>,
+    fields: Vec<Field>,
+    size: usize,
+    align: usize,
+}
+
+/// The text of `kernel_structs.rs`: a module for each `.cl` file of a folder that has such structs.
+pub fn kernel_structs(folder: &Path) -> Result<String, Vec<Diagnostic>> {
+    let unreadable = |error: std::io::Error| Diagnostic::file(folder, format!("cannot be read: {error}"));
+    let mut paths = Vec::new();
+    for entry in folder.read_dir().map_err(unreadable)? {
+        paths.push(entry.map_err(unreadable)?.path());
+    }
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "cl"));
+    paths.sort();
+
+    let mut text = String::from("// Generated from rust/kernels/cl by rust/codegen.\n");
+    let (mut listed, mut diagnostics) = (String::new(), Vec::new());
+    for path in paths {
+        let source = fs::read_to_string(&path).map_err(unreadable)?;
+        match parse(&path, &source) {
+            Ok(structs) if structs.is_empty() => {}
+            Ok(structs) => {
+                let module = path.file_stem().unwrap_or_default().to_string_lossy();
+                let printed: String = structs.iter().map(print).collect();
+                listed.push_str(&list(&module, &structs));
+                let _ = write!(
+                    text,
+                    "\n/// Structs of `cl/{module}.cl`.\npub mod {module} {{\n    use bytemuck::{{Pod, Zeroable}};\n{printed}}}\n"
+                );
+            }
+            Err(diagnostic) => diagnostics.push(diagnostic),
+        }
+    }
+    let _ = write!(text, "\n/// All of them.\npub static SHARED: &[SharedStruct] = &[\n{listed}];\n");
+    if diagnostics.is_empty() {
+        Ok(text)
+    } else {
+        Err(diagnostics)
+    }
+}
+
+fn parse(path: &Path, source: &str) -> Result<Vec<Struct>, Diagnostic> {
+    let lines: Vec<&str> = source.lines().collect();
+    let mut structs: Vec<Struct> = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(arguments) = line.strip_prefix("SHARED(").and_then(|rest| rest.strip_suffix(");")) else { continue };
+        let problem = |line: usize, message: String| Diagnostic::at(path, line + 1, message);
+        let stated = arguments.split_once(", ").and_then(|(name, size)| Some((name, size.parse::<usize>().ok()?)));
+        let (name, size) = stated.ok_or_else(|| {
+            problem(at, format!("'{line}' names no struct and size"))
+                .hint("write SHARED(Name, bytes); behind the struct")
+        })?;
+        let before = lines.get(..at).unwrap_or_default();
+        let end = before.last().filter(|line| **line == format!("}} {name};")).map(|_| before.len() - 1);
+        let begin = end.and_then(|_| before.iter().rposition(|line| *line == "typedef struct {"));
+        let (Some(begin), Some(end)) = (begin, end) else {
+            return Err(problem(at, format!("{name} is not what is declared before it"))
+                .hint(format!("write it behind 'typedef struct {{ ... }} {name};'")));
+        };
+        let mut shared =
+            Struct { name: name.to_owned(), docs: docs_above(&lines, begin), fields: Vec::new(), size: 0, align: 1 };
+        for (place, line) in lines.iter().enumerate().take(end).skip(begin + 1) {
+            let message = |message: String| problem(place, message);
+            field(&mut shared, line, &structs, source).map_err(message)?;
+        }
+        let behind = shared.size.next_multiple_of(shared.align) - shared.size;
+        if behind > 0 {
+            return Err(problem(end, format!("{behind} bytes behind the last field of {name} belong to no field"))
+                .hint("name the gap, as 'int pad;'"));
+        }
+        if shared.size != size {
+            return Err(problem(at, format!("{name} has {} bytes, not {size}", shared.size))
+                .hint(format!("write SHARED({name}, {});", shared.size)));
+        }
+        structs.push(shared);
+    }
+    Ok(structs)
+}
+
+/// Adds the field of a line, `long strides[4];  // in bytes`.
+fn field(shared: &mut Struct, line: &str, known: &[Struct], source: &str) -> Result<(), String> {
+    let (code, comment) = line.split_once("//").unwrap_or((line, ""));
+    let code = code.trim();
+    if code.is_empty() {
+        return Ok(());
+    }
+    let declared = code.strip_suffix(';').and_then(|code| code.split_once(' '));
+    let (kind, declared) = declared.ok_or_else(|| format!("'{code}' is not one field"))?;
+    let basic = TYPES.iter().find(|(name, ..)| *name == kind).map(|(_, _, size)| (*size, *size));
+    let nested = || known.iter().find(|other| other.name == kind).map(|other| (other.size, other.align));
+    let (mut size, align) = basic.or_else(nested).ok_or_else(|| {
+        format!(
+            "the type '{kind}' is none of int, uint, long, ulong, float, double and the shared structs of this file"
+        )
+    })?;
+    let (name, rest) = declared.split_once('[').unwrap_or((declared, ""));
+    let mut bounds = Vec::new();
+    for bound in rest.split('[').filter(|bound| !bound.is_empty()) {
+        let bound = bound.trim_end_matches(']');
+        let count = value_of(bound, source).ok_or_else(|| format!("'{bound}' is no number that this file defines"))?;
+        size *= count;
+        bounds.push(count);
+    }
+    if !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
+        return Err(format!("'{code}' is not one field"));
+    }
+    let offset = shared.size.next_multiple_of(align);
+    if offset != shared.size {
+        return Err(format!(
+            "{} bytes before '{name}' belong to no field; order fields by size, or name the gap",
+            offset - shared.size
+        ));
+    }
+    let docs = if comment.is_empty() { Vec::new() } else { vec![comment.trim().to_owned()] };
+    shared.fields.push(Field { name: name.to_owned(), kind: kind.to_owned(), bounds, docs, offset });
+    shared.size += size;
+    shared.align = shared.align.max(align);
+    Ok(())
+}
+
+/// A number, or what `#define` gives a name.
+fn value_of(word: &str, source: &str) -> Option<usize> {
+    word.parse().ok().or_else(|| {
+        let define = format!("#define {word} ");
+        source.lines().find_map(|line| line.strip_prefix(&define)?.trim().parse().ok())
+    })
+}
+
+/// The comment right above a line.
+fn docs_above(lines: &[&str], line: usize) -> Vec<String> {
+    let above = lines.get(..line).unwrap_or_default().iter().rev().map_while(|line| line.strip_prefix("//"));
+    let mut docs: Vec<String> = above.map(|text| text.trim().to_owned()).collect();
+    docs.reverse();
+    docs
+}
+
+fn print(shared: &Struct) -> String {
+    let Struct { name, docs, fields, size, .. } = shared;
+    let mut text = String::new();
+    let document = |text: &mut String, indent: &str, docs: &[String], other: &str| {
+        let own = if docs.is_empty() { vec![other.to_owned()] } else { docs.to_vec() };
+        for line in own {
+            let _ = writeln!(text, "{indent}/// {line}");
+        }
+    };
+    text.push('\n');
+    document(&mut text, "    ", docs, "As the kernels have it.");
+    let _ = writeln!(text, "    #[repr(C)]\n    #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]");
+    let _ = writeln!(text, "    pub struct {name} {{");
+    for field in fields {
+        document(&mut text, "        ", &field.docs, "As the kernels have it.");
+        let kind = TYPES.iter().find(|(name, ..)| *name == field.kind).map_or(&*field.kind, |(_, rust, _)| rust);
+        let rust = field.bounds.iter().rev().fold(kind.to_owned(), |inner, bound| format!("[{inner}; {bound}]"));
+        let _ = writeln!(text, "        pub {}: {rust},", field.name);
+    }
+    let _ = writeln!(text, "    }}\n\n    const _: () = {{\n        assert!(size_of::<{name}>() == {size});");
+    for field in fields {
+        let _ = writeln!(text, "        assert!(std::mem::offset_of!({name}, {}) == {});", field.name, field.offset);
+    }
+    text.push_str("    };\n");
+    text
+}
+
+/// A row of `SHARED` for each struct of a file: its declaration, after those it holds, and all its numbers.
+fn list(module: &str, structs: &[Struct]) -> String {
+    let mut declarations = String::new();
+    let mut text = String::new();
+    for shared in structs {
+        declarations.push_str("typedef struct { ");
+        for field in &shared.fields {
+            let bounds: String = field.bounds.iter().map(|bound| format!("[{bound}]")).collect();
+            let _ = write!(declarations, "{} {}{bounds}; ", field.kind, field.name);
+        }
+        let _ = write!(declarations, "}} {}; ", shared.name);
+        let numbers: String = numbers(shared, structs, "", 0)
+            .iter()
+            .map(|(path, kind, offset)| format!("(\"{path}\", \"{kind}\", {offset}), "))
+            .collect();
+        let _ = writeln!(
+            text,
+            "    SharedStruct {{ file: \"{module}\", name: \"{}\", size: {}, declarations: \"{}\", numbers: &[{numbers}] }},",
+            shared.name,
+            shared.size,
+            declarations.trim_end()
+        );
+    }
+    text
+}
+
+/// Every number of a struct: how kernels write it, its type and its offset.
+fn numbers(shared: &Struct, structs: &[Struct], path: &str, offset: usize) -> Vec<(String, String, usize)> {
+    let mut found = Vec::new();
+    for field in &shared.fields {
+        let nested = structs.iter().find(|other| other.name == field.kind);
+        let basic = TYPES.iter().find(|(name, ..)| *name == field.kind).map_or(0, |(_, _, size)| *size);
+        let size = nested.map_or(basic, |other| other.size);
+        let mut elements = vec![format!("{path}{}", field.name)];
+        for bound in &field.bounds {
+            elements = elements.iter().flat_map(|path| (0..*bound).map(move |i| format!("{path}[{i}]"))).collect();
+        }
+        for (place, element) in elements.into_iter().enumerate() {
+            let at = offset + field.offset + place * size;
+            match nested {
+                Some(other) => found.extend(numbers(other, structs, &format!("{element}."), at)),
+                None => found.push((element, field.kind.clone(), at)),
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,19 @@
+//! The structs that kernels take by value, as `build.rs` reads them from `cl/*.cl` (rust/codegen/structs.rs): a module for each
+//! file.
+
+/// A struct, and how a kernel reads every number of it.
+#[derive(Debug)]
+pub struct SharedStruct {
+    /// The file of `cl/` that declares it.
+    pub file: &'static str,
+    /// Its name there.
+    pub name: &'static str,
+    /// Its bytes.
+    pub size: usize,
+    /// It and the structs that it holds, in OpenCL C.
+    pub declarations: &'static str,
+    /// How a kernel names each number, what type it has, and its offset in bytes.
+    pub numbers: &'static [(&'static str, &'static str, usize)],
+}
+
+include!(concat!(env!("OUT_DIR"), "/kernel_structs.rs"));

@@ -1,0 +1,5 @@
+typedef struct {
+  int count;
+  long step;
+} Walk;
+SHARED(Walk, 16);

@@ -1,0 +1,5 @@
+typedef struct {
+  long step;
+  int count;
+} Walk;
+SHARED(Walk, 16);

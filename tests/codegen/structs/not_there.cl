@@ -1,0 +1,5 @@
+typedef struct {
+  int count;
+} Walk;
+
+SHARED(Walk, 4);

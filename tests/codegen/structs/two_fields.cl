@@ -1,0 +1,4 @@
+typedef struct {
+  int width, height;
+} Plane;
+SHARED(Plane, 8);

@@ -1,0 +1,4 @@
+typedef struct {
+  int sizes[MANY];
+} Sizes;
+SHARED(Sizes, 8);

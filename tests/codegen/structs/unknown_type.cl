@@ -1,0 +1,4 @@
+typedef struct {
+  half scale;
+} Scale;
+SHARED(Scale, 2);
