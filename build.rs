@@ -11,6 +11,11 @@ use std::process::{Command, ExitCode};
 
 use codegen::{Release, Supported};
 
+/// Where `#[cxx::bridge]` may stand.
+const BRIDGED: [&str; 4] = ["rust/abi.rs", "rust/blas", "rust/bridge", "rust/ops"];
+/// What the compiler reads besides its arguments, and what makes these.
+const COMPILER_VARIABLES: [&str; 4] = ["CXX", "CXXFLAGS", "CPATH", "CPLUS_INCLUDE_PATH"];
+
 /// Asks Python where torch and torchgen are.
 const PROBE: &str = "
 import os, torch, torchgen
@@ -42,10 +47,14 @@ fn build() -> Result<(), Box<dyn Error>> {
     for path in ["rust/codegen", "rust/kernels/cl", "cpp", "native_functions.yaml", "build.rs", "Cargo.toml"] {
         println!("cargo:rerun-if-changed={path}");
     }
-    let bridges = bridges(Path::new("rust"))?;
-    for path in &bridges {
-        println!("cargo:rerun-if-changed={}", path.display());
+    // Each of these files may be, or become, one that has a bridge.
+    for path in BRIDGED {
+        println!("cargo:rerun-if-changed={path}");
     }
+    for name in COMPILER_VARIABLES {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
+    let bridges = bridges()?;
     println!("cargo:rerun-if-env-changed=TORCH_OPENCL_PYTHON");
     let out_dir = PathBuf::from(env::var("OUT_DIR")?);
     let manifest = std::fs::read_to_string("Cargo.toml")?;
@@ -93,7 +102,7 @@ fn build() -> Result<(), Box<dyn Error>> {
         .debug(false)
         .opt_level(2)
         .cargo_metadata(false);
-    compile(&mut compilation, &out_dir)?;
+    compile(&mut compilation, &torch, &out_dir)?;
 
     // Whole: nothing refers to the static initialisers that register kernels, and the linker would drop them.
     println!("cargo:rustc-link-search=native={}", out_dir.display());
@@ -107,13 +116,18 @@ fn build() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The files that a `#[cxx::bridge]` stands in.
-fn bridges(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let files = files(folder, &["rs"])?.into_iter();
-    files
-        .map(|path| Ok((std::fs::read_to_string(&path)?.contains("\n#[cxx::bridge"), path)))
-        .filter_map(|found| found.map(|(has_one, path)| has_one.then_some(path)).transpose())
-        .collect()
+/// The files that have a `#[cxx::bridge]`.
+fn bridges() -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for place in BRIDGED.map(Path::new) {
+        let files = if place.is_dir() { files(place, &["rs"])? } else { vec![place.to_path_buf()] };
+        for path in files {
+            if std::fs::read_to_string(&path)?.lines().any(|line| line.starts_with("#[cxx::bridge")) {
+                found.push(path);
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// The files below a folder that end in one of `extensions`, sorted.
@@ -132,30 +146,55 @@ fn files(folder: &Path, extensions: &[&str]) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Compiles all C++, unless that has been done with the same text and the same command: launchers hold what C++ calls of
-/// them, and most changes of a launcher leave that as it is.
-fn compile(compilation: &mut cc::Build, out_dir: &Path) -> Result<(), Box<dyn Error>> {
+/// Compiles all C++, unless that has been done with the same text, compiler and torch: launchers hold what C++ calls of them,
+/// and most changes of a launcher leave that as it is.
+fn compile(compilation: &mut cc::Build, torch: &Torch, out_dir: &Path) -> Result<(), Box<dyn Error>> {
     const NAME: &str = "torch_opencl_cpp";
-    const TEXT: [&str; 3] = ["cc", "cpp", "h"];
-    let mut hash = DefaultHasher::new();
-    format!("{:?}", compilation.try_get_compiler()?.to_command()).hash(&mut hash);
-    for path in files(Path::new("cpp"), &TEXT)?.into_iter().chain(files(out_dir, &TEXT)?) {
-        std::fs::read(&path)?.hash(&mut hash);
-        path.hash(&mut hash);
-    }
-    let (stamp, made_of) = (out_dir.join("compiled"), format!("{:x}", hash.finish()));
+    // What a build that was stopped has left.
+    remove(&out_dir.join("precompiled.h"))?;
+    remove(&out_dir.join("precompiled.h.gch"))?;
+    let (stamp, made_of) = (out_dir.join("compiled"), digest(compilation, torch, out_dir)?);
     let library = out_dir.join(format!("lib{NAME}.a"));
     if library.exists() && std::fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == made_of) {
         return Ok(());
     }
+    // Until it is written again, what lies there may be a part of a library.
+    remove(&stamp)?;
     let precompiled = precompile(compilation, out_dir)?;
     let compiled = compilation.try_compile(NAME);
     // Several hundred MiB, and made anew each time.
-    precompiled.map_or(Ok(()), |header| {
-        std::fs::remove_file(header.with_extension("h.gch")).and(std::fs::remove_file(header))
-    })?;
+    if let Some(header) = precompiled {
+        remove(&header.with_extension("h.gch"))?;
+        remove(&header)?;
+    }
     compiled?;
     Ok(std::fs::write(stamp, made_of)?)
+}
+
+/// Says what a library is made of.
+fn digest(compilation: &cc::Build, torch: &Torch, out_dir: &Path) -> Result<String, Box<dyn Error>> {
+    const TEXT: [&str; 3] = ["cc", "cpp", "h"];
+    let mut hash = DefaultHasher::new();
+    let compiler = compilation.try_get_compiler()?;
+    format!("{:?}", compiler.to_command()).hash(&mut hash);
+    // A compiler that is replaced keeps its name.
+    Command::new(compiler.path()).arg("--version").output()?.stdout.hash(&mut hash);
+    COMPILER_VARIABLES.map(env::var_os).hash(&mut hash);
+    // It names the commit, and torch's headers change with it.
+    std::fs::read(&torch.version)?.hash(&mut hash);
+    for path in files(Path::new("cpp"), &TEXT)?.into_iter().chain(files(out_dir, &TEXT)?) {
+        std::fs::read(&path)?.hash(&mut hash);
+        path.hash(&mut hash);
+    }
+    Ok(format!("{:x}", hash.finish()))
+}
+
+/// Removes a file that may not be there.
+fn remove(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Compiles the headers that most files need, and has every file begin with what has come of it.

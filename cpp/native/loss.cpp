@@ -23,7 +23,8 @@ at::Tensor value_of(at::OptionalTensorRef tensor) {
 
 bridge::Reduction reduction_of(int64_t reduction) {
   TORCH_CHECK(
-      reduction >= at::Reduction::None && reduction < at::Reduction::END, reduction, " is not a reduction of losses");
+      reduction >= at::Reduction::None && reduction < at::Reduction::END, "OpenCL: ", reduction,
+      " is not a reduction of losses");
   return static_cast<bridge::Reduction>(reduction);
 }
 

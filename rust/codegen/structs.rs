@@ -88,8 +88,11 @@ fn parse(path: &Path, source: &str) -> Result<Vec<Struct>, Diagnostic> {
     let lines: Vec<&str> = source.lines().collect();
     let mut structs: Vec<Struct> = Vec::new();
     for (at, line) in lines.iter().enumerate() {
-        let Some(arguments) = line.strip_prefix("SHARED(").and_then(|rest| rest.strip_suffix(");")) else { continue };
+        if !line.trim_start().starts_with("SHARED(") {
+            continue;
+        }
         let problem = |line: usize, message: String| Diagnostic::at(path, line + 1, message);
+        let arguments = line.strip_prefix("SHARED(").and_then(|rest| rest.strip_suffix(");")).unwrap_or_default();
         let stated = arguments.split_once(", ").and_then(|(name, size)| Some((name, size.parse::<usize>().ok()?)));
         let (name, size) = stated.ok_or_else(|| {
             problem(at, format!("'{line}' names no struct and size"))
@@ -142,7 +145,8 @@ fn field(shared: &mut Struct, line: &str, known: &[Struct], source: &str) -> Res
     let mut bounds = Vec::new();
     for bound in rest.split('[').filter(|bound| !bound.is_empty()) {
         let bound = bound.trim_end_matches(']');
-        let count = value_of(bound, source).ok_or_else(|| format!("'{bound}' is no number that this file defines"))?;
+        let count =
+            value_of(bound, source).ok_or_else(|| format!("'{bound}' is no number that this file defines once"))?;
         size *= count;
         bounds.push(count);
     }
@@ -163,12 +167,15 @@ fn field(shared: &mut Struct, line: &str, known: &[Struct], source: &str) -> Res
     Ok(())
 }
 
-/// A number, or what `#define` gives a name.
+/// A number, or what the one `#define` of a name gives it.
 fn value_of(word: &str, source: &str) -> Option<usize> {
-    word.parse().ok().or_else(|| {
-        let define = format!("#define {word} ");
-        source.lines().find_map(|line| line.strip_prefix(&define)?.trim().parse().ok())
-    })
+    let define = format!("#define {word} ");
+    let mut defined = source.lines().filter_map(|line| line.strip_prefix(&define));
+    match (word.parse(), defined.next(), defined.next()) {
+        (Ok(number), ..) => Some(number),
+        (_, Some(number), None) => number.trim().parse().ok(),
+        _ => None,
+    }
 }
 
 /// The comment right above a line.

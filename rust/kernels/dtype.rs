@@ -244,6 +244,13 @@ mod tests {
     use crate::cl::DeviceType;
 
     #[test]
+    fn all_are_listed_once_and_have_bits_of_their_own() {
+        let codes: std::collections::BTreeSet<_> = DType::ALL.iter().map(|dtype| dtype.code()).collect();
+        assert_eq!(codes.len(), DType::ALL.len());
+        assert!(codes.iter().all(|code| (0..64).contains(code)));
+    }
+
+    #[test]
     fn arithmetic_in_float64_is_refused_where_there_is_none() {
         let device = |fp64| DeviceInfo { fp64, ..DeviceInfo::imagined(1, "Radeon", "p", DeviceType::Gpu) };
         assert_eq!(Class::Double.check(&device(true)), Ok(()));

@@ -114,8 +114,8 @@ impl WeightStrides {
     }
 }
 
-/// A value for each pixel: `out = source * weight + bias`. `Gather` is the forward of a convolution and the gradient of
-/// a transposed one's input; `Spread` is the gradient of a convolution's input and the forward of a transposed one.
+/// A value for each pixel: `out = source * weight + bias`. `Forward` is the forward of a convolution and the gradient of
+/// a transposed one's input; `Transposed` is the gradient of a convolution's input and the forward of a transposed one.
 ///
 /// # Errors
 /// [`Error::Invalid`] when channels do not fit; otherwise as the allocator and the driver report.

@@ -11,7 +11,7 @@
 // neighbouring positions, with a pitch of n rounded up to 16:
 //   int counts[pitch]   int places[width][pitch]   TR weights[width][pitch]
 
-// What finds the input positions of an output position: numbers of ops::resample::Rule.
+// What finds the input positions of an output position: numbers of `ResampleRule`.
 #define RULE_REPLICATE 0
 #define RULE_REFLECT 1
 #define RULE_NEAREST 2

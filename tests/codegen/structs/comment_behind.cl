@@ -1,0 +1,4 @@
+typedef struct {
+  int count;
+} Walk;
+SHARED(Walk, 4);  // bytes
