@@ -16,6 +16,7 @@
 #include "check.h"
 #include "norm.h"
 #include "torch_opencl/rust/ops/attention.rs.h"
+#include "torch_opencl/rust/ops/attention_backward.rs.h"
 
 namespace torch_opencl::native {
 namespace {

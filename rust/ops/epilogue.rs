@@ -7,7 +7,7 @@ use crate::kernels::Class;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// What becomes of a product's values last; as in `cl/activation.cl`.
+    /// The activation of a matmul's result; as in `cl/activation.cl`.
     #[derive(Debug)]
     #[repr(i32)]
     pub enum Activation {

@@ -1,5 +1,6 @@
 //! Launchers: one file a kernel family. Each decides layout, geometry and program, and enqueues.
 
+mod attention_backward;
 mod attention_query;
 mod conv_channels;
 mod conv_direct;
