@@ -176,7 +176,10 @@ fn digest(compilation: &cc::Build, torch: &Torch, out_dir: &Path) -> Result<Stri
     const TEXT: [&str; 3] = ["cc", "cpp", "h"];
     let mut hash = DefaultHasher::new();
     let compiler = compilation.try_get_compiler()?;
-    format!("{:?}", compiler.to_command()).hash(&mut hash);
+    // Without the command's environment: all of this process's is there, and differs from shell to shell.
+    let command = compiler.to_command();
+    command.get_program().hash(&mut hash);
+    command.get_args().for_each(|argument| argument.hash(&mut hash));
     // A compiler that is replaced keeps its name.
     Command::new(compiler.path()).arg("--version").output()?.stdout.hash(&mut hash);
     COMPILER_VARIABLES.map(env::var_os).hash(&mut hash);
