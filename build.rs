@@ -67,7 +67,7 @@ fn build() -> Result<(), Box<dyn Error>> {
 
     let table = Path::new("native_functions.yaml");
     let registrations = codegen::run(table, &torch.aten, &torch.include, torch.release, supported, &out_dir)
-        .and_then(|sources| codegen::structs(Path::new("rust/kernels/cl"), &out_dir).map(|()| sources))
+        .and_then(|sources| codegen::kernels(Path::new("rust/kernels/cl"), &out_dir).map(|()| sources))
         .map_err(|diagnostics| diagnostics.iter().map(|d| format!("\n{d}")).collect::<String>())?;
 
     // clippy links nothing, and cargo runs this once more for it: compiling C++ would double the time of a first lint.

@@ -13,24 +13,26 @@ use opencl3::types::{cl_kernel, cl_program};
 use super::{check, DeviceId, Grid, MemHandle};
 use crate::error::{Error, Result};
 
+/// A place in device memory: a memory object, and bytes from its beginning.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// The memory object; null for an absent tensor.
+    pub handle: MemHandle,
+    /// Bytes.
+    pub offset: u64,
+}
+
+impl Memory {
+    /// What kernels take for an absent tensor.
+    pub const ABSENT: Self = Self { handle: MemHandle::NULL, offset: 0 };
+}
+
 /// One argument of a kernel, borrowed for the time of a launch.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg<'a> {
-    /// A memory object and a byte offset into it: two kernel arguments.
-    Memory(MemHandle, u64),
-    /// A memory object alone, where its offset travels in a struct.
+    /// A memory object; offsets into it travel in a struct.
     Buffer(MemHandle),
-    /// `int`.
-    Int(i32),
-    /// `long`.
-    Long(i64),
-    /// `ulong`.
-    ULong(u64),
-    /// `float`.
-    Float(f32),
-    /// `double`.
-    Double(f64),
-    /// Plain bytes: a struct, a vector type.
+    /// Plain bytes: a number, a struct, a vector type.
     Bytes(&'a [u8]),
     /// Local memory of so many bytes.
     Local(usize),
@@ -134,16 +136,7 @@ impl KernelHandle {
             check("clSetKernelArg", result)
         };
         match arg {
-            Arg::Memory(memory, offset) => {
-                put(size_of_val(&memory.0), std::ptr::from_ref(&memory.0).cast())?;
-                put(size_of::<u64>(), std::ptr::from_ref(offset).cast())?;
-            }
             Arg::Buffer(memory) => put(size_of_val(&memory.0), std::ptr::from_ref(&memory.0).cast())?,
-            Arg::Int(value) => put(size_of::<i32>(), std::ptr::from_ref(value).cast())?,
-            Arg::Long(value) => put(size_of::<i64>(), std::ptr::from_ref(value).cast())?,
-            Arg::ULong(value) => put(size_of::<u64>(), std::ptr::from_ref(value).cast())?,
-            Arg::Float(value) => put(size_of::<f32>(), std::ptr::from_ref(value).cast())?,
-            Arg::Double(value) => put(size_of::<f64>(), std::ptr::from_ref(value).cast())?,
             Arg::Bytes(bytes) => put(bytes.len(), bytes.as_ptr().cast())?,
             Arg::Local(size) => put(*size, std::ptr::null())?,
         }

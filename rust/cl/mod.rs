@@ -19,7 +19,7 @@ pub use context::Context;
 pub use device::{platforms, DeviceId, DeviceInfo, DeviceType, PlatformInfo};
 pub use event::Event;
 pub use gate::Start;
-pub use kernel::{Arg, Kernel};
+pub use kernel::{Arg, Kernel, Memory};
 pub use program::Program;
 pub use proof::{witness_with, Witness};
 pub use queue::{Grid, MapAccess, Queue, Read};

@@ -11,7 +11,8 @@
 //! | `pointwise_table.rs`   | the same enum, its rows and the kernel cases, as Rust sees them |
 //! | `coverage.md`          | the table of supported ops for the documentation                |
 //!
-//! [`structs`] reads what launchers pass to kernels by value from the kernels themselves, and writes `kernel_structs.rs`.
+//! [`kernels()`] reads the kernels themselves: from what they take come `kernel_entries.rs` and `kernel_structs.rs` for launchers,
+//! and `cl/*.cl`, the sources that are compiled.
 //!
 //! The stages are one module each: [`table`] and [`schema`] parse, [`stubs`] scans torch's
 //! headers, [`check`] turns rows into a [`plan`] or into diagnostics (with [`resolve`] for ops and
@@ -28,6 +29,7 @@ mod emit_docs;
 mod emit_rust;
 mod expr;
 mod family;
+mod kernels;
 mod nearest;
 mod plan;
 mod release;
@@ -74,9 +76,27 @@ pub fn run(
     Ok(sources)
 }
 
-/// Writes `kernel_structs.rs`, for the kernels of a folder.
-pub fn structs(kernels: &Path, out_dir: &Path) -> Result<(), Vec<Diagnostic>> {
-    write(out_dir, "kernel_structs.rs", &structs::kernel_structs(kernels)?)?;
+/// Reads the kernels of a folder, and writes what Rust has of them (`kernel_structs.rs`, `kernel_entries.rs`) and the sources that
+/// are compiled (`cl/*.cl`).
+pub fn kernels(folder: &Path, out_dir: &Path) -> Result<(), Vec<Diagnostic>> {
+    let unreadable = |error: std::io::Error| Diagnostic::file(folder, format!("cannot be read: {error}"));
+    let mut paths = Vec::new();
+    for entry in folder.read_dir().map_err(unreadable)? {
+        paths.push(entry.map_err(unreadable)?.path());
+    }
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "cl"));
+    paths.sort();
+    let files = paths.into_iter().map(|path| read(&path).map(|text| (path, text))).collect::<Result<Vec<_>, _>>()?;
+
+    let structs = structs::SharedStructs::parse(&files)?;
+    write(out_dir, "kernel_structs.rs", &structs.text())?;
+    let kernels = kernels::kernels(&files, &structs)?;
+    write(out_dir, "kernel_entries.rs", &kernels.entries)?;
+    let sources = out_dir.join("cl");
+    fs::create_dir_all(&sources).map_err(|e| Diagnostic::file(&sources, format!("cannot be made: {e}")))?;
+    for source in kernels.sources {
+        write(&sources, &source.name, &source.text)?;
+    }
     Ok(())
 }
 

@@ -15,13 +15,12 @@
 //! `SHARED` lets the OpenCL compiler, and a constant assertion the Rust compiler, check the size.
 
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::diagnostic::Diagnostic;
 
 /// A field's type as OpenCL C has it, as Rust has it, and its size, which is its alignment too.
-const TYPES: [(&str, &str, usize); 6] = [
+pub const TYPES: [(&str, &str, usize); 6] = [
     ("int", "i32", 4),
     ("uint", "u32", 4),
     ("float", "f32", 4),
@@ -48,40 +47,64 @@ struct Struct {
     align: usize,
 }
 
-/// The text of `kernel_structs.rs`: a module for each `.cl` file of a folder that has such structs.
-pub fn kernel_structs(folder: &Path) -> Result<String, Vec<Diagnostic>> {
-    let unreadable = |error: std::io::Error| Diagnostic::file(folder, format!("cannot be read: {error}"));
-    let mut paths = Vec::new();
-    for entry in folder.read_dir().map_err(unreadable)? {
-        paths.push(entry.map_err(unreadable)?.path());
-    }
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "cl"));
-    paths.sort();
+/// The structs of a folder's files.
+#[derive(Default)]
+pub struct SharedStructs(Vec<(String, Vec<Struct>)>);
 
-    let mut text = String::from("// Generated from rust/kernels/cl by rust/codegen.\n");
-    let (mut listed, mut diagnostics) = (String::new(), Vec::new());
-    for path in paths {
-        let source = fs::read_to_string(&path).map_err(unreadable)?;
-        match parse(&path, &source) {
-            Ok(structs) if structs.is_empty() => {}
-            Ok(structs) => {
-                let module = path.file_stem().unwrap_or_default().to_string_lossy();
-                let printed: String = structs.iter().map(print).collect();
-                listed.push_str(&list(&module, &structs));
-                let _ = write!(
-                    text,
-                    "\n/// Structs of `cl/{module}.cl`.\npub mod {module} {{\n    use bytemuck::{{Pod, Zeroable}};\n{printed}}}\n"
-                );
+impl SharedStructs {
+    /// Reads those of some files and their texts.
+    pub fn parse(files: &[(PathBuf, String)]) -> Result<Self, Vec<Diagnostic>> {
+        let (mut modules, mut diagnostics) = (Vec::new(), Vec::new());
+        for (path, source) in files {
+            match parse(path, source) {
+                Ok(structs) if structs.is_empty() => {}
+                Ok(structs) => modules.push((module_of(path), structs)),
+                Err(diagnostic) => diagnostics.push(diagnostic),
             }
-            Err(diagnostic) => diagnostics.push(diagnostic),
+        }
+        if diagnostics.is_empty() {
+            Ok(Self(modules))
+        } else {
+            Err(diagnostics)
         }
     }
-    let _ = write!(text, "\n/// All of them.\npub static SHARED: &[SharedStruct] = &[\n{listed}];\n");
-    if diagnostics.is_empty() {
-        Ok(text)
-    } else {
-        Err(diagnostics)
+
+    /// The module and the bytes of the struct that a file means by a name: its own, or the only one.
+    pub fn find(&self, own: &str, name: &str) -> Result<Option<(&str, usize)>, String> {
+        let all = self.0.iter().flat_map(|(module, structs)| structs.iter().map(move |shared| (&**module, shared)));
+        let mut found = all.filter(|(_, shared)| shared.name == name).collect::<Vec<_>>();
+        if found.len() > 1 {
+            found.retain(|(module, _)| *module == own);
+        }
+        match *found {
+            [(module, shared)] => Ok(Some((module, shared.size))),
+            [] if self.0.iter().flat_map(|(_, structs)| structs).any(|shared| shared.name == name) => {
+                Err(format!("several files have a struct {name}; give each a name of its own"))
+            }
+            _ => Ok(None),
+        }
     }
+
+    /// The text of `kernel_structs.rs`: a module for each file that has such structs.
+    pub fn text(&self) -> String {
+        let mut text = String::from("// Generated from rust/kernels/cl by rust/codegen.\n");
+        let mut listed = String::new();
+        for (module, structs) in &self.0 {
+            let printed: String = structs.iter().map(print).collect();
+            listed.push_str(&list(module, structs));
+            let _ = write!(
+                text,
+                "\n/// Structs of `cl/{module}.cl`.\npub mod {module} {{\n    use bytemuck::{{Pod, Zeroable}};\n{printed}}}\n"
+            );
+        }
+        let _ = write!(text, "\n/// All of them.\npub static SHARED: &[SharedStruct] = &[\n{listed}];\n");
+        text
+    }
+}
+
+/// The name of a file without its ending, which its structs have for a module.
+pub fn module_of(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn parse(path: &Path, source: &str) -> Result<Vec<Struct>, Diagnostic> {

@@ -9,6 +9,7 @@ mod cache;
 mod disk;
 mod driver_cache;
 mod dtype;
+pub mod entry;
 mod evict;
 mod layout;
 mod marker;

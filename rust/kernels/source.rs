@@ -1,11 +1,11 @@
 //! The sources of each family.
 
-/// Reads the files of `cl/` that programs are put together from.
+/// Reads the files of `cl/` that programs are put together from, as `build.rs` has written them (rust/codegen/kernels.rs).
 macro_rules! texts {
     ($($part:ident)+) => {
         #[allow(non_upper_case_globals)]
         mod text {
-            $(pub const $part: &str = include_str!(concat!("cl/", stringify!($part), ".cl"));)+
+            $(pub const $part: &str = include_str!(concat!(env!("OUT_DIR"), "/cl/", stringify!($part), ".cl"));)+
         }
     };
 }

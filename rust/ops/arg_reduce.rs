@@ -5,9 +5,8 @@ use super::reduction::{Order, Reduction};
 use super::space::{layout, Dim};
 use super::tier::tier;
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{Class, DType, Family};
+use crate::kernels::{entry, Class, DType, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -49,28 +48,28 @@ pub fn arg_reduce(
     let program = target.program(Family::ArgReduce, class, &geometry.define(tier(input.numel(), &constants)))?;
 
     let search = |kept: &[Dim<3>], values: usize, dtype: DType, indices: usize| {
-        let kept = layout(kept)?;
-        let args = [
-            target.tensor(input)?,
-            Arg::Int(input.dtype.code()),
-            target.memory(values)?,
-            Arg::Int(dtype.code()),
-            target.memory(indices)?,
-            Arg::of(&kept),
-            Arg::Long(outputs),
-            Arg::Long(length),
-            Arg::Long(input.stride(dim) * input.dtype.size() as i64),
-            Arg::Long(splits),
-            Arg::Int(largest),
-        ];
+        let extremes = entry::ExtremesArguments {
+            input: target.tensor(input)?,
+            dtype0: input.dtype,
+            values: target.memory(values)?,
+            values_dtype: dtype,
+            indices: target.memory(indices)?,
+            kept: layout(kept)?,
+            outputs,
+            length,
+            stride: input.stride(dim) * input.dtype.size() as i64,
+            splits,
+            largest,
+        };
         match order {
             Order::Rows => {
                 let (global, local) = geometry.groups_for(outputs * splits);
-                target.launch(&program, "arg_rows", &args, &global, Some(&local))
+                target.launch(&program, entry::ARG_ROWS, &entry::ArgRows { extremes }, &global, Some(&local))
             }
             Order::Columns => {
                 let columns = space.columns(space.tasks(order, &geometry) * splits, length / splits);
-                geometry.launch_columns(&target, &program, "arg_columns", &args, columns)
+                let args = |parts| entry::ArgColumns { extremes, parts };
+                geometry.launch_columns(&target, &program, entry::ARG_COLUMNS, args, columns)
             }
         }
     };
@@ -81,20 +80,21 @@ pub fn arg_reduce(
     let best = target.workspace((splits * outputs * size) as usize)?;
     let places = target.workspace((splits * outputs * index_size) as usize)?;
     search(&space.split(splits, [size, index_size, 0]), best.address, class.storage(), places.address)?;
-    let kept = layout(&space.kept)?;
-    let args = [
-        target.memory(best.address)?,
-        Arg::Int(class.storage().code()),
-        target.memory(places.address)?,
-        target.tensor(values)?,
-        Arg::Int(values.dtype.code()),
-        target.tensor(indices)?,
-        Arg::of(&kept),
-        Arg::Long(outputs),
-        Arg::Long(splits),
-        Arg::Int(largest),
-    ];
-    geometry.launch_join(&target, &program, "arg_merge", &args, (outputs, splits))
+    let args = entry::ArgMerge {
+        best: target.memory(best.address)?,
+        best_dtype: class.storage(),
+        places: target.memory(places.address)?,
+        values: target.tensor(values)?,
+        values_dtype: values.dtype,
+        indices: target.tensor(indices)?,
+        kept: layout(&space.kept)?,
+        outputs,
+        splits,
+        largest,
+        parts: 1,
+    };
+    let args = |parts| entry::ArgMerge { parts, ..args };
+    geometry.launch_join(&target, &program, entry::ARG_MERGE, args, (outputs, splits))
 }
 
 fn space(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usize) -> Reduction<3> {

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use super::attention_query;
-use super::geometry::{real, Geometry};
+use super::geometry::Geometry;
 use super::space::div_ceil;
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::entry::{self, Value};
 use crate::kernels::structs::scores::{Attention, Rows};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 
@@ -207,8 +207,12 @@ impl Call {
         ([count.max(0) as usize * self.plan.group], [self.plan.group])
     }
 
-    pub fn dropout(&self, mode: &AttentionMode) -> [Arg<'static>; 3] {
-        [Arg::ULong(mode.stream.seed), Arg::ULong(mode.stream.offset), real(self.class, mode.keep)]
+    pub fn dropout(&self, mode: &AttentionMode) -> entry::DropoutArguments {
+        entry::DropoutArguments {
+            seed: mode.stream.seed,
+            offset: mode.stream.offset,
+            keep: Value::real(self.class, mode.keep),
+        }
     }
 }
 
@@ -243,6 +247,26 @@ pub(super) fn encode(
     }
 }
 
+/// What every kernel that computes scores takes.
+pub(super) fn arguments(
+    target: &Target,
+    inputs: &AttentionInputs<'_>,
+    mode: &AttentionMode,
+    attention: Attention,
+) -> Result<entry::AttentionArguments> {
+    let AttentionInputs { query, key, value, bias } = inputs;
+    Ok(entry::AttentionArguments {
+        p: attention,
+        query: target.tensor(query)?,
+        key: target.tensor(key)?,
+        value: target.tensor(value)?,
+        dtype0: query.dtype,
+        bias: target.tensor(bias)?,
+        dtype1: bias.dtype,
+        scale: Value::real(query.class(), mode.scale),
+    })
+}
+
 /// Random counters that dropout takes: eight for every 32 queries of a key.
 pub fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64 {
     (batch * heads * keys * div_ceil(queries, 32) * 8).max(0) as u64
@@ -269,24 +293,14 @@ pub fn attention(
     let call = Call::new(Pass::Forward, inputs, mode, target)?;
     let (target, query) = (&call.target, &inputs.query);
     let attention = encode(inputs, mode, out, None);
-    let [seed, offset, keep] = call.dropout(mode);
-    let args = [
-        Arg::of(&attention),
-        target.tensor(query)?,
-        target.tensor(&inputs.key)?,
-        target.tensor(&inputs.value)?,
-        Arg::Int(query.dtype.code()),
-        target.tensor(&inputs.bias)?,
-        Arg::Int(inputs.bias.dtype.code()),
-        target.tensor(out)?,
-        target.tensor(log_sums)?,
-        real(call.class, mode.scale),
-        seed,
-        offset,
-        keep,
-    ];
+    let args = entry::Attention {
+        attention: arguments(target, inputs, mode, attention)?,
+        out: target.tensor(out)?,
+        log_sums: target.tensor(log_sums)?,
+        dropout: call.dropout(mode),
+    };
     let (global, local) = call.groups(query.size(0) * query.size(1) * div_ceil(query.size(2), call.plan.block));
-    target.launch(&call.program, "attention", &args, &global, Some(&local))
+    target.launch(&call.program, entry::ATTENTION, &args, &global, Some(&local))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The gradients of scaled dot-product attention.
 
-use super::attention::{encode, AttentionGradients, AttentionInputs, AttentionMode, Call, Pass};
-use super::geometry::{real, Geometry};
+use super::attention::{arguments, encode, AttentionGradients, AttentionInputs, AttentionMode, Call, Pass};
+use super::geometry::Geometry;
 use super::space::div_ceil;
 use super::{Target, Tensor, Workspace};
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -77,7 +77,7 @@ pub fn attention_backward(
         return Ok(());
     }
     let call = Call::new(Pass::Backward, inputs, mode, Target::of(out.address)?)?;
-    let (target, query, dtype) = (&call.target, &inputs.query, Arg::Int(inputs.query.dtype.code()));
+    let (target, query, dtype) = (&call.target, &inputs.query, inputs.query.dtype);
     let sums = QuerySums::new(&call, inputs, mode, &gradients.query)?;
     // Sums that are not the gradient itself are dense.
     let [batch, heads, length, width] = [0, 1, 2, 3].map(|dim| query.size(dim));
@@ -93,49 +93,46 @@ pub fn attention_backward(
     let count = batch * heads * length;
     let delta = target.workspace(count as usize * call.class.size())?;
     let delta = target.memory(delta.address)?;
-    let args = [Arg::of(&attention), target.tensor(grad_out)?, target.tensor(out)?, dtype, delta, Arg::Long(count)];
-    let items = Geometry::of(target, call.class).items_for(count);
-    target.launch(&call.program, "attention_delta", &args, &items, None)?;
-
-    let [seed, offset, keep] = call.dropout(mode);
-    let args = [
-        Arg::of(&attention),
-        target.tensor(query)?,
-        target.tensor(&inputs.key)?,
-        target.tensor(&inputs.value)?,
-        target.tensor(grad_out)?,
-        dtype,
-        target.tensor(&inputs.bias)?,
-        Arg::Int(inputs.bias.dtype.code()),
-        target.tensor(log_sums)?,
+    let args = entry::AttentionDelta {
+        p: attention,
+        grad_out: target.tensor(grad_out)?,
+        out: target.tensor(out)?,
+        dtype0: dtype,
         delta,
-        target.tensor(&sums_in)?,
-        Arg::Long(sums.step),
-        target.tensor(&gradients.key)?,
-        target.tensor(&gradients.value)?,
-        target.tensor(&gradients.bias)?,
-        Arg::Long(sums.runs),
-        Arg::Long(sums.run),
-        real(call.class, mode.scale),
-        seed,
-        offset,
-        keep,
-    ];
+        count,
+    };
+    let items = Geometry::of(target, call.class).items_for(count);
+    target.launch(&call.program, entry::ATTENTION_DELTA, &args, &items, None)?;
+
+    let args = entry::AttentionBackward {
+        attention: arguments(target, inputs, mode, attention)?,
+        grad_out: target.tensor(grad_out)?,
+        log_sums: target.tensor(log_sums)?,
+        delta,
+        sums: target.tensor(&sums_in)?,
+        sums_step: sums.step,
+        grad_key: target.tensor(&gradients.key)?,
+        grad_value: target.tensor(&gradients.value)?,
+        grad_bias: target.tensor(&gradients.bias)?,
+        runs: sums.runs,
+        run: sums.run,
+        dropout: call.dropout(mode),
+    };
     let (global, local) = call.groups(batch * inputs.key.size(1) * sums.runs);
-    target.launch(&call.program, "attention_backward", &args, &global, Some(&local))?;
+    target.launch(&call.program, entry::ATTENTION_BACKWARD, &args, &global, Some(&local))?;
 
     if sums.memory.is_none() {
         return Ok(());
     }
     let finished = encode(inputs, mode, out, Some((gradients, grad_out)));
-    let args = [
-        Arg::of(&finished),
-        target.tensor(&sums_in)?,
-        Arg::Long(sums.runs),
-        Arg::Long(sums.step),
-        target.tensor(&gradients.query)?,
-        dtype,
-        Arg::Long(count),
-    ];
-    target.launch(&call.program, "attention_finish", &args, &items, None)
+    let args = entry::AttentionFinish {
+        p: finished,
+        sums: target.tensor(&sums_in)?,
+        runs: sums.runs,
+        sums_step: sums.step,
+        grad_query: target.tensor(&gradients.query)?,
+        dtype0: dtype,
+        count,
+    };
+    target.launch(&call.program, entry::ATTENTION_FINISH, &args, &items, None)
 }

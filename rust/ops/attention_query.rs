@@ -1,12 +1,11 @@
 //! Attention of few queries, which is split over the keys; `attention.rs` says what tensors are.
 
-use super::attention::{encode, AttentionInputs, AttentionMode};
-use super::geometry::{real, Geometry, ITEM_GROUP};
+use super::attention::{arguments, encode, AttentionInputs, AttentionMode};
+use super::geometry::{Geometry, ITEM_GROUP};
 use super::space::div_ceil;
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{Family, Spec};
+use crate::kernels::{entry, Family, Spec};
 
 /// Above so many queries blocks of them share what is read of keys and values: 1, 2 and 4 queries of 12 heads of width 64
 /// and 1024 keys take 266, 232 and 430 us here, about 385 us each in blocks (PoCL, two cores).
@@ -77,38 +76,31 @@ pub fn forward(
         None => (*out, target.tensor(log_sums)?),
     };
     let attention = encode(inputs, mode, &results, None);
-    let args = [
-        Arg::of(&attention),
-        target.tensor(query)?,
-        target.tensor(&inputs.key)?,
-        target.tensor(&inputs.value)?,
-        Arg::Int(query.dtype.code()),
-        target.tensor(&inputs.bias)?,
-        Arg::Int(inputs.bias.dtype.code()),
-        target.tensor(&results)?,
-        Arg::Int(results.dtype.code()),
-        logs,
-        real(class, mode.scale),
-        Arg::Long(runs),
-        Arg::Long(run),
-        Arg::Long(step),
-        Arg::Long(log_step),
-    ];
+    let args = entry::AttentionQuery {
+        attention: arguments(target, inputs, mode, attention)?,
+        out: target.tensor(&results)?,
+        out_dtype: results.dtype,
+        log_sums: logs,
+        runs,
+        run,
+        out_step: step,
+        log_step,
+    };
     let global = [(tasks * runs).max(0) as usize * group];
-    target.launch(&program, "attention_query", &args, &global, Some(&[group]))?;
+    target.launch(&program, entry::ATTENTION_QUERY, &args, &global, Some(&[group]))?;
     if memory.is_none() {
         return Ok(());
     }
     let joined = encode(inputs, mode, out, None);
-    let args = [
-        Arg::of(&joined),
-        target.tensor(&results)?,
-        logs,
-        Arg::Int(query.dtype.code()),
-        target.tensor(out)?,
-        target.tensor(log_sums)?,
-        Arg::Long(runs),
-        Arg::Long(tasks),
-    ];
-    target.launch(&program, "attention_join", &args, &geometry.items_for(tasks), None)
+    let args = entry::AttentionJoin {
+        p: joined,
+        parts: target.tensor(&results)?,
+        part_logs: logs,
+        dtype0: query.dtype,
+        out: target.tensor(out)?,
+        log_sums: target.tensor(log_sums)?,
+        runs,
+        tasks,
+    };
+    target.launch(&program, entry::ATTENTION_JOIN, &args, &geometry.items_for(tasks), None)
 }

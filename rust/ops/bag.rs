@@ -3,9 +3,8 @@
 use super::geometry::Geometry;
 use super::tier::tier;
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::Family;
+use crate::kernels::{entry, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -53,21 +52,26 @@ pub fn embedding_bag(bags: &Bags<'_>, output: &Tensor<'_>, sizes: &Tensor<'_>, r
     let geometry = Geometry::of(&target, class);
     let spec = geometry.define(tier(bags.indices.numel() * columns, &[("SPEC_DTYPE0", output.dtype.code())]));
     let program = target.program(Family::Bag, class, &spec)?;
-    let tensors = [output, sizes, rows, &bags.weight, &bags.indices, &bags.offsets, &bags.scales];
-    let mut args = tensors.iter().map(|tensor| target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
-    args.extend([
-        target.faults()?,
-        Arg::Int(output.dtype.code()),
-        Arg::Int(bags.indices.dtype.code()),
-        Arg::Int(bags.mode),
-        Arg::Long(count),
-        Arg::Long(bags.offsets.numel()),
-        Arg::Long(bags.indices.numel()),
-        Arg::Long(columns),
-        Arg::Long(bags.weight.size(0)),
-        Arg::Long(bags.weight.stride(0)),
-        Arg::Long(bags.padding),
-    ]);
+    let args = entry::EmbeddingBag {
+        output: target.tensor(output)?,
+        bag_sizes: target.tensor(sizes)?,
+        rows: target.tensor(rows)?,
+        weight: target.tensor(&bags.weight)?,
+        indices: target.tensor(&bags.indices)?,
+        offsets: target.tensor(&bags.offsets)?,
+        scales: target.tensor(&bags.scales)?,
+        faults: target.faults()?,
+        dtype0: output.dtype,
+        index_dtype: bags.indices.dtype,
+        mode: bags.mode,
+        bags: count,
+        starts: bags.offsets.numel(),
+        count: bags.indices.numel(),
+        columns,
+        embeddings: bags.weight.size(0),
+        step: bags.weight.stride(0),
+        padding: bags.padding,
+    };
     let strips = (columns as u64).div_ceil(geometry.lanes as u64) as i64;
-    target.launch(&program, "embedding_bag", &args, &geometry.items_for((count * strips).max(1)), None)
+    target.launch(&program, entry::EMBEDDING_BAG, &args, &geometry.items_for((count * strips).max(1)), None)
 }

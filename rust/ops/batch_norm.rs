@@ -1,11 +1,10 @@
 //! Batch normalisation of dense tensors.
 
-use super::geometry::real;
 use super::moments::{variance, Spread};
 use super::norm::{Affine, Call, NormShape, Ownership, Statistics, Sums, Tasks};
 use super::{Operand, Scalar, Tensor, Workspace};
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry::{self, Value};
 use crate::kernels::DType;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -166,18 +165,18 @@ pub fn batch_norm_backward(
     if !grad_input.is_present() {
         return Ok(());
     }
-    let args = [
-        call.target.tensor(grad)?,
-        call.target.tensor(input)?,
-        Arg::Int(input.dtype.code()),
-        call.target.memory(tables.address)?,
-        call.target.tensor(grad_input)?,
-        Arg::Long(shape.outer),
-        Arg::Long(shape.channels),
-        Arg::Long(shape.inner),
-    ];
-    let dtypes = [input.dtype, input.dtype];
-    call.launch("batch_norm_apply_backward", shape.count(), dtypes, &args, Tasks::OfGroups(runs(shape)))
+    let args = entry::BatchNormApplyBackward {
+        grad: call.target.tensor(grad)?,
+        input: call.target.tensor(input)?,
+        dtype0: input.dtype,
+        coefficients: call.target.memory(tables.address)?,
+        grad_input: call.target.tensor(grad_input)?,
+        outer: shape.outer,
+        channels: shape.channels,
+        inner: shape.inner,
+    };
+    let (dtypes, by) = ([input.dtype, input.dtype], Tasks::OfGroups(runs(shape)));
+    call.launch(entry::BATCH_NORM_APPLY_BACKWARD, shape.count(), dtypes, |_| args, by)
 }
 
 const ABSENT: Tensor<'static> = Tensor { address: 0, dtype: DType::F32, sizes: &[], strides: &[] };
@@ -203,40 +202,41 @@ fn prepare(
     hyper: NormHyper,
 ) -> Result<Workspace> {
     let tables = call.tables(TABLES, shape.channels)?;
-    let args = [
-        call.target.tensor(&found.mean)?,
-        call.target.tensor(&found.rstd)?,
-        Arg::Int(found.mean.dtype.code()),
-        call.target.tensor(&affine.weight)?,
-        call.target.tensor(&affine.bias)?,
-        Arg::Int(affine.dtype(call.class.storage()).code()),
-        call.target.tensor(&running.mean)?,
-        call.target.tensor(&running.rstd)?,
-        Arg::Int(running.mean.dtype.code()),
-        call.target.tensor(&saved.mean)?,
-        call.target.tensor(&saved.rstd)?,
-        Arg::Int(saved.mean.dtype.code()),
-        call.target.memory(tables.address)?,
-        Arg::Long(shape.channels),
-        Arg::Long(shape.per_channel()),
-        real(call.class, hyper.momentum),
-        real(call.class, hyper.eps),
-    ];
-    let dtypes = [affine.dtype(call.class.storage()), affine.dtype(call.class.storage())];
-    call.launch("batch_norm_prepare", shape.channels, dtypes, &args, Tasks::Items(shape.channels))?;
+    let dtype = affine.dtype(call.class.storage());
+    let args = entry::BatchNormPrepare {
+        mean: call.target.tensor(&found.mean)?,
+        variance: call.target.tensor(&found.rstd)?,
+        stat_dtype: found.mean.dtype,
+        weight: call.target.tensor(&affine.weight)?,
+        bias: call.target.tensor(&affine.bias)?,
+        dtype1: dtype,
+        running_mean: call.target.tensor(&running.mean)?,
+        running_var: call.target.tensor(&running.rstd)?,
+        running_dtype: running.mean.dtype,
+        save_mean: call.target.tensor(&saved.mean)?,
+        save_rstd: call.target.tensor(&saved.rstd)?,
+        save_dtype: saved.mean.dtype,
+        coefficients: call.target.memory(tables.address)?,
+        channels: shape.channels,
+        count: shape.per_channel(),
+        momentum: Value::real(call.class, hyper.momentum),
+        eps: Value::real(call.class, hyper.eps),
+    };
+    let by = Tasks::Items(shape.channels);
+    call.launch(entry::BATCH_NORM_PREPARE, shape.channels, [dtype, dtype], |_| args, by)?;
     Ok(tables)
 }
 
 fn apply(call: &Call, input: &Tensor<'_>, output: &Tensor<'_>, tables: &Workspace, shape: &NormShape) -> Result<()> {
-    let args = [
-        call.target.tensor(input)?,
-        Arg::Int(input.dtype.code()),
-        call.target.memory(tables.address)?,
-        call.target.tensor(output)?,
-        Arg::Long(shape.outer),
-        Arg::Long(shape.channels),
-        Arg::Long(shape.inner),
-    ];
-    let dtypes = [input.dtype, input.dtype];
-    call.launch("batch_norm_apply", shape.count(), dtypes, &args, Tasks::OfGroups(runs(shape)))
+    let args = entry::BatchNormApply {
+        input: call.target.tensor(input)?,
+        dtype0: input.dtype,
+        coefficients: call.target.memory(tables.address)?,
+        output: call.target.tensor(output)?,
+        outer: shape.outer,
+        channels: shape.channels,
+        inner: shape.inner,
+    };
+    let (dtypes, by) = ([input.dtype, input.dtype], Tasks::OfGroups(runs(shape)));
+    call.launch(entry::BATCH_NORM_APPLY, shape.count(), dtypes, |_| args, by)
 }

@@ -15,7 +15,7 @@ use super::phases::phases;
 use super::plan::Size;
 use super::winograd;
 use super::{Target, Tensor};
-use crate::cl::Arg;
+use crate::cl::Memory;
 use crate::error::{Error, Result};
 use crate::kernels::structs::conv::TapStrides;
 use crate::kernels::DType;
@@ -79,7 +79,7 @@ const DIRECT_WEIGHTS: i64 = 32;
 /// A value for each result channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bias {
-    pub memory: Arg<'static>,
+    pub memory: Memory,
     pub dtype: DType,
     pub stride: i64,
 }

@@ -8,8 +8,8 @@ use super::geometry::{native_lanes, ITEM_GROUP};
 use super::plan::Size;
 use super::space::div_ceil;
 use super::Target;
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::{CachedProgram, Class};
 
 /// Vectors of channels of a work-item on CPUs, as in `cl/conv_channels.cl`.
@@ -22,11 +22,11 @@ pub(super) fn suits(direct: &Direct) -> bool {
 }
 
 /// Enqueues a kernel of work-items that lie in three dimensions: `ITEM_PLACE` of `cl/conv_channels.cl`.
-fn launch(
+fn launch<A: Arguments>(
     target: &Target,
     program: &CachedProgram,
-    kernel: &'static str,
-    args: &[Arg<'_>],
+    kernel: EntryPoint<A>,
+    args: &A,
     items: [i64; 3],
 ) -> Result<()> {
     if target.is_cpu() {
@@ -53,43 +53,41 @@ pub(super) fn pixels(
     let program = program(target, class, source.dtype)?;
     let from = direct.source(None);
     let strides = WeightStrides::new(direction, weight.image_stride, weight.channel_stride, 1, 1);
-    let taps = strides.of_taps(&weight);
     let packed = target.workspace((weight.positions() * pitch * class.size() as i64) as usize)?;
     let factors = target.memory(packed.address)?;
-    let args = [
-        weight.memory,
-        Arg::Int(weight.dtype.code()),
-        factors,
-        Arg::of(&from),
-        Arg::of(&taps),
-        Arg::Long(channels),
-        Arg::Long(pitch),
-    ];
-    launch(target, &program, "conv_channel_weights", &args, [pitch, weight.positions(), 1])?;
+    let args = entry::ConvChannelWeights {
+        weight: weight.memory,
+        weight_dtype: weight.dtype,
+        out: factors,
+        from,
+        taps: strides.of_taps(&weight),
+        channels,
+        pitch,
+    };
+    launch(target, &program, entry::CONV_CHANNEL_WEIGHTS, &args, [pitch, weight.positions(), 1])?;
 
     let across = div_ceil(channels, lanes * if target.is_cpu() { CHANNEL_VECTORS } else { 1 });
     let rows: i64 = pixels.sizes.iter().skip(1).product();
     let blocks = div_ceil(busy(target), across * pixels.images).min(rows).max(1);
     let block = div_ceil(rows, blocks);
     let bias = bias.unwrap_or(Bias { memory: target.memory(0)?, dtype: pixels.dtype, stride: 0 });
-    let to = direct.pixel_strides();
-    let args = [
-        source.memory,
-        Arg::Int(source.dtype.code()),
-        factors,
-        bias.memory,
-        Arg::Int(bias.dtype.code()),
-        Arg::Long(bias.stride),
-        pixels.memory,
-        Arg::Int(pixels.dtype.code()),
-        Arg::of(&from),
-        Arg::of(&to),
-        Arg::Long(channels),
-        Arg::Long(pixels.images),
-        Arg::Long(pitch),
-        Arg::Long(block),
-    ];
-    launch(target, &program, "conv_channels", &args, [across, div_ceil(rows, block), pixels.images])
+    let args = entry::ConvChannels {
+        source: source.memory,
+        source_dtype: source.dtype,
+        weight: factors,
+        bias: bias.memory,
+        bias_dtype: bias.dtype,
+        bias_stride: bias.stride,
+        out: pixels.memory,
+        out_dtype: pixels.dtype,
+        from,
+        pixels: direct.pixel_strides(),
+        channels,
+        images: pixels.images,
+        pitch,
+        block,
+    };
+    launch(target, &program, entry::CONV_CHANNELS, &args, [across, div_ceil(rows, block), pixels.images])
 }
 
 /// A value for each weight; `epilogue` takes them as rows of taps and columns of channels.
@@ -103,22 +101,21 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
     let rows: i64 = pixels.images * pixels.sizes.iter().skip(1).product::<i64>();
     let splits = div_ceil(busy(target), across).min(rows).max(1);
     let sums = target.workspace((splits * weight.positions() * channels * class.size() as i64) as usize)?;
-    let (from, to) = (direct.source(None), direct.pixel_strides());
     let memory = target.memory(sums.address)?;
-    let args = [
-        source.memory,
-        Arg::Int(source.dtype.code()),
-        pixels.memory,
-        Arg::Int(pixels.dtype.code()),
-        memory,
-        Arg::of(&from),
-        Arg::of(&to),
-        Arg::Long(channels),
-        Arg::Long(pixels.images),
-        Arg::Long(splits),
-    ];
+    let args = entry::ConvChannelsWeight {
+        source: source.memory,
+        source_dtype: source.dtype,
+        gradient: pixels.memory,
+        gradient_dtype: pixels.dtype,
+        out: memory,
+        from: direct.source(None),
+        pixels: direct.pixel_strides(),
+        channels,
+        images: pixels.images,
+        splits,
+    };
     let program = program(target, class, source.dtype)?;
-    launch(target, &program, "conv_channels_weight", &args, [across, splits, 1])?;
+    launch(target, &program, entry::CONV_CHANNELS_WEIGHT, &args, [across, splits, 1])?;
     let size = Size { rows: weight.positions(), columns: channels, depth: 0, batches: 1 };
     finish(target, class, size, splits, memory, epilogue)
 }

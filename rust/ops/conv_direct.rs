@@ -10,8 +10,9 @@ use super::patches::{spatial, Spatial, Volume};
 use super::plan::Size;
 use super::space::div_ceil;
 use super::Target;
-use crate::cl::Arg;
+use crate::cl::Memory;
 use crate::error::Result;
+use crate::kernels::entry::{self, Arguments, EntryPoint, LocalBytes};
 use crate::kernels::structs::conv::{PixelStrides, Source};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 
@@ -167,30 +168,30 @@ impl Direct {
 
     /// The arguments of a kernel for weights: both volumes, and local memory for what a box takes and for the sums of
     /// so many features and columns.
-    pub(super) fn weight_args<'a>(
+    pub(super) fn weight_args(
         &self,
-        sums: Arg<'a>,
-        (from, to): (&'a Source, &'a PixelStrides),
+        sums: Memory,
+        boxes: Boxes,
         box_elements: Elements,
         [features, columns]: [i64; 2],
         element: i64,
-    ) -> [Arg<'a>; 13] {
+    ) -> entry::ConvDirectWeight {
         let Self { source, pixels, .. } = self;
-        [
-            source.memory,
-            Arg::Int(source.dtype.code()),
-            pixels.memory,
-            Arg::Int(pixels.dtype.code()),
-            sums,
-            Arg::of(from),
-            Arg::of(to),
-            Arg::Long(self.out_channels()),
-            Arg::Long(pixels.images),
-            local(box_elements.source * self.source_channels(), element),
-            local(box_elements.pixels * columns, element),
-            local(features * columns, element),
-            local(features, 4),
-        ]
+        entry::ConvDirectWeight {
+            source: source.memory,
+            source_dtype: source.dtype,
+            gradient: pixels.memory,
+            gradient_dtype: pixels.dtype,
+            out: sums,
+            from: self.source(Some(boxes)),
+            pixels: self.pixel_strides(),
+            out_channels: self.out_channels(),
+            images: pixels.images,
+            planes: local(box_elements.source * self.source_channels(), element),
+            gradients: local(box_elements.pixels * columns, element),
+            sums: local(features * columns, element),
+            places: local(features, 4),
+        }
     }
 
     /// What kernels read from; boxes matter to some only.
@@ -245,11 +246,11 @@ pub(super) fn program(target: &Target, class: Class, dtype: DType) -> Result<Arc
     target.program(Family::Conv, class, &spec)
 }
 
-fn launch(
+fn launch<A: Arguments>(
     target: &Target,
     program: &CachedProgram,
-    kernel: &'static str,
-    args: &[Arg<'_>],
+    kernel: EntryPoint<A>,
+    args: &A,
     groups: [i64; 3],
 ) -> Result<()> {
     let items = items(target) as usize;
@@ -257,8 +258,8 @@ fn launch(
     target.launch(program, kernel, args, &[across * items, down, images], Some(&[items, 1, 1]))
 }
 
-const fn local(elements: i64, size: i64) -> Arg<'static> {
-    Arg::Local((elements * size) as usize)
+const fn local(elements: i64, size: i64) -> LocalBytes {
+    LocalBytes((elements * size) as usize)
 }
 
 /// A value for each pixel. Returns false, and does nothing, where
@@ -278,32 +279,30 @@ pub(super) fn pixels(
     let Some(boxes) = direct.fit(target, class, 0, parts) else { return Ok(false) };
     let (rows, channels) = (direct.out_channels(), direct.source_channels());
     let strides = WeightStrides::new(direction, weight.image_stride, weight.channel_stride, rows, channels);
-    let taps = strides.of_taps(&weight);
-    let (from, to) = (direct.source(Some(boxes)), direct.pixel_strides());
     let no_bias = Bias { memory: target.memory(0)?, dtype: pixels.dtype, stride: 0 };
     let bias = bias.unwrap_or(no_bias);
     let element = class.size() as i64;
     let lanes = native_lanes(target, class);
-    let args = [
-        source.memory,
-        Arg::Int(source.dtype.code()),
-        weight.memory,
-        Arg::Int(weight.dtype.code()),
-        bias.memory,
-        Arg::Int(bias.dtype.code()),
-        Arg::Long(bias.stride),
-        pixels.memory,
-        Arg::Int(pixels.dtype.code()),
-        Arg::of(&from),
-        Arg::of(&taps),
-        Arg::of(&to),
-        Arg::Long(rows),
-        local(direct.elements(boxes, lanes).source * channels, element),
-        local(direct.depth() * rows, element),
-        local(direct.depth(), 4),
-    ];
+    let args = entry::ConvDirect {
+        source: source.memory,
+        source_dtype: source.dtype,
+        weight: weight.memory,
+        weight_dtype: weight.dtype,
+        bias: bias.memory,
+        bias_dtype: bias.dtype,
+        bias_stride: bias.stride,
+        out: pixels.memory,
+        out_dtype: pixels.dtype,
+        from: direct.source(Some(boxes)),
+        taps: strides.of_taps(&weight),
+        pixels: direct.pixel_strides(),
+        out_channels: rows,
+        planes: local(direct.elements(boxes, lanes).source * channels, element),
+        factors: local(direct.depth() * rows, element),
+        places: local(direct.depth(), 4),
+    };
     let count = direct.box_count(boxes);
-    launch(target, &*program(target, class, source.dtype)?, "conv_direct", &args, [groups, count, pixels.images])?;
+    launch(target, &*program(target, class, source.dtype)?, entry::CONV_DIRECT, &args, [groups, count, pixels.images])?;
     Ok(true)
 }
 
@@ -321,10 +320,9 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
     let element = class.size() as i64;
     let workspace = target.workspace((splits * groups * rows * direct.depth() * element) as usize)?;
     let sums = target.memory(workspace.address)?;
-    let (from, to) = (direct.source(Some(boxes)), direct.pixel_strides());
     let elements = direct.elements(boxes, native_lanes(target, class));
-    let args = direct.weight_args(sums, (&from, &to), elements, [direct.depth(), rows], element);
-    launch(target, &*program(target, class, source.dtype)?, "conv_direct_weight", &args, [groups, splits, 1])?;
+    let args = direct.weight_args(sums, boxes, elements, [direct.depth(), rows], element);
+    launch(target, &*program(target, class, source.dtype)?, entry::CONV_DIRECT_WEIGHT, &args, [groups, splits, 1])?;
     finish(target, class, size, splits, sums, epilogue)?;
     Ok(true)
 }

@@ -9,7 +9,7 @@ use super::plan::Size;
 use super::space::div_ceil;
 use super::Target;
 use crate::error::Result;
-use crate::kernels::Class;
+use crate::kernels::{entry, Class};
 
 /// Source channels of a group up to which a product, whose patches are packed value by value at borders, takes longer.
 const FEW_CHANNELS: i64 = 4;
@@ -46,9 +46,8 @@ pub(super) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: 
     let splits = div_ceil(busy(target), groups).min(pixels.images * direct.box_count(boxes)).max(1);
     let workspace = target.workspace((splits * groups * rows * depth * element) as usize)?;
     let sums = target.memory(workspace.address)?;
-    let (from, to) = (direct.source(Some(boxes)), direct.pixel_strides());
-    let args = direct.weight_args(sums, (&from, &to), elements, [padded, pitch], element);
-    launch(target, &*program(target, class, source.dtype)?, "conv_weight", &args, [groups, splits, 1])?;
+    let args = direct.weight_args(sums, boxes, elements, [padded, pitch], element);
+    launch(target, &*program(target, class, source.dtype)?, entry::CONV_WEIGHT, &args, [groups, splits, 1])?;
     let size = Size { rows: depth, columns: rows, depth: 0, batches: groups };
     finish(target, class, size, splits, sums, epilogue)?;
     Ok(true)

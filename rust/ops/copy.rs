@@ -3,9 +3,8 @@
 use super::geometry::ITEM_GROUP;
 use super::space::{layout, span, Dim};
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{Class, Family, Spec, MAX_DIMS};
+use crate::kernels::{entry, Class, Family, Spec, MAX_DIMS};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -39,15 +38,14 @@ pub fn triangle(dst: &Tensor<'_>, src: &Tensor<'_>, diagonal: i64, upper: bool) 
     let target = Target::of(dst.address)?;
     let shares = if target.is_cpu() { 1 } else { ITEM_GROUP };
     let program = target.program(Family::Copy, Class::Integer, &Spec::generic())?;
-    let walk = layout(&space)?;
-    let args = [
-        target.tensor(dst)?,
-        target.tensor(src)?,
-        Arg::of(&walk),
-        Arg::Int(width as i32),
-        Arg::Long(diagonal),
-        Arg::Int(i32::from(upper)),
-        Arg::Int(shares as i32),
-    ];
-    target.launch(&program, "triangle", &args, &[rows * shares], None)
+    let args = entry::Triangle {
+        dst: target.tensor(dst)?,
+        src: target.tensor(src)?,
+        layout: layout(&space)?,
+        width: width as i32,
+        diagonal,
+        upper: i32::from(upper),
+        shares: shares as i32,
+    };
+    target.launch(&program, entry::TRIANGLE, &args, &[rows * shares], None)
 }

@@ -1,8 +1,8 @@
 //! What every matrix product ends with.
 
-use super::matrix::{Matrix, Operand};
+use super::matrix::Operand;
 use super::Scalar;
-use crate::cl::Arg;
+use crate::kernels::entry::EpilogueArguments;
 use crate::kernels::Class;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -50,51 +50,19 @@ impl Epilogue {
         Self { addend: self.addend.map(Operand::transposed), out: self.out.transposed(), ..self }
     }
 
-    /// The bytes that its arguments borrow.
-    pub fn encode(&self, class: Class) -> Encoded {
-        let bytes = |scalar: Scalar| {
-            let mut bytes = Vec::with_capacity(class.size());
-            scalar.write(class, &mut bytes);
-            bytes
-        };
+    /// As kernels take it.
+    pub fn arguments(&self, class: Class) -> EpilogueArguments {
         let addend = self.addend.unwrap_or(self.out);
-        Encoded {
-            alpha: bytes(self.alpha),
-            beta: bytes(self.beta),
-            has_addend: self.addend.is_some(),
-            addend,
+        EpilogueArguments {
+            alpha: self.alpha.value(class),
+            beta: self.beta.value(class),
+            has_addend: i32::from(self.addend.is_some()),
+            addend: addend.memory,
+            addend_dtype: addend.dtype,
             addend_layout: addend.layout,
-            out: self.out,
+            out: self.out.memory,
+            out_dtype: self.out.dtype,
             out_layout: self.out.layout,
         }
-    }
-}
-
-/// An epilogue as kernels take it.
-#[derive(Debug)]
-pub struct Encoded {
-    alpha: Vec<u8>,
-    beta: Vec<u8>,
-    has_addend: bool,
-    addend: Operand,
-    addend_layout: Matrix,
-    out: Operand,
-    out_layout: Matrix,
-}
-
-impl Encoded {
-    /// The `EPILOGUE_ARGUMENTS` of `cl/epilogue.cl`.
-    pub fn args(&self) -> [Arg<'_>; 9] {
-        [
-            Arg::Bytes(&self.alpha),
-            Arg::Bytes(&self.beta),
-            Arg::Int(i32::from(self.has_addend)),
-            self.addend.memory,
-            Arg::Int(self.addend.dtype.code()),
-            Arg::of(&self.addend_layout),
-            self.out.memory,
-            Arg::Int(self.out.dtype.code()),
-            Arg::of(&self.out_layout),
-        ]
     }
 }

@@ -2,8 +2,8 @@
 
 use super::tier::tier;
 use super::{Scalar, Target, Tensor};
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry;
 use crate::kernels::{Class, DType, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -28,12 +28,6 @@ fn rule_class(target: &Target, dtype: DType) -> Class {
     }
 }
 
-fn bytes(class: Class, value: Scalar) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(class.size());
-    value.write(class, &mut bytes);
-    bytes
-}
-
 /// Fills a contiguous tensor with `start + i * step`.
 ///
 /// # Errors
@@ -47,13 +41,13 @@ pub fn arange(out: &Tensor<'_>, start: Scalar, step: Scalar) -> Result<()> {
     let class = rule_class(&target, out.dtype);
     let spec = tier(count, &[("SPEC_DTYPE0", out.dtype.code())]);
     let program = target.program(Family::Factory, class, &spec)?;
-    let args = [
-        target.tensor(out)?,
-        Arg::Int(out.dtype.code()),
-        Arg::Bytes(&bytes(class, start)),
-        Arg::Bytes(&bytes(class, step)),
-    ];
-    target.launch(&program, "arange", &args, &[count as usize], None)
+    let args = entry::Arange {
+        out: target.tensor(out)?,
+        dtype0: out.dtype,
+        start: start.value(class),
+        step: step.value(class),
+    };
+    target.launch(&program, entry::ARANGE, &args, &[count as usize], None)
 }
 
 /// Fills a contiguous tensor with evenly spaced numbers from `start` to `end`, both included.
@@ -75,13 +69,13 @@ pub fn linspace(out: &Tensor<'_>, start: Scalar, end: Scalar) -> Result<()> {
     let step = Scalar { real: (end.real - start.real) / steps, imag: (end.imag - start.imag) / steps, integer: 0 };
     let spec = tier(count, &[("SPEC_DTYPE0", out.dtype.code())]);
     let program = target.program(Family::Factory, class, &spec)?;
-    let args = [
-        target.tensor(out)?,
-        Arg::Int(out.dtype.code()),
-        Arg::Long(count),
-        Arg::Bytes(&bytes(class, start)),
-        Arg::Bytes(&bytes(class, end)),
-        Arg::Bytes(&bytes(class, step)),
-    ];
-    target.launch(&program, "linspace", &args, &[count as usize], None)
+    let args = entry::Linspace {
+        out: target.tensor(out)?,
+        dtype0: out.dtype,
+        n: count,
+        start: start.value(class),
+        end: end.value(class),
+        step: step.value(class),
+    };
+    target.launch(&program, entry::LINSPACE, &args, &[count as usize], None)
 }

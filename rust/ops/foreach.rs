@@ -6,8 +6,8 @@ use super::pointwise_row::{program, row, PointwiseRow, Source};
 use super::segments::{Batch, CHUNK};
 use super::tier::tier;
 use super::{Operand, Scalar, Target, TensorList};
-use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::entry;
 use crate::kernels::{Class, DType, Family, MAX_OPERANDS};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -134,9 +134,9 @@ impl Call<'_> {
             .define("LSIZE", group as i64);
         let program = program(&self.target, Family::Foreach, self.class, row, spec)?;
         let (table, numbers) = (batch.table(CHUNK), self.numbers(batch, row));
-        let args: Vec<_> = [Arg::Bytes(&table), Arg::Bytes(&numbers)].into_iter().chain(batch.arguments()).collect();
+        let args = entry::Foreach { launch: &numbers, segment: batch.arguments(&table) };
         let global = [batch.groups(CHUNK) * group];
-        self.target.launch_elements(&program, "foreach", &args, count, &global, Some(&[group]))
+        self.target.launch_elements(&program, entry::FOREACH, &args, count, &global, Some(&[group]))
     }
 
     fn constants(&self, row: &PointwiseRow) -> Vec<(&'static str, i32)> {

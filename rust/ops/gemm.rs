@@ -12,8 +12,9 @@ use super::plan::{Cores, Plan, Size, Tile};
 use super::space::div_ceil;
 use super::tuning::Tuning;
 use super::Target;
-use crate::cl::{Arg, MemHandle};
+use crate::cl::Memory;
 use crate::error::{Error, Result};
+use crate::kernels::entry::{self, Arguments, EntryPoint, LocalBytes};
 use crate::kernels::structs::gemm::Cut;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 
@@ -24,7 +25,7 @@ const FINISH_COLUMNS: i64 = 4096;
 #[derive(Clone, Copy, Debug)]
 pub struct PatchOperand {
     /// Buffer and offset of the tensor.
-    pub memory: Arg<'static>,
+    pub memory: Memory,
     /// Storage dtype.
     pub dtype: DType,
     /// Which patches.
@@ -52,7 +53,7 @@ impl Factor {
         }
     }
 
-    pub(super) const fn memory(&self) -> Arg<'static> {
+    pub(super) const fn memory(&self) -> Memory {
         match self {
             Self::Matrix(matrix) => matrix.memory,
             Self::Pixels(source) | Self::Features(source) => source.memory,
@@ -165,11 +166,11 @@ pub fn program(
 }
 
 /// Enqueues a kernel of independent work-items. On CPUs a work-group of one lets every core take any of them.
-pub fn launch(
+pub fn launch<A: Arguments>(
     target: &Target,
     program: &CachedProgram,
-    kernel: &'static str,
-    args: &[Arg<'_>],
+    kernel: EntryPoint<A>,
+    args: &A,
     global: [i64; 3],
 ) -> Result<()> {
     let global = global.map(|size| size.max(0) as usize);
@@ -230,7 +231,7 @@ fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<
     let sums_memory = workspace(split_bytes)?;
     let memory = |workspace: &Option<super::Workspace>| match workspace {
         Some(workspace) => target.memory(workspace.address),
-        None => Ok(Arg::Memory(MemHandle::NULL, 0)),
+        None => Ok(Memory::ABSENT),
     };
     let sums = memory(&sums_memory)?;
     let goal = if plan.splits > 1 {
@@ -240,21 +241,21 @@ fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<
         epilogue
     };
     let program = program(target, class, tile, [a.kind(), b.kind()], a.dtype(), &goal)?;
-    let encoded = goal.encode(class);
     let (a_bytes, b_bytes) = plan.local_bytes(size, tile);
-    let args = [
-        a.memory(),
-        b.memory(),
-        Arg::Int(a.dtype().code()),
-        Arg::Bytes(&factors),
-        Arg::of(&cut),
-        memory(&partial)?,
-        Arg::Local(a_bytes as usize),
-        Arg::Local(b_bytes as usize),
-    ];
+    let args = entry::Gemm {
+        a: a.memory(),
+        b: b.memory(),
+        source_dtype: a.dtype(),
+        factors: &factors,
+        cut,
+        partial: memory(&partial)?,
+        a_panels: LocalBytes(a_bytes as usize),
+        b_panels: LocalBytes(b_bytes as usize),
+        epilogue: goal.arguments(class),
+    };
     let (across, down) = plan.parts(size);
     let global = [across, down, size.batches * plan.splits];
-    launch(target, &program, "gemm", &[&args[..], &encoded.args()].concat(), global)?;
+    launch(target, &program, entry::GEMM, &args, global)?;
     if plan.splits > 1 {
         finish(target, class, size, plan.splits, sums, &epilogue)?;
     }
@@ -265,21 +266,19 @@ fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<
 ///
 /// # Errors
 /// As the driver reports.
-pub fn finish(
-    target: &Target,
-    class: Class,
-    size: Size,
-    splits: i64,
-    sums: Arg<'_>,
-    epilogue: &Epilogue,
-) -> Result<()> {
+pub fn finish(target: &Target, class: Class, size: Size, splits: i64, sums: Memory, epilogue: &Epilogue) -> Result<()> {
     if let Tuning::Gpu(tuning) = Tuning::of(target.device) {
         return gemm_local::finish(target, class, size, splits, sums, epilogue, &tuning);
     }
     let tile = Tile::of(target, class);
     let program = program(target, class, tile, MATRICES, class.storage(), epilogue)?;
-    let encoded = epilogue.encode(class);
-    let cut = [sums, Arg::Long(size.columns), Arg::Long(FINISH_COLUMNS), Arg::Long(splits)];
+    let args = entry::GemmFinish {
+        partial: sums,
+        columns: size.columns,
+        step: FINISH_COLUMNS,
+        splits,
+        epilogue: epilogue.arguments(class),
+    };
     let global = [div_ceil(size.columns, FINISH_COLUMNS), size.rows, size.batches];
-    launch(target, &program, "gemm_finish", &[&cut[..], &encoded.args()].concat(), global)
+    launch(target, &program, entry::GEMM_FINISH, &args, global)
 }

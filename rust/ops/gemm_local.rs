@@ -13,8 +13,9 @@ use super::plan::Size;
 use super::space::div_ceil;
 use super::tuning::GpuTuning;
 use super::Target;
-use crate::cl::Arg;
+use crate::cl::Memory;
 use crate::error::{Error, Result};
+use crate::kernels::entry;
 use crate::kernels::structs::gemm_local::Extent;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 
@@ -94,7 +95,7 @@ pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Resul
     let Product { class, size, a, b, epilogue } = *product;
     let Size { rows, columns, depth, batches } = size;
     let results = rows * columns * batches;
-    let patches = match (a.patches(), b.patches()) {
+    let grid = match (a.patches(), b.patches()) {
         (Some(_), Some(_)) => return Err(Error::Invalid("OpenCL: two matrices of patches are multiplied".to_owned())),
         (patches, None) | (None, patches) => patches.unwrap_or_default().grid(),
     };
@@ -127,22 +128,21 @@ pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Resul
     ];
     let program = |epilogue: &Epilogue| program(target, class, dtype, epilogue, &constants);
     let extent = Extent { rows, columns, depth, splits: plan.splits, split_stride: results };
-    let (a_layout, b_layout, encoded) = (a.layout(), b.layout(), goal.encode(class));
-    let factors = [
-        a.memory(),
-        b.memory(),
-        Arg::Int(dtype.code()),
-        Arg::of(&a_layout),
-        Arg::of(&b_layout),
-        Arg::of(&patches),
-        Arg::of(&extent),
-    ];
-    let args = [&factors[..], &encoded.args()].concat();
+    let args = entry::GemmLocal {
+        a: a.memory(),
+        b: b.memory(),
+        source_dtype: dtype,
+        a_layout: a.layout(),
+        b_layout: b.layout(),
+        grid,
+        extent,
+        epilogue: goal.arguments(class),
+    };
     let items = plan.side * plan.side;
     let global = plan.squares * batches * plan.splits * items;
-    target.launch(&*program(&goal)?, "gemm_local", &args, &[global as usize], Some(&[items as usize]))?;
+    target.launch(&*program(&goal)?, entry::GEMM_LOCAL, &args, &[global as usize], Some(&[items as usize]))?;
     if sums.is_some() {
-        launch_finish(target, &*program(&epilogue)?, class, goal.out.memory, &extent, results, &epilogue)?;
+        launch_finish(target, &*program(&epilogue)?, class, goal.out.memory, extent, results, &epilogue)?;
     }
     Ok(())
 }
@@ -177,15 +177,14 @@ fn launch_finish(
     target: &Target,
     program: &CachedProgram,
     class: Class,
-    sums: Arg<'_>,
-    extent: &Extent,
+    sums: Memory,
+    extent: Extent,
     results: i64,
     epilogue: &Epilogue,
 ) -> Result<()> {
-    let encoded = epilogue.encode(class);
-    let args = [&[sums, Arg::of(extent)], &encoded.args()[..]].concat();
+    let args = entry::GemmLocalFinish { partial: sums, extent, epilogue: epilogue.arguments(class) };
     let global = (results.max(0) as usize).next_multiple_of(ITEM_GROUP);
-    target.launch(program, "gemm_local_finish", &args, &[global], None)
+    target.launch(program, entry::GEMM_LOCAL_FINISH, &args, &[global], None)
 }
 
 /// Adds `splits` partial products, each of dense batches of rows, and ends.
@@ -197,7 +196,7 @@ pub fn finish(
     class: Class,
     size: Size,
     splits: i64,
-    sums: Arg<'_>,
+    sums: Memory,
     epilogue: &Epilogue,
     tuning: &GpuTuning,
 ) -> Result<()> {
@@ -209,7 +208,7 @@ pub fn finish(
         &program,
         class,
         sums,
-        &Extent { rows, columns, depth, splits, split_stride: results },
+        Extent { rows, columns, depth, splits, split_stride: results },
         results,
         epilogue,
     )
@@ -238,21 +237,21 @@ pub fn dot(
         None => *epilogue,
     };
     let constants = blockless(class, tuning);
-    let (encoded, extent) = (goal.encode(class), Extent { rows: 1, columns: 1, depth, splits, split_stride: 1 });
-    let factors = [
-        row.memory,
-        column.memory,
-        Arg::Int(row.dtype.code()),
-        Arg::Long(row.layout.columns.stride()),
-        Arg::Long(column.layout.rows.stride()),
-        Arg::of(&extent),
-    ];
-    let args = [&factors[..], &encoded.args()].concat();
+    let extent = Extent { rows: 1, columns: 1, depth, splits, split_stride: 1 };
+    let args = entry::GemmLocalDot {
+        a: row.memory,
+        b: column.memory,
+        source_dtype: row.dtype,
+        a_stride: row.layout.columns.stride(),
+        b_stride: column.layout.rows.stride(),
+        extent,
+        epilogue: goal.arguments(class),
+    };
     let program = |epilogue: &Epilogue| program(target, class, row.dtype, epilogue, &constants);
     let (global, local) = ([(splits * group) as usize], [group as usize]);
-    target.launch(&*program(&goal)?, "gemm_local_dot", &args, &global, Some(&local))?;
+    target.launch(&*program(&goal)?, entry::GEMM_LOCAL_DOT, &args, &global, Some(&local))?;
     if sums.is_some() {
-        launch_finish(target, &*program(epilogue)?, class, goal.out.memory, &extent, 1, epilogue)?;
+        launch_finish(target, &*program(epilogue)?, class, goal.out.memory, extent, 1, epilogue)?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Work-groups and vectors of the kernels that share `cl/vector.cl`.
 
 use super::Target;
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry::{Arguments, EntryPoint};
 use crate::kernels::{CachedProgram, Class, Spec};
 
 /// Bytes that a work-item takes at a time: a register of today's CPUs, a load of today's GPUs.
@@ -102,20 +102,20 @@ impl Geometry {
         most.max(1).min(1 << wanted.max(1).ilog2())
     }
 
-    /// Launches a kernel of `cl/columns.cl`, whose last argument is `parts`.
+    /// Launches a kernel of `cl/columns.cl`, whose argument `parts` it finds.
     ///
     /// # Errors
     /// As the driver reports.
-    pub fn launch_columns(
+    pub fn launch_columns<A: Arguments>(
         &self,
         target: &Target,
         program: &CachedProgram,
-        kernel: &'static str,
-        args: &[Arg<'_>],
+        kernel: EntryPoint<A>,
+        args: impl FnOnce(i32) -> A,
         columns: Columns,
     ) -> Result<()> {
         let parts = self.column_parts(columns);
-        let args: Vec<Arg<'_>> = args.iter().copied().chain([Arg::Int(parts as i32)]).collect();
+        let args = args(parts as i32);
         if self.group == 1 {
             return target.launch(program, kernel, &args, &self.items_for(columns.tasks), None);
         }
@@ -127,17 +127,16 @@ impl Geometry {
     ///
     /// # Errors
     /// As the driver reports.
-    pub fn launch_join(
+    pub fn launch_join<A: Arguments>(
         &self,
         target: &Target,
         program: &CachedProgram,
-        kernel: &'static str,
-        args: &[Arg<'_>],
+        kernel: EntryPoint<A>,
+        args: impl FnOnce(i32) -> A,
         (results, splits): (i64, i64),
     ) -> Result<()> {
         if self.group == 1 {
-            let args: Vec<Arg<'_>> = args.iter().copied().chain([Arg::Int(1)]).collect();
-            return target.launch(program, kernel, &args, &[results.max(0) as usize], None);
+            return target.launch(program, kernel, &args(1), &[results.max(0) as usize], None);
         }
         self.launch_columns(
             target,
@@ -173,15 +172,6 @@ pub fn native_lanes(target: &Target, class: Class) -> i64 {
         Class::Complex | Class::ComplexDouble => 1,
         _ if target.is_cpu() => floats * 4 / class.size() as i64,
         _ => 4,
-    }
-}
-
-/// A `TR` argument: the real type of a compute class.
-pub fn real(class: Class, value: f64) -> Arg<'static> {
-    match class {
-        Class::Float | Class::Complex => Arg::Float(value as f32),
-        Class::Double | Class::ComplexDouble => Arg::Double(value),
-        Class::Integer | Class::Unsigned => Arg::Long(value as i64),
     }
 }
 

@@ -5,8 +5,8 @@ use super::planes;
 use super::space::div_ceil;
 use super::tier::tier;
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::structs::grid::Sampler;
 use crate::kernels::{CachedProgram, Class, Family, Layout};
 
@@ -102,23 +102,13 @@ impl Call {
         Ok(Self { target, geometry, program, sampler, places: width * height * depth * samples })
     }
 
-    fn launch(&self, kernel: &'static str, tensors: &[&Tensor<'_>], layout: &Layout, tasks: i64) -> Result<()> {
-        self.launch_with(kernel, tensors, layout, tasks, &[])
+    /// What all kernels take besides memory; `grid` has the coordinates.
+    fn arguments(&self, grid: &Tensor<'_>, layout: Layout) -> entry::SamplingArguments {
+        entry::SamplingArguments { dtype0: grid.dtype, layout, sampler: self.sampler }
     }
 
-    fn launch_with(
-        &self,
-        kernel: &'static str,
-        tensors: &[&Tensor<'_>],
-        layout: &Layout,
-        tasks: i64,
-        rest: &[Arg<'_>],
-    ) -> Result<()> {
-        let mut args = tensors.iter().map(|tensor| self.target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
-        let dtype = tensors.last().map_or(0, |tensor| tensor.dtype.code());
-        args.extend([Arg::Int(dtype), Arg::of(layout), Arg::of(&self.sampler)]);
-        args.extend(rest);
-        self.target.launch(&self.program, kernel, &args, &self.geometry.items_for(tasks), None)
+    fn launch<A: Arguments>(&self, kernel: EntryPoint<A>, args: &A, tasks: i64) -> Result<()> {
+        self.target.launch(&self.program, kernel, args, &self.geometry.items_for(tasks), None)
     }
 }
 
@@ -133,7 +123,13 @@ pub fn grid_sample(sampler: &GridSampler, output: &Tensor<'_>, input: &Tensor<'_
     let call = Call::new(sampler, output, input)?;
     let coordinates = Coordinates::of(grid);
     let layout = planes::layout(&[output, input, &coordinates.tensor(grid)], output.ndim().saturating_sub(2))?;
-    call.launch("grid_sample", &[output, input, grid], &layout, call.places)
+    let args = entry::GridSample {
+        output: call.target.tensor(output)?,
+        input: call.target.tensor(input)?,
+        grid: call.target.tensor(grid)?,
+        sampling: call.arguments(grid, layout),
+    };
+    call.launch(entry::GRID_SAMPLE, &args, call.places)
 }
 
 /// Writes the gradient by the grid.
@@ -154,7 +150,14 @@ pub fn grid_sample_grid_gradient(
     let (coordinates, gradients) = (Coordinates::of(grid), Coordinates::of(grad_grid));
     let operands = [grad, input, &coordinates.tensor(grid), &gradients.tensor(grad_grid)];
     let layout = planes::layout(&operands, grad.ndim().saturating_sub(2))?;
-    call.launch("grid_sample_grid_gradient", &[grad_grid, grad, input, grid], &layout, call.places)
+    let args = entry::GridSampleGridGradient {
+        grad_grid: call.target.tensor(grad_grid)?,
+        grad: call.target.tensor(grad)?,
+        input: call.target.tensor(input)?,
+        grid: call.target.tensor(grid)?,
+        sampling: call.arguments(grid, layout),
+    };
+    call.launch(entry::GRID_SAMPLE_GRID_GRADIENT, &args, call.places)
 }
 
 /// Channels that [`grid_sample_input_gradient`] wants for its sums: whole vectors.
@@ -185,7 +188,13 @@ pub fn grid_sample_input_gradient(
     let coordinates = Coordinates::of(grid);
     let layout = planes::layout(&[grad, &coordinates.tensor(grid)], spatial)?;
     let strips = (grad.size(1) as u64).div_ceil(call.geometry.lanes as u64) as i64;
-    call.launch("grid_sample_input_gradient", &[sums, grad, grid], &layout, strips * grad.size(0))
+    let args = entry::GridSampleInputGradient {
+        sums: call.target.tensor(sums)?,
+        grad: call.target.tensor(grad)?,
+        grid: call.target.tensor(grid)?,
+        sampling: call.arguments(grid, layout),
+    };
+    call.launch(entry::GRID_SAMPLE_INPUT_GRADIENT, &args, strips * grad.size(0))
 }
 
 /// Whether the device can add the gradient by the input in any order: for [`grid_sample_input_gradient_in_any_order`].
@@ -216,6 +225,12 @@ pub fn grid_sample_input_gradient_in_any_order(
     let coordinates = Coordinates::of(grid);
     let layout = planes::layout(&[grad, &coordinates.tensor(grid), sums], grad.ndim().saturating_sub(2))?;
     let parts = div_ceil(call.geometry.busy(false), call.places).clamp(1, grad.size(1));
-    let tensors = [sums, grad, grid];
-    call.launch_with("grid_sample_input_gradient_atomic", &tensors, &layout, call.places * parts, &[Arg::Long(parts)])
+    let args = entry::GridSampleInputGradientAtomic {
+        sums: call.target.tensor(sums)?,
+        grad: call.target.tensor(grad)?,
+        grid: call.target.tensor(grid)?,
+        sampling: call.arguments(grid, layout),
+        parts,
+    };
+    call.launch(entry::GRID_SAMPLE_INPUT_GRADIENT_ATOMIC, &args, call.places * parts)
 }

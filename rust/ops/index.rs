@@ -5,10 +5,9 @@
 
 use super::space::{coalesce, dims, div_ceil, layout, span, Dim};
 use super::{Target, Tensor, Workspace};
-use crate::cl::Arg;
 use crate::error::{Error, Result};
-use crate::kernels::structs::index::Axis;
-use crate::kernels::{Class, DType, Family, Spec, MAX_DIMS};
+use crate::kernels::structs::index::Indexed;
+use crate::kernels::{entry, Class, DType, Family, Spec, MAX_DIMS};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -79,9 +78,9 @@ impl IndexAxis<'_> {
     }
 
     /// As kernels take it.
-    pub(super) fn walked(&self) -> Axis {
+    pub(super) fn walked(&self) -> Indexed {
         let lowest = if self.wraps { -self.size } else { 0 };
-        Axis { size: self.size, stride: self.stride, lowest, dim: self.dim }
+        Indexed { size: self.size, stride: self.stride, lowest, dim: self.dim }
     }
 }
 
@@ -181,20 +180,18 @@ pub(super) fn write_offsets(
 ) -> Result<()> {
     let space = coalesce(space);
     let (chunk, items) = chunks(target, &space);
-    let walk = layout(&space)?;
-    let walked = axis.walked();
-    let args = [
-        target.memory(offsets)?,
-        target.tensor(&axis.index)?,
-        Arg::Int(axis.index.dtype.code()),
-        Arg::of(&walk),
-        Arg::of(&walked),
-        Arg::Int(i32::from(is_first)),
-        Arg::Long(chunk),
-        target.memory(report.memory.address)?,
-    ];
+    let args = entry::IndexOffsets {
+        offsets: target.memory(offsets)?,
+        index: target.tensor(&axis.index)?,
+        index_dtype: axis.index.dtype,
+        layout: layout(&space)?,
+        axis: axis.walked(),
+        first: i32::from(is_first),
+        chunk,
+        status: target.memory(report.memory.address)?,
+    };
     let program = target.program(Family::Index, Class::Integer, &Spec::generic())?;
-    target.launch(&program, "index_offsets", &args, &[items], None)
+    target.launch(&program, entry::INDEX_OFFSETS, &args, &[items], None)
 }
 
 /// Elements of dimension 0 that one work-item takes: on CPUs enough to amortise it without idling a core, else one. And
@@ -244,20 +241,18 @@ pub fn index_get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>]) -> 
     let width = widen(&mut space, dst.dtype.size() as i64, addresses | folded.steps);
     let (chunk, items) = chunks(&target, &space);
     let program = target.program(Family::Index, Class::Integer, &Spec::generic())?;
-    let walk = layout(&space)?;
-    let walked = axis.walked();
-    let args = [
-        target.tensor(dst)?,
-        target.tensor(src)?,
-        target.tensor(&axis.index)?,
-        Arg::Int(axis.index.dtype.code()),
-        Arg::of(&walk),
-        Arg::of(&walked),
-        Arg::Int(width as i32),
-        Arg::Long(chunk),
-        target.memory(report.memory.address)?,
-    ];
-    target.launch(&program, "index_get", &args, &[items], None)?;
+    let args = entry::IndexGet {
+        dst: target.tensor(dst)?,
+        src: target.tensor(src)?,
+        index: target.tensor(&axis.index)?,
+        index_dtype: axis.index.dtype,
+        layout: layout(&space)?,
+        axis: axis.walked(),
+        width: width as i32,
+        chunk,
+        status: target.memory(report.memory.address)?,
+    };
+    target.launch(&program, entry::INDEX_GET, &args, &[items], None)?;
     report.check(&target)
 }
 

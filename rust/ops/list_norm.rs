@@ -4,8 +4,8 @@ use super::geometry::Geometry;
 use super::segments::Batch;
 use super::tier::tier;
 use super::{Target, TensorList};
-use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::entry;
 use crate::kernels::Family;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -65,11 +65,8 @@ pub fn foreach_norm(order: f64, counts: &[i64], out: &TensorList<'_>, tensors: &
         let constants = tier(elements, &[("SPEC_DTYPE0", tensors.dtype.code())]);
         let program = target.program(Family::ListNorm, class, &geometry.define(Tensors::define(constants)))?;
         let table = batch.table(WHOLE);
-        let args: Vec<_> = [Arg::Bytes(&table), Arg::Int(norm as i32), Arg::Int(tensors.dtype.code())]
-            .into_iter()
-            .chain(batch.arguments())
-            .collect();
+        let args = entry::ListNorm { norm: norm as i32, dtype0: tensors.dtype, segment: batch.arguments(&table) };
         let global = [batch.groups(WHOLE) * geometry.group];
-        target.launch_elements(&program, "list_norm", &args, elements, &global, Some(&[geometry.group]))
+        target.launch_elements(&program, entry::LIST_NORM, &args, elements, &global, Some(&[geometry.group]))
     })
 }

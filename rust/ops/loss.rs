@@ -1,10 +1,10 @@
 //! Negative log likelihood and binary cross entropy of contiguous tensors.
 
-use super::geometry::{real, Geometry};
+use super::geometry::Geometry;
 use super::tier::tier;
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry::{self, Value};
 use crate::kernels::{CachedProgram, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -70,12 +70,6 @@ mod ffi {
 
 pub use ffi::{Classes, Reduction};
 
-impl Classes<'_> {
-    fn sizes(&self) -> [Arg<'static>; 4] {
-        [Arg::Long(self.target.numel()), Arg::Long(self.count), Arg::Long(self.inner), Arg::Long(self.ignored)]
-    }
-}
-
 /// Device, program and geometry of one call.
 struct Call {
     target: Target,
@@ -91,10 +85,18 @@ impl Call {
         Ok(Self { target, geometry, program: target.program(Family::Loss, tensor.class(), &spec)? })
     }
 
-    /// Target and weight, as every kernel of the likelihood takes them.
-    fn classes(&self, classes: &Classes<'_>) -> Result<[Arg<'static>; 3]> {
-        let target = self.target.tensor(&classes.target)?;
-        Ok([target, Arg::Int(classes.target.dtype.code()), self.target.tensor(&classes.weight)?])
+    /// What every kernel of the likelihood takes.
+    fn likelihood(&self, classes: &Classes<'_>) -> Result<entry::LikelihoodArguments> {
+        Ok(entry::LikelihoodArguments {
+            targets: self.target.tensor(&classes.target)?,
+            target_dtype: classes.target.dtype,
+            weight: self.target.tensor(&classes.weight)?,
+            count: classes.target.numel(),
+            classes: classes.count,
+            inner: classes.inner,
+            ignored: classes.ignored,
+            faults: self.target.faults()?,
+        })
     }
 }
 
@@ -111,33 +113,37 @@ pub fn nll_loss(
 ) -> Result<()> {
     // Where there is no target, there is no output; the weight is a number that is always there.
     let call = Call::new(total_weight, classes.target.numel())?;
-    let mut args = vec![call.target.tensor(input)?, Arg::Int(output.dtype.code())];
-    args.extend(call.classes(classes)?);
     if reduction == Reduction::None {
-        args.push(call.target.tensor(output)?);
-        args.extend(classes.sizes());
-        args.push(call.target.faults()?);
+        let args = entry::NllLossEach {
+            input: call.target.tensor(input)?,
+            dtype0: output.dtype,
+            likelihood: call.likelihood(classes)?,
+            output: call.target.tensor(output)?,
+        };
         let items = call.geometry.items_for(classes.target.numel());
-        call.target.launch(&call.program, "nll_loss_each", &args, &items, None)?;
+        call.target.launch(&call.program, entry::NLL_LOSS_EACH, &args, &items, None)?;
         return call.target.fill(total_weight.address, 0, total_weight.dtype.size());
     }
     // An empty batch still gets its NaN or 0, of one group that finds nothing.
     let (global, local) = call.geometry.groups_for(classes.target.numel().max(1));
     let groups = global.iter().product::<usize>() / call.geometry.group;
     let parts = call.target.workspace(2 * groups * output.class().size())?;
-    args.push(call.target.memory(parts.address)?);
-    args.extend(classes.sizes());
-    args.push(call.target.faults()?);
-    call.target.launch(&call.program, "nll_loss_parts", &args, &global, Some(&local))?;
-    let args = [
-        call.target.memory(parts.address)?,
-        call.target.tensor(output)?,
-        call.target.tensor(total_weight)?,
-        Arg::Int(output.dtype.code()),
-        Arg::Long(groups as i64),
-        Arg::Int(reduction.repr),
-    ];
-    call.target.launch(&call.program, "nll_loss_finish", &args, &[1], None)
+    let args = entry::NllLossParts {
+        input: call.target.tensor(input)?,
+        dtype0: output.dtype,
+        likelihood: call.likelihood(classes)?,
+        parts: call.target.memory(parts.address)?,
+    };
+    call.target.launch(&call.program, entry::NLL_LOSS_PARTS, &args, &global, Some(&local))?;
+    let args = entry::NllLossFinish {
+        parts: call.target.memory(parts.address)?,
+        output: call.target.tensor(output)?,
+        total_weight: call.target.tensor(total_weight)?,
+        dtype0: output.dtype,
+        groups: groups as i64,
+        reduction: reduction.repr,
+    };
+    call.target.launch(&call.program, entry::NLL_LOSS_FINISH, &args, &[1], None)
 }
 
 /// The gradient of `likelihood`; `grad_input` is dense.
@@ -156,17 +162,16 @@ pub fn nll_loss_backward(
     }
     let call = Call::new(grad_input, classes.target.numel())?;
     call.target.fill(grad_input.address, 0, grad_input.numel() as usize * grad_input.dtype.size())?;
-    let mut args = vec![call.target.tensor(grad)?];
-    args.extend(call.classes(classes)?);
-    args.extend([
-        call.target.tensor(total_weight)?,
-        call.target.tensor(grad_input)?,
-        Arg::Int(grad_input.dtype.code()),
-    ]);
-    args.extend(classes.sizes());
-    args.extend([Arg::Int(reduction.repr), call.target.faults()?]);
+    let args = entry::NllLossBackward {
+        grad: call.target.tensor(grad)?,
+        likelihood: call.likelihood(classes)?,
+        total_weight: call.target.tensor(total_weight)?,
+        grad_input: call.target.tensor(grad_input)?,
+        dtype0: grad_input.dtype,
+        reduction: reduction.repr,
+    };
     let items = call.geometry.items_for(classes.target.numel());
-    call.target.launch(&call.program, "nll_loss_backward", &args, &items, None)
+    call.target.launch(&call.program, entry::NLL_LOSS_BACKWARD, &args, &items, None)
 }
 
 /// The cross entropy of probabilities and targets, each times its weight where that is present.
@@ -184,17 +189,17 @@ pub fn binary_cross_entropy(
         return Ok(());
     }
     let call = Call::new(output, count)?;
-    let args = [
-        call.target.tensor(input)?,
-        call.target.tensor(target)?,
-        call.target.tensor(weight)?,
-        call.target.tensor(output)?,
-        Arg::Int(output.dtype.code()),
-        Arg::Long(count),
-        call.target.faults()?,
-    ];
+    let args = entry::BinaryCrossEntropy {
+        input: call.target.tensor(input)?,
+        target: call.target.tensor(target)?,
+        weight: call.target.tensor(weight)?,
+        output: call.target.tensor(output)?,
+        dtype0: output.dtype,
+        count,
+        faults: call.target.faults()?,
+    };
     let vectors = (count as u64).div_ceil(call.geometry.lanes as u64) as i64;
-    call.target.launch(&call.program, "binary_cross_entropy", &args, &call.geometry.items_for(vectors), None)
+    call.target.launch(&call.program, entry::BINARY_CROSS_ENTROPY, &args, &call.geometry.items_for(vectors), None)
 }
 
 /// The gradient of `cross_entropy` times `scale`; `grad` is one value or one for each element.
@@ -214,17 +219,23 @@ pub fn binary_cross_entropy_backward(
         return Ok(());
     }
     let call = Call::new(grad_input, count)?;
-    let args = [
-        call.target.tensor(grad)?,
-        Arg::Long(i64::from(grad.numel() == count)),
-        call.target.tensor(input)?,
-        call.target.tensor(target)?,
-        call.target.tensor(weight)?,
-        call.target.tensor(grad_input)?,
-        Arg::Int(grad_input.dtype.code()),
-        Arg::Long(count),
-        real(grad_input.class(), scale),
-    ];
+    let args = entry::BinaryCrossEntropyBackward {
+        grad: call.target.tensor(grad)?,
+        grad_step: i64::from(grad.numel() == count),
+        input: call.target.tensor(input)?,
+        target: call.target.tensor(target)?,
+        weight: call.target.tensor(weight)?,
+        grad_input: call.target.tensor(grad_input)?,
+        dtype0: grad_input.dtype,
+        count,
+        scale: Value::real(grad_input.class(), scale),
+    };
     let vectors = (count as u64).div_ceil(call.geometry.lanes as u64) as i64;
-    call.target.launch(&call.program, "binary_cross_entropy_backward", &args, &call.geometry.items_for(vectors), None)
+    call.target.launch(
+        &call.program,
+        entry::BINARY_CROSS_ENTROPY_BACKWARD,
+        &args,
+        &call.geometry.items_for(vectors),
+        None,
+    )
 }

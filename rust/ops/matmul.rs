@@ -7,8 +7,8 @@ use super::plan::{Size, Tile};
 use super::space::div_ceil;
 use super::tuning::Tuning;
 use super::{gemm_local, Scalar, Target, Tensor};
-use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::entry;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -114,15 +114,6 @@ enum Kernel {
     AddRows,
 }
 
-impl Kernel {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Dot => "gemm_dot",
-            Self::AddRows => "gemm_add_rows",
-        }
-    }
-}
-
 /// A product that is not worth packing.
 struct Thin {
     product: Product,
@@ -195,23 +186,29 @@ impl Thin {
             None => epilogue,
         };
         let program = program(target, class, tile, MATRICES, self.a.dtype, &goal)?;
-        let encoded = goal.encode(class);
-        let cut = [
-            self.a.memory,
-            self.b.memory,
-            Arg::Int(self.a.dtype.code()),
-            Arg::of(&self.a.layout),
-            Arg::of(&self.b.layout),
-            Arg::Long(rows),
-            Arg::Long(columns),
-            Arg::Long(depth),
-            Arg::Long(splits),
-            Arg::Long(batches * rows * columns),
-        ];
-        let width = [Arg::Long(width)];
-        let of_kernel = if self.kernel == Kernel::AddRows { &width[..] } else { &[] };
-        let args = [&cut[..], of_kernel, &encoded.args()].concat();
-        launch(target, &program, self.kernel.name(), &args, [column_blocks, row_blocks, batches * splits])?;
+        let thin = entry::ThinArguments {
+            a: self.a.memory,
+            b: self.b.memory,
+            source_dtype: self.a.dtype,
+            a_layout: self.a.layout,
+            b_layout: self.b.layout,
+            rows,
+            columns,
+            depth,
+            splits,
+            split_stride: batches * rows * columns,
+        };
+        let global = [column_blocks, row_blocks, batches * splits];
+        match self.kernel {
+            Kernel::Dot => {
+                let args = entry::GemmDot { thin, epilogue: goal.arguments(class) };
+                launch(target, &program, entry::GEMM_DOT, &args, global)?;
+            }
+            Kernel::AddRows => {
+                let args = entry::GemmAddRows { thin, width, epilogue: goal.arguments(class) };
+                launch(target, &program, entry::GEMM_ADD_ROWS, &args, global)?;
+            }
+        }
         if sums_memory.is_some() {
             finish(target, class, size, splits, goal.out.memory, &epilogue)?;
         }

@@ -1,7 +1,7 @@
 //! Tensors seen as matrices: an index may run over several dimensions, so nothing is copied to make them one.
 
 use super::Tensor;
-use crate::cl::Arg;
+use crate::cl::Memory;
 use crate::error::{Error, Result};
 pub use crate::kernels::structs::matrix::{Axis, Matrix};
 use crate::kernels::DType;
@@ -82,7 +82,7 @@ impl Matrix {
 #[derive(Clone, Copy, Debug)]
 pub struct Operand {
     /// Its buffer and offset.
-    pub memory: Arg<'static>,
+    pub memory: Memory,
     /// Storage dtype.
     pub dtype: DType,
     /// Where its elements lie.
@@ -97,14 +97,9 @@ impl Operand {
     }
 }
 
-/// The memory argument `elements` further on.
-pub fn advance(memory: Arg<'static>, elements: i64, dtype: DType) -> Arg<'static> {
-    match memory {
-        Arg::Memory(handle, offset) => {
-            Arg::Memory(handle, offset.saturating_add_signed(elements * dtype.size() as i64))
-        }
-        other => other,
-    }
+/// Memory `elements` further on.
+pub fn advance(memory: Memory, elements: i64, dtype: DType) -> Memory {
+    Memory { offset: memory.offset.saturating_add_signed(elements * dtype.size() as i64), ..memory }
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Variance, standard deviation and mean.
 
-use super::geometry::{real, Geometry};
+use super::geometry::Geometry;
 use super::reduction::{Order, Reduction};
 use super::space::{layout, Dim};
 use super::tier::tier;
 use super::{Operand, Target};
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry::{self, Value};
 use crate::kernels::{DType, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -67,34 +67,34 @@ pub fn variance(
     let spec = geometry.define(tier(outputs * length, &[("SPEC_DTYPE0", input.dtype.code())]));
     let program = target.program(Family::Moments, class, &spec)?;
     let finish = if spread.take_root { Finish::Deviation } else { Finish::Variance };
-    let correction = real(class, spread.correction);
+    let correction = Value::real(class, spread.correction);
 
     let search = |kept: &[Dim<3>], squares: (usize, DType), means: (usize, DType), finish: Finish| {
-        let (kept, reduced) = (layout(kept)?, layout(&space.reduced)?);
-        let mut args = vec![
-            target.memory(input.address)?,
-            Arg::Int(input.dtype.code()),
-            target.memory(squares.0)?,
-            Arg::Int(squares.1.code()),
-            target.memory(means.0)?,
-            Arg::Int(means.1.code()),
-            Arg::of(&kept),
-            Arg::of(&reduced),
-            Arg::Long(outputs),
-            Arg::Long(length),
-            Arg::Long(splits),
-            Arg::Int(finish as i32),
+        let moments = entry::MomentsArguments {
+            input: target.memory(input.address)?,
+            dtype0: input.dtype,
+            variance: target.memory(squares.0)?,
+            variance_dtype: squares.1,
+            mean: target.memory(means.0)?,
+            mean_dtype: means.1,
+            kept: layout(kept)?,
+            reduced: layout(&space.reduced)?,
+            outputs,
+            length,
+            splits,
+            finish: finish as i32,
             correction,
-        ];
+        };
         match order {
             Order::Rows => {
-                args.push(Arg::Int(geometry.run_items(space.run())));
+                let args = entry::MomentsRows { moments, run_items: geometry.run_items(space.run()) };
                 let (global, local) = geometry.groups_for(outputs * splits);
-                target.launch(&program, "moments_rows", &args, &global, Some(&local))
+                target.launch(&program, entry::MOMENTS_ROWS, &args, &global, Some(&local))
             }
             Order::Columns => {
                 let columns = space.columns(space.tasks(order, &geometry) * splits, length / splits);
-                geometry.launch_columns(&target, &program, "moments_columns", &args, columns)
+                let args = |parts| entry::MomentsColumns { moments, parts };
+                geometry.launch_columns(&target, &program, entry::MOMENTS_COLUMNS, args, columns)
             }
         }
     };
@@ -111,20 +111,21 @@ pub fn variance(
         (means.address, storage),
         Finish::Squares,
     )?;
-    let kept = layout(&space.kept)?;
-    let args = [
-        target.memory(squares.address)?,
-        target.memory(means.address)?,
-        target.memory(variance.address)?,
-        Arg::Int(variance.dtype.code()),
-        target.memory(mean.address)?,
-        Arg::Int(mean.dtype.code()),
-        Arg::of(&kept),
-        Arg::Long(outputs),
-        Arg::Long(length),
-        Arg::Long(splits),
-        Arg::Int(finish as i32),
+    let args = entry::MomentsMerge {
+        squares: target.memory(squares.address)?,
+        means: target.memory(means.address)?,
+        variance: target.memory(variance.address)?,
+        variance_dtype: variance.dtype,
+        mean: target.memory(mean.address)?,
+        mean_dtype: mean.dtype,
+        kept: layout(&space.kept)?,
+        outputs,
+        length,
+        splits,
+        finish: finish as i32,
         correction,
-    ];
-    geometry.launch_join(&target, &program, "moments_merge", &args, (outputs, splits))
+        parts: 1,
+    };
+    let args = |parts| entry::MomentsMerge { parts, ..args };
+    geometry.launch_join(&target, &program, entry::MOMENTS_MERGE, args, (outputs, splits))
 }

@@ -1,10 +1,10 @@
 //! Layer, root-mean-square and group normalisation of dense tensors, and what batch norm (`batch_norm.rs`) shares with them.
 
-use super::geometry::{real, Columns, Geometry};
+use super::geometry::{Columns, Geometry};
 use super::tier::tier;
 use super::{Target, Tensor, Workspace};
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry::{self, Arguments, EntryPoint, Value};
 use crate::kernels::{Class, DType, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -130,13 +130,14 @@ impl Call {
         Ok(Self { target, class, geometry: Geometry::of(&target, class) })
     }
 
-    /// Launches a kernel of the family; `dtypes` are those of the input and of the weight.
-    pub fn launch(
+    /// Launches a kernel of the family; `dtypes` are those of the input and of the weight. `args` gets the number of items that
+    /// share a column.
+    pub fn launch<A: Arguments>(
         &self,
-        kernel: &'static str,
+        kernel: EntryPoint<A>,
         count: i64,
         dtypes: [DType; 2],
-        args: &[Arg<'_>],
+        args: impl FnOnce(i32) -> A,
         by: Tasks,
     ) -> Result<()> {
         let [input, weight] = dtypes;
@@ -146,13 +147,13 @@ impl Call {
         match by {
             Tasks::OfGroups(tasks) => {
                 let (global, local) = geometry.groups_for(tasks);
-                self.target.launch(&program, kernel, args, &global, Some(&local))
+                self.target.launch(&program, kernel, &args(1), &global, Some(&local))
             }
             Tasks::OfColumns(columns) => geometry.launch_columns(&self.target, &program, kernel, args, columns),
             Tasks::OfSplits(results, splits) => {
                 geometry.launch_join(&self.target, &program, kernel, args, (results, splits))
             }
-            Tasks::Items(items) => self.target.launch(&program, kernel, args, &[items as usize], None),
+            Tasks::Items(items) => self.target.launch(&program, kernel, &args(1), &[items as usize], None),
         }
     }
 
@@ -196,24 +197,24 @@ pub fn norm_rows(
         return Ok(());
     }
     let call = Call::new(input)?;
-    let args = [
-        call.target.tensor(input)?,
-        Arg::Int(input.dtype.code()),
-        call.target.tensor(&affine.weight)?,
-        call.target.tensor(&affine.bias)?,
-        Arg::Int(affine.dtype(input.dtype).code()),
-        call.target.tensor(output)?,
-        call.target.tensor(&statistics.mean)?,
-        call.target.tensor(&statistics.rstd)?,
-        Arg::Int(statistics.rstd.dtype.code()),
-        Arg::Long(rows.count),
-        Arg::Long(rows.length),
-        Arg::Long(rows.groups),
-        Arg::Long(rows.inner),
-        real(call.class, eps),
-    ];
     let dtypes = [input.dtype, affine.dtype(input.dtype)];
-    call.launch("norm_rows", input.numel(), dtypes, &args, Tasks::OfGroups(rows.count))
+    let args = entry::NormRows {
+        input: call.target.tensor(input)?,
+        dtype0: input.dtype,
+        weight: call.target.tensor(&affine.weight)?,
+        bias: call.target.tensor(&affine.bias)?,
+        dtype1: affine.dtype(input.dtype),
+        output: call.target.tensor(output)?,
+        mean: call.target.tensor(&statistics.mean)?,
+        rstd: call.target.tensor(&statistics.rstd)?,
+        stat_dtype: statistics.rstd.dtype,
+        rows: rows.count,
+        length: rows.length,
+        groups: rows.groups,
+        inner: rows.inner,
+        eps: Value::real(call.class, eps),
+    };
+    call.launch(entry::NORM_ROWS, input.numel(), dtypes, |_| args, Tasks::OfGroups(rows.count))
 }
 
 /// Gradients of `rows`; `grad_input`, `grad_affine.weight` and `grad_affine.bias` may each be absent.
@@ -242,24 +243,24 @@ pub fn norm_rows_backward(
             sums = Some(Sums { memory: call.tables(2 * groups, shape.channels)?, shape, splits: groups });
         }
         let weight_dtype = if weight.is_present() { weight.dtype } else { input.dtype };
-        let args = [
-            call.target.tensor(grad)?,
-            call.target.tensor(input)?,
-            Arg::Int(input.dtype.code()),
-            call.target.tensor(weight)?,
-            Arg::Int(weight_dtype.code()),
-            call.target.tensor(&statistics.mean)?,
-            call.target.tensor(&statistics.rstd)?,
-            Arg::Int(statistics.rstd.dtype.code()),
-            call.target.tensor(grad_input)?,
-            call.target.memory(sums.as_ref().map_or(0, |sums| sums.memory.address))?,
-            Arg::Long(rows.count),
-            Arg::Long(rows.length),
-            Arg::Long(rows.groups),
-            Arg::Long(rows.inner),
-        ];
         let dtypes = [input.dtype, weight_dtype];
-        call.launch("norm_rows_backward", input.numel(), dtypes, &args, Tasks::OfGroups(rows.count))?;
+        let args = entry::NormRowsBackward {
+            grad: call.target.tensor(grad)?,
+            input: call.target.tensor(input)?,
+            dtype0: input.dtype,
+            weight: call.target.tensor(weight)?,
+            dtype1: weight_dtype,
+            mean: call.target.tensor(&statistics.mean)?,
+            rstd: call.target.tensor(&statistics.rstd)?,
+            stat_dtype: statistics.rstd.dtype,
+            grad_input: call.target.tensor(grad_input)?,
+            sums: call.target.memory(sums.as_ref().map_or(0, |sums| sums.memory.address))?,
+            rows: rows.count,
+            length: rows.length,
+            groups: rows.groups,
+            inner: rows.inner,
+        };
+        call.launch(entry::NORM_ROWS_BACKWARD, input.numel(), dtypes, |_| args, Tasks::OfGroups(rows.count))?;
     }
     if !wants_sums {
         return Ok(());
@@ -296,27 +297,30 @@ impl Sums {
         let wanted = geometry.busy(!by_columns) / (tasks * parts);
         let splits = wanted.clamp(1, (shape.outer / (SHORTEST_SPLIT * parts)).max(1));
         let memory = call.tables(2 * splits, shape.channels)?;
-        let args = [
-            call.target.tensor(grad)?,
-            call.target.tensor(input)?,
-            Arg::Int(input.dtype.code()),
-            call.target.tensor(&statistics.mean)?,
-            call.target.tensor(&statistics.rstd)?,
-            Arg::Int(statistics.rstd.dtype.code()),
-            call.target.memory(memory.address)?,
-            Arg::Long(shape.outer),
-            Arg::Long(shape.channels),
-            Arg::Long(shape.inner),
-            Arg::Long(owner.outer),
-            Arg::Long(owner.channels),
-            Arg::Long(splits),
-        ];
-        let (kernel, by) = if by_columns {
-            ("norm_sums_columns", Tasks::OfColumns(columns(tasks * splits, shape.outer / splits)))
-        } else {
-            ("norm_sums_rows", Tasks::OfGroups(tasks * splits))
+        let sums = entry::SumsArguments {
+            grad: call.target.tensor(grad)?,
+            input: call.target.tensor(input)?,
+            dtype0: input.dtype,
+            mean: call.target.tensor(&statistics.mean)?,
+            rstd: call.target.tensor(&statistics.rstd)?,
+            stat_dtype: statistics.rstd.dtype,
+            sums: call.target.memory(memory.address)?,
+            outer: shape.outer,
+            channels: shape.channels,
+            inner: shape.inner,
+            stat_outer: owner.outer,
+            stat_channels: owner.channels,
+            splits,
         };
-        call.launch(kernel, shape.count(), [input.dtype, input.dtype], &args, by)?;
+        let (count, dtypes) = (shape.count(), [input.dtype, input.dtype]);
+        if by_columns {
+            let by = Tasks::OfColumns(columns(tasks * splits, shape.outer / splits));
+            let args = |parts| entry::NormSumsColumns { sums, parts };
+            call.launch(entry::NORM_SUMS_COLUMNS, count, dtypes, args, by)?;
+        } else {
+            let by = Tasks::OfGroups(tasks * splits);
+            call.launch(entry::NORM_SUMS_ROWS, count, dtypes, |_| entry::NormSumsRows { sums }, by)?;
+        }
         Ok(Self { memory, shape: *shape, splits })
     }
 
@@ -331,23 +335,25 @@ impl Sums {
         training: bool,
     ) -> Result<()> {
         let dtype = if weight.is_present() { weight.dtype } else { grad_affine.dtype(call.class.storage()) };
-        let args = [
-            call.target.memory(self.memory.address)?,
-            call.target.tensor(&grad_affine.weight)?,
-            call.target.tensor(&grad_affine.bias)?,
-            call.target.tensor(weight)?,
-            Arg::Int(dtype.code()),
-            call.target.tensor(&statistics.mean)?,
-            call.target.tensor(&statistics.rstd)?,
-            Arg::Int(statistics.rstd.dtype.code()),
-            call.target.memory(tables.map_or(0, |tables| tables.address))?,
-            Arg::Long(self.shape.channels),
-            Arg::Long(self.splits),
-            Arg::Long(self.shape.per_channel()),
-            Arg::Int(i32::from(training)),
-        ];
-        let dtypes = [dtype, dtype];
-        let (channels, by) = (self.shape.channels, Tasks::OfSplits(self.shape.channels, self.splits));
-        call.launch("norm_sums_finish", channels, dtypes, &args, by)
+        let channels = self.shape.channels;
+        let args = entry::NormSumsFinish {
+            sums: call.target.memory(self.memory.address)?,
+            grad_weight: call.target.tensor(&grad_affine.weight)?,
+            grad_bias: call.target.tensor(&grad_affine.bias)?,
+            weight: call.target.tensor(weight)?,
+            dtype1: dtype,
+            mean: call.target.tensor(&statistics.mean)?,
+            rstd: call.target.tensor(&statistics.rstd)?,
+            stat_dtype: statistics.rstd.dtype,
+            coefficients: call.target.memory(tables.map_or(0, |tables| tables.address))?,
+            channels,
+            splits: self.splits,
+            count: self.shape.per_channel(),
+            training: i32::from(training),
+            parts: 1,
+        };
+        let by = Tasks::OfSplits(channels, self.splits);
+        let args = |parts| entry::NormSumsFinish { parts, ..args };
+        call.launch(entry::NORM_SUMS_FINISH, channels, [dtype, dtype], args, by)
     }
 }

@@ -5,8 +5,8 @@ use super::segments::{Batch, CHUNK};
 use super::space::div_ceil;
 use super::tier::tier;
 use super::{Scalar, Target, TensorList};
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry::{self, EntryPoint};
 use crate::kernels::{Class, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -97,12 +97,12 @@ const LISTS: usize = 6;
 type Tensors = Batch<11, LISTS>;
 
 impl OptimizerRule {
-    const fn kernel(self) -> &'static str {
+    const fn kernel(self) -> EntryPoint<entry::SgdStep<'static>> {
         match self {
-            Self::Sgd => "sgd_step",
-            Self::Adam => "adam_step",
-            Self::AdamW => "adamw_step",
-            _ => "adagrad_step",
+            Self::Sgd => entry::SGD_STEP,
+            Self::Adam => entry::ADAM_STEP,
+            Self::AdamW => entry::ADAMW_STEP,
+            _ => entry::ADAGRAD_STEP,
         }
     }
 }
@@ -134,14 +134,15 @@ pub fn optimizer_step(
         let share = if target.is_cpu() { div_ceil(elements, geometry.groups as i64) } else { 0 };
         let chunk = div_ceil(share, CHUNK).max(1) * CHUNK;
         let table = batch.table(chunk);
-        let first = [
-            Arg::Bytes(&table),
-            Arg::Bytes(&numbers),
-            target.tensor(lr)?,
-            target.tensor(scale)?,
-            target.tensor(found_inf)?,
-        ];
-        let args: Vec<_> = first.into_iter().chain(batch.arguments()).collect();
+        let args = entry::SgdStep {
+            step: entry::StepArguments {
+                step: &numbers,
+                rate: target.tensor(lr)?,
+                scale: target.tensor(scale)?,
+                found_inf: target.tensor(found_inf)?,
+                segment: batch.arguments(&table),
+            },
+        };
         let global = [batch.groups(chunk) * geometry.group];
         target.launch_elements(&program, rule.kernel(), &args, elements, &global, Some(&[geometry.group]))
     })

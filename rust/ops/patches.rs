@@ -4,7 +4,7 @@
 
 use super::matrix::{advance, Axis, Matrix};
 use super::{Target, Tensor};
-use crate::cl::Arg;
+use crate::cl::Memory;
 use crate::error::Result;
 use crate::kernels::structs::patch_grid::Patches as PatchGrid;
 use crate::kernels::DType;
@@ -27,7 +27,7 @@ pub fn spatial(numbers: &[i64], missing: i64) -> Spatial {
 #[derive(Clone, Copy, Debug)]
 pub struct Volume {
     /// Buffer and offset.
-    pub memory: Arg<'static>,
+    pub memory: Memory,
     /// Storage dtype.
     pub dtype: DType,
     /// Images.

@@ -6,6 +6,7 @@ use super::tier::{tier, with_rare};
 use super::{transpose, Operand, Scalar, Target};
 use crate::cl::{Arg, MemHandle};
 use crate::error::{Error, Result};
+use crate::kernels::entry::{EntryPoint, Listed};
 use crate::kernels::{CachedProgram, Class, DType, Family, MAX_DIMS, MAX_OPERANDS};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -115,6 +116,10 @@ fn fill_words(op: u32, shape: &[i64], out: &Operand<'_>, scalars: &[Scalar]) -> 
     Ok(())
 }
 
+/// Its buffers are as many as the op has operands.
+const DENSE: EntryPoint<Listed<'static>> = Listed::entry_point("pointwise_dense");
+const STRIDED: EntryPoint<Listed<'static>> = Listed::entry_point("pointwise_strided");
+
 struct Call<'a> {
     row: &'static PointwiseRow,
     compute: DType,
@@ -158,11 +163,11 @@ impl Call<'_> {
         args.push(Arg::Bytes(&launch));
         let layout;
         let kernel = if dense.is_some() {
-            "pointwise_dense"
+            DENSE
         } else {
             layout = layout_facing(shape, operands, facing)?;
             args.push(Arg::of(&layout));
-            "pointwise_strided"
+            STRIDED
         };
         args.extend(buffers);
         let (items, group) = if dense.is_some() {
@@ -173,7 +178,7 @@ impl Call<'_> {
         // On GPUs items that share no tile may be in groups of any size.
         let local = [group];
         let local = (self.target.is_cpu() || facing.is_some()).then_some(&local[..]);
-        self.target.launch_elements(&program, kernel, &args, count, &[items], local)
+        self.target.launch_elements(&program, kernel, &Listed(&args), count, &[items], local)
     }
 
     /// More dimensions than a kernel walks: one launch per index of the outermost one.
@@ -207,7 +212,7 @@ impl Call<'_> {
         };
         let faces = |dim: usize| operands.iter().any(|operand| is_across(operand, dim) && is_dense(operand, dim));
         let Some(dim) = (1..shape.len()).find(|&dim| is_long(dim) && faces(dim)) else { return Ok(None) };
-        let has_groups = program.kernel("pointwise_strided")?.largest_group() as i64 >= GPU_SIDE * GPU_SIDE;
+        let has_groups = program.kernel(STRIDED.name)?.largest_group() as i64 >= GPU_SIDE * GPU_SIDE;
         Ok(has_groups.then_some(dim))
     }
 
@@ -338,9 +343,9 @@ impl Call<'_> {
         let (mut offsets, mut dtypes) = ([0_u64; MAX_OPERANDS], [0_i32; MAX_OPERANDS]);
         let operands = std::iter::once(&self.out).chain(self.inputs);
         for ((operand, offset), dtype) in operands.zip(&mut offsets).zip(&mut dtypes) {
-            let (memory, start) = self.target.location(operand.address)?;
-            buffers.push(Arg::Buffer(memory));
-            (*offset, *dtype) = (start, operand.dtype.code());
+            let memory = self.target.memory(operand.address)?;
+            buffers.push(Arg::Buffer(memory.handle));
+            (*offset, *dtype) = (memory.offset, operand.dtype.code());
         }
         buffers.resize(1 + self.row.slots(Family::Pointwise), Arg::Buffer(MemHandle::NULL));
         let mut bytes = Vec::with_capacity(2 * SLOTS * class.size() + 112);

@@ -4,10 +4,10 @@ use super::geometry::Geometry;
 use super::planes::{self, layout, SPATIAL};
 use super::tier::tier;
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::structs::pool::Window;
-use crate::kernels::{Family, Layout};
+use crate::kernels::Family;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -57,17 +57,24 @@ const WIDE_WINDOW: i64 = 8;
 const TASKS_PER_UNIT: i64 = 8;
 
 /// The kernels that do the same.
-struct Kernels {
+struct Kernels<A> {
     /// Of `cl/pool.cl`.
-    gather: &'static str,
+    gather: EntryPoint<A>,
     /// For CPUs, where tensors and windows suit one.
-    whole: Option<Whole>,
+    whole: Option<Whole<A>>,
 }
 
 /// A kernel whose items take planes or pixels as a whole, and how many of these there are.
-struct Whole {
-    kernel: &'static str,
+struct Whole<A> {
+    kernel: EntryPoint<A>,
     tasks: i64,
+}
+
+/// What the arguments of all kernels are made of.
+struct Call {
+    target: Target,
+    window: Window,
+    adaptive: i32,
 }
 
 /// One value for each of W, H, D from a list that begins with the outermost; `absent` for missing dimensions.
@@ -87,16 +94,27 @@ pub fn max_pool(pool: &Pool<'_>, output: &Tensor<'_>, indices: &Tensor<'_>, inpu
     if output.numel() == 0 {
         return Ok(());
     }
-    let layouts = [layout(&[output, indices, input], pool.spatial)?];
     let tensors = [output, indices, input];
+    let layout = layout(&tensors, pool.spatial)?;
     // Vectors must not reach beyond the rows of windows, which borders cut short where windows are fixed.
     let lanes = Geometry::of(&Target::of(output.address)?, output.class()).lanes as i64;
     let whole = if pool.is_adaptive() && pool.window_width(input, output) >= lanes && pool.are_dense(&tensors) {
-        Some(pool.planes("max_pool_planes", output))
+        Some(pool.planes(entry::MAX_POOL_PLANES, output))
     } else {
-        pool.pixels("max_pool_pixels", &tensors)
+        pool.pixels(entry::MAX_POOL_PIXELS, &tensors)
     };
-    pool.launch(Kernels { gather: "max_pool", whole }, &tensors, &layouts, (input, output), &[])
+    let args = |call: &Call| {
+        Ok(entry::MaxPool {
+            output: call.target.tensor(output)?,
+            indices: call.target.tensor(indices)?,
+            input: call.target.tensor(input)?,
+            dtype0: output.dtype,
+            layout,
+            w: call.window,
+            adaptive: call.adaptive,
+        })
+    };
+    pool.launch(&Kernels { gather: entry::MAX_POOL, whole }, output, (input, output), args)
 }
 
 /// Writes what each element of the pooled tensor gets of the gradient.
@@ -109,10 +127,22 @@ pub fn max_pool_backward(
     grad: &Tensor<'_>,
     indices: &Tensor<'_>,
 ) -> Result<()> {
-    let layouts = [layout(&[grad_input], pool.spatial)?, layout(&[grad, indices], pool.spatial)?];
-    let tensors = [grad_input, grad, indices];
-    let whole = pool.are_dense(&tensors).then(|| pool.planes("max_pool_backward_planes", grad_input));
-    pool.launch(Kernels { gather: "max_pool_backward", whole }, &tensors, &layouts, (grad_input, grad), &[])
+    let (inputs, outputs) = (layout(&[grad_input], pool.spatial)?, layout(&[grad, indices], pool.spatial)?);
+    let is_dense = pool.are_dense(&[grad_input, grad, indices]);
+    let whole = is_dense.then(|| pool.planes(entry::MAX_POOL_BACKWARD_PLANES, grad_input));
+    let args = |call: &Call| {
+        Ok(entry::MaxPoolBackward {
+            grad_input: call.target.tensor(grad_input)?,
+            grad: call.target.tensor(grad)?,
+            indices: call.target.tensor(indices)?,
+            dtype0: grad_input.dtype,
+            layout: inputs,
+            outputs,
+            w: call.window,
+            adaptive: call.adaptive,
+        })
+    };
+    pool.launch(&Kernels { gather: entry::MAX_POOL_BACKWARD, whole }, grad_input, (grad_input, grad), args)
 }
 
 /// Writes the mean of each window.
@@ -120,14 +150,26 @@ pub fn max_pool_backward(
 /// # Errors
 /// As the driver reports.
 pub fn avg_pool(pool: &Pool<'_>, output: &Tensor<'_>, input: &Tensor<'_>, divisor: Divisor) -> Result<()> {
-    let layouts = [layout(&[output, input], pool.spatial)?];
     let tensors = [output, input];
+    let layout = layout(&tensors, pool.spatial)?;
     let whole = if pool.window_width(input, output) >= WIDE_WINDOW && pool.are_dense(&tensors) {
-        Some(pool.planes("avg_pool_planes", output))
+        Some(pool.planes(entry::AVG_POOL_PLANES, output))
     } else {
-        pool.pixels("avg_pool_pixels", &tensors)
+        pool.pixels(entry::AVG_POOL_PIXELS, &tensors)
     };
-    pool.launch(Kernels { gather: "avg_pool", whole }, &tensors, &layouts, (input, output), &divisor.args())
+    let args = |call: &Call| {
+        Ok(entry::AvgPool {
+            output: call.target.tensor(output)?,
+            input: call.target.tensor(input)?,
+            dtype0: output.dtype,
+            layout,
+            w: call.window,
+            adaptive: call.adaptive,
+            count_include_pad: i32::from(divisor.count_include_pad),
+            divisor_override: divisor.divisor_override,
+        })
+    };
+    pool.launch(&Kernels { gather: entry::AVG_POOL, whole }, output, (input, output), args)
 }
 
 /// Writes what each element of the pooled tensor gets of the gradient.
@@ -135,17 +177,23 @@ pub fn avg_pool(pool: &Pool<'_>, output: &Tensor<'_>, input: &Tensor<'_>, diviso
 /// # Errors
 /// As the driver reports.
 pub fn avg_pool_backward(pool: &Pool<'_>, grad_input: &Tensor<'_>, grad: &Tensor<'_>, divisor: Divisor) -> Result<()> {
-    let layouts = [layout(&[grad_input], pool.spatial)?, layout(&[grad], pool.spatial)?];
-    let tensors = [grad_input, grad];
-    let serves = pool.window_width(grad_input, grad) >= WIDE_WINDOW && pool.are_dense(&tensors);
-    let whole = serves.then(|| pool.planes("avg_pool_backward_planes", grad_input));
-    pool.launch(Kernels { gather: "avg_pool_backward", whole }, &tensors, &layouts, (grad_input, grad), &divisor.args())
-}
-
-impl Divisor {
-    fn args(self) -> [Arg<'static>; 2] {
-        [Arg::Int(i32::from(self.count_include_pad)), Arg::Long(self.divisor_override)]
-    }
+    let (inputs, outputs) = (layout(&[grad_input], pool.spatial)?, layout(&[grad], pool.spatial)?);
+    let serves = pool.window_width(grad_input, grad) >= WIDE_WINDOW && pool.are_dense(&[grad_input, grad]);
+    let whole = serves.then(|| pool.planes(entry::AVG_POOL_BACKWARD_PLANES, grad_input));
+    let args = |call: &Call| {
+        Ok(entry::AvgPoolBackward {
+            grad_input: call.target.tensor(grad_input)?,
+            grad: call.target.tensor(grad)?,
+            dtype0: grad_input.dtype,
+            layout: inputs,
+            outputs,
+            w: call.window,
+            adaptive: call.adaptive,
+            count_include_pad: i32::from(divisor.count_include_pad),
+            divisor_override: divisor.divisor_override,
+        })
+    };
+    pool.launch(&Kernels { gather: entry::AVG_POOL_BACKWARD, whole }, grad_input, (grad_input, grad), args)
 }
 
 impl Pool<'_> {
@@ -180,13 +228,13 @@ impl Pool<'_> {
     }
 
     /// A kernel of `cl/pool_planes.cl`.
-    fn planes(&self, kernel: &'static str, written: &Tensor<'_>) -> Whole {
+    fn planes<A>(&self, kernel: EntryPoint<A>, written: &Tensor<'_>) -> Whole<A> {
         let [_, _, _, channels, samples] = planes::sizes(written, self.spatial);
         Whole { kernel, tasks: channels * samples }
     }
 
     /// A kernel of `cl/pool_pixels.cl`, where the channels of all tensors are neighbours.
-    fn pixels(&self, kernel: &'static str, tensors: &[&Tensor<'_>]) -> Option<Whole> {
+    fn pixels<A>(&self, kernel: EntryPoint<A>, tensors: &[&Tensor<'_>]) -> Option<Whole<A>> {
         let [width, height, depth, _, samples] = planes::sizes(tensors.first()?, self.spatial);
         let serves = planes::channels_are_neighbours(tensors, self.spatial);
         serves.then_some(Whole { kernel, tasks: width * height * depth * samples })
@@ -213,16 +261,14 @@ impl Pool<'_> {
         width / outputs.max(1)
     }
 
-    /// Writes the first of `tensors`; `pooled` and `windowed` give the sizes that windows join.
-    fn launch(
+    /// Launches a kernel that writes to `written`; `pooled` and `windowed` give the sizes that windows join.
+    fn launch<A: Arguments>(
         &self,
-        kernels: Kernels,
-        tensors: &[&Tensor<'_>],
-        layouts: &[Layout],
+        kernels: &Kernels<A>,
+        written: &Tensor<'_>,
         (pooled, windowed): (&Tensor<'_>, &Tensor<'_>),
-        divisor: &[Arg<'_>],
+        args: impl FnOnce(&Call) -> Result<A>,
     ) -> Result<()> {
-        let Some(written) = tensors.first() else { return Ok(()) };
         let count = written.numel();
         if count == 0 {
             return Ok(());
@@ -233,15 +279,12 @@ impl Pool<'_> {
         let adaptive = i32::from(self.is_adaptive());
         let constants = [("SPEC_DTYPE0", written.dtype.code()), ("SPEC_ADAPTIVE", adaptive)];
         let program = target.program(Family::Pool, class, &geometry.define(tier(count, &constants)))?;
-        let window = self.window(pooled, windowed)?;
-        let mut args = tensors.iter().map(|tensor| target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
-        args.push(Arg::Int(written.dtype.code()));
-        args.extend(layouts.iter().map(Arg::of));
-        args.extend([Arg::of(&window), Arg::Int(adaptive)]);
-        args.extend(divisor);
+        let args = args(&Call { target, window: self.window(pooled, windowed)?, adaptive })?;
         let fair = target.compute_units() as i64 * TASKS_PER_UNIT;
-        if let Some(Whole { kernel, tasks }) = kernels.whole.filter(|whole| target.is_cpu() && whole.tasks >= fair) {
-            return target.launch(&program, kernel, &args, &geometry.items_for(tasks), None);
+        if let Some(Whole { kernel, tasks }) =
+            kernels.whole.as_ref().filter(|whole| target.is_cpu() && whole.tasks >= fair)
+        {
+            return target.launch(&program, *kernel, &args, &geometry.items_for(*tasks), None);
         }
         let [_, _, _, channels, _] = planes::sizes(written, self.spatial);
         let channels = channels.max(1);

@@ -2,9 +2,9 @@
 
 use super::sort::Rows;
 use super::Target;
-use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{Class, DType};
+use crate::kernels::entry::{self, Arguments, EntryPoint};
+use crate::kernels::{CachedProgram, Class, DType};
 
 /// The `BINS` of `cl/radix.cl`.
 pub const BINS: i64 = 256;
@@ -44,6 +44,20 @@ pub const fn key_bytes(dtype: DType) -> i32 {
     }
 }
 
+/// Launches a kernel in groups of one: work-items hold a table of bins each.
+///
+/// # Errors
+/// As the driver reports.
+pub fn launch<A: Arguments>(
+    target: &Target,
+    program: &CachedProgram,
+    kernel: EntryPoint<A>,
+    args: &A,
+    items: i64,
+) -> Result<()> {
+    target.launch(program, kernel, args, &[items as usize], Some(&[1]))
+}
+
 /// Writes the first `kept` elements of each sorted row, and their places, to the memory at two addresses.
 ///
 /// # Errors
@@ -56,27 +70,50 @@ pub fn sort(target: &Target, rows: &Rows<'_>, values: usize, indices: usize, kep
     let (records, spare) = (target.workspace(bytes)?, target.workspace(bytes)?);
     let (records, spare) = (target.memory(records.address)?, target.memory(spare.address)?);
     let (values, indices, input) = (target.memory(values)?, target.memory(indices)?, target.tensor(&rows.input)?);
-    let (dtype, passes, length, kept) = (Arg::Int(dtype.code()), key_bytes(dtype), Arg::Long(length), Arg::Long(kept));
+    let passes = key_bytes(dtype);
 
     let chunk_count = chunks(target, rows);
-    // Groups of one: work-items hold a table of bins each.
-    let launch =
-        |kernel, args: &[Arg<'_>], items: i64| target.launch(&program, kernel, args, &[items as usize], Some(&[1]));
     if chunk_count == 1 {
-        let args = [values, indices, input, records, spare, dtype, length, kept, Arg::Int(passes), rows.order()];
-        return launch("radix_rows", &args, count);
+        let args = entry::RadixRows {
+            values,
+            indices,
+            input,
+            records,
+            spare,
+            dtype0: dtype,
+            length,
+            kept,
+            passes,
+            descending: rows.order(),
+        };
+        return launch(target, &program, entry::RADIX_ROWS, &args, count);
     }
     let pieces = count * chunk_count;
     let varying = target.workspace(pieces as usize * key_size)?;
     let counts = target.workspace((pieces * BINS * 4) as usize)?;
     let (varying, counts) = (target.memory(varying.address)?, target.memory(counts.address)?);
-    let chunks = Arg::Int(chunk_count as i32);
-    launch("radix_keys", &[records, varying, input, dtype, length, chunks, rows.order()], pieces)?;
-    for pass in (0..passes).map(Arg::Int) {
-        launch("radix_count", &[records, spare, varying, counts, length, chunks, pass], pieces)?;
-        launch("radix_offsets", &[counts, chunks], count)?;
-        launch("radix_move", &[records, spare, varying, counts, length, chunks, pass], pieces)?;
+    let chunks = chunk_count as i32;
+    let keys = entry::RadixKeys { records, varying, input, dtype0: dtype, length, chunks, descending: rows.order() };
+    launch(target, &program, entry::RADIX_KEYS, &keys, pieces)?;
+    for pass in 0..passes {
+        let args = entry::RadixCount { records, spare, varying, counts, length, chunks, pass };
+        launch(target, &program, entry::RADIX_COUNT, &args, pieces)?;
+        launch(target, &program, entry::RADIX_OFFSETS, &entry::RadixOffsets { counts, chunks }, count)?;
+        let args = entry::RadixMove { records, spare, varying, counts, length, chunks, pass };
+        launch(target, &program, entry::RADIX_MOVE, &args, pieces)?;
     }
-    let args = [values, indices, input, records, spare, varying, dtype, length, kept, chunks, Arg::Int(passes)];
-    launch("radix_write", &args, pieces)
+    let args = entry::RadixWrite {
+        values,
+        indices,
+        input,
+        records,
+        spare,
+        varying,
+        dtype0: dtype,
+        length,
+        kept,
+        chunks,
+        passes,
+    };
+    launch(target, &program, entry::RADIX_WRITE, &args, pieces)
 }

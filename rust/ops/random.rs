@@ -4,8 +4,8 @@ use super::geometry::ITEM_GROUP;
 use super::space::div_ceil;
 use super::tier::tier;
 use super::{RandomStream, Target, Tensor};
-use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::entry::{self, Arguments, EntryPoint, Value};
 use crate::kernels::{CachedProgram, Class, DType, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -80,15 +80,6 @@ fn drawing_class(dtype: DType) -> Result<Class> {
     }
 }
 
-/// A kernel argument of type `T`.
-fn real(class: Class, value: f64) -> Arg<'static> {
-    if class == Class::Double {
-        Arg::Double(value)
-    } else {
-        Arg::Float(value as f32)
-    }
-}
-
 /// Work-items that draw so many elements: on CPUs each runs the counters of a group, on GPUs each one counter.
 fn drawing_items(target: &Target, class: Class, elements: i64) -> i64 {
     let groups = div_ceil(elements, group(class));
@@ -101,7 +92,13 @@ fn drawing_items(target: &Target, class: Class, elements: i64) -> i64 {
 
 /// Enqueues a kernel whose items check whether there is anything for them: one size of group, so that drivers that compile
 /// a kernel for each do so once.
-fn launch(target: &Target, program: &CachedProgram, kernel: &'static str, args: &[Arg<'_>], items: i64) -> Result<()> {
+fn launch<A: Arguments>(
+    target: &Target,
+    program: &CachedProgram,
+    kernel: EntryPoint<A>,
+    args: &A,
+    items: i64,
+) -> Result<()> {
     let global = (items as usize).next_multiple_of(ITEM_GROUP);
     target.launch(program, kernel, args, &[global], Some(&[ITEM_GROUP]))
 }
@@ -127,17 +124,17 @@ pub fn random_sample(
     let target = Target::of(out.address)?;
     let spec = tier(count, &[("SPEC_OP", distribution.repr), ("SPEC_DTYPE0", out.dtype.code())]);
     let program = target.program(Family::Random, class, &spec)?;
-    let args = [
-        target.tensor(out)?,
-        Arg::Int(distribution.repr),
-        Arg::Int(out.dtype.code()),
-        Arg::Long(count),
-        Arg::ULong(stream.seed),
-        Arg::ULong(stream.offset),
-        real(class, first),
-        real(class, second),
-    ];
-    launch(&target, &program, "random_sample", &args, drawing_items(&target, class, count))
+    let args = entry::RandomSample {
+        out: target.tensor(out)?,
+        op: distribution.repr,
+        dtype0: out.dtype,
+        n: count,
+        seed: stream.seed,
+        offset: stream.offset,
+        a: Value::real(class, first),
+        b: Value::real(class, second),
+    };
+    launch(&target, &program, entry::RANDOM_SAMPLE, &args, drawing_items(&target, class, count))
 }
 
 /// Fills a dense tensor with `base` plus whole numbers below `range`; range 0 means all 64 bits.
@@ -153,16 +150,16 @@ pub fn random_integers(out: &Tensor<'_>, range: u64, base: i64, stream: RandomSt
     target.converts([out.dtype])?;
     let spec = tier(count, &[("SPEC_DTYPE0", out.dtype.code())]);
     let program = target.program(Family::Random, Class::Integer, &spec)?;
-    let args = [
-        target.tensor(out)?,
-        Arg::Int(out.dtype.code()),
-        Arg::Long(count),
-        Arg::ULong(stream.seed),
-        Arg::ULong(stream.offset),
-        Arg::ULong(range),
-        Arg::Long(base),
-    ];
-    launch(&target, &program, "random_integers", &args, drawing_items(&target, Class::Integer, count))
+    let args = entry::RandomIntegers {
+        out: target.tensor(out)?,
+        dtype0: out.dtype,
+        n: count,
+        seed: stream.seed,
+        offset: stream.offset,
+        range,
+        base,
+    };
+    launch(&target, &program, entry::RANDOM_INTEGERS, &args, drawing_items(&target, Class::Integer, count))
 }
 
 /// Fills a dense tensor with 0 and 1; `probabilities` is laid out alike. One that is none is a fault of the stream.
@@ -179,17 +176,17 @@ pub fn random_bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Ra
     target.converts([out.dtype])?;
     let dtypes = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", probabilities.dtype.code())];
     let program = target.program(Family::Random, class, &tier(count, &dtypes))?;
-    let args = [
-        target.tensor(out)?,
-        target.tensor(probabilities)?,
-        Arg::Int(out.dtype.code()),
-        Arg::Int(probabilities.dtype.code()),
-        Arg::Long(count),
-        Arg::ULong(stream.seed),
-        Arg::ULong(stream.offset),
-        target.faults()?,
-    ];
-    launch(&target, &program, "random_bernoulli", &args, drawing_items(&target, class, count))
+    let args = entry::RandomBernoulli {
+        out: target.tensor(out)?,
+        p: target.tensor(probabilities)?,
+        dtype0: out.dtype,
+        dtype1: probabilities.dtype,
+        n: count,
+        seed: stream.seed,
+        offset: stream.offset,
+        faults: target.faults()?,
+    };
+    launch(&target, &program, entry::RANDOM_BERNOULLI, &args, drawing_items(&target, class, count))
 }
 
 /// Keeps each element with probability `keep`, divided by it; `mask` (bool) tells which. All are laid out alike.
@@ -205,18 +202,18 @@ pub fn dropout(out: &Tensor<'_>, mask: &Tensor<'_>, input: &Tensor<'_>, keep: f6
     let target = Target::of(out.address)?;
     let spec = tier(count, &[("SPEC_DTYPE0", input.dtype.code())]);
     let program = target.program(Family::Random, class, &spec)?;
-    let args = [
-        target.tensor(out)?,
-        target.tensor(mask)?,
-        target.tensor(input)?,
-        Arg::Int(input.dtype.code()),
-        Arg::Long(count),
-        Arg::ULong(stream.seed),
-        Arg::ULong(stream.offset),
-        real(class, keep),
-        real(class, keep.recip()),
-    ];
-    launch(&target, &program, "dropout", &args, drawing_items(&target, class, count))
+    let args = entry::Dropout {
+        out: target.tensor(out)?,
+        mask: target.tensor(mask)?,
+        input: target.tensor(input)?,
+        dtype0: input.dtype,
+        n: count,
+        seed: stream.seed,
+        offset: stream.offset,
+        keep: Value::real(class, keep),
+        scale: Value::real(class, keep.recip()),
+    };
+    launch(&target, &program, entry::DROPOUT, &args, drawing_items(&target, class, count))
 }
 
 /// `grad_in = mask ? grad_out * scale : 0`. All are laid out alike.
@@ -232,16 +229,16 @@ pub fn dropout_backward(grad_in: &Tensor<'_>, grad_out: &Tensor<'_>, mask: &Tens
     let target = Target::of(grad_in.address)?;
     let spec = tier(count, &[("SPEC_DTYPE0", grad_out.dtype.code())]);
     let program = target.program(Family::Random, class, &spec)?;
-    let args = [
-        target.tensor(grad_in)?,
-        target.tensor(grad_out)?,
-        target.tensor(mask)?,
-        Arg::Int(grad_out.dtype.code()),
-        Arg::Long(count),
-        real(class, scale),
-    ];
+    let args = entry::DropoutBackward {
+        grad_in: target.tensor(grad_in)?,
+        grad_out: target.tensor(grad_out)?,
+        mask: target.tensor(mask)?,
+        dtype0: grad_out.dtype,
+        n: count,
+        scale: Value::real(class, scale),
+    };
     let items = if target.is_cpu() { div_ceil(count, BESIDE) } else { count };
-    launch(&target, &program, "dropout_backward", &args, items)
+    launch(&target, &program, entry::DROPOUT_BACKWARD, &args, items)
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Reductions to one value: sums, products, extremes, norms, all and any.
 
-use super::geometry::{real, Geometry};
+use super::geometry::Geometry;
 use super::reduction::{Order, Reduction};
 use super::space::layout;
 use super::tier::{tier, with_rare};
 use super::{Operand, Target};
-use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::entry::{self, Value};
 use crate::kernels::{Class, DType, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -173,39 +173,37 @@ impl Pass {
         let spec = with_rare(tier(outputs * length, &constants), [input_dtype, output_dtype]);
         let spec = geometry.define(spec).define("HAS_POWER", i64::from(has_power));
         let program = self.target.program(Family::Reduce, self.class, &spec)?;
-        let (kept, reduced) = (layout(&space.kept)?, layout(&space.reduced)?);
-        let mut args = vec![
-            self.target.memory(input)?,
-            Arg::Int(input_dtype.code()),
-            self.target.memory(output)?,
-            Arg::Int(output_dtype.code()),
-            Arg::of(&kept),
-            Arg::of(&reduced),
-            Arg::Long(outputs),
-            Arg::Long(length),
-            Arg::Long(splits),
-            Arg::Int(map as i32),
-            Arg::Int(self.fold as i32),
-            Arg::Int(finish as i32),
-            real(self.class, self.power),
-            Arg::Long(self.count),
-        ];
+        let reduction = entry::ReductionArguments {
+            input: self.target.memory(input)?,
+            dtype0: input_dtype,
+            output: self.target.memory(output)?,
+            output_dtype,
+            outputs,
+            length,
+            map: map as i32,
+            fold: self.fold as i32,
+            finish: finish as i32,
+            power: Value::real(self.class, self.power),
+            count: self.count,
+        };
         if let Some([row_stride, output_stride]) = self.short_rows(space, splits, order, input_dtype) {
-            // In place of the layouts, and of the number of splits.
-            args.splice(4..6, []);
-            args.splice(6..7, [Arg::Long(row_stride), Arg::Long(output_stride)]);
+            let args = entry::ReduceShortRows { reduction, row_stride, output_stride };
             let tasks = (outputs as u64).div_ceil(self.geometry.lanes as u64) as i64;
-            return self.target.launch(&program, "reduce_short_rows", &args, &self.geometry.items_for(tasks), None);
+            let items = self.geometry.items_for(tasks);
+            return self.target.launch(&program, entry::REDUCE_SHORT_ROWS, &args, &items, None);
         }
+        let (kept, reduced) = (layout(&space.kept)?, layout(&space.reduced)?);
         match order {
             Order::Rows => {
-                args.push(Arg::Int(geometry.run_items(space.run())));
+                let run_items = geometry.run_items(space.run());
+                let args = entry::ReduceRows { reduction, kept, reduced, splits, run_items };
                 let (global, local) = geometry.groups_for(outputs * splits);
-                self.target.launch(&program, "reduce_rows", &args, &global, Some(&local))
+                self.target.launch(&program, entry::REDUCE_ROWS, &args, &global, Some(&local))
             }
             Order::Columns => {
                 let columns = space.columns(space.tasks(order, &geometry), length / splits);
-                geometry.launch_columns(&self.target, &program, "reduce_columns", &args, columns)
+                let args = |parts| entry::ReduceColumns { reduction, kept, reduced, splits, parts };
+                geometry.launch_columns(&self.target, &program, entry::REDUCE_COLUMNS, args, columns)
             }
         }
     }

@@ -4,8 +4,9 @@ use super::geometry::Geometry;
 use super::planes;
 use super::tier::tier;
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::{Error, Result};
+use crate::kernels::entry::{self, LocalBytes};
+use crate::kernels::structs::resample::ResampleAxis;
 use crate::kernels::{Class, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -133,18 +134,23 @@ impl Axis {
         pitch * (4 + self.width * (4 + weight))
     }
 
-    fn bytes(&self, start: i64, class: Class) -> Vec<u8> {
-        let fields = [self.step.rule.repr, i32::from(self.step.align_corners), i32::from(self.transposed)];
-        let mut bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_ne_bytes()).collect();
-        bytes.extend((self.width as i32).to_ne_bytes());
-        bytes.extend([self.coarse, self.fine, self.step.shift, start].iter().flat_map(|field| field.to_ne_bytes()));
-        match class {
-            Class::Double | Class::ComplexDouble => bytes.extend(self.step.scale.to_ne_bytes()),
-            Class::Float | Class::Integer | Class::Unsigned | Class::Complex => {
-                bytes.extend([self.step.scale as f32, 0.0].iter().flat_map(|field| field.to_ne_bytes()));
-            }
+    /// As kernels take it; its table begins at byte `start`.
+    fn shared(&self, start: i64, class: Class) -> ResampleAxis {
+        let scale = self.step.scale;
+        ResampleAxis {
+            rule: self.step.rule.repr,
+            align_corners: i32::from(self.step.align_corners),
+            transposed: i32::from(self.transposed),
+            width: self.width as i32,
+            coarse: self.coarse,
+            fine: self.fine,
+            shift: self.step.shift,
+            start,
+            scale: match class {
+                Class::Double | Class::ComplexDouble => scale.to_bits(),
+                Class::Float | Class::Integer | Class::Unsigned | Class::Complex => u64::from((scale as f32).to_bits()),
+            },
         }
-        bytes
     }
 }
 
@@ -164,17 +170,17 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[ResampleStep],
         Class::Double | Class::ComplexDouble | Class::Integer | Class::Unsigned => 8,
     };
     let spatial = |sizes: &[i64], dim: usize| sizes.get(dim).copied().unwrap_or(1);
-    let mut axes: Vec<Vec<u8>> = Vec::new();
+    let mut axes = [ResampleAxis::default(); planes::SPATIAL];
     let (mut positions, mut bytes) = (0, 0);
     // From the innermost dimension on.
-    for dim in 0..planes::SPATIAL {
+    for (dim, shared) in axes.iter_mut().enumerate() {
         let step = steps.iter().rev().nth(dim).copied().unwrap_or(ResampleStep::SAME);
         let (output, input) = (spatial(&to, dim), spatial(&from, dim));
         if i32::try_from(output.max(input)).is_err() {
             return Err(Error::Unsupported(format!("OpenCL: a dimension of {output} elements cannot be resampled")));
         }
         let axis = Axis::new(step, output, input, transposed);
-        axes.push(axis.bytes(bytes, class));
+        *shared = axis.shared(bytes, class);
         bytes += axis.table_bytes(weight);
         positions += axis.positions();
     }
@@ -187,24 +193,25 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[ResampleStep],
     let program = target.program(Family::Resample, class, &spec)?;
     let tables = target.workspace(bytes as usize)?;
     let tables = target.memory(tables.address)?;
-    let axes: Vec<Arg<'_>> = axes.iter().map(|axis| Arg::Bytes(axis)).collect();
-    let args = [&[tables], axes.as_slice()].concat();
-    target.launch(&program, "resample_tables", &args, &[positions as usize], None)?;
+    let [x_axis, y_axis, z_axis] = axes;
+    let axes = entry::AxesArguments { x_axis, y_axis, z_axis };
+    let args = entry::ResampleTables { tables, axes };
+    target.launch(&program, entry::RESAMPLE_TABLES, &args, &[positions as usize], None)?;
 
     let layout = planes::layout(&[output, input], steps.len())?;
     let (lanes, rest) = planes::strips(&to, by_channel, geometry.lanes);
-    let mut args = vec![target.tensor(output)?, target.tensor(input)?, tables, Arg::Int(output.dtype.code())];
-    args.push(Arg::of(&layout));
-    args.extend(axes);
+    let (dtype0, output, input) = (output.dtype, target.tensor(output)?, target.tensor(input)?);
     let ([width, ..], [length, ..]) = (to, from);
     let line_bytes = (length as u64).next_multiple_of(geometry.lanes as u64) as usize * class.size();
     let by_row = !by_channel && length <= width * MOST_INPUTS && line_bytes <= LINE_BYTES;
     if target.is_cpu() && by_row && line_bytes * 2 <= target.device.info.local_mem as usize {
-        args.extend([Arg::Long(length), Arg::Local(line_bytes)]);
-        return target.launch(&program, "resample_rows", &args, &geometry.items_for(rest), Some(&[1]));
+        let line = LocalBytes(line_bytes);
+        let args = entry::ResampleRows { output, input, tables, dtype0, layout, axes, length, line };
+        return target.launch(&program, entry::RESAMPLE_ROWS, &args, &geometry.items_for(rest), Some(&[1]));
     }
-    args.push(Arg::Int(i32::from(by_channel)));
-    target.launch(&program, "resample", &args, &geometry.items_for(lanes * rest), None)
+    let by_channel = i32::from(by_channel);
+    let args = entry::Resample { output, input, tables, dtype0, layout, axes, by_channel };
+    target.launch(&program, entry::RESAMPLE, &args, &geometry.items_for(lanes * rest), None)
 }
 
 #[cfg(test)]
@@ -234,10 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_an_axis_are_those_of_the_kernels() {
-        let axis = Axis::new(ResampleStep::SAME, 5, 5, false);
-        assert_eq!(axis.bytes(0, Class::Float).len(), 56);
-        assert_eq!(axis.bytes(0, Class::Double).len(), 56);
-        assert_eq!(axis.table_bytes(4), 16 * 12);
+    fn scales_have_the_precision_of_their_class() {
+        let axis = Axis::new(step(ResampleRule::Linear, 0.1, 0), 5, 50, false);
+        assert_eq!(axis.shared(0, Class::Float).scale, u64::from(0.1_f32.to_bits()));
+        assert_eq!(axis.shared(0, Class::Double).scale, 0.1_f64.to_bits());
+    }
+
+    #[test]
+    fn tables_are_padded_to_whole_vectors() {
+        assert_eq!(Axis::new(ResampleStep::SAME, 5, 5, false).table_bytes(4), 16 * 12);
     }
 }

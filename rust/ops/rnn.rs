@@ -5,8 +5,9 @@
 use super::geometry::Geometry;
 use super::tier::tier;
 use super::{Target, Tensor};
-use crate::cl::Arg;
+use crate::cl::Memory;
 use crate::error::Result;
+use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::Family;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -55,8 +56,13 @@ mod ffi {
 
 pub use ffi::CellInputs;
 
-/// Launches a kernel over every element of `state`.
-fn launch(kernel: &'static str, state: &Tensor<'_>, tensors: &[&Tensor<'_>]) -> Result<()> {
+/// Launches a kernel over every element of `state`. `args` makes its arguments of where `tensors` lie.
+fn launch<A: Arguments, const N: usize>(
+    kernel: EntryPoint<A>,
+    state: &Tensor<'_>,
+    tensors: [&Tensor<'_>; N],
+    args: impl FnOnce([Memory; N], entry::CellArguments) -> A,
+) -> Result<()> {
     if state.numel() == 0 {
         return Ok(());
     }
@@ -67,8 +73,11 @@ fn launch(kernel: &'static str, state: &Tensor<'_>, tensors: &[&Tensor<'_>]) -> 
     let spec = geometry.define(tier(elements, &[("SPEC_DTYPE0", state.dtype.code())]));
     let program = target.program(Family::Rnn, state.class(), &spec)?;
     let (rows, hidden) = (state.size(0), state.size(1));
-    let mut args = tensors.iter().map(|tensor| target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
-    args.extend([Arg::Int(state.dtype.code()), Arg::Long(rows), Arg::Long(hidden)]);
+    let mut memories = [Memory::ABSENT; N];
+    for (memory, tensor) in memories.iter_mut().zip(tensors) {
+        *memory = target.tensor(tensor)?;
+    }
+    let args = args(memories, entry::CellArguments { dtype0: state.dtype, rows, hidden });
     let vectors = (hidden as u64).div_ceil(geometry.lanes as u64) as i64;
     target.launch(&program, kernel, &args, &geometry.items_for(rows * vectors), None)
 }
@@ -79,7 +88,11 @@ fn launch(kernel: &'static str, state: &Tensor<'_>, tensors: &[&Tensor<'_>]) -> 
 /// As the driver reports.
 pub fn lstm_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, cy: &Tensor<'_>, gates: &Tensor<'_>) -> Result<()> {
     let CellInputs { input_gates, hidden_gates, input_bias, hidden_bias, state } = inputs;
-    launch("lstm_cell", state, &[input_gates, hidden_gates, input_bias, hidden_bias, state, hy, cy, gates])
+    let tensors = [input_gates, hidden_gates, input_bias, hidden_bias, state, hy, cy, gates];
+    launch(entry::LSTM_CELL, state, tensors, |memories, cell| {
+        let [input_gates, hidden_gates, input_bias, hidden_bias, cx, hy, cy, workspace] = memories;
+        entry::LstmCell { input_gates, hidden_gates, input_bias, hidden_bias, cx, hy, cy, workspace, cell }
+    })
 }
 
 /// The gradients of gates and content from those of what `lstm_cell` gave, of which one may be absent. `cx` and `cy` are the
@@ -96,7 +109,11 @@ pub fn lstm_cell_backward(
     grad_gates: &Tensor<'_>,
     grad_cx: &Tensor<'_>,
 ) -> Result<()> {
-    launch("lstm_cell_backward", cx, &[grad_hy, grad_cy, cx, cy, gates, grad_gates, grad_cx])
+    let tensors = [grad_hy, grad_cy, cx, cy, gates, grad_gates, grad_cx];
+    launch(entry::LSTM_CELL_BACKWARD, cx, tensors, |memories, cell| {
+        let [grad_hy, grad_cy, cx, cy, workspace, grad_gates, grad_cx] = memories;
+        entry::LstmCellBackward { grad_hy, grad_cy, cx, cy, workspace, grad_gates, grad_cx, cell }
+    })
 }
 
 /// The new state of GRU cells; `saved` is [rows, 5 * hidden].
@@ -105,7 +122,11 @@ pub fn lstm_cell_backward(
 /// As the driver reports.
 pub fn gru_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, saved: &Tensor<'_>) -> Result<()> {
     let CellInputs { input_gates, hidden_gates, input_bias, hidden_bias, state } = inputs;
-    launch("gru_cell", state, &[input_gates, hidden_gates, input_bias, hidden_bias, state, hy, saved])
+    let tensors = [input_gates, hidden_gates, input_bias, hidden_bias, state, hy, saved];
+    launch(entry::GRU_CELL, state, tensors, |memories, cell| {
+        let [input_gates, hidden_gates, input_bias, hidden_bias, hx, hy, workspace] = memories;
+        entry::GruCell { input_gates, hidden_gates, input_bias, hidden_bias, hx, hy, workspace, cell }
+    })
 }
 
 /// The gradients of both products and of the state.
@@ -119,5 +140,9 @@ pub fn gru_cell_backward(
     grad_hidden_gates: &Tensor<'_>,
     grad_hx: &Tensor<'_>,
 ) -> Result<()> {
-    launch("gru_cell_backward", grad_hx, &[grad_hy, saved, grad_input_gates, grad_hidden_gates, grad_hx])
+    let tensors = [grad_hy, saved, grad_input_gates, grad_hidden_gates, grad_hx];
+    launch(entry::GRU_CELL_BACKWARD, grad_hx, tensors, |memories, cell| {
+        let [grad_hy, workspace, grad_input_gates, grad_hidden_gates, grad_hx] = memories;
+        entry::GruCellBackward { grad_hy, workspace, grad_input_gates, grad_hidden_gates, grad_hx, cell }
+    })
 }

@@ -1,6 +1,7 @@
 //! Numbers that come with a launch.
 
 use crate::abi::Scalar;
+use crate::kernels::entry::Value;
 use crate::kernels::Class;
 
 impl Scalar {
@@ -8,6 +9,14 @@ impl Scalar {
     #[must_use]
     pub fn trunc(self) -> Self {
         Self { real: self.real.trunc(), imag: self.imag.trunc(), ..self }
+    }
+
+    /// As a kernel takes it.
+    pub fn value(self, class: Class) -> Value {
+        match class {
+            Class::Integer | Class::Unsigned => Value::integer(self.integer),
+            _ => Value::complex(class, self.real, self.imag),
+        }
     }
 
     /// Appends the bytes of one `T`.

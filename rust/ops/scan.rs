@@ -3,9 +3,8 @@
 use super::space::div_ceil;
 use super::tier::tier;
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::Family;
+use crate::kernels::{entry, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -97,29 +96,32 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
     let chunk = div_ceil(rows.length, rows.chunks(&target));
     let chunks = div_ceil(rows.length, chunk);
     let group = rows.group(&target);
-    let [totals_kernel, apply_kernel] =
-        if group > 1 { ["scan_group_totals", "scan_group_apply"] } else { ["scan_totals", "scan_apply"] };
+    let (totals_kernel, apply_kernel) = if group > 1 {
+        (entry::SCAN_GROUP_TOTALS, entry::SCAN_GROUP_APPLY)
+    } else {
+        (entry::SCAN_TOTALS, entry::SCAN_APPLY)
+    };
     let spec = tier(input.numel(), &[("SPEC_OP", op.repr), ("SPEC_DTYPE0", input.dtype.code())]);
     let program = target.program(Family::Scan, input.class(), &spec.define("LSIZE", group as i64))?;
     let pieces = (rows.count * chunks) as usize;
     let (global, local) = ([pieces * group], [group]);
     let local = Some(&local[..]).filter(|_| group > 1);
-    let cut = [
-        Arg::Int(op.repr),
-        Arg::Int(input.dtype.code()),
-        Arg::Long(rows.length),
-        Arg::Long(rows.inner),
-        Arg::Long(chunks),
-        Arg::Long(chunk),
-    ];
+    let scan = entry::ScanArguments {
+        op: op.repr,
+        dtype0: input.dtype,
+        length: rows.length,
+        inner: rows.inner,
+        chunks,
+        chunk,
+    };
     let source = target.tensor(input)?;
     let workspace = if chunks > 1 { Some(target.workspace(pieces * TOTAL_BYTES)?) } else { None };
     let totals = target.memory(workspace.as_ref().map_or(0, |memory| memory.address))?;
     if chunks > 1 {
-        let args = [&[source, totals], &cut[..]].concat();
+        let args = entry::ScanTotals { input: source, totals, scan };
         target.launch(&program, totals_kernel, &args, &global, local)?;
     }
-    let args = [&[target.tensor(out)?, source, totals], &cut[..]].concat();
+    let args = entry::ScanApply { out: target.tensor(out)?, input: source, totals, scan };
     target.launch(&program, apply_kernel, &args, &global, local)
 }
 
@@ -143,18 +145,18 @@ pub fn scan_extreme(
     let group = rows.group(&target);
     let spec = tier(input.numel(), &[("SPEC_DTYPE0", input.dtype.code())]);
     let program = target.program(Family::Scan, input.class(), &spec.define("LSIZE", group as i64))?;
-    let args = [
-        target.tensor(values)?,
-        target.tensor(indices)?,
-        target.tensor(input)?,
-        Arg::Int(input.dtype.code()),
-        Arg::Long(rows.length),
-        Arg::Long(rows.inner),
-        Arg::Int(i32::from(largest)),
-    ];
+    let args = entry::ScanExtreme {
+        values: target.tensor(values)?,
+        indices: target.tensor(indices)?,
+        input: target.tensor(input)?,
+        dtype0: input.dtype,
+        length: rows.length,
+        inner: rows.inner,
+        largest: i32::from(largest),
+    };
     let (global, local) = ([rows.count as usize * group], [group]);
     if group > 1 {
-        return target.launch(&program, "scan_group_extreme", &args, &global, Some(&local));
+        return target.launch(&program, entry::SCAN_GROUP_EXTREME, &args, &global, Some(&local));
     }
-    target.launch(&program, "scan_extreme", &args, &global, None)
+    target.launch(&program, entry::SCAN_EXTREME, &args, &global, None)
 }

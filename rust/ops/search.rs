@@ -4,8 +4,8 @@ use super::geometry::ITEM_GROUP;
 use super::space::{div_ceil, layout, span, Dim};
 use super::tier::tier;
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::{CachedProgram, DType, Family, MAX_DIMS};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -35,22 +35,22 @@ pub fn nonzero_count(input: &Tensor<'_>, counts: &Tensor<'_>) -> Result<()> {
     let target = Target::of(counts.address)?;
     let spec = tier(count, &[("SPEC_DTYPE0", input.dtype.code())]);
     let program = target.program(Family::Index, input.class(), &spec)?;
-    let args = [
-        target.tensor(input)?,
-        target.tensor(counts)?,
-        Arg::Int(input.dtype.code()),
-        Arg::Long(count),
-        Arg::Long(div_ceil(count, blocks)),
-    ];
-    launch_blocks(&target, &program, "nonzero_count", &args, blocks)
+    let args = entry::NonzeroCount {
+        input: target.tensor(input)?,
+        counts: target.tensor(counts)?,
+        dtype0: input.dtype,
+        n: count,
+        block: div_ceil(count, blocks),
+    };
+    launch_blocks(&target, &program, entry::NONZERO_COUNT, &args, blocks)
 }
 
 /// Enqueues a kernel of `cl/nonzero.cl`: on GPUs with a group for each block.
-fn launch_blocks(
+fn launch_blocks<A: Arguments>(
     target: &Target,
     program: &CachedProgram,
-    kernel: &'static str,
-    args: &[Arg<'_>],
+    kernel: EntryPoint<A>,
+    args: &A,
     blocks: i64,
 ) -> Result<()> {
     if target.is_cpu() {
@@ -79,18 +79,17 @@ pub fn nonzero_write(input: &Tensor<'_>, ends: &Tensor<'_>, out: &Tensor<'_>) ->
     // Dimensions inside of a group are skipped as one, whose coordinate the group's first column holds for a moment.
     for group in space.chunks(MAX_DIMS - 1) {
         let skipped = group.iter().take(usize::from(inner > 1)).map(|dim| Dim { size: inner, ..*dim });
-        let walk = layout(&skipped.chain(group.iter().copied()).collect::<Vec<_>>())?;
-        let args = [
-            target.tensor(input)?,
-            target.tensor(ends)?,
-            target.tensor(out)?,
-            Arg::Int(input.dtype.code()),
-            Arg::Long(count),
-            Arg::Long(div_ceil(count, blocks)),
-            Arg::of(&walk),
-            Arg::Long(out.stride(0) * element),
-        ];
-        launch_blocks(&target, &program, "nonzero_write", &args, blocks)?;
+        let args = entry::NonzeroWrite {
+            input: target.tensor(input)?,
+            ends: target.tensor(ends)?,
+            out: target.tensor(out)?,
+            dtype0: input.dtype,
+            n: count,
+            block: div_ceil(count, blocks),
+            layout: layout(&skipped.chain(group.iter().copied()).collect::<Vec<_>>())?,
+            row_stride: out.stride(0) * element,
+        };
+        launch_blocks(&target, &program, entry::NONZERO_WRITE, &args, blocks)?;
         inner *= span(group) as i64;
     }
     Ok(())
@@ -118,18 +117,18 @@ pub fn searchsorted(
     let per_row = if shared { count } else { values.sizes.last().copied().unwrap_or(1) };
     let spec = tier(count, &[("SPEC_DTYPE0", values.dtype.code())]);
     let program = target.program(Family::Index, values.class(), &spec)?;
-    let args = [
-        target.tensor(out)?,
-        target.tensor(values)?,
-        target.tensor(boundaries)?,
-        target.tensor(sorter)?,
-        Arg::Int(out.dtype.code()),
-        Arg::Int(values.dtype.code()),
-        Arg::Long(length),
-        Arg::Long(per_row),
-        Arg::Long(if shared { 0 } else { length }),
-        Arg::Int(i32::from(!sorter.is_present())),
-        Arg::Int(i32::from(right)),
-    ];
-    target.launch(&program, "searchsorted", &args, &[count as usize], None)
+    let args = entry::Searchsorted {
+        out: target.tensor(out)?,
+        values: target.tensor(values)?,
+        boundaries: target.tensor(boundaries)?,
+        sorter: target.tensor(sorter)?,
+        out_dtype: out.dtype,
+        dtype0: values.dtype,
+        length,
+        per_row,
+        row_step: if shared { 0 } else { length },
+        sorted: i32::from(!sorter.is_present()),
+        right: i32::from(right),
+    };
+    target.launch(&program, entry::SEARCHSORTED, &args, &[count as usize], None)
 }

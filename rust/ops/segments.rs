@@ -5,8 +5,9 @@
 
 use super::space::div_ceil;
 use super::{Target, TensorList};
-use crate::cl::{Arg, MemHandle};
+use crate::cl::{MemHandle, Memory};
 use crate::error::Result;
+use crate::kernels::entry::SegmentArguments;
 use crate::kernels::Spec;
 
 /// Different buffers of a launch; as in `cl/segments.cl`. Small tensors share them.
@@ -29,8 +30,8 @@ pub struct Segment {
     pub index: usize,
     /// Its elements.
     pub count: i64,
-    /// Buffer, and offset in bytes; the null buffer for an absent list.
-    places: Vec<(MemHandle, u64)>,
+    /// Absent for an absent list.
+    places: Vec<Memory>,
 }
 
 impl Segment {
@@ -39,7 +40,7 @@ impl Segment {
     /// # Errors
     /// When an address is not one of the device.
     pub fn of(target: &Target, lists: &[TensorList<'_>], index: usize, count: i64) -> Result<Self> {
-        let places = lists.iter().map(|list| target.location(list.address(index))).collect::<Result<Vec<_>>>()?;
+        let places = lists.iter().map(|list| target.memory(list.address(index))).collect::<Result<Vec<_>>>()?;
         Ok(Self { index, count, places })
     }
 }
@@ -108,10 +109,16 @@ impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
         self.segments.iter().map(|segment| div_ceil(segment.count, chunk)).sum::<i64>().max(0) as usize
     }
 
-    /// The arguments for the buffers. Drivers do not all take a null for one that is not read.
-    pub fn arguments<'a>(&'a self) -> impl Iterator<Item = Arg<'a>> {
+    /// What kernels take of the batch, with the `table` that [`Self::table`] gives. Drivers do not all take a null for a buffer
+    /// that is not read.
+    pub fn arguments<'a>(&self, table: &'a [u8]) -> SegmentArguments<'a> {
         let first = self.buffers.first().copied().unwrap_or(MemHandle::NULL);
-        (0..BUFFERS).map(move |index| Arg::Buffer(self.buffers.get(index).copied().unwrap_or(first)))
+        let mut buffers = [first; BUFFERS];
+        for (slot, buffer) in buffers.iter_mut().zip(&self.buffers) {
+            *slot = *buffer;
+        }
+        let [b0, b1, b2, b3, b4, b5, b6, b7] = buffers;
+        SegmentArguments { table, b0, b1, b2, b3, b4, b5, b6, b7 }
     }
 
     /// The struct `Segments` of `cl/segments.cl`.
@@ -124,8 +131,8 @@ impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
         for (segment, ((count, last), (starts, memories))) in self.segments.iter().zip(rows) {
             end += div_ceil(segment.count, chunk) as u32;
             (*count, *last) = (segment.count, end);
-            for ((start, memory), (place, offset)) in starts.iter_mut().zip(memories).zip(&segment.places) {
-                (*start, *memory) = (*offset, self.buffer(*place));
+            for ((start, memory), place) in starts.iter_mut().zip(memories).zip(&segment.places) {
+                (*start, *memory) = (place.offset, self.buffer(place.handle));
             }
         }
         let mut bytes = Vec::with_capacity(1024);
@@ -140,9 +147,9 @@ impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
 
 /// Adds the buffers of a segment that are not there yet; absent lists have none.
 fn add_new(buffers: &mut Vec<MemHandle>, segment: &Segment) {
-    for (memory, _) in &segment.places {
-        if *memory != MemHandle::NULL && !buffers.contains(memory) {
-            buffers.push(*memory);
+    for Memory { handle, .. } in &segment.places {
+        if *handle != MemHandle::NULL && !buffers.contains(handle) {
+            buffers.push(*handle);
         }
     }
 }
@@ -152,7 +159,7 @@ mod tests {
     use super::*;
 
     fn segment(index: usize, count: i64, offset: u64) -> Segment {
-        Segment { index, count, places: vec![(MemHandle::NULL, offset)] }
+        Segment { index, count, places: vec![Memory { offset, ..Memory::ABSENT }] }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! One element of each row, by its rank.
 
-use super::radix::{self, BINS};
+use super::radix::{self, launch, BINS};
 use super::sort::{merge, Elements, Rows};
 use super::{Target, Tensor, Workspace};
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -43,17 +43,17 @@ fn pick(target: &Target, rows: &Rows<'_>, values: &Tensor<'_>, indices: &Tensor<
     let dtype = rows.input.dtype;
     let sorted = Elements::new(target, rows.input.numel(), dtype)?;
     merge(target, rows, sorted.keys.address, sorted.places.address)?;
-    let args = [
-        target.tensor(values)?,
-        target.tensor(indices)?,
-        target.memory(sorted.keys.address)?,
-        target.memory(sorted.places.address)?,
-        target.tensor(ranks)?,
-        Arg::Int(dtype.code()),
-        Arg::Long(rows.length),
-    ];
+    let args = entry::SortPick {
+        values: target.tensor(values)?,
+        indices: target.tensor(indices)?,
+        keys: target.memory(sorted.keys.address)?,
+        places: target.memory(sorted.places.address)?,
+        ranks: target.tensor(ranks)?,
+        dtype0: dtype,
+        length: rows.length,
+    };
     let program = rows.program(target, dtype)?;
-    target.launch(&program, "sort_pick", &args, &[rows.count() as usize], None)
+    target.launch(&program, entry::SORT_PICK, &args, &[rows.count() as usize], None)
 }
 
 /// Narrows the candidates of each row byte by byte.
@@ -83,19 +83,29 @@ fn narrow(
     let [records, kept, counts, varying, wanted] = &spaces;
     let (records, kept, counts) = (memory(records)?, memory(kept)?, memory(counts)?);
     let (varying, wanted) = (memory(varying)?, memory(wanted)?);
-    let (input, ranks, chunks, length) =
-        (target.tensor(&rows.input)?, target.tensor(ranks)?, Arg::Int(chunk_count as i32), Arg::Long(length));
-    let (dtype, all) = (Arg::Int(dtype.code()), Arg::Int(passes));
+    let (input, ranks, chunks) = (target.tensor(&rows.input)?, target.tensor(ranks)?, chunk_count as i32);
 
-    // Groups of one: work-items hold a table of bins each.
-    let launch =
-        |kernel, args: &[Arg<'_>], items: i64| target.launch(&program, kernel, args, &[items as usize], Some(&[1]));
-    launch("radix_keys", &[records, varying, input, dtype, length, chunks, rows.order()], pieces)?;
-    for pass in (0..passes).rev().map(Arg::Int) {
-        launch("select_count", &[records, kept, counts, varying, wanted, length, chunks, pass, all], pieces)?;
-        launch("select_choose", &[wanted, ranks, counts, varying, chunks, pass, all], count)?;
+    let keys = entry::RadixKeys { records, varying, input, dtype0: dtype, length, chunks, descending: rows.order() };
+    launch(target, &program, entry::RADIX_KEYS, &keys, pieces)?;
+    for pass in (0..passes).rev() {
+        let args = entry::SelectCount { records, kept, counts, varying, wanted, length, chunks, pass, passes };
+        launch(target, &program, entry::SELECT_COUNT, &args, pieces)?;
+        let args = entry::SelectChoose { wanted, ranks, counts, varying, chunks, pass, passes };
+        launch(target, &program, entry::SELECT_CHOOSE, &args, count)?;
     }
-    let (values, indices) = (target.tensor(values)?, target.tensor(indices)?);
-    let args = [values, indices, input, records, kept, counts, varying, wanted, dtype, length, chunks, all];
-    launch("select_write", &args, count)
+    let args = entry::SelectWrite {
+        values: target.tensor(values)?,
+        indices: target.tensor(indices)?,
+        input,
+        records,
+        kept,
+        counts,
+        varying,
+        wanted,
+        dtype0: dtype,
+        length,
+        chunks,
+        passes,
+    };
+    launch(target, &program, entry::SELECT_WRITE, &args, count)
 }

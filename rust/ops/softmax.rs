@@ -1,11 +1,13 @@
 //! Softmax and log-softmax along one dimension of contiguous tensors.
 
+use std::sync::Arc;
+
 use super::geometry::{Columns, Geometry};
 use super::tier::tier;
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{Class, DType, Family};
+use crate::kernels::entry::{self, Arguments, EntryPoint};
+use crate::kernels::{CachedProgram, Class, DType, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -30,7 +32,24 @@ const STRIPS_FOR_GROUP: i64 = 4;
 /// # Errors
 /// As the driver reports.
 pub fn softmax(input: &Tensor<'_>, output: &Tensor<'_>, dim: usize, log: bool) -> Result<()> {
-    launch(["softmax_rows", "softmax_columns"], &[input, output], dim, log)
+    if input.numel() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(input, &[input.dtype, output.dtype], dim, log)?;
+    let softmax = entry::SoftmaxArguments {
+        input: call.target.tensor(input)?,
+        dtype0: input.dtype,
+        output: call.target.tensor(output)?,
+        dtype1: output.dtype,
+        outer: call.outer,
+        length: call.length,
+        is_log: i32::from(log),
+    };
+    let (inner, strip) = (call.inner, call.strip.vectors);
+    call.launch(
+        (entry::SOFTMAX_ROWS, entry::SoftmaxRows { softmax }),
+        (entry::SOFTMAX_COLUMNS, |parts| entry::SoftmaxColumns { softmax, inner, strip, parts }),
+    )
 }
 
 /// Writes the gradient of the softmax's input, from that of its output and from the output. All are contiguous and of
@@ -45,47 +64,87 @@ pub fn softmax_backward(
     dim: usize,
     log: bool,
 ) -> Result<()> {
-    launch(["softmax_backward_rows", "softmax_backward_columns"], &[grad, output, grad_input], dim, log)
-}
-
-/// Runs one of a pair of kernels: for softmax along the innermost dimension, and along another.
-fn launch([rows, columns]: [&'static str; 2], tensors: &[&Tensor<'_>], dim: usize, log: bool) -> Result<()> {
-    const DTYPES: [&str; 3] = ["SPEC_DTYPE0", "SPEC_DTYPE1", "SPEC_DTYPE2"];
-    let Some(first) = tensors.first() else { return Ok(()) };
-    let count = first.numel();
-    if count == 0 {
+    if grad.numel() == 0 {
         return Ok(());
     }
-    let length = first.size(dim);
-    let inner: i64 = first.sizes.iter().skip(dim + 1).product();
-    let outer = count / length / inner;
+    let call = Call::new(grad, &[grad.dtype, output.dtype, grad_input.dtype], dim, log)?;
+    let softmax_backward = entry::SoftmaxBackwardArguments {
+        grad: call.target.tensor(grad)?,
+        dtype0: grad.dtype,
+        output: call.target.tensor(output)?,
+        dtype1: output.dtype,
+        grad_input: call.target.tensor(grad_input)?,
+        dtype2: grad_input.dtype,
+        outer: call.outer,
+        length: call.length,
+        is_log: i32::from(log),
+    };
+    let (inner, strip) = (call.inner, call.strip.vectors);
+    call.launch(
+        (entry::SOFTMAX_BACKWARD_ROWS, entry::SoftmaxBackwardRows { softmax_backward }),
+        (entry::SOFTMAX_BACKWARD_COLUMNS, |parts| entry::SoftmaxBackwardColumns {
+            softmax_backward,
+            inner,
+            strip,
+            parts,
+        }),
+    )
+}
 
-    let target = Target::of(first.address)?;
-    // Mixed calls (half in, float out) compute in float as well.
-    let class = if first.dtype == DType::F64 { Class::Double } else { Class::Float };
-    let geometry = Geometry::of(&target, class);
-    let by_rows = inner == 1 && !geometry.starves(length);
-    let geometry = if by_rows { geometry } else { geometry.for_columns() };
-    let mut constants: Vec<_> = DTYPES.iter().copied().zip(tensors.iter().map(|tensor| tensor.dtype.code())).collect();
-    constants.push(("SPEC_LOG", i32::from(log)));
-    let strip = Strip::of(&geometry, outer, inner);
-    let spec = geometry.define(tier(count, &constants)).define("STRIP", strip.longest);
-    let program = target.program(Family::Softmax, class, &spec)?;
+/// Where a call runs, and how it is cut.
+struct Call {
+    target: Target,
+    geometry: Geometry,
+    program: Arc<CachedProgram>,
+    outer: i64,
+    length: i64,
+    inner: i64,
+    by_rows: bool,
+    strip: Strip,
+}
 
-    let mut args = Vec::with_capacity(2 * tensors.len() + 4);
-    for tensor in tensors {
-        args.push(target.tensor(tensor)?);
-        args.push(Arg::Int(tensor.dtype.code()));
+impl Call {
+    /// `first` has the shape of all tensors, whose dtypes are `dtypes`.
+    fn new(first: &Tensor<'_>, dtypes: &[DType], dim: usize, log: bool) -> Result<Self> {
+        const DTYPES: [&str; 3] = ["SPEC_DTYPE0", "SPEC_DTYPE1", "SPEC_DTYPE2"];
+        let count = first.numel();
+        let length = first.size(dim);
+        let inner: i64 = first.sizes.iter().skip(dim + 1).product();
+        let outer = count / length / inner;
+
+        let target = Target::of(first.address)?;
+        // Mixed calls (half in, float out) compute in float as well.
+        let class = if first.dtype == DType::F64 { Class::Double } else { Class::Float };
+        let geometry = Geometry::of(&target, class);
+        let by_rows = inner == 1 && !geometry.starves(length);
+        let geometry = if by_rows { geometry } else { geometry.for_columns() };
+        let mut constants: Vec<_> = DTYPES.iter().copied().zip(dtypes.iter().map(|dtype| dtype.code())).collect();
+        constants.push(("SPEC_LOG", i32::from(log)));
+        let strip = Strip::of(&geometry, outer, inner);
+        let spec = geometry.define(tier(count, &constants)).define("STRIP", strip.longest);
+        let program = target.program(Family::Softmax, class, &spec)?;
+        Ok(Self { target, geometry, program, outer, length, inner, by_rows, strip })
     }
-    args.extend([Arg::Long(outer), Arg::Long(length)]);
-    if by_rows {
-        args.push(Arg::Int(i32::from(log)));
-        let (global, local) = geometry.groups_for(outer);
-        return target.launch(&program, rows, &args, &global, Some(&local));
+
+    /// Runs one of a pair of kernels: for softmax along the innermost dimension, and along another.
+    fn launch<R: Arguments, C: Arguments>(
+        &self,
+        (rows, of_rows): (EntryPoint<R>, R),
+        (columns, of_columns): (EntryPoint<C>, impl FnOnce(i32) -> C),
+    ) -> Result<()> {
+        let Self { target, geometry, program, strip, .. } = self;
+        if self.by_rows {
+            let (global, local) = geometry.groups_for(self.outer);
+            return target.launch(program, rows, &of_rows, &global, Some(&local));
+        }
+        let tasks = Columns {
+            tasks: self.outer * strip.count,
+            beside: strip.count,
+            length: self.length,
+            is_row: self.inner == 1,
+        };
+        geometry.launch_columns(target, program, columns, of_columns, tasks)
     }
-    args.extend([Arg::Long(inner), Arg::Long(strip.vectors), Arg::Int(i32::from(log))]);
-    let tasks = Columns { tasks: outer * strip.count, beside: strip.count, length, is_row: inner == 1 };
-    geometry.launch_columns(&target, &program, columns, &args, tasks)
 }
 
 /// How columns are cut.

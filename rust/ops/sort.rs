@@ -7,8 +7,8 @@ use super::space::div_ceil;
 use super::tier::tier;
 use super::{radix, top};
 use super::{Target, Tensor, Workspace};
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::{CachedProgram, DType, Family};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -54,9 +54,9 @@ impl Rows<'_> {
         target.program(Family::Sort, class, &Geometry::of(target, class).define(spec))
     }
 
-    /// The argument for the order.
-    pub fn order(&self) -> Arg<'static> {
-        Arg::Int(i32::from(self.descending))
+    /// What kernels take for the order, as `descending`.
+    pub fn order(&self) -> i32 {
+        i32::from(self.descending)
     }
 }
 
@@ -114,18 +114,18 @@ pub fn prefix(
     from: &Elements,
     length: i64,
 ) -> Result<()> {
-    let args = [
-        target.tensor(values)?,
-        target.tensor(indices)?,
-        target.memory(from.keys.address)?,
-        target.memory(from.places.address)?,
-        Arg::Int(values.dtype.code()),
-        Arg::Int(from.dtype.code()),
-        Arg::Long(length),
-        Arg::Long(values.numel() / rows.count()),
-    ];
+    let args = entry::SortPrefix {
+        values: target.tensor(values)?,
+        indices: target.tensor(indices)?,
+        keys: target.memory(from.keys.address)?,
+        places: target.memory(from.places.address)?,
+        to_dtype: values.dtype,
+        from_dtype: from.dtype,
+        length,
+        kept: values.numel() / rows.count(),
+    };
     let program = rows.program(target, rows.input.dtype)?;
-    target.launch(&program, "sort_prefix", &args, &[values.numel() as usize], None)
+    target.launch(&program, entry::SORT_PREFIX, &args, &[values.numel() as usize], None)
 }
 
 /// Sorts the rows by merging runs, into the memory at two addresses.
@@ -133,9 +133,9 @@ pub fn prefix(
 /// # Errors
 /// As the driver reports.
 pub fn merge(target: &Target, rows: &Rows<'_>, values: usize, indices: usize) -> Result<()> {
-    let (count, length, order) = (rows.input.numel(), rows.length, rows.order());
+    let (count, length, descending) = (rows.input.numel(), rows.length, rows.order());
     let program = rows.program(target, rows.input.dtype)?;
-    let dtype = Arg::Int(rows.input.dtype.code());
+    let dtype0 = rows.input.dtype;
     let cut = Cut::of(target, rows);
 
     let merges = (0..).map(|level| cut.block << level).take_while(|run| *run < length);
@@ -148,23 +148,34 @@ pub fn merge(target: &Target, rows: &Rows<'_>, values: usize, indices: usize) ->
         std::mem::swap(&mut spare, &mut result);
     }
     let blocks = div_ceil(length, cut.block);
-    let sizes = [target.tensor(&rows.input)?, dtype, Arg::Long(length), Arg::Long(blocks)];
+    let ([values, indices], input) = (result, target.tensor(&rows.input)?);
     if cut.group > 0 {
+        let args = entry::SortGroupBlocks {
+            values,
+            indices,
+            input,
+            dtype0,
+            length,
+            blocks,
+            rows: rows.count(),
+            width: cut.block as i32,
+            descending,
+        };
         // Groups take as many rows as fill their tile.
-        let whole = [Arg::Long(rows.count()), Arg::Int(cut.block as i32), order];
         let groups = div_ceil(rows.count() * blocks, cut.chunk / cut.block);
-        cut.launch(target, &program, "sort_blocks", &[&result[..], &sizes, &whole].concat(), groups)?;
+        cut.launch(target, &program, entry::SORT_GROUP_BLOCKS, &args, groups)?;
     } else {
-        let args = [&result[..], &sizes, &[order]].concat();
-        cut.launch(target, &program, "sort_blocks", &args, rows.count() * blocks)?;
+        let args = entry::SortBlocks { values, indices, input, dtype0, length, blocks, descending };
+        cut.launch(target, &program, entry::SORT_BLOCKS, &args, rows.count() * blocks)?;
     }
     for run in merges {
         std::mem::swap(&mut spare, &mut result);
         let chunk = run.min(cut.chunk);
         let chunks = div_ceil(length, chunk);
-        let sizes = [dtype, Arg::Long(length), Arg::Long(run), Arg::Long(chunk), Arg::Long(chunks), order];
-        let args = [&result[..], &spare[..], &sizes].concat();
-        cut.launch(target, &program, "sort_merge", &args, rows.count() * chunks)?;
+        let ([values, indices], [input, in_indices]) = (result, spare);
+        let args =
+            entry::SortMerge { values, indices, input, in_indices, dtype0, length, run, chunk, chunks, descending };
+        cut.launch(target, &program, entry::SORT_MERGE, &args, rows.count() * chunks)?;
     }
     Ok(())
 }
@@ -191,12 +202,12 @@ impl Cut {
     }
 
     /// Launches a kernel over so many items or groups.
-    fn launch(
+    fn launch<A: Arguments>(
         &self,
         target: &Target,
         program: &CachedProgram,
-        kernel: &'static str,
-        args: &[Arg<'_>],
+        kernel: EntryPoint<A>,
+        args: &A,
         tasks: i64,
     ) -> Result<()> {
         if self.group == 0 {

@@ -1,8 +1,9 @@
 //! Whether the driver hands structs to kernels as the host lays them out.
 
 use super::Target;
-use crate::cl::{Arg, Grid, Program, Start};
+use crate::cl::{Arg, Grid, Memory, Program, Start};
 use crate::error::Result;
+use crate::kernels::entry::PACKED;
 use crate::kernels::structs::{SharedStruct, SHARED};
 use crate::runtime::copy_device_to_host;
 
@@ -22,7 +23,8 @@ mod ffi {
 /// [`crate::error::Error::NoDevice`], and as the driver reports.
 pub fn struct_mismatches(device: i32) -> Result<String> {
     let target = Target::at(device)?;
-    let mismatches = SHARED.iter().map(|shared| mismatches(&target, shared)).collect::<Result<Vec<_>>>()?;
+    let mismatches =
+        SHARED.iter().chain(PACKED).map(|shared| mismatches(&target, shared)).collect::<Result<Vec<_>>>()?;
     Ok(mismatches.concat())
 }
 
@@ -61,7 +63,8 @@ fn mismatches(target: &Target, shared: &SharedStruct) -> Result<String> {
     let program = Program::from_source(context, &source, "", &format!("struct {name}"), &target.device.info.name)?;
     let kernel = program.kernel("read_numbers")?;
     let out = target.workspace(numbers.len() * size_of::<u64>())?;
-    let args = [target.memory(out.address)?, Arg::Bytes(&value)];
+    let Memory { handle, offset } = target.memory(out.address)?;
+    let args = [Arg::Buffer(handle), Arg::of(&offset), Arg::Bytes(&value)];
     let grid = Grid { first: None, global: &[1], local: None };
     target.stream.launch(target.state, &kernel, &args, &grid, Start::Now)?;
     let mut read = vec![0_u64; numbers.len()];

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::geometry::ITEM_GROUP;
 use super::Tensor;
-use crate::cl::{Arg, Grid, MemHandle, Read, Start};
+use crate::cl::{Arg, Grid, Memory, Read, Start};
 use crate::error::Result;
+use crate::kernels::entry::{Arguments, EntryPoint};
 use crate::kernels::{program, CachedProgram, Class, DType, Family, Spec, Tier};
 use crate::runtime::{
     before_wait, current_stream, device, device_of_address, Device, DeviceClass, DeviceState, Stream,
@@ -69,21 +70,16 @@ impl Target {
     }
 
     /// Buffer and byte offset of an address; the null buffer for address 0.
-    pub fn location(&self, address: usize) -> Result<(MemHandle, u64)> {
+    pub fn memory(&self, address: usize) -> Result<Memory> {
         if address == 0 {
-            return Ok((MemHandle::NULL, 0));
+            return Ok(Memory::ABSENT);
         }
         let location = self.state.resolve(address)?;
-        Ok((location.memory, location.offset as u64))
+        Ok(Memory { handle: location.memory, offset: location.offset as u64 })
     }
 
-    /// The two arguments for device memory at an address.
-    pub fn memory(&self, address: usize) -> Result<Arg<'static>> {
-        self.location(address).map(|(memory, offset)| Arg::Memory(memory, offset))
-    }
-
-    /// The arguments for a tensor.
-    pub fn tensor(&self, tensor: &Tensor<'_>) -> Result<Arg<'static>> {
+    /// Where a tensor lies.
+    pub fn tensor(&self, tensor: &Tensor<'_>) -> Result<Memory> {
         self.memory(tensor.address)
     }
 
@@ -104,29 +100,29 @@ impl Target {
     }
 
     /// Enqueues a kernel; a launch over no work-items is left out.
-    pub fn launch(
+    pub fn launch<A: Arguments>(
         &self,
         program: &CachedProgram,
-        kernel: &'static str,
-        args: &[Arg<'_>],
+        kernel: EntryPoint<A>,
+        args: &A,
         global: &[usize],
         local: Option<&[usize]>,
     ) -> Result<()> {
-        self.enqueue(program, kernel, args, global, local, Start::Now)
+        args.bind(|args| self.enqueue(program, kernel.name, args, global, local, Start::Now))
     }
 
     /// Enqueues an element-wise kernel over `count` elements; where those are few it need not start before others do.
-    pub fn launch_elements(
+    pub fn launch_elements<A: Arguments>(
         &self,
         program: &CachedProgram,
-        kernel: &'static str,
-        args: &[Arg<'_>],
+        kernel: EntryPoint<A>,
+        args: &A,
         count: i64,
         global: &[usize],
         local: Option<&[usize]>,
     ) -> Result<()> {
         let start = if count <= SHORT { Start::Held } else { Start::Now };
-        self.enqueue(program, kernel, args, global, local, start)
+        args.bind(|args| self.enqueue(program, kernel.name, args, global, local, start))
     }
 
     fn enqueue(
@@ -195,8 +191,8 @@ impl Target {
     }
 
     /// Where the next launch may record what is wrong with its input: an argument of kernels with `cl/fault.cl`.
-    pub fn faults(&self) -> Result<Arg<'static>> {
-        Ok(Arg::Memory(self.stream.fault_record(&self.state.context)?, 0))
+    pub fn faults(&self) -> Result<Memory> {
+        Ok(Memory { handle: self.stream.fault_record(&self.state.context)?, offset: 0 })
     }
 
     /// Reads device memory after everything enqueued before; blocks.

@@ -2,8 +2,8 @@
 
 use super::sort::{prefix, Elements, Rows};
 use super::{Target, Tensor, Workspace};
-use crate::cl::Arg;
 use crate::error::Result;
+use crate::kernels::entry;
 
 /// Pieces of a row for each core of a CPU that has too few rows: each more has a heap of its own to fill.
 const CHUNKS_PER_UNIT: i64 = 2;
@@ -45,19 +45,19 @@ fn heaps(target: &Target, rows: &Rows<'_>, kept: i64) -> Result<Elements> {
 fn pass(target: &Target, rows: &Rows<'_>, places: Option<&Workspace>, chunks: i64, kept: i64) -> Result<Elements> {
     let items = rows.count() * chunks;
     let best = Elements::new(target, items * kept, rows.input.class().storage())?;
-    let args = [
-        target.memory(best.keys.address)?,
-        target.memory(best.places.address)?,
-        target.tensor(&rows.input)?,
-        target.memory(places.map_or(0, |memory| memory.address))?,
-        Arg::Int(rows.input.dtype.code()),
-        Arg::Long(rows.length),
-        Arg::Long(rows.length / chunks),
-        Arg::Long(chunks),
-        Arg::Long(kept),
-        rows.order(),
-    ];
+    let args = entry::TopRows {
+        keys: target.memory(best.keys.address)?,
+        places: target.memory(best.places.address)?,
+        input: target.tensor(&rows.input)?,
+        in_places: target.memory(places.map_or(0, |memory| memory.address))?,
+        dtype0: rows.input.dtype,
+        length: rows.length,
+        chunk: rows.length / chunks,
+        chunks,
+        kept,
+        descending: rows.order(),
+    };
     let program = rows.program(target, rows.input.dtype)?;
-    target.launch(&program, "top_rows", &args, &[items as usize], None)?;
+    target.launch(&program, entry::TOP_ROWS, &args, &[items as usize], None)?;
     Ok(best)
 }

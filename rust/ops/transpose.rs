@@ -2,9 +2,8 @@
 
 use super::space::{div_ceil, layout, span, Dim};
 use super::{Operand, Target};
-use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{Class, Family, Spec};
+use crate::kernels::{entry, Class, Family, Spec};
 
 /// Items of a side of a group of `cl/transpose.cl`, and bytes that each moves beside one another, or one element.
 const GPU_SIDE: i64 = 16;
@@ -65,17 +64,17 @@ fn launch(
     // Blocks of single bytes do not fill a line of the cache, which only whole lines should go past.
     let spec = if streams && width > 1 { spec.define("SPEC_STREAM", 1) } else { spec };
     let program = target.program(Family::Transpose, Class::Integer, &spec)?;
-    let walk = layout(space)?;
+    let (dst, src, layout) = (target.memory(dst.address)?, target.memory(src.address)?, layout(space)?);
     let count = space.iter().map(|dim| dim.size).product();
-    let mut args = vec![target.memory(dst.address)?, target.memory(src.address)?, Arg::of(&walk)];
     if target.is_cpu() {
-        args.push(Arg::Long(CPU_TILE));
+        let args = entry::TransposeBlocks { dst, src, layout, tile: CPU_TILE };
         let items = span(batch) as i64 * div_ceil(row.size, CPU_TILE) * div_ceil(column.size, CPU_TILE);
-        return target.launch_elements(&program, "transpose_blocks", &args, count, &[items as usize], Some(&[1]));
+        return target.launch_elements(&program, entry::TRANSPOSE_BLOCKS, &args, count, &[items as usize], Some(&[1]));
     }
     let tile = GPU_SIDE * (GPU_WORD / width).max(1);
     let items = |size: i64| (div_ceil(size, tile) * GPU_SIDE) as usize;
     let global = [items(column.size), items(row.size), span(batch)];
+    let args = entry::TransposeTiles { dst, src, layout };
     let local = [GPU_SIDE as usize, GPU_SIDE as usize, 1];
-    target.launch_elements(&program, "transpose_tiles", &args, count, &global, Some(&local))
+    target.launch_elements(&program, entry::TRANSPOSE_TILES, &args, count, &global, Some(&local))
 }

@@ -7,9 +7,8 @@ use super::sort::{merge, Elements, Rows};
 use super::space::{coalesce, dims, div_ceil, layout, span, Dim};
 use super::tier::{tier, with_rare};
 use super::{Target, Tensor};
-use crate::cl::Arg;
 use crate::error::Result;
-use crate::kernels::{CachedProgram, Class, DType, Family, MAX_DIMS};
+use crate::kernels::{entry, CachedProgram, Class, DType, Family, MAX_DIMS};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -206,20 +205,19 @@ impl Update<'_> {
         let program = self.program(span(&space), DType::I64)?;
         let walk: Vec<Dim<2>> =
             space.iter().map(|dim| Dim { size: dim.size, strides: [dim.strides[0], dim.strides[1]] }).collect();
-        let walk = layout(&walk)?;
-        let args = [
-            target.memory(places.dst)?,
-            target.memory(places.src)?,
-            target.memory(sorted.keys.address)?,
-            target.memory(sorted.places.address)?,
-            Arg::of(&walk),
-            Arg::Int(shared as i32),
-            Arg::Int(spread as i32),
-            Arg::Int(self.op.repr),
-            Arg::Int(self.dtype.code()),
-            Arg::Long(height),
-        ];
-        target.launch(&program, "index_set_sorted", &args, &[span(&space)], None)
+        let args = entry::IndexSetSorted {
+            dst: target.memory(places.dst)?,
+            src: target.memory(places.src)?,
+            offsets: target.memory(sorted.keys.address)?,
+            positions: target.memory(sorted.places.address)?,
+            layout: layout(&walk)?,
+            shared: shared as i32,
+            lanes: spread as i32,
+            op: self.op.repr,
+            dtype0: self.dtype,
+            depth: height,
+        };
+        target.launch(&program, entry::INDEX_SET_SORTED, &args, &[span(&space)], None)
     }
 
     /// Spreads `lanes` over work-items, which walk `depth` in order unless they race.
@@ -255,23 +253,21 @@ impl Update<'_> {
 
         let index = &places.axis.index;
         let program = self.program(span(&space), index.dtype)?;
-        let walk = layout(&space)?;
-        let walked = places.axis.walked();
-        let args = [
-            target.memory(places.dst)?,
-            target.memory(places.src)?,
-            target.tensor(index)?,
-            Arg::Int(index.dtype.code()),
-            Arg::of(&walk),
-            Arg::of(&walked),
-            Arg::Int(spread as i32),
-            Arg::Int(i32::from(races && self.op != SetOp::Assign)),
-            Arg::Int(self.op.repr),
-            Arg::Int(self.dtype.code()),
-            Arg::Long(chunk),
-            target.memory(self.report.memory.address)?,
-        ];
-        target.launch(&program, "index_set", &args, &[global as usize], None)
+        let args = entry::IndexSet {
+            dst: target.memory(places.dst)?,
+            src: target.memory(places.src)?,
+            index: target.tensor(index)?,
+            dtype1: index.dtype,
+            layout: layout(&space)?,
+            axis: places.axis.walked(),
+            spread: spread as i32,
+            atomic: i32::from(races && self.op != SetOp::Assign),
+            op: self.op.repr,
+            dtype0: self.dtype,
+            chunk,
+            status: target.memory(self.report.memory.address)?,
+        };
+        target.launch(&program, entry::INDEX_SET, &args, &[global as usize], None)
     }
 
     /// Adds along one dimension whose pieces each have a copy of the destination; copies are added up at the end.
@@ -297,16 +293,16 @@ impl Update<'_> {
             let depth = Dim { size: dim.size - done, ..dim };
             self.run(&Places { src, axis, ..*places }, Vec::new(), vec![depth], false)?;
         }
-        let args = [
-            target.memory(places.dst)?,
-            target.memory(memory.address)?,
-            Arg::Int(self.dtype.code()),
-            Arg::Long(size),
-            Arg::Long(places.axis.stride),
-            Arg::Int(copies as i32),
-        ];
+        let args = entry::IndexAddCopies {
+            dst: target.memory(places.dst)?,
+            copies: target.memory(memory.address)?,
+            dtype0: self.dtype,
+            size,
+            step: places.axis.stride,
+            count: copies as i32,
+        };
         let program = self.program(dim.size as usize, places.axis.index.dtype)?;
-        target.launch(&program, "index_add_copies", &args, &[size as usize], None)
+        target.launch(&program, entry::INDEX_ADD_COPIES, &args, &[size as usize], None)
     }
 }
 

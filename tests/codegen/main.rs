@@ -103,15 +103,42 @@ fn missing_inputs_are_named() -> Result<(), Box<dyn Error>> {
 
 #[test]
 fn structs_that_rust_would_lay_out_otherwise_are_refused() -> Result<(), Box<dyn Error>> {
-    let folder = Path::new(FOLDER).join("structs");
-    let Err(diagnostics) = codegen::structs(&folder, &out_dir("structs")?) else {
-        return Err("structs that kernels would misread were accepted".into());
+    refuses("structs")
+}
+
+#[test]
+fn kernels_whose_parameters_cannot_be_passed_are_refused() -> Result<(), Box<dyn Error>> {
+    refuses("kernels")
+}
+
+#[test]
+fn numbers_of_kernels_are_packed() -> Result<(), Box<dyn Error>> {
+    let out = out_dir("packed")?;
+    codegen::kernels(&Path::new(FOLDER).join("good/kernels"), &out).map_err(|diagnostics| print(&diagnostics))?;
+    let source = fs::read_to_string(out.join("cl/fill.cl"))?;
+    let entries = fs::read_to_string(out.join("kernel_entries.rs"))?;
+    let expected = Path::new(FOLDER).join("good");
+    let differ = [compare(&expected.join("packed.cl"), &source)?, compare(&expected.join("entries.rs"), &entries)?];
+    let differ: Vec<String> = differ.into_iter().flatten().collect();
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+    let lines = |text: &str| text.lines().count();
+    assert_eq!(lines(&source), lines(&fs::read_to_string(expected.join("kernels/fill.cl"))?), "messages name lines");
+    Ok(())
+}
+
+/// Reads a folder of kernels, each of which has something wrong.
+fn refuses(folder: &str) -> Result<(), Box<dyn Error>> {
+    let Err(diagnostics) = codegen::kernels(&Path::new(FOLDER).join(folder), &out_dir(folder)?) else {
+        return Err(format!("{folder} that would go wrong were accepted").into());
     };
-    let printed: String = diagnostics.iter().map(|diagnostic| format!("{diagnostic}\n")).collect();
-    match compare(&Path::new(FOLDER).join("structs.stderr"), &printed)? {
+    match compare(&Path::new(FOLDER).join(format!("{folder}.stderr")), &print(&diagnostics))? {
         Some(failure) => Err(failure.into()),
         None => Ok(()),
     }
+}
+
+fn print(diagnostics: &[codegen::Diagnostic]) -> String {
+    diagnostics.iter().map(|diagnostic| format!("{diagnostic}\n")).collect()
 }
 
 fn generate(table: &Path, out: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {

@@ -47,11 +47,13 @@ INLINE void join_winner(int largest, __local T *best, __local long *place, int i
 }
 #endif
 
+#define EXTREMES_ARGUMENTS                                                                                     \
+  __global const uchar *input, ulong input_offset, int dtype0, __global uchar *values, ulong values_offset,    \
+      int values_dtype, __global uchar *indices, ulong indices_offset, Layout kept, long outputs, long length, \
+      long stride, long splits, int largest
+
 // A group finds the winners of whole tasks (result, split).
-__kernel GROUPS_OF(LSIZE) void arg_rows(__global const uchar *input, ulong input_offset, int dtype0,
-                                        __global uchar *values, ulong values_offset, int values_dtype,
-                                        __global uchar *indices, ulong indices_offset, Layout kept, long outputs,
-                                        long length, long stride, long splits, int largest) {
+__kernel GROUPS_OF(LSIZE) void arg_rows(EXTREMES_ARGUMENTS) {
   input += input_offset;
   values = values ? values + values_offset : values;
   indices += indices_offset;
@@ -122,10 +124,7 @@ __kernel GROUPS_OF(LSIZE) void arg_rows(__global const uchar *input, ulong input
 
 // Items find the winners of tasks (VEC neighbouring results, split), as columns.cl has it. Places are kept in lanes as
 // wide as T, so `length` must fit one.
-__kernel GROUPS_OF(LSIZE) void arg_columns(__global const uchar *input, ulong input_offset, int dtype0,
-                                           __global uchar *values, ulong values_offset, int values_dtype,
-                                           __global uchar *indices, ulong indices_offset, Layout kept, long outputs,
-                                           long length, long stride, long splits, int largest, int parts) {
+__kernel GROUPS_OF(LSIZE) void arg_columns(EXTREMES_ARGUMENTS, int parts) {
   input += input_offset;
   values = values ? values + values_offset : values;
   indices += indices_offset;

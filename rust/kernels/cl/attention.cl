@@ -33,11 +33,8 @@ INLINE TV top_of_rows(__local const T *column, int first, int last) {
   return larger(larger(tops[0], tops[1]), larger(tops[2], tops[3]));
 }
 
-__kernel GROUPS_OF(LSIZE) void attention(Attention p, __global const uchar *query, ulong query_offset,
-                                         __global const uchar *key, ulong key_offset, __global const uchar *value,
-                                         ulong value_offset, int dtype0, __global const uchar *bias, ulong bias_offset,
-                                         int dtype1, __global uchar *out, ulong out_offset, __global uchar *log_sums,
-                                         ulong log_sums_offset, T scale, DROPOUT_ARGUMENTS) {
+__kernel GROUPS_OF(LSIZE) void attention(ATTENTION_ARGUMENTS, __global uchar *out, ulong out_offset, __global uchar *log_sums,
+                                         ulong log_sums_offset, DROPOUT_ARGUMENTS) {
   BLOCK_MEMORY(queries, WIDTH, QUERIES);
   BLOCK_MEMORY(sums, WIDTH, QUERIES);
   BLOCK_MEMORY(operand, KEYS, WIDTH);

@@ -50,13 +50,14 @@ INLINE void sum_rows(__local const T *block, int rows, int width, __global uchar
 // One group for each head of keys and run of `run` keys; `sums` holds a gradient of the queries for each run, `sums_step`
 // bytes apart, and 0 where no key of the run is seen. `grad_bias`, dense and 0 where nothing is seen, is null where nobody
 // asks for it. No SYNC depends on a condition: PoCL takes the items of a group apart there.
-__kernel GROUPS_OF(LSIZE) void attention_backward(
-    Attention p, __global const uchar *query, ulong query_offset, __global const uchar *key, ulong key_offset,
-    __global const uchar *value, ulong value_offset, __global const uchar *grad_out, ulong grad_out_offset, int dtype0,
-    __global const uchar *bias, ulong bias_offset, int dtype1, __global const uchar *log_sums, ulong log_sums_offset,
-    __global const uchar *delta, ulong delta_offset, __global uchar *sums, ulong sums_offset, long sums_step,
-    __global uchar *grad_key, ulong grad_key_offset, __global uchar *grad_value, ulong grad_value_offset,
-    __global uchar *grad_bias, ulong grad_bias_offset, long runs, long run, T scale, DROPOUT_ARGUMENTS) {
+__kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global const uchar *grad_out,
+                                                  ulong grad_out_offset, __global const uchar *log_sums,
+                                                  ulong log_sums_offset, __global const uchar *delta,
+                                                  ulong delta_offset, __global uchar *sums, ulong sums_offset,
+                                                  long sums_step, __global uchar *grad_key, ulong grad_key_offset,
+                                                  __global uchar *grad_value, ulong grad_value_offset,
+                                                  __global uchar *grad_bias, ulong grad_bias_offset, long runs,
+                                                  long run, DROPOUT_ARGUMENTS) {
   BLOCK_MEMORY(keys, KEYS, WIDTH);
   BLOCK_MEMORY(turned_keys, WIDTH, KEYS);
   BLOCK_MEMORY(turned_values, WIDTH, KEYS);

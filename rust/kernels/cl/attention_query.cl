@@ -15,11 +15,8 @@ INLINE TV load_row_part(__global const uchar *row, int part, int length, int dty
 }
 
 // `out` and `log_sums` have one result for each run, `out_step` and `log_step` bytes apart.
-__kernel GROUPS_OF(LSIZE) void attention_query(Attention p, __global const uchar *query, ulong query_offset,
-                                               __global const uchar *key, ulong key_offset, __global const uchar *value,
-                                               ulong value_offset, int dtype0, __global const uchar *bias,
-                                               ulong bias_offset, int dtype1, __global uchar *out, ulong out_offset,
-                                               int out_dtype, __global uchar *log_sums, ulong log_sums_offset, T scale,
+__kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uchar *out, ulong out_offset,
+                                               int out_dtype, __global uchar *log_sums, ulong log_sums_offset,
                                                long runs, long run, long out_step, long log_step) {
   BLOCK_MEMORY(scores, 1, KEYS);
   BLOCK_MEMORY(shares, SHARES, WIDTH);

@@ -14,7 +14,7 @@ typedef struct {
   int has_parameters;  // whether numbers are the first parameter
 } Numbers;
 
-__kernel GROUPS_OF(LSIZE) void foreach(Segments table, Numbers launch, SEGMENT_BUFFERS) {
+__kernel GROUPS_OF(LSIZE) void foreach(Numbers launch, SEGMENT_ARGUMENTS) {
   SEGMENT_CHUNK(table, s, n, start, end);
   const T number = SEGMENT_NUMBER(launch.numbers, s), parameter = launch.has_parameters ? number : launch.parameters[0];
   for (long first = start + get_local_id(0) * VEC; first < end; first += LSIZE * VEC) {

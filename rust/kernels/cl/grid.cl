@@ -24,6 +24,8 @@ typedef struct {
 } Sampler;
 SHARED(Sampler, 40);
 
+#define SAMPLING_ARGUMENTS int dtype0, Layout layout, Sampler sampler
+
 // Along one dimension. `slope` is the derivative of a weight by the grid's coordinate.
 typedef struct {
   int count;
@@ -191,7 +193,7 @@ static inline INLINED_ON_GPUS T tap_sum(const T *values, int count) {
 
 // Operands: output, input, grid. A task is a position with all its channels.
 __kernel void grid_sample(__global uchar *output, ulong output_offset, __global const uchar *input, ulong input_offset,
-                          __global const uchar *grid, ulong grid_offset, int dtype0, Layout layout, Sampler sampler) {
+                          __global const uchar *grid, ulong grid_offset, SAMPLING_ARGUMENTS) {
   long channels = layout.sizes[3];
   ITEM_TASKS(layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4], first, last);
   for (long task = first; task < last; task++) {
@@ -217,8 +219,7 @@ __kernel void grid_sample(__global uchar *output, ulong output_offset, __global 
 // Operands: the output's gradient, input, grid, and the grid's gradient, which is written. Tasks as above.
 __kernel void grid_sample_grid_gradient(__global uchar *grad_grid, ulong grad_grid_offset, __global const uchar *grad,
                                         ulong grad_offset, __global const uchar *input, ulong input_offset,
-                                        __global const uchar *grid, ulong grid_offset, int dtype0, Layout layout,
-                                        Sampler sampler) {
+                                        __global const uchar *grid, ulong grid_offset, SAMPLING_ARGUMENTS) {
   long channels = layout.sizes[3];
   ITEM_TASKS(layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4], first, last);
   for (long task = first; task < last; task++) {
@@ -253,8 +254,8 @@ __kernel void grid_sample_grid_gradient(__global uchar *grad_grid, ulong grad_gr
 // Operands: the output's gradient, the input's, grid. `sums` is [N, D, H, W, C rounded up to VEC] of the compute type, all
 // zero. A task is a vector of channels of one sample, which no other touches: no atomics, one order of summation, few items.
 __kernel void grid_sample_input_gradient(__global uchar *sums, ulong sums_offset, __global const uchar *grad,
-                                         ulong grad_offset, __global const uchar *grid, ulong grid_offset, int dtype0,
-                                         Layout layout, Sampler sampler) {
+                                         ulong grad_offset, __global const uchar *grid, ulong grid_offset,
+                                         SAMPLING_ARGUMENTS) {
   long channels = layout.sizes[3], strips = (channels + VEC - 1) / VEC;
   long plane = layout.sizes[0] * layout.sizes[1] * layout.sizes[2];
   long steps[3] = {strips * VEC, strips * VEC * sampler.sizes[0], strips * VEC * sampler.sizes[0] * sampler.sizes[1]};
@@ -307,7 +308,7 @@ static inline void add_atomic(__global T *p, T value) {
 // neighbouring positions.
 __kernel void grid_sample_input_gradient_atomic(__global uchar *sums, ulong sums_offset, __global const uchar *grad,
                                                 ulong grad_offset, __global const uchar *grid, ulong grid_offset,
-                                                int dtype0, Layout layout, Sampler sampler, long parts) {
+                                                SAMPLING_ARGUMENTS, long parts) {
   const long places = layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4];
   ITEM_TASKS(places * parts, first, last);
   for (long task = first; task < last; task++) {

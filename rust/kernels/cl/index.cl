@@ -20,12 +20,12 @@ typedef struct {
   long stride;
   long lowest;
   long dim;
-} Axis;
-SHARED(Axis, 32);
+} Indexed;
+SHARED(Indexed, 32);
 
 // Byte offset of an index, or -1 after reporting it. The first report stays: the fields of one launch
 // agree on dim and size, so work-items that race differ only in the index they name.
-INLINE long resolve(long index, const Axis *axis, __global long *status) {
+INLINE long resolve(long index, const Indexed *axis, __global long *status) {
   // One comparison: what is too low becomes the largest of unsigned numbers.
   if ((ulong)(index - axis->lowest) < (ulong)(axis->size - axis->lowest))
     return (index < 0 ? index + axis->size : index) * axis->stride;
@@ -61,7 +61,7 @@ typedef struct __attribute__((packed, aligned(8))) {
 } Block;
 
 // Their byte offsets; false, and nothing reported, if one of them is out of range.
-INLINE bool resolve_block(__global const uchar *index, const Axis *axis, long8 *steps) {
+INLINE bool resolve_block(__global const uchar *index, const Indexed *axis, long8 *steps) {
   long8 i = ((__global const Block *)index)->values;
   long8 outside = (i < axis->lowest) | (i >= axis->size);
   long4 halves = outside.lo | outside.hi;
@@ -74,14 +74,14 @@ INLINE bool resolve_block(__global const uchar *index, const Axis *axis, long8 *
 // negative, so that the move that follows leaves it alone.
 // Layout: offsets, index. A work-item takes `chunk` elements of dimension 0, as in index_get.
 __kernel void index_offsets(__global uchar *offsets, ulong offsets_offset, __global const uchar *index,
-                            ulong index_offset, int index_dtype, const Layout layout, const Axis axis, int first,
+                            ulong index_offset, int index_dtype, const Layout layout, const Indexed axis, int first,
                             long chunk, __global uchar *status, ulong status_offset) {
   long chunks = (layout.sizes[0] + chunk - 1) / chunk;
   long item = get_global_id(0);
   long i = item % chunks * chunk, end = min(i + chunk, layout.sizes[0]);
   long at[2] = {offsets_offset, index_offset};
   add_offsets(&layout, 2, 1, layout.ndim, item / chunks, at);
-  const Axis known = axis;
+  const Indexed known = axis;
   const long to_step = layout.strides[0][0], from_step = layout.strides[1][0];
   __global uchar *to = offsets + at[0];
   __global const uchar *from = index + at[1];
@@ -154,7 +154,7 @@ INLINE void get_eight_ulong2(__global uchar *dst, long step, __global const ucha
 // are looked at 8 at a time, so that loads do not wait for comparisons.
 #define DEFINE_GET_RUN(TYPE)                                                                                           \
   static inline void get_run_##TYPE(__global uchar *dst, __global const uchar *src, __global const uchar *index,       \
-                                    int index_dtype, const Layout *layout, const Axis *axis, long begin, long end,     \
+                                    int index_dtype, const Layout *layout, const Indexed *axis, long begin, long end,  \
                                     __global long *status) {                                                           \
     long dst_step = layout->strides[0][0], src_step = layout->strides[1][0], index_step = layout->strides[2][0];       \
     if (index_step == 0) {                                                                                             \
@@ -191,7 +191,7 @@ DEFINE_GET_RUN(ulong2)
 // ceil(sizes[0] / chunk) times the other sizes. Elements are `width` bytes; the dtype does not matter.
 __kernel void index_get(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                         __global const uchar *index, ulong index_offset, int index_dtype, const Layout layout,
-                        const Axis axis, int width, long chunk, __global uchar *status, ulong status_offset) {
+                        const Indexed axis, int width, long chunk, __global uchar *status, ulong status_offset) {
   long chunks = (layout.sizes[0] + chunk - 1) / chunk;
   long item = get_global_id(0);
   long begin = item % chunks * chunk, end = min(begin + chunk, layout.sizes[0]);
@@ -202,7 +202,7 @@ __kernel void index_get(__global uchar *dst, ulong dst_offset, __global const uc
   __global const uchar *x = index + at[2];
   __global long *report = (__global long *)(status + status_offset);
   // A copy, as stores to dst might change what arguments hold for all that a compiler knows.
-  const Axis known = axis;
+  const Indexed known = axis;
   switch (width) {
     case 1: get_run_uchar(d, s, x, index_dtype, &layout, &known, begin, end, report); break;
     case 2: get_run_ushort(d, s, x, index_dtype, &layout, &known, begin, end, report); break;

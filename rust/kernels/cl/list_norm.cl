@@ -5,7 +5,7 @@
 #define NORM_SUM 1
 #define NORM_EUCLID 2
 
-__kernel GROUPS_OF(LSIZE) void list_norm(Segments table, int norm, int dtype0, SEGMENT_BUFFERS) {
+__kernel GROUPS_OF(LSIZE) void list_norm(int norm, int dtype0, SEGMENT_ARGUMENTS) {
   GROUP_SHARED(shared);
   SEGMENT_CHUNK(table, s, n, start, end);
   __global const uchar *tensor = SEGMENT_START(table, s, 1);

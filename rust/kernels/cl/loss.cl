@@ -21,11 +21,15 @@ static inline long load_target(__global const uchar *targets, long i, int dtype)
     report_fault(faults + faults_offset, FAULT_TARGET, target, classes);             \
   }
 
+// What selects a likelihood for each target.
+#define LIKELIHOOD_ARGUMENTS                                                                           \
+  __global const uchar *targets, ulong targets_offset, int target_dtype, __global const uchar *weight, \
+      ulong weight_offset, long count, long classes, long inner, long ignored, __global uchar *faults, \
+      ulong faults_offset
+
 // Reduction none: one loss a target.
-__kernel void nll_loss_each(__global const uchar *input, ulong input_offset, int dtype0, __global const uchar *targets,
-                            ulong targets_offset, int target_dtype, __global const uchar *weight, ulong weight_offset,
-                            __global uchar *output, ulong output_offset, long count, long classes, long inner,
-                            long ignored, __global uchar *faults, ulong faults_offset) {
+__kernel void nll_loss_each(__global const uchar *input, ulong input_offset, int dtype0, LIKELIHOOD_ARGUMENTS,
+                            __global uchar *output, ulong output_offset) {
   input += input_offset;
   targets += targets_offset;
   weight = weight ? weight + weight_offset : weight;
@@ -39,10 +43,7 @@ __kernel void nll_loss_each(__global const uchar *input, ulong input_offset, int
 
 // Each group leaves the sum of its losses and of their weights, as T [groups][2].
 __kernel GROUPS_OF(LSIZE) void nll_loss_parts(__global const uchar *input, ulong input_offset, int dtype0,
-                                              __global const uchar *targets, ulong targets_offset, int target_dtype,
-                                              __global const uchar *weight, ulong weight_offset, __global uchar *parts,
-                                              ulong parts_offset, long count, long classes, long inner, long ignored,
-                                              __global uchar *faults, ulong faults_offset) {
+                                              LIKELIHOOD_ARGUMENTS, __global uchar *parts, ulong parts_offset) {
   input += input_offset;
   targets += targets_offset;
   weight = weight ? weight + weight_offset : weight;
@@ -81,12 +82,9 @@ __kernel void nll_loss_finish(__global const uchar *parts, ulong parts_offset, _
 }
 
 // Stores the gradient of every target's likelihood; all others are zero already.
-__kernel void nll_loss_backward(__global const uchar *grad, ulong grad_offset, __global const uchar *targets,
-                                ulong targets_offset, int target_dtype, __global const uchar *weight,
-                                ulong weight_offset, __global const uchar *total_weight, ulong total_weight_offset,
-                                __global uchar *grad_input, ulong grad_input_offset, int dtype0, long count,
-                                long classes, long inner, long ignored, int reduction, __global uchar *faults,
-                                ulong faults_offset) {
+__kernel void nll_loss_backward(__global const uchar *grad, ulong grad_offset, LIKELIHOOD_ARGUMENTS,
+                                __global const uchar *total_weight, ulong total_weight_offset,
+                                __global uchar *grad_input, ulong grad_input_offset, int dtype0, int reduction) {
   weight = weight ? weight + weight_offset : weight;
   T total = reduction == REDUCE_MEAN ? load(total_weight + total_weight_offset, 0, DTYPE0) : 1;
   ITEM_TASKS(count, first, last);

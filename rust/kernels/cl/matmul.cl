@@ -6,6 +6,11 @@
 #if !HAS_PATCHES
 #define THIN_ROWS 4
 
+// What both kernels take: their factors, how many parts k is in, and how far apart the results of those lie.
+#define THIN_ARGUMENTS                                                                                                 \
+  __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int source_dtype, Matrix a_layout, \
+      Matrix b_layout, long rows, long columns, long depth, long splits, long split_stride
+
 // Part `split` of `splits` of k.
 typedef struct {
   long first;
@@ -58,9 +63,7 @@ DEFINE_DOT(1, 4)
 DEFINE_DOT(4, 4)
 
 // The launcher gives k stride 1 in both factors.
-__kernel void gemm_dot(__global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset,
-                       int source_dtype, Matrix a_layout, Matrix b_layout, long rows, long columns, long depth,
-                       long splits, long split_stride, EPILOGUE_ARGUMENTS) {
+__kernel void gemm_dot(THIN_ARGUMENTS, EPILOGUE_ARGUMENTS) {
   const long column = get_global_id(0) * DOT_COLUMNS;
   const long row = get_global_id(1) * THIN_ROWS;
   const long batch = get_global_id(2) / splits;
@@ -142,9 +145,7 @@ OUTLINED T add_elements(__global const uchar *a, long a_at, const Axis *a_column
 }
 
 // Any strides. A work-item computes THIN_ROWS x `width` * VEC values; `width` is LONGEST at most.
-__kernel void gemm_add_rows(__global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset,
-                            int source_dtype, Matrix a_layout, Matrix b_layout, long rows, long columns, long depth,
-                            long splits, long split_stride, long width, EPILOGUE_ARGUMENTS) {
+__kernel void gemm_add_rows(THIN_ARGUMENTS, long width, EPILOGUE_ARGUMENTS) {
   const long row = get_global_id(1) * THIN_ROWS;
   const long batch = get_global_id(2) / splits;
   const long split = get_global_id(2) % splits;

@@ -90,13 +90,14 @@ INLINE void add_run(__global const uchar *p, long stride, long n, int item, int 
   }
 }
 
+#define MOMENTS_ARGUMENTS                                                                                       \
+  __global const uchar *input, ulong input_offset, int dtype0, __global uchar *variance, ulong variance_offset, \
+      int variance_dtype, __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept, Layout reduced, \
+      long outputs, long length, long splits, int finish, TR correction
+
 // A group finds the moments of whole tasks (result, split). `run_items` of its items share a run of the innermost
 // reduced dimension, the others take the next runs.
-__kernel GROUPS_OF(LSIZE) void moments_rows(__global const uchar *input, ulong input_offset, int dtype0,
-                                            __global uchar *variance, ulong variance_offset, int variance_dtype,
-                                            __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept,
-                                            Layout reduced, long outputs, long length, long splits, int finish,
-                                            TR correction, int run_items) {
+__kernel GROUPS_OF(LSIZE) void moments_rows(MOMENTS_ARGUMENTS, int run_items) {
   input += input_offset;
   variance += variance_offset;
   mean = mean ? mean + mean_offset : mean;
@@ -143,11 +144,7 @@ __kernel GROUPS_OF(LSIZE) void moments_rows(__global const uchar *input, ulong i
 }
 
 // Items find the moments of tasks (VEC neighbouring results, split), as columns.cl has it.
-__kernel GROUPS_OF(LSIZE) void moments_columns(__global const uchar *input, ulong input_offset, int dtype0,
-                                               __global uchar *variance, ulong variance_offset, int variance_dtype,
-                                               __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept,
-                                               Layout reduced, long outputs, long length, long splits, int finish,
-                                               TR correction, int parts) {
+__kernel GROUPS_OF(LSIZE) void moments_columns(MOMENTS_ARGUMENTS, int parts) {
   input += input_offset;
   variance += variance_offset;
   mean = mean ? mean + mean_offset : mean;

@@ -5,19 +5,19 @@
 #ifdef IS_CPU
 
 // Non-zero elements of each block of `block` elements of a contiguous tensor.
-__kernel void nonzero_count(__global const uchar *in, ulong in_offset, __global uchar *counts, ulong counts_offset,
-                            int dtype0, long n, long block) {
+__kernel void nonzero_count(__global const uchar *input, ulong input_offset, __global uchar *counts,
+                            ulong counts_offset, int dtype0, long n, long block) {
   long begin = get_global_id(0) * block, end = min(begin + block, n);
   long count = 0;
-  for (long i = begin; i < end; i++) count += IS_NONZERO(load(in + in_offset, i, DTYPE0));
+  for (long i = begin; i < end; i++) count += IS_NONZERO(load(input + input_offset, i, DTYPE0));
   ((__global long *)(counts + counts_offset))[get_global_id(0)] = count;
 }
 
 // `ends` is the running total of nonzero_count; layout holds the sizes of the input, and its first row of strides those of
 // the output's columns (bytes).
-__kernel void nonzero_write(__global const uchar *in, ulong in_offset, __global const uchar *ends, ulong ends_offset,
-                            __global uchar *out, ulong out_offset, int dtype0, long n, long block, const Layout layout,
-                            long row_stride) {
+__kernel void nonzero_write(__global const uchar *input, ulong input_offset, __global const uchar *ends,
+                            ulong ends_offset, __global uchar *out, ulong out_offset, int dtype0, long n, long block,
+                            const Layout layout, long row_stride) {
   long item = get_global_id(0);
   long begin = item * block, end = min(begin + block, n);
   long row = item == 0 ? 0 : ((__global const long *)(ends + ends_offset))[item - 1];
@@ -28,12 +28,12 @@ __kernel void nonzero_write(__global const uchar *in, ulong in_offset, __global 
     __global uchar *column = out + out_offset + layout.strides[0][0];
     for (long i = begin; i < end && row < last; i++) {
       *(__global long *)(column + row * row_stride) = i;
-      row += IS_NONZERO(load(in + in_offset, i, DTYPE0));
+      row += IS_NONZERO(load(input + input_offset, i, DTYPE0));
     }
     return;
   }
   for (long i = begin; i < end; i++) {
-    if (!IS_NONZERO(load(in + in_offset, i, DTYPE0))) continue;
+    if (!IS_NONZERO(load(input + input_offset, i, DTYPE0))) continue;
     long rest = i;
     FOR_DIMS(d, 0, layout.ndim) {
       *(__global long *)(out + out_offset + row * row_stride + layout.strides[0][d]) = rest % layout.sizes[d];
@@ -50,17 +50,17 @@ __kernel void nonzero_write(__global const uchar *in, ulong in_offset, __global 
 #define STEPS 8
 
 // Which of an item's next elements are not zero: a byte each, 0 or 1, as counts of a whole group fit a byte.
-static inline ulong nonzero_flags(__global const uchar *in, long first, long end, int dt) {
+static inline ulong nonzero_flags(__global const uchar *input, long first, long end, int dt) {
   ulong flags = 0;
   UNROLL for (int step = 0; step < STEPS; step++) {
     const long i = first + step * NONZERO_ITEMS;
-    const T v = i < end ? load(in, i, dt) : FROM_REAL(0);
+    const T v = i < end ? load(input, i, dt) : FROM_REAL(0);
     flags |= (ulong)IS_NONZERO(v) << (8 * step);
   }
   return flags;
 }
 
-__kernel GROUPS_OF(NONZERO_ITEMS) void nonzero_count(__global const uchar *in, ulong in_offset, __global uchar *counts,
+__kernel GROUPS_OF(NONZERO_ITEMS) void nonzero_count(__global const uchar *input, ulong input_offset, __global uchar *counts,
                                                      ulong counts_offset, int dtype0, long n, long block) {
   __local int count;
   const int item = get_local_id(0);
@@ -69,13 +69,13 @@ __kernel GROUPS_OF(NONZERO_ITEMS) void nonzero_count(__global const uchar *in, u
   barrier(CLK_LOCAL_MEM_FENCE);
   int found = 0;
   for (long first = begin + item; first < end; first += STEPS * NONZERO_ITEMS)
-    found += (int)popcount(nonzero_flags(in + in_offset, first, end, DTYPE0));
+    found += (int)popcount(nonzero_flags(input + input_offset, first, end, DTYPE0));
   atomic_add(&count, found);
   barrier(CLK_LOCAL_MEM_FENCE);
   if (item == 0) ((__global long *)(counts + counts_offset))[get_group_id(0)] = count;
 }
 
-__kernel GROUPS_OF(NONZERO_ITEMS) void nonzero_write(__global const uchar *in, ulong in_offset,
+__kernel GROUPS_OF(NONZERO_ITEMS) void nonzero_write(__global const uchar *input, ulong input_offset,
                                                      __global const uchar *ends, ulong ends_offset, __global uchar *out,
                                                      ulong out_offset, int dtype0, long n, long block,
                                                      const Layout layout, long row_stride) {
@@ -85,7 +85,7 @@ __kernel GROUPS_OF(NONZERO_ITEMS) void nonzero_write(__global const uchar *in, u
   const bool is_whole = extent(&layout, 0, layout.ndim) == n;
   long row = group == 0 ? 0 : ((__global const long *)(ends + ends_offset))[group - 1];
   for (long start = begin; start < end; start += STEPS * NONZERO_ITEMS) {
-    const ulong flags = nonzero_flags(in + in_offset, start + item, end, DTYPE0);
+    const ulong flags = nonzero_flags(input + input_offset, start + item, end, DTYPE0);
     // Running totals of all steps at once, one in each byte.
     ulong totals = flags;
     shared[item] = totals;

@@ -188,14 +188,14 @@ __kernel GROUPS_OF(LSIZE) void norm_rows_backward(
 
 // Sums over samples and inner positions of dy * xhat and of dy: the gradients of weight and bias, as T
 // [2][splits][channels]. A split takes a share of the samples.
-#define SUMS_PARAMETERS                                                                                             \
+#define SUMS_ARGUMENTS                                                                                              \
   __global const uchar *grad, ulong grad_offset, __global const uchar *input, ulong input_offset, int dtype0,       \
       __global const uchar *mean, ulong mean_offset, __global const uchar *rstd, ulong rstd_offset, int stat_dtype, \
       __global uchar *sums, ulong sums_offset, long outer, long channels, long inner, long stat_outer,              \
       long stat_channels, long splits
 
 // A group sums one channel of a split.
-__kernel GROUPS_OF(LSIZE) void norm_sums_rows(SUMS_PARAMETERS) {
+__kernel GROUPS_OF(LSIZE) void norm_sums_rows(SUMS_ARGUMENTS) {
   __global T *results = (__global T *)(sums + sums_offset);
   int first_part = get_local_id(0) * VEC, step = LSIZE * VEC, size = dtype_size(DTYPE0);
   GROUP_SHARED(shared);
@@ -242,7 +242,7 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_rows(SUMS_PARAMETERS) {
 
 // inner == 1, and one mean either a channel or a sample: items sum STRIP * VEC neighbouring channels of a split, as
 // columns.cl has it.
-__kernel GROUPS_OF(LSIZE) void norm_sums_columns(SUMS_PARAMETERS, int parts) {
+__kernel GROUPS_OF(LSIZE) void norm_sums_columns(SUMS_ARGUMENTS, int parts) {
   mean = mean ? mean + mean_offset : mean;
   rstd += rstd_offset;
   int size = dtype_size(DTYPE0);

@@ -22,7 +22,7 @@
 #define RATE 6
 #define SCALE 7
 #define FOUND_INF 8
-#define OPERANDS 9
+#define STEP_OPERANDS 9
 
 // rust/ops/optimizer.rs writes the same struct.
 typedef struct {
@@ -36,15 +36,15 @@ typedef struct {
   T log_momentum;  // logarithms of the two, which lose nothing where the momentum is nearly 1
   T log_momentum2;
   T rate_decay;
-  int dtypes[OPERANDS];
+  int dtypes[STEP_OPERANDS];
   int present;  // a bit for each list that there is
   int is_first;  // the first state is not initialised
   int nesterov;
 } Step;
 
-#define STEP_ARGUMENTS                                                                                   \
-  Segments table, Step step, __global const uchar *rate, ulong rate_offset, __global const uchar *scale, \
-      ulong scale_offset, __global const uchar *found_inf, ulong found_inf_offset, SEGMENT_BUFFERS
+#define STEP_ARGUMENTS                                                                                       \
+  Step step, __global const uchar *rate, ulong rate_offset, __global const uchar *scale, ulong scale_offset, \
+      __global const uchar *found_inf, ulong found_inf_offset, SEGMENT_ARGUMENTS
 
 #define LIST(operand) (step.present & (1 << operand) ? SEGMENT_START(table, s, operand) : 0)
 

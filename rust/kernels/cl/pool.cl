@@ -85,17 +85,18 @@ INLINE T lowest(int dt) {
 }
 
 // Elements along dimension d that the average over output position o divides by.
-INLINE int window_share(const Window *w, int adaptive, int count_padding, int d, int o) {
-  if (adaptive || !count_padding) return window_end(w, adaptive, d, o) - window_begin(w, adaptive, d, o);
+INLINE int window_share(const Window *w, int adaptive, int count_include_pad, int d, int o) {
+  if (adaptive || !count_include_pad) return window_end(w, adaptive, d, o) - window_begin(w, adaptive, d, o);
   int begin = o * w->stride[d] - w->padding[d];
   return min(begin + w->kernel_size[d], w->input[d] + w->padding[d]) - begin;
 }
 
 // What the average over output position (x, y, z) divides by.
-INLINE long average_share(const Window *w, int adaptive, int count_padding, long divisor, int x, int y, int z) {
-  if (divisor != 0) return divisor;
-  return (long)window_share(w, adaptive, count_padding, 0, x) * window_share(w, adaptive, count_padding, 1, y) *
-         window_share(w, adaptive, count_padding, 2, z);
+INLINE long average_share(const Window *w, int adaptive, int count_include_pad, long divisor_override, int x, int y,
+                          int z) {
+  if (divisor_override != 0) return divisor_override;
+  return (long)window_share(w, adaptive, count_include_pad, 0, x) * window_share(w, adaptive, count_include_pad, 1, y) *
+         window_share(w, adaptive, count_include_pad, 2, z);
 }
 
 // The position of a task: its place in the planes, its first channel and how many it has, its sample.
@@ -248,9 +249,10 @@ __kernel void max_pool_backward(__global uchar *grad_input, ulong grad_input_off
   }
 }
 
-// The mean of each window, or its sum over `divisor` where that is not 0. Operands: output, input.
+// The mean of each window, or its sum over `divisor_override` where that is not 0. Operands: output, input.
 __kernel void avg_pool(__global uchar *output, ulong output_offset, __global const uchar *input, ulong input_offset,
-                       int dtype0, Layout layout, Window w, int adaptive, int count_padding, long divisor) {
+                       int dtype0, Layout layout, Window w, int adaptive, int count_include_pad,
+                       long divisor_override) {
   Range r;
   long share = 1;
   FOR_TASKS(layout, 1) {
@@ -259,7 +261,7 @@ __kernel void avg_pool(__global uchar *output, ulong output_offset, __global con
       // Nothing is 0, whatever it would be divided by.
       share = 1;
       if (!is_empty(&r))
-        share = average_share(&w, ADAPTIVE, count_padding, divisor, task.at[0], task.at[1], task.at[2]);
+        share = average_share(&w, ADAPTIVE, count_include_pad, divisor_override, task.at[0], task.at[1], task.at[2]);
     }
     __global const uchar *p = input + input_offset + plane_of(&layout, 1, &task);
     TV sum = (TV)0;
@@ -274,19 +276,19 @@ __kernel void avg_pool(__global uchar *output, ulong output_offset, __global con
 // of the input: grad_input; of `outputs`: grad_output.
 __kernel void avg_pool_backward(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
                                 ulong grad_offset, int dtype0, Layout layout, Layout outputs, Window w, int adaptive,
-                                int count_padding, long divisor) {
+                                int count_include_pad, long divisor_override) {
   Range r;
   long share = 1;
   FOR_TASKS(layout, 0) {
     if (MOVED) {
       r = cover_range(&w, ADAPTIVE, task.at);
-      share = average_share(&w, ADAPTIVE, count_padding, divisor, r.begin[0], r.begin[1], r.begin[2]);
+      share = average_share(&w, ADAPTIVE, count_include_pad, divisor_override, r.begin[0], r.begin[1], r.begin[2]);
     }
     bool single = r.end[0] - r.begin[0] == 1 && r.end[1] - r.begin[1] == 1 && r.end[2] - r.begin[2] == 1;
     __global const uchar *g = grad + grad_offset + plane_of(&outputs, 0, &task);
     TV sum = (TV)0;
     FOR_RANGE(r, x, y, z) {
-      if (!single) share = average_share(&w, ADAPTIVE, count_padding, divisor, x, y, z);
+      if (!single) share = average_share(&w, ADAPTIVE, count_include_pad, divisor_override, x, y, z);
       sum += load_lanes(g + position(&outputs, 0, x, y, z), outputs.strides[0][3], task.width, DTYPE0) / (T)share;
     }
     long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);

@@ -102,14 +102,14 @@ __kernel void max_pool_pixels(__global uchar *output, ulong output_offset, __glo
   FOR_STRIPS(COUNT) STORE(out, empty ? (TV)0 : sums[s] / share);
 
 __kernel void avg_pool_pixels(__global uchar *output, ulong output_offset, __global const uchar *input,
-                              ulong input_offset, int dtype0, Layout layout, Window w, int adaptive, int count_padding,
-                              long divisor) {
+                              ulong input_offset, int dtype0, Layout layout, Window w, int adaptive,
+                              int count_include_pad, long divisor_override) {
   const long channels = layout.sizes[3];
   FOR_PIXELS(layout) {
     Range r = window_range(&w, ADAPTIVE, task.at);
     // A window that lies in the padding alone, which ceil_mode can make, has nothing to average.
     const bool empty = is_empty(&r);
-    T share = (T)average_share(&w, ADAPTIVE, count_padding, divisor, task.at[0], task.at[1], task.at[2]);
+    T share = (T)average_share(&w, ADAPTIVE, count_include_pad, divisor_override, task.at[0], task.at[1], task.at[2]);
     __global const uchar *p = input + input_offset + plane_of(&layout, 1, &task);
     __global uchar *out = output + output_offset + pixel_offset(&layout, 0, &task);
     long channel = 0;

@@ -60,11 +60,11 @@ INLINE void next_window(const Window *w, int adaptive, Cursor *c) {
 }
 
 // What the average over a window divides by. Averages are without dilation.
-INLINE long cursor_share(const Window *w, int adaptive, int count_padding, long divisor, const Cursor *c) {
+INLINE long cursor_share(const Window *w, int adaptive, int count_include_pad, long divisor_override, const Cursor *c) {
   const Range *r = &c->range;
-  if (divisor == 0 && (adaptive || !count_padding))
+  if (divisor_override == 0 && (adaptive || !count_include_pad))
     return (long)(r->end[0] - r->begin[0]) * (r->end[1] - r->begin[1]) * (r->end[2] - r->begin[2]);
-  return average_share(w, adaptive, count_padding, divisor, c->at[0], c->at[1], c->at[2]);
+  return average_share(w, adaptive, count_include_pad, divisor_override, c->at[0], c->at[1], c->at[2]);
 }
 
 #define FOR_WINDOWS(w, adaptive, c)                      \
@@ -126,8 +126,8 @@ __kernel void max_pool_planes(__global uchar *output, ulong output_offset, __glo
 
 // Rows of windows are long here: rust/ops/pool.rs sees to it.
 __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __global const uchar *input,
-                              ulong input_offset, int dtype0, Layout layout, Window w, int adaptive, int count_padding,
-                              long divisor) {
+                              ulong input_offset, int dtype0, Layout layout, Window w, int adaptive,
+                              int count_include_pad, long divisor_override) {
   FOR_PLANES(layout) {
     __global const uchar *x_plane = input + input_offset + plane_offset(&layout, 1, plane);
     __global uchar *y_plane = output + output_offset + plane_offset(&layout, 0, plane);
@@ -140,7 +140,7 @@ __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __glo
       }
       // A window that lies in the padding alone, which ceil_mode can make, has nothing to average.
       bool empty = r.begin[0] >= r.end[0] || r.begin[1] >= r.end[1] || r.begin[2] >= r.end[2];
-      T share = (T)cursor_share(&w, ADAPTIVE, count_padding, divisor, &c);
+      T share = (T)cursor_share(&w, ADAPTIVE, count_include_pad, divisor_override, &c);
       store(y_plane, place, DTYPE0, empty ? (T)0 : lanes_sum(sum) / share);
     }
   }
@@ -148,14 +148,14 @@ __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __glo
 
 __kernel void avg_pool_backward_planes(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
                                        ulong grad_offset, int dtype0, Layout layout, Layout outputs, Window w,
-                                       int adaptive, int count_padding, long divisor) {
+                                       int adaptive, int count_include_pad, long divisor_override) {
   FOR_PLANES(layout) {
     __global uchar *dx = grad_input + grad_input_offset + plane_offset(&layout, 0, plane);
     __global const uchar *g = grad + grad_offset + plane_offset(&outputs, 0, plane);
     clear_plane(dx, plane_size(&layout), DTYPE0);
     FOR_WINDOWS(w, ADAPTIVE, c) {
       Range r = c.range;
-      T part = load(g, place, DTYPE0) / (T)cursor_share(&w, ADAPTIVE, count_padding, divisor, &c);
+      T part = load(g, place, DTYPE0) / (T)cursor_share(&w, ADAPTIVE, count_include_pad, divisor_override, &c);
       FOR_ROWS(r, y, z) {
         __global uchar *row = dx + row_start(&w, y, z) * dtype_size(DTYPE0);
         for (long i = r.begin[0]; i < r.end[0]; i += VEC)

@@ -96,6 +96,26 @@ typedef double2 T;
 typedef double TR;
 #endif
 
+// Numbers of the compute class among the packed arguments of a kernel (rust/codegen/kernels.rs), as their bits.
+#if defined(CLASS_F)
+#define UNPACK_T(bits) as_float((uint)(bits)[0])
+#elif defined(CLASS_D)
+#define UNPACK_T(bits) as_double((bits)[0])
+#elif defined(CLASS_I)
+#define UNPACK_T(bits) ((long)(bits)[0])
+#elif defined(CLASS_U)
+#define UNPACK_T(bits) ((bits)[0])
+#elif defined(CLASS_C)
+#define UNPACK_T(bits) as_float2((bits)[0])
+#define UNPACK_TR(bits) as_float((uint)(bits)[0])
+#elif defined(CLASS_Z)
+#define UNPACK_T(bits) ((double2)(as_double((bits)[0]), as_double((bits)[1])))
+#define UNPACK_TR(bits) as_double((bits)[0])
+#endif
+#ifndef UNPACK_TR
+#define UNPACK_TR(bits) UNPACK_T(bits)
+#endif
+
 #if defined(CLASS_C) || defined(CLASS_Z)
 #define IS_COMPLEX 1
 #elif defined(CLASS_I) || defined(CLASS_U)

@@ -80,11 +80,11 @@ static inline void write_sorted(__global uchar *values, __global long *indices, 
 
 // One work-item a row.
 __kernel void radix_rows(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
-                         __global const uchar *in, ulong in_offset, __global uchar *records, ulong records_offset,
+                         __global const uchar *input, ulong input_offset, __global uchar *records, ulong records_offset,
                          __global uchar *spare, ulong spare_offset, int dtype0, long length, long kept, int passes,
                          int descending) {
   long start = get_global_id(0) * length, to_start = get_global_id(0) * kept;
-  __global const uchar *row = in + in_offset + start * dtype_size(DTYPE0);
+  __global const uchar *row = input + input_offset + start * dtype_size(DTYPE0);
   __global Record *from = (__global Record *)(records + records_offset) + start;
   __global Record *to = (__global Record *)(spare + spare_offset) + start;
   Key varying = make_records(from, row, 0, length, DTYPE0, descending);
@@ -128,10 +128,10 @@ static inline bool is_swapped(Key varying, int pass) {
 }
 
 __kernel void radix_keys(__global uchar *records, ulong records_offset, __global uchar *varying, ulong varying_offset,
-                         __global const uchar *in, ulong in_offset, int dtype0, long length, int chunks,
+                         __global const uchar *input, ulong input_offset, int dtype0, long length, int chunks,
                          int descending) {
   CHUNK_OF_ROW(length, chunks);
-  __global const uchar *row = in + in_offset + row_number * length * dtype_size(DTYPE0);
+  __global const uchar *row = input + input_offset + row_number * length * dtype_size(DTYPE0);
   __global Record *to = (__global Record *)(records + records_offset) + row_number * length;
   ((__global Key *)(varying + varying_offset))[get_global_id(0)] =
       make_records(to, row, begin, end, DTYPE0, descending);
@@ -178,7 +178,7 @@ __kernel void radix_move(__global uchar *records, ulong records_offset, __global
 }
 
 __kernel void radix_write(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
-                          __global const uchar *in, ulong in_offset, __global const uchar *records,
+                          __global const uchar *input, ulong input_offset, __global const uchar *records,
                           ulong records_offset, __global const uchar *spare, ulong spare_offset,
                           __global const uchar *varying, ulong varying_offset, int dtype0, long length, long kept,
                           int chunks, int passes) {
@@ -186,9 +186,9 @@ __kernel void radix_write(__global uchar *values, ulong values_offset, __global 
   Key bits = row_varying((__global const Key *)(varying + varying_offset), row_number, chunks);
   __global const uchar *source = is_swapped(bits, passes) ? spare + spare_offset : records + records_offset;
   long start = row_number * length, to_start = row_number * kept;
-  write_sorted(values + values_offset + to_start * dtype_size(DTYPE0),
-               (__global long *)(indices + indices_offset) + to_start, in + in_offset + start * dtype_size(DTYPE0),
-               (__global const Record *)source + start, begin, end, DTYPE0);
+  write_sorted(
+      values + values_offset + to_start * dtype_size(DTYPE0), (__global long *)(indices + indices_offset) + to_start,
+      input + input_offset + start * dtype_size(DTYPE0), (__global const Record *)source + start, begin, end, DTYPE0);
 }
 
 #endif

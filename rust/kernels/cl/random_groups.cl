@@ -93,13 +93,13 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void random_bernoulli(__global uchar *out, ulon
 
 // Dropout: keeps an element with probability `keep` and scales it; the mask (bool) remembers which.
 __kernel GROUPS_OF(RANDOM_ITEMS) void dropout(__global uchar *out, ulong out_offset, __global uchar *mask,
-                                              ulong mask_offset, __global const uchar *in, ulong in_offset, int dtype0,
+                                              ulong mask_offset, __global const uchar *input, ulong input_offset, int dtype0,
                                               long n, ulong seed, ulong offset, T keep, T scale) {
   __local T made[MADE];
   make_uniform(made, seed, offset);
   FOR_ELEMENTS(i, at, n) {
     const bool kept = made[i] < keep;
-    const T v = load(in + in_offset, at, DTYPE0) * scale;
+    const T v = load(input + input_offset, at, DTYPE0) * scale;
     mask[mask_offset + at] = kept;
     store(out + out_offset, at, DTYPE0, kept ? v : (T)0);
   }

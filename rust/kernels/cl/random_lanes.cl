@@ -89,23 +89,23 @@ __kernel void random_bernoulli(__global uchar *out, ulong out_offset, __global c
 }
 
 // Eight elements from `first` on, of which there are at least so many.
-static inline TV load_vector(__global const uchar *in, long first, int dt) {
+static inline TV load_vector(__global const uchar *input, long first, int dt) {
   switch (dt) {
-    case NATURAL_DTYPE: return vload8(0, (__global const T *)in + first);
+    case NATURAL_DTYPE: return vload8(0, (__global const T *)input + first);
 #ifdef CLASS_F
-    case DT_F16: return vload_half8(0, (__global const half *)in + first);
-    case DT_BF16: return as_float8(convert_uint8(vload8(0, (__global const ushort *)in + first)) << 16u);
+    case DT_F16: return vload_half8(0, (__global const half *)input + first);
+    case DT_BF16: return as_float8(convert_uint8(vload8(0, (__global const ushort *)input + first)) << 16u);
 #endif
   }
   T values[LANES];
-  for (int i = 0; i < LANES; i++) values[i] = load(in, first + i, dt);
+  for (int i = 0; i < LANES; i++) values[i] = load(input, first + i, dt);
   return vload8(0, values);
 }
 
 // Dropout: keeps an element with probability `keep` and scales it; the mask (bool) remembers which.
 __kernel void dropout(__global uchar *out, ulong out_offset, __global uchar *mask, ulong mask_offset,
-                      __global const uchar *in, ulong in_offset, int dtype0, long n, ulong seed, ulong offset, T keep,
-                      T scale) {
+                      __global const uchar *input, ulong input_offset, int dtype0, long n, ulong seed, ulong offset,
+                      T keep, T scale) {
   long group = get_global_id(0);
   Words words[4];
   group_words(seed, offset, group, words);
@@ -113,7 +113,7 @@ __kernel void dropout(__global uchar *out, ulong out_offset, __global uchar *mas
     const TV u = uniform_vector(words, k);
     long first = group * GROUP + k * LANES;
     if (first + LANES <= n) {
-      const TV v = load_vector(in + in_offset, first, DTYPE0) * scale;
+      const TV v = load_vector(input + input_offset, first, DTYPE0) * scale;
       vstore8(convert_uchar8(u < keep) & (uchar8)1, 0, mask + mask_offset + first);
       store_vector(out + out_offset, first, n, DTYPE0, u < keep ? v : (TV)0);
       continue;
@@ -123,7 +123,7 @@ __kernel void dropout(__global uchar *out, ulong out_offset, __global uchar *mas
     for (int i = 0; first + i < n; i++) {
       bool kept = lanes[i] < keep;
       mask[mask_offset + first + i] = kept;
-      store(out + out_offset, first + i, DTYPE0, kept ? load(in + in_offset, first + i, DTYPE0) * scale : (T)0);
+      store(out + out_offset, first + i, DTYPE0, kept ? load(input + input_offset, first + i, DTYPE0) * scale : (T)0);
     }
   }
 }

@@ -206,12 +206,15 @@ INLINE INLINED_ON_GPUS void fold_run(__global const uchar *p, long stride, long 
     *rest = fold_one(fold, *rest, map_one(map, load_at(p + i * stride, dtype), power));
 }
 
+// `count` elements make a result, over all passes.
+#define REDUCTION_ARGUMENTS                                                                                 \
+  __global const uchar *input, ulong input_offset, int dtype0, __global uchar *output, ulong output_offset, \
+      int output_dtype, long outputs, long length, int map, int fold, int finish, TR power, long count
+
 // A group reduces whole tasks (result, split). `run_items` of its items share a run of the innermost reduced
 // dimension, the others take the next runs.
-__kernel GROUPS_OF(LSIZE) void reduce_rows(__global const uchar *input, ulong input_offset, int dtype0,
-                                           __global uchar *output, ulong output_offset, int output_dtype, Layout kept,
-                                           Layout reduced, long outputs, long length, long splits, int map, int fold,
-                                           int finish, TR power, long count, int run_items) {
+__kernel GROUPS_OF(LSIZE) void reduce_rows(REDUCTION_ARGUMENTS, Layout kept, Layout reduced, long splits,
+                                           int run_items) {
   input += input_offset;
   output += output_offset;
   long run = reduced.sizes[0], stride = reduced.strides[0][0];
@@ -271,9 +274,7 @@ INLINE TV fold_pairs(int fold, TV a, TV b) {
 
 // `outputs` rows of `length` neighbours that lie row_stride bytes apart. Folding a row's last vector to one value takes
 // log2(VEC) steps that wait for one another; for VEC rows together it takes VEC - 1 that hardly do.
-__kernel void reduce_short_rows(__global const uchar *input, ulong input_offset, int dtype0, __global uchar *output,
-                                ulong output_offset, int output_dtype, long outputs, long length, long row_stride,
-                                long output_stride, int map, int fold, int finish, TR power, long count) {
+__kernel void reduce_short_rows(REDUCTION_ARGUMENTS, long row_stride, long output_stride) {
   ITEM_TASKS((outputs + VEC - 1) / VEC, first, last);
   for (long task = first; task < last; task++) {
     int width = (int)min(outputs - task * VEC, (long)VEC);
@@ -347,10 +348,8 @@ INLINE INLINED_ON_GPUS void fold_columns(__global const uchar *base, const Layou
 }
 
 // Items reduce tasks (STRIP * VEC neighbouring results, split), as columns.cl has it.
-__kernel GROUPS_OF(LSIZE) void reduce_columns(__global const uchar *input, ulong input_offset, int dtype0,
-                                              __global uchar *output, ulong output_offset, int output_dtype,
-                                              Layout kept, Layout reduced, long outputs, long length, long splits,
-                                              int map, int fold, int finish, TR power, long count, int parts) {
+__kernel GROUPS_OF(LSIZE) void reduce_columns(REDUCTION_ARGUMENTS, Layout kept, Layout reduced, long splits,
+                                              int parts) {
   input += input_offset;
   output += output_offset;
   long columns = kept.sizes[0], in_stride = kept.strides[1][0], out_stride = kept.strides[0][0];

@@ -23,14 +23,21 @@
 #define RULE_SMOOTH_LANCZOS 8
 
 // One dimension. `fine` counts the positions of the result of interpolation, `coarse` those of its input; `transposed`
-// tables are for the gradient, whose output is that input. rust/ops/resample.rs holds the same struct.
+// tables are for the gradient, whose output is that input.
 typedef struct {
-  int rule, align_corners, transposed, width;
-  long coarse, fine;
+  int rule;
+  int align_corners;
+  int transposed;
+  int width;
+  long coarse;
+  long fine;
   long shift;  // padding before the first element
   long start;  // of the table, in bytes
-  float scale[2];  // coarse positions to a fine one, as a TF
-} Axis;
+  ulong scale;  // coarse positions to a fine one, as the bits of a TF
+} ResampleAxis;
+SHARED(ResampleAxis, 56);
+
+#define AXES_ARGUMENTS ResampleAxis x_axis, ResampleAxis y_axis, ResampleAxis z_axis
 
 // Integers are interpolated by rules that give one element of weight 1; its place is found in float.
 #ifdef IS_INTEGER
@@ -39,26 +46,24 @@ typedef float TF;
 typedef TR TF;
 #endif
 
-static inline long positions(const Axis *axis) { return axis->transposed ? axis->coarse : axis->fine; }
+static inline long positions(const ResampleAxis *axis) { return axis->transposed ? axis->coarse : axis->fine; }
 static inline long pitch(long n) { return (n + 15) / 16 * 16; }
 
-static inline __global int *table_counts(__global uchar *tables, const Axis *axis) {
+static inline __global int *table_counts(__global uchar *tables, const ResampleAxis *axis) {
   return (__global int *)(tables + axis->start);
 }
-static inline __global int *table_places(__global uchar *tables, const Axis *axis) {
+static inline __global int *table_places(__global uchar *tables, const ResampleAxis *axis) {
   return table_counts(tables, axis) + pitch(positions(axis));
 }
-static inline __global TR *table_weights(__global uchar *tables, const Axis *axis) {
+static inline __global TR *table_weights(__global uchar *tables, const ResampleAxis *axis) {
   return (__global TR *)(table_places(tables, axis) + axis->width * pitch(positions(axis)));
 }
 
-static inline TF scale_of(const Axis *axis) {
-#ifdef CLASS_D
-  return *(const double *)axis->scale;
-#elif defined(CLASS_Z)
-  return *(const double *)axis->scale;
+static inline TF scale_of(const ResampleAxis *axis) {
+#if defined(CLASS_D) || defined(CLASS_Z)
+  return as_double(axis->scale);
 #else
-  return axis->scale[0];
+  return as_float((uint)axis->scale);
 #endif
 }
 
@@ -86,7 +91,7 @@ typedef struct {
   TF center, slope, total;
 } Taps;
 
-static inline Taps smooth_taps(const Axis *axis, long o) {
+static inline Taps smooth_taps(const ResampleAxis *axis, long o) {
   Taps t;
   TF scale = scale_of(axis);
   TF wide = fmax(scale, (TF)1);
@@ -102,7 +107,7 @@ static inline Taps smooth_taps(const Axis *axis, long o) {
   return t;
 }
 
-static inline Taps find_taps(const Axis *axis, long o) {
+static inline Taps find_taps(const ResampleAxis *axis, long o) {
   if (axis->rule >= RULE_SMOOTH_LINEAR) return smooth_taps(axis, o);
   Taps t;
   TF scale = scale_of(axis);
@@ -140,7 +145,7 @@ static inline Taps find_taps(const Axis *axis, long o) {
 }
 
 // The coarse position that tap k reads: those outside are brought back in.
-static inline long tap_place(const Axis *axis, const Taps *t, int k) {
+static inline long tap_place(const ResampleAxis *axis, const Taps *t, int k) {
   long i = t->first + k, last = axis->coarse - 1;
   if (axis->rule == RULE_REFLECT) {
     if (i < 0) i = -i;
@@ -149,13 +154,13 @@ static inline long tap_place(const Axis *axis, const Taps *t, int k) {
   return clamp(i, 0l, last);
 }
 
-static inline TF tap_weight(const Axis *axis, const Taps *t, int k) {
+static inline TF tap_weight(const ResampleAxis *axis, const Taps *t, int k) {
   if (axis->rule < RULE_SMOOTH_LINEAR) return t->near[k];
   return smooth_kernel(axis->rule, ((TF)(t->first + k) - t->center + LIT(0.5)) * t->slope) / t->total;
 }
 
 // Fine positions [begin, end) that may read coarse position i. At the ends more do: what lies outside comes back there.
-static inline void candidates(const Axis *axis, long i, long *begin, long *end) {
+static inline void candidates(const ResampleAxis *axis, long i, long *begin, long *end) {
   TF low, high;
   if (axis->rule == RULE_REPLICATE) {
     low = high = (TF)(i + axis->shift);
@@ -173,8 +178,8 @@ static inline void candidates(const Axis *axis, long i, long *begin, long *end) 
 }
 
 // Adds fine position o to the column of coarse position i, if o reads it.
-static inline int append_reader(const Axis *axis, long i, long o, int count, __global int *places, __global TR *weights,
-                                long step) {
+static inline int append_reader(const ResampleAxis *axis, long i, long o, int count, __global int *places,
+                                __global TR *weights, long step) {
   Taps t = find_taps(axis, o);
   TF weight = 0;
   bool reads = false;
@@ -191,10 +196,10 @@ static inline int append_reader(const Axis *axis, long i, long o, int count, __g
 }
 
 // One work-item a position of one of the dimensions.
-__kernel void resample_tables(__global uchar *tables, ulong tables_offset, Axis x_axis, Axis y_axis, Axis z_axis) {
+__kernel void resample_tables(__global uchar *tables, ulong tables_offset, AXES_ARGUMENTS) {
   tables += tables_offset;
   long p = get_global_id(0);
-  Axis axis = x_axis;
+  ResampleAxis axis = x_axis;
   if (p >= positions(&axis)) {
     p -= positions(&axis);
     axis = y_axis;
@@ -241,7 +246,7 @@ typedef struct {
   __global const TR *weights;
 } Row;
 
-static inline Row table_row(__global uchar *tables, const Axis *axis, long p) {
+static inline Row table_row(__global uchar *tables, const ResampleAxis *axis, long p) {
   Row row;
   row.count = table_counts(tables, axis)[p];
   row.step = pitch(positions(axis));
@@ -260,7 +265,7 @@ static inline bool count_alike(__global const int *counts) {
 }
 
 // Neighbouring output positions along x, `n` <= VEC of them.
-static inline TV sum_columns(__global uchar *tables, const Axis *x_axis, Row y, Row z, long x, int n,
+static inline TV sum_columns(__global uchar *tables, const ResampleAxis *x_axis, Row y, Row z, long x, int n,
                              __global const uchar *in, long x_step, long y_step, long z_step, int dtype0) {
   Row row = table_row(tables, x_axis, x);
   __global const int *counts = table_counts(tables, x_axis) + x;
@@ -309,8 +314,8 @@ static inline TV sum_channels(Row x, Row y, Row z, __global const uchar *in, lon
 // Layout: output, input over the output's positions [W, H, D, C, N]. A task is a vector along W, or along C where
 // `by_channel` says that channels are neighbours.
 __kernel void resample(__global uchar *output, ulong output_offset, __global const uchar *input, ulong input_offset,
-                       __global uchar *tables, ulong tables_offset, int dtype0, Layout layout, Axis x_axis, Axis y_axis,
-                       Axis z_axis, int by_channel) {
+                       __global uchar *tables, ulong tables_offset, int dtype0, Layout layout, AXES_ARGUMENTS,
+                       int by_channel) {
   tables += tables_offset;
   long width = layout.sizes[0], channels = layout.sizes[3];
   long lanes = by_channel ? channels : width, strips = (lanes + VEC - 1) / VEC;

@@ -1,7 +1,7 @@
 // Interpolation along whole rows, for CPUs. Follows resample.cl, whose tables it uses.
 
 // A vector of output positions from x on, all of which exist, of what a row of inputs is along the other dimensions.
-INLINE TV sum_line(__global uchar *tables, const Axis *x_axis, long x, __local const T *line) {
+INLINE TV sum_line(__global uchar *tables, const ResampleAxis *x_axis, long x, __local const T *line) {
   Row row = table_row(tables, x_axis, x);
   __global const int *counts = table_counts(tables, x_axis) + x;
   // Few elements are sooner taken with a condition than counted.
@@ -29,7 +29,7 @@ INLINE TV sum_line(__global uchar *tables, const Axis *x_axis, long x, __local c
 // to `line` first, by vectors and as T, and gathers from there: fewer elements, and none that must be converted.
 __kernel void resample_rows(__global uchar *output, ulong output_offset, __global const uchar *input,
                             ulong input_offset, __global uchar *tables, ulong tables_offset, int dtype0, Layout layout,
-                            Axis x_axis, Axis y_axis, Axis z_axis, long length, __local T *line) {
+                            AXES_ARGUMENTS, long length, __local T *line) {
   tables += tables_offset;
   const long width = layout.sizes[0], step = layout.strides[1][0], out_step = layout.strides[0][0];
   ITEM_TASKS(layout.sizes[1] * layout.sizes[2] * layout.sizes[3] * layout.sizes[4], first, last);

@@ -8,6 +8,8 @@
 // What the forward pass of a GRU keeps for the backward pass.
 #define GRU_SAVED 5
 
+#define CELL_ARGUMENTS int dtype0, long rows, long hidden
+
 // Tasks of this item: VEC neighbours of a row each.
 #define STATE_TASKS(first, last)                 \
   const long vectors = (hidden + VEC - 1) / VEC; \
@@ -42,7 +44,7 @@ __kernel void lstm_cell(__global const uchar *input_gates, ulong input_gates_off
                         ulong hidden_gates_offset, __global const uchar *input_bias, ulong input_bias_offset,
                         __global const uchar *hidden_bias, ulong hidden_bias_offset, __global const uchar *cx,
                         ulong cx_offset, __global uchar *hy, ulong hy_offset, __global uchar *cy, ulong cy_offset,
-                        __global uchar *workspace, ulong workspace_offset, int dtype0, long rows, long hidden) {
+                        __global uchar *workspace, ulong workspace_offset, CELL_ARGUMENTS) {
   input_bias = input_bias ? input_bias + input_bias_offset : input_bias;
   hidden_bias = hidden_bias ? hidden_bias + hidden_bias_offset : hidden_bias;
   STATE_TASKS(first, last);
@@ -66,7 +68,7 @@ __kernel void lstm_cell_backward(__global const uchar *grad_hy, ulong grad_hy_of
                                  ulong grad_cy_offset, __global const uchar *cx, ulong cx_offset,
                                  __global const uchar *cy, ulong cy_offset, __global const uchar *workspace,
                                  ulong workspace_offset, __global uchar *grad_gates, ulong grad_gates_offset,
-                                 __global uchar *grad_cx, ulong grad_cx_offset, int dtype0, long rows, long hidden) {
+                                 __global uchar *grad_cx, ulong grad_cx_offset, CELL_ARGUMENTS) {
   STATE_TASKS(first, last);
   for (long task = first; task < last; task++) {
     const long row = task / vectors, column = task % vectors * VEC;
@@ -95,7 +97,7 @@ __kernel void gru_cell(__global const uchar *input_gates, ulong input_gates_offs
                        ulong hidden_gates_offset, __global const uchar *input_bias, ulong input_bias_offset,
                        __global const uchar *hidden_bias, ulong hidden_bias_offset, __global const uchar *hx,
                        ulong hx_offset, __global uchar *hy, ulong hy_offset, __global uchar *workspace,
-                       ulong workspace_offset, int dtype0, long rows, long hidden) {
+                       ulong workspace_offset, CELL_ARGUMENTS) {
   input_bias = input_bias ? input_bias + input_bias_offset : input_bias;
   hidden_bias = hidden_bias ? hidden_bias + hidden_bias_offset : hidden_bias;
   STATE_TASKS(first, last);
@@ -118,7 +120,7 @@ __kernel void gru_cell(__global const uchar *input_gates, ulong input_gates_offs
 __kernel void gru_cell_backward(__global const uchar *grad_hy, ulong grad_hy_offset, __global const uchar *workspace,
                                 ulong workspace_offset, __global uchar *grad_input_gates, ulong grad_input_gates_offset,
                                 __global uchar *grad_hidden_gates, ulong grad_hidden_gates_offset,
-                                __global uchar *grad_hx, ulong grad_hx_offset, int dtype0, long rows, long hidden) {
+                                __global uchar *grad_hx, ulong grad_hx_offset, CELL_ARGUMENTS) {
   STATE_TASKS(first, last);
   for (long task = first; task < last; task++) {
     const long row = task / vectors, column = task % vectors * VEC;

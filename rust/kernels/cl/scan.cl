@@ -63,20 +63,21 @@ static inline Total accumulate(int op, Total a, Total b) {
 // First element of a row, in elements.
 static inline long row_start(long row, long length, long inner) { return row / inner * length * inner + row % inner; }
 
-__kernel void scan_totals(__global const uchar *in, ulong in_offset, __global uchar *totals, ulong totals_offset,
-                          int op, int dtype0, long length, long inner, long chunks, long chunk) {
+#define SCAN_ARGUMENTS int op, int dtype0, long length, long inner, long chunks, long chunk
+
+__kernel void scan_totals(__global const uchar *input, ulong input_offset, __global uchar *totals, ulong totals_offset,
+                          SCAN_ARGUMENTS) {
   long item = get_global_id(0);
   long start = row_start(item / chunks, length, inner);
   long begin = item % chunks * chunk, end = min(begin + chunk, length);
   Total total = identity(OP);
   for (long i = begin; i < end; i++)
-    total = accumulate(OP, total, TO_TOTAL(load(in + in_offset, start + i * inner, DTYPE0)));
+    total = accumulate(OP, total, TO_TOTAL(load(input + input_offset, start + i * inner, DTYPE0)));
   ((__global Total *)(totals + totals_offset))[item] = total;
 }
 
-__kernel void scan_apply(__global uchar *out, ulong out_offset, __global const uchar *in, ulong in_offset,
-                         __global const uchar *totals, ulong totals_offset, int op, int dtype0, long length, long inner,
-                         long chunks, long chunk) {
+__kernel void scan_apply(__global uchar *out, ulong out_offset, __global const uchar *input, ulong input_offset,
+                         __global const uchar *totals, ulong totals_offset, SCAN_ARGUMENTS) {
   long item = get_global_id(0);
   long start = row_start(item / chunks, length, inner);
   long begin = item % chunks * chunk, end = min(begin + chunk, length);
@@ -85,7 +86,7 @@ __kernel void scan_apply(__global uchar *out, ulong out_offset, __global const u
     total = accumulate(OP, total, ((__global const Total *)(totals + totals_offset))[c]);
   for (long i = begin; i < end; i++) {
     long at = start + i * inner;
-    total = accumulate(OP, total, TO_TOTAL(load(in + in_offset, at, DTYPE0)));
+    total = accumulate(OP, total, TO_TOTAL(load(input + input_offset, at, DTYPE0)));
     store(out + out_offset, at, DTYPE0, FROM_TOTAL(total));
   }
 }
@@ -120,8 +121,8 @@ static inline Total scan_items(int op, Total value, __local Total *shared, Total
 #define TILE_SLOTS (SLOT(TILE - 1) + 1)
 
 // Leaves elements [first, first + count) in `tile`, and returns the total of an item's own.
-static inline Total load_tile(__local T *tile, __global const uchar *in, long first, int count, int op, int dt) {
-  for (int i = get_local_id(0); i < count; i += LSIZE) tile[SLOT(i)] = load(in, first + i, dt);
+static inline Total load_tile(__local T *tile, __global const uchar *input, long first, int count, int op, int dt) {
+  for (int i = get_local_id(0); i < count; i += LSIZE) tile[SLOT(i)] = load(input, first + i, dt);
   barrier(CLK_LOCAL_MEM_FENCE);
   const int own = get_local_id(0) * RUN;
   Total run = identity(op);
@@ -130,9 +131,8 @@ static inline Total load_tile(__local T *tile, __global const uchar *in, long fi
   return run;
 }
 
-__kernel GROUPS_OF(LSIZE) void scan_group_totals(__global const uchar *in, ulong in_offset, __global uchar *totals,
-                                                 ulong totals_offset, int op, int dtype0, long length, long inner,
-                                                 long chunks, long chunk) {
+__kernel GROUPS_OF(LSIZE) void scan_group_totals(__global const uchar *input, ulong input_offset, __global uchar *totals,
+                                                 ulong totals_offset, SCAN_ARGUMENTS) {
   __local Total shared[LSIZE];
   __local T tile[TILE_SLOTS];
   long group = get_group_id(0), start = group / chunks * length;
@@ -141,15 +141,15 @@ __kernel GROUPS_OF(LSIZE) void scan_group_totals(__global const uchar *in, ulong
   // Items keep the order of the elements, which a sum of neighbours would not.
   for (long block = begin; block < end; block += TILE) {
     const int count = (int)min((long)TILE, end - block);
-    scan_items(OP, load_tile(tile, in + in_offset, start + block, count, OP, DTYPE0), shared, &all);
+    scan_items(OP, load_tile(tile, input + input_offset, start + block, count, OP, DTYPE0), shared, &all);
     total = accumulate(OP, total, all);
   }
   if (get_local_id(0) == 0) ((__global Total *)(totals + totals_offset))[group] = total;
 }
 
-__kernel GROUPS_OF(LSIZE) void scan_group_apply(__global uchar *out, ulong out_offset, __global const uchar *in,
-                                                ulong in_offset, __global const uchar *totals, ulong totals_offset,
-                                                int op, int dtype0, long length, long inner, long chunks, long chunk) {
+__kernel GROUPS_OF(LSIZE) void scan_group_apply(__global uchar *out, ulong out_offset, __global const uchar *input,
+                                                ulong input_offset, __global const uchar *totals, ulong totals_offset,
+                                                SCAN_ARGUMENTS) {
   __local Total shared[LSIZE];
   __local T tile[TILE_SLOTS];
   long group = get_group_id(0), start = group / chunks * length;
@@ -163,7 +163,7 @@ __kernel GROUPS_OF(LSIZE) void scan_group_apply(__global uchar *out, ulong out_o
   }
   for (long block = begin; block < end; block += TILE) {
     const int count = (int)min((long)TILE, end - block), own = get_local_id(0) * RUN;
-    Total run = load_tile(tile, in + in_offset, start + block, count, OP, DTYPE0);
+    Total run = load_tile(tile, input + input_offset, start + block, count, OP, DTYPE0);
     run = accumulate(OP, total, scan_items(OP, run, shared, &all));
     total = accumulate(OP, total, all);
     UNROLL for (int i = own; i < own + RUN; i++) {
@@ -182,14 +182,14 @@ __kernel GROUPS_OF(LSIZE) void scan_group_apply(__global uchar *out, ulong out_o
 #ifndef IS_COMPLEX
 // Running maximum or minimum and where it was met: the last place among equals; a NaN stays. One work-item a row.
 __kernel void scan_extreme(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
-                           __global const uchar *in, ulong in_offset, int dtype0, long length, long inner,
+                           __global const uchar *input, ulong input_offset, int dtype0, long length, long inner,
                            int largest) {
   long start = row_start(get_global_id(0), length, inner);
-  T best = load(in + in_offset, start, DTYPE0);
+  T best = load(input + input_offset, start, DTYPE0);
   long where = 0;
   for (long i = 0; i < length; i++) {
     long at = start + i * inner;
-    T v = load(in + in_offset, at, DTYPE0);
+    T v = load(input + input_offset, at, DTYPE0);
     if (IS_NAN(v) || (!IS_NAN(best) && (largest ? v >= best : v <= best))) {
       best = v;
       where = i;
@@ -207,7 +207,7 @@ static inline bool takes_over(T a, long a_place, T b, long b_place, int largest)
 
 // The same for rows of neighbours: a group takes a row, its items neighbouring elements.
 __kernel GROUPS_OF(LSIZE) void scan_group_extreme(__global uchar *values, ulong values_offset, __global uchar *indices,
-                                                  ulong indices_offset, __global const uchar *in, ulong in_offset,
+                                                  ulong indices_offset, __global const uchar *input, ulong input_offset,
                                                   int dtype0, long length, long inner, int largest) {
   __local T best_of[LSIZE];
   __local long place_of[LSIZE];
@@ -217,7 +217,7 @@ __kernel GROUPS_OF(LSIZE) void scan_group_extreme(__global uchar *values, ulong 
   long before_place = -1;
   for (long block = 0; block < length; block += LSIZE) {
     long i = block + item;
-    T best = i < length ? load(in + in_offset, start + i, DTYPE0) : (T)0;
+    T best = i < length ? load(input + input_offset, start + i, DTYPE0) : (T)0;
     long place = i < length ? i : -1;
     for (int step = 1; step < LSIZE; step *= 2) {
       best_of[item] = best;

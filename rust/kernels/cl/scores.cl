@@ -50,6 +50,12 @@ typedef struct {
 } Attention;
 SHARED(Attention, 280);
 
+// What is attended to, and the factor of the scores.
+#define ATTENTION_ARGUMENTS                                                                                       \
+  Attention p, __global const uchar *query, ulong query_offset, __global const uchar *key, ulong key_offset,      \
+      __global const uchar *value, ulong value_offset, int dtype0, __global const uchar *bias, ulong bias_offset, \
+      int dtype1, T scale
+
 // The part of the random stream that belongs to a call, and what is kept of the weights: 1 without dropout.
 #define DROPOUT_ARGUMENTS ulong seed, ulong offset, T keep
 

@@ -11,8 +11,8 @@ typedef struct {
   uchar buffers[SEGMENTS][SEGMENT_OPERANDS];
 } Segments;
 
-#define SEGMENT_BUFFERS                                                                               \
-  __global uchar *b0, __global uchar *b1, __global uchar *b2, __global uchar *b3, __global uchar *b4, \
+#define SEGMENT_ARGUMENTS                                                                                             \
+  Segments table, __global uchar *b0, __global uchar *b1, __global uchar *b2, __global uchar *b3, __global uchar *b4, \
       __global uchar *b5, __global uchar *b6, __global uchar *b7
 
 // This group's tensor `s`, its elements `n`, and of these the chunk from `start` to `end`; and where the tensor `s` of a list

@@ -77,7 +77,7 @@ __kernel void select_choose(__global uchar *wanted, ulong wanted_offset, __globa
 
 // One work-item a row.
 __kernel void select_write(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
-                           __global const uchar *in, ulong in_offset, __global const uchar *records,
+                           __global const uchar *input, ulong input_offset, __global const uchar *records,
                            ulong records_offset, __global const uchar *kept, ulong kept_offset,
                            __global const uchar *counts, ulong counts_offset, __global const uchar *varying,
                            ulong varying_offset, __global const uchar *wanted, ulong wanted_offset, int dtype0,
@@ -105,7 +105,7 @@ __kernel void select_write(__global uchar *values, ulong values_offset, __global
     }
     break;
   }
-  T value = load(in + in_offset, row_number * length + place, DTYPE0);
+  T value = load(input + input_offset, row_number * length + place, DTYPE0);
   store(values + values_offset, row_number, DTYPE0, value);
   ((__global long *)(indices + indices_offset))[row_number] = place;
 }

@@ -62,14 +62,16 @@ INLINE void keep_at(T *kept, long i, TV value) {
 #endif
 }
 
-__kernel GROUPS_OF(LSIZE) void softmax_rows(__global const uchar *input, ulong input_offset, int dtype0,
-                                            __global uchar *output, ulong output_offset, int dtype1, long rows,
-                                            long length, int is_log) {
+#define SOFTMAX_ARGUMENTS                                                                                   \
+  __global const uchar *input, ulong input_offset, int dtype0, __global uchar *output, ulong output_offset, \
+      int dtype1, long outer, long length, int is_log
+
+__kernel GROUPS_OF(LSIZE) void softmax_rows(SOFTMAX_ARGUMENTS) {
   int first_part = get_local_id(0) * VEC, step = LSIZE * VEC;
   bool keeps = length <= KEPT;
   T kept[KEPT + VEC];
   GROUP_SHARED(shared);
-  GROUP_TASKS(rows, first, last);
+  GROUP_TASKS(outer, first, last);
   for (long row = first; row < last; row++) {
     __global const uchar *x = input + input_offset + row * length * dtype_size(DTYPE0);
     __global uchar *y = output + output_offset + row * length * dtype_size(DTYPE1);
@@ -112,9 +114,7 @@ INLINE void join_sums(__local TV *tops, __local TV *sums, int item, int other) {
 }
 #endif
 
-__kernel GROUPS_OF(LSIZE) void softmax_columns(__global const uchar *input, ulong input_offset, int dtype0,
-                                               __global uchar *output, ulong output_offset, int dtype1, long outer,
-                                               long length, long inner, long strip, int is_log, int parts) {
+__kernel GROUPS_OF(LSIZE) void softmax_columns(SOFTMAX_ARGUMENTS, long inner, long strip, int parts) {
   long vectors = (inner + VEC - 1) / VEC;
   long strips = (vectors + strip - 1) / strip;
   int in_size = dtype_size(DTYPE0), out_size = dtype_size(DTYPE1);
@@ -171,13 +171,14 @@ __kernel GROUPS_OF(LSIZE) void softmax_columns(__global const uchar *input, ulon
 #define GRADIENT_TERM(g, y) (IS_LOG ? (g) : (g) * (y))
 #define GRADIENT(g, y, sum) (IS_LOG ? (g) - exp(y) * (sum) : (y) * ((g) - (sum)))
 
-__kernel GROUPS_OF(LSIZE) void softmax_backward_rows(__global const uchar *grad, ulong grad_offset, int dtype0,
-                                                     __global const uchar *output, ulong output_offset, int dtype1,
-                                                     __global uchar *grad_input, ulong grad_input_offset, int dtype2,
-                                                     long rows, long length, int is_log) {
+#define SOFTMAX_BACKWARD_ARGUMENTS                                                                              \
+  __global const uchar *grad, ulong grad_offset, int dtype0, __global const uchar *output, ulong output_offset, \
+      int dtype1, __global uchar *grad_input, ulong grad_input_offset, int dtype2, long outer, long length, int is_log
+
+__kernel GROUPS_OF(LSIZE) void softmax_backward_rows(SOFTMAX_BACKWARD_ARGUMENTS) {
   int first_part = get_local_id(0) * VEC, step = LSIZE * VEC;
   GROUP_SHARED(shared);
-  GROUP_TASKS(rows, first, last);
+  GROUP_TASKS(outer, first, last);
   for (long row = first; row < last; row++) {
     __global const uchar *g = grad + grad_offset + row * length * dtype_size(DTYPE0);
     __global const uchar *y = output + output_offset + row * length * dtype_size(DTYPE1);
@@ -193,11 +194,7 @@ __kernel GROUPS_OF(LSIZE) void softmax_backward_rows(__global const uchar *grad,
   }
 }
 
-__kernel GROUPS_OF(LSIZE) void softmax_backward_columns(__global const uchar *grad, ulong grad_offset, int dtype0,
-                                                        __global const uchar *output, ulong output_offset, int dtype1,
-                                                        __global uchar *grad_input, ulong grad_input_offset, int dtype2,
-                                                        long outer, long length, long inner, long strip, int is_log,
-                                                        int parts) {
+__kernel GROUPS_OF(LSIZE) void softmax_backward_columns(SOFTMAX_BACKWARD_ARGUMENTS, long inner, long strip, int parts) {
   long vectors = (inner + VEC - 1) / VEC;
   long strips = (vectors + strip - 1) / strip;
   int grad_size = dtype_size(DTYPE0), out_size = dtype_size(DTYPE1), size = dtype_size(DTYPE2);

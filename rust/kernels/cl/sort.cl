@@ -35,30 +35,30 @@ static inline long merge_split(__global const uchar *a, long na, __global const 
 // comparisons than an insertion sort has, but without branches, and drivers vectorise them (10 ms become 5 for 65536
 // rows of 16 floats, PoCL, 2 cores).
 __kernel void sort_blocks(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
-                          __global const uchar *in, ulong in_offset, int dtype0, long length, long blocks,
+                          __global const uchar *input, ulong input_offset, int dtype0, long length, long blocks,
                           int descending) {
   Key keys[BLOCK];
   long row = get_global_id(0) / blocks, first = get_global_id(0) % blocks * BLOCK;
   long start = row * length + first;
   int count = (int)min((long)BLOCK, length - first);
-  for (int i = 0; i < count; i++) keys[i] = sort_key(load(in + in_offset, start + i, DTYPE0), DTYPE0, descending);
+  for (int i = 0; i < count; i++) keys[i] = sort_key(load(input + input_offset, start + i, DTYPE0), DTYPE0, descending);
   for (int i = 0; i < count; i++) {
     Key key = keys[i];
     int before = 0;
     for (int j = 0; j < i; j++) before += keys[j] <= key;
     for (int j = i + 1; j < count; j++) before += keys[j] < key;
-    store(values + values_offset, start + before, DTYPE0, load(in + in_offset, start + i, DTYPE0));
+    store(values + values_offset, start + before, DTYPE0, load(input + input_offset, start + i, DTYPE0));
     ((__global long *)(indices + indices_offset))[start + before] = first + i;
   }
 }
 
 // Merges neighbouring runs of `run` elements; `chunks` work-items make a row.
 __kernel void sort_merge(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
-                         __global const uchar *in, ulong in_offset, __global const uchar *in_indices,
+                         __global const uchar *input, ulong input_offset, __global const uchar *in_indices,
                          ulong in_indices_offset, int dtype0, long length, long run, long chunk, long chunks,
                          int descending) {
   long row_start = get_global_id(0) / chunks * length;
-  __global const uchar *from = in + in_offset + row_start * dtype_size(DTYPE0);
+  __global const uchar *from = input + input_offset + row_start * dtype_size(DTYPE0);
   __global uchar *to = values + values_offset + row_start * dtype_size(DTYPE0);
   __global const long *from_index = (__global const long *)(in_indices + in_indices_offset) + row_start;
   __global long *to_index = (__global long *)(indices + indices_offset) + row_start;

@@ -38,9 +38,10 @@ static inline INLINED_ON_GPUS void merge_taken(__local Place *to, __local const 
 
 // Sorts blocks of `width` elements, a power of two from TAKEN to TILE. A row has `blocks` of them, of TILE elements; or it
 // has one, and a group takes as many rows as fill its tile.
-__kernel GROUPS_OF(LSIZE) void sort_blocks(__global uchar *values, ulong values_offset, __global uchar *indices,
-                                           ulong indices_offset, __global const uchar *in, ulong in_offset, int dtype0,
-                                           long length, long blocks, long rows, int width, int descending) {
+__kernel GROUPS_OF(LSIZE) void sort_group_blocks(__global uchar *values, ulong values_offset, __global uchar *indices,
+                                                 ulong indices_offset, __global const uchar *input, ulong input_offset,
+                                                 int dtype0, long length, long blocks, long rows, int width,
+                                                 int descending) {
   __local T keys[TILE];
   __local Place orders[2 * TILE];
   const int item = get_local_id(0), shift = 31 - clz(width);
@@ -51,7 +52,7 @@ __kernel GROUPS_OF(LSIZE) void sort_blocks(__global uchar *values, ulong values_
   for (int t = item; t < TILE; t += LSIZE) {
     const long row = first_row + (t >> shift);
     const int place = t & (width - 1);
-    if (row < rows && place < most) keys[t] = load(in + in_offset, row * length + first + place, DTYPE0);
+    if (row < rows && place < most) keys[t] = load(input + input_offset, row * length + first + place, DTYPE0);
     orders[t] = (Place)t;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -87,7 +88,7 @@ __kernel GROUPS_OF(LSIZE) void sort_blocks(__global uchar *values, ulong values_
 
 // Merges neighbouring runs of `run` elements, a multiple of `chunk`, which is TILE; `chunks` groups make a row.
 __kernel GROUPS_OF(LSIZE) void sort_merge(__global uchar *values, ulong values_offset, __global uchar *indices,
-                                          ulong indices_offset, __global const uchar *in, ulong in_offset,
+                                          ulong indices_offset, __global const uchar *input, ulong input_offset,
                                           __global const uchar *in_indices, ulong in_indices_offset, int dtype0,
                                           long length, long run, long chunk, long chunks, int descending) {
   __local T keys[TILE];
@@ -98,7 +99,7 @@ __kernel GROUPS_OF(LSIZE) void sort_merge(__global uchar *values, ulong values_o
   const long pair = first / (2 * run) * (2 * run);
   const long all_a = min(run, length - pair), all_b = min(run, length - pair - all_a);
   const int count = (int)min(chunk, length - first);
-  __global const uchar *a = in + in_offset + (row_start + pair) * dtype_size(DTYPE0);
+  __global const uchar *a = input + input_offset + (row_start + pair) * dtype_size(DTYPE0);
   __global const uchar *b = a + all_a * dtype_size(DTYPE0);
   for (int end = item; end < 2; end += LSIZE)
     splits[end] = merge_split(a, all_a, b, all_b, first - pair + end * count, DTYPE0, descending);

@@ -51,14 +51,14 @@ static inline bool any_overtakes(TV v, T root, int descending) {
 }
 
 // A row has `chunks` pieces of `chunk` elements, the last one with what is left over; of each `kept` stay. `in_places`
-// tells where the elements of `in` come from, and is null for the first pass.
+// tells where the elements of `input` come from, and is null for the first pass.
 __kernel void top_rows(__global uchar *keys, ulong keys_offset, __global uchar *places, ulong places_offset,
-                       __global const uchar *in, ulong in_offset, __global const uchar *in_places,
+                       __global const uchar *input, ulong input_offset, __global const uchar *in_places,
                        ulong in_places_offset, int dtype0, long length, long chunk, long chunks, long kept,
                        int descending) {
   long row_number = get_global_id(0) / chunks, piece = get_global_id(0) % chunks;
   long begin = piece * chunk, end = piece + 1 == chunks ? length : begin + chunk;
-  __global const uchar *row = in + in_offset + row_number * length * dtype_size(DTYPE0);
+  __global const uchar *row = input + input_offset + row_number * length * dtype_size(DTYPE0);
   __global const long *from =
       in_places ? (__global const long *)(in_places + in_places_offset) + row_number * length : 0;
   __global T *heap = (__global T *)(keys + keys_offset) + get_global_id(0) * kept;

@@ -117,8 +117,8 @@ static inline void combine_atomic(__global uchar *p, int dt, int op, T v) {
 // one of the values stays and it must not.
 __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                         __global const uchar *index, ulong index_offset, int dtype1, const Layout layout,
-                        const Axis axis, int spread, int atomic, int op, int dtype0, long chunk, __global uchar *status,
-                        ulong status_offset) {
+                        const Indexed axis, int spread, int atomic, int op, int dtype0, long chunk,
+                        __global uchar *status, ulong status_offset) {
   long chunks = (layout.sizes[0] + chunk - 1) / chunk;
   long item = get_global_id(0);
   long begin = item % chunks * chunk, end = min(begin + chunk, layout.sizes[0]);
@@ -127,7 +127,7 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
   __global long *report = (__global long *)(status + status_offset);
   long depth = extent(&layout, spread, layout.ndim);
   // Copies, as stores to dst might change what arguments hold for all that a compiler knows.
-  const Axis known = axis;
+  const Indexed known = axis;
   const long dst_step = layout.strides[0][0], src_step = layout.strides[1][0], index_step = layout.strides[2][0];
 #ifdef IS_CPU
   bool dense = OP == SET_ADD && !atomic && dst_step == dtype_size(DTYPE0) && src_step == dst_step && index_step == 0;

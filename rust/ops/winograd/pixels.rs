@@ -7,8 +7,9 @@ use super::super::plan::{Plan, Size, Tile};
 use super::super::space::div_ceil;
 use super::super::Target;
 use super::{cores_of, images, is_chosen, is_possible, program, tile_of, Products, POINTS};
-use crate::cl::Arg;
+use crate::cl::Memory;
 use crate::error::Result;
+use crate::kernels::entry::{self, LocalBytes};
 use crate::kernels::structs::winograd::Weight;
 use crate::kernels::{Class, DType};
 
@@ -106,33 +107,33 @@ impl Pixels {
         let factors = target.memory(evaluated.address)?;
         let (weight, layout) = self.weight();
         let parts = div_ceil(2 * target.compute_units() as i64, panels).min(padded / lane_channels);
-        launch(target, &program, "winograd_weight", &[weight, Arg::of(&layout), factors], [parts, panels, 1])?;
+        let args = entry::WinogradWeight { weight, layout, out: factors };
+        launch(target, &program, entry::WINOGRAD_WEIGHT, &args, [parts, panels, 1])?;
 
         let mut origin = window.origin;
         for (origin, step) in origin.iter_mut().zip(window.step) {
             *origin += (2 * step).min(0);
         }
-        let images = images(&source, origin, &out);
         let widest = div_ceil(vectors, cut.across);
         let [points, products, scratch] =
-            self.products.local_bytes(widest, tile).map(|bytes| Arg::Local(bytes as usize));
+            self.products.local_bytes(widest, tile).map(|bytes| LocalBytes(bytes as usize));
         let (bias, bias_stride) = bias.map_or((target.memory(0)?, 0), |bias| (bias.memory, bias.stride));
-        let args = [
-            source.memory,
-            factors,
+        let args = entry::Winograd {
+            source: source.memory,
+            weight: factors,
             bias,
-            Arg::Long(bias_stride),
-            out.memory,
-            Arg::of(&images),
+            bias_stride,
+            out: out.memory,
+            images: images(&source, origin, &out),
             points,
             products,
             scratch,
-        ];
-        launch(target, &program, "winograd", &args, [cut.across, cut.down, 1])
+        };
+        launch(target, &program, entry::WINOGRAD, &args, [cut.across, cut.down, 1])
     }
 
     /// The weight from the first tap in the order of the source's positions on, and where it lies.
-    fn weight(&self) -> (Arg<'static>, Weight) {
+    fn weight(&self) -> (Memory, Weight) {
         let Part { out, source, weight, direction, window, .. } = self.part;
         let strides =
             WeightStrides::new(direction, weight.image_stride, weight.channel_stride, out.channels, source.channels);

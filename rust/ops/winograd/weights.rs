@@ -8,8 +8,9 @@ use super::super::plan::{Plan, Size, Tile};
 use super::super::space::div_ceil;
 use super::super::{Target, Workspace};
 use super::{cores_of, images, is_chosen, is_possible, program, tile_of, Products, POINTS};
-use crate::cl::Arg;
+use crate::cl::Memory;
 use crate::error::Result;
+use crate::kernels::entry::{self, LocalBytes};
 use crate::kernels::structs::winograd::Weight;
 use crate::kernels::{Class, DType};
 
@@ -139,8 +140,8 @@ impl Weights {
             channel_stride: self.weight.channel_stride,
             strides: [w, h],
         };
-        let args = [sums.memory, Arg::Long(pitch), self.weight.memory, Arg::of(&layout)];
-        launch(target, &*program(target, class, tile)?, "winograd_finish", &args, [pitch / tile.lanes, rows, 1])
+        let args = entry::WinogradFinish { products: sums.memory, pitch, weight: self.weight.memory, layout };
+        launch(target, &*program(target, class, tile)?, entry::WINOGRAD_FINISH, &args, [pitch / tile.lanes, rows, 1])
     }
 
     /// The same of `count` images from `first` on.
@@ -172,30 +173,29 @@ impl Weights {
     }
 
     /// Brings the tiles of a factor to memory at all points.
-    fn evaluate(&self, target: &Target, class: Class, factor: TileFactor, out: Arg<'static>) -> Result<()> {
+    fn evaluate(&self, target: &Target, class: Class, factor: TileFactor, out: Memory) -> Result<()> {
         let Self { tile, block, .. } = *self;
         let (volume, origin) = match factor {
             TileFactor::Source => (&self.source, self.window.origin),
             TileFactor::Gradient => (&self.gradient, [0; 3]),
         };
-        let images = images(volume, origin, &self.gradient);
-        let [points, scratch] = block.local_bytes(tile).map(|bytes| Arg::Local(bytes as usize));
-        let args = [
-            volume.memory,
-            Arg::of(&images),
-            Arg::Int(i32::from(factor == TileFactor::Gradient)),
-            Arg::Long(block.channels),
+        let [points, scratch] = block.local_bytes(tile).map(|bytes| LocalBytes(bytes as usize));
+        let args = entry::WinogradTiles {
+            source: volume.memory,
+            images: images(volume, origin, &self.gradient),
+            is_gradient: i32::from(factor == TileFactor::Gradient),
+            block: block.channels,
             out,
             points,
             scratch,
-        ];
+        };
         let global = [div_ceil(self.products.vectors, block.vectors), div_ceil(volume.channels, block.channels), 1];
-        launch(target, &*program(target, class, tile)?, "winograd_tiles", &args, global)
+        launch(target, &*program(target, class, tile)?, entry::WINOGRAD_TILES, &args, global)
     }
 }
 
 /// Matrices of every point, whose rows are `pitch` apart.
-fn matrix(memory: Arg<'static>, rows: i64, columns: i64, pitch: i64) -> Operand {
+fn matrix(memory: Memory, rows: i64, columns: i64, pitch: i64) -> Operand {
     let layout = Matrix { rows: Axis::line(rows, pitch), columns: Axis::line(columns, 1), batch_stride: rows * pitch };
     Operand { memory, dtype: DType::F32, layout }
 }

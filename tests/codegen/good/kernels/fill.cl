@@ -1,0 +1,14 @@
+// Of all kinds of parameters one; `in` the comment (is no parameter.
+__kernel GROUPS_OF(LSIZE) void fill(__global uchar *out, ulong out_offset, int out_dtype, const Layout layout, T value,
+                                    RANGE_ARGUMENTS, int mode, __local T *line, __global const uchar *table, Unshared rest) {
+  store(out + out_offset, first, out_dtype, value);
+}
+
+__kernel void swap(__global uchar *a, __global uchar *b) {}
+
+// Takes the same as another.
+__kernel void swap_back(__global uchar *a, __global uchar *b) {}
+
+// Its buffers are as many as a macro says.
+#define OPERANDS __global uchar *out INPUTS(DECLARED)
+__kernel void listed(long count, OPERANDS) {}

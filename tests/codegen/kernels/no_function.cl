@@ -1,0 +1,1 @@
+__kernel void half_done(__global uchar *out

@@ -1,0 +1,4 @@
+typedef struct {
+  long step;
+} Walk;
+SHARED(Walk, 8);

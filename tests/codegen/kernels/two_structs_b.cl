@@ -1,0 +1,5 @@
+typedef struct {
+  long size;
+  long step;
+} Walk;
+SHARED(Walk, 16);

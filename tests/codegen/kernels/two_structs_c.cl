@@ -1,0 +1,1 @@
+__kernel void walk(__global uchar *out, ulong out_offset, Walk walk) {}

@@ -1,0 +1,1 @@
+__kernel void fill(__global uchar *out, ulong out_offset, VALUE_ARGUMENTS) {}
