@@ -1,4 +1,4 @@
-// How rows of native_functions.yaml become dispatcher kernels. Generated code uses the four macros at the end.
+// How rows of native_functions.yaml become dispatcher kernels. Generated code uses the macros at the end.
 //
 // Each wrapper takes its signature from at::_ops, checks that the tensors belong together, sends dtypes that the row
 // does not list to the CPU, and calls PyTorch's meta and the kernel. A refusal for want of float64 gets the op's name.
@@ -143,6 +143,26 @@ struct Wrapper<Op, Return(Args...)> {
   } catch (const NoFloat64& refusal) {
     raise(refusal, Op::name);
   }
+
+  // An op with out= arguments, which get what `Function` returns for the others.
+  template <class Function, int kOutputs, uint64_t kDtypes>
+  static Return copied(Args... args) try {
+    if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
+    constexpr size_t kInputs = sizeof...(Args) - kOutputs;
+    auto all = std::tie(args...);
+    return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>) -> Return {
+      const auto results = Function()(convert(std::get<In>(all))...);
+      if constexpr (kOutputs == 1) {
+        store_result(std::get<kInputs>(all), results);
+        return std::get<kInputs>(all);
+      } else {
+        (store_result(std::get<kInputs + O>(all), std::get<O>(results)), ...);
+        return Return(std::get<kInputs + O>(all)...);
+      }
+    }(std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
+  } catch (const NoFloat64& refusal) {
+    raise(refusal, Op::name);
+  }
 };
 
 } // namespace torch_opencl
@@ -157,4 +177,9 @@ struct Wrapper<Op, Return(Args...)> {
   {                                                                                                       \
     auto function = [](auto&&... args) -> decltype(auto) { return FUNCTION(args...); };                   \
     m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::function<decltype(function), DTYPES>))); \
+  }
+#define TORCH_OPENCL_COPIED(m, NAME, OP, FUNCTION, OUTPUTS, DTYPES)                                              \
+  {                                                                                                              \
+    auto function = [](auto&&... args) -> decltype(auto) { return FUNCTION(args...); };                          \
+    m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::copied<decltype(function), OUTPUTS, DTYPES>))); \
   }

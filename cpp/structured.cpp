@@ -3,7 +3,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty_strided.h>
 
-#include "native/entries.h"
+#include "native/memory.h"
 
 namespace torch_opencl {
 
@@ -32,6 +32,11 @@ void resize_given_output(
       out.unsafeGetTensorImpl()->empty_tensor_restride(*options.memory_format_opt());
     }
   }
+}
+
+void store_result(const at::Tensor& out, const at::Tensor& result) {
+  at::native::resize_output(out, result.sizes());
+  out.copy_(result);
 }
 
 void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::TensorOptions& options) {

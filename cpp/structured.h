@@ -18,6 +18,8 @@ void resize_given_output(
     const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options);
 // Checks that an in-place op can write its result into self.
 void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::TensorOptions& options);
+// Resizes an out= argument, with PyTorch's warning, and copies a result to it.
+void store_result(const at::Tensor& out, const at::Tensor& result);
 // A stand-in with the strides that the kernel insists on, where the given output has others.
 std::optional<at::Tensor> make_proxy(const at::Tensor& out, at::IntArrayRef strides);
 

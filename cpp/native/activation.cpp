@@ -1,4 +1,4 @@
-#include "activation.h"
+#include "native_entries.h"
 
 #include <ATen/TensorIterator.h>
 #include <ATen/TensorOperators.h>
@@ -29,6 +29,8 @@ void gelu_backward_out::impl(const at::Tensor&, const at::Tensor&, std::string_v
   run_pointwise(*this, PointwiseOp::gelu_backward, form(approximate));
 }
 
+// The second result, which CPU code uses to save exp(-|x|) for the backward, is empty here: it costs less to compute it
+// again than to store and load it.
 std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward(
     const at::Tensor& self, at::Tensor& output, at::Tensor& buffer) {
   auto iter = at::TensorIterator::unary_op(output, self);

@@ -1,4 +1,4 @@
-#include "amp.h"
+#include "native_entries.h"
 
 #include <ATen/Functions.h>
 
@@ -13,6 +13,7 @@ void check_float_scalar(const at::Tensor& tensor, const char* name) {
 
 } // namespace
 
+// Multiplies all gradients by `inv_scale`; sets `found_inf` to 1 if one held an infinity or a NaN.
 void _amp_foreach_non_finite_check_and_unscale_(
     at::TensorList grads, at::Tensor& found_inf, const at::Tensor& inv_scale) {
   check_float_scalar(found_inf, "found_inf");
@@ -27,6 +28,7 @@ void _amp_foreach_non_finite_check_and_unscale_(
   }
 }
 
+// Lowers the scale after an overflow, raises it after `growth_interval` steps without one.
 at::Tensor& _amp_update_scale_(
     at::Tensor& scale,
     at::Tensor& growth_tracker,

@@ -87,19 +87,9 @@ Tensors3 forward(
   return {std::move(output), std::move(save_mean), std::move(save_rstd)};
 }
 
-TensorRefs3 fill(const Tensors3& results, at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd) {
-  const auto put = [](const at::Tensor& result, at::Tensor& given) {
-    at::native::resize_output(given, result.sizes());
-    given.copy_(result);
-  };
-  put(std::get<0>(results), out);
-  put(std::get<1>(results), save_mean);
-  put(std::get<2>(results), save_invstd);
-  return {out, save_mean, save_invstd};
-}
-
 } // namespace
 
+// Batch norm in the forms that autograd and the compiler call.
 Tensors3 native_batch_norm(
     const at::Tensor& input,
     const std::optional<at::Tensor>& weight,
@@ -146,52 +136,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_with_updat
       forward(input, weight, bias, running_mean, running_var, /*training=*/true, momentum, eps);
   at::Tensor reserve = at::empty({0}, input.options().dtype(at::kByte));
   return {std::move(output), std::move(save_mean), std::move(save_rstd), std::move(reserve)};
-}
-
-TensorRefs3 native_batch_norm_out(
-    const at::Tensor& input,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias,
-    const std::optional<at::Tensor>& running_mean,
-    const std::optional<at::Tensor>& running_var,
-    bool training,
-    double momentum,
-    double eps,
-    at::Tensor& out,
-    at::Tensor& save_mean,
-    at::Tensor& save_invstd) {
-  const Tensors3 results =
-      forward(input, weight, bias, value_of(running_mean), value_of(running_var), training, momentum, eps);
-  return fill(results, out, save_mean, save_invstd);
-}
-
-TensorRefs3 native_batch_norm_legit_out(
-    const at::Tensor& input,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias,
-    at::Tensor& running_mean,
-    at::Tensor& running_var,
-    bool training,
-    double momentum,
-    double eps,
-    at::Tensor& out,
-    at::Tensor& save_mean,
-    at::Tensor& save_invstd) {
-  const Tensors3 results = forward(input, weight, bias, running_mean, running_var, training, momentum, eps);
-  return fill(results, out, save_mean, save_invstd);
-}
-
-TensorRefs3 native_batch_norm_legit_no_stats_out(
-    const at::Tensor& input,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias,
-    bool training,
-    double momentum,
-    double eps,
-    at::Tensor& out,
-    at::Tensor& save_mean,
-    at::Tensor& save_invstd) {
-  return fill(forward(input, weight, bias, {}, {}, training, momentum, eps), out, save_mean, save_invstd);
 }
 
 Tensors3 native_batch_norm_backward(

@@ -1,4 +1,4 @@
-#include "convolution.h"
+#include "native_entries.h"
 
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/empty.h>
@@ -145,6 +145,7 @@ at::Tensor convolution(
   return output;
 }
 
+// Gradients of input, weight and bias, where `output_mask` asks for them.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     const at::Tensor& grad_output,
     const at::Tensor& input,

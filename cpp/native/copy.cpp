@@ -1,4 +1,4 @@
-#include "copy.h"
+#include "native_entries.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
@@ -82,6 +82,7 @@ void copy_across(const at::Tensor& source, const at::Tensor& target, bool non_bl
 
 } // namespace
 
+// Copies `self` into `dst`, broadcasting; one of them is an opencl tensor. Returns `dst`.
 at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   if (self.is_same(dst) || dst.numel() == 0) return dst;
   at::Tensor source = raw(self);
@@ -99,6 +100,7 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_bl
   return dst;
 }
 
+// The same after giving `dst` the shape of `self`.
 at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
   at::native::resize_output(dst, self.sizes());
   return native::_copy_from(self, dst, false);

@@ -1,4 +1,4 @@
-#include "count.h"
+#include "native_entries.h"
 
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
@@ -83,12 +83,6 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
   // A range that the dtype does not hold makes NaN of places inside it.
   return counted(at::where(inside, places, bins).nan_to_num_(static_cast<double>(bins)).to(at::kLong), bins)
       .to(self.scalar_type());
-}
-
-at::Tensor& histc_out(
-    const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max, at::Tensor& out) {
-  at::native::resize_output(out, {bins});
-  return out.copy_(native::histc(self, bins, min, max));
 }
 
 bool equal(const at::Tensor& self, const at::Tensor& other) {

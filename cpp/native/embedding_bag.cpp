@@ -1,4 +1,4 @@
-#include "embedding_bag.h"
+#include "native_entries.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/TensorUtils.h>
@@ -73,6 +73,7 @@ void check_indices_of_nothing(const at::Tensor& weight, const at::Tensor& indice
 
 } // namespace
 
+// The bags; the bag of each index; how many rows each bag has; for the maximum, the row of each element.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
     const at::Tensor& weight,
     const at::Tensor& indices,

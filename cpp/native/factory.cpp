@@ -1,4 +1,4 @@
-#include "factory.h"
+#include "native_entries.h"
 
 #include <ATen/native/RangeUtils.h>
 #include <ATen/native/Resize.h>
@@ -39,6 +39,7 @@ void linspace(at::TensorIterator& iter, const at::Scalar& start, const at::Scala
   fill_contiguous(iter.tensor(0), [&](const at::Tensor& out) { bridge::linspace(arg(out), arg(start), arg(end)); });
 }
 
+// A number to the power of each element. ATen would first make the number a tensor of float64 on the device.
 void pow_scalar_out::impl(const at::Scalar& base, const at::Tensor& exponent, const at::Tensor& out) {
   if (base.equal(1.0)) {
     out.fill_(1);

@@ -1,5 +1,8 @@
 #include "foreach.h"
 
+#include <ATen/ops/_foreach_copy_native.h>
+#include <ATen/ops/_foreach_zero_native.h>
+
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_foreach_norm_native.h>
 #include <ATen/ops/empty.h>

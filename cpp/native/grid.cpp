@@ -1,4 +1,4 @@
-#include "grid.h"
+#include "native_entries.h"
 
 #include <ATen/Context.h>
 #include <ATen/OpMathType.h>
@@ -74,6 +74,7 @@ at::Tensor grid_sampler_3d(
   return sample(input, grid, sampler(interpolation, padding, align_corners));
 }
 
+// Of planes and volumes.
 std::tuple<at::Tensor, at::Tensor> grid_sampler_backward(
     const at::Tensor& grad_output,
     const at::Tensor& input,

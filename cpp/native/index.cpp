@@ -1,5 +1,7 @@
 #include "index.h"
 
+#include <ATen/native/ReductionType.h>
+
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -92,7 +94,7 @@ Axes indexed_axes(const std::vector<at::Tensor>& indices, at::IntArrayRef sizes,
 }
 
 // What index would read, as a place to write to: ATen's meta lays it out, and one element stands in for its output.
-struct IndexedTarget final : Structured<index_out, 1, IndexedTarget> {
+struct IndexedTarget final : Structured<IndexTensor<at::meta::structured_index_Tensor>, 1, IndexedTarget> {
   void place(int64_t i, at::IntArrayRef sizes, at::IntArrayRef, const at::TensorOptions& options) {
     outputs[i] = at::empty({}, options).expand(sizes);
   }
@@ -159,17 +161,21 @@ SetOp set_op(at::native::ReductionType reduce) {
 
 } // namespace
 
-void index_out::meta(const at::Tensor& self, at::IOptTensorListRef indices) {
-  auto precomputed = structured_index_Tensor::meta(self, indices);
+template <class Meta>
+void IndexTensor<Meta>::meta(const at::Tensor& self, at::IOptTensorListRef indices) {
+  auto precomputed = Meta::meta(self, indices);
   indexed_sizes = std::move(precomputed.sizes);
   indexed_strides = std::move(precomputed.strides);
 }
 
-void index_out::impl(const at::Tensor&, at::IOptTensorListRef, const at::Tensor& result) {
+template <class Meta>
+void IndexTensor<Meta>::impl(const at::Tensor&, at::IOptTensorListRef, const at::Tensor& result) {
   if (result.numel() == 0) return;
   const auto indices = index_operands(*this, result.sizes());
-  get(result, tensor(1), indexed_axes(indices, indexed_sizes, indexed_strides));
+  get(result, this->tensor(1), indexed_axes(indices, indexed_sizes, indexed_strides));
 }
+
+template struct IndexTensor<at::meta::structured_index_Tensor>;
 
 void index_add_out::impl(
     const at::Tensor& self,

@@ -1,4 +1,4 @@
-#include "logical.h"
+#include "native_entries.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/logical_and.h>

@@ -1,4 +1,4 @@
-#include "loss.h"
+#include "native_entries.h"
 
 #include <ATen/core/Reduction.h>
 #include <ATen/native/Resize.h>
@@ -157,53 +157,11 @@ at::Tensor nll_loss2d_backward(
   return grad_input;
 }
 
-std::tuple<at::Tensor&, at::Tensor&> nll_loss2d_forward_out(
-    const at::Tensor& self,
-    const at::Tensor& target,
-    const std::optional<at::Tensor>& weight,
-    int64_t reduction,
-    int64_t ignore_index,
-    at::Tensor& output,
-    at::Tensor& total_weight) {
-  const auto [loss, total] = native::nll_loss2d_forward(self, target, weight, reduction, ignore_index);
-  at::native::resize_output(output, loss.sizes());
-  at::native::resize_output(total_weight, total.sizes());
-  output.copy_(loss);
-  total_weight.copy_(total);
-  return {output, total_weight};
-}
-
-at::Tensor& nll_loss2d_backward_out(
-    const at::Tensor& grad_output,
-    const at::Tensor& self,
-    const at::Tensor& target,
-    const std::optional<at::Tensor>& weight,
-    int64_t reduction,
-    int64_t ignore_index,
-    const at::Tensor& total_weight,
-    at::Tensor& grad_input) {
-  const at::Tensor result =
-      native::nll_loss2d_backward(grad_output, self, target, weight, reduction, ignore_index, total_weight);
-  at::native::resize_output(grad_input, result.sizes());
-  return grad_input.copy_(result);
-}
-
 at::Tensor binary_cross_entropy(
     const at::Tensor& self, const at::Tensor& target, const std::optional<at::Tensor>& weight, int64_t reduction) {
   const at::Tensor losses = element_losses(self, target, weight);
   if (reduction == at::Reduction::Mean) return losses.mean();
   return reduction == at::Reduction::Sum ? losses.sum() : losses;
-}
-
-at::Tensor& binary_cross_entropy_out(
-    const at::Tensor& self,
-    const at::Tensor& target,
-    const std::optional<at::Tensor>& weight,
-    int64_t reduction,
-    at::Tensor& out) {
-  const at::Tensor loss = native::binary_cross_entropy(self, target, weight, reduction);
-  at::native::resize_output(out, loss.sizes());
-  return out.copy_(loss);
 }
 
 at::Tensor binary_cross_entropy_backward(
@@ -223,18 +181,6 @@ at::Tensor binary_cross_entropy_backward(
     bridge::binary_cross_entropy_backward(arg(grad), arg(input), arg(wanted), arg(scale), arg(grad_input), share);
   });
   return grad_input;
-}
-
-at::Tensor& binary_cross_entropy_backward_out(
-    const at::Tensor& grad_output,
-    const at::Tensor& self,
-    const at::Tensor& target,
-    const std::optional<at::Tensor>& weight,
-    int64_t reduction,
-    at::Tensor& grad_input) {
-  const at::Tensor result = native::binary_cross_entropy_backward(grad_output, self, target, weight, reduction);
-  at::native::resize_output(grad_input, result.sizes());
-  return grad_input.copy_(result);
 }
 
 } // namespace torch_opencl::native

@@ -1,4 +1,4 @@
-#include "matmul.h"
+#include "native_entries.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -174,6 +174,7 @@ at::Tensor dot(const at::Tensor& self, const at::Tensor& other) {
   return out;
 }
 
+// Conjugates `self`.
 at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) {
   check_vectors(self, other);
   return native::dot(self.is_complex() ? self.conj() : self, other);

@@ -142,10 +142,12 @@ at::Tensor& set_storage_(
   return self;
 }
 
+// Keeps the memory from being reused, once freed, before the stream has done what it holds now.
 void record_stream(at::Tensor& self, c10::Stream stream) {
   device_allocator()->recordStream(self.storage().data_ptr(), stream);
 }
 
+// Waits for the device.
 at::Scalar _local_scalar_dense(const at::Tensor& self) {
   TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported");
   at::Tensor host = at::Tensor(at::detail::empty_cpu({}, self.scalar_type()));

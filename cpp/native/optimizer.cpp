@@ -1,4 +1,4 @@
-#include "optimizer.h"
+#include "native_entries.h"
 
 #include <ATen/ops/empty_strided.h>
 #include <algorithm>
@@ -10,6 +10,8 @@
 #include "torch_opencl/rust/ops/optimizer.rs.h"
 
 namespace torch_opencl::native {
+
+using OptionalTensor = std::optional<at::Tensor>;
 namespace {
 
 using bridge::OptimizerRule;

@@ -208,6 +208,7 @@ template struct AdaptiveMaxPoolBackward<at::meta::structured_adaptive_max_pool2d
 template struct AdaptiveMaxPool<at::meta::structured_adaptive_max_pool3d, 3>;
 template struct AdaptiveMaxPoolBackward<at::meta::structured_adaptive_max_pool3d_backward, 3>;
 
+// Ops that are not structured in ATen.
 std::tuple<at::Tensor, at::Tensor> max_pool3d_with_indices(
     const at::Tensor& self,
     at::IntArrayRef kernel_size,
@@ -268,40 +269,6 @@ at::Tensor max_pool3d_with_indices_backward(
   at::Tensor grad_input = at::empty_like(self, self.suggest_memory_format());
   max_pool_backward(Windows(3, kernel_size, stride, padding, dilation), grad_output, indices, grad_input);
   return grad_input;
-}
-
-std::tuple<at::Tensor&, at::Tensor&> max_pool3d_with_indices_out(
-    const at::Tensor& self,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool ceil_mode,
-    at::Tensor& out,
-    at::Tensor& indices) {
-  const auto [values, places] =
-      native::max_pool3d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode);
-  at::native::resize_output(out, values.sizes());
-  at::native::resize_output(indices, places.sizes());
-  out.copy_(values);
-  indices.copy_(places);
-  return {out, indices};
-}
-
-at::Tensor& max_pool3d_with_indices_backward_out(
-    const at::Tensor& grad_output,
-    const at::Tensor& self,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool ceil_mode,
-    const at::Tensor& indices,
-    at::Tensor& grad_input) {
-  const at::Tensor result = native::max_pool3d_with_indices_backward(
-      grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices);
-  at::native::resize_output(grad_input, result.sizes());
-  return grad_input.copy_(result);
 }
 
 at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size) {

@@ -2,16 +2,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/adaptive_max_pool2d_backward_meta.h>
-#include <ATen/ops/adaptive_max_pool2d_meta.h>
-#include <ATen/ops/adaptive_max_pool3d_backward_meta.h>
-#include <ATen/ops/adaptive_max_pool3d_meta.h>
-#include <ATen/ops/avg_pool2d_backward_meta.h>
-#include <ATen/ops/avg_pool2d_meta.h>
-#include <ATen/ops/avg_pool3d_backward_meta.h>
-#include <ATen/ops/avg_pool3d_meta.h>
-#include <ATen/ops/max_pool2d_with_indices_backward_meta.h>
-#include <ATen/ops/max_pool2d_with_indices_meta.h>
 #include <tuple>
 
 namespace torch_opencl::native {
@@ -77,34 +67,6 @@ struct AdaptiveMaxPoolBackward : Meta {
       const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& indices, const at::Tensor& grad_input);
 };
 
-using max_pool2d_out = MaxPool<at::meta::structured_max_pool2d_with_indices, 2>;
-using max_pool2d_backward_out = MaxPoolBackward<at::meta::structured_max_pool2d_with_indices_backward, 2>;
-using avg_pool2d_out = AvgPool<at::meta::structured_avg_pool2d, 2>;
-using avg_pool2d_backward_out = AvgPoolBackward<at::meta::structured_avg_pool2d_backward, 2>;
-using avg_pool3d_out = AvgPool<at::meta::structured_avg_pool3d, 3>;
-using avg_pool3d_backward_out = AvgPoolBackward<at::meta::structured_avg_pool3d_backward, 3>;
-using adaptive_max_pool2d_out = AdaptiveMaxPool<at::meta::structured_adaptive_max_pool2d, 2>;
-using adaptive_max_pool2d_backward_out = AdaptiveMaxPoolBackward<at::meta::structured_adaptive_max_pool2d_backward, 2>;
-using adaptive_max_pool3d_out = AdaptiveMaxPool<at::meta::structured_adaptive_max_pool3d, 3>;
-using adaptive_max_pool3d_backward_out = AdaptiveMaxPoolBackward<at::meta::structured_adaptive_max_pool3d_backward, 3>;
-
-// Ops that are not structured in ATen.
-std::tuple<at::Tensor, at::Tensor> max_pool3d_with_indices(
-    const at::Tensor& self,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool ceil_mode);
-at::Tensor max_pool3d_with_indices_backward(
-    const at::Tensor& grad_output,
-    const at::Tensor& self,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool ceil_mode,
-    const at::Tensor& indices);
 std::tuple<at::Tensor&, at::Tensor&> max_pool3d_with_indices_out(
     const at::Tensor& self,
     at::IntArrayRef kernel_size,
@@ -124,11 +86,5 @@ at::Tensor& max_pool3d_with_indices_backward_out(
     bool ceil_mode,
     const at::Tensor& indices,
     at::Tensor& grad_input);
-at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size);
-at::Tensor adaptive_avg_pool3d(const at::Tensor& self, at::IntArrayRef output_size);
-at::Tensor& adaptive_avg_pool2d_out(const at::Tensor& self, at::IntArrayRef output_size, at::Tensor& out);
-at::Tensor& adaptive_avg_pool3d_out(const at::Tensor& self, at::IntArrayRef output_size, at::Tensor& out);
-at::Tensor adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self);
-at::Tensor adaptive_avg_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self);
 
 } // namespace torch_opencl::native

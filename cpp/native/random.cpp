@@ -1,4 +1,4 @@
-#include "random.h"
+#include "native_entries.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/TensorOperators.h>
@@ -17,6 +17,8 @@
 #include "torch_opencl/rust/ops/random.rs.h"
 
 namespace torch_opencl::native {
+
+using OptionalGenerator = std::optional<at::Generator>;
 namespace {
 
 using bridge::Distribution;

@@ -1,4 +1,4 @@
-#include "rank.h"
+#include "native_entries.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
@@ -173,8 +173,7 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(
   return {values, indices};
 }
 
-std::tuple<at::Tensor&, at::Tensor&> mode_out(
-    const at::Tensor& self, int64_t dim, bool keepdim, at::Tensor& values, at::Tensor& indices) {
+std::tuple<at::Tensor, at::Tensor> mode(const at::Tensor& self, int64_t dim, bool keepdim) {
   dim = at::maybe_wrap_dim(dim, self.dim());
   at::native::zero_numel_check_dims(self, dim, "mode()");
   const at::Tensor input = self.dim() == 0 ? self.unsqueeze(0) : self;
@@ -192,15 +191,11 @@ std::tuple<at::Tensor&, at::Tensor&> mode_out(
   const at::Tensor depth = order - std::get<0>(starts.cummax(-1));
   const at::Tensor where = depth.argmax(-1, /*keepdim=*/true).movedim(-1, dim);
   const bool keeps = keepdim && self.dim() > 0;
-  give(sorted.gather(dim, where).squeeze(dim), dim, keeps, values);
-  give(places.gather(dim, where).squeeze(dim), dim, keeps, indices);
-  return {values, indices};
-}
-
-std::tuple<at::Tensor, at::Tensor> mode(const at::Tensor& self, int64_t dim, bool keepdim) {
-  at::Tensor values = at::empty({0}, self.options()), indices = at::empty({0}, self.options().dtype(at::kLong));
-  native::mode_out(self, dim, keepdim, values, indices);
-  return {std::move(values), std::move(indices)};
+  const auto taken = [&](const at::Tensor& tensor) {
+    const at::Tensor found = tensor.gather(dim, where);
+    return keeps ? found : found.squeeze(dim);
+  };
+  return {taken(sorted), taken(places)};
 }
 
 Found unique(const at::Tensor& self, bool /*sorted: it always is*/, bool return_inverse, bool return_counts) {

@@ -1,4 +1,4 @@
-#include "reduce.h"
+#include "native_entries.h"
 
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/ReduceOpsUtils.h>

@@ -56,6 +56,7 @@ struct Inputs {
 
 } // namespace
 
+// hy, cy, and the activated gates for the backward pass.
 Tensors3 lstm_cell(
     const at::Tensor& input_gates,
     const at::Tensor& hidden_gates,
@@ -69,6 +70,7 @@ Tensors3 lstm_cell(
   return {std::move(hy), std::move(cy), std::move(workspace)};
 }
 
+// Gradients of the gates, of cx, and of each bias.
 Tensors3 lstm_cell_backward(
     const std::optional<at::Tensor>& grad_hy,
     const std::optional<at::Tensor>& grad_cy,
@@ -93,6 +95,7 @@ Tensors3 lstm_cell_backward(
   return {std::move(grad_gates), std::move(grad_cx), std::move(grad_bias)};
 }
 
+// hy, and what the backward pass needs.
 Tensors2 gru_cell(
     const at::Tensor& input_gates,
     const at::Tensor& hidden_gates,
@@ -106,6 +109,7 @@ Tensors2 gru_cell(
   return {std::move(hy), std::move(workspace)};
 }
 
+// Gradients of input_gates, hidden_gates, hx, input_bias and hidden_bias.
 Tensors5 gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias) {
   constexpr const char* op = "gru_cell_backward";
   check_state(op, grad_hy);

@@ -1,4 +1,4 @@
-#include "scaled_dot_product.h"
+#include "native_entries.h"
 
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
@@ -104,6 +104,9 @@ uint64_t number(const at::Tensor& tensor) {
 
 } // namespace
 
+// What serves torch.nn.functional.scaled_dot_product_attention, as a number of at::SDPBackend: `overrideable` is the
+// operator below, taken where one of PyTorch's fused implementations is enabled and the arguments fit it; `math` is
+// composed of other operators; `error` says that the user has left none.
 int64_t fused_sdp_choice(
     const at::Tensor& query,
     const at::Tensor& key,
@@ -126,7 +129,11 @@ int64_t fused_sdp_choice(
   return static_cast<int64_t>(context.userEnabledMathSDP() ? at::SDPBackend::math : at::SDPBackend::error);
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, int64_t, int64_t, at::Tensor, at::Tensor, at::Tensor>
+// Output, logarithm of the sums of weights [batch, heads, queries], two sequence bounds that stay undefined, lengths
+// of queries and keys, seed and offset of the random numbers (numbers on the host, undefined without dropout), and an
+// undefined debugging mask. Tensors are [batch, heads, length, width] or lack the batch; query heads share key heads
+// in equal groups.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
 scaled_dot_product_attention(
     const at::Tensor& query,
     const at::Tensor& key,
@@ -157,6 +164,7 @@ scaled_dot_product_attention(
   return {unbatched(out, query), log_sums, at::Tensor(), at::Tensor(), queries, keys, seed, offset, at::Tensor()};
 }
 
+// Gradients of query, key, value and bias, that of the bias undefined unless it is asked for.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> scaled_dot_product_attention_backward(
     const at::Tensor& grad_out,
     const at::Tensor& query,

@@ -1,4 +1,4 @@
-#include "scan.h"
+#include "native_entries.h"
 
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>

@@ -1,4 +1,4 @@
-#include "softmax.h"
+#include "native_entries.h"
 
 #include <ATen/WrapDimUtils.h>
 

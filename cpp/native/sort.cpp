@@ -1,4 +1,4 @@
-#include "sort.h"
+#include "native_entries.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>

@@ -16,10 +16,12 @@
 #include <vector>
 
 #include "composite.h"
-#include "reduce.h"
+#include "native_entries.h"
 
 namespace torch_opencl::native {
 namespace {
+
+using Correction = std::optional<at::Scalar>;
 
 // What is reduced, and how.
 struct Spread {

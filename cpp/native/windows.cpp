@@ -1,4 +1,4 @@
-#include "windows.h"
+#include "native_entries.h"
 
 #include <ATen/Context.h>
 #include <ATen/native/Resize.h>
@@ -83,11 +83,6 @@ at::Tensor image_of(const at::Tensor& self, at::IntArrayRef output_size, const W
   return (self.dim() == 3 ? images : images.squeeze(0)).contiguous();
 }
 
-at::Tensor& fill(at::Tensor& out, const at::Tensor& result) {
-  at::native::resize_output(out, result.sizes());
-  return out.copy_(result);
-}
-
 // Puts each element at its place in the plane it came from, of sizes `output_size`.
 at::Tensor unpooled(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size) {
   const auto spatial = static_cast<int64_t>(output_size.size());
@@ -124,16 +119,6 @@ at::Tensor im2col(
   return columns_of(self, {kernel_size, dilation, padding, stride});
 }
 
-at::Tensor& im2col_out(
-    const at::Tensor& self,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef dilation,
-    at::IntArrayRef padding,
-    at::IntArrayRef stride,
-    at::Tensor& out) {
-  return fill(out, columns_of(self, {kernel_size, dilation, padding, stride}));
-}
-
 at::Tensor col2im(
     const at::Tensor& self,
     at::IntArrayRef output_size,
@@ -144,25 +129,9 @@ at::Tensor col2im(
   return image_of(self, output_size, {kernel_size, dilation, padding, stride});
 }
 
-at::Tensor& col2im_out(
-    const at::Tensor& self,
-    at::IntArrayRef output_size,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef dilation,
-    at::IntArrayRef padding,
-    at::IntArrayRef stride,
-    at::Tensor& out) {
-  return fill(out, image_of(self, output_size, {kernel_size, dilation, padding, stride}));
-}
-
 at::Tensor max_unpool2d(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size) {
   TORCH_CHECK(output_size.size() == 2, "There should be exactly two elements (height, width) in output_size");
   return unpooled(self, indices, output_size);
-}
-
-at::Tensor& max_unpool2d_out(
-    const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size, at::Tensor& out) {
-  return fill(out, native::max_unpool2d(self, indices, output_size));
 }
 
 at::Tensor max_unpool3d(
@@ -174,16 +143,6 @@ at::Tensor max_unpool3d(
   TORCH_CHECK(output_size.size() == 3, "There should be exactly three elements (depth, height, width) in output_size");
   TORCH_CHECK(stride.size() == 3 && padding.size() == 3, "max_unpool3d: stride and padding must have three elements");
   return unpooled(self, indices, output_size);
-}
-
-at::Tensor& max_unpool3d_out(
-    const at::Tensor& self,
-    const at::Tensor& indices,
-    at::IntArrayRef output_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::Tensor& out) {
-  return fill(out, native::max_unpool3d(self, indices, output_size, stride, padding));
 }
 
 } // namespace torch_opencl::native

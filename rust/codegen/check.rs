@@ -46,7 +46,7 @@ pub fn check(
         registered: BTreeMap::new(),
         operations: 0,
     };
-    let rows = rows.iter().filter_map(|row| checker.row(row)).collect();
+    let rows = rows.iter().flat_map(|row| checker.row(row)).collect();
     checker.report.finish(Plan { rows })
 }
 
@@ -64,12 +64,29 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// The row's part of the plan; none if its family is unknown or it is for other releases of torch. A row with a fault may yield
-    /// something, which [`Report::finish`] then drops with the rest of the plan.
-    fn row(&mut self, row: &Row) -> Option<PlannedRow> {
-        if !self.is_for_this_torch(row) {
+    /// The row's part of the plan, and that of its ops on lists; none if its family is unknown or it is for other releases of torch.
+    /// A row with a fault may yield something, which [`Report::finish`] then drops with the rest of the plan.
+    fn row(&mut self, row: &Row) -> Vec<PlannedRow> {
+        let planned = if self.is_for_this_torch(row) { self.single(row) } else { None };
+        let lists = planned.as_ref().and_then(|planned| self.foreach(row, planned.pointwise.as_ref()));
+        planned.into_iter().chain(lists).collect()
+    }
+
+    fn foreach(&mut self, row: &Row, operation: Option<&Pointwise>) -> Option<PlannedRow> {
+        let first = row.foreach.first()?;
+        let Some(Pointwise { arity, .. }) = operation else {
+            self.report.error(first.line, "the row has no `expr` that lists could be computed by");
             return None;
-        }
+        };
+        let name = operation?.cpp_name();
+        let found = resolve::foreach(row, &name, *arity, self.index, &mut self.report);
+        let registrations = self.unique(found);
+        // Lists of other dtypes go to ATen's function, which asks the ops themselves.
+        let (family, dtypes) = (family::find("foreach")?, Dtypes::parse("all")?);
+        Some(PlannedRow { family, dtypes, registrations, pointwise: None, stub: None })
+    }
+
+    fn single(&mut self, row: &Row) -> Option<PlannedRow> {
         let family = self.family(row);
         if row.dtypes.is_empty() {
             self.report.error(row.line, "the row has no `dtypes`");
@@ -165,6 +182,11 @@ impl Checker<'_> {
             self.report.error_with_hint(row.line, "the row has no `op`", hint);
         }
         let found = resolve::registrations(row, self.index, &mut self.report);
+        self.unique(found)
+    }
+
+    /// Overloads that no row has registered before.
+    fn unique(&mut self, found: Vec<(usize, Registration)>) -> Vec<Registration> {
         let mut clash = None;
         for (line, registration) in &found {
             let earlier = self.registered.insert(registration.op.clone(), *line);
@@ -223,7 +245,8 @@ impl Checker<'_> {
     /// Names that end up in C++ or OpenCL C.
     fn identifiers(&mut self, row: &Row) {
         for name in row.entry.iter().chain(&row.kernel).chain(&row.scalars) {
-            if !is_identifier(&name.value) {
+            let word = resolve::template(&name.value).map_or(&*name.value, |(template, _)| template);
+            if !is_identifier(word) {
                 self.report.error(name.line, format!("`{}` is not an identifier", name.value));
             }
         }

@@ -1,19 +1,20 @@
 //! Prints the C++ side: dispatcher registrations, stub pointers and the enum of operations.
 //!
 //! A registration is one macro call; `registration.h` defines the macros and the template
-//! `torch_opencl::Pointwise`, `native/entries.h` declares the functions and classes of ours:
+//! `torch_opencl::Pointwise`:
 //!
 //! ```cpp
 //! TORCH_OPENCL_FUNCTIONAL(m, name, at::_ops struct, class, outputs, dtypes);
 //! TORCH_OPENCL_INPLACE(m, name, at::_ops struct, class, dtypes);
 //! TORCH_OPENCL_OUT(m, name, at::_ops struct, class, outputs, dtypes);
 //! TORCH_OPENCL_FUNCTION(m, name, at::_ops struct, function, dtypes);
+//! TORCH_OPENCL_COPIED(m, name, at::_ops struct, function, outputs, dtypes);
 //! ```
 
 use std::collections::BTreeSet;
 
 use super::dtypes::Dtypes;
-use super::plan::{ClassFrom, Form, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
+use super::plan::{ClassFrom, Declaration, Form, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
 
 const BANNER: &str = "// Generated from native_functions.yaml by rust/codegen.\n";
 
@@ -23,6 +24,38 @@ const UNITS: usize = 4;
 /// The texts of the `registrations_N.cpp`; fewer than [`UNITS`] if the table is that small.
 pub fn registrations(plan: &Plan) -> Vec<String> {
     balanced(&plan.rows).iter().map(|rows| unit(rows)).collect()
+}
+
+/// The text of `native_entries.h`: every function and class of ours, with the types of its op (`entry.h`).
+pub fn native_entries(plan: &Plan) -> String {
+    let (mut headers, mut declarations) = (BTreeSet::new(), BTreeSet::new());
+    for registration in plan.rows.iter().flat_map(|row| &row.registrations) {
+        let Registration { function, header, form, declares, .. } = registration;
+        let outputs = if let Form::Out { outputs } = form { *outputs } else { 0 };
+        match declares {
+            Some(Declaration::Function(name)) => {
+                declarations.insert(format!("Entry<at::_ops::{function}> {name};\n"));
+            }
+            Some(Declaration::Class { name, meta, header }) => {
+                headers.insert(format!("#include <ATen/ops/{header}_meta.h>\n"));
+                declarations.insert(format!(
+                    "struct {name} : at::meta::structured_{meta} {{\n  Impl<at::_ops::{function}, {outputs}> impl;\n}};\n"
+                ));
+            }
+            Some(Declaration::Template { header, .. }) => {
+                headers.insert(format!("#include <ATen/ops/{header}_meta.h>\n"));
+                continue;
+            }
+            None => continue,
+        }
+        headers.insert(format!("#include <ATen/ops/{header}_ops.h>\n"));
+    }
+    let headers: String = headers.into_iter().collect();
+    let declarations: String = declarations.into_iter().collect();
+    format!(
+        "{BANNER}#pragma once\n\n#include \"entry.h\"\n\n{headers}\n\
+         namespace torch_opencl::native {{\n\n{declarations}\n}}  // namespace torch_opencl::native\n"
+    )
 }
 
 /// The text of `pointwise_op.h`.
@@ -89,6 +122,11 @@ fn unit(rows: &[&PlannedRow]) -> String {
     let registrations: String =
         rows.iter().flat_map(|row| row.registrations.iter().map(|r| registration(r, row.dtypes))).collect();
     let mut text = format!("{BANNER}\n{}", includes(rows));
+    let templates = rows.iter().flat_map(|row| &row.registrations).filter_map(template);
+    let ours: String = rows.iter().copied().filter_map(kernel).chain(templates).collect();
+    if !ours.is_empty() {
+        text += &format!("\nnamespace torch_opencl::native {{\n\n{ours}\n}}  // namespace torch_opencl::native\n");
+    }
     if !stubs.is_empty() {
         text += &format!("\nnamespace at::native {{\n\n{stubs}\n}}  // namespace at::native\n");
     }
@@ -107,6 +145,9 @@ fn includes(rows: &[&PlannedRow]) -> String {
         for registration in &row.registrations {
             headers.insert(format!("ATen/ops/{}_native.h", registration.header));
             headers.insert(format!("ATen/ops/{}_ops.h", registration.header));
+            if let Some(Declaration::Template { header, .. }) = &registration.declares {
+                headers.insert(format!("ATen/ops/{header}_meta.h"));
+            }
         }
     }
     let ours = ["registration.h", "pointwise_op.h", "native/entries.h"];
@@ -128,6 +169,18 @@ fn stub(row: &PlannedRow) -> Option<String> {
     Some(format!("REGISTER_PRIVATEUSE1_DISPATCH({stub}, {kernel})\n"))
 }
 
+/// Declares a function of ours that goes into a stub.
+fn kernel(row: &PlannedRow) -> Option<String> {
+    let StubFill { stub, kernel: StubKernel::Function(name), .. } = row.stub.as_ref()? else { return None };
+    Some(format!("std::remove_pointer_t<decltype(at::native::{stub})::FnPtr> {name};\n"))
+}
+
+/// Gives a class template of ours with its arguments a name, which macros can take.
+fn template(registration: &Registration) -> Option<String> {
+    let Some(Declaration::Template { name, class, .. }) = &registration.declares else { return None };
+    Some(format!("using {name} = {class};\n"))
+}
+
 fn registration(registration: &Registration, dtypes: Dtypes) -> String {
     let Registration { op, function, implementation, .. } = registration;
     let (form, outputs) = match registration.form {
@@ -135,6 +188,7 @@ fn registration(registration: &Registration, dtypes: Dtypes) -> String {
         Form::Inplace => ("INPLACE", String::new()),
         Form::Out { outputs } => ("OUT", format!("{outputs}, ")),
         Form::Function => ("FUNCTION", String::new()),
+        Form::Copied { outputs } => ("COPIED", format!("{outputs}, ")),
     };
     let mask = dtypes.mask();
     format!("  TORCH_OPENCL_{form}(m, \"{op}\", {function}, {implementation}, {outputs}{mask:#06x}ull);\n")

@@ -7,6 +7,7 @@
 //! | file                   | for                                                             |
 //! | ---------------------- | --------------------------------------------------------------- |
 //! | `registrations_N.cpp`  | dispatcher registrations and stub pointers                      |
+//! | `native_entries.h`     | declarations of our functions and classes, by the op they are for |
 //! | `pointwise_op.h`       | `torch_opencl::PointwiseOp`, the pointwise ops as C++ sees them |
 //! | `pointwise_table.rs`   | the same enum, its rows and the kernel cases, as Rust sees them |
 //! | `coverage.md`          | the table of supported ops for the documentation                |
@@ -70,6 +71,7 @@ pub fn run(
         .enumerate()
         .map(|(i, text)| write(out_dir, &format!("registrations_{i}.cpp"), text))
         .collect::<Result<_, _>>()?;
+    write(out_dir, "native_entries.h", &emit_cpp::native_entries(&plan))?;
     write(out_dir, "pointwise_op.h", &emit_cpp::pointwise_op(&plan))?;
     write(out_dir, "pointwise_table.rs", &emit_rust::pointwise_table(&plan))?;
     write(out_dir, "coverage.md", &emit_docs::coverage(&plan))?;

@@ -41,6 +41,19 @@ pub struct Registration {
     pub form: Form,
     /// Qualified name of a class (structured forms) or function.
     pub implementation: String,
+    /// What the implementation is declared as, where it is ours.
+    pub declares: Option<Declaration>,
+}
+
+/// The declaration of an entry of ours.
+#[derive(Debug)]
+pub enum Declaration {
+    /// A function of its op's signature.
+    Function(String),
+    /// A class derived from ATen's of the functional op: the name, and that op's struct and header.
+    Class { name: String, meta: String, header: String },
+    /// A name for a class template of ours with its arguments, of which ATen's class is the first.
+    Template { name: String, class: String, header: String },
 }
 
 /// How an overload uses its implementation.
@@ -54,6 +67,8 @@ pub enum Form {
     Out { outputs: usize },
     /// Not structured: a plain function.
     Function,
+    /// Not structured: copies what the plain function of the functional variant returns to its `out` arguments.
+    Copied { outputs: usize },
 }
 
 /// A `DispatchStub`, the header that declares it and what goes in.

@@ -1,7 +1,7 @@
 //! From the ops that a row names to the overloads that have to be registered.
 
 use super::diagnostic::Report;
-use super::plan::{Form, Registration};
+use super::plan::{Declaration, Form, Registration};
 use super::schema::{Group, Index, Op};
 use super::table::Row;
 use super::yaml::Text;
@@ -28,6 +28,69 @@ pub fn registrations(row: &Row, index: &Index, report: &mut Report) -> Vec<(usiz
             Err((message, hint)) => report.error_with_hint(name.line, message, hint),
         }
     }
+    for name in &row.out {
+        match copied(row, name, index) {
+            Ok(registration) => found.push((name.line, registration)),
+            Err((message, hint)) => report.error_with_hint(name.line, message, hint),
+        }
+    }
+    found
+}
+
+/// An out= overload that gets what the row's entry returns.
+fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String, String)> {
+    let op =
+        index.get(&name.value).ok_or_else(|| (format!("unknown op `{}`", name.value), index.suggest(&name.value)))?;
+    let problem = |message: &str, hint: &str| Err((format!("`{}` {message}", name.value), hint.to_owned()));
+    let (Some(entry), Some(functional)) = (&row.entry, row.op.as_ref().and_then(|op| index.get(&op.value))) else {
+        return problem("needs an `entry` that returns what it stores", "ATen's own functions have their own `out`");
+    };
+    if index.group(op).is_some() {
+        return problem("is structured", "its class serves all variants: name it in `op`");
+    }
+    if functional.is_inplace() || functional.outputs != op.outputs || functional.header() != op.header() {
+        return problem(
+            "is no out= variant of the row's op",
+            "name one that returns as much, as `histc.out` for `histc`",
+        );
+    }
+    Ok(registration(op, Form::Copied { outputs: op.outputs }, ours(&entry.value)))
+}
+
+/// The overloads on lists that a pointwise row's `foreach` names, `add.List` for `_foreach_add.List`, each with its in-place variant:
+/// our template computes what it can by the row's operation, and leaves the rest to ATen's function.
+pub fn foreach(
+    row: &Row,
+    operation: &str,
+    arity: usize,
+    index: &Index,
+    report: &mut Report,
+) -> Vec<(usize, Registration)> {
+    let mut found = Vec::new();
+    for name in &row.foreach {
+        let (base, overload) = name
+            .value
+            .split_once('.')
+            .map_or((&*name.value, String::new()), |(base, overload)| (base, format!(".{overload}")));
+        for op in [format!("_foreach_{base}{overload}"), format!("_foreach_{base}_{overload}")] {
+            let Some(op) = index.get(&op) else {
+                report.error_with_hint(name.line, format!("unknown op `{op}`"), index.suggest(&op));
+                break;
+            };
+            let Some(slow) = op.implementation() else {
+                let (message, hint) = no_kernel(op);
+                report.error_with_hint(name.line, message, hint);
+                break;
+            };
+            // A number that is no parameter of the operation is its last input.
+            let number = if op.tensors < arity { "Input" } else { "Parameter" };
+            let call = format!(
+                "(torch_opencl::native::foreach::Foreach<\
+                 torch_opencl::PointwiseOp::{operation}, torch_opencl::native::foreach::Number::{number}, &{slow}>::call)"
+            );
+            found.push((name.line, registration(op, Form::Function, call)));
+        }
+    }
     found
 }
 
@@ -36,8 +99,12 @@ type Problem = (String, &'static str);
 
 fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>, Problem> {
     let out = group.out;
+    // The functional variant gives ATen's class its name.
+    let functional = group.delegating.iter().find(|op| !op.is_inplace()).copied().unwrap_or(op);
+    let meta = functional.unambiguous_name();
     let class = match (&row.entry, out.implementation()) {
-        (Some(entry), _) => ours(entry),
+        (Some(entry), _) if template(&entry.value).is_some() => ours(&format!("{meta}_class")),
+        (Some(entry), _) => ours(&entry.value),
         (None, _) if out.precomputed => {
             let message = format!("ATen precomputes arguments of `{}`", out.name);
             return Err((message, "give an `entry` whose `impl` takes the arguments as they are"));
@@ -50,12 +117,25 @@ fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>
         let form = if op.is_inplace() { Form::Inplace } else { Form::Functional { outputs } };
         registration(op, form, class.clone())
     });
-    Ok(delegating.chain([registration(out, Form::Out { outputs }, class.clone())]).collect())
+    let mut last = registration(out, Form::Out { outputs }, class.clone());
+    let header = functional.header().to_owned();
+    last.declares = row.entry.as_ref().map(|entry| match template(&entry.value) {
+        Some((class, arguments)) => Declaration::Template {
+            name: format!("{meta}_class"),
+            class: match arguments {
+                "" => format!("{class}<at::meta::structured_{meta}>"),
+                _ => format!("{class}<at::meta::structured_{meta}, {arguments}>"),
+            },
+            header,
+        },
+        None => Declaration::Class { name: entry.value.clone(), meta, header },
+    });
+    Ok(delegating.chain([last]).collect())
 }
 
 fn plain(row: &Row, op: &Op) -> Result<Registration, Problem> {
     let function = match (&row.entry, op.implementation()) {
-        (Some(entry), _) => ours(entry),
+        (Some(entry), _) => ours(&entry.value),
         (None, Some(function)) => function,
         (None, None) if op.composite => {
             let message = format!("ATen composes `{}` of other ops: it needs no row", op.name);
@@ -63,15 +143,22 @@ fn plain(row: &Row, op: &Op) -> Result<Registration, Problem> {
         }
         (None, None) => return Err(no_kernel(op)),
     };
-    Ok(registration(op, Form::Function, function))
+    let declares = row.entry.as_ref().map(|entry| Declaration::Function(entry.value.clone()));
+    Ok(Registration { declares, ..registration(op, Form::Function, function) })
 }
 
 fn no_kernel(op: &Op) -> Problem {
     (format!("ATen has no CPU kernel of `{}` to reuse", op.name), "give an `entry`")
 }
 
-fn ours(entry: &Text) -> String {
-    format!("torch_opencl::native::{}", entry.value)
+fn ours(entry: &str) -> String {
+    format!("torch_opencl::native::{entry}")
+}
+
+/// The name and the arguments of an entry such as `Pad<ResampleRule::Reflect>`: a class template of ours, whose first argument
+/// is ATen's class.
+pub fn template(entry: &str) -> Option<(&str, &str)> {
+    entry.strip_suffix('>')?.split_once('<')
 }
 
 fn registration(op: &Op, form: Form, implementation: String) -> Registration {
@@ -81,5 +168,6 @@ fn registration(op: &Op, form: Form, implementation: String) -> Registration {
         header: op.header().to_owned(),
         form,
         implementation,
+        declares: None,
     }
 }

@@ -20,6 +20,8 @@ pub struct Op {
     pub name: String,
     /// Number of values that the op returns.
     pub outputs: usize,
+    /// Tensors and lists of tensors that it takes.
+    pub tensors: usize,
     /// The op is an out variant that has a structured class.
     pub structured: bool,
     /// The structured out variant that does this op's work.
@@ -143,13 +145,15 @@ fn base_name(name: &str) -> &str {
 }
 
 fn parse_op(func: &str, entry: &MarkedMappingNode) -> Option<Op> {
-    let (name, _) = func.split_once('(')?;
+    let (name, arguments) = func.split_once('(')?;
+    let (arguments, _) = arguments.split_once("->")?;
     let (_, returns) = func.rsplit_once("->")?;
     let dispatch = entry.get_mapping("dispatch");
     let text = |key| entry.get_scalar(key).map(|value| value.as_str().to_owned());
     Some(Op {
         name: name.trim().to_owned(),
         outputs: count_returns(returns.trim()),
+        tensors: arguments.split(',').filter(|argument| argument.trim().starts_with("Tensor")).count(),
         structured: text("structured").is_some_and(|value| value == "True"),
         delegate: text("structured_delegate"),
         precomputed: entry.get_sequence("precomputed").is_some(),

@@ -13,7 +13,7 @@ use super::nearest::nearest;
 use super::yaml::{line_of, load_list, text, words, Text};
 
 /// Keys that a row may have.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 19] = [
     "op",
     "family",
     "stub",
@@ -29,6 +29,8 @@ const KEYS: [&str; 17] = [
     "dtypes",
     "computes",
     "also",
+    "foreach",
+    "out",
     "since",
     "until",
 ];
@@ -64,6 +66,10 @@ pub struct Row {
     pub computes: Vec<Text>,
     /// Further overloads that the same kernel serves.
     pub also: Vec<Text>,
+    /// Out= overloads that store what the entry returns.
+    pub out: Vec<Text>,
+    /// Ops on lists of tensors that the row's operation computes: `add.List` for `_foreach_add.List` and `_foreach_add_.List`.
+    pub foreach: Vec<Text>,
     /// The first and the last release of torch that the row is for, where it is not for all.
     pub since: Option<Text>,
     pub until: Option<Text>,
@@ -124,6 +130,8 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "since" => row.since = Some(scalar(value)?),
         "until" => row.until = Some(scalar(value)?),
         "also" => row.also = words(value).ok_or(Problem::NotWords)?,
+        "out" => row.out = words(value).ok_or(Problem::NotWords)?,
+        "foreach" => row.foreach = words(value).ok_or(Problem::NotWords)?,
         _ => return Err(Problem::UnknownKey),
     }
     Ok(())

@@ -65,7 +65,7 @@ pub fn foreach_norm(order: f64, counts: &[i64], out: &TensorList<'_>, tensors: &
         let constants = tier(elements, &[("SPEC_DTYPE0", tensors.dtype.code())]);
         let program = target.program(Family::ListNorm, class, &geometry.define(Tensors::define(constants)))?;
         let table = batch.table(WHOLE);
-        let args = entry::ListNorm { norm: norm as i32, dtype0: tensors.dtype, segment: batch.arguments(&table) };
+        let args = entry::ListNorm { order: norm as i32, dtype0: tensors.dtype, segment: batch.arguments(&table) };
         let global = [batch.groups(WHOLE) * geometry.group];
         target.launch_elements(&program, entry::LIST_NORM, &args, elements, &global, Some(&[geometry.group]))
     })

@@ -138,10 +138,20 @@ def load_rows() -> tuple[list[Row], list[Row]]:
         if "op" not in entry:
             continue
         is_for_others = release(entry.get("since", "0.0")) > RELEASE or release(entry.get("until", "9.9")) < RELEASE
-        names = entry["dtypes"] if isinstance(entry["dtypes"], list) else [entry["dtypes"]]
-        row = Row(entry["op"], entry["family"], frozenset(d for name in names for d in DTYPES[name]))
-        (others if is_for_others else rows).append(row)
+        dtypes = frozenset(dtype for group in _words(entry, "dtypes") for dtype in DTYPES[group])
+        given = others if is_for_others else rows
+        given.extend(Row(op, entry["family"], dtypes) for op in (entry["op"], *_words(entry, "out")))
+        for name in _words(entry, "foreach"):
+            base, dot, overload = name.partition(".")
+            derived = (f"_foreach_{base}{place}{dot}{overload}" for place in ("", "_"))
+            given.extend(Row(op, "foreach", frozenset(DTYPES["all"])) for op in derived)
     return rows, others
+
+
+def _words(entry: dict, key: str) -> list[str]:
+    """Give what a row has for a key: one word or a list of them."""
+    words = entry.get(key, [])
+    return words if isinstance(words, list) else [words]
 
 
 def _spellings(base: str) -> Iterator[str]:

@@ -5,12 +5,12 @@
 #define NORM_SUM 1
 #define NORM_EUCLID 2
 
-__kernel GROUPS_OF(LSIZE) void list_norm(int norm, int dtype0, SEGMENT_ARGUMENTS) {
+__kernel GROUPS_OF(LSIZE) void list_norm(int order, int dtype0, SEGMENT_ARGUMENTS) {
   GROUP_SHARED(shared);
   SEGMENT_CHUNK(table, s, n, start, end);
   __global const uchar *tensor = SEGMENT_START(table, s, 1);
   // The square of a single number may be too large, or too small, where its root is not.
-  if (norm == NORM_EUCLID && n == 1) norm = NORM_SUM;
+  const int norm = order == NORM_EUCLID && n == 1 ? NORM_SUM : order;
   TV sums = 0, tops = 0;
   for (long i = start + get_local_id(0) * VEC; i < end; i += LSIZE * VEC) {
     const TV value = fabs(load_part(tensor, i, n, DTYPE0, 0));

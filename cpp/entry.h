@@ -1,0 +1,51 @@
+// The types of our entries, from those of their ops: the generated native_entries.h declares each by them, so that a
+// definition whose parameters are not the op's does not link.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/boxing/KernelFunction.h>
+#include <c10/core/OptionalRef.h>
+#include <tuple>
+#include <utility>
+
+namespace torch_opencl {
+
+// A function takes what its op takes, with numbers for symbolic integers.
+template <class Op>
+using Entry = typename c10::fn_remove_symint<typename Op::schema>::type;
+
+// `impl` of a structured class takes optional tensors and numbers by reference, and its outputs last.
+template <class T>
+struct ImplArgument {
+  using type = T;
+};
+template <>
+struct ImplArgument<const std::optional<at::Tensor>&> {
+  using type = at::OptionalTensorRef;
+};
+template <>
+struct ImplArgument<const std::optional<at::Scalar>&> {
+  using type = at::OptionalScalarRef;
+};
+
+template <class Function, size_t kOutputs>
+struct ImplOf;
+
+template <class Return, class... Args, size_t kOutputs>
+struct ImplOf<Return(Args...), kOutputs> {
+  using All = std::tuple<Args...>;
+
+  template <size_t... In, size_t... Out>
+  static auto type(std::index_sequence<In...>, std::index_sequence<Out...>) -> void (*)(
+      typename ImplArgument<std::tuple_element_t<In, All>>::type...,
+      std::enable_if_t<(Out < kOutputs), const at::Tensor&>...);
+
+  using Pointer =
+      decltype(type(std::make_index_sequence<sizeof...(Args) - kOutputs>(), std::make_index_sequence<kOutputs>()));
+};
+
+// Of the out= variant of an op.
+template <class Op, size_t kOutputs>
+using Impl = std::remove_pointer_t<typename ImplOf<Entry<Op>, kOutputs>::Pointer>;
+
+} // namespace torch_opencl
