@@ -76,9 +76,15 @@ def _cargo_build() -> Path:
     cargo = subprocess.run(command, cwd=ROOT, env=cargo_environment(), stdout=subprocess.PIPE, text=True, check=False)
     if cargo.returncode != 0:
         raise SystemExit(f"`{' '.join(command)}` failed; its messages are above.")
-    messages = map(json.loads, cargo.stdout.splitlines())
+    messages = [json.loads(line) for line in cargo.stdout.splitlines()]
     files = (Path(file) for message in messages for file in message.get("filenames", ()))
-    return next(file for file in files if file.name == LIBRARY)
+    built = next(file for file in files if file.name == LIBRARY)
+    # Where tools find the kernels as they are compiled: cargo's own folder for them has a name that changes.
+    generated = (Path(message["out_dir"]) / "cl" for message in messages if "out_dir" in message)
+    kernels = next(folder for folder in generated if folder.exists())
+    shutil.rmtree(built.parent / "kernels", ignore_errors=True)
+    shutil.copytree(kernels, built.parent / "kernels")
+    return built
 
 
 if __name__ == "__main__":

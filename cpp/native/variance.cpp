@@ -19,6 +19,10 @@
 #include "native_entries.h"
 
 namespace torch_opencl::native {
+
+// In reduce.cpp, for ATen's stub.
+void std_var(at::TensorIterator& iter, double correction, bool take_sqrt);
+
 namespace {
 
 using Correction = std::optional<at::Scalar>;

@@ -95,7 +95,14 @@ pub fn kernels(folder: &Path, out_dir: &Path) -> Result<(), Vec<Diagnostic>> {
     let kernels = kernels::kernels(&files, &structs)?;
     write(out_dir, "kernel_entries.rs", &kernels.entries)?;
     let sources = out_dir.join("cl");
-    fs::create_dir_all(&sources).map_err(|e| Diagnostic::file(&sources, format!("cannot be made: {e}")))?;
+    // With what an earlier build had of files that are no more.
+    let remade = fs::remove_dir_all(&sources).or_else(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    });
+    remade
+        .and_then(|()| fs::create_dir_all(&sources))
+        .map_err(|e| Diagnostic::file(&sources, format!("cannot be made: {e}")))?;
     for source in kernels.sources {
         write(&sources, &source.name, &source.text)?;
     }

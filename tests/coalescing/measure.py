@@ -9,7 +9,8 @@ from math import prod
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-KERNELS = HERE.parents[1] / "rust" / "kernels" / "cl"
+# As `make build` has left them, with arguments packed; lines have the numbers that they have in `rust/kernels/cl`.
+KERNELS = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parents[1] / "target")) / "release" / "kernels"
 # Where Debian and Oclgrind's own build put its driver for the OpenCL loader.
 DRIVERS = [
     Path(folder) / "liboclgrind-rt-icd.so"

@@ -1,12 +1,15 @@
-"""What families of programs there are, and the sources they are made of: read from `rust/kernels`."""
+"""What families of programs there are, and the sources they are made of, as `make build` has left them."""
 
+import os
 import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ROOT / "rust" / "kernels"
+DECLARED = ROOT / "rust" / "kernels" / "source.rs"
+# With their arguments packed (rust/codegen/kernels.rs).
+SOURCES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "kernels"
 # The line of a source that the cases of operators take the place of, as in source.rs.
 CASES_LINE = "//@CASES@"
 # What GPUs never ask for: Winograd convolutions, and products that are cut or packed for a processor's caches.
@@ -50,10 +53,10 @@ def families() -> dict[str, Family]:
     Returns:
         The families by name.
     """
-    _, _, text = (SOURCES / "source.rs").read_text().partition("\nfamilies! {\n")
+    _, _, text = DECLARED.read_text().partition("\nfamilies! {\n")
     declared = re.findall(r"^    \w+ (\w+):([\w\s]+);", text, re.MULTILINE)
     return {
-        name: Family(name, "".join((SOURCES / "cl" / f"{part}.cl").read_text() for part in parts.split()))
+        name: Family(name, "".join((SOURCES / f"{part}.cl").read_text() for part in parts.split()))
         for name, parts in declared
     }
 

@@ -168,7 +168,7 @@ def test_every_family_and_hot_kernel_has_to_be_asked_for() -> None:
 
 
 def test_the_listed_kernels_exist() -> None:
-    text = "".join(path.read_text() for path in (sources.SOURCES / "cl").glob("*.cl"))
+    text = "".join(path.read_text() for path in sources.SOURCES.glob("*.cl"))
     kernels = set(re.findall(r"__kernel[^{;]*?\bvoid\s+(\w+)\s*\(", text))
     assert {listed.partition(":")[0] for listed in limits.hot_kernels()} <= kernels
     assert {target for most in limits.hot_kernels().values() for target in most} <= set(TARGETS)
