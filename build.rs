@@ -13,6 +13,8 @@ use codegen::{Release, Supported};
 
 /// Where `#[cxx::bridge]` may stand.
 const BRIDGED: [&str; 4] = ["rust/abi.rs", "rust/blas", "rust/bridge", "rust/ops"];
+/// Where kernels are: what they share, and each family's beside its launchers.
+const KERNELS: [&str; 2] = ["rust/kernels/include", "rust/ops"];
 /// What the compiler reads besides its arguments, and what makes these.
 const COMPILER_VARIABLES: [&str; 4] = ["CXX", "CXXFLAGS", "CPATH", "CPLUS_INCLUDE_PATH"];
 
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<(), Box<dyn Error>> {
-    for path in ["rust/codegen", "rust/kernels/cl", "cpp", "native_functions.yaml", "build.rs", "Cargo.toml"] {
+    for path in ["rust/codegen", "rust/kernels/include", "cpp", "native_functions.yaml", "build.rs", "Cargo.toml"] {
         println!("cargo:rerun-if-changed={path}");
     }
     // Each of these files may be, or become, one that has a bridge.
@@ -67,7 +69,7 @@ fn build() -> Result<(), Box<dyn Error>> {
 
     let table = Path::new("native_functions.yaml");
     let registrations = codegen::run(table, &torch.aten, &torch.include, torch.release, supported, &out_dir)
-        .and_then(|sources| codegen::kernels(Path::new("rust/kernels/cl"), &out_dir).map(|()| sources))
+        .and_then(|sources| codegen::kernels(&KERNELS.map(Path::new), &out_dir).map(|()| sources))
         .map_err(|diagnostics| diagnostics.iter().map(|d| format!("\n{d}")).collect::<String>())?;
 
     // clippy links nothing, and cargo runs this once more for it: compiling C++ would double the time of a first lint.

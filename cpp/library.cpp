@@ -9,7 +9,7 @@
 #include "generator.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/bridge/builds.rs.h"
-#include "torch_opencl/rust/ops/struct_check.rs.h"
+#include "torch_opencl/rust/ops/core/struct_check.rs.h"
 
 namespace torch_opencl {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "compat.h"
 #include "error.h"
-#include "torch_opencl/rust/ops/pointwise.rs.h"
+#include "torch_opencl/rust/ops/pointwise/mod.rs.h"
 
 namespace torch_opencl {
 namespace {

@@ -15,10 +15,10 @@ ROOT = Path(__file__).parents[1]
 MANY = 12
 # Arguments of operators by PyTorch's names, and where they are used, from the C++ body to the kernel.
 ARGUMENTS = {
-    "divisor_override": ("cpp/native/pool.cpp", "rust/ops/pool", "rust/kernels/cl/pool"),
-    "is_first_step": ("cpp/native/optimizer", "rust/ops/optimizer", "rust/kernels/cl/optimizer"),
-    "lr_decay": ("cpp/native/optimizer", "rust/ops/optimizer", "rust/kernels/cl/optimizer"),
-    "align_corners": ("cpp/native/grid", "rust/ops/grid", "rust/kernels/cl/grid"),
+    "divisor_override": ("cpp/native/pool.cpp", "rust/ops/pool"),
+    "is_first_step": ("cpp/native/optimizer", "rust/ops/optimizer"),
+    "lr_decay": ("cpp/native/optimizer", "rust/ops/optimizer"),
+    "align_corners": ("cpp/native/grid", "rust/ops/grid_sampler"),
 }
 
 
@@ -42,7 +42,7 @@ def lines(paths: Iterable[Path]) -> int:
 
 def kernels() -> Iterator[tuple[str, int]]:
     """Name each kernel, and count its arguments: its numbers are one (rust/codegen/kernels.rs)."""
-    texts = [re.sub(r"//.*|\\\n", " ", path.read_text()) for path in tracked("rust/kernels/cl/*.cl")]
+    texts = [re.sub(r"//.*|\\\n", " ", path.read_text()) for path in tracked("rust/*.cl")]
     lists = dict(re.findall(r"#define (\w+_ARGUMENTS)\s+(.*)", "\n".join(texts)))
     for text in texts:
         for name, parameters in re.findall(r"__kernel\b[^;{]*?\bvoid\s+(\w+)\s*\(([^{;]*?)\)\s*\{", text):

@@ -2,21 +2,21 @@
 # Lists the entry points of the OpenCL kernels: one line a family, then the total. Kernels that macros
 # define count too, and those of any compute class, hence the preprocessor.
 set -euo pipefail
-cd "$(dirname "$0")/../rust/kernels/cl"
+cd "$(dirname "$0")/../rust"
 
 entry_points() {
   local class
   for class in F D I C Z; do
-    cat prelude.cl "$1" | cpp -P -DCLASS_$class -DHAS_FP64 - 2>/dev/null || true
+    cat kernels/include/prelude.cl "$1" | cpp -P -DCLASS_$class -DHAS_FP64 - 2>/dev/null || true
   done | tr '\n' ' ' | grep -oE '__kernel[^{;]*void +[A-Za-z_0-9]+ *\(' | grep -oE '[A-Za-z_0-9]+ *\($' |
     tr -d ' (' | sort -u
 }
 
 total=0
-for file in *.cl; do
+while read -r file; do
   mapfile -t names < <(entry_points "$file")
   [ ${#names[@]} -gt 0 ] || continue
-  printf '%-12s %s\n' "${file%.cl}" "${names[*]}"
+  printf '%-18s %s\n' "$(basename "$file" .cl)" "${names[*]}"
   total=$((total + ${#names[@]}))
-done
+done < <(find ops kernels -name '*.cl' | sort)
 echo "$total entry points"

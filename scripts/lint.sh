@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t clang < <(find cpp tests/gpu_compile tests/coalescing -name '*.cpp' -o -name '*.h'; find rust/kernels -name '*.cl')
+mapfile -t clang < <(find cpp tests/gpu_compile tests/coalescing -name '*.cpp' -o -name '*.h'; find rust -name '*.cl')
 
 # Distributions and rustup ship these two apart from cargo.
 require_rust_components() {

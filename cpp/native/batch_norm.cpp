@@ -8,7 +8,7 @@
 #include "check.h"
 #include "contiguous.h"
 #include "norm.h"
-#include "torch_opencl/rust/ops/batch_norm.rs.h"
+#include "torch_opencl/rust/ops/norm/batch_norm.rs.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -11,7 +11,7 @@
 #include "../tensor_arg.h"
 #include "check.h"
 #include "contiguous.h"
-#include "torch_opencl/rust/ops/conv.rs.h"
+#include "torch_opencl/rust/ops/convolution/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -13,7 +13,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
-#include "torch_opencl/rust/ops/bag.rs.h"
+#include "torch_opencl/rust/ops/embedding_bag/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

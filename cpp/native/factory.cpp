@@ -11,7 +11,7 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
-#include "torch_opencl/rust/ops/factory.rs.h"
+#include "torch_opencl/rust/ops/factory/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
-#include "torch_opencl/rust/ops/foreach.rs.h"
-#include "torch_opencl/rust/ops/list_norm.rs.h"
+#include "torch_opencl/rust/ops/foreach/mod.rs.h"
+#include "torch_opencl/rust/ops/foreach/norm.rs.h"
 
 namespace torch_opencl::native {
 namespace foreach {

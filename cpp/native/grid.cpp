@@ -11,7 +11,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "check.h"
-#include "torch_opencl/rust/ops/grid.rs.h"
+#include "torch_opencl/rust/ops/grid_sampler/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

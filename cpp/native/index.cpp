@@ -16,9 +16,9 @@
 #include "../error.h"
 #include "../structured.h"
 #include "../tensor_arg.h"
-#include "torch_opencl/rust/ops/copy.rs.h"
-#include "torch_opencl/rust/ops/index.rs.h"
-#include "torch_opencl/rust/ops/update.rs.h"
+#include "torch_opencl/rust/ops/copy/mod.rs.h"
+#include "torch_opencl/rust/ops/index/mod.rs.h"
+#include "torch_opencl/rust/ops/index/scatter.rs.h"
 
 namespace torch_opencl::native {
 namespace {

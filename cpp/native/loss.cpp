@@ -8,7 +8,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
-#include "torch_opencl/rust/ops/loss.rs.h"
+#include "torch_opencl/rust/ops/loss/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

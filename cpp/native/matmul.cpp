@@ -11,7 +11,7 @@
 #include "../operand.h"
 #include "contiguous.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
-#include "torch_opencl/rust/ops/matmul.rs.h"
+#include "torch_opencl/rust/ops/matmul/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

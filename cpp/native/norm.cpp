@@ -10,7 +10,7 @@
 #include "../tensor_arg.h"
 #include "check.h"
 #include "contiguous.h"
-#include "torch_opencl/rust/ops/norm.rs.h"
+#include "torch_opencl/rust/ops/norm/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

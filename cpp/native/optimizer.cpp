@@ -7,7 +7,7 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
-#include "torch_opencl/rust/ops/optimizer.rs.h"
+#include "torch_opencl/rust/ops/optimizer/mod.rs.h"
 
 namespace torch_opencl::native {
 
@@ -16,7 +16,7 @@ namespace {
 
 using bridge::OptimizerRule;
 
-// Parameters, gradients, three states, and numbers of steps; as rust/ops/optimizer.rs takes them.
+// Parameters, gradients, three states, and numbers of steps; as rust/ops/optimizer takes them.
 constexpr size_t kLists = 6;
 
 // A tensor that lies as `like` does: the tensor itself, or a stand-in whose values `finish` puts back.

@@ -9,7 +9,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
-#include "torch_opencl/rust/ops/pool.rs.h"
+#include "torch_opencl/rust/ops/pool/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -14,7 +14,7 @@
 #include "../generator.h"
 #include "../tensor_arg.h"
 #include "check.h"
-#include "torch_opencl/rust/ops/random.rs.h"
+#include "torch_opencl/rust/ops/random/mod.rs.h"
 
 namespace torch_opencl::native {
 

@@ -15,7 +15,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "index.h"
-#include "torch_opencl/rust/ops/select.rs.h"
+#include "torch_opencl/rust/ops/sort/select.rs.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "../error.h"
 #include "../operand.h"
-#include "torch_opencl/rust/ops/arg_reduce.rs.h"
-#include "torch_opencl/rust/ops/moments.rs.h"
-#include "torch_opencl/rust/ops/reduce.rs.h"
+#include "torch_opencl/rust/ops/reduce/arg_reduce.rs.h"
+#include "torch_opencl/rust/ops/reduce/var_mean.rs.h"
+#include "torch_opencl/rust/ops/reduce/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

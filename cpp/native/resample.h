@@ -5,7 +5,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "../compat.h"
-#include "torch_opencl/rust/ops/resample.rs.h"
+#include "torch_opencl/rust/ops/resample/mod.rs.h"
 
 namespace torch_opencl::native {
 

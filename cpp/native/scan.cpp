@@ -5,7 +5,7 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
-#include "torch_opencl/rust/ops/scan.rs.h"
+#include "torch_opencl/rust/ops/scan/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -16,7 +16,7 @@
 #include "../tensor_arg.h"
 #include "contiguous.h"
 #include "rnn.h"
-#include "torch_opencl/rust/ops/rnn.rs.h"
+#include "torch_opencl/rust/ops/rnn/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

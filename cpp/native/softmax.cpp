@@ -5,7 +5,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
-#include "torch_opencl/rust/ops/softmax.rs.h"
+#include "torch_opencl/rust/ops/softmax/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -11,8 +11,8 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "index.h"
-#include "torch_opencl/rust/ops/search.rs.h"
-#include "torch_opencl/rust/ops/sort.rs.h"
+#include "torch_opencl/rust/ops/index/search.rs.h"
+#include "torch_opencl/rust/ops/sort/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

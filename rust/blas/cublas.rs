@@ -19,8 +19,9 @@ use super::{Extent, Product};
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::kernels::DType;
-use crate::ops::epilogue::Activation;
-use crate::ops::{matmul as ours, Scalar, Tensor};
+use crate::ops::matmul as ours;
+use crate::ops::matmul::epilogue::Activation;
+use crate::ops::{Scalar, Tensor};
 use crate::runtime::device_of_address;
 
 /// Why it cannot be used on a device.

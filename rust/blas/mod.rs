@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::ops;
-use crate::ops::epilogue::Activation;
+use crate::ops::matmul::epilogue::Activation;
 use crate::ops::{Scalar, Tensor};
 use crate::runtime::device_of_address;
 
@@ -34,8 +34,8 @@ pub use product::{Extent, Product};
 mod ffi {
     unsafe extern "C++" {
         include!("torch_opencl/rust/abi.rs.h");
-        include!("torch_opencl/rust/ops/epilogue.rs.h");
-        type Activation = crate::ops::epilogue::Activation;
+        include!("torch_opencl/rust/ops/matmul/epilogue.rs.h");
+        type Activation = crate::ops::matmul::epilogue::Activation;
         type Scalar = crate::abi::Scalar;
         type Tensor<'a> = crate::abi::Tensor<'a>;
     }

@@ -7,7 +7,7 @@ const FLOAT_ONLY: &str = "acos acosh acospi asin asinh asinpi atan atan2 atan2pi
     logb mix modf nan nextafter pow pown powr radians remainder rint rootn round rsqrt sign \
     signbit sin sincos sinh sinpi smoothstep sqrt step tan tanh tanpi tgamma trunc";
 
-/// Builtins, and functions and macros of `cl/math.cl` and what comes before it, that are a few instructions.
+/// Builtins, and functions and macros of `math.cl` and what comes before it, that are a few instructions.
 const SHORT: &str =
     "ANY AS_TM B C NZ SEL TO_TM abs ceil clamped cmul copysign fabs floor fmax fmin m_rint maximum minimum rint \
     select shift_left shift_right sqrt trunc";

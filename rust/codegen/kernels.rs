@@ -1,6 +1,6 @@
 //! Reads what kernels take, prints a Rust struct of it for each, and packs a kernel's numbers into one argument.
 //!
-//! A file of `rust/kernels/cl` declares a kernel as OpenCL C has it:
+//! A `.cl` file declares a kernel as OpenCL C has it:
 //!
 //! ```c
 //! #define RANGE_ARGUMENTS long first, long last
@@ -419,14 +419,14 @@ impl Entries {
         let arguments = same.clone().unwrap_or_else(|| camel(name));
         let _ = writeln!(
             self.names,
-            "/// The kernel `{name}` of `cl/{module}.cl`.\npub const {}: EntryPoint<{arguments}{}> = EntryPoint::new(\"{name}\");",
+            "/// The kernel `{name}` of `{module}.cl`.\npub const {}: EntryPoint<{arguments}{}> = EntryPoint::new(\"{name}\");",
             name.to_uppercase(),
             lifetime(parameters).replace("'a", "'static"),
         );
         self.list(module, name, &numbers(parameters, ""));
         if same.is_none() {
             self.groups(parameters);
-            self.print(&arguments, &format!("What `{name}` of `cl/{module}.cl` takes."), parameters);
+            self.print(&arguments, &format!("What `{name}` of `{module}.cl` takes."), parameters);
             self.implement(&arguments, parameters);
         }
         self.kernels.push((name.clone(), parameters.clone()));
@@ -523,7 +523,7 @@ impl Entries {
 
     fn text(self) -> String {
         format!(
-            "// Generated from rust/kernels/cl by rust/codegen.\n\n{}{}\n\
+            "// Generated from the kernels by rust/codegen.\n\n{}{}\n\
              /// The structs that kernels' numbers travel in.\npub static PACKED: &[SharedStruct] = &[\n{}];\n",
             self.names, self.text, self.packed
         )

@@ -78,15 +78,13 @@ pub fn run(
     Ok(sources)
 }
 
-/// Reads the kernels of a folder, and writes what Rust has of them (`kernel_structs.rs`, `kernel_entries.rs`) and the sources that
+/// Reads the kernels below some folders, and writes what Rust has of them (`kernel_structs.rs`, `kernel_entries.rs`) and the sources that
 /// are compiled (`cl/*.cl`).
-pub fn kernels(folder: &Path, out_dir: &Path) -> Result<(), Vec<Diagnostic>> {
-    let unreadable = |error: std::io::Error| Diagnostic::file(folder, format!("cannot be read: {error}"));
+pub fn kernels(folders: &[&Path], out_dir: &Path) -> Result<(), Vec<Diagnostic>> {
     let mut paths = Vec::new();
-    for entry in folder.read_dir().map_err(unreadable)? {
-        paths.push(entry.map_err(unreadable)?.path());
+    for folder in folders {
+        find_kernels(folder, &mut paths)?;
     }
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "cl"));
     paths.sort();
     let files = paths.into_iter().map(|path| read(&path).map(|text| (path, text))).collect::<Result<Vec<_>, _>>()?;
 
@@ -105,6 +103,20 @@ pub fn kernels(folder: &Path, out_dir: &Path) -> Result<(), Vec<Diagnostic>> {
         .map_err(|e| Diagnostic::file(&sources, format!("cannot be made: {e}")))?;
     for source in kernels.sources {
         write(&sources, &source.name, &source.text)?;
+    }
+    Ok(())
+}
+
+/// Adds the `.cl` files of a folder and those below it.
+fn find_kernels(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Diagnostic> {
+    let unreadable = |error: std::io::Error| Diagnostic::file(folder, format!("cannot be read: {error}"));
+    for entry in folder.read_dir().map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.is_dir() {
+            find_kernels(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "cl") {
+            found.push(path);
+        }
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Reads the structs that launchers pass to kernels by value, and prints them for Rust.
 //!
-//! A file of `rust/kernels/cl` declares one, then states its size:
+//! A file of kernels declares one, then states its size:
 //!
 //! ```c
 //! // How fixed windows lie.
@@ -87,14 +87,14 @@ impl SharedStructs {
 
     /// The text of `kernel_structs.rs`: a module for each file that has such structs.
     pub fn text(&self) -> String {
-        let mut text = String::from("// Generated from rust/kernels/cl by rust/codegen.\n");
+        let mut text = String::from("// Generated from the kernels by rust/codegen.\n");
         let mut listed = String::new();
         for (module, structs) in &self.0 {
             let printed: String = structs.iter().map(print).collect();
             listed.push_str(&list(module, structs));
             let _ = write!(
                 text,
-                "\n/// Structs of `cl/{module}.cl`.\npub mod {module} {{\n    use bytemuck::{{Pod, Zeroable}};\n{printed}}}\n"
+                "\n/// Structs of `{module}.cl`.\npub mod {module} {{\n    use bytemuck::{{Pod, Zeroable}};\n{printed}}}\n"
             );
         }
         let _ = write!(text, "\n/// All of them.\npub static SHARED: &[SharedStruct] = &[\n{listed}];\n");

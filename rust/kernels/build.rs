@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Once;
 
-use super::cache::Tier;
-use super::spec::{options, Constant};
+use super::spec::{options, Constant, Tier};
 use super::{disk, driver_cache, warn, Class, Family};
 use crate::cl::{Context, DeviceInfo, Program};
 use crate::error::{Error, Result};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use foldhash::HashMap;
 
 use super::build::{build, is_stored, Recipe};
-use super::spec::Constant;
+use super::spec::{Constant, Tier};
 use super::tiers::{Compiler, Demand, Specialisation, HOT};
 use super::warning::warn;
 use super::worker::{Job, Worker};
@@ -29,15 +29,6 @@ static FAILED: AtomicU64 = AtomicU64::new(0);
 /// headers of OpenCL C each time, and less from a binary; where PoCL's own cache has been emptied, one takes 300 ms to compile.
 const QUICK: Duration = Duration::from_millis(150);
 static LOADS_ARE_SLOW: AtomicBool = AtomicBool::new(false);
-
-/// The two forms of a program (docs/decisions/003).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tier {
-    /// Op and dtypes are arguments of the kernels.
-    Generic,
-    /// They are constants.
-    Specialised,
-}
 
 /// A built program and the kernels taken from it so far.
 #[derive(Debug)]

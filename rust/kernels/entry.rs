@@ -1,4 +1,4 @@
-//! What each kernel takes, as `build.rs` reads it from `cl/*.cl` (rust/codegen/kernels.rs): for `__kernel void scan_totals(...)` the
+//! What each kernel takes, as `build.rs` reads it from `.cl` files (rust/codegen/kernels.rs): for `__kernel void scan_totals(...)` the
 //! struct [`ScanTotals`], whose fields are the kernel's parameters, and the kernel's name [`SCAN_TOTALS`], which goes with no other
 //! struct.
 

@@ -1,6 +1,6 @@
 //! Kernel sources and the programs built from them.
 //!
-//! The sources are `cl/*.cl`, one file a family, behind `cl/prelude.cl`. A program is built for one compute
+//! The sources are `.cl` files, one file a family, behind `prelude.cl`. A program is built for one compute
 //! [`Class`], and has up to two forms: what is an argument of the generic one's kernels, ops and dtypes, a [`Spec`] turns
 //! into constants of the specialised one.
 
@@ -21,13 +21,13 @@ mod tiers;
 mod warning;
 mod worker;
 
-pub use cache::{cache_info, program, stop_building, wait_for_builds, CachedProgram, Tier};
+pub use cache::{cache_info, program, stop_building, wait_for_builds, CachedProgram};
 pub use disk::{check_cache_folder, folder as cache_folder, Entry as DiskEntry};
 pub use driver_cache::{check_driver_cache, driver_cache_obstacle, leave as leave_driver_cache};
 pub use dtype::{Class, DType};
 pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};
 pub use source::Family;
-pub use spec::Spec;
+pub use spec::{Spec, Tier};
 pub use tiers::{hurry, Specialisation};
 pub use warning::{warn, warn_with};

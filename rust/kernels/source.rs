@@ -1,6 +1,6 @@
 //! The sources of each family.
 
-/// Reads the files of `cl/` that programs are put together from, as `build.rs` has written them (rust/codegen/kernels.rs).
+/// Reads the files of the kernels that programs are put together from, as `build.rs` has written them (rust/codegen/kernels.rs).
 macro_rules! texts {
     ($($part:ident)+) => {
         #[allow(non_upper_case_globals)]
@@ -40,12 +40,12 @@ macro_rules! families {
 }
 
 texts! {
-    prelude tier vector notation elementary power rounding math complex index update nonzero search random
-    random_lanes random_groups factory copy transpose scan sort sort_groups radix select top matrix activation
+    prelude tier vector notation elementary power rounding math complex index scatter nonzero search random
+    random_lanes random_groups factory copy transpose scan sort sort_groups radix select topk matrix activation
     epilogue panel pack_matrix tile gemm matmul gemm_local patch_grid patches pack_pixels pack_features conv
-    winograd_points winograd_tiles winograd conv_channels conv_weight columns reduce arg_reduce moments softmax
-    block_sum norm batch_norm pool pool_planes pool_pixels fault loss optimizer rnn resample resample_rows grid bag
-    segments list_norm foreach block scores attention attention_query attention_backward pointwise
+    winograd_points winograd_tiles winograd conv_channels conv_weight columns reduce arg_reduce var_mean softmax
+    block_sum norm batch_norm pool pool_planes pool_pixels fault loss optimizer rnn resample resample_rows grid_sampler embedding_bag
+    segments foreach_norm foreach block scores attention attention_query attention_backward pointwise
 }
 
 families! {
@@ -54,9 +54,9 @@ families! {
     /// Element-wise ops on lists of tensors.
     Foreach foreach: prelude vector notation elementary power rounding math complex pointwise segments foreach;
     /// Norms of the tensors of lists.
-    ListNorm list_norm: prelude tier vector segments list_norm;
+    ListNorm list_norm: prelude tier vector segments foreach_norm;
     /// Gathers, scatters and searches.
-    Index index: prelude tier vector index update nonzero search;
+    Index index: prelude tier vector index scatter nonzero search;
     /// Philox and what is drawn from it.
     Random random: prelude tier fault random random_lanes random_groups;
     /// Sequences.
@@ -68,7 +68,7 @@ families! {
     /// Cumulative sums, products and extremes.
     Scan scan: prelude tier scan;
     /// Stable sorts of rows, whole, their first elements or one of them.
-    Sort sort: prelude tier vector radix select sort sort_groups top;
+    Sort sort: prelude tier vector radix select sort sort_groups topk;
     /// Matrix products.
     Matmul matmul:
         prelude vector matrix panel activation epilogue pack_matrix patch_grid patches pack_pixels pack_features tile
@@ -87,7 +87,7 @@ families! {
     /// Extremes and their places.
     ArgReduce arg_reduce: prelude tier vector columns arg_reduce;
     /// Mean and variance.
-    Moments moments: prelude tier vector columns moments;
+    Moments moments: prelude tier vector columns var_mean;
     /// Softmax and log-softmax.
     Softmax softmax: prelude tier vector columns softmax;
     /// Batch, layer and group normalisation.
@@ -103,9 +103,9 @@ families! {
     /// Interpolation and padding.
     Resample resample: prelude tier vector resample resample_rows;
     /// Interpolation at the places of a grid.
-    Grid grid: prelude tier vector grid;
+    Grid grid: prelude tier vector grid_sampler;
     /// Sums over bags of embeddings.
-    Bag bag: prelude tier vector fault bag;
+    Bag bag: prelude tier vector fault embedding_bag;
     /// Scaled dot-product attention.
     Attention attention: prelude tier vector block scores attention;
     /// The same for few queries.

@@ -2,6 +2,15 @@
 
 use std::fmt::Write;
 
+/// The two forms of a program (docs/decisions/003).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Op and dtypes are arguments of the kernels.
+    Generic,
+    /// They are constants.
+    Specialised,
+}
+
 /// A constant of a program: the name of a macro, and its value.
 pub type Constant = (&'static str, i64);
 

@@ -1,10 +1,10 @@
-//! The structs that kernels take by value, as `build.rs` reads them from `cl/*.cl` (rust/codegen/structs.rs): a module for each
+//! The structs that kernels take by value, as `build.rs` reads them from `.cl` files (rust/codegen/structs.rs): a module for each
 //! file.
 
 /// A struct, and how a kernel reads every number of it.
 #[derive(Debug)]
 pub struct SharedStruct {
-    /// The file of `cl/` that declares it.
+    /// The file of the kernels that declares it.
     pub file: &'static str,
     /// Its name there.
     pub name: &'static str,

@@ -1,50 +1,16 @@
-//! Launchers: one file a kernel family. Each decides layout, geometry and program, and enqueues.
+//! Launchers: a folder a family, with its kernels. Each decides layout, geometry and program, and enqueues.
 
-mod attention_backward;
-mod attention_query;
-mod conv_channels;
-mod conv_direct;
-mod conv_weight;
-pub mod epilogue;
-mod gemm;
-mod gemm_local;
-mod geometry;
-mod matrix;
-mod patches;
-mod phases;
-mod plan;
-mod planes;
-mod pointwise_row;
-mod pointwise_tiles;
-mod radix;
-mod reduction;
-mod scalar;
-mod segments;
-mod space;
-mod target;
-mod tensor;
-mod tier;
-mod top;
-mod transpose;
-mod winograd;
-
-pub use crate::abi::{Operand, RandomStream, Scalar, Tensor, TensorList};
-pub use target::{Target, Workspace};
-
-pub mod arg_reduce;
 pub mod attention;
-pub mod bag;
-pub mod batch_norm;
-pub mod conv;
+pub mod convolution;
 pub mod copy;
+pub mod core;
+pub mod embedding_bag;
 pub mod factory;
 pub mod foreach;
-pub mod grid;
+pub mod grid_sampler;
 pub mod index;
-pub mod list_norm;
 pub mod loss;
 pub mod matmul;
-pub mod moments;
 pub mod norm;
 pub mod optimizer;
 pub mod pointwise;
@@ -54,10 +20,9 @@ pub mod reduce;
 pub mod resample;
 pub mod rnn;
 pub mod scan;
-pub mod search;
-pub mod select;
 pub mod softmax;
 pub mod sort;
-pub mod struct_check;
 pub mod tuning;
-pub mod update;
+
+pub use self::core::target::{Target, Workspace};
+pub use crate::abi::{Operand, RandomStream, Scalar, Tensor, TensorList};

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::cl::{Buffer, Context, MemHandle, Queue, Read};
 use crate::error::{Error, Result};
 
-/// Three longs, the kind, a value and its bound: see `kernels/cl/fault.cl`.
+/// Three longs, the kind, a value and its bound: see `fault.cl`.
 const BYTES: usize = 24;
 
 thread_local! {
@@ -50,7 +50,7 @@ pub struct Faults {
     armed: AtomicBool,
 }
 
-/// The error of a record; the numbers are those of `kernels/cl/fault.cl`.
+/// The error of a record; the numbers are those of `fault.cl`.
 fn error_of([kind, value, bound]: [i64; 3]) -> Result<()> {
     match kind {
         0 => Ok(()),

@@ -7,6 +7,7 @@ mod address;
 mod allocator;
 mod blocks;
 mod class;
+mod current;
 mod device;
 mod event;
 mod faults;
@@ -21,6 +22,7 @@ mod waits;
 pub use address::{Location, GRANULE};
 pub use blocks::Pool;
 pub use class::DeviceClass;
+pub use current::{current_stream, set_current_stream};
 pub use device::{
     current_device, device, device_count, device_of_address, devices, platforms, set_current_device, Device,
     DeviceState,
@@ -34,7 +36,7 @@ pub use pinned::{
 };
 pub use snapshot::{BlockState, BlockView, SegmentView};
 pub use stats::{HostMemoryStats, MemoryStats, Stat};
-pub use stream::{current_stream, launch_count, set_current_stream, Stream, POOL_STREAMS};
+pub use stream::{launch_count, Stream, POOL_STREAMS};
 pub use transfer::{
     copy_device_to_device, copy_device_to_host, copy_host_to_device, map_all, unmap_all, Mapping, Range,
 };

@@ -1,11 +1,9 @@
-//! Streams: in-order queues from a fixed pool per device, and this thread's current one.
+//! Streams: in-order queues from a fixed pool per device.
 
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::device::{device, DeviceState};
 use super::faults::{Faults, Launched};
 use crate::cl::{Arg, Context, Event, Grid, Kernel, MemHandle, Queue, Read, Start};
 use crate::error::Result;
@@ -32,11 +30,6 @@ pub struct Stream {
     /// The marker that was last asked about.
     probe: Mutex<Option<Event>>,
     faults: Faults,
-}
-
-thread_local! {
-    /// Current stream id per device index; missing entries mean the default stream.
-    static CURRENT: RefCell<Vec<i64>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Stream {
@@ -67,13 +60,13 @@ impl Stream {
     /// Enqueues a kernel.
     pub fn launch(
         &self,
-        state: &DeviceState,
+        context: &Context,
         kernel: &Kernel,
         args: &[Arg<'_>],
         grid: &Grid<'_>,
         start: Start,
     ) -> Result<()> {
-        self.queue(&state.context)?.launch(kernel, args, grid, start)?;
+        self.queue(context)?.launch(kernel, args, grid, start)?;
         LAUNCHES.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -134,27 +127,4 @@ impl Stream {
         *probe = Some(marker);
         Ok(complete)
     }
-}
-
-/// This thread's current stream of a device.
-pub fn current_stream(index: i32) -> Result<&'static Stream> {
-    // A thread that is ending, and has no list any more, is on the default stream.
-    let id = CURRENT.try_with(|ids| usize::try_from(index).ok().and_then(|index| ids.borrow().get(index).copied()));
-    device(index)?.state()?.stream(id.ok().flatten().unwrap_or(0))
-}
-
-/// Makes a stream current for this thread.
-pub fn set_current_stream(index: i32, id: i64) -> Result<()> {
-    device(index)?.state()?.stream(id)?;
-    let Ok(index) = usize::try_from(index) else { return Ok(()) };
-    let _ = CURRENT.try_with(|ids| {
-        let mut ids = ids.borrow_mut();
-        if ids.len() <= index {
-            ids.resize(index + 1, 0);
-        }
-        if let Some(current) = ids.get_mut(index) {
-            *current = id;
-        }
-    });
-    Ok(())
 }

@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::current::current_stream;
 use super::device::{device_of_address, Device};
 use super::faults::Launched;
 use super::pinned;
-use super::stream::current_stream;
 use super::waits::before_wait;
 use crate::cl::{Event, MapAccess, MemHandle, Queue, Read};
 use crate::error::Result;

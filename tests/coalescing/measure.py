@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# As `make build` has left them, with arguments packed; lines have the numbers that they have in `rust/kernels/cl`.
+# As `make build` has left them, with arguments packed; lines have the numbers that they have in `rust`.
 KERNELS = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parents[1] / "target")) / "release" / "kernels"
 # Where Debian and Oclgrind's own build put its driver for the OpenCL loader.
 DRIVERS = [

@@ -114,7 +114,7 @@ fn kernels_whose_parameters_cannot_be_passed_are_refused() -> Result<(), Box<dyn
 #[test]
 fn numbers_of_kernels_are_packed() -> Result<(), Box<dyn Error>> {
     let out = out_dir("packed")?;
-    codegen::kernels(&Path::new(FOLDER).join("good/kernels"), &out).map_err(|diagnostics| print(&diagnostics))?;
+    codegen::kernels(&[&Path::new(FOLDER).join("good/kernels")], &out).map_err(|diagnostics| print(&diagnostics))?;
     let source = fs::read_to_string(out.join("cl/fill.cl"))?;
     let entries = fs::read_to_string(out.join("kernel_entries.rs"))?;
     let expected = Path::new(FOLDER).join("good");
@@ -128,7 +128,7 @@ fn numbers_of_kernels_are_packed() -> Result<(), Box<dyn Error>> {
 
 /// Reads a folder of kernels, each of which has something wrong.
 fn refuses(folder: &str) -> Result<(), Box<dyn Error>> {
-    let Err(diagnostics) = codegen::kernels(&Path::new(FOLDER).join(folder), &out_dir(folder)?) else {
+    let Err(diagnostics) = codegen::kernels(&[&Path::new(FOLDER).join(folder)], &out_dir(folder)?) else {
         return Err(format!("{folder} that would go wrong were accepted").into());
     };
     match compare(&Path::new(FOLDER).join(format!("{folder}.stderr")), &print(&diagnostics))? {

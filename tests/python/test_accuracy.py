@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-# The errors that rust/kernels/cl/elementary.cl states.
+# The errors that rust/kernels/include/elementary.cl states.
 UNARY = {
     "exp": 1.0,
     "expm1": 1.5,

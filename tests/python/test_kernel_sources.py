@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-KERNELS = Path(__file__).parents[2] / "rust" / "kernels" / "cl"
+KERNELS = Path(__file__).parents[2] / "rust"
 FLOAT = r"(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?|0x[0-9a-fA-F.]+p[-+]?\d+"
 # Not inside a word, such as the member .s0, and without the f that makes it single.
 BARE = re.compile(rf"(?<![\w.])({FLOAT})(?![\w.])")
@@ -20,7 +20,7 @@ def bare_literals(text: str) -> list[str]:
 
 def test_floating_literals_have_the_precision_that_is_computed_in() -> None:
     """A double literal makes a float expression double where the device has it, and is refused beside vectors."""
-    sources = sorted(KERNELS.glob("*.cl"))
+    sources = sorted(KERNELS.rglob("*.cl"))
     assert len(sources) > 50
     assert {path.name: found for path in sources if (found := bare_literals(path.read_text()))} == {}
 
@@ -42,7 +42,7 @@ def guarded_builtins(text: str) -> tuple[int, int]:
 
 def test_functions_of_clang_are_for_drivers_that_compile_them() -> None:
     """Drivers that translate to SPIR-V end the process over those that it has no form for."""
-    counts = [guarded_builtins(path.read_text()) for path in KERNELS.glob("*.cl")]
+    counts = [guarded_builtins(path.read_text()) for path in KERNELS.rglob("*.cl")]
     found, within = map(sum, zip(*counts, strict=True))
     assert found == within > 0
     assert guarded_builtins("#if defined(X)\n__builtin_prefetch(p);\n#endif") == (1, 0)
@@ -61,7 +61,7 @@ def bare_inlines(text: str) -> list[str]:
 
 def test_inline_functions_are_static() -> None:
     """OpenCL C has C99's inline: where a compiler calls such a function rather than copies it, nobody defines it."""
-    sources = sorted(KERNELS.glob("*.cl"))
+    sources = sorted(KERNELS.rglob("*.cl"))
     assert {path.name: found for path in sources if (found := bare_inlines(path.read_text()))} == {}
 
 

@@ -3,7 +3,7 @@
 use super::field::Field;
 use crate::cl::DeviceInfo;
 
-/// How products are packed and multiplied; `rust/ops/plan.rs` cuts them by it.
+/// How products are packed and multiplied; `rust/ops/matmul/plan.rs` cuts them by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTuning {
     /// Bytes of the vectors that are multiplied: a register, or two.
@@ -41,7 +41,7 @@ impl CpuTuning {
         }
     }
 
-    /// Its numbers. Vectors of 16 bytes would be narrower than the blocks that packing moves; `cl/gemm.cl` has tiles of
+    /// Its numbers. Vectors of 16 bytes would be narrower than the blocks that packing moves; `gemm.cl` has tiles of
     /// up to three vectors.
     pub(super) fn fields(&mut self) -> [Field<'_>; 7] {
         let field = |name, value, least, most, step| Field { name, value, least, most, step };

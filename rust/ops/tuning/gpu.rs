@@ -1,17 +1,17 @@
 //! What is tuned for products on many small cores.
 
-use super::super::space::div_ceil;
 use super::field::{clash, Field};
 use crate::cl::DeviceInfo;
 use crate::error::Result;
 use crate::kernels::Class;
+use crate::ops::core::space::div_ceil;
 
 /// Items of a work-group that all GPUs of today have.
 const COMMON_GROUP: usize = 256;
-/// Bytes of a `Place` of `cl/gemm_local.cl`.
+/// Bytes of a `Place` of `gemm_local.cl`.
 const PLACE_BYTES: i64 = 24;
 
-/// How products are shared out; `rust/ops/gemm_local.rs` cuts them by it.
+/// How products are shared out; `rust/ops/matmul/gemm_local.rs` cuts them by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuTuning {
     /// Items of a side of a work-group.
@@ -85,7 +85,7 @@ impl GpuTuning {
         div_ceil((bytes / class.size() as i64).max(1), shared) * shared
     }
 
-    /// Local memory of a group of `cl/gemm_local.cl`: two blocks, and the places of their rows and columns.
+    /// Local memory of a group of `gemm_local.cl`: two blocks, and the places of their rows and columns.
     fn local_bytes(&self, class: Class, item: i64) -> i64 {
         let (step, square) = (self.step(class, item), self.side * item);
         2 * step * (square + 4) * class.size() as i64 + 2 * (square + step) * PLACE_BYTES

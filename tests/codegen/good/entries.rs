@@ -1,10 +1,10 @@
-// Generated from rust/kernels/cl by rust/codegen.
+// Generated from the kernels by rust/codegen.
 
-/// The kernel `fill` of `cl/fill.cl`.
+/// The kernel `fill` of `fill.cl`.
 pub const FILL: EntryPoint<Fill<'static>> = EntryPoint::new("fill");
-/// The kernel `swap` of `cl/fill.cl`.
+/// The kernel `swap` of `fill.cl`.
 pub const SWAP: EntryPoint<Swap> = EntryPoint::new("swap");
-/// The kernel `swap_back` of `cl/fill.cl`.
+/// The kernel `swap_back` of `fill.cl`.
 pub const SWAP_BACK: EntryPoint<Swap> = EntryPoint::new("swap_back");
 
 /// What `RANGE_ARGUMENTS` lists.
@@ -15,7 +15,7 @@ pub struct RangeArguments {
     pub last: i64,
 }
 
-/// What `fill` of `cl/fill.cl` takes.
+/// What `fill` of `fill.cl` takes.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the kernel says what they are")]
 pub struct Fill<'a> {
@@ -41,7 +41,7 @@ impl Arguments for Fill<'_> {
     }
 }
 
-/// What `swap` of `cl/fill.cl` takes.
+/// What `swap` of `fill.cl` takes.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the kernel says what they are")]
 pub struct Swap {

@@ -1,0 +1,72 @@
+// Where several tensors of one or more lists lie. They are in at most BUFFERS buffers, as small tensors share them. The
+// table has to fit the 1024 bytes of arguments that every device takes, with what else a kernel needs: SEGMENTS tensors
+// of SEGMENT_OPERANDS lists each. A group works on a chunk of one tensor.
+
+// rust/ops/core/segments.rs writes the same struct.
+typedef struct {
+  ulong offsets[SEGMENTS][SEGMENT_OPERANDS];  // in bytes
+  long counts[SEGMENTS];  // elements
+  long chunk;  // elements that a group takes
+  uint ends[SEGMENTS];  // groups up to the end of each tensor
+  uchar buffers[SEGMENTS][SEGMENT_OPERANDS];
+} Segments;
+
+#define SEGMENT_ARGUMENTS                                                                                             \
+  Segments table, __global uchar *b0, __global uchar *b1, __global uchar *b2, __global uchar *b3, __global uchar *b4, \
+      __global uchar *b5, __global uchar *b6, __global uchar *b7
+
+// This group's tensor `s`, its elements `n`, and of these the chunk from `start` to `end`; and where the tensor `s` of a list
+// begins.
+#ifdef IS_CPU
+#define SEGMENT_CHUNK(table, s, n, start, end)                                          \
+  __global uchar *const buffers[] = {b0, b1, b2, b3, b4, b5, b6, b7};                   \
+  const uint group = get_group_id(0);                                                   \
+  int s = 0;                                                                            \
+  while (group >= (table).ends[s]) s++;                                                 \
+  const long n = (table).counts[s];                                                     \
+  const long start = (long)(group - (s > 0 ? (table).ends[s - 1] : 0)) * (table).chunk; \
+  const long end = min(n, start + (table).chunk)
+#define SEGMENT_START(table, s, operand) (buffers[(table).buffers[s][operand]] + (table).offsets[s][operand])
+#define SEGMENT_NUMBER(numbers, s) (numbers)[s]
+#else
+// A GPU's compiler copies a struct argument whose index it does not know to memory of every work-item, and so an array: here
+// each index is a constant, and what belongs to the tensor is found by comparisons that all items of a group share.
+#define SEGMENT_CHUNK(table, s, n, start, end)                                \
+  const uint group = get_group_id(0);                                         \
+  int s = 0;                                                                  \
+  uint before = 0;                                                            \
+  long n = (table).counts[0];                                                 \
+  ulong offsets[SEGMENT_OPERANDS];                                            \
+  uchar places[SEGMENT_OPERANDS];                                             \
+  UNROLL for (int k = 0; k < SEGMENT_OPERANDS; k++) {                         \
+    offsets[k] = (table).offsets[0][k];                                       \
+    places[k] = (table).buffers[0][k];                                        \
+  }                                                                           \
+  UNROLL for (int i = 1; i < SEGMENTS && group >= (table).ends[i - 1]; i++) { \
+    s = i;                                                                    \
+    before = (table).ends[i - 1];                                             \
+    n = (table).counts[i];                                                    \
+    UNROLL for (int k = 0; k < SEGMENT_OPERANDS; k++) {                       \
+      offsets[k] = (table).offsets[i][k];                                     \
+      places[k] = (table).buffers[i][k];                                      \
+    }                                                                         \
+  }                                                                           \
+  const long start = (long)(group - before) * (table).chunk, end = min(n, start + (table).chunk)
+#define BUFFER_AT(place) \
+  ((place) == 0   ? b0   \
+   : (place) == 1 ? b1   \
+   : (place) == 2 ? b2   \
+   : (place) == 3 ? b3   \
+   : (place) == 4 ? b4   \
+   : (place) == 5 ? b5   \
+   : (place) == 6 ? b6   \
+                  : b7)
+#define SEGMENT_START(table, s, operand) (BUFFER_AT(places[operand]) + offsets[operand])
+
+INLINE INLINED_ON_GPUS T segment_number(const T *numbers, int s) {
+  T number = numbers[0];
+  UNROLL for (int i = 1; i < SEGMENTS; i++) number = s == i ? numbers[i] : number;
+  return number;
+}
+#define SEGMENT_NUMBER(numbers, s) segment_number(numbers, s)
+#endif

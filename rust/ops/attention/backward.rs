@@ -1,0 +1,138 @@
+//! The gradients of scaled dot-product attention.
+
+use super::{arguments, encode, AttentionGradients, AttentionInputs, AttentionMode, Call, Pass};
+use crate::error::Result;
+use crate::kernels::entry;
+use crate::ops::core::geometry::Geometry;
+use crate::ops::core::space::div_ceil;
+use crate::ops::{Target, Tensor, Workspace};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        include!("torch_opencl/rust/ops/attention/mod.rs.h");
+        type AttentionGradients<'a> = super::AttentionGradients<'a>;
+        type AttentionInputs<'a> = super::AttentionInputs<'a>;
+        type AttentionMode = super::AttentionMode;
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn attention_backward(
+            inputs: &AttentionInputs,
+            mode: &AttentionMode,
+            out: &Tensor,
+            log_sums: &Tensor,
+            grad_out: &Tensor,
+            gradients: &AttentionGradients,
+        ) -> Result<()>;
+    }
+}
+
+/// Runs of keys for each compute unit that keep a device busy.
+const RUNS_PER_UNIT: i64 = 4;
+
+/// Where the gradient of the queries is summed: in one place for each run of keys.
+struct QuerySums {
+    runs: i64,
+    /// Keys of a run.
+    run: i64,
+    /// Memory other than that of the gradient itself.
+    memory: Option<Workspace>,
+    /// Bytes from one run's sums to the next.
+    step: i64,
+}
+
+impl QuerySums {
+    fn new(call: &Call, inputs: &AttentionInputs<'_>, mode: &AttentionMode, gradient: &Tensor<'_>) -> Result<Self> {
+        let blocks = div_ceil(inputs.key.size(2), call.plan.block);
+        let busy = call.target.compute_units() as i64 * RUNS_PER_UNIT;
+        let blocks_of_run = div_ceil(blocks, div_ceil(busy, inputs.key.size(0) * inputs.key.size(1)).clamp(1, blocks));
+        let runs = div_ceil(blocks, blocks_of_run);
+        let step = gradient.numel() * call.class.size() as i64;
+        let is_direct = runs == 1 && gradient.dtype == call.class.storage();
+        let memory = if is_direct { None } else { Some(call.target.workspace((runs * step) as usize)?) };
+        if let Some(memory) = memory.as_ref().filter(|_| mode.causal && runs > 1) {
+            // The first queries see nothing of the later runs.
+            call.target.fill(memory.address, 0, (runs * step) as usize)?;
+        }
+        Ok(Self { runs, run: blocks_of_run * call.plan.block, memory, step })
+    }
+}
+
+/// Writes the gradients of the inputs, from that of `out` and from what [`attention`](super::attention) has written.
+///
+/// # Errors
+/// As [`attention`](super::attention).
+pub fn attention_backward(
+    inputs: &AttentionInputs<'_>,
+    mode: &AttentionMode,
+    out: &Tensor<'_>,
+    log_sums: &Tensor<'_>,
+    grad_out: &Tensor<'_>,
+    gradients: &AttentionGradients<'_>,
+) -> Result<()> {
+    if out.numel() == 0 || inputs.key.numel() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(Pass::Backward, inputs, mode, Target::of(out.address)?)?;
+    let (target, query, dtype) = (&call.target, &inputs.query, inputs.query.dtype);
+    let sums = QuerySums::new(&call, inputs, mode, &gradients.query)?;
+    // Sums that are not the gradient itself are dense.
+    let [batch, heads, length, width] = [0, 1, 2, 3].map(|dim| query.size(dim));
+    let dense = [heads * length * width, length * width, width, 1];
+    let sums_in = match &sums.memory {
+        Some(memory) => {
+            Tensor { address: memory.address, dtype: call.class.storage(), sizes: query.sizes, strides: &dense }
+        }
+        None => gradients.query,
+    };
+    let attention = encode(inputs, mode, out, Some((&AttentionGradients { query: sums_in, ..*gradients }, grad_out)));
+
+    let count = batch * heads * length;
+    let delta = target.workspace(count as usize * call.class.size())?;
+    let delta = target.memory(delta.address)?;
+    let args = entry::AttentionDelta {
+        p: attention,
+        grad_out: target.tensor(grad_out)?,
+        out: target.tensor(out)?,
+        dtype0: dtype,
+        delta,
+        count,
+    };
+    let items = Geometry::of(target, call.class).items_for(count);
+    target.launch(&call.program, entry::ATTENTION_DELTA, &args, &items, None)?;
+
+    let args = entry::AttentionBackward {
+        attention: arguments(target, inputs, mode, attention)?,
+        grad_out: target.tensor(grad_out)?,
+        log_sums: target.tensor(log_sums)?,
+        delta,
+        sums: target.tensor(&sums_in)?,
+        sums_step: sums.step,
+        grad_key: target.tensor(&gradients.key)?,
+        grad_value: target.tensor(&gradients.value)?,
+        grad_bias: target.tensor(&gradients.bias)?,
+        runs: sums.runs,
+        run: sums.run,
+        dropout: call.dropout(mode),
+    };
+    let (global, local) = call.groups(batch * inputs.key.size(1) * sums.runs);
+    target.launch(&call.program, entry::ATTENTION_BACKWARD, &args, &global, Some(&local))?;
+
+    if sums.memory.is_none() {
+        return Ok(());
+    }
+    let finished = encode(inputs, mode, out, Some((gradients, grad_out)));
+    let args = entry::AttentionFinish {
+        p: finished,
+        sums: target.tensor(&sums_in)?,
+        runs: sums.runs,
+        sums_step: sums.step,
+        grad_query: target.tensor(&gradients.query)?,
+        dtype0: dtype,
+        count,
+    };
+    target.launch(&call.program, entry::ATTENTION_FINISH, &args, &items, None)
+}

@@ -1,0 +1,330 @@
+//! Scaled dot-product attention without the matrix of weights.
+//!
+//! Tensors are [batch, heads, length, width] with dense rows. Heads of queries share those of keys and values in equal
+//! groups.
+
+pub mod backward;
+pub mod query;
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::kernels::entry::{self, Value};
+use crate::kernels::structs::scores::{Attention, Rows};
+use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
+use crate::ops::core::geometry::Geometry;
+use crate::ops::core::space::div_ceil;
+use crate::ops::{Target, Tensor};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// What is attended to.
+    #[derive(Clone, Copy, Debug)]
+    pub struct AttentionInputs<'a> {
+        /// Queries.
+        pub query: Tensor<'a>,
+        /// Keys.
+        pub key: Tensor<'a>,
+        /// Values, which may have a width of their own.
+        pub value: Tensor<'a>,
+        /// Added to the scores: [batch, heads, queries, keys], of any strides; may be absent.
+        pub bias: Tensor<'a>,
+    }
+
+    /// How it is attended to.
+    #[derive(Clone, Copy, Debug)]
+    pub struct AttentionMode {
+        /// Factor of the scores.
+        pub scale: f64,
+        /// Whether query i sees keys 0 to i only.
+        pub causal: bool,
+        /// What is kept of the weights; 1 without dropout.
+        pub keep: f64,
+        /// Decides which.
+        pub stream: RandomStream,
+    }
+
+    /// Where gradients go. That of the bias is dense, in the dtype that is computed in, 0 where a causal mask hides keys, and
+    /// may be absent.
+    #[derive(Clone, Copy, Debug)]
+    pub struct AttentionGradients<'a> {
+        /// Of the queries.
+        pub query: Tensor<'a>,
+        /// Of the keys.
+        pub key: Tensor<'a>,
+        /// Of the values.
+        pub value: Tensor<'a>,
+        /// Of the bias.
+        pub bias: Tensor<'a>,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type DType = crate::kernels::DType;
+        type RandomStream = crate::abi::RandomStream;
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn attention_fits(device: i32, dtype: DType, width: i64, value_width: i64) -> Result<bool>;
+        fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64;
+        fn attention(inputs: &AttentionInputs, mode: &AttentionMode, out: &Tensor, log_sums: &Tensor) -> Result<()>;
+    }
+}
+
+pub use ffi::{AttentionGradients, AttentionInputs, AttentionMode};
+
+/// Queries and keys of a block at most. Blocks of 128 queries are as fast as these for 12 heads of width 64 and 512 x 512
+/// scores, up to a third slower where each query sees the keys before it only, and faster from 2048 on (PoCL, Xeon).
+const LARGEST_BLOCK: i64 = 64;
+/// A block holds at least a part of a product.
+const SMALLEST_BLOCK: i64 = 4;
+/// Vectors and rows that an item keeps in registers: `BLOCK_VECTORS` and `BLOCK_ROWS` of `block.cl`.
+const CPU_PART: (i64, i64) = (2, 8);
+const GPU_PART: (i64, i64) = (1, 4);
+/// Local memory that all GPUs have, and of which some have room for several groups. What a CPU's driver reports is the host's.
+const GPU_LOCAL: i64 = 32 << 10;
+/// Items of a group on GPUs: a block of 32 x 32 scores has 64 parts of 4 x 4.
+const GPU_GROUP: usize = 64;
+/// As in `scores.cl`, on GPUs.
+const SLICES: i64 = 8;
+
+/// The two passes, which keep different blocks in local memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    Forward,
+    Backward,
+}
+
+impl Pass {
+    const fn family(self) -> Family {
+        match self {
+            Self::Forward => Family::Attention,
+            Self::Backward => Family::AttentionBackward,
+        }
+    }
+
+    /// Elements of local memory, for square blocks and rows of `width`.
+    const fn elements(self, block: i64, width: i64) -> i64 {
+        match self {
+            Self::Forward => block * (3 * width + block + 3 + SLICES),
+            Self::Backward => block * (8 * width + 2 * block + 2),
+        }
+    }
+}
+
+/// How the kernels of a pass are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Queries, and keys, of a block.
+    pub block: i64,
+    /// Elements of a row in a block.
+    width: i64,
+    lanes: i64,
+    part: (i64, i64),
+    group: usize,
+}
+
+impl Plan {
+    /// The largest blocks that local memory holds; `None` where not even the smallest fit.
+    fn of(pass: Pass, is_cpu: bool, lanes: i64, local_bytes: i64, size: i64, width: i64) -> Option<Self> {
+        let (vectors, rows) = if is_cpu { CPU_PART } else { GPU_PART };
+        let mut block = LARGEST_BLOCK;
+        while block >= SMALLEST_BLOCK {
+            let lanes = lanes.min(block);
+            let width = div_ceil(width.max(1), lanes) * lanes;
+            if pass.elements(block, width) * size <= local_bytes {
+                let part = (if block > lanes { vectors } else { 1 }, rows.min(block));
+                return Some(Self { block, width, lanes, part, group: if is_cpu { 1 } else { GPU_GROUP } });
+            }
+            block /= 2;
+        }
+        None
+    }
+
+    fn define(&self, spec: Spec) -> Spec {
+        spec.define("LSIZE", self.group as i64)
+            .define("VEC", self.lanes)
+            .define("BLOCK_VECTORS", self.part.0)
+            .define("BLOCK_ROWS", self.part.1)
+            .define("WIDTH", self.width)
+            .define("QUERIES", self.block)
+            .define("KEYS", self.block)
+    }
+}
+
+/// The plan of a pass for a device.
+fn plan(target: &Target, pass: Pass, class: Class, width: i64) -> Option<Plan> {
+    let lanes = Geometry::of(target, class).lanes as i64;
+    let local = i64::try_from(target.device.info.local_mem).unwrap_or(i64::MAX);
+    let of = |local| Plan::of(pass, target.is_cpu(), lanes, local, class.size() as i64, width);
+    // Rows that are too wide for that take what there is.
+    let modest = if target.is_cpu() { None } else { of(local.min(GPU_LOCAL)) };
+    modest.or_else(|| of(local))
+}
+
+/// Whether both passes fit the local memory of a device, for rows of queries and of values of these widths.
+///
+/// # Errors
+/// [`Error::NoDevice`] and what goes wrong in starting the device.
+pub fn attention_fits(device: i32, dtype: DType, width: i64, value_width: i64) -> Result<bool> {
+    let target = Target::at(device)?;
+    let widest = width.max(value_width);
+    Ok(plan(&target, Pass::Backward, dtype.class(), widest).is_some())
+}
+
+/// One call: where it runs, and what its kernels have in common.
+pub(super) struct Call {
+    pub target: Target,
+    pub class: Class,
+    pub plan: Plan,
+    pub program: Arc<CachedProgram>,
+}
+
+impl Call {
+    pub fn new(pass: Pass, inputs: &AttentionInputs<'_>, mode: &AttentionMode, target: Target) -> Result<Self> {
+        let (query, class) = (&inputs.query, inputs.query.class());
+        let widest = query.size(3).max(inputs.value.size(3));
+        let plan = plan(&target, pass, class, widest).ok_or_else(|| {
+            Error::Unsupported(format!(
+                "OpenCL: attention over rows of {widest} elements does not fit the local memory of '{}'",
+                target.device.info.name
+            ))
+        })?;
+        // Always built for its dtype: products of a few constant shapes are most of it, whatever the size.
+        let is_biased = inputs.bias.is_present();
+        let mut spec = plan
+            .define(Spec::generic())
+            .define("SPEC_DTYPE0", i64::from(query.dtype.code()))
+            .define("BIASED", i64::from(is_biased))
+            .define("DROPS", i64::from(mode.keep < 1.0));
+        if is_biased {
+            spec = spec.define("SPEC_DTYPE1", i64::from(inputs.bias.dtype.code()));
+        }
+        let program = target.program(pass.family(), class, &spec)?;
+        Ok(Self { target, class, plan, program })
+    }
+
+    pub fn groups(&self, count: i64) -> ([usize; 1], [usize; 1]) {
+        ([count.max(0) as usize * self.plan.group], [self.plan.group])
+    }
+
+    pub fn dropout(&self, mode: &AttentionMode) -> entry::DropoutArguments {
+        entry::DropoutArguments {
+            seed: mode.stream.seed,
+            offset: mode.stream.offset,
+            keep: Value::real(self.class, mode.keep),
+        }
+    }
+}
+
+/// Sizes of a call and where its tensors lie, as kernels take them.
+pub(super) fn encode(
+    inputs: &AttentionInputs<'_>,
+    mode: &AttentionMode,
+    out: &Tensor<'_>,
+    gradients: Option<(&AttentionGradients<'_>, &Tensor<'_>)>,
+) -> Attention {
+    let AttentionInputs { query, key, value, bias } = inputs;
+    let step = |tensor: &Tensor<'_>, dim: usize| tensor.stride(dim) * tensor.dtype.size() as i64;
+    let rows = |tensor: &Tensor<'_>| Rows { batch: step(tensor, 0), head: step(tensor, 1), row: step(tensor, 2) };
+    Attention {
+        heads: query.size(1),
+        group: query.size(1) / key.size(1).max(1),
+        queries: query.size(2),
+        keys: key.size(2),
+        width: query.size(3),
+        value_width: value.size(3),
+        causal: i64::from(mode.causal),
+        query: rows(query),
+        key: rows(key),
+        value: rows(value),
+        out: rows(out),
+        grad_query: gradients.map_or_else(Rows::default, |(gradients, _)| rows(&gradients.query)),
+        grad_key: gradients.map_or_else(Rows::default, |(gradients, _)| rows(&gradients.key)),
+        grad_value: gradients.map_or_else(Rows::default, |(gradients, _)| rows(&gradients.value)),
+        grad_out: gradients.map_or_else(Rows::default, |(_, grad_out)| rows(grad_out)),
+        bias: rows(bias),
+        bias_column: step(bias, 3),
+    }
+}
+
+/// What every kernel that computes scores takes.
+pub(super) fn arguments(
+    target: &Target,
+    inputs: &AttentionInputs<'_>,
+    mode: &AttentionMode,
+    attention: Attention,
+) -> Result<entry::AttentionArguments> {
+    let AttentionInputs { query, key, value, bias } = inputs;
+    Ok(entry::AttentionArguments {
+        p: attention,
+        query: target.tensor(query)?,
+        key: target.tensor(key)?,
+        value: target.tensor(value)?,
+        dtype0: query.dtype,
+        bias: target.tensor(bias)?,
+        dtype1: bias.dtype,
+        scale: Value::real(query.class(), mode.scale),
+    })
+}
+
+/// Random counters that dropout takes: eight for every 32 queries of a key.
+pub fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64 {
+    (batch * heads * keys * div_ceil(queries, 32) * 8).max(0) as u64
+}
+
+/// Writes what is attended to into `out`, and the logarithm of each query's sum of weights, for the backward pass, into
+/// `log_sums` [batch, heads, queries], dense and in the dtype that is computed in.
+///
+/// # Errors
+/// [`Error::Unsupported`] for rows that do not fit the local memory of the device.
+pub fn attention(
+    inputs: &AttentionInputs<'_>,
+    mode: &AttentionMode,
+    out: &Tensor<'_>,
+    log_sums: &Tensor<'_>,
+) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    if query::takes(&target, inputs, mode) {
+        return query::forward(&target, inputs, mode, out, log_sums);
+    }
+    let call = Call::new(Pass::Forward, inputs, mode, target)?;
+    let (target, query) = (&call.target, &inputs.query);
+    let attention = encode(inputs, mode, out, None);
+    let args = entry::Attention {
+        attention: arguments(target, inputs, mode, attention)?,
+        out: target.tensor(out)?,
+        log_sums: target.tensor(log_sums)?,
+        dropout: call.dropout(mode),
+    };
+    let (global, local) = call.groups(query.size(0) * query.size(1) * div_ceil(query.size(2), call.plan.block));
+    target.launch(&call.program, entry::ATTENTION, &args, &global, Some(&local))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_take_large_blocks() {
+        let plan = Plan::of(Pass::Backward, true, 16, 2 << 20, 4, 64);
+        assert_eq!(plan, Some(Plan { block: 64, width: 64, lanes: 16, part: (2, 8), group: 1 }));
+    }
+
+    #[test]
+    fn blocks_shrink_until_they_fit() {
+        let plan = Plan::of(Pass::Backward, false, 4, 48 << 10, 4, 256);
+        assert_eq!(plan, Some(Plan { block: 4, width: 256, lanes: 4, part: (1, 4), group: GPU_GROUP }));
+        let narrow = Plan::of(Pass::Forward, true, 16, 32 << 10, 4, 250);
+        assert_eq!(narrow, Some(Plan { block: 8, width: 256, lanes: 8, part: (1, 8), group: 1 }));
+    }
+
+    #[test]
+    fn some_rows_are_too_wide() {
+        assert_eq!(Plan::of(Pass::Backward, false, 4, 32 << 10, 4, 512), None);
+    }
+}

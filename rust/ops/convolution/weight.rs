@@ -1,0 +1,54 @@
+//! The gradient of a convolution's weight where source channels are few and result channels many, as in the first layer
+//! of a network, on CPUs.
+
+use super::direct::{program, Direct};
+use crate::error::Result;
+use crate::kernels::{entry, Class};
+use crate::ops::core::geometry::native_lanes;
+use crate::ops::core::space::div_ceil;
+use crate::ops::matmul::epilogue::Epilogue;
+use crate::ops::matmul::gemm::{busy, finish, launch};
+use crate::ops::matmul::plan::Size;
+use crate::ops::Target;
+
+/// Source channels of a group up to which a product, whose patches are packed value by value at borders, takes longer.
+const FEW_CHANNELS: i64 = 4;
+/// Vectors of result channels from which there are enough sums to hide the latency of an addition.
+const LEAST_VECTORS: i64 = 2;
+/// Features whose sums are in registers at a time: `FEATURES` of `conv_weight.cl`.
+const FEATURES: i64 = 6;
+/// Local memory for a box's source and gradient: a part of the second cache. Twice as much is level (7x7 stride 2, 3x3 and
+/// 4x4 stride 4 of 3 channels; PoCL, Xeon with 2 MiB of it).
+const BOX_BYTES: i64 = 96 << 10;
+/// Local memory for the sums.
+const SUM_BYTES: i64 = 256 << 10;
+
+/// A value for each weight; `epilogue` takes them as rows of (source channels, taps) and columns of result channels.
+/// Returns false, and does nothing, where another way suits the convolution better.
+///
+/// # Errors
+/// As the allocator and the driver report.
+pub(in crate::ops) fn weights(target: &Target, direct: &Direct, class: Class, epilogue: &Epilogue) -> Result<bool> {
+    let Direct { source, pixels, groups, .. } = *direct;
+    let (rows, channels, depth) = (direct.out_channels(), direct.source_channels(), direct.depth());
+    let (lanes, element, local_bytes) =
+        (native_lanes(target, class), class.size() as i64, target.device.info.local_mem as i64);
+    let is_real = !matches!(class, Class::Complex | Class::ComplexDouble);
+    let suits = channels <= FEW_CHANNELS && rows >= LEAST_VECTORS * lanes && depth > channels;
+    let (padded, pitch) = (div_ceil(depth, FEATURES) * FEATURES, div_ceil(rows, lanes) * lanes);
+    let fits = padded * pitch * element <= SUM_BYTES.min(local_bytes / 4);
+    if !(target.is_cpu() && is_real && suits && fits) {
+        return Ok(false);
+    }
+    let most = BOX_BYTES.min(local_bytes / 2) / element;
+    let Some(boxes) = direct.largest_boxes(lanes, pitch, 1, most) else { return Ok(false) };
+    let elements = direct.elements(boxes, lanes);
+    let splits = div_ceil(busy(target), groups).min(pixels.images * direct.box_count(boxes)).max(1);
+    let workspace = target.workspace((splits * groups * rows * depth * element) as usize)?;
+    let sums = target.memory(workspace.address)?;
+    let args = direct.weight_args(sums, boxes, elements, [padded, pitch], element);
+    launch(target, &*program(target, class, source.dtype)?, entry::CONV_WEIGHT, &args, [groups, splits, 1])?;
+    let size = Size { rows: depth, columns: rows, depth: 0, batches: groups };
+    finish(target, class, size, splits, sums, epilogue)?;
+    Ok(true)
+}

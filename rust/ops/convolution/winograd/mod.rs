@@ -1,0 +1,131 @@
+//! Convolutions of 3x3 taps by Winograd's minimal filtering, where that pays: on CPUs, in float32.
+
+mod pixels;
+mod weights;
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::kernels::structs::winograd_tiles::Images;
+use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
+use crate::ops::core::space::div_ceil;
+use crate::ops::matmul::patches::{Spatial, Volume, Window};
+use crate::ops::matmul::plan::{Cores, Tile};
+use crate::ops::tuning::Tuning;
+use crate::ops::Target;
+
+pub(in crate::ops) use pixels::Pixels;
+pub(in crate::ops) use weights::Weights;
+
+/// Products of matrices, one for each point at which polynomials are evaluated; as in `winograd_points.cl`.
+const POINTS: i64 = 36;
+/// Pixels of a tile's side.
+const SIDE: i64 = 4;
+/// What a weight's value at a point costs, evaluated or interpolated, in cycles of a core with AVX-512.
+const WEIGHT: f64 = 2.4;
+
+/// Cycles, some 50 us of a core, that a product of patches must spare to be chosen. It would spare less for a last, smaller
+/// batch, or for an image alone, and its program takes a second to compile beside the one that the others use. The
+/// price: a network that never sees more than such images takes so much longer for a convolution.
+const WORTHWHILE: f64 = 150_000.0;
+
+/// Sizes of the products of a point.
+#[derive(Clone, Copy, Debug)]
+struct Products {
+    /// Vectors of tiles.
+    vectors: i64,
+    /// Panels of result channels.
+    panels: i64,
+    /// Source channels.
+    channels: i64,
+}
+
+impl Products {
+    /// Those of a convolution with pixels.
+    fn new(pixels: &Volume, result_channels: i64, channels: i64, tile: Tile) -> Self {
+        let [width, height, _] = pixels.sizes;
+        let tiles = div_ceil(width, SIDE) * div_ceil(height, SIDE) * pixels.images;
+        Self { vectors: div_ceil(tiles, tile.lanes), panels: div_ceil(result_channels, tile.rows), channels }
+    }
+
+    /// Cycles for the weights at all points.
+    fn weight_cost(&self, tile: Tile, units: i64) -> f64 {
+        (POINTS * self.channels * self.panels * tile.rows) as f64 * WEIGHT / units as f64
+    }
+}
+
+/// The tile of the kernels: as many rows as blocks of `panel.cl` have, whatever suits other products.
+fn tile_of(cores: &Cores, class: Class) -> Tile {
+    let tile = Tile::tuned(&cores.tuning, class);
+    let (rows, vectors) = (if tile.lanes == 16 { 8 } else { 4 }, 3);
+    Tile { rows, vectors, columns: vectors * tile.lanes, ..tile }
+}
+
+/// What the product of patches is cut for; none on GPUs.
+fn cores_of(target: &Target) -> Option<Cores> {
+    match Tuning::of(target.device) {
+        Tuning::Cpu(tuning) => Some(Cores::new(target, tuning)),
+        Tuning::Gpu(_) => None,
+    }
+}
+
+fn program(target: &Target, class: Class, tile: Tile) -> Result<Arc<CachedProgram>> {
+    let spec = Spec::generic()
+        .define("VEC", tile.vector())
+        .define("TILE_ROWS", tile.rows)
+        .define("TILE_VECTORS", tile.vectors)
+        .define("TILE_LANES", tile.lanes);
+    target.program(Family::Winograd, class, &spec)
+}
+
+/// Whether minimal filtering can do a convolution between these volumes.
+fn is_possible(target: &Target, window: &Window, groups: i64, images: [&Volume; 2], weight: &Volume) -> bool {
+    let Window { taps, scale, step: [step_w, step_h, _], origin: [.., origin_d], .. } = *window;
+    let is_f32 = images.iter().chain(&[weight]).all(|volume| volume.dtype == DType::F32);
+    let are_flat = images.iter().all(|volume| volume.numel() > 0 && volume.sizes.last() == Some(&1));
+    // Vectors are read and written along rows or along channels.
+    let are_dense =
+        images.iter().all(|Volume { channel_stride, strides: [w, ..], .. }| *channel_stride == 1 || *w == 1);
+    let is_square = taps == [3, 3, 1] && scale == [1; 3] && step_w.abs() == 1 && step_h.abs() == 1 && origin_d == 0;
+    target.is_cpu() && groups == 1 && is_f32 && are_flat && are_dense && is_square
+}
+
+/// Where the source and the pixels lie, as kernels take it.
+fn images(source: &Volume, origin: Spatial, pixels: &Volume) -> Images {
+    let plane = |[w, h, _]: Spatial| [w, h];
+    let reach = |size: i64, stride: i64| (size - 1) * stride;
+    let inside: i64 = source.sizes.iter().zip(source.strides).map(|(&size, stride)| reach(size, stride)).sum();
+    Images {
+        pixels: plane(pixels.sizes),
+        extents: plane(source.sizes),
+        origin: plane(origin),
+        images: source.images,
+        channels: source.channels,
+        source_strides: plane(source.strides),
+        source_channel_stride: source.channel_stride,
+        source_image_stride: source.image_stride,
+        elements: 1
+            + inside
+            + reach(source.channels, source.channel_stride)
+            + reach(source.images, source.image_stride),
+        out_channels: pixels.channels,
+        out_strides: plane(pixels.strides),
+        out_channel_stride: pixels.channel_stride,
+        out_image_stride: pixels.image_stride,
+    }
+}
+
+/// Whether minimal filtering of one cost is chosen over a product of patches of the other, in cycles.
+fn is_chosen(cost: f64, patch_cost: f64) -> bool {
+    cost < patch_cost + WORTHWHILE
+}
+
+/// What the tests cut for: tiles of both vectors, and the local memory of small devices, of Intel's runtime and of PoCL.
+#[cfg(test)]
+mod samples {
+    use super::Tile;
+
+    pub(in crate::ops) const WIDE: Tile = Tile { rows: 8, columns: 48, vectors: 3, lanes: 16, parts: 1, element: 4 };
+    pub(in crate::ops) const NARROW: Tile = Tile { rows: 4, columns: 24, lanes: 8, ..WIDE };
+    pub(in crate::ops) const LOCAL_BYTES: [i64; 3] = [32 << 10, 256 << 10, 2 << 20];
+}

@@ -1,0 +1,186 @@
+//! Minimal filtering that gives a value for each pixel: a convolution, or the gradient of its source.
+
+use super::{cores_of, images, is_chosen, is_possible, program, tile_of, Products, POINTS};
+use crate::cl::Memory;
+use crate::error::Result;
+use crate::kernels::entry::{self, LocalBytes};
+use crate::kernels::structs::winograd::Weight;
+use crate::kernels::{Class, DType};
+use crate::ops::convolution::{Part, WeightStrides};
+use crate::ops::core::space::div_ceil;
+use crate::ops::matmul::gemm::launch;
+use crate::ops::matmul::matrix::advance;
+use crate::ops::matmul::plan::{Plan, Size, Tile};
+use crate::ops::Target;
+
+/// What the tiles of a part may take at all points; with 55 KiB for the products and the weights that pass by, they stay
+/// in a second cache of 2 MiB.
+const TILE_BYTES: i64 = 1200 << 10;
+/// What transforms cost, in cycles of a core with AVX-512: a vector of tiles of a source channel, and of a result channel.
+const SOURCE: f64 = 500.0;
+const RESULT: f64 = 350.0;
+
+/// Parts of the tiles and of the result channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    across: i64,
+    down: i64,
+}
+
+impl Products {
+    /// The cheapest cut, and its cycles until the last core is done; none where not even a vector of tiles fits.
+    fn cut(&self, tile: Tile, units: i64, local_bytes: i64) -> Option<(f64, Cut)> {
+        let fits = |&vectors: &i64| {
+            let all @ [tiles, ..] = self.local_bytes(vectors, tile);
+            tiles <= TILE_BYTES && all.iter().sum::<i64>() <= local_bytes
+        };
+        let cuts = (1..=tile.vectors)
+            .take_while(fits)
+            .flat_map(|vectors| [1, 2, 4].map(|down| (div_ceil(self.vectors, vectors), down)));
+        let cuts = cuts.map(|(across, down)| Cut { across, down: down.min(self.panels) });
+        cuts.map(|cut| (self.cost(cut, tile, units), cut)).min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// Bytes of local memory of the kernel `winograd` for a part of so many vectors of tiles: those at all points, a
+    /// panel's products with them, and what is being transformed.
+    fn local_bytes(&self, vectors: i64, tile: Tile) -> [i64; 3] {
+        [self.channels * vectors, tile.rows * vectors, tile.rows]
+            .map(|count| POINTS * count * tile.lanes * tile.element)
+    }
+
+    fn cost(&self, cut: Cut, tile: Tile, units: i64) -> f64 {
+        let rounds = div_ceil(cut.across * cut.down, units) as f64;
+        let vectors = self.vectors as f64 / cut.across as f64;
+        let rows = (div_ceil(self.panels, cut.down) * tile.rows) as f64;
+        // One vector a row loads as much as it multiplies.
+        let step = rows * vectors.max(1.25) / 2.0;
+        let products = step * (POINTS * self.channels) as f64;
+        let transforms = vectors * (self.channels as f64 * SOURCE + rows * RESULT);
+        (products + transforms) * rounds + self.weight_cost(tile, units)
+    }
+}
+
+/// A value for each pixel.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct Pixels {
+    part: Part,
+    /// That of the tuning by which it was cut: another thread may change it before it runs.
+    tile: Tile,
+    products: Products,
+    cut: Cut,
+}
+
+impl Pixels {
+    /// The convolution `part`, where that is sooner done so than by a product of its patches.
+    pub fn of(target: &Target, part: &Part, class: Class) -> Option<Self> {
+        let Part { out, source, weight, bias, window, groups, .. } = part;
+        let has_bias = bias.is_none_or(|bias| bias.dtype == DType::F32);
+        if !has_bias || !is_possible(target, window, *groups, [out, source], weight) {
+            return None;
+        }
+        let cores = cores_of(target)?;
+        let tile = tile_of(&cores, class);
+        let products = Products::new(out, out.channels, source.channels, tile);
+        let (cost, cut) = products.cut(tile, cores.units, cores.local_bytes)?;
+        let size = Size {
+            rows: out.channels,
+            columns: out.images * out.positions(),
+            depth: source.channels * weight.positions(),
+            batches: 1,
+        };
+        let (_, patch_cost) = Plan::of(size, Tile::tuned(&cores.tuning, class), &cores, true);
+        is_chosen(cost, patch_cost).then_some(Self { part: *part, tile, products, cut })
+    }
+
+    /// Enqueues it.
+    ///
+    /// # Errors
+    /// As the allocator and the driver report.
+    pub fn run(&self, target: &Target, class: Class) -> Result<()> {
+        let Self { part, tile, products: Products { vectors, panels, channels }, cut } = *self;
+        let Part { out, source, bias, window, .. } = part;
+        let program = program(target, class, tile)?;
+        // Whole vectors of a panel's result channels and as many source channels as fill them.
+        let lane_channels = tile.lanes / tile.rows;
+        let padded = div_ceil(channels, lane_channels) * lane_channels;
+        let evaluated = target.workspace((POINTS * padded * panels * tile.rows * tile.element) as usize)?;
+        let factors = target.memory(evaluated.address)?;
+        let (weight, layout) = self.weight();
+        let parts = div_ceil(2 * target.compute_units() as i64, panels).min(padded / lane_channels);
+        let args = entry::WinogradWeight { weight, layout, out: factors };
+        launch(target, &program, entry::WINOGRAD_WEIGHT, &args, [parts, panels, 1])?;
+
+        let mut origin = window.origin;
+        for (origin, step) in origin.iter_mut().zip(window.step) {
+            *origin += (2 * step).min(0);
+        }
+        let widest = div_ceil(vectors, cut.across);
+        let [points, products, scratch] =
+            self.products.local_bytes(widest, tile).map(|bytes| LocalBytes(bytes as usize));
+        let (bias, bias_stride) = bias.map_or((target.memory(0)?, 0), |bias| (bias.memory, bias.stride));
+        let args = entry::Winograd {
+            source: source.memory,
+            weight: factors,
+            bias,
+            bias_stride,
+            out: out.memory,
+            images: images(&source, origin, &out),
+            points,
+            products,
+            scratch,
+        };
+        launch(target, &program, entry::WINOGRAD, &args, [cut.across, cut.down, 1])
+    }
+
+    /// The weight from the first tap in the order of the source's positions on, and where it lies.
+    fn weight(&self) -> (Memory, Weight) {
+        let Part { out, source, weight, direction, window, .. } = self.part;
+        let strides =
+            WeightStrides::new(direction, weight.image_stride, weight.channel_stride, out.channels, source.channels);
+        let [w, h, _] = weight.strides;
+        let [step_w, step_h, _] = window.step;
+        let last = |step: i64, stride: i64| if step < 0 { 2 * stride } else { 0 };
+        let first = advance(weight.memory, last(step_w, w) + last(step_h, h), weight.dtype);
+        let layout = Weight {
+            out_channels: out.channels,
+            channels: source.channels,
+            out_stride: strides.out,
+            channel_stride: strides.source,
+            strides: [w * step_w, h * step_h],
+        };
+        (first, layout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{LOCAL_BYTES, NARROW, WIDE};
+    use super::*;
+
+    #[test]
+    fn a_part_fits_local_memory_and_its_tiles_their_cache() {
+        for (tile, local_bytes) in [WIDE, NARROW].into_iter().flat_map(|tile| LOCAL_BYTES.map(|bytes| (tile, bytes))) {
+            for channels in 1..600 {
+                let products = Products { vectors: 98, panels: 8, channels };
+                let Some((_, cut)) = products.cut(tile, 2, local_bytes) else {
+                    let all @ [tiles, ..] = products.local_bytes(1, tile);
+                    assert!(tiles > TILE_BYTES || all.iter().sum::<i64>() > local_bytes, "{channels}: {tile:?}");
+                    continue;
+                };
+                let widest = div_ceil(98, cut.across);
+                assert!((1..=tile.vectors).contains(&widest), "{channels}: {cut:?}");
+                let all @ [tiles, ..] = products.local_bytes(widest, tile);
+                assert!(tiles <= TILE_BYTES && all.iter().sum::<i64>() <= local_bytes, "{channels}: {cut:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_channels_of_a_part_are_limited_by_its_memory() {
+        let fits =
+            |channels, local_bytes| Products { vectors: 98, panels: 8, channels }.cut(WIDE, 2, local_bytes).is_some();
+        assert!(!fits(1, 32 << 10));
+        assert!(fits(97, 256 << 10) && !fits(98, 256 << 10));
+        assert!(fits(500, 2 << 20) && !fits(4096, 2 << 20));
+    }
+}

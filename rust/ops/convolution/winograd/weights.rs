@@ -1,0 +1,226 @@
+//! Minimal filtering that gives a value for each weight: the gradient of a convolution's weight.
+
+use super::{cores_of, images, is_chosen, is_possible, program, tile_of, Products, POINTS};
+use crate::cl::Memory;
+use crate::error::Result;
+use crate::kernels::entry::{self, LocalBytes};
+use crate::kernels::structs::winograd::Weight;
+use crate::kernels::{Class, DType};
+use crate::ops::core::space::div_ceil;
+use crate::ops::matmul::epilogue::Epilogue;
+use crate::ops::matmul::gemm::{launch, multiply};
+use crate::ops::matmul::matrix::{advance, Axis, Matrix, Operand};
+use crate::ops::matmul::patches::{Volume, Window};
+use crate::ops::matmul::plan::{Plan, Size, Tile};
+use crate::ops::matmul::product::{Factor, Product};
+use crate::ops::{Target, Workspace};
+
+/// Channels, and vectors of tiles, that are brought to global memory at a time: 288 KiB, in runs of 512 bytes. Less where
+/// local memory is smaller.
+const STORED_CHANNELS: i64 = 16;
+const STORED_VECTORS: i64 = 8;
+/// Bytes of tiles at all points that are in memory at a time, for each core.
+const STORED_BYTES: i64 = 2 << 20;
+
+/// What a vector of tiles of a channel costs on its way to global memory, in cycles of a core with AVX-512.
+const STORED: f64 = 1800.0;
+
+/// What is brought to global memory at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    channels: i64,
+    /// Vectors of tiles.
+    vectors: i64,
+}
+
+impl Block {
+    /// The longest runs that fit; none where not even a vector of as many channels as are read at a time fits.
+    fn of(tile: Tile, local_bytes: i64) -> Option<Self> {
+        let vectors = (1..=STORED_VECTORS).rev();
+        let mut blocks =
+            vectors.flat_map(|vectors| [STORED_CHANNELS, tile.rows].map(|channels| Self { channels, vectors }));
+        blocks.find(|block| block.local_bytes(tile).iter().sum::<i64>() <= local_bytes)
+    }
+
+    /// Bytes of local memory of the kernel `winograd_tiles`: for the tiles at all points, and what is being transformed.
+    fn local_bytes(&self, tile: Tile) -> [i64; 2] {
+        [self.channels * self.vectors, tile.rows].map(|count| POINTS * count * tile.lanes * tile.element)
+    }
+}
+
+/// A value for each weight.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct Weights {
+    weight: Volume,
+    source: Volume,
+    gradient: Volume,
+    window: Window,
+    /// That of the tuning by which it was chosen, as for pixels.
+    tile: Tile,
+    products: Products,
+    block: Block,
+}
+
+impl Weights {
+    /// The gradient of a convolution's weight, where that is sooner done so than by a product with its patches.
+    pub fn of(
+        target: &Target,
+        weight: Volume,
+        source: Volume,
+        gradient: Volume,
+        window: Window,
+        groups: i64,
+        class: Class,
+    ) -> Option<Self> {
+        if !is_possible(target, &window, groups, [&source, &gradient], &weight) {
+            return None;
+        }
+        let cores = cores_of(target)?;
+        let tile = tile_of(&cores, class);
+        let products = Products::new(&gradient, gradient.channels, source.channels, tile);
+        let block = Block::of(tile, cores.local_bytes)?;
+        let this = Self { weight, source, gradient, window, tile, products, block };
+        let (_, product_cost) = Plan::of(this.size(), Tile::tuned(&cores.tuning, class), &cores, true);
+        let values = products.vectors * (source.channels + gradient.channels);
+        let cost = product_cost + values as f64 * STORED / cores.units as f64 + products.weight_cost(tile, cores.units);
+        let size = Size {
+            rows: gradient.channels,
+            columns: source.channels * weight.positions(),
+            depth: gradient.images * gradient.positions(),
+            batches: 1,
+        };
+        let (_, patch_cost) = Plan::of(size, Tile::tuned(&cores.tuning, class), &cores, false);
+        is_chosen(cost, patch_cost).then_some(this)
+    }
+
+    fn size(&self) -> Size {
+        Size {
+            rows: self.gradient.channels,
+            columns: self.source.channels,
+            depth: self.products.vectors * self.tile.lanes,
+            batches: POINTS,
+        }
+    }
+
+    /// Images of which tiles are in memory at a time, so that they stay in the second caches; all where the sums, which
+    /// are read and written for each part, are not small beside them.
+    fn images_at_once(&self, units: i64) -> i64 {
+        let tile = self.tile;
+        let (channels, of) = (self.source.channels + self.gradient.channels, self.gradient.images);
+        let image_bytes = POINTS * channels * self.products.vectors * tile.lanes * tile.element / of;
+        let sum_bytes = POINTS * self.source.channels * self.gradient.channels * tile.element;
+        let images = (STORED_BYTES * units / image_bytes.max(1)).clamp(1, of);
+        if sum_bytes * 2 > image_bytes * images {
+            of
+        } else {
+            images
+        }
+    }
+
+    /// Enqueues it.
+    ///
+    /// # Errors
+    /// As the allocator and the driver report.
+    pub fn run(&self, target: &Target, class: Class) -> Result<()> {
+        let tile = self.tile;
+        let all = self.gradient.images;
+        let step = self.images_at_once(target.compute_units() as i64);
+        let (rows, columns) = (self.gradient.channels, self.source.channels);
+        let pitch = div_ceil(columns, tile.lanes) * tile.lanes;
+        let workspace = target.workspace((POINTS * rows * pitch * tile.element) as usize)?;
+        let sums = matrix(target.memory(workspace.address)?, rows, columns, pitch);
+        for first in (0..all).step_by(step as usize) {
+            let part = self.some_images(first, step.min(all - first));
+            part.multiply(target, class, Epilogue::plain(sums, (first > 0).then_some(sums)))?;
+        }
+        let [w, h, _] = self.weight.strides;
+        let layout = Weight {
+            out_channels: rows,
+            channels: columns,
+            out_stride: self.weight.image_stride,
+            channel_stride: self.weight.channel_stride,
+            strides: [w, h],
+        };
+        let args = entry::WinogradFinish { products: sums.memory, pitch, weight: self.weight.memory, layout };
+        launch(target, &*program(target, class, tile)?, entry::WINOGRAD_FINISH, &args, [pitch / tile.lanes, rows, 1])
+    }
+
+    /// The same of `count` images from `first` on.
+    fn some_images(&self, first: i64, count: i64) -> Self {
+        let some = |volume: Volume| Volume {
+            memory: advance(volume.memory, first * volume.image_stride, volume.dtype),
+            images: count,
+            ..volume
+        };
+        let (source, gradient) = (some(self.source), some(self.gradient));
+        let products = Products::new(&gradient, gradient.channels, source.channels, self.tile);
+        Self { source, gradient, products, ..*self }
+    }
+
+    /// The products of all points.
+    fn multiply(&self, target: &Target, class: Class, epilogue: Epilogue) -> Result<()> {
+        let size = self.size();
+        let factor = |factor: TileFactor, channels: i64| -> Result<(Workspace, Operand)> {
+            let workspace = target.workspace((POINTS * channels * size.depth * self.tile.element) as usize)?;
+            let memory = target.memory(workspace.address)?;
+            self.evaluate(target, class, factor, memory)?;
+            Ok((workspace, matrix(memory, channels, size.depth, size.depth)))
+        };
+        // The workspaces are held until the product is enqueued.
+        let (_gradient_memory, gradient) = factor(TileFactor::Gradient, size.rows)?;
+        let (_source_memory, source) = factor(TileFactor::Source, size.columns)?;
+        let (a, b) = (Factor::Matrix(gradient), Factor::Matrix(source.transposed()));
+        multiply(target, &Product { class, size, a, b, epilogue })
+    }
+
+    /// Brings the tiles of a factor to memory at all points.
+    fn evaluate(&self, target: &Target, class: Class, factor: TileFactor, out: Memory) -> Result<()> {
+        let Self { tile, block, .. } = *self;
+        let (volume, origin) = match factor {
+            TileFactor::Source => (&self.source, self.window.origin),
+            TileFactor::Gradient => (&self.gradient, [0; 3]),
+        };
+        let [points, scratch] = block.local_bytes(tile).map(|bytes| LocalBytes(bytes as usize));
+        let args = entry::WinogradTiles {
+            source: volume.memory,
+            images: images(volume, origin, &self.gradient),
+            is_gradient: i32::from(factor == TileFactor::Gradient),
+            block: block.channels,
+            out,
+            points,
+            scratch,
+        };
+        let global = [div_ceil(self.products.vectors, block.vectors), div_ceil(volume.channels, block.channels), 1];
+        launch(target, &*program(target, class, tile)?, entry::WINOGRAD_TILES, &args, global)
+    }
+}
+
+/// Matrices of every point, whose rows are `pitch` apart.
+fn matrix(memory: Memory, rows: i64, columns: i64, pitch: i64) -> Operand {
+    let layout = Matrix { rows: Axis::line(rows, pitch), columns: Axis::line(columns, 1), batch_stride: rows * pitch };
+    Operand { memory, dtype: DType::F32, layout }
+}
+
+/// What is multiplied for the gradient of the weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TileFactor {
+    Source,
+    Gradient,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{LOCAL_BYTES, NARROW, WIDE};
+    use super::*;
+
+    #[test]
+    fn blocks_that_are_brought_to_memory_fit_local_memory() {
+        let blocks = |tile: Tile| LOCAL_BYTES.map(|bytes| Block::of(tile, bytes));
+        let block = |channels, vectors| Some(Block { channels, vectors });
+        assert_eq!(blocks(WIDE), [None, block(8, 8), block(16, 8)]);
+        assert_eq!(blocks(NARROW), [block(4, 6), block(16, 8), block(16, 8)]);
+        for (tile, bytes) in [(WIDE, 256 << 10), (WIDE, 2 << 20), (NARROW, 32 << 10), (NARROW, 256 << 10)] {
+            assert!(Block::of(tile, bytes).is_some_and(|block| block.local_bytes(tile).iter().sum::<i64>() <= bytes));
+        }
+    }
+}

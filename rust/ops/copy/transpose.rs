@@ -1,0 +1,80 @@
+//! Copies between tensors that are dense along different dimensions: transposed matrices, and images whose channels move.
+
+use crate::error::Result;
+use crate::kernels::{entry, Class, Family, Spec};
+use crate::ops::core::space::{div_ceil, layout, span, Dim};
+use crate::ops::{Operand, Target};
+
+/// Items of a side of a group of `transpose.cl`, and bytes that each moves beside one another, or one element.
+const GPU_SIDE: i64 = 16;
+const GPU_WORD: i64 = 4;
+/// Elements of a side of what a CPU's work-item takes: of 64, 128 and 256, the fastest for 4096 x 4096 floats.
+const CPU_TILE: i64 = 128;
+
+/// Copies `src` to `dst`, of one dtype, over `shape` (innermost dimension first), if that is to transpose matrices large
+/// enough for it. Tells whether it was done.
+///
+/// # Errors
+/// As the driver reports.
+pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>, streams: bool) -> Result<bool> {
+    let width = dst.dtype.size() as i64;
+    let dims = shape.iter().zip(dst.strides.iter().zip(src.strides));
+    let mut space: Vec<Dim<2>> = dims.map(|(&size, (&to, &from))| Dim { size, strides: [to, from] }).collect();
+    let Some(side) = least_side(target, width) else { return Ok(false) };
+    let is_matrix = |row: &Dim<2>, column: &Dim<2>| {
+        let sides = row.size.min(column.size);
+        // Rows that are dense on both sides, as overlapping windows are, need not be turned.
+        sides >= side && row.strides[0] == width && ![0, width].contains(&row.strides[1]) && column.strides[1] == width
+    };
+    let column = match space.split_first() {
+        Some((row, rest)) => rest.iter().position(|column| is_matrix(row, column)),
+        None => None,
+    };
+    let Some(column) = column else { return Ok(false) };
+    // Of all that is left, the columns come first and the batch keeps its order.
+    let matrix = space.remove(column + 1);
+    space.insert(1, matrix);
+    launch(target, &space, dst, src, width, streams)?;
+    Ok(true)
+}
+
+/// The least side of a matrix that kernels for this width transpose; none for elements of 16 bytes, and where groups are too
+/// small for a tile.
+fn least_side(target: &Target, width: i64) -> Option<i64> {
+    let has_groups = target.device.info.max_work_group as i64 >= GPU_SIDE * GPU_SIDE;
+    match width {
+        _ if !target.is_cpu() => (width <= 8 && has_groups).then_some(GPU_SIDE),
+        1 | 4 => Some(16),
+        2 => Some(32),
+        8 => Some(8),
+        _ => None,
+    }
+}
+
+fn launch(
+    target: &Target,
+    space: &[Dim<2>],
+    dst: &Operand<'_>,
+    src: &Operand<'_>,
+    width: i64,
+    streams: bool,
+) -> Result<()> {
+    let &[row, column, ref batch @ ..] = space else { return Ok(()) };
+    let spec = Spec::generic().define("WIDTH", width);
+    // Blocks of single bytes do not fill a line of the cache, which only whole lines should go past.
+    let spec = if streams && width > 1 { spec.define("SPEC_STREAM", 1) } else { spec };
+    let program = target.program(Family::Transpose, Class::Integer, &spec)?;
+    let (dst, src, layout) = (target.memory(dst.address)?, target.memory(src.address)?, layout(space)?);
+    let count = space.iter().map(|dim| dim.size).product();
+    if target.is_cpu() {
+        let args = entry::TransposeBlocks { dst, src, layout, tile: CPU_TILE };
+        let items = span(batch) as i64 * div_ceil(row.size, CPU_TILE) * div_ceil(column.size, CPU_TILE);
+        return target.launch_elements(&program, entry::TRANSPOSE_BLOCKS, &args, count, &[items as usize], Some(&[1]));
+    }
+    let tile = GPU_SIDE * (GPU_WORD / width).max(1);
+    let items = |size: i64| (div_ceil(size, tile) * GPU_SIDE) as usize;
+    let global = [items(column.size), items(row.size), span(batch)];
+    let args = entry::TransposeTiles { dst, src, layout };
+    let local = [GPU_SIDE as usize, GPU_SIDE as usize, 1];
+    target.launch_elements(&program, entry::TRANSPOSE_TILES, &args, count, &global, Some(&local))
+}

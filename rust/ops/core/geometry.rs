@@ -1,0 +1,225 @@
+//! Work-groups and vectors of the kernels that share `vector.cl`.
+
+use super::target::{Target, ITEM_GROUP};
+use crate::error::Result;
+use crate::kernels::entry::{Arguments, EntryPoint};
+use crate::kernels::{CachedProgram, Class, Spec};
+
+/// Bytes that a work-item takes at a time: a register of today's CPUs, a load of today's GPUs.
+const CPU_VECTOR: usize = 64;
+const GPU_VECTOR: usize = 16;
+/// Items that share a reduction on GPUs. On CPUs each works alone: barriers cost more there than they save.
+const GPU_GROUP: usize = 256;
+/// Elements of a row from which a group of that many items is worth more than items that each take a row.
+const SHORT_FOR_GROUP: i64 = 64;
+/// Items of a group on GPUs that read a row of columns side by side: what a GPU runs in step, or half of it.
+const COLUMN_ITEMS: i64 = 32;
+/// Rows of a column that are worth an item of their own.
+const ROWS_OF_PART: i64 = 4;
+/// Groups for each compute unit: enough for even shares when tasks differ or cores are busy.
+const GROUPS_PER_UNIT: usize = 16;
+
+/// What a kernel of `columns.cl` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// Strips of neighbouring columns, each of one row or split.
+    pub tasks: i64,
+    /// Strips that lie side by side.
+    pub beside: i64,
+    /// Elements of a column.
+    pub length: i64,
+    /// Whether these are neighbours, and columns rather short rows.
+    pub is_row: bool,
+}
+
+fn power_of_two(size: i64) -> i64 {
+    (size.max(1) as u64).next_power_of_two() as i64
+}
+
+/// How a family's kernels are cut for a device: the `LSIZE` and `VEC` that its programs are built with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Items of a work-group.
+    pub group: usize,
+    /// Elements of a vector.
+    pub lanes: usize,
+    /// Work-groups that fill the device.
+    pub groups: usize,
+    is_cpu: bool,
+}
+
+impl Geometry {
+    /// The geometry of a device for a compute class.
+    pub fn of(target: &Target, class: Class) -> Self {
+        let is_cpu = target.is_cpu();
+        let limit = target.device.info.max_work_group.max(1);
+        let group = if is_cpu { 1 } else { GPU_GROUP.min(1 << limit.ilog2()) };
+        let lanes = match class {
+            Class::Complex | Class::ComplexDouble => 1,
+            _ if is_cpu => CPU_VECTOR / class.size(),
+            _ => GPU_VECTOR / class.size(),
+        };
+        Self { group, lanes, groups: target.compute_units() * GROUPS_PER_UNIT, is_cpu }
+    }
+
+    /// Adds the constants to what a program is built with.
+    pub fn define(&self, spec: Spec) -> Spec {
+        spec.define("LSIZE", self.group as i64).define("VEC", self.lanes as i64)
+    }
+
+    /// (global, local) size for kernels whose groups take whole tasks.
+    pub fn groups_for(&self, tasks: i64) -> ([usize; 1], [usize; 1]) {
+        let groups = self.groups.min(tasks.max(0) as usize);
+        ([groups * self.group], [self.group])
+    }
+
+    /// Global size for kernels whose items take whole tasks: on CPUs each many, on GPUs each one, or none where that
+    /// fills up a group.
+    pub fn items_for(&self, tasks: i64) -> [usize; 1] {
+        let tasks = tasks.max(0) as usize;
+        [if self.is_cpu { tasks.min(self.groups) } else { tasks.next_multiple_of(ITEM_GROUP) }]
+    }
+
+    /// The geometry of kernels whose items take neighbouring columns. On GPUs each takes one, so that items read what lies
+    /// beside what their neighbours read, and there are many.
+    pub const fn for_columns(self) -> Self {
+        Self { lanes: if self.is_cpu { self.lanes } else { 1 }, ..self }
+    }
+
+    /// Items of a group that share each task: `parts` of `columns.cl`, a power of two.
+    pub fn column_parts(&self, columns: Columns) -> i64 {
+        let tasks = columns.tasks.max(1);
+        let (beside, wanted) = if columns.is_row {
+            // One step takes all of a row that is short enough.
+            (self.group as i64 / COLUMN_ITEMS, power_of_two(columns.length))
+        } else {
+            let wanted = (self.busy(false) / tasks).min(columns.length / ROWS_OF_PART);
+            (power_of_two(columns.beside).min(COLUMN_ITEMS), wanted)
+        };
+        let most = self.group as i64 / beside.max(1);
+        most.max(1).min(1 << wanted.max(1).ilog2())
+    }
+
+    /// Launches a kernel of `columns.cl`, whose argument `parts` it finds.
+    ///
+    /// # Errors
+    /// As the driver reports.
+    pub fn launch_columns<A: Arguments>(
+        &self,
+        target: &Target,
+        program: &CachedProgram,
+        kernel: EntryPoint<A>,
+        args: impl FnOnce(i32) -> A,
+        columns: Columns,
+    ) -> Result<()> {
+        let parts = self.column_parts(columns);
+        let args = args(parts as i32);
+        if self.group == 1 {
+            return target.launch(program, kernel, &args, &self.items_for(columns.tasks), None);
+        }
+        let items = (columns.tasks.max(0) * parts) as usize;
+        target.launch(program, kernel, &args, &[items.next_multiple_of(self.group)], Some(&[self.group]))
+    }
+
+    /// The same for a kernel that joins the `splits` of each of `results`: on CPUs an item each.
+    ///
+    /// # Errors
+    /// As the driver reports.
+    pub fn launch_join<A: Arguments>(
+        &self,
+        target: &Target,
+        program: &CachedProgram,
+        kernel: EntryPoint<A>,
+        args: impl FnOnce(i32) -> A,
+        (results, splits): (i64, i64),
+    ) -> Result<()> {
+        if self.group == 1 {
+            return target.launch(program, kernel, &args(1), &[results.max(0) as usize], None);
+        }
+        self.launch_columns(
+            target,
+            program,
+            kernel,
+            args,
+            Columns { tasks: results, beside: results, length: splits, is_row: false },
+        )
+    }
+
+    /// Whether rows of `length` elements would leave most of a group idle: items take rows of their own then.
+    pub fn starves(&self, length: i64) -> bool {
+        self.group > 1 && length < SHORT_FOR_GROUP
+    }
+
+    /// Items of a group that share a run of `length` elements; the others take the next runs.
+    pub fn run_items(&self, length: i64) -> i32 {
+        let vectors = (length.max(1) as usize).div_ceil(self.lanes);
+        self.group.min(vectors.next_power_of_two()) as i32
+    }
+
+    /// Independent pieces of work that keep the device busy, for kernels whose items (or groups) take whole tasks.
+    pub fn busy(&self, by_group: bool) -> i64 {
+        let pieces = if by_group || self.is_cpu { self.groups } else { self.groups * GPU_GROUP };
+        pieces as i64
+    }
+}
+
+/// Elements of a vector that a device has a register for, or two on CPUs; complex numbers have no vectors.
+pub fn native_lanes(target: &Target, class: Class) -> i64 {
+    let floats = i64::from(target.device.info.native_vector_floats.clamp(8, 16));
+    match class {
+        Class::Complex | Class::ComplexDouble => 1,
+        _ if target.is_cpu() => floats * 4 / class.size() as i64,
+        _ => 4,
+    }
+}
+
+#[cfg(test)]
+impl Geometry {
+    /// A made-up device.
+    pub const fn for_tests(group: usize, lanes: usize, groups: usize) -> Self {
+        Self { group, lanes, groups, is_cpu: group == 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(tasks: i64, length: i64) -> Columns {
+        Columns { tasks, beside: tasks, length, is_row: false }
+    }
+
+    #[test]
+    fn items_of_cpus_share_no_columns() {
+        let cpu = Geometry::for_tests(1, 16, 32);
+        assert_eq!(cpu.for_columns(), cpu);
+        assert_eq!(cpu.column_parts(columns(1, 1 << 20)), 1);
+        assert_eq!(cpu.column_parts(Columns { tasks: 1500, beside: 1500, length: 33, is_row: true }), 1);
+    }
+
+    #[test]
+    fn items_of_gpus_share_columns_where_these_are_few() {
+        let gpu = Geometry::for_tests(256, 4, 32);
+        assert_eq!(gpu.for_columns().lanes, 1);
+        assert_eq!(gpu.column_parts(columns(1, 1 << 20)), 256);
+        assert_eq!(gpu.column_parts(columns(5, 1 << 20)), 32);
+        assert_eq!(gpu.column_parts(columns(300, 1 << 20)), 8);
+        assert_eq!(gpu.column_parts(Columns { beside: 5, ..columns(100, 1 << 20) }), 32);
+        assert_eq!(gpu.column_parts(columns(2500, 1 << 20)), 2);
+        assert_eq!(gpu.column_parts(columns(1 << 20, 1 << 20)), 1);
+    }
+
+    #[test]
+    fn items_of_gpus_share_short_rows() {
+        let gpu = Geometry::for_tests(256, 4, 32);
+        let parts = |length| gpu.column_parts(Columns { tasks: 1 << 20, beside: 1 << 20, length, is_row: true });
+        assert_eq!([1, 3, 9, 32, 63].map(parts), [1, 4, 16, 32, 32]);
+    }
+
+    #[test]
+    fn short_columns_are_not_shared() {
+        let gpu = Geometry::for_tests(256, 4, 32);
+        assert_eq!(gpu.column_parts(columns(5, 3)), 1);
+        assert_eq!(gpu.column_parts(columns(5, 17)), 4);
+    }
+}

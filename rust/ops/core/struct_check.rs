@@ -1,0 +1,76 @@
+//! Whether the driver hands structs to kernels as the host lays them out.
+
+use crate::cl::{Arg, Grid, Memory, Program, Start};
+use crate::error::Result;
+use crate::kernels::entry::PACKED;
+use crate::kernels::structs::{SharedStruct, SHARED};
+use super::target::Target;
+use crate::runtime::copy_device_to_host;
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    extern "Rust" {
+        fn struct_mismatches(device: i32) -> Result<String>;
+    }
+}
+
+/// Passes every struct that kernels take by value to a kernel, each number of it another one, and compares what the kernel
+/// reads.
+///
+/// Returns the numbers that it reads wrongly, one a line; nothing where all is well.
+///
+/// # Errors
+/// [`crate::error::Error::NoDevice`], and as the driver reports.
+pub fn struct_mismatches(device: i32) -> Result<String> {
+    let target = Target::at(device)?;
+    let mismatches =
+        SHARED.iter().chain(PACKED).map(|shared| mismatches(&target, shared)).collect::<Result<Vec<_>>>()?;
+    Ok(mismatches.concat())
+}
+
+/// A number like no other of a struct, as wide as its type, with no byte that is 0 in a wrong place.
+fn number(index: usize, kind: &str) -> u64 {
+    let base = if is_wide(kind) { 0x1122_3344_5566_0000 } else { 0x7788_0000 };
+    base + index as u64 + 1
+}
+
+fn is_wide(kind: &str) -> bool {
+    matches!(kind, "long" | "ulong" | "double")
+}
+
+fn mismatches(target: &Target, shared: &SharedStruct) -> Result<String> {
+    let SharedStruct { file, name, size, declarations, numbers } = shared;
+    let mut value = vec![0; *size];
+    let mut reads = String::new();
+    for (index, (path, kind, offset)) in numbers.iter().enumerate() {
+        let bytes = number(index, kind).to_le_bytes();
+        let width = if is_wide(kind) { 8 } else { 4 };
+        for (slot, byte) in value.iter_mut().skip(*offset).zip(bytes.iter().take(width)) {
+            *slot = *byte;
+        }
+        let read = match *kind {
+            "float" => format!("as_uint(value.{path})"),
+            "double" => format!("as_ulong(value.{path})"),
+            "int" | "uint" => format!("(uint)value.{path}"),
+            _ => format!("(ulong)value.{path}"),
+        };
+        reads.push_str(&format!("  ((__global ulong *)(out + offset))[{index}] = {read};\n"));
+    }
+    let source = format!(
+        "{declarations}\n__kernel void read_numbers(__global uchar *out, ulong offset, {name} value) {{\n{reads}}}\n"
+    );
+    let context = &target.state.context;
+    let program = Program::from_source(context, &source, "", &format!("struct {name}"), &target.device.info.name)?;
+    let kernel = program.kernel("read_numbers")?;
+    let out = target.workspace(numbers.len() * size_of::<u64>())?;
+    let Memory { handle, offset } = target.memory(out.address)?;
+    let args = [Arg::Buffer(handle), Arg::of(&offset), Arg::Bytes(&value)];
+    let grid = Grid { first: None, global: &[1], local: None };
+    target.stream.launch(context, &kernel, &args, &grid, Start::Now)?;
+    let mut read = vec![0_u64; numbers.len()];
+    // SAFETY: the vector has as many bytes as the workspace, and this waits for them.
+    unsafe { copy_device_to_host(read.as_mut_ptr().cast(), out.address, size_of_val(&*read), false)? };
+    let wrong =
+        numbers.iter().zip(read).enumerate().filter(|(index, ((_, kind, _), read))| *read != number(*index, kind));
+    Ok(wrong.map(|(_, ((path, ..), read))| format!("{file}.cl: {name}.{path} is read as {read:#x}\n")).collect())
+}

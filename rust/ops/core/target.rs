@@ -1,0 +1,233 @@
+//! Where an op runs: a device, its state and this thread's current stream on it.
+
+use std::sync::Arc;
+
+use crate::cl::{Arg, Grid, Memory, Read, Start};
+use crate::error::Result;
+use crate::kernels::entry::{Arguments, EntryPoint};
+use crate::kernels::{program, CachedProgram, Class, DType, Family, Spec, Tier};
+use crate::abi::Tensor;
+use crate::runtime::{
+    before_wait, current_stream, device, device_of_address, Device, DeviceClass, DeviceState, Stream,
+};
+
+/// So many elements take a core about as long as waking it, some 5 us.
+const SHORT: i64 = 1 << 12;
+
+/// Outputs of more bytes are written past a CPU's caches. A copy gains by it with 4 MB already (0.18 instead of 0.24 ms, PoCL
+/// on 2 cores), a copy and a sum over its result with 32 MB (2.2 instead of 2.8 ms), but what then goes here and there in
+/// the result loses: zeros and a `scatter_add_` of 16 MB take 4.1 instead of 3.2 ms.
+const UNSTREAMED: usize = 16 << 20;
+
+/// Items of a group on GPUs where each works alone.
+pub const ITEM_GROUP: usize = 64;
+
+/// Device and stream of a launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The device.
+    pub device: &'static Device,
+    pub(in crate::ops) state: &'static DeviceState,
+    pub(in crate::ops) stream: &'static Stream,
+}
+
+impl Target {
+    /// The device that holds an address, and this thread's current stream on it.
+    pub fn of(address: usize) -> Result<Self> {
+        Self::new(device_of_address(address)?)
+    }
+
+    /// A device by index, and this thread's current stream on it.
+    pub fn at(index: i32) -> Result<Self> {
+        Self::new(device(index)?)
+    }
+
+    fn new(device: &'static Device) -> Result<Self> {
+        Ok(Self { device, state: device.state()?, stream: current_stream(device.index)? })
+    }
+
+    /// Whether the device can convert elements of some dtypes to another class: kernels of devices without float64 have no
+    /// conversion from it or to it.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::NoFloat64`] for float64 and complex128 there.
+    pub fn converts(&self, dtypes: impl IntoIterator<Item = DType>) -> Result<()> {
+        dtypes.into_iter().try_for_each(|dtype| dtype.class().check(&self.device.info))
+    }
+
+    /// Whether kernels are cut for a few cores: no work-group parallelism, wide vectors, large caches.
+    pub fn is_cpu(&self) -> bool {
+        self.device.class == DeviceClass::Cpu
+    }
+
+    /// Compute units of the device.
+    pub fn compute_units(&self) -> usize {
+        self.device.info.compute_units.max(1) as usize
+    }
+
+    /// Whether an output of so many bytes, none of which is read, should not go through the caches: what programs are built
+    /// with `SPEC_STREAM` for.
+    pub fn streams(&self, bytes: usize) -> bool {
+        self.is_cpu() && bytes > UNSTREAMED
+    }
+
+    /// Buffer and byte offset of an address; the null buffer for address 0.
+    pub fn memory(&self, address: usize) -> Result<Memory> {
+        if address == 0 {
+            return Ok(Memory::ABSENT);
+        }
+        let location = self.state.resolve(address)?;
+        Ok(Memory { handle: location.memory, offset: location.offset as u64 })
+    }
+
+    /// Where a tensor lies.
+    pub fn tensor(&self, tensor: &Tensor<'_>) -> Result<Memory> {
+        self.memory(tensor.address)
+    }
+
+    /// The program of a family that has no op switch.
+    pub fn program(&self, family: Family, class: Class, spec: &Spec) -> Result<Arc<CachedProgram>> {
+        program(self.device, family, class, spec, |_| String::new())
+    }
+
+    /// The program of a family with an op switch; `cases` gives its text when a program is built.
+    pub fn program_with_cases(
+        &self,
+        family: Family,
+        class: Class,
+        spec: &Spec,
+        cases: impl Fn(Tier) -> String,
+    ) -> Result<Arc<CachedProgram>> {
+        program(self.device, family, class, spec, cases)
+    }
+
+    /// Enqueues a kernel; a launch over no work-items is left out.
+    pub fn launch<A: Arguments>(
+        &self,
+        program: &CachedProgram,
+        kernel: EntryPoint<A>,
+        args: &A,
+        global: &[usize],
+        local: Option<&[usize]>,
+    ) -> Result<()> {
+        args.bind(|args| self.enqueue(program, kernel.name, args, global, local, Start::Now))
+    }
+
+    /// Enqueues an element-wise kernel over `count` elements; where those are few it need not start before others do.
+    pub fn launch_elements<A: Arguments>(
+        &self,
+        program: &CachedProgram,
+        kernel: EntryPoint<A>,
+        args: &A,
+        count: i64,
+        global: &[usize],
+        local: Option<&[usize]>,
+    ) -> Result<()> {
+        let start = if count <= SHORT { Start::Held } else { Start::Now };
+        args.bind(|args| self.enqueue(program, kernel.name, args, global, local, start))
+    }
+
+    fn enqueue(
+        &self,
+        program: &CachedProgram,
+        kernel: &'static str,
+        args: &[Arg<'_>],
+        global: &[usize],
+        local: Option<&[usize]>,
+        start: Start,
+    ) -> Result<()> {
+        if global.contains(&0) {
+            return Ok(());
+        }
+        let kernel = program.kernel(kernel)?;
+        let launch = |first: Option<&[usize]>, global: &[usize], local: Option<&[usize]>| {
+            self.stream.launch(&self.state.context, &kernel, args, &Grid { first, global, local }, start)
+        };
+        match (local, global) {
+            (None, _) if self.is_cpu() => launch(None, global, Self::group_for(global).get(..global.len())),
+            // Left to itself a driver divides the items evenly, into groups of one where their number is prime.
+            (None, &[items]) => {
+                // A power of two divides ITEM_GROUP: launches of whole groups leave no rest.
+                let group = ITEM_GROUP.min(1 << kernel.largest_group().ilog2());
+                let rest = items % group;
+                if items > rest {
+                    launch(None, &[items - rest], Some(&[group]))?;
+                }
+                if rest > 0 {
+                    launch(Some(&[items - rest]), &[rest], Some(&[rest]))?;
+                }
+                Ok(())
+            }
+            _ => launch(None, global, local),
+        }
+    }
+
+    /// A group for a launch that leaves it open. PoCL compiles a kernel again for every size of group, and left to
+    /// itself takes the largest divisor of each global size: three sizes are few enough. Where items are few, each is a
+    /// group, so that no core is left with more of them than another.
+    fn group_for(global: &[usize]) -> [usize; 3] {
+        const FEW: usize = 512;
+        let first = global.first().copied().unwrap_or(1);
+        let group = match first.trailing_zeros() {
+            _ if global.iter().product::<usize>() < FEW => 1,
+            0..=2 => 1,
+            3..=5 => 8,
+            _ => 64,
+        };
+        [group, 1, 1]
+    }
+
+    /// Fills device memory with a byte.
+    pub fn fill(&self, address: usize, byte: u8, size: usize) -> Result<()> {
+        if size == 0 {
+            return Ok(());
+        }
+        let location = self.state.resolve(address)?;
+        self.stream.queue(&self.state.context)?.fill(location.memory, location.offset, &[byte], size)
+    }
+
+    /// Fills device memory with a pattern of 1, 2, 4, 8 or 16 bytes.
+    pub fn fill_pattern(&self, address: usize, pattern: &[u8], size: usize) -> Result<()> {
+        let location = self.state.resolve(address)?;
+        self.stream.queue(&self.state.context)?.fill(location.memory, location.offset, pattern, size)
+    }
+
+    /// Where the next launch may record what is wrong with its input: an argument of kernels with `fault.cl`.
+    pub fn faults(&self) -> Result<Memory> {
+        Ok(Memory { handle: self.stream.fault_record(&self.state.context)?, offset: 0 })
+    }
+
+    /// Reads device memory after everything enqueued before; blocks.
+    pub fn read(&self, address: usize, target: &mut [u8]) -> Result<()> {
+        before_wait()?;
+        let location = self.state.resolve(address)?;
+        let queue = self.stream.queue(&self.state.context)?;
+        let (pointer, size) = (target.as_mut_ptr(), target.len());
+        let read = Read { source: location.memory, offset: location.offset, target: pointer, size };
+        // SAFETY: the slice is exclusively borrowed during the call.
+        unsafe { queue.read_now(&[read]) }
+    }
+
+    /// Allocates scratch memory that is returned when the value is dropped.
+    ///
+    /// The stream is in order, so kernels enqueued before the drop finish before the memory is used again.
+    pub fn workspace(&self, size: usize) -> Result<Workspace> {
+        let address = self.state.allocate(size, self.stream.id())?;
+        Ok(Workspace { state: self.state, address })
+    }
+}
+
+/// Scratch device memory of one op.
+#[derive(Debug)]
+pub struct Workspace {
+    pub(in crate::ops) state: &'static DeviceState,
+    /// Address of its first byte.
+    pub address: usize,
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        // Freeing a live block of the default use can only fail on marker creation, which it does not need.
+        let _ = self.state.free(self.address);
+    }
+}

@@ -1,0 +1,28 @@
+// Norms of the tensors of a list, of one group each: (sum |x|^p)^(1/p) for p of 1 and 2, and the largest |x| (CLASS_F and
+// CLASS_D). Follows segments.cl, whose operands are the result and the tensor; a chunk is a whole tensor.
+
+#define NORM_MAX 0  // norm.rs has the same numbers
+#define NORM_SUM 1
+#define NORM_EUCLID 2
+
+__kernel GROUPS_OF(LSIZE) void list_norm(int order, int dtype0, SEGMENT_ARGUMENTS) {
+  GROUP_SHARED(shared);
+  SEGMENT_CHUNK(table, s, n, start, end);
+  __global const uchar *tensor = SEGMENT_START(table, s, 1);
+  // The square of a single number may be too large, or too small, where its root is not.
+  const int norm = order == NORM_EUCLID && n == 1 ? NORM_SUM : order;
+  TV sums = 0, tops = 0;
+  for (long i = start + get_local_id(0) * VEC; i < end; i += LSIZE * VEC) {
+    const TV value = fabs(load_part(tensor, i, n, DTYPE0, 0));
+    if (norm == NORM_MAX) {
+      // A NaN stays, as no number is greater.
+      tops = value > tops || value != value ? value : tops;
+    } else {
+      sums += norm == NORM_SUM ? value : value * value;
+    }
+  }
+  const T sum = group_sum(lanes_sum(sums), shared), top = group_max(lanes_max(tops), shared);
+  if (get_local_id(0) == 0) {
+    store(SEGMENT_START(table, s, 0), 0, DTYPE0, norm == NORM_MAX ? top : norm == NORM_SUM ? sum : sqrt(sum));
+  }
+}

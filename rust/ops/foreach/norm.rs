@@ -1,0 +1,72 @@
+//! Norms of the small tensors of a list: many a launch.
+
+use crate::error::{Error, Result};
+use crate::kernels::entry;
+use crate::kernels::Family;
+use crate::ops::core::geometry::Geometry;
+use crate::ops::core::segments::Batch;
+use crate::ops::core::tier::tier;
+use crate::ops::{Target, TensorList};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type TensorList<'a> = crate::abi::TensorList<'a>;
+    }
+
+    extern "Rust" {
+        fn foreach_norm(order: f64, counts: &[i64], out: &TensorList, tensors: &TensorList) -> Result<()>;
+    }
+}
+
+/// Tensors of a launch, which has to fit the 1024 bytes of arguments that every device takes.
+type Tensors = Batch<28, 2>;
+/// More elements than any tensor of a launch has: a group takes a whole one.
+const WHOLE: i64 = 1 << 40;
+
+/// Which norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Norm {
+    /// The largest magnitude.
+    Max,
+    /// The sum of magnitudes.
+    Sum,
+    /// The root of the sum of squares.
+    Euclid,
+}
+
+impl Norm {
+    /// From its order: infinity, 1 or 2.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for any other number.
+    fn of_order(order: f64) -> Result<Self> {
+        match order {
+            f64::INFINITY => Ok(Self::Max),
+            1.0 => Ok(Self::Sum),
+            2.0 => Ok(Self::Euclid),
+            _ => Err(Error::Invalid(format!("OpenCL: lists of tensors have no kernel for norms of order {order}"))),
+        }
+    }
+}
+
+/// Writes the norm of the n-th tensor, which has `counts[n]` elements, to the n-th of `out`, whose dtype is the same.
+///
+/// # Errors
+/// [`Error::Invalid`] for an order other than infinity, 1 and 2.
+pub fn foreach_norm(order: f64, counts: &[i64], out: &TensorList<'_>, tensors: &TensorList<'_>) -> Result<()> {
+    let norm = Norm::of_order(order)?;
+    let target = Target::of(out.address(0))?;
+    let class = tensors.dtype.class();
+    let geometry = Geometry::of(&target, class);
+    Tensors::for_each(&target, &[*out, *tensors], counts.iter().copied().enumerate(), |batch| {
+        let elements = batch.elements();
+        let constants = tier(elements, &[("SPEC_DTYPE0", tensors.dtype.code())]);
+        let program = target.program(Family::ListNorm, class, &geometry.define(Tensors::define(constants)))?;
+        let table = batch.table(WHOLE);
+        let args = entry::ListNorm { order: norm as i32, dtype0: tensors.dtype, segment: batch.arguments(&table) };
+        let global = [batch.groups(WHOLE) * geometry.group];
+        target.launch_elements(&program, entry::LIST_NORM, &args, elements, &global, Some(&[geometry.group]))
+    })
+}

@@ -1,0 +1,236 @@
+//! Interpolation at the places that a grid names, and its gradients.
+
+use crate::error::Result;
+use crate::kernels::entry::{self, Arguments, EntryPoint};
+use crate::kernels::structs::grid_sampler::Sampler;
+use crate::kernels::{CachedProgram, Class, Family, Layout};
+use crate::ops::core::geometry::Geometry;
+use crate::ops::core::planes;
+use crate::ops::core::space::div_ceil;
+use crate::ops::core::tier::tier;
+use crate::ops::{Target, Tensor};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// How a grid is read. Numbers are those of ATen.
+    #[derive(Clone, Copy, Debug)]
+    pub struct GridSampler {
+        /// `at::native::GridSamplerInterpolation`.
+        pub interpolation: i32,
+        /// `at::native::GridSamplerPadding`.
+        pub padding: i32,
+        /// Whether -1 and 1 are the centres of the corner elements, not their outer edges.
+        pub align_corners: bool,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn grid_sample(sampler: &GridSampler, output: &Tensor, input: &Tensor, grid: &Tensor) -> Result<()>;
+        fn grid_padded_channels(grad: &Tensor) -> Result<i64>;
+        fn grid_sample_input_gradient(sampler: &GridSampler, sums: &Tensor, grad: &Tensor, grid: &Tensor)
+            -> Result<()>;
+        fn grid_has_any_order(grad: &Tensor) -> Result<bool>;
+        fn grid_sample_input_gradient_in_any_order(
+            sampler: &GridSampler,
+            sums: &Tensor,
+            grad: &Tensor,
+            grid: &Tensor,
+        ) -> Result<()>;
+        fn grid_sample_grid_gradient(
+            sampler: &GridSampler,
+            grad_grid: &Tensor,
+            grad: &Tensor,
+            input: &Tensor,
+            grid: &Tensor,
+        ) -> Result<()>;
+    }
+}
+
+pub use ffi::GridSampler;
+
+/// A grid [N, ..., coordinates] with its coordinates where other tensors have channels.
+struct Coordinates {
+    sizes: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+impl Coordinates {
+    fn of(grid: &Tensor<'_>) -> Self {
+        let move_last = |list: &[i64]| match list {
+            [sample, spatial @ .., coordinate] => [&[*sample, *coordinate], spatial].concat(),
+            _ => list.to_vec(),
+        };
+        Self { sizes: move_last(grid.sizes), strides: move_last(grid.strides) }
+    }
+
+    fn tensor(&self, grid: &Tensor<'_>) -> Tensor<'_> {
+        Tensor { address: grid.address, dtype: grid.dtype, sizes: &self.sizes, strides: &self.strides }
+    }
+}
+
+/// Device, program and geometry of one call.
+struct Call {
+    target: Target,
+    geometry: Geometry,
+    program: std::sync::Arc<CachedProgram>,
+    sampler: Sampler,
+    places: i64,
+}
+
+impl Call {
+    /// `output` gives the positions and the dtype, `input` (or the sums of its gradient, which are wider) what the grid's
+    /// coordinates run over.
+    fn new(sampler: &GridSampler, output: &Tensor<'_>, input: &Tensor<'_>) -> Result<Self> {
+        let spatial = output.ndim().saturating_sub(2);
+        let target = Target::of(input.address)?;
+        let geometry = Geometry::of(&target, input.class());
+        let spec = geometry.define(tier(output.numel(), &[("SPEC_DTYPE0", output.dtype.code())]));
+        let program = target.program(Family::Grid, input.class(), &spec)?;
+        let [width, height, depth, _, _] = planes::sizes(input, spatial);
+        let sampler = Sampler {
+            sizes: [width, height, depth],
+            mode: sampler.interpolation,
+            padding: sampler.padding,
+            align_corners: i32::from(sampler.align_corners),
+            dims: spatial as i32,
+        };
+        let [width, height, depth, _, samples] = planes::sizes(output, spatial);
+        Ok(Self { target, geometry, program, sampler, places: width * height * depth * samples })
+    }
+
+    /// What all kernels take besides memory; `grid` has the coordinates.
+    fn arguments(&self, grid: &Tensor<'_>, layout: Layout) -> entry::SamplingArguments {
+        entry::SamplingArguments { dtype0: grid.dtype, layout, sampler: self.sampler }
+    }
+
+    fn launch<A: Arguments>(&self, kernel: EntryPoint<A>, args: &A, tasks: i64) -> Result<()> {
+        self.target.launch(&self.program, kernel, args, &self.geometry.items_for(tasks), None)
+    }
+}
+
+/// Writes what lies at the places of `grid` [N, ..., coordinates] in `input` [N, C, ...].
+///
+/// # Errors
+/// As the driver reports.
+pub fn grid_sample(sampler: &GridSampler, output: &Tensor<'_>, input: &Tensor<'_>, grid: &Tensor<'_>) -> Result<()> {
+    if output.numel() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(sampler, output, input)?;
+    let coordinates = Coordinates::of(grid);
+    let layout = planes::layout(&[output, input, &coordinates.tensor(grid)], output.ndim().saturating_sub(2))?;
+    let args = entry::GridSample {
+        output: call.target.tensor(output)?,
+        input: call.target.tensor(input)?,
+        grid: call.target.tensor(grid)?,
+        sampling: call.arguments(grid, layout),
+    };
+    call.launch(entry::GRID_SAMPLE, &args, call.places)
+}
+
+/// Writes the gradient by the grid.
+///
+/// # Errors
+/// As the driver reports.
+pub fn grid_sample_grid_gradient(
+    sampler: &GridSampler,
+    grad_grid: &Tensor<'_>,
+    grad: &Tensor<'_>,
+    input: &Tensor<'_>,
+    grid: &Tensor<'_>,
+) -> Result<()> {
+    if grad_grid.numel() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(sampler, grad, input)?;
+    let (coordinates, gradients) = (Coordinates::of(grid), Coordinates::of(grad_grid));
+    let operands = [grad, input, &coordinates.tensor(grid), &gradients.tensor(grad_grid)];
+    let layout = planes::layout(&operands, grad.ndim().saturating_sub(2))?;
+    let args = entry::GridSampleGridGradient {
+        grad_grid: call.target.tensor(grad_grid)?,
+        grad: call.target.tensor(grad)?,
+        input: call.target.tensor(input)?,
+        grid: call.target.tensor(grid)?,
+        sampling: call.arguments(grid, layout),
+    };
+    call.launch(entry::GRID_SAMPLE_GRID_GRADIENT, &args, call.places)
+}
+
+/// Channels that [`grid_sample_input_gradient`] wants for its sums: whole vectors.
+///
+/// # Errors
+/// As the driver reports.
+pub fn grid_padded_channels(grad: &Tensor<'_>) -> Result<i64> {
+    let lanes = Geometry::of(&Target::of(grad.address)?, grad.class()).lanes as u64;
+    Ok((grad.size(1) as u64).next_multiple_of(lanes) as i64)
+}
+
+/// Adds the gradient by the input to `sums`: dense, [N, spatial dimensions, padded channels], of the compute dtype.
+///
+/// # Errors
+/// As the driver reports.
+pub fn grid_sample_input_gradient(
+    sampler: &GridSampler,
+    sums: &Tensor<'_>,
+    grad: &Tensor<'_>,
+    grid: &Tensor<'_>,
+) -> Result<()> {
+    if sums.numel() == 0 || grad.numel() == 0 {
+        return Ok(());
+    }
+    let spatial = grad.ndim().saturating_sub(2);
+    let channels_second = Coordinates::of(sums);
+    let call = Call::new(sampler, grad, &channels_second.tensor(sums))?;
+    let coordinates = Coordinates::of(grid);
+    let layout = planes::layout(&[grad, &coordinates.tensor(grid)], spatial)?;
+    let strips = (grad.size(1) as u64).div_ceil(call.geometry.lanes as u64) as i64;
+    let args = entry::GridSampleInputGradient {
+        sums: call.target.tensor(sums)?,
+        grad: call.target.tensor(grad)?,
+        grid: call.target.tensor(grid)?,
+        sampling: call.arguments(grid, layout),
+    };
+    call.launch(entry::GRID_SAMPLE_INPUT_GRADIENT, &args, strips * grad.size(0))
+}
+
+/// Whether the device can add the gradient by the input in any order: for [`grid_sample_input_gradient_in_any_order`].
+///
+/// # Errors
+/// As the driver reports.
+pub fn grid_has_any_order(grad: &Tensor<'_>) -> Result<bool> {
+    let target = Target::of(grad.address)?;
+    // CPUs have as many channels of samples as they have cores, and pay more for atomics.
+    Ok(!target.is_cpu() && (grad.class() == Class::Float || target.device.info.has_wide_atomics()))
+}
+
+/// Adds the gradient by the input to `sums`, of its shape and of the compute dtype. Places that meet in an element add to it in
+/// any order, so that the last bits of sums differ from run to run.
+///
+/// # Errors
+/// As the driver reports.
+pub fn grid_sample_input_gradient_in_any_order(
+    sampler: &GridSampler,
+    sums: &Tensor<'_>,
+    grad: &Tensor<'_>,
+    grid: &Tensor<'_>,
+) -> Result<()> {
+    if sums.numel() == 0 || grad.numel() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(sampler, grad, sums)?;
+    let coordinates = Coordinates::of(grid);
+    let layout = planes::layout(&[grad, &coordinates.tensor(grid), sums], grad.ndim().saturating_sub(2))?;
+    let parts = div_ceil(call.geometry.busy(false), call.places).clamp(1, grad.size(1));
+    let args = entry::GridSampleInputGradientAtomic {
+        sums: call.target.tensor(sums)?,
+        grad: call.target.tensor(grad)?,
+        grid: call.target.tensor(grid)?,
+        sampling: call.arguments(grid, layout),
+        parts,
+    };
+    call.launch(entry::GRID_SAMPLE_INPUT_GRADIENT_ATOMIC, &args, call.places * parts)
+}

@@ -1,0 +1,241 @@
+//! Negative log likelihood and binary cross entropy of contiguous tensors.
+
+use crate::error::Result;
+use crate::kernels::entry::{self, Value};
+use crate::kernels::{CachedProgram, Family};
+use crate::ops::core::geometry::Geometry;
+use crate::ops::core::tier::tier;
+use crate::ops::{Target, Tensor};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// How losses become one: numbers of `at::Reduction`.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum Reduction {
+        /// They do not.
+        None,
+        /// Weighted mean.
+        Mean,
+        /// Sum.
+        Sum,
+    }
+
+    /// What selects a likelihood for each target.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Classes<'a> {
+        /// Class of each target: 64- or 32-bit, or bytes.
+        pub target: Tensor<'a>,
+        /// Weight of each class; may be absent.
+        pub weight: Tensor<'a>,
+        /// The class that counts for nothing.
+        pub ignored: i64,
+        /// Number of classes.
+        pub count: i64,
+        /// Targets of a sample.
+        pub inner: i64,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn nll_loss(
+            input: &Tensor,
+            classes: &Classes,
+            reduction: Reduction,
+            output: &Tensor,
+            total_weight: &Tensor,
+        ) -> Result<()>;
+        fn nll_loss_backward(
+            grad: &Tensor,
+            classes: &Classes,
+            reduction: Reduction,
+            total_weight: &Tensor,
+            grad_input: &Tensor,
+        ) -> Result<()>;
+        fn binary_cross_entropy(input: &Tensor, target: &Tensor, weight: &Tensor, output: &Tensor) -> Result<()>;
+        fn binary_cross_entropy_backward(
+            grad: &Tensor,
+            input: &Tensor,
+            target: &Tensor,
+            weight: &Tensor,
+            grad_input: &Tensor,
+            scale: f64,
+        ) -> Result<()>;
+    }
+}
+
+pub use ffi::{Classes, Reduction};
+
+/// Device, program and geometry of one call.
+struct Call {
+    target: Target,
+    geometry: Geometry,
+    program: std::sync::Arc<CachedProgram>,
+}
+
+impl Call {
+    fn new(tensor: &Tensor<'_>, elements: i64) -> Result<Self> {
+        let target = Target::of(tensor.address)?;
+        let geometry = Geometry::of(&target, tensor.class());
+        let spec = geometry.define(tier(elements, &[("SPEC_DTYPE0", tensor.dtype.code())]));
+        Ok(Self { target, geometry, program: target.program(Family::Loss, tensor.class(), &spec)? })
+    }
+
+    /// What every kernel of the likelihood takes.
+    fn likelihood(&self, classes: &Classes<'_>) -> Result<entry::LikelihoodArguments> {
+        Ok(entry::LikelihoodArguments {
+            targets: self.target.tensor(&classes.target)?,
+            target_dtype: classes.target.dtype,
+            weight: self.target.tensor(&classes.weight)?,
+            count: classes.target.numel(),
+            classes: classes.count,
+            inner: classes.inner,
+            ignored: classes.ignored,
+            faults: self.target.faults()?,
+        })
+    }
+}
+
+/// The loss of `input` [samples, classes, inner]: into `output`, and the weight it was divided by into `total_weight`.
+///
+/// # Errors
+/// As the driver reports.
+pub fn nll_loss(
+    input: &Tensor<'_>,
+    classes: &Classes<'_>,
+    reduction: Reduction,
+    output: &Tensor<'_>,
+    total_weight: &Tensor<'_>,
+) -> Result<()> {
+    // Where there is no target, there is no output; the weight is a number that is always there.
+    let call = Call::new(total_weight, classes.target.numel())?;
+    if reduction == Reduction::None {
+        let args = entry::NllLossEach {
+            input: call.target.tensor(input)?,
+            dtype0: output.dtype,
+            likelihood: call.likelihood(classes)?,
+            output: call.target.tensor(output)?,
+        };
+        let items = call.geometry.items_for(classes.target.numel());
+        call.target.launch(&call.program, entry::NLL_LOSS_EACH, &args, &items, None)?;
+        return call.target.fill(total_weight.address, 0, total_weight.dtype.size());
+    }
+    // An empty batch still gets its NaN or 0, of one group that finds nothing.
+    let (global, local) = call.geometry.groups_for(classes.target.numel().max(1));
+    let groups = global.iter().product::<usize>() / call.geometry.group;
+    let parts = call.target.workspace(2 * groups * output.class().size())?;
+    let args = entry::NllLossParts {
+        input: call.target.tensor(input)?,
+        dtype0: output.dtype,
+        likelihood: call.likelihood(classes)?,
+        parts: call.target.memory(parts.address)?,
+    };
+    call.target.launch(&call.program, entry::NLL_LOSS_PARTS, &args, &global, Some(&local))?;
+    let args = entry::NllLossFinish {
+        parts: call.target.memory(parts.address)?,
+        output: call.target.tensor(output)?,
+        total_weight: call.target.tensor(total_weight)?,
+        dtype0: output.dtype,
+        groups: groups as i64,
+        reduction: reduction.repr,
+    };
+    call.target.launch(&call.program, entry::NLL_LOSS_FINISH, &args, &[1], None)
+}
+
+/// The gradient of `likelihood`; `grad_input` is dense.
+///
+/// # Errors
+/// As the driver reports.
+pub fn nll_loss_backward(
+    grad: &Tensor<'_>,
+    classes: &Classes<'_>,
+    reduction: Reduction,
+    total_weight: &Tensor<'_>,
+    grad_input: &Tensor<'_>,
+) -> Result<()> {
+    if grad_input.numel() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(grad_input, classes.target.numel())?;
+    call.target.fill(grad_input.address, 0, grad_input.numel() as usize * grad_input.dtype.size())?;
+    let args = entry::NllLossBackward {
+        grad: call.target.tensor(grad)?,
+        likelihood: call.likelihood(classes)?,
+        total_weight: call.target.tensor(total_weight)?,
+        grad_input: call.target.tensor(grad_input)?,
+        dtype0: grad_input.dtype,
+        reduction: reduction.repr,
+    };
+    let items = call.geometry.items_for(classes.target.numel());
+    call.target.launch(&call.program, entry::NLL_LOSS_BACKWARD, &args, &items, None)
+}
+
+/// The cross entropy of probabilities and targets, each times its weight where that is present.
+///
+/// # Errors
+/// As the driver reports.
+pub fn binary_cross_entropy(
+    input: &Tensor<'_>,
+    target: &Tensor<'_>,
+    weight: &Tensor<'_>,
+    output: &Tensor<'_>,
+) -> Result<()> {
+    let count = output.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let call = Call::new(output, count)?;
+    let args = entry::BinaryCrossEntropy {
+        input: call.target.tensor(input)?,
+        target: call.target.tensor(target)?,
+        weight: call.target.tensor(weight)?,
+        output: call.target.tensor(output)?,
+        dtype0: output.dtype,
+        count,
+        faults: call.target.faults()?,
+    };
+    let vectors = (count as u64).div_ceil(call.geometry.lanes as u64) as i64;
+    call.target.launch(&call.program, entry::BINARY_CROSS_ENTROPY, &args, &call.geometry.items_for(vectors), None)
+}
+
+/// The gradient of `cross_entropy` times `scale`; `grad` is one value or one for each element.
+///
+/// # Errors
+/// As the driver reports.
+pub fn binary_cross_entropy_backward(
+    grad: &Tensor<'_>,
+    input: &Tensor<'_>,
+    target: &Tensor<'_>,
+    weight: &Tensor<'_>,
+    grad_input: &Tensor<'_>,
+    scale: f64,
+) -> Result<()> {
+    let count = grad_input.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let call = Call::new(grad_input, count)?;
+    let args = entry::BinaryCrossEntropyBackward {
+        grad: call.target.tensor(grad)?,
+        grad_step: i64::from(grad.numel() == count),
+        input: call.target.tensor(input)?,
+        target: call.target.tensor(target)?,
+        weight: call.target.tensor(weight)?,
+        grad_input: call.target.tensor(grad_input)?,
+        dtype0: grad_input.dtype,
+        count,
+        scale: Value::real(grad_input.class(), scale),
+    };
+    let vectors = (count as u64).div_ceil(call.geometry.lanes as u64) as i64;
+    call.target.launch(
+        &call.program,
+        entry::BINARY_CROSS_ENTROPY_BACKWARD,
+        &args,
+        &call.geometry.items_for(vectors),
+        None,
+    )
+}

@@ -1,0 +1,226 @@
+//! Matrix products of tensors: thin ones stream their factors, the others are packed.
+
+pub mod epilogue;
+pub mod gemm;
+pub mod gemm_local;
+pub mod matrix;
+pub mod patches;
+pub mod plan;
+pub mod product;
+
+use self::epilogue::{Activation, Epilogue};
+use self::gemm::{busy, finish, launch, multiply, program, MATRICES};
+use self::matrix::{Axis, Matrix, Operand};
+use self::plan::{Size, Tile};
+use self::product::{Factor, Product};
+use crate::error::{Error, Result};
+use crate::kernels::entry;
+use crate::ops::core::space::div_ceil;
+use crate::ops::tuning::Tuning;
+use crate::ops::{Scalar, Target, Tensor};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn dot(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()>;
+    }
+}
+
+/// Rows that a thin product takes at a time; as in `matmul.cl`.
+const THIN_ROWS: i64 = 4;
+/// Columns of a work-item of the thin kernel for dot products.
+const DOT_COLUMNS: i64 = 4;
+/// Vectors of columns of a work-item of the other: where that leaves enough of them, and otherwise.
+const LONGEST: i64 = 64;
+const WIDE: i64 = 16;
+/// Below this many multiplications, packing and three launches cost more than a simple kernel.
+const SMALL: i64 = 32 * 32 * 32;
+/// A part of k shorter than this does not repay the partial sums.
+const SHORTEST_SPLIT: i64 = 512;
+
+/// `out = activation(alpha * a @ b + beta * addend)` for matrices, or batches of them, of one class. An absent addend counts
+/// as nothing; a batch or a matrix may have strides of 0.
+///
+/// # Errors
+/// [`Error::Invalid`] when shapes do not fit; otherwise as the allocator and the driver report.
+pub fn matmul(
+    out: &Tensor<'_>,
+    a: &Tensor<'_>,
+    b: &Tensor<'_>,
+    addend: &Tensor<'_>,
+    alpha: Scalar,
+    beta: Scalar,
+    activation: Activation,
+) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let operand = |tensor: &Tensor<'_>| -> Result<Operand> {
+        Ok(Operand { memory: target.tensor(tensor)?, dtype: tensor.dtype, layout: Matrix::of(tensor) })
+    };
+    let (first, second, result) = (operand(a)?, operand(b)?, operand(out)?);
+    let (rows, columns, depth) = (result.layout.rows.size(), result.layout.columns.size(), first.layout.columns.size());
+    if first.layout.rows.size() != rows || second.layout.columns.size() != columns || second.layout.rows.size() != depth
+    {
+        return Err(Error::Invalid(format!(
+            "OpenCL: {} @ {} does not make {}",
+            a.describe(),
+            b.describe(),
+            out.describe()
+        )));
+    }
+    let addend = if addend.is_present() { Some(operand(addend)?) } else { None };
+    let product = Product {
+        class: out.class(),
+        size: Size { rows, columns, depth, batches: if out.ndim() < 3 { 1 } else { out.size(out.ndim() - 3) } },
+        a: Factor::Matrix(first),
+        b: Factor::Matrix(second),
+        epilogue: Epilogue { alpha, beta, addend, activation, out: result },
+    };
+    let thin = if target.is_cpu() { Thin::of(&product, first, second) } else { None };
+    match thin {
+        Some(thin) => thin.run(&target),
+        None => multiply(&target, &product),
+    }
+}
+
+/// The dot product of two vectors, into a tensor of one element.
+///
+/// # Errors
+/// As [`matmul`].
+pub fn dot(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<()> {
+    let target = Target::of(out.address)?;
+    let depth = a.size(0);
+    let vector = |tensor: &Tensor<'_>, layout: Matrix| -> Result<Operand> {
+        Ok(Operand { memory: target.tensor(tensor)?, dtype: tensor.dtype, layout })
+    };
+    let one = Axis::line(1, 0);
+    let row = vector(a, Matrix { rows: one, columns: Axis::line(depth, a.stride(0)), batch_stride: 0 })?;
+    let column = vector(b, Matrix { rows: Axis::line(depth, b.stride(0)), columns: one, batch_stride: 0 })?;
+    let epilogue = Epilogue::plain(vector(out, Matrix::dense(1, 1))?, None);
+    let factors = (Factor::Matrix(row), Factor::Matrix(column));
+    let size = Size { rows: 1, columns: 1, depth, batches: 1 };
+    let product = Product { class: out.class(), size, a: factors.0, b: factors.1, epilogue };
+    if let Tuning::Gpu(tuning) = Tuning::of(target.device) {
+        return gemm_local::dot(&target, product.class, depth, [row, column], &epilogue, &tuning);
+    }
+    let kernel =
+        if row.layout.columns.is_dense() && column.layout.rows.is_dense() { Kernel::Dot } else { Kernel::AddRows };
+    Thin { product, a: row, b: column, kernel }.run(&target)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kernel {
+    /// k is dense in both factors.
+    Dot,
+    /// Columns are dense in the second.
+    AddRows,
+}
+
+/// A product that is not worth packing.
+struct Thin {
+    product: Product,
+    a: Operand,
+    b: Operand,
+    kernel: Kernel,
+}
+
+impl Thin {
+    /// The thin form of a product, if it is thin or small and its layout suits a kernel, perhaps with the factors
+    /// exchanged: C' = B' A'.
+    fn of(product: &Product, a: Operand, b: Operand) -> Option<Self> {
+        let Size { rows, columns, depth, .. } = product.size;
+        let is_small = rows * columns * depth <= SMALL;
+        if !is_small && rows.min(columns) > THIN_ROWS {
+            return None;
+        }
+        let as_is = (*product, a, b);
+        let exchanged = (
+            Product {
+                size: Size { rows: columns, columns: rows, ..product.size },
+                epilogue: product.epilogue.transposed(),
+                ..*product
+            },
+            b.transposed(),
+            a.transposed(),
+        );
+        // The longer side becomes columns: those are what work-items share out.
+        let (first, second) = if rows <= columns { (as_is, exchanged) } else { (exchanged, as_is) };
+        let (product, a, b) = first;
+        if a.layout.columns.is_dense() && b.layout.rows.is_dense() {
+            return Some(Self { product, a, b, kernel: Kernel::Dot });
+        }
+        if b.layout.columns.is_dense() {
+            return Some(Self { product, a, b, kernel: Kernel::AddRows });
+        }
+        let (product, a, b) = second;
+        (is_small || depth == 0).then_some(Self { product, a, b, kernel: Kernel::AddRows })
+    }
+
+    fn run(&self, target: &Target) -> Result<()> {
+        let Product { class, size, epilogue, .. } = self.product;
+        let Size { rows, columns, depth, batches } = size;
+        if rows * columns * batches == 0 {
+            return Ok(());
+        }
+        let tile = Tile::of(target, class);
+        let row_blocks = div_ceil(rows, THIN_ROWS);
+        // Blocks of so many columns, and parts of k.
+        let blocks = |width: i64| {
+            let blocks = div_ceil(columns, width);
+            (blocks, div_ceil(busy(target), blocks * row_blocks * batches).min(depth / SHORTEST_SPLIT).max(1))
+        };
+        let is_shared = |(blocks, splits): (i64, i64)| blocks * splits * batches >= busy(target);
+        let width = if is_shared(blocks(LONGEST * tile.vector())) { LONGEST } else { WIDE };
+        let (column_blocks, splits) = match self.kernel {
+            Kernel::Dot => blocks(DOT_COLUMNS),
+            Kernel::AddRows => blocks(width * tile.vector()),
+        };
+        let sums = splits * batches * rows * columns * class.size() as i64;
+        let sums_memory = if splits > 1 { Some(target.workspace(sums as usize)?) } else { None };
+        let goal = match &sums_memory {
+            Some(memory) => {
+                let layout = Matrix::dense(rows, columns);
+                Epilogue::plain(
+                    Operand { memory: target.memory(memory.address)?, dtype: class.storage(), layout },
+                    None,
+                )
+            }
+            None => epilogue,
+        };
+        let program = program(target, class, tile, MATRICES, self.a.dtype, &goal)?;
+        let thin = entry::ThinArguments {
+            a: self.a.memory,
+            b: self.b.memory,
+            source_dtype: self.a.dtype,
+            a_layout: self.a.layout,
+            b_layout: self.b.layout,
+            rows,
+            columns,
+            depth,
+            splits,
+            split_stride: batches * rows * columns,
+        };
+        let global = [column_blocks, row_blocks, batches * splits];
+        match self.kernel {
+            Kernel::Dot => {
+                let args = entry::GemmDot { thin, epilogue: goal.arguments(class) };
+                launch(target, &program, entry::GEMM_DOT, &args, global)?;
+            }
+            Kernel::AddRows => {
+                let args = entry::GemmAddRows { thin, width, epilogue: goal.arguments(class) };
+                launch(target, &program, entry::GEMM_ADD_ROWS, &args, global)?;
+            }
+        }
+        if sums_memory.is_some() {
+            finish(target, class, size, splits, goal.out.memory, &epilogue)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,352 @@
+//! How a matrix product is cut: into parts for work-items, and these into blocks that fit the caches.
+
+use crate::kernels::Class;
+use crate::ops::core::space::div_ceil;
+use crate::ops::tuning::{CpuTuning, Tuning};
+use crate::ops::Target;
+
+/// A part of k shorter than this does not repay sums of its own.
+const SHORTEST_SPLIT: i64 = 256;
+
+/// What a tile costs beside its multiplications, in cycles of a core with AVX-512: to pack a row or a column for a step
+/// of k, and to store a value of C.
+const PACK_ROW: f64 = 1.0;
+const PACK_COLUMN: f64 = 0.8;
+const STORE: f64 = 1.5;
+/// Rows that stay cost nothing if they are in L2; from memory they arrive late, and packing them would cost the same.
+const CACHED_BYTES: i64 = 2 << 20;
+/// To enqueue a second kernel, which adds the sums of parts of k.
+const FINISH: f64 = 20_000.0;
+
+/// Rows of a tile, in reals, that every class and vector can have.
+const LEAST_ROWS: i64 = 4;
+
+const fn is_complex(class: Class) -> bool {
+    matches!(class, Class::Complex | Class::ComplexDouble)
+}
+
+/// Rows and columns, in elements, that a kernel computes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// Rows of C.
+    pub rows: i64,
+    /// Columns of C.
+    pub columns: i64,
+    /// Vectors of a row.
+    pub vectors: i64,
+    /// Reals of a vector.
+    pub lanes: i64,
+    /// Reals of an element.
+    pub parts: i64,
+    /// Bytes of an element.
+    pub element: i64,
+}
+
+impl Tile {
+    /// The tile of a device. On GPUs, whose products are not packed, it is the vector that counts.
+    pub fn of(target: &Target, class: Class) -> Self {
+        match Tuning::of(target.device) {
+            Tuning::Cpu(tuning) => Self::tuned(&tuning, class),
+            Tuning::Gpu(_) => Self::new(class, LEAST_ROWS, 1, 4),
+        }
+    }
+
+    /// The tile that is tuned, with fewer rows for a class whose panels are not whole numbers of the blocks that such
+    /// rows would be packed by.
+    pub fn tuned(tuning: &CpuTuning, class: Class) -> Self {
+        let real = if is_complex(class) { class.size() / 2 } else { class.size() };
+        let tile = |rows| Self::new(class, rows, tuning.tile_vectors, tuning.vector_bytes / real as i64);
+        Some(tile(tuning.tile_rows)).filter(Self::packs_evenly).unwrap_or_else(|| tile(LEAST_ROWS))
+    }
+
+    /// A tile of so many reals down and across.
+    fn new(class: Class, rows: i64, vectors: i64, lanes: i64) -> Self {
+        let parts = if is_complex(class) { 2 } else { 1 };
+        let element = class.size() as i64;
+        Self { rows: rows / parts, columns: vectors * lanes / parts, vectors, lanes, parts, element }
+    }
+
+    /// Whether both panels are whole numbers of blocks; `BLOCK` of `panel.cl`.
+    fn packs_evenly(&self) -> bool {
+        let block = match self.parts {
+            1 if self.rows % 8 == 0 => 8,
+            1 => 4,
+            _ => self.rows,
+        };
+        self.rows % block == 0 && self.columns % block == 0 && block <= self.lanes
+    }
+
+    /// Elements of the kernels' vectors, of which complex numbers have none.
+    pub const fn vector(&self) -> i64 {
+        if self.parts == 1 {
+            self.lanes
+        } else {
+            1
+        }
+    }
+}
+
+/// Rows, columns and terms of the products, and how many products there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Rows of C.
+    pub rows: i64,
+    /// Columns of C.
+    pub columns: i64,
+    /// Terms of each sum.
+    pub depth: i64,
+    /// Products.
+    pub batches: i64,
+}
+
+/// What products are cut for.
+#[derive(Clone, Copy, Debug)]
+pub struct Cores {
+    /// How many there are.
+    pub units: i64,
+    /// Local memory of a work-group.
+    pub local_bytes: i64,
+    /// What suits their caches.
+    pub tuning: CpuTuning,
+}
+
+impl Cores {
+    /// Those of a device.
+    pub fn new(target: &Target, tuning: CpuTuning) -> Self {
+        Self { units: target.compute_units() as i64, local_bytes: target.device.info.local_mem as i64, tuning }
+    }
+}
+
+/// How a product is cut; the `Cut` of `gemm.cl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Rows of C that a work-item, or a work-group, computes.
+    pub part_rows: i64,
+    /// Its columns.
+    pub part_columns: i64,
+    /// Rows of A packed at a time.
+    pub strip_rows: i64,
+    /// Columns of B packed at a time.
+    pub block_columns: i64,
+    /// k packed at a time.
+    pub block_depth: i64,
+    /// Whether a part's rows stay packed, for all of k.
+    pub keeps_rows: bool,
+    /// Parts of k with sums of their own.
+    pub splits: i64,
+}
+
+impl Plan {
+    /// Cuts products for a device, and says what that costs. Where `stays`, rows of A are read where they are, and not
+    /// packed.
+    pub fn of(size: Size, tile: Tile, cores: &Cores, stays: bool) -> (Self, f64) {
+        let units = cores.units;
+        let caches = Caches::of(size, tile, cores);
+        let most = |size: i64, panel: i64| doublings(div_ceil(size, panel).min(units * 2));
+        let mut best = (f64::INFINITY, caches.plan(size, tile, 1, 1, 1, stays));
+        for splits in doublings((size.depth / SHORTEST_SPLIT).min(units * 2)) {
+            for across in most(size.columns, tile.columns) {
+                for down in most(size.rows, tile.rows) {
+                    if splits * across * down * size.batches > units * 4 && splits * across * down > 1 {
+                        break;
+                    }
+                    let plan = caches.plan(size, tile, down, across, splits, stays);
+                    let cost = plan.cost(size, tile, units, stays);
+                    if cost < best.0 {
+                        best = (cost, plan);
+                    }
+                }
+            }
+        }
+        (best.1, best.0)
+    }
+
+    /// Parts across and down.
+    pub fn parts(&self, size: Size) -> (i64, i64) {
+        (div_ceil(size.columns, self.part_columns), div_ceil(size.rows, self.part_rows))
+    }
+
+    /// k of one split.
+    fn split_depth(&self, size: Size) -> i64 {
+        div_ceil(size.depth, self.splits)
+    }
+
+    /// Bytes of the sums that wait for more of k, of all parts; 0 where k is one block.
+    pub fn partial_bytes(&self, size: Size, tile: Tile) -> i64 {
+        if self.split_depth(size) <= self.block_depth {
+            return 0;
+        }
+        let (across, down) = self.parts(size);
+        // A complex number's row counts as two, and so does its column.
+        across * down * size.batches * self.splits * self.part_rows * self.block_columns * tile.element * tile.parts
+    }
+
+    /// Bytes of local memory for the panels of A and of B.
+    pub fn local_bytes(&self, size: Size, tile: Tile) -> (i64, i64) {
+        let kept = if self.keeps_rows { self.split_depth(size).max(1) } else { self.block_depth };
+        (self.strip_rows * kept * tile.element, self.block_columns * self.block_depth * tile.element)
+    }
+
+    /// Cycles until the last core is done.
+    fn cost(&self, size: Size, tile: Tile, units: i64, stays: bool) -> f64 {
+        let (across, down) = self.parts(size);
+        let rounds = div_ceil(across * down * size.batches * self.splits, units) as f64;
+        let vectors = div_ceil(self.part_columns.min(size.columns) * tile.parts, tile.lanes);
+        let row_panels = div_ceil(self.part_rows.min(size.rows), tile.rows);
+        let (rows, columns) = ((row_panels * tile.rows) as f64, (vectors * tile.lanes / tile.parts) as f64);
+        let blocks = if self.keeps_rows { 1 } else { div_ceil(self.part_columns, self.block_columns) };
+        let products = (row_panels * tile.rows * tile.parts * vectors) as f64 / 2.0;
+        let in_cache = stays && size.rows * size.depth * tile.element <= CACHED_BYTES;
+        let pack_row = if in_cache { 0.0 } else { PACK_ROW };
+        let step = products + rows * blocks as f64 * pack_row + columns * PACK_COLUMN;
+        let depth = self.split_depth(size);
+        let updates = div_ceil(depth, self.block_depth) as f64 / 2.0 + 0.5;
+        let part = step * depth as f64 + rows * columns * updates * STORE;
+        let finish = if self.splits == 1 {
+            0.0
+        } else {
+            let values = (size.rows * size.columns * size.batches) as f64;
+            FINISH + values * (self.splits + 1) as f64 * STORE / units as f64
+        };
+        // Shares are never quite equal: the last part is waited for, the less the smaller it is.
+        part * (rounds + 0.05) + finish
+    }
+}
+
+/// 1, 2, 4, ... up to `limit`.
+fn doublings(limit: i64) -> impl Iterator<Item = i64> {
+    std::iter::successors(Some(1), |n| Some(n * 2)).take_while(move |n| *n <= limit.max(1))
+}
+
+/// What is packed at a time, within the local memory.
+#[derive(Clone, Copy, Debug)]
+struct Caches {
+    depth: i64,
+    block_bytes: i64,
+    kept_bytes: i64,
+    strip_rows: i64,
+}
+
+impl Caches {
+    /// A third of the local memory for rows and two for columns, where it is smaller than caches are.
+    fn of(size: Size, tile: Tile, cores: &Cores) -> Self {
+        let CpuTuning { depth, block_bytes, strip_rows, kept_bytes, .. } = cores.tuning;
+        let block_bytes = block_bytes.min(cores.local_bytes * 2 / 3);
+        let kept_bytes = kept_bytes.min(cores.local_bytes / 3);
+        let strip_rows = (strip_rows / tile.rows).max(1) * tile.rows;
+        let fit = (block_bytes / (tile.columns * tile.element)).min(kept_bytes / (tile.rows * tile.element));
+        let most = depth.min(fit).max(1);
+        let depth = div_ceil(size.depth, div_ceil(size.depth, most).max(1)).max(1);
+        Self { depth, block_bytes, kept_bytes, strip_rows }
+    }
+
+    fn plan(&self, size: Size, tile: Tile, down: i64, across: i64, splits: i64, stays: bool) -> Plan {
+        let share = |size: i64, parts: i64, panel: i64| div_ceil(div_ceil(size, panel), parts).max(1) * panel;
+        let part_rows = share(size.rows, down, tile.rows);
+        // Parts end on a vector, not a panel, so that cores have equal shares.
+        let part_columns = share(size.columns, across, tile.lanes / tile.parts);
+        let split_depth = div_ceil(size.depth, splits).max(1);
+        let block_depth = div_ceil(split_depth, div_ceil(split_depth, self.depth));
+        let fit = |bytes: i64, depth: i64, panel: i64| (bytes / (depth * tile.element) / panel).max(1) * panel;
+        let keeps_rows = !stays
+            && part_rows <= fit(self.kept_bytes, split_depth, tile.rows)
+            && part_rows * split_depth * tile.element <= self.kept_bytes;
+        let strip_rows = if keeps_rows {
+            part_rows
+        } else {
+            fit(self.kept_bytes, block_depth, tile.rows).min(self.strip_rows).min(part_rows)
+        };
+        let most_columns = fit(self.block_bytes, block_depth, tile.columns);
+        // Even blocks, so that the last is not a sliver.
+        let block_columns = share(part_columns, div_ceil(part_columns, most_columns), tile.columns);
+        Plan { part_rows, part_columns, strip_rows, block_columns, block_depth, keeps_rows, splits }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIDE: Tile = Tile { rows: 8, columns: 48, vectors: 3, lanes: 16, parts: 1, element: 4 };
+
+    const TUNING: CpuTuning = CpuTuning {
+        vector_bytes: 64,
+        tile_rows: 8,
+        tile_vectors: 3,
+        depth: 384,
+        block_bytes: 720 << 10,
+        strip_rows: 64,
+        kept_bytes: 384 << 10,
+    };
+    const CORES: Cores = Cores { units: 2, local_bytes: 2 << 20, tuning: TUNING };
+
+    fn plan(rows: i64, columns: i64, depth: i64, batches: i64) -> (Size, Plan) {
+        let size = Size { rows, columns, depth, batches };
+        (size, Plan::of(size, WIDE, &CORES, false).0)
+    }
+
+    #[test]
+    fn parts_cover_the_result_and_fit_the_local_memory() {
+        for (rows, columns, depth) in
+            [(1, 1, 0), (1024, 1024, 1024), (7, 5000, 33), (64, 576, 100_352), (5, 5, 1 << 20)]
+        {
+            let (size, plan) = plan(rows, columns, depth, 1);
+            let (across, down) = plan.parts(size);
+            assert!(across * plan.part_columns >= columns && down * plan.part_rows >= rows, "{plan:?}");
+            assert!(plan.part_rows % WIDE.rows == 0 && plan.block_columns % WIDE.columns == 0, "{plan:?}");
+            let (a, b) = plan.local_bytes(size, WIDE);
+            assert!(a <= TUNING.kept_bytes && b <= TUNING.block_bytes, "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn a_small_result_with_long_sums_is_split_along_them() {
+        assert!(plan(64, 64, 100_000, 1).1.splits > 1);
+        assert_eq!(plan(1024, 1024, 1024, 1).1.splits, 1);
+        assert_eq!(plan(64, 64, 100_000, 64).1.splits, 1);
+    }
+
+    #[test]
+    fn every_core_has_work() {
+        let (size, plan) = plan(1024, 1024, 1024, 1);
+        let (across, down) = plan.parts(size);
+        assert!(across * down >= 2);
+    }
+
+    #[test]
+    fn little_local_memory_makes_small_blocks() {
+        let size = Size { rows: 1000, columns: 1000, depth: 1000, batches: 1 };
+        let plan = Plan::of(size, WIDE, &Cores { local_bytes: 32 << 10, ..CORES }, false).0;
+        let (a, b) = plan.local_bytes(size, WIDE);
+        assert!(a + b <= 32 << 10, "{plan:?}");
+    }
+
+    /// Whatever numbers are tuned to: strips and blocks are whole panels, panels whole blocks, and all fits.
+    #[test]
+    fn parts_are_whole_panels_whatever_is_tuned() {
+        let size = Size { rows: 1000, columns: 1000, depth: 1000, batches: 1 };
+        let classes = [Class::Float, Class::Double, Class::Integer, Class::Complex, Class::ComplexDouble];
+        for (vector_bytes, tile_rows, tile_vectors) in [(32, 4, 3), (32, 8, 3), (32, 16, 1), (64, 12, 2), (64, 16, 1)] {
+            for (strip_rows, depth, local_bytes) in [(4, 16, 32 << 10), (64, 384, 2 << 20), (1024, 4096, 1 << 20)] {
+                let tuning = CpuTuning { vector_bytes, tile_rows, tile_vectors, strip_rows, depth, ..TUNING };
+                for class in classes {
+                    let tile = Tile::tuned(&tuning, class);
+                    assert!(tile.packs_evenly(), "{tile:?}");
+                    let plan = Plan::of(size, tile, &Cores { units: 2, local_bytes, tuning }, false).0;
+                    assert!(plan.strip_rows % tile.rows == 0 && plan.block_columns % tile.columns == 0, "{plan:?}");
+                    let (a, b) = plan.local_bytes(size, tile);
+                    assert!(a + b <= local_bytes, "{tile:?} {plan:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn classes_whose_panels_do_not_suit_a_tile_have_fewer_rows() {
+        let tuning = CpuTuning { vector_bytes: 32, ..TUNING };
+        assert_eq!(Tile::tuned(&tuning, Class::Float).rows, 8);
+        assert_eq!(Tile::tuned(&tuning, Class::Double).rows, LEAST_ROWS);
+        assert_eq!(Tile::tuned(&TUNING, Class::Double).rows, 8);
+        assert_eq!(Tile::tuned(&TUNING, Class::Complex).rows, 4);
+    }
+}

@@ -1,0 +1,242 @@
+//! Batch normalisation of dense tensors.
+
+use super::{Affine, Call, NormShape, Ownership, Statistics, Sums, Tasks};
+use crate::error::Result;
+use crate::kernels::entry::{self, Value};
+use crate::kernels::DType;
+use crate::ops::reduce::var_mean::{variance, Spread};
+use crate::ops::{Operand, Scalar, Tensor, Workspace};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// How much running statistics move, and what keeps a standard deviation from 0.
+    #[derive(Clone, Copy, Debug)]
+    pub struct NormHyper {
+        /// Weight of the new statistics in the running ones.
+        pub momentum: f64,
+        /// Added to the variance.
+        pub eps: f64,
+    }
+
+    /// Which statistics a batch-norm backward pass goes by.
+    #[derive(Clone, Copy, Debug)]
+    pub struct BatchNormMode<'a> {
+        /// In training those of the batch, as the forward pass saved them; else the running mean and (as `rstd`) variance.
+        pub statistics: Statistics<'a>,
+        /// Whether they depend on the input.
+        pub training: bool,
+        /// Added to the running variance.
+        pub eps: f64,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        include!("torch_opencl/rust/ops/norm/mod.rs.h");
+        type Affine<'a> = super::Affine<'a>;
+        type NormShape = super::NormShape;
+        type Statistics<'a> = super::Statistics<'a>;
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn batch_norm_training(
+            input: &Tensor,
+            affine: &Affine,
+            output: &Tensor,
+            saved: &Statistics,
+            running: &Statistics,
+            shape: &NormShape,
+            hyper: NormHyper,
+        ) -> Result<()>;
+        fn batch_norm_evaluation(
+            input: &Tensor,
+            affine: &Affine,
+            output: &Tensor,
+            statistics: &Statistics,
+            shape: &NormShape,
+            eps: f64,
+        ) -> Result<()>;
+        fn batch_norm_backward(
+            grad: &Tensor,
+            input: &Tensor,
+            weight: &Tensor,
+            mode: &BatchNormMode,
+            grad_input: &Tensor,
+            grad_affine: &Affine,
+            shape: &NormShape,
+        ) -> Result<()>;
+    }
+}
+
+pub use ffi::{BatchNormMode, NormHyper};
+
+/// Values that the kernels hand on for each channel.
+const TABLES: i64 = 4;
+
+/// Batch norm with statistics of the batch, which go to `saved` and move the running mean and variance in `running`;
+/// each of these tensors may be absent.
+///
+/// # Errors
+/// As the driver reports.
+pub fn batch_norm_training(
+    input: &Tensor<'_>,
+    affine: &Affine<'_>,
+    output: &Tensor<'_>,
+    saved: &Statistics<'_>,
+    running: &Statistics<'_>,
+    shape: &NormShape,
+    hyper: NormHyper,
+) -> Result<()> {
+    if shape.count() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(input)?;
+    let batch = call.tables(2, shape.channels)?;
+    let (mean, spread) = (call.table(&batch, 0, shape.channels), call.table(&batch, 1, shape.channels));
+    let (along, element) = ([0, call.class.size() as i64, 0], input.dtype.size() as i64);
+    let steps = [element, shape.inner * element, shape.channels * shape.inner * element];
+    let operand = |tensor: &Tensor<'_>, strides| Operand {
+        address: tensor.address,
+        dtype: tensor.dtype,
+        strides,
+        value: Scalar::default(),
+    };
+    variance(
+        Spread { correction: 0.0, take_root: false },
+        &[shape.inner, shape.channels, shape.outer],
+        &operand(&spread, &along),
+        &operand(&mean, &along),
+        &operand(input, &steps),
+    )?;
+    let tables = prepare(&call, &Statistics { mean, rstd: spread }, affine, running, saved, shape, hyper)?;
+    apply(&call, input, output, &tables, shape)
+}
+
+/// Batch norm with given statistics; `statistics.rstd` is the running variance.
+///
+/// # Errors
+/// As the driver reports.
+pub fn batch_norm_evaluation(
+    input: &Tensor<'_>,
+    affine: &Affine<'_>,
+    output: &Tensor<'_>,
+    statistics: &Statistics<'_>,
+    shape: &NormShape,
+    eps: f64,
+) -> Result<()> {
+    if shape.count() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(input)?;
+    let tables = prepare(&call, statistics, affine, &NONE, &NONE, shape, NormHyper { momentum: 0.0, eps })?;
+    apply(&call, input, output, &tables, shape)
+}
+
+/// Gradients of batch norm; `grad_input`, `grad_affine.weight` and `grad_affine.bias` may each be absent.
+///
+/// # Errors
+/// As the driver reports.
+pub fn batch_norm_backward(
+    grad: &Tensor<'_>,
+    input: &Tensor<'_>,
+    weight: &Tensor<'_>,
+    mode: &BatchNormMode<'_>,
+    grad_input: &Tensor<'_>,
+    grad_affine: &Affine<'_>,
+    shape: &NormShape,
+) -> Result<()> {
+    if shape.count() == 0 {
+        return Ok(());
+    }
+    let call = Call::new(input)?;
+    let constants;
+    let statistics = if mode.training {
+        mode.statistics
+    } else {
+        let none = Affine { weight: ABSENT, bias: ABSENT };
+        let hyper = NormHyper { momentum: 0.0, eps: mode.eps };
+        constants = prepare(&call, &mode.statistics, &none, &NONE, &NONE, shape, hyper)?;
+        let table = |number| call.table(&constants, number, shape.channels);
+        Statistics { mean: table(0), rstd: table(1) }
+    };
+    let sums = Sums::of(&call, grad, input, &statistics, shape, &Ownership { outer: 0, channels: 1 })?;
+    let tables = call.tables(TABLES, shape.channels)?;
+    sums.finish(&call, grad_affine, weight, &statistics, Some(&tables), mode.training)?;
+    if !grad_input.is_present() {
+        return Ok(());
+    }
+    let args = entry::BatchNormApplyBackward {
+        grad: call.target.tensor(grad)?,
+        input: call.target.tensor(input)?,
+        dtype0: input.dtype,
+        coefficients: call.target.memory(tables.address)?,
+        grad_input: call.target.tensor(grad_input)?,
+        outer: shape.outer,
+        channels: shape.channels,
+        inner: shape.inner,
+    };
+    let (dtypes, by) = ([input.dtype, input.dtype], Tasks::OfGroups(runs(shape)));
+    call.launch(entry::BATCH_NORM_APPLY_BACKWARD, shape.count(), dtypes, |_| args, by)
+}
+
+const ABSENT: Tensor<'static> = Tensor { address: 0, dtype: DType::F32, sizes: &[], strides: &[] };
+const NONE: Statistics<'static> = Statistics { mean: ABSENT, rstd: ABSENT };
+
+/// Runs that one set of coefficients, or one row of them, serves.
+const fn runs(shape: &NormShape) -> i64 {
+    if shape.inner == 1 {
+        shape.outer
+    } else {
+        shape.outer * shape.channels
+    }
+}
+
+/// Makes the tables of `apply` from mean and variance, and stores what the call has tensors for.
+fn prepare(
+    call: &Call,
+    found: &Statistics<'_>,
+    affine: &Affine<'_>,
+    running: &Statistics<'_>,
+    saved: &Statistics<'_>,
+    shape: &NormShape,
+    hyper: NormHyper,
+) -> Result<Workspace> {
+    let tables = call.tables(TABLES, shape.channels)?;
+    let dtype = affine.dtype(call.class.storage());
+    let args = entry::BatchNormPrepare {
+        mean: call.target.tensor(&found.mean)?,
+        variance: call.target.tensor(&found.rstd)?,
+        stat_dtype: found.mean.dtype,
+        weight: call.target.tensor(&affine.weight)?,
+        bias: call.target.tensor(&affine.bias)?,
+        dtype1: dtype,
+        running_mean: call.target.tensor(&running.mean)?,
+        running_var: call.target.tensor(&running.rstd)?,
+        running_dtype: running.mean.dtype,
+        save_mean: call.target.tensor(&saved.mean)?,
+        save_rstd: call.target.tensor(&saved.rstd)?,
+        save_dtype: saved.mean.dtype,
+        coefficients: call.target.memory(tables.address)?,
+        channels: shape.channels,
+        count: shape.per_channel(),
+        momentum: Value::real(call.class, hyper.momentum),
+        eps: Value::real(call.class, hyper.eps),
+    };
+    let by = Tasks::Items(shape.channels);
+    call.launch(entry::BATCH_NORM_PREPARE, shape.channels, [dtype, dtype], |_| args, by)?;
+    Ok(tables)
+}
+
+fn apply(call: &Call, input: &Tensor<'_>, output: &Tensor<'_>, tables: &Workspace, shape: &NormShape) -> Result<()> {
+    let args = entry::BatchNormApply {
+        input: call.target.tensor(input)?,
+        dtype0: input.dtype,
+        coefficients: call.target.memory(tables.address)?,
+        output: call.target.tensor(output)?,
+        outer: shape.outer,
+        channels: shape.channels,
+        inner: shape.inner,
+    };
+    let (dtypes, by) = ([input.dtype, input.dtype], Tasks::OfGroups(runs(shape)));
+    call.launch(entry::BATCH_NORM_APPLY, shape.count(), dtypes, |_| args, by)
+}

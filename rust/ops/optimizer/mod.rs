@@ -1,0 +1,184 @@
+//! Fused optimizers: one step of several parameters is one launch.
+
+use crate::error::Result;
+use crate::kernels::entry::{self, EntryPoint};
+use crate::kernels::{Class, Family};
+use crate::ops::core::geometry::Geometry;
+use crate::ops::core::segments::{Batch, CHUNK};
+use crate::ops::core::space::div_ceil;
+use crate::ops::core::tier::tier;
+use crate::ops::{Scalar, Target, TensorList};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// How a gradient becomes a step.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum OptimizerRule {
+        /// Stochastic gradient descent, with momentum where there is a state.
+        Sgd,
+        /// Adam, with weight decay as a part of the gradient.
+        Adam,
+        /// Adam, with weight decay apart from the gradient.
+        AdamW,
+        /// Adagrad.
+        Adagrad,
+    }
+
+    /// The numbers of an optimizer; those that its rule does not know are not read.
+    #[derive(Clone, Copy, Debug)]
+    pub struct OptimizerSettings {
+        /// Learning rate, where no tensor holds it.
+        pub lr: f64,
+        /// Whether to climb.
+        pub maximize: bool,
+        /// Factor of the parameter in its own gradient, or of its decay.
+        pub weight_decay: f64,
+        /// Added to what is divided by.
+        pub eps: f64,
+        /// What the first state keeps of itself; Adam's first beta.
+        pub momentum: f64,
+        /// What the first state does not take of the gradient.
+        pub dampening: f64,
+        /// Adam's second beta.
+        pub beta2: f64,
+        /// How the learning rate falls with the steps.
+        pub lr_decay: f64,
+        /// Whether the first state is to be initialised.
+        pub is_first_step: bool,
+        /// Nesterov's momentum.
+        pub nesterov: bool,
+    }
+
+    /// What a step works on.
+    #[derive(Clone, Copy, Debug)]
+    pub struct OptimizerOperands<'a> {
+        /// Parameters: dense, as are gradients and states, and those of one parameter lie alike.
+        pub params: TensorList<'a>,
+        /// Their gradients.
+        pub grads: TensorList<'a>,
+        /// Momenta, or Adagrad's sums of squares; may be empty, as all that follow.
+        pub first_states: TensorList<'a>,
+        /// Adam's averages of squares.
+        pub second_states: TensorList<'a>,
+        /// The largest of these so far.
+        pub largest_second_states: TensorList<'a>,
+        /// Numbers of steps taken, this one included, of one element each.
+        pub steps: TensorList<'a>,
+        /// Learning rate, one number; may be absent.
+        pub lr: Tensor<'a>,
+        /// What gradients have been multiplied by, one number; may be absent.
+        pub scale: Tensor<'a>,
+        /// Not 0 where a gradient is infinite, and nothing is to be done; may be absent.
+        pub found_inf: Tensor<'a>,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+        type TensorList<'a> = crate::abi::TensorList<'a>;
+    }
+
+    extern "Rust" {
+        fn optimizer_step(
+            rule: OptimizerRule,
+            settings: &OptimizerSettings,
+            counts: &[i64],
+            operands: &OptimizerOperands,
+        ) -> Result<()>;
+    }
+}
+
+pub use ffi::{OptimizerOperands, OptimizerRule, OptimizerSettings};
+
+/// Lists of a step; as in `optimizer.cl`.
+const LISTS: usize = 6;
+/// Parameters of a launch, which has to fit the 1024 bytes of arguments that every device takes.
+type Tensors = Batch<11, LISTS>;
+
+impl OptimizerRule {
+    const fn kernel(self) -> EntryPoint<entry::SgdStep<'static>> {
+        match self {
+            Self::Sgd => entry::SGD_STEP,
+            Self::Adam => entry::ADAM_STEP,
+            Self::AdamW => entry::ADAMW_STEP,
+            _ => entry::ADAGRAD_STEP,
+        }
+    }
+}
+
+/// Takes one step of the parameters, of which the n-th has `counts[n]` elements.
+///
+/// # Errors
+/// As the driver reports.
+pub fn optimizer_step(
+    rule: OptimizerRule,
+    settings: &OptimizerSettings,
+    counts: &[i64],
+    operands: &OptimizerOperands<'_>,
+) -> Result<()> {
+    let OptimizerOperands { params, lr, scale, found_inf, .. } = operands;
+    let lists = &operands.lists();
+    let Some(present) = counts.iter().position(|count| *count > 0) else { return Ok(()) };
+    let target = Target::of(params.address(present))?;
+    let class = params.dtype.class();
+    let geometry = Geometry::of(&target, class);
+    let numbers = settings.numbers(class, operands);
+    let same_dtype = lists.iter().take(LISTS - 1).all(|list| list.dtype == params.dtype);
+    Tensors::for_each(&target, lists, counts.iter().copied().enumerate(), |batch| {
+        let elements = batch.elements();
+        let constants = [("SPEC_DTYPE0", params.dtype.code())];
+        let spec = Tensors::define(tier(if same_dtype { elements } else { 0 }, &constants));
+        let program = target.program(Family::Optimizer, class, &geometry.define(spec))?;
+        // On CPUs a group for each 1024 elements of large tensors would be many.
+        let share = if target.is_cpu() { div_ceil(elements, geometry.groups as i64) } else { 0 };
+        let chunk = div_ceil(share, CHUNK).max(1) * CHUNK;
+        let table = batch.table(chunk);
+        let args = entry::SgdStep {
+            step: entry::StepArguments {
+                step: &numbers,
+                rate: target.tensor(lr)?,
+                scale: target.tensor(scale)?,
+                found_inf: target.tensor(found_inf)?,
+                segment: batch.arguments(&table),
+            },
+        };
+        let global = [batch.groups(chunk) * geometry.group];
+        target.launch_elements(&program, rule.kernel(), &args, elements, &global, Some(&[geometry.group]))
+    })
+}
+
+impl<'a> OptimizerOperands<'a> {
+    fn lists(&self) -> [TensorList<'a>; LISTS] {
+        [self.params, self.grads, self.first_states, self.second_states, self.largest_second_states, self.steps]
+    }
+}
+
+impl OptimizerSettings {
+    /// The struct `Step` of `optimizer.cl`.
+    fn numbers(&self, class: Class, operands: &OptimizerOperands<'_>) -> Vec<u8> {
+        let numbers = [
+            self.lr,
+            if self.maximize { -1.0 } else { 1.0 },
+            self.weight_decay,
+            self.eps,
+            self.momentum,
+            self.dampening,
+            self.beta2,
+            self.momentum.ln(),
+            self.beta2.ln(),
+            self.lr_decay,
+        ];
+        let mut bytes = Vec::with_capacity(128);
+        for number in numbers {
+            Scalar { real: number, ..Scalar::default() }.write(class, &mut bytes);
+        }
+        let lists = operands.lists();
+        let present: i32 = lists.iter().zip(0..).map(|(list, bit)| i32::from(!list.addresses.is_empty()) << bit).sum();
+        let single = [operands.lr.dtype, operands.scale.dtype, operands.found_inf.dtype];
+        let dtypes = lists.iter().map(|list| list.dtype).chain(single).map(|dtype| dtype.code());
+        let flags = [present, i32::from(self.is_first_step), i32::from(self.nesterov)];
+        bytes.extend(dtypes.chain(flags).flat_map(i32::to_ne_bytes));
+        bytes
+    }
+}

@@ -1,0 +1,146 @@
+// One step of an optimizer on parameters of a list, with everything that the step reads and writes in one pass (CLASS_F
+// and CLASS_D). Each element is read once and written once: for Adam in float32 28 bytes, where the separate operations
+// of the same step move over 100. Follows segments.cl.
+//
+// The tensors of a parameter are dense and lie alike. The number of steps taken, the learning rate, the gradients' scale
+// and the mark of infinite gradients are numbers in device memory, so that the host need not wait for them; the last
+// three are null where absent.
+
+#ifdef SPEC_DTYPE0
+#define DTYPE_OF(operand) SPEC_DTYPE0
+#else
+#define DTYPE_OF(operand) step.dtypes[operand]
+#endif
+
+// The lists, and after them what there is only one of.
+#define PARAMETER 0
+#define GRADIENT 1
+#define STATE0 2
+#define STATE1 3
+#define STATE2 4
+#define COUNT 5
+#define RATE 6
+#define SCALE 7
+#define FOUND_INF 8
+#define STEP_OPERANDS 9
+
+// mod.rs writes the same struct.
+typedef struct {
+  T rate;  // where there is no tensor of it
+  T sign;  // -1 to maximise
+  T weight_decay;
+  T epsilon;
+  T momentum;  // of the first state; Adam's beta 1
+  T damping;  // 1 - what the gradient adds to the first state
+  T momentum2;  // Adam's beta 2
+  T log_momentum;  // logarithms of the two, which lose nothing where the momentum is nearly 1
+  T log_momentum2;
+  T rate_decay;
+  int dtypes[STEP_OPERANDS];
+  int present;  // a bit for each list that there is
+  int is_first;  // the first state is not initialised
+  int nesterov;
+} Step;
+
+#define STEP_ARGUMENTS                                                                                       \
+  Step step, __global const uchar *rate, ulong rate_offset, __global const uchar *scale, ulong scale_offset, \
+      __global const uchar *found_inf, ulong found_inf_offset, SEGMENT_ARGUMENTS
+
+#define LIST(operand) (step.present & (1 << operand) ? SEGMENT_START(table, s, operand) : 0)
+
+// Leaves the kernel where gradients are infinite, unless a state has to be made first; gives this group's tensors, `learning_rate`, and `factor`, what
+// gradients are multiplied by.
+#define BEGIN_STEP                                                                                         \
+  const bool is_skipped = found_inf && load_at(found_inf + found_inf_offset, step.dtypes[FOUND_INF]) != 0; \
+  if (is_skipped && !step.is_first) return;                                                                \
+  SEGMENT_CHUNK(table, s, n, start, end);                                                                  \
+  __global uchar *const parameter = LIST(PARAMETER), *const gradient = LIST(GRADIENT);                     \
+  __global uchar *const state0 = LIST(STATE0), *const state1 = LIST(STATE1), *const state2 = LIST(STATE2); \
+  __global const uchar *const count = LIST(COUNT);                                                         \
+  T learning_rate = rate ? load_at(rate + rate_offset, step.dtypes[RATE]) : step.rate;                     \
+  T factor = step.sign;                                                                                    \
+  if (scale) factor /= load_at(scale + scale_offset, step.dtypes[SCALE]);                                  \
+  const T steps = count ? load_at(count, step.dtypes[COUNT]) : 1;
+#define FOR_EACH_VECTOR(i) for (long i = start + get_local_id(0) * VEC; i < end; i += LSIZE * VEC)
+
+#define LOAD(buffer, operand) load_part(buffer, i, n, DTYPE_OF(operand), 0)
+#define STORE(buffer, operand, value) store_part(buffer, i, n, DTYPE_OF(operand), value)
+
+// Unscaled gradients are kept, as the caller may look at them.
+#define LOAD_GRADIENT(g)                    \
+  TV g = LOAD(gradient, GRADIENT) * factor; \
+  if (scale) STORE(gradient, GRADIENT, g *step.sign);
+
+// Sutskever, Martens, Dahl and Hinton 2013.
+__kernel GROUPS_OF(LSIZE) void sgd_step(STEP_ARGUMENTS) {
+  BEGIN_STEP
+  FOR_EACH_VECTOR(i) {
+    if (is_skipped) {
+      if (state0) STORE(state0, STATE0, 0);
+      continue;
+    }
+    LOAD_GRADIENT(g)
+    TV p = LOAD(parameter, PARAMETER);
+    g += step.weight_decay * p;
+    if (state0) {
+      TV velocity = g;
+      if (!step.is_first) velocity = step.momentum * LOAD(state0, STATE0) + (1 - step.damping) * g;
+      STORE(state0, STATE0, velocity);
+      g = step.nesterov ? g + step.momentum * velocity : velocity;
+    }
+    STORE(parameter, PARAMETER, p - learning_rate * g);
+  }
+}
+
+// What both forms of Adam do once weight decay is settled. Kingma and Ba 2015; the maximum of Reddi, Kale and Kumar 2018.
+#define BEGIN_ADAM                                                                                          \
+  const T correction = -expm1(steps * step.log_momentum), correction2 = -expm1(steps * step.log_momentum2); \
+  const T pace = learning_rate / correction, spread = 1 / sqrt(correction2);
+#define ADAM(p, g)                                                 \
+  TV mean = LOAD(state0, STATE0), square = LOAD(state1, STATE1);   \
+  mean += (1 - step.momentum) * (g - mean);                        \
+  square = step.momentum2 * square + (1 - step.momentum2) * g * g; \
+  STORE(state0, STATE0, mean);                                     \
+  STORE(state1, STATE1, square);                                   \
+  if (state2) {                                                    \
+    square = fmax(LOAD(state2, STATE2), square);                   \
+    STORE(state2, STATE2, square);                                 \
+  }                                                                \
+  STORE(parameter, PARAMETER, p - pace * mean / (sqrt(square) * spread + step.epsilon));
+
+__kernel GROUPS_OF(LSIZE) void adam_step(STEP_ARGUMENTS) {
+  BEGIN_STEP
+  BEGIN_ADAM
+  FOR_EACH_VECTOR(i) {
+    LOAD_GRADIENT(g)
+    TV p = LOAD(parameter, PARAMETER);
+    g += step.weight_decay * p;
+    ADAM(p, g)
+  }
+}
+
+// Loshchilov and Hutter 2019.
+__kernel GROUPS_OF(LSIZE) void adamw_step(STEP_ARGUMENTS) {
+  BEGIN_STEP
+  BEGIN_ADAM
+  FOR_EACH_VECTOR(i) {
+    LOAD_GRADIENT(g)
+    TV p = LOAD(parameter, PARAMETER);
+    p -= learning_rate * step.weight_decay * p;
+    ADAM(p, g)
+  }
+}
+
+// Duchi, Hazan and Singer 2011.
+__kernel GROUPS_OF(LSIZE) void adagrad_step(STEP_ARGUMENTS) {
+  BEGIN_STEP
+  const T pace = learning_rate / (1 + (steps - 1) * step.rate_decay);
+  FOR_EACH_VECTOR(i) {
+    LOAD_GRADIENT(g)
+    TV p = LOAD(parameter, PARAMETER);
+    g += step.weight_decay * p;
+    const TV sum = LOAD(state0, STATE0) + g * g;
+    STORE(state0, STATE0, sum);
+    STORE(parameter, PARAMETER, p - pace * g / (sqrt(sum) + step.epsilon));
+  }
+}

@@ -1,0 +1,113 @@
+//! Rows of the op table that have an expression, and their programs.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::kernels::{CachedProgram, Class, DType, Family, Spec, Tier};
+use crate::ops::Target;
+
+mod table {
+    //! The op enum and its rows, generated from `native_functions.yaml`.
+    #![allow(missing_docs, dead_code)]
+
+    /// One pointwise row of the op table.
+    #[derive(Debug)]
+    pub struct PointwiseRow {
+        pub op: PointwiseOp,
+        pub name: &'static str,
+        pub arity: usize,
+        pub scalars: &'static [&'static str],
+        pub expr: Option<&'static str>,
+        pub expr_int: Option<&'static str>,
+        pub expr_bool: Option<&'static str>,
+        pub expr_complex: Option<&'static str>,
+        pub dtypes: u64,
+        pub cases: [&'static str; 3],
+        pub short: [bool; 3],
+    }
+
+    include!(concat!(env!("OUT_DIR"), "/pointwise_table.rs"));
+}
+
+use table::{ExprClass, POINTWISE};
+pub(in crate::ops) use table::{PointwiseRow, BOOL_CASES};
+
+/// How the dense kernel finds an input; two bits each in its `sources` argument.
+#[derive(Clone, Copy)]
+pub(in crate::ops) enum Source {
+    Dense = 0,
+    One = 1,
+    Value = 2,
+}
+
+/// A row of the op table.
+pub(in crate::ops) fn row(op: u32) -> Result<&'static PointwiseRow> {
+    let row = POINTWISE.get(op as usize);
+    row.ok_or_else(|| Error::Invalid(format!("OpenCL: pointwise op {op} is not in the op table")))
+}
+
+/// The program of a row, of a family that has the switch over ops.
+pub(in crate::ops) fn program(
+    target: &Target,
+    family: Family,
+    class: Class,
+    row: &PointwiseRow,
+    spec: Spec,
+) -> Result<Arc<CachedProgram>> {
+    let expr = expr_class(class);
+    let spec = spec.define("ARITY", row.slots(family) as i64).define("SHORT_OPS", i64::from(row.is_short(expr)));
+    target.program_with_cases(family, class, &spec, |tier| match tier {
+        Tier::Generic => row.switch(family, class),
+        Tier::Specialised => row.case_text(expr).to_owned(),
+    })
+}
+
+const fn expr_class(class: Class) -> ExprClass {
+    match class {
+        Class::Float | Class::Double => ExprClass::Float,
+        Class::Integer | Class::Unsigned => ExprClass::Int,
+        Class::Complex | Class::ComplexDouble => ExprClass::Complex,
+    }
+}
+
+impl PointwiseRow {
+    /// What is computed in a dtype.
+    pub(in crate::ops) fn expr_for(&self, compute: DType) -> Option<&'static str> {
+        match expr_class(compute.class()) {
+            ExprClass::Float => self.expr,
+            ExprClass::Int if compute == DType::Bool => self.expr_bool.or(self.expr_int),
+            ExprClass::Int => self.expr_int,
+            ExprClass::Complex => self.expr_complex,
+        }
+    }
+
+    fn case_text(&self, class: ExprClass) -> &'static str {
+        self.cases.get(class as usize).copied().unwrap_or_default()
+    }
+
+    fn is_short(&self, class: ExprClass) -> bool {
+        self.short.get(class as usize).copied().unwrap_or_default()
+    }
+
+    /// Inputs that a family's programs of this row have: ops of few inputs share theirs, which spares compiling more. Lists
+    /// take as many buffers whatever the op, but for others every one takes time.
+    pub(in crate::ops) fn slots(&self, family: Family) -> usize {
+        self.arity.max(if family == Family::Foreach { 3 } else { 2 })
+    }
+
+    /// The `sources` of the inputs that the row's programs have and the row does not: numbers, so that nothing is read.
+    pub(in crate::ops) fn absent_sources(&self, family: Family) -> i32 {
+        (self.arity..self.slots(family)).fold(0, |sources, index| sources | (Source::Value as i32) << (2 * index))
+    }
+
+    /// The cases of a generic program: of all ops that share it and are as short, or as long, as this one. Those that are a
+    /// few instructions have a program of their own, as it takes PoCL 0.2 s to compile and not 0.5 to 0.7 s: most of
+    /// what a first step runs is in it.
+    fn switch(&self, family: Family, class: Class) -> String {
+        let (slots, expr) = (self.slots(family), expr_class(class));
+        let alike = |row: &&Self| row.slots(family) == slots && row.is_short(expr) == self.is_short(expr);
+        // What is written for signed integers alone need not mean anything for others.
+        let is_meant = |row: &&Self| class != Class::Unsigned || row.dtypes >> DType::U64.code() & 1 == 1;
+        POINTWISE.iter().filter(alike).filter(is_meant).map(|row| row.case_text(expr)).collect()
+    }
+}

@@ -1,0 +1,79 @@
+//! How the strided element-wise kernel walks: tiles, vectors, and which dimension lies next to the innermost.
+
+use super::GROUP;
+use crate::error::Result;
+use crate::kernels::Layout;
+use crate::ops::Operand;
+use crate::ops::Target;
+
+/// What a CPU computes at a time where operands are strided: along rows, so that a row's vectors share its set-up; or,
+/// where an operand lies across, few cache lines of which all is used.
+pub(in crate::ops) const TILE_VECTORS: i64 = 64;
+pub(in crate::ops) const TILE_ROWS: i64 = 256;
+/// Groups of work-items for each core, which share the tiles evenly.
+const GROUPS_PER_UNIT: usize = 8;
+/// Elements of a side of what a GPU's group computes at a time where an operand lies across, of which each item takes one.
+pub(in crate::ops) const GPU_SIDE: i64 = 16;
+
+/// How the strided kernel walks: tiles of `rows` rows, or of so many times `rows_at_once`, by `vectors` vectors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::ops) struct Tiles {
+    pub vectors: i64,
+    pub rows: i64,
+    pub rows_at_once: i64,
+    pub count: i64,
+}
+
+impl Tiles {
+    /// (global, local) size: on CPUs each item takes some tiles, on GPUs one, or each group.
+    pub fn items(&self, target: &Target) -> (usize, usize) {
+        let tiles = self.count as usize;
+        if target.is_cpu() {
+            return (tiles.min(target.compute_units() * GROUPS_PER_UNIT * GROUP).next_multiple_of(GROUP), GROUP);
+        }
+        if self.rows > 1 {
+            let side = GPU_SIDE as usize;
+            return (tiles * side * side, side * side);
+        }
+        (tiles.next_multiple_of(GROUP), GROUP)
+    }
+}
+
+/// Whether an operand's neighbours lie along `dim`, not along the innermost dimension.
+pub(in crate::ops) fn is_across(operand: &Operand<'_>, dim: usize) -> bool {
+    match (operand.strides.first(), operand.strides.get(dim)) {
+        (Some(inner), Some(outer)) => *inner != 0 && *outer != 0 && outer.abs() < inner.abs(),
+        _ => false,
+    }
+}
+
+/// Whether rows are whole vectors that begin where vectors do, or repeat one element.
+pub(in crate::ops) fn fits_vectors(shape: &[i64], operands: &[Operand<'_>], lanes: usize) -> bool {
+    let fits = |operand: &Operand<'_>| {
+        let (size, vector) = (operand.dtype.size() as i64, (lanes * operand.dtype.size()) as i64);
+        match operand.strides.split_first() {
+            None | Some((0, _)) => true,
+            Some((inner, outer)) => {
+                let mut starts = outer.iter().copied().chain([operand.address as i64]);
+                *inner == size && starts.all(|start| start % vector == 0)
+            }
+        }
+    };
+    shape.first().is_some_and(|size| size % lanes as i64 == 0) && operands.iter().all(fits)
+}
+
+/// The layout of the strided kernel, with dimension `facing` next to the innermost.
+pub(in crate::ops) fn layout_facing(shape: &[i64], operands: &[Operand<'_>], facing: Option<usize>) -> Result<Layout> {
+    let strides: Vec<&[i64]> = operands.iter().map(|operand| operand.strides).collect();
+    let Some(dim) = facing else { return Layout::new(shape, &strides) };
+    let turned = |values: &[i64]| {
+        let mut values = values.to_vec();
+        if dim < values.len() {
+            values.swap(1, dim);
+        }
+        values
+    };
+    let strides: Vec<Vec<i64>> = strides.into_iter().map(turned).collect();
+    let strides: Vec<&[i64]> = strides.iter().map(Vec::as_slice).collect();
+    Layout::new(&turned(shape), &strides)
+}

@@ -1,0 +1,166 @@
+// Pooling of planes that lie dense, one item a plane; arguments and operands are those of the kernels in pool.cl.
+//
+// Where channels are not neighbours the lanes of pool.cl read sixteen planes at once, a kilobyte or more apart. These
+// kernels go along the rows of one plane instead. An item owns its plane, so it may add to it: PyTorch's CPU backend
+// adds in the same order, and rounds to the storage type as often.
+
+#define FOR_PLANES(layout)                                    \
+  ITEM_TASKS(layout.sizes[3] * layout.sizes[4], first, last); \
+  for (long plane = first; plane < last; plane++)
+
+INLINE long plane_offset(const Layout *layout, int operand, long plane) {
+  return plane % layout->sizes[3] * layout->strides[operand][3] +
+         plane / layout->sizes[3] * layout->strides[operand][4];
+}
+
+INLINE long plane_size(const Layout *layout) { return layout->sizes[0] * layout->sizes[1] * layout->sizes[2]; }
+
+INLINE void clear_plane(__global uchar *plane, long size, int dtype) {
+  for (long i = 0; i < size; i += VEC) store_part(plane, i, size, dtype, (TV)0);
+}
+
+__kernel void max_pool_backward_planes(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
+                                       ulong grad_offset, __global const uchar *indices, ulong indices_offset,
+                                       int dtype0, Layout layout, Layout outputs, Window w, int adaptive) {
+  long inputs = plane_size(&layout), results = plane_size(&outputs);
+  FOR_PLANES(layout) {
+    __global uchar *dx = grad_input + grad_input_offset + plane_offset(&layout, 0, plane);
+    __global const uchar *g = grad + grad_offset + plane_offset(&outputs, 0, plane);
+    __global const long *chosen = (__global const long *)(indices + indices_offset + plane_offset(&outputs, 1, plane));
+    clear_plane(dx, inputs, DTYPE0);
+    for (long o = 0; o < results; o++) {
+      long place = chosen[o];
+      // Indices may be anybody's.
+      if (place >= 0 && place < inputs) store(dx, place, DTYPE0, load(dx, place, DTYPE0) + load(g, o, DTYPE0));
+    }
+  }
+}
+
+// The windows of a plane in turn. One is found from the last without most of the divisions that window_range takes.
+typedef struct {
+  int at[3];
+  Range range;
+} Cursor;
+
+INLINE Cursor first_window(const Window *w, int adaptive) {
+  Cursor c;
+  for (int d = 0; d < 3; d++) c.at[d] = 0;
+  c.range = window_range(w, adaptive, c.at);
+  return c;
+}
+
+INLINE void next_window(const Window *w, int adaptive, Cursor *c) {
+  for (int d = 0; d < 3; d++) {
+    bool wraps = c->at[d] + 1 == w->output[d];
+    c->at[d] = wraps ? 0 : c->at[d] + 1;
+    c->range.begin[d] = window_begin(w, adaptive, d, c->at[d]);
+    c->range.end[d] = window_end(w, adaptive, d, c->at[d]);
+    if (!wraps) return;
+  }
+}
+
+// What the average over a window divides by. Averages are without dilation.
+INLINE long cursor_share(const Window *w, int adaptive, int count_include_pad, long divisor_override, const Cursor *c) {
+  const Range *r = &c->range;
+  if (divisor_override == 0 && (adaptive || !count_include_pad))
+    return (long)(r->end[0] - r->begin[0]) * (r->end[1] - r->begin[1]) * (r->end[2] - r->begin[2]);
+  return average_share(w, adaptive, count_include_pad, divisor_override, c->at[0], c->at[1], c->at[2]);
+}
+
+#define FOR_WINDOWS(w, adaptive, c)                      \
+  int windows = w.output[0] * w.output[1] * w.output[2]; \
+  Cursor c = first_window(&w, adaptive);                 \
+  for (int place = 0; place < windows; place++, next_window(&w, adaptive, &c))
+
+// The rows of a window.
+#define FOR_ROWS(r, y, z)                                \
+  for (int z = r.begin[2]; z < r.end[2]; z += r.step[2]) \
+    for (int y = r.begin[1]; y < r.end[1]; y += r.step[1])
+
+// Where row y of slice z of a plane begins, counted in elements.
+INLINE long row_start(const Window *w, int y, int z) { return ((long)z * w->input[1] + y) * w->input[0]; }
+
+// Rows of windows are at least VEC elements long and without dilation: mod.rs sees to it.
+__kernel void max_pool_planes(__global uchar *output, ulong output_offset, __global uchar *indices,
+                              ulong indices_offset, __global const uchar *input, ulong input_offset, int dtype0,
+                              Layout layout, Window w, int adaptive) {
+  Places lane;
+  for (int l = 0; l < VEC; l++) lane.lanes[l] = l;
+  FOR_PLANES(layout) {
+    __global const uchar *x_plane = input + input_offset + plane_offset(&layout, 2, plane);
+    __global uchar *y_plane = output + output_offset + plane_offset(&layout, 0, plane);
+    __global long *chosen = (__global long *)(indices + indices_offset + plane_offset(&layout, 1, plane));
+    FOR_WINDOWS(w, ADAPTIVE, c) {
+      Range r = c.range;
+      long begin = row_start(&w, r.begin[1], r.begin[2]) + r.begin[0];
+      Lanes best;
+      Places where;
+      best.vector = load_vector(x_plane, begin, DTYPE0);
+      where.vector = (TM)(TI)begin + lane.vector;
+      FOR_ROWS(r, y, z) {
+        long row = row_start(&w, y, z);
+        for (int i = r.begin[0]; i < r.end[0]; i += VEC) {
+          // The last vector of a row may begin among the elements of the one before.
+          long first = row + min(i, r.end[0] - VEC);
+          TV v = load_vector(x_plane, first, DTYPE0);
+          TM better = (v > best.vector) | IS_NAN(v);
+          best.vector = better ? v : best.vector;
+          where.vector = better ? (TM)(TI)first + lane.vector : where.vector;
+        }
+      }
+      // The first of equals, and the last NaN.
+      T top = best.lanes[0];
+      TI top_place = where.lanes[0];
+      for (int l = 1; l < VEC; l++) {
+        T v = best.lanes[l];
+        TI at = where.lanes[l];
+        bool better = IS_NAN(v) ? !IS_NAN(top) || at > top_place : v > top || (v == top && at < top_place);
+        top = better ? v : top;
+        top_place = better ? at : top_place;
+      }
+      store(y_plane, place, DTYPE0, top);
+      chosen[place] = top_place;
+    }
+  }
+}
+
+// Rows of windows are long here: mod.rs sees to it.
+__kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __global const uchar *input,
+                              ulong input_offset, int dtype0, Layout layout, Window w, int adaptive,
+                              int count_include_pad, long divisor_override) {
+  FOR_PLANES(layout) {
+    __global const uchar *x_plane = input + input_offset + plane_offset(&layout, 1, plane);
+    __global uchar *y_plane = output + output_offset + plane_offset(&layout, 0, plane);
+    FOR_WINDOWS(w, ADAPTIVE, c) {
+      Range r = c.range;
+      TV sum = (TV)0;
+      FOR_ROWS(r, y, z) {
+        __global const uchar *row = x_plane + row_start(&w, y, z) * dtype_size(DTYPE0);
+        for (long i = r.begin[0]; i < r.end[0]; i += VEC) sum += load_part(row, i, r.end[0], DTYPE0, 0);
+      }
+      // A window that lies in the padding alone, which ceil_mode can make, has nothing to average.
+      bool empty = r.begin[0] >= r.end[0] || r.begin[1] >= r.end[1] || r.begin[2] >= r.end[2];
+      T share = (T)cursor_share(&w, ADAPTIVE, count_include_pad, divisor_override, &c);
+      store(y_plane, place, DTYPE0, empty ? (T)0 : lanes_sum(sum) / share);
+    }
+  }
+}
+
+__kernel void avg_pool_backward_planes(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
+                                       ulong grad_offset, int dtype0, Layout layout, Layout outputs, Window w,
+                                       int adaptive, int count_include_pad, long divisor_override) {
+  FOR_PLANES(layout) {
+    __global uchar *dx = grad_input + grad_input_offset + plane_offset(&layout, 0, plane);
+    __global const uchar *g = grad + grad_offset + plane_offset(&outputs, 0, plane);
+    clear_plane(dx, plane_size(&layout), DTYPE0);
+    FOR_WINDOWS(w, ADAPTIVE, c) {
+      Range r = c.range;
+      T part = load(g, place, DTYPE0) / (T)cursor_share(&w, ADAPTIVE, count_include_pad, divisor_override, &c);
+      FOR_ROWS(r, y, z) {
+        __global uchar *row = dx + row_start(&w, y, z) * dtype_size(DTYPE0);
+        for (long i = r.begin[0]; i < r.end[0]; i += VEC)
+          store_part(row, i, r.end[0], DTYPE0, load_part(row, i, r.end[0], DTYPE0, 0) + part);
+      }
+    }
+  }
+}

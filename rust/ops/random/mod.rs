@@ -1,0 +1,255 @@
+//! Random numbers: distributions, dropout. The host hands in the seed and the first counter of each launch.
+
+use crate::error::{Error, Result};
+use crate::kernels::entry::{self, Arguments, EntryPoint, Value};
+use crate::kernels::{CachedProgram, Class, DType, Family};
+use crate::ops::core::space::div_ceil;
+use crate::ops::core::target::ITEM_GROUP;
+use crate::ops::core::tier::tier;
+use crate::ops::{RandomStream, Target, Tensor};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// A distribution with up to two parameters; as in `random.cl`.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum Distribution {
+        /// From the first parameter up to, and without, the second.
+        Uniform,
+        /// Mean and standard deviation.
+        Normal,
+        /// Those of the logarithm.
+        LogNormal,
+        /// Rate.
+        Exponential,
+        /// Median and half width at half maximum.
+        Cauchy,
+        /// Probability of success; counts trials from 1.
+        Geometric,
+        /// Probability of 1.
+        Bernoulli,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type RandomStream = crate::abi::RandomStream;
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn random_counters(elements: i64) -> u64;
+        fn random_sample(
+            out: &Tensor,
+            distribution: Distribution,
+            parameters: [f64; 2],
+            stream: RandomStream,
+        ) -> Result<()>;
+        fn random_integers(out: &Tensor, range: u64, base: i64, stream: RandomStream) -> Result<()>;
+        fn random_bernoulli(out: &Tensor, probabilities: &Tensor, stream: RandomStream) -> Result<()>;
+        fn dropout(out: &Tensor, mask: &Tensor, input: &Tensor, keep: f64, stream: RandomStream) -> Result<()>;
+        fn dropout_backward(grad_in: &Tensor, grad_out: &Tensor, mask: &Tensor, scale: f64) -> Result<()>;
+    }
+}
+
+pub use ffi::Distribution;
+
+/// Counters that lie side by side, the `BESIDE` of `random.cl`.
+const BESIDE: i64 = 8;
+
+/// Elements that BESIDE counters make, the `GROUP` of `random.cl`: 32-bit words go twice as far as 64-bit ones.
+const fn group(class: Class) -> i64 {
+    match class {
+        Class::Float => 32,
+        _ => 16,
+    }
+}
+
+/// Counter values that a launch over so many elements uses up, whatever its class.
+pub const fn random_counters(elements: i64) -> u64 {
+    (div_ceil(elements, group(Class::Double)) * BESIDE) as u64
+}
+
+/// The class that a distribution is drawn in: integers hold what was drawn in single precision.
+fn drawing_class(dtype: DType) -> Result<Class> {
+    match dtype.class() {
+        Class::Double => Ok(Class::Double),
+        Class::Float | Class::Integer | Class::Unsigned => Ok(Class::Float),
+        Class::Complex | Class::ComplexDouble => {
+            Err(Error::Unsupported(format!("OpenCL: no random numbers of dtype {}", dtype.name())))
+        }
+    }
+}
+
+/// Work-items that draw so many elements: on CPUs each runs the counters of a group, on GPUs each one counter.
+fn drawing_items(target: &Target, class: Class, elements: i64) -> i64 {
+    let groups = div_ceil(elements, group(class));
+    if target.is_cpu() {
+        groups
+    } else {
+        groups * BESIDE
+    }
+}
+
+/// Enqueues a kernel whose items check whether there is anything for them: one size of group, so that drivers that compile
+/// a kernel for each do so once.
+fn launch<A: Arguments>(
+    target: &Target,
+    program: &CachedProgram,
+    kernel: EntryPoint<A>,
+    args: &A,
+    items: i64,
+) -> Result<()> {
+    let global = (items as usize).next_multiple_of(ITEM_GROUP);
+    target.launch(program, kernel, args, &[global], Some(&[ITEM_GROUP]))
+}
+
+/// Fills a dense tensor.
+///
+/// # Errors
+/// [`Error::Unsupported`] for complex dtypes.
+pub fn random_sample(
+    out: &Tensor<'_>,
+    distribution: Distribution,
+    parameters: [f64; 2],
+    stream: RandomStream,
+) -> Result<()> {
+    let count = out.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let class = drawing_class(out.dtype)?;
+    let [first, second] = parameters;
+    // In double: for a small probability 1 - p is 1 in single precision.
+    let first = if distribution == Distribution::Geometric { (-first).ln_1p() } else { first };
+    let target = Target::of(out.address)?;
+    let spec = tier(count, &[("SPEC_OP", distribution.repr), ("SPEC_DTYPE0", out.dtype.code())]);
+    let program = target.program(Family::Random, class, &spec)?;
+    let args = entry::RandomSample {
+        out: target.tensor(out)?,
+        op: distribution.repr,
+        dtype0: out.dtype,
+        n: count,
+        seed: stream.seed,
+        offset: stream.offset,
+        a: Value::real(class, first),
+        b: Value::real(class, second),
+    };
+    launch(&target, &program, entry::RANDOM_SAMPLE, &args, drawing_items(&target, class, count))
+}
+
+/// Fills a dense tensor with `base` plus whole numbers below `range`; range 0 means all 64 bits.
+///
+/// # Errors
+/// As the driver reports.
+pub fn random_integers(out: &Tensor<'_>, range: u64, base: i64, stream: RandomStream) -> Result<()> {
+    let count = out.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    target.converts([out.dtype])?;
+    let spec = tier(count, &[("SPEC_DTYPE0", out.dtype.code())]);
+    let program = target.program(Family::Random, Class::Integer, &spec)?;
+    let args = entry::RandomIntegers {
+        out: target.tensor(out)?,
+        dtype0: out.dtype,
+        n: count,
+        seed: stream.seed,
+        offset: stream.offset,
+        range,
+        base,
+    };
+    launch(&target, &program, entry::RANDOM_INTEGERS, &args, drawing_items(&target, Class::Integer, count))
+}
+
+/// Fills a dense tensor with 0 and 1; `probabilities` is laid out alike. One that is none is a fault of the stream.
+///
+/// # Errors
+/// [`Error::Unsupported`] for complex dtypes.
+pub fn random_bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: RandomStream) -> Result<()> {
+    let count = out.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let class = drawing_class(probabilities.dtype)?;
+    let target = Target::of(out.address)?;
+    target.converts([out.dtype])?;
+    let dtypes = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", probabilities.dtype.code())];
+    let program = target.program(Family::Random, class, &tier(count, &dtypes))?;
+    let args = entry::RandomBernoulli {
+        out: target.tensor(out)?,
+        p: target.tensor(probabilities)?,
+        dtype0: out.dtype,
+        dtype1: probabilities.dtype,
+        n: count,
+        seed: stream.seed,
+        offset: stream.offset,
+        faults: target.faults()?,
+    };
+    launch(&target, &program, entry::RANDOM_BERNOULLI, &args, drawing_items(&target, class, count))
+}
+
+/// Keeps each element with probability `keep`, divided by it; `mask` (bool) tells which. All are laid out alike.
+///
+/// # Errors
+/// [`Error::Unsupported`] for complex dtypes.
+pub fn dropout(out: &Tensor<'_>, mask: &Tensor<'_>, input: &Tensor<'_>, keep: f64, stream: RandomStream) -> Result<()> {
+    let count = input.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let class = drawing_class(input.dtype)?;
+    let target = Target::of(out.address)?;
+    let spec = tier(count, &[("SPEC_DTYPE0", input.dtype.code())]);
+    let program = target.program(Family::Random, class, &spec)?;
+    let args = entry::Dropout {
+        out: target.tensor(out)?,
+        mask: target.tensor(mask)?,
+        input: target.tensor(input)?,
+        dtype0: input.dtype,
+        n: count,
+        seed: stream.seed,
+        offset: stream.offset,
+        keep: Value::real(class, keep),
+        scale: Value::real(class, keep.recip()),
+    };
+    launch(&target, &program, entry::DROPOUT, &args, drawing_items(&target, class, count))
+}
+
+/// `grad_in = mask ? grad_out * scale : 0`. All are laid out alike.
+///
+/// # Errors
+/// [`Error::Unsupported`] for complex dtypes.
+pub fn dropout_backward(grad_in: &Tensor<'_>, grad_out: &Tensor<'_>, mask: &Tensor<'_>, scale: f64) -> Result<()> {
+    let count = grad_out.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let class = drawing_class(grad_out.dtype)?;
+    let target = Target::of(grad_in.address)?;
+    let spec = tier(count, &[("SPEC_DTYPE0", grad_out.dtype.code())]);
+    let program = target.program(Family::Random, class, &spec)?;
+    let args = entry::DropoutBackward {
+        grad_in: target.tensor(grad_in)?,
+        grad_out: target.tensor(grad_out)?,
+        mask: target.tensor(mask)?,
+        dtype0: grad_out.dtype,
+        n: count,
+        scale: Value::real(class, scale),
+    };
+    let items = if target.is_cpu() { div_ceil(count, BESIDE) } else { count };
+    launch(&target, &program, entry::DROPOUT_BACKWARD, &args, items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_takes_whole_groups_of_counters() {
+        assert_eq!(random_counters(0), 0);
+        assert_eq!(random_counters(1), 8);
+        assert_eq!(random_counters(16), 8);
+        assert_eq!(random_counters(17), 16);
+    }
+}

@@ -1,0 +1,120 @@
+//! Reductions that tell where: argmax, argmin, maximum and minimum along a dimension.
+
+use super::reduction::{Order, Reduction};
+use crate::error::Result;
+use crate::kernels::{entry, Class, DType, Family};
+use crate::ops::core::geometry::Geometry;
+use crate::ops::core::space::{layout, Dim};
+use crate::ops::core::tier::tier;
+use crate::ops::{Target, Tensor};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn arg_reduce(values: &Tensor, indices: &Tensor, input: &Tensor, dim: usize, largest: bool) -> Result<()>;
+    }
+}
+
+/// Finds the largest or smallest elements of `input` along `dim` and their places. `values`, which may be absent, and
+/// `indices`, of 64-bit integers, have size 1 there.
+///
+/// # Errors
+/// As the driver reports.
+pub fn arg_reduce(
+    values: &Tensor<'_>,
+    indices: &Tensor<'_>,
+    input: &Tensor<'_>,
+    dim: usize,
+    largest: bool,
+) -> Result<()> {
+    let space = space(values, indices, input, dim);
+    let (outputs, length) = (space.outputs(), input.size(dim));
+    if outputs == 0 || length == 0 {
+        return Ok(());
+    }
+    let target = Target::of(indices.address)?;
+    let class = input.class();
+    let geometry = Geometry::of(&target, class);
+    let order = order(&space, &geometry, class);
+    let geometry = order.geometry(geometry);
+    let splits = space.splits(order, &geometry);
+    let largest = i32::from(largest);
+    let constants = [("SPEC_DTYPE0", input.dtype.code()), ("SPEC_LARGEST", largest)];
+    let program = target.program(Family::ArgReduce, class, &geometry.define(tier(input.numel(), &constants)))?;
+
+    let search = |kept: &[Dim<3>], values: usize, dtype: DType, indices: usize| {
+        let extremes = entry::ExtremesArguments {
+            input: target.tensor(input)?,
+            dtype0: input.dtype,
+            values: target.memory(values)?,
+            values_dtype: dtype,
+            indices: target.memory(indices)?,
+            kept: layout(kept)?,
+            outputs,
+            length,
+            stride: input.stride(dim) * input.dtype.size() as i64,
+            splits,
+            largest,
+        };
+        match order {
+            Order::Rows => {
+                let (global, local) = geometry.groups_for(outputs * splits);
+                target.launch(&program, entry::ARG_ROWS, &entry::ArgRows { extremes }, &global, Some(&local))
+            }
+            Order::Columns => {
+                let columns = space.columns(space.tasks(order, &geometry) * splits, length / splits);
+                let args = |parts| entry::ArgColumns { extremes, parts };
+                geometry.launch_columns(&target, &program, entry::ARG_COLUMNS, args, columns)
+            }
+        }
+    };
+    if splits == 1 {
+        return search(&space.kept, values.address, values.dtype, indices.address);
+    }
+    let (size, index_size) = (class.size() as i64, DType::I64.size() as i64);
+    let best = target.workspace((splits * outputs * size) as usize)?;
+    let places = target.workspace((splits * outputs * index_size) as usize)?;
+    search(&space.split(splits, [size, index_size, 0]), best.address, class.storage(), places.address)?;
+    let args = entry::ArgMerge {
+        best: target.memory(best.address)?,
+        best_dtype: class.storage(),
+        places: target.memory(places.address)?,
+        values: target.tensor(values)?,
+        values_dtype: values.dtype,
+        indices: target.tensor(indices)?,
+        kept: layout(&space.kept)?,
+        outputs,
+        splits,
+        largest,
+        parts: 1,
+    };
+    let args = |parts| entry::ArgMerge { parts, ..args };
+    geometry.launch_join(&target, &program, entry::ARG_MERGE, args, (outputs, splits))
+}
+
+fn space(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usize) -> Reduction<3> {
+    let bytes = |tensor: &Tensor<'_>, d: usize| tensor.stride(d) * tensor.dtype.size() as i64;
+    let output = |tensor: &Tensor<'_>| -> Vec<i64> {
+        (0..input.ndim()).map(|d| if d == dim { 0 } else { bytes(tensor, d) }).collect()
+    };
+    let source: Vec<i64> = (0..input.ndim()).map(|d| bytes(input, d)).collect();
+    // The places come first: they are always there, so their stride 0 tells which dimension is reduced.
+    let mut space = Reduction::new(input.sizes, [&output(indices), &output(values), &source]);
+    for kept in &mut space.kept {
+        kept.strides.swap(0, 1);
+    }
+    space
+}
+
+/// The kernel that reads in the order of memory, unless the places do not fit its lanes.
+fn order(space: &Reduction<3>, geometry: &Geometry, class: Class) -> Order {
+    if class == Class::Float && space.length() > i64::from(i32::MAX) {
+        return Order::Rows;
+    }
+    space.order(geometry)
+}

@@ -1,0 +1,148 @@
+//! Steps of LSTM and GRU cells, after the products of input and state with their weights.
+//!
+//! All tensors are contiguous and of one dtype; states are [rows, hidden], gates [rows, gates * hidden].
+
+use crate::cl::Memory;
+use crate::error::Result;
+use crate::kernels::entry::{self, Arguments, EntryPoint};
+use crate::kernels::Family;
+use crate::ops::core::geometry::Geometry;
+use crate::ops::core::tier::tier;
+use crate::ops::{Target, Tensor};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// What a step starts from.
+    #[derive(Clone, Copy, Debug)]
+    pub struct CellInputs<'a> {
+        /// Product of the input.
+        pub input_gates: Tensor<'a>,
+        /// Product of the state.
+        pub hidden_gates: Tensor<'a>,
+        /// Bias of the input's product; may be absent.
+        pub input_bias: Tensor<'a>,
+        /// Bias of the state's product; may be absent.
+        pub hidden_bias: Tensor<'a>,
+        /// The state that the step changes: a cell's content in an LSTM, what a GRU shows.
+        pub state: Tensor<'a>,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn lstm_cell(inputs: &CellInputs, hy: &Tensor, cy: &Tensor, gates: &Tensor) -> Result<()>;
+        fn lstm_cell_backward(
+            grad_hy: &Tensor,
+            grad_cy: &Tensor,
+            cx: &Tensor,
+            cy: &Tensor,
+            gates: &Tensor,
+            grad_gates: &Tensor,
+            grad_cx: &Tensor,
+        ) -> Result<()>;
+        fn gru_cell(inputs: &CellInputs, hy: &Tensor, saved: &Tensor) -> Result<()>;
+        fn gru_cell_backward(
+            grad_hy: &Tensor,
+            saved: &Tensor,
+            grad_input_gates: &Tensor,
+            grad_hidden_gates: &Tensor,
+            grad_hx: &Tensor,
+        ) -> Result<()>;
+    }
+}
+
+pub use ffi::CellInputs;
+
+/// Launches a kernel over every element of `state`. `args` makes its arguments of where `tensors` lie.
+fn launch<A: Arguments, const N: usize>(
+    kernel: EntryPoint<A>,
+    state: &Tensor<'_>,
+    tensors: [&Tensor<'_>; N],
+    args: impl FnOnce([Memory; N], entry::CellArguments) -> A,
+) -> Result<()> {
+    if state.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(state.address)?;
+    let geometry = Geometry::of(&target, state.class());
+    // What a step reads and writes is many times its state.
+    let elements = tensors.iter().map(|tensor| tensor.numel()).sum();
+    let spec = geometry.define(tier(elements, &[("SPEC_DTYPE0", state.dtype.code())]));
+    let program = target.program(Family::Rnn, state.class(), &spec)?;
+    let (rows, hidden) = (state.size(0), state.size(1));
+    let mut memories = [Memory::ABSENT; N];
+    for (memory, tensor) in memories.iter_mut().zip(tensors) {
+        *memory = target.tensor(tensor)?;
+    }
+    let args = args(memories, entry::CellArguments { dtype0: state.dtype, rows, hidden });
+    let vectors = (hidden as u64).div_ceil(geometry.lanes as u64) as i64;
+    target.launch(&program, kernel, &args, &geometry.items_for(rows * vectors), None)
+}
+
+/// The new state and content of LSTM cells; `gates` keeps the activated gates.
+///
+/// # Errors
+/// As the driver reports.
+pub fn lstm_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, cy: &Tensor<'_>, gates: &Tensor<'_>) -> Result<()> {
+    let CellInputs { input_gates, hidden_gates, input_bias, hidden_bias, state } = inputs;
+    let tensors = [input_gates, hidden_gates, input_bias, hidden_bias, state, hy, cy, gates];
+    launch(entry::LSTM_CELL, state, tensors, |memories, cell| {
+        let [input_gates, hidden_gates, input_bias, hidden_bias, cx, hy, cy, workspace] = memories;
+        entry::LstmCell { input_gates, hidden_gates, input_bias, hidden_bias, cx, hy, cy, workspace, cell }
+    })
+}
+
+/// The gradients of gates and content from those of what `lstm_cell` gave, of which one may be absent. `cx` and `cy` are the
+/// content before and after, `gates` what `lstm_cell` has kept.
+///
+/// # Errors
+/// As the driver reports.
+pub fn lstm_cell_backward(
+    grad_hy: &Tensor<'_>,
+    grad_cy: &Tensor<'_>,
+    cx: &Tensor<'_>,
+    cy: &Tensor<'_>,
+    gates: &Tensor<'_>,
+    grad_gates: &Tensor<'_>,
+    grad_cx: &Tensor<'_>,
+) -> Result<()> {
+    let tensors = [grad_hy, grad_cy, cx, cy, gates, grad_gates, grad_cx];
+    launch(entry::LSTM_CELL_BACKWARD, cx, tensors, |memories, cell| {
+        let [grad_hy, grad_cy, cx, cy, workspace, grad_gates, grad_cx] = memories;
+        entry::LstmCellBackward { grad_hy, grad_cy, cx, cy, workspace, grad_gates, grad_cx, cell }
+    })
+}
+
+/// The new state of GRU cells; `saved` is [rows, 5 * hidden].
+///
+/// # Errors
+/// As the driver reports.
+pub fn gru_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, saved: &Tensor<'_>) -> Result<()> {
+    let CellInputs { input_gates, hidden_gates, input_bias, hidden_bias, state } = inputs;
+    let tensors = [input_gates, hidden_gates, input_bias, hidden_bias, state, hy, saved];
+    launch(entry::GRU_CELL, state, tensors, |memories, cell| {
+        let [input_gates, hidden_gates, input_bias, hidden_bias, hx, hy, workspace] = memories;
+        entry::GruCell { input_gates, hidden_gates, input_bias, hidden_bias, hx, hy, workspace, cell }
+    })
+}
+
+/// The gradients of both products and of the state.
+///
+/// # Errors
+/// As the driver reports.
+pub fn gru_cell_backward(
+    grad_hy: &Tensor<'_>,
+    saved: &Tensor<'_>,
+    grad_input_gates: &Tensor<'_>,
+    grad_hidden_gates: &Tensor<'_>,
+    grad_hx: &Tensor<'_>,
+) -> Result<()> {
+    let tensors = [grad_hy, saved, grad_input_gates, grad_hidden_gates, grad_hx];
+    launch(entry::GRU_CELL_BACKWARD, grad_hx, tensors, |memories, cell| {
+        let [grad_hy, workspace, grad_input_gates, grad_hidden_gates, grad_hx] = memories;
+        entry::GruCellBackward { grad_hy, workspace, grad_input_gates, grad_hidden_gates, grad_hx, cell }
+    })
+}

@@ -1,0 +1,162 @@
+//! Running totals and extremes along one dimension of contiguous tensors.
+
+use crate::error::Result;
+use crate::kernels::{entry, Family};
+use crate::ops::core::space::div_ceil;
+use crate::ops::core::tier::tier;
+use crate::ops::{Target, Tensor};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// How totals are made; as in `scan.cl`.
+    #[derive(Debug)]
+    #[repr(i32)]
+    pub enum ScanOp {
+        /// Sum.
+        Sum,
+        /// Product.
+        Product,
+        /// Logarithm of the sum of exponentials.
+        LogSumExp,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn scan(out: &Tensor, input: &Tensor, dim: usize, op: ScanOp) -> Result<()>;
+        fn scan_extreme(values: &Tensor, indices: &Tensor, input: &Tensor, dim: usize, largest: bool) -> Result<()>;
+    }
+}
+
+pub use ffi::ScanOp;
+
+/// Bytes of the widest total, a double2.
+const TOTAL_BYTES: usize = 16;
+/// Pieces of a row are not made shorter than this: each costs a pass over the totals before it.
+const SHORTEST_CHUNK: i64 = 4096;
+/// Items of a group that scans a piece together, and the shortest row that it is for.
+const GROUP: usize = 128;
+const SHORTEST_FOR_GROUP: i64 = 256;
+
+/// A tensor seen as [outer, length, inner] around a dimension.
+struct Rows {
+    length: i64,
+    inner: i64,
+    count: i64,
+}
+
+impl Rows {
+    fn of(tensor: &Tensor<'_>, dim: usize) -> Self {
+        let length = tensor.size(dim);
+        let inner = tensor.sizes.iter().skip(dim + 1).product();
+        Self { length, inner, count: tensor.numel() / length.max(1) }
+    }
+
+    /// Whether groups take pieces, and not items: where neighbours of a row are neighbours in memory, and many enough.
+    fn by_group(&self, target: &Target) -> bool {
+        let fits = target.device.info.max_work_group >= GROUP;
+        !target.is_cpu() && fits && self.inner == 1 && self.length >= SHORTEST_FOR_GROUP
+    }
+
+    /// Items that scan a piece together.
+    fn group(&self, target: &Target) -> usize {
+        if self.by_group(target) {
+            GROUP
+        } else {
+            1
+        }
+    }
+
+    /// Pieces that a row is cut into so that every compute unit has some.
+    fn chunks(&self, target: &Target) -> i64 {
+        let busy = target.compute_units() as i64
+            * match (target.is_cpu(), self.by_group(target)) {
+                (true, _) => 4,
+                (false, true) => 16,
+                (false, false) => 64,
+            };
+        let wanted = div_ceil(busy, self.count.max(1));
+        wanted.clamp(1, div_ceil(self.length, SHORTEST_CHUNK).max(1))
+    }
+}
+
+/// Running totals along `dim`; `out` and `input` are contiguous and of one shape and dtype.
+///
+/// # Errors
+/// As the driver reports.
+pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Result<()> {
+    if input.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let rows = Rows::of(input, dim);
+    let chunk = div_ceil(rows.length, rows.chunks(&target));
+    let chunks = div_ceil(rows.length, chunk);
+    let group = rows.group(&target);
+    let (totals_kernel, apply_kernel) = if group > 1 {
+        (entry::SCAN_GROUP_TOTALS, entry::SCAN_GROUP_APPLY)
+    } else {
+        (entry::SCAN_TOTALS, entry::SCAN_APPLY)
+    };
+    let spec = tier(input.numel(), &[("SPEC_OP", op.repr), ("SPEC_DTYPE0", input.dtype.code())]);
+    let program = target.program(Family::Scan, input.class(), &spec.define("LSIZE", group as i64))?;
+    let pieces = (rows.count * chunks) as usize;
+    let (global, local) = ([pieces * group], [group]);
+    let local = Some(&local[..]).filter(|_| group > 1);
+    let scan = entry::ScanArguments {
+        op: op.repr,
+        dtype0: input.dtype,
+        length: rows.length,
+        inner: rows.inner,
+        chunks,
+        chunk,
+    };
+    let source = target.tensor(input)?;
+    let workspace = if chunks > 1 { Some(target.workspace(pieces * TOTAL_BYTES)?) } else { None };
+    let totals = target.memory(workspace.as_ref().map_or(0, |memory| memory.address))?;
+    if chunks > 1 {
+        let args = entry::ScanTotals { input: source, totals, scan };
+        target.launch(&program, totals_kernel, &args, &global, local)?;
+    }
+    let args = entry::ScanApply { out: target.tensor(out)?, input: source, totals, scan };
+    target.launch(&program, apply_kernel, &args, &global, local)
+}
+
+/// Running maximum or minimum along `dim` and where it was met. All are contiguous and of one shape; `indices` is
+/// of 64-bit integers.
+///
+/// # Errors
+/// As the driver reports.
+pub fn scan_extreme(
+    values: &Tensor<'_>,
+    indices: &Tensor<'_>,
+    input: &Tensor<'_>,
+    dim: usize,
+    largest: bool,
+) -> Result<()> {
+    if input.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(values.address)?;
+    let rows = Rows::of(input, dim);
+    let group = rows.group(&target);
+    let spec = tier(input.numel(), &[("SPEC_DTYPE0", input.dtype.code())]);
+    let program = target.program(Family::Scan, input.class(), &spec.define("LSIZE", group as i64))?;
+    let args = entry::ScanExtreme {
+        values: target.tensor(values)?,
+        indices: target.tensor(indices)?,
+        input: target.tensor(input)?,
+        dtype0: input.dtype,
+        length: rows.length,
+        inner: rows.inner,
+        largest: i32::from(largest),
+    };
+    let (global, local) = ([rows.count as usize * group], [group]);
+    if group > 1 {
+        return target.launch(&program, entry::SCAN_GROUP_EXTREME, &args, &global, Some(&local));
+    }
+    target.launch(&program, entry::SCAN_EXTREME, &args, &global, None)
+}

@@ -1,0 +1,111 @@
+//! One element of each row, by its rank.
+
+use super::radix::{self, launch, BINS};
+use super::{merge, Elements, Rows};
+use crate::error::Result;
+use crate::kernels::entry;
+use crate::ops::{Target, Tensor, Workspace};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn select(values: &Tensor, indices: &Tensor, input: &Tensor, ranks: &Tensor) -> Result<()>;
+    }
+}
+
+/// Writes the element of each row of `input` that a stable ascending sort would put at `ranks`, and its place in the row
+/// to `indices`. All are contiguous; `values`, `indices` and `ranks` (64-bit both) have a place for each row. NaN
+/// counts as larger than every number.
+///
+/// # Errors
+/// As the driver reports.
+pub fn select(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, ranks: &Tensor<'_>) -> Result<()> {
+    if values.numel() == 0 {
+        return Ok(());
+    }
+    let target = Target::of(values.address)?;
+    let length = input.sizes.last().copied().unwrap_or(1);
+    let rows = Rows { input: *input, length, descending: false };
+    if radix::suits(&target, &rows) {
+        narrow(&target, &rows, values, indices, ranks)
+    } else {
+        pick(&target, &rows, values, indices, ranks)
+    }
+}
+
+/// Sorts the rows first: for devices without the kernels of `select.cl`, and for rows shorter than those pay for.
+fn pick(target: &Target, rows: &Rows<'_>, values: &Tensor<'_>, indices: &Tensor<'_>, ranks: &Tensor<'_>) -> Result<()> {
+    let dtype = rows.input.dtype;
+    let sorted = Elements::new(target, rows.input.numel(), dtype)?;
+    merge(target, rows, sorted.keys.address, sorted.places.address)?;
+    let args = entry::SortPick {
+        values: target.tensor(values)?,
+        indices: target.tensor(indices)?,
+        keys: target.memory(sorted.keys.address)?,
+        places: target.memory(sorted.places.address)?,
+        ranks: target.tensor(ranks)?,
+        dtype0: dtype,
+        length: rows.length,
+    };
+    let program = rows.program(target, dtype)?;
+    target.launch(&program, entry::SORT_PICK, &args, &[rows.count() as usize], None)
+}
+
+/// Narrows the candidates of each row byte by byte.
+fn narrow(
+    target: &Target,
+    rows: &Rows<'_>,
+    values: &Tensor<'_>,
+    indices: &Tensor<'_>,
+    ranks: &Tensor<'_>,
+) -> Result<()> {
+    const WANTED_BYTES: i64 = 16;
+    let (dtype, count, length) = (rows.input.dtype, rows.count(), rows.length);
+    let program = rows.program(target, dtype)?;
+    let key_size = radix::key_size(dtype) as i64;
+    let chunk_count = radix::chunks(target, rows);
+    let pieces = count * chunk_count;
+    let passes = radix::key_bytes(dtype);
+    let workspace = |bytes: i64| target.workspace(bytes as usize);
+    let spaces = [
+        workspace(count * length * 2 * key_size)?,
+        workspace(pieces * 4)?,
+        workspace(pieces * BINS * 4)?,
+        workspace(pieces * key_size)?,
+        workspace(count * WANTED_BYTES)?,
+    ];
+    let memory = |space: &Workspace| target.memory(space.address);
+    let [records, kept, counts, varying, wanted] = &spaces;
+    let (records, kept, counts) = (memory(records)?, memory(kept)?, memory(counts)?);
+    let (varying, wanted) = (memory(varying)?, memory(wanted)?);
+    let (input, ranks, chunks) = (target.tensor(&rows.input)?, target.tensor(ranks)?, chunk_count as i32);
+
+    let keys = entry::RadixKeys { records, varying, input, dtype0: dtype, length, chunks, descending: rows.order() };
+    launch(target, &program, entry::RADIX_KEYS, &keys, pieces)?;
+    for pass in (0..passes).rev() {
+        let args = entry::SelectCount { records, kept, counts, varying, wanted, length, chunks, pass, passes };
+        launch(target, &program, entry::SELECT_COUNT, &args, pieces)?;
+        let args = entry::SelectChoose { wanted, ranks, counts, varying, chunks, pass, passes };
+        launch(target, &program, entry::SELECT_CHOOSE, &args, count)?;
+    }
+    let args = entry::SelectWrite {
+        values: target.tensor(values)?,
+        indices: target.tensor(indices)?,
+        input,
+        records,
+        kept,
+        counts,
+        varying,
+        wanted,
+        dtype0: dtype,
+        length,
+        chunks,
+        passes,
+    };
+    launch(target, &program, entry::SELECT_WRITE, &args, count)
+}
