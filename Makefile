@@ -50,7 +50,8 @@ TCH_RELEASE := $(shell sed -n 's/^torch = "\(.*\)"/\1/p' tests/rust/Cargo.toml)
 ORACLE := $(if $(filter $(RELEASE),$(TCH_RELEASE)),torch-opencl-oracle)
 
 # What differs between releases of PyTorch: operators and their signatures, dispatch, hooks, autocast, optimizers.
-SMOKE := $(patsubst %,tests/python/test_%.py,ops_explicit normalisation amp autograd blas optim accelerator install device)
+SMOKE := $(patsubst %,tests/python/ops/test_%.py,ops_explicit normalisation blas optim)
+SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator device) tests/python/tools/test_install.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel train smoke test test-rust test-python fuzz gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use docs info kernels-list clean

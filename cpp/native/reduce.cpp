@@ -13,8 +13,8 @@
 #include "../error.h"
 #include "../operand.h"
 #include "torch_opencl/rust/ops/reduce/arg_reduce.rs.h"
-#include "torch_opencl/rust/ops/reduce/var_mean.rs.h"
 #include "torch_opencl/rust/ops/reduce/mod.rs.h"
+#include "torch_opencl/rust/ops/reduce/var_mean.rs.h"
 
 namespace torch_opencl::native {
 namespace {

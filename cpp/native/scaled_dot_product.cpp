@@ -15,8 +15,8 @@
 #include "../tensor_arg.h"
 #include "check.h"
 #include "norm.h"
-#include "torch_opencl/rust/ops/attention/mod.rs.h"
 #include "torch_opencl/rust/ops/attention/backward.rs.h"
+#include "torch_opencl/rust/ops/attention/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

@@ -16,8 +16,8 @@
 #include "../operand.h"
 #include "../pointwise.h"
 #include "index.h"
-#include "torch_opencl/rust/ops/pointwise/mod.rs.h"
 #include "torch_opencl/rust/ops/index/search.rs.h"
+#include "torch_opencl/rust/ops/pointwise/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {

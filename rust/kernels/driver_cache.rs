@@ -3,7 +3,7 @@
 //! What PoCL 3.1 does with a damaged cache: a `program.bc` that is cut or changed ends the process in `clBuildProgram`
 //! (SIGABRT), an empty one or one of zeros gives a program without kernels. A kernel's `.so` that is cut ends it at the first
 //! launch (SIGBUS), an empty one or one of zeros too (SIGABRT). A full disk ends it while compiling (`exit(1)` by LLVM), or
-//! fails the build with an empty log. `tests/python/test_damaged_caches.py` makes such caches.
+//! fails the build with an empty log. `tests/python/runtime/test_damaged_caches.py` makes such caches.
 //!
 //! So a program without kernels is built once more under another key (`build.rs`), nothing is compiled onto a full disk, and
 //! a process that ends before a loaded program has run leaves a [`Marker`], by which the next one knows to set the folder aside.

@@ -1,4 +1,4 @@
-"""Functions with mistakes, by which tests/python/test_fuzz.py sees that mistakes are found."""
+"""Functions with mistakes, by which tests/python/tools/test_fuzz.py sees that mistakes are found."""
 
 import os
 import signal

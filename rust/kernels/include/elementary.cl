@@ -3,7 +3,7 @@
 // OpenCL's own functions serve where vectors of them are right and fast: with PoCL 3.1 (SLEEF) atan, sinh, lgamma ...
 // take 0.2 to 2 ns an element and a core. The functions with the prefix m_ stand in for those that are not: PoCL's sin,
 // cos and tan are wrong in the small lanes of a vector that holds a great one, and all of these take two to five times
-// less here. Errors are the worst of 2^26 bit patterns; tests/python/test_accuracy.py holds them.
+// less here. Errors are the worst of 2^26 bit patterns; tests/python/ops/test_accuracy.py holds them.
 //
 // The methods are those of W. J. Cody and W. Waite, "Software Manual for the Elementary Functions" (1980): an argument
 // is reduced in two or three parts, and a polynomial, fitted for the least relative error, serves what is left.

@@ -1,8 +1,8 @@
 //! Batches of channels of planes: tensors [N, C, (D, (H,)) W], whose batch dimension may be missing, as kernels see them.
 
+use crate::abi::Tensor;
 use crate::error::Result;
 use crate::kernels::Layout;
-use crate::abi::Tensor;
 
 /// Spatial dimensions that a tensor has at most.
 pub const SPATIAL: usize = 3;

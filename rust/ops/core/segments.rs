@@ -4,12 +4,12 @@
 //! parameters would pay that a hundred times for each step of an optimizer.
 
 use super::space::div_ceil;
+use super::target::Target;
+use crate::abi::TensorList;
 use crate::cl::{MemHandle, Memory};
 use crate::error::Result;
 use crate::kernels::entry::SegmentArguments;
 use crate::kernels::Spec;
-use super::target::Target;
-use crate::abi::TensorList;
 
 /// Different buffers of a launch; as in `segments.cl`. Small tensors share them.
 const BUFFERS: usize = 8;

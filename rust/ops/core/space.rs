@@ -1,8 +1,8 @@
 //! Iteration spaces over several strided operands.
 
+use crate::abi::Tensor;
 use crate::error::Result;
 use crate::kernels::Layout;
-use crate::abi::Tensor;
 
 /// One dimension: its size and the byte stride of each operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Whether the driver hands structs to kernels as the host lays them out.
 
+use super::target::Target;
 use crate::cl::{Arg, Grid, Memory, Program, Start};
 use crate::error::Result;
 use crate::kernels::entry::PACKED;
 use crate::kernels::structs::{SharedStruct, SHARED};
-use super::target::Target;
 use crate::runtime::copy_device_to_host;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::abi::Tensor;
 use crate::cl::{Arg, Grid, Memory, Read, Start};
 use crate::error::Result;
 use crate::kernels::entry::{Arguments, EntryPoint};
 use crate::kernels::{program, CachedProgram, Class, DType, Family, Spec, Tier};
-use crate::abi::Tensor;
 use crate::runtime::{
     before_wait, current_stream, device, device_of_address, Device, DeviceClass, DeviceState, Stream,
 };

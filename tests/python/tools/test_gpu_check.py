@@ -23,7 +23,7 @@ from gpu_kit.check.test_log import rank
 from gpu_kit.check.testing import TestPart
 from gpu_kit.check.training import complaint
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KIT = {"version": "0", "torch": str(torch.__version__)}
 
 

@@ -72,7 +72,7 @@ def test_a_row_is_measured_in_eager_mode_beside_and_finds_its_programs_on_disk(t
     assert all(len(row.eager) == len(row.device) and min(row.eager) > 0 and row.over_eager > 0 for row in measured)
     print(json.dumps(torch.opencl.kernel_cache_info()))
     """
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     variables = {"TORCH_OPENCL_SPECIALIZE": "background", "TORCH_OPENCL_CACHE_DIR": str(tmp_path)}
     report = json.loads(output_of(code, PYTHONPATH=f"{root}:{os.environ.get('PYTHONPATH', '')}", **variables))
     # The other process has built it; here nothing is compiled, and the generic form not even loaded.
@@ -82,7 +82,7 @@ def test_a_row_is_measured_in_eager_mode_beside_and_finds_its_programs_on_disk(t
 
 def test_a_row_of_gpus_is_measured_beside_another_backend_and_its_limit(tmp_path, monkeypatch):
     """PyTorch's CPU backend stands for the vendor's."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     (case,) = (case for case in gpu_rows.cases() if case.name == "add of 4, a chain to its end")
     path = tmp_path / "rows"
     assert gpu.run("opencl", "cpu", path, [case]) == 0

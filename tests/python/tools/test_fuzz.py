@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-FUZZ = Path(__file__).parents[1] / "fuzz"
+FUZZ = Path(__file__).parents[2] / "fuzz"
 
 
 def fuzz(*arguments: str) -> tuple[int, str]:

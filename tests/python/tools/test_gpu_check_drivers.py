@@ -10,7 +10,7 @@ import pytest
 from gpu_kit.check import drivers, environment, readers
 from gpu_kit.check.record import Part
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def library(folder: Path, name: str, code: str) -> Path:

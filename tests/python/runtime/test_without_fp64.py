@@ -10,7 +10,7 @@ import torch
 from float64 import has_fp64
 from processes import run_python
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 
 without_fp64 = pytest.mark.skipif(
     has_fp64(), reason="the device computes in float64 (`make test DRIVER=rusticl` has one that does not)"
@@ -155,7 +155,7 @@ def test_other_refusal(): raise NotImplementedError("no kernel")
 
 def test_only_what_says_that_it_needs_float64_is_skipped(on_paper: dict[str, str], tmp_path: Path) -> None:
     for name in ("conftest.py", "float64.py"):
-        shutil.copy(Path(__file__).with_name(name), tmp_path)
+        shutil.copy(TESTS / "python" / name, tmp_path)
     (tmp_path / "test_skips.py").write_text(OF_ONE_DTYPE)
     done = run_python("-m pytest -rA -p no:cacheprovider", str(tmp_path), **on_paper)
     assert set(re.findall(r"^(PASSED|FAILED) \S+::(\S+)", done.stdout, re.M)) == {

@@ -16,7 +16,7 @@ from gpu_kit.check import environment
 from gpu_kit.check.parts import PARTS
 from gpu_kit.check.testing import TestPart
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_what_the_machine_lacks_is_taken_from_the_kit_and_the_rest_is_not(tmp_path, monkeypatch):
@@ -62,7 +62,7 @@ def test_a_kit_has_what_it_needs_and_nothing_of_the_checkout_alone(tmp_path, mon
     # A package can have been built for several releases of torch.
     (library,) = kit.rglob("libtorch_opencl.so")
     assert library.read_text() == "2.11.0" and library.parent == kit / "python" / "torch_opencl" / "lib" / "2.11"
-    for name in ("gpu_check.py", "README.md", "kit.json", "tests/python/test_ops.py", "vendor/pytest/pytest"):
+    for name in ("gpu_check.py", "README.md", "kit.json", "tests/python/ops/test_ops.py", "vendor/pytest/pytest"):
         assert (kit / name).exists(), name
     assert not list(kit.rglob("test_setup.py")) and not list(kit.rglob("*.pyc"))
     # The compiled half of PyYAML serves one Python only.
@@ -77,9 +77,11 @@ def test_each_file_of_tests_is_a_part_s_or_left_out():
     """A new file goes into gpu_kit/check/parts.py, or into LEFT_OUT of gpu_kit/build.py where a GPU changes nothing."""
     in_parts = {file.partition("::")[0] for part in PARTS if isinstance(part, TestPart) for file in part.files}
     patterns = ("test_*.py", "device_class_*cases.py")
-    there = {path.name for pattern in patterns for path in (ROOT / "tests" / "python").glob(pattern)}
-    assert in_parts == there - set(kit_build.LEFT_OUT)
-    assert set(kit_build.LEFT_OUT) <= there
+    tests = ROOT / "tests" / "python"
+    there = {path.relative_to(tests).as_posix() for pattern in patterns for path in tests.rglob(pattern)}
+    left_out = {file for file in there if file.rpartition("/")[2] in kit_build.LEFT_OUT}
+    assert in_parts == there - left_out
+    assert len(left_out) == len(kit_build.LEFT_OUT)
 
 
 def test_what_the_kit_takes_along_is_for_every_python_that_it_is_for(tmp_path, monkeypatch):
@@ -108,7 +110,7 @@ strays = [path for path in paths if path.startswith(sys.argv[1]) and "site-packa
 print("STRAYS", strays, pytest.__file__)
 sys.exit(status)
 """
-    files = ["tests/python/device_class_cases.py", "tests/python"]
+    files = ["tests/python/ops/device_class_cases.py", "tests/python"]
     variables["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     command_line = [sys.executable, "-c", code, str(ROOT), *files]
     done = subprocess.run(command_line, cwd=kit, env=variables, capture_output=True, text=True, check=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "driver.sh"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "driver.sh"
 HAS_RUSTICL = Path("/etc/OpenCL/vendors/rusticl.icd").exists()
 
 needs_no_rusticl = pytest.mark.skipif(HAS_RUSTICL, reason="this machine has rusticl, which is used as it is")

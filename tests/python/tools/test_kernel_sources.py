@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-KERNELS = Path(__file__).parents[2] / "rust"
+KERNELS = Path(__file__).parents[3] / "rust"
 FLOAT = r"(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?|0x[0-9a-fA-F.]+p[-+]?\d+"
 # Not inside a word, such as the member .s0, and without the f that makes it single.
 BARE = re.compile(rf"(?<![\w.])({FLOAT})(?![\w.])")

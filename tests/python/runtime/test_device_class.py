@@ -8,7 +8,7 @@ from processes import output_of, run_python
 
 from benchmarks.caches import caches_in
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1] / "ops"
 
 
 # In processes of their own, as compiling these kernels for the first time takes most of a minute.
