@@ -11,11 +11,11 @@ use std::process::{Command, ExitCode};
 
 use codegen::{Release, Supported};
 
-/// Where `#[cxx::bridge]` may stand.
+/// Files and folders that may hold a `#[cxx::bridge]`.
 const BRIDGED: [&str; 4] = ["rust/abi.rs", "rust/blas", "rust/bridge", "rust/ops"];
-/// Where kernels are: what they share, and each family's beside its launchers.
+/// Folders of kernels: shared sources, and each family's kernels beside its launchers.
 const KERNELS: [&str; 2] = ["rust/kernels/include", "rust/ops"];
-/// What the compiler reads besides its arguments, and what makes these.
+/// Environment variables that the compiler reads, or that set its arguments.
 const COMPILER_VARIABLES: [&str; 4] = ["CXX", "CXXFLAGS", "CPATH", "CPLUS_INCLUDE_PATH"];
 
 /// Asks Python where torch and torchgen are.
@@ -64,7 +64,7 @@ fn build() -> Result<(), Box<dyn Error>> {
         Supported::parse(&manifest).ok_or("Cargo.toml has no releases of torch in [package.metadata.torch]")?;
     let torch = find_torch(supported)?;
 
-    // Another release that takes its place has other headers.
+    // Another release in the same folder has other headers.
     println!("cargo:rerun-if-changed={}", torch.version.display());
 
     let table = Path::new("native_functions.yaml");
@@ -150,11 +150,11 @@ fn files(folder: &Path, extensions: &[&str]) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Compiles all C++, unless that has been done with the same text, compiler and torch: launchers hold what C++ calls of them,
-/// and most changes of a launcher leave that as it is.
+/// Compiles all C++, unless that has been done with the same text, compiler and torch: most changes to a launcher leave
+/// the functions that C++ calls as they are.
 fn compile(compilation: &mut cc::Build, torch: &Torch, out_dir: &Path) -> Result<(), Box<dyn Error>> {
     const NAME: &str = "torch_opencl_cpp";
-    // What a build that was stopped has left.
+    // Left by an interrupted build.
     remove(&out_dir.join("precompiled.h"))?;
     remove(&out_dir.join("precompiled.h.gch"))?;
     let (stamp, made_of) = (out_dir.join("compiled"), digest(compilation, torch, out_dir)?);
@@ -162,7 +162,7 @@ fn compile(compilation: &mut cc::Build, torch: &Torch, out_dir: &Path) -> Result
     if library.exists() && std::fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == made_of) {
         return Ok(());
     }
-    // Until it is written again, what lies there may be a part of a library.
+    // Until it is written again, the library there may be partial.
     remove(&stamp)?;
     let precompiled = precompile(compilation, out_dir)?;
     let compiled = compilation.try_compile(NAME);
@@ -175,7 +175,7 @@ fn compile(compilation: &mut cc::Build, torch: &Torch, out_dir: &Path) -> Result
     Ok(std::fs::write(stamp, made_of)?)
 }
 
-/// Says what a library is made of.
+/// Hash of everything that the library is built from.
 fn digest(compilation: &cc::Build, torch: &Torch, out_dir: &Path) -> Result<String, Box<dyn Error>> {
     const TEXT: [&str; 3] = ["cc", "cpp", "h"];
     let mut hash = DefaultHasher::new();
@@ -184,7 +184,7 @@ fn digest(compilation: &cc::Build, torch: &Torch, out_dir: &Path) -> Result<Stri
     let command = compiler.to_command();
     command.get_program().hash(&mut hash);
     command.get_args().for_each(|argument| argument.hash(&mut hash));
-    // A compiler that is replaced keeps its name.
+    // A compiler that is updated keeps its name.
     Command::new(compiler.path()).arg("--version").output()?.stdout.hash(&mut hash);
     COMPILER_VARIABLES.map(env::var_os).hash(&mut hash);
     // It names the commit, and torch's headers change with it.
@@ -196,7 +196,7 @@ fn digest(compilation: &cc::Build, torch: &Torch, out_dir: &Path) -> Result<Stri
     Ok(format!("{:x}", hash.finish()))
 }
 
-/// Removes a file that may not be there.
+/// Removes a file if it exists.
 fn remove(path: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -204,9 +204,9 @@ fn remove(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Compiles the headers that most files need, and has every file begin with what has come of it.
+/// Precompiles the headers that most files need, and includes the result in every file.
 ///
-/// Where the compiler is a cache (ccache), files do without: it would not take what begins so from its store.
+/// Not done where the compiler is a cache (ccache), which would not serve such files from its store.
 fn precompile(compilation: &mut cc::Build, out_dir: &Path) -> Result<Option<PathBuf>, Box<dyn Error>> {
     let compiler = compilation.try_get_compiler()?;
     if is_cache(&compiler) {
@@ -224,7 +224,7 @@ fn precompile(compilation: &mut cc::Build, out_dir: &Path) -> Result<Option<Path
     Ok(Some(header))
 }
 
-/// Whether a compiler is ccache or the like, by whatever name.
+/// Returns true if a compiler is ccache or the like, by whatever name.
 fn is_cache(compiler: &cc::Tool) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut places = env::split_paths(&path).map(|folder| folder.join(compiler.path()));

@@ -19,7 +19,7 @@ using at::Scalar;
 using at::ScalarType;
 using at::Tensor;
 
-// The plain op is not safe for half precision, the one that takes logits is: refused as on CUDA.
+// The plain op is not safe for half precision, the one with logits is: refused as on CUDA.
 Tensor binary_cross_entropy_banned(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
   TORCH_CHECK(
       false,

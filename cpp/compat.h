@@ -1,5 +1,5 @@
-// What the releases of PyTorch that can be built against (Cargo.toml) have under other names, or not at all. Only this
-// file knows which release brought what; others ask TORCH_OPENCL_TORCH_AT_LEAST where a header or an op is missing.
+// Names that differ, or are missing, in releases of PyTorch that can be built against (Cargo.toml). Only this file
+// knows which release brought what; others ask TORCH_OPENCL_TORCH_AT_LEAST where a header or an op is missing.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -11,7 +11,7 @@
 
 #define TORCH_OPENCL_TORCH_AT_LEAST(minor) (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= (minor))
 
-// The dimensions of outputs had names until 2.12: a last parameter of what structured kernels override.
+// The dimensions of outputs had names until 2.12: a last parameter of the functions that structured kernels override.
 #if TORCH_OPENCL_TORCH_AT_LEAST(13)
 #define TORCH_OPENCL_NAMES_PARAMETER
 #define TORCH_OPENCL_NAMES_ARGUMENT
@@ -38,7 +38,7 @@ inline std::optional<at::ScalarType> maybe_common_dtype(const at::TensorIterator
 #endif
 }
 
-// How many windows fit into a padded dimension.
+// Number of windows that fit into a padded dimension.
 inline int64_t window_count(int64_t size, int64_t padding, int64_t dilation, int64_t kernel_size, int64_t stride) {
 #if TORCH_OPENCL_TORCH_AT_LEAST(13)
   return at::native::sliding_window_count(size, padding, dilation, kernel_size, stride);

@@ -18,7 +18,7 @@ class DeviceCheck {
   std::optional<c10::Device> device() const {
     return device_;
   }
-  // For an op of this backend: all tensors but numbers and indices were on the host.
+  // For an op of this backend: all tensors but scalars and indices were on the host.
   void require_device() const;
 
  private:

@@ -10,11 +10,11 @@
 
 namespace torch_opencl {
 
-// A function takes what its op takes, with numbers for symbolic integers.
+// A function takes what its op takes, with plain integers for symbolic ones.
 template <class Op>
 using Entry = typename c10::fn_remove_symint<typename Op::schema>::type;
 
-// `impl` of a structured class takes optional tensors and numbers by reference, and its outputs last.
+// `impl` of a structured class takes optional tensors and scalars by reference, and its outputs last.
 template <class T>
 struct ImplArgument {
   using type = T;

@@ -7,7 +7,7 @@ const char* message_of(const rust::Error& error) {
 }
 
 void raise(const NoFloat64& refusal, std::string_view op) {
-  // An operator that calls another is the one to name: what the inner one has put before the message goes.
+  // Of nested operators the outer one is named: the text that the inner one has put before the message is dropped.
   const std::string_view text = refusal.what_without_backtrace();
   const size_t start = text.find("OpenCL: ");
   const std::string_view message = text.substr(start == std::string_view::npos ? 0 : start);

@@ -9,10 +9,10 @@
 
 namespace torch_opencl {
 
-// What to tell the user of an error's text, which starts with its kind and a colon.
+// The message for the user in an error's text, which starts with its kind and a colon.
 const char* message_of(const rust::Error& error);
 
-// What a device without float64 refuses. The bridge does not know for which operator; the operator's wrapper does.
+// Refusal of a device without float64. The bridge does not know for which operator; the operator's wrapper does.
 class NoFloat64 final : public c10::NotImplementedError {
  public:
   using c10::NotImplementedError::NotImplementedError;
@@ -24,7 +24,7 @@ class NoFloat64 final : public c10::NotImplementedError {
 // Throws the c10::Error that the kind asks for (rust/error.rs holds the other half of the table).
 [[noreturn]] void raise(const rust::Error& error);
 
-// Warns of what has waited for the device, where the user has asked for that.
+// Warns of an operation that has waited for the device, where the user has asked for that.
 void warn_of_wait();
 
 inline void report_waits() {

@@ -68,7 +68,7 @@ void note(const c10::OperatorHandle& op, const std::string& name, bool on_cpu) {
   }
 }
 
-// Views share memory with their argument. The CPU could only return a copy, and what is written to it would be lost.
+// Views share memory with their argument. The CPU could only return a copy, and writes to that would be lost.
 void refuse_views(const c10::OperatorHandle& op, const std::string& name) {
   for (const c10::Argument& argument : op.schema().arguments()) {
     const auto* alias = argument.alias_info();
@@ -79,8 +79,8 @@ void refuse_views(const c10::OperatorHandle& op, const std::string& name) {
   }
 }
 
-// An operator that runs on the CPU may need others that do, to bring its results back. Many of them in one another are
-// a mistake without end, which must not take the process with it.
+// An operator that runs on the CPU may need others that do, to copy its results back. Many of them nested are an
+// endless recursion, which must not end the process.
 class Nesting {
  public:
   explicit Nesting(const std::string& name) {
@@ -104,7 +104,7 @@ thread_local int Nesting::depth_ = 0;
 
 // --- one call
 
-// The device of the arguments. The CPU would take any mix; other devices do not, and take only numbers, indices and
+// The device of the arguments. The CPU would take any mix; other devices do not, and take only scalars, indices and
 // lengths from the host.
 std::optional<c10::Device> common_device(const std::string& op, c10::ArrayRef<c10::IValue> arguments) {
   DeviceCheck devices(op);
@@ -176,7 +176,7 @@ void copy_on_host(torch::jit::Stack* stack, size_t begin) {
   stack->emplace_back(target);
 }
 
-// Runs an operator of which all arguments are on the host. Where the CPU has no kernel for 16-bit numbers, as CUDA has,
+// Runs an operator of which all arguments are on the host. Where the CPU has no kernel for 16-bit floats, as CUDA has,
 // it computes in 32 bits.
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   constexpr c10::DispatchKeySet kHost(c10::DispatchKey::CPU);

@@ -10,7 +10,7 @@ namespace torch_opencl {
 // The boxed fallback of the dispatcher.
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// Refuses a value of TORCH_OPENCL_FALLBACK that means nothing.
+// Refuses an invalid value of TORCH_OPENCL_FALLBACK.
 void check_fallback_policy();
 
 // Calls per op since the start or the last reset.

@@ -38,7 +38,7 @@ at::Generator host_generator(const at::Generator& generator, c10::Device device)
   TORCH_CHECK(
       given == device.type(), "Expected a '", device.type(), "' device type for generator but found '", given, "'");
   const PhiloxArgs part = philox(generator, device, 1);
-  // Seeds of neighbouring places must not be neighbours (the multiplier is 2^64 divided by the golden ratio).
+  // Seeds of neighbouring offsets must not be neighbours (the multiplier is 2^64 divided by the golden ratio).
   return at::detail::createCPUGenerator(part.seed ^ ((part.offset + 1) * 0x9e3779b97f4a7c15u));
 }
 

@@ -1,4 +1,4 @@
-// 16-bit numbers in operators of which the CPU has kernels for 32 bits only.
+// 16-bit floats in operators of which the CPU has kernels for 32 bits only.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -13,7 +13,7 @@ class Widening {
  public:
   explicit Widening(c10::ArrayRef<c10::IValue> arguments);
 
-  // Whether there are such arguments, and none in 32 or 64 bits, whose dtype the results might have.
+  // Returns true if there are such arguments, and none in 32 or 64 bits, whose dtype the results might have.
   bool applies() const {
     return narrow_.has_value();
   }
@@ -21,7 +21,7 @@ class Widening {
   // The arguments to call the operator with.
   std::vector<c10::IValue> arguments();
 
-  // Brings back to 16 bits what the operator wrote to and what it returns.
+  // Converts the results, and arguments that the operator wrote to, back to 16 bits.
   void narrow(const c10::FunctionSchema& schema, torch::jit::Stack& stack) const;
 
  private:
@@ -33,7 +33,7 @@ class Widening {
 
   std::vector<c10::IValue> arguments_;
   std::vector<Pair> pairs_;
-  std::optional<at::ScalarType> narrow_; // of real numbers
+  std::optional<at::ScalarType> narrow_; // for real values
 };
 
 } // namespace torch_opencl

@@ -1,4 +1,4 @@
-// Random number generators: a seed and a counter, from which every kernel derives its numbers.
+// Random number generators: a seed and a counter, from which every kernel derives its random numbers.
 #pragma once
 
 #include <ATen/core/Generator.h>

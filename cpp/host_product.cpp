@@ -29,7 +29,7 @@ at::Scalar scalar(const Scalar& factor, const at::Tensor& like) {
   return factor.real;
 }
 
-// Runs what calls ATen as kernels of the CPU are called: below autograd, and whatever autocast is on.
+// Calls ATen as CPU kernels are called: below autograd, and with autocast disabled.
 template <class Call>
 void below_autograd(Call&& call) {
   const at::AutoDispatchBelowADInplaceOrView guard;
@@ -37,7 +37,7 @@ void below_autograd(Call&& call) {
   try {
     call();
   } catch (const c10::Error& error) {
-    // What Rust gets is `what()`, which would end in a backtrace.
+    // Rust gets `what()`, which would end in a backtrace.
     throw std::runtime_error(error.what_without_backtrace());
   }
 }
@@ -60,7 +60,7 @@ void host_product_added(Tensor out, Tensor addend, Tensor a, Tensor b, Scalar al
   below_autograd([&] {
     at::Tensor result = view(out);
     const at::Scalar scale = scalar(beta, result), factor = scalar(alpha, result);
-    // The addend that is the result must be the same tensor to ATen.
+    // Where `addend` is the result, it must be the same tensor to ATen.
     const at::Tensor added = addend.address == out.address ? result : view(addend);
     result.dim() > 2 ? at::baddbmm_out(result, added, view(a), view(b), scale, factor)
                      : at::addmm_out(result, added, view(a), view(b), scale, factor);

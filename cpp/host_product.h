@@ -1,4 +1,4 @@
-// PyTorch's matrix product on the CPU, for rust/blas/host.rs.
+// PyTorch's CPU matmul, for rust/blas/host.rs.
 #pragma once
 
 #include <cstdint>

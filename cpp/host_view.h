@@ -24,7 +24,8 @@ class HostView {
     return device_;
   }
 
-  // Brings what the op wrote to the device: elements, and shape, strides and lazy bits where it gave the tensor others.
+  // Writes the op's changes back to the device: elements, and shape, strides and lazy bits where it gave the tensor
+  // others.
   void write_back();
 
  private:

@@ -1,4 +1,4 @@
-// torch.ops.torch_opencl: what the Python package asks of the runtime beyond PyTorch's generic interfaces.
+// torch.ops.torch_opencl: the Python package's interface to the runtime, beyond PyTorch's generic ones.
 
 #include <ATen/core/Generator.h>
 #include <torch/library.h>
@@ -28,7 +28,7 @@ std::string fallbacks() {
   return json + "}";
 }
 
-// A number too great for an index must not turn into one when it is cut.
+// A value too large for an index must not turn into one when it is truncated.
 int32_t device_index(int64_t device) {
   TORCH_CHECK(std::in_range<c10::DeviceIndex>(device), "OpenCL: invalid device index ", device);
   return static_cast<int32_t>(device);

@@ -10,10 +10,10 @@ namespace torch_opencl {
 // The slices borrow from the iterator: it must outlive the operand.
 bridge::Operand operand(const at::TensorIteratorBase& iter, int index);
 
-// A number as a tensor of `dtype` would hold it: integers wrap, 16-bit floats are rounded.
+// A scalar as a tensor of `dtype` would hold it: integers wrap, 16-bit floats are rounded.
 bridge::Scalar cast_to(const bridge::Scalar& value, at::ScalarType dtype);
 
-// A number as an op that computes in `dtype` takes it. What the dtype cannot hold raises, as on the CPU.
+// A scalar as an op that computes in `dtype` takes it. A value that the dtype cannot hold raises, as on the CPU.
 bridge::Scalar scalar_as(const at::Scalar& value, at::ScalarType dtype);
 
 } // namespace torch_opencl

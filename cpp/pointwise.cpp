@@ -27,8 +27,8 @@ at::ScalarType named_dtype(const at::TensorIteratorBase& iter, PointwiseOp op) {
   return iter.ninputs() > 0 ? iter.input_dtype(0) : iter.dtype(0);
 }
 
-// Whether the CPU's iterator would cast an input to a dtype that may not hold its value. Wider dtypes hold it, and what
-// is computed in them converts it when it is loaded.
+// Returns true if the CPU's iterator would cast an input to a dtype that may not hold its value. Wider dtypes hold it,
+// and kernels that compute in them convert it when it is loaded.
 bool must_cast(const at::TensorIteratorBase& iter, PointwiseOp op, int index) {
   const std::optional<at::ScalarType> common = compat::maybe_common_dtype(iter);
   if (class_from(op) != ClassFrom::Common || !common.has_value() || iter.dtype(index) == *common) return false;
@@ -47,16 +47,16 @@ double greatest(at::ScalarType dtype) {
 
 at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op) {
   const at::ScalarType dtype = named_dtype(iter, op);
-  // What float16 and a complex number are compared in; kernels know no half of a complex number.
+  // float16 is compared with a complex scalar in complex32, which kernels do not have.
   return dtype == at::kComplexHalf ? at::kComplexFloat : dtype;
 }
 
 at::ScalarType scalar_dtype(const at::TensorIteratorBase& iter, PointwiseOp op, int index, at::ScalarType dtype) {
-  // On the CPU one element becomes infinite where the number is too great, and more of them raise.
+  // On the CPU one element becomes infinite where the scalar is too large, and more of them raise.
   const bool may_overflow = at::isReducedFloatingType(dtype) || c10::isFloat8Type(dtype);
   if (op == PointwiseOp::fill__Scalar && iter.numel() == 1 && may_overflow) return at::kDouble;
   if ((opmath(op) >> (4 + index) & 1) != 0) return at::toOpMathType(dtype);
-  // pow has its exponent in double where the base is one of 32 bits.
+  // pow has its exponent in double where the base is float32.
   return op == PointwiseOp::pow_Tensor_Scalar && dtype == at::kFloat ? at::kDouble : dtype;
 }
 

@@ -48,7 +48,7 @@ struct Pointwise<void (*)(Iter&, Parameters...), kOp> {
   }
 };
 
-// What nan, +inf and -inf become where the caller does not say: zero and the finite bounds of the dtype.
+// Replacements of nan, +inf and -inf that the caller does not give: zero and the finite bounds of the dtype.
 std::array<bridge::Scalar, 3> replacements(
     at::ScalarType dtype, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf);
 

@@ -1,4 +1,4 @@
-// What most files include of PyTorch: build.rs compiles it ahead of them. Files include what they need all the same, as
+// Headers of PyTorch that most files include: build.rs precompiles them. Files include what they need all the same, as
 // compilers behind a cache go without.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>

@@ -1,4 +1,4 @@
-// What torch.profiler asks of a device that has no tracer of its own: marks in its stream, and the time between two.
+// torch.profiler's interface to a device without a tracer of its own: marks in its stream, and the time between two.
 
 #include <c10/util/ApproximateClock.h>
 #include <torch/csrc/profiler/stubs/base.h>

@@ -4,7 +4,7 @@ namespace torch_opencl {
 
 void ArgumentCheck::look(const at::Tensor& tensor) {
   if (!tensor.defined()) return;
-  // A number in a tensor may come from the host, as everywhere in PyTorch.
+  // A 0-dim tensor may come from the host, as everywhere in PyTorch.
   const bool is_number = !tensor.is_privateuseone() && tensor.dim() == 0;
   if (!crosses_devices_ && !is_number) devices_.add(tensor.device());
   const auto code = static_cast<unsigned>(tensor.scalar_type());

@@ -19,13 +19,13 @@
 
 namespace torch_opencl {
 
-// Looks at every tensor among the arguments of one call.
+// Checks every tensor among the arguments of one call.
 class ArgumentCheck {
  public:
   ArgumentCheck(uint64_t dtypes, const char* op)
       : dtypes_(dtypes), devices_(op), crosses_devices_(crosses_devices(op)) {}
 
-  // Whether all dtypes are ones the row lists. Raises when tensors live on different devices.
+  // Returns true if all dtypes are ones the row lists. Raises when tensors live on different devices.
   template <class... Args>
   bool operator()(Args&... args) {
     (look(args), ...);
@@ -42,7 +42,7 @@ class ArgumentCheck {
     return op.starts_with("aten::_copy_from") || op.starts_with("aten::_foreach_");
   }
   void look(const at::Tensor& tensor);
-  // One that is written to: no number from the host, however small.
+  // An output that is written to: no scalar from the host, however small.
   void look(at::Tensor& output) {
     if (!crosses_devices_) devices_.add(output.device());
     look(std::as_const(output));
@@ -71,7 +71,7 @@ class ArgumentCheck {
   bool supported_ = true;
 };
 
-// The outputs of an out= variant are its last arguments; a tuple of references to them is what it returns.
+// Outputs of an out= variant: its last arguments, returned as a tuple of references.
 template <class Op, class Schema = typename Op::schema>
 struct Wrapper;
 
@@ -144,7 +144,7 @@ struct Wrapper<Op, Return(Args...)> {
     raise(refusal, Op::name);
   }
 
-  // An op with out= arguments, which get what `Function` returns for the others.
+  // An op with out= arguments, to which the results of `Function` are copied.
   template <class Function, int kOutputs, uint64_t kDtypes>
   static Return copied(Args... args) try {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);

@@ -1,4 +1,4 @@
-// Which tensors may take over each other's TensorImpl: what `param.data = moved` does, and with it `Module.to`.
+// Decides which tensors may take over each other's TensorImpl, as `param.data = moved` does, and with it `Module.to`.
 //
 // ATen's own answer knows a fixed list of backends, and PrivateUse1 is not one of them: `Module.to` would make new
 // parameters, of which optimizers made before the move, and modules that share a weight, know nothing.

@@ -23,7 +23,7 @@ void store_result(const at::Tensor& out, const at::Tensor& result);
 // A stand-in with the strides that the kernel insists on, where the given output has others.
 std::optional<at::Tensor> make_proxy(const at::Tensor& out, at::IntArrayRef strides);
 
-// What the shells share. `Shell` provides `void place(i, sizes, strides, options)`, which fills outputs[i].
+// Base of the shells. `Shell` provides `void place(i, sizes, strides, options)`, which fills outputs[i].
 template <class Kernel, int kOutputs, class Shell>
 struct Structured : Kernel {
   using Strides = at::IntArrayRef;

@@ -1,7 +1,7 @@
-//! What several kernel families take from C++, declared once: cxx makes the C++ struct of each, and launchers take them as
-//! they are. What one family takes stands in that family's file (docs/decisions/006).
+//! Structs that several kernel families take from C++, declared once: cxx makes the C++ struct of each, and launchers
+//! take them as they are. Those of one family stand in that family's file (docs/decisions/006).
 //!
-//! C++ speaks ATen and knows no OpenCL; Rust speaks OpenCL and knows no ATen. What crosses is plain data: an address, a
+//! C++ speaks ATen and knows no OpenCL; Rust speaks OpenCL and knows no ATen. Only plain data crosses: an address, a
 //! dtype, slices of sizes and strides. Every function returns a `Result` whose error text carries its kind (see
 //! `error.rs`); nothing reachable from C++ panics, as a panic across the bridge ends the process.
 
@@ -26,20 +26,20 @@ mod ffi {
     /// One operand of an iteration (`at::TensorIterator`).
     #[derive(Clone, Copy, Debug)]
     pub struct Operand<'a> {
-        /// Address of its first element; 0 for a number from the host.
+        /// Address of its first element; 0 for a scalar from the host.
         pub address: usize,
         /// Storage dtype.
         pub dtype: DType,
         /// Strides in bytes, innermost dimension first; 0 repeats an element.
         pub strides: &'a [i64],
-        /// The number, where `address` is 0.
+        /// The scalar, where `address` is 0.
         pub value: Scalar,
     }
 
-    /// A number in every form a compute class may need it.
+    /// A scalar in every form a compute class may need it.
     #[derive(Clone, Copy, Debug, Default, PartialEq)]
     pub struct Scalar {
-        /// As a real number, or the real part.
+        /// As a real value, or the real part.
         pub real: f64,
         /// Imaginary part.
         pub imag: f64,
@@ -50,11 +50,11 @@ mod ffi {
     /// The tensors of one operand of an operation on lists: dense, and the n-th of each operand laid out alike.
     #[derive(Clone, Copy, Debug)]
     pub struct TensorList<'a> {
-        /// Where they begin.
+        /// Addresses of their first elements.
         pub addresses: &'a [usize],
         /// Their dtype.
         pub dtype: DType,
-        /// Whether it is one number in device memory, for all tensors.
+        /// True where it is one scalar in device memory, for all tensors.
         pub is_one: bool,
     }
 

@@ -1,4 +1,4 @@
-//! What C++ calls of the runtime: devices and memory (`bridge/runtime.rs`), programs built in the background
+//! The runtime's functions for C++: devices and memory (`bridge/runtime.rs`), programs built in the background
 //! (`bridge/builds.rs`). Kernel families have their own blocks of `#[cxx::bridge]`, beside their launchers
 //! (docs/decisions/006).
 

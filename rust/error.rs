@@ -8,7 +8,7 @@ use std::fmt;
 /// Result of every fallible function of the crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong, with enough context for the message to stand on its own.
+/// An error, with enough context for the message to stand on its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     /// An OpenCL call returned a status other than `CL_SUCCESS`.
@@ -60,7 +60,7 @@ impl Error {
         }
     }
 
-    /// What to tell the user.
+    /// Message for the user.
     pub fn message(&self) -> String {
         match self {
             Self::OpenCl { call, code } => {

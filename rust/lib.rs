@@ -7,10 +7,10 @@
 //! * [`cl`]: a thin safe layer on the driver.
 //! * [`runtime`]: devices, streams, events, memory.
 //! * [`kernels`]: sources, programs, their caches.
-//! * `abi`: what C++ and launchers share.
-//! * [`ops`]: one launcher a kernel family, and what C++ calls of it.
-//! * [`blas`]: the libraries that can serve a matrix product, and the choice between them.
-//! * `bridge`: what C++ calls of the runtime.
+//! * `abi`: structs that C++ and launchers share.
+//! * [`ops`]: one launcher a kernel family, and its functions for C++.
+//! * [`blas`]: the libraries that can compute matmuls, and the choice between them.
+//! * `bridge`: the runtime's functions for C++.
 
 mod abi;
 pub mod blas;

@@ -20,8 +20,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> transform_bias_rescale_qkv(
   return {heads.select(0, 0).mul(scale), heads.select(0, 1), heads.select(0, 2)};
 }
 
-// Softmax of what the mask leaves. The type of the mask says what it is for: 0 [length, length] for all heads, 1
-// [batch, length] for all queries, 2 of the sizes of `self`.
+// Softmax of the values that the mask leaves. The type of the mask gives its shape: 0 [length, length] for all heads, 1
+// [batch, length] for all queries, 2 the sizes of `self`.
 at::Tensor masked_softmax(
     const at::Tensor& self, const at::Tensor& mask, std::optional<int64_t> dim, std::optional<int64_t> mask_type) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "Mask should be a boolean tensor");

@@ -20,7 +20,7 @@ bridge::NormShape shape_of(const at::Tensor& dense) {
   return {per_channel, channels, 1};
 }
 
-// A running statistic that the kernel moves: itself, or a dense copy that is written back.
+// A running statistic that the kernel updates: itself, or a dense copy that is written back.
 class Running {
  public:
   explicit Running(const at::Tensor& given) : given_(given), dense_(given.defined() ? given.contiguous() : given) {}
@@ -39,7 +39,7 @@ at::Tensor value_of(const std::optional<at::Tensor>& tensor) {
   return tensor.has_value() ? *tensor : at::Tensor();
 }
 
-// Two vectors with a value for each channel: mean and spread, or weight and bias.
+// Two vectors with a value for each channel: mean and invstd (or variance), or weight and bias.
 void check_channels(
     const char* op, const at::Tensor& input, const char* names, const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(input.dim() >= 2, op, ": expected at least 2 dimensions, got ", input.sizes());
@@ -151,7 +151,7 @@ Tensors3 native_batch_norm_backward(
     std::array<bool, 3> output_mask) {
   const at::MemoryFormat format = input.suggest_memory_format();
   const at::Tensor grad = grad_out.contiguous(format), x = input.contiguous(format), scale = contiguous(weight);
-  // In training the saved reciprocal deviation, in evaluation the running variance.
+  // In training the saved invstd, in evaluation the running variance.
   const at::Tensor mean = contiguous(training ? save_mean : running_mean),
                    spread = contiguous(training ? save_invstd : running_var);
   constexpr const char* op = "batch_norm_backward";

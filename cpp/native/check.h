@@ -1,5 +1,5 @@
-// What kernels take on trust: they read as many elements as the other arguments promise, and PyTorch's own checks are
-// passed by whoever calls torch.ops.aten directly. An undefined tensor passes.
+// Checks of what kernels assume: they read as many elements as the other arguments promise, and callers of
+// torch.ops.aten bypass PyTorch's own checks. An undefined tensor passes.
 #pragma once
 
 #include <ATen/core/Tensor.h>

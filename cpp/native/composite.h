@@ -1,4 +1,4 @@
-// Replaces what ATen makes of other operators, and so would never ask a backend for.
+// Replaces functions that ATen composes of other operators, and so would never ask a backend for.
 #pragma once
 
 #include <torch/library.h>

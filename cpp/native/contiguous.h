@@ -28,7 +28,7 @@ inline at::Tensor repeated_in_batches_only(
   return repeats(0) ? tensor.narrow(0, 0, 1).contiguous(format).expand(tensor.sizes()) : tensor.contiguous(format);
 }
 
-// Where a kernel writes: the output itself, or a stand-in that `finish` copies to it.
+// Output of a kernel: the output itself, or a stand-in that `finish` copies to it.
 class ContiguousOutput {
  public:
   explicit ContiguousOutput(const at::Tensor& output)

@@ -20,7 +20,7 @@ bridge::ConvDirection direction(bool transposed) {
   return transposed ? bridge::ConvDirection::Transposed : bridge::ConvDirection::Forward;
 }
 
-// A convolution as it was asked for.
+// Arguments of a convolution.
 struct Convolution {
   const at::Tensor& input;
   const at::Tensor& weight;
@@ -33,7 +33,7 @@ struct Convolution {
     return {arg(stride), arg(padding), arg(dilation), groups};
   }
 
-  // What PyTorch's `convolution` has checked before it calls, and direct callers have not.
+  // Checks that PyTorch's `convolution` has made before it calls, and direct callers have not.
   void check() const {
     TORCH_CHECK(
         input.scalar_type() == weight.scalar_type(), "convolution: input of dtype ", input.scalar_type(),
@@ -52,7 +52,7 @@ struct Convolution {
     for (int64_t d = 0; d < spatial; d++) check_extent(d);
   }
 
-  // Raises where a transposed convolution would take more away by its padding than there is.
+  // Raises where the padding of a transposed convolution would remove more than there is.
   std::vector<int64_t> output_sizes() const {
     if (!transposed) return at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
     const auto sizes =
@@ -65,7 +65,7 @@ struct Convolution {
     return sizes;
   }
 
-  // Of the result and all gradients: channels_last if either factor is, as on PyTorch's other devices.
+  // Of the result and all gradients: channels_last if either operand is, as on PyTorch's other devices.
   at::MemoryFormat memory_format() const {
     const at::MemoryFormat last = weight.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
     const bool has = input.suggest_memory_format() == last || weight.suggest_memory_format() == last;
@@ -78,7 +78,7 @@ struct Convolution {
     return input.suggest_memory_format() == format ? repeated_in_batches_only(input, format) : input.contiguous(format);
   }
 
-  // Without values in either factor all sums are empty, and no kernel is asked.
+  // Without values in either operand all sums are empty, and no kernel is launched.
   bool has_data() const {
     return input.numel() > 0 && weight.numel() > 0;
   }

@@ -37,7 +37,7 @@ void copy_on_device(const at::Tensor& source, const at::Tensor& target) {
   run_pointwise(iter, PointwiseOp::_copy_from, {});
 }
 
-// Whether the bytes of both tensors are one block each, in the same order: then a plain transfer does it.
+// Returns true if both tensors are dense with the same layout: then a plain transfer does it.
 bool is_plain_transfer(const at::Tensor& source, const at::Tensor& target) {
   return source.scalar_type() == target.scalar_type() && source.sizes() == target.sizes() &&
       source.strides() == target.strides() && source.is_non_overlapping_and_dense();
@@ -49,7 +49,7 @@ at::Tensor packed(const at::Tensor& source, at::ScalarType dtype) {
   return at::empty_like(source, source.options().dtype(dtype)).copy_(source);
 }
 
-// Casts happen on the host unless more bytes would cross for it: so a device without float64 never meets one.
+// Casts happen on the host unless that would transfer more bytes: so a device without float64 never meets one.
 at::ScalarType crossing_dtype(const at::Tensor& source, const at::Tensor& target) {
   const bool narrows = target.element_size() < source.element_size();
   const bool is_free = !on_opencl(source) && target.element_size() == source.element_size();

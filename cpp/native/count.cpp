@@ -35,13 +35,13 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
 
 namespace {
 
-// How many of the places are each bin; those of one bin more are dropped.
+// Counts of each bin among `places`; those of one bin more are dropped.
 at::Tensor counted(const at::Tensor& places, int64_t bins) {
   const at::Tensor ones = at::ones({}, places.options()).expand_as(places);
   return at::zeros({bins + 1}, places.options()).index_add_(0, places, ones).narrow(0, 0, bins);
 }
 
-// [min, max]; where they are equal the range of the values, and one around them where those are equal too.
+// [min, max]; where they are equal the range of the values, widened by one either way where those are equal too.
 template <class Number>
 std::pair<Number, Number> histogram_range(const at::Tensor& values, const at::Scalar& min, const at::Scalar& max) {
   auto low = min.to<Number>(), high = max.to<Number>();
@@ -60,7 +60,7 @@ std::pair<Number, Number> histogram_range(const at::Tensor& values, const at::Sc
   return {low, high};
 }
 
-// As on CUDA, which takes integers where the CPU does not: bounds are cut to integers, and bins are exact.
+// As on CUDA, which takes integers where the CPU does not: bounds are truncated to integers, and bins are exact.
 at::Tensor integer_histogram(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
   const at::Tensor values = self.reshape(-1).to(at::kLong);
   const auto [low, high] = histogram_range<int64_t>(values, min, max);
@@ -74,13 +74,13 @@ at::Tensor integer_histogram(const at::Tensor& self, int64_t bins, const at::Sca
 at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
   TORCH_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
   if (at::isIntegralType(self.scalar_type(), /*includeBool=*/false)) return integer_histogram(self, bins, min, max);
-  // Steps in the dtype that is computed in, as borders between bins would shift by rounding.
+  // Bin indices in the compute dtype, as borders between bins would shift by rounding.
   const at::Tensor values = self.reshape(-1).to(at::toOpMathType(self.scalar_type()));
   const auto [low, high] = histogram_range<double>(values, min, max);
-  // What lies outside, NaN too, goes to one bin more, which is dropped.
+  // Values outside, NaN too, go to one bin more, which is dropped.
   const at::Tensor inside = values.ge(low).logical_and_(values.le(high));
   const at::Tensor places = ((values - low) / (high - low) * bins).clamp_max_(bins - 1);
-  // A range that the dtype does not hold makes NaN of places inside it.
+  // A range that the dtype does not hold makes indices inside it NaN.
   return counted(at::where(inside, places, bins).nan_to_num_(static_cast<double>(bins)).to(at::kLong), bins)
       .to(self.scalar_type());
 }

@@ -58,7 +58,7 @@ at::Tensor spread(const at::Tensor& grad, const at::Tensor& offset2bag) {
   return grad.index_select(0, offset2bag);
 }
 
-// What kernels check while they read rows, where rows have no elements.
+// Checks that kernels make while they read rows, for rows without elements.
 void check_indices_of_nothing(const at::Tensor& weight, const at::Tensor& indices) {
   if (weight.size(1) > 0 || indices.numel() == 0) return;
   const auto [least, greatest] = indices.aminmax();
@@ -73,7 +73,7 @@ void check_indices_of_nothing(const at::Tensor& weight, const at::Tensor& indice
 
 } // namespace
 
-// The bags; the bag of each index; how many rows each bag has; for the maximum, the row of each element.
+// The bags; the bag of each index; the number of rows in each bag; for the maximum, the row of each element.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
     const at::Tensor& weight,
     const at::Tensor& indices,
@@ -103,7 +103,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
         {arg(rows), arg(picked), arg(all_offsets), arg(scales), padding_idx, static_cast<int32_t>(mode)}, arg(output),
         arg(bag_size), arg(chosen));
   });
-  // The last bag that begins at or before each place.
+  // The last bag that begins at or before each index.
   const at::Tensor places = at::arange(picked.size(0), integers);
   at::Tensor offset2bag =
       at::searchsorted(starts, places, /*out_int32=*/!is_wide, /*right=*/true).sub_(1).clamp_min_(0);

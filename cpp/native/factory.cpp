@@ -39,20 +39,20 @@ void linspace(at::TensorIterator& iter, const at::Scalar& start, const at::Scala
   fill_contiguous(iter.tensor(0), [&](const at::Tensor& out) { bridge::linspace(arg(out), arg(start), arg(end)); });
 }
 
-// A number to the power of each element. ATen would first make the number a tensor of float64 on the device.
+// A scalar to the power of each element. ATen would first make the scalar a tensor of float64 on the device.
 void pow_scalar_out::impl(const at::Scalar& base, const at::Tensor& exponent, const at::Tensor& out) {
   if (base.equal(1.0)) {
     out.fill_(1);
     return;
   }
-  // A number from the host goes into the kernel's arguments.
+  // A scalar from the host goes into the kernel's arguments.
   at::Tensor number = at::scalar_tensor(base, at::device(at::kCPU).dtype(base.type()));
   number.unsafeGetTensorImpl()->set_wrapped_number(true);
   at::pow_out(const_cast<at::Tensor&>(out), number, exponent);
 }
 
 at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base, at::Tensor& out) {
-  // Truncation to whole numbers shows every ulp, and not every device has double precision.
+  // Truncation to integers shows every ulp, and not every device has double precision.
   const bool is_integral = at::isIntegralType(out.scalar_type(), /*includeBool=*/true);
   const at::Tensor values = is_integral ? at::logspace(start, end, steps, base, out.options().device(at::kCPU))
                                         : at::pow(base, at::linspace(start, end, steps, out.options()));

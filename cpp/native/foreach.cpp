@@ -26,7 +26,7 @@ bool Call::is_simple() const {
   const auto is_odd = [](const at::Scalar& scalar) { return scalar.isComplex() || scalar.isBoolean(); };
   if (!at::isFloatingType(dtype) || std::any_of(numbers.begin(), numbers.end(), is_odd)) return false;
   if (one.defined() && (one.dim() != 0 || one.device() != self[0].device() || !one.is_floating_point())) return false;
-  // A number of another dtype promotes tensors that are numbers themselves.
+  // A scalar of another dtype promotes tensors that are 0-dim themselves.
   const auto is_number = [](const at::Tensor& tensor) { return tensor.dim() == 0; };
   if (one.defined() && std::any_of(self.begin(), self.end(), is_number)) return false;
   const auto lies_as = [&](const at::Tensor& tensor, const at::Tensor& like) {

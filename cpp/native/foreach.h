@@ -11,17 +11,17 @@
 namespace torch_opencl::native {
 namespace foreach {
 
-// What the number of a call is to its operation: the last input, or the parameter. An operation with a parameter whose
-// input is the number (adding a number) has 1 in its place.
+// Role of a call's scalar in its operation: the last input, or the parameter. An operation with a parameter whose input
+// is the scalar (adding a scalar) has 1 as the parameter.
 enum class Number { Input, Parameter };
 
 // The arguments of one call.
 struct Call {
   Number number;
   c10::SmallVector<at::TensorList, 3> lists; // the first is `self`
-  at::Tensor one;                            // a number in device memory, the last input
+  at::Tensor one;                            // a scalar in device memory, the last input
   c10::SmallVector<at::Scalar, 4> numbers;   // none, one, or one for each tensor
-  bool numbers_are_list = false;             // which the caller may have made too short
+  bool numbers_are_list = false;             // true for a list, which the caller may have made too short
 
   void take(at::TensorList list) {
     lists.push_back(list);
@@ -36,11 +36,11 @@ struct Call {
     numbers.append(scalars.begin(), scalars.end());
     numbers_are_list = true;
   }
-  void take(bool) {} // whether a copy may be asynchronous: it is
+  void take(bool) {} // non_blocking of a copy: it always is
 
-  // Whether kernels take the call: floating tensors of one dtype, the n-th of each list laid out alike.
+  // Returns true if kernels take the call: floating tensors of one dtype, the n-th of each list laid out alike.
   bool is_simple() const;
-  // Computes into `out`, whose tensors lie as those of the first list do.
+  // Computes into `out`, whose tensors are laid out as those of the first list.
   void run(PointwiseOp op, at::TensorList out) const;
   std::vector<at::Tensor> like_self() const;
 };

@@ -41,14 +41,14 @@ void set(const at::Tensor& dst, const at::Tensor& src, const Axes& axes, SetOp o
   checked([&] { bridge::index_set(arg(dst), arg(src), slice(axes), op, order); });
 }
 
-// A dimension of `self`, walked by an index of the shape of the move.
+// A dimension of `self`, walked by an index of the iteration's shape.
 bridge::IndexAxis axis(const at::Tensor& self, int64_t dim, const at::Tensor& index, bool wraps, BadIndex bad) {
   const int64_t stride = self.stride(dim) * static_cast<int64_t>(self.element_size());
   return {arg(index), self.size(dim), stride, dim, wraps, bad};
 }
 
-// `tensor` with the shape of the move, standing still along `dim`. One without elements lends none: every index of it
-// is out of range.
+// `tensor` with the iteration's shape, with stride 0 along `dim`. One without elements lends none: every index of it is
+// out of range.
 at::Tensor stand_still(const at::Tensor& tensor, int64_t dim, at::IntArrayRef sizes) {
   if (tensor.numel() == 0) return at::empty({}, tensor.options()).expand(sizes);
   at::DimVector strides(tensor.strides());
@@ -64,7 +64,7 @@ at::Tensor along(const at::Tensor& index, int64_t dim, at::IntArrayRef sizes) {
   return index.reshape(shape).expand(sizes);
 }
 
-// A number may come from the host, as an index too.
+// A 0-dim index or source may come from the host.
 at::Tensor on_device_of(const at::Tensor& self, const at::Tensor& index) {
   return index.dim() == 0 ? index.to(self.device()) : index;
 }
@@ -78,13 +78,13 @@ std::vector<at::Tensor> index_operands(const at::TensorIteratorBase& iter, at::I
   std::vector<at::Tensor> indices;
   for (int i = 2; i < iter.ntensors(); i++) {
     const at::Tensor index = iter.tensor(i).expand(shape);
-    // A transposed index is copied, which goes by tiles; moves go along its columns.
+    // A transposed index is copied, which goes by tiles; kernels would walk along its columns.
     indices.push_back(index.is_non_overlapping_and_dense() ? index.contiguous() : index);
   }
   return indices;
 }
 
-// Axes of index tensors of the shape of the move, with the sizes and byte strides of the dimensions they walk.
+// Axes of index tensors of the iteration's shape, with the sizes and byte strides of the dimensions they walk.
 Axes indexed_axes(const std::vector<at::Tensor>& indices, at::IntArrayRef sizes, at::IntArrayRef strides) {
   Axes axes;
   for (size_t i = 0; i < indices.size(); i++) {
@@ -93,7 +93,8 @@ Axes indexed_axes(const std::vector<at::Tensor>& indices, at::IntArrayRef sizes,
   return axes;
 }
 
-// What index would read, as a place to write to: ATen's meta lays it out, and one element stands in for its output.
+// The elements that index would read, as a target to write to: ATen's meta lays it out, and one element stands in for
+// its output.
 struct IndexedTarget final : Structured<IndexTensor<at::meta::structured_index_Tensor>, 1, IndexedTarget> {
   void place(int64_t i, at::IntArrayRef sizes, at::IntArrayRef, const at::TensorOptions& options) {
     outputs[i] = at::empty({}, options).expand(sizes);
@@ -115,7 +116,7 @@ void scatter_along(
       {axis(target, dim, where, /*wraps=*/false, bad)}, op);
 }
 
-// The same for a 1-D index and a source of the shape of the move.
+// The same for a 1-D index and a source of the iteration's shape.
 void set_slices(
     const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, SetOp op, BadIndex bad) {
   const at::Tensor slices = at_least_1d(source);
@@ -132,7 +133,7 @@ void gather_along(
   get(target, stand_still(source, dim, where.sizes()), {axis(source, dim, where, /*wraps=*/false, bad)});
 }
 
-// What the CPU's index_select says of several dimensions without elements: there is nothing to read, but indices count.
+// The CPU's check in index_select for several dimensions without elements: there is nothing to read, but indices count.
 void check_places_of_nothing(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
   const int64_t size = self.size(dim);
   TORCH_CHECK(size > 0, "index_select(): self indexing axis dim should be positive");

@@ -1,4 +1,4 @@
-// What operators with an index share.
+// Shared by operators with an index.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -17,7 +17,7 @@ struct IndexTensor : Meta {
   void meta(const at::Tensor& self, at::IOptTensorListRef indices);
   void impl(const at::Tensor& self, at::IOptTensorListRef indices, const at::Tensor& result);
 
-  // What ATen would hand to its own impl: sizes and byte strides of the indexed dimensions.
+  // Arguments that ATen would pass to its own impl: sizes and byte strides of the indexed dimensions.
   at::DimVector indexed_sizes, indexed_strides;
 };
 

@@ -8,7 +8,7 @@
 namespace torch_opencl::native {
 namespace {
 
-// Nothing yet, on the device: either operand may be a number from the host.
+// Empty tensor on the device: either operand may be a 0-dim tensor from the host.
 at::Tensor truth(const at::Tensor& self, const at::Tensor& other) {
   const at::Tensor& there = self.is_privateuseone() ? self : other;
   return at::empty({0}, there.options().dtype(at::kBool));

@@ -43,12 +43,12 @@ bool is_zero(const at::Scalar& value) {
   return value.isComplex() ? value.toComplexDouble() == 0.0 : value.toDouble() == 0.0;
 }
 
-// A factor as products take it: what the dtype that sums are in cannot hold raises.
+// alpha or beta as kernels take it: a value that the dtype of the sums cannot hold raises.
 bridge::Scalar factor(const at::Scalar& value, const at::Tensor& out) {
   return scalar_as(value, at::toOpMathType(out.scalar_type()));
 }
 
-// out = beta * addend, or 0 without an addend.
+// out = beta * addend, or 0 without `addend`.
 void scale(const at::Tensor& out, const at::Tensor& addend, const at::Scalar& beta) {
   at::Tensor result = out;
   if (!addend.defined()) {
@@ -59,8 +59,8 @@ void scale(const at::Tensor& out, const at::Tensor& addend, const at::Scalar& be
   at::mul_out(result, addend.expand(out.sizes()), is_integer ? at::Scalar(beta.to<int64_t>()) : beta);
 }
 
-// out = activation(alpha * a @ b + beta * addend); what is multiplied by zero is not read, as in BLAS, so that
-// its NaNs do not count.
+// out = activation(alpha * a @ b + beta * addend); operands multiplied by zero are not read, as in BLAS, so that their
+// NaNs do not count.
 void multiply(
     const char* op,
     const at::Tensor& out,
@@ -71,14 +71,14 @@ void multiply(
     const at::Scalar& alpha,
     Activation activation = Activation::None) {
   check_dtypes(op, a, b);
-  // An addend that does not fit is refused, whether it would be read or not.
+  // An `addend` that does not fit is refused, whether it would be read or not.
   const at::Tensor addends = addend.defined() ? addend.expand(out.sizes()) : addend;
   if (out.numel() == 0) return;
   const bool adds = addend.defined() && !is_zero(beta);
   if (adds) at::assert_no_partial_overlap(out, addends);
-  // A product reads its factors after it has begun to write, and the kernel knows no lazy conjugates: where either
-  // matters it goes to memory of its own, and the copy stores it as `out` sees it. An addend is read where it is added:
-  // it may be the output.
+  // A matmul reads its operands after it has begun to write, and kernels do not handle lazy conjugates of the output:
+  // where either matters it goes to memory of its own, and the copy stores it as `out` sees it. `addend` is read where
+  // it is added: it may be the output.
   const bool is_lazy = out.is_conj() || out.is_neg();
   if (is_lazy || overlaps(out, a) || overlaps(out, b) || (!is_same_memory(out, addends) && overlaps(out, addends))) {
     const at::Tensor product = at::empty(out.sizes(), out.options());
@@ -92,7 +92,7 @@ void multiply(
     activate(out, activation);
     return;
   }
-  // PyTorch leaves these products to resolve lazy conjugates themselves.
+  // PyTorch leaves it to these matmuls to resolve lazy conjugates.
   const at::Tensor first = repeated_in_batches_only(a.resolve_conj()),
                    second = repeated_in_batches_only(b.resolve_conj());
   const at::Tensor added = adds ? addends.resolve_conj() : at::Tensor();

@@ -48,7 +48,7 @@ bool fills_memory() {
   return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
 }
 
-// Deterministic programs may ask that new memory holds NaN, or the greatest integer, not whatever was there.
+// Deterministic programs may ask for new memory to hold NaN, or the greatest integer, instead of being uninitialised.
 at::Tensor filled_if_deterministic(at::Tensor tensor) {
   if (fills_memory() && tensor.numel() > 0) at::native::fill_empty_deterministic_(tensor);
   return tensor;
@@ -142,7 +142,7 @@ at::Tensor& set_storage_(
   return self;
 }
 
-// Keeps the memory from being reused, once freed, before the stream has done what it holds now.
+// Keeps freed memory from being reused before the stream has completed the work it holds now.
 void record_stream(at::Tensor& self, c10::Stream stream) {
   device_allocator()->recordStream(self.storage().data_ptr(), stream);
 }

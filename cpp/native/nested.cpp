@@ -1,4 +1,4 @@
-// What autograd asks every nested tensor for. Unanswered, that ends the process: it asks where nothing may be thrown.
+// Called by autograd for every nested tensor. Unanswered, that ends the process: it asks where nothing may be thrown.
 #include <ATen/ops/_nested_tensor_size_native.h>
 #include <ATen/ops/_nested_tensor_storage_offsets_native.h>
 #include <ATen/ops/_nested_tensor_strides_native.h>
@@ -8,8 +8,8 @@
 
 namespace torch_opencl::native {
 
-// Whether a mask only cuts off the ends of rows, which torch.nn.TransformerEncoder asks before it packs its input into
-// a nested tensor: never, so that it stays with the padded one.
+// Returns true for masks that only cut off the ends of rows, which torch.nn.TransformerEncoder asks before it packs its
+// input into a nested tensor: never, so that it stays with the padded one.
 bool nested_tensor_from_mask_left_aligned(const at::Tensor& /*t*/, const at::Tensor& /*mask*/) {
   return false;
 }

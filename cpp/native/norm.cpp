@@ -15,7 +15,7 @@
 namespace torch_opencl::native {
 namespace {
 
-// A gradient of a weight or bias, if it is wanted; zero where there is nothing to sum.
+// A gradient of a weight or bias, if it is needed; zero where there is nothing to sum.
 at::Tensor parameter_gradient(bool wanted, at::IntArrayRef sizes, const at::Tensor& like, bool is_empty) {
   if (!wanted) return {};
   const auto options = like.options().memory_format(at::MemoryFormat::Contiguous);

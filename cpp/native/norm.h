@@ -1,4 +1,4 @@
-// What operators that normalise share.
+// Shared by operators that normalise.
 #pragma once
 
 #include <tuple>
@@ -10,7 +10,7 @@ namespace torch_opencl::native {
 using Tensors2 = std::tuple<at::Tensor, at::Tensor>;
 using Tensors3 = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// How means and deviations of an input are kept: in the precision that is computed in.
+// Options of the saved mean and rstd of an input: the dtype that is computed in.
 at::TensorOptions statistics_options(const at::Tensor& input);
 
 } // namespace torch_opencl::native

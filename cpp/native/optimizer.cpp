@@ -16,10 +16,10 @@ namespace {
 
 using bridge::OptimizerRule;
 
-// Parameters, gradients, three states, and numbers of steps; as rust/ops/optimizer takes them.
+// Parameters, gradients, three states, and step counts; as rust/ops/optimizer takes them.
 constexpr size_t kLists = 6;
 
-// A tensor that lies as `like` does: the tensor itself, or a stand-in whose values `finish` puts back.
+// A tensor laid out as `like` is: the tensor itself, or a stand-in whose values `finish` puts back.
 class Alike {
  public:
   Alike(const at::Tensor& tensor, const at::Tensor& like) : tensor_(tensor), used_(tensor) {
@@ -80,7 +80,7 @@ struct Optimizer {
   }
 
  private:
-  // Whether two parameters and what belongs to them have the same dtypes.
+  // Returns true if two parameters and the tensors that belong to them have the same dtypes.
   bool is_alike(size_t one, size_t other) const {
     const std::array<at::TensorList, kLists> lists{parameters, gradients, states[0], states[1], states[2], counts};
     return std::all_of(lists.begin(), lists.end(), [&](at::TensorList list) {

@@ -14,12 +14,12 @@
 namespace torch_opencl::native {
 namespace {
 
-// One number for each spatial dimension, from the one or all that the caller gave.
+// One value for each spatial dimension, from the one or all that the caller gave.
 at::DimVector each(at::IntArrayRef list, int64_t spatial) {
   return list.size() == 1 ? at::DimVector(spatial, list[0]) : at::DimVector(list);
 }
 
-// How windows lie; without sizes they adapt to input and output.
+// Parameters of the windows; without sizes they adapt to input and output.
 class Windows {
  public:
   explicit Windows(int64_t spatial) : spatial_(spatial) {}
@@ -241,7 +241,7 @@ std::tuple<at::Tensor, at::Tensor> max_pool3d_with_indices(
       windows.stride[1], windows.stride[2], windows.padding[0], windows.padding[1], windows.padding[2],
       windows.dilation[0], windows.dilation[1], windows.dilation[2], in[0], in[1], in[2], out[0], out[1], out[2],
       "max_pool3d_with_indices()");
-  // A memory format is one of batches; an image is one where its batch of one is, whatever the stride of that.
+  // Memory formats are of batches; an image has that of its batch of one, whatever the stride of that.
   const bool is_image = self.dim() == kSpatial + 1;
   const at::Tensor batch = is_image ? self.unsqueeze(0) : self;
   const bool is_channels_last =

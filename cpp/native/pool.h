@@ -6,7 +6,7 @@
 
 namespace torch_opencl::native {
 
-// What the two- and three-dimensional classes of one op have in common; `Meta` is ATen's class, `kSpatial` 2 or 3.
+// Base of the two- and three-dimensional classes of one op; `Meta` is ATen's class, `kSpatial` 2 or 3.
 template <class Meta, int64_t kSpatial>
 struct MaxPool : Meta {
   void impl(

@@ -62,8 +62,7 @@ void integers(const at::TensorBase& self, uint64_t range, int64_t base, const Op
       self, [&](const at::Tensor& out) { bridge::random_integers(arg(out), range, base, stream(out, generator)); });
 }
 
-// What random_() without bounds draws from: all values of an integer from 0 on, all whole numbers that a float tells
-// apart.
+// Range of random_() without bounds: all values of an integer from 0 on, all integers that a float tells apart.
 uint64_t whole_numbers(at::ScalarType dtype) {
   if (dtype == at::kBool) return 2;
   uint64_t range = 0;
@@ -135,7 +134,7 @@ void multinomial_with_replacement(
   at::DimVector sizes(self.sizes());
   sizes.back() = samples;
   const at::Tensor heights = at::empty(sizes, totals.options()).uniform_(0, 1, std::move(generator));
-  // The first category whose running total is above the height; one of probability 0 never is.
+  // The first category whose cumulative sum is above the height; one of probability 0 never is.
   heights.mul_(totals.narrow(-1, totals.size(-1) - 1, 1));
   result.copy_(at::searchsorted(totals, heights, /*out_int32=*/false, /*right=*/true));
 }
@@ -169,7 +168,7 @@ at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out
   TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
   at::native::check_supported_max_int_with_precision(n, out);
   at::native::resize_output(out, {n});
-  // The order of random keys; of 63 bits, so that ties, which would favour the lower number, do not happen.
+  // The order of random keys; of 63 bits, so that ties, which would favour the lower index, do not happen.
   const at::Tensor keys = at::empty({n}, out.options().dtype(at::kLong)).random_(std::move(generator));
   return out.copy_(keys.argsort());
 }

@@ -22,7 +22,7 @@ namespace {
 
 using Found = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// The element that a stable ascending sort would put at `ranks` in each row along the last dimension, and its place.
+// The element that a stable ascending sort would put at `ranks` in each row along the last dimension, and its index.
 std::pair<at::Tensor, at::Tensor> select_rank(const at::Tensor& rows, const at::Tensor& ranks) {
   const at::Tensor input = rows.contiguous(), wanted = ranks.contiguous();
   at::Tensor values = at::empty(ranks.sizes(), rows.options()), indices = at::empty(ranks.sizes(), ranks.options());
@@ -47,20 +47,21 @@ at::Tensor median_rank(const at::Tensor& rows, bool skip_nan) {
 }
 
 at::Tensor median_of_all(const at::Tensor& self, bool skip_nan) {
-  // NaN, or what the CPU makes of it in an integer.
+  // NaN, or the CPU's conversion of it to an integer.
   if (self.numel() == 0) return at::empty({0}, self.options().device(at::kCPU)).median().to(self.device());
   const at::Tensor row = self.reshape(-1);
   return select_rank(row, median_rank(row, skip_nan)).first;
 }
 
-// Writes what was found in each row along `dim`.
+// Writes the element found in each row along `dim`.
 void give(const at::Tensor& found, int64_t dim, bool keeps, at::Tensor& out) {
   const at::Tensor result = keeps ? found.unsqueeze(dim) : found;
   at::native::resize_output(out, result.sizes());
   out.copy_(result);
 }
 
-// Writes the elements of one rank in each row along `dim`; `rank_of` tells the rank for rows along the last dimension.
+// Writes the elements of one rank in each row along `dim`; `rank_of` returns the rank for rows along the last
+// dimension.
 template <class RankOf>
 void select_along(
     const at::Tensor& self, int64_t dim, bool keepdim, RankOf&& rank_of, at::Tensor& values, at::Tensor& indices) {
@@ -80,8 +81,8 @@ std::tuple<at::Tensor&, at::Tensor&> median_along(
   return {values, indices};
 }
 
-// What begins where `starts` is true along dimension 0 of `self`; the number of the run that each element belongs to,
-// in the order that `places` gives (or that they are in); how long runs are.
+// The runs that begin where `starts` is true along dimension 0 of `self`: their first elements; the index of the run of
+// each element, in the order that `places` gives (or that they are in); their lengths.
 Found runs(
     const at::Tensor& self,
     const at::Tensor& starts,
@@ -103,7 +104,7 @@ Found runs(
   return {self.index_select(0, first), std::move(inverse), std::move(counts)};
 }
 
-// Whether each row (each element of a vector) differs from the one before it.
+// True for each row (each element of a vector) that differs from the one before it.
 at::Tensor changes(const at::Tensor& self) {
   const int64_t count = self.size(0);
   at::Tensor differs = self.narrow(0, 1, count - 1).ne(self.narrow(0, 0, count - 1));
@@ -118,8 +119,7 @@ Found nothing(const at::Tensor& self, bool return_inverse) {
       at::empty({0}, longs)};
 }
 
-// The order of the rows of a matrix, as words are ordered: by the last column first, each sort keeping ties as they
-// are.
+// The order of the rows of a matrix, lexicographically: by the last column first, each sort stable.
 at::Tensor row_order(const at::Tensor& rows) {
   at::Tensor order = at::arange(rows.size(0), rows.options().dtype(at::kLong));
   for (int64_t column = rows.size(1) - 1; column >= 0; column--) {
@@ -179,7 +179,7 @@ std::tuple<at::Tensor, at::Tensor> mode(const at::Tensor& self, int64_t dim, boo
   const at::Tensor input = self.dim() == 0 ? self.unsqueeze(0) : self;
   const auto [sorted, places] = input.sort(/*stable=*/true, dim, /*descending=*/false);
   const int64_t length = input.size(dim);
-  // How far each element is into its run: the longest run ends where this is greatest, the first such where it is
+  // Position of each element in its run: the longest run ends where this is greatest, the first such where it is
   // smallest.
   const at::Tensor rows = sorted.movedim(dim, -1);
   const at::Tensor order = at::arange(length, places.options());

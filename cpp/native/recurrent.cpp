@@ -1,8 +1,8 @@
 // torch.nn.LSTM, GRU and RNN: ATen's functions for whole networks, layer by layer, each over its whole sequence.
 //
-// ATen composes these functions of steps, and knows no backend outside its tree that does better; so they are
-// registered above autograd, with a node for each layer. What the node does not know (projections, autocast, tangents,
-// tensors that are not plain memory) goes ATen's way.
+// ATen composes these functions of steps, and calls no faster implementation of a backend outside its tree; so they are
+// registered above autograd, with a node for each layer. Calls that the node does not support (projections, autocast,
+// tangents, tensors that are not plain memory) go to ATen.
 
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/autocast_mode.h>
@@ -29,7 +29,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// What each function of ATen takes besides input, state and parameters.
+// Arguments of each ATen function besides input, state and parameters.
 struct Shape {
   bool has_biases;
   int64_t layers;
@@ -133,7 +133,7 @@ struct SequenceFunction : torch::autograd::Function<SequenceFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    // The forward pass was none of autocast's: its tensors are of one dtype, and so are the gradients.
+    // The forward pass was not under autocast: its tensors are of one dtype, and so are the gradients.
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
     const variable_list saved = context->get_saved_variables();
     const Sequence sequence{
@@ -161,8 +161,8 @@ struct SequenceFunction : torch::autograd::Function<SequenceFunction> {
   }
 
  private:
-  // The same gradients by way of ATen's steps. They are asked of aliases: an input that comes of another one (a state
-  // of a layer's own weights) would bring the other one's gradient along, which autograd adds by itself.
+  // The same gradients by way of ATen's steps. They are of aliases: an input computed from another one (a state of a
+  // layer's own weights) would bring the other one's gradient along, which autograd adds by itself.
   static std::array<at::Tensor, SequenceInputs::kCount> differentiable(
       const Sequence& sequence,
       const variable_list& gradients,
@@ -193,8 +193,8 @@ struct SequenceFunction : torch::autograd::Function<SequenceFunction> {
   }
 };
 
-// Whether the layers' own function takes the call: plain tensors of one floating dtype, and the sizes that belong to
-// them. Everything else ATen serves, or refuses.
+// Returns true if the layers' own function takes the call: plain tensors of one floating dtype, with matching sizes.
+// ATen serves, or refuses, everything else.
 bool is_simple(
     Cell cell,
     const at::Tensor& input,

@@ -21,9 +21,9 @@ namespace {
 
 using bridge::ReduceOp;
 
-// The iteration of a reduction: its outputs, which stand still along what is folded, and its input.
+// The iteration of a reduction: its outputs, with stride 0 along reduced dimensions, and its input.
 //
-// Kernels walk at most eight dimensions to keep and eight to fold. Where ATen could not join the dimensions of an
+// Kernels walk at most eight dimensions to keep and eight to reduce. Where ATen could not join the dimensions of an
 // iteration into that few, a copy of the input has two of them, and the results are copied from dense tensors.
 class Iteration {
  public:
@@ -44,7 +44,7 @@ class Iteration {
     return {reinterpret_cast<size_t>(tensor.data_ptr()), dtype, arg(strides), {0.0, 0.0, 0}};
   }
 
-  // Copies dense results to where they belong.
+  // Copies dense results to the outputs.
   void finish() const {
     for (size_t i = 0; i < results_.size(); i++) {
       const at::Tensor target = view(static_cast<int>(i), kept_);
@@ -110,7 +110,7 @@ ReduceOp norm_of(double power) {
   return ReduceOp::NormPower;
 }
 
-// The extreme elements along `dim` and their places; `values` may be undefined.
+// The extreme elements along `dim` and their indices; `values` may be undefined.
 void find_extreme(
     const at::Tensor& self,
     int64_t dim,
@@ -131,14 +131,14 @@ void find_extreme(
   checked([&] { bridge::arg_reduce(arg(best), arg(places), arg(input), static_cast<size_t>(axis), largest); });
 }
 
-// Without a dimension, the place in the flattened tensor.
+// Without a dimension, the index in the flattened tensor.
 void find_place(
     const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& result, bool largest) {
   if (dim.has_value()) return find_extreme(self, *dim, keepdim, {}, result, largest);
   find_extreme(self.reshape(-1), 0, false, {}, result.view(at::IntArrayRef{}), largest);
 }
 
-// Whether a kernel for elements of `from` sums them as it would after a cast to `to`, which then need not be made.
+// Returns true if a kernel for elements of `from` sums them as it would after a cast to `to`, which is then not needed.
 bool sums_alike(at::ScalarType from, at::ScalarType to) {
   const auto is_narrow_float = [](at::ScalarType dtype) {
     return dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat;

@@ -85,7 +85,7 @@ void pad_backward(
   resample(grad_input, grad_output, pad_steps(rule, padding), /*transposed=*/true);
 }
 
-// What ATen has no structured form of.
+// Ops that have no structured form in ATen.
 at::Tensor& reflection_pad2d_out(const at::Tensor& self, at::IntArrayRef padding, at::Tensor& out) {
   compat::check_padded_input<2>(self, padding);
   for (int64_t i = 0; i < 4; i++) {

@@ -13,7 +13,7 @@ using bridge::ResampleRule;
 
 // --- interpolation: ATen's impl goes to the CPU's stubs
 
-// The arguments in which the ops differ: align_corners where an op has it, a scale for each dimension, the output.
+// Arguments in which the ops differ: align_corners where an op has it, a scale for each dimension, the output.
 struct UpsampleArguments {
   void take(bool corners) {
     align_corners = corners;

@@ -12,7 +12,7 @@
 namespace torch_opencl::native {
 namespace {
 
-// A tensor of a step, dense; if it is there, it has the given size and the dtype of the state.
+// A tensor of a step, contiguous; if it is defined, it has the given size and the dtype of the state.
 at::Tensor dense(
     const char* op, const char* name, const at::Tensor& tensor, at::IntArrayRef sizes, const at::Tensor& state) {
   check_sizes(op, name, tensor, sizes);
@@ -95,7 +95,7 @@ Tensors3 lstm_cell_backward(
   return {std::move(grad_gates), std::move(grad_cx), std::move(grad_bias)};
 }
 
-// hy, and what the backward pass needs.
+// hy, and the values saved for the backward pass.
 Tensors2 gru_cell(
     const at::Tensor& input_gates,
     const at::Tensor& hidden_gates,

@@ -10,7 +10,7 @@ namespace torch_opencl::native {
 
 enum class Cell : int64_t { Lstm, Gru, Tanh, Relu };
 
-// How many gates a cell has.
+// Number of gates of a cell.
 constexpr int64_t gates_of(Cell cell) {
   switch (cell) {
     case Cell::Lstm:
@@ -22,7 +22,7 @@ constexpr int64_t gates_of(Cell cell) {
   }
 }
 
-// How many numbers a state's element of a GRU leaves for the backward pass.
+// Number of values that a GRU saves for the backward pass for each element of the state.
 constexpr int64_t kGruSaved = 5;
 
 using Tensors2 = std::tuple<at::Tensor, at::Tensor>;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kOp = "scaled_dot_product_attention";
 
-// Whether a transform of torch.func is at work. The fused operator has no batching rule and no second derivative;
+// Returns true inside a transform of torch.func. The fused operator has no batching rule and no second derivative;
 // composed attention can be mapped and derived any number of times.
 bool is_transformed(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet transforms(
@@ -31,7 +31,7 @@ bool is_transformed(const at::Tensor& tensor) {
   return tensor.key_set().has_any(transforms);
 }
 
-// Why the kernels cannot take these arguments; empty where they can.
+// The reason why kernels cannot take these arguments; empty where they can.
 std::string obstacle(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask) {
   if (query.is_nested() || key.is_nested() || value.is_nested()) return "nested tensors";
@@ -65,7 +65,7 @@ at::Tensor rows(const at::Tensor& tensor) {
   return batched.stride(-1) == 1 ? batched : batched.contiguous();
 }
 
-// Memory for the gradient of a tensor, which lies as the tensor does where its rows are dense.
+// Memory for the gradient of a tensor, laid out as the tensor is where its rows are dense.
 at::Tensor gradient_like(const at::Tensor& tensor) {
   at::Tensor gradient = at::empty_like(tensor);
   return gradient.stride(-1) == 1 ? gradient : at::empty(tensor.sizes(), tensor.options());
@@ -104,9 +104,9 @@ uint64_t number(const at::Tensor& tensor) {
 
 } // namespace
 
-// What serves torch.nn.functional.scaled_dot_product_attention, as a number of at::SDPBackend: `overrideable` is the
-// operator below, taken where one of PyTorch's fused implementations is enabled and the arguments fit it; `math` is
-// composed of other operators; `error` says that the user has left none.
+// The at::SDPBackend that serves torch.nn.functional.scaled_dot_product_attention: `overrideable` is the operator
+// below, taken where one of PyTorch's fused implementations is enabled and the arguments fit it; `math` is composed of
+// other operators; `error` means that the user has left none.
 int64_t fused_sdp_choice(
     const at::Tensor& query,
     const at::Tensor& key,
@@ -119,7 +119,7 @@ int64_t fused_sdp_choice(
   const at::Context& context = at::globalContext();
   const bool wants_fused =
       context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP() || context.userEnabledOverrideableSDP();
-  // PyTorch's composed attention says what is wrong with contradictory arguments, and knows empty tensors.
+  // PyTorch's composed attention reports contradictory arguments, and handles empty tensors.
   const bool is_plain =
       query.numel() > 0 && key.numel() > 0 && value.numel() > 0 && !(is_causal && attn_mask.has_value());
   if (wants_fused && is_plain && obstacle(query, key, value, attn_mask).empty() &&
@@ -129,10 +129,9 @@ int64_t fused_sdp_choice(
   return static_cast<int64_t>(context.userEnabledMathSDP() ? at::SDPBackend::math : at::SDPBackend::error);
 }
 
-// Output, logarithm of the sums of weights [batch, heads, queries], two sequence bounds that stay undefined, lengths
-// of queries and keys, seed and offset of the random numbers (numbers on the host, undefined without dropout), and an
-// undefined debugging mask. Tensors are [batch, heads, length, width] or lack the batch; query heads share key heads
-// in equal groups.
+// Output, logsumexp [batch, heads, queries], two sequence bounds that stay undefined, lengths of queries and keys, seed
+// and offset of the random numbers (scalars on the host, undefined without dropout), and an undefined debugging mask.
+// Tensors are [batch, heads, length, width] or lack the batch; query heads share key heads in equal groups.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
 scaled_dot_product_attention(
     const at::Tensor& query,
@@ -148,7 +147,7 @@ scaled_dot_product_attention(
   const Operands operands(query, key, value, attn_bias.value_or(at::Tensor()));
   const at::Tensor& q = operands.query;
   const int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), keys = operands.key.size(2);
-  // As models go on with it: heads beside each other.
+  // Laid out as models use it next: heads beside each other.
   at::Tensor out = at::empty({batch, queries, heads, operands.value.size(3)}, q.options()).transpose(1, 2);
   at::Tensor log_sums = at::empty({batch, heads, queries}, statistics_options(q));
   at::Tensor seed, offset;
@@ -183,7 +182,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> scaled_dot_product_at
     const at::Tensor& philox_seed,
     const at::Tensor& philox_offset,
     std::optional<double> scale) {
-  // Nothing has asked for the output.
+  // The output is not needed.
   if (!grad_out.defined()) return {};
   const Operands operands(query, key, value, attn_bias);
   const at::Tensor &q = operands.query, &k = operands.key, result = rows(out), grad = rows(grad_out);

@@ -1,4 +1,4 @@
-// Index ops that are made of others: masks, coordinates, windows, reversals, frequencies.
+// Index ops that are composed of others: masks, coordinates, windows, reversals, frequencies.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorOperators.h>
@@ -57,7 +57,7 @@ void masked_fill(at::TensorIterator& iter, const at::Scalar& value) {
 at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
   const auto [chosen, source] = at::expand_outplace(mask, self);
-  // As vectors: one coordinate for each element instead of one a dimension.
+  // As vectors: one coordinate for each element instead of one for each dimension.
   return source->reshape(-1).index_select(0, chosen->reshape(-1).nonzero().squeeze(1));
 }
 

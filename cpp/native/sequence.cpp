@@ -27,10 +27,10 @@ at::Tensor flat(const at::Tensor& steps) {
 
 // The gates' gradients at all steps, [steps, batch, gates * hidden].
 struct GateGradients {
-  at::Tensor of_input, of_state; // of the two products; the same tensor but for a GRU
+  at::Tensor of_input, of_state; // of the two matmuls; the same tensor but for a GRU
 };
 
-// The state's weights get one product over the steps that follow another, and one for the first step, which follows hx.
+// The state's weights get one matmul over the steps that follow another, and one for the first step, which follows hx.
 at::Tensor hidden_weight_gradient(const Sequence& sequence, const at::Tensor& output, const at::Tensor& gradients) {
   const int64_t later = output.size(0) - 1, first = sequence.place(0), begin = sequence.reverse ? 0 : 1;
   at::Tensor result = at::mm(gradients.select(0, first).t(), sequence.inputs.hx);
@@ -56,7 +56,7 @@ SequenceTrace run_sequence(const Sequence& sequence, bool has_backward) {
   if (cell == Cell::Lstm) trace.cells = at::empty_like(trace.output);
   if (cell == Cell::Lstm) trace.kept = gates; // each step overwrites its own
   if (cell == Cell::Gru) {
-    // Five times the output: without a backward pass the steps share one place.
+    // Five times the output: without a backward pass the steps share the memory of one.
     trace.kept = at::empty({has_backward ? steps : 1, batch, kGruSaved * hidden}, gates.options());
     trace.kept = trace.kept.expand({steps, batch, kGruSaved * hidden});
   }
@@ -145,7 +145,7 @@ class BackwardSteps {
 
   const Sequence& sequence_;
   const SequenceTrace& trace_;
-  at::Tensor direct_; // what a GRU's state gets past the product
+  at::Tensor direct_; // gradient of a GRU's state that bypasses the matmul
 };
 
 } // namespace

@@ -1,7 +1,7 @@
 // One direction of one layer of a recurrent network over a whole sequence.
 //
-// What does not depend on the state is one product over all steps: the input's part of the gates, and in the backward
-// pass the gradients of input and weights. Per step are left the product of the state and the cell.
+// All that does not depend on the state is one matmul over all steps: the input's part of the gates, and in the
+// backward pass the gradients of input and weights. Each step does only the matmul of the state, and the cell.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,8 @@
 
 namespace torch_opencl::native {
 
-// Everything that a gradient is asked of, in the order in which gradients are returned. Tensors are floating and of one
-// dtype and device.
+// All tensors that gradients can be asked for, in the order in which gradients are returned. Tensors are floating and
+// of one dtype and device.
 struct SequenceInputs {
   at::Tensor input;                   // [steps, batch, features]
   at::Tensor hx, cx;                  // [batch, hidden]; cx is defined for an LSTM only
@@ -31,20 +31,20 @@ struct Sequence {
   bool reverse; // from the last step to the first
   SequenceInputs inputs;
 
-  // Where the n-th step lies.
+  // Index of the n-th step.
   int64_t place(int64_t n) const {
     return reverse ? inputs.input.size(0) - 1 - n : n;
   }
 };
 
-// What the forward pass leaves.
+// Results of the forward pass.
 struct SequenceTrace {
   at::Tensor output; // [steps, batch, hidden]
   at::Tensor cells;  // content of an LSTM's cells, as `output`
-  at::Tensor kept;   // what the backward pass needs of an LSTM's and a GRU's gates
+  at::Tensor kept;   // of an LSTM's and a GRU's gates, for the backward pass
 };
 
-// Without a backward pass to come, `kept` has no use afterwards, and may be that of one step.
+// Without a backward pass to come, `kept` has no use afterwards, and may be of one step only.
 SequenceTrace run_sequence(const Sequence& sequence, bool has_backward);
 
 // Gradients of the inputs that `needed` marks, from those of the output and of the last state and content, each of

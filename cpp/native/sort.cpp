@@ -17,7 +17,7 @@
 namespace torch_opencl::native {
 namespace {
 
-// The first `kept` values along `dim` in order, and their places; `dim` comes last.
+// The first `kept` values along `dim` in order, and their indices; `dim` comes last.
 std::pair<at::Tensor, at::Tensor> first_of_rows(const at::Tensor& self, int64_t dim, int64_t kept, bool descending) {
   const at::Tensor rows = self.transpose(dim, -1).contiguous();
   at::DimVector sizes(rows.sizes());

@@ -1,4 +1,4 @@
-// Fourier transforms of 16-bit numbers: ATen takes them for devices that it knows to have such kernels, and raises for
+// Fourier transforms of 16-bit floats: ATen takes them for devices that it knows to have such kernels, and raises for
 // others before any kernel is asked. They are computed in 32 bits.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -27,7 +27,7 @@ namespace {
 
 using Correction = std::optional<at::Scalar>;
 
-// What is reduced, and how.
+// Arguments of a reduction.
 struct Spread {
   const char* op;
   bool take_root;
@@ -100,7 +100,7 @@ struct Spread {
   }
 };
 
-// PyTorch's choice: many points are compared by a matrix product, few one by one.
+// PyTorch's choice: distances of many points are computed by a matmul, those of few one by one.
 at::Tensor cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> compute_mode) {
   const int64_t mode = compute_mode.value_or(0);
   const bool has_points = x1.dim() >= 2 && x2.dim() >= 2 && x1.size(-1) == x2.size(-1) && x1.numel() > 0 &&

@@ -12,7 +12,7 @@
 namespace torch_opencl::native {
 namespace {
 
-// Where the windows of an image lie: two numbers each, height first.
+// Parameters of the windows of an image: two values each, height first.
 struct Windows {
   at::IntArrayRef kernel_size, dilation, padding, stride;
 
@@ -83,10 +83,10 @@ at::Tensor image_of(const at::Tensor& self, at::IntArrayRef output_size, const W
   return (self.dim() == 3 ? images : images.squeeze(0)).contiguous();
 }
 
-// Puts each element at its place in the plane it came from, of sizes `output_size`.
+// Puts each element at its index in the plane it came from, of sizes `output_size`.
 at::Tensor unpooled(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size) {
   const auto spatial = static_cast<int64_t>(output_size.size());
-  // Of several elements for one place any may be kept.
+  // Of several elements for one index any may be kept.
   at::globalContext().alertNotDeterministic("max_unpooling" + std::to_string(spatial) + "d_forward_out");
   TORCH_CHECK(
       indices.scalar_type() == at::kLong, "elements in indices should be type int64 but got: ", indices.scalar_type());

@@ -1,4 +1,4 @@
-//! In the place of a library that the features of this build leave out.
+//! Stands in for a library that the features of this build leave out.
 
 use super::Product;
 use crate::cl::DeviceInfo;

@@ -1,6 +1,6 @@
-//! `auto`: which library is fastest, measured once for each device, dtype and class of size, and remembered.
+//! `auto`: the fastest library, measured once for each device, dtype and class of size, and remembered.
 //!
-//! The first large product of a class times the candidates on the caller's own operands. That waits for the device,
+//! The first large matmul of a class times the candidates on the caller's own operands. That waits for the device,
 //! which is why it is done once: the answer is kept next to the compiled kernels, for the processes to come.
 
 use std::collections::BTreeMap;
@@ -15,29 +15,29 @@ use crate::kernels::{DType, DiskEntry, Family};
 use crate::ops::tuning::Tuning;
 use crate::runtime::{current_stream, device_of_address, Device, Stream};
 
-/// A product of fewer multiplications than 256^3 is never worth waiting for: our kernels take 0.3 to 0.7 ms for that
+/// A matmul of fewer multiplications than 256^3 is never worth waiting for: our kernels take 0.3 to 0.7 ms for that
 /// many on two cores (PoCL).
 const SMALLEST: i64 = 1 << 24;
-/// Measured products are cut to this in every direction, and larger ones are taken for alike: it bounds the time.
+/// Measured matmuls are limited to this in every direction, and larger ones are taken for alike: it bounds the time.
 const LARGEST: i64 = 2048;
-/// The corner of a product that a library must prove itself on before it gets the whole: for dtypes that a processor
+/// The corner of a matmul that a library must prove itself on before it gets the whole: for dtypes that a processor
 /// lacks, PyTorch has plain loops.
 const CORNER: i64 = 256;
 /// How many times slower than our kernels the corner may make it look.
 const HOPELESS: u32 = 4;
-/// Times that a product is measured, unless it takes longer than all of [`BUDGET`].
+/// Times that a matmul is measured, unless it takes longer than all of [`BUDGET`].
 const ROUNDS: usize = 3;
 const BUDGET: Duration = Duration::from_millis(300);
-/// What another library must save: the caller waits for it, and meanwhile enqueues nothing. An enqueue and a wait
-/// take 34 us on PoCL, and the kernels behind the product, 2 us each to enqueue, start late.
+/// Time that another library must save: the caller waits for it, and meanwhile enqueues nothing. An enqueue and a wait
+/// take 34 us on PoCL, and the kernels behind the matmul, 2 us each to enqueue, start late.
 const LOST_TIME: Duration = Duration::from_micros(50);
 
-/// Products that one measurement stands for.
+/// Matmuls that one measurement stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SizeClass {
     device: i32,
     dtype: &'static str,
-    /// Binary logarithms of batches, rows, columns and depth.
+    /// Binary logarithms of batches, rows, columns and K.
     logarithms: [u32; 4],
     /// Threads of the host, which other processes may have fewer of.
     threads: i32,
@@ -48,8 +48,7 @@ impl SizeClass {
         Self { device: device.index, dtype: dtype.name(), logarithms: logarithms(extent), threads: host::threads() }
     }
 
-    /// "torch.float32 1x1024x512x1024 on 8 threads": the smallest product of the class, as batches, rows, columns,
-    /// depth.
+    /// "torch.float32 1x1024x512x1024 on 8 threads": the smallest matmul of the class, as batches, rows, columns, K.
     fn describe(&self) -> String {
         let [batches, rows, columns, depth] = self.logarithms.map(|logarithm| 1_u64 << logarithm);
         format!("{} {batches}x{rows}x{columns}x{depth} on {} threads", self.dtype, self.threads)
@@ -65,7 +64,7 @@ static CHOICES: RwLock<BTreeMap<SizeClass, Library>> = RwLock::new(BTreeMap::new
 /// One measurement at a time: two would measure one another.
 static MEASURING: Mutex<()> = Mutex::new(());
 
-/// The library for a product.
+/// The library for a matmul.
 ///
 /// # Errors
 /// As the candidates report when they are measured.
@@ -85,7 +84,7 @@ pub fn library(product: &Product<'_>) -> Result<Library> {
     if let Some(library) = known(&class) {
         return Ok(library);
     }
-    // Measuring computes the product several times, which one that adds in place does not survive.
+    // Measuring computes the matmul several times, which one that adds in place does not survive.
     if product.adds_in_place() {
         return Ok(Library::OpenCl);
     }
@@ -113,25 +112,25 @@ fn known(class: &SizeClass) -> Option<Library> {
     CHOICES.read().unwrap_or_else(PoisonError::into_inner).get(class).copied()
 }
 
-/// What an earlier process noted, if it can be understood.
+/// The choice that an earlier process noted, if it can be parsed.
 fn recall(note: &DiskEntry) -> Option<Library> {
     let content = note.load()?;
     [Library::OpenCl, Library::Host].into_iter().find(|library| library.name().as_bytes() == content)
 }
 
-/// Forgets what has been chosen in this process for a device.
+/// Forgets the choices of this process for a device.
 pub fn forget(device: i32) {
     CHOICES.write().unwrap_or_else(PoisonError::into_inner).retain(|class, _| class.device != device);
 }
 
-/// What has been chosen in this process so far: classes of products, described, on a device.
+/// The choices of this process so far: classes of matmuls, described, on a device.
 pub fn choices(device: i32) -> Vec<(String, Library)> {
     let choices = CHOICES.read().unwrap_or_else(PoisonError::into_inner);
     let of_device = choices.iter().filter(|(class, _)| class.device == device);
     of_device.map(|(class, library)| (class.describe(), *library)).collect()
 }
 
-/// A measurement on one product, whose result is left undefined.
+/// A measurement on one matmul, whose result is left undefined.
 struct Trial<'a> {
     product: &'a Product<'a>,
     stream: &'static Stream,
@@ -150,7 +149,7 @@ impl<'a> Trial<'a> {
         Ok(host.map_or(Library::OpenCl, |host| faster(ours, host)))
     }
 
-    /// Time of the host's product, if the corner does not make it look longer than `limit`.
+    /// Time of the host's matmul, if the corner does not make it look longer than `limit`.
     fn host_within(&self, limit: Duration) -> Result<Option<Duration>> {
         self.on_corner(Library::Host)?;
         let expected = self.on_corner(Library::Host)?;
@@ -160,7 +159,7 @@ impl<'a> Trial<'a> {
         self.best(Library::Host).map(Some)
     }
 
-    /// Time of the product, going by that of a corner. The first call of a library compiles kernels, or starts threads.
+    /// Time of the matmul, going by that of a corner. The first call of a library compiles kernels, or starts threads.
     fn on_corner(&self, library: Library) -> Result<Duration> {
         let extent = self.product.extent();
         let corner = extent.clamped(CORNER);
@@ -181,7 +180,7 @@ impl<'a> Trial<'a> {
         Ok(best)
     }
 
-    /// Time of a product, from an idle stream to an idle stream.
+    /// Time of a matmul, from an idle stream to an idle stream.
     fn time(&self, library: Library, product: &Product<'_>) -> Result<Duration> {
         self.stream.synchronize()?;
         let start = Instant::now();
@@ -191,7 +190,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The host wins if it saves a fifth, more than the noise of a shared machine, and what waiting for it costs.
+/// The host wins if it saves a fifth, more than the noise of a shared machine, and the cost of waiting for it.
 fn faster(ours: Duration, host: Duration) -> Library {
     if host + host / 4 + LOST_TIME < ours {
         Library::Host

@@ -33,7 +33,7 @@ pub fn obstacle(info: &DeviceInfo) -> Option<String> {
     ordinal(info).err()
 }
 
-/// The number that CUDA gives an OpenCL device.
+/// The index that CUDA gives an OpenCL device.
 fn ordinal(info: &DeviceInfo) -> std::result::Result<usize, String> {
     if !info.vendor.contains("NVIDIA") {
         return Err("it is not an NVIDIA device".to_owned());
@@ -64,7 +64,7 @@ pub fn serves(product: &Product<'_>) -> bool {
     is_known && !product.overwrites_input() && Layout::of(product).is_some()
 }
 
-/// Computes a product.
+/// Computes a matmul.
 ///
 /// # Errors
 /// As the drivers and cuBLAS report.
@@ -123,12 +123,12 @@ where
     let (first, second) = if layout.exchanged { (&product.b, &product.a) } else { (&product.a, &product.b) };
     let mapped = Mapped::open([(&product.out, true), (first, false), (second, false)])?;
     let [target, left, right] = mapped.pointers();
-    // SAFETY: tensors are aligned to their elements, any bits are a number, and all three stay mapped.
+    // SAFETY: tensors are aligned to their elements, any bits are a value, and all three stay mapped.
     let (left, right, target) =
         unsafe { (elements::<T>(left, first), elements::<T>(right, second), elements_mut::<T>(target, &product.out)) };
     let stream = &session.stream;
     let (left, right) = (stream.clone_htod(left).map_err(failed)?, stream.clone_htod(right).map_err(failed)?);
-    // With what lies between the elements of a result that is not dense.
+    // Includes the memory between the elements of a result that is not dense.
     let mut result = stream.clone_htod(&*target).map_err(failed)?;
     let config = layout.config(number(product.alpha.real), number(beta));
     // SAFETY: the layout was checked against the tensors that the three slices hold.
@@ -151,7 +151,7 @@ unsafe fn elements_mut<'a, T>(pointer: *mut u8, tensor: &Tensor<'_>) -> &'a mut 
     unsafe { std::slice::from_raw_parts_mut(pointer.cast(), tensor.span() / size_of::<T>()) }
 }
 
-/// Leaves `beta * addend` in the result, for cuBLAS to add to: a product without terms.
+/// Leaves `beta * addend` in the result, for cuBLAS to add to: a matmul with K = 0.
 fn scale_addend(product: &Product<'_>) -> Result<()> {
     let Some(addend) = product.addend else { return Ok(()) };
     let nothing = Extent { depth: 0, ..product.extent() };
@@ -161,7 +161,7 @@ fn scale_addend(product: &Product<'_>) -> Result<()> {
     })
 }
 
-/// A product in cuBLAS's terms: matrices by columns. A result by rows is the transposed product, with the factors
+/// A matmul in cuBLAS's terms: column-major matrices. A row-major result is the transposed matmul, with the operands
 /// exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
@@ -175,7 +175,7 @@ struct Layout {
     out: Side,
 }
 
-/// How a matrix lies: by rows or by columns, elements between neighbours of either, and between matrices.
+/// Layout of a matrix: row-major or column-major, its leading dimension, and elements between matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Side {
     by_rows: bool,
@@ -198,7 +198,7 @@ impl Side {
         by_rows.or_else(|| leading(row, column).map(|leading| Self { by_rows: false, leading, batch_stride }))
     }
 
-    /// As a factor of a product whose matrices lie by columns.
+    /// As an operand of a matmul of column-major matrices.
     fn operation(self, exchanged: bool) -> cublasOperation_t {
         if self.by_rows == exchanged {
             cublasOperation_t::CUBLAS_OP_N

@@ -1,8 +1,8 @@
-//! PyTorch's own product on the CPU, on the device's memory.
+//! PyTorch's own CPU matmul, on the device's memory.
 //!
 //! Where host and device share memory nothing is copied: the operands are mapped, and PyTorch sees them with their
-//! strides, so a transposed operand is not copied either. Mapping waits for the stream, and the product is done when
-//! the call returns.
+//! strides, so a transposed operand is not copied either. Mapping waits for the stream, and the matmul is done when the
+//! call returns.
 
 use super::mapped::Mapped;
 use super::Product;
@@ -26,10 +26,10 @@ mod ffi {
         /// `out = alpha * a @ b`.
         ///
         /// # Safety
-        /// The memory of all matrices is there, that of `out` for writing.
+        /// The memory of all matrices is mapped, that of `out` for writing.
         unsafe fn host_product(out: Tensor, a: Tensor, b: Tensor, alpha: Scalar) -> Result<()>;
 
-        /// `out = alpha * a @ b + beta * addend`; the addend may be `out` itself.
+        /// `out = alpha * a @ b + beta * addend`; `addend` may be `out` itself.
         ///
         /// # Safety
         /// As for `host_product`.
@@ -60,7 +60,7 @@ pub fn threads() -> i32 {
     ffi::host_threads()
 }
 
-/// Computes a product.
+/// Computes a matmul.
 ///
 /// # Errors
 /// As the driver and PyTorch report.

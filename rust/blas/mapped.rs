@@ -1,4 +1,4 @@
-//! Device memory in the hands of the host.
+//! Device memory mapped for the host.
 
 use crate::error::Result;
 use crate::ops::Tensor;

@@ -1,11 +1,11 @@
-//! The libraries that can serve a matrix product.
+//! The libraries that can compute matmuls.
 //!
 //! * `opencl`: our own kernels ([`crate::ops::matmul`]), which serve everything.
-//! * `host`: PyTorch's CPU product (MKL, oneDNN), on mapped memory where host and device share it.
+//! * `host`: PyTorch's CPU matmul (MKL, oneDNN), on mapped memory where host and device share it.
 //! * `cublas`: NVIDIA's, for NVIDIA devices; operands travel through host memory.
 //!
-//! Which one is asked is the user's [`Preference`]; left to `auto`, it is measured ([`auto`]).
-//! What the chosen one does not serve goes to `opencl`.
+//! The user's [`Preference`] chooses one; left to `auto`, it is measured ([`auto`]). Matmuls that the chosen one does
+//! not serve go to `opencl`.
 
 pub mod auto;
 mod host;
@@ -61,7 +61,7 @@ mod ffi {
 pub enum Library {
     /// Our own kernels.
     OpenCl,
-    /// PyTorch's CPU product.
+    /// PyTorch's CPU matmul.
     Host,
     /// NVIDIA's.
     Cublas,
@@ -107,7 +107,7 @@ impl Library {
         }
     }
 
-    /// Whether the library has this kind of product: dtype, strides, overlaps.
+    /// Returns true if the library has this kind of matmul: dtype, strides, overlaps.
     pub fn serves(self, product: &Product<'_>) -> bool {
         match self {
             Self::OpenCl => true,
@@ -116,7 +116,7 @@ impl Library {
         }
     }
 
-    /// Computes a product that the library serves.
+    /// Computes a matmul that the library serves.
     ///
     /// # Errors
     /// As the library, the allocator and the driver report.
@@ -129,14 +129,15 @@ impl Library {
     }
 }
 
-/// A product by our own kernels.
+/// A matmul by our own kernels.
 fn ours(product: &Product<'_>, activation: Activation) -> Result<()> {
     let Product { out, a, b, addend, alpha, beta } = product;
     ops::matmul::matmul(out, a, b, addend.as_ref().unwrap_or(&Tensor::ABSENT), *alpha, *beta, activation)
 }
 
-/// `out = activation(alpha * a @ b + beta * addend)` for matrices, or batches of them, by the library that is preferred.
-/// Returns whether the activation has been applied: our own kernels do, other libraries leave it to the caller.
+/// `out = activation(alpha * a @ b + beta * addend)` for matrices, or batches of them, by the library that is
+/// preferred. Returns true if the activation has been applied: our own kernels do, other libraries leave it to the
+/// caller.
 ///
 /// # Errors
 /// [`Error::Invalid`] when shapes do not fit or the preferred library cannot be used on the device; otherwise as the
@@ -161,7 +162,7 @@ pub fn matmul(
     Ok(activation == Activation::None)
 }
 
-/// The library for a product.
+/// The library for a matmul.
 fn library(product: &Product<'_>) -> Result<Library> {
     let preference = preference()?;
     if preference == Preference::Only(Library::OpenCl) || product.extent().volume() == 0 {
@@ -176,7 +177,7 @@ fn library(product: &Product<'_>) -> Result<Library> {
     }
 }
 
-/// Runs code of a crate that panics where it takes an error for impossible: a panic must not cross the bridge.
+/// Runs code of a crate that panics on errors it takes for impossible: a panic must not cross the bridge.
 fn contained<T>(library: Library, run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
@@ -193,7 +194,7 @@ fn set_preferred_blas_library(name: &str) -> Result<()> {
     set_preference(name)
 }
 
-/// What `auto` has chosen so far on a device: {class of products: library}.
+/// The choices of `auto` so far on a device: {class of matmuls: library}.
 fn blas_choices_json(device: i32) -> String {
     let choices = auto::choices(device).into_iter();
     choices.map(|(class, library)| (class, Value::from(library.name()))).collect::<Value>().to_string()

@@ -1,4 +1,4 @@
-//! Which library the user wants.
+//! The library that the user prefers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,12 +9,12 @@ use crate::runtime::{current_device, device};
 /// The variable that gives the preference a process starts with.
 const VARIABLE: &str = "TORCH_OPENCL_BLAS";
 
-/// What the user wants of matrix products.
+/// The user's preference for matmuls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preference {
-    /// Whatever is fastest, by measurement.
+    /// The fastest, by measurement.
     Auto,
-    /// This library, wherever it serves the product.
+    /// This library, wherever it serves the matmul.
     Only(Library),
 }
 
@@ -40,7 +40,7 @@ impl Preference {
     }
 }
 
-/// Position in [`Preference::ALL`] plus one; 0 before the first question. Not a lock: every product reads it.
+/// Index in [`Preference::ALL`] plus one; 0 before the first question. Not a lock: every matmul reads it.
 static CHOSEN: AtomicUsize = AtomicUsize::new(0);
 
 fn store(preference: Preference) {
@@ -48,7 +48,7 @@ fn store(preference: Preference) {
     CHOSEN.store(position.map_or(0, |position| position + 1), Ordering::Relaxed);
 }
 
-/// What is preferred: the last choice of the user, else `TORCH_OPENCL_BLAS`, else `auto`.
+/// The preference: the last choice of the user, else `TORCH_OPENCL_BLAS`, else `auto`.
 ///
 /// # Errors
 /// [`Error::Invalid`] when the variable names no library.

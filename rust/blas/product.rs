@@ -1,4 +1,4 @@
-//! A matrix product as every library takes it.
+//! A matmul as every library takes it.
 
 use crate::kernels::DType;
 use crate::ops::{Scalar, Tensor};
@@ -6,21 +6,21 @@ use crate::ops::{Scalar, Tensor};
 /// `out = alpha * a @ b + beta * addend`, for matrices or for batches of them, none of them empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a> {
-    /// Where the result goes.
+    /// The result.
     pub out: Tensor<'a>,
-    /// The first factor.
+    /// Operand A.
     pub a: Tensor<'a>,
-    /// The second factor.
+    /// Operand B.
     pub b: Tensor<'a>,
-    /// What is added, in the shape of `out`; strides may be 0.
+    /// Added to the matmul, in the shape of `out`; strides may be 0.
     pub addend: Option<Tensor<'a>>,
-    /// Factor of the product.
+    /// Scale of the matmul.
     pub alpha: Scalar,
-    /// Factor of the addend.
+    /// Scale of `addend`.
     pub beta: Scalar,
 }
 
-/// How large a product is.
+/// Size of a matmul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
     /// Matrices.
@@ -29,7 +29,7 @@ pub struct Extent {
     pub rows: i64,
     /// Columns of each result.
     pub columns: i64,
-    /// Terms of each sum.
+    /// K, the terms of each sum.
     pub depth: i64,
 }
 
@@ -49,7 +49,7 @@ impl Extent {
 }
 
 impl Product<'_> {
-    /// How large it is.
+    /// Its size.
     pub fn extent(&self) -> Extent {
         let dim = self.out.ndim();
         let size = |tensor: &Tensor<'_>, back: usize| dim.checked_sub(back).map_or(1, |d| tensor.size(d));
@@ -68,12 +68,12 @@ impl Product<'_> {
         inputs.into_iter().flatten().all(|input| input.dtype == dtype).then_some(dtype)
     }
 
-    /// Whether the addend is the result's own memory: `c.addmm_(a, b)`.
+    /// Returns true if `addend` is the result's own memory: `c.addmm_(a, b)`.
     pub fn adds_in_place(&self) -> bool {
         self.addend.is_some_and(|addend| addend.address == self.out.address && addend.strides == self.out.strides)
     }
 
-    /// Whether memory of the result is also read, other than by adding in place.
+    /// Returns true if memory of the result is also read, other than by adding in place.
     pub fn overwrites_input(&self) -> bool {
         let written = range(&self.out);
         let addend = self.addend.filter(|_| !self.adds_in_place());
@@ -84,7 +84,7 @@ impl Product<'_> {
             .any(|read| read.start < written.end && written.start < read.end)
     }
 
-    /// The product of the first rows, columns and terms, into the corner of the same result.
+    /// The matmul of the first rows, columns and terms, into the corner of the same result.
     pub fn with_corner<T>(&self, corner: &Extent, then: impl FnOnce(&Product<'_>) -> T) -> T {
         let batched = self.out.ndim() > 2;
         let sizes = |rows: i64, columns: i64| {

@@ -23,7 +23,7 @@ pub fn wait_for_builds(seconds: f64) -> i64 {
     kernels::wait_for_builds(limit) as i64
 }
 
-/// Whether specialised programs are asked for at their first launch.
+/// Sets whether specialised programs are asked for at their first launch.
 pub fn hurry_builds(on: bool) {
     kernels::hurry(on);
 }

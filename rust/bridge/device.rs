@@ -123,7 +123,7 @@ pub fn synchronize_stream(index: i32, stream: i64) -> Result<()> {
     stream.raise_faults(runtime::Launched::Anywhere)
 }
 
-/// Waits for every device that has been used, and ends what goes on besides: the process is about to end.
+/// Waits for every device that has been used, and stops background work: the process is about to end.
 pub fn finish_all() -> Result<()> {
     kernels::stop_building();
     let synchronized =
@@ -151,14 +151,14 @@ pub fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>> {
     TimedEvent::record(index, stream).map(Box::new)
 }
 
-/// Refuses values of environment variables that would show much later, or never.
+/// Refuses values of environment variables that would be noticed much later, or never.
 pub fn check_environment() -> Result<()> {
     runtime::DeviceClass::forced()?;
     kernels::check_cache_size()?;
     kernels::check_cache_folder()?;
     kernels::Specialisation::from_environment()?;
     kernels::warn_with(warn);
-    // A folder that cannot be used is told of here, in the user's own thread.
+    // A folder that cannot be used is reported here, in the user's own thread.
     kernels::cache_folder();
     kernels::check_driver_cache();
     Ok(())

@@ -83,7 +83,7 @@ pub mod ffi {
         unsafe fn unmap(mapping: Box<Mapping>) -> Result<()>;
         fn is_host_unified(index: i32) -> Result<bool>;
 
-        // Counters, caches and what is tuned.
+        // Counters, caches and tuning.
         fn check_environment() -> Result<()>;
         fn launch_count() -> u64;
         fn sync_debug_mode() -> i32;

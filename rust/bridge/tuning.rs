@@ -1,4 +1,4 @@
-//! What is tuned, for C++.
+//! Tuning, for C++.
 
 use serde_json::{json, Value};
 
@@ -8,8 +8,7 @@ use crate::kernels::store;
 use crate::ops::tuning::{header, path, text, Tuning};
 use crate::runtime::device;
 
-/// The numbers that a device uses and those that devices like it start with; the file for others, and what it has to begin
-/// with.
+/// The parameters that a device uses and the defaults of devices like it; the file for others, and its first content.
 pub fn tuning_json(index: i32) -> Result<String> {
     let device = device(index)?;
     Ok(json!({
@@ -21,8 +20,8 @@ pub fn tuning_json(index: i32) -> Result<String> {
     .to_string())
 }
 
-/// Uses numbers on a device in this process, a JSON object of some or all of them; those that it starts with where the text
-/// is empty. Libraries are compared anew.
+/// Sets parameters of a device in this process, a JSON object of some or all of them; the defaults where the text is
+/// empty. Libraries are compared anew.
 pub fn set_tuning(index: i32, values: &str) -> Result<()> {
     let device = device(index)?;
     let tuning = match values {
@@ -34,7 +33,7 @@ pub fn set_tuning(index: i32, values: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a device's file says; nothing where there is none that can be read.
+/// Text of a device's file; empty where there is none that can be read.
 pub fn read_tuning(index: i32) -> Result<String> {
     Ok(text(device(index)?).ok().flatten().unwrap_or_default())
 }

@@ -10,7 +10,7 @@ use super::shared::Shared;
 use super::{check, Context};
 use crate::error::Result;
 
-/// A borrowed `cl_mem`: what kernel arguments and copies take.
+/// A borrowed `cl_mem`, for kernel arguments and copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemHandle(pub(super) cl_mem);
 
@@ -33,12 +33,12 @@ impl MemHandle {
         Self(bits as cl_mem)
     }
 
-    /// Bytes, as the driver has them.
+    /// Size in bytes, as the driver reports it.
     pub(super) fn size(self) -> Option<usize> {
         get_mem_object_info(self.0, CL_MEM_SIZE).ok().map(|size| size.to_size())
     }
 
-    /// Where the host finds memory that it shares; of no use for any other.
+    /// Host pointer of shared memory; meaningless for any other.
     pub(super) fn host_pointer(self) -> Option<*mut u8> {
         let pointer = get_mem_object_info(self.0, CL_MEM_HOST_PTR).ok()?.to_ptr() as *mut u8;
         (!pointer.is_null()).then_some(pointer)

@@ -35,7 +35,7 @@ impl Context {
         self.device
     }
 
-    /// Whether buffers that are visible to the host are shared with it: it uses them without a command.
+    /// Returns true if host-visible buffers are shared with the host: it uses them without a command.
     pub fn shares_memory(&self) -> bool {
         self.shares_memory
     }

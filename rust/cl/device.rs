@@ -73,17 +73,17 @@ pub struct DeviceInfo {
     pub local_mem: u64,
     /// Largest work-group.
     pub max_work_group: usize,
-    /// Floats of the device's own vectors.
+    /// Floats in a native vector of the device.
     pub native_vector_floats: u32,
     /// Host and device share one memory, so mapping is free.
     pub host_unified: bool,
     /// Arithmetic in f64.
     pub fp64: bool,
-    /// Quotients and roots of f32 can be asked to be the nearest numbers.
+    /// Division and square root of f32 can be correctly rounded on request.
     pub exact_quotients: bool,
     /// Arithmetic in f16 (storage of f16 is core everywhere).
     pub fp16: bool,
-    /// What tells the device from all others, where the driver says it.
+    /// Unique id of the device, where the driver reports one.
     pub uuid: Option<[u8; 16]>,
     /// Extension names.
     pub extensions: Vec<String>,
@@ -140,15 +140,15 @@ impl DeviceInfo {
         }
     }
 
-    /// Whether work-items can take turns at 8 bytes of memory.
+    /// Returns true if the device has 64-bit atomics.
     pub fn has_wide_atomics(&self) -> bool {
         self.extensions.iter().any(|name| name == "cl_khr_int64_base_atomics")
     }
 
-    /// Whether the driver compiles the functions that are clang's own. No program can find out: rusticl's clang knows
-    /// `__builtin_prefetch`, and translating what it makes of it to SPIR-V ends the process. So those that do are named.
+    /// Returns true if the driver compiles clang's own builtins. No program can test this: rusticl's clang knows
+    /// `__builtin_prefetch`, and translating the result to SPIR-V ends the process. So drivers that do are listed.
     pub fn has_clang_builtins(&self) -> bool {
-        // Both compile for processors, by LLVM from one end to the other.
+        // Both compile for CPUs, by LLVM from end to end.
         self.device_type == DeviceType::Cpu
             && ["Portable Computing Language", "Intel(R) OpenCL"].contains(&self.platform.as_str())
     }
@@ -156,7 +156,7 @@ impl DeviceInfo {
 
 #[cfg(test)]
 impl DeviceInfo {
-    /// A device that no driver knows, to test what follows from a description.
+    /// A made-up device, to test code that depends only on the description.
     pub fn imagined(id: usize, name: &str, platform: &str, device_type: DeviceType) -> Self {
         Self {
             id: DeviceId(id as cl_device_id),
@@ -197,8 +197,8 @@ pub struct PlatformInfo {
     pub devices: Vec<DeviceInfo>,
 }
 
-/// All platforms with their devices. They are asked once: the first time starts the drivers, which PoCL 3.1 does not
-/// survive in two threads at once.
+/// All platforms with their devices. Queried once: the first query starts the drivers, which PoCL 3.1 does not survive
+/// in two threads at once.
 ///
 /// # Errors
 /// [`Error::NoDevice`] when there is no OpenCL loader, no driver or no device, with what to install.

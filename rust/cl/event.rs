@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Event {
     pub(super) handle: cl_event,
-    /// How many commands its queue had taken with this one; 0 for an event of no queue.
+    /// Commands that its queue had taken up to and including this one; 0 for an event of no queue.
     pub(super) position: u64,
 }
 
@@ -23,15 +23,15 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Blocks until the command has completed; [`super::Queue::wait`] remembers it.
+    /// Blocks until the command has completed; [`super::Queue::wait`] also records that.
     pub fn wait(&self) -> Result<()> {
         check("clWaitForEvents", wait_for_events(&[self.handle]))
     }
 
-    /// Whether the command has completed.
+    /// Returns true if the command has completed.
     ///
     /// # Errors
-    /// [`Error::OpenCl`] when the command ended in a failure of its own.
+    /// [`Error::OpenCl`] when the command itself failed.
     pub fn is_complete(&self) -> Result<bool> {
         let info = check("clGetEventInfo", get_event_info(self.handle, CL_EVENT_COMMAND_EXECUTION_STATUS))?;
         match info.to_int() {

@@ -1,9 +1,9 @@
 //! Holding back short launches until there are several.
 //!
 //! PoCL starts a command when it is enqueued: its threads fall asleep after each short kernel, and waking them for the
-//! next costs the host more than the kernel takes. So the first of several short launches waits for an event of ours,
-//! and those behind it, in the in-order queue, for the first. Other drivers do as much by themselves: they submit
-//! commands when they are flushed.
+//! next costs the host more than the kernel takes. So the first of several short launches waits for a user event, and
+//! those behind it, in the in-order queue, for the first. Other drivers do as much by themselves: they submit commands
+//! when they are flushed.
 
 use opencl3::device::Device;
 use opencl3::event::{create_user_event, set_user_event_status, CL_COMPLETE};
@@ -29,12 +29,12 @@ pub enum Start {
     Held,
 }
 
-/// What holds back the short launches of one queue.
+/// Holds back the short launches of one queue.
 #[derive(Debug)]
 pub(super) struct Gate {
     context: cl_context,
     holds: bool,
-    /// What the first launch that is held back waits for.
+    /// The user event that the first launch held back waits for.
     event: Option<Event>,
     /// Commands so far, markers aside.
     commands: u64,
@@ -54,7 +54,7 @@ impl Gate {
         }
     }
 
-    /// What a launch that is about to be enqueued has to wait for, if anything.
+    /// The event that the next launch has to wait for, if any.
     pub fn wait_list(&mut self, start: Start) -> Result<Option<cl_event>> {
         if start == Start::Now || !self.holds || self.event.is_some() {
             return Ok(None);
@@ -79,7 +79,7 @@ impl Gate {
         }
     }
 
-    /// Lets everything start that is held back.
+    /// Starts everything that is held back.
     pub fn open(&mut self) -> Result<()> {
         match self.event.take() {
             Some(event) => check("clSetUserEventStatus", set_user_event_status(event.handle, CL_COMPLETE)),
@@ -87,15 +87,15 @@ impl Gate {
         }
     }
 
-    /// Lets everything start, from now on too: somebody else enqueues commands, and may wait for them.
+    /// Starts everything, and holds nothing back from now on: somebody else enqueues commands, and may wait for them.
     pub fn remove(&mut self) -> Result<()> {
         self.holds = false;
         self.open()
     }
 }
 
-/// Whether the device has threads that take commands as they are enqueued. PoCL's device without threads, `basic` or
-/// `cpu-minimal`, has not, and never returns from completing an event that a command waits for.
+/// Returns true if the device has threads that take commands as they are enqueued. PoCL's device without threads,
+/// `basic` or `cpu-minimal`, has none, and never returns from completing an event that a command waits for.
 fn runs_at_once(device: &Device) -> bool {
     let is_pocl = device.version().is_ok_and(|version| version.contains("PoCL"));
     let has_threads =
@@ -105,7 +105,7 @@ fn runs_at_once(device: &Device) -> bool {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        // What is held back holds the queue and its buffers. Nobody is left to be told of a failure.
+        // Launches held back keep the queue and its buffers alive. Nobody is left to be told of a failure.
         let _ = self.open();
     }
 }

@@ -13,7 +13,7 @@ use opencl3::types::{cl_kernel, cl_program};
 use super::{check, DeviceId, Grid, MemHandle};
 use crate::error::{Error, Result};
 
-/// A place in device memory: a memory object, and bytes from its beginning.
+/// A location in device memory: a memory object and a byte offset.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// The memory object; null for an absent tensor.
@@ -23,7 +23,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What kernels take for an absent tensor.
+    /// The argument for an absent tensor.
     pub const ABSENT: Self = Self { handle: MemHandle::NULL, offset: 0 };
 }
 
@@ -32,7 +32,7 @@ impl Memory {
 pub enum Arg<'a> {
     /// A memory object; offsets into it travel in a struct.
     Buffer(MemHandle),
-    /// Plain bytes: a number, a struct, a vector type.
+    /// Plain bytes: a scalar, a struct, a vector type.
     Bytes(&'a [u8]),
     /// Local memory of so many bytes.
     Local(usize),
@@ -52,9 +52,9 @@ impl<'a> Arg<'a> {
 pub struct Kernel {
     handle: Mutex<KernelHandle>,
     name: String,
-    /// Work-items of the largest group that the device can run it in.
+    /// Work-items of the largest work-group that the device can run it with.
     largest_group: usize,
-    /// Shapes of launches so far, a bit each by their hash, where the first of each is in doubt.
+    /// Bit set of the hashes of launch shapes so far, where the first launch of each shape is in doubt.
     shapes: Option<AtomicU64>,
 }
 
@@ -76,8 +76,8 @@ impl Kernel {
         Ok(Self { handle: Mutex::new(handle), name: name.to_owned(), largest_group, shapes })
     }
 
-    /// Whether a launch makes the driver load code for groups of this shape that it has not run before: PoCL has one for each
-    /// size of the groups, and for grids of 65536 items and more.
+    /// Returns true if a launch makes the driver load code for groups of this shape that it has not run before: PoCL
+    /// has code for each group size, and for grids of 65536 items and more.
     pub(super) fn is_in_doubt(&self, grid: &Grid<'_>) -> bool {
         let Some(shapes) = &self.shapes else { return false };
         let is_large = grid.global.iter().any(|size| *size > usize::from(u16::MAX));
@@ -90,12 +90,12 @@ impl Kernel {
         shapes.load(Ordering::Relaxed) & bit == 0 && shapes.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
-    /// Work-items of the largest group that the device can run the kernel in.
+    /// Work-items of the largest work-group that the device can run the kernel with.
     pub fn largest_group(&self) -> usize {
         self.largest_group
     }
 
-    /// Refuses groups that are larger than the device can run the kernel in.
+    /// Refuses work-groups larger than the device can run the kernel with.
     pub(super) fn check_group(&self, local: &[usize]) -> Result<()> {
         let asked: usize = local.iter().product();
         if asked <= self.largest_group {

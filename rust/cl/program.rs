@@ -46,7 +46,7 @@ impl Program {
         Ok(program)
     }
 
-    /// The same, which the driver may have loaded from a cache that is damaged: first launches of its kernels are
+    /// Marks a program that the driver may have loaded from a damaged cache: first launches of its kernels are
     /// announced (`proof.rs`).
     #[must_use]
     pub fn in_doubt(mut self) -> Self {

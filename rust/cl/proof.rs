@@ -1,12 +1,12 @@
 //! First launches of programs that a driver has loaded from its own cache.
 //!
-//! Such a program may be damaged, and a driver may end the process over it, as late as when a kernel is first launched with
-//! groups of a new shape. Whoever keeps account of that is told here when it may happen, and when it has not.
+//! Such a program may be damaged, and a driver may end the process over it, as late as when a kernel is first launched
+//! with groups of a new shape. The [`Witness`] is told here when that may happen, and when it has not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
-/// What is to be called.
+/// Callbacks before and after such launches.
 #[derive(Clone, Copy, Debug)]
 pub struct Witness {
     /// Before a launch that may end the process; not called again until `proven` is.
@@ -18,19 +18,19 @@ pub struct Witness {
 static WITNESS: OnceLock<Witness> = OnceLock::new();
 static IN_DOUBT: AtomicBool = AtomicBool::new(false);
 
-/// Says who keeps account. The first one stays.
+/// Sets the witness. Only the first call takes effect.
 pub fn witness_with(witness: Witness) {
     let _ = WITNESS.set(witness);
 }
 
-/// To be called before what may end the process.
+/// Call before anything that may end the process.
 pub fn doubt() {
     if let (false, Some(witness)) = (IN_DOUBT.swap(true, Ordering::Relaxed), WITNESS.get()) {
         (witness.doubted)();
     }
 }
 
-/// To be called after waits for the device.
+/// Call after waiting for the device.
 pub(super) fn prove() {
     // Nearly always false: the load costs waits nothing.
     if IN_DOUBT.load(Ordering::Relaxed) && IN_DOUBT.swap(false, Ordering::Relaxed) {

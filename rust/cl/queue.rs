@@ -22,11 +22,11 @@ pub struct Queue {
     handle: cl_command_queue,
     /// Commands and markers enqueued so far.
     enqueued: AtomicU64,
-    /// How many of them are known to have completed: the queue is in order.
+    /// Number of them known to have completed: the queue is in order.
     completed: AtomicU64,
-    /// Whether others have the handle, and enqueue what is not counted.
+    /// True where others have the handle, and enqueue commands that are not counted.
     has_other_users: AtomicBool,
-    /// Whether the host uses buffers that are visible to it without a command.
+    /// True where the host uses host-visible buffers without a command.
     pub(super) shares_memory: bool,
     /// Locked while a command is enqueued, never while one is waited for.
     gate: Mutex<Gate>,
@@ -38,7 +38,7 @@ unsafe impl Send for Queue {}
 // SAFETY: as above.
 unsafe impl Sync for Queue {}
 
-/// What the host does with mapped memory.
+/// Access of the host to mapped memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapAccess {
     /// The host only reads.
@@ -54,20 +54,20 @@ pub struct Read {
     pub source: MemHandle,
     /// Byte of the buffer where the copy starts.
     pub offset: usize,
-    /// Where the bytes go.
+    /// Destination on the host.
     pub target: *mut u8,
-    /// How many they are.
+    /// Number of bytes.
     pub size: usize,
 }
 
 /// The work-items of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid<'a> {
-    /// Id of the first one, where that is not 0.
+    /// Global id of the first one, where that is not 0.
     pub first: Option<&'a [usize]>,
-    /// How many in each of up to three dimensions.
+    /// Number in each of up to three dimensions.
     pub global: &'a [usize],
-    /// Those of a group; `None`: the driver chooses.
+    /// Work-group size; `None`: the driver chooses.
     pub local: Option<&'a [usize]>,
 }
 
@@ -89,28 +89,28 @@ impl Queue {
         })
     }
 
-    /// How many commands have been enqueued, with markers; one is counted when its call has returned.
+    /// Number of commands enqueued, with markers; one counts when its call has returned.
     fn enqueued(&self) -> u64 {
         self.enqueued.load(Ordering::Acquire)
     }
 
-    /// Whether everything enqueued so far is known to have completed, without asking the driver.
+    /// Returns true if everything enqueued so far is known to have completed, without asking the driver.
     pub fn is_known_idle(&self) -> bool {
-        // Looked at first: whoever is about to get the handle enqueues later.
+        // Read first: whoever is about to get the handle enqueues later.
         !self.has_other_users() && self.completed.load(Ordering::Acquire) >= self.enqueued()
     }
 
-    /// Whether an event of this queue is known to have completed, without asking the driver.
+    /// Returns true if an event of this queue is known to have completed, without asking the driver.
     pub fn is_known_complete(&self, event: &Event) -> bool {
         self.completed.load(Ordering::Acquire) >= event.position
     }
 
-    /// Whether nothing of ours has been enqueued after an event of this queue.
+    /// Returns true if nothing of ours has been enqueued after an event of this queue.
     pub fn is_last(&self, event: &Event) -> bool {
         event.position >= self.enqueued()
     }
 
-    /// Whether others may enqueue commands through the queue's handle.
+    /// Returns true if others may enqueue commands through the queue's handle.
     pub fn has_other_users(&self) -> bool {
         self.has_other_users.load(Ordering::Acquire)
     }
@@ -136,12 +136,13 @@ impl Queue {
         let commands = gate.count();
         gate.open()?;
         drop(gate);
-        // A failure here is an earlier command's, of which the next wait tells; this one runs, and may use the caller's memory.
+        // A failure here is an earlier command's, and the next wait reports it; this one runs, and may use the caller's
+        // memory.
         let _ = self.hold_back_host(commands);
         Ok(event)
     }
 
-    /// The position of what has just been enqueued; the gate is locked.
+    /// Counts the command just enqueued and returns its position; the gate is locked.
     fn advance(&self) -> u64 {
         self.enqueued.fetch_add(1, Ordering::Release) + 1
     }
@@ -266,7 +267,7 @@ impl Queue {
         mapped.map(|event| (pointer.cast(), event))
     }
 
-    /// Gives a mapped range back to the device, which has it when the event completes.
+    /// Unmaps a range; the device has it when the event completes.
     ///
     /// # Safety
     /// `pointer` came from [`Self::map`] of this buffer and is not used afterwards.
@@ -324,7 +325,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether a command of this queue has completed.
+    /// Returns true if a command of this queue has completed.
     ///
     /// # Errors
     /// As [`Event::is_complete`].

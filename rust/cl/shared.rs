@@ -1,9 +1,9 @@
 //! Memory that host and device share without mapping it: fine-grained buffers of OpenCL 2.0.
 //!
-//! OpenCL 1.2 lets the host see device memory only by a command, a copy or a map, and so after a round trip through the
-//! driver. What `clSVMAlloc` returns for `CL_MEM_SVM_FINE_GRAIN_BUFFER` the host may read once a command that wrote it has
-//! been waited for, and write until one that reads it is enqueued; a buffer over it (`CL_MEM_USE_HOST_PTR`) has it as its
-//! storage.
+//! OpenCL 1.2 gives the host access to device memory only by a command, a copy or a map, and so after a round trip
+//! through the driver. The host may read memory from `clSVMAlloc` with `CL_MEM_SVM_FINE_GRAIN_BUFFER` once it has
+//! waited for the command that wrote it, and write it until a command that reads it is enqueued; a buffer over it
+//! (`CL_MEM_USE_HOST_PTR`) has it as its storage.
 
 use std::ffi::c_void;
 
@@ -47,8 +47,8 @@ impl Drop for Shared {
     }
 }
 
-/// Whether a device's buffers can be shared memory: it says so, its memory is the host's, and a few bytes arrive both ways.
-/// A driver that says so of memory behind a bus would have kernels read it from there.
+/// Returns true if a device's buffers can be shared memory: the driver reports it, host and device memory are unified,
+/// and a few bytes arrive both ways. If a driver reported it of memory behind a bus, kernels would read over that bus.
 pub(super) fn is_offered(context: &Context) -> bool {
     let device = Device::new(context.device().0);
     device.host_unified_memory().unwrap_or(false)
@@ -56,7 +56,7 @@ pub(super) fn is_offered(context: &Context) -> bool {
         && arrives_both_ways(context).unwrap_or(false)
 }
 
-/// What the device writes is seen by the host, and the other way round.
+/// Returns true if the host sees what the device writes, and the other way round.
 fn arrives_both_ways(context: &Context) -> Result<bool> {
     const SIZE: usize = 256;
     let (target, source) = (Buffer::shared(context, SIZE)?, Buffer::shared(context, SIZE)?);
@@ -79,8 +79,8 @@ fn arrives_both_ways(context: &Context) -> Result<bool> {
 
 /// Blocking copies, which need no command where memory is shared.
 impl Queue {
-    /// Where the host uses a range of a buffer that is visible to it without a command; `None` where it cannot, or where the
-    /// buffer ends before. Commands may be at work on it: see [`Self::finish`].
+    /// Host pointer to a range of a host-visible buffer, for use without a command; `None` where that is impossible, or
+    /// where the buffer is shorter. Commands may still use it: see [`Self::finish`].
     pub fn shared_pointer(&self, memory: MemHandle, offset: usize, size: usize) -> Option<*mut u8> {
         if !self.shares_memory || offset.checked_add(size)? > memory.size()? {
             return None;
@@ -101,7 +101,7 @@ impl Queue {
         let mut failure = None;
         for read in reads {
             if let Some(source) = self.shared_pointer(read.source, read.offset, read.size) {
-                // SAFETY: the target is the caller's promise; the source is the buffer's, and what wrote it has completed.
+                // SAFETY: the target is the caller's promise; the source is the buffer's, and its writer has completed.
                 unsafe { std::ptr::copy_nonoverlapping(source, read.target, read.size) };
                 continue;
             }
@@ -114,7 +114,7 @@ impl Queue {
                 }
             }
         }
-        // What has been enqueued writes to the caller's memory, also where the next one failed.
+        // Enqueued reads write to the caller's memory, even where a later one failed.
         let waited = last.map_or(Ok(()), |event| self.wait(&event));
         failure.map_or(waited, Err)
     }
@@ -126,7 +126,7 @@ impl Queue {
     pub unsafe fn write_now(&self, target: MemHandle, offset: usize, source: *const u8, size: usize) -> Result<()> {
         if let Some(target) = self.shared_pointer(target, offset, size) {
             self.finish()?;
-            // SAFETY: the source is the caller's promise; the target is the buffer's, and what uses it has completed.
+            // SAFETY: the source is the caller's promise; the target is the buffer's, and its users have completed.
             unsafe { std::ptr::copy_nonoverlapping(source, target, size) };
             return Ok(());
         }

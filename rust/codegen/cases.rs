@@ -37,7 +37,7 @@ pub fn cases(op: &Pointwise, class: Class) -> String {
     }
 }
 
-/// Whether the lines of one operation are a few instructions: those of others take long to compile.
+/// Returns true if the lines of one operation are a few instructions: those of others take long to compile.
 pub fn is_short(op: &Pointwise, class: Class) -> bool {
     let exprs = match class {
         Class::Float => [&op.exprs.float, &None],

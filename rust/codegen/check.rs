@@ -23,7 +23,7 @@ const MAX_SCALARS: usize = 4;
 /// Names that mean something else inside a kernel's `case`.
 const RESERVED: [&str; 7] = ["T", "TV", "TI", "s0", "s1", "s2", "s3"];
 
-/// The torch at hand, and those that rows may speak of.
+/// The torch that is built against, and the releases that rows may name.
 pub struct Releases {
     pub torch: Release,
     pub supported: Supported,
@@ -200,7 +200,7 @@ impl Checker<'_> {
         found.into_iter().map(|(_, registration)| registration).collect()
     }
 
-    /// Which keys go together depends on the kind of the family.
+    /// Checks that the row's keys go together, by the kind of the family.
     fn keys(&mut self, row: &Row, family: Family) {
         let stub = ("stub", row.stub.as_ref());
         let kernel = ("kernel", row.kernel.as_ref());
@@ -242,7 +242,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Names that end up in C++ or OpenCL C.
+    /// Checks names that end up in C++ or OpenCL C.
     fn identifiers(&mut self, row: &Row) {
         for name in row.entry.iter().chain(&row.kernel).chain(&row.scalars) {
             let word = resolve::template(&name.value).map_or(&*name.value, |(template, _)| template);
@@ -264,7 +264,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The operation of a pointwise row; none if the row shares one through its stub.
+    /// The operation of a pointwise row; `None` if the row shares one through its stub.
     fn pointwise(&mut self, row: &Row, family: Family, arity: usize, dtypes: Dtypes) -> Option<Pointwise> {
         let exprs = [&row.expr, &row.expr_int, &row.expr_bool, &row.expr_complex];
         if exprs.into_iter().all(Option::is_none) {
@@ -316,7 +316,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What the row puts into its stub; `key` is the one that would give a kernel.
+    /// The row's stub and its kernel, if it fills one; `key` is the key that would give a kernel.
     fn stub(&mut self, row: &Row, kernel: Option<StubKernel>, key: &str) -> Option<StubFill> {
         let stub = row.stub.as_ref()?;
         let Some(header) = self.stubs.get(&stub.value) else {

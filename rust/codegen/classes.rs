@@ -1,4 +1,4 @@
-//! Which expression of a row serves which compute class.
+//! Assigns a row's expressions to compute classes.
 
 use super::diagnostic::Report;
 use super::dtypes::{Dtypes, BOOL, COMPLEX, FLOATING, INTEGRAL};
@@ -10,8 +10,8 @@ use super::yaml::Text;
 
 /// The expression of each class that the kernel computes in.
 ///
-/// `expr` serves every class that has none of its own, `expr_int` also bool. What could not mean
-/// the same for integers or complex numbers (pairs to OpenCL C) has to be given for them.
+/// `expr` serves every class that has none of its own, `expr_int` also bool. Integers and complex numbers (pairs to
+/// OpenCL C) need one of their own where it would not mean the same.
 pub fn assign(row: &Row, family: Family, arity: usize, computes: Dtypes, report: &mut Report) -> Exprs {
     let float = computes.intersects(FLOATING);
     let bool = computes.intersects(BOOL);
@@ -86,7 +86,7 @@ fn check_complex_form(expr: &Text, report: &mut Report) {
     }
 }
 
-/// Every input of the family is read, and none that it does not have.
+/// Checks that every input of the family is read, and no other.
 fn check_inputs(row: &Row, family: Family, arity: usize, report: &mut Report) {
     let (inputs, beyond) = INPUTS.split_at(arity.min(INPUTS.len()));
     let mut read = Vec::new();

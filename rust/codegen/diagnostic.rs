@@ -1,4 +1,4 @@
-//! What is wrong with an input file, where, and what to do about it.
+//! Problems of an input file: message, line and hint.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ impl Diagnostic {
         Self { file: file.to_path_buf(), line: None, message: message.into(), hint: None }
     }
 
-    /// Adds how to mend it.
+    /// Adds how to fix it.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -68,7 +68,7 @@ impl<'a> Report<'a> {
         self.diagnostics.push(Diagnostic::at(self.file, line, message));
     }
 
-    /// Notes a problem and how to mend it.
+    /// Notes a problem and how to fix it.
     pub fn error_with_hint(&mut self, line: usize, message: impl Into<String>, hint: impl Into<String>) {
         self.diagnostics.push(Diagnostic::at(self.file, line, message).hint(hint));
     }

@@ -99,8 +99,8 @@ constexpr uint32_t opmath(PointwiseOp op) {{
     )
 }
 
-/// Cuts the rows into runs of about the same cost. What costs is the template instantiations, one
-/// for each registration and stub.
+/// Cuts the rows into runs of about the same cost, which is that of template instantiations, one for each registration
+/// and stub.
 fn balanced(rows: &[PlannedRow]) -> Vec<Vec<&PlannedRow>> {
     let cost = |row: &PlannedRow| row.registrations.len() + usize::from(row.stub.is_some());
     let share = rows.iter().map(cost).sum::<usize>().div_ceil(UNITS).max(1);

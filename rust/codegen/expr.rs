@@ -29,7 +29,7 @@ pub fn real_part(expr: &str) -> Option<&str> {
     operator.or_else(|| float_part(expr))
 }
 
-/// Whether the expression calls nothing that takes more than a few instructions.
+/// Returns true if the expression calls nothing that takes more than a few instructions.
 pub fn is_short(expr: &str) -> bool {
     let called = expr.match_indices('(').filter_map(|(at, _)| {
         let before = expr.get(..at)?.trim_end();
@@ -38,7 +38,7 @@ pub fn is_short(expr: &str) -> bool {
     called.into_iter().all(|name| SHORT.split_whitespace().any(|short| short == name))
 }
 
-/// The expression with each float literal in `LIT()`, by which it has the precision of what is computed in.
+/// The expression with each float literal in `LIT()`, which gives it the precision of the compute class.
 pub fn marked(expr: &str) -> String {
     let mut text = String::new();
     let mut rest = expr;
@@ -58,7 +58,7 @@ pub fn marked(expr: &str) -> String {
     text + rest
 }
 
-/// Where the number ends that the text starts with: a sign belongs to it after the `e` of an exponent.
+/// End of the number that the text starts with: a sign belongs to it after the `e` of an exponent.
 fn number_end(text: &str) -> usize {
     let hexadecimal = text.starts_with("0x");
     let mut before = ' ';
@@ -70,7 +70,7 @@ fn number_end(text: &str) -> usize {
     .unwrap_or(text.len())
 }
 
-/// Refuses what cannot follow a `return` in a `case`.
+/// Refuses text that cannot follow a `return` in a `case`.
 pub fn well_formed(expr: &str) -> Result<(), &'static str> {
     if expr.contains([';', '{', '}']) {
         return Err("it holds a statement");
@@ -92,7 +92,7 @@ pub fn well_formed(expr: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Reports whether text can name a C variable.
+/// Returns true if text can name a C variable.
 pub fn is_identifier(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     starts && text.chars().all(is_word)

@@ -1,6 +1,6 @@
 //! The families that a row can belong to.
 
-/// What a row of a family must give.
+/// The keys that a row of a family must give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An expression on `arity` inputs that fills an ATen stub.

@@ -1,4 +1,5 @@
-//! Reads what kernels take, prints a Rust struct of it for each, and packs a kernel's numbers into one argument.
+//! Reads kernels' parameters, prints a Rust struct of them for each kernel, and packs a kernel's scalars into one
+//! argument.
 //!
 //! A `.cl` file declares a kernel as OpenCL C has it:
 //!
@@ -11,18 +12,18 @@
 //!
 //! - `entry::Fill { out: Memory, out_dtype: DType, value: Value, range: RangeArguments }`, which a launcher fills in by name, and
 //!   the typed name `entry::FILL` of the kernel. A macro `X_ARGUMENTS` is a struct of its own, which kernels can share.
-//! - the source that is compiled: its numbers, those of offsets among them, are the fields of one struct, and the body begins
+//! - the source that is compiled: its scalars, offsets among them, are the fields of one struct, and the body begins
 //!   by unpacking them. Thirty calls of `clSetKernelArg` cost more than most small kernels take. Buffers, local memory and
-//!   structs stay arguments of their own: compilers of GPUs read those where they lie, but would copy a struct in a struct.
+//!   structs stay arguments of their own: GPU compilers read those in place, but would copy a struct in a struct.
 //!
 //! | declared                                   | field                                         | is passed            |
 //! | ------------------------------------------ | --------------------------------------------- | -------------------- |
-//! | `__global uchar *x, ulong x_offset`        | `Memory`, a buffer and where in it            | as a buffer, packed  |
+//! | `__global uchar *x, ulong x_offset`        | `Memory`, a buffer and an offset              | as a buffer, packed  |
 //! | `__global uchar *x`                        | `MemHandle`                                   | as a buffer          |
 //! | `__local T *x`                             | `LocalBytes`, how many                        | by itself            |
 //! | `int dtype0`, `int x_dtype`                | `DType`                                       | packed               |
 //! | `int`, `long`, `ulong`, `float`            | `i32`, `i64`, `u64`, `f32`                    | packed               |
-//! | `T`, `TR`                                  | `Value`, a number of the compute class        | packed, as its bits  |
+//! | `T`, `TR`                                  | `Value`, a scalar of the compute class        | packed, as its bits  |
 //! | a struct with `SHARED`                     | the struct of `kernels::structs`              | by itself            |
 //! | any other struct                           | `&[u8]`                                       | by itself            |
 
@@ -35,7 +36,7 @@ use super::structs::{SharedStructs, TYPES};
 /// Bytes of arguments that every device takes (`CL_DEVICE_MAX_PARAMETER_SIZE`).
 const MOST_BYTES: usize = 1024;
 
-/// What a parameter is.
+/// Kind of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 enum Kind {
     /// `__global`, with an offset behind it or not.
@@ -52,7 +53,7 @@ enum Kind {
     Shared(String, usize),
     /// A struct that a launcher encodes.
     Bytes,
-    /// What a macro lists.
+    /// The parameters that a macro lists.
     Group(Vec<Parameter>),
 }
 
@@ -68,13 +69,13 @@ struct Kernel {
     name: String,
     parameters: Vec<Parameter>,
     line: usize,
-    /// Where the parameters stand in the text, and where its body begins.
+    /// Positions in the text of the parameter list and of the body.
     list: std::ops::Range<usize>,
     keyword: usize,
     body: usize,
 }
 
-/// A file of kernels, and what it is compiled as.
+/// A file of kernels as it is compiled.
 pub struct Source {
     /// Name of the file.
     pub name: String,
@@ -86,7 +87,7 @@ pub struct Source {
 pub struct Kernels {
     /// The text of `kernel_entries.rs`.
     pub entries: String,
-    /// What takes the place of each file.
+    /// The sources that replace the files.
     pub sources: Vec<Source>,
 }
 
@@ -196,7 +197,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What the one definition of a macro says.
+    /// The text of a macro's only definition.
     fn definition(&self, name: &str) -> Result<String, String> {
         let define = format!("#define {name}");
         let mut definitions = self.files.iter().flat_map(|(_, text)| {
@@ -235,7 +236,7 @@ fn find(text: &str, what: &str, from: usize) -> Option<usize> {
     text.get(from..).and_then(|rest| rest.find(what)).map(|at| at + from)
 }
 
-/// Where the parenthesis that opens at `open` closes.
+/// Position of the parenthesis that closes the one at `open`.
 fn closing(text: &str, open: usize) -> Option<usize> {
     let mut depth = 0;
     for (at, c) in text.get(open..)?.char_indices() {
@@ -260,21 +261,21 @@ fn flat(parameters: &[Parameter]) -> Vec<&Parameter> {
         .collect()
 }
 
-/// A field of the struct that a kernel's numbers travel in.
+/// A field of the struct that holds a kernel's scalars.
 struct Packed {
     /// In OpenCL C: `ulong scale[2]`.
     declared: String,
     /// In Rust: `scale: [u64; 2]`.
     field: String,
-    /// What the host puts into it, of `path`.
+    /// Its value on the host, read from `path`.
     from: String,
-    /// What the kernel reads, of `packed`.
+    /// The kernel's variable, read from `packed`.
     unpacked: String,
     size: usize,
 }
 
 impl Packed {
-    /// As a kernel names each number of it, and what type that has.
+    /// Each scalar as a kernel names it, and its type.
     fn numbers(&self) -> Vec<(String, &str)> {
         let (kind, name) = self.declared.split_once(' ').unwrap_or_default();
         match name.strip_suffix("[2]") {
@@ -284,7 +285,7 @@ impl Packed {
     }
 }
 
-/// The struct that a kernel's numbers travel in, in OpenCL C; none where it has no numbers.
+/// The struct that holds a kernel's scalars, in OpenCL C; `None` where it has no scalars.
 fn packed_struct(name: &str, numbers: &[Packed]) -> Option<String> {
     if numbers.is_empty() {
         return None;
@@ -294,7 +295,7 @@ fn packed_struct(name: &str, numbers: &[Packed]) -> Option<String> {
     Some(format!("typedef struct {{ {fields}{pad}}} {name}_packed;"))
 }
 
-/// The numbers of a list, the wide ones first, and where Rust finds them.
+/// The scalars of a list, the wide ones first, and where Rust finds them.
 fn numbers(parameters: &[Parameter], path: &str) -> Vec<Packed> {
     let mut found = Vec::new();
     for parameter in parameters {
@@ -357,7 +358,7 @@ fn argument_bytes(parameters: &[Parameter]) -> usize {
     others.sum::<usize>() + numbers(parameters, "").iter().map(|number| number.size).sum::<usize>()
 }
 
-/// The text of a file, in which each kernel takes its numbers in one struct. Lines keep their numbers.
+/// The text of a file, in which each kernel takes its scalars in one struct. Line numbers are kept.
 fn packed(text: &str, kernels: &[Kernel]) -> String {
     let mut printed = String::with_capacity(text.len() * 2);
     let mut copied = 0;
@@ -387,12 +388,12 @@ fn packed(text: &str, kernels: &[Kernel]) -> String {
     printed
 }
 
-/// Whether the struct's last field ends before its alignment does.
+/// Returns true if the struct's last field ends before its alignment does.
 fn has_gap(numbers: &[Packed]) -> bool {
     numbers.iter().map(|number| number.size).sum::<usize>() % 8 != 0 && numbers.iter().any(|number| number.size > 4)
 }
 
-/// What Rust gets.
+/// The parts of `kernel_entries.rs`.
 #[derive(Default)]
 struct Entries {
     text: String,
@@ -433,7 +434,7 @@ impl Entries {
         Ok(())
     }
 
-    /// A row of `PACKED`: the struct of a kernel's numbers, and where each lies.
+    /// A row of `PACKED`: the struct of a kernel's scalars, and the offset of each.
     fn list(&mut self, module: &str, kernel: &str, numbers: &[Packed]) {
         let Some(declaration) = packed_struct(kernel, numbers) else { return };
         let (mut offset, mut listed) = (0, String::new());
@@ -530,7 +531,7 @@ impl Entries {
     }
 }
 
-/// The arguments besides the numbers, in the kernel's order.
+/// The arguments besides the scalars, in the kernel's order.
 fn bind(parameters: &[Parameter], path: &str, bound: &mut String) {
     for Parameter { name, kind, .. } in parameters {
         let _ = match kind {
@@ -548,7 +549,7 @@ fn bind(parameters: &[Parameter], path: &str, bound: &mut String) {
     }
 }
 
-/// `<'a>` for what borrows.
+/// `<'a>` where a parameter borrows.
 fn lifetime(parameters: &[Parameter]) -> &'static str {
     if flat(parameters).iter().any(|parameter| parameter.kind == Kind::Bytes) {
         "<'a>"

@@ -12,8 +12,8 @@
 //! | `pointwise_table.rs`   | the same enum, its rows and the kernel cases, as Rust sees them |
 //! | `coverage.md`          | the table of supported ops for the documentation                |
 //!
-//! [`kernels()`] reads the kernels themselves: from what they take come `kernel_entries.rs` and `kernel_structs.rs` for launchers,
-//! and `cl/*.cl`, the sources that are compiled.
+//! [`kernels()`] reads the kernels themselves: their parameters become `kernel_entries.rs` and `kernel_structs.rs` for
+//! launchers, and `cl/*.cl` are the sources that are compiled.
 //!
 //! The stages are one module each: [`table`] and [`schema`] parse, [`stubs`] scans torch's
 //! headers, [`check`] turns rows into a [`plan`] or into diagnostics (with [`resolve`] for ops and
@@ -78,8 +78,8 @@ pub fn run(
     Ok(sources)
 }
 
-/// Reads the kernels below some folders, and writes what Rust has of them (`kernel_structs.rs`, `kernel_entries.rs`) and the sources that
-/// are compiled (`cl/*.cl`).
+/// Reads the kernels below some folders, and writes their Rust declarations (`kernel_structs.rs`, `kernel_entries.rs`)
+/// and the sources that are compiled (`cl/*.cl`).
 pub fn kernels(folders: &[&Path], out_dir: &Path) -> Result<(), Vec<Diagnostic>> {
     let mut paths = Vec::new();
     for folder in folders {
@@ -93,7 +93,7 @@ pub fn kernels(folders: &[&Path], out_dir: &Path) -> Result<(), Vec<Diagnostic>>
     let kernels = kernels::kernels(&files, &structs)?;
     write(out_dir, "kernel_entries.rs", &kernels.entries)?;
     let sources = out_dir.join("cl");
-    // With what an earlier build had of files that are no more.
+    // Removes what an earlier build wrote for files that no longer exist.
     let remade = fs::remove_dir_all(&sources).or_else(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),

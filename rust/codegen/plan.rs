@@ -1,4 +1,4 @@
-//! What a checked table comes to: the form that all emitters print from.
+//! The checked table, in the form that all emitters print from.
 
 use super::dtypes::Dtypes;
 use super::family::Family;
@@ -41,7 +41,7 @@ pub struct Registration {
     pub form: Form,
     /// Qualified name of a class (structured forms) or function.
     pub implementation: String,
-    /// What the implementation is declared as, where it is ours.
+    /// Declaration of the implementation, where it is ours.
     pub declares: Option<Declaration>,
 }
 
@@ -67,11 +67,11 @@ pub enum Form {
     Out { outputs: usize },
     /// Not structured: a plain function.
     Function,
-    /// Not structured: copies what the plain function of the functional variant returns to its `out` arguments.
+    /// Not structured: copies the results of the functional variant's plain function to its `out` arguments.
     Copied { outputs: usize },
 }
 
-/// A `DispatchStub`, the header that declares it and what goes in.
+/// A `DispatchStub`, the header that declares it and its kernel.
 #[derive(Debug)]
 pub struct StubFill {
     pub stub: String,
@@ -79,7 +79,7 @@ pub struct StubFill {
     pub kernel: StubKernel,
 }
 
-/// What goes into a stub.
+/// The kernel of a stub.
 #[derive(Debug)]
 pub enum StubKernel {
     /// The pointwise operation of the row.
@@ -98,7 +98,8 @@ pub struct Pointwise {
     pub arity: usize,
     pub scalars: Vec<String>,
     pub class_from: ClassFrom,
-    /// What is not rounded to a 16-bit dtype: bit k for input k where it is one number, bit 4 + k for scalar k.
+    /// Operands that are not rounded to a 16-bit dtype: bit k for input k where it is a single value, bit 4 + k for
+    /// scalar k.
     pub opmath: u32,
     pub exprs: Exprs,
     pub dtypes: Dtypes,

@@ -53,7 +53,7 @@ impl Supported {
         Some(Self { oldest: value("oldest")?, newest: value("newest")? })
     }
 
-    /// Whether a release is one of them.
+    /// Returns true if a release is one of them.
     pub fn contains(&self, release: Release) -> bool {
         (self.oldest..=self.newest).contains(&release)
     }

@@ -37,7 +37,7 @@ pub fn registrations(row: &Row, index: &Index, report: &mut Report) -> Vec<(usiz
     found
 }
 
-/// An out= overload that gets what the row's entry returns.
+/// An out= overload that stores the results of the row's entry.
 fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String, String)> {
     let op =
         index.get(&name.value).ok_or_else(|| (format!("unknown op `{}`", name.value), index.suggest(&name.value)))?;
@@ -57,8 +57,8 @@ fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String
     Ok(registration(op, Form::Copied { outputs: op.outputs }, ours(&entry.value)))
 }
 
-/// The overloads on lists that a pointwise row's `foreach` names, `add.List` for `_foreach_add.List`, each with its in-place variant:
-/// our template computes what it can by the row's operation, and leaves the rest to ATen's function.
+/// The overloads on lists that a pointwise row's `foreach` names, `add.List` for `_foreach_add.List`, each with its
+/// in-place variant: our template computes what it can by the row's operation, and leaves the rest to ATen's function.
 pub fn foreach(
     row: &Row,
     operation: &str,
@@ -82,7 +82,7 @@ pub fn foreach(
                 report.error_with_hint(name.line, message, hint);
                 break;
             };
-            // A number that is no parameter of the operation is its last input.
+            // A scalar that is no parameter of the operation is its last input.
             let number = if op.tensors < arity { "Input" } else { "Parameter" };
             let call = format!(
                 "(torch_opencl::native::foreach::Foreach<\
@@ -94,7 +94,7 @@ pub fn foreach(
     found
 }
 
-/// What is wrong with an op, and how to mend it.
+/// A problem of an op, and how to fix it.
 type Problem = (String, &'static str);
 
 fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>, Problem> {
@@ -155,8 +155,8 @@ fn ours(entry: &str) -> String {
     format!("torch_opencl::native::{entry}")
 }
 
-/// The name and the arguments of an entry such as `Pad<ResampleRule::Reflect>`: a class template of ours, whose first argument
-/// is ATen's class.
+/// The name and the arguments of an entry such as `Pad<ResampleRule::Reflect>`: a class template of ours, whose first
+/// argument is ATen's class.
 pub fn template(entry: &str) -> Option<(&str, &str)> {
     entry.strip_suffix('>')?.split_once('<')
 }

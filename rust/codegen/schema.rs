@@ -123,7 +123,7 @@ impl Index {
         })
     }
 
-    /// What the author of an unknown name may have meant.
+    /// A hint to the name that the author of an unknown one may have meant.
     pub fn suggest(&self, name: &str) -> String {
         if let Some(origin) = self.derived.get(name) {
             return format!("torchgen derives it from `{origin}`: name that op");

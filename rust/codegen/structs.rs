@@ -190,7 +190,7 @@ fn field(shared: &mut Struct, line: &str, known: &[Struct], source: &str) -> Res
     Ok(())
 }
 
-/// A number, or what the one `#define` of a name gives it.
+/// A number, or the value of a name's only `#define`.
 fn value_of(word: &str, source: &str) -> Option<usize> {
     let define = format!("#define {word} ");
     let mut defined = source.lines().filter_map(|line| line.strip_prefix(&define));
@@ -236,7 +236,7 @@ fn print(shared: &Struct) -> String {
     text
 }
 
-/// A row of `SHARED` for each struct of a file: its declaration, after those it holds, and all its numbers.
+/// A row of `SHARED` for each struct of a file: its declaration, after those it holds, and all its scalars.
 fn list(module: &str, structs: &[Struct]) -> String {
     let mut declarations = String::new();
     let mut text = String::new();
@@ -262,7 +262,7 @@ fn list(module: &str, structs: &[Struct]) -> String {
     text
 }
 
-/// Every number of a struct: how kernels write it, its type and its offset.
+/// Every scalar of a struct: how kernels write it, its type and its offset.
 fn numbers(shared: &Struct, structs: &[Struct], path: &str, offset: usize) -> Vec<(String, String, usize)> {
     let mut found = Vec::new();
     for field in &shared.fields {

@@ -1,7 +1,7 @@
 //! Parses the backend's op table into rows that remember their lines.
 //!
-//! Only the shape of the YAML is checked here: known keys, text where text is due. Whether the
-//! values make sense is for [`super::check`].
+//! Only the structure of the YAML is checked here: known keys, text where text is expected. [`super::check`] checks the
+//! values.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ pub struct Row {
     pub expr_complex: Option<Text>,
     /// The operand whose dtype is computed in, where it is not the iterator's common dtype.
     pub class_from: Option<Text>,
-    /// Inputs that are not rounded to a 16-bit dtype where they are one number, and scalars that are not.
+    /// Inputs that are not rounded to a 16-bit dtype where they are a single value, and scalars that are not.
     pub opmath: Vec<Text>,
     /// Dtypes that the row takes.
     pub dtypes: Vec<Text>,
@@ -68,7 +68,8 @@ pub struct Row {
     pub also: Vec<Text>,
     /// Out= overloads that store what the entry returns.
     pub out: Vec<Text>,
-    /// Ops on lists of tensors that the row's operation computes: `add.List` for `_foreach_add.List` and `_foreach_add_.List`.
+    /// Ops on lists of tensors that the row's operation computes: `add.List` for `_foreach_add.List` and
+    /// `_foreach_add_.List`.
     pub foreach: Vec<Text>,
     /// The first and the last release of torch that the row is for, where it is not for all.
     pub since: Option<Text>,
@@ -104,7 +105,7 @@ fn parse_row(mapping: &MarkedMappingNode, report: &mut Report) -> Row {
     row
 }
 
-/// Why a key or its value is not taken.
+/// The reason why a key or its value is refused.
 enum Problem {
     UnknownKey,
     NotText,

@@ -67,7 +67,7 @@ fn syntax_error(file: &Path, source: &str, error: LoadError) -> Diagnostic {
         }
         LoadError::UnexpectedAnchor(marker) => at(marker, "YAML anchors are not supported"),
         LoadError::UnexpectedTag(marker) => {
-            // The parser stands behind the tagged value by now, perhaps on the next line.
+            // The parser is past the tagged value by now, perhaps on the next line.
             let lines = source.lines().take(marker.line()).enumerate();
             let tagged = lines.filter(|(_, line)| line.contains(": !")).last();
             let line = tagged.map_or(marker.line(), |(i, _)| i + 1);

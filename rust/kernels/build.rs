@@ -12,10 +12,10 @@ use crate::runtime::{Device, DeviceClass};
 static COMPILED: AtomicU64 = AtomicU64::new(0);
 static LOADED: AtomicU64 = AtomicU64::new(0);
 
-/// Stored in place of a binary where the driver itself has what it needs.
+/// Stored in place of a binary where the driver keeps the build itself.
 const KEPT_BY_DRIVER: &[u8] = b"kept by the driver";
 
-/// All that a program is made from.
+/// Everything that a program is made from.
 #[derive(Debug)]
 pub(super) struct Recipe {
     pub device: &'static Device,
@@ -34,7 +34,7 @@ impl Recipe {
 
     fn options(&self) -> String {
         let fp64 = self.device.info.fp64;
-        // Drivers shall not warn: PoCL would tell users how many warnings there were.
+        // Drivers must not warn: PoCL would tell users how many warnings there were.
         let mut text = format!("-cl-std=CL1.2 -w -D {}", self.class.define());
         if self.device.class == DeviceClass::Cpu {
             text.push_str(" -D IS_CPU");
@@ -45,7 +45,7 @@ impl Recipe {
         if self.device.info.has_clang_builtins() {
             text.push_str(" -D HAS_CLANG_BUILTINS");
         }
-        // GPUs leave the last bits of a quotient open by default, and a floor or a remainder then misses by one.
+        // GPUs do not round division correctly by default, and a floor or a remainder is then off by one.
         if self.device.info.exact_quotients && self.device.class == DeviceClass::Gpu {
             text.push_str(" -cl-fp32-correctly-rounded-divide-sqrt");
         }
@@ -53,7 +53,7 @@ impl Recipe {
     }
 }
 
-/// Whether an earlier process has left the program on disk.
+/// Returns true if an earlier process has left the program on disk.
 pub(super) fn is_stored(recipe: &Recipe) -> bool {
     disk::Entry::new(&recipe.device.info, &recipe.source(), &recipe.options()).load().is_some()
 }

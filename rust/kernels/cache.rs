@@ -1,4 +1,4 @@
-//! Programs in memory, one for each device, family, class and set of constants; and which form a launch gets.
+//! Programs in memory, one for each device, family, class and set of constants; and the choice of form for a launch.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -25,8 +25,9 @@ static HITS: AtomicU64 = AtomicU64::new(0);
 static SPECIALISED: AtomicU64 = AtomicU64::new(0);
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
-/// A launch waits for a program from disk until one has taken longer than this. They take some 25 ms with PoCL, which reads the
-/// headers of OpenCL C each time, and less from a binary; where PoCL's own cache has been emptied, one takes 300 ms to compile.
+/// A launch waits for a program from disk until one has taken longer than this. They take some 25 ms with PoCL, which
+/// reads the headers of OpenCL C each time, and less from a binary; where PoCL's own cache has been emptied, one takes
+/// 300 ms to compile.
 const QUICK: Duration = Duration::from_millis(150);
 static LOADS_ARE_SLOW: AtomicBool = AtomicBool::new(false);
 
@@ -53,13 +54,13 @@ impl CachedProgram {
     }
 }
 
-/// The place of one program, whether it has been built or not.
+/// The slot of one program, built or not.
 #[derive(Debug, Default)]
 struct Slot {
     program: OnceLock<Arc<CachedProgram>>,
     /// Two threads that want the same program must not both compile it.
     building: Mutex<()>,
-    /// Whether an earlier process has left it on disk.
+    /// True where an earlier process has left it on disk.
     is_stored: OnceLock<bool>,
     demand: Demand,
     failure: OnceLock<Error>,
@@ -84,7 +85,7 @@ impl Slot {
         Ok(Arc::clone(self.program.get_or_init(|| program)))
     }
 
-    /// The program where it takes no time to get, which also sees to it that it is built once it is worth it.
+    /// The program, where it takes no time to get; also asks for its build once it is worth it.
     fn get_soon(
         self: &Arc<Self>,
         elements: u64,
@@ -103,7 +104,7 @@ impl Slot {
             }
         }
         self.report_failure();
-        // What an earlier process has built was worth it.
+        // A program that an earlier process has built was worth it.
         let elements = if is_stored { HOT } else { elements };
         if self.demand.grows_to_a_build(elements, compiler) {
             let job = Wanted { slot: Arc::clone(self), compiler, recipe: recipe() };
@@ -157,8 +158,8 @@ impl Job for Wanted {
     }
 }
 
-/// The program of a family for a device and class: the specialised form where the launch is worth it and it has been built, by
-/// this process or by an earlier one, else the generic one, which is built on first use.
+/// The program of a family for a device and class: the specialised form where the launch is worth it and it has been
+/// built, by this process or by an earlier one, else the generic one, which is built on first use.
 ///
 /// `cases` gives the text of the op switch for families that have one; it is only called for a build, so the
 /// constants of `spec` must determine it.
@@ -252,7 +253,7 @@ pub struct CacheInfo {
     pub specialisation: Specialisation,
 }
 
-/// What the program caches hold.
+/// Contents and counters of the program caches.
 pub fn cache_info() -> CacheInfo {
     let (folder, entries, bytes) = disk::contents();
     let (loaded, compiled) = super::build::counts();

@@ -53,7 +53,7 @@ fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<PathB
     Ok(base.map(|base| base.join("torch_opencl").join("programs")))
 }
 
-/// The place of one program, or of one note, on disk.
+/// The disk entry of one program, or of one note.
 #[derive(Debug)]
 pub struct Entry {
     path: Option<PathBuf>,
@@ -65,7 +65,7 @@ impl Entry {
         Self::in_folder(folder(), info, source, options, "clbin")
     }
 
-    /// The answer to a question about how a source does on a device.
+    /// The answer to a question about how a source performs on a device.
     pub fn note(info: &DeviceInfo, source: &str, question: &str) -> Self {
         Self::in_folder(folder(), info, source, question, "note")
     }
@@ -92,7 +92,7 @@ impl Entry {
         (self.hash_of(binary) == hash).then(|| binary.to_vec())
     }
 
-    /// Whether there is a folder for it.
+    /// Returns true if there is a folder for it.
     pub fn has_place(&self) -> bool {
         self.path.is_some()
     }
@@ -114,8 +114,8 @@ impl Entry {
     }
 }
 
-/// Says once that a folder which the user has chosen keeps nothing. Without a choice nothing is said: not every home can be
-/// written to.
+/// Warns once that a folder which the user has chosen cannot be written to. Without a choice there is no warning: not
+/// every home can be written to.
 fn tell_of_refusal(folder: &Path, error: &std::io::Error) {
     static TOLD: Once = Once::new();
     if env::var_os("TORCH_OPENCL_CACHE_DIR").is_some() {

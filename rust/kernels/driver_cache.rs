@@ -1,9 +1,10 @@
-//! The cache that a driver has of its own: PoCL's, which trusts what it finds there.
+//! The driver's own cache: PoCL's, which trusts its files.
 //!
-//! What PoCL 3.1 does with a damaged cache: a `program.bc` that is cut or changed ends the process in `clBuildProgram`
-//! (SIGABRT), an empty one or one of zeros gives a program without kernels. A kernel's `.so` that is cut ends it at the first
-//! launch (SIGBUS), an empty one or one of zeros too (SIGABRT). A full disk ends it while compiling (`exit(1)` by LLVM), or
-//! fails the build with an empty log. `tests/python/runtime/test_damaged_caches.py` makes such caches.
+//! PoCL 3.1 with a damaged cache: a `program.bc` that is truncated or changed ends the process in `clBuildProgram`
+//! (SIGABRT), an empty one or one of zeros gives a program without kernels. A kernel's `.so` that is truncated ends it
+//! at the first launch (SIGBUS), an empty one or one of zeros too (SIGABRT). A full disk ends it while compiling
+//! (`exit(1)` by LLVM), or fails the build with an empty log. `tests/python/runtime/test_damaged_caches.py` makes such
+//! caches.
 //!
 //! So a program without kernels is built once more under another key (`build.rs`), nothing is compiled onto a full disk, and
 //! a process that ends before a loaded program has run leaves a [`Marker`], by which the next one knows to set the folder aside.
@@ -22,16 +23,17 @@ use crate::cl::{witness_with, DeviceInfo, Witness};
 
 static MARKER: Marker = Marker::new();
 
-/// Free bytes that compiling a program is sure to do with: the largest takes 1 MiB of bitcode, and temporary files.
+/// Free bytes with which compiling a program is sure to succeed: the largest takes 1 MiB of bitcode, and temporary
+/// files.
 const ROOM: u64 = 4 << 20;
 /// Follows the folder's name where it has been set aside; then come the seconds since 1970.
 const SET_ASIDE: &str = ".damaged-";
 
-/// Whether the driver has a cache of its own that serves a build from source as well as a binary would.
+/// Returns true if the driver has a cache of its own that serves a build from source as well as a binary would.
 ///
-/// PoCL has, and what it makes a binary of is every kernel of a program, for groups of any size: more than what a program that
-/// uses two of them has to wait for. Training on the digits from empty caches took 44 s with binaries and 20 s without, and 1.6 s
-/// longer from full ones.
+/// PoCL has, and its binaries hold every kernel of a program, for groups of any size: more than a program that uses two
+/// of them should wait for. Training on the digits from empty caches took 44 s with binaries and 20 s without, and 1.6
+/// s longer from full ones.
 pub(super) fn keeps_builds(info: &DeviceInfo) -> bool {
     info.platform == "Portable Computing Language" && is_on()
 }
@@ -40,7 +42,7 @@ fn is_on() -> bool {
     env::var_os("POCL_KERNEL_CACHE").is_none_or(|value| value != "0")
 }
 
-/// Where PoCL keeps what it has compiled.
+/// Folder of PoCL's cache.
 fn folder() -> Option<PathBuf> {
     folder_of(|name| env::var_os(name).filter(|value| !value.is_empty()))
 }
@@ -54,7 +56,7 @@ fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         .filter(|path| path.is_absolute())
 }
 
-/// Where processes leave their markers.
+/// Folder of the processes' markers.
 fn markers() -> Option<PathBuf> {
     Some(markers_of(&folder()?))
 }
@@ -68,13 +70,13 @@ pub(super) fn while_loading<T>(load: impl FnOnce() -> T) -> T {
     MARKER.while_loading(markers, load)
 }
 
-/// The process ends as it should.
+/// Call when the process ends normally.
 pub fn leave() {
     MARKER.remove();
 }
 
-/// Sets the driver's cache aside if a process has died of it; and keeps account of this one. To be called before
-/// programs are built.
+/// Sets the driver's cache aside if a process has died of it, and keeps account of this one. Call before programs are
+/// built.
 pub fn check_driver_cache() {
     witness_with(Witness { doubted: || MARKER.doubt(markers), proven: || MARKER.prove() });
     if let Some(folder) = folder().filter(|_| is_on()) {
@@ -84,7 +86,7 @@ pub fn check_driver_cache() {
     }
 }
 
-/// Moves a folder out of the way, unless its disk is full; says what has become of it.
+/// Moves a folder out of the way, unless its disk is full; returns a message on the outcome.
 fn suspect(folder: &Path) -> String {
     let ended = "OpenCL: a process has ended while it loaded kernels that the driver had compiled and kept in";
     let shown = folder.display();
@@ -125,7 +127,7 @@ fn set_aside(folder: &Path) -> std::io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// Why nothing can be compiled, where that is so: compilers end the process when the disk is full.
+/// The reason why nothing can be compiled, if any: compilers end the process when the disk is full.
 pub(super) fn obstacle() -> Option<String> {
     let folder = folder()?;
     let free = free_bytes(&folder).filter(|free| *free < ROOM)?;
@@ -137,13 +139,13 @@ pub(super) fn obstacle() -> Option<String> {
     ))
 }
 
-/// Makes the folder again where somebody has deleted it since the driver started: PoCL then fails every build. True where
-/// that was so.
+/// Makes the folder again where somebody has deleted it since the driver started: PoCL then fails every build. Returns
+/// true if that was so.
 pub(super) fn restore() -> bool {
     folder().is_some_and(|folder| !folder.exists() && store::make_folder(&folder).is_ok())
 }
 
-/// Why PoCL offers no device, where that is because it cannot write to its folder.
+/// The reason why PoCL offers no device, where it cannot write to its folder.
 pub fn driver_cache_obstacle() -> Option<String> {
     let folder = folder()?;
     let error = write_error(&folder)?;
@@ -154,7 +156,7 @@ pub fn driver_cache_obstacle() -> Option<String> {
     ))
 }
 
-/// Why a folder cannot be written to, or made where there is none. Nothing is made: there may be no PoCL.
+/// The reason why a folder cannot be written to, or made where there is none. Nothing is made: there may be no PoCL.
 fn write_error(folder: &Path) -> Option<Error> {
     let nearest = folder.ancestors().find(|path| path.symlink_metadata().is_ok())?;
     if !nearest.is_dir() {
@@ -166,7 +168,7 @@ fn write_error(folder: &Path) -> Option<Error> {
     (status != 0).then(Error::last_os_error)
 }
 
-/// What to do about a build that has failed for no reason of its own.
+/// Advice on a build that has failed for no reason of its own.
 pub(super) fn advice() -> String {
     let Some(folder) = folder() else { return String::new() };
     let free = free_bytes(&folder).map_or(String::new(), |free| format!(" ({} MiB are free)", free >> 20));

@@ -163,7 +163,7 @@ impl DType {
         }
     }
 
-    /// Whether only programs with `RARE_DTYPES` convert it: the others take less time to build without.
+    /// Returns true if only programs with `RARE_DTYPES` convert it: the others take less time to build without.
     pub const fn is_rare(self) -> bool {
         match self {
             Self::C32 | Self::U16 | Self::U32 | Self::U64 => true,
@@ -173,7 +173,7 @@ impl DType {
         }
     }
 
-    /// An integer as wide as a rare dtype: what only moves its elements needs no conversion.
+    /// An integer as wide as a rare dtype: kernels that only move its elements need no conversion.
     #[must_use]
     pub const fn moved_as(self) -> Self {
         match self.size() {
@@ -199,12 +199,12 @@ impl Class {
         }
     }
 
-    /// Whether it computes in f64.
+    /// Returns true if it computes in f64.
     pub const fn needs_fp64(self) -> bool {
         matches!(self, Self::Double | Self::ComplexDouble)
     }
 
-    /// Whether a device computes in it.
+    /// Checks that a device computes in it.
     ///
     /// # Errors
     /// [`Error::NoFloat64`] for float64 and complex128 where the device has no `cl_khr_fp64`.

@@ -1,6 +1,6 @@
-//! What each kernel takes, as `build.rs` reads it from `.cl` files (rust/codegen/kernels.rs): for `__kernel void scan_totals(...)` the
-//! struct [`ScanTotals`], whose fields are the kernel's parameters, and the kernel's name [`SCAN_TOTALS`], which goes with no other
-//! struct.
+//! Kernel parameters, as `build.rs` reads them from `.cl` files (rust/codegen/kernels.rs): for `__kernel void
+//! scan_totals(...)` the struct [`ScanTotals`], whose fields are the kernel's parameters, and the kernel's name
+//! [`SCAN_TOTALS`], which goes with no other struct.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -65,17 +65,17 @@ impl Arguments for Listed<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct LocalBytes(pub usize);
 
-/// A number of a compute class, `T` or `TR`, as its bits.
+/// A scalar of a compute class, `T` or `TR`, as its bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Value([u64; 2]);
 
 impl Value {
-    /// A real number.
+    /// A real value.
     pub fn real(class: Class, value: f64) -> Self {
         Self::complex(class, value, 0.0)
     }
 
-    /// A complex number, or of other classes its real part.
+    /// A complex value, or of other classes its real part.
     pub fn complex(class: Class, real: f64, imag: f64) -> Self {
         match class {
             Class::Float => Self([u64::from((real as f32).to_bits()), 0]),
@@ -88,7 +88,7 @@ impl Value {
         }
     }
 
-    /// A number of the integer classes.
+    /// A value of the integer classes.
     pub const fn integer(value: i64) -> Self {
         Self([value as u64, 0])
     }

@@ -1,8 +1,9 @@
-//! A file for each process that says whether it is doing what a damaged cache of the driver would end it by.
+//! A file for each process that says whether it is at a step that a damaged driver cache could crash.
 //!
-//! A process that dies of that cannot say so, and every later one would die alike: they find its file instead. The file is
-//! locked while its process lives, and holds one byte: whether a program has been loaded from the driver's cache that has
-//! not yet been seen to run. It is written once for all programs that are loaded between two waits for the device (2 us).
+//! A process that dies of that cannot say so, and every later one would die alike: they find its file instead. The file
+//! is locked while its process lives, and holds one byte, set where a program has been loaded from the driver's cache
+//! that has not yet been seen to run. It is written once for all programs that are loaded between two waits for the
+//! device (2 us).
 
 use std::fs::{self, File};
 use std::io;
@@ -25,7 +26,7 @@ pub(super) struct Marker {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Opened at the first doubt; without one where none can be made.
+    /// Opened at the first doubt; `None` where none can be made.
     file: Option<(PathBuf, File)>,
     was_opened: bool,
     /// Builds under way: a wait for the device proves nothing of them.
@@ -75,7 +76,7 @@ impl Marker {
         loaded
     }
 
-    /// What has been launched has ended.
+    /// Everything launched has ended.
     pub fn prove(&self) {
         let mut state = self.state();
         if state.loading == 0 {
@@ -83,7 +84,7 @@ impl Marker {
         }
     }
 
-    /// The process ends as it should.
+    /// The process ends normally.
     pub fn remove(&self) {
         if let Some((path, _)) = self.state().file.take() {
             let _ = fs::remove_file(path);
@@ -106,8 +107,9 @@ fn open(folder: &Path) -> io::Result<(PathBuf, File)> {
     made.map(|()| (path, file))
 }
 
-/// Removes the files of processes that are no more; says whether one of them has died in doubt. Where others are still
-/// using the cache the files stay, and tell a later process: a driver ends where its folder goes while it compiles into it.
+/// Removes the files of processes that have ended; returns true if one of them has died in doubt. Where others are
+/// still using the cache the files stay, and tell a later process: a driver ends where its folder goes while it
+/// compiles into it.
 pub(super) fn sweep(folder: &Path) -> bool {
     let (mut dead, mut has_died, mut is_shared) = (Vec::new(), false, false);
     for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {

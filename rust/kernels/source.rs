@@ -1,6 +1,7 @@
 //! The sources of each family.
 
-/// Reads the files of the kernels that programs are put together from, as `build.rs` has written them (rust/codegen/kernels.rs).
+/// Reads the kernel files that programs are put together from, as `build.rs` has written them
+/// (rust/codegen/kernels.rs).
 macro_rules! texts {
     ($($part:ident)+) => {
         #[allow(non_upper_case_globals)]
@@ -57,11 +58,11 @@ families! {
     ListNorm list_norm: prelude tier vector segments foreach_norm;
     /// Gathers, scatters and searches.
     Index index: prelude tier vector index scatter nonzero search;
-    /// Philox and what is drawn from it.
+    /// Philox and the distributions drawn from it.
     Random random: prelude tier fault random random_lanes random_groups;
-    /// Sequences.
+    /// Sequences (arange, linspace and the like).
     Factory factory: prelude tier factory;
-    /// Triangles.
+    /// Triangles (tril, triu).
     Copy copy: prelude copy;
     /// Copies between tensors that are dense along different dimensions.
     Transpose transpose: prelude transpose;
@@ -69,22 +70,22 @@ families! {
     Scan scan: prelude tier scan;
     /// Stable sorts of rows, whole, their first elements or one of them.
     Sort sort: prelude tier vector radix select sort sort_groups topk;
-    /// Matrix products.
+    /// Matmuls.
     Matmul matmul:
         prelude vector matrix panel activation epilogue pack_matrix patch_grid patches pack_pixels pack_features tile
         gemm matmul;
-    /// Those that end in a GELU, with the functions that it takes.
+    /// Matmuls that end in a GELU, with the functions that it takes.
     MatmulGelu matmul_gelu:
         prelude vector notation elementary matrix panel activation epilogue pack_matrix patch_grid tile gemm matmul;
-    /// Matrix products and convolutions for many small cores.
+    /// Matmuls and convolutions for GPUs.
     GemmLocal gemm_local: prelude vector matrix panel activation epilogue patch_grid gemm_local;
     /// Convolutions.
     Conv conv: prelude vector matrix conv conv_channels conv_weight;
-    /// Convolutions by minimal filtering.
+    /// Winograd convolutions.
     Winograd winograd: prelude vector matrix panel tile winograd_points winograd_tiles winograd;
     /// Sums, products, extremes and norms.
     Reduce reduce: prelude tier vector columns reduce;
-    /// Extremes and their places.
+    /// Extremes and their indices.
     ArgReduce arg_reduce: prelude tier vector columns arg_reduce;
     /// Mean and variance.
     Moments moments: prelude tier vector columns var_mean;
@@ -102,7 +103,7 @@ families! {
     Rnn rnn: prelude tier vector notation elementary power rounding math rnn;
     /// Interpolation and padding.
     Resample resample: prelude tier vector resample resample_rows;
-    /// Interpolation at the places of a grid.
+    /// Interpolation at the positions of a grid.
     Grid grid: prelude tier vector grid_sampler;
     /// Sums over bags of embeddings.
     Bag bag: prelude tier vector fault embedding_bag;

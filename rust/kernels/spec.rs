@@ -1,4 +1,4 @@
-//! What a program is built with.
+//! Constants that a program is built with.
 
 use std::fmt::Write;
 
@@ -47,12 +47,12 @@ impl Spec {
         self
     }
 
-    /// What the generic form is built with.
+    /// Constants of the generic form.
     pub fn shared(&self) -> &[Constant] {
         self.constants.get(..self.shared).unwrap_or_default()
     }
 
-    /// What the specialised form is built with, where this launch may take it.
+    /// Constants of the specialised form, where this launch may take it.
     pub fn specialised(&self) -> Option<&[Constant]> {
         (self.constants.len() > self.shared).then_some(&self.constants)
     }

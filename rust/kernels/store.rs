@@ -1,10 +1,10 @@
 //! Files that this package keeps for later processes, out of reach of other users.
 //!
-//! What some drivers store of a program is native code, so whoever can write such a file runs code as the user who loads it.
-//! Folders are made with mode 0700 and files with 0600, whatever the umask. What is there already is used only if it belongs to
-//! the effective user (root's files are not used by others, nor a user's by root) and nobody else can write to it. Anything
-//! else is passed over, and left as it is: the folder may be one that the user shares on purpose. One warning names it and
-//! the cure.
+//! Some drivers store programs as native code, so whoever can write such a file runs code as the user who loads it.
+//! Folders are made with mode 0700 and files with 0600, whatever the umask. Existing ones are used only if they belong
+//! to the effective user (root's files are not used by others, nor a user's by root) and nobody else can write to them.
+//! Anything else is passed over, and left as it is: the folder may be one that the user shares on purpose. One warning
+//! names it and the cure.
 //!
 //! Checks are made on opened descriptors, and names that lead elsewhere (symbolic links) are not followed but for the folder's
 //! own: a cache may be moved to a larger disk.
@@ -30,7 +30,7 @@ const ATTEMPTS: usize = 4;
 /// The content of a file; `None` where there is none that can be trusted.
 ///
 /// # Errors
-/// What the system says of a file that is there and cannot be read.
+/// The system's error for a file that is there and cannot be read.
 pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     open(path)?.map(|mut file| content(&mut file)).transpose()
 }
@@ -72,7 +72,7 @@ pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
 /// Writes a file, and its folder if there is none. Other processes see the old content or the new, and never a part.
 ///
 /// # Errors
-/// What the system says; [`ErrorKind::PermissionDenied`] for a folder that cannot be trusted.
+/// The system's error; [`ErrorKind::PermissionDenied`] for a folder that cannot be trusted.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(ErrorKind::InvalidInput)?;
     make_folder(folder)?;
@@ -120,7 +120,7 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::PermissionDenied, format!("{} is open to other users", folder.display())))
 }
 
-/// Whether a folder is the user's own, or may become so as there is none.
+/// Returns true if a folder is the user's own, or may become so as there is none.
 pub(super) fn can_be_used(folder: &Path) -> bool {
     let Ok(data) = fs::metadata(folder) else { return true };
     let cure = if data.uid() == effective_user() {
@@ -144,7 +144,7 @@ fn is_own(path: &Path, data: &Metadata, cure: &str) -> bool {
     true
 }
 
-/// Says once for each folder what is not used in it, and why.
+/// Warns once for each folder of what is not used in it, and why.
 fn distrust(path: &Path, reason: &str, cure: &str) {
     static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let place = if path.is_dir() { path } else { path.parent().unwrap_or(path) };

@@ -1,7 +1,7 @@
 //! The structs that kernels take by value, as `build.rs` reads them from `.cl` files (rust/codegen/structs.rs): a module for each
 //! file.
 
-/// A struct, and how a kernel reads every number of it.
+/// A struct, and how a kernel reads every scalar of it.
 #[derive(Debug)]
 pub struct SharedStruct {
     /// The file of the kernels that declares it.
@@ -12,7 +12,7 @@ pub struct SharedStruct {
     pub size: usize,
     /// It and the structs that it holds, in OpenCL C.
     pub declarations: &'static str,
-    /// How a kernel names each number, what type it has, and its offset in bytes.
+    /// Each scalar as a kernel names it, its type, and its offset in bytes.
     pub numbers: &'static [(&'static str, &'static str, usize)],
 }
 

@@ -1,4 +1,4 @@
-//! When a specialised program is built, and where.
+//! When and where a specialised program is built.
 
 use std::env::{self, VarError};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
@@ -27,7 +27,7 @@ const QUIET_LARGE: Duration = Duration::from_secs(2);
 /// training on the digits from empty caches, which ends 3 s after its kernels have been compiled, took 1 to 2 s longer.
 const SETTLED: Duration = Duration::from_secs(8);
 
-/// What becomes of launches that a specialised program would serve better.
+/// How launches are served that a specialised program would serve better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Specialisation {
     /// The generic program serves them until the other has been built by a thread of its own.
@@ -48,7 +48,7 @@ impl Specialisation {
         }
     }
 
-    /// What `TORCH_OPENCL_SPECIALIZE` asks for.
+    /// The mode that `TORCH_OPENCL_SPECIALIZE` asks for.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a value that is none of the three.
@@ -63,7 +63,7 @@ impl Specialisation {
         })
     }
 
-    /// What this process does. A wrong value has been refused when the process began to use OpenCL.
+    /// The mode of this process. A wrong value has been refused when the process began to use OpenCL.
     pub fn of_process() -> Self {
         static CHOSEN: OnceLock<Specialisation> = OnceLock::new();
         *CHOSEN.get_or_init(|| Self::from_environment().unwrap_or(Self::Background))
@@ -81,7 +81,7 @@ pub fn hurry(on: bool) {
 /// Where compiling takes place, seen from the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compiler {
-    /// On the processor that is the device: what compiles does not compute.
+    /// On the CPU that is the device: cores that compile do not compute.
     OnDevice,
     /// On a host that waits for the device.
     Elsewhere,
@@ -105,7 +105,7 @@ impl Compiler {
     }
 }
 
-/// How much a specialised program is wanted that has not been built.
+/// Demand for a specialised program that has not been built.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
     elements: AtomicU64,
@@ -142,7 +142,7 @@ impl Demand {
         }
     }
 
-    /// Whether nobody has asked for the build yet.
+    /// Returns true if nobody has asked for the build yet.
     pub fn is_open(&self) -> bool {
         self.stage.load(Ordering::Relaxed) == COLD
     }
@@ -157,7 +157,7 @@ impl Demand {
         self.stage.store(FAILED, Ordering::Relaxed);
     }
 
-    /// Whether the build has failed and nobody has been told: true once.
+    /// Returns true, once, if the build has failed and nobody has been told.
     pub fn is_to_be_reported(&self) -> bool {
         self.stage.load(Ordering::Relaxed) == FAILED && self.moves(FAILED, REPORTED)
     }

@@ -1,4 +1,4 @@
-//! How users are told of what goes wrong where no call of theirs can fail for it.
+//! Warnings to users of failures that no call of theirs can return.
 
 use std::sync::OnceLock;
 

@@ -20,11 +20,11 @@ const NICENESS: libc::c_int = 10;
 
 /// A build that nobody waits for.
 pub(super) trait Job: Send {
-    /// How much it is wanted now: what is wanted most is built first.
+    /// Current demand: the build in highest demand goes first.
     fn demand(&self) -> u64;
     /// How long nobody may have waited for another program before it starts. Zero where building does not disturb the device.
     fn quiet(&self) -> Duration;
-    /// Does it.
+    /// Runs the build.
     fn build(self: Box<Self>);
 }
 
@@ -52,7 +52,7 @@ struct State {
 }
 
 impl State {
-    /// The build that may start first, and of several the one that is wanted most; and how long it has to wait.
+    /// The build that may start first, and of several the one in highest demand; and how long it has to wait.
     fn next(&self) -> Option<(usize, Duration)> {
         let pauses = self.jobs.iter().map(|job| self.pause(job.quiet()));
         let (index, (pause, _)) =
@@ -128,7 +128,7 @@ impl Worker {
         built
     }
 
-    /// Waits until nothing is queued or under way, but no longer than `limit`; returns what is left.
+    /// Waits until nothing is queued or under way, but no longer than `limit`; returns the number left.
     pub fn wait(&self, limit: Duration) -> usize {
         let mut state = self.state();
         state.waiting += 1;

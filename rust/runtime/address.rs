@@ -18,7 +18,7 @@ pub const GRANULE: usize = 2 << 20;
 /// Sizes tried for the reservation: containers may limit address space.
 const RESERVATIONS: [usize; 4] = [1 << 40, 1 << 38, 1 << 36, 1 << 34];
 
-/// Where an address leads.
+/// The buffer and offset of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The buffer.
@@ -71,7 +71,7 @@ impl AddressSpace {
         ))
     }
 
-    /// Whether the address lies in the range.
+    /// Returns true if the address lies in the range.
     pub fn contains(&self, address: usize) -> bool {
         address.wrapping_sub(self.base) < self.size
     }

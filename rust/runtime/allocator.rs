@@ -220,7 +220,7 @@ impl Allocator {
         self.fraction = fraction.clamp(0.0, 1.0);
     }
 
-    /// What [`Self::set_fraction`] has set.
+    /// The fraction that [`Self::set_fraction`] has set.
     pub fn fraction(&self) -> f64 {
         self.fraction
     }

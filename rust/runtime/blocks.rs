@@ -25,7 +25,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Whether the segment holds other blocks too.
+    /// Returns true if the segment holds other blocks too.
     pub fn is_split(&self) -> bool {
         self.previous.is_some() || self.next.is_some()
     }
@@ -68,7 +68,7 @@ impl Pool {
         }
     }
 
-    /// Whether a remainder of so many bytes is worth a block of its own.
+    /// Returns true if a remainder of so many bytes is worth a block of its own.
     fn splits(self, remainder: usize) -> bool {
         match self {
             Self::Small => remainder >= ALIGNMENT,

@@ -1,4 +1,4 @@
-//! Which of two kinds of kernels a device gets.
+//! The class of a device, CPU or GPU, which selects its kernels.
 
 use std::env::{self, VarError};
 
@@ -7,12 +7,12 @@ use crate::error::{Error, Result};
 
 const VARIABLE: &str = "TORCH_OPENCL_DEVICE_CLASS";
 
-/// The kind of silicon that kernels are cut for.
+/// The kind of device that kernels are tuned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceClass {
-    /// A few cores: wide vectors, large caches, work-items that work alone.
+    /// CPUs: wide vectors, large caches, work-items that work alone.
     Cpu,
-    /// Many small ones: work-groups that share local memory, neighbours that read neighbours.
+    /// GPUs: work-groups that share local memory, neighbouring work-items that read neighbouring addresses.
     Gpu,
 }
 
@@ -37,7 +37,7 @@ impl DeviceClass {
         }
     }
 
-    /// The word for it, as `TORCH_OPENCL_DEVICE_CLASS` takes it.
+    /// Its name, as `TORCH_OPENCL_DEVICE_CLASS` takes it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",

@@ -20,14 +20,14 @@ use crate::error::{Error, Result};
 pub struct Device {
     /// Position in the registry: the index in `torch.device("opencl:N")`.
     pub index: i32,
-    /// What the driver says of it.
+    /// The driver's description of it.
     pub info: DeviceInfo,
-    /// Which kernels it gets.
+    /// The kind of kernels it gets.
     pub class: DeviceClass,
     state: OnceLock<Result<DeviceState>>,
 }
 
-/// What a device owns once it is in use.
+/// State of a device once it is in use.
 #[derive(Debug)]
 pub struct DeviceState {
     /// Context of buffers, programs and queues.
@@ -218,7 +218,7 @@ impl DeviceState {
         self.streams.iter().try_for_each(Stream::synchronize)
     }
 
-    /// Raises what kernels found wrong, on any stream; for callers that have synchronised the device.
+    /// Raises the faults that kernels recorded, on any stream; for callers that have synchronised the device.
     pub fn raise_faults(&self) -> Result<()> {
         self.streams.iter().try_for_each(|stream| stream.raise_faults(Launched::Anywhere))
     }
@@ -256,7 +256,7 @@ impl DeviceState {
         })
     }
 
-    /// Whether an address belongs to this device.
+    /// Returns true if an address belongs to this device.
     pub fn contains(&self, address: usize) -> bool {
         self.space.contains(address)
     }

@@ -1,4 +1,4 @@
-//! Events with timing: what `torch.Event` records, waits for and measures.
+//! Events with timing, as `torch.Event` records, waits for and measures them.
 
 use super::device::device;
 use crate::cl::{Event, Queue};
@@ -31,14 +31,14 @@ impl TimedEvent {
         }
         let state = device(index)?.state()?;
         let queue = state.stream(stream)?.queue(&state.context)?;
-        // A queue is in order, and nothing needs to wait for what has completed.
+        // A queue is in order, and nothing needs to wait for a completed event.
         if std::ptr::eq(queue, self.queue) || self.queue.is_known_complete(&self.marker) {
             return Ok(());
         }
         queue.wait_for(&self.marker)
     }
 
-    /// Whether everything before the event has completed.
+    /// Returns true if everything before the event has completed.
     pub fn is_complete(&self) -> Result<bool> {
         self.queue.is_complete(&self.marker)
     }

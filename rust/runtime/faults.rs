@@ -1,8 +1,9 @@
-//! What kernels find wrong in their input. A kernel cannot raise: it leaves a record, which becomes an error at the next
-//! call that waits for its stream anyway.
+//! Errors that kernels find in their input. A kernel cannot raise: it leaves a record, which becomes an error at the
+//! next call that waits for its stream anyway.
 //!
-//! Threads may share a stream, and each has a record of its own there: a thread that reads a tensor hears of what it has
-//! launched itself, and a thread that waits for a whole stream or device of everybody's, since nobody else may ever ask.
+//! Threads may share a stream, and each has a record of its own there: a thread that reads a tensor hears of what it
+//! has launched itself, and a thread that waits for a whole stream or device of everybody's, since nobody else may ever
+//! ask.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,7 +19,7 @@ thread_local! {
     static THREAD: Arc<()> = Arc::new(());
 }
 
-/// Whose kernels a caller asks about.
+/// The threads whose kernels a caller asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launched {
     /// Those of the calling thread.
@@ -32,7 +33,7 @@ pub enum Launched {
 struct Record {
     thread: Weak<()>,
     memory: Buffer,
-    /// Whether a kernel that may write the record has been launched since it was last read.
+    /// True where a kernel that may write the record has been launched since it was last read.
     armed: bool,
 }
 
@@ -46,11 +47,11 @@ impl Record {
 #[derive(Debug, Default)]
 pub struct Faults {
     records: Mutex<Vec<Record>>,
-    /// Whether any record is armed.
+    /// True where any record is armed.
     armed: AtomicBool,
 }
 
-/// The error of a record; the numbers are those of `fault.cl`.
+/// The error of a record; the kinds are those of `fault.cl`.
 fn error_of([kind, value, bound]: [i64; 3]) -> Result<()> {
     match kind {
         0 => Ok(()),
@@ -86,7 +87,7 @@ fn foreign(error: Error) -> Error {
     }
 }
 
-/// Takes what a record holds, and leaves it clear.
+/// Reads and clears a record, and raises its error.
 fn take(memory: MemHandle, queue: &Queue) -> Result<()> {
     let mut bytes = [0; BYTES];
     // SAFETY: the array is exclusively borrowed during the call.

@@ -18,7 +18,7 @@ pub fn install() {
     });
 }
 
-/// Whether this process was forked from one that had loaded the drivers.
+/// Returns true if this process was forked from one that had loaded the drivers.
 pub fn in_bad_fork() -> bool {
     IN_BAD_FORK.load(Ordering::Relaxed)
 }

@@ -63,7 +63,7 @@ pub fn allocate_pinned(size: usize) -> Result<usize> {
 }
 
 impl Block {
-    /// Whether every copy that used it has completed.
+    /// Returns true if every copy that used it has completed.
     fn is_idle(&self) -> Result<bool> {
         for user in &self.users {
             if !user.is_complete()? {
@@ -145,12 +145,12 @@ pub fn empty_pinned_cache() -> Result<()> {
     Ok(())
 }
 
-/// Whether a host address lies in pinned memory.
+/// Returns true if a host address lies in pinned memory.
 pub fn is_pinned(address: usize) -> bool {
     !fork::in_bad_fork() && pinned().as_mut().is_some_and(|pool| pool.containing(address).is_some())
 }
 
-/// What has been allocated so far.
+/// Statistics of pinned host memory.
 pub fn host_memory_stats() -> HostMemoryStats {
     pinned().as_ref().map(|pool| pool.stats.clone()).unwrap_or_default()
 }

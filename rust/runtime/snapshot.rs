@@ -1,15 +1,15 @@
-//! What an allocator holds at one moment: its segments and the blocks they are cut into.
+//! Snapshot of an allocator: its segments and their blocks.
 
 use super::blocks::{Block, Pool};
 
 /// A buffer of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentView {
-    /// Where its address range starts.
+    /// Start of its address range.
     pub address: usize,
     /// Stream whose tensors it serves.
     pub stream: i64,
-    /// Whether it is for small or large blocks.
+    /// The pool, of small or of large blocks.
     pub pool: Pool,
     /// Its blocks by address; together they are the segment.
     pub blocks: Vec<BlockView>,
@@ -18,17 +18,17 @@ pub struct SegmentView {
 /// A stretch of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockView {
-    /// Where it starts.
+    /// Start of its address range.
     pub address: usize,
     /// Bytes.
     pub size: usize,
     /// Bytes that were asked for; 0 where no tensor owns it.
     pub requested: usize,
-    /// Who has it.
+    /// Its owner.
     pub state: BlockState,
 }
 
-/// Who has a block.
+/// The owner of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
     /// A tensor.

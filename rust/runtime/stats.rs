@@ -37,7 +37,7 @@ impl Stat {
     }
 }
 
-/// What the allocator of one device has done.
+/// Statistics of the allocator of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
     /// Allocations requested by client code (count).
@@ -113,7 +113,7 @@ impl MemoryStats {
     }
 }
 
-/// What the allocator of pinned host memory has done.
+/// Statistics of the allocator of pinned host memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostMemoryStats {
     /// Blocks, in tensors and in the cache (count).

@@ -11,7 +11,7 @@ use crate::error::Result;
 /// Streams of the pool, besides the default stream; the pool is handed out round robin.
 pub const POOL_STREAMS: i64 = 32;
 
-/// What a driver needs at most to complete a marker with nothing before it.
+/// Longest time that a driver needs to complete a marker with nothing before it.
 const MARKER_TIME: Duration = Duration::from_micros(500);
 
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
@@ -76,13 +76,13 @@ impl Stream {
         self.used_queue().map_or(Ok(()), Queue::finish)
     }
 
-    /// Where the next kernel may record what is wrong with its input; [`Self::raise_faults`] reports it.
+    /// The record in which the next kernel may report bad input; [`Self::raise_faults`] raises it.
     pub fn fault_record(&self, context: &Context) -> Result<MemHandle> {
         self.faults.arm(context, self.queue(context)?)
     }
 
-    /// Copies from a buffer to the host, behind everything enqueued before, and raises what kernels of the stream found
-    /// wrong. Blocks, but once.
+    /// Copies from a buffer to the host, behind everything enqueued before, and raises the faults of the stream's
+    /// kernels. Blocks, but once.
     ///
     /// # Safety
     /// The target is writable for as many bytes, and nothing else uses it during the call.
@@ -91,13 +91,13 @@ impl Stream {
         unsafe { self.faults.read_with(self.queue(context)?, read) }
     }
 
-    /// Raises what kernels of the stream found wrong since it was last asked. Waits for them if there were some: for
-    /// callers that wait for the stream anyway.
+    /// Raises the faults that kernels of the stream recorded since the last call. Waits for them if there were some:
+    /// for callers that wait for the stream anyway.
     pub fn raise_faults(&self, launched: Launched) -> Result<()> {
         self.used_queue().map_or(Ok(()), |queue| self.faults.raise(queue, launched))
     }
 
-    /// Whether the stream has nothing left to do.
+    /// Returns true if the stream has nothing left to do.
     ///
     /// A marker completes a little later than the commands before it, so each stretch of work gets one marker,
     /// not each question.
@@ -117,7 +117,7 @@ impl Stream {
         };
         let mut complete = queue.is_complete(&marker)?;
         if queue.has_other_users() {
-            // What they have enqueued since an earlier marker is not counted: only a new one tells, if it is given time.
+            // Commands of others since an earlier marker are not counted: only a new one tells, if it is given time.
             let asked = Instant::now();
             while !complete && asked.elapsed() < MARKER_TIME {
                 std::thread::yield_now();

@@ -37,8 +37,8 @@ pub unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize,
     pinned::record_pinned(source as usize, device.index, stream)
 }
 
-/// Copies `size` bytes to the host on the current stream of the source's device; a blocking copy raises what kernels of
-/// the stream found wrong.
+/// Copies `size` bytes to the host on the current stream of the source's device; a blocking copy raises the faults of
+/// the stream's kernels.
 ///
 /// # Safety
 /// `target` holds `size` writable bytes that nothing else uses during the call; with `non_blocking` and pinned
@@ -97,7 +97,7 @@ fn queue_of(device: &'static Device) -> Result<(&'static Queue, i64)> {
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping {
     device: i32,
-    /// What is to be unmapped; nothing where host and device share it.
+    /// The buffer to unmap; `None` where host and device share it.
     memory: Option<MemHandle>,
     pointer: usize,
 }
@@ -109,14 +109,14 @@ impl Mapping {
     }
 }
 
-/// What the host asks for.
+/// A range to map for the host.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
     /// Address of the first byte on the device.
     pub address: usize,
     /// Bytes.
     pub size: usize,
-    /// Whether the host writes there.
+    /// True where the host writes there.
     pub writable: bool,
 }
 
@@ -141,8 +141,8 @@ fn mapping() -> Result<MutexGuard<'static, Option<Last>>> {
     Ok(guard)
 }
 
-/// Maps ranges of one device for the host, behind all work of the current stream, and raises what its kernels found
-/// wrong. Waits once for all of them.
+/// Maps ranges of one device for the host, behind all work of the current stream, and raises the faults of its kernels.
+/// Waits once for all of them.
 pub fn map_all(ranges: &[Range]) -> Result<Vec<Mapping>> {
     let Some(first) = ranges.first() else { return Ok(Vec::new()) };
     before_wait()?;
@@ -188,7 +188,7 @@ fn enqueue_maps(device: &'static Device, ranges: &[Range], mappings: &mut Vec<Ma
 }
 
 /// Gives mapped ranges back to their device, which has them when the current stream comes to it. Not waiting for that
-/// makes a chain of products on the host and kernels of order 256 a sixth faster (386 us a link, not 463; PoCL, Xeon).
+/// makes a chain of matmuls on the host and kernels of order 256 a sixth faster (386 us a link, not 463; PoCL, Xeon).
 ///
 /// # Safety
 /// Nothing uses the host addresses afterwards.

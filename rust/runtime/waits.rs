@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::error::{Error, Result};
 
-/// What happens when an operation waits; the numbers are those of `torch.cuda`.
+/// The action when an operation waits; the values are those of `torch.cuda`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum SyncDebugMode {
@@ -23,7 +23,7 @@ static UNREPORTED: AtomicBool = AtomicBool::new(false);
 /// Sets the mode.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a number that is none.
+/// [`Error::Invalid`] for a value that is no mode.
 pub fn set_sync_debug_mode(mode: i32) -> Result<()> {
     if !(SyncDebugMode::Default as i32..=SyncDebugMode::Error as i32).contains(&mode) {
         return Err(Error::Invalid(format!("OpenCL: {mode} is not a sync debug mode: expected 0, 1 or 2")));
@@ -37,7 +37,7 @@ pub fn sync_debug_mode() -> i32 {
     MODE.load(Ordering::Relaxed)
 }
 
-/// To be called before the host waits for what the device has been given, unless the user asks for just that.
+/// Call before the host waits for enqueued work, unless the user asks for just that.
 ///
 /// # Errors
 /// [`Error::Invalid`] where waiting is refused.
@@ -52,7 +52,7 @@ pub fn before_wait() -> Result<()> {
     Ok(())
 }
 
-/// Whether a wait is to be reported; the answer is given once.
+/// Returns true, once, if a wait is to be reported.
 pub fn take_sync_warning() -> bool {
     UNREPORTED.load(Ordering::Relaxed) && UNREPORTED.swap(false, Ordering::Relaxed)
 }

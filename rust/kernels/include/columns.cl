@@ -1,11 +1,11 @@
-// Work of kernels whose results are neighbouring columns.
+// Work distribution of kernels whose results are neighbouring columns.
 //
-// On CPUs an item takes whole tasks (a strip of columns of one row or split), one after the other. On GPUs an item takes
-// one task of one vector, of one lane as geometry.rs has it: neighbouring items read neighbouring addresses. Where columns
-// are too few for the device, `parts` items of a group share each task: item `part` reads rows part, part + parts, ... of
-// it, and what they found is folded in local memory. LSIZE / parts tasks lie side by side in a group, and parts `apart`
-// items from one another. Short rows, whose elements are neighbours (`is_row`) and not their results, have it the other
-// way round: the parts of a row are neighbouring items.
+// On CPUs an item takes whole tasks (a strip of columns of one row or split), one after the other. On GPUs an item
+// takes one task of one vector, of one lane as geometry.rs has it: neighbouring items read neighbouring addresses.
+// Where columns are too few for the device, `parts` items of a group share each task: item `part` reads rows part,
+// part + parts, ... of it, and their results are reduced in local memory. LSIZE / parts tasks lie side by side in a
+// group, and parts `apart` items from one another. Short rows, whose elements are neighbours (`is_row`) and not their
+// results, have it the other way round: the parts of a row are neighbouring items.
 
 #if LSIZE > 1
 // Tasks [first, last) of this item: one, which may be past the end and has no columns then.
@@ -16,8 +16,8 @@
 #define IS_TASK(task, tasks) ((task) < (tasks))
 #define PART part
 #define PARTS parts
-// Runs JOIN, which adds what item `other` found to what `item` did, until the first part has the whole; then all items may
-// read it at `item - part * apart`. Every item of the group comes here.
+// Runs JOIN, which merges the result of item `other` into that of `item`, until the first part has the whole; then all
+// items may read it at `item - part * apart`. Every item of the group comes here.
 #define FOLD_PARTS(JOIN)                                              \
   for (int half_parts = parts / 2; half_parts > 0; half_parts /= 2) { \
     barrier(CLK_LOCAL_MEM_FENCE);                                     \

@@ -25,7 +25,7 @@ static inline T over(T a, T b) {
   return (T)(a.x * ratio + a.y, a.y * ratio - a.x) * (1 / (b.x * ratio + b.y));
 }
 
-// Past this exp is taken in two factors: a small sine may bring the product back where exp alone overflows.
+// Past this exp is split into two factors: a small sine may bring the product back where exp alone overflows.
 #ifdef CLASS_C
 #define EXP_SPLIT 80
 #define EXP_OF_SPLIT LIT(5.54062238439351e34)
@@ -46,7 +46,7 @@ static inline T complex_exp(T z) {
 static inline T complex_log(T z) { return (T)(log(hypot(z.x, z.y)), atan2(z.y, z.x)); }
 
 static inline T complex_sqrt(T z) {
-  // A quarter of a great number, so that its absolute value, and the sum with it, do not overflow.
+  // A quarter of a large number, so that its absolute value, and the sum with it, do not overflow.
   bool is_great = fmax(fabs(z.x), fabs(z.y)) > EXP_OF_SPLIT;
   TR x = is_great ? z.x / 4 : z.x, y = is_great ? z.y / 4 : z.y, size = is_great ? 2 : 1;
   TR r = hypot(x, y);
@@ -85,7 +85,7 @@ static inline T complex_tan(T z) { return over_i(complex_tanh(times_i(z))); }
 
 static inline T sigmoid(T z) { return over(C(1), C(1) + complex_exp(-z)); }
 
-// A great exponent or angle leaves few digits behind its point: in double where the device has it.
+// A large exponent or angle leaves few digits behind its point: in double where the device has it.
 #ifdef HAS_FP64
 typedef double TE;
 #else
@@ -98,7 +98,7 @@ static inline T power(T a, T b) {
   TE angle = atan2((TE)a.y, (TE)a.x);
   TE exponent = b.x * length - b.y * angle, turn = b.x * angle + b.y * length;
   TE growth = exp(exponent);
-  // What complex_exp returns there.
+  // As complex_exp returns there.
   if (turn == 0) return (T)((TR)growth, (TR)turn);
   if (isinf(exponent) && !isfinite(turn)) return exponent < 0 ? C(0) : (T)(INFINITY, NAN);
   return (T)((TR)(growth * cos(turn)), (TR)(growth * sin(turn)));
@@ -122,7 +122,7 @@ static inline T complex_sign(T z) {
   return r == 0 ? C(0) : z / r;
 }
 
-// Without what 1 + z and exp(z) - 1 lose of a small z.
+// Without the digits that 1 + z and exp(z) - 1 lose of a small z.
 static inline T complex_log1p(T z) {
   TR angle = atan2(z.y, 1 + z.x);
   if (fabs(z.x) + fabs(z.y) > LIT(0.5)) return (T)(log(hypot(1 + z.x, z.y)), angle);

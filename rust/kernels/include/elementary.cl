@@ -2,7 +2,7 @@
 //
 // OpenCL's own functions serve where vectors of them are right and fast: with PoCL 3.1 (SLEEF) atan, sinh, lgamma ...
 // take 0.2 to 2 ns an element and a core. The functions with the prefix m_ stand in for those that are not: PoCL's sin,
-// cos and tan are wrong in the small lanes of a vector that holds a great one, and all of these take two to five times
+// cos and tan are wrong in the small lanes of a vector that holds a large one, and all of these take two to five times
 // less here. Errors are the worst of 2^26 bit patterns; tests/python/ops/test_accuracy.py holds them.
 //
 // The methods are those of W. J. Cody and W. Waite, "Software Manual for the Elementary Functions" (1980): an argument
@@ -23,7 +23,7 @@
 
 static inline TV m_normal_cdf(TV x) { return LIT(0.5) * (1 + erf(x * LIT(0.7071067811865476))); }
 
-// PoCL's tanh stays an ulp below 1, which a gradient's 1 - tanh^2 shows when multiplied by a great x.
+// PoCL's tanh stays an ulp below 1, which a gradient's 1 - tanh^2 shows when multiplied by a large x.
 static inline TV tanh_to_one(TV x) { return SEL(fabs(x) > C(20), copysign(C(1), x), tanh(x)); }
 #else
 
@@ -87,7 +87,7 @@ INLINE TV m_expm1(TV x) {
   y = SEL(C(-18) > y, -18, y);
   TM biased;
   const TV fraction = expm1_near(reduce_exponent(y, &biased));
-  // In two steps where the result is great: 2^128 is no float, though what it is multiplied by may be less than 1.
+  // In two steps where the result is large: 2^128 is no float, though what it is multiplied by may be less than 1.
   const TM is_great = C(64) < y;
   const TV scale = power_of_two(biased - (is_great & 1));
   const TV result = fma(scale, fraction, scale - 1) * SEL(is_great != 0, 2, 1);
@@ -126,7 +126,7 @@ INLINE TV m_log(TV x) {
   return SEL(x <= 0, SEL(x == 0, -INFINITY, NAN), result);
 }
 
-// 1.6 ulp. What rounding 1 + x lost is given back to its significand: for a small x that is x itself.
+// 1.6 ulp. The rounding error of 1 + x is given back to its significand: for a small x that is x itself.
 INLINE TV m_log1p(TV x) {
   const TV sum = x + 1;
   TV m;

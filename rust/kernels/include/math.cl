@@ -1,7 +1,7 @@
 // Functions of the op table that OpenCL C lacks, in the notation of notation.cl.
 
 #ifndef IS_COMPLEX
-// The greater and the smaller of two, b where they are equal (as 0 and -0 are); a NaN on either side wins.
+// Maximum and minimum of two, b where they are equal (as 0 and -0 are); a NaN on either side wins.
 static inline TV maximum(TV a, TV b) { return SEL(a > b || a != a, a, b); }
 static inline TV minimum(TV a, TV b) { return SEL(a < b || a != a, a, b); }
 static inline TV clamped(TV a, TV low, TV high) { return minimum(high, maximum(low, a)); }
@@ -31,7 +31,7 @@ static inline TV divide_floor(TV a, TV b, int dt) {
 static inline TV shift_left(TV a, TV b) { return SEL(b < 0 || b > 63, 0, a << (b & 63)); }
 static inline TV shift_right(TV a, TV b) { return a >> SEL(b < 0 || b > 63, 63, b); }
 
-// The least number of a dtype is its own absolute value.
+// The smallest value of a dtype is its own absolute value.
 static inline TV greatest_divisor(TV a, TV b, int dt) {
   a = rounded(SEL(a < 0, 0 - a, a), dt);
   b = rounded(SEL(b < 0, 0 - b, b), dt);

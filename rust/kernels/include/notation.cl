@@ -1,10 +1,10 @@
-// What expressions of the op table and the functions for them are written in, at any vector width.
+// Notation of the op table's expressions and of the functions for them, at any vector width.
 //
 //   C(x)   the constant x as a TV       B(cond)          1 where cond holds, else 0, as a TV
 //   NZ(a)  a != 0, as a condition       SEL(cond, x, y)  x where cond holds, else y
-//   ANY(cond)  whether cond holds in one lane at least
+//   ANY(cond)  true where cond holds in at least one lane
 //
-// A condition is what comparing two TV gives; `&&`, `||` and `!` join conditions at every width.
+// A condition is the result of comparing two TV; `&&`, `||` and `!` join conditions at every width.
 
 #ifdef IS_COMPLEX
 #define C(x) ((T)((TR)(x), (TR)0))

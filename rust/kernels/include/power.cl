@@ -14,7 +14,7 @@ static inline TV m_pow(TV a, TV b) {
 // log2(x) of x >= 0 as the sum of the result and *low, to 2^-34 of it.
 //
 // With x = m 2^e and s = (m - 1) / (m + 1), log2(m) is s w, where w = 2 / log(2) (1 + s^2 / 3 + s^4 / 5 ...): the
-// scheme of fdlibm's e_pow.c. As a power may be as great as 150, an error in its 8th digit would show in the result; so
+// scheme of fdlibm's e_pow.c. As a power may be as large as 150, an error in its 8th digit would show in the result; so
 // s, s^2 and w have a second part each, which fused multiply-adds give (T. J. Dekker, "A floating-point technique for
 // extending the available precision", 1971).
 INLINE TV log2_in_parts(TV x, TV *low) {

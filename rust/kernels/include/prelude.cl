@@ -8,37 +8,37 @@
 //   CLASS_U  ulong    for uint64                  CLASS_Z  double2  for complex128
 //
 // HAS_FP64 is defined where the device computes in double; other devices never see a double here. HAS_CLANG_BUILTINS is
-// defined where the driver is known to compile clang's own functions: `__has_builtin` then says which ones there are.
-// Elsewhere it says that they are there, too, and a driver that goes by way of SPIR-V ends the process over them.
-// dtype codes are those of c10::ScalarType.
+// defined where the driver is known to compile clang's own functions: `__has_builtin` then tells which ones there are.
+// Elsewhere it reports them, too, and a driver that goes by way of SPIR-V ends the process over them. dtype codes are
+// those of c10::ScalarType.
 
-// Compilers call a large function rather than copy it. In a specialised program what it holds is small, as the switch
-// over the dtype falls away, and must not be called for every vector: a sum over 16 M floats takes a third longer so.
+// Compilers call a large function instead of inlining it. In a specialised program it is small, as the switch over the
+// dtype falls away, and must not be called for every vector: a sum over 16 M floats takes a third longer so.
 #ifdef SPEC_DTYPE0
 #define INLINE static inline __attribute__((always_inline))
 #else
 #define INLINE static inline
 #endif
 
-// What takes a struct argument by its address: where a GPU's compiler calls such a function, it copies the struct to memory
-// of every work-item. And what calls another function in a kernel with barriers: Mesa's llvmpipe does not inline functions
-// with branches, and then computes wrongly or ends the process (25.0.7).
+// For functions that take a struct argument by its address: where a GPU's compiler calls one, it copies the struct to
+// memory of every work-item. Also for functions that call another in a kernel with barriers: Mesa's llvmpipe does not
+// inline functions with branches, and then computes wrongly or ends the process (25.0.7).
 #ifdef IS_CPU
 #define INLINED_ON_GPUS
 #else
 #define INLINED_ON_GPUS __attribute__((always_inline))
 #endif
 
-// What is rarely needed and long is not copied to where it is used. On CPUs PoCL compiles the text of a kernel three times,
-// and that of a function which it calls once.
+// For long functions that are rarely needed, which are not inlined. On CPUs PoCL compiles the text of a kernel three
+// times, and that of a function which it calls once.
 #ifdef IS_CPU
 #define OUTLINED static __attribute__((noinline))
 #else
 #define OUTLINED static inline
 #endif
 
-// What a kernel declares that is written for groups of so many work-items: a GPU's compiler may otherwise give each item so
-// many registers that only smaller groups can start. Other kernels take groups of any size.
+// Attribute of kernels written for groups of so many work-items: a GPU's compiler may otherwise give each item so many
+// registers that only smaller groups can start. Other kernels take groups of any size.
 #ifdef IS_CPU
 #define GROUPS_OF(items)
 #else
@@ -96,7 +96,7 @@ typedef double2 T;
 typedef double TR;
 #endif
 
-// Numbers of the compute class among the packed arguments of a kernel (rust/codegen/kernels.rs), as their bits.
+// Scalars of the compute class among the packed arguments of a kernel (rust/codegen/kernels.rs), as their bits.
 #if defined(CLASS_F)
 #define UNPACK_T(bits) as_float((uint)(bits)[0])
 #elif defined(CLASS_D)
@@ -124,8 +124,8 @@ typedef double TR;
 #define IS_FLOAT 1
 #endif
 
-// A floating literal of the precision that is computed in: LIT(0.5) is 0.5f where that is single. A literal without it is
-// a double, which what it meets becomes, too; expressions of the op table get theirs by themselves.
+// A floating literal of the compute class's precision: LIT(0.5) is 0.5f where that is single. A literal without it is a
+// double, and promotes the other operand; expressions of the op table get theirs by themselves.
 #if defined(CLASS_D) || defined(CLASS_Z)
 #define LIT(x) x
 #else
@@ -196,8 +196,8 @@ INLINE float bf16_to_float(ushort x) { return as_float((uint)x << 16); }
 #endif
 
 #ifdef RARE_DTYPES
-// The float8 dtypes but e8m0fnu: a sign, an exponent and `fraction` bits of a significand. Codes from `top` on, but for the
-// sign, are no numbers; `nan` is what a NaN becomes, and what is too large becomes `most`.
+// The float8 dtypes but e8m0fnu: a sign, an exponent and `fraction` bits of a significand. Codes from `top` on, but for
+// the sign, are infinite or NaN; `nan` is the code of a NaN, and `most` that of values too large.
 typedef struct {
   int fraction, bias;
   uint top, most, nan;
@@ -348,10 +348,10 @@ INLINE long load_index(__global const uchar *p, long i, int dt) {
   return dt == DT_I64 ? ((__global const long *)p)[i] : (long)((__global const int *)p)[i];
 }
 
-// Vectors that go past the caches to an address that is a multiple of their size, where the host sets SPEC_STREAM: the
-// output is larger than what a CPU's cores keep near, and its lines need not be read before they are overwritten. A copy of
-// 64 MB takes 2.0 to 2.7 ms instead of 4.0 to 4.8, and 4.2 to 4.6 instead of 5.5 to 6.6 with a sum over its result
-// (PoCL, 2 cores). Threads end a command with a locked instruction, which such stores do not pass.
+// Non-temporal stores of vectors to an address that is a multiple of their size, where the host sets SPEC_STREAM: the
+// output is larger than a CPU's caches, and its lines need not be read before they are overwritten. A copy of 64 MB
+// takes 2.0 to 2.7 ms instead of 4.0 to 4.8, and 4.2 to 4.6 instead of 5.5 to 6.6 with a sum over its result (PoCL, 2
+// cores). Threads end a command with a locked instruction, which such stores do not pass.
 #if defined(SPEC_STREAM) && defined(HAS_CLANG_BUILTINS)
 #if __has_builtin(__builtin_nontemporal_store)
 #define STREAMS(p, v) (((uintptr_t)(p) & (sizeof(v) - 1)) == 0)

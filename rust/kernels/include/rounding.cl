@@ -1,4 +1,4 @@
-// What storing and loading does to a vector.
+// Rounding of a vector to its storage dtype.
 
 // x as a tensor of dtype dt would hold it: integers wrap, floats round to nearest even.
 static inline TV rounded(TV x, int dt) {

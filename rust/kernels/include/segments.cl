@@ -1,6 +1,6 @@
-// Where several tensors of one or more lists lie. They are in at most BUFFERS buffers, as small tensors share them. The
-// table has to fit the 1024 bytes of arguments that every device takes, with what else a kernel needs: SEGMENTS tensors
-// of SEGMENT_OPERANDS lists each. A group works on a chunk of one tensor.
+// Locations of several tensors of one or more lists. They are in at most BUFFERS buffers, as small tensors share them.
+// The table has to fit the 1024 bytes of arguments that every device takes, with what else a kernel needs: SEGMENTS
+// tensors of SEGMENT_OPERANDS lists each. A group works on a chunk of one tensor.
 
 // rust/ops/core/segments.rs writes the same struct.
 typedef struct {

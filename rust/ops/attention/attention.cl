@@ -2,14 +2,14 @@
 // "FlashAttention: fast and memory-efficient exact attention with IO-awareness" (NeurIPS 2022), with the online
 // softmax of Milakov and Gimelshein (2018).
 //
-// A group takes QUERIES queries of one head through the keys, KEYS at a time. The largest score so far and the sum of
-// the weights are kept for each query; what has been summed decays when a larger score comes. Blocks hold queries in
-// columns, so that all of this is done by lane, and both products read keys and values as they lie.
+// A work-group takes QUERIES queries of one head through the keys, KEYS at a time. It keeps the running maximum of the
+// scores and the sum of the weights of each query, and rescales what has been summed when the maximum grows. Blocks
+// hold queries in columns, so that all of this is done by lane, and both matmuls read keys and values as they lie.
 //
-// A score costs 2 * (width + value_width) operations in the two products and about 16 in between, an eighth as many at a
+// A score costs 2 * (width + value_width) operations in the two matmuls and about 16 in between, an eighth as many at a
 // width of 64. Memory is read once for each block of queries, and nothing of the size queries x keys is written.
 
-// Hides keys that are not there, and those after a query where that is asked for.
+// Masks keys past the end, and with `causal` those after a query.
 INLINE void hide_keys(__local T *scores, int columns, int rows, long first_query, long first_key, const Attention *p) {
   const int parts = (columns + VEC - 1) / VEC;
   const TV lanes = lane_numbers();
@@ -17,13 +17,13 @@ INLINE void hide_keys(__local T *scores, int columns, int rows, long first_query
     PLACE(i, parts, row, column)
     const long key = first_key + row;
     __local T *at = scores + row * QUERIES + column;
-    // Of a query before the key, the lane is less than this.
+    // Lanes below this hold queries before the key.
     const T limit = key >= p->keys ? (T)VEC : p->causal ? (T)clamp(key - first_query - column, 0L, (long)VEC) : (T)0;
     VECTOR_AT(at) = lanes < (TV)limit ? (TV)-INFINITY : VECTOR_AT(at);
   }
 }
 
-// The largest score of each column between two rows. Four at a time, as one waits for the one before.
+// The maximum of each column between two rows. Four rows at a time, as each step waits for the one before.
 INLINE TV top_of_rows(__local const T *column, int first, int last) {
   TV tops[4] = {(TV)-INFINITY, (TV)-INFINITY, (TV)-INFINITY, (TV)-INFINITY};
   int k = first;
@@ -46,7 +46,7 @@ __kernel GROUPS_OF(LSIZE) void attention(ATTENTION_ARGUMENTS, __global uchar *ou
 
   const long blocks = (p.queries + QUERIES - 1) / QUERIES;
   const long unit = get_group_id(0) / blocks, batch = unit / p.heads, head = unit % p.heads;
-  // The last queries see most keys: they come first, to even out what remains at the end.
+  // The last queries see most keys: they come first, which evens out the load at the end.
   const long first_query = (blocks - 1 - get_group_id(0) % blocks) * QUERIES;
   const int present = (int)min((long)QUERIES, p.queries - first_query), columns = ROUND_UP(present, VEC);
   const int width = (int)p.width, value_width = (int)p.value_width;

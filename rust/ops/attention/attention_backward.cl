@@ -1,11 +1,12 @@
 // Gradients of attention, from the logarithms of the sums of weights that the forward pass leaves: weights are computed
 // again, block by block (Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning", 2023).
 //
-// A group owns a run of keys of one head, and takes KEYS of them at a time through all queries, so that the gradients of
-// keys and values are summed in local memory and no two groups write to one place. The gradients of queries are
-// summed in device memory, for each run of keys apart: results do not depend on the order in which groups run.
+// A work-group owns a run of keys of one head, and takes KEYS of them at a time through all queries, so that the
+// gradients of keys and values are summed in local memory and no two groups write to the same address. The gradients of
+// queries are summed in device memory, separately for each run of keys: results do not depend on the order in which
+// groups run.
 
-// Sum of the products of an output with its gradient, for each query. One item a query.
+// Dot product of each query's output with its gradient. One work-item a query.
 __kernel void attention_delta(Attention p, __global const uchar *grad_out, ulong grad_out_offset,
                               __global const uchar *out, ulong out_offset, int dtype0, __global uchar *delta,
                               ulong delta_offset, long count) {
@@ -21,7 +22,7 @@ __kernel void attention_delta(Attention p, __global const uchar *grad_out, ulong
   }
 }
 
-// Scores become weights; those of keys that are not there or come after the query become 0.
+// Scores become weights; those of keys past the end or after the query become 0.
 INLINE void weigh(__local T *weights, int rows, int columns, __local const T *logs, long first_query, long first_key,
                   const Attention *p) {
   const int parts = (columns + VEC - 1) / VEC;
@@ -107,7 +108,7 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
                    p.grad_out.row, present, value_width, DTYPE0);
         EACH(i, rows) {
           const long at = unit * p.queries + first_query + i;
-          // Rows that are not there get no weight.
+          // Rows past the end get weight 0.
           logs[i] = i < present ? ((__global const T *)(log_sums + log_sums_offset))[at] * LOG2_E : (T)INFINITY;
           deltas[i] = i < present ? ((__global const T *)(delta + delta_offset))[at] : (T)0;
         }

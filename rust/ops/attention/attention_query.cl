@@ -91,7 +91,7 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
   }
 }
 
-// What the runs of each query come to: their mean, weighted by the sums of their weights. Partial results are dense.
+// Joins the runs of each query: their mean, weighted by the sums of their weights. Partial results are dense.
 __kernel void attention_join(Attention p, __global const uchar *parts, ulong parts_offset,
                              __global const uchar *part_logs, ulong part_logs_offset, int dtype0,
                              __global uchar *out, ulong out_offset, __global uchar *log_sums, ulong log_sums_offset,

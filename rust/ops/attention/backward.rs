@@ -33,7 +33,7 @@ mod ffi {
 /// Runs of keys for each compute unit that keep a device busy.
 const RUNS_PER_UNIT: i64 = 4;
 
-/// Where the gradient of the queries is summed: in one place for each run of keys.
+/// Memory that the gradient of the queries is summed in, separate for each run of keys.
 struct QuerySums {
     runs: i64,
     /// Keys of a run.

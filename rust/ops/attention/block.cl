@@ -1,11 +1,11 @@
-// Products of small matrices in local memory, for kernels that keep intermediate matrices there (CLASS_F and CLASS_D).
+// Matmuls of small matrices in local memory, for kernels that keep intermediate matrices there (CLASS_F and CLASS_D).
 //
 // A block is a dense matrix of T whose rows are multiples of VEC elements. The LSIZE items of a work-group work on one
-// block together; between the steps that follow each other they meet at SYNC. On CPUs a group is one item, which goes
-// through a block with vectors as wide as a register.
+// block together, with a SYNC between dependent steps. On CPUs a group is one item, which goes through a block with
+// vectors as wide as a register.
 
-// Rows and vectors of the part of a product that an item keeps in registers: 8 x 2 leave a CPU with 32 registers room
-// for the operands of several steps.
+// Rows and vectors of the part of C that an item keeps in registers: 8 x 2 leave a CPU with 32 registers room for the
+// operands of several steps.
 #ifndef BLOCK_ROWS
 #define BLOCK_ROWS 4
 #endif
@@ -19,10 +19,11 @@
 #define SYNC
 #endif
 
-// Indices 0 to count - 1, shared among the items of the group.
+// Indices 0 to count - 1, divided among the items of the group.
 #define EACH(i, count) for (int i = get_local_id(0); i < (count); i += LSIZE)
 
-// Row, and first column, of vector i of a block with so many in a row; unsigned, which divides faster by a constant.
+// Row, and first column, of vector i of a block with `parts` vectors in a row; unsigned, which divides faster by a
+// constant.
 #define PLACE(i, parts, row, column) \
   const int row = (uint)(i) / (uint)(parts), column = (uint)(i) % (uint)(parts) * VEC;
 
@@ -38,8 +39,8 @@ INLINE void fill_block(__local T *block, int count, T value) {
   EACH(i, count / VEC) VECTOR_AT(block + i * VEC) = (TV)value;
 }
 
-// Turns VEC vectors, the rows of a square, into its columns: each stage rotates the bits of row and column by one.
-// Always inlined: the square must stay in registers.
+// Transposes a square of VEC vectors: each stage rotates the bits of row and column by one. Always inlined: the square
+// must stay in registers.
 static inline __attribute__((always_inline)) void transpose_square(TV *v) {
   for (int stage = 1; stage < VEC; stage *= 2) {
     TV next[VEC];
@@ -142,12 +143,12 @@ INLINE void store_transposed(__local const T *block, int columns, int width, __g
   }
 }
 
-// What a product does with what its result holds.
+// How a matmul treats what C holds.
 #define REPLACE 0
 #define ADD 1
 #define ADD_DECAYED 2  // first multiplied by a factor for each column
 
-// BLOCK_ROWS rows and COUNT vectors of a product; see `product`.
+// BLOCK_ROWS rows and COUNT vectors of C; see `product`.
 #define DEFINE_PART(COUNT, CALLED)                                                                                   \
   CALLED void PASTE(product_part_, COUNT)(__local const T *a, int a_row, int a_step, __local const T *b, int b_step, \
                                           int depth, __local T *c, int c_row, int mode, __local const T *decay) {    \
@@ -170,7 +171,7 @@ INLINE void store_transposed(__local const T *block, int columns, int width, __g
   }
 
 #if BLOCK_VECTORS > 1
-// The ends of rows only, whose copy for each product would double what is built.
+// The ends of rows only: inlining it in each matmul would double what is built.
 DEFINE_PART(1, OUTLINED)
 DEFINE_PART(2, INLINE)
 #else

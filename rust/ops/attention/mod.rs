@@ -18,7 +18,7 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// What is attended to.
+    /// Inputs of attention.
     #[derive(Clone, Copy, Debug)]
     pub struct AttentionInputs<'a> {
         /// Queries.
@@ -31,21 +31,21 @@ mod ffi {
         pub bias: Tensor<'a>,
     }
 
-    /// How it is attended to.
+    /// Parameters of attention.
     #[derive(Clone, Copy, Debug)]
     pub struct AttentionMode {
-        /// Factor of the scores.
+        /// Scale of the scores.
         pub scale: f64,
-        /// Whether query i sees keys 0 to i only.
+        /// True where query i sees keys 0 to i only.
         pub causal: bool,
-        /// What is kept of the weights; 1 without dropout.
+        /// 1 - p of dropout on the weights; 1 without dropout.
         pub keep: f64,
-        /// Decides which.
+        /// Random stream of dropout.
         pub stream: RandomStream,
     }
 
-    /// Where gradients go. That of the bias is dense, in the dtype that is computed in, 0 where a causal mask hides keys, and
-    /// may be absent.
+    /// Gradients of the inputs, to be written. That of the bias is dense, in the compute dtype, 0 where a causal mask
+    /// hides keys, and may be absent.
     #[derive(Clone, Copy, Debug)]
     pub struct AttentionGradients<'a> {
         /// Of the queries.
@@ -77,7 +77,7 @@ pub use ffi::{AttentionGradients, AttentionInputs, AttentionMode};
 /// Queries and keys of a block at most. Blocks of 128 queries are as fast as these for 12 heads of width 64 and 512 x 512
 /// scores, up to a third slower where each query sees the keys before it only, and faster from 2048 on (PoCL, Xeon).
 const LARGEST_BLOCK: i64 = 64;
-/// A block holds at least a part of a product.
+/// A block holds at least one part of a matmul.
 const SMALLEST_BLOCK: i64 = 4;
 /// Vectors and rows that an item keeps in registers: `BLOCK_VECTORS` and `BLOCK_ROWS` of `block.cl`.
 const CPU_PART: (i64, i64) = (2, 8);
@@ -113,7 +113,7 @@ impl Pass {
     }
 }
 
-/// How the kernels of a pass are cut.
+/// Block sizes of the kernels of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Queries, and keys, of a block.
@@ -158,22 +158,22 @@ fn plan(target: &Target, pass: Pass, class: Class, width: i64) -> Option<Plan> {
     let lanes = Geometry::of(target, class).lanes as i64;
     let local = i64::try_from(target.device.info.local_mem).unwrap_or(i64::MAX);
     let of = |local| Plan::of(pass, target.is_cpu(), lanes, local, class.size() as i64, width);
-    // Rows that are too wide for that take what there is.
+    // Rows that are too wide for that take all there is.
     let modest = if target.is_cpu() { None } else { of(local.min(GPU_LOCAL)) };
     modest.or_else(|| of(local))
 }
 
-/// Whether both passes fit the local memory of a device, for rows of queries and of values of these widths.
+/// Returns true if both passes fit the local memory of a device, for rows of queries and of values of these widths.
 ///
 /// # Errors
-/// [`Error::NoDevice`] and what goes wrong in starting the device.
+/// [`Error::NoDevice`], and errors of starting the device.
 pub fn attention_fits(device: i32, dtype: DType, width: i64, value_width: i64) -> Result<bool> {
     let target = Target::at(device)?;
     let widest = width.max(value_width);
     Ok(plan(&target, Pass::Backward, dtype.class(), widest).is_some())
 }
 
-/// One call: where it runs, and what its kernels have in common.
+/// One call: its target, and the state that its kernels share.
 pub(super) struct Call {
     pub target: Target,
     pub class: Class,
@@ -191,7 +191,7 @@ impl Call {
                 target.device.info.name
             ))
         })?;
-        // Always built for its dtype: products of a few constant shapes are most of it, whatever the size.
+        // Always built for its dtype: matmuls of a few constant shapes are most of it, whatever the size.
         let is_biased = inputs.bias.is_present();
         let mut spec = plan
             .define(Spec::generic())
@@ -218,7 +218,7 @@ impl Call {
     }
 }
 
-/// Sizes of a call and where its tensors lie, as kernels take them.
+/// Encodes the sizes of a call and the layouts of its tensors as kernels take them.
 pub(super) fn encode(
     inputs: &AttentionInputs<'_>,
     mode: &AttentionMode,
@@ -249,7 +249,7 @@ pub(super) fn encode(
     }
 }
 
-/// What every kernel that computes scores takes.
+/// Arguments of every kernel that computes scores.
 pub(super) fn arguments(
     target: &Target,
     inputs: &AttentionInputs<'_>,
@@ -274,8 +274,8 @@ pub fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u6
     (batch * heads * keys * div_ceil(queries, 32) * 8).max(0) as u64
 }
 
-/// Writes what is attended to into `out`, and the logarithm of each query's sum of weights, for the backward pass, into
-/// `log_sums` [batch, heads, queries], dense and in the dtype that is computed in.
+/// Writes the output of attention into `out`, and the logarithm of each query's sum of weights, for the backward pass,
+/// into `log_sums` [batch, heads, queries], dense and in the compute dtype.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for rows that do not fit the local memory of the device.

@@ -1,4 +1,4 @@
-//! Attention of few queries, which is split over the keys; `attention.rs` says what tensors are.
+//! Attention of few queries, which is split over the keys; `attention.rs` describes the tensors.
 
 use super::{arguments, encode, AttentionInputs, AttentionMode};
 use crate::error::Result;
@@ -18,7 +18,7 @@ const MOST_PARTS: i64 = 16;
 /// Runs of keys for each compute unit that keep a device busy.
 const RUNS_PER_UNIT: i64 = 4;
 
-/// Whether the kernels take a call: few queries, without dropout, and rows that fit registers.
+/// Returns true if the kernels take a call: few queries, without dropout, and rows that fit registers.
 pub fn takes(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMode) -> bool {
     let lanes = Geometry::of(target, inputs.query.class()).lanes as i64;
     inputs.query.size(2) <= FEW && mode.keep >= 1.0 && widest(inputs) <= MOST_PARTS * lanes
@@ -63,7 +63,7 @@ pub fn forward(
     let run = div_ceil(blocks, div_ceil(busy, tasks).clamp(1, blocks)) * KEYS;
     let runs = div_ceil(inputs.key.size(2), run).max(1);
 
-    // What is joined afterwards is dense.
+    // Partial results are dense.
     let [heads, queries, width] = [query.size(1), query.size(2), inputs.value.size(3)];
     let dense = [heads * queries * width, queries * width, width, 1];
     let step = tasks * width * class.size() as i64;

@@ -1,4 +1,4 @@
-// What the forward and the backward kernels of attention share: how tensors lie, the exponential, masks and dropout.
+// Shared by the forward and backward kernels of attention: tensor layouts, the exponential, masks and dropout.
 
 #ifdef CLASS_D
 #define T_DTYPE DT_F64
@@ -6,7 +6,7 @@
 #define T_DTYPE DT_F32
 #endif
 
-// Whether there is a bias, and dropout: constants, as loops are compiled once for each outcome of a condition.
+// Bias and dropout are flags known at build time, as loops are compiled once for each outcome of a condition.
 #ifndef BIASED
 #define BIASED 1
 #endif
@@ -14,13 +14,13 @@
 #define DROPS 1
 #endif
 
-// Parts that the rows of a block are cut into where a column is folded, so that more items than columns take part.
+// Parts that the rows of a block are cut into where a column is reduced, so that more items than columns take part.
 #define SLICES (LSIZE > 1 ? 8 : 1)
 
 #define LOG2_E LIT(1.4426950408889634)
 #define LN_2 LIT(0.6931471805599453)
 
-// Where the rows of a tensor [batch, heads, length, width] lie: strides in bytes. Rows are dense.
+// Row layout of a tensor [batch, heads, length, width]: strides in bytes. Rows are dense.
 typedef struct {
   long batch;
   long head;
@@ -28,7 +28,7 @@ typedef struct {
 } Rows;
 SHARED(Rows, 24);
 
-// Sizes of a call, and where the rows of its tensors lie.
+// Sizes of a call, and the row layouts of its tensors.
 typedef struct {
   long heads;      // of queries
   long group;      // heads of queries that share one of keys
@@ -36,7 +36,7 @@ typedef struct {
   long keys;
   long width;      // of a query and a key
   long value_width;
-  long causal;     // whether query i sees keys 0 to i only
+  long causal;     // query i sees keys 0 to i only
   Rows query;
   Rows key;
   Rows value;
@@ -45,23 +45,23 @@ typedef struct {
   Rows grad_key;
   Rows grad_value;
   Rows grad_out;
-  Rows bias;       // of what is added to the scores, which may be expanded
+  Rows bias;       // added to the scores; may be expanded
   long bias_column;
 } Attention;
 SHARED(Attention, 280);
 
-// What is attended to, and the factor of the scores.
+// Inputs of attention, and the scale of the scores.
 #define ATTENTION_ARGUMENTS                                                                                       \
   Attention p, __global const uchar *query, ulong query_offset, __global const uchar *key, ulong key_offset,      \
       __global const uchar *value, ulong value_offset, int dtype0, __global const uchar *bias, ulong bias_offset, \
       int dtype1, T scale
 
-// The part of the random stream that belongs to a call, and what is kept of the weights: 1 without dropout.
+// The part of the random stream that belongs to a call, and 1 - p: 1 without dropout.
 #define DROPOUT_ARGUMENTS ulong seed, ulong offset, T keep
 
 static inline long rows_at(const Rows *rows, long batch, long head) { return batch * rows->batch + head * rows->head; }
 
-// 2^x for x <= 0, to 2 ulp; 0 below 2^-125. Adding 1.5 * 2^23 rounds to a whole number, and leaves it in the low bits:
+// 2^x for x <= 0, to 2 ulp; 0 below 2^-125. Adding 1.5 * 2^23 rounds to an integer, and leaves it in the low bits:
 // PoCL's rint takes as many instructions as all of this.
 INLINE TV exp2_vector(TV x) {
 #ifdef CLASS_F
@@ -85,7 +85,7 @@ INLINE TV lane_numbers(void) {
   return v.vector;
 }
 
-// Elements of the bias that do not lie side by side.
+// Loads elements of the bias that are not contiguous.
 OUTLINED TV load_apart(__global const uchar *p, long step, int n, int dtype) { return load_lanes(p, step, n, dtype); }
 
 // Adds the bias to a block of scores, which are in units of log 2. Element (row, column) of the block is that of query

@@ -16,13 +16,13 @@ use crate::ops::Target;
 /// Vectors of channels of a work-item on CPUs, as in `conv_channels.cl`.
 const CHANNEL_VECTORS: i64 = 4;
 
-/// Whether a convolution is depthwise, and of tensors whose channels lie innermost.
+/// Returns true if a convolution is depthwise, and of tensors whose channels lie innermost.
 pub(in crate::ops) fn suits(direct: &Direct) -> bool {
     let Direct { source, pixels, groups, .. } = direct;
     *groups == source.channels && *groups == pixels.channels && source.channel_stride == 1 && pixels.channel_stride == 1
 }
 
-/// Enqueues a kernel of work-items that lie in three dimensions: `ITEM_PLACE` of `conv_channels.cl`.
+/// Enqueues a kernel of work-items in three dimensions: `ITEM_PLACE` of `conv_channels.cl`.
 fn launch<A: Arguments>(
     target: &Target,
     program: &CachedProgram,
@@ -37,7 +37,7 @@ fn launch<A: Arguments>(
     target.launch(program, kernel, args, &[count.next_multiple_of(ITEM_GROUP)], None)
 }
 
-/// A value for each pixel.
+/// A value for each output position.
 ///
 /// # Errors
 /// As the allocator and the driver report.
@@ -91,7 +91,7 @@ pub(in crate::ops) fn pixels(
     launch(target, &program, entry::CONV_CHANNELS, &args, [across, div_ceil(rows, block), pixels.images])
 }
 
-/// A value for each weight; `epilogue` takes them as rows of taps and columns of channels.
+/// The gradient of the weight; `epilogue` takes it as rows of kernel elements and columns of channels.
 ///
 /// # Errors
 /// As the allocator and the driver report.

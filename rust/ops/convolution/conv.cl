@@ -1,14 +1,14 @@
 // Convolutions with so few channels a group that packing would cost more than the arithmetic, such as depthwise ones.
 //
-// A work-group copies the box of source positions that a box of pixels reads to local memory, with its padding in it,
-// and computes from there: no bounds, no dtypes. On CPUs local memory is the core's first cache, and a group one item.
-// Dimensions are innermost first (w, h, d), as in patches.cl.
+// A work-group copies the box of source positions that a box of output positions reads to local memory, with its
+// padding in it, and computes from there: no bounds, no dtypes. On CPUs local memory is the core's L1, and a group one
+// item. Dimensions are innermost first (w, h, d), as in patches.cl.
 
 #ifndef ITEMS
 #define ITEMS 1
 #endif
-// Vectors of pixels that an item computes at once, and taps whose gradients it does. 8 and 5 keep the sums in registers
-// and hide the latency of a multiply-add; 5 wastes least for 9, 25 and 49 taps.
+// Vectors of output positions that an item computes at once, and kernel elements whose gradients it does. 8 and 5 keep
+// the sums in registers and hide the latency of a multiply-add; 5 wastes least for 9, 25 and 49 kernel elements.
 #define PIXEL_VECTORS (ITEMS == 1 ? 8 : 1)
 #define TAPS_AT_ONCE (ITEMS == 1 ? 5 : 1)
 
@@ -21,8 +21,9 @@
 
 #define SPATIAL 3
 
-// Tap t of pixel p lies at position p * scale + origin + t * step. Element i of the source lies at position i *
-// stuffing; all other positions are zero. A convolution has scale = stride, its transpose stuffing = stride.
+// Kernel element t of output position p reads position p * scale + origin + t * step. Element i of the source lies at
+// position i * stuffing; all other positions are zero. A convolution has scale = stride, its transpose
+// stuffing = stride.
 typedef struct {
   long pixels[SPATIAL];
   long taps[SPATIAL];
@@ -35,13 +36,13 @@ typedef struct {
   long channel_stride;
   long image_stride;
   long channels;  // in a group
-  long box_sizes[SPATIAL];  // pixels of a work-group
-  long sizes[SPATIAL];  // positions that those read
+  long box_sizes[SPATIAL];  // output positions of a work-group
+  long sizes[SPATIAL];  // source positions that those read
   long pitch;  // whole vectors that hold every `scale`th position of a row
 } Source;
 SHARED(Source, 272);
 
-// Strides of a tensor with a value for each pixel.
+// Strides of a tensor with a value for each output position.
 typedef struct {
   long strides[SPATIAL];
   long channel_stride;
@@ -61,7 +62,7 @@ SHARED(TapStrides, 48);
 static inline long tap_count(const Source *s) { return s->taps[0] * s->taps[1] * s->taps[2]; }
 
 // Elements of a row, and of a channel, of a box in local memory. Position x of a row is at x % scale * pitch +
-// x / scale, so that neighbouring pixels are neighbours under every tap.
+// x / scale, so that neighbouring output positions are neighbours at every kernel element.
 static inline int row_length(const Source *s) { return (int)(s->scale[0] * s->pitch); }
 static inline int box_length(const Source *s) { return (int)(s->sizes[1] * s->sizes[2]) * row_length(s); }
 static inline int place_in_row(const Source *s, int x) {
@@ -69,7 +70,7 @@ static inline int place_in_row(const Source *s, int x) {
   return scale == 1 ? x : x % scale * (int)s->pitch + x / scale;
 }
 
-// The pixels of a box.
+// The output positions of a box.
 typedef struct {
   long first[SPATIAL];
   int count[SPATIAL];
@@ -94,12 +95,12 @@ static inline long box_count(const Source *s) {
   return count;
 }
 
-// The first position that the pixels of a box read.
+// The first source position that a box reads.
 static inline long first_position(const Source *s, const Box *box, int d) {
   return box->first[d] * s->scale[d] + s->origin[d] + min((s->taps[d] - 1) * s->step[d], 0L);
 }
 
-// Where each tap of each channel lies in a box from its pixel's place.
+// Offset of each kernel element of each channel in a box, from that of its output position.
 static inline void find_places(const Source *s, __local int *places) {
   const int taps = (int)tap_count(s), all = taps * (int)s->channels;
   for (int k = get_local_id(0); k < all; k += ITEMS) {
@@ -125,7 +126,7 @@ typedef struct __attribute__((packed)) {
 #define STORE_HALF vstore2
 #endif
 
-// Copies elements `first` and on of a row of the source to places `x`, x + stuffing, ... of a row of a box.
+// Copies elements `first` and on of a row of the source to positions `x`, x + stuffing, ... of a row of a box.
 static inline void copy_row(const Source *s, __global const uchar *source, int dt, long first, int x, int count,
                             __local T *row) {
   const int scale = (int)s->scale[0], stuffing = (int)s->stuffing[0];
@@ -149,7 +150,7 @@ static inline void copy_row(const Source *s, __global const uchar *source, int d
     }
     i = count & ~1;
   }
-  // Every `scale`th element goes to neighbouring places: a gather.
+  // Every `scale`th element goes to neighbouring positions: a gather.
   if (stuffing == 1 && i == 0 && count >= VEC * scale) {
     const long step = scale * s->strides[0] * dtype_size(dt);
     for (int phase = 0; phase < scale; ++phase) {
@@ -171,7 +172,7 @@ static inline void copy_row(const Source *s, __global const uchar *source, int d
   }
 }
 
-// Copies what the pixels of a box read of one channel, which starts at `source`.
+// Copies the positions of one channel, which starts at `source`, that a box reads.
 static inline void copy_box(const Source *s, const Box *box, __global const uchar *source, int dt, __local T *out) {
   long first[SPATIAL];
   for (int d = 0; d < SPATIAL; ++d) first[d] = first_position(s, box, d);
@@ -190,7 +191,7 @@ static inline void copy_box(const Source *s, const Box *box, __global const ucha
   }
 }
 
-// Walks through the vectors of pixels of a box.
+// Walks through the vectors of output positions of a box.
 typedef struct {
   int vector, y, z;
 } Cursor;
@@ -213,9 +214,9 @@ static inline int cursor_place(const Source *s, const Cursor *cursor) {
   return (cursor->z * (int)(s->scale[2] * s->sizes[1]) + cursor->y * (int)s->scale[1]) * row_length(s);
 }
 
-// --- a value for each pixel -----------------------------------------------------------------------------------------
+// --- a value for each output position -------------------------------------------------------------------------------
 
-// The weights of a group, as [result channels][source channels][taps].
+// The weights of a group, as [result channels][source channels][kernel].
 static inline void copy_weights(const Source *s, __global const uchar *weight, int dt, const TapStrides *strides,
                                 int out_channels, __local T *factors) {
   const int taps = (int)tap_count(s), channels = (int)s->channels;
@@ -230,7 +231,7 @@ static inline void copy_weights(const Source *s, __global const uchar *weight, i
   }
 }
 
-// The pixels of a box in one result channel, which starts at `out`.
+// The output positions of a box in one result channel, which starts at `out`.
 static inline void convolve_box(const Source *s, const Box *box, __local const T *planes, __local const int *places,
                                 __local const T *factors, T bias, const PixelStrides *strides, __global uchar *out,
                                 int dt) {
@@ -291,9 +292,9 @@ __kernel GROUPS_OF(ITEMS) void conv_direct(__global const uchar *source, ulong s
   }
 }
 
-// --- a value for each weight ----------------------------------------------------------------------------------------
+// --- the gradient of the weight -------------------------------------------------------------------------------------
 
-// The gradient of a box's pixels in one channel, rows filled up to whole vectors with zeros.
+// The gradient of a box's output positions in one channel, rows padded to whole vectors with zeros.
 static inline void copy_gradient(const Box *box, __global const uchar *gradient, int dt, const PixelStrides *strides,
                                  __local T *out) {
   const int all = box->vectors * box->count[1] * box->count[2], element = dtype_size(dt);
@@ -306,7 +307,7 @@ static inline void copy_gradient(const Box *box, __global const uchar *gradient,
   }
 }
 
-// Adds what a box contributes to the weights [k, k + TAPS_AT_ONCE) of one result channel.
+// Adds a box's contributions to the weights [k, k + TAPS_AT_ONCE) of one result channel.
 static inline void add_weights(const Source *s, const Box *box, __local const T *planes, __local const int *places,
                                __local const T *gradient, int k, __local T *out) {
   const int depth = (int)(s->channels * tap_count(s)), all = box->vectors * box->count[1] * box->count[2];
@@ -328,7 +329,7 @@ static inline void add_weights(const Source *s, const Box *box, __local const T 
 }
 
 // Global size (groups * ITEMS, splits of the images) in groups of ITEMS: sums [splits][groups][result channels][source
-// channels][taps].
+// channels][kernel].
 __kernel GROUPS_OF(ITEMS) void conv_direct_weight(__global const uchar *source, ulong source_offset, int source_dtype,
                                                   __global const uchar *gradient, ulong gradient_offset,
                                                   int gradient_dtype, __global uchar *out, ulong out_offset,

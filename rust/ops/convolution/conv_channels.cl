@@ -1,7 +1,7 @@
 // Depthwise convolutions of tensors whose channels lie innermost: a vector holds neighbouring channels.
 //
-// A lane computes one channel, so nothing is copied but the weights, which `conv_channel_weights` brings to
-// [taps][channels, filled up to whole vectors]. `Source`, `PixelStrides` and `TapStrides` are those of conv.cl; boxes
+// A lane computes one channel, so nothing is copied but the weights, which `conv_channel_weights` copies to
+// [kernel][channels, padded to whole vectors]. `Source`, `PixelStrides` and `TapStrides` are those of conv.cl; boxes
 // do not matter here.
 
 // Vectors of channels of an item: four hide the latency of a multiply-add. On GPUs, neighbouring items read
@@ -9,8 +9,8 @@
 #define CHANNEL_VECTORS (ITEMS == 1 ? 4 : 1)
 #define ITEM_CHANNELS (CHANNEL_VECTORS * VEC)
 
-// Where this item is in a space of these sizes. On GPUs items are counted through, so that groups are full however small the
-// sizes are, and an item beyond `depth` returns: no barrier may follow.
+// Position of this item in a space of these sizes. On GPUs items are numbered through, so that groups are full however
+// small the sizes are, and an item beyond `depth` returns: no barrier may follow.
 #ifdef IS_CPU
 #define ITEM_PLACE(x, y, z, width, height, depth) \
   const long x = get_global_id(0), y = get_global_id(1), z = get_global_id(2)
@@ -21,7 +21,7 @@
   if (z >= (depth)) return
 #endif
 
-// Global size (pitch, taps): pitch is the channels, filled up to vectors.
+// Global size (pitch, kernel elements): pitch is the channels, padded to whole vectors.
 __kernel void conv_channel_weights(__global const uchar *weight, ulong weight_offset, int weight_dtype,
                                    __global uchar *out, ulong out_offset, Source from, TapStrides taps, long channels,
                                    long pitch) {
@@ -35,7 +35,7 @@ __kernel void conv_channel_weights(__global const uchar *weight, ulong weight_of
       channel < channels ? load_one(weight + weight_offset, at, DTYPE_OF(weight_dtype)) : FROM_REAL(0);
 }
 
-// Element of the source that tap t of pixel p reads in dimension d; negative where there is none.
+// Source element that kernel element t of output position p reads in dimension d; negative where there is none.
 static inline long element_of(const Source *s, int d, long p, long t) {
   const long position = p * s->scale[d] + s->origin[d] + t * s->step[d];
   if (position < 0 || (s->stuffing[d] > 1 && position % s->stuffing[d] != 0)) return -1;
@@ -49,7 +49,7 @@ ALWAYS_INLINE TV load_channels(__global const uchar *image, long offset, long fi
   return load_part(image + offset * dtype_size(dt), first, count, dt, FROM_REAL(0));
 }
 
-// One pixel of VECTORS vectors of channels, `count` channels in all.
+// One output position of VECTORS vectors of channels, `count` channels in all.
 #define DEFINE_PIXEL(VECTORS)                                                                               \
   ALWAYS_INLINE void PASTE(convolve_pixel_, VECTORS)(const Source *s, __global const uchar *image, int dt,  \
                                                      const long *at, __global const T *factors, long pitch, \
@@ -79,7 +79,7 @@ DEFINE_PIXEL(1)
 DEFINE_PIXEL(4)
 #endif
 
-// Global size (blocks of ITEM_CHANNELS channels, blocks of `block` rows of pixels, images).
+// Global size (blocks of ITEM_CHANNELS channels, blocks of `block` rows of output positions, images).
 __kernel void conv_channels(__global const uchar *source, ulong source_offset, int source_dtype,
                             __global const uchar *weight, ulong weight_offset, __global const uchar *bias,
                             ulong bias_offset, int bias_dtype, long bias_stride, __global uchar *out, ulong out_offset,
@@ -128,12 +128,13 @@ __kernel void conv_channels(__global const uchar *source, ulong source_offset, i
   }
 }
 
-// What a row of pixels contributes to tap t. Four sums, so that an addition need not wait for the one before.
+// Contribution of a row of output positions to kernel element t. Four sums, so that an addition need not wait for the
+// one before.
 ALWAYS_INLINE TV row_gradient(const Source *s, __global const uchar *source, int dt, long values,
                               __global const uchar *gradient, int gradient_dt, long gradients, long step, long t,
                               long count) {
   TV sums[4] = {(TV)(0), (TV)(0), (TV)(0), (TV)(0)};
-  // A gradient's source has no stuffing: the pixels inside lie between two bounds.
+  // A gradient's source has no stuffing: the positions inside lie between two bounds.
   const long scale = s->scale[0], origin = s->origin[0] + t % s->taps[0] * s->step[0];
   const long first = origin < 0 ? (-origin + scale - 1) / scale : 0;
   const long last = min(s->pixels[0], (s->extents[0] - origin + scale - 1) / scale);
@@ -148,7 +149,7 @@ ALWAYS_INLINE TV row_gradient(const Source *s, __global const uchar *source, int
   return sums[0] + sums[1] + (sums[2] + sums[3]);
 }
 
-// Global size (vectors of channels, splits of the rows of all images): sums [splits][taps][channels].
+// Global size (vectors of channels, splits of the rows of all images): sums [splits][kernel][channels].
 __kernel void conv_channels_weight(__global const uchar *source, ulong source_offset, int source_dtype,
                                    __global const uchar *gradient, ulong gradient_offset, int gradient_dtype,
                                    __global uchar *out, ulong out_offset, Source from, PixelStrides pixels,

@@ -1,9 +1,9 @@
 // The gradient of a convolution's weight where source channels are few and result channels many, as in the first layer
 // of a network, on CPUs: a vector holds neighbouring result channels.
 //
-// Each pixel adds its gradient, times a value of the source, to the sums of every feature (a channel under a tap). The
-// source lies in local memory as boxes with padding in them (conv.cl), so it is read as scalars from where it is: no
-// patches are packed, which a product would have no more than `out_channels` uses for.
+// Each output position adds its gradient, times a value of the source, to the sums of every feature (a channel at a
+// kernel element). The source lies in local memory as boxes with padding in them (conv.cl), so it is read as scalars in
+// place: no patches are packed, which a GEMM would use no more than `out_channels` times.
 
 #ifndef IS_COMPLEX
 // Features whose sums registers hold, with those of up to 4 vectors of result channels: 24 of AVX-512's 32 registers.
@@ -23,7 +23,7 @@ ALWAYS_INLINE void transpose_vectors(TV *rows) {
 #endif
 }
 
-// The gradient of a row of `width` pixels as [pixels][pitch], result channels filled up with zeros.
+// The gradient of a row of `width` output positions as [positions][pitch], result channels padded with zeros.
 ALWAYS_INLINE void copy_gradient_row(__global const uchar *gradient, int dt, const PixelStrides *strides, int width,
                                      int out_channels, int pitch, __local T *out) {
   const int element = dtype_size(dt);
@@ -50,7 +50,7 @@ ALWAYS_INLINE void copy_gradient_row(__global const uchar *gradient, int dt, con
   }
 }
 
-// Adds what the pixels of a box contribute to FEATURES sums of VECTORS vectors of result channels.
+// Adds the contributions of a box's output positions to FEATURES sums of VECTORS vectors of result channels.
 #define DEFINE_ADD_PIXELS(VECTORS)                                                                                 \
   static inline void PASTE(add_pixels_, VECTORS)(const Source *s, const Box *box, __local const T *planes,         \
                                                  __local const int *places, __local const T *gradient, int pitch,  \
@@ -81,7 +81,7 @@ DEFINE_ADD_PIXELS(1)
 DEFINE_ADD_PIXELS(2)
 DEFINE_ADD_PIXELS(4)
 
-// Global size (groups, splits of the boxes of all images): sums [splits][groups][source channels][taps][result
+// Global size (groups, splits of the boxes of all images): sums [splits][groups][source channels][kernel][result
 // channels]. `sums` and `places` have room for whole multiples of FEATURES.
 __kernel void conv_weight(__global const uchar *source, ulong source_offset, int source_dtype,
                           __global const uchar *gradient, ulong gradient_offset, int gradient_dtype,

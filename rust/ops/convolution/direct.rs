@@ -1,4 +1,4 @@
-//! Convolutions with few channels a group: boxes of pixels that are computed from local memory, with no packing.
+//! Convolutions with few channels a group: boxes of output positions are computed from local memory, with no packing.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::ops::matmul::patches::{spatial, Spatial, Volume};
 use crate::ops::matmul::plan::Size;
 use crate::ops::Target;
 
-/// Local memory for the source of a box: half of a first cache of 48 KiB, and of what OpenCL 1.2 guarantees.
+/// Local memory for the source of a box: half of an L1 of 48 KiB, and of the minimum of OpenCL 1.2.
 const BOX_BYTES: i64 = 24 << 10;
 /// Local memory for weights, and for sums of their gradients.
 const WEIGHT_BYTES: i64 = 16 << 10;
 /// Work-items that share a box on a GPU.
 const GROUP: i64 = 64;
 
-/// A convolution from a source to pixels, and where its weights lie.
+/// A convolution from a source to output positions, and the layout of its weights.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Direct {
     pub source: Volume,
@@ -33,7 +33,7 @@ pub(in crate::ops) struct Direct {
     window: Window,
 }
 
-/// How taps meet pixels; `Source` of `conv.cl` says how.
+/// How kernel elements map to source positions; see `Source` of `conv.cl`.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     taps: Spatial,
@@ -43,7 +43,8 @@ struct Window {
     stuffing: Spatial,
 }
 
-/// Pixels that a work-group computes, the source positions that they read, and how those lie in local memory.
+/// Output positions that a work-group computes, the source positions that they read, and the pitch of those in local
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) struct Boxes {
     pixels: Spatial,
@@ -51,7 +52,7 @@ pub(in crate::ops) struct Boxes {
     pitch: i64,
 }
 
-/// Elements of local memory, of one source channel and of one channel of pixels.
+/// Elements of local memory, of one source channel and of one output channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) struct Elements {
     pub source: i64,
@@ -85,7 +86,7 @@ const fn filled(width: i64, lanes: i64) -> i64 {
 }
 
 impl Direct {
-    /// A convolution; for its gradients, `pixels` is what the convolution results in.
+    /// A convolution; for its gradients, `pixels` is the convolution's output.
     pub fn new(
         source: Volume,
         pixels: Volume,
@@ -128,8 +129,8 @@ impl Direct {
         self.source_channels() * self.weight.positions()
     }
 
-    /// The largest boxes of which `out_channels` channels of pixels and all source channels of a group fit local
-    /// memory, but small enough for `parts` of them; none where not even one vector of pixels fits.
+    /// The largest boxes of which `out_channels` output channels and all source channels of a group fit local memory,
+    /// but small enough for `parts` of them; none where not even one vector of output positions fits.
     fn fit(&self, target: &Target, class: Class, out_channels: i64, parts: i64) -> Option<Boxes> {
         let local = target.device.info.local_mem as i64;
         let element = class.size() as i64;
@@ -141,8 +142,8 @@ impl Direct {
         self.largest_boxes(native_lanes(target, class), out_channels, parts, most)
     }
 
-    /// The largest boxes of which `out_channels` channels of pixels and all source channels of a group are at most
-    /// `most` elements, but small enough for `parts` of them.
+    /// The largest boxes of which `out_channels` output channels and all source channels of a group are at most `most`
+    /// elements, but small enough for `parts` of them.
     pub(in crate::ops) fn largest_boxes(&self, lanes: i64, out_channels: i64, parts: i64, most: i64) -> Option<Boxes> {
         let fits = |pixels: Spatial| {
             let needed = self.elements(self.window.boxes(pixels, lanes), lanes);
@@ -155,7 +156,7 @@ impl Direct {
         Some(self.window.boxes([w, h, d], lanes))
     }
 
-    /// What a box takes of local memory.
+    /// Local memory of a box.
     pub(in crate::ops) fn elements(&self, boxes: Boxes, lanes: i64) -> Elements {
         let [scale, ..] = self.window.scale;
         boxes.elements(scale, lanes)
@@ -166,8 +167,8 @@ impl Direct {
         self.pixels.sizes.iter().zip(boxes.pixels).map(|(&size, part)| div_ceil(size, part)).product()
     }
 
-    /// The arguments of a kernel for weights: both volumes, and local memory for what a box takes and for the sums of
-    /// so many features and columns.
+    /// The arguments of a kernel for weights: both volumes, and local memory for a box and for the sums of so many
+    /// features and columns.
     pub(in crate::ops) fn weight_args(
         &self,
         sums: Memory,
@@ -194,7 +195,7 @@ impl Direct {
         }
     }
 
-    /// What kernels read from; boxes matter to some only.
+    /// The `Source` of kernels; boxes matter to some only.
     pub(in crate::ops) fn source(&self, boxes: Option<Boxes>) -> Source {
         let boxes = boxes.unwrap_or(Boxes { pixels: [1; 3], sizes: [1; 3], pitch: 1 });
         let Window { taps, scale, origin, step, stuffing } = self.window;
@@ -216,7 +217,7 @@ impl Direct {
         }
     }
 
-    /// Where a value for each pixel lies.
+    /// Layout of a tensor with a value for each output position.
     pub(in crate::ops) fn pixel_strides(&self) -> PixelStrides {
         let Volume { strides, channel_stride, image_stride, .. } = self.pixels;
         PixelStrides { strides, channel_stride, image_stride }
@@ -262,8 +263,7 @@ const fn local(elements: i64, size: i64) -> LocalBytes {
     LocalBytes((elements * size) as usize)
 }
 
-/// A value for each pixel. Returns false, and does nothing, where
-/// a box does not fit local memory.
+/// A value for each output position. Returns false, and does nothing, where a box does not fit local memory.
 ///
 /// # Errors
 /// As the allocator and the driver report.
@@ -306,8 +306,8 @@ pub(in crate::ops) fn pixels(
     Ok(true)
 }
 
-/// A value for each weight; `epilogue` takes them as rows of result channels and columns of (source channels, taps).
-/// Returns false, and does nothing, where a box does not fit local memory.
+/// The gradient of the weight; `epilogue` takes it as rows of result channels and columns of (source channels, kernel
+/// elements). Returns false, and does nothing, where a box does not fit local memory.
 ///
 /// # Errors
 /// As the allocator and the driver report.

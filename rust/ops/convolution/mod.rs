@@ -1,8 +1,8 @@
 //! Convolutions and their gradients, in one to three dimensions.
 //!
-//! Two shapes cover all six passes. [`convolve`] has a value for each pixel: the forward and the gradient of the input,
-//! which are each other's transpose. [`convolve_weights`] has a value for each weight. A transposed convolution is the same with
-//! the roles of input and output exchanged.
+//! Two functions cover all six passes. [`convolve`] computes a value for each output position: the forward and the
+//! gradient of the input, which are each other's transpose. [`convolve_weights`] computes one for each weight. A
+//! transposed convolution is the same with the roles of input and output exchanged.
 
 pub mod channels;
 pub mod direct;
@@ -29,24 +29,25 @@ mod ffi {
     /// The parameters of a convolution.
     #[derive(Clone, Copy, Debug)]
     pub struct ConvParameters<'a> {
-        /// Positions between pixels, outermost dimension first, as in Python.
+        /// Source positions between output positions, outermost dimension first, as in Python.
         pub stride: &'a [i64],
         /// Zeros around the source.
         pub padding: &'a [i64],
-        /// Positions between taps.
+        /// Positions between kernel elements.
         pub dilation: &'a [i64],
         /// Groups of channels.
         pub groups: i64,
     }
 
-    /// Which way the weight is applied.
+    /// How the weight is applied.
     #[derive(Debug)]
     #[repr(i32)]
     pub enum ConvDirection {
-        /// A pixel gathers the taps around it: the weight is (result channels, source channels of a group, taps).
+        /// Each output position gathers from all kernel elements: the weight is (result channels, source channels of a
+        /// group, kernel).
         Forward,
-        /// The transpose, in which a source position spreads over the taps: the weight is (source channels, result
-        /// channels of a group, taps).
+        /// The transpose, in which a source position scatters over the kernel elements: the weight is (source channels,
+        /// result channels of a group, kernel).
         Transposed,
     }
 
@@ -77,7 +78,7 @@ pub use ffi::{ConvDirection, ConvParameters};
 
 /// Source channels, and result channels, of a group up to which packing costs more than it saves.
 const DIRECT_CHANNELS: i64 = 4;
-/// The same for the gradient of the weight: the product of both.
+/// The same for the gradient of the weight: of both multiplied.
 const DIRECT_WEIGHTS: i64 = 32;
 
 /// A value for each result channel.
@@ -97,7 +98,7 @@ pub(super) struct WeightStrides {
 }
 
 impl WeightStrides {
-    /// With the strides of the taps.
+    /// With the strides of the kernel elements.
     pub fn of_taps(self, weight: &Volume) -> TapStrides {
         let Self { out, source, group } = self;
         TapStrides { strides: weight.strides, out_stride: out, source_stride: source, group_stride: group }
@@ -118,8 +119,9 @@ impl WeightStrides {
     }
 }
 
-/// A value for each pixel: `out = source * weight + bias`. `Forward` is the forward of a convolution and the gradient of
-/// a transposed one's input; `Transposed` is the gradient of a convolution's input and the forward of a transposed one.
+/// A value for each output position: `out = source * weight + bias`. `Forward` is the forward of a convolution and the
+/// gradient of a transposed one's input; `Transposed` is the gradient of a convolution's input and the forward of a
+/// transposed one.
 ///
 /// # Errors
 /// [`Error::Invalid`] when channels do not fit; otherwise as the allocator and the driver report.
@@ -159,7 +161,7 @@ pub fn convolve(
             for w in &along_w {
                 let phase = [w, h, d];
                 let taps = phase.map(|dim| dim.taps);
-                // Where no tap reaches a dimension, no tap reaches the pixel.
+                // Where no kernel element reaches a dimension, none reaches the output position.
                 let taps = if taps.contains(&0) { [0; 3] } else { taps };
                 let window = Window {
                     pixels: phase.map(|dim| dim.pixels),
@@ -184,7 +186,7 @@ pub fn convolve(
     Ok(())
 }
 
-/// A convolution with evenly spaced pixels and taps.
+/// A convolution with evenly spaced output positions and kernel elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub out: Volume,
@@ -249,7 +251,7 @@ impl Part {
         self.out.channels / self.groups
     }
 
-    /// Result channels as rows, pixels as columns.
+    /// Result channels as rows, output positions as columns.
     pub fn epilogue(&self) -> Result<Epilogue> {
         let channels = self.out_channels();
         let layout = Matrix {
@@ -266,9 +268,9 @@ impl Part {
     }
 }
 
-/// A value for each weight: the gradient of a convolution's weight (result channels, source channels of a group, taps)
-/// from its input and the gradient of its output; for a transposed convolution, from the gradient of its output and its
-/// input.
+/// A value for each weight: the gradient of a convolution's weight (result channels, source channels of a group,
+/// kernel) from its input and the gradient of its output; for a transposed convolution, from the gradient of its output
+/// and its input.
 ///
 /// # Errors
 /// As [`convolve`].

@@ -1,29 +1,29 @@
-//! How a convolution is cut into parts in which pixels and taps are evenly spaced: one part where pixels gather, one for
-//! each remainder of the stride where source positions spread.
+//! Splits a convolution into parts in which output positions and kernel elements are evenly spaced: one part where
+//! output positions gather, one for each remainder of the stride where source positions scatter.
 
 use super::{ConvDirection, ConvParameters};
 use crate::ops::matmul::patches::{spatial, Spatial};
 
-/// One dimension of a part of a convolution in which pixels and taps are evenly spaced.
+/// One dimension of a part of a convolution in which output positions and kernel elements are evenly spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// First pixel of the result.
+    /// First output position.
     pub first_pixel: i64,
-    /// From one pixel to the next.
+    /// From one output position to the next.
     pub pixel_step: i64,
-    /// Number of pixels.
+    /// Number of output positions.
     pub pixels: i64,
-    /// First tap of the kernel.
+    /// First kernel element.
     pub first_tap: i64,
-    /// From one tap to the next.
+    /// From one kernel element to the next.
     pub tap_step: i64,
-    /// Number of taps.
+    /// Number of kernel elements.
     pub taps: i64,
-    /// Positions between neighbouring pixels.
+    /// Source positions between neighbouring output positions.
     pub scale: i64,
-    /// Position of the first tap of the first pixel.
+    /// Source position of the first kernel element of the first output position.
     pub origin: i64,
-    /// Positions between neighbouring taps.
+    /// Source positions between neighbouring kernel elements.
     pub step: i64,
 }
 
@@ -43,8 +43,9 @@ impl Phase {
         }
     }
 
-    /// The pixels p of a spreading convolution with p % stride == remainder, and the taps that reach them. Tap t reads
-    /// position (p + padding - t * dilation) / stride, where that is whole; all other products are with zeros.
+    /// The output positions p of a scattering convolution with p % stride == remainder, and the kernel elements that
+    /// reach them. Kernel element t reads position (p + padding - t * dilation) / stride, where that is whole; all
+    /// other products are with zeros.
     fn of_remainder(remainder: i64, stride: i64, padding: i64, dilation: i64, taps: i64, pixels: i64) -> Self {
         let tap_step = stride / greatest_divisor(dilation, stride);
         let first_tap = (0..tap_step.min(taps)).find(|tap| (remainder + padding - tap * dilation) % stride == 0);
@@ -97,7 +98,8 @@ pub fn phases(
 mod tests {
     use super::*;
 
-    /// Every (pixel, tap) pair of a spreading convolution is in exactly one phase, at the right position.
+    /// Every (output position, kernel element) pair of a scattering convolution is in exactly one phase, at the right
+    /// position.
     #[test]
     fn phases_cover_every_pair() {
         for (stride, padding, dilation, taps, pixels) in

@@ -11,20 +11,20 @@ use crate::ops::matmul::gemm::{busy, finish, launch};
 use crate::ops::matmul::plan::Size;
 use crate::ops::Target;
 
-/// Source channels of a group up to which a product, whose patches are packed value by value at borders, takes longer.
+/// Source channels of a group up to which a GEMM, whose patches are packed value by value at borders, takes longer.
 const FEW_CHANNELS: i64 = 4;
 /// Vectors of result channels from which there are enough sums to hide the latency of an addition.
 const LEAST_VECTORS: i64 = 2;
 /// Features whose sums are in registers at a time: `FEATURES` of `conv_weight.cl`.
 const FEATURES: i64 = 6;
-/// Local memory for a box's source and gradient: a part of the second cache. Twice as much is level (7x7 stride 2, 3x3 and
+/// Local memory for a box's source and gradient: a part of L2. Twice as much makes no difference (7x7 stride 2, 3x3 and
 /// 4x4 stride 4 of 3 channels; PoCL, Xeon with 2 MiB of it).
 const BOX_BYTES: i64 = 96 << 10;
 /// Local memory for the sums.
 const SUM_BYTES: i64 = 256 << 10;
 
-/// A value for each weight; `epilogue` takes them as rows of (source channels, taps) and columns of result channels.
-/// Returns false, and does nothing, where another way suits the convolution better.
+/// The gradient of the weight; `epilogue` takes it as rows of (source channels, kernel elements) and columns of result
+/// channels. Returns false, and does nothing, where another way suits the convolution better.
 ///
 /// # Errors
 /// As the allocator and the driver report.

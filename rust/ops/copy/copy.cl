@@ -1,4 +1,4 @@
-// Copies of a part. They move bytes: elements are `width` bytes wide (1, 2, 4, 8 or 16) and the dtype does not matter.
+// Partial copies. They move bytes: elements are `width` bytes wide (1, 2, 4, 8 or 16) and the dtype does not matter.
 // Whole tensors are copied by the pointwise family, or transposed.
 
 // Upper or lower triangle of a batch of matrices, zeros elsewhere; `diagonal` counts from the main one, upwards.

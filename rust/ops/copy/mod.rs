@@ -1,4 +1,4 @@
-//! Copies of a part: triangles.
+//! Partial copies: triangles.
 
 pub mod transpose;
 

@@ -22,8 +22,8 @@ typedef ulong8 Line;
 #endif
 
 #ifdef IS_CPU
-// Elements of a side of a block: but for single bytes what fills a line of the cache, so that stores that go past it are
-// whole ones.
+// Side of a block in elements: except for single bytes it fills a cache line, so that non-temporal stores write whole
+// lines.
 #define BLOCK ((int)(sizeof(Line) / sizeof(Element)))
 
 typedef struct __attribute__((packed, aligned(WIDTH))) {
@@ -40,8 +40,8 @@ INLINE void store_line(__global uchar *p, Line line) {
   }
 }
 
-// Turns lines, the rows of a square, into its columns: each stage rotates the bits of row and column by one. Inlined, and
-// all loops unrolled: the square must stay in registers.
+// Transposes lines, the rows of a square: each stage rotates the bits of row and column by one. Inlined, and all loops
+// unrolled: the square must stay in registers.
 INLINE void turn(Line *lines) {
   for (int stage = 1; stage < LINES; stage *= 2) {
     Line next[LINES];
@@ -57,7 +57,7 @@ INLINE void turn(Line *lines) {
 
 INLINE void transpose_block(__global uchar *to, long to_step, __global const uchar *from, long from_step) {
 #if WIDTH == 2
-  // Two rows make a row of pairs for each of their even and odd columns, and pairs are turned like single elements.
+  // Two rows make a row of pairs for each of their even and odd columns, and pairs are transposed like single elements.
   Line even[LINES], odd[LINES];
   UNROLL for (int i = 0; i < LINES; i++) {
     Line a = load_line(from + 2 * i * from_step), b = load_line(from + (2 * i + 1) * from_step);
@@ -96,7 +96,7 @@ __kernel void transpose_blocks(__global uchar *dst, ulong dst_offset, __global c
   }
 }
 #else
-// Elements that an item moves beside one another, so that rows of a tile are 64 bytes at least, two sectors of memory.
+// Neighbouring elements that an item moves, so that rows of a tile are 64 bytes at least, two sectors of memory.
 #define BESIDE (WIDTH < 4 ? 4 / WIDTH : 1)
 #define SIDE 16
 #define TILE (SIDE * BESIDE)
@@ -105,7 +105,7 @@ __kernel void transpose_blocks(__global uchar *dst, ulong dst_offset, __global c
 // global range is an item for BESIDE of src's columns, and for as many of its rows (tiles are whole), and the batch.
 __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void transpose_tiles(
     __global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset, const Layout layout) {
-  // One more word than needed: a column then spreads over all banks of local memory.
+  // One word of padding: a column then spreads over all banks of local memory.
   __local Element tile[TILE][TILE + BESIDE];
   const int x = get_local_id(0) * BESIDE, y = get_local_id(1);
   const long column0 = get_group_id(0) * TILE, row0 = get_group_id(1) * TILE, batch = get_global_id(2);

@@ -5,14 +5,14 @@ use crate::kernels::{entry, Class, Family, Spec};
 use crate::ops::core::space::{div_ceil, layout, span, Dim};
 use crate::ops::{Operand, Target};
 
-/// Items of a side of a group of `transpose.cl`, and bytes that each moves beside one another, or one element.
+/// Side of a work-group of `transpose.cl`, and bytes that each item moves side by side, or one element.
 const GPU_SIDE: i64 = 16;
 const GPU_WORD: i64 = 4;
-/// Elements of a side of what a CPU's work-item takes: of 64, 128 and 256, the fastest for 4096 x 4096 floats.
+/// Side of a CPU work-item's tile, in elements: of 64, 128 and 256, the fastest for 4096 x 4096 floats.
 const CPU_TILE: i64 = 128;
 
-/// Copies `src` to `dst`, of one dtype, over `shape` (innermost dimension first), if that is to transpose matrices large
-/// enough for it. Tells whether it was done.
+/// Copies `src` to `dst`, of one dtype, over `shape` (innermost dimension first), if that transposes matrices large
+/// enough for it. Returns true if it was done.
 ///
 /// # Errors
 /// As the driver reports.
@@ -23,7 +23,7 @@ pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>
     let Some(side) = least_side(target, width) else { return Ok(false) };
     let is_matrix = |row: &Dim<2>, column: &Dim<2>| {
         let sides = row.size.min(column.size);
-        // Rows that are dense on both sides, as overlapping windows are, need not be turned.
+        // Rows that are dense on both sides, as overlapping windows are, need no transpose.
         sides >= side && row.strides[0] == width && ![0, width].contains(&row.strides[1]) && column.strides[1] == width
     };
     let column = match space.split_first() {
@@ -31,7 +31,7 @@ pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>
         None => None,
     };
     let Some(column) = column else { return Ok(false) };
-    // Of all that is left, the columns come first and the batch keeps its order.
+    // Of the dimensions left, the columns come first and the batch keeps its order.
     let matrix = space.remove(column + 1);
     space.insert(1, matrix);
     launch(target, &space, dst, src, width, streams)?;
@@ -61,7 +61,7 @@ fn launch(
 ) -> Result<()> {
     let &[row, column, ref batch @ ..] = space else { return Ok(()) };
     let spec = Spec::generic().define("WIDTH", width);
-    // Blocks of single bytes do not fill a line of the cache, which only whole lines should go past.
+    // Blocks of single bytes do not fill a cache line, and only whole lines should be non-temporal.
     let spec = if streams && width > 1 { spec.define("SPEC_STREAM", 1) } else { spec };
     let program = target.program(Family::Transpose, Class::Integer, &spec)?;
     let (dst, src, layout) = (target.memory(dst.address)?, target.memory(src.address)?, layout(space)?);

@@ -12,14 +12,14 @@ const GPU_VECTOR: usize = 16;
 const GPU_GROUP: usize = 256;
 /// Elements of a row from which a group of that many items is worth more than items that each take a row.
 const SHORT_FOR_GROUP: i64 = 64;
-/// Items of a group on GPUs that read a row of columns side by side: what a GPU runs in step, or half of it.
+/// Items of a group on GPUs that read a row of columns side by side: a subgroup, or half of one.
 const COLUMN_ITEMS: i64 = 32;
 /// Rows of a column that are worth an item of their own.
 const ROWS_OF_PART: i64 = 4;
 /// Groups for each compute unit: enough for even shares when tasks differ or cores are busy.
 const GROUPS_PER_UNIT: usize = 16;
 
-/// What a kernel of `columns.cl` does.
+/// Work of a kernel of `columns.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Columns {
     /// Strips of neighbouring columns, each of one row or split.
@@ -28,7 +28,7 @@ pub struct Columns {
     pub beside: i64,
     /// Elements of a column.
     pub length: i64,
-    /// Whether these are neighbours, and columns rather short rows.
+    /// True where these are neighbours, so that columns are really short rows.
     pub is_row: bool,
 }
 
@@ -36,7 +36,7 @@ fn power_of_two(size: i64) -> i64 {
     (size.max(1) as u64).next_power_of_two() as i64
 }
 
-/// How a family's kernels are cut for a device: the `LSIZE` and `VEC` that its programs are built with.
+/// Launch geometry of a family's kernels on a device: the `LSIZE` and `VEC` that its programs are built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Items of a work-group.
@@ -62,7 +62,7 @@ impl Geometry {
         Self { group, lanes, groups: target.compute_units() * GROUPS_PER_UNIT, is_cpu }
     }
 
-    /// Adds the constants to what a program is built with.
+    /// Adds the constants to the spec of a program.
     pub fn define(&self, spec: Spec) -> Spec {
         spec.define("LSIZE", self.group as i64).define("VEC", self.lanes as i64)
     }
@@ -100,7 +100,7 @@ impl Geometry {
         most.max(1).min(1 << wanted.max(1).ilog2())
     }
 
-    /// Launches a kernel of `columns.cl`, whose argument `parts` it finds.
+    /// Launches a kernel of `columns.cl`, and computes its argument `parts`.
     ///
     /// # Errors
     /// As the driver reports.
@@ -145,12 +145,12 @@ impl Geometry {
         )
     }
 
-    /// Whether rows of `length` elements would leave most of a group idle: items take rows of their own then.
+    /// Returns true if rows of `length` elements would leave most of a group idle: items take rows of their own then.
     pub fn starves(&self, length: i64) -> bool {
         self.group > 1 && length < SHORT_FOR_GROUP
     }
 
-    /// Items of a group that share a run of `length` elements; the others take the next runs.
+    /// Items of a group that share a run of `length` elements; the other items take the next runs.
     pub fn run_items(&self, length: i64) -> i32 {
         let vectors = (length.max(1) as usize).div_ceil(self.lanes);
         self.group.min(vectors.next_power_of_two()) as i32

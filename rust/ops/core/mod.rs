@@ -1,4 +1,4 @@
-//! What launchers of all families share.
+//! Shared by the launchers of all families.
 
 pub mod geometry;
 pub mod planes;

@@ -41,7 +41,7 @@ pub fn layout(tensors: &[&Tensor<'_>], spatial: usize) -> Result<Layout> {
     Layout::new(&tensors.first().map_or([1; DIMS], |first| sizes(first, spatial)), &slices)
 }
 
-/// Whether the channels of an element lie side by side in all tensors, as in channels-last ones.
+/// Returns true if the channels of an element are contiguous in all tensors, as in channels-last ones.
 pub fn channels_are_neighbours(tensors: &[&Tensor<'_>], spatial: usize) -> bool {
     tensors.iter().all(|tensor| {
         let channel = tensor.ndim().checked_sub(spatial + 1);

@@ -1,11 +1,11 @@
-//! Numbers that come with a launch.
+//! Scalars passed with a launch.
 
 use crate::abi::Scalar;
 use crate::kernels::entry::Value;
 use crate::kernels::Class;
 
 impl Scalar {
-    /// Without what stands behind the point.
+    /// Truncates towards zero.
     #[must_use]
     pub fn trunc(self) -> Self {
         Self { real: self.real.trunc(), imag: self.imag.trunc(), ..self }

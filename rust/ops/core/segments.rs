@@ -1,4 +1,4 @@
-//! Lists of tensors: the table that tells a kernel where several tensors of each list lie.
+//! Lists of tensors: the table that tells a kernel the addresses of several tensors of each list.
 //!
 //! A launch costs the host 5 us and more, of which the elements of a small tensor are a small part: a model of a hundred
 //! parameters would pay that a hundred times for each step of an optimizer.
@@ -13,23 +13,23 @@ use crate::kernels::Spec;
 
 /// Different buffers of a launch; as in `segments.cl`. Small tensors share them.
 const BUFFERS: usize = 8;
-/// The least that a group computes.
+/// Fewest elements that a group computes.
 pub const CHUNK: i64 = 1024;
 
 impl TensorList<'_> {
-    /// Where the n-th tensor begins; 0 in an absent list.
+    /// Address of the n-th tensor; 0 in an absent list.
     pub fn address(&self, index: usize) -> usize {
         let index = if self.is_one { 0 } else { index };
         self.addresses.get(index).copied().unwrap_or(0)
     }
 }
 
-/// Where one tensor of each operand lies.
+/// Memory of one tensor of each operand.
 #[derive(Debug)]
 pub struct Segment {
-    /// Which of the lists.
+    /// Index in the lists.
     pub index: usize,
-    /// Its elements.
+    /// Number of elements.
     pub count: i64,
     /// Absent for an absent list.
     places: Vec<Memory>,
@@ -80,7 +80,7 @@ impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
         launch(&batch)
     }
 
-    /// Adds the two numbers to what a program is built with.
+    /// Adds the two constants to the spec of a program.
     pub fn define(spec: Spec) -> Spec {
         spec.define("SEGMENTS", LIMIT as i64).define("SEGMENT_OPERANDS", OPERANDS as i64)
     }
@@ -110,8 +110,8 @@ impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
         self.segments.iter().map(|segment| div_ceil(segment.count, chunk)).sum::<i64>().max(0) as usize
     }
 
-    /// What kernels take of the batch, with the `table` that [`Self::table`] gives. Drivers do not all take a null for a buffer
-    /// that is not read.
+    /// Kernel arguments of the batch, with the `table` that [`Self::table`] gives. Drivers do not all take a null for a
+    /// buffer that is not read.
     pub fn arguments<'a>(&self, table: &'a [u8]) -> SegmentArguments<'a> {
         let first = self.buffers.first().copied().unwrap_or(MemHandle::NULL);
         let mut buffers = [first; BUFFERS];
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!((batch.elements(), batch.groups(CHUNK)), (1026, 3));
         let longs: Vec<u8> = [64_u64, 8, 1025, 1, 1024].iter().flat_map(|number| number.to_ne_bytes()).collect();
         let ends: Vec<u8> = [2_u32, 3].iter().flat_map(|number| number.to_ne_bytes()).collect();
-        // Two numbers of buffers, and what the struct is padded with.
+        // Two buffer indices, and the padding of the struct.
         assert_eq!(batch.table(CHUNK), [longs, ends, vec![0; 8]].concat());
     }
 }

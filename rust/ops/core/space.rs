@@ -26,7 +26,7 @@ pub fn dims<const N: usize>(tensors: [&Tensor<'_>; N]) -> Vec<Dim<N>> {
         .collect()
 }
 
-/// Joins neighbours that every operand walks as one.
+/// Merges adjacent dimensions that every operand walks as one.
 pub fn coalesce<const N: usize>(space: Vec<Dim<N>>) -> Vec<Dim<N>> {
     let mut joined: Vec<Dim<N>> = Vec::with_capacity(space.len());
     for dim in space {

@@ -1,4 +1,4 @@
-//! Whether the driver hands structs to kernels as the host lays them out.
+//! Checks that the driver hands structs to kernels as the host lays them out.
 
 use super::target::Target;
 use crate::cl::{Arg, Grid, Memory, Program, Start};
@@ -14,10 +14,10 @@ mod ffi {
     }
 }
 
-/// Passes every struct that kernels take by value to a kernel, each number of it another one, and compares what the kernel
-/// reads.
+/// Passes every struct that kernels take by value to a kernel, each field with a value of its own, and compares what
+/// the kernel reads.
 ///
-/// Returns the numbers that it reads wrongly, one a line; nothing where all is well.
+/// Returns the fields that it reads wrongly, one a line; empty where all is well.
 ///
 /// # Errors
 /// [`crate::error::Error::NoDevice`], and as the driver reports.
@@ -28,7 +28,7 @@ pub fn struct_mismatches(device: i32) -> Result<String> {
     Ok(mismatches.concat())
 }
 
-/// A number like no other of a struct, as wide as its type, with no byte that is 0 in a wrong place.
+/// A value unlike any other of a struct, as wide as its type, with no byte that is 0 in a wrong position.
 fn number(index: usize, kind: &str) -> u64 {
     let base = if is_wide(kind) { 0x1122_3344_5566_0000 } else { 0x7788_0000 };
     base + index as u64 + 1

@@ -1,4 +1,4 @@
-//! Where an op runs: a device, its state and this thread's current stream on it.
+//! The target of an op: a device, its state and this thread's current stream on it.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::runtime::{
     before_wait, current_stream, device, device_of_address, Device, DeviceClass, DeviceState, Stream,
 };
 
-/// So many elements take a core about as long as waking it, some 5 us.
+/// This many elements take a core about as long as waking it, some 5 us.
 const SHORT: i64 = 1 << 12;
 
-/// Outputs of more bytes are written past a CPU's caches. A copy gains by it with 4 MB already (0.18 instead of 0.24 ms, PoCL
-/// on 2 cores), a copy and a sum over its result with 32 MB (2.2 instead of 2.8 ms), but what then goes here and there in
-/// the result loses: zeros and a `scatter_add_` of 16 MB take 4.1 instead of 3.2 ms.
+/// Bytes of an output above which CPUs write it with non-temporal stores. A copy gains by it with 4 MB already (0.18
+/// instead of 0.24 ms, PoCL on 2 cores), a copy and a sum over its result with 32 MB (2.2 instead of 2.8 ms), but
+/// scattered access to the result loses: zeros and a `scatter_add_` of 16 MB take 4.1 instead of 3.2 ms.
 const UNSTREAMED: usize = 16 << 20;
 
 /// Items of a group on GPUs where each works alone.
@@ -46,8 +46,8 @@ impl Target {
         Ok(Self { device, state: device.state()?, stream: current_stream(device.index)? })
     }
 
-    /// Whether the device can convert elements of some dtypes to another class: kernels of devices without float64 have no
-    /// conversion from it or to it.
+    /// Checks that the device can convert elements of some dtypes to another class: kernels of devices without float64
+    /// have no conversion from it or to it.
     ///
     /// # Errors
     /// [`crate::error::Error::NoFloat64`] for float64 and complex128 there.
@@ -55,7 +55,7 @@ impl Target {
         dtypes.into_iter().try_for_each(|dtype| dtype.class().check(&self.device.info))
     }
 
-    /// Whether kernels are cut for a few cores: no work-group parallelism, wide vectors, large caches.
+    /// Returns true if kernels are built for CPUs: no work-group parallelism, wide vectors, large caches.
     pub fn is_cpu(&self) -> bool {
         self.device.class == DeviceClass::Cpu
     }
@@ -65,8 +65,8 @@ impl Target {
         self.device.info.compute_units.max(1) as usize
     }
 
-    /// Whether an output of so many bytes, none of which is read, should not go through the caches: what programs are built
-    /// with `SPEC_STREAM` for.
+    /// Returns true if an output of this many bytes, none of which is read, should be written with non-temporal stores,
+    /// by programs built with `SPEC_STREAM`.
     pub fn streams(&self, bytes: usize) -> bool {
         self.is_cpu() && bytes > UNSTREAMED
     }
@@ -80,7 +80,7 @@ impl Target {
         Ok(Memory { handle: location.memory, offset: location.offset as u64 })
     }
 
-    /// Where a tensor lies.
+    /// Buffer and byte offset of a tensor.
     pub fn tensor(&self, tensor: &Tensor<'_>) -> Result<Memory> {
         self.memory(tensor.address)
     }
@@ -192,7 +192,7 @@ impl Target {
         self.stream.queue(&self.state.context)?.fill(location.memory, location.offset, pattern, size)
     }
 
-    /// Where the next launch may record what is wrong with its input: an argument of kernels with `fault.cl`.
+    /// Memory where the next launch may record faults of its input: an argument of kernels with `fault.cl`.
     pub fn faults(&self) -> Result<Memory> {
         Ok(Memory { handle: self.stream.fault_record(&self.state.context)?, offset: 0 })
     }

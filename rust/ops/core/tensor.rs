@@ -1,4 +1,4 @@
-//! What a launcher knows of a tensor.
+//! Tensors as launchers see them.
 
 use crate::abi::Tensor;
 use crate::kernels::{Class, DType};
@@ -27,7 +27,7 @@ impl<'a> Tensor<'a> {
         self.strides.get(dim).copied().unwrap_or(0)
     }
 
-    /// The tensor at one position of its outermost dimension.
+    /// The tensor at one index of its outermost dimension.
     #[must_use]
     pub fn at(&self, index: i64) -> Self {
         let step = index * self.stride(0) * self.dtype.size() as i64;
@@ -39,7 +39,7 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// Bytes from the first element to the last, with whatever lies between in a tensor that is not dense.
+    /// Bytes from the first element to the last, gaps of a tensor that is not dense included.
     pub fn span(&self) -> usize {
         if self.sizes.contains(&0) {
             return 0;
@@ -48,12 +48,12 @@ impl<'a> Tensor<'a> {
         (last + 1) as usize * self.dtype.size()
     }
 
-    /// The class the tensor's dtype is computed in.
+    /// The class that the tensor's dtype is computed in.
     pub fn class(&self) -> Class {
         self.dtype.class()
     }
 
-    /// Whether the elements lie densely in row-major order.
+    /// Returns true if the elements are dense in row-major order.
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         self.sizes.iter().zip(self.strides).rev().all(|(&size, &stride)| {
@@ -63,7 +63,7 @@ impl<'a> Tensor<'a> {
         })
     }
 
-    /// Whether the tensor is present (an optional argument that was given and has elements).
+    /// Returns true if the tensor is present (an optional argument that was given and has elements).
     pub fn is_present(&self) -> bool {
         self.address != 0
     }

@@ -4,10 +4,10 @@ use std::borrow::Borrow;
 
 use crate::kernels::{DType, Spec};
 
-/// Below so many elements the two forms of a program take about as long, as starting a kernel costs more than what it does.
+/// Below this many elements both forms of a program take about as long, as the launch costs more than the kernel.
 const LARGE: i64 = 1 << 16;
 
-/// Generic for small tensors; for larger ones also the form with these constants in it, once it is there.
+/// Generic for small tensors; for larger ones also the form specialised by these constants, once it is built.
 pub fn tier(elements: i64, constants: impl IntoIterator<Item: Borrow<(&'static str, i32)>>) -> Spec {
     if elements < LARGE {
         return Spec::generic();

@@ -1,13 +1,14 @@
-// Bags of embeddings (CLASS_F and CLASS_D): the sum, mean or maximum of the rows of a matrix that each bag names.
+// Bags of embeddings (CLASS_F and CLASS_D): the sum, mean or maximum of the rows of a matrix that each bag indexes.
 
-// Numbers of at::native::EmbeddingBagMode.
+// Values of at::native::EmbeddingBagMode.
 #define BAG_SUM 0
 #define BAG_MEAN 1
 #define BAG_MAX 2
 
-// Bag b holds indices[offsets[b]] and what follows up to the next bag, without those equal to `padding` if that is not negative. `scales` has a
-// factor for each index, or is null. There may be one offset more than bags, which only has to be in range. Writes the bags, how many rows each has (as dtype `index_dtype`) and, for the
-// maximum, the row of each element. Rows of `weight` lie `step` elements apart; everything else is contiguous.
+// Bag b holds indices[offsets[b]] and what follows up to the next bag, without those equal to `padding` if that is not
+// negative. `scales` has a per-sample weight for each index, or is null. There may be one offset more than bags, which
+// only has to be in range. Writes the bags, how many rows each has (as dtype `index_dtype`) and, for the maximum, the
+// row of each element. Rows of `weight` lie `step` elements apart; everything else is contiguous.
 // A task is a vector of columns of one bag.
 __kernel void embedding_bag(__global uchar *output, ulong output_offset, __global uchar *bag_sizes,
                             ulong bag_sizes_offset, __global uchar *rows, ulong rows_offset,

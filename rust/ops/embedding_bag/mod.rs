@@ -8,18 +8,18 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// What is looked up. Indices and offsets are contiguous and of one dtype, 32- or 64-bit.
+    /// Inputs of embedding bags. Indices and offsets are contiguous and of one dtype, 32- or 64-bit.
     #[derive(Clone, Copy, Debug)]
     pub struct Bags<'a> {
-        /// The embeddings, one a row; neighbouring columns lie side by side.
+        /// The embeddings, one a row; columns are contiguous.
         pub weight: Tensor<'a>,
         /// Rows of all bags, one bag after the other.
         pub indices: Tensor<'a>,
-        /// Where each bag begins; one more is not read but checked.
+        /// Start of each bag; one more is checked but not read.
         pub offsets: Tensor<'a>,
-        /// A factor for each index; may be absent.
+        /// Per-sample weight of each index; may be absent.
         pub scales: Tensor<'a>,
-        /// The row that counts for nothing; -1 for none.
+        /// Padding index, which is ignored; -1 for none.
         pub padding: i64,
         /// `at::native::EmbeddingBagMode`.
         pub mode: i32,

@@ -50,7 +50,7 @@ pub fn arange(out: &Tensor<'_>, start: Scalar, step: Scalar) -> Result<()> {
     target.launch(&program, entry::ARANGE, &args, &[count as usize], None)
 }
 
-/// Fills a contiguous tensor with evenly spaced numbers from `start` to `end`, both included.
+/// Fills a contiguous tensor with evenly spaced values from `start` to `end`, both included.
 ///
 /// # Errors
 /// As the driver reports.
@@ -60,7 +60,7 @@ pub fn linspace(out: &Tensor<'_>, start: Scalar, end: Scalar) -> Result<()> {
         return Ok(());
     }
     let target = Target::of(out.address)?;
-    // Between whole numbers, which PyTorch makes of both ends first, steps need not be whole.
+    // Between integers, which PyTorch makes of both ends first, steps need not be integers.
     let (class, start, end) = match rule_class(&target, out.dtype) {
         Class::Integer => (rule_class(&target, DType::F32), start.trunc(), end.trunc()),
         class => (class, start, end),

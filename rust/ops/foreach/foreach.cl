@@ -11,7 +11,7 @@ typedef struct {
   int dtypes[MAX_OPERANDS];  // of the output and the inputs
   int op;
   int sources;
-  int has_parameters;  // whether numbers are the first parameter
+  int has_parameters;  // `numbers` are the first parameter
 } Numbers;
 
 __kernel GROUPS_OF(LSIZE) void foreach(Numbers launch, SEGMENT_ARGUMENTS) {

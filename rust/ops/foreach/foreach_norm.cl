@@ -1,7 +1,7 @@
 // Norms of the tensors of a list, of one group each: (sum |x|^p)^(1/p) for p of 1 and 2, and the largest |x| (CLASS_F and
 // CLASS_D). Follows segments.cl, whose operands are the result and the tensor; a chunk is a whole tensor.
 
-#define NORM_MAX 0  // norm.rs has the same numbers
+#define NORM_MAX 0  // norm.rs has the same values
 #define NORM_SUM 1
 #define NORM_EUCLID 2
 
@@ -9,13 +9,13 @@ __kernel GROUPS_OF(LSIZE) void list_norm(int order, int dtype0, SEGMENT_ARGUMENT
   GROUP_SHARED(shared);
   SEGMENT_CHUNK(table, s, n, start, end);
   __global const uchar *tensor = SEGMENT_START(table, s, 1);
-  // The square of a single number may be too large, or too small, where its root is not.
+  // The square of a single value may overflow or underflow where its magnitude does not.
   const int norm = order == NORM_EUCLID && n == 1 ? NORM_SUM : order;
   TV sums = 0, tops = 0;
   for (long i = start + get_local_id(0) * VEC; i < end; i += LSIZE * VEC) {
     const TV value = fabs(load_part(tensor, i, n, DTYPE0, 0));
     if (norm == NORM_MAX) {
-      // A NaN stays, as no number is greater.
+      // A NaN stays, as nothing compares greater.
       tops = value > tops || value != value ? value : tops;
     } else {
       sums += norm == NORM_SUM ? value : value * value;

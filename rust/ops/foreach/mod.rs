@@ -37,7 +37,7 @@ const SEGMENTS: usize = 11;
 type Tensors = Batch<SEGMENTS, MAX_OPERANDS>;
 /// Parameters of a stub that the kernel's `Numbers` has room for.
 const PARAMETERS: usize = 4;
-/// A larger tensor repays a launch of its own, with a program that is cut to it.
+/// A larger tensor repays a launch of its own, with a program specialised for it.
 const LARGEST: i64 = 1 << 16;
 
 /// One call.
@@ -50,8 +50,8 @@ struct Call<'a> {
     number_is_input: bool,
 }
 
-/// Computes `lists[0][n] = op(lists[1][n], ...)` over `counts[n]` elements, for every n. Of `numbers` there are none, one,
-/// or one for each tensor: the last input of the op, or its parameter.
+/// Computes `lists[0][n] = op(lists[1][n], ...)` over `counts[n]` elements, for every n. `numbers` holds none, one, or
+/// one for each tensor: the last input of the op, or its parameter.
 ///
 /// # Errors
 /// [`Error::Invalid`] when an op takes other inputs than there are.
@@ -85,16 +85,16 @@ pub fn foreach(
 }
 
 impl Call<'_> {
-    /// The number of an index.
+    /// The scalar of an index.
     fn number(&self, index: usize) -> Scalar {
         let index = if self.numbers.len() == 1 { 0 } else { index };
         self.numbers.get(index).copied().unwrap_or_default()
     }
 
-    /// The parameter of an op whose input is a number: adding a number adds 1 of it.
+    /// The parameter of an op whose input is a scalar: alpha is 1.
     const ONE: Scalar = Scalar { real: 1.0, imag: 0.0, integer: 1 };
 
-    /// One tensor as an op of its own.
+    /// Launches the op on one tensor alone.
     fn alone(&self, index: usize, count: i64) -> Result<()> {
         let dense: Vec<[i64; 1]> =
             self.lists.iter().map(|list| [if list.is_one { 0 } else { list.dtype.size() as i64 }]).collect();

@@ -25,7 +25,7 @@ type Tensors = Batch<28, 2>;
 /// More elements than any tensor of a launch has: a group takes a whole one.
 const WHOLE: i64 = 1 << 40;
 
-/// Which norm.
+/// The kind of norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Norm {
     /// The largest magnitude.
@@ -40,7 +40,7 @@ impl Norm {
     /// From its order: infinity, 1 or 2.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for any other number.
+    /// [`Error::Invalid`] for any other order.
     fn of_order(order: f64) -> Result<Self> {
         match order {
             f64::INFINITY => Ok(Self::Max),

@@ -1,12 +1,12 @@
-// Interpolation at the places that a grid names (CLASS_F and CLASS_D), and both gradients.
+// Interpolation at the positions of a grid (CLASS_F and CLASS_D), and both gradients.
 //
-// In every mode the weight of an element is a product of one weight for each dimension, so a place is at most four taps
-// along each of three dimensions. Where an index falls outside it is -1 and counts for nothing.
+// In every mode the weight of an element is a product of one weight for each dimension, so a position reads at most
+// four elements along each of three dimensions. An index outside is -1 and its element is ignored.
 //
 // Layouts list the dimensions [W, H, D, C, N] of the output; that of the grid has its coordinates, x first, where others
 // have channels.
 
-// Numbers of at::native::GridSamplerInterpolation and GridSamplerPadding.
+// Values of at::native::GridSamplerInterpolation and GridSamplerPadding.
 #define MODE_LINEAR 0
 #define MODE_NEAREST 1
 #define MODE_CUBIC 2
@@ -14,7 +14,7 @@
 #define PADDING_BORDER 1
 #define PADDING_REFLECTION 2
 
-// How a grid is read.
+// Parameters of grid sampling.
 typedef struct {
   long sizes[3];  // of the input: W, H, D
   int mode;
@@ -51,7 +51,7 @@ static inline INLINED_ON_GPUS T reflected(T x, long low, long high, T *sign) {
   return span - rest + bottom;
 }
 
-// A coordinate brought into the input as the padding asks; `slope` is multiplied by the derivative.
+// Applies the padding mode to a coordinate; `slope` is multiplied by the derivative.
 static inline INLINED_ON_GPUS T padded(T x, const Sampler *s, long size, T *slope) {
   if (s->padding == PADDING_ZEROS) return x;
   if (s->padding == PADDING_REFLECTION)
@@ -151,7 +151,7 @@ static inline INLINED_ON_GPUS long place_offset(const Layout *layout, int operan
          p->at[2] * layout->strides[operand][2] + p->sample * layout->strides[operand][4];
 }
 
-// The taps of a place along all dimensions; `grid` is operand `operand`.
+// The elements that a position reads along all dimensions; `grid` is operand `operand`.
 static inline INLINED_ON_GPUS void taps_of(const Sampler *s, const Layout *layout, int operand,
                                            __global const uchar *grid, const Place *p, int dtype0, Taps taps[3]) {
   __global const uchar *coordinates = grid + place_offset(layout, operand, p);
@@ -159,8 +159,8 @@ static inline INLINED_ON_GPUS void taps_of(const Sampler *s, const Layout *layou
     find_taps(s, d, d < s->dims ? load_at(coordinates + d * layout->strides[operand][3], DTYPE0) : (T)0, &taps[d]);
 }
 
-// Tap number i of a dimension, and a loop over all of them. A GPU's compiler keeps an array whose index it does not know in
-// memory of each work-item, not in registers.
+// Element i of a dimension, and a loop over all of them. A GPU's compiler keeps an array whose index it does not know
+// in memory of each work-item, not in registers.
 #ifdef IS_CPU
 #define TAP(values, i) (values)[i]
 #define EACH_TAP(i, count) for (int i = 0; i < (count); i++)
@@ -169,7 +169,7 @@ static inline INLINED_ON_GPUS void taps_of(const Sampler *s, const Layout *layou
 #define EACH_TAP(i, count) UNROLL for (int i = 0; i < 4 && i < (count); i++)
 #endif
 
-// Goes through the taps that lie within the input, whose first channel is then at `offset`.
+// Loops over the elements that lie within the input, whose first channel is then at `offset`.
 #define FOR_TAPS(taps, strides, i, j, k, offset)                                                               \
   for (int k = 0; k < taps[2].count; k++)                                                                      \
     for (int j = 0; j < taps[1].count; j++)                                                                    \
@@ -181,8 +181,8 @@ static inline INLINED_ON_GPUS void taps_of(const Sampler *s, const Layout *layou
              offset >= 0; offset = -1)
 #define TAP_WEIGHT(taps, i, j, k) (TAP(taps[0].weight, i) * TAP(taps[1].weight, j) * TAP(taps[2].weight, k))
 
-// What taps outside of the input add: in two dimensions PyTorch multiplies them by zero, which leaves NaN of a weight that is
-// not finite, in three it leaves them out. x and y are sums over the taps of a dimension.
+// Contribution of elements outside the input: in two dimensions PyTorch multiplies them by zero, which leaves NaN of a
+// weight that is not finite, in three it leaves them out. x and y are sums over the elements of a dimension.
 static inline INLINED_ON_GPUS T outside(const Sampler *s, T x, T y) { return s->dims == 2 ? 0 * x * y : 0; }
 
 static inline INLINED_ON_GPUS T tap_sum(const T *values, int count) {
@@ -251,8 +251,9 @@ __kernel void grid_sample_grid_gradient(__global uchar *grad_grid, ulong grad_gr
   }
 }
 
-// Operands: the output's gradient, the input's, grid. `sums` is [N, D, H, W, C rounded up to VEC] of the compute type, all
-// zero. A task is a vector of channels of one sample, which no other touches: no atomics, one order of summation, few items.
+// Operands: the output's gradient, the input's, grid. `sums` is [N, D, H, W, C rounded up to VEC] of the compute type,
+// all zero. A task is a vector of channels of one sample, which no other task touches: no atomics, one order of
+// summation, few items.
 __kernel void grid_sample_input_gradient(__global uchar *sums, ulong sums_offset, __global const uchar *grad,
                                          ulong grad_offset, __global const uchar *grid, ulong grid_offset,
                                          SAMPLING_ARGUMENTS) {

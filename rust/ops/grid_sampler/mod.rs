@@ -1,4 +1,4 @@
-//! Interpolation at the places that a grid names, and its gradients.
+//! Interpolation at the positions of a grid, and its gradients.
 
 use crate::error::Result;
 use crate::kernels::entry::{self, Arguments, EntryPoint};
@@ -12,14 +12,14 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// How a grid is read. Numbers are those of ATen.
+    /// Parameters of grid sampling. Values are those of ATen.
     #[derive(Clone, Copy, Debug)]
     pub struct GridSampler {
         /// `at::native::GridSamplerInterpolation`.
         pub interpolation: i32,
         /// `at::native::GridSamplerPadding`.
         pub padding: i32,
-        /// Whether -1 and 1 are the centres of the corner elements, not their outer edges.
+        /// True where -1 and 1 are the centres of the corner elements, not their outer edges.
         pub align_corners: bool,
     }
 
@@ -82,8 +82,8 @@ struct Call {
 }
 
 impl Call {
-    /// `output` gives the positions and the dtype, `input` (or the sums of its gradient, which are wider) what the grid's
-    /// coordinates run over.
+    /// `output` gives the positions and the dtype, `input` (or the sums of its gradient, which are wider) the extent of
+    /// the grid's coordinates.
     fn new(sampler: &GridSampler, output: &Tensor<'_>, input: &Tensor<'_>) -> Result<Self> {
         let spatial = output.ndim().saturating_sub(2);
         let target = Target::of(input.address)?;
@@ -102,7 +102,7 @@ impl Call {
         Ok(Self { target, geometry, program, sampler, places: width * height * depth * samples })
     }
 
-    /// What all kernels take besides memory; `grid` has the coordinates.
+    /// Arguments of all kernels besides memory; `grid` has the coordinates.
     fn arguments(&self, grid: &Tensor<'_>, layout: Layout) -> entry::SamplingArguments {
         entry::SamplingArguments { dtype0: grid.dtype, layout, sampler: self.sampler }
     }
@@ -112,7 +112,7 @@ impl Call {
     }
 }
 
-/// Writes what lies at the places of `grid` [N, ..., coordinates] in `input` [N, C, ...].
+/// Samples `input` [N, C, ...] at the positions of `grid` [N, ..., coordinates].
 ///
 /// # Errors
 /// As the driver reports.
@@ -132,7 +132,7 @@ pub fn grid_sample(sampler: &GridSampler, output: &Tensor<'_>, input: &Tensor<'_
     call.launch(entry::GRID_SAMPLE, &args, call.places)
 }
 
-/// Writes the gradient by the grid.
+/// Writes the gradient of the grid.
 ///
 /// # Errors
 /// As the driver reports.
@@ -160,7 +160,7 @@ pub fn grid_sample_grid_gradient(
     call.launch(entry::GRID_SAMPLE_GRID_GRADIENT, &args, call.places)
 }
 
-/// Channels that [`grid_sample_input_gradient`] wants for its sums: whole vectors.
+/// Channels that [`grid_sample_input_gradient`] needs for its sums: whole vectors.
 ///
 /// # Errors
 /// As the driver reports.
@@ -169,7 +169,7 @@ pub fn grid_padded_channels(grad: &Tensor<'_>) -> Result<i64> {
     Ok((grad.size(1) as u64).next_multiple_of(lanes) as i64)
 }
 
-/// Adds the gradient by the input to `sums`: dense, [N, spatial dimensions, padded channels], of the compute dtype.
+/// Adds the gradient of the input to `sums`: dense, [N, spatial dimensions, padded channels], of the compute dtype.
 ///
 /// # Errors
 /// As the driver reports.
@@ -197,7 +197,8 @@ pub fn grid_sample_input_gradient(
     call.launch(entry::GRID_SAMPLE_INPUT_GRADIENT, &args, strips * grad.size(0))
 }
 
-/// Whether the device can add the gradient by the input in any order: for [`grid_sample_input_gradient_in_any_order`].
+/// Returns true if the device can add the gradient of the input in any order: for
+/// [`grid_sample_input_gradient_in_any_order`].
 ///
 /// # Errors
 /// As the driver reports.
@@ -207,8 +208,8 @@ pub fn grid_has_any_order(grad: &Tensor<'_>) -> Result<bool> {
     Ok(!target.is_cpu() && (grad.class() == Class::Float || target.device.info.has_wide_atomics()))
 }
 
-/// Adds the gradient by the input to `sums`, of its shape and of the compute dtype. Places that meet in an element add to it in
-/// any order, so that the last bits of sums differ from run to run.
+/// Adds the gradient of the input to `sums`, of its shape and of the compute dtype. Positions that share an element add
+/// to it in any order, so that the last bits of sums differ from run to run.
 ///
 /// # Errors
 /// As the driver reports.

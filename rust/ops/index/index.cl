@@ -13,8 +13,8 @@
 // An index out of range is reported in `status`, which the host turns into an IndexError, and touches no
 // memory.
 
-// What an index means: it counts steps of `stride` bytes along `dim`, which has `size` of them;
-// `lowest` is -size where negative indices count from the end, else 0.
+// The dimension that indices walk: steps of `stride` bytes along `dim`, which has `size` of them; `lowest` is -size
+// where negative indices count from the end, else 0.
 typedef struct {
   long size;
   long stride;
@@ -26,7 +26,7 @@ SHARED(Indexed, 32);
 // Byte offset of an index, or -1 after reporting it. The first report stays: the fields of one launch
 // agree on dim and size, so work-items that race differ only in the index they name.
 INLINE long resolve(long index, const Indexed *axis, __global long *status) {
-  // One comparison: what is too low becomes the largest of unsigned numbers.
+  // One comparison: as unsigned, an index that is too low exceeds every size.
   if ((ulong)(index - axis->lowest) < (ulong)(axis->size - axis->lowest))
     return (index < 0 ? index + axis->size : index) * axis->stride;
   if (status[0] == 0) {
@@ -55,7 +55,7 @@ INLINE long extent(const Layout *layout, int first, int last) {
   return n;
 }
 
-// Eight dense 64-bit indices: one load, of which PoCL's vload8 makes several.
+// Eight dense 64-bit indices in one load, of which PoCL's vload8 makes several.
 typedef struct __attribute__((packed, aligned(8))) {
   long8 values;
 } Block;
@@ -105,8 +105,8 @@ __kernel void index_offsets(__global uchar *offsets, ulong offsets_offset, __glo
   }
 }
 
-// Copies `size` bytes between places that are dense on both sides, in lines of the cache; the last one overlaps the one
-// before. Returns whether there was a line at all.
+// Copies `size` bytes, dense on both sides, in cache lines; the last one overlaps the one before. Returns true if there
+// was a line at all.
 typedef struct __attribute__((packed, aligned(1))) {
   uint16 values;
 } Line;
@@ -120,8 +120,8 @@ INLINE bool copy_lines(__global uchar *dst, __global const uchar *src, long size
   return true;
 }
 
-// Copies eight elements from where a vector of offsets says. A vector is made of them by name and not in a loop, which
-// PoCL would turn into two gathers through memory (3.9 instead of 1.7 ms for 2048 x 2048 floats along rows).
+// Gathers eight elements at a vector of offsets. The vector is built by component and not in a loop, which PoCL would
+// turn into two gathers through memory (3.9 instead of 1.7 ms for 2048 x 2048 floats along rows).
 #define TAKE(TYPE, l) (*(__global const TYPE *)(src + at.s##l))
 #define DEFINE_GET_EIGHT(TYPE)                                                                             \
   typedef struct __attribute__((packed, aligned(sizeof(TYPE)))) {                                          \
@@ -143,7 +143,7 @@ DEFINE_GET_EIGHT(ushort)
 DEFINE_GET_EIGHT(uint)
 DEFINE_GET_EIGHT(ulong)
 
-// There are no vectors of elements as wide as these.
+// There are no vectors of elements this wide.
 INLINE void get_eight_ulong2(__global uchar *dst, long step, __global const uchar *src, long8 at) {
   const ulong2 lanes[8] = {TAKE(ulong2, 0), TAKE(ulong2, 1), TAKE(ulong2, 2), TAKE(ulong2, 3),
                            TAKE(ulong2, 4), TAKE(ulong2, 5), TAKE(ulong2, 6), TAKE(ulong2, 7)};
@@ -201,7 +201,7 @@ __kernel void index_get(__global uchar *dst, ulong dst_offset, __global const uc
   __global const uchar *s = src + at[1];
   __global const uchar *x = index + at[2];
   __global long *report = (__global long *)(status + status_offset);
-  // A copy, as stores to dst might change what arguments hold for all that a compiler knows.
+  // A copy, as for all the compiler knows stores to dst might change the arguments.
   const Indexed known = axis;
   switch (width) {
     case 1: get_run_uchar(d, s, x, index_dtype, &layout, &known, begin, end, report); break;

@@ -1,4 +1,4 @@
-//! Reading by index: gather and what it serves, and what it shares with writing.
+//! Reading by index: gather and the ops built on it, and code shared with writing.
 //!
 //! Every move runs over operands of one shape; the indexed side has stride 0 along its indexed dimensions (see
 //! `index.cl`).
@@ -26,7 +26,7 @@ mod ffi {
         Copy,
         /// Of `take` and `put_`, which see a tensor as one dimension.
         Flat,
-        /// Of `gather` and all that scatters.
+        /// Of `gather` and the scatter ops.
         Gather,
     }
 
@@ -39,11 +39,11 @@ mod ffi {
         pub size: i64,
         /// Its stride in bytes.
         pub stride: i64,
-        /// Its number, for messages.
+        /// Its index, for messages.
         pub dim: i64,
-        /// Whether negative indices count from the end.
+        /// True where negative indices count from the end.
         pub wraps: bool,
-        /// Which error an index out of range is: the same for all axes of a move.
+        /// Error of an index out of range: the same for all axes of a move.
         pub bad: BadIndex,
     }
 
@@ -75,7 +75,7 @@ impl BadIndex {
 }
 
 impl IndexAxis<'_> {
-    /// The same axis for one position of the outermost dimension of a move.
+    /// The same axis for one index of the outermost dimension of a move.
     fn at(&self, position: i64) -> Self {
         Self { index: self.index.at(position), ..*self }
     }
@@ -87,7 +87,7 @@ impl IndexAxis<'_> {
     }
 }
 
-/// Where kernels report an index that is out of range: four longs, the first of them a flag.
+/// Memory where kernels report an index that is out of range: four longs, the first of them a flag.
 pub(super) struct Report {
     pub(super) memory: Workspace,
     bad: BadIndex,
@@ -119,7 +119,7 @@ impl Report {
 /// One index operand, made of one axis or of several.
 pub(super) struct Folded<'a> {
     pub(super) axis: IndexAxis<'a>,
-    /// The bits of every step that indices make, in bytes.
+    /// Bitwise or of the byte strides that indices step by.
     steps: i64,
     /// Holds the byte offsets that several axes were folded into.
     _memory: Option<Workspace>,
@@ -210,7 +210,7 @@ fn chunks<const N: usize>(target: &Target, space: &[Dim<N>]) -> (i64, usize) {
     (chunk, ((count / inner) * div_ceil(inner, chunk)) as usize)
 }
 
-/// A move over more dimensions than kernels walk: one after the other for each position of the outermost one.
+/// A move over more dimensions than kernels walk: one launch for each index of the outermost one.
 pub(super) fn slices(
     dst: &Tensor<'_>,
     src: &Tensor<'_>,

@@ -1,6 +1,6 @@
-// The places of non-zero elements: nonzero_count counts those of each block of a contiguous tensor, and nonzero_write
-// writes their coordinates in row-major order from where the running total of the counts says. On CPUs a work-item takes a
-// block; on GPUs a group does, its items neighbouring elements.
+// Indices of non-zero elements: nonzero_count counts those of each block of a contiguous tensor, and nonzero_write
+// writes their coordinates in row-major order from the offset that the running total of the counts gives. On CPUs a
+// work-item takes a block; on GPUs a group does, its items neighbouring elements.
 
 #ifdef IS_CPU
 
@@ -22,7 +22,7 @@ __kernel void nonzero_write(__global const uchar *input, ulong input_offset, __g
   long begin = item * block, end = min(begin + block, n);
   long row = item == 0 ? 0 : ((__global const long *)(ends + ends_offset))[item - 1];
   if (layout.ndim == 1 && layout.sizes[0] == n) {
-    // Without a branch on the elements, which nobody can predict: each is written, and the next one over it if it was
+    // Without a branch on the elements, which is unpredictable: each is written, and the next one over it if it was
     // zero. Not past the last row, which is the next block's.
     long last = ((__global const long *)(ends + ends_offset))[item];
     __global uchar *column = out + out_offset + layout.strides[0][0];
@@ -105,7 +105,7 @@ __kernel GROUPS_OF(NONZERO_ITEMS) void nonzero_write(__global const uchar *input
         __global uchar *to = out + out_offset + (row + (long)(totals >> shift & 255) - 1) * row_stride;
         long rest = start + step * NONZERO_ITEMS + item;
         FOR_DIMS(d, 0, layout.ndim) {
-          // The outermost dimension of all takes what is left, without a division.
+          // The outermost dimension takes what is left, without a division.
           const long size = layout.sizes[d], next = is_whole && d + 1 == layout.ndim ? 0 : rest / size;
           *(__global long *)(to + layout.strides[0][d]) = rest - next * size;
           rest = next;

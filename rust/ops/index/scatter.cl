@@ -1,4 +1,4 @@
-// Writing by index: index_set, in the ways that suit a device and what is updated (cl/index.cl says what it is).
+// Writing by index: index_set, in variants that suit a device and what is updated (see cl/index.cl).
 
 #ifdef cl_khr_int64_base_atomics
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
@@ -126,7 +126,7 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
   add_offsets(&layout, 3, 1, spread, item / chunks, lane);
   __global long *report = (__global long *)(status + status_offset);
   long depth = extent(&layout, spread, layout.ndim);
-  // Copies, as stores to dst might change what arguments hold for all that a compiler knows.
+  // Copies, as for all the compiler knows stores to dst might change the arguments.
   const Indexed known = axis;
   const long dst_step = layout.strides[0][0], src_step = layout.strides[1][0], index_step = layout.strides[2][0];
 #ifdef IS_CPU
@@ -155,7 +155,7 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
     }
 #ifdef IS_CPU
     if (DTYPE1 == DT_I64 && index_step == 8) {
-      // Eight indices are looked at before the first place is written to, as no load may pass a store.
+      // Eight indices are read before the first write, as no load may pass a store.
       for (; count >= 8; count -= 8, to += 8 * dst_step, from += 8 * src_step, where += 64) {
         long8 at8;
         if (!resolve_block(where, &known, &at8)) break;
@@ -173,12 +173,13 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
 }
 
 #ifndef IS_CPU
-// The same in order, where the updates of a lane would be too many for one work-item. `offsets` has the byte offsets of
-// each lane's `depth` updates in ascending order, those of one place next to one another, as a stable sort leaves them, and
+// The same in order, where a lane has too many updates for one work-item. `offsets` has the byte offsets of each lane's
+// `depth` updates in ascending order, those of one destination next to one another, as a stable sort leaves them, and
 // `positions` says which update each is; -1 is an index out of range.
-// Layout: dst, src. Its dimensions are, in this order: `shared` ones, along which the index does not change, so that their
-// lanes use one row of `offsets`; the other lanes', up to `lanes`, which have a row each; those of the depth. One work-item an update of a lane; the first of a place makes all of that place, or the last
-// where only that one stays. Sums are rounded to the dtype at the end.
+// Layout: dst, src. Its dimensions are, in this order: `shared` ones, along which the index does not change, so that
+// their lanes use one row of `offsets`; those of the other lanes, up to `lanes`, which have a row each; those of the
+// depth. One work-item an update of a lane; the first of a destination makes all its updates, or the last where only
+// that one stays. Sums are rounded to the dtype at the end.
 __kernel void index_set_sorted(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                                __global const uchar *offsets, ulong offsets_offset, __global const uchar *positions,
                                ulong positions_offset, const Layout layout, int shared, int lanes, int op, int dtype0,

@@ -1,4 +1,4 @@
-//! Writing by index: scatter and what it serves.
+//! Writing by index: scatter and the ops built on it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// What `index_set` does where it writes; as in `scatter.cl`.
+    /// How `index_set` combines source and destination; as in `scatter.cl`.
     #[derive(Debug)]
     #[repr(i32)]
     pub enum SetOp {
@@ -28,13 +28,14 @@ mod ffi {
         Minimum,
     }
 
-    /// In which order updates of one place follow one another.
+    /// Order of the updates of one destination.
     #[derive(Debug)]
     #[repr(i32)]
     pub enum UpdateOrder {
         /// Any: sums of floats may differ between runs, and any of several assigned values stays.
         Any,
-        /// That of the sources, by one work-item for each place: on GPUs slow where most updates are of few places.
+        /// That of the sources, by one work-item for each destination: on GPUs slow where most updates share few
+        /// destinations.
         Sequential,
     }
 
@@ -74,7 +75,7 @@ pub fn index_set(
     let mut strides = Vec::new();
     let folded = fold(&target, axes, &mut strides, &report)?;
     let axis = folded.axis;
-    // Work-items that differ in a dimension along which dst moves never write to one place.
+    // Work-items that differ in a dimension along which dst moves never write to the same address.
     let (lanes, depth): (Vec<_>, Vec<_>) =
         dims([dst, src, &axis.index]).into_iter().partition(|dim| dim.strides[0] != 0);
     let (lanes, depth) = (coalesce(lanes), coalesce(depth));
@@ -95,18 +96,18 @@ pub fn index_set(
     report.check(&target)
 }
 
-/// How updates of one place are kept apart.
+/// How updates of one destination are serialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// A work-item makes all updates of a lane, in order.
     Walk,
     /// Each work-item makes one, by atomics.
     Race,
-    /// Sorted by their places: a work-item makes all of a place, in order.
+    /// Sorted by destination: a work-item makes all updates of one, in order.
     Sort,
 }
 
-/// What a move by index writes to, reads, and goes by.
+/// Destination, source and indices of a move.
 #[derive(Clone, Copy)]
 struct Places<'a> {
     dst: usize,
@@ -114,7 +115,7 @@ struct Places<'a> {
     axis: IndexAxis<'a>,
 }
 
-/// What every launch of one [`index_set`] has in common.
+/// State that every launch of one [`index_set`] shares.
 struct Update<'a> {
     target: &'a Target,
     report: &'a Report,
@@ -140,7 +141,7 @@ impl Update<'_> {
         if height <= SHALLOW {
             return Way::Walk;
         }
-        // Integers come to the same in any order.
+        // Integers give the same result in any order.
         let is_exact = self.op != SetOp::Assign && self.dtype.class() == Class::Integer;
         let may_reorder = self.may_reorder(order) || is_exact && !self.dtype.is_rare();
         if may_reorder && self.may_race() {
@@ -153,12 +154,12 @@ impl Update<'_> {
         Way::Walk
     }
 
-    /// Whether the order of updates is left open. Atomics know the frequent dtypes.
+    /// Returns true if the order of updates is left open. Atomics cover the frequent dtypes.
     fn may_reorder(&self, order: UpdateOrder) -> bool {
         order == UpdateOrder::Any && !self.dtype.is_rare()
     }
 
-    /// Whether work-items may meet: they take turns through atomics, which need a word of the element's width.
+    /// Returns true if work-items may race: they use atomics, which need a word of the element's width.
     fn may_race(&self) -> bool {
         match self.dtype.size() {
             _ if self.op == SetOp::Assign => true,
@@ -168,7 +169,7 @@ impl Update<'_> {
         }
     }
 
-    /// Spreads all dimensions over work-items, neighbours over what is read side by side.
+    /// Spreads all dimensions over work-items, neighbouring items over contiguous reads.
     fn race(&self, places: &Places<'_>, lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>) -> Result<()> {
         if self.target.is_cpu() {
             return self.run(places, lanes, depth, true);
@@ -178,11 +179,11 @@ impl Update<'_> {
         self.run(places, space, Vec::new(), true)
     }
 
-    /// Brings the updates of each place together, in their order, by a stable sort.
+    /// Groups the updates of each destination, in their order, by a stable sort.
     fn by_place(&self, places: &Places<'_>, lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>) -> Result<()> {
         let target = self.target;
         let height = span(&depth) as i64;
-        // Lanes along which the index stands still have one order.
+        // Lanes along which the index does not move share one order.
         let (mut space, own): (Vec<_>, Vec<_>) = lanes.into_iter().partition(|dim| dim.strides[2] == 0);
         let (shared, rows) = (space.len(), span(&own) as i64);
         let mut step = DType::I64.size() as i64;
@@ -309,15 +310,15 @@ impl Update<'_> {
 /// Copies of the destination for each core.
 const COPIES_PER_UNIT: i64 = 4;
 
-/// Whether a CPU's cores should have their own copies of a destination that all elements of a vector are added to: that
-/// costs little where they are many more than its places, and spares atomics: bincount went from 33 ms to 3.
+/// Returns true if a CPU's cores should have their own copies of a destination that all elements of a vector are added
+/// to: that costs little where the vector is much longer, and spares atomics: bincount went from 33 ms to 3.
 fn suits_copies(target: &Target, axis: &IndexAxis<'_>, elements: i64) -> bool {
     let copies = target.compute_units() as i64 * COPIES_PER_UNIT;
     target.is_cpu() && axis.size < elements && axis.size * copies * 4 <= elements
 }
 
-/// Whether too few lanes walk too deep for a CPU. A sequential walk gives the same result every time, so it is kept as long
-/// as it keeps the device busy: atomics pay only from 16 idle cores on.
+/// Returns true if too few lanes walk too deep for a CPU. A sequential walk gives the same result every time, so it is
+/// kept as long as it keeps the device busy: atomics pay only from 16 idle cores on.
 fn is_worth_racing(target: &Target, lanes: usize, depth: usize) -> bool {
     lanes < target.compute_units() / 16 && depth > 4096
 }
@@ -327,16 +328,16 @@ fn is_worth_racing(target: &Target, lanes: usize, depth: usize) -> bool {
 const SHALLOW: usize = 16;
 /// Work-items for a compute unit of a GPU from which lanes that walk keep it as busy as updates that race would.
 const RACING_ITEMS: usize = 512;
-/// The same for updates that are sorted first, which costs several passes over their places.
+/// The same for updates that are sorted first, which costs several passes over their offsets.
 const SORTING_ITEMS: usize = 64;
 
-/// How far apart neighbours of a dimension are read.
+/// Distance between the reads of neighbours along a dimension.
 fn step_of_reads(dim: &Dim<3>) -> i64 {
     let [_, src, index] = dim.strides;
     src.abs() + index.abs()
 }
 
-/// Whether what is read lies side by side along the depth, and not along lanes.
+/// Returns true if reads are denser along the depth than along lanes.
 fn is_across(lanes: &[Dim<3>], depth: &[Dim<3>]) -> bool {
     match (lanes.first(), depth.first()) {
         (Some(lane), Some(deep)) => step_of_reads(deep) < step_of_reads(lane),

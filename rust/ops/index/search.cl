@@ -1,9 +1,9 @@
-// Searches: the places of values among sorted ones.
+// Searches: insertion indices of values among sorted ones.
 
 #ifndef IS_COMPLEX
-// Where values[i] belongs in its ascending row of `length` boundaries. `right` puts equal values after.
-// `per_row` values share a row; rows are `row_step` elements apart (0: all use the only one). Where `sorted`
-// is 0 the row is read through the sorter, a tensor of 64-bit indices.
+// Insertion index of values[i] in its ascending row of `length` boundaries. `right` puts equal values after. `per_row`
+// values share a row; rows are `row_step` elements apart (0: all use the only one). Where `sorted` is 0 the row is read
+// through the sorter, a tensor of 64-bit indices.
 __kernel void searchsorted(__global uchar *out, ulong out_offset, __global const uchar *values, ulong values_offset,
                            __global const uchar *boundaries, ulong boundaries_offset, __global const uchar *sorter,
                            ulong sorter_offset, int out_dtype, int dtype0, long length, long per_row, long row_step,

@@ -1,4 +1,4 @@
-//! Finding: the places of non-zero elements, and those of values among sorted ones.
+//! Searches: indices of non-zero elements, and insertion indices of values among sorted ones.
 
 use crate::error::Result;
 use crate::kernels::entry::{self, Arguments, EntryPoint};
@@ -95,8 +95,8 @@ pub fn nonzero_write(input: &Tensor<'_>, ends: &Tensor<'_>, out: &Tensor<'_>) ->
     Ok(())
 }
 
-/// Where each value belongs among ascending boundaries, along the last dimension; all tensors contiguous. An absent
-/// sorter means that the boundaries are in order; one row of boundaries may serve all values.
+/// Writes the insertion index of each value among ascending boundaries, along the last dimension; all tensors
+/// contiguous. An absent sorter means that the boundaries are in order; one row of boundaries may serve all values.
 ///
 /// # Errors
 /// As the driver reports.

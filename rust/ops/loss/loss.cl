@@ -1,7 +1,7 @@
 // Negative log likelihood and binary cross entropy (CLASS_F and CLASS_D).
 //
 // Likelihoods are contiguous and seen as [samples, classes, inner], targets as [samples, inner]. A target equal to
-// `ignored` counts for nothing; one outside the classes gives NaN and a fault. Optional tensors are null where absent.
+// `ignored` is skipped; one outside the classes gives NaN and a fault. Optional tensors are null where absent.
 
 #define REDUCE_NONE 0
 #define REDUCE_MEAN 1
@@ -21,7 +21,7 @@ static inline long load_target(__global const uchar *targets, long i, int dtype)
     report_fault(faults + faults_offset, FAULT_TARGET, target, classes);             \
   }
 
-// What selects a likelihood for each target.
+// Arguments that select a likelihood for each target.
 #define LIKELIHOOD_ARGUMENTS                                                                           \
   __global const uchar *targets, ulong targets_offset, int target_dtype, __global const uchar *weight, \
       ulong weight_offset, long count, long classes, long inner, long ignored, __global uchar *faults, \
@@ -101,7 +101,7 @@ __kernel void nll_loss_backward(__global const uchar *grad, ulong grad_offset, L
   }
 }
 
-// Whether all lanes are between 0 and 1: NaN is not.
+// Returns true if all lanes are between 0 and 1: NaN is not.
 static inline bool are_probabilities(TV v) { return all((v >= (TV)0) & (v <= (TV)1)); }
 
 // Elementwise on contiguous tensors. Logarithms are held at -100 and above, as PyTorch defines this loss.

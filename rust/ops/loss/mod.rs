@@ -9,11 +9,11 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// How losses become one: numbers of `at::Reduction`.
+    /// Reduction of the losses: values of `at::Reduction`.
     #[derive(Debug)]
     #[repr(i32)]
     pub enum Reduction {
-        /// They do not.
+        /// No reduction.
         None,
         /// Weighted mean.
         Mean,
@@ -21,14 +21,14 @@ mod ffi {
         Sum,
     }
 
-    /// What selects a likelihood for each target.
+    /// Selects a likelihood for each target.
     #[derive(Clone, Copy, Debug)]
     pub struct Classes<'a> {
         /// Class of each target: 64- or 32-bit, or bytes.
         pub target: Tensor<'a>,
         /// Weight of each class; may be absent.
         pub weight: Tensor<'a>,
-        /// The class that counts for nothing.
+        /// Class that is ignored.
         pub ignored: i64,
         /// Number of classes.
         pub count: i64,
@@ -85,7 +85,7 @@ impl Call {
         Ok(Self { target, geometry, program: target.program(Family::Loss, tensor.class(), &spec)? })
     }
 
-    /// What every kernel of the likelihood takes.
+    /// Arguments of every kernel of the likelihood.
     fn likelihood(&self, classes: &Classes<'_>) -> Result<entry::LikelihoodArguments> {
         Ok(entry::LikelihoodArguments {
             targets: self.target.tensor(&classes.target)?,
@@ -111,7 +111,7 @@ pub fn nll_loss(
     output: &Tensor<'_>,
     total_weight: &Tensor<'_>,
 ) -> Result<()> {
-    // Where there is no target, there is no output; the weight is a number that is always there.
+    // Where there is no target, there is no output; the weight is a scalar that is always there.
     let call = Call::new(total_weight, classes.target.numel())?;
     if reduction == Reduction::None {
         let args = entry::NllLossEach {

@@ -1,4 +1,4 @@
-// What becomes of a product's results last: a constant of its program, so that most have nothing of it.
+// Activation of a matmul's results: a constant of its program, so that most programs contain none.
 
 #define ACTIVATION_NONE 0
 #define ACTIVATION_RELU 1

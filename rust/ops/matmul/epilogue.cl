@@ -1,6 +1,6 @@
-// What every product ends with: out = activation(alpha * product + beta * addend).
+// Epilogue of every matmul: out = activation(alpha * A B + beta * addend).
 //
-// A bias is an addend whose rows, or columns, have stride 0.
+// A bias is an `addend` whose rows, or columns, have stride 0.
 
 typedef struct {
   T alpha;
@@ -124,7 +124,7 @@ static inline void store_blocks(const Epilogue *e, const T *values, int pitch, l
 }
 #endif
 
-// Ends rows x columns values, rows `pitch` apart, that lie at (row, column) of the result.
+// Applies the epilogue to rows x columns values, rows `pitch` apart, and stores them at (row, column) of the result.
 static inline void store_product(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
                                  int columns) {
   int c = 0;
@@ -140,7 +140,7 @@ static inline void store_product(const Epilogue *e, const T *values, int pitch, 
   }
   const bool one_value = axis_is_constant(addend_columns);
   while (c + VEC <= columns) {
-    // As many vectors at once as can be.
+    // As many vectors at once as possible.
     int count = (columns - c) / VEC * VEC;
     while (count > 0 && !(axis_is_dense(out_columns, column + c, count) &&
                           (!e->has_addend || one_value || axis_is_dense(addend_columns, column + c, count))))

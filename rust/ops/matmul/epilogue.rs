@@ -1,4 +1,4 @@
-//! What every matrix product ends with.
+//! The epilogue of every matmul.
 
 use super::matrix::Operand;
 use crate::kernels::entry::EpilogueArguments;
@@ -11,34 +11,34 @@ mod ffi {
     #[derive(Debug)]
     #[repr(i32)]
     pub enum Activation {
-        /// They stay.
+        /// No activation.
         None,
         /// max(x, 0).
         Relu,
-        /// x times the normal distribution up to x.
+        /// x * Phi(x), with the CDF Phi of the normal distribution.
         Gelu,
     }
 }
 
 pub use ffi::Activation;
 
-/// What a product ends with: `out = activation(alpha * product + beta * addend)`.
+/// The epilogue of a matmul: `out = activation(alpha * a @ b + beta * addend)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Epilogue {
-    /// Factor of the product.
+    /// Scale of the matmul.
     pub alpha: Scalar,
-    /// Factor of the addend.
+    /// Scale of `addend`.
     pub beta: Scalar,
-    /// What is added; a bias has stride 0 along one index.
+    /// Added to the matmul; a bias has stride 0 along one index.
     pub addend: Option<Operand>,
-    /// What becomes of the sum.
+    /// Applied to the sum.
     pub activation: Activation,
-    /// Where the result goes.
+    /// The result.
     pub out: Operand,
 }
 
 impl Epilogue {
-    /// Stores the product, plus an addend if there is one.
+    /// Stores the matmul, plus `addend` if there is one.
     pub fn plain(out: Operand, addend: Option<Operand>) -> Self {
         let one = Scalar { real: 1.0, imag: 0.0, integer: 1 };
         Self { alpha: one, beta: one, addend, activation: Activation::None, out }

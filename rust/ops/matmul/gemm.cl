@@ -1,10 +1,10 @@
-// Blocked matrix product: C = alpha * A B + beta * D.
+// Blocked GEMM: C = alpha * A B + beta * D.
 //
 // For CPUs, where local memory is the core's cache: a work-item packs blocks of A and of B, whatever their layout and
 // dtype, into panels in local memory, and multiplies them tile by tile for a part of C. `gemm_finish` adds the sums of
 // parts of k. GPUs have gemm_local.cl.
 
-// --- factors --------------------------------------------------------------------------------------------------------
+// --- operands -------------------------------------------------------------------------------------------------------
 
 typedef struct {
   Matrix a;  // only batch_stride counts for patches
@@ -36,7 +36,7 @@ static inline void pack_columns(__global const uchar *source, int dt, const Fact
 #endif
 }
 
-// --- the product ----------------------------------------------------------------------------------------------------
+// --- the GEMM -------------------------------------------------------------------------------------------------------
 
 #ifdef IS_COMPLEX
 // Rows come in pairs, a.re * b and a.im * b with b as neighbouring reals; joins them, in place, to complex values.
@@ -55,17 +55,17 @@ static inline void join_parts(R *tile, int rows) {
 static inline void join_parts(R *tile, int rows) {}
 #endif
 
-// How a product is cut; plan.rs says why. Sizes of parts are whole numbers of panels.
+// Blocking of a GEMM; plan.rs says why. Sizes of parts are whole numbers of panels.
 typedef struct {
   long rows;
   long columns;
   long depth;
-  long part_rows;      // of C: what a work-item, or a work-group, computes
+  long part_rows;      // of C: computed by a work-item, or a work-group
   long part_columns;
-  long strip_rows;     // of A: what is packed at a time
-  long block_columns;  // of B: what is packed at a time
+  long strip_rows;     // of A: packed at a time
+  long block_columns;  // of B: packed at a time
   long block_depth;    // of both
-  long keeps_rows;     // whether `a_panels` holds a part's rows for all of k
+  long keeps_rows;     // 1 where `a_panels` holds a part's rows for all of k
   long splits;         // of k, with sums of their own that lie `split_stride` elements apart
   long split_stride;
 } Cut;
@@ -91,10 +91,10 @@ static inline Part find_part(const Cut *cut, long column, long row, long split) 
 }
 
 DEFINE_TILES(multiply_packed, __local, 1, TILE_ROWS, FULL_PANEL, __global)
-// Rows of A that are dense along k are read where they are, which spares packing them.
+// Rows of A that are dense along k are read in place, which spares packing them.
 DEFINE_TILES(multiply_unpacked, __global, row_step, 1, FULL_PANEL, __global)
 
-// Whether rows of A are read where they are.
+// Returns true if rows of A are read in place.
 static inline bool rows_stay(const Factors *factors, int dt) {
 #if defined(IS_COMPLEX) || A_KIND != FROM_MATRIX
   return false;
@@ -112,7 +112,7 @@ typedef struct {
   long row_step;
 } Strip;
 
-// Multiplies rows by packed columns [first_column, last_column). Returns where the next sums wait.
+// Multiplies rows by packed columns [first_column, last_column). Returns where the next partial sums are.
 static inline __global TileVector *multiply_strip(const Epilogue *epilogue, Strip strip, __local const R *b_panels,
                                                   long first_column, long last_column, int depth, bool is_first,
                                                   bool is_last, __global TileVector *partial) {
@@ -139,8 +139,8 @@ static inline __global TileVector *multiply_strip(const Epilogue *epilogue, Stri
   return partial;
 }
 
-// Global size (column parts, row parts, batches * splits), in groups of one. For each block of B, which stays in L2,
-// A passes by in strips, which stay in L1 panel by panel.
+// Global size (column parts, row parts, batches * splits), in groups of one. For each block of B, which stays in L2, A
+// is streamed in strips, which stay in L1 panel by panel.
 __kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int source_dtype,
                    Factors factors, Cut cut, __global uchar *partial, ulong partial_offset, __local R *a_panels,
                    __local R *b_panels, EPILOGUE_ARGUMENTS) {
@@ -179,7 +179,7 @@ __kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar
   }
 }
 
-// Sums the `splits` partial products of rows x columns values, each batch dense and one after the other.
+// Sums the `splits` partial results of rows x columns values, each batch dense and one after the other.
 // Global size (column parts of `step`, rows, batches).
 __kernel void gemm_finish(__global const uchar *partial, ulong partial_offset, long columns, long step, long splits,
                           EPILOGUE_ARGUMENTS) {

@@ -1,4 +1,4 @@
-//! The blocked matrix product: its factors are strided matrices, or the patches of a convolution.
+//! Blocked GEMM: its operands are strided matrices, or the patches of a convolution.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Product {
         })
     }
 
-    /// Whether the kernel reads rows of A where they are; `rows_stay` of `gemm.cl`.
+    /// Returns true if the kernel reads rows of A in place; `rows_stay` of `gemm.cl`.
     fn rows_stay(&self) -> bool {
         let Factor::Matrix(Operand { dtype, layout, .. }) = self.a else { return false };
         dtype == self.class.storage()
@@ -45,8 +45,9 @@ impl Product {
             && layout.columns.is_dense()
     }
 
-    /// The product, or its transpose where that is cheaper, and how it is cut. The transpose of `x @ weight.T` reads the
-    /// rows of the weight where they are, and packs only those of `x`: 158 GFLOP/s instead of 129 for 32 x 1024 x 256 (PoCL, Xeon).
+    /// The GEMM, or its transpose where that is cheaper, and its blocking. The transpose of `x @ weight.T` reads the
+    /// rows of the weight in place, and packs only those of `x`: 158 GFLOP/s instead of 129 for 32 x 1024 x 256 (PoCL,
+    /// Xeon).
     fn planned(&self, tile: Tile, cores: &Cores) -> (Self, Plan) {
         let plan = |product: &Self| Plan::of(product.size, tile, cores, product.rows_stay());
         let (as_is, cost) = plan(self);
@@ -57,11 +58,11 @@ impl Product {
     }
 }
 
-/// Kinds of the factors of a program that reads matrices only.
+/// Kinds of the operands of a program that reads matrices only.
 pub const MATRICES: [i64; 2] = [0; 2];
 
-/// The program of matrix products of factors of some kinds and a dtype that end in an epilogue, with its tile. Kinds and
-/// dtypes are constants of it: the code for every dtype in every place would take three times as long to build.
+/// The program of GEMMs with operands of some kinds and a dtype that end in an epilogue, with its tile. Kinds and
+/// dtypes are constants of it: code for every dtype of every tensor would take three times as long to build.
 pub fn program(
     target: &Target,
     class: Class,
@@ -104,7 +105,7 @@ pub fn busy(target: &Target) -> i64 {
     target.compute_units() as i64 * if target.is_cpu() { 4 } else { 256 }
 }
 
-/// Computes a product.
+/// Computes a GEMM.
 ///
 /// # Errors
 /// As the allocator and the driver report.
@@ -183,7 +184,7 @@ fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<
     Ok(())
 }
 
-/// Adds `splits` partial products, and ends.
+/// Adds `splits` partial results and applies the epilogue.
 ///
 /// # Errors
 /// As the driver reports.

@@ -1,15 +1,16 @@
-// Matrix product for devices with many small cores: C = alpha * A B + beta * D.
+// GEMM for GPUs: C = alpha * A B + beta * D.
 //
 // A work-group of SIDE * SIDE items computes a square of SIDE * ITEM rows and columns of C. For STEP values of k at a
-// time it copies what that takes of A and B into local memory, neighbouring items reading neighbours; then each item
-// multiplies ITEM rows by ITEM columns of that in registers.
+// time it copies the blocks of A and B that this takes into local memory, neighbouring items reading neighbours; then
+// each item multiplies ITEM rows by ITEM columns of them in registers.
 //
-// An element of a factor is where its *outer* index (row of A, column of B) and its *inner* one (k) meet. Both
-// indices contribute a Place, and places add up: for a strided matrix two offsets, and for the patches of a convolution
-// also a position, outside of which the source is zero. Places of a square's outer indices are found once.
+// An element of an operand is where its *outer* index (row of A, column of B) and its *inner* one (k) meet. Both
+// indices contribute a `Place`, and these add up: for a strided matrix two offsets, and for the patches of a
+// convolution also a position, outside of which the source is zero. The `Place`s of a square's outer indices are found
+// once.
 //
-// The most common case needs none of that: where DENSE is 1, both factors, the result and what is added to it are matrices
-// with one stride for rows and one for columns, and each factor is dense along the index that its items walk.
+// The most common case needs none of that: where DENSE is 1, both operands, the result and `addend` are matrices with
+// one stride for rows and one for columns, and each operand is dense along the index that its items walk.
 
 #ifndef SIDE
 #define SIDE 16
@@ -19,7 +20,7 @@
 #ifndef ITEM
 #define ITEM 4
 #endif
-// k that is copied at a time, a multiple of SIDE / 4: every item copies LOADS elements of a block.
+// Values of k copied at a time, a multiple of SIDE / 4: every item copies LOADS elements of a block.
 #ifndef STEP
 #define STEP 4
 #endif
@@ -28,7 +29,7 @@
 // Neighbours along k are then in different banks, and fours stay aligned.
 #define PITCH (SQUARE + 4)
 
-// Whether neighbouring items take neighbours along k, or along the outer index.
+// 1 where neighbouring items take neighbours along k, 0 where along the outer index.
 #ifndef A_ALONG_K
 #define A_ALONG_K 1
 #endif
@@ -40,7 +41,7 @@
 #define DENSE 0
 #endif
 
-// Rows, columns and terms; k is cut into `splits` parts with sums of their own, `split_stride` elements apart.
+// Rows, columns and K; k is split into `splits` parts with sums of their own, `split_stride` elements apart.
 typedef struct {
   long rows;
   long columns;
@@ -135,7 +136,7 @@ static inline Place feature_place(const Patches *grid, long i) {
 #define feature_place(grid, i) matrix_place(0, i)
 #endif
 
-// The place of index i, or nowhere from `limit` on.
+// The `Place` of index i, or NOWHERE from `limit` on.
 #define FIND_PLACE(place, kind, pixels_kind, axis, i, limit)                                              \
   if ((i) < (limit))                                                                                      \
     place = (kind) == FROM_MATRIX ? matrix_place(axis, i)                                                 \
@@ -155,7 +156,7 @@ static inline T load_meeting(__global const uchar *source, int dt, int kind, con
   return exists ? load_one(source, offset, dt) : FROM_REAL(0);
 }
 
-// Element number i of a square's block, as items take them.
+// Element i of a square's block, as items take them.
 #define OUTER_OF(i, along_k) ((along_k) ? (i) / STEP : (i) % SQUARE)
 #define INNER_OF(i, along_k) ((along_k) ? (i) % STEP : (i) / SQUARE)
 #define LOADS (SQUARE * STEP / ITEMS)
@@ -168,7 +169,7 @@ static inline T load_meeting(__global const uchar *source, int dt, int kind, con
       block[INNER_OF(item + l * ITEMS, along_k) * PITCH + OUTER_OF(item + l * ITEMS, along_k)] = from[l];
 #endif
 
-// Row or column number i of an item's ITEM.
+// Row or column i of an item's ITEM.
 #define SPREAD(item, i) ((i) / 4 * 4 * SIDE + (item) * 4 + (i) % 4)
 
 #ifdef IS_COMPLEX
@@ -186,8 +187,8 @@ typedef PASTE(T_NAME, 4) Four;
   }
 #endif
 
-// A square of C by its number. Groups that run at the same time take squares of a few rows, which share what they
-// read of B.
+// A square of C by its index. Groups that run at the same time take squares of a few rows, which share what they read
+// of B.
 #ifndef BAND
 #define BAND 8
 #endif
@@ -201,7 +202,7 @@ static inline void find_square(const Extent *extent, uint number, uint *down, ui
 }
 
 #if !DENSE
-// Whether VEC elements are neighbours in memory.
+// Returns true if VEC elements are contiguous in memory.
 INLINE bool is_run(const long *offsets) {
   bool is = true;
   UNROLL for (int l = 1; l < VEC; ++l) is = is && offsets[l] == offsets[0] + l;
@@ -220,7 +221,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 #endif
 
   const int item = get_local_id(0), across = item % SIDE, down = item / SIDE;
-  // Groups are fewer than 2^32: what tells which one this is takes half the registers so, and divisions are short.
+  // Groups are fewer than 2^32: indices of 32 bits take half the registers, and divisions are short.
   const uint squares = (uint)((extent.rows + SQUARE - 1) / SQUARE) * (uint)((extent.columns + SQUARE - 1) / SQUARE);
   const uint part = (uint)get_group_id(0) / squares, splits = (uint)extent.splits;
   const uint batch = part / splits, split = part - batch * splits;
@@ -258,7 +259,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
   T sums[ITEM][ITEM];
   UNROLL for (int r = 0; r < ITEM; ++r)
       UNROLL for (int c = 0; c < ITEM; ++c) sums[r][c] = FROM_REAL(0);
-  // What the next step needs is on its way from global memory while this one is multiplied.
+  // The next step's blocks are on their way from global memory while this one is multiplied.
   for (long k = first_k - STEP; k < last_k; k += STEP) {
 #if DENSE
     // The step after this one; past the last there is nothing to fetch.
@@ -271,7 +272,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
     FETCH(a_next, a, SOURCE_DTYPE, A_KIND, A_ALONG_K, a_outer, a_inner)
     FETCH(b_next, b, SOURCE_DTYPE, B_KIND, B_ALONG_K, b_outer, b_inner)
 #endif
-    // Unrolled further, factors of later steps would take the registers that leave room for a second group.
+    // Unrolled further, operands of later steps would take the registers that leave room for a second group.
     _Pragma("unroll 2") for (int s = 0; k >= first_k && s < STEP; ++s) {
       T left[ITEM], right[ITEM];
       UNROLL for (int i = 0; i < ITEM; i += 4) {
@@ -331,7 +332,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
   }
 }
 
-// The product of a row and a column, of which each group of ITEMS sums a part of k.
+// The dot product of a row and a column, of which each group of ITEMS sums a part of k.
 __kernel GROUPS_OF(ITEMS) void gemm_local_dot(__global const uchar *a, ulong a_offset, __global const uchar *b,
                                               ulong b_offset, int source_dtype, long a_stride, long b_stride,
                                               Extent extent, EPILOGUE_ARGUMENTS) {
@@ -353,7 +354,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local_dot(__global const uchar *a, ulong a_o
   if (item == 0) store(e.out, 0, OUT_DTYPE, ACTIVATE(scale(e.alpha, sums[0])));
 }
 
-// Adds the sums of `extent.splits` parts of k, each dense [batches, rows, columns]. An item an element.
+// Adds the sums of `extent.splits` parts of k, each dense [batches, rows, columns]. One item for each element.
 __kernel void gemm_local_finish(__global const uchar *partial, ulong partial_offset, Extent extent,
                                 EPILOGUE_ARGUMENTS) {
   const long i = get_global_id(0);

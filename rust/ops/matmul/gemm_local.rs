@@ -1,6 +1,6 @@
-//! The matrix product of devices with many small cores: work-groups share blocks of both factors in local memory.
+//! GEMM for GPUs: work-groups share blocks of both operands in local memory.
 //!
-//! Nothing is packed. A block is read from where the factor lies, a strided matrix or the patches of a convolution.
+//! Nothing is packed. A block is read from the operand in place, a strided matrix or the patches of a convolution.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use crate::ops::Target;
 
 /// A part of k shorter than this does not repay sums of its own.
 const SHORTEST_SPLIT: i64 = 256;
-/// Work-groups for each compute unit that share the sum of a single product, and terms for each item from which they do.
+/// Work-groups for each compute unit that share a single dot product, and terms for each item from which they do.
 const DOT_GROUPS: i64 = 8;
 const DOT_TERMS: i64 = 16;
 
-/// Whether neighbours along k are neighbours in memory, for a factor whose k is its matrix' column index, or for
-/// `exchanged` its row index.
+/// Returns true if neighbours along k are neighbours in memory, for an operand whose k is its matrix' column index, or
+/// for `exchanged` its row index.
 fn is_along_k(factor: &Factor, exchanged: bool) -> bool {
     match factor {
         Factor::Matrix(matrix) => {
@@ -40,7 +40,8 @@ fn is_along_k(factor: &Factor, exchanged: bool) -> bool {
     }
 }
 
-/// Whether items walk a factor along neighbours in memory, and all its rows and columns are equally far apart.
+/// Returns true if items walk an operand along neighbours in memory, and all its rows and columns are equally far
+/// apart.
 fn is_plain(factor: &Factor, along_k: bool, exchanged: bool) -> bool {
     let Factor::Matrix(matrix) = factor else { return false };
     let Matrix { rows, columns, .. } = matrix.layout;
@@ -48,7 +49,7 @@ fn is_plain(factor: &Factor, along_k: bool, exchanged: bool) -> bool {
     rows.is_line() && columns.is_line() && (along_k || outer.is_dense())
 }
 
-/// Whether a product is one that programs with `DENSE` compute: of plain matrices, which items copy by whole vectors.
+/// Returns true if programs with `DENSE` compute the GEMM: one of plain matrices, which items copy by whole vectors.
 fn is_dense(product: &Product, plan: &Plan, lanes: i64, step: i64, along_k: [bool; 2]) -> bool {
     let Product { a, b, epilogue, .. } = product;
     let [a_along_k, b_along_k] = along_k;
@@ -61,21 +62,22 @@ fn is_dense(product: &Product, plan: &Plan, lanes: i64, step: i64, along_k: [boo
         && epilogue.addend.as_ref().is_none_or(is_line)
 }
 
-/// How a product is cut.
+/// Tiling of a GEMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Plan {
     /// Items of a side of a work-group.
     side: i64,
     /// Rows, and columns, of C that an item computes.
     item: i64,
-    /// Work-groups of a product.
+    /// Work-groups of a GEMM.
     squares: i64,
     /// Parts of k with sums of their own.
     splits: i64,
 }
 
 impl Plan {
-    /// The larger part of C for each item where that leaves no compute unit idle, and numbers are not wider than floats.
+    /// The larger part of C for each item where that leaves no compute unit idle, and elements are not wider than
+    /// floats.
     fn of(product: &Product, units: i64, tuning: &GpuTuning) -> Self {
         let side = tuning.side;
         let Size { rows, columns, depth, batches } = product.size;
@@ -88,10 +90,10 @@ impl Plan {
     }
 }
 
-/// Computes a product.
+/// Computes a GEMM.
 ///
 /// # Errors
-/// [`Error::Invalid`] where both factors are patches; otherwise as the allocator and the driver report.
+/// [`Error::Invalid`] where both operands are patches; otherwise as the allocator and the driver report.
 pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Result<()> {
     let Product { class, size, a, b, epilogue } = *product;
     let Size { rows, columns, depth, batches } = size;
@@ -148,8 +150,8 @@ pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Resul
     Ok(())
 }
 
-/// The program of products that end in an epilogue. Always specialised: a switch over the dtypes would stand in every unrolled
-/// load and store.
+/// The program of GEMMs that end in an epilogue. Always specialised: a switch over the dtypes would be in every
+/// unrolled load and store.
 fn program(
     target: &Target,
     class: Class,
@@ -168,7 +170,7 @@ fn program(
     target.program(Family::GemmLocal, class, &spec)
 }
 
-/// What programs of which no blocks are copied are built with.
+/// Constants of programs that copy no blocks.
 fn blockless(class: Class, tuning: &GpuTuning) -> [(&'static str, i64); 4] {
     let item = GpuTuning::SMALL_ITEM;
     [("SIDE", tuning.side), ("ITEM", item), ("STEP", tuning.step(class, item)), ("DENSE", 0)]
@@ -188,7 +190,7 @@ fn launch_finish(
     target.launch(program, entry::GEMM_LOCAL_FINISH, &args, &[global], None)
 }
 
-/// Adds `splits` partial products, each of dense batches of rows, and ends.
+/// Adds `splits` partial results, each of dense batches of rows, and applies the epilogue.
 ///
 /// # Errors
 /// As the driver reports.
@@ -215,7 +217,7 @@ pub fn finish(
     )
 }
 
-/// The product of a row and a column of `depth` elements each.
+/// The dot product of a row and a column of `depth` elements each.
 ///
 /// # Errors
 /// As the allocator and the driver report.

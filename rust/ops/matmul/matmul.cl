@@ -1,12 +1,12 @@
-// Products too thin, or too small, for packing to pay: each work-item streams its operands once.
+// Matmuls too thin, or too small, for packing to pay: each work-item streams its operands once.
 //
 // Both kernels have the global size (column blocks, row blocks, batches * splits); with splits > 1 they write partial
-// sums for gemm_finish. The launcher swaps the factors where that makes the layout fit.
+// sums for gemm_finish. The launcher swaps the operands where that makes the layout fit.
 
 #if !HAS_PATCHES
 #define THIN_ROWS 4
 
-// What both kernels take: their factors, how many parts k is in, and how far apart the results of those lie.
+// Arguments of both kernels: the operands, how many parts k is split into, and how far apart the results of those are.
 #define THIN_ARGUMENTS                                                                                                 \
   __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int source_dtype, Matrix a_layout, \
       Matrix b_layout, long rows, long columns, long depth, long splits, long split_stride
@@ -28,7 +28,7 @@ OUTLINED void find_offsets(const Axis *axis, long first, long limit, int count, 
   for (int i = 0; i < count; ++i) offsets[i] = axis_offset(axis, min(first + i, limit - 1));
 }
 
-// --- k is dense in both factors: dot products ---------------------------------------------------------------------
+// --- k is dense in both operands: dot products --------------------------------------------------------------------
 
 #define DEFINE_DOT(ROWS, COLUMNS)                                                                              \
   OUTLINED void PASTE(PASTE(dot_, ROWS), PASTE(x, COLUMNS))(__global const uchar *a, const long *a_at,         \
@@ -55,14 +55,14 @@ OUTLINED void find_offsets(const Axis *axis, long first, long limit, int count, 
     }                                                                                                          \
   }
 
-// Enough sums at a time to hide the latency of an addition; a single row takes more columns, and a single
-// product one of each.
+// Enough sums at a time to hide the latency of an addition; a single row takes more columns, and a single dot product
+// one of each.
 #define DOT_COLUMNS 4
 DEFINE_DOT(1, 1)
 DEFINE_DOT(1, 4)
 DEFINE_DOT(4, 4)
 
-// The launcher gives k stride 1 in both factors.
+// The launcher gives k stride 1 in both operands.
 __kernel void gemm_dot(THIN_ARGUMENTS, EPILOGUE_ARGUMENTS) {
   const long column = get_global_id(0) * DOT_COLUMNS;
   const long row = get_global_id(1) * THIN_ROWS;
@@ -110,8 +110,8 @@ __kernel void gemm_dot(THIN_ARGUMENTS, EPILOGUE_ARGUMENTS) {
 DEFINE_ADD_ROWS(4, 1)
 DEFINE_ADD_ROWS(4, 4)
 
-// Where B is large, the sums of up to LONGEST vectors of each row wait in the first cache while k passes by: rows of B are then
-// read in runs as long as a page, within which hardware prefetches. So is a single row always.
+// Where B is large, the sums of up to LONGEST vectors of each row wait in L1 while k advances: rows of B are then read
+// in runs as long as a page, within which hardware prefetches. A single row always takes this way.
 #define LONGEST 64
 #define DEFINE_ADD_LONG_ROWS(ROWS)                                                                            \
   OUTLINED void PASTE(add_long_rows_, ROWS)(__global const uchar *a, const long *a_at, const Axis *a_columns, \
@@ -161,7 +161,7 @@ __kernel void gemm_add_rows(THIN_ARGUMENTS, long width, EPILOGUE_ARGUMENTS) {
   const long last = min(columns, (long)(get_global_id(0) + 1) * width * VEC);
   for (long column = get_global_id(0) * width * VEC; column < last;) {
     const long b_at = axis_offset(&b_layout.columns, column);
-    // As many vectors as lie together, of what the sums have room for.
+    // As many contiguous vectors as the sums have room for.
     int vectors = (int)min((last - column) / VEC, is_long ? width : 4L);
     if (!axis_is_dense(&b_layout.columns, column, vectors * VEC)) vectors = min(vectors, 1);
     if (!axis_is_dense(&b_layout.columns, column, VEC)) vectors = 0;

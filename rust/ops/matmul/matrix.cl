@@ -1,9 +1,9 @@
 // Matrices over tensors of any layout, and the vector access that the matrix families share.
 //
-// A matrix index runs over a nest of up to four tensor dimensions, so the pixels of a batch of images,
-// or the taps of a convolution, are one index with no copy that makes them adjacent.
+// A matrix index runs over a nest of up to four tensor dimensions, so the positions of a batch of images, or the
+// elements of a convolution's kernel, are one index without a copy that makes them adjacent.
 
-// The dtypes of a product: of its two factors, of the result and of what is added to it.
+// The dtypes of a matmul: of A and B, of the result, and of what is added to it.
 #ifdef SPEC_DTYPE0
 #define SOURCE_DTYPE SPEC_DTYPE0
 #else
@@ -29,7 +29,7 @@ typedef struct {
 } Axis;
 SHARED(Axis, 64);
 
-// Where the elements of a batch of matrices lie.
+// Layout of a batch of matrices.
 typedef struct {
   Axis rows;
   Axis columns;
@@ -76,13 +76,13 @@ static inline void walk_on(const Axis *axis, Walk *walk, long count) {
   }
 }
 
-// Whether indices i .. i + count - 1 lie next to each other in memory.
+// Returns true if indices i .. i + count - 1 are contiguous in memory.
 static inline bool axis_is_dense(const Axis *axis, long i, long count) {
   const long size = axis->sizes[0];
   return axis->strides[0] == 1 && (i < size ? i : i % size) + count <= size;
 }
 
-// Whether every index is at the same element, as a bias vector's columns are.
+// Returns true if every index is at the same element, as a bias vector's columns are.
 static inline bool axis_is_constant(const Axis *axis) {
   bool fixed = true;
   for (int level = 0; level < AXIS_LEVELS; ++level)
@@ -111,7 +111,7 @@ typedef float R;
 #define PARTS 1
 #endif
 
-// What needs no conversion: the common case, which is worth a branch where a switch would dominate.
+// The dtype that needs no conversion: the common case, worth a branch where a switch would dominate.
 #if defined(CLASS_C)
 #define T_DTYPE DT_C64
 #elif defined(CLASS_Z)

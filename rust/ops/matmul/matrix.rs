@@ -44,12 +44,12 @@ impl Axis {
         self.strides.first().copied().unwrap_or(0)
     }
 
-    /// Whether all indices are equally far apart in memory.
+    /// Returns true if all indices are equally far apart in memory.
     pub fn is_line(&self) -> bool {
         self.sizes.iter().skip(1).all(|size| *size == 1)
     }
 
-    /// Whether neighbouring indices are neighbours in memory.
+    /// Returns true if neighbouring indices are neighbours in memory.
     pub fn is_dense(&self) -> bool {
         self.strides.first() == Some(&1) || self.size() == 1
     }
@@ -85,7 +85,7 @@ pub struct Operand {
     pub memory: Memory,
     /// Storage dtype.
     pub dtype: DType,
-    /// Where its elements lie.
+    /// Layout of its elements.
     pub layout: Matrix,
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn neighbouring_dimensions_are_joined() {
-        // The pixels of a contiguous batch of images are one level in an image and one over images.
+        // The positions of a contiguous batch of images are one level in an image and one over images.
         let pixels = Axis::nest(&[(5, 1), (4, 5), (1, 7), (2, 60)]).map(|axis| (axis.sizes, axis.strides));
         assert_eq!(pixels, Ok(([20, 2, 1, 1], [1, 60, 0, 0])));
         assert_eq!(Axis::nest(&[(5, 0), (4, 0)]).map(|axis| axis.size()), Ok(20));

@@ -1,4 +1,4 @@
-//! Matrix products of tensors: thin ones stream their factors, the others are packed.
+//! Matmuls of tensors: thin ones stream their operands, the others are packed.
 
 pub mod epilogue;
 pub mod gemm;
@@ -31,7 +31,7 @@ mod ffi {
     }
 }
 
-/// Rows that a thin product takes at a time; as in `matmul.cl`.
+/// Rows that a thin matmul takes at a time; as in `matmul.cl`.
 const THIN_ROWS: i64 = 4;
 /// Columns of a work-item of the thin kernel for dot products.
 const DOT_COLUMNS: i64 = 4;
@@ -43,8 +43,8 @@ const SMALL: i64 = 32 * 32 * 32;
 /// A part of k shorter than this does not repay the partial sums.
 const SHORTEST_SPLIT: i64 = 512;
 
-/// `out = activation(alpha * a @ b + beta * addend)` for matrices, or batches of them, of one class. An absent addend counts
-/// as nothing; a batch or a matrix may have strides of 0.
+/// `out = activation(alpha * a @ b + beta * addend)` for matrices, or batches of them, of one class. An absent `addend`
+/// adds nothing; a batch or a matrix may have strides of 0.
 ///
 /// # Errors
 /// [`Error::Invalid`] when shapes do not fit; otherwise as the allocator and the driver report.
@@ -117,13 +117,13 @@ pub fn dot(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<()> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kernel {
-    /// k is dense in both factors.
+    /// k is dense in both operands.
     Dot,
-    /// Columns are dense in the second.
+    /// Columns are dense in B.
     AddRows,
 }
 
-/// A product that is not worth packing.
+/// A matmul that is not worth packing.
 struct Thin {
     product: Product,
     a: Operand,
@@ -132,7 +132,7 @@ struct Thin {
 }
 
 impl Thin {
-    /// The thin form of a product, if it is thin or small and its layout suits a kernel, perhaps with the factors
+    /// The thin form of a matmul, if it is thin or small and its layout suits a kernel, perhaps with the operands
     /// exchanged: C' = B' A'.
     fn of(product: &Product, a: Operand, b: Operand) -> Option<Self> {
         let Size { rows, columns, depth, .. } = product.size;
@@ -150,7 +150,7 @@ impl Thin {
             b.transposed(),
             a.transposed(),
         );
-        // The longer side becomes columns: those are what work-items share out.
+        // The longer side becomes columns, which work-items share out.
         let (first, second) = if rows <= columns { (as_is, exchanged) } else { (exchanged, as_is) };
         let (product, a, b) = first;
         if a.layout.columns.is_dense() && b.layout.rows.is_dense() {

@@ -1,11 +1,11 @@
-// Packs the patch matrix with k over its pixels.
+// Packs the patch matrix with k over its output positions.
 
 #if B_KIND == FROM_FEATURES
-// A panel's features: where each lies from its pixel.
+// A panel's features: the offset of each from its output position.
 typedef struct {
   Tap taps[TILE_LONGER];
   long offsets[TILE_LONGER];
-  bool are_dense[TILE_LONGER / BLOCK];  // whether BLOCK channels of one tap lie together in memory
+  bool are_dense[TILE_LONGER / BLOCK];  // true where BLOCK channels of one kernel element are contiguous
   long lowest, highest;
   int count;
 } Features;
@@ -32,7 +32,7 @@ static inline Features find_features(const Patches *patches, long first, long la
 }
 
 #ifndef IS_COMPLEX
-// BLOCK pixels of BLOCK features from i on, which lie along memory for the pixels.
+// BLOCK output positions of BLOCK features from i on, for positions that are contiguous in memory.
 ALWAYS_INLINE void transpose_pixels(__global const uchar *source, int dt, const Patches *patches, const Run *run,
                                     const Features *features, int i, long spacing, long width, __local R *out) {
   RB rows[BLOCK];
@@ -52,8 +52,8 @@ ALWAYS_INLINE void transpose_pixels(__global const uchar *source, int dt, const 
 }
 #endif
 
-// Packs features first .. last - 1 as panels of `width` reals, for `depth` pixels from k_first on. The last panel is
-// filled up with zeros.
+// Packs features first .. last - 1 as panels of `width` reals, for `depth` output positions from k_first on. The last
+// panel is padded with zeros.
 static inline void pack_features(__global const uchar *source, int dt, const Patches *patches, long first, long last,
                                  long k_first, int depth, int width, __local R *out) {
   const int count = width / PARTS;

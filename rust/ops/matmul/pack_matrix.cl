@@ -53,7 +53,7 @@ static inline void pack_lines(__global const uchar *source, int dt, const Axis *
 }
 
 // Packs indices first .. last - 1 of `outer` as panels of `width` reals, for `depth` values of k from k_first on. The
-// last panel is filled up with zeros.
+// last panel is padded with zeros.
 static inline void pack_matrix(__global const uchar *source, int dt, const Axis *outer, const Axis *inner, long first,
                                long last, long k_first, int depth, int width, __local R *out) {
   // An axis of no indices has no offsets to ask for.

@@ -1,16 +1,17 @@
 // Packs the patch matrix with k over its features.
 
 #if A_KIND == FROM_PIXELS || B_KIND == FROM_PIXELS
-// The features of a stretch of k under one tap: some channels, of which one goes to every `width` reals of a panel.
+// The features of a stretch of k at one kernel element: some channels, of which one goes to every `width` reals of a
+// panel.
 typedef struct {
   Tap tap;
-  long shift;  // from a pixel's offset to the first channel
+  long shift;  // from an output position's offset to the first channel
   long k;
   int channels;
   long width;
 } TapChannels;
 
-// The first channel whose feature under a tap is `k` or later.
+// The first channel whose feature at a kernel element is `k` or later.
 static inline long first_channel(const Patches *patches, long tap, long k) {
   return clamp((k - tap * patches->tap_stride + patches->feature_stride - 1) / patches->feature_stride, 0L,
                patches->channels);
@@ -27,8 +28,8 @@ static inline TapChannels find_channels(const Patches *patches, long tap, long k
   return what;
 }
 
-// The same patches, with the taps of a row as channels of one tap where those lie together in memory. Right for pixels
-// all of whose taps lie inside the source.
+// The same patches, with the kernel elements of a row as channels of one element where those are contiguous in memory.
+// Valid for output positions that read only inside the source.
 static inline Patches join_taps(const Patches *patches) {
   Patches joined = *patches;
   if (patches->channel_stride == 1 && patches->step[0] * patches->strides[0] == patches->channels) {
@@ -40,7 +41,7 @@ static inline Patches join_taps(const Patches *patches) {
 }
 
 #ifndef IS_COMPLEX
-// BLOCK pixels whose channels are dense in memory. Returns how many channels it packed: a multiple of BLOCK.
+// BLOCK output positions whose channels are dense in memory. Returns how many channels it packed: a multiple of BLOCK.
 ALWAYS_INLINE int transpose_channels(__global const uchar *source, int dt, const Patches *patches, const Run *run,
                                      const TapChannels *what, __local R *out) {
   Indices inside;
@@ -56,7 +57,7 @@ ALWAYS_INLINE int transpose_channels(__global const uchar *source, int dt, const
 }
 #endif
 
-// Packs a run for `depth` features from k on, a tap after the other.
+// Packs a run for `depth` features from k on, one kernel element after the other.
 static inline void pack_run(__global const uchar *source, int dt, const Patches *patches, const Run *run, long k,
                             int depth, int width, __local R *out) {
   const long taps = tap_count(patches);
@@ -88,16 +89,16 @@ typedef PASTE(char, VEC) TapMask;
 typedef struct {
   int count;
   int taps;
-  long first[WIDE_RUNS];   // where a run's lane 0 lies under tap 0,
-  long second[WIDE_RUNS];  // and would lie, were all lanes as those of the second part are
+  long first[WIDE_RUNS];   // offset of a run's lane 0 at kernel element 0,
+  long second[WIDE_RUNS];  // and what it would be, were all lanes spaced as the second part's
   TM is_second[WIDE_RUNS];
-  int to[WIDE_RUNS];  // where it goes in the panels
+  int to[WIDE_RUNS];  // its offset in the panels
   bool has_second;
   long shifts[WIDE_MASKS];
-  TapMask inside[WIDE_MASKS];  // of every run under every tap
+  TapMask inside[WIDE_MASKS];  // of every run at every kernel element
 } WideRuns;
 
-// Whether the pixels of a run lie inside the source in dimension d, under tap t of that dimension.
+// Mask of a run's positions that are inside the source in dimension d, at kernel element t of that dimension.
 static inline TM vector_inside(const Patches *patches, const Run *run, int d, long t) {
   const TM at = run->at[d].vector + (TM)((R_INDEX)(t * patches->step[d]));
   return (at >= (TM)(0)) & (at < (TM)((R_INDEX)patches->extents[d]));
@@ -140,8 +141,8 @@ ALWAYS_INLINE void pack_wide(__global const uchar *source, int dt, const Patches
   }
 }
 
-// Packs pixels of a source along whose memory pixels lie, not channels. For fewer taps than WIDE_MASKS, and panels of
-// whole vectors.
+// Packs output positions of a source whose positions, not channels, are contiguous. For fewer kernel elements than
+// WIDE_MASKS, and panels of whole vectors.
 static inline void pack_wide_pixels(__global const uchar *source, int dt, const Patches *patches, long first, long last,
                                     long k, int depth, int width, __local R *out) {
   const long spacing = patches->scale[0] * patches->strides[0];
@@ -181,8 +182,8 @@ static inline void pack_wide_pixels(__global const uchar *source, int dt, const 
 }
 #endif
 
-// Packs pixels first .. last - 1 as panels of `width` reals, for `depth` features from k on. The last panel is filled
-// up with zeros.
+// Packs output positions first .. last - 1 as panels of `width` reals, for `depth` features from k on. The last panel
+// is padded with zeros.
 static inline void pack_pixels(__global const uchar *source, int dt, const Patches *patches, long first, long last,
                                long k, int depth, int width, __local R *out) {
   if (depth == 0) return;

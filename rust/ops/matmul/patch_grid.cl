@@ -1,7 +1,8 @@
-// The factors of a product, of CPUs and of GPUs alike: what they are, and how the taps of a convolution meet its pixels.
+// Operands of a GEMM, on CPUs and GPUs alike: their kinds, and how the kernel elements of a convolution map to its
+// source.
 
-// A strided matrix, or the patch matrix of a convolution with k over its features or its pixels. Constants of a program:
-// what it does not need is not compiled.
+// A strided matrix, or the patch matrix of a convolution with k over its features or its output positions. Constants of
+// a program, so that only what it needs is compiled.
 #define FROM_MATRIX 0
 #define FROM_PIXELS 1
 #define FROM_FEATURES 2
@@ -15,10 +16,11 @@
 
 #define SPATIAL 3
 
-// Along dimension d, tap t of pixel p lies at p * scale + origin + t * step; outside [0, extents) the value is zero. A
-// convolution has scale = stride, origin = -padding, step = dilation. Its transpose (the gradient of the input, the
-// forward of a transposed convolution) has scale = 1 and step = -dilation; with a stride above 1 the launcher cuts it
-// into phases, the pixels of one remainder and the taps that meet them, which again have this form.
+// Along dimension d, kernel element t of output position p reads p * scale + origin + t * step; outside [0, extents)
+// the value is zero. A convolution has scale = stride, origin = -padding, step = dilation. Its transpose (the gradient
+// of the input, the forward of a transposed convolution) has scale = 1 and step = -dilation; with a stride above 1 the
+// launcher splits it into phases, the output positions of one remainder and the kernel elements that meet them, which
+// again have this form.
 typedef struct {
   long pixels[SPATIAL];
   long taps[SPATIAL];

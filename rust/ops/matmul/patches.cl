@@ -1,9 +1,9 @@
 // The patches of a convolution, as pack_pixels.cl and pack_features.cl pack them for `gemm`, straight from the tensor:
 // nothing is unfolded in memory.
 //
-// The patch matrix has a row for each pixel of the result and a column for each feature, a channel under a tap of the
-// kernel. Dimensions are innermost first (w, h, d), and missing ones have size 1, so that one kernel serves 1-D, 2-D
-// and 3-D.
+// The patch matrix (im2col) has a row for each output position and a column for each feature, a channel at an element
+// of the kernel. Dimensions are innermost first (w, h, d), and missing ones have size 1, so that one kernel serves 1-D,
+// 2-D and 3-D.
 
 #if HAS_PATCHES
 static inline long tap_count(const Patches *patches) { return patches->taps[0] * patches->taps[1] * patches->taps[2]; }
@@ -21,14 +21,14 @@ static inline Tap find_tap(const Patches *patches, long index) {
   return tap;
 }
 
-// Elements from where a pixel's tap 0 lies, or would lie, to where a tap does.
+// Elements from an output position's kernel element 0, inside the source or not, to another kernel element.
 static inline long tap_offset(const Patches *patches, const Tap *tap) {
   long offset = 0;
   for (int d = 0; d < SPATIAL; ++d) offset += tap->at[d] * patches->step[d] * patches->strides[d];
   return offset;
 }
 
-// A pixel of a batch of images.
+// An output position in a batch of images.
 typedef struct {
   long at[SPATIAL];
   long image;
@@ -44,7 +44,7 @@ static inline Pixel find_pixel(const Patches *patches, long index) {
   return pixel;
 }
 
-// Moves on by `count` pixels in index order.
+// Advances by `count` output positions in index order.
 static inline void advance(const Patches *patches, Pixel *pixel, int count) {
   pixel->at[0] += count;
   if (pixel->at[0] < patches->pixels[0]) return;
@@ -56,7 +56,7 @@ static inline void advance(const Patches *patches, Pixel *pixel, int count) {
   }
 }
 
-// Element offset of channel 0 of a pixel under tap 0, were it inside the source.
+// Element offset of channel 0 of an output position at kernel element 0, were it inside the source.
 static inline long pixel_offset(const Patches *patches, const Pixel *pixel) {
   long offset = pixel->image * patches->image_stride;
   for (int d = 0; d < SPATIAL; ++d)
@@ -64,9 +64,9 @@ static inline long pixel_offset(const Patches *patches, const Pixel *pixel) {
   return offset;
 }
 
-// --- runs of pixels -------------------------------------------------------------------------------------------------
+// --- runs of output positions ---------------------------------------------------------------------------------------
 
-// One index a pixel; as a mask, -1 and 0.
+// One index for each output position; as a mask, -1 and 0.
 typedef union {
 #ifndef IS_COMPLEX
   TM vector;
@@ -75,19 +75,19 @@ typedef union {
   R_INDEX lanes[TILE_LANES];
 } Indices;
 
-// Up to TILE_LANES neighbouring pixels.
+// Up to TILE_LANES neighbouring output positions.
 typedef struct {
   long offsets[TILE_LANES];  // pixel_offset of each
-  Indices at[SPATIAL];       // where tap 0 of each lies
+  Indices at[SPATIAL];  // source position of kernel element 0 of each
   int size;
-  int count;       // of those that exist
-  int second;  // pixels before this one are evenly spaced in memory, as are those from it on; 0 where they are not
-  bool is_inside;  // whether every tap of every pixel lies inside the source
+  int count;  // of those that exist
+  int second;  // positions before this one are evenly spaced in memory, as are those from it on; else 0
+  bool is_inside;  // true where every kernel element of every position is inside the source
 } Run;
 
 #define OUTSIDE (-(1 << 29))
 
-// The `size` pixels from `pixel` on, which is `left` before the end.
+// The `size` output positions from `pixel` on, which is `left` before the end.
 static inline Run find_run(const Patches *patches, Pixel pixel, int size, long left) {
   Run run;
   run.size = size;
@@ -128,7 +128,7 @@ static inline Run find_run(const Patches *patches, Pixel pixel, int size, long l
   return run;
 }
 
-// Whether pixel l lies inside the source under a tap.
+// Returns true if output position l reads inside the source at a kernel element.
 static inline bool is_inside(const Patches *patches, const Run *run, int l, const Tap *tap) {
   for (int d = 0; d < SPATIAL; ++d) {
     const long at = run->at[d].lanes[l] + tap->at[d] * patches->step[d];
@@ -138,7 +138,7 @@ static inline bool is_inside(const Patches *patches, const Run *run, int l, cons
 }
 
 #ifndef IS_COMPLEX
-// The same for all pixels.
+// The same for all output positions, as a mask.
 static inline RM block_inside(const Patches *patches, const Run *run, const Tap *tap) {
   RM inside = (RM)(-1);
   for (int d = 0; d < SPATIAL; ++d) {
@@ -148,20 +148,20 @@ static inline RM block_inside(const Patches *patches, const Run *run, const Tap 
   return inside;
 }
 
-// The pixels of a run's second part.
+// Mask of the output positions of a run's second part.
 static inline Indices second_part(const Run *run) {
   Indices part;
   for (int l = 0; l < run->size; ++l) part.lanes[l] = l >= run->second ? -1 : 0;
   return part;
 }
 
-// Where pixel 0 would lie, were all of a run as its second part is.
+// Offset of output position 0, were all of a run spaced as its second part is.
 static inline long second_offset(const Run *run, long spacing) {
   return run->offsets[run->size - 1] - (run->size - 1) * spacing;
 }
 
-// Whether loads of whole vectors get the pixels of a run from `lowest` to `highest` elements on, without leaving the
-// tensor.
+// Returns true if loads of whole vectors get the output positions of a run from `lowest` to `highest` elements on
+// without leaving the tensor.
 static inline bool is_loadable(const Patches *patches, const Run *run, long lowest, long highest) {
   const long spacing = patches->scale[0] * patches->strides[0];
   if (run->second == 0 || spacing < 1 || spacing > 2) return false;

@@ -11,10 +11,10 @@ use crate::ops::{Target, Tensor};
 
 /// Spatial dimensions.
 pub const SPATIAL: usize = 3;
-/// One number for each spatial dimension.
+/// One value for each spatial dimension.
 pub type Spatial = [i64; SPATIAL];
 
-/// From the outermost-first numbers of fewer dimensions.
+/// From outermost-first values of fewer dimensions.
 pub fn spatial(numbers: &[i64], missing: i64) -> Spatial {
     let mut all = [missing; SPATIAL];
     for (slot, number) in all.iter_mut().zip(numbers.iter().rev()) {
@@ -109,22 +109,23 @@ impl Volume {
     }
 }
 
-/// How taps meet pixels: tap t of pixel p reads position p * scale + origin + t * step of the source.
+/// How kernel elements map to source positions: element t of output position p reads position
+/// p * scale + origin + t * step of the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Pixels of the result.
+    /// Output positions.
     pub pixels: Spatial,
-    /// Taps of the kernel.
+    /// Kernel elements.
     pub taps: Spatial,
-    /// Positions from one pixel to the next.
+    /// Source positions from one output position to the next.
     pub scale: Spatial,
-    /// Position of tap 0 of pixel 0.
+    /// Source position of kernel element 0 of output position 0.
     pub origin: Spatial,
-    /// Positions from one tap to the next.
+    /// Source positions from one kernel element to the next.
     pub step: Spatial,
 }
 
-/// How features, a channel under a tap each, are counted: along the source's memory, and with it the weight's.
+/// Order of features, each a channel at a kernel element: along the source's memory, and with it the weight's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeatureOrder {
     /// For channels-last tensors.
@@ -133,10 +134,11 @@ pub enum FeatureOrder {
     TapsInnermost,
 }
 
-/// The patch matrix of a group: a row for each pixel, a column for each channel under each tap.
+/// The patch matrix (im2col) of a group: a row for each output position, a column for each channel at each kernel
+/// element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patches {
-    /// How taps meet pixels.
+    /// How kernel elements map to source positions.
     pub window: Window,
     extents: Spatial,
     strides: Spatial,
@@ -174,7 +176,8 @@ impl Patches {
         }
     }
 
-    /// The patch matrix as a strided one, pixels by channels, where each pixel is under one tap and inside the source.
+    /// The patch matrix as a strided one, output positions by channels, where the kernel has one element and each
+    /// output position reads inside the source.
     ///
     /// # Errors
     /// Never for three spatial dimensions.
@@ -182,7 +185,7 @@ impl Patches {
         let Window { pixels, taps, scale, origin, .. } = self.window;
         let dims = pixels.iter().zip(scale).zip(self.extents);
         let is_inside = dims.fold(true, |all, ((pixels, scale), extent)| all && (pixels - 1) * scale < extent);
-        // Pixels apart are packed faster as patches, which loads vectors of them.
+        // Output positions that are not adjacent are packed faster as patches, which loads vectors of them.
         let is_dense = scale == [1; SPATIAL] || self.channel_stride == 1;
         if taps != [1; SPATIAL] || origin != [0; SPATIAL] || !is_inside || !is_dense {
             return Ok(None);

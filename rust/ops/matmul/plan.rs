@@ -1,4 +1,4 @@
-//! How a matrix product is cut: into parts for work-items, and these into blocks that fit the caches.
+//! Blocking of a GEMM: parts for work-items, and in them blocks that fit the caches.
 
 use crate::kernels::Class;
 use crate::ops::core::space::div_ceil;
@@ -8,14 +8,15 @@ use crate::ops::Target;
 /// A part of k shorter than this does not repay sums of its own.
 const SHORTEST_SPLIT: i64 = 256;
 
-/// What a tile costs beside its multiplications, in cycles of a core with AVX-512: to pack a row or a column for a step
+/// Costs of a tile beside its multiplications, in cycles of a core with AVX-512: to pack a row or a column for a step
 /// of k, and to store a value of C.
 const PACK_ROW: f64 = 1.0;
 const PACK_COLUMN: f64 = 0.8;
 const STORE: f64 = 1.5;
-/// Rows that stay cost nothing if they are in L2; from memory they arrive late, and packing them would cost the same.
+/// Rows read in place cost nothing if they are in L2; from memory they arrive late, and packing them would cost the
+/// same.
 const CACHED_BYTES: i64 = 2 << 20;
-/// To enqueue a second kernel, which adds the sums of parts of k.
+/// Cost of enqueueing a second kernel, which adds the sums of parts of k.
 const FINISH: f64 = 20_000.0;
 
 /// Rows of a tile, in reals, that every class and vector can have.
@@ -43,7 +44,7 @@ pub struct Tile {
 }
 
 impl Tile {
-    /// The tile of a device. On GPUs, whose products are not packed, it is the vector that counts.
+    /// The tile of a device. On GPUs, where nothing is packed, only the vector counts.
     pub fn of(target: &Target, class: Class) -> Self {
         match Tuning::of(target.device) {
             Tuning::Cpu(tuning) => Self::tuned(&tuning, class),
@@ -66,7 +67,7 @@ impl Tile {
         Self { rows: rows / parts, columns: vectors * lanes / parts, vectors, lanes, parts, element }
     }
 
-    /// Whether both panels are whole numbers of blocks; `BLOCK` of `panel.cl`.
+    /// Returns true if both panels are whole numbers of blocks; `BLOCK` of `panel.cl`.
     fn packs_evenly(&self) -> bool {
         let block = match self.parts {
             1 if self.rows % 8 == 0 => 8,
@@ -86,27 +87,27 @@ impl Tile {
     }
 }
 
-/// Rows, columns and terms of the products, and how many products there are.
+/// Rows, columns and K of a batch of matmuls, and the batch size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Rows of C.
     pub rows: i64,
     /// Columns of C.
     pub columns: i64,
-    /// Terms of each sum.
+    /// K, the terms of each sum.
     pub depth: i64,
-    /// Products.
+    /// Batch size.
     pub batches: i64,
 }
 
-/// What products are cut for.
+/// The cores that GEMMs are blocked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Cores {
-    /// How many there are.
+    /// Number of cores.
     pub units: i64,
     /// Local memory of a work-group.
     pub local_bytes: i64,
-    /// What suits their caches.
+    /// Tuning for their caches.
     pub tuning: CpuTuning,
 }
 
@@ -117,7 +118,7 @@ impl Cores {
     }
 }
 
-/// How a product is cut; the `Cut` of `gemm.cl`.
+/// Blocking of a GEMM; the `Cut` of `gemm.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Rows of C that a work-item, or a work-group, computes.
@@ -128,16 +129,16 @@ pub struct Plan {
     pub strip_rows: i64,
     /// Columns of B packed at a time.
     pub block_columns: i64,
-    /// k packed at a time.
+    /// Values of k packed at a time.
     pub block_depth: i64,
-    /// Whether a part's rows stay packed, for all of k.
+    /// True where a part's rows stay packed, for all of k.
     pub keeps_rows: bool,
     /// Parts of k with sums of their own.
     pub splits: i64,
 }
 
 impl Plan {
-    /// Cuts products for a device, and says what that costs. Where `stays`, rows of A are read where they are, and not
+    /// Blocks GEMMs for a device, and returns the cost as well. Where `stays`, rows of A are read in place, and not
     /// packed.
     pub fn of(size: Size, tile: Tile, cores: &Cores, stays: bool) -> (Self, f64) {
         let units = cores.units;
@@ -166,12 +167,12 @@ impl Plan {
         (div_ceil(size.columns, self.part_columns), div_ceil(size.rows, self.part_rows))
     }
 
-    /// k of one split.
+    /// K of one split.
     fn split_depth(&self, size: Size) -> i64 {
         div_ceil(size.depth, self.splits)
     }
 
-    /// Bytes of the sums that wait for more of k, of all parts; 0 where k is one block.
+    /// Bytes of the partial sums that wait for more of k, of all parts; 0 where k is one block.
     pub fn partial_bytes(&self, size: Size, tile: Tile) -> i64 {
         if self.split_depth(size) <= self.block_depth {
             return 0;
@@ -218,7 +219,7 @@ fn doublings(limit: i64) -> impl Iterator<Item = i64> {
     std::iter::successors(Some(1), |n| Some(n * 2)).take_while(move |n| *n <= limit.max(1))
 }
 
-/// What is packed at a time, within the local memory.
+/// Sizes packed at a time, within the local memory.
 #[derive(Clone, Copy, Debug)]
 struct Caches {
     depth: i64,
@@ -321,7 +322,7 @@ mod tests {
         assert!(a + b <= 32 << 10, "{plan:?}");
     }
 
-    /// Whatever numbers are tuned to: strips and blocks are whole panels, panels whole blocks, and all fits.
+    /// For any tuning: strips and blocks are whole panels, panels whole blocks, and all fits.
     #[test]
     fn parts_are_whole_panels_whatever_is_tuned() {
         let size = Size { rows: 1000, columns: 1000, depth: 1000, batches: 1 };

@@ -1,4 +1,4 @@
-//! What is to be multiplied: strided matrices, or the patches of a convolution.
+//! Operands of a GEMM: strided matrices, or the patches of a convolution.
 
 use super::epilogue::Epilogue;
 use super::matrix::{Matrix, Operand};
@@ -14,18 +14,18 @@ pub struct PatchOperand {
     pub memory: Memory,
     /// Storage dtype.
     pub dtype: DType,
-    /// Which patches.
+    /// Layout of the patches.
     pub patches: Patches,
 }
 
-/// One of the two matrices that are multiplied.
+/// Operand A or B of a GEMM.
 #[derive(Clone, Copy, Debug)]
 pub enum Factor {
     /// A strided matrix.
     Matrix(Operand),
     /// The patch matrix, with k over its features.
     Pixels(PatchOperand),
-    /// The patch matrix, with k over its pixels.
+    /// The patch matrix, with k over its output positions.
     Features(PatchOperand),
 }
 
@@ -71,17 +71,17 @@ impl Factor {
     }
 }
 
-/// A matrix product to be done.
+/// A GEMM to compute.
 #[derive(Clone, Copy, Debug)]
 pub struct Product {
-    /// What it is computed in.
+    /// Compute class.
     pub class: Class,
-    /// Rows and columns of the result, terms of each sum, products.
+    /// Rows, columns and K, and the batch size.
     pub size: Size,
-    /// The first factor.
+    /// Operand A.
     pub a: Factor,
-    /// The second factor; only one of the two is patches.
+    /// Operand B; only one of the two is patches.
     pub b: Factor,
-    /// Where the result goes.
+    /// Its epilogue, which has the result.
     pub epilogue: Epilogue,
 }

@@ -1,9 +1,8 @@
-// The tile of a product on CPUs: what vector registers hold of C, and the loop over k that fills them.
+// The tile of a GEMM on CPUs: the part of C in vector registers, and the loop over k that fills it.
 
 #define FOR_TILE(VECTORS) UNROLL for (int r = 0; r < TILE_ROWS; ++r) UNROLL for (int v = 0; v < VECTORS; ++v)
 
-// Adds the products of `depth` steps of k to the accumulators. Rows of `a` are ROW_STEP apart, values of k K_STEP in
-// `a` and B_STEP in `b`.
+// Accumulates `depth` steps of k. Rows of `a` are ROW_STEP apart, values of k K_STEP in `a` and B_STEP in `b`.
 #define ADD_PRODUCTS(sums, VECTORS, a, ROW_STEP, K_STEP, b, B_STEP, depth)                                   \
   for (int k = 0; k < depth; ++k, a += K_STEP, b += B_STEP) {                                                \
     TileVector columns[VECTORS];                                                                             \
@@ -11,8 +10,8 @@
     FOR_TILE(VECTORS) sums[r][v] = REAL_MULTIPLY_ADD((TileVector)(a[r * ROW_STEP]), columns[v], sums[r][v]); \
   }
 
-// Called, as everything that multiplies would otherwise be compiled as often as kernels are: gemm takes a sixth longer to
-// build so with PoCL.
+// Not inlined, as everything that multiplies would otherwise be compiled once for each kernel: gemm then takes a sixth
+// longer to build (PoCL).
 // A tile of C is either done, and goes to `tile`, or waits in `partial` for more of k.
 #define DEFINE_TILE(NAME, MEMORY, ROW_STEP, K_STEP, B_STEP, PARTIAL_MEMORY, VECTORS)                                 \
   OUTLINED void PASTE(NAME, VECTORS)(MEMORY const R *a, long row_step, __local const R *b, int depth, bool is_first, \

@@ -1,4 +1,4 @@
-// Batch normalisation by tables of coefficients, made of what var_mean.cl and norm.cl found (CLASS_F and CLASS_D).
+// Batch normalisation by tables of coefficients, from the statistics of var_mean.cl and norm.cl (CLASS_F and CLASS_D).
 
 // One item a channel. Leaves, as T [4][channels], mean, rstd, weight * rstd and bias; stores mean and rstd for the
 // backward pass, and moves the running statistics by `momentum`, where these tensors are given.
@@ -36,8 +36,8 @@ __kernel void batch_norm_prepare(__global const uchar *mean, ulong mean_offset, 
 #define COEFFICIENTS(k) load_part(table + (k) * channels * sizeof(T), i, channels, DT_T, 0)
 #define COEFFICIENT(k, c) ((__global const T *)table)[(k) * channels + (c)]
 
-// Stores what an item makes of a run of `inner` elements: VALUE(load_vector) of the vector at element i, VALUE(load) of
-// element i. The rest that is no vector is short where planes are small, and sooner done element by element.
+// Stores an item's results of a run of `inner` elements: VALUE(load_vector) of the vector at element i, VALUE(load) of
+// element i. The tail is short where planes are small, and faster element by element.
 #define APPLY_TO_RUN(out, VALUE)                                      \
   for (long i = get_local_id(0) * VEC; i < inner; i += LSIZE * VEC) { \
     if (i + VEC <= inner) {                                           \

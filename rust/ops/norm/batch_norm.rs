@@ -9,7 +9,7 @@ use crate::ops::{Operand, Scalar, Tensor, Workspace};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// How much running statistics move, and what keeps a standard deviation from 0.
+    /// Momentum of the running statistics, and epsilon.
     #[derive(Clone, Copy, Debug)]
     pub struct NormHyper {
         /// Weight of the new statistics in the running ones.
@@ -18,12 +18,12 @@ mod ffi {
         pub eps: f64,
     }
 
-    /// Which statistics a batch-norm backward pass goes by.
+    /// Statistics of a batch-norm backward pass.
     #[derive(Clone, Copy, Debug)]
     pub struct BatchNormMode<'a> {
         /// In training those of the batch, as the forward pass saved them; else the running mean and (as `rstd`) variance.
         pub statistics: Statistics<'a>,
-        /// Whether they depend on the input.
+        /// True where they depend on the input.
         pub training: bool,
         /// Added to the running variance.
         pub eps: f64,

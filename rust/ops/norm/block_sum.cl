@@ -4,8 +4,8 @@
 // Vectors that one chain of additions takes: the rounding errors of longer ones add up.
 #define CHAIN 128
 
-// A sum of any number of blocks, by lane, and what its additions have rounded off (Kahan). `part` is the chain under way,
-// which has taken `taken` elements of a row.
+// A sum of any number of blocks, by lane, and what its additions have rounded off (Kahan). `part` is the chain in
+// progress, which has taken `taken` elements of a row.
 typedef struct {
   TV total, lost, part;
   long taken;

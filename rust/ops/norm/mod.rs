@@ -16,7 +16,7 @@ mod ffi {
     pub struct NormShape {
         /// Samples, times positions where channels lie innermost.
         pub outer: i64,
-        /// Channels: what weight and bias have one value for.
+        /// Channels: weight and bias have one value for each.
         pub channels: i64,
         /// Positions that follow one another in a channel.
         pub inner: i64,
@@ -38,9 +38,9 @@ mod ffi {
     /// Weight and bias, or their gradients, each of which may be absent.
     #[derive(Clone, Copy, Debug)]
     pub struct Affine<'a> {
-        /// Factor of each channel.
+        /// Weight of each channel.
         pub weight: Tensor<'a>,
-        /// Summand of each channel.
+        /// Bias of each channel.
         pub bias: Tensor<'a>,
     }
 
@@ -112,7 +112,7 @@ impl Affine<'_> {
     }
 }
 
-/// Where statistics belong: mean `o * outer + c / channels` to sample o and channel c.
+/// Owners of statistics: mean `o * outer + c / channels` belongs to sample o and channel c.
 pub(super) struct Ownership {
     pub outer: i64,
     pub channels: i64,

@@ -83,7 +83,7 @@ __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong inpu
   GROUP_SHARED(shared);
   GROUP_TASKS(rows, first, last);
   // Each row is summed while the one before is written, as it comes from memory while that goes there; and in the order of
-  // sum_runs, so that its result does not depend on its place.
+  // sum_runs, so that its result does not depend on its position.
   BlockSum sums;
   empty_sum(&sums);
   if (SUMS_AHEAD && mean && first < last)
@@ -216,7 +216,7 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_rows(SUMS_ARGUMENTS) {
         run_products += g * (load_vector(x, i, DTYPE0) - center);
       }
       products += run_products * scale;
-      // The rest of a run is short where planes are small, and sooner added element by element.
+      // The tail of a run is short where planes are small, and faster element by element.
       for (; i < inner; i++) {
         T g = load(dy, i, DTYPE0);
         last_total += g;
@@ -233,7 +233,7 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_rows(SUMS_ARGUMENTS) {
 }
 
 // Vectors of channels that an item sums together: whole rows of most layers, which are then read in order. Each item
-// of a GPU takes one, as its neighbours take the next. mod.rs has the same numbers.
+// of a GPU takes one, as its neighbours take the next. mod.rs has the same values.
 #if LSIZE == 1
 #define STRIP 64
 #else

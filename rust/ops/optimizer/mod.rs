@@ -11,7 +11,7 @@ use crate::ops::{Scalar, Target, TensorList};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// How a gradient becomes a step.
+    /// Update rule.
     #[derive(Debug)]
     #[repr(i32)]
     pub enum OptimizerRule {
@@ -25,32 +25,32 @@ mod ffi {
         Adagrad,
     }
 
-    /// The numbers of an optimizer; those that its rule does not know are not read.
+    /// Hyperparameters of an optimizer; those that its rule does not use are not read.
     #[derive(Clone, Copy, Debug)]
     pub struct OptimizerSettings {
         /// Learning rate, where no tensor holds it.
         pub lr: f64,
-        /// Whether to climb.
+        /// True to maximise.
         pub maximize: bool,
-        /// Factor of the parameter in its own gradient, or of its decay.
+        /// Weight decay, in the gradient or apart from it.
         pub weight_decay: f64,
-        /// Added to what is divided by.
+        /// Added to the denominator.
         pub eps: f64,
-        /// What the first state keeps of itself; Adam's first beta.
+        /// Momentum; Adam's first beta.
         pub momentum: f64,
-        /// What the first state does not take of the gradient.
+        /// Dampening of the momentum.
         pub dampening: f64,
         /// Adam's second beta.
         pub beta2: f64,
-        /// How the learning rate falls with the steps.
+        /// Decay of the learning rate over the steps.
         pub lr_decay: f64,
-        /// Whether the first state is to be initialised.
+        /// True where the first state is to be initialised.
         pub is_first_step: bool,
         /// Nesterov's momentum.
         pub nesterov: bool,
     }
 
-    /// What a step works on.
+    /// Tensors of a step.
     #[derive(Clone, Copy, Debug)]
     pub struct OptimizerOperands<'a> {
         /// Parameters: dense, as are gradients and states, and those of one parameter lie alike.
@@ -61,15 +61,15 @@ mod ffi {
         pub first_states: TensorList<'a>,
         /// Adam's averages of squares.
         pub second_states: TensorList<'a>,
-        /// The largest of these so far.
+        /// Running maxima of these.
         pub largest_second_states: TensorList<'a>,
-        /// Numbers of steps taken, this one included, of one element each.
+        /// Step counts, this step included, of one element each.
         pub steps: TensorList<'a>,
-        /// Learning rate, one number; may be absent.
+        /// Learning rate, one element; may be absent.
         pub lr: Tensor<'a>,
-        /// What gradients have been multiplied by, one number; may be absent.
+        /// Scale that gradients have been multiplied by, one element; may be absent.
         pub scale: Tensor<'a>,
-        /// Not 0 where a gradient is infinite, and nothing is to be done; may be absent.
+        /// Not 0 where a gradient is infinite, and the step is skipped; may be absent.
         pub found_inf: Tensor<'a>,
     }
 
@@ -130,7 +130,7 @@ pub fn optimizer_step(
         let constants = [("SPEC_DTYPE0", params.dtype.code())];
         let spec = Tensors::define(tier(if same_dtype { elements } else { 0 }, &constants));
         let program = target.program(Family::Optimizer, class, &geometry.define(spec))?;
-        // On CPUs a group for each 1024 elements of large tensors would be many.
+        // On CPUs one group for each 1024 elements of large tensors would be too many.
         let share = if target.is_cpu() { div_ceil(elements, geometry.groups as i64) } else { 0 };
         let chunk = div_ceil(share, CHUNK).max(1) * CHUNK;
         let table = batch.table(chunk);

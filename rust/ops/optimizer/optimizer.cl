@@ -2,9 +2,9 @@
 // and CLASS_D). Each element is read once and written once: for Adam in float32 28 bytes, where the separate operations
 // of the same step move over 100. Follows segments.cl.
 //
-// The tensors of a parameter are dense and lie alike. The number of steps taken, the learning rate, the gradients' scale
-// and the mark of infinite gradients are numbers in device memory, so that the host need not wait for them; the last
-// three are null where absent.
+// The tensors of a parameter are dense and laid out alike. The step count, the learning rate, the gradients' scale and
+// the flag of infinite gradients are scalars in device memory, so that the host need not wait for them; the last three
+// are null where absent.
 
 #ifdef SPEC_DTYPE0
 #define DTYPE_OF(operand) SPEC_DTYPE0
@@ -12,7 +12,7 @@
 #define DTYPE_OF(operand) step.dtypes[operand]
 #endif
 
-// The lists, and after them what there is only one of.
+// The lists, and after them the scalars.
 #define PARAMETER 0
 #define GRADIENT 1
 #define STATE0 2
@@ -26,13 +26,13 @@
 
 // mod.rs writes the same struct.
 typedef struct {
-  T rate;  // where there is no tensor of it
+  T rate;  // lr, where no tensor holds it
   T sign;  // -1 to maximise
   T weight_decay;
   T epsilon;
-  T momentum;  // of the first state; Adam's beta 1
-  T damping;  // 1 - what the gradient adds to the first state
-  T momentum2;  // Adam's beta 2
+  T momentum;  // of the first state; Adam's beta1
+  T damping;  // dampening: 1 - the weight of the gradient in the first state
+  T momentum2;  // Adam's beta2
   T log_momentum;  // logarithms of the two, which lose nothing where the momentum is nearly 1
   T log_momentum2;
   T rate_decay;
@@ -48,8 +48,8 @@ typedef struct {
 
 #define LIST(operand) (step.present & (1 << operand) ? SEGMENT_START(table, s, operand) : 0)
 
-// Leaves the kernel where gradients are infinite, unless a state has to be made first; gives this group's tensors, `learning_rate`, and `factor`, what
-// gradients are multiplied by.
+// Returns where gradients are infinite, unless a state has to be initialised first; gives this group's tensors,
+// `learning_rate`, and `factor`, which gradients are multiplied by.
 #define BEGIN_STEP                                                                                         \
   const bool is_skipped = found_inf && load_at(found_inf + found_inf_offset, step.dtypes[FOUND_INF]) != 0; \
   if (is_skipped && !step.is_first) return;                                                                \
@@ -92,7 +92,7 @@ __kernel GROUPS_OF(LSIZE) void sgd_step(STEP_ARGUMENTS) {
   }
 }
 
-// What both forms of Adam do once weight decay is settled. Kingma and Ba 2015; the maximum of Reddi, Kale and Kumar 2018.
+// Shared by both forms of Adam, after weight decay. Kingma and Ba 2015; the maximum of Reddi, Kale and Kumar 2018.
 #define BEGIN_ADAM                                                                                          \
   const T correction = -expm1(steps * step.log_momentum), correction2 = -expm1(steps * step.log_momentum2); \
   const T pace = learning_rate / correction, spread = 1 / sqrt(correction2);

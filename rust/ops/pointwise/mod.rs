@@ -40,7 +40,7 @@ const SLOTS: usize = 4;
 /// Bytes of `T` that a work-item takes: the widest register of today's CPUs, the widest load of today's GPUs.
 const CPU_VECTOR: usize = 64;
 const GPU_VECTOR: usize = 16;
-/// As what elements move on devices that do not compute in their dtype.
+/// Dtype in which elements are moved on devices that do not compute in their own.
 const WORD: DType = DType::I64;
 const WORD_SIZE: i64 = WORD.size() as i64;
 /// Work-items of a group. One size for all launches: PoCL compiles a kernel again for each.
@@ -74,7 +74,7 @@ pub fn pointwise(
         )));
     }
     let target = Target::of(out.address)?;
-    // What keeps its dtype keeps its bits, and a number that fills memory can be had in any dtype.
+    // A copy in one dtype keeps all bits, and a scalar that fills memory can be had in any dtype.
     let is_stored_only = || out.dtype.class().check(&target.device.info).is_err();
     match (row.expr_for(compute), inputs) {
         (Some("a"), &[source]) if source.dtype == out.dtype && source.address != 0 => {
@@ -106,7 +106,7 @@ fn copy_words(op: u32, shape: &[i64], operands: [&Operand<'_>; 2], scalars: &[Sc
     pointwise(op, WORD, &within(words, shape), 1, &moved, scalars, 0)
 }
 
-/// Fills memory of such a dtype with a number: all first words, then all second ones.
+/// Fills memory of such a dtype with a scalar: all first words, then all second ones.
 fn fill_words(op: u32, shape: &[i64], out: &Operand<'_>, scalars: &[Scalar]) -> Result<()> {
     let mut bytes = Vec::new();
     for scalar in scalars {
@@ -193,7 +193,7 @@ impl Call<'_> {
                 .iter()
                 .map(|operand| {
                     let (&stride, strides) = operand.strides.split_last().unwrap_or((&0, &[]));
-                    // A flipped dimension is walked backwards. A number from the host stays one.
+                    // A flipped dimension is walked backwards. A scalar from the host stays one.
                     let step = if operand.address == 0 { 0 } else { index * stride };
                     let address = operand.address.wrapping_add_signed(step as isize);
                     Operand { address, strides, ..*operand }
@@ -205,7 +205,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// On GPUs the dimension along which an operand is dense that lies across, where tiles of the two fill a group.
+    /// On GPUs the dimension along which a transposed operand is dense, where tiles of the two fill a group.
     fn facing(&self, shape: &[i64], operands: &[Operand<'_>], program: &CachedProgram) -> Result<Option<usize>> {
         let is_long = |dim: usize| shape.get(dim).is_some_and(|size| *size >= GPU_SIDE);
         if self.target.is_cpu() || !is_long(0) {
@@ -220,7 +220,7 @@ impl Call<'_> {
         Ok(has_groups.then_some(dim))
     }
 
-    /// How the strided kernel walks.
+    /// Tiles of the strided kernel.
     fn tiles(&self, shape: &[i64], operands: &[Operand<'_>], lanes: usize, facing: Option<usize>) -> Tiles {
         let size = |dim: usize| shape.get(dim).copied().unwrap_or(1);
         let vectors = (size(0) as u64).div_ceil(lanes as u64) as i64;
@@ -242,8 +242,8 @@ impl Call<'_> {
         Tiles { vectors: wide, rows: high, rows_at_once, count }
     }
 
-    /// Whether the output should not go through the caches. One that is also read is in them already: in place it would
-    /// take two to three times as long.
+    /// Returns true if the output should be written with non-temporal stores. One that is also read is in the caches
+    /// already: in place it would take two to three times as long.
     fn streams(&self, count: i64) -> bool {
         self.target.streams(count as usize * self.out.dtype.size())
             && self.inputs.iter().all(|input| input.address != self.out.address)
@@ -275,7 +275,7 @@ impl Call<'_> {
         })
     }
 
-    /// The `sources` argument of the strided kernel: only numbers from the host matter.
+    /// The `sources` argument of the strided kernel: only scalars from the host matter.
     fn value_sources(&self) -> i32 {
         self.inputs
             .iter()
@@ -306,8 +306,8 @@ impl Call<'_> {
         Ok(self.row.op as u32 + if is_bool { BOOL_CASES } else { 0 })
     }
 
-    /// What the result is rounded to before it is stored: an output that the caller brings may be of a wider dtype. Nothing
-    /// needs to be where a copy only converts, and truth values fit everywhere.
+    /// Dtype that the result is rounded to before it is stored: an output that the caller brings may be of a wider
+    /// dtype. A copy that only converts needs no rounding, and bools fit everywhere.
     fn result_dtype(&self) -> DType {
         let is_copy = self.row.expr == Some("a");
         if is_copy || self.out.dtype == DType::Bool {
@@ -317,7 +317,7 @@ impl Call<'_> {
         }
     }
 
-    /// What a specialised program has as constants. Nothing is allocated for launches that take the generic one.
+    /// Constants of a specialised program. Nothing is allocated for launches that take the generic one.
     fn constants(&self, dense: Option<i32>, ndim: usize) -> impl Iterator<Item = (&'static str, i32)> + '_ {
         const DTYPES: [&str; SLOTS] = ["SPEC_DTYPE0", "SPEC_DTYPE1", "SPEC_DTYPE2", "SPEC_DTYPE3"];
         let case = self.case().unwrap_or(self.row.op as u32);

@@ -1,5 +1,5 @@
-// Pointwise ops: out[i] = f(in0[i], in1[i] ...), of up to two, three or four inputs (ARITY). What a row has not is passed as
-// a number.
+// Pointwise ops: out[i] = f(in0[i], in1[i] ...), of up to two, three or four inputs (ARITY). Inputs that a row does not
+// have are passed as scalars.
 //
 // f is chosen by `op` from a switch that the build generates out of native_functions.yaml and puts where the
 // marker line stands below: one `case` for each row that shares the program and has an expression for this class.
@@ -7,7 +7,7 @@
 // An expression sees
 //   a, b, c, d          the inputs, each a TV
 //   alpha, beta ...     the stub's scalar parameters by the row's names for them, each one T for all lanes
-//   DTYPE               what the result is rounded to: the dtype that PyTorch promoted the inputs to
+//   DTYPE               the dtype that the result is rounded to: the one that PyTorch promoted the inputs to
 //   C B NZ SEL ANY      see notation.cl; elementary.cl, power.cl and math.cl have what OpenCL C lacks
 // and serves every width at once: `a * 2` and `a < b` are right in TV and T alike, but an `if` or `?:` on a
 // comparison of TV is not (SEL is), and a constant argument of a function is written C(0), not 0.
@@ -117,16 +117,17 @@ OUTLINED TV cast_to(TV x, int dtype) { return rounded(x, dtype); }
   if (CASTS >> k & 1) x = cast_to(x, COMMON);
 #define CAST_INPUTS CAST(a, 0) CAST(b, 1) CAST(c, 2) CAST(d, 3)
 
-// What is stored in an output of dtype `out`.
+// The value stored in an output of dtype `out`.
 INLINE TV result_of(int op, int dtype, int out, TV a, TV b, TV c, TV d, T s0, T s1, T s2, T s3) {
   const TV result = apply(op, dtype, a, b, c, d, s0, s1, s2, s3);
   return dtype == out ? result : rounded(result, dtype);
 }
 
-// Asks for what a specialised kernel of a CPU, if it has one input in memory, is going to load 32 cache lines later. While a function of 30 instructions is
-// computed, a processor sees few vectors ahead: from beyond its own caches `exp` takes a quarter less time so, `neg` 5 %
-// less, and a sum of two tensors 15 % more (`python -m benchmarks "exp f32 dense"`). OpenCL's own prefetch does nothing with
-// PoCL 3.1; clang's does, and other drivers go without.
+// Prefetches what a specialised kernel of a CPU, if it has one input in memory, is going to load 32 cache lines later.
+// While a function of 30 instructions is computed, a processor sees few vectors ahead: from beyond its own caches `exp`
+// takes a quarter less time so, `neg` 5 % less, and a sum of two tensors 15 % more
+// (`python -m benchmarks "exp f32 dense"`). OpenCL's own prefetch does nothing with PoCL 3.1; clang's does, and other
+// drivers go without.
 #define PREFETCH(p)
 #if defined(SPEC_OP) && ARITY == 2 && (SPEC_SOURCES >> 2) == SOURCE_VALUE && VEC >= 8 && defined(HAS_CLANG_BUILTINS)
 #if __has_builtin(__builtin_prefetch)
@@ -222,7 +223,7 @@ __kernel void pointwise_dense(Launch launch, OPERANDS) {
 // Byte offsets of the lanes of a vector that covers several short rows.
 typedef struct {
   long lanes[VEC];
-  bool is_line;  // whether the lanes are as far apart as elements of one row
+  bool is_line;  // the lanes are as far apart as elements of one row
 } Spread;
 
 static inline Spread spread_rows(long row, long stride, long row_stride) {

@@ -71,7 +71,7 @@ const fn expr_class(class: Class) -> ExprClass {
 }
 
 impl PointwiseRow {
-    /// What is computed in a dtype.
+    /// The expression for a dtype.
     pub(in crate::ops) fn expr_for(&self, compute: DType) -> Option<&'static str> {
         match expr_class(compute.class()) {
             ExprClass::Float => self.expr,
@@ -95,7 +95,7 @@ impl PointwiseRow {
         self.arity.max(if family == Family::Foreach { 3 } else { 2 })
     }
 
-    /// The `sources` of the inputs that the row's programs have and the row does not: numbers, so that nothing is read.
+    /// The `sources` of the inputs that the row's programs have and the row does not: scalars, so that nothing is read.
     pub(in crate::ops) fn absent_sources(&self, family: Family) -> i32 {
         (self.arity..self.slots(family)).fold(0, |sources, index| sources | (Source::Value as i32) << (2 * index))
     }
@@ -106,7 +106,7 @@ impl PointwiseRow {
     fn switch(&self, family: Family, class: Class) -> String {
         let (slots, expr) = (self.slots(family), expr_class(class));
         let alike = |row: &&Self| row.slots(family) == slots && row.is_short(expr) == self.is_short(expr);
-        // What is written for signed integers alone need not mean anything for others.
+        // Expressions for signed integers alone need not be valid for others.
         let is_meant = |row: &&Self| class != Class::Unsigned || row.dtypes >> DType::U64.code() & 1 == 1;
         POINTWISE.iter().filter(alike).filter(is_meant).map(|row| row.case_text(expr)).collect()
     }

@@ -6,16 +6,16 @@ use crate::kernels::Layout;
 use crate::ops::Operand;
 use crate::ops::Target;
 
-/// What a CPU computes at a time where operands are strided: along rows, so that a row's vectors share its set-up; or,
-/// where an operand lies across, few cache lines of which all is used.
+/// Vectors of a CPU tile where operands are strided: along rows, so that a row's vectors share its set-up; or, where an
+/// operand is transposed, few cache lines of which all is used.
 pub(in crate::ops) const TILE_VECTORS: i64 = 64;
 pub(in crate::ops) const TILE_ROWS: i64 = 256;
 /// Groups of work-items for each core, which share the tiles evenly.
 const GROUPS_PER_UNIT: usize = 8;
-/// Elements of a side of what a GPU's group computes at a time where an operand lies across, of which each item takes one.
+/// Side of a GPU tile, in elements, where an operand is transposed; each item takes one.
 pub(in crate::ops) const GPU_SIDE: i64 = 16;
 
-/// How the strided kernel walks: tiles of `rows` rows, or of so many times `rows_at_once`, by `vectors` vectors.
+/// Tiles of the strided kernel: `rows` rows, or so many times `rows_at_once`, by `vectors` vectors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::ops) struct Tiles {
     pub vectors: i64,
@@ -39,7 +39,7 @@ impl Tiles {
     }
 }
 
-/// Whether an operand's neighbours lie along `dim`, not along the innermost dimension.
+/// Returns true if an operand's neighbours in memory lie along `dim`, not along the innermost dimension.
 pub(in crate::ops) fn is_across(operand: &Operand<'_>, dim: usize) -> bool {
     match (operand.strides.first(), operand.strides.get(dim)) {
         (Some(inner), Some(outer)) => *inner != 0 && *outer != 0 && outer.abs() < inner.abs(),
@@ -47,7 +47,7 @@ pub(in crate::ops) fn is_across(operand: &Operand<'_>, dim: usize) -> bool {
     }
 }
 
-/// Whether rows are whole vectors that begin where vectors do, or repeat one element.
+/// Returns true if rows are whole, aligned vectors, or repeat one element.
 pub(in crate::ops) fn fits_vectors(shape: &[i64], operands: &[Operand<'_>], lanes: usize) -> bool {
     let fits = |operand: &Operand<'_>| {
         let (size, vector) = (operand.dtype.size() as i64, (lanes * operand.dtype.size()) as i64);

@@ -11,28 +11,28 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// Where windows lie, one number for each spatial dimension, outermost first; empty lists mean that they adapt to the
-    /// sizes of input and output.
+    /// Windows, one value for each spatial dimension, outermost first; empty lists mean that they adapt to the sizes of
+    /// input and output.
     #[derive(Clone, Copy, Debug)]
     pub struct Pool<'a> {
         /// Number of spatial dimensions.
         pub spatial: usize,
         /// Extent of a window, in elements it takes.
         pub kernel_size: &'a [i64],
-        /// Distance of neighbouring windows.
+        /// Stride between neighbouring windows.
         pub stride: &'a [i64],
-        /// Margin around the input.
+        /// Padding around the input.
         pub padding: &'a [i64],
-        /// Distance of neighbouring elements of a window.
+        /// Dilation: distance between neighbouring elements of a window.
         pub dilation: &'a [i64],
     }
 
-    /// What averages divide by.
+    /// Divisor of averages.
     #[derive(Clone, Copy, Debug)]
     pub struct Divisor {
-        /// Whether padding counts as elements.
+        /// True where padding counts as elements.
         pub count_include_pad: bool,
-        /// A number in place of the count; 0 for none.
+        /// A divisor in place of the count; 0 for none.
         pub divisor_override: i64,
     }
 
@@ -51,12 +51,12 @@ mod ffi {
 
 pub use ffi::{Divisor, Pool};
 
-/// Elements of a window's row from which vectors along it pay, and not across channels.
+/// Elements in a row of a window from which vectors along it pay, and not across channels.
 const WIDE_WINDOW: i64 = 8;
-/// Planes or pixels that leave every core of a CPU a fair share, where an item takes whole ones.
+/// Planes or output positions that leave every core of a CPU a fair share, where an item takes whole ones.
 const TASKS_PER_UNIT: i64 = 8;
 
-/// The kernels that do the same.
+/// Equivalent kernels.
 struct Kernels<A> {
     /// Of `pool.cl`.
     gather: EntryPoint<A>,
@@ -64,13 +64,13 @@ struct Kernels<A> {
     whole: Option<Whole<A>>,
 }
 
-/// A kernel whose items take planes or pixels as a whole, and how many of these there are.
+/// A kernel whose items take whole planes or output positions, and the number of these.
 struct Whole<A> {
     kernel: EntryPoint<A>,
     tasks: i64,
 }
 
-/// What the arguments of all kernels are made of.
+/// State that the arguments of all kernels are made from.
 struct Call {
     target: Target,
     window: Window,
@@ -86,7 +86,7 @@ fn innermost_first(list: &[i64], absent: i64) -> [i64; SPATIAL] {
     values
 }
 
-/// Writes the largest element of each window, and its place in the plane of `input`.
+/// Writes the largest element of each window, and its index in the plane of `input`.
 ///
 /// # Errors
 /// As the driver reports.
@@ -117,7 +117,7 @@ pub fn max_pool(pool: &Pool<'_>, output: &Tensor<'_>, indices: &Tensor<'_>, inpu
     pool.launch(&Kernels { gather: entry::MAX_POOL, whole }, output, (input, output), args)
 }
 
-/// Writes what each element of the pooled tensor gets of the gradient.
+/// Writes the gradient of the pooled tensor.
 ///
 /// # Errors
 /// As the driver reports.
@@ -172,7 +172,7 @@ pub fn avg_pool(pool: &Pool<'_>, output: &Tensor<'_>, input: &Tensor<'_>, diviso
     pool.launch(&Kernels { gather: entry::AVG_POOL, whole }, output, (input, output), args)
 }
 
-/// Writes what each element of the pooled tensor gets of the gradient.
+/// Writes the gradient of the pooled tensor.
 ///
 /// # Errors
 /// As the driver reports.
@@ -240,7 +240,7 @@ impl Pool<'_> {
         serves.then_some(Whole { kernel, tasks: width * height * depth * samples })
     }
 
-    /// Whether every plane lies dense, in the same order as all others.
+    /// Returns true if every plane is dense, in the same order as all others.
     fn are_dense(&self, tensors: &[&Tensor<'_>]) -> bool {
         tensors.iter().all(|tensor| {
             let mut expected = 1;

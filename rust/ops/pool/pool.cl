@@ -1,8 +1,8 @@
 // Max and average pooling in up to three dimensions, with fixed or adaptive windows, forward and backward.
 //
-// A task is one position of VEC channels of a sample: where a window lies is worked out once for all of them. For
-// channels-last tensors the lanes are neighbours; for others each reads a plane of its own, in step with the rest.
-// The backward kernels gather, adding up what reaches an input position: no atomics, one order of summation.
+// A task is one position of VEC channels of a sample: its window is worked out once for all of them. For channels-last
+// tensors the lanes are neighbours; for others each reads a plane of its own, in step with the rest. The backward
+// kernels gather, adding up what reaches an input position: no atomics, one order of summation.
 //
 // Layouts list the dimensions [W, H, D, C, N]; absent ones have size 1.
 
@@ -12,7 +12,7 @@
 #define ADAPTIVE adaptive
 #endif
 
-// Indexed W, H, D. The first four mean nothing to adaptive windows.
+// Indexed W, H, D. Adaptive windows do not use the first four.
 typedef struct {
   int kernel_size[3];
   int stride[3];
@@ -23,7 +23,7 @@ typedef struct {
 } Window;
 SHARED(Window, 72);
 
-// What one output or input position covers along each dimension: begin, begin + step, ... < end.
+// Range that one output or input position covers along each dimension: begin, begin + step, ... < end.
 typedef struct {
   int begin[3], end[3], step[3];
 } Range;
@@ -69,13 +69,13 @@ INLINE Range cover_range(const Window *w, int adaptive, const int *at) {
   return r;
 }
 
-// Whether a window holds no element: ceil_mode makes some that lie in the padding alone, and dilation some whose taps all
-// miss the input.
+// Returns true if a window holds no element: ceil_mode makes some that lie in the padding alone, and dilation some
+// whose elements all miss the input.
 INLINE bool is_empty(const Range *r) {
   return r->begin[0] >= r->end[0] || r->begin[1] >= r->end[1] || r->begin[2] >= r->end[2];
 }
 
-// The maximum of nothing.
+// The maximum of no elements.
 INLINE T lowest(int dt) {
 #ifdef IS_INTEGER
   return dt == DT_I8 ? CHAR_MIN : dt == DT_I16 ? SHRT_MIN : dt == DT_I32 ? INT_MIN : dt == DT_I64 ? LONG_MIN : 0;
@@ -84,14 +84,14 @@ INLINE T lowest(int dt) {
 #endif
 }
 
-// Elements along dimension d that the average over output position o divides by.
+// Elements along dimension d that count in the divisor of the average over output position o.
 INLINE int window_share(const Window *w, int adaptive, int count_include_pad, int d, int o) {
   if (adaptive || !count_include_pad) return window_end(w, adaptive, d, o) - window_begin(w, adaptive, d, o);
   int begin = o * w->stride[d] - w->padding[d];
   return min(begin + w->kernel_size[d], w->input[d] + w->padding[d]) - begin;
 }
 
-// What the average over output position (x, y, z) divides by.
+// Divisor of the average over output position (x, y, z).
 INLINE long average_share(const Window *w, int adaptive, int count_include_pad, long divisor_override, int x, int y,
                           int z) {
   if (divisor_override != 0) return divisor_override;
@@ -99,7 +99,7 @@ INLINE long average_share(const Window *w, int adaptive, int count_include_pad, 
          window_share(w, adaptive, count_include_pad, 2, z);
 }
 
-// The position of a task: its place in the planes, its first channel and how many it has, its sample.
+// The position of a task: its index in the planes, its first channel and how many it has, its sample.
 typedef struct {
   int at[3], width;
   long channel, sample;
@@ -134,7 +134,7 @@ INLINE bool next_channels(const Layout *layout, Task *task) {
   return more;
 }
 
-// What find_task gives for the next index, without its divisions.
+// Moves on to the next index, as find_task would, without its divisions.
 INLINE void next_task(const Layout *layout, bool channels_last, Task *task) {
   if (channels_last && next_channels(layout, task)) return;
   for (int d = 0; d < 3; d++) {
@@ -161,7 +161,7 @@ INLINE long position(const Layout *layout, int operand, int x, int y, int z) {
   Task task = find_task(&layout, channels_last, first);                                                            \
   for (long index = first; index < last; index++, next_task(&layout, channels_last, &task))
 
-// Whether the position of a task may differ from that of the one before: where windows lie takes divisions.
+// True if the position of a task may differ from that of the one before: finding windows takes divisions.
 #define MOVED (index == first || task.channel == 0 || !channels_last)
 
 #define FOR_RANGE(r, x, y, z)                              \
@@ -169,7 +169,7 @@ INLINE long position(const Layout *layout, int operand, int x, int y, int z) {
     for (int y = r.begin[1]; y < r.end[1]; y += r.step[1]) \
       for (int x = r.begin[0]; x < r.end[0]; x += r.step[0])
 
-// Places in the [D, H, W] plane, one a lane. They are stored as long and held in lanes as wide as T.
+// Indices in the [D, H, W] plane, one a lane. They are stored as long and held in lanes as wide as T.
 typedef union {
   TM vector;
   TI lanes[VEC];
@@ -198,7 +198,7 @@ INLINE void store_places(__global uchar *p, long stride, int n, Places places) {
   FIRST_LANES(l, n) *(__global long *)(p + l * stride) = places.lanes[l];
 }
 
-// The largest of each window (the last NaN wins) and its place. Operands: output, indices, input.
+// The largest of each window (the last NaN wins) and its index. Operands: output, indices, input.
 __kernel void max_pool(__global uchar *output, ulong output_offset, __global uchar *indices, ulong indices_offset,
                        __global const uchar *input, ulong input_offset, int dtype0, Layout layout, Window w,
                        int adaptive) {
@@ -258,7 +258,7 @@ __kernel void avg_pool(__global uchar *output, ulong output_offset, __global con
   FOR_TASKS(layout, 1) {
     if (MOVED) {
       r = window_range(&w, ADAPTIVE, task.at);
-      // Nothing is 0, whatever it would be divided by.
+      // An empty window gives 0, whatever the divisor.
       share = 1;
       if (!is_empty(&r))
         share = average_share(&w, ADAPTIVE, count_include_pad, divisor_override, task.at[0], task.at[1], task.at[2]);

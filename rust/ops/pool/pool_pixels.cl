@@ -1,8 +1,8 @@
-// Pooling of channels-last images, one item a pixel of the result; arguments and operands are those of the kernels in
+// Pooling of channels-last images, one item a pixel of the output; arguments and operands are those of the kernels in
 // pool.cl.
 //
 // There a task is VEC channels, and goes through a window for each of them: of every pixel it reads one vector, and the
-// next task the next. These kernels read pixels whole, so that memory is gone through in order.
+// next task the next. These kernels read whole pixels, so that memory is read in order.
 
 // Vectors of channels that are taken at a time, in registers: 64 floats with vectors of 64 bytes.
 #define STRIPS 4
@@ -25,7 +25,7 @@ INLINE Task pixel_at(const Layout *layout, long index) {
   return task;
 }
 
-// What pixel_at gives for the next index, without its divisions.
+// Moves on to the next index, as pixel_at would, without its divisions.
 INLINE void next_pixel(const Layout *layout, Task *task) {
   for (int d = 0; d < 3; d++) {
     if (++task->at[d] < layout->sizes[d]) return;
@@ -45,7 +45,7 @@ INLINE long pixel_offset(const Layout *layout, int operand, const Task *task) {
 #define STORE_LAST(p, v) store_part(p, channel + s * VEC, channels, DTYPE0, v)
 #define FOR_STRIPS(COUNT) UNROLL for (int s = 0; s < COUNT; s++)
 
-// The largest of COUNT vectors of channels from `channel` on, and their places.
+// The largest of COUNT vectors of channels from `channel` on, and their indices.
 #define MAX_OF(COUNT, LOAD, STORE)                                                                \
   TV best[COUNT];                                                                                 \
   Places where[COUNT];                                                                            \
@@ -107,7 +107,7 @@ __kernel void avg_pool_pixels(__global uchar *output, ulong output_offset, __glo
   const long channels = layout.sizes[3];
   FOR_PIXELS(layout) {
     Range r = window_range(&w, ADAPTIVE, task.at);
-    // A window that lies in the padding alone, which ceil_mode can make, has nothing to average.
+    // A window that lies in the padding alone, which ceil_mode can make, is empty.
     const bool empty = is_empty(&r);
     T share = (T)average_share(&w, ADAPTIVE, count_include_pad, divisor_override, task.at[0], task.at[1], task.at[2]);
     __global const uchar *p = input + input_offset + plane_of(&layout, 1, &task);

@@ -1,6 +1,6 @@
-// Pooling of planes that lie dense, one item a plane; arguments and operands are those of the kernels in pool.cl.
+// Pooling of dense planes, one item a plane; arguments and operands are those of the kernels in pool.cl.
 //
-// Where channels are not neighbours the lanes of pool.cl read sixteen planes at once, a kilobyte or more apart. These
+// Where channels are not contiguous the lanes of pool.cl read sixteen planes at once, a kilobyte or more apart. These
 // kernels go along the rows of one plane instead. An item owns its plane, so it may add to it: PyTorch's CPU backend
 // adds in the same order, and rounds to the storage type as often.
 
@@ -30,7 +30,7 @@ __kernel void max_pool_backward_planes(__global uchar *grad_input, ulong grad_in
     clear_plane(dx, inputs, DTYPE0);
     for (long o = 0; o < results; o++) {
       long place = chosen[o];
-      // Indices may be anybody's.
+      // Indices come from the caller and may be out of range.
       if (place >= 0 && place < inputs) store(dx, place, DTYPE0, load(dx, place, DTYPE0) + load(g, o, DTYPE0));
     }
   }
@@ -59,7 +59,7 @@ INLINE void next_window(const Window *w, int adaptive, Cursor *c) {
   }
 }
 
-// What the average over a window divides by. Averages are without dilation.
+// Divisor of the average over a window, which has no dilation.
 INLINE long cursor_share(const Window *w, int adaptive, int count_include_pad, long divisor_override, const Cursor *c) {
   const Range *r = &c->range;
   if (divisor_override == 0 && (adaptive || !count_include_pad))
@@ -77,10 +77,10 @@ INLINE long cursor_share(const Window *w, int adaptive, int count_include_pad, l
   for (int z = r.begin[2]; z < r.end[2]; z += r.step[2]) \
     for (int y = r.begin[1]; y < r.end[1]; y += r.step[1])
 
-// Where row y of slice z of a plane begins, counted in elements.
+// Start of row y of slice z of a plane, in elements.
 INLINE long row_start(const Window *w, int y, int z) { return ((long)z * w->input[1] + y) * w->input[0]; }
 
-// Rows of windows are at least VEC elements long and without dilation: mod.rs sees to it.
+// Rows of windows are at least VEC elements long and without dilation: mod.rs ensures it.
 __kernel void max_pool_planes(__global uchar *output, ulong output_offset, __global uchar *indices,
                               ulong indices_offset, __global const uchar *input, ulong input_offset, int dtype0,
                               Layout layout, Window w, int adaptive) {
@@ -124,7 +124,7 @@ __kernel void max_pool_planes(__global uchar *output, ulong output_offset, __glo
   }
 }
 
-// Rows of windows are long here: mod.rs sees to it.
+// Rows of windows are long here: mod.rs ensures it.
 __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __global const uchar *input,
                               ulong input_offset, int dtype0, Layout layout, Window w, int adaptive,
                               int count_include_pad, long divisor_override) {
@@ -138,7 +138,7 @@ __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __glo
         __global const uchar *row = x_plane + row_start(&w, y, z) * dtype_size(DTYPE0);
         for (long i = r.begin[0]; i < r.end[0]; i += VEC) sum += load_part(row, i, r.end[0], DTYPE0, 0);
       }
-      // A window that lies in the padding alone, which ceil_mode can make, has nothing to average.
+      // A window that lies in the padding alone, which ceil_mode can make, is empty.
       bool empty = r.begin[0] >= r.end[0] || r.begin[1] >= r.end[1] || r.begin[2] >= r.end[2];
       T share = (T)cursor_share(&w, ADAPTIVE, count_include_pad, divisor_override, &c);
       store(y_plane, place, DTYPE0, empty ? (T)0 : lanes_sum(sum) / share);

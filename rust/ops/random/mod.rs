@@ -1,4 +1,4 @@
-//! Random numbers: distributions, dropout. The host hands in the seed and the first counter of each launch.
+//! Random numbers: distributions, dropout. The host passes the seed and the first counter of each launch.
 
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Arguments, EntryPoint, Value};
@@ -53,7 +53,7 @@ mod ffi {
 
 pub use ffi::Distribution;
 
-/// Counters that lie side by side, the `BESIDE` of `random.cl`.
+/// Consecutive counters of a group, the `BESIDE` of `random.cl`.
 const BESIDE: i64 = 8;
 
 /// Elements that BESIDE counters make, the `GROUP` of `random.cl`: 32-bit words go twice as far as 64-bit ones.
@@ -137,7 +137,7 @@ pub fn random_sample(
     launch(&target, &program, entry::RANDOM_SAMPLE, &args, drawing_items(&target, class, count))
 }
 
-/// Fills a dense tensor with `base` plus whole numbers below `range`; range 0 means all 64 bits.
+/// Fills a dense tensor with `base` plus integers below `range`; range 0 means all 64 bits.
 ///
 /// # Errors
 /// As the driver reports.
@@ -162,7 +162,7 @@ pub fn random_integers(out: &Tensor<'_>, range: u64, base: i64, stream: RandomSt
     launch(&target, &program, entry::RANDOM_INTEGERS, &args, drawing_items(&target, Class::Integer, count))
 }
 
-/// Fills a dense tensor with 0 and 1; `probabilities` is laid out alike. One that is none is a fault of the stream.
+/// Fills a dense tensor with 0 and 1; `probabilities` is laid out alike. One outside [0, 1] is a fault of the stream.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.

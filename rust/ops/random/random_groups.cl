@@ -1,5 +1,5 @@
-// The entry points of cl/random.cl for GPUs: a work-item has a counter. A work-group hands its numbers over in local memory,
-// so that neighbouring items have neighbouring elements.
+// The entry points of cl/random.cl for GPUs: a work-item has a counter. A work-group exchanges its numbers in local
+// memory, so that neighbouring items have neighbouring elements.
 
 #if !defined(IS_CPU) && !defined(IS_COMPLEX)
 
@@ -7,7 +7,7 @@
 #define RANDOM_ITEMS 64
 #define MADE (RANDOM_ITEMS * VECTORS)
 
-// Where number k of this item is among those of its work-group.
+// Index of number k of this item among those of its work-group.
 static inline int place_of(int k) {
   const int item = get_local_id(0);
   return item / BESIDE * GROUP + k * BESIDE + item % BESIDE;
@@ -48,7 +48,7 @@ static inline void make_uniform(__local T *made, ulong seed, ulong offset) {
   barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-// A number as memory of a dtype holds it.
+// Rounds a value to a dtype.
 static inline T rounded(T v, int dt) {
   switch (dt) {
     case DT_F16: {

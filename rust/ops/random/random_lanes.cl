@@ -9,8 +9,8 @@ static inline void group_words(ulong seed, ulong offset, ulong group, Words word
 
 #ifdef IS_INTEGER
 
-// base + a whole number below range; range 0 means all 64 bits. Two words an element, their high product with the
-// range: the bias is below range / 2^64.
+// base + an integer below range; range 0 means all 64 bits. Two words an element, the high half of their product with
+// the range: the bias is below range / 2^64.
 __kernel void random_integers(__global uchar *out, ulong out_offset, int dtype0, long n, ulong seed, ulong offset,
                               ulong range, long base) {
   long group = get_global_id(0);

@@ -1,4 +1,4 @@
-// Reductions that tell where: argmax, argmin, and max and min along a dimension.
+// Reductions that return indices: argmax, argmin, and max and min along a dimension.
 //
 // The first of equal elements wins, and NaN wins over everything, as in PyTorch. `kept` lays out the results
 // (operand 0 values, 1 indices, 2 input); one dimension of `length` elements, `stride` bytes apart, is reduced. A
@@ -14,19 +14,19 @@
 #define LARGEST largest
 #endif
 
-// Vectors searched at a time by one item: on CPUs a block is scanned for its extreme value first, and for the place
-// of that value only when it beats the best so far. On GPUs the items of a group take neighbouring vectors, and look for
-// places in their registers.
+// Vectors searched at a time by one item: on CPUs a block is scanned for its extreme value first, and for the index of
+// that value only when it beats the best so far. On GPUs the items of a group take neighbouring vectors, and search
+// their registers for indices.
 #if LSIZE > 1
 #define BLOCK 1
 #else
 #define BLOCK 64
 #endif
 
-// Whether b beats a, wherever they are.
+// True if b beats a, whatever their indices.
 #define BEATS(largest, a, b) ((((largest) ? ((b) > (a)) : ((b) < (a)))) | (((b) != (b)) & ((a) == (a))))
 
-// Whether (b, ib) comes before (a, ia).
+// Returns true if (b, ib) comes before (a, ia).
 INLINE bool precedes(int largest, T a, long ia, T b, long ib) {
   return BEATS(largest, a, b) || (!BEATS(largest, b, a) && ib < ia);
 }
@@ -37,7 +37,7 @@ INLINE void store_winner(__global uchar *values, int values_dtype, __global ucha
   *(__global long *)(indices + layout_offset(kept, 1, result)) = place;
 }
 
-// Puts the winner that item `other` found in place of that of `item` if it comes before.
+// Replaces the winner of `item` by that of item `other` if it comes before.
 #if LSIZE > 1
 INLINE void join_winner(int largest, __local T *best, __local long *place, int item, int other) {
   if (precedes(largest, best[item], place[item], best[other], place[other])) {
@@ -122,7 +122,7 @@ __kernel GROUPS_OF(LSIZE) void arg_rows(EXTREMES_ARGUMENTS) {
   }
 }
 
-// Items find the winners of tasks (VEC neighbouring results, split), as columns.cl has it. Places are kept in lanes as
+// Items find the winners of tasks (VEC neighbouring results, split), as columns.cl has it. Indices are kept in lanes as
 // wide as T, so `length` must fit one.
 __kernel GROUPS_OF(LSIZE) void arg_columns(EXTREMES_ARGUMENTS, int parts) {
   input += input_offset;

@@ -1,4 +1,4 @@
-//! Reductions that tell where: argmax, argmin, maximum and minimum along a dimension.
+//! Reductions that return indices: argmax, argmin, maximum and minimum along a dimension.
 
 use super::reduction::{Order, Reduction};
 use crate::error::Result;
@@ -20,7 +20,7 @@ mod ffi {
     }
 }
 
-/// Finds the largest or smallest elements of `input` along `dim` and their places. `values`, which may be absent, and
+/// Finds the largest or smallest elements of `input` along `dim` and their indices. `values`, which may be absent, and
 /// `indices`, of 64-bit integers, have size 1 there.
 ///
 /// # Errors
@@ -103,7 +103,7 @@ fn space(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usi
         (0..input.ndim()).map(|d| if d == dim { 0 } else { bytes(tensor, d) }).collect()
     };
     let source: Vec<i64> = (0..input.ndim()).map(|d| bytes(input, d)).collect();
-    // The places come first: they are always there, so their stride 0 tells which dimension is reduced.
+    // The indices come first: they are always there, so their stride 0 tells which dimension is reduced.
     let mut space = Reduction::new(input.sizes, [&output(indices), &output(values), &source]);
     for kept in &mut space.kept {
         kept.strides.swap(0, 1);
@@ -111,7 +111,7 @@ fn space(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usi
     space
 }
 
-/// The kernel that reads in the order of memory, unless the places do not fit its lanes.
+/// The kernel that reads in the order of memory, unless the indices do not fit its lanes.
 fn order(space: &Reduction<3>, geometry: &Geometry, class: Class) -> Order {
     if class == Class::Float && space.length() > i64::from(i32::MAX) {
         return Order::Rows;

@@ -15,13 +15,13 @@ use crate::ops::{Operand, Target};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// What is made of the elements of a result.
+    /// The kind of reduction.
     #[derive(Debug)]
     #[repr(i32)]
     pub enum ReduceOp {
         /// Sum.
         Sum,
-        /// Sum of what is not NaN.
+        /// Sum without NaNs.
         NanSum,
         /// Product.
         Product,
@@ -31,9 +31,9 @@ mod ffi {
         Minimum,
         /// Largest; NaN wins.
         Maximum,
-        /// Whether all are non-zero.
+        /// True if all are non-zero.
         All,
-        /// Whether one is non-zero.
+        /// True if one is non-zero.
         Any,
         /// Number of non-zero elements: the "0-norm".
         NonZeros,
@@ -66,7 +66,7 @@ pub use ffi::ReduceOp;
 /// Vectors of a row up to which folding the last of them takes more time than reading all.
 const LONGEST_SHORT_ROW: i64 = 32;
 
-/// What is done to an element, between two, and to the total: numbers of `reduce.cl`.
+/// Map of an element, as `Fold` is of two and `Finish` of the total: values of `reduce.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Map {
     Copy = 0,
@@ -147,7 +147,7 @@ pub fn reduce(op: ReduceOp, power: f64, shape: &[i64], output: &Operand<'_>, inp
     pass.run(&second, 1, second.order(&geometry), (Map::Copy, finish), partial, out)
 }
 
-/// What both passes of a reduction share.
+/// State shared by both passes of a reduction.
 struct Pass {
     target: Target,
     geometry: Geometry,

@@ -47,8 +47,8 @@
 // CASCADE + CASCADE + n / CASCADE^2 instead of n, as in PyTorch's cascade sum.
 #define CASCADE 128
 
-// Independent totals in the inner loops, so that an addition need not wait for the one before it. A generic program of a GPU
-// has the code of every operator in each, which takes the registers that leave room for other groups.
+// Independent totals in the inner loops, so that an addition need not wait for the one before it. A generic program of
+// a GPU has the code of every operator in each, which takes the registers that leave room for other groups.
 #if defined(IS_CPU) || defined(SPEC_DTYPE0)
 #define CHAINS 4
 #else
@@ -84,7 +84,7 @@ INLINE T map_vector(int map, T x, TR power) {
 
 INLINE T fold_vector(int fold, T a, T b) {
   if (fold == FOLD_MUL) return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
-  // Only magnitudes reach min and max, as real numbers.
+  // Only magnitudes reach min and max, as real values.
   if (fold == FOLD_MIN) return (b.x < a.x || b.x != b.x) ? b : a;
   if (fold == FOLD_MAX) return (b.x > a.x || b.x != b.x) ? b : a;
   return a + b;
@@ -142,7 +142,7 @@ DEFINE_STEPS(map_vector, fold_vector, power_vector, TV)
 
 #endif
 
-// What folding nothing gives.
+// The identity of a fold.
 INLINE T identity(int fold) {
   switch (fold) {
     case FOLD_MUL: return FROM_REAL(1);

@@ -1,7 +1,7 @@
 // Mean and variance (CLASS_F and CLASS_D).
 //
-// Blocks that fit the nearest cache are read twice, for their mean and then for their squared deviations from it, and
-// joined by Chan's formula: as accurate as Welford's recurrence without its division for every element.
+// Blocks that fit L1 are read twice, for their mean and then for their squared deviations from it, and joined by Chan's
+// formula: as accurate as Welford's recurrence without its division for every element.
 //
 // `kept` lays out the results (operand 0 variance, 1 mean, 2 input), `reduced` the elements of each (operand 0
 // input). Where results are few their elements are cut into `splits`, the last dimension of `kept` then;
@@ -9,7 +9,7 @@
 //
 //   moments_rows  elements of one result are neighbours    moments_columns  results are neighbours
 
-// What the results are: the raw sum of squared deviations for a split, else the variance or its root.
+// Kinds of results: the raw sum of squared deviations for a split, else the variance or its root.
 #define FINISH_SQUARES 0
 #define FINISH_VARIANCE 1
 #define FINISH_DEVIATION 2
@@ -95,8 +95,8 @@ INLINE void add_run(__global const uchar *p, long stride, long n, int item, int 
       int variance_dtype, __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept, Layout reduced, \
       long outputs, long length, long splits, int finish, TR correction
 
-// A group finds the moments of whole tasks (result, split). `run_items` of its items share a run of the innermost
-// reduced dimension, the others take the next runs.
+// A group finds the mean and variance of whole tasks (result, split). `run_items` of its items share a run of the
+// innermost reduced dimension, the others take the next runs.
 __kernel GROUPS_OF(LSIZE) void moments_rows(MOMENTS_ARGUMENTS, int run_items) {
   input += input_offset;
   variance += variance_offset;
@@ -143,7 +143,7 @@ __kernel GROUPS_OF(LSIZE) void moments_rows(MOMENTS_ARGUMENTS, int run_items) {
   }
 }
 
-// Items find the moments of tasks (VEC neighbouring results, split), as columns.cl has it.
+// Items find the mean and variance of tasks (VEC neighbouring results, split), as columns.cl has it.
 __kernel GROUPS_OF(LSIZE) void moments_columns(MOMENTS_ARGUMENTS, int parts) {
   input += input_offset;
   variance += variance_offset;

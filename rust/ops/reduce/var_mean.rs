@@ -11,7 +11,7 @@ use crate::ops::{Operand, Target};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// What a caller wants of the moments.
+    /// Parameters of a variance.
     #[derive(Clone, Copy, Debug)]
     pub struct Spread {
         /// Degrees of freedom taken from the count: 1 for the unbiased variance.
@@ -32,7 +32,7 @@ mod ffi {
 
 pub use ffi::Spread;
 
-/// What is made of the squared deviations: numbers of `var_mean.cl`.
+/// Finish of the squared deviations: values of `var_mean.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 enum Finish {

@@ -11,21 +11,21 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// What finds the input positions of an output position; as in `resample.cl`.
+    /// Rule that finds the input positions of an output position; as in `resample.cl`.
     #[derive(Debug)]
     #[repr(i32)]
     pub enum ResampleRule {
-        /// The same place; the ends repeat beyond themselves.
+        /// The same position; the ends repeat beyond themselves.
         Replicate,
-        /// The same place; the ends are mirrors.
+        /// The same position; the ends are mirrors.
         Reflect,
-        /// The place below.
+        /// The position below.
         Nearest,
-        /// The nearest place.
+        /// The nearest position.
         NearestExact,
-        /// Between two places.
+        /// Between two positions.
         Linear,
-        /// Between four places.
+        /// Between four positions.
         Cubic,
         /// A triangle as wide as the step.
         SmoothLinear,
@@ -35,14 +35,14 @@ mod ffi {
         SmoothLanczos,
     }
 
-    /// How one dimension is resampled, whatever its sizes.
+    /// Resampling of one dimension, independent of its sizes.
     #[derive(Clone, Copy, Debug)]
     pub struct ResampleStep {
-        /// What finds input positions.
+        /// Rule that finds input positions.
         pub rule: ResampleRule,
-        /// Whether the first and last positions of both grids coincide.
+        /// True where the first and last positions of both grids coincide.
         pub align_corners: bool,
-        /// Input positions to an output position.
+        /// Input positions per output position.
         pub scale: f64,
         /// Padding before the first element.
         pub shift: i64,
@@ -63,11 +63,11 @@ pub use ffi::{ResampleRule, ResampleStep};
 /// Elements of an input row for each of an output row, up to which all are read before some are gathered. A choice: the more
 /// there are, the fewer of them are needed.
 const MOST_INPUTS: i64 = 4;
-/// Local memory for a row of inputs: a part of a first cache.
+/// Local memory for a row of inputs: a part of L1.
 const LINE_BYTES: usize = 16 << 10;
 
 impl ResampleRule {
-    /// How far from where it looks a rule takes elements, in steps of the wider grid.
+    /// Reach of a rule to either side of a position, in steps of the wider grid.
     const fn reach(self) -> f64 {
         match self {
             Self::Replicate | Self::Reflect | Self::Nearest | Self::NearestExact => 0.5,
@@ -127,7 +127,7 @@ impl Axis {
         }
     }
 
-    /// Counts and places are `int`, weights of `weight` bytes.
+    /// Counts and indices are `int`, weights of `weight` bytes.
     fn table_bytes(&self, weight: i64) -> i64 {
         const PITCH: u64 = 16;
         let pitch = (self.positions() as u64).next_multiple_of(PITCH) as i64;
@@ -187,7 +187,7 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[ResampleStep],
     let target = Target::of(output.address)?;
     let by_channel = planes::channels_are_neighbours(&[output, input], steps.len());
     let geometry = Geometry::of(&target, class);
-    // Neighbours of a row have places and weights of their own.
+    // Neighbours of a row have indices and weights of their own.
     let geometry = if by_channel { geometry } else { geometry.for_columns() };
     let spec = geometry.define(tier(output.numel(), &[("SPEC_DTYPE0", output.dtype.code())]));
     let program = target.program(Family::Resample, class, &spec)?;

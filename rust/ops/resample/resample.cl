@@ -11,7 +11,7 @@
 // neighbouring positions, with a pitch of n rounded up to 16:
 //   int counts[pitch]   int places[width][pitch]   TR weights[width][pitch]
 
-// What finds the input positions of an output position: numbers of `ResampleRule`.
+// Rules that find the input positions of an output position: values of `ResampleRule`.
 #define RULE_REPLICATE 0
 #define RULE_REFLECT 1
 #define RULE_NEAREST 2
@@ -39,7 +39,7 @@ SHARED(ResampleAxis, 56);
 
 #define AXES_ARGUMENTS ResampleAxis x_axis, ResampleAxis y_axis, ResampleAxis z_axis
 
-// Integers are interpolated by rules that give one element of weight 1; its place is found in float.
+// Integers are interpolated by rules that give one element of weight 1; its position is found in float.
 #ifdef IS_INTEGER
 typedef float TF;
 #else
@@ -82,8 +82,8 @@ static inline TF smooth_kernel(int rule, TF x) {
 }
 static inline TF smooth_reach(int rule) { return rule == RULE_SMOOTH_LINEAR ? 1 : rule == RULE_SMOOTH_CUBIC ? 2 : 3; }
 
-// What one fine position takes: `count` coarse positions from `first` on. Weights are those of `near`, or for a
-// smoothing rule the kernel around `center` divided by `total`.
+// Input of one fine position: `count` coarse positions from `first` on. Weights are those of `near`, or for a smoothing
+// rule the kernel around `center` divided by `total`.
 typedef struct {
   long first;
   int count;
@@ -144,7 +144,7 @@ static inline Taps find_taps(const ResampleAxis *axis, long o) {
   return t;
 }
 
-// The coarse position that tap k reads: those outside are brought back in.
+// Coarse position of element k: those outside are brought back in.
 static inline long tap_place(const ResampleAxis *axis, const Taps *t, int k) {
   long i = t->first + k, last = axis->coarse - 1;
   if (axis->rule == RULE_REFLECT) {
@@ -159,13 +159,14 @@ static inline TF tap_weight(const ResampleAxis *axis, const Taps *t, int k) {
   return smooth_kernel(axis->rule, ((TF)(t->first + k) - t->center + LIT(0.5)) * t->slope) / t->total;
 }
 
-// Fine positions [begin, end) that may read coarse position i. At the ends more do: what lies outside comes back there.
+// Fine positions [begin, end) that may read coarse position i. At the ends there are more: positions outside are
+// brought back there.
 static inline void candidates(const ResampleAxis *axis, long i, long *begin, long *end) {
   TF low, high;
   if (axis->rule == RULE_REPLICATE) {
     low = high = (TF)(i + axis->shift);
   } else {
-    // Interpolation reaches at most two positions to each side of where it looks, smoothing as far as its kernel.
+    // Interpolation reaches at most two positions to each side, smoothing as far as its kernel.
     TF scale = scale_of(axis);
     TF reach = axis->rule < RULE_SMOOTH_LINEAR ? (TF)2 : smooth_reach(axis->rule) * fmax(scale, (TF)1);
     low = ((TF)i - reach - 1) / scale;
@@ -255,7 +256,7 @@ static inline Row table_row(__global uchar *tables, const ResampleAxis *axis, lo
   return row;
 }
 
-// Whether VEC neighbouring positions take equally many elements, as all but those at the borders do.
+// Returns true if VEC neighbouring positions take equally many elements, as all but those at the borders do.
 static inline bool count_alike(__global const int *counts) {
 #if VEC == 1
   return true;
@@ -269,7 +270,7 @@ static inline TV sum_columns(__global uchar *tables, const ResampleAxis *x_axis,
                              __global const uchar *in, long x_step, long y_step, long z_step, int dtype0) {
   Row row = table_row(tables, x_axis, x);
   __global const int *counts = table_counts(tables, x_axis) + x;
-  // Few elements are sooner taken with conditions than counted.
+  // With few elements the conditions cost less than comparing counts.
   bool alike = x_axis->width > 2 && n == VEC && count_alike(counts);
   int most = alike ? row.count : x_axis->width;
   TV sum = (TV)0;

@@ -1,10 +1,10 @@
 // Interpolation along whole rows, for CPUs. Follows resample.cl, whose tables it uses.
 
-// A vector of output positions from x on, all of which exist, of what a row of inputs is along the other dimensions.
+// Output positions x to x + VEC - 1, all of which exist, from a row of inputs summed over the other dimensions.
 INLINE TV sum_line(__global uchar *tables, const ResampleAxis *x_axis, long x, __local const T *line) {
   Row row = table_row(tables, x_axis, x);
   __global const int *counts = table_counts(tables, x_axis) + x;
-  // Few elements are sooner taken with a condition than counted.
+  // With few elements the condition costs less than comparing counts.
   const bool alike = x_axis->width > 2 && count_alike(counts);
   const int most = alike ? row.count : x_axis->width;
   TV sum = (TV)0;

@@ -1,4 +1,4 @@
-//! Steps of LSTM and GRU cells, after the products of input and state with their weights.
+//! Steps of LSTM and GRU cells, after the matmuls of input and state with their weights.
 //!
 //! All tensors are contiguous and of one dtype; states are [rows, hidden], gates [rows, gates * hidden].
 
@@ -12,18 +12,18 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// What a step starts from.
+    /// Inputs of a step.
     #[derive(Clone, Copy, Debug)]
     pub struct CellInputs<'a> {
-        /// Product of the input.
+        /// Matmul of the input.
         pub input_gates: Tensor<'a>,
-        /// Product of the state.
+        /// Matmul of the state.
         pub hidden_gates: Tensor<'a>,
-        /// Bias of the input's product; may be absent.
+        /// Bias of the input's matmul; may be absent.
         pub input_bias: Tensor<'a>,
-        /// Bias of the state's product; may be absent.
+        /// Bias of the state's matmul; may be absent.
         pub hidden_bias: Tensor<'a>,
-        /// The state that the step changes: a cell's content in an LSTM, what a GRU shows.
+        /// The state that the step changes: the cell state of an LSTM, the hidden state of a GRU.
         pub state: Tensor<'a>,
     }
 
@@ -56,7 +56,7 @@ mod ffi {
 
 pub use ffi::CellInputs;
 
-/// Launches a kernel over every element of `state`. `args` makes its arguments of where `tensors` lie.
+/// Launches a kernel over every element of `state`. `args` makes its arguments from the memory of `tensors`.
 fn launch<A: Arguments, const N: usize>(
     kernel: EntryPoint<A>,
     state: &Tensor<'_>,
@@ -68,7 +68,7 @@ fn launch<A: Arguments, const N: usize>(
     }
     let target = Target::of(state.address)?;
     let geometry = Geometry::of(&target, state.class());
-    // What a step reads and writes is many times its state.
+    // A step reads and writes many times its state.
     let elements = tensors.iter().map(|tensor| tensor.numel()).sum();
     let spec = geometry.define(tier(elements, &[("SPEC_DTYPE0", state.dtype.code())]));
     let program = target.program(Family::Rnn, state.class(), &spec)?;
@@ -82,7 +82,7 @@ fn launch<A: Arguments, const N: usize>(
     target.launch(&program, kernel, &args, &geometry.items_for(rows * vectors), None)
 }
 
-/// The new state and content of LSTM cells; `gates` keeps the activated gates.
+/// The new hidden and cell state of LSTM cells; `gates` keeps the activated gates.
 ///
 /// # Errors
 /// As the driver reports.
@@ -95,8 +95,8 @@ pub fn lstm_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, cy: &Tensor<'_>, gate
     })
 }
 
-/// The gradients of gates and content from those of what `lstm_cell` gave, of which one may be absent. `cx` and `cy` are the
-/// content before and after, `gates` what `lstm_cell` has kept.
+/// The gradients of gates and cell state from those of the outputs of `lstm_cell`, of which one may be absent. `cx` and
+/// `cy` are the cell state before and after, `gates` what `lstm_cell` has saved.
 ///
 /// # Errors
 /// As the driver reports.
@@ -116,7 +116,7 @@ pub fn lstm_cell_backward(
     })
 }
 
-/// The new state of GRU cells; `saved` is [rows, 5 * hidden].
+/// The new hidden state of GRU cells; `saved` is [rows, 5 * hidden].
 ///
 /// # Errors
 /// As the driver reports.
@@ -129,7 +129,7 @@ pub fn gru_cell(inputs: &CellInputs<'_>, hy: &Tensor<'_>, saved: &Tensor<'_>) ->
     })
 }
 
-/// The gradients of both products and of the state.
+/// The gradients of both matmuls and of the state.
 ///
 /// # Errors
 /// As the driver reports.

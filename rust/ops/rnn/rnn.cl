@@ -1,11 +1,11 @@
-// Steps of LSTM and GRU cells after their two matrix products (CLASS_F and CLASS_D).
+// Steps of LSTM and GRU cells after their two matmuls (CLASS_F and CLASS_D).
 //
 // Tensors are contiguous and of one dtype. A row of gates holds one gate after the other, each of `hidden` elements;
-// input_gates and hidden_gates are what the products of input and state left. Absent biases and gradients are null.
+// input_gates and hidden_gates are the results of the matmuls of input and state. Absent biases and gradients are null.
 
 #define LSTM_GATES 4
 #define GRU_GATES 3
-// What the forward pass of a GRU keeps for the backward pass.
+// Values that the forward pass of a GRU saves for the backward pass, each of `hidden` elements.
 #define GRU_SAVED 5
 
 #define CELL_ARGUMENTS int dtype0, long rows, long hidden
@@ -116,7 +116,7 @@ __kernel void gru_cell(__global const uchar *input_gates, ulong input_gates_offs
   }
 }
 
-// The gradients of the two products differ only in the new gate, whose state part the reset gate scales.
+// The gradients of the two matmuls differ only in the new gate, whose state part the reset gate scales.
 __kernel void gru_cell_backward(__global const uchar *grad_hy, ulong grad_hy_offset, __global const uchar *workspace,
                                 ulong workspace_offset, __global uchar *grad_input_gates, ulong grad_input_gates_offset,
                                 __global uchar *grad_hidden_gates, ulong grad_hidden_gates_offset,

@@ -8,7 +8,7 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// How totals are made; as in `scan.cl`.
+    /// Operator of a scan; as in `scan.cl`.
     #[derive(Debug)]
     #[repr(i32)]
     pub enum ScanOp {
@@ -55,7 +55,7 @@ impl Rows {
         Self { length, inner, count: tensor.numel() / length.max(1) }
     }
 
-    /// Whether groups take pieces, and not items: where neighbours of a row are neighbours in memory, and many enough.
+    /// Returns true if groups take pieces, and not items: where rows are contiguous in memory, and long enough.
     fn by_group(&self, target: &Target) -> bool {
         let fits = target.device.info.max_work_group >= GROUP;
         !target.is_cpu() && fits && self.inner == 1 && self.length >= SHORTEST_FOR_GROUP
@@ -125,8 +125,8 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
     target.launch(&program, apply_kernel, &args, &global, local)
 }
 
-/// Running maximum or minimum along `dim` and where it was met. All are contiguous and of one shape; `indices` is
-/// of 64-bit integers.
+/// Running maximum or minimum along `dim` and its index. All are contiguous and of one shape; `indices` is of 64-bit
+/// integers.
 ///
 /// # Errors
 /// As the driver reports.

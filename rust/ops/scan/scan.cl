@@ -92,7 +92,7 @@ __kernel void scan_apply(__global uchar *out, ulong out_offset, __global const u
 }
 
 #if LSIZE > 1
-// The same for devices with many small cores and inner == 1: a group takes a piece, its items neighbouring elements.
+// The same for GPUs and inner == 1: a group takes a piece, its items neighbouring elements.
 
 // The totals of all items up to each item, of each to all; `shared` holds LSIZE values. Returns the total of the items
 // before, and leaves that of all in *all.
@@ -113,8 +113,8 @@ static inline Total scan_items(int op, Total value, __local Total *shared, Total
   return before;
 }
 
-// Neighbouring elements of an item. A group brings those of all its items to local memory, items side by side: a tile. One
-// place in 32 is left out, as items would else meet at the banks of every fourth.
+// Neighbouring elements of an item. A group brings those of all its items to local memory, items side by side: a tile.
+// One slot in 32 is padding, as every fourth item would else conflict at the banks.
 #define RUN 4
 #define TILE (LSIZE * RUN)
 #define SLOT(i) ((i) + ((i) >> 5))
@@ -180,7 +180,7 @@ __kernel GROUPS_OF(LSIZE) void scan_group_apply(__global uchar *out, ulong out_o
 #endif
 
 #ifndef IS_COMPLEX
-// Running maximum or minimum and where it was met: the last place among equals; a NaN stays. One work-item a row.
+// Running maximum or minimum and its index: the last among equals; a NaN stays. One work-item a row.
 __kernel void scan_extreme(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                            __global const uchar *input, ulong input_offset, int dtype0, long length, long inner,
                            int largest) {
@@ -200,7 +200,7 @@ __kernel void scan_extreme(__global uchar *values, ulong values_offset, __global
 }
 
 #if LSIZE > 1
-// Whether the extreme b of later elements replaces that of earlier ones; a place of -1 stands for no elements.
+// Returns true if the extreme b of later elements replaces that of earlier ones; an index of -1 stands for no elements.
 static inline bool takes_over(T a, long a_place, T b, long b_place, int largest) {
   return b_place >= 0 && (a_place < 0 || IS_NAN(b) || (!IS_NAN(a) && (largest ? b >= a : b <= a)));
 }

@@ -22,7 +22,7 @@ mod ffi {
     }
 }
 
-/// Vectors of columns that an item takes at most: pieces of 2 KiB, all of whose sums fit the nearest cache.
+/// Vectors of columns that an item takes at most: pieces of 2 KiB, all of whose sums fit L1.
 const WIDEST_STRIP: i64 = 32;
 /// Wide strips are worth more than even shares: a quarter of the groups that `Geometry` would make.
 const STRIPS_FOR_GROUP: i64 = 4;
@@ -91,7 +91,7 @@ pub fn softmax_backward(
     )
 }
 
-/// Where a call runs, and how it is cut.
+/// Target and geometry of a call.
 struct Call {
     target: Target,
     geometry: Geometry,
@@ -147,7 +147,7 @@ impl Call {
     }
 }
 
-/// How columns are cut.
+/// Strips of columns.
 struct Strip {
     /// Vectors of each that a program is built for.
     longest: i64,

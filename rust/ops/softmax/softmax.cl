@@ -40,8 +40,8 @@ INLINE TV exp_below(TV x) {
 #define exp_below exp
 #endif
 
-// Exponentials of a row that an item keeps rather than computes twice: 16 KiB of the nearest cache. The items of a
-// group would need more local memory than leaves room for others.
+// Exponentials of a row that an item keeps rather than computes twice: 16 KiB of L1. The items of a group would need
+// more local memory than leaves room for others.
 #if LSIZE == 1
 #define KEPT 4096
 #else

@@ -36,7 +36,7 @@ const TAKEN: i64 = 4;
 /// The rows of a contiguous tensor, and the order they are to have.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
-    /// Where they are.
+    /// The tensor.
     pub input: Tensor<'a>,
     /// Elements of a row.
     pub length: i64,
@@ -45,7 +45,7 @@ pub struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// How many there are.
+    /// Number of rows.
     pub fn count(&self) -> i64 {
         self.input.numel() / self.length
     }
@@ -57,14 +57,14 @@ impl Rows<'_> {
         target.program(Family::Sort, class, &Geometry::of(target, class).define(spec))
     }
 
-    /// What kernels take for the order, as `descending`.
+    /// The order as kernels take it, in `descending`.
     pub fn order(&self) -> i32 {
         i32::from(self.descending)
     }
 }
 
-/// Sorts the rows of `input` into `values`; `indices` (64-bit) tells where each element came from. All are contiguous
-/// and of one shape, but the rows of the results may be shorter: then they hold the first elements only.
+/// Sorts the rows of `input` into `values`; `indices` (64-bit) gets the index that each element came from. All are
+/// contiguous and of one shape, but the rows of the results may be shorter: then they hold the first elements only.
 ///
 /// # Errors
 /// As the driver reports.
@@ -89,18 +89,18 @@ pub fn sort(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, desce
     }
 }
 
-/// Elements and their places, in workspaces.
+/// Elements and their indices, in workspaces.
 pub struct Elements {
     /// The elements.
     pub keys: Workspace,
-    /// Their 64-bit places.
+    /// Their 64-bit indices.
     pub places: Workspace,
-    /// What the elements are stored as.
+    /// Dtype that the elements are stored in.
     pub dtype: DType,
 }
 
 impl Elements {
-    /// Memory for so many.
+    /// Memory for `count` elements.
     pub fn new(target: &Target, count: i64, dtype: DType) -> Result<Self> {
         let keys = target.workspace(count as usize * dtype.size())?;
         let places = target.workspace(count as usize * DType::I64.size())?;
@@ -183,7 +183,7 @@ pub fn merge(target: &Target, rows: &Rows<'_>, values: usize, indices: usize) ->
     Ok(())
 }
 
-/// How rows are cut.
+/// Block and chunk sizes of a row.
 struct Cut {
     /// Elements of the runs that merging begins with.
     block: i64,

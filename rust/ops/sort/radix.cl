@@ -4,14 +4,14 @@
 // Short rows go to one work-item each (radix_rows), which does all passes while the row is in its cache. A long row is
 // cut into `chunks` pieces: radix_keys, then for each byte radix_count, radix_offsets and radix_move, then radix_write.
 // Of each sorted row the first `kept` elements are written.
-// Work-items write to 256 places at a time, which a cache takes and a GPU's coalescing does not, and count in 1 KiB of their
-// own, which its registers do not hold: programs for GPUs go without these kernels.
+// Work-items write to 256 addresses at a time, which a cache takes and a GPU's coalescing does not, and count in 1 KiB
+// of their own, which its registers do not hold: programs for GPUs go without these kernels.
 
 #ifndef IS_COMPLEX
 
 #define BINS 256
 
-// What is moved: the key, and where in the row the element was.
+// A record that is moved: the key, and the element's index in the row.
 #ifdef CLASS_F
 typedef uint Key;
 typedef uint2 Record;
@@ -20,7 +20,7 @@ typedef ulong Key;
 typedef ulong2 Record;
 #endif
 
-// An unsigned number in the order of the elements. Equal elements (both zeros, all NaN) have equal keys, so values are
+// An unsigned integer in the order of the elements. Equal elements (both zeros, all NaN) have equal keys, so values are
 // not made from keys again but fetched from the input.
 static inline Key sort_key(T v, int dt, int descending) {
 #if defined(CLASS_F)
@@ -44,7 +44,7 @@ static inline int digit(Key key, int pass) { return (int)(key >> (8 * pass)) & (
 
 static inline bool is_constant(Key varying, int pass) { return digit(varying, pass) == 0; }
 
-// Writes the records of elements [begin, end) of a row; tells which bits of the keys differ from those of `first`.
+// Writes the records of elements [begin, end) of a row; returns the bits of the keys that differ from those of `first`.
 static inline Key make_records(__global Record *to, __global const uchar *row, long begin, long end, int dt,
                                int descending) {
   Key first = sort_key(load(row, 0, dt), dt, descending), varying = 0;
@@ -120,7 +120,8 @@ static inline Key row_varying(__global const Key *varying, long row_number, int 
   return bits;
 }
 
-// Whether the passes before this one have left a row in the spare buffer: each that was not skipped swapped them.
+// Returns true if the passes before this one have left a row in the spare buffer: each that was not skipped swapped
+// them.
 static inline bool is_swapped(Key varying, int pass) {
   int swaps = 0;
   for (int before = 0; before < pass; before++) swaps += !is_constant(varying, before);
@@ -151,7 +152,7 @@ __kernel void radix_count(__global const uchar *records, ulong records_offset, _
   for (int bin = 0; bin < BINS; bin++) to[(long)bin * chunks] = bins[bin];
 }
 
-// Turns the counts of each row into where each chunk's elements of each bin go. One work-item a row.
+// Turns the counts of each row into the offsets of each chunk's elements of each bin. One work-item a row.
 __kernel void radix_offsets(__global uchar *counts, ulong counts_offset, int chunks) {
   __global uint *row = (__global uint *)(counts + counts_offset) + get_global_id(0) * BINS * chunks;
   uint place = 0;

@@ -15,7 +15,7 @@ const SHORTEST_CHUNK: i64 = 1 << 14;
 /// Pieces for each core: even shares where another process takes one away.
 const CHUNKS_PER_UNIT: i64 = 4;
 
-/// Whether the kernels are made for such rows: counts and places have 32 bits.
+/// Returns true if the kernels suit such rows: counts and indices have 32 bits.
 pub fn suits(target: &Target, rows: &Rows<'_>) -> bool {
     target.is_cpu() && (SHORTEST..i64::from(u32::MAX)).contains(&rows.length)
 }
@@ -58,7 +58,7 @@ pub fn launch<A: Arguments>(
     target.launch(program, kernel, args, &[items as usize], Some(&[1]))
 }
 
-/// Writes the first `kept` elements of each sorted row, and their places, to the memory at two addresses.
+/// Writes the first `kept` elements of each sorted row, and their indices, to the memory at two addresses.
 ///
 /// # Errors
 /// As the driver reports.

@@ -1,5 +1,5 @@
-// The element of one rank of each row of a contiguous [rows, length] tensor, and its place: what a stable sort would put
-// there, without the sort. For CPUs, as cl/radix.cl, whose keys and records it takes.
+// The element of one rank of each row of a contiguous [rows, length] tensor, and its index: those that a stable sort
+// would give, without the sort. For CPUs, as cl/radix.cl, whose keys and records it takes.
 //
 // Rows are cut into `chunks` pieces. radix_keys makes the records of all elements. Then, the highest byte first and
 // bytes that are the same in a whole row left out, select_count counts a byte of the candidates in each piece, and
@@ -8,7 +8,7 @@
 
 #if defined(IS_CPU) && !defined(IS_COMPLEX)
 
-// What is known of a row: the rank of the wanted element among its candidates, and its latest digit.
+// State of a row: the rank of the wanted element among its candidates, and its latest digit.
 typedef struct {
   long rank;
   long digit;
@@ -40,7 +40,7 @@ __kernel void select_count(__global uchar *records, ulong records_offset, __glob
     int chosen = (int)((__global const Wanted *)(wanted + wanted_offset))[row_number].digit;
     uint count = *left, stay = 0;
     for (int bin = 0; bin < BINS; bin++) bins[bin] = 0;
-    // Without a branch on the digits, which nobody can predict.
+    // Without a branch on the digits, which is unpredictable.
     for (uint i = 0; i < count; i++) {
       Record record = list[i];
       bool stays = digit(record.x, before) == chosen;
@@ -87,7 +87,7 @@ __kernel void select_write(__global uchar *values, ulong values_offset, __global
   Key bits = row_varying((__global const Key *)(varying + varying_offset), row_number, chunks);
   int last = pass_before(bits, -1, passes);
   __global const Record *row = (__global const Record *)(records + records_offset) + row_number * length;
-  // Of equal elements, all are in their places still.
+  // If all elements are equal, the rank is the index.
   long place = state.rank;
   for (int chunk = 0; last < passes && chunk < chunks; chunk++) {
     long piece = row_number * chunks + chunk;

@@ -18,9 +18,9 @@ mod ffi {
     }
 }
 
-/// Writes the element of each row of `input` that a stable ascending sort would put at `ranks`, and its place in the row
-/// to `indices`. All are contiguous; `values`, `indices` and `ranks` (64-bit both) have a place for each row. NaN
-/// counts as larger than every number.
+/// Writes the element of each row of `input` that a stable ascending sort would put at `ranks`, and its index in the
+/// row to `indices`. All are contiguous; `values`, `indices` and `ranks` (64-bit both) have one element for each row.
+/// NaN counts as larger than every number.
 ///
 /// # Errors
 /// As the driver reports.

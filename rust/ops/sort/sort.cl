@@ -1,13 +1,13 @@
-// Stable sort of the rows of a contiguous [rows, length] tensor, with the places the elements came from.
+// Stable sort of the rows of a contiguous [rows, length] tensor, with the indices that the elements came from.
 //
-// A merge sort in global memory: sort_blocks sorts runs of elements, then each sort_merge doubles the runs, from one pair
-// of buffers into another. A work-item of a CPU, or a group of a GPU (cl/sort_groups.cl), makes consecutive elements of
-// the merged run; where they start in the two sources is found by bisection (merge path), so one long row is as parallel
-// as many short ones. NaN counts as larger than every number.
+// A merge sort in global memory: sort_blocks sorts runs of elements, then each sort_merge doubles the runs, from one
+// pair of buffers into another. A work-item of a CPU, or a group of a GPU (cl/sort_groups.cl), makes consecutive
+// elements of the merged run; their starts in the two sources are found by bisection (merge path), so one long row is
+// as parallel as many short ones. NaN counts as larger than every number.
 
 #ifndef IS_COMPLEX
 
-// Whether b must come before a, which precedes it: never for equals, so the sort is stable.
+// Returns true if b must come before a, which precedes it: never for equals, so the sort is stable.
 static inline bool overtakes(T b, T a, int descending) {
 #ifdef IS_FLOAT
   if (isnan(a) || isnan(b)) return descending ? isnan(b) && !isnan(a) : isnan(a) && !isnan(b);
@@ -31,7 +31,7 @@ static inline long merge_split(__global const uchar *a, long na, __global const 
 // Runs that merging begins with.
 #define BLOCK 32
 
-// One work-item a block; `blocks` of them make a row. An element's place is the number of those that go before it: more
+// One work-item a block; `blocks` of them make a row. An element's index is the number of those that go before it: more
 // comparisons than an insertion sort has, but without branches, and drivers vectorise them (10 ms become 5 for 65536
 // rows of 16 floats, PoCL, 2 cores).
 __kernel void sort_blocks(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,

@@ -6,7 +6,7 @@
 #define TAKEN 4
 #define TILE (LSIZE * TAKEN)
 
-// Where elements are in a tile.
+// Index of an element in a tile.
 typedef ushort Place;
 
 // How many of the first `taken` elements of the merge of a (na) and b (nb) come from a.

@@ -7,7 +7,7 @@
 
 #if defined(IS_CPU) && !defined(IS_COMPLEX)
 
-// Whether element (b, j) goes before (a, i) in a stable sort.
+// Returns true if element (b, j) goes before (a, i) in a stable sort.
 static inline bool goes_before(T b, long j, T a, long i, int descending) {
   return overtakes(b, a, descending) || (!overtakes(a, b, descending) && j < i);
 }
@@ -41,7 +41,7 @@ static inline void rise(__global T *keys, __global long *places, long count, T k
   places[at] = place;
 }
 
-// Whether any of VEC elements may overtake `root`: NaN compares false, so it is counted in.
+// Returns true if any of VEC elements may overtake `root`: NaN compares false, so it is counted in.
 static inline bool any_overtakes(TV v, T root, int descending) {
 #if VEC == 1
   return overtakes(v, root, descending);
@@ -51,7 +51,7 @@ static inline bool any_overtakes(TV v, T root, int descending) {
 }
 
 // A row has `chunks` pieces of `chunk` elements, the last one with what is left over; of each `kept` stay. `in_places`
-// tells where the elements of `input` come from, and is null for the first pass.
+// has the indices of the elements of `input`, and is null for the first pass.
 __kernel void top_rows(__global uchar *keys, ulong keys_offset, __global uchar *places, ulong places_offset,
                        __global const uchar *input, ulong input_offset, __global const uchar *in_places,
                        ulong in_places_offset, int dtype0, long length, long chunk, long chunks, long kept,
@@ -73,7 +73,7 @@ __kernel void top_rows(__global uchar *keys, ulong keys_offset, __global uchar *
       continue;
     }
     long last = min(i + VEC, end);
-    // Elements come in the order of their places, so one that equals the root is not better.
+    // Elements come in the order of their indices, so one that equals the root is not better.
     for (; i < last; i++) {
       T key = load(row, i, DTYPE0);
       if (overtakes(key, heap[0], descending)) sink(heap, heap_places, kept, key, from ? from[i] : i, descending);

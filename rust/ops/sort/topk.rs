@@ -13,7 +13,7 @@ const HEAP_SHARE: i64 = 64;
 /// Pieces are not made shorter than this: each fills and empties a heap.
 const SHORTEST_CHUNK: i64 = 1 << 14;
 
-/// Whether few enough elements are asked for.
+/// Returns true if few enough elements are asked for.
 pub fn suits(target: &Target, rows: &Rows<'_>, kept: i64) -> bool {
     target.is_cpu() && kept * HEAP_SHARE <= rows.length
 }
@@ -41,7 +41,8 @@ fn heaps(target: &Target, rows: &Rows<'_>, kept: i64) -> Result<Elements> {
     pass(target, &Rows { input, length: chunks * kept, ..*rows }, Some(&pieces.places), 1, kept)
 }
 
-/// Keeps the best of each piece of the rows; `places` tells where the elements come from, if not from the rows.
+/// Keeps the best of each piece of the rows; `places` has the indices of the elements, if they are not the rows
+/// themselves.
 fn pass(target: &Target, rows: &Rows<'_>, places: Option<&Workspace>, chunks: i64, kept: i64) -> Result<Elements> {
     let items = rows.count() * chunks;
     let best = Elements::new(target, items * kept, rows.input.class().storage())?;

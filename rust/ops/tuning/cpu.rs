@@ -1,9 +1,9 @@
-//! What is tuned for products on a few large cores.
+//! Tuning of matmuls on CPUs.
 
 use super::field::Field;
 use crate::cl::DeviceInfo;
 
-/// How products are packed and multiplied; `rust/ops/matmul/plan.rs` cuts them by it.
+/// Packing and tiling of matmuls, as `rust/ops/matmul/plan.rs` uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTuning {
     /// Bytes of the vectors that are multiplied: a register, or two.
@@ -12,7 +12,7 @@ pub struct CpuTuning {
     pub tile_rows: i64,
     /// Vectors of its rows.
     pub tile_vectors: i64,
-    /// k that is packed at a time. A tile of C is read and written once for each.
+    /// Elements of K that are packed at a time. A tile of C is read and written once for each such block.
     pub depth: i64,
     /// Memory of the block of B that is packed at a time.
     pub block_bytes: i64,
@@ -23,11 +23,12 @@ pub struct CpuTuning {
 }
 
 impl CpuTuning {
-    /// What suits cores with 2 MiB of L2: a block of B takes a third of it, a panel of B 72 KiB. 8 x 3 accumulators and a
-    /// step's operands take 28 of AVX-512's 32 registers, with 11 loads for 24 multiply-adds, where 12 x 2 would take 14.
-    /// 4 x 3 is what 16 registers hold; registers narrower than 32 bytes are taken in pairs. `python -m torch_opencl.tune`
-    /// with PoCL on a Xeon with AVX-512: 12 x 2 is 0.93 times as fast, 4 x 3 0.92, half vectors 0.58; a depth of 128 0.97,
-    /// of 768 1.01; other sizes from 384 KiB to 2.8 MiB of block, of strips, and of kept rows are within 1 %.
+    /// Defaults for cores with 2 MiB of L2: a block of B takes a third of it, a panel of B 72 KiB. 8 x 3 accumulators
+    /// and a step's operands take 28 of AVX-512's 32 registers, with 11 loads for 24 multiply-adds, where 12 x 2 would
+    /// take 14. 4 x 3 is what 16 registers hold; registers narrower than 32 bytes are taken in pairs.
+    /// `python -m torch_opencl.tune` with PoCL on a Xeon with AVX-512: 12 x 2 is 0.93 times as fast, 4 x 3 0.92, half
+    /// vectors 0.58; a `depth` of 128 0.97, of 768 1.01; other sizes from 384 KiB to 2.8 MiB of block, of strips, and
+    /// of kept rows are within 1 %.
     pub fn of(info: &DeviceInfo) -> Self {
         let vector_bytes = if info.native_vector_floats >= 16 { 64 } else { 32 };
         Self {
@@ -41,7 +42,7 @@ impl CpuTuning {
         }
     }
 
-    /// Its numbers. Vectors of 16 bytes would be narrower than the blocks that packing moves; `gemm.cl` has tiles of
+    /// Its parameters. Vectors of 16 bytes would be narrower than the blocks that packing moves; `gemm.cl` has tiles of
     /// up to three vectors.
     pub(super) fn fields(&mut self) -> [Field<'_>; 7] {
         let field = |name, value, least, most, step| Field { name, value, least, most, step };

@@ -1,4 +1,4 @@
-//! The numbers of a tuning, by name.
+//! The parameters of a tuning, by name.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
-/// One number: its name, where it is, and what it may be: the multiples of `step` from `least` to `most`.
+/// One parameter: its name, a reference to it, and its values: the multiples of `step` from `least` to `most`.
 #[derive(Debug)]
 pub struct Field<'a> {
     pub name: &'static str,
@@ -17,7 +17,7 @@ pub struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// Says what the number may be, where it is something else.
+    /// Returns an error that names the range, where the value is outside.
     fn check(&self) -> Result<()> {
         let Self { name, value, least, most, step } = self;
         if (*least..=*most).contains(&**value) && **value % step == 0 {
@@ -32,7 +32,7 @@ impl Field<'_> {
 /// Sets the fields that `values` names, and checks all.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a name that no field has, and for a number that its field may not have.
+/// [`Error::Invalid`] for a name that no field has, and for a value that its field may not have.
 pub fn read(fields: &mut [Field<'_>], values: &Map<String, Value>) -> Result<()> {
     for (name, value) in values {
         let Some(field) = fields.iter_mut().find(|field| field.name == name) else {
@@ -54,7 +54,7 @@ pub fn write(fields: &[Field<'_>]) -> Map<String, Value> {
     fields.iter().map(|field| (field.name.to_owned(), Value::from(*field.value))).collect()
 }
 
-/// Says that numbers, each of which is allowed, do not go together.
+/// The error for values, each of which is allowed, that do not go together.
 pub fn clash(reason: impl fmt::Display) -> Error {
     Error::Invalid(format!("OpenCL: the tuning does not suit the device: {reason}"))
 }

@@ -1,7 +1,7 @@
-//! What `python -m torch_opencl.tune` has found for a device: one file of JSON for each, which that program writes.
+//! Results of `python -m torch_opencl.tune` for a device: one file of JSON for each, which that program writes.
 //!
-//! `format` and `device` say what the file is about, `values` are the numbers; the rest is the program's own. A file
-//! that says anything else than is expected here is not used: its numbers were measured on another device, driver or
+//! `format` and `device` say what the file is about, `values` are the parameters; the rest is the program's own. A file
+//! that says anything else than is expected here is not used: its values were measured on another device, driver or
 //! kernel, or somebody has changed it.
 
 use std::io::{self, ErrorKind};
@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 use crate::kernels::{cache_folder, store};
 use crate::runtime::Device;
 
-/// Raised when the numbers mean something else, or a change of kernels makes old measurements worthless.
+/// Raised when the parameters change their meaning, or a change of kernels makes old measurements worthless.
 const FORMAT: i64 = 1;
 /// Letters of a device's name that its file is called by, and bytes of the hash that makes the name unique.
 const NAME_LETTERS: usize = 40;
 const HASH_BYTES: usize = 4;
 
-/// What a file must say of the device it is for.
+/// Entries that a file must have for the device.
 pub fn header(device: &Device) -> Map<String, Value> {
     let info = &device.info;
     let mut header = Map::new();
@@ -35,7 +35,7 @@ pub fn header(device: &Device) -> Map<String, Value> {
     header
 }
 
-/// Where a device's file is, or would be; `None` where nothing is kept on disk.
+/// Path of a device's file, whether or not it exists; `None` where nothing is kept on disk.
 pub fn path(device: &Device) -> Option<PathBuf> {
     let hash = Sha256::digest(Value::Object(header(device)).to_string());
     let hash: String = hash.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
@@ -45,7 +45,7 @@ pub fn path(device: &Device) -> Option<PathBuf> {
     Some(cache_folder()?.join("tuning").join(format!("{name}-{hash}.json")))
 }
 
-/// The numbers that a device's file has; `None` where there is no file.
+/// The values in a device's file; `None` where there is no file.
 ///
 /// # Errors
 /// Why the file cannot be used.

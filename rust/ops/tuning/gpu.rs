@@ -1,4 +1,4 @@
-//! What is tuned for products on many small cores.
+//! Tuning of matmuls on GPUs.
 
 use super::field::{clash, Field};
 use crate::cl::DeviceInfo;
@@ -11,7 +11,7 @@ const COMMON_GROUP: usize = 256;
 /// Bytes of a `Place` of `gemm_local.cl`.
 const PLACE_BYTES: i64 = 24;
 
-/// How products are shared out; `rust/ops/matmul/gemm_local.rs` cuts them by it.
+/// Tiling of matmuls, as `rust/ops/matmul/gemm_local.rs` uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuTuning {
     /// Items of a side of a work-group.
@@ -19,22 +19,22 @@ pub struct GpuTuning {
     /// Rows, and columns, of C that an item computes, of floats where that leaves no compute unit idle; else it is
     /// [`Self::SMALL_ITEM`].
     pub item: i64,
-    /// Bytes of k that are copied into local memory at a time for items of [`Self::SMALL_ITEM`] rows; half for twice as many
-    /// and for complex numbers, so that what is on its way takes as few registers.
+    /// Bytes of K that are copied into local memory at a time for items of [`Self::SMALL_ITEM`] rows; half for twice as
+    /// many and for complex numbers, so that what is on its way takes as few registers.
     pub step_bytes: i64,
-    /// Rows of squares of C whose groups run at the same time, and share what they read of B.
+    /// Rows of square tiles of C whose groups run at the same time, and share what they read of B.
     pub band: i64,
-    /// Work-groups for each compute unit from which k is not cut.
+    /// Work-groups for each compute unit from which K is not split.
     pub groups_per_unit: i64,
 }
 
 impl GpuTuning {
-    /// Rows, and columns, of an item of small products, and of wider numbers.
+    /// Rows, and columns, of an item of small matmuls, and of wider dtypes.
     pub const SMALL_ITEM: i64 = 4;
 
-    /// 8 x 8 sums an item, for four loads from local memory a step, and one or two sectors of a GPU's memory of k. They take
-    /// 120 to 128 registers with ptxas for sm_90, which leaves room for two groups; those of Intel's GPUs, which share 4 KiB of
-    /// registers among 16 items, do not hold them. Not measured on a GPU yet.
+    /// 8 x 8 sums an item, for four loads from local memory a step, and one or two sectors of a GPU's memory of K. They
+    /// take 120 to 128 registers with ptxas for sm_90, which leaves room for two groups; those of Intel's GPUs, which
+    /// share 4 KiB of registers among 16 items, do not hold them. Not measured on a GPU yet.
     pub fn of(info: &DeviceInfo) -> Self {
         let side = if info.max_work_group >= COMMON_GROUP { 16 } else { 8 };
         let wide = Self { side, item: 8, step_bytes: 64, band: 8, groups_per_unit: 2 };
@@ -45,7 +45,7 @@ impl GpuTuning {
         }
     }
 
-    /// Its numbers. Items take rows and columns by fours.
+    /// Its parameters. Items take rows and columns by fours.
     pub(super) fn fields(&mut self) -> [Field<'_>; 5] {
         let field = |name, value, least, most, step| Field { name, value, least, most, step };
         [
@@ -57,7 +57,7 @@ impl GpuTuning {
         ]
     }
 
-    /// Whether a device has such groups, and memory for them.
+    /// Checks that a device has such groups, and memory for them.
     pub(super) fn check(&self, info: &DeviceInfo) -> Result<()> {
         let Self { side, item, .. } = *self;
         let (items, most) = (side * side, info.max_work_group as i64);
@@ -77,7 +77,7 @@ impl GpuTuning {
         Ok(())
     }
 
-    /// k that is copied at a time. Every item copies equally many elements of a block.
+    /// Elements of K that are copied at a time. Every item copies equally many elements of a block.
     pub fn step(&self, class: Class, item: i64) -> i64 {
         let shared = self.side / Self::SMALL_ITEM;
         let parts = if matches!(class, Class::Complex | Class::ComplexDouble) { 2 } else { 1 };
@@ -85,7 +85,7 @@ impl GpuTuning {
         div_ceil((bytes / class.size() as i64).max(1), shared) * shared
     }
 
-    /// Local memory of a group of `gemm_local.cl`: two blocks, and the places of their rows and columns.
+    /// Local memory of a group of `gemm_local.cl`: two blocks, and the `Place` of each of their rows and columns.
     fn local_bytes(&self, class: Class, item: i64) -> i64 {
         let (step, square) = (self.step(class, item), self.side * item);
         2 * step * (square + 4) * class.size() as i64 + 2 * (square + step) * PLACE_BYTES

@@ -1,8 +1,7 @@
-//! What matrix products, and convolutions, are cut by on a device: numbers that the best choice of depends on its caches
-//! and registers.
+//! Tuning of matmuls and convolutions on a device: parameters whose best values depend on its caches and registers.
 //!
-//! Each class of devices has numbers that it starts with; `python -m torch_opencl.tune` measures better ones, and keeps
-//! them in a file (`file.rs`). Wrong numbers make a product slow, never wrong: what a kernel cannot have is refused here.
+//! Each class of devices has its defaults; `python -m torch_opencl.tune` measures better values, and keeps them in a
+//! file (`file.rs`). Bad values make a matmul slow, never wrong: those that a kernel cannot have are refused here.
 
 mod cpu;
 mod field;
@@ -23,20 +22,20 @@ pub use cpu::CpuTuning;
 pub use file::{header, path, text};
 pub use gpu::GpuTuning;
 
-/// The numbers of a device, by its class.
+/// The parameters of a device, by its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tuning {
-    /// Of a few large cores.
+    /// Of CPUs.
     Cpu(CpuTuning),
-    /// Of many small ones.
+    /// Of GPUs.
     Gpu(GpuTuning),
 }
 
-/// By index of the device. A product reads it once, so that one that runs while numbers are changed keeps to its own.
+/// By index of the device. A matmul reads it once, so that one that runs while values are changed keeps to its own.
 static TUNINGS: RwLock<BTreeMap<i32, Tuning>> = RwLock::new(BTreeMap::new());
 
 impl Tuning {
-    /// What devices like this one start with.
+    /// Defaults of devices like this one.
     pub fn default_of(class: DeviceClass, info: &DeviceInfo) -> Self {
         match class {
             DeviceClass::Cpu => Self::Cpu(CpuTuning::of(info)),
@@ -44,7 +43,7 @@ impl Tuning {
         }
     }
 
-    /// What is used on a device: what was set, else what its file says, else the defaults.
+    /// The parameters in use on a device: what was set, else what its file says, else the defaults.
     pub fn of(device: &Device) -> Self {
         let known = TUNINGS.read().unwrap_or_else(PoisonError::into_inner).get(&device.index).copied();
         known.unwrap_or_else(|| {
@@ -53,12 +52,12 @@ impl Tuning {
         })
     }
 
-    /// Uses numbers on a device from now on, in this process.
+    /// Uses these parameters on a device from now on, in this process.
     pub fn set(self, device: &Device) {
         TUNINGS.write().unwrap_or_else(PoisonError::into_inner).insert(device.index, self);
     }
 
-    /// What a process starts with. A file that cannot be used costs speed and nothing else.
+    /// The parameters that a process starts with. A file that cannot be used costs speed and nothing else.
     pub fn load(device: &Device) -> Self {
         let default = Self::default_of(device.class, &device.info);
         let values = match file::values(device) {
@@ -76,10 +75,11 @@ impl Tuning {
         })
     }
 
-    /// With some numbers replaced.
+    /// With some values replaced.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for numbers that there are not, that kernels cannot have, or that the device has no room for.
+    /// [`Error::Invalid`] for unknown parameters, for values that kernels cannot have, or that the device has no room
+    /// for.
     pub fn with(mut self, values: &Map<String, Value>, info: &DeviceInfo) -> Result<Self> {
         match &mut self {
             Self::Cpu(tuning) => field::read(&mut tuning.fields(), values)?,
@@ -91,7 +91,7 @@ impl Tuning {
         Ok(self)
     }
 
-    /// [`Self::with`] numbers that are text: a JSON object.
+    /// [`Self::with`] values that are text: a JSON object.
     ///
     /// # Errors
     /// As there, and [`Error::Invalid`] for any other text.
@@ -102,7 +102,7 @@ impl Tuning {
         }
     }
 
-    /// The numbers, by name.
+    /// The values, by name.
     pub fn values(mut self) -> Map<String, Value> {
         match &mut self {
             Self::Cpu(tuning) => field::write(&tuning.fields()),

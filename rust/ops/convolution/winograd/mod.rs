@@ -1,4 +1,4 @@
-//! Convolutions of 3x3 taps by Winograd's minimal filtering, where that pays: on CPUs, in float32.
+//! Winograd convolution with 3x3 kernels, where that pays: on CPUs, in float32.
 
 mod pixels;
 mod weights;
@@ -17,19 +17,19 @@ use crate::ops::Target;
 pub(in crate::ops) use pixels::Pixels;
 pub(in crate::ops) use weights::Weights;
 
-/// Products of matrices, one for each point at which polynomials are evaluated; as in `winograd_points.cl`.
+/// GEMMs, one for each point at which polynomials are evaluated; as in `winograd_points.cl`.
 const POINTS: i64 = 36;
-/// Pixels of a tile's side.
+/// Output positions of a tile's side.
 const SIDE: i64 = 4;
-/// What a weight's value at a point costs, evaluated or interpolated, in cycles of a core with AVX-512.
+/// Cost of a weight's value at a point, evaluated or interpolated, in cycles of a core with AVX-512.
 const WEIGHT: f64 = 2.4;
 
-/// Cycles, some 50 us of a core, that a product of patches must spare to be chosen. It would spare less for a last, smaller
+/// Cycles, some 50 us of a core, that a GEMM of patches must save to be chosen. It would save less for a last, smaller
 /// batch, or for an image alone, and its program takes a second to compile beside the one that the others use. The
 /// price: a network that never sees more than such images takes so much longer for a convolution.
 const WORTHWHILE: f64 = 150_000.0;
 
-/// Sizes of the products of a point.
+/// Sizes of the GEMM of a point.
 #[derive(Clone, Copy, Debug)]
 struct Products {
     /// Vectors of tiles.
@@ -41,7 +41,7 @@ struct Products {
 }
 
 impl Products {
-    /// Those of a convolution with pixels.
+    /// Sizes for a convolution with the output, or its gradient, `pixels`.
     fn new(pixels: &Volume, result_channels: i64, channels: i64, tile: Tile) -> Self {
         let [width, height, _] = pixels.sizes;
         let tiles = div_ceil(width, SIDE) * div_ceil(height, SIDE) * pixels.images;
@@ -54,14 +54,14 @@ impl Products {
     }
 }
 
-/// The tile of the kernels: as many rows as blocks of `panel.cl` have, whatever suits other products.
+/// The tile of the kernels: as many rows as blocks of `panel.cl` have, whatever suits other GEMMs.
 fn tile_of(cores: &Cores, class: Class) -> Tile {
     let tile = Tile::tuned(&cores.tuning, class);
     let (rows, vectors) = (if tile.lanes == 16 { 8 } else { 4 }, 3);
     Tile { rows, vectors, columns: vectors * tile.lanes, ..tile }
 }
 
-/// What the product of patches is cut for; none on GPUs.
+/// The cores that GEMMs of patches are blocked for; none on GPUs.
 fn cores_of(target: &Target) -> Option<Cores> {
     match Tuning::of(target.device) {
         Tuning::Cpu(tuning) => Some(Cores::new(target, tuning)),
@@ -78,7 +78,7 @@ fn program(target: &Target, class: Class, tile: Tile) -> Result<Arc<CachedProgra
     target.program(Family::Winograd, class, &spec)
 }
 
-/// Whether minimal filtering can do a convolution between these volumes.
+/// Returns true if Winograd convolution can be used between these volumes.
 fn is_possible(target: &Target, window: &Window, groups: i64, images: [&Volume; 2], weight: &Volume) -> bool {
     let Window { taps, scale, step: [step_w, step_h, _], origin: [.., origin_d], .. } = *window;
     let is_f32 = images.iter().chain(&[weight]).all(|volume| volume.dtype == DType::F32);
@@ -90,7 +90,7 @@ fn is_possible(target: &Target, window: &Window, groups: i64, images: [&Volume; 
     target.is_cpu() && groups == 1 && is_f32 && are_flat && are_dense && is_square
 }
 
-/// Where the source and the pixels lie, as kernels take it.
+/// Layout of the source and the output, as kernels take it.
 fn images(source: &Volume, origin: Spatial, pixels: &Volume) -> Images {
     let plane = |[w, h, _]: Spatial| [w, h];
     let reach = |size: i64, stride: i64| (size - 1) * stride;
@@ -115,12 +115,12 @@ fn images(source: &Volume, origin: Spatial, pixels: &Volume) -> Images {
     }
 }
 
-/// Whether minimal filtering of one cost is chosen over a product of patches of the other, in cycles.
+/// Returns true if Winograd convolution of one cost is chosen over a GEMM of patches of the other, in cycles.
 fn is_chosen(cost: f64, patch_cost: f64) -> bool {
     cost < patch_cost + WORTHWHILE
 }
 
-/// What the tests cut for: tiles of both vectors, and the local memory of small devices, of Intel's runtime and of PoCL.
+/// Devices of the tests: tiles of both vectors, and the local memory of small devices, of Intel's runtime and of PoCL.
 #[cfg(test)]
 mod samples {
     use super::Tile;

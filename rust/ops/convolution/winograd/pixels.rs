@@ -1,4 +1,4 @@
-//! Minimal filtering that gives a value for each pixel: a convolution, or the gradient of its source.
+//! Winograd convolution that computes a value for each output position: a convolution, or the gradient of its source.
 
 use super::{cores_of, images, is_chosen, is_possible, program, tile_of, Products, POINTS};
 use crate::cl::Memory;
@@ -13,10 +13,11 @@ use crate::ops::matmul::matrix::advance;
 use crate::ops::matmul::plan::{Plan, Size, Tile};
 use crate::ops::Target;
 
-/// What the tiles of a part may take at all points; with 55 KiB for the products and the weights that pass by, they stay
-/// in a second cache of 2 MiB.
+/// Bytes of a part's tiles at all points; with 55 KiB for the GEMMs' results and the weights that are streamed, they
+/// stay in an L2 of 2 MiB.
 const TILE_BYTES: i64 = 1200 << 10;
-/// What transforms cost, in cycles of a core with AVX-512: a vector of tiles of a source channel, and of a result channel.
+/// Costs of transforms, in cycles of a core with AVX-512: a vector of tiles of a source channel, and of a result
+/// channel.
 const SOURCE: f64 = 500.0;
 const RESULT: f64 = 350.0;
 
@@ -28,7 +29,7 @@ struct Cut {
 }
 
 impl Products {
-    /// The cheapest cut, and its cycles until the last core is done; none where not even a vector of tiles fits.
+    /// The cheapest partition, and its cycles until the last core is done; none where not even a vector of tiles fits.
     fn cut(&self, tile: Tile, units: i64, local_bytes: i64) -> Option<(f64, Cut)> {
         let fits = |&vectors: &i64| {
             let all @ [tiles, ..] = self.local_bytes(vectors, tile);
@@ -42,7 +43,7 @@ impl Products {
     }
 
     /// Bytes of local memory of the kernel `winograd` for a part of so many vectors of tiles: those at all points, a
-    /// panel's products with them, and what is being transformed.
+    /// panel's GEMM results with them, and those being transformed.
     fn local_bytes(&self, vectors: i64, tile: Tile) -> [i64; 3] {
         [self.channels * vectors, tile.rows * vectors, tile.rows]
             .map(|count| POINTS * count * tile.lanes * tile.element)
@@ -60,18 +61,18 @@ impl Products {
     }
 }
 
-/// A value for each pixel.
+/// A value for each output position.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Pixels {
     part: Part,
-    /// That of the tuning by which it was cut: another thread may change it before it runs.
+    /// The tile of the tuning by which it was partitioned: another thread may change that before it runs.
     tile: Tile,
     products: Products,
     cut: Cut,
 }
 
 impl Pixels {
-    /// The convolution `part`, where that is sooner done so than by a product of its patches.
+    /// The convolution `part`, where this is faster than a GEMM of its patches.
     pub fn of(target: &Target, part: &Part, class: Class) -> Option<Self> {
         let Part { out, source, weight, bias, window, groups, .. } = part;
         let has_bias = bias.is_none_or(|bias| bias.dtype == DType::F32);
@@ -132,7 +133,7 @@ impl Pixels {
         launch(target, &program, entry::WINOGRAD, &args, [cut.across, cut.down, 1])
     }
 
-    /// The weight from the first tap in the order of the source's positions on, and where it lies.
+    /// The weight from the first kernel element in the order of the source's positions on, and its layout.
     fn weight(&self) -> (Memory, Weight) {
         let Part { out, source, weight, direction, window, .. } = self.part;
         let strides =

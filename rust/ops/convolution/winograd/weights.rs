@@ -1,4 +1,4 @@
-//! Minimal filtering that gives a value for each weight: the gradient of a convolution's weight.
+//! Winograd convolution that computes the gradient of the weight.
 
 use super::{cores_of, images, is_chosen, is_possible, program, tile_of, Products, POINTS};
 use crate::cl::Memory;
@@ -15,17 +15,17 @@ use crate::ops::matmul::plan::{Plan, Size, Tile};
 use crate::ops::matmul::product::{Factor, Product};
 use crate::ops::{Target, Workspace};
 
-/// Channels, and vectors of tiles, that are brought to global memory at a time: 288 KiB, in runs of 512 bytes. Less where
-/// local memory is smaller.
+/// Channels, and vectors of tiles, that are written to global memory at a time: 288 KiB, in runs of 512 bytes. Less
+/// where local memory is smaller.
 const STORED_CHANNELS: i64 = 16;
 const STORED_VECTORS: i64 = 8;
 /// Bytes of tiles at all points that are in memory at a time, for each core.
 const STORED_BYTES: i64 = 2 << 20;
 
-/// What a vector of tiles of a channel costs on its way to global memory, in cycles of a core with AVX-512.
+/// Cost of transforming and writing a vector of tiles of a channel, in cycles of a core with AVX-512.
 const STORED: f64 = 1800.0;
 
-/// What is brought to global memory at a time.
+/// Tiles written to global memory at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Block {
     channels: i64,
@@ -42,27 +42,27 @@ impl Block {
         blocks.find(|block| block.local_bytes(tile).iter().sum::<i64>() <= local_bytes)
     }
 
-    /// Bytes of local memory of the kernel `winograd_tiles`: for the tiles at all points, and what is being transformed.
+    /// Bytes of local memory of the kernel `winograd_tiles`: for the tiles at all points, and those being transformed.
     fn local_bytes(&self, tile: Tile) -> [i64; 2] {
         [self.channels * self.vectors, tile.rows].map(|count| POINTS * count * tile.lanes * tile.element)
     }
 }
 
-/// A value for each weight.
+/// The gradient of a weight.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Weights {
     weight: Volume,
     source: Volume,
     gradient: Volume,
     window: Window,
-    /// That of the tuning by which it was chosen, as for pixels.
+    /// The tile of the tuning by which it was chosen, as for `Pixels`.
     tile: Tile,
     products: Products,
     block: Block,
 }
 
 impl Weights {
-    /// The gradient of a convolution's weight, where that is sooner done so than by a product with its patches.
+    /// The gradient of a convolution's weight, where this is faster than a GEMM with its patches.
     pub fn of(
         target: &Target,
         weight: Volume,
@@ -102,8 +102,8 @@ impl Weights {
         }
     }
 
-    /// Images of which tiles are in memory at a time, so that they stay in the second caches; all where the sums, which
-    /// are read and written for each part, are not small beside them.
+    /// Images of which tiles are in memory at a time, so that they stay in L2; all where the sums, which are read and
+    /// written for each part, are not small beside them.
     fn images_at_once(&self, units: i64) -> i64 {
         let tile = self.tile;
         let (channels, of) = (self.source.channels + self.gradient.channels, self.gradient.images);
@@ -157,7 +157,7 @@ impl Weights {
         Self { source, gradient, products, ..*self }
     }
 
-    /// The products of all points.
+    /// The GEMMs of all points.
     fn multiply(&self, target: &Target, class: Class, epilogue: Epilogue) -> Result<()> {
         let size = self.size();
         let factor = |factor: TileFactor, channels: i64| -> Result<(Workspace, Operand)> {
@@ -166,14 +166,14 @@ impl Weights {
             self.evaluate(target, class, factor, memory)?;
             Ok((workspace, matrix(memory, channels, size.depth, size.depth)))
         };
-        // The workspaces are held until the product is enqueued.
+        // The workspaces are held until the GEMM is enqueued.
         let (_gradient_memory, gradient) = factor(TileFactor::Gradient, size.rows)?;
         let (_source_memory, source) = factor(TileFactor::Source, size.columns)?;
         let (a, b) = (Factor::Matrix(gradient), Factor::Matrix(source.transposed()));
         multiply(target, &Product { class, size, a, b, epilogue })
     }
 
-    /// Brings the tiles of a factor to memory at all points.
+    /// Writes the tiles of an operand, at all points, to memory.
     fn evaluate(&self, target: &Target, class: Class, factor: TileFactor, out: Memory) -> Result<()> {
         let Self { tile, block, .. } = *self;
         let (volume, origin) = match factor {
@@ -201,7 +201,7 @@ fn matrix(memory: Memory, rows: i64, columns: i64, pitch: i64) -> Operand {
     Operand { memory, dtype: DType::F32, layout }
 }
 
-/// What is multiplied for the gradient of the weight.
+/// Operands of the GEMMs for the gradient of the weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TileFactor {
     Source,

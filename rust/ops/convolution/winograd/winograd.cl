@@ -1,4 +1,4 @@
-// Convolutions of 3x3 taps by minimal filtering: the kernels. winograd_points.cl says how it works.
+// Winograd convolutions of 3x3 kernels. winograd_points.cl says how they work.
 
 #define LOCAL_VECTOR(p) (*(__local TV *)(p))
 #define GLOBAL_VECTOR(p) (*(__global TV *)(p))
@@ -36,7 +36,7 @@ static inline void evaluate_tiles(const Images *images, const Tiles *tiles, bool
 
 // --- weights --------------------------------------------------------------------------------------------------------
 
-// Where a weight's result channels, source channels and taps (w, h) lie.
+// Layout of a weight: its result channels, source channels and kernel elements (w, h).
 typedef struct {
   long out_channels;
   long channels;
@@ -53,8 +53,8 @@ static inline long padded_channels(long channels) {
   return (channels + LANE_CHANNELS - 1) / LANE_CHANNELS * LANE_CHANNELS;
 }
 
-// G w G' as panels of result channels: [panels][POINTS][padded channels][TILE_ROWS], filled up with zeros.
-// Global size (parts of the channels, panels).
+// G w G' as panels of result channels: [panels][POINTS][padded channels][TILE_ROWS], padded with zeros. Global size
+// (parts of the channels, panels).
 __kernel void winograd_weight(__global const uchar *weight, ulong weight_offset, Weight layout, __global uchar *out,
                               ulong out_offset) {
   const long padded = padded_channels(layout.channels), row = get_global_id(1) * TILE_ROWS;
@@ -81,7 +81,7 @@ __kernel void winograd_weight(__global const uchar *weight, ulong weight_offset,
   }
 }
 
-// --- a value for each pixel -----------------------------------------------------------------------------------------
+// --- a value for each output position -------------------------------------------------------------------------------
 
 DEFINE_TILES(multiply_points, __global, 1, TILE_ROWS, NARROW_PANEL, __local)
 
@@ -93,8 +93,8 @@ static inline void interpolate_tiles(__local const R *products, int point_step, 
       LOCAL_VECTOR(out + (i * GIVEN + j) * step) = pixels[i][j] + bias;
 }
 
-// Multiplies a panel of weights, of `count` result channels, with `vectors` vectors of tiles at their points, and writes
-// what the products are of the image. `to` and `bias`, if not null, are those of the first channel.
+// Multiplies a panel of weights, of `count` result channels, with `vectors` vectors of tiles at their points, and
+// writes the results to the image. `to` and `bias`, if not null, are those of the first channel.
 static inline void write_panel(const Images *images, const Tiles *tiles, int vectors, __global const R *weight, int count,
                                __global const R *bias, long bias_stride, __global R *to, __local R *points,
                                __local R *products, __local R *scratch) {
@@ -119,7 +119,7 @@ static inline void write_panel(const Images *images, const Tiles *tiles, int vec
 }
 
 // Global size (parts of the vectors of tiles, parts of the result channels). A part has TILE_VECTORS vectors at most,
-// and its tiles stay in L2, at all points, while the weights pass by.
+// and its tiles stay in L2, at all points, while the weights are streamed.
 __kernel void winograd(__global const uchar *source, ulong source_offset, __global const uchar *weight,
                        ulong weight_offset, __global const uchar *bias, ulong bias_offset, long bias_stride,
                        __global uchar *out, ulong out_offset, Images images, __local R *points, __local R *products,
@@ -143,7 +143,7 @@ __kernel void winograd(__global const uchar *source, ulong source_offset, __glob
   }
 }
 
-// --- a value for each weight ----------------------------------------------------------------------------------------
+// --- the gradient of the weight -------------------------------------------------------------------------------------
 
 // Tiles at their points in global memory: [POINTS][channels][whole vectors of tiles].
 // Global size (parts of the vectors of tiles, blocks of `block` channels).
@@ -165,7 +165,8 @@ __kernel void winograd_tiles(__global const uchar *source, ulong source_offset, 
       for (int at = 0; at < width; at += VEC) GLOBAL_VECTOR(to + c * all * VEC + at) = LOCAL_VECTOR(points + at);
 }
 
-// G' m G of the products [POINTS][result channels][pitch]. Global size (vectors of source channels, result channels).
+// G' m G of the GEMMs' results [POINTS][result channels][pitch]. Global size (vectors of source channels, result
+// channels).
 __kernel void winograd_finish(__global const uchar *products, ulong products_offset, long pitch,
                               __global uchar *weight, ulong weight_offset, Weight layout) {
   const long c = get_global_id(0) * VEC, row = get_global_id(1);

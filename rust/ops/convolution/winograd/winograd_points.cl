@@ -1,22 +1,22 @@
-// Convolutions of 3x3 taps by Winograd's minimal filtering, F(4x4, 3x3): a tile of 4x4 pixels takes 36 multiplications a
-// channel instead of 144.
+// Winograd convolution of 3x3 kernels (Winograd's minimal filtering), F(4x4, 3x3): a tile of 4x4 output positions takes
+// 36 multiplications a channel instead of 144.
 //
 // result = A' [sum over channels of (G w G') * (B' s B)] A, where s are the 6x6 source positions that a tile reads. The
-// sums are 36 matrix products of result channels by tiles. The gradient of the weight is G' [sum over tiles of (A r A') *
-// (B' s B)] G, where r is the gradient of a tile's pixels. The matrices evaluate and interpolate polynomials at 0, +-P,
-// +-Q and infinity. 3/4 and 3/2 leave a quarter of the rounding errors that the usual 1 and 2 do: 1e-5 at most, and 1e-6
-// in the mean square, for 64 to 512 channels whose results have a variance of 1.
+// sums are 36 GEMMs of result channels by tiles. The gradient of the weight is G' [sum over tiles of (A r A') *
+// (B' s B)] G, where r is the output gradient of a tile. The matrices evaluate and interpolate polynomials at 0, +-P,
+// +-Q and infinity. 3/4 and 3/2 leave a quarter of the rounding errors that the usual 1 and 2 do: 1e-5 at most, and
+// 1e-6 in the mean square, for 64 to 512 channels whose results have a variance of 1.
 
 #define P 0.75f
 #define Q 1.5f
 #define P2 (P * P)
 #define Q2 (Q * Q)
-// What a polynomial's value at a point is divided by.
+// Scales of a polynomial's values at the points.
 #define ZERO_SCALE (1 / (P2 * Q2))
 #define P_SCALE (1 / (2 * P2 * (P2 - Q2)))
 #define Q_SCALE (1 / (2 * Q2 * (Q2 - P2)))
 
-// Positions of a tile's side that are read, and pixels that they give.
+// Source positions of a tile's side that are read, and output positions that they give.
 #define READ 6
 #define GIVEN 4
 #define POINTS (READ * READ)
@@ -76,8 +76,8 @@ ALWAYS_INLINE void interpolate_taps(const TV *m, TV *out) {
   out[2] = fma((TV)(P2), p_even, fma((TV)(Q2), q_even, m[5]));
 }
 
-// Both dimensions of a transform from FROM x FROM to TO x TO vectors. LOAD and STORE are expressions of row i and column
-// j: a vector, and where one goes.
+// Both dimensions of a transform from FROM x FROM to TO x TO vectors. LOAD and STORE are expressions of row i and
+// column j: a vector, and where one is stored.
 #define TRANSFORM(FUNCTION, FROM, TO, LOAD, STORE)                       \
   {                                                                      \
     TV half_done[FROM][TO];                                              \

@@ -7,7 +7,7 @@ typedef PASTE(int, VEC) Mask;
 typedef struct {
   long pixels[2];
   long extents[2];  // of the source
-  long origin[2];   // source position of the first tap of pixel 0
+  long origin[2];   // source position of kernel element 0 of output position 0
   long images;
   long channels;
   long source_strides[2];
@@ -27,7 +27,7 @@ static inline long tile_count(const Images *images) {
   return tiles_across(images, 0) * tiles_across(images, 1) * images->images;
 }
 
-// What a vector's lanes, a tile each, read and give. Lanes past the last tile read zeros, and give nothing.
+// Offsets that a vector's lanes, a tile each, read and write. Lanes past the last tile read zeros, and write nothing.
 typedef struct {
   long rows[READ][VEC];     // offset of each row, or of the nearest inside
   long columns[READ][VEC];  // offset in a row: of the nearest column inside where channels are dense
@@ -72,10 +72,10 @@ static inline Tiles find_tiles(const Images *images, long first) {
   return tiles;
 }
 
-// What is read at a time: rows of RUN columns of one channel, or BLOCK channels of one position.
+// Read at a time: rows of RUN columns of one channel, or BLOCK channels of one position.
 #define RUN 8
 
-// Brings BLOCK elements of every lane's tile to vectors of lanes.
+// Loads BLOCK elements of every lane's tile into vectors of lanes.
 ALWAYS_INLINE void read_lanes(__global const R *source, const long *rows, const long *columns, __local R *out) {
   for (int l = 0; l < VEC; l += BLOCK) {
     RB block[BLOCK];
@@ -85,7 +85,7 @@ ALWAYS_INLINE void read_lanes(__global const R *source, const long *rows, const 
   }
 }
 
-// Reads a channel's tiles as [READ rows][RUN columns][lanes]. What lies outside the source is of no importance.
+// Reads a channel's tiles as [READ rows][RUN columns][lanes]. Values from outside the source do not matter.
 static inline void read_rows(const Images *images, const Tiles *tiles, __global const R *source, long channel,
                              __local R *out) {
   const long at = channel * images->source_channel_stride;
@@ -133,7 +133,7 @@ static inline TV interleave_high(TV a, TV b) {
   return both;
 }
 
-// Writes the pixels of one channel, [GIVEN rows][GIVEN columns][lanes], to rows that are dense.
+// Writes the output positions of one channel, [GIVEN rows][GIVEN columns][lanes], to rows that are dense.
 static inline void write_rows(const Images *images, const Tiles *tiles, __local R *pixels, __global R *out) {
   for (int i = 0; i < GIVEN; ++i) {
     __local TV *row = (__local TV *)(pixels + i * GIVEN * VEC);
@@ -157,8 +157,8 @@ static inline void write_rows(const Images *images, const Tiles *tiles, __local 
   }
 }
 
-// Writes the pixels of `count` channels, [GIVEN rows][GIVEN columns][TILE_ROWS channels][lanes], to channels that are
-// dense.
+// Writes the output positions of `count` channels, [GIVEN rows][GIVEN columns][TILE_ROWS channels][lanes], to channels
+// that are dense.
 static inline void write_channels(const Images *images, const Tiles *tiles, __local R *pixels, int count,
                                   __global R *out) {
   for (int l = 0; l < VEC; l += BLOCK) {
