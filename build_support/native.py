@@ -82,8 +82,10 @@ def _cargo_build() -> Path:
     # Where tools find the kernels as they are compiled: cargo's own folder for them has a name that changes.
     generated = (Path(message["out_dir"]) / "cl" for message in messages if "out_dir" in message)
     kernels = next(folder for folder in generated if folder.exists())
-    shutil.rmtree(built.parent / "kernels", ignore_errors=True)
-    shutil.copytree(kernels, built.parent / "kernels")
+    target, fresh = built.parent / "kernels", built.parent / "kernels.tmp"
+    for folder in (fresh, target):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(kernels, fresh).rename(target)
     return built
 
 

@@ -35,6 +35,7 @@ void resize_given_output(
 }
 
 void store_result(const at::Tensor& out, const at::Tensor& result) {
+  TORCH_INTERNAL_ASSERT(result.defined(), "an entry whose results its row stores by `out` has returned none");
   at::native::resize_output(out, result.sizes());
   out.copy_(result);
 }

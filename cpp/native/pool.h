@@ -67,24 +67,4 @@ struct AdaptiveMaxPoolBackward : Meta {
       const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& indices, const at::Tensor& grad_input);
 };
 
-std::tuple<at::Tensor&, at::Tensor&> max_pool3d_with_indices_out(
-    const at::Tensor& self,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool ceil_mode,
-    at::Tensor& out,
-    at::Tensor& indices);
-at::Tensor& max_pool3d_with_indices_backward_out(
-    const at::Tensor& grad_output,
-    const at::Tensor& self,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool ceil_mode,
-    const at::Tensor& indices,
-    at::Tensor& grad_input);
-
 } // namespace torch_opencl::native

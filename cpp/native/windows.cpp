@@ -1,7 +1,6 @@
 #include "native_entries.h"
 
 #include <ATen/Context.h>
-#include <ATen/native/Resize.h>
 #include <ATen/native/im2col_shape_check.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>

@@ -30,7 +30,7 @@ class TestPart:
         name: its name in the report.
         title: what it tests, in words.
         weight: its share of the time.
-        files: files or tests below tests/python (``test_ops.py::test_forward``), and their shards.
+        files: files or tests below tests/python (``ops/test_ops.py::test_forward``), and their shards.
         least: seconds with less than which it is of no use.
     """
 

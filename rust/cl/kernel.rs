@@ -13,6 +13,9 @@ use opencl3::types::{cl_kernel, cl_program};
 use super::{check, DeviceId, Grid, MemHandle};
 use crate::error::{Error, Result};
 
+/// Bytes of arguments that every device takes (`CL_DEVICE_MAX_PARAMETER_SIZE`).
+const MOST_ARGUMENT_BYTES: usize = 1024;
+
 /// A location in device memory: a memory object and a byte offset.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
@@ -39,6 +42,14 @@ pub enum Arg<'a> {
 }
 
 impl<'a> Arg<'a> {
+    /// Bytes that it counts for among a kernel's arguments.
+    const fn size(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Buffer(_) | Self::Local(_) => size_of::<u64>(),
+        }
+    }
+
     /// A struct by value.
     pub fn of<T: NoUninit>(value: &'a T) -> Self {
         Self::Bytes(bytes_of(value))
@@ -108,6 +119,19 @@ impl Kernel {
         )))
     }
 
+    /// Refuses arguments that some device would not take. Structs whose bytes launchers write have sizes that no build knows.
+    fn check_size(&self, args: &[Arg<'_>]) -> Result<()> {
+        let size: usize = args.iter().map(Arg::size).sum();
+        if size <= MOST_ARGUMENT_BYTES {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "OpenCL: the kernel {} is given {size} bytes of arguments, and devices need not take more than \
+             {MOST_ARGUMENT_BYTES}",
+            self.name
+        )))
+    }
+
     /// Name of the kernel function.
     pub fn name(&self) -> &str {
         &self.name
@@ -115,6 +139,7 @@ impl Kernel {
 
     /// Sets the arguments and runs `enqueue` while no other thread can change them.
     pub(super) fn with_args<R>(&self, args: &[Arg<'_>], enqueue: impl FnOnce(cl_kernel) -> Result<R>) -> Result<R> {
+        self.check_size(args)?;
         let kernel = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let mut index = 0;
         for arg in args {

@@ -244,9 +244,10 @@ impl Checker<'_> {
 
     /// Checks names that end up in C++ or OpenCL C.
     fn identifiers(&mut self, row: &Row) {
-        for name in row.entry.iter().chain(&row.kernel).chain(&row.scalars) {
-            let word = resolve::template(&name.value).map_or(&*name.value, |(template, _)| template);
-            if !is_identifier(word) {
+        let entry = row.entry.iter().map(|entry| (entry, resolve::template(&entry.value).map(|(name, _)| name)));
+        let others = row.kernel.iter().chain(&row.scalars).map(|name| (name, None));
+        for (name, template) in entry.chain(others) {
+            if !is_identifier(template.unwrap_or(&name.value)) {
                 self.report.error(name.line, format!("`{}` is not an identifier", name.value));
             }
         }

@@ -37,6 +37,12 @@ use super::structs::{SharedStructs, TYPES};
 const MOST_BYTES: usize = 1024;
 
 /// Kind of a parameter.
+/// Names that parameters cannot have: keywords of Rust, and the generated code's own.
+const RESERVED: [&str; 16] = [
+    "packed", "pad", "self", "in", "as", "fn", "impl", "loop", "match", "mod", "move", "mut", "pub", "ref", "type",
+    "use",
+];
+
 #[derive(Clone, Debug, PartialEq)]
 enum Kind {
     /// `__global`, with an offset behind it or not.
@@ -93,10 +99,14 @@ pub struct Kernels {
 
 /// Reads the kernels of a folder's files.
 pub fn kernels(files: &[(PathBuf, String)], structs: &SharedStructs) -> Result<Kernels, Vec<Diagnostic>> {
-    let (mut entries, mut sources, mut diagnostics) = (Entries::default(), Vec::new(), Vec::new());
-    let reader = Reader { files, structs };
+    let (mut entries, mut sources, mut diagnostics) = (Entries::default(), Vec::<Source>::new(), Vec::new());
+    let plain: Vec<_> = files.iter().map(|(path, text)| (path.clone(), without_comments(text))).collect();
+    let reader = Reader { files: &plain, structs };
     for (path, text) in files {
         let module = super::structs::module_of(path);
+        if sources.iter().any(|other| other.name == format!("{module}.cl")) {
+            diagnostics.push(Diagnostic::file(path, "another folder has a file of this name"));
+        }
         match reader.kernels(path, text) {
             Ok(kernels) => {
                 for kernel in &kernels {
@@ -117,6 +127,7 @@ pub fn kernels(files: &[(PathBuf, String)], structs: &SharedStructs) -> Result<K
 }
 
 struct Reader<'a> {
+    /// Their texts without comments.
     files: &'a [(PathBuf, String)],
     structs: &'a SharedStructs,
 }
@@ -127,11 +138,15 @@ impl Reader<'_> {
         let mut found = Vec::new();
         let mut from = 0;
         while let Some(keyword) = find(&code, "__kernel", from) {
-            let line = code.get(..keyword).unwrap_or_default().lines().count().max(1);
+            let line = code.get(..keyword).unwrap_or_default().matches('\n').count() + 1;
             let problem = |message: String| Diagnostic::at(path, line, message);
             let header = (|| {
-                let name_at = find(&code, " void ", keyword)? + " void ".len();
+                let name_at = find(&code, "void", keyword)? + "void".len();
                 let open = find(&code, "(", name_at)?;
+                let name = code.get(name_at..open)?;
+                let is_plain = name.starts_with(char::is_whitespace) && !name.contains([';', '{', '}', '*']);
+                let is_near = !code.get(keyword..name_at)?.contains([';', '{', '}']);
+                (is_plain && is_near).then_some(())?;
                 let close = closing(&code, open)?;
                 let body = find(&code, "{", close)? + 1;
                 Some((code.get(name_at..open)?.trim().to_owned(), open + 1..close, body))
@@ -176,6 +191,11 @@ impl Reader<'_> {
                     continue;
                 }
             }
+            if RESERVED.contains(&&*name) {
+                return Err(format!(
+                    "a parameter cannot be called '{name}', which means something else in Rust or here"
+                ));
+            }
             let kind = self.kind(path, &kind, &name)?;
             parameters.push(Parameter { name, declared, kind });
         }
@@ -190,11 +210,23 @@ impl Reader<'_> {
             "int" if is_dtype => Kind::DType,
             "T" | "TR" => Kind::Value(kind.to_owned()),
             _ if TYPES.iter().any(|(number, ..)| *number == kind) => Kind::Number(kind.to_owned()),
-            _ => match self.structs.find(&super::structs::module_of(path), kind)? {
+            _ => match self.structs.find(&super::structs::module_of(path), self.is_struct(kind, Some(path)), kind)? {
                 Some((module, size)) => Kind::Shared(format!("{module}::{kind}"), size),
-                None => Kind::Bytes,
+                None if self.is_struct(kind, None) => Kind::Bytes,
+                None => {
+                    return Err(format!(
+                        "'{kind} {name}' is none of __global, __local, T, TR, int, uint, long, ulong, float, double and a struct"
+                    ))
+                }
             },
         })
+    }
+
+    /// Returns true if a file, or any, declares a struct of that name.
+    fn is_struct(&self, name: &str, file: Option<&Path>) -> bool {
+        let end = format!("}} {name};");
+        let mut files = self.files.iter().filter(|(path, _)| file.is_none_or(|file| file == path));
+        files.any(|(_, text)| text.lines().any(|line| line.trim_end() == end))
     }
 
     /// The text of a macro's only definition.
@@ -420,10 +452,19 @@ impl Entries {
         let arguments = same.clone().unwrap_or_else(|| camel(name));
         let _ = writeln!(
             self.names,
-            "/// The kernel `{name}` of `{module}.cl`.\npub const {}: EntryPoint<{arguments}{}> = EntryPoint::new(\"{name}\");",
+            "/// The kernel `{name}` of `{module}.cl`.\npub const {}: EntryPoint<{}{}> = EntryPoint::new(\"{name}\");",
             name.to_uppercase(),
+            camel(name),
             lifetime(parameters).replace("'a", "'static"),
         );
+        if same.is_some() {
+            let lifetime = lifetime(parameters);
+            let _ = writeln!(
+                self.names,
+                "/// What `{name}` takes, as another kernel does.\npub type {}{lifetime} = {arguments}{lifetime};",
+                camel(name)
+            );
+        }
         self.list(module, name, &numbers(parameters, ""));
         if same.is_none() {
             self.groups(parameters);

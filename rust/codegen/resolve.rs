@@ -48,7 +48,8 @@ fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String
     if index.group(op).is_some() {
         return problem("is structured", "its class serves all variants: name it in `op`");
     }
-    if functional.is_inplace() || functional.outputs != op.outputs || functional.header() != op.header() {
+    let is_variant = functional.outputs == op.outputs && functional.header() == op.header();
+    if functional.is_inplace() || !op.is_out || !is_variant {
         return problem(
             "is no out= variant of the row's op",
             "name one that returns as much, as `histc.out` for `histc`",
@@ -134,6 +135,12 @@ fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>
 }
 
 fn plain(row: &Row, op: &Op) -> Result<Registration, Problem> {
+    if row.entry.as_ref().is_some_and(|entry| template(&entry.value).is_some()) {
+        return Err((
+            format!("`{}` is not structured", op.name),
+            "only structured ops take a class template: name a function",
+        ));
+    }
     let function = match (&row.entry, op.implementation()) {
         (Some(entry), _) => ours(&entry.value),
         (None, Some(function)) => function,

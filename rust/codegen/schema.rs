@@ -20,6 +20,8 @@ pub struct Op {
     pub name: String,
     /// Number of values that the op returns.
     pub outputs: usize,
+    /// It stores its results in arguments, one each.
+    pub is_out: bool,
     /// Tensors and lists of tensors that it takes.
     pub tensors: usize,
     /// The op is an out variant that has a structured class.
@@ -153,6 +155,9 @@ fn parse_op(func: &str, entry: &MarkedMappingNode) -> Option<Op> {
     Some(Op {
         name: name.trim().to_owned(),
         outputs: count_returns(returns.trim()),
+        is_out: arguments
+            .rsplit_once("*,")
+            .is_some_and(|(_, named)| named.matches("!)").count() == count_returns(returns.trim())),
         tensors: arguments.split(',').filter(|argument| argument.trim().starts_with("Tensor")).count(),
         structured: text("structured").is_some_and(|value| value == "True"),
         delegate: text("structured_delegate"),

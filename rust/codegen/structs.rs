@@ -48,7 +48,6 @@ struct Struct {
 }
 
 /// The structs of a folder's files.
-#[derive(Default)]
 pub struct SharedStructs(Vec<(String, Vec<Struct>)>);
 
 impl SharedStructs {
@@ -69,16 +68,16 @@ impl SharedStructs {
         }
     }
 
-    /// The module and the bytes of the struct that a file means by a name: its own, or the only one.
-    pub fn find(&self, own: &str, name: &str) -> Result<Option<(&str, usize)>, String> {
+    /// The module and the bytes of the struct that a file means by a name: its own where it declares one, else the only one.
+    pub fn find(&self, own: &str, declares_own: bool, name: &str) -> Result<Option<(&str, usize)>, String> {
         let all = self.0.iter().flat_map(|(module, structs)| structs.iter().map(move |shared| (&**module, shared)));
         let mut found = all.filter(|(_, shared)| shared.name == name).collect::<Vec<_>>();
-        if found.len() > 1 {
+        if found.len() > 1 || declares_own {
             found.retain(|(module, _)| *module == own);
         }
         match *found {
             [(module, shared)] => Ok(Some((module, shared.size))),
-            [] if self.0.iter().flat_map(|(_, structs)| structs).any(|shared| shared.name == name) => {
+            [] if !declares_own && self.0.iter().flat_map(|(_, structs)| structs).any(|shared| shared.name == name) => {
                 Err(format!("several files have a struct {name}; give each a name of its own"))
             }
             _ => Ok(None),

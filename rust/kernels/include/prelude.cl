@@ -106,7 +106,7 @@ typedef double TR;
 #elif defined(CLASS_U)
 #define UNPACK_T(bits) ((bits)[0])
 #elif defined(CLASS_C)
-#define UNPACK_T(bits) as_float2((bits)[0])
+#define UNPACK_T(bits) ((float2)(as_float((uint)(bits)[0]), as_float((uint)((bits)[0] >> 32))))
 #define UNPACK_TR(bits) as_float((uint)(bits)[0])
 #elif defined(CLASS_Z)
 #define UNPACK_T(bits) ((double2)(as_double((bits)[0]), as_double((bits)[1])))

@@ -1,4 +1,4 @@
-//! Attention of few queries, which is split over the keys; `attention.rs` describes the tensors.
+//! Attention of few queries, which is split over the keys; `mod.rs` describes the tensors.
 
 use super::{arguments, encode, AttentionInputs, AttentionMode};
 use crate::error::Result;

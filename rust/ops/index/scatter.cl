@@ -1,4 +1,4 @@
-// Writing by index: index_set, in variants that suit a device and what is updated (see cl/index.cl).
+// Writing by index: index_set, in variants that suit a device and what is updated (see index.cl).
 
 #ifdef cl_khr_int64_base_atomics
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable

@@ -6,7 +6,7 @@
 // depends on its position alone, so results do not depend on the launch, the work-group size or the device.
 // The host moves the generator's offset on by BESIDE counters a group.
 //
-// A work-item of a CPU runs the counters of a group in the lanes of vectors; on GPUs each has one (cl/random_groups.cl).
+// A work-item of a CPU runs the counters of a group in the lanes of vectors; on GPUs each has one (random_groups.cl).
 // Outputs are dense. All distributions share one entry point, `op` and two parameters.
 
 #define RANDOM_UNIFORM 0

@@ -1,4 +1,4 @@
-// The entry points of cl/random.cl for GPUs: a work-item has a counter. A work-group exchanges its numbers in local
+// The entry points of random.cl for GPUs: a work-item has a counter. A work-group exchanges its numbers in local
 // memory, so that neighbouring items have neighbouring elements.
 
 #if !defined(IS_CPU) && !defined(IS_COMPLEX)

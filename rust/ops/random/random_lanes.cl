@@ -1,4 +1,4 @@
-// The entry points of cl/random.cl for CPUs: a work-item makes the numbers of a group.
+// The entry points of random.cl for CPUs: a work-item makes the numbers of a group.
 
 #ifdef IS_CPU
 

@@ -1,7 +1,7 @@
 // Stable sort of the rows of a contiguous [rows, length] tensor, with the indices that the elements came from.
 //
 // A merge sort in global memory: sort_blocks sorts runs of elements, then each sort_merge doubles the runs, from one
-// pair of buffers into another. A work-item of a CPU, or a group of a GPU (cl/sort_groups.cl), makes consecutive
+// pair of buffers into another. A work-item of a CPU, or a group of a GPU (sort_groups.cl), makes consecutive
 // elements of the merged run; their starts in the two sources are found by bisection (merge path), so one long row is
 // as parallel as many short ones. NaN counts as larger than every number.
 

@@ -1,4 +1,4 @@
-// The sorting and merging of cl/sort.cl for GPUs: a group takes TILE elements, which it loads and stores side by side. In
+// The sorting and merging of sort.cl for GPUs: a group takes TILE elements, which it loads and stores side by side. In
 // local memory only their order changes, by merge path again: an item finds TAKEN elements of each merged run.
 
 #if !defined(IS_CPU) && !defined(IS_COMPLEX)

@@ -5,7 +5,9 @@ pub const FILL: EntryPoint<Fill<'static>> = EntryPoint::new("fill");
 /// The kernel `swap` of `fill.cl`.
 pub const SWAP: EntryPoint<Swap> = EntryPoint::new("swap");
 /// The kernel `swap_back` of `fill.cl`.
-pub const SWAP_BACK: EntryPoint<Swap> = EntryPoint::new("swap_back");
+pub const SWAP_BACK: EntryPoint<SwapBack> = EntryPoint::new("swap_back");
+/// What `swap_back` takes, as another kernel does.
+pub type SwapBack = Swap;
 
 /// What `RANGE_ARGUMENTS` lists.
 #[derive(Clone, Copy, Debug)]

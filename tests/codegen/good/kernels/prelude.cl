@@ -6,3 +6,7 @@ SHARED(Layout, 16);
 #define RANGE_ARGUMENTS \
   long first,           \
       long last
+
+typedef struct {
+  T values[4];
+} Unshared;

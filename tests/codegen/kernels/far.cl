@@ -1,0 +1,2 @@
+__kernel ATTRIBUTES;
+void later(int count) {}

@@ -1,0 +1,1 @@
+__kernel void flip(__global uchar *out, ulong out_offset, bool is_last) {}

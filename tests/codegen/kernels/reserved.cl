@@ -1,0 +1,1 @@
+__kernel void copy(__global const uchar *in, ulong in_offset, long count) {}

@@ -1,0 +1,1 @@
+__kernel void other(__global uchar *out) {}
