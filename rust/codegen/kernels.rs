@@ -27,24 +27,25 @@
 //! | a struct with `SHARED`                     | the struct of `kernels::structs`              | by itself            |
 //! | any other struct                           | `&[u8]`                                       | by itself            |
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::diagnostic::Diagnostic;
+use super::entries::Entries;
+use super::packed::{argument_bytes, packed};
 use super::structs::{SharedStructs, TYPES};
 
 /// Bytes of arguments that every device takes (`CL_DEVICE_MAX_PARAMETER_SIZE`).
 const MOST_BYTES: usize = 1024;
 
-/// Kind of a parameter.
 /// Names that parameters cannot have: keywords of Rust, and the generated code's own.
 const RESERVED: [&str; 16] = [
     "packed", "pad", "self", "in", "as", "fn", "impl", "loop", "match", "mod", "move", "mut", "pub", "ref", "type",
     "use",
 ];
 
+/// Kind of a parameter.
 #[derive(Clone, Debug, PartialEq)]
-enum Kind {
+pub enum Kind {
     /// `__global`, with an offset behind it or not.
     Buffer {
         has_offset: bool,
@@ -64,21 +65,21 @@ enum Kind {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Parameter {
-    name: String,
+pub struct Parameter {
+    pub name: String,
     /// As it is declared: `__global const uchar *x`.
-    declared: String,
-    kind: Kind,
+    pub declared: String,
+    pub kind: Kind,
 }
 
-struct Kernel {
-    name: String,
-    parameters: Vec<Parameter>,
-    line: usize,
+pub struct Kernel {
+    pub name: String,
+    pub parameters: Vec<Parameter>,
+    pub line: usize,
     /// Positions in the text of the parameter list and of the body.
-    list: std::ops::Range<usize>,
-    keyword: usize,
-    body: usize,
+    pub list: std::ops::Range<usize>,
+    pub keyword: usize,
+    pub body: usize,
 }
 
 /// A file of kernels as it is compiled.
@@ -283,327 +284,12 @@ fn closing(text: &str, open: usize) -> Option<usize> {
 }
 
 /// The parameters of a list with those of its groups.
-fn flat(parameters: &[Parameter]) -> Vec<&Parameter> {
+pub fn flat(parameters: &[Parameter]) -> Vec<&Parameter> {
     parameters
         .iter()
         .flat_map(|parameter| match &parameter.kind {
             Kind::Group(group) => flat(group),
             _ => vec![parameter],
-        })
-        .collect()
-}
-
-/// A field of the struct that holds a kernel's scalars.
-struct Packed {
-    /// In OpenCL C: `ulong scale[2]`.
-    declared: String,
-    /// In Rust: `scale: [u64; 2]`.
-    field: String,
-    /// Its value on the host, read from `path`.
-    from: String,
-    /// The kernel's variable, read from `packed`.
-    unpacked: String,
-    size: usize,
-}
-
-impl Packed {
-    /// Each scalar as a kernel names it, and its type.
-    fn numbers(&self) -> Vec<(String, &str)> {
-        let (kind, name) = self.declared.split_once(' ').unwrap_or_default();
-        match name.strip_suffix("[2]") {
-            Some(name) => vec![(format!("{name}[0]"), kind), (format!("{name}[1]"), kind)],
-            None => vec![(name.to_owned(), kind)],
-        }
-    }
-}
-
-/// The struct that holds a kernel's scalars, in OpenCL C; `None` where it has no scalars.
-fn packed_struct(name: &str, numbers: &[Packed]) -> Option<String> {
-    if numbers.is_empty() {
-        return None;
-    }
-    let fields: String = numbers.iter().map(|number| format!("{}; ", number.declared)).collect();
-    let pad = if has_gap(numbers) { "int pad; " } else { "" };
-    Some(format!("typedef struct {{ {fields}{pad}}} {name}_packed;"))
-}
-
-/// The scalars of a list, the wide ones first, and where Rust finds them.
-fn numbers(parameters: &[Parameter], path: &str) -> Vec<Packed> {
-    let mut found = Vec::new();
-    for parameter in parameters {
-        let name = &parameter.name;
-        let number = |declared: &str, rust: &str, from: String, unpacked: String, size: usize| Packed {
-            declared: declared.to_owned(),
-            field: rust.to_owned(),
-            from,
-            unpacked,
-            size,
-        };
-        match &parameter.kind {
-            Kind::Buffer { has_offset: true } => found.push(number(
-                &format!("ulong {name}_offset"),
-                &format!("{name}_offset: u64"),
-                format!("{path}.{name}.offset"),
-                format!("const ulong {name}_offset = packed.{name}_offset;"),
-                8,
-            )),
-            Kind::DType => found.push(number(
-                &format!("int {name}"),
-                &format!("{name}: i32"),
-                format!("{path}.{name}.code()"),
-                format!("const int {name} = packed.{name};"),
-                4,
-            )),
-            Kind::Number(kind) => {
-                let basic = TYPES.iter().find(|(number, ..)| number == kind);
-                let (rust, size) = basic.map_or(("i32", 4), |(_, rust, size)| (*rust, *size));
-                found.push(number(
-                    &format!("{kind} {name}"),
-                    &format!("{name}: {rust}"),
-                    format!("{path}.{name}"),
-                    format!("const {kind} {name} = packed.{name};"),
-                    size,
-                ));
-            }
-            Kind::Value(kind) => found.push(number(
-                &format!("ulong {name}[2]"),
-                &format!("{name}: [u64; 2]"),
-                format!("{path}.{name}.bits()"),
-                format!("const {kind} {name} = UNPACK_{kind}(packed.{name});"),
-                16,
-            )),
-            Kind::Group(group) => found.extend(numbers(group, &format!("{path}.{name}"))),
-            Kind::Buffer { has_offset: false } | Kind::Local | Kind::Shared(..) | Kind::Bytes => {}
-        }
-    }
-    found.sort_by_key(|number| number.size == 4);
-    found
-}
-
-/// The bytes of a kernel's arguments; those of structs that only the launcher knows are left out.
-fn argument_bytes(parameters: &[Parameter]) -> usize {
-    let others = flat(parameters).into_iter().map(|parameter| match parameter.kind {
-        Kind::Buffer { .. } => 8,
-        Kind::Shared(_, size) => size,
-        _ => 0,
-    });
-    others.sum::<usize>() + numbers(parameters, "").iter().map(|number| number.size).sum::<usize>()
-}
-
-/// The text of a file, in which each kernel takes its scalars in one struct. Line numbers are kept.
-fn packed(text: &str, kernels: &[Kernel]) -> String {
-    let mut printed = String::with_capacity(text.len() * 2);
-    let mut copied = 0;
-    for kernel in kernels {
-        let numbers = numbers(&kernel.parameters, "");
-        let name = &kernel.name;
-        let Some(declaration) = packed_struct(name, &numbers) else { continue };
-        let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
-        printed.push_str(part(copied, kernel.keyword));
-        let _ = write!(printed, "{declaration} ");
-        printed.push_str(part(kernel.keyword, kernel.list.start));
-        for parameter in flat(&kernel.parameters) {
-            if matches!(parameter.kind, Kind::Buffer { .. } | Kind::Local | Kind::Shared(..) | Kind::Bytes) {
-                let _ = write!(printed, "{}, ", parameter.declared);
-            }
-        }
-        let _ = write!(printed, "const {name}_packed packed");
-        let lines = part(kernel.list.start, kernel.list.end).matches('\n').count();
-        printed.push_str(&"\n".repeat(lines));
-        printed.push_str(part(kernel.list.end, kernel.body));
-        for number in &numbers {
-            let _ = write!(printed, " {}", number.unpacked);
-        }
-        copied = kernel.body;
-    }
-    printed.push_str(text.get(copied..).unwrap_or_default());
-    printed
-}
-
-/// Returns true if the struct's last field ends before its alignment does.
-fn has_gap(numbers: &[Packed]) -> bool {
-    numbers.iter().map(|number| number.size).sum::<usize>() % 8 != 0 && numbers.iter().any(|number| number.size > 4)
-}
-
-/// The parts of `kernel_entries.rs`.
-#[derive(Default)]
-struct Entries {
-    text: String,
-    names: String,
-    /// Rows of `PACKED`.
-    packed: String,
-    /// Kernels and groups so far: their names, and their lists.
-    kernels: Vec<(String, Vec<Parameter>)>,
-    groups: Vec<String>,
-}
-
-impl Entries {
-    /// A kernel may be declared once for each kind of device; those that take the same share a struct.
-    fn add(&mut self, module: &str, kernel: &Kernel) -> Result<(), String> {
-        let Kernel { name, parameters, .. } = kernel;
-        if let Some((_, other)) = self.kernels.iter().find(|(other, _)| other == name) {
-            return if other == parameters {
-                Ok(())
-            } else {
-                Err(format!("another kernel {name} takes something else"))
-            };
-        }
-        let same = self.kernels.iter().find(|(_, other)| other == parameters).map(|(name, _)| camel(name));
-        let arguments = same.clone().unwrap_or_else(|| camel(name));
-        let _ = writeln!(
-            self.names,
-            "/// The kernel `{name}` of `{module}.cl`.\npub const {}: EntryPoint<{}{}> = EntryPoint::new(\"{name}\");",
-            name.to_uppercase(),
-            camel(name),
-            lifetime(parameters).replace("'a", "'static"),
-        );
-        if same.is_some() {
-            let lifetime = lifetime(parameters);
-            let _ = writeln!(
-                self.names,
-                "/// What `{name}` takes, as another kernel does.\npub type {}{lifetime} = {arguments}{lifetime};",
-                camel(name)
-            );
-        }
-        self.list(module, name, &numbers(parameters, ""));
-        if same.is_none() {
-            self.groups(parameters);
-            self.print(&arguments, &format!("What `{name}` of `{module}.cl` takes."), parameters);
-            self.implement(&arguments, parameters);
-        }
-        self.kernels.push((name.clone(), parameters.clone()));
-        Ok(())
-    }
-
-    /// A row of `PACKED`: the struct of a kernel's scalars, and the offset of each.
-    fn list(&mut self, module: &str, kernel: &str, numbers: &[Packed]) {
-        let Some(declaration) = packed_struct(kernel, numbers) else { return };
-        let (mut offset, mut listed) = (0, String::new());
-        for number in numbers {
-            let parts = number.numbers();
-            for (path, kind) in &parts {
-                let _ = write!(listed, "(\"{path}\", \"{kind}\", {offset}), ");
-                offset += number.size / parts.len();
-            }
-        }
-        let size = offset + if has_gap(numbers) { 4 } else { 0 };
-        let _ = writeln!(
-            self.packed,
-            "    SharedStruct {{ file: \"{module}\", name: \"{kernel}_packed\", size: {size}, declarations: \"{declaration}\", \
-             numbers: &[{listed}] }},"
-        );
-    }
-
-    /// The structs of a list's groups, each once.
-    fn groups(&mut self, parameters: &[Parameter]) {
-        for Parameter { name, declared, kind } in parameters {
-            let Kind::Group(group) = kind else { continue };
-            self.groups(group);
-            if !self.groups.contains(declared) {
-                self.groups.push(declared.clone());
-                self.print(&camel(&format!("{name}_arguments")), &format!("What `{declared}` lists."), group);
-            }
-        }
-    }
-
-    fn print(&mut self, name: &str, docs: &str, parameters: &[Parameter]) {
-        let text = &mut self.text;
-        let _ = writeln!(
-            text,
-            "\n/// {docs}\n#[derive(Clone, Copy, Debug)]\n#[allow(missing_docs, reason = \"the kernel says what they are\")]\npub struct {name}{} {{",
-            lifetime(parameters)
-        );
-        for Parameter { name, kind, .. } in parameters {
-            let rust = match kind {
-                Kind::Buffer { has_offset: true } => "Memory".to_owned(),
-                Kind::Buffer { has_offset: false } => "MemHandle".to_owned(),
-                Kind::Local => "LocalBytes".to_owned(),
-                Kind::DType => "DType".to_owned(),
-                Kind::Number(number) => {
-                    TYPES.iter().find(|(other, ..)| other == number).map_or("i32", |(_, rust, _)| rust).to_owned()
-                }
-                Kind::Value(_) => "Value".to_owned(),
-                Kind::Shared(path, _) => format!("structs::{path}"),
-                Kind::Bytes => "&'a [u8]".to_owned(),
-                Kind::Group(group) => format!("{}{}", camel(&format!("{name}_arguments")), lifetime(group)),
-            };
-            let _ = writeln!(text, "    pub {name}: {rust},");
-        }
-        text.push_str("}\n");
-    }
-
-    fn implement(&mut self, name: &str, parameters: &[Parameter]) {
-        let numbers = numbers(parameters, "self");
-        let mut bound = String::new();
-        bind(parameters, "self", &mut bound);
-        let anonymous = lifetime(parameters).replace("'a", "'_");
-        let text = &mut self.text;
-        let _ = writeln!(
-            text,
-            "\nimpl Arguments for {name}{anonymous} {{\n    fn bind<R>(&self, run: impl FnOnce(&[Arg<'_>]) -> R) -> R {{"
-        );
-        if numbers.is_empty() {
-            let _ = writeln!(text, "        run(&[{bound}])\n    }}\n}}");
-            return;
-        }
-        let pad = has_gap(&numbers);
-        let fields: String = numbers.iter().map(|number| format!("{}, ", number.field)).collect();
-        let values: String = numbers
-            .iter()
-            .map(|number| format!("{}: {}, ", number.field.split(':').next().unwrap_or_default(), number.from))
-            .collect();
-        let size = numbers.iter().map(|number| number.size).sum::<usize>() + if pad { 4 } else { 0 };
-        let (pad_field, pad_value) = if pad { ("pad: i32", "pad: 0") } else { ("", "") };
-        let _ = writeln!(
-            text,
-            "        #[repr(C)]\n        #[derive(Clone, Copy, Pod, Zeroable)]\n        struct Packed {{ {fields}{pad_field} }}\n        \
-             const _: () = assert!(size_of::<Packed>() == {size});\n        \
-             let packed = Packed {{ {values}{pad_value} }};\n        \
-             run(&[{bound}Arg::of(&packed)])\n    }}\n}}"
-        );
-    }
-
-    fn text(self) -> String {
-        format!(
-            "// Generated from the kernels by rust/codegen.\n\n{}{}\n\
-             /// The structs that kernels' numbers travel in.\npub static PACKED: &[SharedStruct] = &[\n{}];\n",
-            self.names, self.text, self.packed
-        )
-    }
-}
-
-/// The arguments besides the scalars, in the kernel's order.
-fn bind(parameters: &[Parameter], path: &str, bound: &mut String) {
-    for Parameter { name, kind, .. } in parameters {
-        let _ = match kind {
-            Kind::Buffer { has_offset: true } => write!(bound, "Arg::Buffer({path}.{name}.handle), "),
-            Kind::Buffer { has_offset: false } => write!(bound, "Arg::Buffer({path}.{name}), "),
-            Kind::Local => write!(bound, "Arg::Local({path}.{name}.0), "),
-            Kind::Shared(..) => write!(bound, "Arg::of(&{path}.{name}), "),
-            Kind::Bytes => write!(bound, "Arg::Bytes({path}.{name}), "),
-            Kind::Group(group) => {
-                bind(group, &format!("{path}.{name}"), bound);
-                Ok(())
-            }
-            Kind::DType | Kind::Number(_) | Kind::Value(_) => Ok(()),
-        };
-    }
-}
-
-/// `<'a>` where a parameter borrows.
-fn lifetime(parameters: &[Parameter]) -> &'static str {
-    if flat(parameters).iter().any(|parameter| parameter.kind == Kind::Bytes) {
-        "<'a>"
-    } else {
-        ""
-    }
-}
-
-fn camel(name: &str) -> String {
-    name.split('_')
-        .map(|word| {
-            let (first, rest) = word.split_at(word.len().min(1));
-            first.to_uppercase() + rest
         })
         .collect()
 }

@@ -1,7 +1,7 @@
 //! The sources of each family.
 
 /// Reads the kernel files that programs are put together from, as `build.rs` has written them
-/// (rust/codegen/kernels.rs).
+/// (rust/codegen/packed.rs).
 macro_rules! texts {
     ($($part:ident)+) => {
         #[allow(non_upper_case_globals)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DECLARED = ROOT / "rust" / "kernels" / "source.rs"
-# With their arguments packed (rust/codegen/kernels.rs).
+# With their arguments packed (rust/codegen/packed.rs).
 SOURCES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "kernels"
 # The line of a source that the cases of operators take the place of, as in source.rs.
 CASES_LINE = "//@CASES@"

@@ -96,7 +96,7 @@ typedef double2 T;
 typedef double TR;
 #endif
 
-// Scalars of the compute class among the packed arguments of a kernel (rust/codegen/kernels.rs), as their bits.
+// Scalars of the compute class among the packed arguments of a kernel (rust/codegen/packed.rs), as their bits.
 #if defined(CLASS_F)
 #define UNPACK_T(bits) as_float((uint)(bits)[0])
 #elif defined(CLASS_D)

@@ -1,4 +1,4 @@
-// Winograd convolution of 3x3 kernels (Winograd's minimal filtering), F(4x4, 3x3): a tile of 4x4 output positions takes
+// Winograd convolution of 3x3 kernels, F(4x4, 3x3): a tile of 4x4 output positions takes
 // 36 multiplications a channel instead of 144.
 //
 // result = A' [sum over channels of (G w G') * (B' s B)] A, where s are the 6x6 source positions that a tile reads. The

@@ -1,0 +1,138 @@
+//! The struct that a kernel's scalars travel in, and the source that unpacks it.
+
+use std::fmt::Write;
+
+use super::kernels::{flat, Kernel, Kind, Parameter};
+use super::structs::TYPES;
+
+/// A field of the struct that holds a kernel's scalars.
+pub struct Packed {
+    /// In OpenCL C: `ulong scale[2]`.
+    pub declared: String,
+    /// In Rust: `scale: [u64; 2]`.
+    pub field: String,
+    /// Its value on the host, read from `path`.
+    pub from: String,
+    /// The kernel's variable, read from `packed`.
+    pub unpacked: String,
+    pub size: usize,
+}
+
+impl Packed {
+    /// Each scalar as a kernel names it, and its type.
+    pub fn numbers(&self) -> Vec<(String, &str)> {
+        let (kind, name) = self.declared.split_once(' ').unwrap_or_default();
+        match name.strip_suffix("[2]") {
+            Some(name) => vec![(format!("{name}[0]"), kind), (format!("{name}[1]"), kind)],
+            None => vec![(name.to_owned(), kind)],
+        }
+    }
+}
+
+/// The struct that holds a kernel's scalars, in OpenCL C; `None` where it has no scalars.
+pub fn packed_struct(name: &str, numbers: &[Packed]) -> Option<String> {
+    if numbers.is_empty() {
+        return None;
+    }
+    let fields: String = numbers.iter().map(|number| format!("{}; ", number.declared)).collect();
+    let pad = if has_gap(numbers) { "int pad; " } else { "" };
+    Some(format!("typedef struct {{ {fields}{pad}}} {name}_packed;"))
+}
+
+/// The scalars of a list, the wide ones first, and where Rust finds them.
+pub fn numbers(parameters: &[Parameter], path: &str) -> Vec<Packed> {
+    let mut found = Vec::new();
+    for parameter in parameters {
+        let name = &parameter.name;
+        let number = |declared: &str, rust: &str, from: String, unpacked: String, size: usize| Packed {
+            declared: declared.to_owned(),
+            field: rust.to_owned(),
+            from,
+            unpacked,
+            size,
+        };
+        match &parameter.kind {
+            Kind::Buffer { has_offset: true } => found.push(number(
+                &format!("ulong {name}_offset"),
+                &format!("{name}_offset: u64"),
+                format!("{path}.{name}.offset"),
+                format!("const ulong {name}_offset = packed.{name}_offset;"),
+                8,
+            )),
+            Kind::DType => found.push(number(
+                &format!("int {name}"),
+                &format!("{name}: i32"),
+                format!("{path}.{name}.code()"),
+                format!("const int {name} = packed.{name};"),
+                4,
+            )),
+            Kind::Number(kind) => {
+                let basic = TYPES.iter().find(|(number, ..)| number == kind);
+                let (rust, size) = basic.map_or(("i32", 4), |(_, rust, size)| (*rust, *size));
+                found.push(number(
+                    &format!("{kind} {name}"),
+                    &format!("{name}: {rust}"),
+                    format!("{path}.{name}"),
+                    format!("const {kind} {name} = packed.{name};"),
+                    size,
+                ));
+            }
+            Kind::Value(kind) => found.push(number(
+                &format!("ulong {name}[2]"),
+                &format!("{name}: [u64; 2]"),
+                format!("{path}.{name}.bits()"),
+                format!("const {kind} {name} = UNPACK_{kind}(packed.{name});"),
+                16,
+            )),
+            Kind::Group(group) => found.extend(numbers(group, &format!("{path}.{name}"))),
+            Kind::Buffer { has_offset: false } | Kind::Local | Kind::Shared(..) | Kind::Bytes => {}
+        }
+    }
+    found.sort_by_key(|number| number.size == 4);
+    found
+}
+
+/// The bytes of a kernel's arguments; those of structs that only the launcher knows are left out.
+pub fn argument_bytes(parameters: &[Parameter]) -> usize {
+    let others = flat(parameters).into_iter().map(|parameter| match parameter.kind {
+        Kind::Buffer { .. } => 8,
+        Kind::Shared(_, size) => size,
+        _ => 0,
+    });
+    others.sum::<usize>() + numbers(parameters, "").iter().map(|number| number.size).sum::<usize>()
+}
+
+/// The text of a file, in which each kernel takes its scalars in one struct. Line numbers are kept.
+pub fn packed(text: &str, kernels: &[Kernel]) -> String {
+    let mut printed = String::with_capacity(text.len() * 2);
+    let mut copied = 0;
+    for kernel in kernels {
+        let numbers = numbers(&kernel.parameters, "");
+        let name = &kernel.name;
+        let Some(declaration) = packed_struct(name, &numbers) else { continue };
+        let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
+        printed.push_str(part(copied, kernel.keyword));
+        let _ = write!(printed, "{declaration} ");
+        printed.push_str(part(kernel.keyword, kernel.list.start));
+        for parameter in flat(&kernel.parameters) {
+            if matches!(parameter.kind, Kind::Buffer { .. } | Kind::Local | Kind::Shared(..) | Kind::Bytes) {
+                let _ = write!(printed, "{}, ", parameter.declared);
+            }
+        }
+        let _ = write!(printed, "const {name}_packed packed");
+        let lines = part(kernel.list.start, kernel.list.end).matches('\n').count();
+        printed.push_str(&"\n".repeat(lines));
+        printed.push_str(part(kernel.list.end, kernel.body));
+        for number in &numbers {
+            let _ = write!(printed, " {}", number.unpacked);
+        }
+        copied = kernel.body;
+    }
+    printed.push_str(text.get(copied..).unwrap_or_default());
+    printed
+}
+
+/// Returns true if the struct's last field ends before its alignment does.
+pub fn has_gap(numbers: &[Packed]) -> bool {
+    numbers.iter().map(|number| number.size).sum::<usize>() % 8 != 0 && numbers.iter().any(|number| number.size > 4)
+}
