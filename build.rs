@@ -68,7 +68,15 @@ fn build() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed={}", torch.version.display());
 
     let table = Path::new("native_functions.yaml");
-    let registrations = codegen::run(table, &torch.aten, &torch.include, torch.release, supported, &out_dir)
+    let inputs = codegen::Inputs {
+        table,
+        aten: &torch.aten,
+        torch_include: &torch.include,
+        pointwise: Path::new("rust/ops/pointwise"),
+        torch: torch.release,
+        supported,
+    };
+    let registrations = codegen::run(&inputs, &out_dir)
         .and_then(|sources| codegen::kernels(&KERNELS.map(Path::new), &out_dir).map(|()| sources))
         .map_err(|diagnostics| diagnostics.iter().map(|d| format!("\n{d}")).collect::<String>())?;
 

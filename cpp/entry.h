@@ -14,6 +14,10 @@ namespace torch_opencl {
 template <class Op>
 using Entry = typename c10::fn_remove_symint<typename Op::schema>::type;
 
+// What an op returns.
+template <class Op>
+using Returns = typename c10::guts::infer_function_traits_t<Entry<Op>>::return_type;
+
 // `impl` of a structured class takes optional tensors and scalars by reference, and its outputs last.
 template <class T>
 struct ImplArgument {

@@ -203,24 +203,17 @@ c10::OperatorHandle host_operator(const c10::OperatorHandle& op, const std::stri
   return c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
 }
 
-} // namespace
-
-void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const std::string name = qualified_name(op);
+// Runs an operator by the CPU's kernel, on arguments that the host sees. `agree` is called once they are known to be
+// good, and may refuse.
+template <class Agree>
+void call_host(const c10::OperatorHandle& op, const std::string& name, torch::jit::Stack* stack, Agree&& agree) {
   const auto& schema = op.schema();
   const size_t arguments = schema.arguments().size(), returns = schema.returns().size();
   const size_t begin = stack->size() - arguments;
-  refuse_views(op, name);
   const Nesting nesting(name);
-  if (name == "aten::_copy_from") {
-    note(op, name, /*on_cpu=*/true);
-    return copy_on_host(stack, begin);
-  }
-
   const c10::OperatorHandle served = host_operator(op, name);
-  // Bad arguments are refused before anything is said or counted.
   Call call(common_device(name, torch::jit::last(*stack, arguments)));
-  note(op, name, served.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU));
+  agree(served);
   for (size_t i = 0; i < arguments; i++) {
     const auto* alias = schema.arguments()[i].alias_info();
     call.convert((*stack)[begin + i], alias != nullptr && alias->isWrite());
@@ -229,6 +222,24 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   run_on_host(served, stack);
   call.write_back();
   for (size_t i = stack->size() - returns; i < stack->size(); i++) call.convert_back((*stack)[i]);
+}
+
+} // namespace
+
+void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const std::string name = qualified_name(op);
+  refuse_views(op, name);
+  if (name == "aten::_copy_from") {
+    note(op, name, /*on_cpu=*/true);
+    return copy_on_host(stack, stack->size() - op.schema().arguments().size());
+  }
+  call_host(op, name, stack, [&](const c10::OperatorHandle& served) {
+    note(op, name, served.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU));
+  });
+}
+
+void host_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  call_host(op, qualified_name(op), stack, [](const c10::OperatorHandle&) {});
 }
 
 void check_fallback_policy() {

@@ -10,6 +10,9 @@ namespace torch_opencl {
 // The boxed fallback of the dispatcher.
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+// Ops that are declared to run on the host (family host of the table): neither warned of, counted nor refused.
+void host_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 // Refuses an invalid value of TORCH_OPENCL_FALLBACK.
 void check_fallback_policy();
 

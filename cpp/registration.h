@@ -178,6 +178,8 @@ struct Wrapper<Op, Return(Args...)> {
     auto function = [](auto&&... args) -> decltype(auto) { return FUNCTION(args...); };                   \
     m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::function<decltype(function), DTYPES>))); \
   }
+#define TORCH_OPENCL_HOST(m, NAME) \
+  m.impl(NAME, torch::CppFunction::makeFromBoxedFunction<&torch_opencl::host_kernel>());
 #define TORCH_OPENCL_COPIED(m, NAME, OP, FUNCTION, OUTPUTS, DTYPES)                                              \
   {                                                                                                              \
     auto function = [](auto&&... args) -> decltype(auto) { return FUNCTION(args...); };                          \

@@ -7,7 +7,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/mul.h>
-#include <ATen/ops/where.h>
 
 #include "../pointwise.h"
 
@@ -55,11 +54,6 @@ at::Tensor& log_sigmoid_backward(
 at::Tensor log_sigmoid_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& buffer) {
   at::Tensor grad_input = at::empty_like(grad);
   return log_sigmoid_backward(grad, self, buffer, grad_input);
-}
-
-std::tuple<at::Tensor, at::Tensor> prelu_backward(
-    const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& weight) {
-  return {at::where(self.gt(0), grad_output, weight * grad_output), self.clamp_max(0).mul_(grad_output)};
 }
 
 at::Tensor& rrelu_with_noise_out(

@@ -6,8 +6,6 @@
 #include <ATen/ops/logspace.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/tril_indices.h>
-#include <ATen/ops/triu_indices.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -83,26 +81,5 @@ at::Tensor& eye_m_out(int64_t n, int64_t m, at::Tensor& out) {
 }
 
 // Small tables that are made once: the host's, copied over.
-at::Tensor tril_indices(
-    int64_t rows,
-    int64_t columns,
-    int64_t offset,
-    std::optional<at::ScalarType> dtype,
-    std::optional<at::Layout> layout,
-    std::optional<at::Device> device,
-    std::optional<bool> pin_memory) {
-  return at::tril_indices(rows, columns, offset, dtype, layout, at::kCPU, pin_memory).to(*device);
-}
-
-at::Tensor triu_indices(
-    int64_t rows,
-    int64_t columns,
-    int64_t offset,
-    std::optional<at::ScalarType> dtype,
-    std::optional<at::Layout> layout,
-    std::optional<at::Device> device,
-    std::optional<bool> pin_memory) {
-  return at::triu_indices(rows, columns, offset, dtype, layout, at::kCPU, pin_memory).to(*device);
-}
 
 } // namespace torch_opencl::native

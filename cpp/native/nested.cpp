@@ -4,18 +4,6 @@
 #include <ATen/ops/_nested_tensor_strides_native.h>
 #include <torch/library.h>
 
-#include "native_entries.h"
-
-namespace torch_opencl::native {
-
-// Returns true for masks that only cut off the ends of rows, which torch.nn.TransformerEncoder asks before it packs its
-// input into a nested tensor: never, so that it stays with the padded one.
-bool nested_tensor_from_mask_left_aligned(const at::Tensor& /*t*/, const at::Tensor& /*mask*/) {
-  return false;
-}
-
-} // namespace torch_opencl::native
-
 TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   m.impl("_nested_tensor_size", &at::native::_nested_tensor_size);
   m.impl("_nested_tensor_strides", &at::native::_nested_tensor_strides);

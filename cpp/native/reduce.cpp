@@ -5,7 +5,6 @@
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/ne.h>
 #include <ATen/ops/sum.h>
 #include <cmath>
 #include <limits>
@@ -248,10 +247,6 @@ void min_all(at::Tensor& result, const at::Tensor& self) {
 }
 void max_all(at::Tensor& result, const at::Tensor& self) {
   at::amax_out(result, self);
-}
-
-at::Tensor count_nonzero(const at::Tensor& self, at::IntArrayRef dim) {
-  return at::ne(self, 0).sum(dim);
 }
 
 } // namespace torch_opencl::native

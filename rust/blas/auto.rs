@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{host, Extent, Library, Product};
 use crate::error::Result;
-use crate::kernels::{DType, DiskEntry, Family};
+use crate::kernels::{DType, DiskEntry, Family, Switch};
 use crate::ops::tuning::Tuning;
 use crate::runtime::{current_stream, device_of_address, Device, Stream};
 
@@ -95,7 +95,7 @@ pub fn library(product: &Product<'_>) -> Result<Library> {
     // New kernels and launchers are measured again, as a new driver is, and kernels that have been tuned.
     let tuning = Value::Object(Tuning::of(device).values());
     let question = format!("BLAS library of {} for {} by {tuning}", env!("CARGO_PKG_VERSION"), class.describe());
-    let note = DiskEntry::note(&device.info, &Family::Matmul.source(""), &question);
+    let note = DiskEntry::note(&device.info, &Family::Matmul.source(&Switch::default()), &question);
     let library = match recall(&note) {
         Some(library) => library,
         None => {

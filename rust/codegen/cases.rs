@@ -4,11 +4,14 @@
 //! and the scalars `s0` to `s3`, one `T` each.
 
 use super::expr::{self, names};
-use super::plan::Pointwise;
+use super::plan::{Exprs, Pointwise};
 
 /// Added to an operation's code to form the `case` for compute dtype bool, where bool differs from
 /// the other integers.
 pub const BOOL_CASES: usize = 1000;
+
+/// Added, times its number, for each output after the first.
+pub const OUTPUT_CASES: usize = 2 * BOOL_CASES;
 
 /// Compute classes that have expressions of their own; float and double share theirs, and so do
 /// the two complex types.
@@ -25,26 +28,27 @@ impl Class {
 
 /// The lines of one operation, empty where it has no expression for the class.
 pub fn cases(op: &Pointwise, class: Class) -> String {
-    let line = |code, expr: &Option<String>| expr.as_ref().map(|expr| case(op, code, expr));
-    match class {
-        Class::Float => line(op.code, &op.exprs.float).unwrap_or_default(),
-        Class::Complex => line(op.code, &op.exprs.complex).unwrap_or_default(),
-        Class::Int => {
-            let int = line(op.code, &op.exprs.int);
-            let bool = line(op.code + BOOL_CASES, &op.exprs.bool);
-            int.into_iter().chain(bool).collect()
-        }
+    let mut lines = String::new();
+    for (output, exprs) in op.exprs.iter().enumerate() {
+        let code = op.code + output * OUTPUT_CASES;
+        let given = match class {
+            Class::Float => [(code, &exprs.float), (code, &None)],
+            Class::Complex => [(code, &exprs.complex), (code, &None)],
+            Class::Int => [(code, &exprs.int), (code + BOOL_CASES, &exprs.bool)],
+        };
+        lines.extend(given.into_iter().filter_map(|(code, expr)| Some(case(op, code, expr.as_ref()?))));
     }
+    lines
 }
 
 /// Returns true if the lines of one operation are a few instructions: those of others take long to compile.
 pub fn is_short(op: &Pointwise, class: Class) -> bool {
-    let exprs = match class {
-        Class::Float => [&op.exprs.float, &None],
-        Class::Complex => [&op.exprs.complex, &None],
-        Class::Int => [&op.exprs.int, &op.exprs.bool],
+    let of_class = |exprs: &'_ Exprs| match class {
+        Class::Float => [exprs.float.clone(), None],
+        Class::Complex => [exprs.complex.clone(), None],
+        Class::Int => [exprs.int.clone(), exprs.bool.clone()],
     };
-    exprs.into_iter().flatten().all(|expr| expr::is_short(expr))
+    op.exprs.iter().flat_map(of_class).flatten().all(|expr| expr::is_short(&expr))
 }
 
 fn case(op: &Pointwise, code: usize, expr: &str) -> String {

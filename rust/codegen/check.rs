@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::classes;
 use super::diagnostic::{Diagnostic, Report};
 use super::dtypes::Dtypes;
 use super::expr::is_identifier;
 use super::family::{self, Family, Kind, FAMILIES, INPUTS};
 use super::nearest::nearest;
-use super::plan::{ClassFrom, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
+use super::plan::{Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
 use super::release::{Release, Supported};
 use super::resolve;
 use super::schema::Index;
@@ -35,11 +34,13 @@ pub fn check(
     rows: &[Row],
     index: &Index,
     stubs: &Stubs,
+    parts: &[String],
     releases: Releases,
 ) -> Result<Plan, Vec<Diagnostic>> {
     let mut checker = Checker {
         index,
         stubs,
+        parts,
         releases,
         report: Report::new(file),
         filled: BTreeMap::new(),
@@ -50,17 +51,19 @@ pub fn check(
     checker.report.finish(Plan { rows })
 }
 
-struct Checker<'a> {
-    index: &'a Index,
+pub(super) struct Checker<'a> {
+    pub(super) index: &'a Index,
     stubs: &'a Stubs,
+    /// Stems of the files that a row may name as `part`.
+    pub(super) parts: &'a [String],
     releases: Releases,
-    report: Report<'a>,
+    pub(super) report: Report<'a>,
     /// Stubs filled so far, with the line of the row.
     filled: BTreeMap<String, usize>,
     /// Overloads registered so far, with the line that brought them in.
     registered: BTreeMap<String, usize>,
     /// Number of pointwise operations so far.
-    operations: usize,
+    pub(super) operations: usize,
 }
 
 impl Checker<'_> {
@@ -92,7 +95,7 @@ impl Checker<'_> {
             self.report.error(row.line, "the row has no `dtypes`");
         }
         let dtypes = self.dtypes(&row.dtypes);
-        let registrations = self.registrations(row);
+        let registrations = self.registrations(row, family);
         let family = family?;
         self.keys(row, family);
         self.identifiers(row);
@@ -106,7 +109,7 @@ impl Checker<'_> {
                 let kernel = row.kernel.as_ref().map(|k| StubKernel::Function(k.value.clone()));
                 (None, self.stub(row, kernel, "kernel"))
             }
-            Kind::Composite => (None, None),
+            Kind::Composite | Kind::Host => (None, None),
         };
         Some(PlannedRow { family, dtypes, registrations, pointwise, stub })
     }
@@ -161,7 +164,7 @@ impl Checker<'_> {
         found
     }
 
-    fn dtypes(&mut self, words: &[Text]) -> Dtypes {
+    pub(super) fn dtypes(&mut self, words: &[Text]) -> Dtypes {
         let mut set = Dtypes::default();
         for word in words {
             if let Some(dtypes) = Dtypes::parse(&word.value) {
@@ -176,12 +179,12 @@ impl Checker<'_> {
         set
     }
 
-    fn registrations(&mut self, row: &Row) -> Vec<Registration> {
+    fn registrations(&mut self, row: &Row, family: Option<Family>) -> Vec<Registration> {
         if row.op.is_none() && (row.stub.is_none() || !row.also.is_empty()) {
             let hint = "only a row that fills a `stub` for ops of other rows can do without";
             self.report.error_with_hint(row.line, "the row has no `op`", hint);
         }
-        let found = resolve::registrations(row, self.index, &mut self.report);
+        let found = resolve::registrations(row, family, self.index, &mut self.report);
         self.unique(found)
     }
 
@@ -206,18 +209,23 @@ impl Checker<'_> {
         let kernel = ("kernel", row.kernel.as_ref());
         let operation = [
             ("scalars", row.scalars.first()),
-            ("expr", row.expr.as_ref()),
-            ("expr_int", row.expr_int.as_ref()),
-            ("expr_bool", row.expr_bool.as_ref()),
-            ("expr_complex", row.expr_complex.as_ref()),
+            ("expr", row.exprs.iter().find_map(|exprs| exprs.expr.as_ref())),
+            ("expr_int", row.exprs.iter().find_map(|exprs| exprs.int.as_ref())),
+            ("expr_bool", row.exprs.iter().find_map(|exprs| exprs.bool.as_ref())),
+            ("expr_complex", row.exprs.iter().find_map(|exprs| exprs.complex.as_ref())),
+            ("part", row.part.as_ref()),
             ("class_from", row.class_from.as_ref()),
             ("opmath", row.opmath.first()),
             ("computes", row.computes.first()),
         ];
+        let (entry, returns) = (("entry", row.entry.as_ref()), ("returns", row.returns.as_ref()));
         let foreign: Vec<_> = match family.kind {
-            Kind::Pointwise { .. } => vec![kernel],
+            Kind::Pointwise { .. } => vec![kernel, returns],
             Kind::Kernel => operation.to_vec(),
             Kind::Composite => [stub, kernel].into_iter().chain(operation).collect(),
+            Kind::Host => {
+                [stub, kernel, entry, returns, ("out", row.out.first())].into_iter().chain(operation).collect()
+            }
         };
         for (key, value) in foreign {
             if let Some(value) = value {
@@ -225,8 +233,12 @@ impl Checker<'_> {
                 self.report.error(value.line, message);
             }
         }
+        if let (Some(entry), Some(_)) = (&row.entry, &row.returns) {
+            self.report.error(entry.line, "`entry` and `returns` exclude each other");
+        }
+        let needs_body = !matches!(family.kind, Kind::Composite | Kind::Host) && row.returns.is_none();
         match (&row.stub, &row.entry) {
-            (None, None) if family.kind != Kind::Composite => {
+            (None, None) if needs_body => {
                 let message = format!("family `{}` needs a `stub` or an `entry`", family.name);
                 self.report.error(row.line, message);
             }
@@ -262,58 +274,6 @@ impl Checker<'_> {
         if let Some(extra) = row.scalars.get(MAX_SCALARS) {
             let message = format!("a pointwise kernel takes at most {MAX_SCALARS} scalars");
             self.report.error(extra.line, message);
-        }
-    }
-
-    /// The operation of a pointwise row; `None` if the row shares one through its stub.
-    fn pointwise(&mut self, row: &Row, family: Family, arity: usize, dtypes: Dtypes) -> Option<Pointwise> {
-        let exprs = [&row.expr, &row.expr_int, &row.expr_bool, &row.expr_complex];
-        if exprs.into_iter().all(Option::is_none) {
-            if row.entry.is_some() {
-                self.report.error(row.line, format!("family `{}` needs an `expr`", family.name));
-            }
-            let useless =
-                row.scalars.first().or(row.computes.first()).or(row.class_from.as_ref()).or(row.opmath.first());
-            if let Some(useless) = useless {
-                self.report.error(useless.line, "the row has no `expr` that this is for");
-            }
-            return None;
-        }
-        let name = row.op.as_ref().or(row.stub.as_ref())?.value.clone();
-        let computes = self.dtypes(&row.computes);
-        let computes = if computes.is_empty() { dtypes } else { computes };
-        let exprs = classes::assign(row, family, arity, computes, &mut self.report);
-        let class_from = self.class_from(row, arity);
-        let opmath = self.opmath(row, arity);
-        let code = self.operations;
-        self.operations += 1;
-        let scalars = row.scalars.iter().map(|scalar| scalar.value.clone()).collect();
-        Some(Pointwise { code, name, arity, scalars, class_from, opmath, exprs, dtypes })
-    }
-
-    fn opmath(&mut self, row: &Row, arity: usize) -> u32 {
-        let mut mask = 0;
-        for name in &row.opmath {
-            let input = INPUTS.iter().take(arity).position(|input| *input == name.value);
-            let scalar = row.scalars.iter().position(|scalar| scalar.value == name.value);
-            match input.or(scalar.map(|index| INPUTS.len() + index)) {
-                Some(bit) => mask |= 1 << bit,
-                None => self.report.error(name.line, format!("no input or scalar `{}`", name.value)),
-            }
-        }
-        mask
-    }
-
-    fn class_from(&mut self, row: &Row, arity: usize) -> ClassFrom {
-        match row.class_from.as_ref().map(|operand| (operand.value.as_str(), operand.line)) {
-            None => ClassFrom::Common,
-            Some(("out", _)) => ClassFrom::Out,
-            Some(("in0", _)) if arity > 0 => ClassFrom::In0,
-            Some((other, line)) => {
-                let hint = "name `out`, or `in0` where there is an input";
-                self.report.error_with_hint(line, format!("no operand `{other}`"), hint);
-                ClassFrom::Common
-            }
         }
     }
 

@@ -5,20 +5,25 @@ use super::dtypes::{Dtypes, BOOL, COMPLEX, FLOATING, INTEGRAL};
 use super::expr::{float_part, names, real_part, well_formed};
 use super::family::{Family, INPUTS};
 use super::plan::Exprs;
-use super::table::Row;
+use super::table::{OutputExprs, Row};
 use super::yaml::Text;
 
-/// The expression of each class that the kernel computes in.
+/// The expressions of each class that the kernel computes in, a set for each output.
 ///
 /// `expr` serves every class that has none of its own, `expr_int` also bool. Integers and complex numbers (pairs to
 /// OpenCL C) need one of their own where it would not mean the same.
-pub fn assign(row: &Row, family: Family, arity: usize, computes: Dtypes, report: &mut Report) -> Exprs {
+pub fn assign(row: &Row, family: Family, arity: usize, computes: Dtypes, report: &mut Report) -> Vec<Exprs> {
+    check_inputs(row, family, arity, report);
+    row.exprs.iter().map(|exprs| assign_output(row, exprs, computes, report)).collect()
+}
+
+fn assign_output(row: &Row, exprs: &OutputExprs, computes: Dtypes, report: &mut Report) -> Exprs {
     let float = computes.intersects(FLOATING);
     let bool = computes.intersects(BOOL);
-    let int = computes.intersects(INTEGRAL) || (bool && row.expr_bool.is_none());
+    let int = computes.intersects(INTEGRAL) || (bool && exprs.bool.is_none());
     let complex = computes.intersects(COMPLEX);
-    let int_from_expr = int && row.expr_int.is_none();
-    let complex_from_expr = complex && row.expr_complex.is_none();
+    let int_from_expr = int && exprs.int.is_none();
+    let complex_from_expr = complex && exprs.complex.is_none();
 
     let claims = [
         (float, "floating", "`expr`"),
@@ -26,22 +31,22 @@ pub fn assign(row: &Row, family: Family, arity: usize, computes: Dtypes, report:
         (complex_from_expr, "complex", "`expr_complex` or `expr`"),
     ];
     for (claimed, what, keys) in claims {
-        if claimed && row.expr.is_none() {
+        if claimed && exprs.expr.is_none() {
             report.error(row.line, format!("the row claims {what} but has no {keys}"));
         }
     }
     let uses = [
-        (float || int_from_expr || complex_from_expr, &row.expr, "expr"),
-        (int, &row.expr_int, "expr_int"),
-        (bool, &row.expr_bool, "expr_bool"),
-        (complex, &row.expr_complex, "expr_complex"),
+        (float || int_from_expr || complex_from_expr, &exprs.expr, "expr"),
+        (int, &exprs.int, "expr_int"),
+        (bool, &exprs.bool, "expr_bool"),
+        (complex, &exprs.complex, "expr_complex"),
     ];
     for (used, expr, key) in uses {
         if let (false, Some(expr)) = (used, expr) {
             report.error(expr.line, format!("`{key}` is given but no dtype of the row uses it"));
         }
     }
-    if let Some(expr) = &row.expr {
+    if let Some(expr) = &exprs.expr {
         if int_from_expr {
             check_integer_form(expr, report);
         }
@@ -49,14 +54,13 @@ pub fn assign(row: &Row, family: Family, arity: usize, computes: Dtypes, report:
             check_complex_form(expr, report);
         }
     }
-    check_inputs(row, family, arity, report);
 
-    let expr = row.expr.as_ref();
+    let expr = exprs.expr.as_ref();
     Exprs {
         float: pick(float, expr),
-        int: pick(int, row.expr_int.as_ref().or(expr)),
-        bool: pick(bool, row.expr_bool.as_ref()),
-        complex: pick(complex, row.expr_complex.as_ref().or(expr)),
+        int: pick(int, exprs.int.as_ref().or(expr)),
+        bool: pick(bool, exprs.bool.as_ref()),
+        complex: pick(complex, exprs.complex.as_ref().or(expr)),
     }
 }
 
@@ -90,7 +94,7 @@ fn check_complex_form(expr: &Text, report: &mut Report) {
 fn check_inputs(row: &Row, family: Family, arity: usize, report: &mut Report) {
     let (inputs, beyond) = INPUTS.split_at(arity.min(INPUTS.len()));
     let mut read = Vec::new();
-    for expr in [&row.expr, &row.expr_int, &row.expr_bool, &row.expr_complex].into_iter().flatten() {
+    for expr in row.exprs.iter().flat_map(OutputExprs::given) {
         if let Err(reason) = well_formed(&expr.value) {
             report.error(expr.line, format!("not an expression: {reason}"));
         }

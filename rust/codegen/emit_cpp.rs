@@ -9,6 +9,7 @@
 //! TORCH_OPENCL_OUT(m, name, at::_ops struct, class, outputs, dtypes);
 //! TORCH_OPENCL_FUNCTION(m, name, at::_ops struct, function, dtypes);
 //! TORCH_OPENCL_COPIED(m, name, at::_ops struct, function, outputs, dtypes);
+//! TORCH_OPENCL_HOST(m, name);
 //! ```
 
 use std::collections::BTreeSet;
@@ -46,7 +47,7 @@ pub fn native_entries(plan: &Plan) -> String {
                 headers.insert(format!("#include <ATen/ops/{header}_meta.h>\n"));
                 continue;
             }
-            None => continue,
+            Some(Declaration::Expression { .. }) | None => continue,
         }
         headers.insert(format!("#include <ATen/ops/{header}_ops.h>\n"));
     }
@@ -122,7 +123,7 @@ fn unit(rows: &[&PlannedRow]) -> String {
     let registrations: String =
         rows.iter().flat_map(|row| row.registrations.iter().map(|r| registration(r, row.dtypes))).collect();
     let mut text = format!("{BANNER}\n{}", includes(rows));
-    let templates = rows.iter().flat_map(|row| &row.registrations).filter_map(template);
+    let templates = rows.iter().flat_map(|row| &row.registrations).filter_map(definition);
     let ours: String = rows.iter().copied().filter_map(kernel).chain(templates).collect();
     if !ours.is_empty() {
         text += &format!("\nnamespace torch_opencl::native {{\n\n{ours}\n}}  // namespace torch_opencl::native\n");
@@ -145,8 +146,15 @@ fn includes(rows: &[&PlannedRow]) -> String {
         for registration in &row.registrations {
             headers.insert(format!("ATen/ops/{}_native.h", registration.header));
             headers.insert(format!("ATen/ops/{}_ops.h", registration.header));
-            if let Some(Declaration::Template { header, .. }) = &registration.declares {
-                headers.insert(format!("ATen/ops/{header}_meta.h"));
+            match &registration.declares {
+                Some(Declaration::Template { header, .. }) => {
+                    headers.insert(format!("ATen/ops/{header}_meta.h"));
+                }
+                Some(Declaration::Expression { headers: used, .. }) => {
+                    headers.insert("ATen/TensorOperators.h".to_owned());
+                    headers.extend(used.iter().map(|header| format!("ATen/ops/{header}.h")));
+                }
+                _ => {}
             }
         }
     }
@@ -175,10 +183,20 @@ fn kernel(row: &PlannedRow) -> Option<String> {
     Some(format!("std::remove_pointer_t<decltype(at::native::{stub})::FnPtr> {name};\n"))
 }
 
-/// Gives a class template of ours with its arguments a name, which macros can take.
-fn template(registration: &Registration) -> Option<String> {
-    let Some(Declaration::Template { name, class, .. }) = &registration.declares else { return None };
-    Some(format!("using {name} = {class};\n"))
+/// Gives a class template of ours with its arguments, or an expression of a row, a name that macros can take.
+fn definition(registration: &Registration) -> Option<String> {
+    match registration.declares.as_ref()? {
+        Declaration::Template { name, class, .. } => Some(format!("using {name} = {class};\n")),
+        Declaration::Expression { name, arguments, text, .. } => {
+            let arguments: Vec<_> =
+                arguments.iter().map(|argument| format!("[[maybe_unused]] auto&& {argument}")).collect();
+            let (arguments, function) = (arguments.join(", "), &registration.function);
+            Some(format!(
+                "constexpr auto {name} = []({arguments}) -> Returns<at::_ops::{function}> {{ return {text}; }};\n"
+            ))
+        }
+        _ => None,
+    }
 }
 
 fn registration(registration: &Registration, dtypes: Dtypes) -> String {
@@ -189,6 +207,7 @@ fn registration(registration: &Registration, dtypes: Dtypes) -> String {
         Form::Out { outputs } => ("OUT", format!("{outputs}, ")),
         Form::Function => ("FUNCTION", String::new()),
         Form::Copied { outputs } => ("COPIED", format!("{outputs}, ")),
+        Form::Host => return format!("  TORCH_OPENCL_HOST(m, \"{op}\");\n"),
     };
     let mask = dtypes.mask();
     format!("  TORCH_OPENCL_{form}(m, \"{op}\", {function}, {implementation}, {outputs}{mask:#06x}ull);\n")

@@ -8,7 +8,9 @@
 //! | `name`         | `&'static str`         | `add.Tensor`, for messages                         |
 //! | `arity`        | integer                | number of inputs, 0 to 4                           |
 //! | `scalars`      | `&'static [&str]`      | names of the scalar parameters                     |
-//! | `expr`         | `Option<&'static str>` | expression for float and double                    |
+//! | `outputs`      | integer                | number of outputs                                  |
+//! | `part`         | integer                | its place in `PARTS`                               |
+//! | `expr`         | `Option<&'static str>` | expression for float and double, of the first output |
 //! | `expr_int`     | same                   | for `long`                                         |
 //! | `expr_bool`    | same                   | for `long` where the compute dtype is bool         |
 //! | `expr_complex` | same                   | for the complex types                              |
@@ -16,15 +18,19 @@
 //! | `cases`        | `[&'static str; 3]`    | its `case` lines, in the order of `ExprClass`      |
 //! | `short`        | `[bool; 3]`            | whether these are a few instructions, likewise     |
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::cases::{cases, is_short, Class, BOOL_CASES};
+use super::cases::{cases, is_short, Class, BOOL_CASES, OUTPUT_CASES};
 use super::plan::{Plan, Pointwise};
 
 /// The text of `pointwise_table.rs`.
 pub fn pointwise_table(plan: &Plan) -> String {
     let variants = plan.pointwise().map(|op| format!("    /// `{}`\n    {} = {},\n", op.name, op.rust_name(), op.code));
-    let rows = plan.pointwise().map(row);
+    let parts: Vec<&str> =
+        plan.pointwise().filter_map(|op| op.part.as_deref()).collect::<BTreeSet<_>>().into_iter().collect();
+    let rows = plan.pointwise().map(|op| row(op, &parts));
+    let texts = parts.iter().map(|part| format!("    include_str!(concat!(env!(\"OUT_DIR\"), \"/cl/{part}.cl\")),\n"));
     format!(
         "// Generated from native_functions.yaml by rust/codegen.
 
@@ -47,16 +53,25 @@ pub enum ExprClass {{
 /// Added to a code to form the `case` for compute dtype bool, where a row has `expr_bool`.
 pub const BOOL_CASES: u32 = {BOOL_CASES};
 
+/// Added to a code, times its number, for each output after the first.
+pub const OUTPUT_CASES: u32 = {OUTPUT_CASES};
+
+/// Functions that only the programs of some rows have; the first part is of rows that need none.
+pub static PARTS: &[&str] = &[
+    \"\",
+{texts}];
+
 /// All operations; the position is the code.
 pub static POINTWISE: &[PointwiseRow] = &[
 {rows}];
 ",
         variants = variants.collect::<String>(),
         rows = rows.collect::<String>(),
+        texts = texts.collect::<String>(),
     )
 }
 
-fn row(op: &Pointwise) -> String {
+fn row(op: &Pointwise, parts: &[&str]) -> String {
     let mut text = String::from("    PointwiseRow {\n");
     let mut field = |name: &str, value: String| {
         // Writing to a `String` cannot fail.
@@ -66,10 +81,14 @@ fn row(op: &Pointwise) -> String {
     field("name", format!("{:?}", op.name));
     field("arity", op.arity.to_string());
     field("scalars", format!("&{:?}", op.scalars));
-    field("expr", format!("{:?}", op.exprs.float));
-    field("expr_int", format!("{:?}", op.exprs.int));
-    field("expr_bool", format!("{:?}", op.exprs.bool));
-    field("expr_complex", format!("{:?}", op.exprs.complex));
+    field("outputs", op.exprs.len().to_string());
+    let part = op.part.as_deref().and_then(|part| parts.iter().position(|known| *known == part));
+    field("part", part.map_or(0, |place| place + 1).to_string());
+    let first = op.exprs.first();
+    field("expr", format!("{:?}", first.and_then(|exprs| exprs.float.as_ref())));
+    field("expr_int", format!("{:?}", first.and_then(|exprs| exprs.int.as_ref())));
+    field("expr_bool", format!("{:?}", first.and_then(|exprs| exprs.bool.as_ref())));
+    field("expr_complex", format!("{:?}", first.and_then(|exprs| exprs.complex.as_ref())));
     field("dtypes", format!("{:#x}", op.dtypes.mask()));
     field("cases", format!("{:?}", Class::ALL.map(|class| cases(op, class))));
     field("short", format!("{:?}", Class::ALL.map(|class| is_short(op, class))));

@@ -72,7 +72,15 @@ fn number_end(text: &str) -> usize {
 
 /// Refuses text that cannot follow a `return` in a `case`.
 pub fn well_formed(expr: &str) -> Result<(), &'static str> {
-    if expr.contains([';', '{', '}']) {
+    if expr.contains(['{', '}']) {
+        return Err("it holds a statement");
+    }
+    balanced(expr)
+}
+
+/// Refuses text that is no expression of C++.
+pub fn balanced(expr: &str) -> Result<(), &'static str> {
+    if expr.contains(';') {
         return Err("it holds a statement");
     }
     if expr.contains("//") || expr.contains("/*") {
@@ -90,6 +98,17 @@ pub fn well_formed(expr: &str) -> Result<(), &'static str> {
     } else {
         Err("a `(` is not closed")
     }
+}
+
+/// The words of an expression, each with the text before it.
+pub fn words_in_place(expr: &str) -> impl Iterator<Item = (&str, &str)> {
+    let starts = expr
+        .char_indices()
+        .filter(move |(at, c)| is_word(*c) && !expr.get(..*at).is_some_and(|before| before.ends_with(is_word)));
+    starts.filter_map(|(at, _)| {
+        let (before, rest) = expr.split_at_checked(at)?;
+        Some((before, rest.get(..rest.find(|c| !is_word(c)).unwrap_or(rest.len()))?))
+    })
 }
 
 /// Returns true if text can name a C variable.

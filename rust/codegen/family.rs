@@ -9,6 +9,8 @@ pub enum Kind {
     Kernel,
     /// ATen's own function as it is (it only composes other ops or touches metadata), or an `entry`.
     Composite,
+    /// ATen's function for the CPU, on the memory of the device mapped for the host.
+    Host,
 }
 
 /// A family of ops: those that share one kernel signature and one launcher.
@@ -31,7 +33,7 @@ const fn composite(name: &'static str) -> Family {
 }
 
 /// Every family. A new one is one line here beside its `.cl` and its launcher.
-pub const FAMILIES: [Family; 29] = [
+pub const FAMILIES: [Family; 30] = [
     pointwise("nullary", 0),
     pointwise("unary", 1),
     pointwise("binary", 2),
@@ -61,6 +63,7 @@ pub const FAMILIES: [Family; 29] = [
     kernel("foreach"),
     composite("view"),
     composite("composite"),
+    Family { name: "host", kind: Kind::Host },
 ];
 
 /// The most inputs a pointwise family has.

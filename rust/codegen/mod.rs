@@ -16,13 +16,14 @@
 //! launchers, and `cl/*.cl` are the sources that are compiled.
 //!
 //! The stages are one module each: [`table`] and [`schema`] parse, [`stubs`] scans torch's
-//! headers, [`check`] turns rows into a [`plan`] or into diagnostics (with [`resolve`] for ops and
-//! [`classes`] for expressions), and the `emit_*` modules print the plan. Nothing is printed from a
+//! headers, [`check`] turns rows into a [`plan`] or into diagnostics (with [`resolve`] for ops,
+//! [`operation`] and [`classes`] for expressions), and the `emit_*` modules print the plan. Nothing is printed from a
 //! table that has a bad row.
 
 mod cases;
 mod check;
 mod classes;
+mod composite;
 mod diagnostic;
 mod dtypes;
 mod emit_cpp;
@@ -33,6 +34,7 @@ mod expr;
 mod family;
 mod kernels;
 mod nearest;
+mod operation;
 mod packed;
 mod plan;
 mod release;
@@ -49,24 +51,31 @@ use std::path::{Path, PathBuf};
 pub use diagnostic::Diagnostic;
 pub use release::{Release, Supported};
 
+/// What everything is generated from.
+pub struct Inputs<'a> {
+    /// The backend's op table.
+    pub table: &'a Path,
+    /// The `native_functions.yaml` of the torch that is built against.
+    pub aten: &'a Path,
+    /// The folder that holds torch's `ATen/`.
+    pub torch_include: &'a Path,
+    /// The folder of the pointwise kernels, where the functions of a `part` lie.
+    pub pointwise: &'a Path,
+    /// The release of torch, which some rows are not for.
+    pub torch: Release,
+    pub supported: Supported,
+}
+
 /// Generates everything into `out_dir` and returns the C++ sources to compile.
 ///
-/// `table` is the backend's op table, `aten` the `native_functions.yaml` of the torch that is
-/// built against, `torch_include` the folder that holds torch's `ATen/`, `torch` its release, which
-/// some rows are not for. All problems of the table are reported at once, in the order of its lines.
-pub fn run(
-    table: &Path,
-    aten: &Path,
-    torch_include: &Path,
-    torch: Release,
-    supported: Supported,
-    out_dir: &Path,
-) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
+/// All problems of the table are reported at once, in the order of its lines.
+pub fn run(inputs: &Inputs<'_>, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
+    let &Inputs { table, aten, torch_include, pointwise, torch, supported } = inputs;
     let index = schema::Index::parse(aten, &read(aten)?)?;
     let stubs = stubs::scan(torch_include)?;
     let rows = table::parse(table, &read(table)?)?;
     let releases = check::Releases { torch, supported };
-    let plan = check::check(table, &rows, &index, &stubs, releases)?;
+    let plan = check::check(table, &rows, &index, &stubs, &parts(pointwise)?, releases)?;
 
     let sources = emit_cpp::registrations(&plan)
         .iter()
@@ -78,6 +87,16 @@ pub fn run(
     write(out_dir, "pointwise_table.rs", &emit_rust::pointwise_table(&plan))?;
     write(out_dir, "coverage.md", &emit_docs::coverage(&plan))?;
     Ok(sources)
+}
+
+/// Stems of the files with functions that rows ask for by `part`: all but that of the kernels.
+fn parts(folder: &Path) -> Result<Vec<String>, Diagnostic> {
+    let mut found = Vec::new();
+    find_kernels(folder, &mut found)?;
+    let stems = found.iter().filter_map(|path| path.file_stem()?.to_str()).filter(|stem| *stem != "pointwise");
+    let mut stems: Vec<_> = stems.map(str::to_owned).collect();
+    stems.sort();
+    Ok(stems)
 }
 
 /// Reads the kernels below some folders, and writes their Rust declarations (`kernel_structs.rs`, `kernel_entries.rs`)

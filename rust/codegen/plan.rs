@@ -1,5 +1,7 @@
 //! The checked table, in the form that all emitters print from.
 
+use std::collections::BTreeSet;
+
 use super::dtypes::Dtypes;
 use super::family::Family;
 
@@ -52,6 +54,9 @@ pub enum Declaration {
     Function(String),
     /// A class derived from ATen's of the functional op: the name, and that op's struct and header.
     Class { name: String, meta: String, header: String },
+    /// An expression over ATen's functions, which its op's arguments are in scope of: the name of the function that it
+    /// becomes, those arguments, and ATen's headers that it needs.
+    Expression { name: String, arguments: Vec<String>, text: String, headers: BTreeSet<String> },
     /// A name for a class template of ours with its arguments, of which ATen's class is the first.
     Template { name: String, class: String, header: String },
 }
@@ -67,6 +72,8 @@ pub enum Form {
     Out { outputs: usize },
     /// Not structured: a plain function.
     Function,
+    /// The CPU's kernel, boxed.
+    Host,
     /// Not structured: copies the results of the functional variant's plain function to its `out` arguments.
     Copied { outputs: usize },
 }
@@ -101,7 +108,10 @@ pub struct Pointwise {
     /// Operands that are not rounded to a 16-bit dtype: bit k for input k where it is a single value, bit 4 + k for
     /// scalar k.
     pub opmath: u32,
-    pub exprs: Exprs,
+    /// One set for each output.
+    pub exprs: Vec<Exprs>,
+    /// Stem of the file with functions that only programs of such rows have.
+    pub part: Option<String>,
     pub dtypes: Dtypes,
 }
 

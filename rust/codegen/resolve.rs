@@ -1,6 +1,8 @@
 //! From the ops that a row names to the overloads that have to be registered.
 
+use super::composite;
 use super::diagnostic::Report;
+use super::family::{Family, Kind};
 use super::plan::{Declaration, Form, Registration};
 use super::schema::{Group, Index, Op};
 use super::table::Row;
@@ -8,7 +10,13 @@ use super::yaml::Text;
 
 /// Overloads that the row registers: the whole group of a structured op, else the ops that it names.
 /// Each comes with the line of the name that brought it in.
-pub fn registrations(row: &Row, index: &Index, report: &mut Report) -> Vec<(usize, Registration)> {
+pub fn registrations(
+    row: &Row,
+    family: Option<Family>,
+    index: &Index,
+    report: &mut Report,
+) -> Vec<(usize, Registration)> {
+    let is_host = family.is_some_and(|family| family.kind == Kind::Host);
     let mut found = Vec::new();
     for (i, name) in row.op.iter().chain(&row.also).enumerate() {
         let Some(op) = index.get(&name.value) else {
@@ -17,11 +25,17 @@ pub fn registrations(row: &Row, index: &Index, report: &mut Report) -> Vec<(usiz
             continue;
         };
         let resolved = match index.group(op) {
-            Some(_) if i > 0 => {
-                Err((format!("`{}` is structured and cannot stand in `also`", op.name), "give it a row of its own"))
-            }
+            group if is_host => Ok(host(op, group)),
+            Some(_) if row.returns.is_some() => Err((
+                format!("`{}` is structured", op.name),
+                "`returns` is for others: ATen composes these of their out= variant".to_owned(),
+            )),
+            Some(_) if i > 0 => Err((
+                format!("`{}` is structured and cannot stand in `also`", op.name),
+                "give it a row of its own".to_owned(),
+            )),
             Some(group) => structured(row, op, &group),
-            None => plain(row, op).map(|registration| vec![registration]),
+            None => plain(row, op, index).map(|registration| vec![registration]),
         };
         match resolved {
             Ok(list) => found.extend(list.into_iter().map(|r| (name.line, r))),
@@ -42,7 +56,8 @@ fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String
     let op =
         index.get(&name.value).ok_or_else(|| (format!("unknown op `{}`", name.value), index.suggest(&name.value)))?;
     let problem = |message: &str, hint: &str| Err((format!("`{}` {message}", name.value), hint.to_owned()));
-    let (Some(entry), Some(functional)) = (&row.entry, row.op.as_ref().and_then(|op| index.get(&op.value))) else {
+    let functional = row.op.as_ref().and_then(|op| index.get(&op.value));
+    let (Some(functional), true) = (functional, row.entry.is_some() || row.returns.is_some()) else {
         return problem("needs an `entry` that returns what it stores", "ATen's own functions have their own `out`");
     };
     if index.group(op).is_some() {
@@ -55,7 +70,11 @@ fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String
             "name one that returns as much, as `histc.out` for `histc`",
         );
     }
-    Ok(registration(op, Form::Copied { outputs: op.outputs }, ours(&entry.value)))
+    let function = match &row.entry {
+        Some(entry) => ours(&entry.value),
+        None => ours(&format!("{}_expression", functional.unambiguous_name())),
+    };
+    Ok(registration(op, Form::Copied { outputs: op.outputs }, function))
 }
 
 /// The overloads on lists that a pointwise row's `foreach` names, `add.List` for `_foreach_add.List`, each with its
@@ -96,7 +115,13 @@ pub fn foreach(
 }
 
 /// A problem of an op, and how to fix it.
-type Problem = (String, &'static str);
+type Problem = (String, String);
+
+/// The CPU's kernel of an op, and of the other variants of a structured one.
+fn host(op: &Op, group: Option<Group<'_>>) -> Vec<Registration> {
+    let ops = group.map_or_else(|| vec![op], |group| group.delegating.into_iter().chain([group.out]).collect());
+    ops.into_iter().map(|op| registration(op, Form::Host, String::new())).collect()
+}
 
 fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>, Problem> {
     let out = group.out;
@@ -108,7 +133,7 @@ fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>
         (Some(entry), _) => ours(&entry.value),
         (None, _) if out.precomputed => {
             let message = format!("ATen precomputes arguments of `{}`", out.name);
-            return Err((message, "give an `entry` whose `impl` takes the arguments as they are"));
+            return Err((message, "give an `entry` whose `impl` takes the arguments as they are".to_owned()));
         }
         (None, Some(class)) => class,
         (None, None) => return Err(no_kernel(op)),
@@ -134,11 +159,16 @@ fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>
     Ok(delegating.chain([last]).collect())
 }
 
-fn plain(row: &Row, op: &Op) -> Result<Registration, Problem> {
+fn plain(row: &Row, op: &Op, index: &Index) -> Result<Registration, Problem> {
+    if let Some(text) = &row.returns {
+        let declares = composite::expression(&text.value, op, index)?;
+        let function = ours(&format!("{}_expression", op.unambiguous_name()));
+        return Ok(Registration { declares: Some(declares), ..registration(op, Form::Function, function) });
+    }
     if row.entry.as_ref().is_some_and(|entry| template(&entry.value).is_some()) {
         return Err((
             format!("`{}` is not structured", op.name),
-            "only structured ops take a class template: name a function",
+            "only structured ops take a class template: name a function".to_owned(),
         ));
     }
     let function = match (&row.entry, op.implementation()) {
@@ -146,7 +176,7 @@ fn plain(row: &Row, op: &Op) -> Result<Registration, Problem> {
         (None, Some(function)) => function,
         (None, None) if op.composite => {
             let message = format!("ATen composes `{}` of other ops: it needs no row", op.name);
-            return Err((message, "give an `entry` to replace ATen's own"));
+            return Err((message, "give an `entry` to replace ATen's own".to_owned()));
         }
         (None, None) => return Err(no_kernel(op)),
     };
@@ -155,7 +185,7 @@ fn plain(row: &Row, op: &Op) -> Result<Registration, Problem> {
 }
 
 fn no_kernel(op: &Op) -> Problem {
-    (format!("ATen has no CPU kernel of `{}` to reuse", op.name), "give an `entry`")
+    (format!("ATen has no CPU kernel of `{}` to reuse", op.name), "give an `entry`".to_owned())
 }
 
 fn ours(entry: &str) -> String {

@@ -24,6 +24,8 @@ pub struct Op {
     pub is_out: bool,
     /// Tensors and lists of tensors that it takes.
     pub tensors: usize,
+    /// Names of its arguments, in order.
+    pub arguments: Vec<String>,
     /// The op is an out variant that has a structured class.
     pub structured: bool,
     /// The structured out variant that does this op's work.
@@ -125,6 +127,18 @@ impl Index {
         })
     }
 
+    /// The header in `ATen/ops` that declares `at::<function>`, if ATen has such a function.
+    pub fn header_of(&self, function: &str) -> Option<&str> {
+        let base = function.strip_suffix("_outf").or(function.strip_suffix("_out")).unwrap_or(function);
+        let is_variant = |op: &&Op| [function, base].contains(&op.base());
+        self.ops.values().find(is_variant).map(Op::header)
+    }
+
+    /// A hint to the function of ATen that the author of an unknown one may have meant.
+    pub fn suggest_function(&self, name: &str) -> Option<&str> {
+        nearest(name, self.ops.values().map(Op::base))
+    }
+
     /// A hint to the name that the author of an unknown one may have meant.
     pub fn suggest(&self, name: &str) -> String {
         if let Some(origin) = self.derived.get(name) {
@@ -159,6 +173,7 @@ fn parse_op(func: &str, entry: &MarkedMappingNode) -> Option<Op> {
             .rsplit_once("*,")
             .is_some_and(|(_, named)| named.matches("!)").count() == count_returns(returns.trim())),
         tensors: arguments.split(',').filter(|argument| argument.trim().starts_with("Tensor")).count(),
+        arguments: argument_names(arguments),
         structured: text("structured").is_some_and(|value| value == "True"),
         delegate: text("structured_delegate"),
         precomputed: entry.get_sequence("precomputed").is_some(),
@@ -166,6 +181,21 @@ fn parse_op(func: &str, entry: &MarkedMappingNode) -> Option<Op> {
         composite: dispatch.is_none_or(|d| d.keys().any(|keys| serves(keys, "CompositeImplicitAutograd"))),
         kernel: dispatch.and_then(reusable_kernel),
     })
+}
+
+/// `(Tensor self, int[] dims=[0,1], *, Tensor(a!) out)` takes `self`, `dims` and `out`.
+fn argument_names(arguments: &str) -> Vec<String> {
+    let mut depth = 0_i32;
+    let parts = arguments.split(|c| {
+        depth += i32::from(matches!(c, '(' | '[')) - i32::from(matches!(c, ')' | ']'));
+        c == ',' && depth <= 0
+    });
+    let name = |part: &str| {
+        let declared = part.split_once('=').map_or(part, |(declared, _)| declared).trim_end();
+        let (_, name) = declared.trim_end_matches(')').rsplit_once(' ')?;
+        Some(name.to_owned())
+    };
+    parts.filter_map(name).filter(|name| name != "*").collect()
 }
 
 /// `Tensor` is one value, `(Tensor, Tensor)` two, `()` none.

@@ -13,12 +13,13 @@ use super::nearest::nearest;
 use super::yaml::{line_of, load_list, text, words, Text};
 
 /// Keys that a row may have.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 21] = [
     "op",
     "family",
     "stub",
     "kernel",
     "entry",
+    "returns",
     "scalars",
     "expr",
     "expr_int",
@@ -26,6 +27,7 @@ const KEYS: [&str; 19] = [
     "expr_complex",
     "class_from",
     "opmath",
+    "part",
     "dtypes",
     "computes",
     "also",
@@ -49,13 +51,14 @@ pub struct Row {
     pub kernel: Option<Text>,
     /// C++ class or function of ours that replaces ATen's.
     pub entry: Option<Text>,
+    /// C++ expression that composes the op of others.
+    pub returns: Option<Text>,
     /// Names of the stub's scalar parameters, in order.
     pub scalars: Vec<Text>,
-    /// Expression for floats, and for the others where they have none of their own.
-    pub expr: Option<Text>,
-    pub expr_int: Option<Text>,
-    pub expr_bool: Option<Text>,
-    pub expr_complex: Option<Text>,
+    /// Expressions, one set for each output.
+    pub exprs: Vec<OutputExprs>,
+    /// Stem of the file with functions that only some rows' programs have.
+    pub part: Option<Text>,
     /// The operand whose dtype is computed in, where it is not the iterator's common dtype.
     pub class_from: Option<Text>,
     /// Inputs that are not rounded to a 16-bit dtype where they are a single value, and scalars that are not.
@@ -74,6 +77,23 @@ pub struct Row {
     /// The first and the last release of torch that the row is for, where it is not for all.
     pub since: Option<Text>,
     pub until: Option<Text>,
+}
+
+/// The expressions of one output.
+#[derive(Debug, Default)]
+pub struct OutputExprs {
+    /// For floats, and for the others where they have none of their own.
+    pub expr: Option<Text>,
+    pub int: Option<Text>,
+    pub bool: Option<Text>,
+    pub complex: Option<Text>,
+}
+
+impl OutputExprs {
+    /// Those that are given.
+    pub fn given(&self) -> impl Iterator<Item = &Text> {
+        [&self.expr, &self.int, &self.bool, &self.complex].into_iter().flatten()
+    }
 }
 
 /// Reads all rows, or reports every row that is malformed.
@@ -119,10 +139,12 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "stub" => row.stub = Some(scalar(value)?),
         "kernel" => row.kernel = Some(scalar(value)?),
         "entry" => row.entry = Some(scalar(value)?),
-        "expr" => row.expr = Some(scalar(value)?),
-        "expr_int" => row.expr_int = Some(scalar(value)?),
-        "expr_bool" => row.expr_bool = Some(scalar(value)?),
-        "expr_complex" => row.expr_complex = Some(scalar(value)?),
+        "returns" => row.returns = Some(scalar(value)?),
+        "expr" => set_exprs(row, value, |exprs| &mut exprs.expr)?,
+        "expr_int" => set_exprs(row, value, |exprs| &mut exprs.int)?,
+        "expr_bool" => set_exprs(row, value, |exprs| &mut exprs.bool)?,
+        "expr_complex" => set_exprs(row, value, |exprs| &mut exprs.complex)?,
+        "part" => row.part = Some(scalar(value)?),
         "class_from" => row.class_from = Some(scalar(value)?),
         "opmath" => row.opmath = words(value).ok_or(Problem::NotWords)?,
         "scalars" => row.scalars = words(value).ok_or(Problem::NotWords)?,
@@ -134,6 +156,19 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "out" => row.out = words(value).ok_or(Problem::NotWords)?,
         "foreach" => row.foreach = words(value).ok_or(Problem::NotWords)?,
         _ => return Err(Problem::UnknownKey),
+    }
+    Ok(())
+}
+
+/// One expression, or a list with one for each output.
+fn set_exprs(row: &mut Row, value: &Node, field: fn(&mut OutputExprs) -> &mut Option<Text>) -> Result<(), Problem> {
+    let texts = match value {
+        Node::Scalar(_) => vec![scalar(value)?],
+        _ => words(value).filter(|list| !list.is_empty()).ok_or(Problem::NotText)?,
+    };
+    row.exprs.resize_with(row.exprs.len().max(texts.len()), OutputExprs::default);
+    for (exprs, text) in row.exprs.iter_mut().zip(texts) {
+        *field(exprs) = Some(text);
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Once;
 
+use super::source::Switch;
 use super::spec::{options, Constant, Tier};
 use super::{disk, driver_cache, warn, Class, Family};
 use crate::cl::{Context, DeviceInfo, Program};
@@ -23,13 +24,13 @@ pub(super) struct Recipe {
     pub class: Class,
     pub tier: Tier,
     pub constants: Vec<Constant>,
-    /// Text of the op switch, empty where the family has none.
-    pub cases: String,
+    /// Empty where the family has no switch over ops.
+    pub switch: Switch,
 }
 
 impl Recipe {
     fn source(&self) -> String {
-        self.family.source(&self.cases)
+        self.family.source(&self.switch)
     }
 
     fn options(&self) -> String {

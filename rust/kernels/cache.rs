@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use foldhash::HashMap;
 
 use super::build::{build, is_stored, Recipe};
+use super::source::Switch;
 use super::spec::{Constant, Tier};
 use super::tiers::{Compiler, Demand, Specialisation, HOT};
 use super::warning::warn;
@@ -161,7 +162,7 @@ impl Job for Wanted {
 /// The program of a family for a device and class: the specialised form where the launch is worth it and it has been
 /// built, by this process or by an earlier one, else the generic one, which is built on first use.
 ///
-/// `cases` gives the text of the op switch for families that have one; it is only called for a build, so the
+/// `switch` gives the switch over ops for families that have one; it is only called for a build, so the
 /// constants of `spec` must determine it.
 ///
 /// # Errors
@@ -172,7 +173,7 @@ pub fn program(
     family: Family,
     class: Class,
     spec: &Spec,
-    cases: impl Fn(Tier) -> String,
+    switch: impl Fn(Tier) -> Switch,
 ) -> Result<Arc<CachedProgram>> {
     let recipe = |tier, constants: &[Constant]| Recipe {
         device,
@@ -180,7 +181,7 @@ pub fn program(
         class,
         tier,
         constants: constants.to_vec(),
-        cases: cases(tier),
+        switch: switch(tier),
     };
     let place = (device.index, family, class);
     if let Some(constants) = spec.specialised() {

@@ -27,7 +27,7 @@ pub use driver_cache::{check_driver_cache, driver_cache_obstacle, leave as leave
 pub use dtype::{Class, DType};
 pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};
-pub use source::Family;
+pub use source::{Family, Switch};
 pub use spec::{Spec, Tier};
 pub use tiers::{hurry, Specialisation};
 pub use warning::{warn, warn_with};

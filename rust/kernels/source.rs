@@ -115,12 +115,23 @@ families! {
     AttentionBackward attention_backward: prelude tier vector block scores attention_backward;
 }
 
-/// Where the generated op switch goes.
+/// What the op table adds to a program.
+#[derive(Clone, Debug, Default)]
+pub struct Switch {
+    /// Functions that only these cases call.
+    pub functions: &'static str,
+    /// The lines of the switch over ops.
+    pub cases: String,
+}
+
+/// Where they go.
+const FUNCTIONS_LINE: &str = "//@FUNCTIONS@";
 const CASES_LINE: &str = "//@CASES@";
 
 impl Family {
     /// The whole source, with the op switch put in.
-    pub fn source(self, cases: &str) -> String {
-        self.parts().concat().replace(CASES_LINE, cases)
+    pub fn source(self, switch: &Switch) -> String {
+        let source = self.parts().concat();
+        source.replace(FUNCTIONS_LINE, switch.functions).replace(CASES_LINE, &switch.cases)
     }
 }

@@ -147,7 +147,15 @@ fn generate(table: &Path, out: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
 
 fn generate_for(torch: Release, table: &Path, out: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
     let aten = Path::new(FOLDER).join("aten");
-    codegen::run(table, &aten.join("native_functions.yaml"), &aten.join("include"), torch, SUPPORTED, out)
+    let inputs = codegen::Inputs {
+        table,
+        aten: &aten.join("native_functions.yaml"),
+        torch_include: &aten.join("include"),
+        pointwise: &Path::new(FOLDER).join("pointwise"),
+        torch,
+        supported: SUPPORTED,
+    };
+    codegen::run(&inputs, out)
 }
 
 /// An empty folder of the test's own.

@@ -6,7 +6,7 @@ use crate::abi::Tensor;
 use crate::cl::{Arg, Grid, Memory, Read, Start};
 use crate::error::Result;
 use crate::kernels::entry::{Arguments, EntryPoint};
-use crate::kernels::{program, CachedProgram, Class, DType, Family, Spec, Tier};
+use crate::kernels::{program, CachedProgram, Class, DType, Family, Spec, Switch, Tier};
 use crate::runtime::{
     before_wait, current_stream, device, device_of_address, Device, DeviceClass, DeviceState, Stream,
 };
@@ -87,18 +87,18 @@ impl Target {
 
     /// The program of a family that has no op switch.
     pub fn program(&self, family: Family, class: Class, spec: &Spec) -> Result<Arc<CachedProgram>> {
-        program(self.device, family, class, spec, |_| String::new())
+        program(self.device, family, class, spec, |_| Switch::default())
     }
 
-    /// The program of a family with an op switch; `cases` gives its text when a program is built.
-    pub fn program_with_cases(
+    /// The program of a family with an op switch, which `switch` gives when a program is built.
+    pub fn program_with_switch(
         &self,
         family: Family,
         class: Class,
         spec: &Spec,
-        cases: impl Fn(Tier) -> String,
+        switch: impl Fn(Tier) -> Switch,
     ) -> Result<Arc<CachedProgram>> {
-        program(self.device, family, class, spec, cases)
+        program(self.device, family, class, spec, switch)
     }
 
     /// Enqueues a kernel; a launch over no work-items is left out.

@@ -61,18 +61,19 @@ pub fn pointwise(
     casts: u32,
 ) -> Result<()> {
     let row = row(op)?;
-    let (Some((out, inputs)), 1) = (operands.split_first(), outputs) else {
-        return Err(Error::Invalid(format!("OpenCL: {} has {outputs} outputs, pointwise kernels write one", row.name)));
-    };
-    if inputs.len() != row.arity || scalars.len() > SLOTS {
+    let is_meant = outputs == row.outputs && operands.len() == outputs + row.arity && scalars.len() <= SLOTS;
+    let (Some((out, rest)), true) = (operands.split_first(), is_meant) else {
         return Err(Error::Invalid(format!(
-            "OpenCL: {} takes {} inputs and at most {SLOTS} scalars, got {} and {}",
+            "OpenCL: {} has {} outputs, {} inputs and at most {SLOTS} scalars, got {outputs} outputs, {} operands and {} \
+             scalars",
             row.name,
+            row.outputs,
             row.arity,
-            inputs.len(),
+            operands.len(),
             scalars.len()
         )));
-    }
+    };
+    let (more_outs, inputs) = rest.split_at(outputs - 1);
     let target = Target::of(out.address)?;
     // A copy in one dtype keeps all bits, and a scalar that fills memory can be had in any dtype.
     let is_stored_only = || out.dtype.class().check(&target.device.info).is_err();
@@ -82,7 +83,8 @@ pub fn pointwise(
                 let dtype = source.dtype.moved_as();
                 let moved = [Operand { dtype, ..*out }, Operand { dtype, ..source }];
                 let [out, inputs @ ..] = &moved;
-                return Call { row, compute: dtype, target, out: *out, inputs, scalars, casts }.over(shape, &moved);
+                let call = Call { row, compute: dtype, target, out: *out, more_outs, inputs, scalars, casts };
+                return call.over(shape, &moved);
             }
             if is_stored_only() {
                 return copy_words(op, shape, [out, &source], scalars);
@@ -93,7 +95,7 @@ pub fn pointwise(
     }
     let is_converted = |operand: &&Operand<'_>| operand.address != 0 && operand.dtype != compute;
     target.converts(operands.iter().filter(is_converted).map(|operand| operand.dtype))?;
-    Call { row, compute, target, out: *out, inputs, scalars, casts }.over(shape, operands)
+    Call { row, compute, target, out: *out, more_outs, inputs, scalars, casts }.over(shape, operands)
 }
 
 /// Copies float64 and complex128 where the device does not compute in them: each element is one or two words.
@@ -129,6 +131,7 @@ struct Call<'a> {
     compute: DType,
     target: Target,
     out: Operand<'a>,
+    more_outs: &'a [Operand<'a>],
     inputs: &'a [Operand<'a>],
     scalars: &'a [Scalar],
     casts: u32,
@@ -185,6 +188,10 @@ impl Call<'_> {
         self.target.launch_elements(&program, kernel, &Listed(&args), count, &[items], local)
     }
 
+    fn outs(&self) -> impl Iterator<Item = &Operand<'_>> {
+        std::iter::once(&self.out).chain(self.more_outs)
+    }
+
     /// More dimensions than a kernel walks: one launch per index of the outermost one.
     fn over_slices(&self, shape: &[i64], operands: &[Operand<'_>]) -> Result<()> {
         let Some((&outermost, inner)) = shape.split_last() else { return Ok(()) };
@@ -199,8 +206,9 @@ impl Call<'_> {
                     Operand { address, strides, ..*operand }
                 })
                 .collect();
-            let Some((out, inputs)) = sliced.split_first() else { return Ok(()) };
-            Call { out: *out, inputs, ..*self }.over(inner, &sliced)?;
+            let Some((out, rest)) = sliced.split_first() else { return Ok(()) };
+            let (more_outs, inputs) = rest.split_at(self.more_outs.len());
+            Call { out: *out, more_outs, inputs, ..*self }.over(inner, &sliced)?;
         }
         Ok(())
     }
@@ -246,7 +254,7 @@ impl Call<'_> {
     /// already: in place it would take two to three times as long.
     fn streams(&self, count: i64) -> bool {
         self.target.streams(count as usize * self.out.dtype.size())
-            && self.inputs.iter().all(|input| input.address != self.out.address)
+            && self.inputs.iter().all(|input| self.outs().all(|out| input.address != out.address))
     }
 
     /// The `sources` argument of the dense kernel, if every operand is contiguous or a single element.
@@ -258,7 +266,7 @@ impl Call<'_> {
         };
         let stride_of = |operand: &Operand<'_>| operand.strides.first().copied().unwrap_or(0);
         let is_dense = |operand: &Operand<'_>| is_one || stride_of(operand) == operand.dtype.size() as i64;
-        if size == 0 || !is_dense(&self.out) {
+        if size == 0 || !self.outs().all(is_dense) {
             return None;
         }
         self.inputs.iter().zip(0..).try_fold(self.row.absent_sources(Family::Pointwise), |sources, (input, index)| {
@@ -327,10 +335,12 @@ impl Call<'_> {
             ("SPEC_DTYPE_OUT", self.out.dtype.code()),
             ("SPEC_DTYPE", self.result_dtype().code()),
         ];
+        let second = self.more_outs.first().map(|out| ("SPEC_DTYPE_OUT1", out.dtype.code()));
         let casts = [("SPEC_CASTS", self.casts as i32), ("SPEC_COMMON", self.compute.code())];
         of_row
             .into_iter()
             .chain(DTYPES.into_iter().zip(self.inputs.iter().map(|input| input.dtype.code())))
+            .chain(second)
             .chain(casts.into_iter().filter(|_| self.casts != 0))
             .chain(dense.is_none().then_some(("SPEC_NDIM", ndim as i32)))
     }
@@ -345,13 +355,13 @@ impl Call<'_> {
     ) -> Result<(Vec<u8>, Vec<Arg<'static>>)> {
         let mut buffers = Vec::with_capacity(MAX_OPERANDS);
         let (mut offsets, mut dtypes) = ([0_u64; MAX_OPERANDS], [0_i32; MAX_OPERANDS]);
-        let operands = std::iter::once(&self.out).chain(self.inputs);
+        let operands = self.outs().chain(self.inputs);
         for ((operand, offset), dtype) in operands.zip(&mut offsets).zip(&mut dtypes) {
             let memory = self.target.memory(operand.address)?;
             buffers.push(Arg::Buffer(memory.handle));
             (*offset, *dtype) = (memory.offset, operand.dtype.code());
         }
-        buffers.resize(1 + self.row.slots(Family::Pointwise), Arg::Buffer(MemHandle::NULL));
+        buffers.resize(self.row.outputs + self.row.slots(Family::Pointwise), Arg::Buffer(MemHandle::NULL));
         let mut bytes = Vec::with_capacity(2 * SLOTS * class.size() + 112);
         for slot in 0..SLOTS {
             self.scalars.get(slot).copied().unwrap_or_default().write(class, &mut bytes);

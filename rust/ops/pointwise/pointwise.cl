@@ -1,5 +1,5 @@
 // Pointwise ops: out[i] = f(in0[i], in1[i] ...), of up to two, three or four inputs (ARITY). Inputs that a row does not
-// have are passed as scalars.
+// have are passed as scalars. A row with two results has a case for each, and programs of its own (OUTPUTS).
 //
 // f is chosen by `op` from a switch that the build generates out of native_functions.yaml and puts where the
 // marker line stands below: one `case` for each row that shares the program and has an expression for this class.
@@ -18,13 +18,16 @@
 #ifndef ARITY
 #define ARITY 4
 #endif
+#ifndef OUTPUTS
+#define OUTPUTS 1
+#endif
 
 // How pointwise_dense finds an input: two bits of `sources` each, in0 lowest.
 #define SOURCE_DENSE 0
 #define SOURCE_ONE 1
 #define SOURCE_VALUE 2
 
-// All but the buffers of one launch, operand 0 being the output; mod.rs writes the same struct. It is
+// All but the buffers of one launch, the outputs being the first operands; mod.rs writes the same struct. It is
 // one argument because drivers pay by the argument: thirteen of them took a third of the time of a small launch.
 typedef struct {
   T parameters[4];  // of the stub
@@ -74,6 +77,11 @@ typedef struct {
 #else
 #define DTYPE_OUT launch.dtypes[0]
 #endif
+#ifdef SPEC_DTYPE_OUT1
+#define DTYPE_OUT1 SPEC_DTYPE_OUT1
+#else
+#define DTYPE_OUT1 launch.dtypes[1]
+#endif
 #ifdef SPEC_DTYPE
 #define DTYPE_RESULT SPEC_DTYPE
 #else
@@ -82,23 +90,25 @@ typedef struct {
 #ifdef SPEC_DTYPE0
 #define DTYPE0 SPEC_DTYPE0
 #else
-#define DTYPE0 launch.dtypes[1]
+#define DTYPE0 launch.dtypes[OUTPUTS]
 #endif
 #ifdef SPEC_DTYPE1
 #define DTYPE1 SPEC_DTYPE1
 #else
-#define DTYPE1 launch.dtypes[2]
+#define DTYPE1 launch.dtypes[OUTPUTS + 1]
 #endif
 #ifdef SPEC_DTYPE2
 #define DTYPE2 SPEC_DTYPE2
 #else
-#define DTYPE2 launch.dtypes[3]
+#define DTYPE2 launch.dtypes[OUTPUTS + 2]
 #endif
 #ifdef SPEC_DTYPE3
 #define DTYPE3 SPEC_DTYPE3
 #else
-#define DTYPE3 launch.dtypes[4]
+#define DTYPE3 launch.dtypes[OUTPUTS + 3]
 #endif
+
+//@FUNCTIONS@
 
 static inline TV apply(int op, int DTYPE, TV a, TV b, TV c, TV d, T s0, T s1, T s2, T s3) {
   switch (op) {
@@ -182,8 +192,15 @@ INLINE void store_dense(__global uchar *p, long first, long n, bool is_whole, in
 #endif
 #define DECLARED(k) , __global const uchar *in##k
 #define NAMED(k) , in##k
-#define OPERANDS __global uchar *out INPUTS(DECLARED)
-#define OPERAND_NAMES out INPUTS(NAMED)
+#if OUTPUTS == 2
+#define SECOND_OUT , __global uchar *out1
+#define SECOND_OUT_NAME , out1
+#else
+#define SECOND_OUT
+#define SECOND_OUT_NAME
+#endif
+#define OPERANDS __global uchar *out SECOND_OUT INPUTS(DECLARED)
+#define OPERAND_NAMES out SECOND_OUT_NAME INPUTS(NAMED)
 
 #define PARAMETERS launch.parameters[0], launch.parameters[1], launch.parameters[2], launch.parameters[3]
 
@@ -191,7 +208,7 @@ INLINE void compute_dense(Launch launch, OPERANDS, long first, bool is_whole) {
   const long n = launch.n;
   TV a = C(0), b = C(0), c = C(0), d = C(0);
 #define LOAD(k, DTYPE) \
-  load_dense(in##k + launch.offsets[k + 1], first, n, is_whole, DTYPE, (SOURCES >> (2 * k)) & 3, launch.values[k])
+  load_dense(in##k + launch.offsets[OUTPUTS + k], first, n, is_whole, DTYPE, (SOURCES >> (2 * k)) & 3, launch.values[k])
   a = LOAD(0, DTYPE0);
   b = LOAD(1, DTYPE1);
 #if ARITY >= 3
@@ -204,6 +221,10 @@ INLINE void compute_dense(Launch launch, OPERANDS, long first, bool is_whole) {
   CAST_INPUTS
   store_dense(out + launch.offsets[0], first, n, is_whole, DTYPE_OUT,
               result_of(OP, DTYPE_RESULT, DTYPE_OUT, a, b, c, d, PARAMETERS));
+#if OUTPUTS == 2
+  store_dense(out1 + launch.offsets[1], first, n, is_whole, DTYPE_OUT1,
+              result_of(OP + OUTPUT_CASES, DTYPE_OUT1, DTYPE_OUT1, a, b, c, d, PARAMETERS));
+#endif
 }
 
 // All operands are contiguous and equally many, or single.
@@ -224,34 +245,34 @@ __kernel void pointwise_dense(Launch launch, OPERANDS) {
 typedef struct {
   long lanes[VEC];
   bool is_line;  // the lanes are as far apart as elements of one row
-} Spread;
+} LaneOffsets;
 
-static inline Spread spread_rows(long row, long stride, long row_stride) {
-  Spread spread;
-  for (int l = 0; l < VEC; l++) spread.lanes[l] = l / row * row_stride + l % row * stride;
-  spread.is_line = row_stride == row * stride;
-  return spread;
+static inline LaneOffsets lane_offsets(long row, long stride, long row_stride) {
+  LaneOffsets offsets;
+  for (int l = 0; l < VEC; l++) offsets.lanes[l] = l / row * row_stride + l % row * stride;
+  offsets.is_line = row_stride == row * stride;
+  return offsets;
 }
 
 // VEC elements of one row, or of several, of which `count` exist.
-static inline TV load_strided(__global const uchar *p, long stride, const Spread *spread, int rows, int count, int dt,
-                              int source, T value) {
+static inline TV load_strided(__global const uchar *p, long stride, const LaneOffsets *offsets, int rows, int count,
+                              int dt, int source, T value) {
   if (source == SOURCE_VALUE) return (TV)(value);
-  if (rows == 1 || spread->is_line) return stride == 0 ? (TV)(load_at(p, dt)) : load_lanes(p, stride, count, dt);
+  if (rows == 1 || offsets->is_line) return stride == 0 ? (TV)(load_at(p, dt)) : load_lanes(p, stride, count, dt);
   Lanes v;
-  for (int l = 0; l < VEC; l++) v.lanes[l] = load_at(p + spread->lanes[min(l, count - 1)], dt);
+  for (int l = 0; l < VEC; l++) v.lanes[l] = load_at(p + offsets->lanes[min(l, count - 1)], dt);
   return v.vector;
 }
 
-static inline void store_strided(__global uchar *p, long stride, const Spread *spread, int rows, int count, int dt,
-                                 TV value) {
-  if (rows == 1 || spread->is_line) {
+static inline void store_strided(__global uchar *p, long stride, const LaneOffsets *offsets, int rows, int count,
+                                 int dt, TV value) {
+  if (rows == 1 || offsets->is_line) {
     store_lanes(p, stride, count, dt, value);
     return;
   }
   Lanes v;
   v.vector = value;
-  for (int l = 0; l < count; l++) store_at(p + spread->lanes[l], dt, v.lanes[l]);
+  for (int l = 0; l < count; l++) store_at(p + offsets->lanes[l], dt, v.lanes[l]);
 }
 
 // Any strides; operand 0 of the layout is the output. `sources` tells SOURCE_VALUE only: stride 0 repeats. A task is a
@@ -269,10 +290,10 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
   const int rows = 1;
 #endif
   const long tile_rows = (long)launch.tile_rows * rows, down = (layout.sizes[1] + tile_rows - 1) / tile_rows;
-  Spread spreads[ARITY + 1];
+  LaneOffsets lanes[ARITY + OUTPUTS];
   if (rows > 1)
-    for (int k = 0; k <= ARITY; k++)
-      spreads[k] = spread_rows(layout.sizes[0], layout.strides[k][0], layout.strides[k][1]);
+    for (int k = 0; k < ARITY + OUTPUTS; k++)
+      lanes[k] = lane_offsets(layout.sizes[0], layout.strides[k][0], layout.strides[k][1]);
 #ifdef IS_CPU
   ITEM_TASKS(launch.tasks, first, last);
 #else
@@ -280,7 +301,7 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
   const long first = shares ? get_group_id(0) : get_global_id(0), last = min(first + 1, launch.tasks);
 #endif
   for (long task = first; task < last; task++) {
-    long rest = task / across, bases[ARITY + 1];
+    long rest = task / across, bases[ARITY + OUTPUTS];
     long x_first = (task - rest * across) * launch.tile_vectors, y_first = rest % down * tile_rows;
     long x_last = min(vectors, x_first + launch.tile_vectors), y_last = min(layout.sizes[1], y_first + tile_rows);
     rest /= down;
@@ -292,19 +313,19 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
       y_last = min(y_last, y_first + rows);
     }
 #endif
-    for (int k = 0; k <= ARITY; k++) bases[k] = launch.offsets[k];
+    for (int k = 0; k < ARITY + OUTPUTS; k++) bases[k] = launch.offsets[k];
     FOR_DIMS(j, 2, NDIM) {
       const long index = rest % layout.sizes[j];
       rest /= layout.sizes[j];
-      for (int k = 0; k <= ARITY; k++) bases[k] += index * layout.strides[k][j];
+      for (int k = 0; k < ARITY + OUTPUTS; k++) bases[k] += index * layout.strides[k][j];
     }
     for (long y = y_first; y < y_last; y += rows) {
       for (long x = x_first; x < x_last; x++) {
         const int count = (int)min((long)VEC, layout.sizes[0] * min((long)rows, y_last - y) - x * VEC);
         TV a = C(0), b = C(0), c = C(0), d = C(0);
-#define PLACE(k) (bases[k] + y * layout.strides[k][1] + x * VEC * layout.strides[k][0])
-#define LOAD(k, DTYPE)                                                                              \
-  load_strided(in##k + PLACE(k + 1), layout.strides[k + 1][0], &spreads[k + 1], rows, count, DTYPE, \
+#define OFFSET(k) (bases[k] + y * layout.strides[k][1] + x * VEC * layout.strides[k][0])
+#define LOAD(k, DTYPE)                                                                                               \
+  load_strided(in##k + OFFSET(OUTPUTS + k), layout.strides[OUTPUTS + k][0], &lanes[OUTPUTS + k], rows, count, DTYPE, \
                (SOURCES >> (2 * k)) & 3, launch.values[k])
         a = LOAD(0, DTYPE0);
         b = LOAD(1, DTYPE1);
@@ -316,9 +337,13 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
 #endif
 #undef LOAD
         CAST_INPUTS
-        store_strided(out + PLACE(0), layout.strides[0][0], &spreads[0], rows, count, DTYPE_OUT,
+        store_strided(out + OFFSET(0), layout.strides[0][0], &lanes[0], rows, count, DTYPE_OUT,
                       result_of(OP, DTYPE_RESULT, DTYPE_OUT, a, b, c, d, PARAMETERS));
-#undef PLACE
+#if OUTPUTS == 2
+        store_strided(out1 + OFFSET(1), layout.strides[1][0], &lanes[1], rows, count, DTYPE_OUT1,
+                      result_of(OP + OUTPUT_CASES, DTYPE_OUT1, DTYPE_OUT1, a, b, c, d, PARAMETERS));
+#endif
+#undef OFFSET
       }
     }
   }

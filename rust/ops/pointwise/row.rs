@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::kernels::{CachedProgram, Class, DType, Family, Spec, Tier};
+use crate::kernels::{CachedProgram, Class, DType, Family, Spec, Switch, Tier};
 use crate::ops::Target;
 
 mod table {
@@ -16,6 +16,8 @@ mod table {
         pub op: PointwiseOp,
         pub name: &'static str,
         pub arity: usize,
+        pub outputs: usize,
+        pub part: usize,
         pub scalars: &'static [&'static str],
         pub expr: Option<&'static str>,
         pub expr_int: Option<&'static str>,
@@ -29,7 +31,7 @@ mod table {
     include!(concat!(env!("OUT_DIR"), "/pointwise_table.rs"));
 }
 
-use table::{ExprClass, POINTWISE};
+use table::{ExprClass, OUTPUT_CASES, PARTS, POINTWISE};
 pub(in crate::ops) use table::{PointwiseRow, BOOL_CASES};
 
 /// How the dense kernel finds an input; two bits each in its `sources` argument.
@@ -55,10 +57,19 @@ pub(in crate::ops) fn program(
     spec: Spec,
 ) -> Result<Arc<CachedProgram>> {
     let expr = expr_class(class);
-    let spec = spec.define("ARITY", row.slots(family) as i64).define("SHORT_OPS", i64::from(row.is_short(expr)));
-    target.program_with_cases(family, class, &spec, |tier| match tier {
-        Tier::Generic => row.switch(family, class),
-        Tier::Specialised => row.case_text(expr).to_owned(),
+    let mut spec = spec.define("ARITY", row.slots(family) as i64).define("SHORT_OPS", i64::from(row.is_short(expr)));
+    if row.outputs > 1 {
+        spec = spec.define("OUTPUTS", row.outputs as i64).define("OUTPUT_CASES", i64::from(OUTPUT_CASES));
+    }
+    if row.part > 0 {
+        spec = spec.define("PART", row.part as i64);
+    }
+    target.program_with_switch(family, class, &spec, |tier| {
+        let cases = match tier {
+            Tier::Generic => row.cases_alike(family, class),
+            Tier::Specialised => row.case_text(expr).to_owned(),
+        };
+        Switch { functions: PARTS.get(row.part).copied().unwrap_or_default(), cases }
     })
 }
 
@@ -103,9 +114,12 @@ impl PointwiseRow {
     /// The cases of a generic program: of all ops that share it and are as short, or as long, as this one. Those that are a
     /// few instructions have a program of their own, as it takes PoCL 0.2 s to compile and not 0.5 to 0.7 s: most of
     /// what a first step runs is in it.
-    fn switch(&self, family: Family, class: Class) -> String {
+    fn cases_alike(&self, family: Family, class: Class) -> String {
         let (slots, expr) = (self.slots(family), expr_class(class));
-        let alike = |row: &&Self| row.slots(family) == slots && row.is_short(expr) == self.is_short(expr);
+        let alike = |row: &&Self| {
+            let is_kin = (row.slots(family), row.outputs, row.part) == (slots, self.outputs, self.part);
+            is_kin && row.is_short(expr) == self.is_short(expr)
+        };
         // Expressions for signed integers alone need not be valid for others.
         let is_meant = |row: &&Self| class != Class::Unsigned || row.dtypes >> DType::U64.code() & 1 == 1;
         POINTWISE.iter().filter(alike).filter(is_meant).map(|row| row.case_text(expr)).collect()

@@ -12,8 +12,9 @@ enum class PointwiseOp : uint32_t {
   bitwise_and_Tensor_out = 2,
   where_self = 3,
   fill__Scalar = 4,
-  isnan = 5,
-  div_trunc_stub = 6,
+  frexp_Tensor_out = 5,
+  isnan = 6,
+  div_trunc_stub = 7,
 };
 
 // The operand whose dtype an operation computes in; Common is what PyTorch promoted the inputs to.
@@ -22,6 +23,7 @@ enum class ClassFrom : uint8_t { Common, Out, In0 };
 constexpr ClassFrom class_from(PointwiseOp op) {
   switch (op) {
     case PointwiseOp::where_self: return ClassFrom::Out;
+    case PointwiseOp::frexp_Tensor_out: return ClassFrom::In0;
     default: return ClassFrom::Common;
   }
 }

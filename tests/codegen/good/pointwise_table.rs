@@ -13,10 +13,12 @@ pub enum PointwiseOp {
     WhereSelf = 3,
     /// `fill_.Scalar`
     FillInplaceScalar = 4,
+    /// `frexp.Tensor_out`
+    FrexpTensorOut = 5,
     /// `isnan`
-    Isnan = 5,
+    Isnan = 6,
     /// `div_trunc_stub`
-    DivTruncStub = 6,
+    DivTruncStub = 7,
 }
 
 /// Compute classes that have expressions of their own.
@@ -33,6 +35,15 @@ pub enum ExprClass {
 /// Added to a code to form the `case` for compute dtype bool, where a row has `expr_bool`.
 pub const BOOL_CASES: u32 = 1000;
 
+/// Added to a code, times its number, for each output after the first.
+pub const OUTPUT_CASES: u32 = 2000;
+
+/// Functions that only the programs of some rows have; the first part is of rows that need none.
+pub static PARTS: &[&str] = &[
+    "",
+    include_str!(concat!(env!("OUT_DIR"), "/cl/special.cl")),
+];
+
 /// All operations; the position is the code.
 pub static POINTWISE: &[PointwiseRow] = &[
     PointwiseRow {
@@ -40,6 +51,8 @@ pub static POINTWISE: &[PointwiseRow] = &[
         name: "add.Tensor",
         arity: 2,
         scalars: &["alpha"],
+        outputs: 1,
+        part: 0,
         expr: Some("a + alpha * b"),
         expr_int: Some("a + alpha * b"),
         expr_bool: Some("a || (alpha && b)"),
@@ -53,6 +66,8 @@ pub static POINTWISE: &[PointwiseRow] = &[
         name: "exp",
         arity: 1,
         scalars: &[],
+        outputs: 1,
+        part: 0,
         expr: Some("exp(a * 0.5 + 1e-7 - 2.5e+3) + 1.5f * 3"),
         expr_int: None,
         expr_bool: None,
@@ -66,6 +81,8 @@ pub static POINTWISE: &[PointwiseRow] = &[
         name: "bitwise_and.Tensor_out",
         arity: 2,
         scalars: &[],
+        outputs: 1,
+        part: 0,
         expr: None,
         expr_int: Some("a & b"),
         expr_bool: None,
@@ -79,6 +96,8 @@ pub static POINTWISE: &[PointwiseRow] = &[
         name: "where.self",
         arity: 3,
         scalars: &[],
+        outputs: 1,
+        part: 0,
         expr: Some("a != 0 ? b : c"),
         expr_int: Some("a != 0 ? b : c"),
         expr_bool: None,
@@ -92,6 +111,8 @@ pub static POINTWISE: &[PointwiseRow] = &[
         name: "fill_.Scalar",
         arity: 0,
         scalars: &["value"],
+        outputs: 1,
+        part: 0,
         expr: Some("value"),
         expr_int: Some("value"),
         expr_bool: None,
@@ -101,16 +122,33 @@ pub static POINTWISE: &[PointwiseRow] = &[
         short: [true, true, true],
     },
     PointwiseRow {
+        op: PointwiseOp::FrexpTensorOut,
+        name: "frexp.Tensor_out",
+        arity: 1,
+        scalars: &[],
+        outputs: 2,
+        part: 1,
+        expr: Some("mantissa(a)"),
+        expr_int: None,
+        expr_bool: None,
+        expr_complex: None,
+        dtypes: 0x80e8,
+        cases: ["case 5: return mantissa(a);\ncase 2005: return exponent_of(a);\n", "", ""],
+        short: [false, true, true],
+    },
+    PointwiseRow {
         op: PointwiseOp::Isnan,
         name: "isnan",
         arity: 1,
         scalars: &[],
+        outputs: 1,
+        part: 0,
         expr: Some("a != a"),
         expr_int: None,
         expr_bool: None,
         expr_complex: None,
         dtypes: 0x80e0,
-        cases: ["case 5: return a != a;\n", "", ""],
+        cases: ["case 6: return a != a;\n", "", ""],
         short: [true, true, true],
     },
     PointwiseRow {
@@ -118,12 +156,14 @@ pub static POINTWISE: &[PointwiseRow] = &[
         name: "div_trunc_stub",
         arity: 2,
         scalars: &[],
+        outputs: 1,
+        part: 0,
         expr: Some("trunc( a / b)"),
         expr_int: None,
         expr_bool: None,
         expr_complex: None,
         dtypes: 0x80e0,
-        cases: ["case 6: return trunc( a / b);\n", "", ""],
+        cases: ["case 7: return trunc( a / b);\n", "", ""],
         short: [true, true, true],
     },
 ];

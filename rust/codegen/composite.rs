@@ -1,0 +1,56 @@
+//! Composites that a row writes as one expression of C++ over ATen's functions.
+
+use std::collections::BTreeSet;
+
+use super::expr::{self, is_identifier};
+use super::nearest::nearest;
+use super::plan::Declaration;
+use super::schema::{Index, Op};
+
+/// Names besides arguments and ATen's functions that an expression may use.
+const KNOWN: [&str; 12] =
+    ["at", "auto", "bool", "c10", "const", "double", "false", "int64_t", "nullopt", "static_cast", "std", "true"];
+
+/// The function that an expression becomes, or the reason why it cannot, with a hint.
+pub fn expression(text: &str, op: &Op, index: &Index) -> Result<Declaration, (String, String)> {
+    expr::balanced(text).map_err(|reason| (format!("not an expression: {reason}"), ONE.to_owned()))?;
+    let mut headers = BTreeSet::new();
+    for (before, name) in expr::words_in_place(text) {
+        if before.ends_with("at::") && is_function(name) {
+            let header = index.header_of(name).ok_or_else(|| {
+                let hint = match index.suggest_function(name) {
+                    Some(known) => format!("did you mean `at::{known}`?"),
+                    None => "ATen's functions have the names of its operators".to_owned(),
+                };
+                (format!("no function `at::{name}`"), hint)
+            })?;
+            headers.insert(header.to_owned());
+            continue;
+        }
+        // A member, a constant such as `at::kLong`, or a number.
+        if before.ends_with(['.', ':']) || !is_identifier(name) || KNOWN.contains(&name) {
+            continue;
+        }
+        if !op.arguments.iter().any(|argument| argument == name) {
+            let hint = match nearest(name, op.arguments.iter().map(String::as_str)) {
+                Some(known) => format!("did you mean `{known}`?"),
+                None => format!("the arguments of `{}` are: {}", op.name, op.arguments.join(", ")),
+            };
+            return Err((format!("`{name}` is no argument"), hint));
+        }
+    }
+    Ok(Declaration::Expression {
+        name: format!("{}_expression", op.unambiguous_name()),
+        arguments: op.arguments.clone(),
+        text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+        headers,
+    })
+}
+
+/// Returns true for a name that is neither a type, as `at::Tensor`, nor a constant, as `at::kLong`.
+fn is_function(name: &str) -> bool {
+    let is_upper = |at: usize| name.get(at..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
+    !is_upper(0) && !(name.starts_with('k') && is_upper(1))
+}
+
+const ONE: &str = "what takes statements is an `entry` in cpp/native";
