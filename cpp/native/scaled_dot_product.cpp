@@ -59,7 +59,7 @@ std::string obstacle(
   return fits ? "" : "rows that do not fit the local memory of the device";
 }
 
-// [batch, heads, length, width] with dense rows.
+// [batch, heads, length, head_dim] with dense rows.
 at::Tensor rows(const at::Tensor& tensor) {
   const at::Tensor batched = tensor.dim() == 3 ? tensor.unsqueeze(0) : tensor;
   return batched.stride(-1) == 1 ? batched : batched.contiguous();
@@ -131,7 +131,7 @@ int64_t fused_sdp_choice(
 
 // Output, logsumexp [batch, heads, queries], two sequence bounds that stay undefined, lengths of queries and keys, seed
 // and offset of the random numbers (scalars on the host, undefined without dropout), and an undefined debugging mask.
-// Tensors are [batch, heads, length, width] or lack the batch; query heads share key heads in equal groups.
+// Tensors are [batch, heads, length, head_dim] or lack the batch; query heads share key heads in equal groups.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
 scaled_dot_product_attention(
     const at::Tensor& query,

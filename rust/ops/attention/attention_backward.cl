@@ -17,8 +17,8 @@ __kernel void attention_delta(Attention p, __global const uchar *grad_out, ulong
     __global const uchar *g = grad_out + grad_out_offset + head_offset(&p.grad_out, batch, head) + row * p.grad_out.row;
     __global const uchar *y = out + out_offset + head_offset(&p.out, batch, head) + row * p.out.row;
     TV sum = (TV)0;
-    for (long k = 0; k < p.value_width; k += VEC)
-      sum = fma(load_of_row(g, k, p.value_width, DTYPE0), load_of_row(y, k, p.value_width, DTYPE0), sum);
+    for (long k = 0; k < p.value_head_dim; k += VEC)
+      sum = fma(load_of_row(g, k, p.value_head_dim, DTYPE0), load_of_row(y, k, p.value_head_dim, DTYPE0), sum);
     ((__global T *)(delta + delta_offset))[i] = lanes_sum(sum);
   }
 }
@@ -72,7 +72,7 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
   BLOCK_MEMORY(query_sums, QUERIES, WIDTH);
   __local T logs[QUERIES], deltas[QUERIES];
 
-  const int width = (int)p.width, value_width = (int)p.value_width;
+  const int head_dim = (int)p.head_dim, value_head_dim = (int)p.value_head_dim;
   const long key_heads = p.heads / p.group, chunk = get_group_id(0) % runs, owner = get_group_id(0) / runs;
   const long batch = owner / key_heads, key_head = owner % key_heads;
   const bool wants_bias = BIASED && grad_bias;
@@ -86,11 +86,11 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
   for (long first_key = chunk * run; first_key < run_end; first_key += KEYS) {
     const int count = (int)min((long)KEYS, run_end - first_key), columns = ROUND_UP(count, VEC);
     const bool is_first = first_key == chunk * run;
-    load_block(keys, KEYS, WIDTH, key + first_key * p.key.row, p.key.row, count, width, DTYPE0);
-    load_transposed(transposed_keys, ROUND_UP(width, VEC), KEYS, key + first_key * p.key.row, p.key.row, count, width,
-                    scale * LOG2_E);
-    load_transposed(transposed_values, ROUND_UP(value_width, VEC), KEYS, value + first_key * p.value.row, p.value.row,
-                    count, value_width, 1);
+    load_block(keys, KEYS, WIDTH, key + first_key * p.key.row, p.key.row, count, head_dim, DTYPE0);
+    load_transposed(transposed_keys, ROUND_UP(head_dim, VEC), KEYS, key + first_key * p.key.row, p.key.row, count,
+                    head_dim, scale * LOG2_E);
+    load_transposed(transposed_values, ROUND_UP(value_head_dim, VEC), KEYS, value + first_key * p.value.row,
+                    p.value.row, count, value_head_dim, 1);
     fill_block(key_sums, KEYS * WIDTH, 0);
     fill_block(value_sums, KEYS * WIDTH, 0);
 
@@ -103,10 +103,10 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
         SYNC;
         load_block(queries, rows, WIDTH,
                    query + query_offset + head_offset(&p.query, batch, head) + first_query * p.query.row, p.query.row,
-                   present, width, DTYPE0);
+                   present, head_dim, DTYPE0);
         load_block(grad_outputs, rows, WIDTH,
                    grad_out + grad_out_offset + head_offset(&p.grad_out, batch, head) + first_query * p.grad_out.row,
-                   p.grad_out.row, present, value_width, DTYPE0);
+                   p.grad_out.row, present, value_head_dim, DTYPE0);
         EACH(i, rows) {
           const long at = unit * p.queries + first_query + i;
           // Rows past the end get weight 0.
@@ -114,8 +114,8 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
           deltas[i] = i < present ? ((__global const T *)(delta + delta_offset))[at] : (T)0;
         }
         SYNC;
-        block_matmul(queries, WIDTH, 1, transposed_keys, KEYS, rows, columns, width, weights, KEYS, REPLACE, 0);
-        block_matmul(grad_outputs, WIDTH, 1, transposed_values, KEYS, rows, columns, value_width, grad_scores, KEYS,
+        block_matmul(queries, WIDTH, 1, transposed_keys, KEYS, rows, columns, head_dim, weights, KEYS, REPLACE, 0);
+        block_matmul(grad_outputs, WIDTH, 1, transposed_values, KEYS, rows, columns, value_head_dim, grad_scores, KEYS,
                      REPLACE, 0);
         SYNC;
         if (BIASED) {
@@ -142,11 +142,11 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
           apply_dropout(weights, KEYS, 1, present, count, &p, unit, first_query, first_key, seed, offset, keep_prob);
           SYNC;
         }
-        block_matmul(weights, 1, KEYS, grad_outputs, WIDTH, count, value_width, rows, value_sums, WIDTH, ADD, 0);
-        block_matmul(grad_scores, 1, KEYS, queries, WIDTH, count, width, rows, key_sums, WIDTH, ADD, 0);
-        block_matmul(grad_scores, KEYS, 1, keys, WIDTH, rows, width, count, query_sums, WIDTH, REPLACE, 0);
+        block_matmul(weights, 1, KEYS, grad_outputs, WIDTH, count, value_head_dim, rows, value_sums, WIDTH, ADD, 0);
+        block_matmul(grad_scores, 1, KEYS, queries, WIDTH, count, head_dim, rows, key_sums, WIDTH, ADD, 0);
+        block_matmul(grad_scores, KEYS, 1, keys, WIDTH, rows, head_dim, count, query_sums, WIDTH, REPLACE, 0);
         SYNC;
-        sum_rows(query_sums, present, width,
+        sum_rows(query_sums, present, head_dim,
                  sums + head_offset(&p.grad_query, batch, head) + first_query * p.grad_query.row, p.grad_query.row,
                  scale, is_first);
         if (wants_bias) {
@@ -157,8 +157,8 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
       }
     }
     SYNC;
-    store_block(key_sums, count, WIDTH, grad_key + first_key * p.grad_key.row, p.grad_key.row, width, DTYPE0, scale);
-    store_block(value_sums, count, WIDTH, grad_value + first_key * p.grad_value.row, p.grad_value.row, value_width,
+    store_block(key_sums, count, WIDTH, grad_key + first_key * p.grad_key.row, p.grad_key.row, head_dim, DTYPE0, scale);
+    store_block(value_sums, count, WIDTH, grad_value + first_key * p.grad_value.row, p.grad_value.row, value_head_dim,
                 DTYPE0, 1);
     SYNC;
   }
@@ -170,13 +170,13 @@ __kernel void attention_finish(Attention p, __global const uchar *sums, ulong su
   ITEM_TASKS(count, first, last);
   for (long i = first; i < last; i++) {
     const long unit = i / p.queries, batch = unit / p.heads, head = unit % p.heads;
-    __global const uchar *from = sums + sums_offset + i * p.width * (long)sizeof(T);
+    __global const uchar *from = sums + sums_offset + i * p.head_dim * (long)sizeof(T);
     __global uchar *to =
         grad_query + grad_query_offset + head_offset(&p.grad_query, batch, head) + i % p.queries * p.grad_query.row;
-    for (long k = 0; k < p.width; k += VEC) {
-      TV sum = load_of_row(from, k, p.width, T_DTYPE);
-      for (long run = 1; run < runs; run++) sum += load_of_row(from + run * sums_step, k, p.width, T_DTYPE);
-      store_of_row(to, k, p.width, DTYPE0, sum);
+    for (long k = 0; k < p.head_dim; k += VEC) {
+      TV sum = load_of_row(from, k, p.head_dim, T_DTYPE);
+      for (long run = 1; run < runs; run++) sum += load_of_row(from + run * sums_step, k, p.head_dim, T_DTYPE);
+      store_of_row(to, k, p.head_dim, DTYPE0, sum);
     }
   }
 }

@@ -24,7 +24,7 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
   const long task = get_group_id(0) / runs, piece = get_group_id(0) % runs;
   const long unit = task / p.queries, row = task % p.queries, batch = unit / p.heads, head = unit % p.heads;
   const long last_key = min(p.is_causal ? min(p.keys, row + 1) : p.keys, (piece + 1) * run);
-  const int width = (int)p.width, value_width = (int)p.value_width;
+  const int head_dim = (int)p.head_dim, value_head_dim = (int)p.value_head_dim;
   key += key_offset + head_offset(&p.key, batch, head / p.group);
   value += value_offset + head_offset(&p.value, batch, head / p.group);
   bias = bias ? bias + bias_offset + head_offset(&p.bias, batch, head) + row * p.bias.row : bias;
@@ -32,7 +32,7 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
 
   TV columns[PARTS], sums[OWN_PARTS];
   UNROLL for (int v = 0; v < PARTS; v++)
-      columns[v] = load_row_part(query, v, width, DTYPE0) * (TV)(scale * LOG2_E);
+      columns[v] = load_row_part(query, v, head_dim, DTYPE0) * (TV)(scale * LOG2_E);
   UNROLL for (int v = 0; v < OWN_PARTS; v++) sums[v] = (TV)0;
   const int share = (int)get_local_id(0) / PARTS, first_part = (int)get_local_id(0) % PARTS;
   T top = -INFINITY, total = 0;
@@ -44,7 +44,7 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
       TV dot = (TV)0;
       if (k < count) {
         UNROLL for (int v = 0; v < PARTS; v++)
-            dot = fma(columns[v], load_row_part(at, v, width, DTYPE0), dot);
+            dot = fma(columns[v], load_row_part(at, v, head_dim, DTYPE0), dot);
       }
       T score = k < count ? lanes_sum(dot) : -INFINITY;
       if (BIASED && k < count) score = fma(load_at(bias + (first_key + k) * p.bias_column, DTYPE1), LOG2_E, score);
@@ -67,7 +67,7 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
       for (int k = share; k < count; k += SHARES) {
         __global const uchar *at = value + (first_key + k) * p.value.row;
         UNROLL for (int v = 0; v < OWN_PARTS; v++)
-            sums[v] = fma((TV)scores[k], load_row_part(at, first_part + v * LSIZE, value_width, DTYPE0), sums[v]);
+            sums[v] = fma((TV)scores[k], load_row_part(at, first_part + v * LSIZE, value_head_dim, DTYPE0), sums[v]);
       }
     }
     SYNC;
@@ -81,10 +81,10 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
   // A query that sees no key gets 0, and a logarithm beside which every weight is 0.
   const T factor = total == 0 ? (T)0 : 1 / total;
   out += out_offset + piece * out_step + head_offset(&p.out, batch, head) + row * p.out.row;
-  EACH(v, (value_width + VEC - 1) / VEC) {
+  EACH(v, (value_head_dim + VEC - 1) / VEC) {
     TV sum = (TV)0;
     for (int s = 0; s < SHARES; s++) sum += VECTOR_AT(shares + s * WIDTH + v * VEC);
-    store_of_row(out, v * VEC, value_width, out_dtype, sum * (TV)factor);
+    store_of_row(out, v * VEC, value_head_dim, out_dtype, sum * (TV)factor);
   }
   if (get_local_id(0) == 0) {
     const T query_logsumexp = total == 0 ? INFINITY : fma(top, LN_2, log(total));
@@ -98,7 +98,7 @@ __kernel void attention_join(Attention p, __global const uchar *parts, ulong par
                              __global uchar *out, ulong out_offset, __global uchar *logsumexp, ulong logsumexp_offset,
                              long runs, long tasks) {
   __global const T *logs = (__global const T *)(part_logsumexp + part_logsumexp_offset);
-  const int width = (int)p.value_width;
+  const int value_head_dim = (int)p.value_head_dim;
   ITEM_TASKS(tasks, first, last);
   for (long task = first; task < last; task++) {
     const long unit = task / p.queries, row = task % p.queries;
@@ -112,15 +112,15 @@ __kernel void attention_join(Attention p, __global const uchar *parts, ulong par
       total += query_logsumexp == INFINITY ? (T)0 : exp(query_logsumexp - top);
     }
     __global uchar *to = out + out_offset + head_offset(&p.out, unit / p.heads, unit % p.heads) + row * p.out.row;
-    for (int v = 0; v * VEC < width; v++) {
+    for (int v = 0; v * VEC < value_head_dim; v++) {
       TV sum = (TV)0;
       for (long r = 0; r < runs; r++) {
         const T query_logsumexp = logs[r * tasks + task];
         const T weight = query_logsumexp == INFINITY ? (T)0 : exp(query_logsumexp - top) / total;
-        __global const T *from = (__global const T *)(parts + parts_offset) + (r * tasks + task) * width;
-        sum = fma(load_of_row((__global const uchar *)from, v * VEC, width, T_DTYPE), (TV)weight, sum);
+        __global const T *from = (__global const T *)(parts + parts_offset) + (r * tasks + task) * value_head_dim;
+        sum = fma(load_of_row((__global const uchar *)from, v * VEC, value_head_dim, T_DTYPE), (TV)weight, sum);
       }
-      store_of_row(to, v * VEC, width, DTYPE0, sum);
+      store_of_row(to, v * VEC, value_head_dim, DTYPE0, sum);
     }
     *((__global T *)(logsumexp + logsumexp_offset) + task) = total == 0 ? INFINITY : top + log(total);
   }

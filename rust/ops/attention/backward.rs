@@ -86,8 +86,8 @@ pub fn attention_backward(
     let (target, query, dtype) = (&launch.target, &inputs.query, inputs.query.dtype);
     let sums = QuerySums::new(&launch, inputs, mode, &gradients.query)?;
     // Sums that are not the gradient itself are dense.
-    let [batch, heads, length, width] = [0, 1, 2, 3].map(|dim| query.size(dim));
-    let dense = [heads * length * width, length * width, width, 1];
+    let [batch, heads, length, head_dim] = [0, 1, 2, 3].map(|dim| query.size(dim));
+    let dense = [heads * length * head_dim, length * head_dim, head_dim, 1];
     let sums_in = match &sums.memory {
         Some(memory) => {
             Tensor { address: memory.address, dtype: launch.class.storage(), sizes: query.sizes, strides: &dense }

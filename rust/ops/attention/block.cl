@@ -180,9 +180,9 @@ DEFINE_PART(2, INLINE)
 DEFINE_PART(1, INLINE)
 #endif
 
-// C (+)= A B, with A of `rows` x `k_count` and B of `k_count` x `columns`. Element (r, k) of A is a[r * a_row + k *
-// a_step], so that A may be the transpose of a block; rows and columns of C are rounded up to whole parts, for which
-// all blocks have memory.
+// C (+)= A B, with A of `rows` x `k_count` and B of `k_count` x `columns`. Element (r, k) of A is at r * a_row + k *
+// a_step, so that A may be the transpose of a block; rows and columns of C are rounded up to whole parts, for which all
+// blocks have memory.
 INLINE void block_matmul(__local const T *a, int a_row, int a_step, __local const T *b, int b_step, int rows,
                          int columns, int k_count, __local T *c, int c_row, int mode, __local const T *decay) {
   const int row_parts = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;

@@ -1,7 +1,7 @@
 //! Scaled dot-product attention without the matrix of weights.
 //!
-//! Tensors are [batch, heads, length, width] with dense rows. Heads of queries share those of keys and values in equal
-//! groups.
+//! Tensors are [batch, heads, length, head_dim] with dense rows. Heads of queries share those of keys and values in
+//! equal groups.
 
 pub mod backward;
 pub mod query;
@@ -66,7 +66,7 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn attention_fits(device: i32, dtype: DType, width: i64, value_width: i64) -> Result<bool>;
+        fn attention_fits(device: i32, dtype: DType, head_dim: i64, value_head_dim: i64) -> Result<bool>;
         fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64;
         fn attention(inputs: &AttentionInputs, mode: &AttentionMode, out: &Tensor, logsumexp: &Tensor) -> Result<()>;
     }
@@ -176,9 +176,9 @@ fn block_sizes(target: &Target, pass: Pass, class: Class, width: i64) -> Option<
 ///
 /// # Errors
 /// [`Error::NoDevice`], and errors of starting the device.
-pub fn attention_fits(device: i32, dtype: DType, width: i64, value_width: i64) -> Result<bool> {
+pub fn attention_fits(device: i32, dtype: DType, head_dim: i64, value_head_dim: i64) -> Result<bool> {
     let target = Target::at(device)?;
-    let widest = width.max(value_width);
+    let widest = head_dim.max(value_head_dim);
     Ok(block_sizes(&target, Pass::Backward, dtype.class(), widest).is_some())
 }
 
@@ -242,8 +242,8 @@ pub(super) fn encode(
         group: query.size(1) / key.size(1).max(1),
         queries: query.size(2),
         keys: key.size(2),
-        width: query.size(3),
-        value_width: value.size(3),
+        head_dim: query.size(3),
+        value_head_dim: value.size(3),
         is_causal: i64::from(mode.is_causal),
         query: rows(query),
         key: rows(key),

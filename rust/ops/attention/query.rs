@@ -65,9 +65,9 @@ pub fn forward(
     let runs = div_ceil(inputs.key.size(2), run).max(1);
 
     // Partial results are dense.
-    let [heads, queries, width] = [query.size(1), query.size(2), inputs.value.size(3)];
-    let dense = [heads * queries * width, queries * width, width, 1];
-    let step = tasks * width * class.size() as i64;
+    let [heads, queries, value_head_dim] = [query.size(1), query.size(2), inputs.value.size(3)];
+    let dense = [heads * queries * value_head_dim, queries * value_head_dim, value_head_dim, 1];
+    let step = tasks * value_head_dim * class.size() as i64;
     let logsumexp_step = tasks * class.size() as i64;
     let memory = if runs > 1 { Some(target.workspace((runs * (step + logsumexp_step)) as usize)?) } else { None };
     let (results, logsumexp_parts) = match &memory {

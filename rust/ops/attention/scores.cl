@@ -20,7 +20,7 @@
 #define LOG2_E LIT(1.4426950408889634)
 #define LN_2 LIT(0.6931471805599453)
 
-// Row layout of a tensor [batch, heads, length, width]: strides in bytes. Rows are dense.
+// Row layout of a tensor [batch, heads, length, head_dim]: strides in bytes. Rows are dense.
 typedef struct {
   long batch;
   long head;
@@ -34,8 +34,8 @@ typedef struct {
   long group;  // heads of queries that share one of keys
   long queries;
   long keys;
-  long width;  // of a query and a key
-  long value_width;
+  long head_dim;  // of a query and a key
+  long value_head_dim;
   long is_causal;  // query i sees keys 0 to i only
   RowStrides query;
   RowStrides key;

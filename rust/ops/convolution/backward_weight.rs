@@ -1,4 +1,4 @@
-//! The gradient of a convolution's weight where input channels are few and result channels many, as in the first layer
+//! The gradient of a convolution's weight where input channels are few and output channels many, as in the first layer
 //! of a network, on CPUs.
 
 use super::direct::{program, Direct};
@@ -13,9 +13,9 @@ use crate::ops::Target;
 
 /// Input channels of a group up to which a GEMM, whose im2col matrix is packed value by value at borders, takes longer.
 const FEW_CHANNELS: i64 = 4;
-/// Vectors of result channels from which there are enough sums to hide the latency of an addition.
+/// Vectors of output channels from which there are enough sums to hide the latency of an addition.
 const LEAST_VECTORS: i64 = 2;
-/// Weights of a result channel whose sums are in registers at a time: `WEIGHTS_AT_ONCE` of `conv_weight.cl`.
+/// Weights of a output channel whose sums are in registers at a time: `WEIGHTS_AT_ONCE` of `conv_weight.cl`.
 const WEIGHTS_AT_ONCE: i64 = 6;
 /// Local memory for a box's input and gradient: a part of L2. Twice as much makes no difference (7x7 stride 2, 3x3 and
 /// 4x4 stride 4 of 3 channels; PoCL, Xeon with 2 MiB of it; `make bench CASES="'7x7/2 *'"`).
@@ -23,7 +23,7 @@ const BOX_BYTES: i64 = 96 << 10;
 /// Local memory for the sums.
 const SUM_BYTES: i64 = 256 << 10;
 
-/// The gradient of the weight; `epilogue` takes it as rows of (input channels, kernel elements) and columns of result
+/// The gradient of the weight; `epilogue` takes it as rows of (input channels, kernel elements) and columns of output
 /// channels. Returns false, and does nothing, where another way suits the convolution better.
 ///
 /// # Errors

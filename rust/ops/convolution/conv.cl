@@ -224,7 +224,7 @@ static inline int cursor_offset(const ConvLayout *conv, const Cursor *cursor) {
 
 // --- a value for each output position -------------------------------------------------------------------------------
 
-// The weights of a group, as [result channels][input channels][kernel].
+// The weights of a group, as [output channels][input channels][kernel].
 static inline void copy_weights(const ConvLayout *conv, __global const uchar *weight, int dt,
                                 const WeightLayout *strides, int out_channels, __local T *local_weight) {
   const int kernel_numel = (int)count_elements(conv), channels = (int)conv->channels;
@@ -239,7 +239,7 @@ static inline void copy_weights(const ConvLayout *conv, __global const uchar *we
   }
 }
 
-// The output positions of a box in one result channel, which starts at `out`.
+// The output positions of a box in one output channel, which starts at `out`.
 static inline void convolve_box(const ConvLayout *conv, const Box *box, __local const T *planes,
                                 __local const int *offsets, __local const T *local_weight, T bias,
                                 const OutputStrides *strides, __global uchar *out, int dt) {
@@ -317,7 +317,7 @@ static inline void copy_gradient(const Box *box, __global const uchar *grad_outp
   }
 }
 
-// Adds a box's contributions to the weights [k, k + ELEMENTS_AT_ONCE) of one result channel.
+// Adds a box's contributions to the weights [k, k + ELEMENTS_AT_ONCE) of one output channel.
 static inline void add_weights(const ConvLayout *conv, const Box *box, __local const T *planes,
                                __local const int *offsets, __local const T *grad_output, int k, __local T *out) {
   const int k_count = (int)(conv->channels * count_elements(conv)), all = box->vectors * box->count[1] * box->count[2];
@@ -329,16 +329,16 @@ static inline void add_weights(const ConvLayout *conv, const Box *box, __local c
   }
   Cursor cursor = {0, 0, 0};
   for (int index = 0; index < all; ++index) {
-    const TV weight_value = *(__local const TV *)(grad_output + index * VEC);
+    const TV grad_value = *(__local const TV *)(grad_output + index * VEC);
     const int offset = cursor_offset(conv, &cursor) + cursor.vector * VEC;
     UNROLL for (int t = 0; t < ELEMENTS_AT_ONCE; ++t) sums[t] =
-        MULTIPLY_ADD(weight_value, ((__local const AnyVector *)(from[t] + offset))->vector, sums[t]);
+        MULTIPLY_ADD(grad_value, ((__local const AnyVector *)(from[t] + offset))->vector, sums[t]);
     move_on(box, &cursor);
   }
   for (int t = 0; t < min(ELEMENTS_AT_ONCE, k_count - k); ++t) out[k + t] += sequential_sum(sums[t]);
 }
 
-// Global size (groups * ITEMS, splits of the images) in groups of ITEMS: sums [splits][groups][result channels][input
+// Global size (groups * ITEMS, splits of the images) in groups of ITEMS: sums [splits][groups][output channels][input
 // channels][kernel].
 __kernel GROUPS_OF(ITEMS) void conv_direct_weight(__global const uchar *input, ulong input_offset, int input_dtype,
                                                   __global const uchar *grad_output, ulong grad_output_offset,

@@ -1,12 +1,12 @@
-// The gradient of a convolution's weight where input channels are few and result channels many, as in the first layer
-// of a network, on CPUs: a vector holds neighbouring result channels.
+// The gradient of a convolution's weight where input channels are few and output channels many, as in the first layer
+// of a network, on CPUs: a vector holds neighbouring output channels.
 //
 // Each output position adds its gradient, times a value of the input, to the gradient of the weight of every channel
 // and kernel element. The input lies in local memory as boxes with padding in them (conv.cl), so it is read as scalars
 // in place: no im2col matrix is packed, which a GEMM would use no more than `out_channels` times.
 
 #ifndef IS_COMPLEX
-// Weights of a result channel whose sums registers hold, with those of up to 4 vectors of result channels: 24 of
+// Weights of a output channel whose sums registers hold, with those of up to 4 vectors of output channels: 24 of
 // AVX-512's 32 registers.
 #define WEIGHTS_AT_ONCE 6
 
@@ -24,7 +24,7 @@ ALWAYS_INLINE void transpose_vectors(TV *rows) {
 #endif
 }
 
-// The gradient of a row of `width` output positions as [positions][pitch], result channels padded with zeros.
+// The gradient of a row of `width` output positions as [positions][pitch], output channels padded with zeros.
 ALWAYS_INLINE void copy_gradient_row(__global const uchar *grad_output, int dt, const OutputStrides *strides, int width,
                                      int out_channels, int pitch, __local T *out) {
   const int element = dtype_size(dt);
@@ -52,7 +52,7 @@ ALWAYS_INLINE void copy_gradient_row(__global const uchar *grad_output, int dt, 
   }
 }
 
-// Adds the contributions of a box's output positions to WEIGHTS_AT_ONCE sums of VECTORS vectors of result channels.
+// Adds the contributions of a box's output positions to WEIGHTS_AT_ONCE sums of VECTORS vectors of output channels.
 #define DEFINE_ADD_OUTPUTS(VECTORS)                                                                                    \
   static inline void PASTE(add_outputs_, VECTORS)(const ConvLayout *conv, const Box *box, __local const T *planes,     \
                                                   __local const int *offsets, __local const T *grad_output, int pitch, \
@@ -83,7 +83,7 @@ DEFINE_ADD_OUTPUTS(1)
 DEFINE_ADD_OUTPUTS(2)
 DEFINE_ADD_OUTPUTS(4)
 
-// Global size (groups, splits of the boxes of all images): sums [splits][groups][input channels][kernel][result
+// Global size (groups, splits of the boxes of all images): sums [splits][groups][input channels][kernel][output
 // channels]. `sums` and `offsets` have room for whole multiples of WEIGHTS_AT_ONCE.
 __kernel void conv_weight(__global const uchar *input, ulong input_offset, int input_dtype,
                           __global const uchar *grad_output, ulong grad_output_offset, int grad_output_dtype,

@@ -124,7 +124,7 @@ impl Direct {
         self.output.channels / self.groups
     }
 
-    /// Weights of one result channel: K of the GEMM that this is.
+    /// Weights of one output channel: K of the GEMM that this is.
     pub(in crate::ops) fn k(&self) -> i64 {
         self.in_channels() * self.weight.positions()
     }
@@ -168,7 +168,7 @@ impl Direct {
     }
 
     /// The arguments of a kernel for weights: both volumes, and local memory for a box and for the sums of so many
-    /// weights of so many result channels.
+    /// weights of so many output channels.
     pub(in crate::ops) fn weight_args(
         &self,
         sums: Memory,
@@ -306,7 +306,7 @@ pub(in crate::ops) fn convolve(
     Ok(true)
 }
 
-/// The gradient of the weight; `epilogue` takes it as rows of result channels and columns of (input channels, kernel
+/// The gradient of the weight; `epilogue` takes it as rows of output channels and columns of (input channels, kernel
 /// elements). Returns false, and does nothing, where a box does not fit local memory.
 ///
 /// # Errors

@@ -43,11 +43,11 @@ mod ffi {
     #[derive(Debug)]
     #[repr(i32)]
     pub enum ConvDirection {
-        /// Each output position gathers from all kernel elements: the weight is (result channels, input channels of a
+        /// Each output position gathers from all kernel elements: the weight is (output channels, input channels of a
         /// group, kernel).
         Forward,
         /// The transpose, in which an input position scatters over the kernel elements: the weight is (input channels,
-        /// result channels of a group, kernel).
+        /// output channels of a group, kernel).
         Transposed,
     }
 
@@ -76,12 +76,12 @@ mod ffi {
 
 pub use ffi::{ConvDirection, ConvParameters};
 
-/// Input channels, and result channels, of a group up to which packing costs more than it saves.
+/// Input channels, and output channels, of a group up to which packing costs more than it saves.
 const DIRECT_CHANNELS: i64 = 4;
 /// The same for the gradient of the weight: of both multiplied.
 const DIRECT_WEIGHTS: i64 = 32;
 
-/// A value for each result channel.
+/// A value for each output channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bias {
     pub memory: Memory,
@@ -89,7 +89,7 @@ pub(super) struct Bias {
     pub stride: i64,
 }
 
-/// The weight as the matrix of a group: strides between result channels, input channels and groups.
+/// The weight as the matrix of a group: strides between output channels, input channels and groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WeightStrides {
     pub out: i64,
@@ -248,12 +248,12 @@ impl SubConvolution {
         multiply(target, &gemm)
     }
 
-    /// Result channels of a group.
+    /// Output channels of a group.
     pub fn out_channels(&self) -> i64 {
         self.out.channels / self.groups
     }
 
-    /// Result channels as rows, output positions as columns.
+    /// Output channels as rows, output positions as columns.
     pub fn epilogue(&self) -> Result<Epilogue> {
         let channels = self.out_channels();
         let layout = Matrix {
@@ -270,7 +270,7 @@ impl SubConvolution {
     }
 }
 
-/// A value for each weight: the gradient of a convolution's weight (result channels, input channels of a group,
+/// A value for each weight: the gradient of a convolution's weight (output channels, input channels of a group,
 /// kernel) from its input and the gradient of its output; for a transposed convolution, from the gradient of its output
 /// and its input.
 ///

@@ -23,7 +23,7 @@ pub fn spatial(numbers: &[i64], missing: i64) -> Spatial {
     all
 }
 
-/// A tensor of (images, channels, spatial dimensions); a weight has result channels for images.
+/// A tensor of (images, channels, spatial dimensions); a weight has output channels for images.
 #[derive(Clone, Copy, Debug)]
 pub struct Volume {
     /// Buffer and offset.

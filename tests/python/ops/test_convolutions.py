@@ -12,7 +12,7 @@ from torch.nn import functional
 TOLERANCE = 5e-5
 # Of channels that lie innermost, by the number of spatial dimensions.
 MEMORY_FORMATS = {1: [], 2: [torch.channels_last], 3: [torch.channels_last_3d]}
-# Images, channels, result channels, height, width. All are large enough for Winograd to pay on a CPU.
+# Images, channels, output channels, height, width. All are large enough for Winograd to pay on a CPU.
 SHAPES = [(2, 64, 64, 28, 28), (3, 65, 72, 17, 23), (2, 130, 50, 21, 14), (1, 48, 64, 40, 33)]
 
 

@@ -16,12 +16,12 @@ use crate::ops::Target;
 /// Bytes of a part's tiles at all points; with 55 KiB for the GEMMs' results and the weights that are streamed, they
 /// stay in an L2 of 2 MiB.
 const TILE_BYTES: i64 = 1200 << 10;
-/// Costs of transforms, in cycles of a core with AVX-512: a vector of tiles of an input channel, and of a result
+/// Costs of transforms, in cycles of a core with AVX-512: a vector of tiles of an input channel, and of a output
 /// channel.
 const INPUT_COST: f64 = 500.0;
 const OUTPUT_COST: f64 = 350.0;
 
-/// Parts of the tiles and of the result channels.
+/// Parts of the tiles and of the output channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Partition {
     across: i64,
@@ -101,7 +101,7 @@ impl Convolution {
         let Self { part, tile, gemms: PointGemms { vectors, panels, channels }, partition } = *self;
         let SubConvolution { out, input, bias, kernel_map, .. } = part;
         let program = program(target, class, tile)?;
-        // Whole vectors of a panel's result channels and as many input channels as fill them.
+        // Whole vectors of a panel's output channels and as many input channels as fill them.
         let lane_channels = tile.lanes / tile.rows;
         let padded = div_ceil(channels, lane_channels) * lane_channels;
         let evaluated = target.workspace((POINTS * padded * panels * tile.rows * tile.element) as usize)?;

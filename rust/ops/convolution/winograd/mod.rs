@@ -35,7 +35,7 @@ const WORTHWHILE: f64 = 150_000.0;
 struct PointGemms {
     /// Vectors of tiles.
     vectors: i64,
-    /// Panels of result channels.
+    /// Panels of output channels.
     panels: i64,
     /// Input channels.
     channels: i64,
@@ -43,10 +43,10 @@ struct PointGemms {
 
 impl PointGemms {
     /// Sizes for a convolution with this output, or the gradient of it.
-    fn new(output: &Volume, result_channels: i64, channels: i64, tile: Tile) -> Self {
+    fn new(output: &Volume, out_channels: i64, channels: i64, tile: Tile) -> Self {
         let [width, height, _] = output.sizes;
         let tiles = div_ceil(width, SIDE) * div_ceil(height, SIDE) * output.images;
-        Self { vectors: div_ceil(tiles, tile.lanes), panels: div_ceil(result_channels, tile.rows), channels }
+        Self { vectors: div_ceil(tiles, tile.lanes), panels: div_ceil(out_channels, tile.rows), channels }
     }
 
     /// Cycles for the weights at all points.

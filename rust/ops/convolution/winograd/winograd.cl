@@ -37,7 +37,7 @@ static inline void transform_tiles(const Images *images, const Tiles *tiles, boo
 
 // --- weights --------------------------------------------------------------------------------------------------------
 
-// Layout of a weight: its result channels, input channels and kernel elements (w, h).
+// Layout of a weight: its output channels, input channels and kernel elements (w, h).
 typedef struct {
   long out_channels;
   long channels;
@@ -47,14 +47,14 @@ typedef struct {
 } Weight;
 SHARED(Weight, 48);
 
-// Source channels that a vector holds beside a panel's result channels.
+// Source channels that a vector holds beside a panel's output channels.
 #define LANE_CHANNELS (VEC / TILE_ROWS)
 
 static inline long padded_channels(long channels) {
   return (channels + LANE_CHANNELS - 1) / LANE_CHANNELS * LANE_CHANNELS;
 }
 
-// G w G' as panels of result channels: [panels][POINTS][padded channels][TILE_ROWS], padded with zeros. Global size
+// G w G' as panels of output channels: [panels][POINTS][padded channels][TILE_ROWS], padded with zeros. Global size
 // (parts of the channels, panels).
 __kernel void winograd_weight(__global const uchar *weight, ulong weight_offset, Weight layout, __global uchar *out,
                               ulong out_offset) {
@@ -87,7 +87,7 @@ __kernel void winograd_weight(__global const uchar *weight, ulong weight_offset,
 
 DEFINE_TILES(multiply_points, __global, 1, TILE_ROWS, NARROW_PANEL, __local)
 
-// A' m A of one result channel, whose POINTS vectors lie `point_step` apart: OUT_SIDE x OUT_SIDE vectors, `step` apart.
+// A' m A of one output channel, whose POINTS vectors lie `point_step` apart: OUT_SIDE x OUT_SIDE vectors, `step` apart.
 static inline void transform_output_tile(__local const R *gemm_results, int point_step, R bias, __local R *out,
                                          int step) {
   TV outputs[OUT_SIDE][OUT_SIDE];
@@ -97,7 +97,7 @@ static inline void transform_output_tile(__local const R *gemm_results, int poin
       LOCAL_VECTOR(out + (i * OUT_SIDE + j) * step) = outputs[i][j] + bias;
 }
 
-// Multiplies a panel of weights, of `count` result channels, with `vectors` vectors of tiles at their points, and
+// Multiplies a panel of weights, of `count` output channels, with `vectors` vectors of tiles at their points, and
 // writes the results to the image. `to` and `bias`, if not null, are those of the first channel.
 static inline void write_panel(const Images *images, const Tiles *tiles, int vectors, __global const R *weight,
                                int count, __global const R *bias, long bias_stride, __global R *to, __local R *points,
@@ -122,7 +122,7 @@ static inline void write_panel(const Images *images, const Tiles *tiles, int vec
   }
 }
 
-// Global size (parts of the vectors of tiles, parts of the result channels). A part has TILE_VECTORS vectors at most,
+// Global size (parts of the vectors of tiles, parts of the output channels). A part has TILE_VECTORS vectors at most,
 // and its tiles stay in L2, at all points, while the weights are streamed.
 __kernel void winograd(__global const uchar *input, ulong input_offset, __global const uchar *weight,
                        ulong weight_offset, __global const uchar *bias, ulong bias_offset, long bias_stride,
@@ -169,7 +169,7 @@ __kernel void winograd_tiles(__global const uchar *input, ulong input_offset, Im
       for (int at = 0; at < width; at += VEC) GLOBAL_VECTOR(to + c * all * VEC + at) = LOCAL_VECTOR(points + at);
 }
 
-// G' m G of the GEMMs' results [POINTS][result channels][pitch]. Global size (vectors of input channels, result
+// G' m G of the GEMMs' results [POINTS][output channels][pitch]. Global size (vectors of input channels, output
 // channels).
 __kernel void winograd_finish(__global const uchar *gemm_results, ulong gemm_results_offset, long pitch,
                               __global uchar *weight, ulong weight_offset, Weight layout) {
