@@ -16,7 +16,7 @@ class Work:
         run: does it once, and returns what it has computed.
         reads: the tensors that have to be read, None if nobody has counted. What has to be written is the result.
         calls: how many operations a run is, where the time of one is asked for.
-        flops: its additions and multiplications. Those of matrix products, convolutions and attention are counted
+        flops: its additions and multiplications. Those of matmuls, convolutions and attention are counted
             by PyTorch where this is 0.
     """
 

@@ -19,7 +19,7 @@ from benchmarks.measure import ROUNDS, WrongResult, build, check, limit_of, move
 from benchmarks.report import append, describe, seconds_text
 from benchmarks.run import first_line
 
-# What serves products besides this backend's own kernels, where the vendor's device is this one.
+# What serves matmuls besides this backend's own kernels, where the vendor's device is this one.
 LIBRARIES = {"cuda": "cublas"}
 
 
@@ -51,7 +51,7 @@ def run(device_name: str, against: str | None, lines: Path | None = None, cases:
             for suffix, library in names.items():
                 row = {"group": case.group, "name": case.name + suffix}
                 try:
-                    with _products_by(library):
+                    with _matmuls_by(library):
                         row |= measure(case, device, limits, peer)
                 except torch.OutOfMemoryError as error:
                     # The device's limit, and no mistake.
@@ -111,8 +111,8 @@ def measure(case: Case, device: torch.device, limits: Limits, peer: VendorProces
 
 
 @contextmanager
-def _products_by(library: str):
-    """Have products computed by a library meanwhile."""
+def _matmuls_by(library: str):
+    """Have matmuls computed by a library meanwhile."""
     prefer: Callable = torch.backends.opencl.preferred_blas_library
     before = prefer()
     prefer(library)

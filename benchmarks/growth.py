@@ -32,7 +32,7 @@ Curve = list[tuple[int, float]]
 
 
 def run(device_name: str) -> int:
-    """Measure pointwise operators, reductions and softmax by elements, and matrix products by order.
+    """Measure pointwise operators, reductions and softmax by elements, and matmuls by order.
 
     Args:
         device_name: the device to compare with the CPU.
@@ -48,10 +48,10 @@ def run(device_name: str) -> int:
         name: _both(name, device, SIZES, 1, _on_elements(function, numbers)) for name, function in FUNCTIONS.items()
     }
     del numbers
-    products = {"matmul": _both("matmul", device, ORDERS, 3, _product)}
-    for axis, curves in (("elements", elements), ("order", products)):
+    matmuls = {"matmul": _both("matmul", device, ORDERS, 3, _matmul)}
+    for axis, curves in (("elements", elements), ("order", matmuls)):
         _save(axis, curves, device)
-    found = [line for name, curves in (elements | products).items() for line in _describe_cliffs(name, *curves)]
+    found = [line for name, curves in (elements | matmuls).items() for line in _describe_cliffs(name, *curves)]
     print("\n".join(["", *found]) if found else f"\nNo unit costs {CLIFF:g} times as much as at the next smaller size.")
     return 0
 
@@ -89,7 +89,7 @@ def _on_elements(
     return build
 
 
-def _product(order: int, device: torch.device) -> Work:
+def _matmul(order: int, device: torch.device) -> Work:
     a, b = (random(device, order, order, index=index) for index in range(2))
     return Work(run=lambda: a @ b)
 

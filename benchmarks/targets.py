@@ -29,7 +29,7 @@ TARGETS = {
     "reduction": Target(row=0.9, mean=1.1, share=0.85),
     "softmax": Target(row=1.0, mean=1.3, share=0.70),
     "norm": Target(row=1.0, mean=1.3, share=0.70),
-    # The share of a product depends on its size: benchmarks/cases/matrix.py.
+    # The share of a matmul depends on its size: benchmarks/cases/matrix.py.
     "gemm": Target(row=1.0, mean=1.5),
     "gemm-16": Target(row=0.9, mean=1.0),
     "gemm-f64": Target(row=0.9, mean=1.0),

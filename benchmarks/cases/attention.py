@@ -48,9 +48,9 @@ def _heads(
 ) -> Work:
     work = direction(function, [random(device, *shape, dtype=dtype, index=index) for index in range(3)])
     batch, heads, tokens, width = shape
-    # Two products forward; five backward, where the scores are computed again. Half of them, where causal.
-    products = 2 if direction is forward else 5
-    flops = products * 2 * batch * heads * tokens * tokens * width / (2 if function.keywords["is_causal"] else 1)
+    # Two matmuls forward; five backward, where the scores are computed again. Half of them, where causal.
+    matmuls = 2 if direction is forward else 5
+    flops = matmuls * 2 * batch * heads * tokens * tokens * width / (2 if function.keywords["is_causal"] else 1)
     return Work(run=work.run, reads=work.reads, flops=flops)
 
 

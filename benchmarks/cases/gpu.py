@@ -24,7 +24,7 @@ MOVING: dict[str, tuple[Callable[..., torch.Tensor], int, tuple[str, ...]]] = {
     "softmax": (lambda x: x.softmax(1), 1, ("f32",)),
     "cast to f16": (torch.Tensor.half, 1, ("f32",)),
 }
-PRODUCTS = {"f32": (1024, 4096), "f16": (4096,), "bf16": (4096,)}
+MATMULS = {"f32": (1024, 4096), "f16": (4096,), "bf16": (4096,)}
 NETWORKS = (
     Network("ResNet-50 32x3x224x224", models.resnet50, image(32, 3, 224, 224), 32, 1000),
     Network("GPT-2 4x512", models.Decoder, text(50257, 4, 512), 4 * 512, 50257),
@@ -32,7 +32,7 @@ NETWORKS = (
 
 
 def cases() -> Iterator[Case]:
-    """Yield small operations, then what moves bytes, products, a convolution and training steps."""
+    """Yield small operations, then what moves bytes, matmuls, a convolution and training steps."""
     add = partial(chain, lambda total, b: total + b)
     yield Case(group="enqueue", name="add of 4, enqueued", build=add, asynchronous=True)
     yield Case(group="round-trip", name="add of 4, a chain to its end", build=add)
@@ -41,9 +41,9 @@ def cases() -> Iterator[Case]:
             build = partial(_moving, function, operands, DTYPES[dtype])
             # Sums of so many have rounding errors in another order.
             yield Case(group="pointwise", name=f"{name} {dtype} of 64 M", build=build, tolerance=1e-2)
-    for dtype, sides in PRODUCTS.items():
+    for dtype, sides in MATMULS.items():
         for side in sides:
-            build = partial(_product, side, DTYPES[dtype])
+            build = partial(_matmul, side, DTYPES[dtype])
             yield Case(group="gemm", name=f"matmul {dtype} {side}", build=build, tolerance=1e-2)
     yield Case(group="conv", name="conv 3x3 f32 32x128x56x56, forward", build=partial(_conv, forward), tolerance=1e-3)
     yield Case(
@@ -58,7 +58,7 @@ def _moving(function: Callable, operands: int, dtype: torch.dtype, device: torch
     return forward(function, [random(device, SIDE, SIDE, dtype=dtype, index=index) for index in range(operands)])
 
 
-def _product(side: int, dtype: torch.dtype, device: torch.device) -> Work:
+def _matmul(side: int, dtype: torch.dtype, device: torch.device) -> Work:
     a, b = (random(device, side, side, dtype=dtype, index=index) for index in range(2))
     return Work(run=lambda: a @ b)
 

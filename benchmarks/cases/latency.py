@@ -28,7 +28,7 @@ def cases() -> Iterator[Case]:
         yield Case(group="round-trip", name=f"chain of {name}, to its end", build=build, quick=quick)
     yield Case(group="round-trip", name="add of 4, each waited for", build=_waited_for, quick=True)
     yield Case(group="round-trip", name="item", build=_item, quick=True)
-    yield Case(group="round-trip", name="matmul of 64, each waited for", build=_small_product, tolerance=1e-5)
+    yield Case(group="round-trip", name="matmul of 64, each waited for", build=_small_matmul, tolerance=1e-5)
     yield Case(group="round-trip", name="linear layer and gradient of 16x64", build=_small_layer, tolerance=1e-4)
 
 
@@ -66,13 +66,13 @@ def _item(device: torch.device) -> Work:
     return Work(run=run, calls=CHAIN)
 
 
-def _small_product(device: torch.device) -> Work:
+def _small_matmul(device: torch.device) -> Work:
     a, b = random(device, 64, 64), random(device, 64, 64, index=1)
 
     def run() -> torch.Tensor:
-        product = a @ b
+        result = a @ b
         _wait(device)
-        return product
+        return result
 
     return Work(run=run)
 

@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Matmuls."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -10,12 +10,12 @@ from benchmarks.case import Case, Work
 from benchmarks.inputs import DTYPES, forward, random
 
 GROUPS = {"f32": "gemm", "bf16": "gemm-16", "f16": "gemm-16", "f64": "gemm-f64"}
-# Of the largest number in the result: products of that length, added up in another order.
+# Of the largest number in the result: sums of that length, added up in another order.
 TOLERANCES = {"f32": 1e-5, "bf16": 1.6e-2, "f16": 2e-3, "f64": 1e-12}
 EVERY_DTYPE = tuple(GROUPS)
 QUICK = ("square 512", "square 1024", "square 2048", "batch 96x256x64x256", "linear 512x768x3072")
 
-# name: (rows, inner, columns) of the factors, and the dtypes
+# name: (rows, k, columns) of the operands, and the dtypes
 SHAPES: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
     "square 512": ((512, 512, 512), EVERY_DTYPE),
     "square 1024": ((1024, 1024, 1024), EVERY_DTYPE),
@@ -32,9 +32,9 @@ SHAPES: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
     "row 1x4096x4096": ((1, 4096, 4096), ("f32", "bf16")),
     "column 4096x4096x1": ((4096, 4096, 1), ("f32",)),
 }
-# name: which factor lies the other way round
+# name: which operand is transposed in memory
 TRANSPOSED = {"transposed a": (True, False), "transposed b": (False, True), "transposed both": (True, True)}
-# name: (batch, rows, inner, columns)
+# name: (batch, rows, k, columns)
 BATCHES = {
     "batch 96x256x64x256": (96, 256, 64, 256),
     "batch 96x256x256x64": (96, 256, 256, 64),
@@ -50,15 +50,13 @@ LINEARS = {
 
 
 def cases() -> Iterator[Case]:
-    """Yield products of two matrices, of transposed ones, of batches, and linear layers."""
+    """Yield matmuls of two matrices, of transposed ones, of batches, and linear layers."""
     for name, (shape, dtypes) in SHAPES.items():
         for dtype in dtypes:
-            yield _case(
-                name, dtype, partial(_product, shape, (False, False)), _share(shape) if dtype == "f32" else None
-            )
+            yield _case(name, dtype, partial(_matmul, shape, (False, False)), _share(shape) if dtype == "f32" else None)
     for name, transposed in TRANSPOSED.items():
         for dtype in ("f32", "bf16"):
-            yield _case(f"{name} 1024", dtype, partial(_product, (1024, 1024, 1024), transposed))
+            yield _case(f"{name} 1024", dtype, partial(_matmul, (1024, 1024, 1024), transposed))
     for name, shape in BATCHES.items():
         for dtype in ("f32", "bf16"):
             yield _case(name, dtype, partial(_batch, shape))
@@ -68,7 +66,7 @@ def cases() -> Iterator[Case]:
 
 
 def _share(shape: tuple[int, int, int]) -> float | None:
-    """Return what part of the arithmetic limit a product of such matrices has to reach."""
+    """Return what part of the arithmetic limit a matmul of such matrices has to reach."""
     if min(shape) >= 1000:
         return 0.85
     return 0.60 if min(shape) >= 500 else None
@@ -85,18 +83,18 @@ def _case(name: str, dtype: str, build: partial, share: float | None = None) -> 
     )
 
 
-def _product(
+def _matmul(
     shape: tuple[int, int, int], transposed: tuple[bool, bool], dtype: torch.dtype, device: torch.device
 ) -> Work:
-    rows, inner, columns = shape
-    a = random(device, *((inner, rows) if transposed[0] else (rows, inner)), dtype=dtype)
-    b = random(device, *((columns, inner) if transposed[1] else (inner, columns)), dtype=dtype, index=1)
+    rows, k, columns = shape
+    a = random(device, *((k, rows) if transposed[0] else (rows, k)), dtype=dtype)
+    b = random(device, *((columns, k) if transposed[1] else (k, columns)), dtype=dtype, index=1)
     return forward(torch.matmul, (a.t() if transposed[0] else a, b.t() if transposed[1] else b))
 
 
 def _batch(shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> Work:
-    batch, rows, inner, columns = shape
-    a, b = random(device, batch, rows, inner, dtype=dtype), random(device, batch, inner, columns, dtype=dtype, index=1)
+    batch, rows, k, columns = shape
+    a, b = random(device, batch, rows, k, dtype=dtype), random(device, batch, k, columns, dtype=dtype, index=1)
     return forward(torch.bmm, (a, b))
 
 

@@ -50,7 +50,7 @@ NETWORKS = (
     Network("ResNet-18 8x3x64x64", models.resnet18, image(8, 3, 64, 64), 8, 1000),
     Network("ResNet-50 1x3x224x224", models.resnet50, image(1, 3, 224, 224), 1, 1000, trained=False),
     Network("GPT-2 1x128", models.Decoder, text(50257, 1, 128), 128, 50257),
-    # Four gates of two products of 256x256 for each of 32x64 tokens, in two layers.
+    # Four gates of two matmuls of 256x256 for each of 32x64 tokens, in two layers.
     Network("LSTM 32x64", models.TextLSTM, text(10000, 32, 64), 32, 10, flops=2 * 2 * 4 * 2 * 256**2 * 32 * 64),
 )
 DIGITS = {"LeNet": models.lenet, "convolutions": models.digits_cnn}
@@ -85,7 +85,7 @@ def training(network: Network, device: torch.device) -> Work:
     model, x = network.make_model().to(device), network.make_input(device)
     labels = indices(device, network.classes, network.labels, index=1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    # The backward pass computes two gradients of each product.
+    # The backward pass computes two gradients of each matmul.
     return Work(run=lambda: _step(model, optimizer, x, labels), flops=3 * network.flops)
 
 

@@ -73,7 +73,7 @@ struct Convolution {
   }
 
   // The input in that format: kernels that read the one and write the other take up to three times as long.
-  at::Tensor pixels() const {
+  at::Tensor formatted_input() const {
     const at::MemoryFormat format = memory_format();
     return input.suggest_memory_format() == format ? repeated_in_batches_only(input, format) : input.contiguous(format);
   }
@@ -106,9 +106,9 @@ struct Convolution {
           "either stride or dilation, but got ", output_padding, ", ", stride, " and ", dilation);
       return;
     }
-    const int64_t size = input.size(d + 2) + 2 * padding[d], taps = dilation[d] * (weight.size(d + 2) - 1) + 1;
+    const int64_t size = input.size(d + 2) + 2 * padding[d], extent = dilation[d] * (weight.size(d + 2) - 1) + 1;
     TORCH_CHECK(
-        size >= taps, "convolution: a kernel of shape ", weight.sizes().slice(2),
+        size >= extent, "convolution: a kernel of shape ", weight.sizes().slice(2),
         " does not fit into an input of shape ", input.sizes(), " with padding ", padding, " and dilation ", dilation);
   }
 };
@@ -133,7 +133,7 @@ at::Tensor convolution(
     check_dtype("convolution", "bias", *bias, input.scalar_type());
   }
   const at::MemoryFormat format = call.memory_format();
-  const at::Tensor pixels = call.pixels(), taps = repeated_in_batches_only(weight);
+  const at::Tensor image = call.formatted_input(), kernel = repeated_in_batches_only(weight);
   const at::Tensor output = at::empty(sizes, input.options().memory_format(format));
   if (!call.has_data()) {
     output.zero_();
@@ -141,7 +141,7 @@ at::Tensor convolution(
     return output;
   }
   checked(
-      [&] { bridge::convolve(arg(output), arg(pixels), arg(taps), arg(bias), call.args(), direction(transposed)); });
+      [&] { bridge::convolve(arg(output), arg(image), arg(kernel), arg(bias), call.args(), direction(transposed)); });
   return output;
 }
 
@@ -161,10 +161,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   call.check();
   check_sizes("convolution_backward", "grad_output", grad_output, call.output_sizes());
   check_dtype("convolution_backward", "grad_output", grad_output, input.scalar_type());
-  const bridge::ConvParameters window = call.args();
+  const bridge::ConvParameters parameters = call.args();
   const bool has_data = call.has_data() && grad_output.numel() > 0;
   const at::MemoryFormat format = call.memory_format();
-  const at::Tensor pixels = call.pixels(), taps = repeated_in_batches_only(weight);
+  const at::Tensor image = call.formatted_input(), kernel = repeated_in_batches_only(weight);
   const at::Tensor gradient = repeated_in_batches_only(grad_output, format);
   at::Tensor grad_input, grad_weight, grad_bias;
   if (output_mask[0]) {
@@ -172,14 +172,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     // The gradient of a convolution is the transposed one of the gradient, and the other way round.
     if (has_data)
       checked([&] {
-        bridge::convolve(arg(grad_input), arg(gradient), arg(taps), arg(at::Tensor()), window, direction(!transposed));
+        bridge::convolve(
+            arg(grad_input), arg(gradient), arg(kernel), arg(at::Tensor()), parameters, direction(!transposed));
       });
   }
   if (output_mask[1]) {
     grad_weight = has_data ? at::empty_like(weight, format) : at::zeros_like(weight, at::TensorOptions(), format);
-    const at::Tensor& source = transposed ? gradient : pixels;
-    const at::Tensor& result = transposed ? pixels : gradient;
-    if (has_data) checked([&] { bridge::convolve_weights(arg(grad_weight), arg(source), arg(result), window); });
+    // Of a transposed convolution the roles of input and output are exchanged.
+    const at::Tensor& from = transposed ? gradient : image;
+    const at::Tensor& output = transposed ? image : gradient;
+    if (has_data)
+      checked([&] { bridge::convolve_backward_weight(arg(grad_weight), arg(from), arg(output), parameters); });
   }
   if (output_mask[2]) {
     at::DimVector dims{0};

@@ -44,61 +44,60 @@ bool is_zero(const at::Scalar& value) {
 }
 
 // alpha or beta as kernels take it: a value that the dtype of the sums cannot hold raises.
-bridge::Scalar factor(const at::Scalar& value, const at::Tensor& out) {
+bridge::Scalar scale_arg(const at::Scalar& value, const at::Tensor& out) {
   return scalar_as(value, at::toOpMathType(out.scalar_type()));
 }
 
-// out = beta * addend, or 0 without `addend`.
-void scale(const at::Tensor& out, const at::Tensor& addend, const at::Scalar& beta) {
+// out = beta * bias, or 0 without `bias`.
+void scale(const at::Tensor& out, const at::Tensor& bias, const at::Scalar& beta) {
   at::Tensor result = out;
-  if (!addend.defined()) {
+  if (!bias.defined()) {
     result.zero_();
     return;
   }
   const bool is_integer = c10::isIntegralType(out.scalar_type(), /*includeBool=*/true);
-  at::mul_out(result, addend.expand(out.sizes()), is_integer ? at::Scalar(beta.to<int64_t>()) : beta);
+  at::mul_out(result, bias.expand(out.sizes()), is_integer ? at::Scalar(beta.to<int64_t>()) : beta);
 }
 
-// out = activation(alpha * a @ b + beta * addend); operands multiplied by zero are not read, as in BLAS, so that their
+// out = activation(alpha * a @ b + beta * bias); operands multiplied by zero are not read, as in BLAS, so that their
 // NaNs do not count.
 void multiply(
     const char* op,
     const at::Tensor& out,
     const at::Tensor& a,
     const at::Tensor& b,
-    const at::Tensor& addend,
+    const at::Tensor& bias,
     const at::Scalar& beta,
     const at::Scalar& alpha,
     Activation activation = Activation::None) {
   check_dtypes(op, a, b);
-  // An `addend` that does not fit is refused, whether it would be read or not.
-  const at::Tensor addends = addend.defined() ? addend.expand(out.sizes()) : addend;
+  // A `bias` that does not fit is refused, whether it would be read or not.
+  const at::Tensor expanded = bias.defined() ? bias.expand(out.sizes()) : bias;
   if (out.numel() == 0) return;
-  const bool adds = addend.defined() && !is_zero(beta);
-  if (adds) at::assert_no_partial_overlap(out, addends);
+  const bool adds = bias.defined() && !is_zero(beta);
+  if (adds) at::assert_no_partial_overlap(out, expanded);
   // A matmul reads its operands after it has begun to write, and kernels do not handle lazy conjugates of the output:
-  // where either matters it goes to memory of its own, and the copy stores it as `out` sees it. `addend` is read where
+  // where either matters it goes to memory of its own, and the copy stores it as `out` sees it. `bias` is read where
   // it is added: it may be the output.
   const bool is_lazy = out.is_conj() || out.is_neg();
-  if (is_lazy || overlaps(out, a) || overlaps(out, b) || (!is_same_memory(out, addends) && overlaps(out, addends))) {
-    const at::Tensor product = at::empty(out.sizes(), out.options());
-    multiply(op, product, a, b, addend, beta, alpha, activation);
-    out.copy_(product);
+  if (is_lazy || overlaps(out, a) || overlaps(out, b) || (!is_same_memory(out, expanded) && overlaps(out, expanded))) {
+    const at::Tensor result = at::empty(out.sizes(), out.options());
+    multiply(op, result, a, b, bias, beta, alpha, activation);
+    out.copy_(result);
     return;
   }
-  const bridge::Scalar factors[] = {factor(alpha, out), factor(beta, out)};
+  const bridge::Scalar alpha_arg = scale_arg(alpha, out), beta_arg = scale_arg(beta, out);
   if (is_zero(alpha)) {
-    scale(out, adds ? addend : at::Tensor(), beta);
+    scale(out, adds ? bias : at::Tensor(), beta);
     activate(out, activation);
     return;
   }
   // PyTorch leaves it to these matmuls to resolve lazy conjugates.
   const at::Tensor first = repeated_in_batches_only(a.resolve_conj()),
                    second = repeated_in_batches_only(b.resolve_conj());
-  const at::Tensor added = adds ? addends.resolve_conj() : at::Tensor();
-  const bool is_activated = checked([&] {
-    return bridge::matmul(arg(out), arg(first), arg(second), arg(added), factors[0], factors[1], activation);
-  });
+  const at::Tensor added = adds ? expanded.resolve_conj() : at::Tensor();
+  const bool is_activated = checked(
+      [&] { return bridge::matmul(arg(out), arg(first), arg(second), arg(added), alpha_arg, beta_arg, activation); });
   if (!is_activated) activate(out, activation);
 }
 
@@ -161,8 +160,8 @@ void addmv_out::impl(
     const at::Scalar& beta,
     const at::Scalar& alpha,
     const at::Tensor& out) {
-  const at::Tensor addend = self.expand(out.sizes()).unsqueeze(1);
-  multiply("addmv", out.unsqueeze(1), mat, vec.unsqueeze(1), addend, beta, alpha);
+  const at::Tensor bias = self.expand(out.sizes()).unsqueeze(1);
+  multiply("addmv", out.unsqueeze(1), mat, vec.unsqueeze(1), bias, beta, alpha);
 }
 
 at::Tensor dot(const at::Tensor& self, const at::Tensor& other) {

@@ -59,7 +59,7 @@ std::string obstacle(
   return fits ? "" : "rows that do not fit the local memory of the device";
 }
 
-// [batch, heads, length, width] with dense rows.
+// [batch, heads, length, head_dim] with dense rows.
 at::Tensor rows(const at::Tensor& tensor) {
   const at::Tensor batched = tensor.dim() == 3 ? tensor.unsqueeze(0) : tensor;
   return batched.stride(-1) == 1 ? batched : batched.contiguous();
@@ -131,7 +131,7 @@ int64_t fused_sdp_choice(
 
 // Output, logsumexp [batch, heads, queries], two sequence bounds that stay undefined, lengths of queries and keys, seed
 // and offset of the random numbers (scalars on the host, undefined without dropout), and an undefined debugging mask.
-// Tensors are [batch, heads, length, width] or lack the batch; query heads share key heads in equal groups.
+// Tensors are [batch, heads, length, head_dim] or lack the batch; query heads share key heads in equal groups.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
 scaled_dot_product_attention(
     const at::Tensor& query,
@@ -149,9 +149,9 @@ scaled_dot_product_attention(
   const int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), keys = operands.key.size(2);
   // Laid out as models use it next: heads beside each other.
   at::Tensor out = at::empty({batch, queries, heads, operands.value.size(3)}, q.options()).transpose(1, 2);
-  at::Tensor log_sums = at::empty({batch, heads, queries}, statistics_options(q));
+  at::Tensor logsumexp = at::empty({batch, heads, queries}, statistics_options(q));
   at::Tensor seed, offset;
-  bridge::AttentionMode mode{operands.scale(scale), is_causal, 1 - dropout_p, {0, 0}};
+  bridge::AttentionMode mode{operands.scale(scale), is_causal, dropout_p, {0, 0}};
   if (dropout_p > 0) {
     const uint64_t counters = bridge::attention_counters(batch, heads, queries, keys);
     const PhiloxArgs random = philox(std::nullopt, q.device(), counters);
@@ -159,8 +159,8 @@ scaled_dot_product_attention(
     seed = at::scalar_to_tensor(static_cast<int64_t>(random.seed));
     offset = at::scalar_to_tensor(static_cast<int64_t>(random.offset));
   }
-  checked([&] { bridge::attention(operands.args(), mode, arg(out), arg(log_sums)); });
-  return {unbatched(out, query), log_sums, at::Tensor(), at::Tensor(), queries, keys, seed, offset, at::Tensor()};
+  checked([&] { bridge::attention(operands.args(), mode, arg(out), arg(logsumexp)); });
+  return {unbatched(out, query), logsumexp, at::Tensor(), at::Tensor(), queries, keys, seed, offset, at::Tensor()};
 }
 
 // Gradients of query, key, value and bias, that of the bias undefined unless it is asked for.
@@ -204,11 +204,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> scaled_dot_product_at
   const at::Tensor grad_scores =
       wants_bias ? at::zeros({q.size(0), q.size(1), q.size(2), k.size(2)}, sums) : at::Tensor();
   const bridge::AttentionMode mode{
-      operands.scale(scale), is_causal, 1 - dropout_p, {number(philox_seed), number(philox_offset)}};
-  const at::Tensor log_sums = logsumexp.contiguous();
+      operands.scale(scale), is_causal, dropout_p, {number(philox_seed), number(philox_offset)}};
+  const at::Tensor dense_logsumexp = logsumexp.contiguous();
   checked([&] {
     bridge::attention_backward(
-        operands.args(), mode, arg(result), arg(log_sums), arg(grad),
+        operands.args(), mode, arg(result), arg(dense_logsumexp), arg(grad),
         {arg(grad_query), arg(grad_key), arg(grad_value), arg(grad_scores)});
   });
   return {

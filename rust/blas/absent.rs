@@ -1,6 +1,6 @@
 //! Stands in for a library that the features of this build leave out.
 
-use super::Product;
+use super::Matmul;
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 
@@ -11,12 +11,12 @@ pub fn obstacle(_info: &DeviceInfo) -> Option<String> {
     Some(REASON.to_owned())
 }
 
-/// Nothing.
-pub fn serves(_product: &Product<'_>) -> bool {
+/// Returns false: it serves nothing.
+pub fn serves(_product: &Matmul<'_>) -> bool {
     false
 }
 
 /// Not reached: [`obstacle`] is asked first.
-pub fn matmul(_product: &Product<'_>) -> Result<()> {
+pub fn matmul(_product: &Matmul<'_>) -> Result<()> {
     Err(Error::Invalid(format!("OpenCL: {REASON}")))
 }

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{host, Extent, Library, Product};
+use super::{host, Library, Matmul, MatmulSize};
 use crate::error::Result;
 use crate::kernels::{DType, DiskEntry, Family, Switch};
 use crate::ops::tuning::Tuning;
 use crate::runtime::{current_stream, device_of_address, Device, Stream};
 
 /// A matmul of fewer multiplications than 256^3 is never worth waiting for: our kernels take 0.3 to 0.7 ms for that
-/// many on two cores (PoCL).
+/// many on two cores (PoCL; `make bench-growth`).
 const SMALLEST: i64 = 1 << 24;
 /// Measured matmuls are limited to this in every direction, and larger ones are taken for alike: it bounds the time.
 const LARGEST: i64 = 2048;
@@ -29,7 +29,8 @@ const HOPELESS: u32 = 4;
 const ROUNDS: usize = 3;
 const BUDGET: Duration = Duration::from_millis(300);
 /// Time that another library must save: the caller waits for it, and meanwhile enqueues nothing. An enqueue and a wait
-/// take 34 us on PoCL, and the kernels behind the matmul, 2 us each to enqueue, start late.
+/// take 34 us on PoCL, and the kernels behind the matmul, 2 us each to enqueue, start late (`make bench CASES="enqueue
+/// round-trip"`).
 const LOST_TIME: Duration = Duration::from_micros(50);
 
 /// Matmuls that one measurement stands for.
@@ -44,20 +45,20 @@ struct SizeClass {
 }
 
 impl SizeClass {
-    fn of(device: &Device, dtype: DType, extent: &Extent) -> Self {
-        Self { device: device.index, dtype: dtype.name(), logarithms: logarithms(extent), threads: host::threads() }
+    fn of(device: &Device, dtype: DType, size: &MatmulSize) -> Self {
+        Self { device: device.index, dtype: dtype.name(), logarithms: logarithms(size), threads: host::threads() }
     }
 
     /// "torch.float32 1x1024x512x1024 on 8 threads": the smallest matmul of the class, as batches, rows, columns, K.
     fn describe(&self) -> String {
-        let [batches, rows, columns, depth] = self.logarithms.map(|logarithm| 1_u64 << logarithm);
-        format!("{} {batches}x{rows}x{columns}x{depth} on {} threads", self.dtype, self.threads)
+        let [batches, rows, columns, k] = self.logarithms.map(|logarithm| 1_u64 << logarithm);
+        format!("{} {batches}x{rows}x{columns}x{k} on {} threads", self.dtype, self.threads)
     }
 }
 
-fn logarithms(extent: &Extent) -> [u32; 4] {
-    let Extent { batches, rows, columns, depth } = extent.clamped(LARGEST);
-    [batches, rows, columns, depth].map(|size| size.max(1).ilog2())
+fn logarithms(size: &MatmulSize) -> [u32; 4] {
+    let MatmulSize { batches, rows, columns, k } = size.clamped(LARGEST);
+    [batches, rows, columns, k].map(|size| size.max(1).ilog2())
 }
 
 static CHOICES: RwLock<BTreeMap<SizeClass, Library>> = RwLock::new(BTreeMap::new());
@@ -68,24 +69,24 @@ static MEASURING: Mutex<()> = Mutex::new(());
 ///
 /// # Errors
 /// As the candidates report when they are measured.
-pub fn library(product: &Product<'_>) -> Result<Library> {
-    let extent = product.extent();
-    if extent.volume() < SMALLEST {
+pub fn library(matmul: &Matmul<'_>) -> Result<Library> {
+    let size = matmul.size();
+    if size.volume() < SMALLEST {
         return Ok(Library::OpenCl);
     }
-    let device = device_of_address(product.out.address)?;
-    let Some(dtype) = product.dtype().filter(|_| Library::Host.obstacle(&device.info).is_none()) else {
+    let device = device_of_address(matmul.out.address)?;
+    let Some(dtype) = matmul.dtype().filter(|_| Library::Host.obstacle(&device.info).is_none()) else {
         return Ok(Library::OpenCl);
     };
-    if !Library::Host.serves(product) {
+    if !Library::Host.serves(matmul) {
         return Ok(Library::OpenCl);
     }
-    let class = SizeClass::of(device, dtype, &extent);
+    let class = SizeClass::of(device, dtype, &size);
     if let Some(library) = known(&class) {
         return Ok(library);
     }
     // Measuring computes the matmul several times, which one that adds in place does not survive.
-    if product.adds_in_place() {
+    if matmul.adds_in_place() {
         return Ok(Library::OpenCl);
     }
     let _measuring = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +100,7 @@ pub fn library(product: &Product<'_>) -> Result<Library> {
     let library = match recall(&note) {
         Some(library) => library,
         None => {
-            let library = product.with_corner(&extent.clamped(LARGEST), |part| Trial::new(device, part)?.winner())?;
+            let library = matmul.with_corner(&size.clamped(LARGEST), |part| Trial::new(device, part)?.winner())?;
             note.store(library.name().as_bytes());
             library
         }
@@ -132,13 +133,13 @@ pub fn choices(device: i32) -> Vec<(String, Library)> {
 
 /// A measurement on one matmul, whose result is left undefined.
 struct Trial<'a> {
-    product: &'a Product<'a>,
+    matmul: &'a Matmul<'a>,
     stream: &'static Stream,
 }
 
 impl<'a> Trial<'a> {
-    fn new(device: &Device, product: &'a Product<'a>) -> Result<Self> {
-        Ok(Self { product, stream: current_stream(device.index)? })
+    fn new(device: &Device, matmul: &'a Matmul<'a>) -> Result<Self> {
+        Ok(Self { matmul, stream: current_stream(device.index)? })
     }
 
     fn winner(&self) -> Result<Library> {
@@ -161,10 +162,10 @@ impl<'a> Trial<'a> {
 
     /// Time of the matmul, going by that of a corner. The first call of a library compiles kernels, or starts threads.
     fn on_corner(&self, library: Library) -> Result<Duration> {
-        let extent = self.product.extent();
-        let corner = extent.clamped(CORNER);
-        let time = self.product.with_corner(&corner, |part| self.time(library, part))?;
-        Ok(time.mul_f64(extent.volume() as f64 / corner.volume() as f64))
+        let size = self.matmul.size();
+        let corner = size.clamped(CORNER);
+        let time = self.matmul.with_corner(&corner, |part| self.time(library, part))?;
+        Ok(time.mul_f64(size.volume() as f64 / corner.volume() as f64))
     }
 
     /// The shortest of a few times.
@@ -172,7 +173,7 @@ impl<'a> Trial<'a> {
         let start = Instant::now();
         let mut best = Duration::MAX;
         for _ in 0..ROUNDS {
-            best = best.min(self.time(library, self.product)?);
+            best = best.min(self.time(library, self.matmul)?);
             if start.elapsed() > BUDGET {
                 break;
             }
@@ -181,10 +182,10 @@ impl<'a> Trial<'a> {
     }
 
     /// Time of a matmul, from an idle stream to an idle stream.
-    fn time(&self, library: Library, product: &Product<'_>) -> Result<Duration> {
+    fn time(&self, library: Library, matmul: &Matmul<'_>) -> Result<Duration> {
         self.stream.synchronize()?;
         let start = Instant::now();
-        library.run(product)?;
+        library.run(matmul)?;
         self.stream.synchronize()?;
         Ok(start.elapsed())
     }
@@ -212,11 +213,11 @@ mod tests {
     }
 
     #[test]
-    fn products_of_like_sizes_share_a_class() {
-        let extent = |batches, rows, columns, depth| Extent { batches, rows, columns, depth };
-        let class = |extent: Extent| SizeClass { device: 0, dtype: "", threads: 1, logarithms: logarithms(&extent) };
-        assert_eq!(class(extent(1, 512, 1000, 256)), class(extent(1, 1023, 512, 300)));
-        assert_ne!(class(extent(1, 512, 512, 256)), class(extent(1, 512, 512, 512)));
-        assert_eq!(class(extent(1, 2048, 2048, 2048)), class(extent(1, 9000, 2048, 4096)));
+    fn matmuls_of_like_sizes_share_a_class() {
+        let size = |batches, rows, columns, k| MatmulSize { batches, rows, columns, k };
+        let class = |size: MatmulSize| SizeClass { device: 0, dtype: "", threads: 1, logarithms: logarithms(&size) };
+        assert_eq!(class(size(1, 512, 1000, 256)), class(size(1, 1023, 512, 300)));
+        assert_ne!(class(size(1, 512, 512, 256)), class(size(1, 512, 512, 512)));
+        assert_eq!(class(size(1, 2048, 2048, 2048)), class(size(1, 9000, 2048, 4096)));
     }
 }

@@ -15,7 +15,7 @@ use cudarc::driver::{CudaContext, CudaStream, DeviceRepr};
 use half::{bf16, f16};
 
 use super::mapped::Mapped;
-use super::{Extent, Product};
+use super::{Matmul, MatmulSize};
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::kernels::DType;
@@ -59,24 +59,24 @@ fn ordinal(info: &DeviceInfo) -> std::result::Result<usize, String> {
 }
 
 /// Floating dtypes, and strides that cuBLAS knows.
-pub fn serves(product: &Product<'_>) -> bool {
-    let is_known = matches!(product.dtype(), Some(DType::F16 | DType::BF16 | DType::F32 | DType::F64));
-    is_known && !product.overwrites_input() && Layout::of(product).is_some()
+pub fn serves(matmul: &Matmul<'_>) -> bool {
+    let is_known = matches!(matmul.dtype(), Some(DType::F16 | DType::BF16 | DType::F32 | DType::F64));
+    is_known && !matmul.overwrites_input() && Layout::of(matmul).is_some()
 }
 
 /// Computes a matmul.
 ///
 /// # Errors
 /// As the drivers and cuBLAS report.
-pub fn matmul(product: &Product<'_>) -> Result<()> {
-    let session = session(&device_of_address(product.out.address)?.info)?;
-    let layout = Layout::of(product)
-        .ok_or_else(|| Error::Unsupported(format!("cuBLAS: no strides like those of {}", product.out.describe())))?;
-    match product.out.dtype {
-        DType::F16 => run(&session, product, &layout, f16::from_f64),
-        DType::BF16 => run(&session, product, &layout, bf16::from_f64),
-        DType::F64 => run(&session, product, &layout, |value| value),
-        _ => run(&session, product, &layout, |value| value as f32),
+pub fn matmul(matmul: &Matmul<'_>) -> Result<()> {
+    let session = session(&device_of_address(matmul.out.address)?.info)?;
+    let layout = Layout::of(matmul)
+        .ok_or_else(|| Error::Unsupported(format!("cuBLAS: no strides like those of {}", matmul.out.describe())))?;
+    match matmul.out.dtype {
+        DType::F16 => run(&session, matmul, &layout, f16::from_f64),
+        DType::BF16 => run(&session, matmul, &layout, bf16::from_f64),
+        DType::F64 => run(&session, matmul, &layout, |value| value),
+        _ => run(&session, matmul, &layout, |value| value as f32),
     }
 }
 
@@ -109,28 +109,23 @@ fn failed(cause: impl Display) -> Error {
     Error::Invalid(format!("cuBLAS: {cause}"))
 }
 
-fn run<T: DeviceRepr>(
-    session: &Session,
-    product: &Product<'_>,
-    layout: &Layout,
-    number: impl Fn(f64) -> T,
-) -> Result<()>
+fn run<T: DeviceRepr>(session: &Session, matmul: &Matmul<'_>, layout: &Layout, number: impl Fn(f64) -> T) -> Result<()>
 where
     CudaBlas: Gemm<T>,
 {
-    let beta = if product.addend.is_some() { 1.0 } else { 0.0 };
-    scale_addend(product)?;
-    let (first, second) = if layout.exchanged { (&product.b, &product.a) } else { (&product.a, &product.b) };
-    let mapped = Mapped::open([(&product.out, true), (first, false), (second, false)])?;
+    let beta = if matmul.bias.is_some() { 1.0 } else { 0.0 };
+    scale_bias(matmul)?;
+    let (first, second) = if layout.exchanged { (&matmul.b, &matmul.a) } else { (&matmul.a, &matmul.b) };
+    let mapped = Mapped::open([(&matmul.out, true), (first, false), (second, false)])?;
     let [target, left, right] = mapped.pointers();
     // SAFETY: tensors are aligned to their elements, any bits are a value, and all three stay mapped.
     let (left, right, target) =
-        unsafe { (elements::<T>(left, first), elements::<T>(right, second), elements_mut::<T>(target, &product.out)) };
+        unsafe { (elements::<T>(left, first), elements::<T>(right, second), elements_mut::<T>(target, &matmul.out)) };
     let stream = &session.stream;
     let (left, right) = (stream.clone_htod(left).map_err(failed)?, stream.clone_htod(right).map_err(failed)?);
     // Includes the memory between the elements of a result that is not dense.
     let mut result = stream.clone_htod(&*target).map_err(failed)?;
-    let config = layout.config(number(product.alpha.real), number(beta));
+    let config = layout.config(number(matmul.alpha.real), number(beta));
     // SAFETY: the layout was checked against the tensors that the three slices hold.
     unsafe { session.blas.gemm_strided_batched(config, &left, &right, &mut result) }.map_err(failed)?;
     stream.memcpy_dtoh(&result, target).and_then(|()| stream.synchronize()).map_err(failed)?;
@@ -151,13 +146,13 @@ unsafe fn elements_mut<'a, T>(pointer: *mut u8, tensor: &Tensor<'_>) -> &'a mut 
     unsafe { std::slice::from_raw_parts_mut(pointer.cast(), tensor.span() / size_of::<T>()) }
 }
 
-/// Leaves `beta * addend` in the result, for cuBLAS to add to: a matmul with K = 0.
-fn scale_addend(product: &Product<'_>) -> Result<()> {
-    let Some(addend) = product.addend else { return Ok(()) };
-    let nothing = Extent { depth: 0, ..product.extent() };
-    product.with_corner(&nothing, |part| {
+/// Leaves `beta * bias` in the result, for cuBLAS to add to: a matmul with K = 0.
+fn scale_bias(matmul: &Matmul<'_>) -> Result<()> {
+    let Some(bias) = matmul.bias else { return Ok(()) };
+    let nothing = MatmulSize { k: 0, ..matmul.size() };
+    matmul.with_corner(&nothing, |part| {
         let (a, b) = (Tensor { address: 0, ..part.a }, Tensor { address: 0, ..part.b });
-        ours::matmul(&part.out, &a, &b, &addend, Scalar::default(), part.beta, Activation::None)
+        ours::matmul(&part.out, &a, &b, &bias, Scalar::default(), part.beta, Activation::None)
     })
 }
 
@@ -168,7 +163,7 @@ struct Layout {
     exchanged: bool,
     rows: i32,
     columns: i32,
-    depth: i32,
+    k: i32,
     batches: i32,
     left: Side,
     right: Side,
@@ -209,15 +204,15 @@ impl Side {
 }
 
 impl Layout {
-    fn of(product: &Product<'_>) -> Option<Self> {
-        let (a, b, out) = (Side::of(&product.a)?, Side::of(&product.b)?, Side::of(&product.out)?);
-        let extent = product.extent();
-        let [rows, columns, depth, batches] =
-            [extent.rows, extent.columns, extent.depth, extent.batches].map(|size| i32::try_from(size).ok());
+    fn of(matmul: &Matmul<'_>) -> Option<Self> {
+        let (a, b, out) = (Side::of(&matmul.a)?, Side::of(&matmul.b)?, Side::of(&matmul.out)?);
+        let size = matmul.size();
+        let [rows, columns, k, batches] =
+            [size.rows, size.columns, size.k, size.batches].map(|size| i32::try_from(size).ok());
         let exchanged = out.by_rows;
         let (left, right) = if exchanged { (b, a) } else { (a, b) };
         let (rows, columns) = if exchanged { (columns?, rows?) } else { (rows?, columns?) };
-        Some(Self { exchanged, rows, columns, depth: depth?, batches: batches?, left, right, out })
+        Some(Self { exchanged, rows, columns, k: k?, batches: batches?, left, right, out })
     }
 
     fn config<T>(&self, alpha: T, beta: T) -> StridedBatchedConfig<T> {
@@ -227,7 +222,7 @@ impl Layout {
                 transb: self.right.operation(self.exchanged),
                 m: self.rows,
                 n: self.columns,
-                k: self.depth,
+                k: self.k,
                 alpha,
                 lda: self.left.leading,
                 ldb: self.right.leading,

@@ -5,17 +5,17 @@
 //! call returns.
 
 use super::mapped::Mapped;
-use super::Product;
+use super::Matmul;
 use crate::cl::DeviceInfo;
 use crate::error::{Error, Result};
 use crate::kernels::DType;
 use crate::ops::Tensor;
 
-/// The one bridge that leads from Rust to ATen: `cpp/host_product.cpp`.
+/// The one bridge that leads from Rust to ATen: `cpp/host_matmul.cpp`.
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
     unsafe extern "C++" {
-        include!("host_product.h");
+        include!("host_matmul.h");
         include!("torch_opencl/rust/abi.rs.h");
         type Scalar = crate::abi::Scalar;
         type Tensor<'a> = crate::abi::Tensor<'a>;
@@ -27,15 +27,15 @@ mod ffi {
         ///
         /// # Safety
         /// The memory of all matrices is mapped, that of `out` for writing.
-        unsafe fn host_product(out: Tensor, a: Tensor, b: Tensor, alpha: Scalar) -> Result<()>;
+        unsafe fn host_matmul(out: Tensor, a: Tensor, b: Tensor, alpha: Scalar) -> Result<()>;
 
-        /// `out = alpha * a @ b + beta * addend`; `addend` may be `out` itself.
+        /// `out = alpha * a @ b + beta * bias`; `bias` may be `out` itself.
         ///
         /// # Safety
-        /// As for `host_product`.
-        unsafe fn host_product_added(
+        /// As for `host_matmul`.
+        unsafe fn host_addmm(
             out: Tensor,
-            addend: Tensor,
+            bias: Tensor,
             a: Tensor,
             b: Tensor,
             alpha: Scalar,
@@ -50,9 +50,9 @@ pub fn obstacle(info: &DeviceInfo) -> Option<String> {
 }
 
 /// Floating and complex dtypes. Integers PyTorch multiplies without a library.
-pub fn serves(product: &Product<'_>) -> bool {
+pub fn serves(matmul: &Matmul<'_>) -> bool {
     let dtypes = [DType::F16, DType::BF16, DType::F32, DType::F64, DType::C64, DType::C128];
-    product.dtype().is_some_and(|dtype| dtypes.contains(&dtype)) && !product.overwrites_input()
+    matmul.dtype().is_some_and(|dtype| dtypes.contains(&dtype)) && !matmul.overwrites_input()
 }
 
 /// Threads that PyTorch computes with.
@@ -64,28 +64,28 @@ pub fn threads() -> i32 {
 ///
 /// # Errors
 /// As the driver and PyTorch report.
-pub fn matmul(product: &Product<'_>) -> Result<()> {
-    let separate = product.addend.filter(|_| !product.adds_in_place());
+pub fn matmul(matmul: &Matmul<'_>) -> Result<()> {
+    let separate = matmul.bias.filter(|_| !matmul.adds_in_place());
     let mapped = Mapped::open([
-        (&product.out, true),
-        (&product.a, false),
-        (&product.b, false),
+        (&matmul.out, true),
+        (&matmul.a, false),
+        (&matmul.b, false),
         (separate.as_ref().unwrap_or(&Tensor::ABSENT), false),
     ])?;
-    let [out, a, b, addend] = mapped.pointers();
-    let addend = product.addend.map(|tensor| matrix(&tensor, if separate.is_some() { addend } else { out }));
-    let (result, a, b) = (matrix(&product.out, out), matrix(&product.a, a), matrix(&product.b, b));
-    let (alpha, beta) = (product.alpha, product.beta);
+    let [out, a, b, bias] = mapped.pointers();
+    let bias = matmul.bias.map(|tensor| matrix(&tensor, if separate.is_some() { bias } else { out }));
+    let (result, a, b) = (matrix(&matmul.out, out), matrix(&matmul.a, a), matrix(&matmul.b, b));
+    let (alpha, beta) = (matmul.alpha, matmul.beta);
     // SAFETY: the tensors are mapped until the end of this function, the result for writing.
     let done = unsafe {
-        match addend {
-            None => ffi::host_product(result, a, b, alpha),
-            Some(addend) => ffi::host_product_added(result, addend, a, b, alpha, beta),
+        match bias {
+            None => ffi::host_matmul(result, a, b, alpha),
+            Some(bias) => ffi::host_addmm(result, bias, a, b, alpha, beta),
         }
     };
     done.map_err(|error| {
-        let dtype = product.out.dtype.name();
-        Error::Invalid(format!("OpenCL: the matrix product on the host failed for {dtype}: {}", error.what()))
+        let dtype = matmul.out.dtype.name();
+        Error::Invalid(format!("OpenCL: the matmul on the host failed for {dtype}: {}", error.what()))
     })?;
     mapped.close()
 }

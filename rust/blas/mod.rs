@@ -10,8 +10,8 @@
 pub mod auto;
 mod host;
 mod mapped;
+mod matmul;
 mod preference;
-mod product;
 
 #[cfg_attr(not(feature = "cublas"), path = "absent.rs")]
 mod cublas;
@@ -27,8 +27,8 @@ use crate::ops::matmul::epilogue::Activation;
 use crate::ops::{Scalar, Tensor};
 use crate::runtime::device_of_address;
 
+pub use matmul::{Matmul, MatmulSize};
 pub use preference::{preference, set_preference, Preference};
-pub use product::{Extent, Product};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -45,7 +45,7 @@ mod ffi {
             out: &Tensor,
             a: &Tensor,
             b: &Tensor,
-            addend: &Tensor,
+            bias: &Tensor,
             alpha: Scalar,
             beta: Scalar,
             activation: Activation,
@@ -108,11 +108,11 @@ impl Library {
     }
 
     /// Returns true if the library has this kind of matmul: dtype, strides, overlaps.
-    pub fn serves(self, product: &Product<'_>) -> bool {
+    pub fn serves(self, matmul: &Matmul<'_>) -> bool {
         match self {
             Self::OpenCl => true,
-            Self::Host => host::serves(product),
-            Self::Cublas => cublas::serves(product),
+            Self::Host => host::serves(matmul),
+            Self::Cublas => cublas::serves(matmul),
         }
     }
 
@@ -120,22 +120,22 @@ impl Library {
     ///
     /// # Errors
     /// As the library, the allocator and the driver report.
-    pub fn run(self, product: &Product<'_>) -> Result<()> {
+    pub fn run(self, matmul: &Matmul<'_>) -> Result<()> {
         match self {
-            Self::OpenCl => ours(product, Activation::None),
-            Self::Host => host::matmul(product),
-            Self::Cublas => contained(self, || cublas::matmul(product)),
+            Self::OpenCl => ours(matmul, Activation::None),
+            Self::Host => host::matmul(matmul),
+            Self::Cublas => contained(self, || cublas::matmul(matmul)),
         }
     }
 }
 
 /// A matmul by our own kernels.
-fn ours(product: &Product<'_>, activation: Activation) -> Result<()> {
-    let Product { out, a, b, addend, alpha, beta } = product;
-    ops::matmul::matmul(out, a, b, addend.as_ref().unwrap_or(&Tensor::ABSENT), *alpha, *beta, activation)
+fn ours(matmul: &Matmul<'_>, activation: Activation) -> Result<()> {
+    let Matmul { out, a, b, bias, alpha, beta } = matmul;
+    ops::matmul::matmul(out, a, b, bias.as_ref().unwrap_or(&Tensor::ABSENT), *alpha, *beta, activation)
 }
 
-/// `out = activation(alpha * a @ b + beta * addend)` for matrices, or batches of them, by the library that is
+/// `out = activation(alpha * a @ b + beta * bias)` for matrices, or batches of them, by the library that is
 /// preferred. Returns true if the activation has been applied: our own kernels do, other libraries leave it to the
 /// caller.
 ///
@@ -146,33 +146,33 @@ pub fn matmul(
     out: &Tensor<'_>,
     a: &Tensor<'_>,
     b: &Tensor<'_>,
-    addend: &Tensor<'_>,
+    bias: &Tensor<'_>,
     alpha: Scalar,
     beta: Scalar,
     activation: Activation,
 ) -> Result<bool> {
-    let addend = Some(*addend).filter(Tensor::is_present);
-    let product = Product { out: *out, a: *a, b: *b, addend, alpha, beta };
-    let library = library(&product)?;
+    let bias = Some(*bias).filter(Tensor::is_present);
+    let matmul = Matmul { out: *out, a: *a, b: *b, bias, alpha, beta };
+    let library = library(&matmul)?;
     if library == Library::OpenCl {
-        ours(&product, activation)?;
+        ours(&matmul, activation)?;
         return Ok(true);
     }
-    library.run(&product)?;
+    library.run(&matmul)?;
     Ok(activation == Activation::None)
 }
 
 /// The library for a matmul.
-fn library(product: &Product<'_>) -> Result<Library> {
+fn library(matmul: &Matmul<'_>) -> Result<Library> {
     let preference = preference()?;
-    if preference == Preference::Only(Library::OpenCl) || product.extent().volume() == 0 {
+    if preference == Preference::Only(Library::OpenCl) || matmul.size().volume() == 0 {
         return Ok(Library::OpenCl);
     }
     match preference {
-        Preference::Auto => auto::library(product),
+        Preference::Auto => auto::library(matmul),
         Preference::Only(library) => {
-            library.check(&device_of_address(product.out.address)?.info)?;
-            Ok(if library.serves(product) { library } else { Library::OpenCl })
+            library.check(&device_of_address(matmul.out.address)?.info)?;
+            Ok(if library.serves(matmul) { library } else { Library::OpenCl })
         }
     }
 }

@@ -187,6 +187,11 @@ impl DType {
 }
 
 impl Class {
+    /// Returns true for complex numbers, which are pairs of reals.
+    pub const fn is_complex(self) -> bool {
+        matches!(self, Self::Complex | Self::ComplexDouble)
+    }
+
     /// The macro that selects it in the prelude.
     pub const fn define(self) -> &'static str {
         match self {

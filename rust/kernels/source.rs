@@ -43,8 +43,8 @@ macro_rules! families {
 texts! {
     prelude tier vector notation elementary power rounding math complex index scatter nonzero search random
     random_lanes random_groups factory copy transpose scan sort sort_groups radix select topk matrix activation
-    epilogue panel pack_matrix tile gemm matmul gemm_local patch_grid patches pack_pixels pack_features conv
-    winograd_points winograd_tiles winograd conv_channels conv_weight columns reduce arg_reduce var_mean softmax
+    epilogue panel pack_matrix tile gemm matmul gemm_local gemm_operands im2col pack_im2col pack_im2col_transposed conv
+    winograd_transforms winograd_tiles winograd conv_channels conv_weight columns reduce arg_reduce var_mean softmax
     block_sum norm batch_norm pool pool_planes pool_pixels fault loss optimizer rnn resample resample_rows grid_sampler embedding_bag
     segments foreach_norm foreach block scores attention attention_query attention_backward pointwise
 }
@@ -72,17 +72,18 @@ families! {
     Sort sort: prelude tier vector radix select sort sort_groups topk;
     /// Matmuls.
     Matmul matmul:
-        prelude vector matrix panel activation epilogue pack_matrix patch_grid patches pack_pixels pack_features tile
+        prelude vector matrix panel activation epilogue pack_matrix gemm_operands im2col pack_im2col
+        pack_im2col_transposed tile
         gemm matmul;
     /// Matmuls that end in a GELU, with the functions that it takes.
     MatmulGelu matmul_gelu:
-        prelude vector notation elementary matrix panel activation epilogue pack_matrix patch_grid tile gemm matmul;
+        prelude vector notation elementary matrix panel activation epilogue pack_matrix gemm_operands tile gemm matmul;
     /// Matmuls and convolutions for GPUs.
-    GemmLocal gemm_local: prelude vector matrix panel activation epilogue patch_grid gemm_local;
+    GemmLocal gemm_local: prelude vector matrix panel activation epilogue gemm_operands gemm_local;
     /// Convolutions.
     Conv conv: prelude vector matrix conv conv_channels conv_weight;
     /// Winograd convolutions.
-    Winograd winograd: prelude vector matrix panel tile winograd_points winograd_tiles winograd;
+    Winograd winograd: prelude vector matrix panel tile winograd_transforms winograd_tiles winograd;
     /// Sums, products, extremes and norms.
     Reduce reduce: prelude tier vector columns reduce;
     /// Extremes and their indices.

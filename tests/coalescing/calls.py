@@ -159,8 +159,8 @@ def normalisation() -> dict[str, Call]:
     }
 
 
-def products() -> dict[str, Call]:
-    """Matrix products in every order of their factors."""
+def matmuls() -> dict[str, Call]:
+    """Matmuls with operands in every order."""
     return {
         "mm": (torch.mm, [r(70, 33), r(33, 77)]),
         "mm, first transposed": (lambda a, b: a.t() @ b, [r(33, 70), r(33, 77)]),
@@ -373,7 +373,7 @@ GROUPS: dict[str, Callable[[], dict[str, Call]]] = {
         copies,
         reductions,
         normalisation,
-        products,
+        matmuls,
         convolutions,
         pooling,
         attention,

@@ -16,7 +16,7 @@ DRIVERS = [
     Path(folder) / "liboclgrind-rt-icd.so"
     for folder in ("/usr/lib/oclgrind", "/usr/local/lib", "/usr/lib", "/usr/lib64")
 ]
-# Work is cut for as many compute units as a small GPU has, so that it need not be large.
+# Work is divided among as many compute units as a small GPU has, so that it need not be large.
 COMPUTE_UNITS = 8
 # Work-items that a GPU runs in step, as in plugin.cpp.
 WARP = 32

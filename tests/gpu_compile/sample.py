@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gpu_compile.programs import Program
 
-# Constants that make another kernel of one: products of plain matrices, and with more results an item.
+# Constants that make another kernel of one: GEMMs of plain matrices, and with more results an item.
 FORMS = frozenset({"DENSE=1", "ITEM=8"})
 
 

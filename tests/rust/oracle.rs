@@ -4,7 +4,7 @@
 use std::error::Error;
 
 use tch::{Device, Kind, Tensor as HostTensor};
-use torch_opencl::blas::{Library, Product};
+use torch_opencl::blas::{Library, Matmul};
 use torch_opencl::kernels::DType;
 use torch_opencl::ops::reduce::{reduce, ReduceOp};
 use torch_opencl::ops::Operand;
@@ -83,31 +83,31 @@ fn number(real: f64) -> Scalar {
     Scalar { real, imag: 0.0, integer: real as i64 }
 }
 
-/// Computes a product by every library of this machine, and compares.
-fn check_product(a: &HostTensor, b: &HostTensor, addend: Option<&HostTensor>, dtype: DType) -> Outcome {
+/// Computes a matmul by every library of this machine, and compares.
+fn check_matmul(a: &HostTensor, b: &HostTensor, bias: Option<&HostTensor>, dtype: DType) -> Outcome {
     let double = |tensor: &HostTensor| tensor.to_kind(Kind::Double);
-    let (alpha, beta) = if addend.is_some() { (0.5, -2.0) } else { (1.0, 0.0) };
+    let (alpha, beta) = if bias.is_some() { (0.5, -2.0) } else { (1.0, 0.0) };
     let mut expected = double(a).matmul(&double(b)) * alpha;
-    if let Some(addend) = addend {
-        expected += double(addend) * beta;
+    if let Some(bias) = bias {
+        expected += double(bias) * beta;
     }
     let (left, right) = (Copied::new(a, dtype)?, Copied::new(b, dtype)?);
-    let addend = addend.map(|addend| Copied::new(addend, dtype)).transpose()?;
+    let bias = bias.map(|bias| Copied::new(bias, dtype)).transpose()?;
     for library in Library::ALL {
         if library.obstacle(&device(0)?.info).is_some() {
             continue;
         }
         let out = Copied::new(&HostTensor::full(expected.size(), f64::NAN, (a.kind(), Device::Cpu)), dtype)?;
-        let product = Product {
+        let matmul = Matmul {
             out: out.tensor(),
             a: left.tensor(),
             b: right.tensor(),
-            addend: addend.as_ref().map(Copied::tensor),
+            bias: bias.as_ref().map(Copied::tensor),
             alpha: number(alpha),
             beta: number(beta),
         };
-        if library.serves(&product) {
-            library.run(&product)?;
+        if library.serves(&matmul) {
+            library.run(&matmul)?;
             let what = format!("{} of {:?}{:?} @ {:?}{:?}", library.name(), dtype, a.size(), b.size(), b.stride());
             assert_close(&out.read()?, &expected, &what);
         }
@@ -120,10 +120,10 @@ fn products_of_matrices() -> Outcome {
     for (kind, dtype) in floats()? {
         for [rows, depth, columns] in [[1, 1, 1], [3, 5, 7], [64, 300, 33], [130, 70, 257], [1, 900, 40]] {
             let (a, b) = (random(&[rows, depth], kind), random(&[depth, columns], kind));
-            check_product(&a, &b, None, dtype)?;
-            check_product(&a, &b, Some(&random(&[rows, columns], kind)), dtype)?;
+            check_matmul(&a, &b, None, dtype)?;
+            check_matmul(&a, &b, Some(&random(&[rows, columns], kind)), dtype)?;
             let bias = random(&[columns], kind).expand([rows, columns], false);
-            check_product(&a, &b, Some(&bias), dtype)?;
+            check_matmul(&a, &b, Some(&bias), dtype)?;
         }
     }
     Ok(())
@@ -133,11 +133,11 @@ fn products_of_matrices() -> Outcome {
 fn products_of_transposed_and_strided_matrices() -> Outcome {
     for (kind, dtype) in floats()? {
         let (a, b, wide) = (random(&[60, 50], kind), random(&[70, 60], kind), random(&[50, 140], kind));
-        check_product(&a.tr(), &b.tr(), None, dtype)?;
-        check_product(&b, &a, Some(&random(&[50, 70], kind).tr()), dtype)?;
-        check_product(&a, &wide.slice(1, 10, 80, 1), None, dtype)?;
-        check_product(&a, &wide.slice(1, 0, 140, 2), None, dtype)?;
-        check_product(&a.slice(0, 0, 60, 3), &wide.slice(1, 0, 140, 2), None, dtype)?;
+        check_matmul(&a.tr(), &b.tr(), None, dtype)?;
+        check_matmul(&b, &a, Some(&random(&[50, 70], kind).tr()), dtype)?;
+        check_matmul(&a, &wide.slice(1, 10, 80, 1), None, dtype)?;
+        check_matmul(&a, &wide.slice(1, 0, 140, 2), None, dtype)?;
+        check_matmul(&a.slice(0, 0, 60, 3), &wide.slice(1, 0, 140, 2), None, dtype)?;
     }
     Ok(())
 }
@@ -146,11 +146,11 @@ fn products_of_transposed_and_strided_matrices() -> Outcome {
 fn products_of_batches() -> Outcome {
     for (kind, dtype) in floats()? {
         let (a, b) = (random(&[3, 20, 30], kind), random(&[3, 30, 40], kind));
-        check_product(&a, &b, None, dtype)?;
-        check_product(&a, &b, Some(&random(&[3, 20, 40], kind)), dtype)?;
-        check_product(&b.transpose(1, 2), &a.transpose(1, 2), None, dtype)?;
-        check_product(&a.transpose(0, 1).contiguous().transpose(0, 1), &b, None, dtype)?;
-        check_product(&a.slice(0, 0, 1, 1).expand([3, 20, 30], false), &b, None, dtype)?;
+        check_matmul(&a, &b, None, dtype)?;
+        check_matmul(&a, &b, Some(&random(&[3, 20, 40], kind)), dtype)?;
+        check_matmul(&b.transpose(1, 2), &a.transpose(1, 2), None, dtype)?;
+        check_matmul(&a.transpose(0, 1).contiguous().transpose(0, 1), &b, None, dtype)?;
+        check_matmul(&a.slice(0, 0, 1, 1).expand([3, 20, 30], false), &b, None, dtype)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-"""Finds by measurement what matrix products, and convolutions, are cut by on a device: ``python -m torch_opencl.tune``.
+"""Finds by measurement how to tile matmuls and convolutions on a device: ``python -m torch_opencl.tune``.
 
 How large a tile suits the registers of a device, and how much of a factor its caches, depends on more than a driver
-tells. Each class of devices starts with numbers that are good for many; this tries others, one group after the other,
+tells. Each class of devices starts with values that are good for many; this tries others, one group after the other,
 and keeps what is faster in a file for the device and its driver, which every later process reads.
 """
 

@@ -1,4 +1,4 @@
-"""``python -m torch_opencl.tune``: makes matrix products and convolutions fast on a device, by measurement.
+"""``python -m torch_opencl.tune``: makes matmuls and convolutions fast on a device, by measurement.
 
 It can be interrupted, and goes on where it was. Exits with 0 where it has come to its end, with 1 where it cannot, with
 130 where it was interrupted.
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="try only what differs most")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--list", action="store_true", help="list the devices and whether they have been tuned")
-    action.add_argument("--show", action="store_true", help="show the numbers of a device, and what they gain")
+    action.add_argument("--show", action="store_true", help="show the parameters of a device, and what they gain")
     action.add_argument("--reset", action="store_true", help="forget what was found for a device")
     options = parser.parse_args(arguments)
     try:

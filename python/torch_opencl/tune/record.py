@@ -21,10 +21,10 @@ class Record:
     Native code reads the header, which says what the file is about, and ``values``.
 
     Attributes:
-        values: the numbers to use.
-        defaults: the numbers that devices of its class start with.
+        values: the parameters to use.
+        defaults: the parameters that devices of its class start with.
         finished: ``"quick"`` or ``"full"``: the most thorough run that came to its end; None where none did.
-        speedup: how many times as fast as the defaults the numbers of a finished run are, for each kind of work.
+        speedup: how many times as fast as the defaults the parameters of a finished run are, for each kind of work.
         trials: all comparisons, ``"candidate / what it is compared with"``: for each kind of work how many times as
             fast the candidate is, or ``"failed"`` and why.
         trying: the comparison that goes on now. Where a process finds one that another has left, it has died of it.

@@ -41,14 +41,14 @@ def mean(ratios: dict[str, float]) -> float:
 
 
 def differences(values: Values, defaults: Values) -> str:
-    """Return how numbers differ from those that a device starts with.
+    """Return how parameters differ from those that a device starts with.
 
     Args:
-        values: the numbers.
+        values: the parameters.
         defaults: those.
 
     Returns:
-        ``"depth=256 tile_rows=4"``, or ``"defaults"``.
+        ``"block_k=256 tile_rows=4"``, or ``"defaults"``.
     """
     changed = [f"{name}={value}" for name, value in sorted(values.items()) if value != defaults[name]]
     return " ".join(changed) or "defaults"

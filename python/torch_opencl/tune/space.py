@@ -1,6 +1,6 @@
-"""What is tried, for each class of devices: groups of numbers, one after the other, that depend on one another little.
+"""What is tried, for each class of devices: groups of parameters, in order; groups hardly depend on one another.
 
-A candidate names the numbers that it changes. Native code refuses those that a device cannot have.
+A candidate names the parameters that it changes. Native code refuses those that a device cannot have.
 """
 
 Candidate = dict[str, int]
@@ -24,8 +24,8 @@ _FULL: dict[str, Groups] = {
     "cpu": [
         # What the registers hold: the tile, and a step's operands.
         _tiles(64, (4, 3), (8, 2), (8, 3), (12, 2), (16, 1)) + _tiles(32, (4, 2), (4, 3), (8, 1), (8, 3), (12, 1)),
-        # What L1 holds, beside strips of A: a panel of B for so much k.
-        _each("depth", 128, 192, 256, 384, 512, 768),
+        # What L1 holds, beside strips of A: a panel of B for so many values of k.
+        _each("block_k", 128, 192, 256, 384, 512, 768),
         # What L2 holds.
         _each("block_bytes", 192 * _KIB, 384 * _KIB, 720 * _KIB, 1080 * _KIB, 1440 * _KIB, 2880 * _KIB),
         _each("strip_rows", 16, 32, 64, 128, 256),
@@ -41,7 +41,7 @@ _FULL: dict[str, Groups] = {
 _QUICK: dict[str, Groups] = {
     "cpu": [
         _tiles(64, (4, 3), (8, 3)) + _tiles(32, (4, 3)),
-        _each("depth", 256, 384),
+        _each("block_k", 256, 384),
         _each("block_bytes", 360 * _KIB, 720 * _KIB, 1440 * _KIB),
     ],
     "gpu": [_squares((8, 8), (16, 4), (16, 8)), _each("step_bytes", 32, 64)],

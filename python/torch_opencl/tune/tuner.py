@@ -35,7 +35,7 @@ class DeviceRig:
         self.names = list(self._benches)
 
     def compare(self, name: str, candidate: Values, other: Values) -> float:
-        """Time work with two sets of numbers, in turns; see :meth:`Bench.compare`."""
+        """Time work with two sets of parameters, in turns; see :meth:`Bench.compare`."""
         return self._benches[name].compare(lambda: self._use(candidate), lambda: self._use(other), self._rounds)
 
     def verify(self, candidate: Values) -> None:
@@ -50,7 +50,7 @@ class DeviceRig:
 
 
 def tune(device: DeviceLike = None, quick: bool = False, progress: bool = True) -> Record:
-    """Find the numbers that matrix products and convolutions are fastest with on a device, and keep them.
+    """Find the parameters that matmuls and convolutions are fastest with on a device, and keep them.
 
     Each candidate's results are compared with the CPU's before it is timed, in turns with what it has to beat. What
     is measured is written down at once, and not measured again: a call that is interrupted, and even a driver that dies
@@ -62,7 +62,7 @@ def tune(device: DeviceLike = None, quick: bool = False, progress: bool = True) 
         progress: whether to show on standard error how far it is.
 
     Returns:
-        What has been measured. This process uses the numbers from now on, and so do those that start later.
+        What has been measured. This process uses the parameters from now on, and so do those that start later.
 
     Raises:
         RuntimeError: there is no such device, no folder to keep the result in, or another process is tuning, or the
@@ -81,7 +81,7 @@ def tune(device: DeviceLike = None, quick: bool = False, progress: bool = True) 
         groups = groups_of(state["header"]["device"]["class"], quick)
         left = sum(map(len, groups))
         show = progress_bar(left, "OpenCL tuning", "candidates") if progress else lambda left: None
-        with _own_products(index):
+        with _own_matmuls(index):
             rig = DeviceRig(torch.device("opencl", index), quick)
             for _ in Search(rig, record, lambda: store(index, record)).run(groups):
                 left -= 1
@@ -97,8 +97,8 @@ def _thoroughness(quick: bool) -> str:
 
 
 @contextlib.contextmanager
-def _own_products(device: int) -> Iterator[None]:
-    """Have products computed by our own kernels; at the end, whatever it is, numbers and library are as they were."""
+def _own_matmuls(device: int) -> Iterator[None]:
+    """Have matmuls computed by our own kernels; at the end, whatever it is, parameters and library are as they were."""
     before, values = native().preferred_blas_library(), json.loads(native().tuning(device))["values"]
     native().set_preferred_blas_library("opencl")
     try:

@@ -17,8 +17,8 @@ _MOST_ROUNDS = 40
 # Sums in another order differ by less, in units of the largest value, the resolution of what they are computed in, and
 # the root of the number of their terms; a wrong element differs by thousands.
 _TOLERANCE = 2
-# Taps in a row of the convolutions: 3 would go by minimal filtering on CPUs, of which the numbers tell little.
-_TAPS = 5
+# Kernel size of the convolutions: 3 would be Winograd on CPUs, on which the parameters have little effect.
+_KERNEL_SIZE = 5
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Work:
 
     Attributes:
         name: what tables call it.
-        terms: how many products each element of the result is a sum of.
+        terms: K, of how many products each element of the result is the sum.
         run: computes it.
         inputs: what from, on the host.
         expected: the CPU's result.
@@ -82,10 +82,10 @@ class Bench:
             raise WrongResultError(f"{self.work.name}: a result is wrong by {error:.2g}, more than {limit:.2g}")
 
     def compare(self, use_candidate: Callable[[], None], use_other: Callable[[], None], rounds: int) -> float:
-        """Time the work with two sets of numbers, in turns.
+        """Time the work with two sets of parameters, in turns.
 
         Args:
-            use_candidate: sets the numbers to be judged.
+            use_candidate: sets the parameters to be judged.
             use_other: sets those that they are compared with.
             rounds: how often each is timed at least; more often where the times differ much.
 
@@ -128,7 +128,7 @@ def _uncertainty(ratios: list[float]) -> float:
 
 
 def timed_work(quick: bool) -> list[Work]:
-    """Return what candidates are timed with: products that are square, tall, wide and many, and convolutions.
+    """Return what candidates are timed with: matmuls that are square, tall, wide and many, and convolutions.
 
     Args:
         quick: only a few of them.
@@ -137,16 +137,16 @@ def timed_work(quick: bool) -> list[Work]:
         The work, each with inputs of its own.
     """
     make = [
-        lambda: _product("512 x 512 x 512", 512, 512, 512),
-        lambda: _product("1024 x 1024 x 1024", 1024, 1024, 1024),
+        lambda: _matmul("512 x 512 x 512", 512, 512, 512),
+        lambda: _matmul("1024 x 1024 x 1024", 1024, 1024, 1024),
         lambda: _convolution("5x5 convolution, 64 of 32x32", 2, 64, 64, 32),
     ]
     if not quick:
         make += [
-            lambda: _product("2048 x 2048 x 2048", 2048, 2048, 2048),
-            lambda: _product("4096 x 64 x 1024", 4096, 64, 1024),
-            lambda: _product("64 x 4096 x 1024", 64, 4096, 1024),
-            lambda: _product("32 of 256 x 256 x 64", 256, 256, 64, batches=32),
+            lambda: _matmul("2048 x 2048 x 2048", 2048, 2048, 2048),
+            lambda: _matmul("4096 x 64 x 1024", 4096, 64, 1024),
+            lambda: _matmul("64 x 4096 x 1024", 64, 4096, 1024),
+            lambda: _matmul("32 of 256 x 256 x 64", 256, 256, 64, batches=32),
             lambda: _weight_gradient("its weight's gradient", 2, 64, 64, 32),
         ]
     return [function() for function in make]
@@ -165,9 +165,9 @@ def checked_work(device: torch.device) -> list[Work]:
     if torch.opencl.get_device_properties(device).fp64:
         dtypes += [torch.float64, torch.complex128]
     return [
-        *(_product(f"67 x 131 x 301 of {dtype}", 67, 131, 301, dtype=dtype) for dtype in dtypes),
-        _product("3 of 70 x 97 x 1030", 70, 97, 1030, batches=3),
-        _product("1030 x 97 x 70, transposed", 97, 1030, 70, transposed=True),
+        *(_matmul(f"67 x 131 x 301 of {dtype}", 67, 131, 301, dtype=dtype) for dtype in dtypes),
+        _matmul("3 of 70 x 97 x 1030", 70, 97, 1030, batches=3),
+        _matmul("1030 x 97 x 70, transposed", 97, 1030, 70, transposed=True),
         _convolution("5x5 convolution, 13 of 11x11", 2, 13, 19, 11),
         _weight_gradient("its weight's gradient", 2, 13, 19, 11),
     ]
@@ -185,33 +185,35 @@ def _work(name: str, terms: int, run: Callable[..., torch.Tensor], *inputs: torc
     return Work(name, terms, run, inputs, run(*inputs))
 
 
-def _product(
+def _matmul(
     name: str,
     rows: int,
     columns: int,
-    depth: int,
+    k: int,
     *,
     batches: int = 1,
     dtype: torch.dtype = torch.float32,
     transposed: bool = False,
 ) -> Work:
-    a, b = _random(batches, rows, depth, dtype=dtype), _random(batches, depth, columns, dtype=dtype)
+    a, b = _random(batches, rows, k, dtype=dtype), _random(batches, k, columns, dtype=dtype)
     a, b = (a, b) if batches > 1 else (a[0], b[0])
     if transposed:
-        return _work(name, depth, lambda a, b: b.mT @ a.mT, a, b)
-    return _work(name, depth, torch.matmul, a, b)
+        return _work(name, k, lambda a, b: b.mT @ a.mT, a, b)
+    return _work(name, k, torch.matmul, a, b)
 
 
 def _convolution(name: str, images: int, channels: int, out: int, size: int) -> Work:
-    inputs = _random(images, channels, size, size), _random(out, channels, _TAPS, _TAPS)
-    return _work(name, channels * _TAPS**2, lambda x, weight: F.conv2d(x, weight, padding=_TAPS // 2), *inputs)
+    inputs = _random(images, channels, size, size), _random(out, channels, _KERNEL_SIZE, _KERNEL_SIZE)
+    return _work(
+        name, channels * _KERNEL_SIZE**2, lambda x, weight: F.conv2d(x, weight, padding=_KERNEL_SIZE // 2), *inputs
+    )
 
 
 def _weight_gradient(name: str, images: int, channels: int, out: int, size: int) -> Work:
     def run(x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
-        geometry = ([1, 1], [_TAPS // 2] * 2, [1, 1], False, [0, 0], 1)
+        geometry = ([1, 1], [_KERNEL_SIZE // 2] * 2, [1, 1], False, [0, 0], 1)
         return torch.ops.aten.convolution_backward(grad, x, weight, None, *geometry, [False, True, False])[1]
 
-    x, weight = _random(images, channels, size, size), _random(out, channels, _TAPS, _TAPS)
+    x, weight = _random(images, channels, size, size), _random(out, channels, _KERNEL_SIZE, _KERNEL_SIZE)
     inputs = (x, weight, _random(images, out, size, size))
     return _work(name, images * size * size, run, *inputs)

@@ -6,19 +6,20 @@
 // scores and the sum of the weights of each query, and rescales what has been summed when the maximum grows. Blocks
 // hold queries in columns, so that all of this is done by lane, and both matmuls read keys and values as they lie.
 //
-// A score costs 2 * (width + value_width) operations in the two matmuls and about 16 in between, an eighth as many at a
-// width of 64. Memory is read once for each block of queries, and nothing of the size queries x keys is written.
+// A score costs 2 * (head_dim + value_head_dim) operations in the two matmuls and about 16 in between, an eighth as
+// many at a head_dim of 64. Memory is read once for each block of queries, and nothing of the size queries x keys is
+// written.
 
-// Masks keys past the end, and with `causal` those after a query.
-INLINE void hide_keys(__local T *scores, int columns, int rows, long first_query, long first_key, const Attention *p) {
+// Masks keys past the end, and with `is_causal` those after a query.
+INLINE void mask_keys(__local T *scores, int columns, int rows, long first_query, long first_key, const Attention *p) {
   const int parts = (columns + VEC - 1) / VEC;
-  const TV lanes = lane_numbers();
+  const TV lanes = lane_indices();
   EACH(i, rows * parts) {
-    PLACE(i, parts, row, column)
+    POSITION(i, parts, row, column)
     const long key = first_key + row;
     __local T *at = scores + row * QUERIES + column;
     // Lanes below this hold queries before the key.
-    const T limit = key >= p->keys ? (T)VEC : p->causal ? (T)clamp(key - first_query - column, 0L, (long)VEC) : (T)0;
+    const T limit = key >= p->keys ? (T)VEC : p->is_causal ? (T)clamp(key - first_query - column, 0L, (long)VEC) : (T)0;
     VECTOR_AT(at) = lanes < (TV)limit ? (TV)-INFINITY : VECTOR_AT(at);
   }
 }
@@ -33,8 +34,8 @@ INLINE TV top_of_rows(__local const T *column, int first, int last) {
   return larger(larger(tops[0], tops[1]), larger(tops[2], tops[3]));
 }
 
-__kernel GROUPS_OF(LSIZE) void attention(ATTENTION_ARGUMENTS, __global uchar *out, ulong out_offset, __global uchar *log_sums,
-                                         ulong log_sums_offset, DROPOUT_ARGUMENTS) {
+__kernel GROUPS_OF(LSIZE) void attention(ATTENTION_ARGUMENTS, __global uchar *out, ulong out_offset,
+                                         __global uchar *logsumexp, ulong logsumexp_offset, DROPOUT_ARGUMENTS) {
   BLOCK_MEMORY(queries, WIDTH, QUERIES);
   BLOCK_MEMORY(sums, WIDTH, QUERIES);
   BLOCK_MEMORY(operand, KEYS, WIDTH);
@@ -49,31 +50,31 @@ __kernel GROUPS_OF(LSIZE) void attention(ATTENTION_ARGUMENTS, __global uchar *ou
   // The last queries see most keys: they come first, which evens out the load at the end.
   const long first_query = (blocks - 1 - get_group_id(0) % blocks) * QUERIES;
   const int present = (int)min((long)QUERIES, p.queries - first_query), columns = ROUND_UP(present, VEC);
-  const int width = (int)p.width, value_width = (int)p.value_width;
-  const long last_key = p.causal ? min(p.keys, first_query + present) : p.keys;
-  key += key_offset + rows_at(&p.key, batch, head / p.group);
-  value += value_offset + rows_at(&p.value, batch, head / p.group);
-  bias = bias ? bias + bias_offset + rows_at(&p.bias, batch, head) + first_query * p.bias.row : bias;
+  const int head_dim = (int)p.head_dim, value_head_dim = (int)p.value_head_dim;
+  const long last_key = p.is_causal ? min(p.keys, first_query + present) : p.keys;
+  key += key_offset + head_offset(&p.key, batch, head / p.group);
+  value += value_offset + head_offset(&p.value, batch, head / p.group);
+  bias = bias ? bias + bias_offset + head_offset(&p.bias, batch, head) + first_query * p.bias.row : bias;
 
-  load_transposed(queries, ROUND_UP(width, VEC), QUERIES,
-                  query + query_offset + rows_at(&p.query, batch, head) + first_query * p.query.row, p.query.row,
-                  present, width, scale * LOG2_E);
+  load_transposed(queries, ROUND_UP(head_dim, VEC), QUERIES,
+                  query + query_offset + head_offset(&p.query, batch, head) + first_query * p.query.row, p.query.row,
+                  present, head_dim, scale * LOG2_E);
   fill_block(sums, WIDTH * QUERIES, 0);
   fill_block(tops, QUERIES, -INFINITY);
   fill_block(totals, QUERIES, 0);
 
   for (long first_key = 0; first_key < last_key; first_key += KEYS) {
     const int count = (int)min((long)KEYS, p.keys - first_key), rows = ROUND_UP(count, BLOCK_ROWS);
-    load_block(operand, rows, WIDTH, key + first_key * p.key.row, p.key.row, count, width, DTYPE0);
+    load_block(operand, rows, WIDTH, key + first_key * p.key.row, p.key.row, count, head_dim, DTYPE0);
     SYNC;
-    product(operand, WIDTH, 1, queries, QUERIES, rows, columns, width, scores, QUERIES, REPLACE, 0);
+    block_matmul(operand, WIDTH, 1, queries, QUERIES, rows, columns, head_dim, scores, QUERIES, REPLACE, 0);
     SYNC;
     if (BIASED) {
       add_bias(scores, QUERIES, count, present, bias + first_key * p.bias_column, p.bias_column, p.bias.row, DTYPE1);
       SYNC;
     }
-    if (rows > count || (p.causal && first_key + count > first_query + 1))
-      hide_keys(scores, columns, rows, first_query, first_key, &p);
+    if (rows > count || (p.is_causal && first_key + count > first_query + 1))
+      mask_keys(scores, columns, rows, first_query, first_key, &p);
     SYNC;
     const int parts = columns / VEC;
     EACH(i, parts * SLICES) {
@@ -101,7 +102,7 @@ __kernel GROUPS_OF(LSIZE) void attention(ATTENTION_ARGUMENTS, __global uchar *ou
       }
       VECTOR_AT(slices + i / parts * QUERIES + part) = total;
     }
-    load_block(operand, rows, WIDTH, value + first_key * p.value.row, p.value.row, count, value_width, DTYPE0);
+    load_block(operand, rows, WIDTH, value + first_key * p.value.row, p.value.row, count, value_head_dim, DTYPE0);
     SYNC;
     EACH(i, parts) {
       TV total = VECTOR_AT(totals + i * VEC) * VECTOR_AT(decay + i * VEC);
@@ -109,24 +110,25 @@ __kernel GROUPS_OF(LSIZE) void attention(ATTENTION_ARGUMENTS, __global uchar *ou
       VECTOR_AT(totals + i * VEC) = total;
     }
     if (DROPS) {
-      drop(scores, 1, QUERIES, present, count, &p, unit, first_query, first_key, seed, offset, keep);
+      apply_dropout(scores, 1, QUERIES, present, count, &p, unit, first_query, first_key, seed, offset, keep_prob);
       SYNC;
     }
-    product(operand, 1, WIDTH, scores, QUERIES, value_width, columns, count, sums, QUERIES, ADD_DECAYED, decay);
+    block_matmul(operand, 1, WIDTH, scores, QUERIES, value_head_dim, columns, count, sums, QUERIES, ADD_DECAYED, decay);
     SYNC;
   }
 
   // A query that sees no key gets 0, and a logarithm beside which every weight is 0 in the backward pass.
-  __global T *logs = (__global T *)(log_sums + log_sums_offset) + unit * p.queries + first_query;
+  __global T *logs = (__global T *)(logsumexp + logsumexp_offset) + unit * p.queries + first_query;
   EACH(i, columns / VEC) {
     const TV total = VECTOR_AT(totals + i * VEC), top = VECTOR_AT(tops + i * VEC);
     // Not two conditional operators on one condition: of those LLVM makes a mask which Oclgrind 21.10 extends wrongly.
     const TM is_blind = total == (TV)0;
     VECTOR_AT(decay + i * VEC) = select(1 / total, (TV)0, is_blind);
-    const TV log_sum = select(fma(top, (TV)LN_2, log(total)), (TV)INFINITY, is_blind);
-    store_part((__global uchar *)logs, i * VEC, present, T_DTYPE, log_sum);
+    const TV query_logsumexp = select(fma(top, (TV)LN_2, log(total)), (TV)INFINITY, is_blind);
+    store_part((__global uchar *)logs, i * VEC, present, T_DTYPE, query_logsumexp);
   }
   SYNC;
-  store_transposed(sums, present, QUERIES, out + out_offset + rows_at(&p.out, batch, head) + first_query * p.out.row,
-                   p.out.row, value_width, DTYPE0, decay);
+  store_transposed(sums, present, QUERIES,
+                   out + out_offset + head_offset(&p.out, batch, head) + first_query * p.out.row, p.out.row,
+                   value_head_dim, DTYPE0, decay);
 }

@@ -1,5 +1,6 @@
 // Gradients of attention, from the logarithms of the sums of weights that the forward pass leaves: weights are computed
-// again, block by block (Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning", 2023).
+// again, block by block (Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning",
+// 2023).
 //
 // A work-group owns a run of keys of one head, and takes KEYS of them at a time through all queries, so that the
 // gradients of keys and values are summed in local memory and no two groups write to the same address. The gradients of
@@ -13,11 +14,11 @@ __kernel void attention_delta(Attention p, __global const uchar *grad_out, ulong
   ITEM_TASKS(count, first, last);
   for (long i = first; i < last; i++) {
     const long unit = i / p.queries, row = i % p.queries, batch = unit / p.heads, head = unit % p.heads;
-    __global const uchar *g = grad_out + grad_out_offset + rows_at(&p.grad_out, batch, head) + row * p.grad_out.row;
-    __global const uchar *y = out + out_offset + rows_at(&p.out, batch, head) + row * p.out.row;
+    __global const uchar *g = grad_out + grad_out_offset + head_offset(&p.grad_out, batch, head) + row * p.grad_out.row;
+    __global const uchar *y = out + out_offset + head_offset(&p.out, batch, head) + row * p.out.row;
     TV sum = (TV)0;
-    for (long k = 0; k < p.value_width; k += VEC)
-      sum = fma(load_of_row(g, k, p.value_width, DTYPE0), load_of_row(y, k, p.value_width, DTYPE0), sum);
+    for (long k = 0; k < p.value_head_dim; k += VEC)
+      sum = fma(load_of_row(g, k, p.value_head_dim, DTYPE0), load_of_row(y, k, p.value_head_dim, DTYPE0), sum);
     ((__global T *)(delta + delta_offset))[i] = lanes_sum(sum);
   }
 }
@@ -26,10 +27,10 @@ __kernel void attention_delta(Attention p, __global const uchar *grad_out, ulong
 INLINE void weigh(__local T *weights, int rows, int columns, __local const T *logs, long first_query, long first_key,
                   const Attention *p) {
   const int parts = (columns + VEC - 1) / VEC;
-  const TV lanes = lane_numbers();
+  const TV lanes = lane_indices();
   EACH(i, rows * parts) {
-    PLACE(i, parts, row, column)
-    const long end = p->causal ? min(p->keys, first_query + row + 1) : p->keys;
+    POSITION(i, parts, row, column)
+    const long end = p->is_causal ? min(p->keys, first_query + row + 1) : p->keys;
     const T limit = (T)clamp(end - first_key - column, 0L, (long)VEC);
     __local T *at = weights + row * KEYS + column;
     VECTOR_AT(at) = lanes < (TV)limit ? exp2_vector(VECTOR_AT(at) - logs[row]) : (TV)0;
@@ -41,121 +42,123 @@ INLINE void sum_rows(__local const T *block, int rows, int width, __global uchar
                      bool replaces) {
   const int parts = (width + VEC - 1) / VEC;
   EACH(i, rows * parts) {
-    PLACE(i, parts, row, column)
+    POSITION(i, parts, row, column)
     TV v = *(__local const TV *)(block + row * WIDTH + column) * factor;
     if (!replaces) v += load_of_row(target + row * step, column, width, T_DTYPE);
     store_of_row(target + row * step, column, width, T_DTYPE, v);
   }
 }
 
-// One group for each head of keys and run of `run` keys; `sums` holds a gradient of the queries for each run, `sums_step`
-// bytes apart, and 0 where no key of the run is seen. `grad_bias`, dense and 0 where nothing is seen, is null where nobody
-// asks for it. No SYNC depends on a condition: PoCL takes the items of a group apart there.
+// One group for each head of keys and run of `run` keys; `sums` holds a gradient of the queries for each run,
+// `sums_step` bytes apart, and 0 where no key of the run is seen. `grad_bias`, dense and 0 where nothing is seen, is
+// null where nobody asks for it. No SYNC depends on a condition: PoCL takes the items of a group apart there.
 __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global const uchar *grad_out,
-                                                  ulong grad_out_offset, __global const uchar *log_sums,
-                                                  ulong log_sums_offset, __global const uchar *delta,
+                                                  ulong grad_out_offset, __global const uchar *logsumexp,
+                                                  ulong logsumexp_offset, __global const uchar *delta,
                                                   ulong delta_offset, __global uchar *sums, ulong sums_offset,
                                                   long sums_step, __global uchar *grad_key, ulong grad_key_offset,
                                                   __global uchar *grad_value, ulong grad_value_offset,
                                                   __global uchar *grad_bias, ulong grad_bias_offset, long runs,
                                                   long run, DROPOUT_ARGUMENTS) {
   BLOCK_MEMORY(keys, KEYS, WIDTH);
-  BLOCK_MEMORY(turned_keys, WIDTH, KEYS);
-  BLOCK_MEMORY(turned_values, WIDTH, KEYS);
+  BLOCK_MEMORY(transposed_keys, WIDTH, KEYS);
+  BLOCK_MEMORY(transposed_values, WIDTH, KEYS);
   BLOCK_MEMORY(key_sums, KEYS, WIDTH);
   BLOCK_MEMORY(value_sums, KEYS, WIDTH);
   BLOCK_MEMORY(queries, QUERIES, WIDTH);
-  BLOCK_MEMORY(gradients, QUERIES, WIDTH);
+  BLOCK_MEMORY(grad_outputs, QUERIES, WIDTH);
   BLOCK_MEMORY(weights, QUERIES, KEYS);
-  BLOCK_MEMORY(slopes, QUERIES, KEYS);
+  BLOCK_MEMORY(grad_scores, QUERIES, KEYS);
   BLOCK_MEMORY(query_sums, QUERIES, WIDTH);
   __local T logs[QUERIES], deltas[QUERIES];
 
-  const int width = (int)p.width, value_width = (int)p.value_width;
+  const int head_dim = (int)p.head_dim, value_head_dim = (int)p.value_head_dim;
   const long key_heads = p.heads / p.group, chunk = get_group_id(0) % runs, owner = get_group_id(0) / runs;
   const long batch = owner / key_heads, key_head = owner % key_heads;
   const bool wants_bias = BIASED && grad_bias;
   const long run_end = min(p.keys, (chunk + 1) * run);
-  key += key_offset + rows_at(&p.key, batch, key_head);
-  value += value_offset + rows_at(&p.value, batch, key_head);
-  grad_key += grad_key_offset + rows_at(&p.grad_key, batch, key_head);
-  grad_value += grad_value_offset + rows_at(&p.grad_value, batch, key_head);
+  key += key_offset + head_offset(&p.key, batch, key_head);
+  value += value_offset + head_offset(&p.value, batch, key_head);
+  grad_key += grad_key_offset + head_offset(&p.grad_key, batch, key_head);
+  grad_value += grad_value_offset + head_offset(&p.grad_value, batch, key_head);
   sums += sums_offset + chunk * sums_step;
 
   for (long first_key = chunk * run; first_key < run_end; first_key += KEYS) {
     const int count = (int)min((long)KEYS, run_end - first_key), columns = ROUND_UP(count, VEC);
     const bool is_first = first_key == chunk * run;
-    load_block(keys, KEYS, WIDTH, key + first_key * p.key.row, p.key.row, count, width, DTYPE0);
-    load_transposed(turned_keys, ROUND_UP(width, VEC), KEYS, key + first_key * p.key.row, p.key.row, count, width,
-                    scale * LOG2_E);
-    load_transposed(turned_values, ROUND_UP(value_width, VEC), KEYS, value + first_key * p.value.row, p.value.row,
-                    count, value_width, 1);
+    load_block(keys, KEYS, WIDTH, key + first_key * p.key.row, p.key.row, count, head_dim, DTYPE0);
+    load_transposed(transposed_keys, ROUND_UP(head_dim, VEC), KEYS, key + first_key * p.key.row, p.key.row, count,
+                    head_dim, scale * LOG2_E);
+    load_transposed(transposed_values, ROUND_UP(value_head_dim, VEC), KEYS, value + first_key * p.value.row,
+                    p.value.row, count, value_head_dim, 1);
     fill_block(key_sums, KEYS * WIDTH, 0);
     fill_block(value_sums, KEYS * WIDTH, 0);
 
     for (long head = key_head * p.group; head < (key_head + 1) * p.group; head++) {
       const long unit = batch * p.heads + head;
       // Queries before these keys do not see them.
-      const long start = p.causal ? first_key / QUERIES * QUERIES : 0;
+      const long start = p.is_causal ? first_key / QUERIES * QUERIES : 0;
       for (long first_query = start; first_query < p.queries; first_query += QUERIES) {
         const int present = (int)min((long)QUERIES, p.queries - first_query), rows = ROUND_UP(present, BLOCK_ROWS);
         SYNC;
         load_block(queries, rows, WIDTH,
-                   query + query_offset + rows_at(&p.query, batch, head) + first_query * p.query.row, p.query.row,
-                   present, width, DTYPE0);
-        load_block(gradients, rows, WIDTH,
-                   grad_out + grad_out_offset + rows_at(&p.grad_out, batch, head) + first_query * p.grad_out.row,
-                   p.grad_out.row, present, value_width, DTYPE0);
+                   query + query_offset + head_offset(&p.query, batch, head) + first_query * p.query.row, p.query.row,
+                   present, head_dim, DTYPE0);
+        load_block(grad_outputs, rows, WIDTH,
+                   grad_out + grad_out_offset + head_offset(&p.grad_out, batch, head) + first_query * p.grad_out.row,
+                   p.grad_out.row, present, value_head_dim, DTYPE0);
         EACH(i, rows) {
           const long at = unit * p.queries + first_query + i;
           // Rows past the end get weight 0.
-          logs[i] = i < present ? ((__global const T *)(log_sums + log_sums_offset))[at] * LOG2_E : (T)INFINITY;
+          logs[i] = i < present ? ((__global const T *)(logsumexp + logsumexp_offset))[at] * LOG2_E : (T)INFINITY;
           deltas[i] = i < present ? ((__global const T *)(delta + delta_offset))[at] : (T)0;
         }
         SYNC;
-        product(queries, WIDTH, 1, turned_keys, KEYS, rows, columns, width, weights, KEYS, REPLACE, 0);
-        product(gradients, WIDTH, 1, turned_values, KEYS, rows, columns, value_width, slopes, KEYS, REPLACE, 0);
+        block_matmul(queries, WIDTH, 1, transposed_keys, KEYS, rows, columns, head_dim, weights, KEYS, REPLACE, 0);
+        block_matmul(grad_outputs, WIDTH, 1, transposed_values, KEYS, rows, columns, value_head_dim, grad_scores, KEYS,
+                     REPLACE, 0);
         SYNC;
         if (BIASED) {
-          add_bias(
-              weights, KEYS, present, count,
-              bias + bias_offset + rows_at(&p.bias, batch, head) + first_query * p.bias.row + first_key * p.bias_column,
-              p.bias.row, p.bias_column, DTYPE1);
+          add_bias(weights, KEYS, present, count,
+                   bias + bias_offset + head_offset(&p.bias, batch, head) + first_query * p.bias.row +
+                       first_key * p.bias_column,
+                   p.bias.row, p.bias_column, DTYPE1);
           SYNC;
         }
         weigh(weights, rows, columns, logs, first_query, first_key, &p);
         SYNC;
         if (DROPS) {
-          drop(slopes, KEYS, 1, present, count, &p, unit, first_query, first_key, seed, offset, keep);
+          apply_dropout(grad_scores, KEYS, 1, present, count, &p, unit, first_query, first_key, seed, offset,
+                        keep_prob);
           SYNC;
         }
         const int parts = columns / VEC;
         EACH(i, rows * parts) {
           const int row = i / parts, at = row * KEYS + i % parts * VEC;
-          VECTOR_AT(slopes + at) = VECTOR_AT(weights + at) * (VECTOR_AT(slopes + at) - deltas[row]);
+          VECTOR_AT(grad_scores + at) = VECTOR_AT(weights + at) * (VECTOR_AT(grad_scores + at) - deltas[row]);
         }
         SYNC;
         if (DROPS) {
-          drop(weights, KEYS, 1, present, count, &p, unit, first_query, first_key, seed, offset, keep);
+          apply_dropout(weights, KEYS, 1, present, count, &p, unit, first_query, first_key, seed, offset, keep_prob);
           SYNC;
         }
-        product(weights, 1, KEYS, gradients, WIDTH, count, value_width, rows, value_sums, WIDTH, ADD, 0);
-        product(slopes, 1, KEYS, queries, WIDTH, count, width, rows, key_sums, WIDTH, ADD, 0);
-        product(slopes, KEYS, 1, keys, WIDTH, rows, width, count, query_sums, WIDTH, REPLACE, 0);
+        block_matmul(weights, 1, KEYS, grad_outputs, WIDTH, count, value_head_dim, rows, value_sums, WIDTH, ADD, 0);
+        block_matmul(grad_scores, 1, KEYS, queries, WIDTH, count, head_dim, rows, key_sums, WIDTH, ADD, 0);
+        block_matmul(grad_scores, KEYS, 1, keys, WIDTH, rows, head_dim, count, query_sums, WIDTH, REPLACE, 0);
         SYNC;
-        sum_rows(query_sums, present, width,
-                 sums + rows_at(&p.grad_query, batch, head) + first_query * p.grad_query.row, p.grad_query.row, scale,
-                 is_first);
+        sum_rows(query_sums, present, head_dim,
+                 sums + head_offset(&p.grad_query, batch, head) + first_query * p.grad_query.row, p.grad_query.row,
+                 scale, is_first);
         if (wants_bias) {
           const long before = (unit * p.queries + first_query) * p.keys + first_key;
-          store_block(slopes, present, KEYS, grad_bias + grad_bias_offset + before * (long)sizeof(T),
+          store_block(grad_scores, present, KEYS, grad_bias + grad_bias_offset + before * (long)sizeof(T),
                       p.keys * (long)sizeof(T), count, T_DTYPE, 1);
         }
       }
     }
     SYNC;
-    store_block(key_sums, count, WIDTH, grad_key + first_key * p.grad_key.row, p.grad_key.row, width, DTYPE0, scale);
-    store_block(value_sums, count, WIDTH, grad_value + first_key * p.grad_value.row, p.grad_value.row, value_width,
+    store_block(key_sums, count, WIDTH, grad_key + first_key * p.grad_key.row, p.grad_key.row, head_dim, DTYPE0, scale);
+    store_block(value_sums, count, WIDTH, grad_value + first_key * p.grad_value.row, p.grad_value.row, value_head_dim,
                 DTYPE0, 1);
     SYNC;
   }
@@ -167,13 +170,13 @@ __kernel void attention_finish(Attention p, __global const uchar *sums, ulong su
   ITEM_TASKS(count, first, last);
   for (long i = first; i < last; i++) {
     const long unit = i / p.queries, batch = unit / p.heads, head = unit % p.heads;
-    __global const uchar *from = sums + sums_offset + i * p.width * (long)sizeof(T);
+    __global const uchar *from = sums + sums_offset + i * p.head_dim * (long)sizeof(T);
     __global uchar *to =
-        grad_query + grad_query_offset + rows_at(&p.grad_query, batch, head) + i % p.queries * p.grad_query.row;
-    for (long k = 0; k < p.width; k += VEC) {
-      TV sum = load_of_row(from, k, p.width, T_DTYPE);
-      for (long run = 1; run < runs; run++) sum += load_of_row(from + run * sums_step, k, p.width, T_DTYPE);
-      store_of_row(to, k, p.width, DTYPE0, sum);
+        grad_query + grad_query_offset + head_offset(&p.grad_query, batch, head) + i % p.queries * p.grad_query.row;
+    for (long k = 0; k < p.head_dim; k += VEC) {
+      TV sum = load_of_row(from, k, p.head_dim, T_DTYPE);
+      for (long run = 1; run < runs; run++) sum += load_of_row(from + run * sums_step, k, p.head_dim, T_DTYPE);
+      store_of_row(to, k, p.head_dim, DTYPE0, sum);
     }
   }
 }

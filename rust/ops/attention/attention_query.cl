@@ -1,8 +1,9 @@
 // Attention of few queries (CLASS_F and CLASS_D), as in the decoding of one token after the other: what counts is that
 // keys and values are read once, by all of the device. attention.cl would fill the columns of its blocks with nothing.
 //
-// A group takes one query through a run of keys, KEYS at a time, with the online softmax of attention.cl; runs are joined
-// afterwards, by their logarithms. Dao, Haziza, Massa and Sizov, "Flash-Decoding for long-context inference" (2023).
+// A group takes one query through a run of keys, KEYS at a time, with the online softmax of attention.cl; runs are
+// joined afterwards, by their logarithms. Dao, Haziza, Massa and Sizov, "Flash-Decoding for long-context inference"
+// (2023).
 
 // Vectors of a row, and those of them whose sums an item keeps; where items are more than vectors, they share the keys.
 #define PARTS (WIDTH / VEC)
@@ -14,24 +15,24 @@ INLINE TV load_row_part(__global const uchar *row, int part, int length, int dty
   return part * VEC < length ? load_of_row(row, part * VEC, length, dtype) : (TV)0;
 }
 
-// `out` and `log_sums` have one result for each run, `out_step` and `log_step` bytes apart.
+// `out` and `logsumexp` have one result for each run, `out_step` and `logsumexp_step` bytes apart.
 __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uchar *out, ulong out_offset,
-                                               int out_dtype, __global uchar *log_sums, ulong log_sums_offset,
-                                               long runs, long run, long out_step, long log_step) {
+                                               int out_dtype, __global uchar *logsumexp, ulong logsumexp_offset,
+                                               long runs, long run, long out_step, long logsumexp_step) {
   BLOCK_MEMORY(scores, 1, KEYS);
   BLOCK_MEMORY(shares, SHARES, WIDTH);
   const long task = get_group_id(0) / runs, piece = get_group_id(0) % runs;
   const long unit = task / p.queries, row = task % p.queries, batch = unit / p.heads, head = unit % p.heads;
-  const long last_key = min(p.causal ? min(p.keys, row + 1) : p.keys, (piece + 1) * run);
-  const int width = (int)p.width, value_width = (int)p.value_width;
-  key += key_offset + rows_at(&p.key, batch, head / p.group);
-  value += value_offset + rows_at(&p.value, batch, head / p.group);
-  bias = bias ? bias + bias_offset + rows_at(&p.bias, batch, head) + row * p.bias.row : bias;
-  query += query_offset + rows_at(&p.query, batch, head) + row * p.query.row;
+  const long last_key = min(p.is_causal ? min(p.keys, row + 1) : p.keys, (piece + 1) * run);
+  const int head_dim = (int)p.head_dim, value_head_dim = (int)p.value_head_dim;
+  key += key_offset + head_offset(&p.key, batch, head / p.group);
+  value += value_offset + head_offset(&p.value, batch, head / p.group);
+  bias = bias ? bias + bias_offset + head_offset(&p.bias, batch, head) + row * p.bias.row : bias;
+  query += query_offset + head_offset(&p.query, batch, head) + row * p.query.row;
 
   TV columns[PARTS], sums[OWN_PARTS];
   UNROLL for (int v = 0; v < PARTS; v++)
-      columns[v] = load_row_part(query, v, width, DTYPE0) * (TV)(scale * LOG2_E);
+      columns[v] = load_row_part(query, v, head_dim, DTYPE0) * (TV)(scale * LOG2_E);
   UNROLL for (int v = 0; v < OWN_PARTS; v++) sums[v] = (TV)0;
   const int share = (int)get_local_id(0) / PARTS, first_part = (int)get_local_id(0) % PARTS;
   T top = -INFINITY, total = 0;
@@ -40,12 +41,12 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
     const int count = (int)min((long)KEYS, last_key - first_key), padded = ROUND_UP(count, VEC);
     EACH(k, padded) {
       __global const uchar *at = key + (first_key + k) * p.key.row;
-      TV products = (TV)0;
+      TV dot = (TV)0;
       if (k < count) {
         UNROLL for (int v = 0; v < PARTS; v++)
-            products = fma(columns[v], load_row_part(at, v, width, DTYPE0), products);
+            dot = fma(columns[v], load_row_part(at, v, head_dim, DTYPE0), dot);
       }
-      T score = k < count ? lanes_sum(products) : -INFINITY;
+      T score = k < count ? lanes_sum(dot) : -INFINITY;
       if (BIASED && k < count) score = fma(load_at(bias + (first_key + k) * p.bias_column, DTYPE1), LOG2_E, score);
       scores[k] = score;
     }
@@ -66,7 +67,7 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
       for (int k = share; k < count; k += SHARES) {
         __global const uchar *at = value + (first_key + k) * p.value.row;
         UNROLL for (int v = 0; v < OWN_PARTS; v++)
-            sums[v] = fma((TV)scores[k], load_row_part(at, first_part + v * LSIZE, value_width, DTYPE0), sums[v]);
+            sums[v] = fma((TV)scores[k], load_row_part(at, first_part + v * LSIZE, value_head_dim, DTYPE0), sums[v]);
       }
     }
     SYNC;
@@ -79,47 +80,48 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
   SYNC;
   // A query that sees no key gets 0, and a logarithm beside which every weight is 0.
   const T factor = total == 0 ? (T)0 : 1 / total;
-  out += out_offset + piece * out_step + rows_at(&p.out, batch, head) + row * p.out.row;
-  EACH(v, (value_width + VEC - 1) / VEC) {
+  out += out_offset + piece * out_step + head_offset(&p.out, batch, head) + row * p.out.row;
+  EACH(v, (value_head_dim + VEC - 1) / VEC) {
     TV sum = (TV)0;
     for (int s = 0; s < SHARES; s++) sum += VECTOR_AT(shares + s * WIDTH + v * VEC);
-    store_of_row(out, v * VEC, value_width, out_dtype, sum * (TV)factor);
+    store_of_row(out, v * VEC, value_head_dim, out_dtype, sum * (TV)factor);
   }
   if (get_local_id(0) == 0) {
-    const T log_sum = total == 0 ? INFINITY : fma(top, LN_2, log(total));
-    *((__global T *)(log_sums + log_sums_offset + piece * log_step) + task) = log_sum;
+    const T query_logsumexp = total == 0 ? INFINITY : fma(top, LN_2, log(total));
+    *((__global T *)(logsumexp + logsumexp_offset + piece * logsumexp_step) + task) = query_logsumexp;
   }
 }
 
 // Joins the runs of each query: their mean, weighted by the sums of their weights. Partial results are dense.
 __kernel void attention_join(Attention p, __global const uchar *parts, ulong parts_offset,
-                             __global const uchar *part_logs, ulong part_logs_offset, int dtype0,
-                             __global uchar *out, ulong out_offset, __global uchar *log_sums, ulong log_sums_offset,
+                             __global const uchar *part_logsumexp, ulong part_logsumexp_offset, int dtype0,
+                             __global uchar *out, ulong out_offset, __global uchar *logsumexp, ulong logsumexp_offset,
                              long runs, long tasks) {
-  __global const T *logs = (__global const T *)(part_logs + part_logs_offset);
-  const int width = (int)p.value_width;
+  __global const T *logs = (__global const T *)(part_logsumexp + part_logsumexp_offset);
+  const int value_head_dim = (int)p.value_head_dim;
   ITEM_TASKS(tasks, first, last);
   for (long task = first; task < last; task++) {
     const long unit = task / p.queries, row = task % p.queries;
     T top = -INFINITY, total = 0;
     for (long r = 0; r < runs; r++) {
-      const T log_sum = logs[r * tasks + task];
-      if (log_sum != INFINITY && !(log_sum <= top)) top = log_sum;
+      const T query_logsumexp = logs[r * tasks + task];
+      if (query_logsumexp != INFINITY && !(query_logsumexp <= top)) top = query_logsumexp;
     }
     for (long r = 0; r < runs; r++) {
-      const T log_sum = logs[r * tasks + task];
-      total += log_sum == INFINITY ? (T)0 : exp(log_sum - top);
+      const T query_logsumexp = logs[r * tasks + task];
+      total += query_logsumexp == INFINITY ? (T)0 : exp(query_logsumexp - top);
     }
-    __global uchar *to = out + out_offset + rows_at(&p.out, unit / p.heads, unit % p.heads) + row * p.out.row;
-    for (int v = 0; v * VEC < width; v++) {
+    __global uchar *to = out + out_offset + head_offset(&p.out, unit / p.heads, unit % p.heads) + row * p.out.row;
+    for (int v = 0; v * VEC < value_head_dim; v++) {
       TV sum = (TV)0;
       for (long r = 0; r < runs; r++) {
-        const T log_sum = logs[r * tasks + task], weight = log_sum == INFINITY ? (T)0 : exp(log_sum - top) / total;
-        __global const T *from = (__global const T *)(parts + parts_offset) + (r * tasks + task) * width;
-        sum = fma(load_of_row((__global const uchar *)from, v * VEC, width, T_DTYPE), (TV)weight, sum);
+        const T query_logsumexp = logs[r * tasks + task];
+        const T weight = query_logsumexp == INFINITY ? (T)0 : exp(query_logsumexp - top) / total;
+        __global const T *from = (__global const T *)(parts + parts_offset) + (r * tasks + task) * value_head_dim;
+        sum = fma(load_of_row((__global const uchar *)from, v * VEC, value_head_dim, T_DTYPE), (TV)weight, sum);
       }
-      store_of_row(to, v * VEC, width, DTYPE0, sum);
+      store_of_row(to, v * VEC, value_head_dim, DTYPE0, sum);
     }
-    *((__global T *)(log_sums + log_sums_offset) + task) = total == 0 ? INFINITY : top + log(total);
+    *((__global T *)(logsumexp + logsumexp_offset) + task) = total == 0 ? INFINITY : top + log(total);
   }
 }

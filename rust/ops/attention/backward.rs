@@ -1,6 +1,6 @@
 //! The gradients of scaled dot-product attention.
 
-use super::{arguments, encode, AttentionGradients, AttentionInputs, AttentionMode, Call, Pass};
+use super::{arguments, encode, AttentionGradients, AttentionInputs, AttentionLaunch, AttentionMode, Pass};
 use crate::error::Result;
 use crate::kernels::entry;
 use crate::ops::core::geometry::Geometry;
@@ -23,15 +23,15 @@ mod ffi {
             inputs: &AttentionInputs,
             mode: &AttentionMode,
             out: &Tensor,
-            log_sums: &Tensor,
+            logsumexp: &Tensor,
             grad_out: &Tensor,
             gradients: &AttentionGradients,
         ) -> Result<()>;
     }
 }
 
-/// Runs of keys for each compute unit that keep a device busy.
-const RUNS_PER_UNIT: i64 = 4;
+/// Occupancy target: work-groups for each compute unit.
+const OCCUPANCY: i64 = 4;
 
 /// Memory that the gradient of the queries is summed in, separate for each run of keys.
 struct QuerySums {
@@ -45,19 +45,25 @@ struct QuerySums {
 }
 
 impl QuerySums {
-    fn new(call: &Call, inputs: &AttentionInputs<'_>, mode: &AttentionMode, gradient: &Tensor<'_>) -> Result<Self> {
-        let blocks = div_ceil(inputs.key.size(2), call.plan.block);
-        let busy = call.target.compute_units() as i64 * RUNS_PER_UNIT;
-        let blocks_of_run = div_ceil(blocks, div_ceil(busy, inputs.key.size(0) * inputs.key.size(1)).clamp(1, blocks));
+    fn new(
+        launch: &AttentionLaunch,
+        inputs: &AttentionInputs<'_>,
+        mode: &AttentionMode,
+        gradient: &Tensor<'_>,
+    ) -> Result<Self> {
+        let blocks = div_ceil(inputs.key.size(2), launch.block_sizes.block);
+        let wanted = launch.target.compute_units() as i64 * OCCUPANCY;
+        let blocks_of_run =
+            div_ceil(blocks, div_ceil(wanted, inputs.key.size(0) * inputs.key.size(1)).clamp(1, blocks));
         let runs = div_ceil(blocks, blocks_of_run);
-        let step = gradient.numel() * call.class.size() as i64;
-        let is_direct = runs == 1 && gradient.dtype == call.class.storage();
-        let memory = if is_direct { None } else { Some(call.target.workspace((runs * step) as usize)?) };
-        if let Some(memory) = memory.as_ref().filter(|_| mode.causal && runs > 1) {
+        let step = gradient.numel() * launch.class.size() as i64;
+        let is_direct = runs == 1 && gradient.dtype == launch.class.storage();
+        let memory = if is_direct { None } else { Some(launch.target.workspace((runs * step) as usize)?) };
+        if let Some(memory) = memory.as_ref().filter(|_| mode.is_causal && runs > 1) {
             // The first queries see nothing of the later runs.
-            call.target.fill(memory.address, 0, (runs * step) as usize)?;
+            launch.target.fill(memory.address, 0, (runs * step) as usize)?;
         }
-        Ok(Self { runs, run: blocks_of_run * call.plan.block, memory, step })
+        Ok(Self { runs, run: blocks_of_run * launch.block_sizes.block, memory, step })
     }
 }
 
@@ -69,29 +75,29 @@ pub fn attention_backward(
     inputs: &AttentionInputs<'_>,
     mode: &AttentionMode,
     out: &Tensor<'_>,
-    log_sums: &Tensor<'_>,
+    logsumexp: &Tensor<'_>,
     grad_out: &Tensor<'_>,
     gradients: &AttentionGradients<'_>,
 ) -> Result<()> {
     if out.numel() == 0 || inputs.key.numel() == 0 {
         return Ok(());
     }
-    let call = Call::new(Pass::Backward, inputs, mode, Target::of(out.address)?)?;
-    let (target, query, dtype) = (&call.target, &inputs.query, inputs.query.dtype);
-    let sums = QuerySums::new(&call, inputs, mode, &gradients.query)?;
+    let launch = AttentionLaunch::new(Pass::Backward, inputs, mode, Target::of(out.address)?)?;
+    let (target, query, dtype) = (&launch.target, &inputs.query, inputs.query.dtype);
+    let sums = QuerySums::new(&launch, inputs, mode, &gradients.query)?;
     // Sums that are not the gradient itself are dense.
-    let [batch, heads, length, width] = [0, 1, 2, 3].map(|dim| query.size(dim));
-    let dense = [heads * length * width, length * width, width, 1];
+    let [batch, heads, length, head_dim] = [0, 1, 2, 3].map(|dim| query.size(dim));
+    let dense = [heads * length * head_dim, length * head_dim, head_dim, 1];
     let sums_in = match &sums.memory {
         Some(memory) => {
-            Tensor { address: memory.address, dtype: call.class.storage(), sizes: query.sizes, strides: &dense }
+            Tensor { address: memory.address, dtype: launch.class.storage(), sizes: query.sizes, strides: &dense }
         }
         None => gradients.query,
     };
     let attention = encode(inputs, mode, out, Some((&AttentionGradients { query: sums_in, ..*gradients }, grad_out)));
 
     let count = batch * heads * length;
-    let delta = target.workspace(count as usize * call.class.size())?;
+    let delta = target.workspace(count as usize * launch.class.size())?;
     let delta = target.memory(delta.address)?;
     let args = entry::AttentionDelta {
         p: attention,
@@ -101,13 +107,13 @@ pub fn attention_backward(
         delta,
         count,
     };
-    let items = Geometry::of(target, call.class).items_for(count);
-    target.launch(&call.program, entry::ATTENTION_DELTA, &args, &items, None)?;
+    let items = Geometry::of(target, launch.class).items_for(count);
+    target.launch(&launch.program, entry::ATTENTION_DELTA, &args, &items, None)?;
 
     let args = entry::AttentionBackward {
         attention: arguments(target, inputs, mode, attention)?,
         grad_out: target.tensor(grad_out)?,
-        log_sums: target.tensor(log_sums)?,
+        logsumexp: target.tensor(logsumexp)?,
         delta,
         sums: target.tensor(&sums_in)?,
         sums_step: sums.step,
@@ -116,10 +122,10 @@ pub fn attention_backward(
         grad_bias: target.tensor(&gradients.bias)?,
         runs: sums.runs,
         run: sums.run,
-        dropout: call.dropout(mode),
+        dropout: launch.dropout(mode),
     };
-    let (global, local) = call.groups(batch * inputs.key.size(1) * sums.runs);
-    target.launch(&call.program, entry::ATTENTION_BACKWARD, &args, &global, Some(&local))?;
+    let (global, local) = launch.groups(batch * inputs.key.size(1) * sums.runs);
+    target.launch(&launch.program, entry::ATTENTION_BACKWARD, &args, &global, Some(&local))?;
 
     if sums.memory.is_none() {
         return Ok(());
@@ -134,5 +140,5 @@ pub fn attention_backward(
         dtype0: dtype,
         count,
     };
-    target.launch(&call.program, entry::ATTENTION_FINISH, &args, &items, None)
+    target.launch(&launch.program, entry::ATTENTION_FINISH, &args, &items, None)
 }

@@ -24,7 +24,7 @@
 
 // Row, and first column, of vector i of a block with `parts` vectors in a row; unsigned, which divides faster by a
 // constant.
-#define PLACE(i, parts, row, column) \
+#define POSITION(i, parts, row, column) \
   const int row = (uint)(i) / (uint)(parts), column = (uint)(i) % (uint)(parts) * VEC;
 
 // A block of the kernel's local memory.
@@ -54,8 +54,8 @@ static inline __attribute__((always_inline)) void transpose_square(TV *v) {
   }
 }
 
-// Vectors of a row of n elements, which has at least one from i on. The ends of rows are rare, and what they take is long:
-// it is kept out of the loops.
+// Vectors of a row of n elements, which has at least one from i on. The ends of rows are rare, and what they take is
+// long: it is kept out of the loops.
 OUTLINED TV load_end(__global const uchar *row, long i, long n, int dtype) {
   return load_part(row, i, n, dtype, 0);
 }
@@ -75,43 +75,44 @@ INLINE void store_of_row(__global uchar *row, long i, long n, int dtype, TV valu
 
 // Loads `present` rows of `length` elements that lie `step` bytes apart. Rows up to `rows`, and columns up to `width`,
 // become 0.
-INLINE void load_block(__local T *block, int rows, int width, __global const uchar *source, long step, int present,
+INLINE void load_block(__local T *block, int rows, int width, __global const uchar *input, long step, int present,
                        int length, int dtype) {
   const int parts = width / VEC;
   const bool is_whole = present == rows && length == width;
   EACH(i, rows * parts) {
-    PLACE(i, parts, row, column)
+    POSITION(i, parts, row, column)
     TV v = (TV)0;
     if (is_whole)
-      v = load_vector(source + row * step, column, dtype);
+      v = load_vector(input + row * step, column, dtype);
     else if (row < present && column < length)
-      v = load_of_row(source + row * step, column, length, dtype);
+      v = load_of_row(input + row * step, column, length, dtype);
     VECTOR_AT(block + row * width + column) = v;
   }
 }
 
-// One square of a block that is loaded transposed: `present` rows from column `column` on. Called, as it is long; of the
-// dtype that the program is built for, as an argument would be no constant in here.
-OUTLINED void load_square(__local T *to, int width, __global const uchar *source, long step,
-                                           int present, int column, int length, T factor) {
+// One square of a block that is loaded transposed: `present` rows from column `column` on. Called, as it is long; of
+// the dtype that the program is built for, as an argument would be no constant in here.
+OUTLINED void load_square(__local T *to, int width, __global const uchar *input, long step,
+                          int present, int column, int length, T factor) {
   TV square[VEC];
   UNROLL for (int l = 0; l < VEC; l++) {
     square[l] = (TV)0;
-    if (l < present && column < length) square[l] = load_of_row(source + l * step, column, length, DTYPE0);
+    if (l < present && column < length) square[l] = load_of_row(input + l * step, column, length, DTYPE0);
   }
   transpose_square(square);
   UNROLL for (int l = 0; l < VEC; l++) VECTOR_AT(to + l * width) = square[l] * factor;
 }
 
-// The same as load_block, transposed and multiplied by `factor`: the rows that are loaded become columns of a block with
-// `width`.
-INLINE void load_transposed(__local T *block, int rows, int width, __global const uchar *source, long step, int present,
+// The same as load_block, transposed and multiplied by `factor`: the rows that are loaded become columns of a block
+// with `width`.
+INLINE void load_transposed(__local T *block, int rows, int width, __global const uchar *input, long step, int present,
                             int length, T factor) {
   const int parts = width / VEC;
   EACH(i, rows / VEC * parts) {
-    PLACE(i, parts, row_of_squares, column)
+    POSITION(i, parts, row_of_squares, column)
     const int row = row_of_squares * VEC;
-    load_square(block + row * width + column, width, source + column * step, step, present - column, row, length, factor);
+    load_square(block + row * width + column, width, input + column * step, step, present - column, row, length,
+                factor);
   }
 }
 
@@ -120,7 +121,7 @@ INLINE void store_block(__local const T *block, int rows, int width, __global uc
                         int dtype, T factor) {
   const int parts = (length + VEC - 1) / VEC;
   EACH(i, rows * parts) {
-    PLACE(i, parts, row, column)
+    POSITION(i, parts, row, column)
     const TV v = *(__local const TV *)(block + row * width + column) * factor;
     store_of_row(target + row * step, column, length, dtype, v);
   }
@@ -131,7 +132,7 @@ INLINE void store_transposed(__local const T *block, int columns, int width, __g
                              int length, int dtype, __local const T *factors) {
   const int parts = (length + VEC - 1) / VEC;
   EACH(i, (columns + VEC - 1) / VEC * parts) {
-    PLACE(i, parts, column_of_squares, row)
+    POSITION(i, parts, column_of_squares, row)
     const int column = column_of_squares * VEC;
     const TV factor = *(__local const TV *)(factors + column);
     TV square[VEC];
@@ -148,26 +149,27 @@ INLINE void store_transposed(__local const T *block, int columns, int width, __g
 #define ADD 1
 #define ADD_DECAYED 2  // first multiplied by a factor for each column
 
-// BLOCK_ROWS rows and COUNT vectors of C; see `product`.
-#define DEFINE_PART(COUNT, CALLED)                                                                                   \
-  CALLED void PASTE(product_part_, COUNT)(__local const T *a, int a_row, int a_step, __local const T *b, int b_step, \
-                                          int depth, __local T *c, int c_row, int mode, __local const T *decay) {    \
-    TV sums[BLOCK_ROWS][COUNT];                                                                                      \
-    UNROLL for (int r = 0; r < BLOCK_ROWS; r++)                                                           \
-        UNROLL for (int v = 0; v < COUNT; v++) {                                                          \
-      sums[r][v] = mode == REPLACE ? (TV)0 : VECTOR_AT(c + r * c_row + v * VEC);                                     \
-      if (mode == ADD_DECAYED) sums[r][v] *= *(__local const TV *)(decay + v * VEC);                                 \
-    }                                                                                                                \
-    for (int k = 0; k < depth; k++) {                                                                                \
-      TV columns[COUNT];                                                                                             \
-      UNROLL for (int v = 0; v < COUNT; v++) columns[v] = *(__local const TV *)(b + v * VEC);             \
-      UNROLL for (int r = 0; r < BLOCK_ROWS; r++)                                                         \
-          UNROLL for (int v = 0; v < COUNT; v++) sums[r][v] = fma((TV)a[r * a_row], columns[v], sums[r][v]); \
-      a += a_step;                                                                                                   \
-      b += b_step;                                                                                                   \
-    }                                                                                                                \
-    UNROLL for (int r = 0; r < BLOCK_ROWS; r++)                                                           \
-        UNROLL for (int v = 0; v < COUNT; v++) VECTOR_AT(c + r * c_row + v * VEC) = sums[r][v];           \
+// BLOCK_ROWS rows and COUNT vectors of C; see `block_matmul`.
+#define DEFINE_PART(COUNT, CALLED)                                                                            \
+  CALLED void PASTE(block_matmul_part_, COUNT)(__local const T *a, int a_row, int a_step, __local const T *b, \
+                                               int b_step, int k_count, __local T *c, int c_row, int mode,    \
+                                               __local const T *decay) {                                      \
+    TV sums[BLOCK_ROWS][COUNT];                                                                               \
+    UNROLL for (int r = 0; r < BLOCK_ROWS; r++)                                                               \
+        UNROLL for (int v = 0; v < COUNT; v++) {                                                              \
+      sums[r][v] = mode == REPLACE ? (TV)0 : VECTOR_AT(c + r * c_row + v * VEC);                              \
+      if (mode == ADD_DECAYED) sums[r][v] *= *(__local const TV *)(decay + v * VEC);                          \
+    }                                                                                                         \
+    for (int k = 0; k < k_count; k++) {                                                                       \
+      TV columns[COUNT];                                                                                      \
+      UNROLL for (int v = 0; v < COUNT; v++) columns[v] = *(__local const TV *)(b + v * VEC);                 \
+      UNROLL for (int r = 0; r < BLOCK_ROWS; r++)                                                             \
+          UNROLL for (int v = 0; v < COUNT; v++) sums[r][v] = fma((TV)a[r * a_row], columns[v], sums[r][v]);  \
+      a += a_step;                                                                                            \
+      b += b_step;                                                                                            \
+    }                                                                                                         \
+    UNROLL for (int r = 0; r < BLOCK_ROWS; r++)                                                               \
+        UNROLL for (int v = 0; v < COUNT; v++) VECTOR_AT(c + r * c_row + v * VEC) = sums[r][v];               \
   }
 
 #if BLOCK_VECTORS > 1
@@ -178,11 +180,11 @@ DEFINE_PART(2, INLINE)
 DEFINE_PART(1, INLINE)
 #endif
 
-// C (+)= A B, with A of `rows` x `depth` and B of `depth` x `columns`. Element (r, k) of A is a[r * a_row + k * a_step],
-// so that A may be the transpose of a block; rows and columns of C are rounded up to whole parts, for which all
+// C (+)= A B, with A of `rows` x `k_count` and B of `k_count` x `columns`. Element (r, k) of A is at r * a_row + k *
+// a_step, so that A may be the transpose of a block; rows and columns of C are rounded up to whole parts, for which all
 // blocks have memory.
-INLINE void product(__local const T *a, int a_row, int a_step, __local const T *b, int b_step, int rows, int columns,
-                    int depth, __local T *c, int c_row, int mode, __local const T *decay) {
+INLINE void block_matmul(__local const T *a, int a_row, int a_step, __local const T *b, int b_step, int rows,
+                         int columns, int k_count, __local T *c, int c_row, int mode, __local const T *decay) {
   const int row_parts = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
   const int column_parts = (columns + BLOCK_VECTORS * VEC - 1) / (BLOCK_VECTORS * VEC);
   EACH(i, row_parts * column_parts) {
@@ -190,9 +192,9 @@ INLINE void product(__local const T *a, int a_row, int a_step, __local const T *
     __local T *to = c + row * c_row + column;
 #if BLOCK_VECTORS > 1
     if (columns - column > VEC)
-      product_part_2(a + row * a_row, a_row, a_step, b + column, b_step, depth, to, c_row, mode, decay + column);
+      block_matmul_part_2(a + row * a_row, a_row, a_step, b + column, b_step, k_count, to, c_row, mode, decay + column);
     else
 #endif
-      product_part_1(a + row * a_row, a_row, a_step, b + column, b_step, depth, to, c_row, mode, decay + column);
+      block_matmul_part_1(a + row * a_row, a_row, a_step, b + column, b_step, k_count, to, c_row, mode, decay + column);
   }
 }

@@ -1,7 +1,7 @@
 //! Scaled dot-product attention without the matrix of weights.
 //!
-//! Tensors are [batch, heads, length, width] with dense rows. Heads of queries share those of keys and values in equal
-//! groups.
+//! Tensors are [batch, heads, length, head_dim] with dense rows. Heads of queries share those of keys and values in
+//! equal groups.
 
 pub mod backward;
 pub mod query;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Value};
-use crate::kernels::structs::scores::{Attention, Rows};
+use crate::kernels::structs::scores::{Attention, RowStrides};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::div_ceil;
@@ -37,9 +37,9 @@ mod ffi {
         /// Scale of the scores.
         pub scale: f64,
         /// True where query i sees keys 0 to i only.
-        pub causal: bool,
-        /// 1 - p of dropout on the weights; 1 without dropout.
-        pub keep: f64,
+        pub is_causal: bool,
+        /// Probability by which dropout sets a weight to 0; 0 without dropout.
+        pub dropout_p: f64,
         /// Random stream of dropout.
         pub stream: RandomStream,
     }
@@ -66,23 +66,32 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn attention_fits(device: i32, dtype: DType, width: i64, value_width: i64) -> Result<bool>;
+        fn attention_fits(device: i32, dtype: DType, head_dim: i64, value_head_dim: i64) -> Result<bool>;
         fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u64;
-        fn attention(inputs: &AttentionInputs, mode: &AttentionMode, out: &Tensor, log_sums: &Tensor) -> Result<()>;
+        fn attention(inputs: &AttentionInputs, mode: &AttentionMode, out: &Tensor, logsumexp: &Tensor) -> Result<()>;
     }
 }
 
 pub use ffi::{AttentionGradients, AttentionInputs, AttentionMode};
 
-/// Queries and keys of a block at most. Blocks of 128 queries are as fast as these for 12 heads of width 64 and 512 x 512
-/// scores, up to a third slower where each query sees the keys before it only, and faster from 2048 on (PoCL, Xeon).
+impl AttentionMode {
+    /// Probability by which dropout keeps a weight: 1 without dropout.
+    fn keep_prob(&self) -> f64 {
+        1.0 - self.dropout_p
+    }
+}
+
+/// Queries and keys of a block at most. Blocks of 128 queries are as fast as these for 12 heads of width 64 and 512 x
+/// 512 scores, up to a third slower where each query sees the keys before it only, and faster from 2048 on (PoCL,
+/// Xeon; `make bench CASES=attention`).
 const LARGEST_BLOCK: i64 = 64;
 /// A block holds at least one part of a matmul.
 const SMALLEST_BLOCK: i64 = 4;
 /// Vectors and rows that an item keeps in registers: `BLOCK_VECTORS` and `BLOCK_ROWS` of `block.cl`.
 const CPU_PART: (i64, i64) = (2, 8);
 const GPU_PART: (i64, i64) = (1, 4);
-/// Local memory that all GPUs have, and of which some have room for several groups. What a CPU's driver reports is the host's.
+/// Local memory that all GPUs have, and of which some have room for several groups. What a CPU's driver reports is the
+/// host's.
 const GPU_LOCAL: i64 = 32 << 10;
 /// Items of a group on GPUs: a block of 32 x 32 scores has 64 parts of 4 x 4.
 const GPU_GROUP: usize = 64;
@@ -115,7 +124,7 @@ impl Pass {
 
 /// Block sizes of the kernels of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct BlockSizes {
     /// Queries, and keys, of a block.
     pub block: i64,
     /// Elements of a row in a block.
@@ -125,7 +134,7 @@ pub(super) struct Plan {
     group: usize,
 }
 
-impl Plan {
+impl BlockSizes {
     /// The largest blocks that local memory holds; `None` where not even the smallest fit.
     fn of(pass: Pass, is_cpu: bool, lanes: i64, local_bytes: i64, size: i64, width: i64) -> Option<Self> {
         let (vectors, rows) = if is_cpu { CPU_PART } else { GPU_PART };
@@ -154,10 +163,10 @@ impl Plan {
 }
 
 /// The plan of a pass for a device.
-fn plan(target: &Target, pass: Pass, class: Class, width: i64) -> Option<Plan> {
+fn block_sizes(target: &Target, pass: Pass, class: Class, width: i64) -> Option<BlockSizes> {
     let lanes = Geometry::of(target, class).lanes as i64;
     let local = i64::try_from(target.device.info.local_mem).unwrap_or(i64::MAX);
-    let of = |local| Plan::of(pass, target.is_cpu(), lanes, local, class.size() as i64, width);
+    let of = |local| BlockSizes::of(pass, target.is_cpu(), lanes, local, class.size() as i64, width);
     // Rows that are too wide for that take all there is.
     let modest = if target.is_cpu() { None } else { of(local.min(GPU_LOCAL)) };
     modest.or_else(|| of(local))
@@ -167,25 +176,25 @@ fn plan(target: &Target, pass: Pass, class: Class, width: i64) -> Option<Plan> {
 ///
 /// # Errors
 /// [`Error::NoDevice`], and errors of starting the device.
-pub fn attention_fits(device: i32, dtype: DType, width: i64, value_width: i64) -> Result<bool> {
+pub fn attention_fits(device: i32, dtype: DType, head_dim: i64, value_head_dim: i64) -> Result<bool> {
     let target = Target::at(device)?;
-    let widest = width.max(value_width);
-    Ok(plan(&target, Pass::Backward, dtype.class(), widest).is_some())
+    let widest = head_dim.max(value_head_dim);
+    Ok(block_sizes(&target, Pass::Backward, dtype.class(), widest).is_some())
 }
 
 /// One call: its target, and the state that its kernels share.
-pub(super) struct Call {
+pub(super) struct AttentionLaunch {
     pub target: Target,
     pub class: Class,
-    pub plan: Plan,
+    pub block_sizes: BlockSizes,
     pub program: Arc<CachedProgram>,
 }
 
-impl Call {
+impl AttentionLaunch {
     pub fn new(pass: Pass, inputs: &AttentionInputs<'_>, mode: &AttentionMode, target: Target) -> Result<Self> {
         let (query, class) = (&inputs.query, inputs.query.class());
         let widest = query.size(3).max(inputs.value.size(3));
-        let plan = plan(&target, pass, class, widest).ok_or_else(|| {
+        let block_sizes = block_sizes(&target, pass, class, widest).ok_or_else(|| {
             Error::Unsupported(format!(
                 "OpenCL: attention over rows of {widest} elements does not fit the local memory of '{}'",
                 target.device.info.name
@@ -193,27 +202,27 @@ impl Call {
         })?;
         // Always built for its dtype: matmuls of a few constant shapes are most of it, whatever the size.
         let is_biased = inputs.bias.is_present();
-        let mut spec = plan
+        let mut spec = block_sizes
             .define(Spec::generic())
             .define("SPEC_DTYPE0", i64::from(query.dtype.code()))
             .define("BIASED", i64::from(is_biased))
-            .define("DROPS", i64::from(mode.keep < 1.0));
+            .define("DROPS", i64::from(mode.keep_prob() < 1.0));
         if is_biased {
             spec = spec.define("SPEC_DTYPE1", i64::from(inputs.bias.dtype.code()));
         }
         let program = target.program(pass.family(), class, &spec)?;
-        Ok(Self { target, class, plan, program })
+        Ok(Self { target, class, block_sizes, program })
     }
 
     pub fn groups(&self, count: i64) -> ([usize; 1], [usize; 1]) {
-        ([count.max(0) as usize * self.plan.group], [self.plan.group])
+        ([count.max(0) as usize * self.block_sizes.group], [self.block_sizes.group])
     }
 
     pub fn dropout(&self, mode: &AttentionMode) -> entry::DropoutArguments {
         entry::DropoutArguments {
             seed: mode.stream.seed,
             offset: mode.stream.offset,
-            keep: Value::real(self.class, mode.keep),
+            keep_prob: Value::real(self.class, mode.keep_prob()),
         }
     }
 }
@@ -227,23 +236,23 @@ pub(super) fn encode(
 ) -> Attention {
     let AttentionInputs { query, key, value, bias } = inputs;
     let step = |tensor: &Tensor<'_>, dim: usize| tensor.stride(dim) * tensor.dtype.size() as i64;
-    let rows = |tensor: &Tensor<'_>| Rows { batch: step(tensor, 0), head: step(tensor, 1), row: step(tensor, 2) };
+    let rows = |tensor: &Tensor<'_>| RowStrides { batch: step(tensor, 0), head: step(tensor, 1), row: step(tensor, 2) };
     Attention {
         heads: query.size(1),
         group: query.size(1) / key.size(1).max(1),
         queries: query.size(2),
         keys: key.size(2),
-        width: query.size(3),
-        value_width: value.size(3),
-        causal: i64::from(mode.causal),
+        head_dim: query.size(3),
+        value_head_dim: value.size(3),
+        is_causal: i64::from(mode.is_causal),
         query: rows(query),
         key: rows(key),
         value: rows(value),
         out: rows(out),
-        grad_query: gradients.map_or_else(Rows::default, |(gradients, _)| rows(&gradients.query)),
-        grad_key: gradients.map_or_else(Rows::default, |(gradients, _)| rows(&gradients.key)),
-        grad_value: gradients.map_or_else(Rows::default, |(gradients, _)| rows(&gradients.value)),
-        grad_out: gradients.map_or_else(Rows::default, |(_, grad_out)| rows(grad_out)),
+        grad_query: gradients.map_or_else(RowStrides::default, |(gradients, _)| rows(&gradients.query)),
+        grad_key: gradients.map_or_else(RowStrides::default, |(gradients, _)| rows(&gradients.key)),
+        grad_value: gradients.map_or_else(RowStrides::default, |(gradients, _)| rows(&gradients.value)),
+        grad_out: gradients.map_or_else(RowStrides::default, |(_, grad_out)| rows(grad_out)),
         bias: rows(bias),
         bias_column: step(bias, 3),
     }
@@ -275,7 +284,7 @@ pub fn attention_counters(batch: i64, heads: i64, queries: i64, keys: i64) -> u6
 }
 
 /// Writes the output of attention into `out`, and the logarithm of each query's sum of weights, for the backward pass,
-/// into `log_sums` [batch, heads, queries], dense and in the compute dtype.
+/// into `logsumexp` [batch, heads, queries], dense and in the compute dtype.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for rows that do not fit the local memory of the device.
@@ -283,26 +292,27 @@ pub fn attention(
     inputs: &AttentionInputs<'_>,
     mode: &AttentionMode,
     out: &Tensor<'_>,
-    log_sums: &Tensor<'_>,
+    logsumexp: &Tensor<'_>,
 ) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
     let target = Target::of(out.address)?;
     if query::takes(&target, inputs, mode) {
-        return query::forward(&target, inputs, mode, out, log_sums);
+        return query::forward(&target, inputs, mode, out, logsumexp);
     }
-    let call = Call::new(Pass::Forward, inputs, mode, target)?;
-    let (target, query) = (&call.target, &inputs.query);
+    let launch = AttentionLaunch::new(Pass::Forward, inputs, mode, target)?;
+    let (target, query) = (&launch.target, &inputs.query);
     let attention = encode(inputs, mode, out, None);
     let args = entry::Attention {
         attention: arguments(target, inputs, mode, attention)?,
         out: target.tensor(out)?,
-        log_sums: target.tensor(log_sums)?,
-        dropout: call.dropout(mode),
+        logsumexp: target.tensor(logsumexp)?,
+        dropout: launch.dropout(mode),
     };
-    let (global, local) = call.groups(query.size(0) * query.size(1) * div_ceil(query.size(2), call.plan.block));
-    target.launch(&call.program, entry::ATTENTION, &args, &global, Some(&local))
+    let (global, local) =
+        launch.groups(query.size(0) * query.size(1) * div_ceil(query.size(2), launch.block_sizes.block));
+    target.launch(&launch.program, entry::ATTENTION, &args, &global, Some(&local))
 }
 
 #[cfg(test)]
@@ -311,20 +321,20 @@ mod tests {
 
     #[test]
     fn cpus_take_large_blocks() {
-        let plan = Plan::of(Pass::Backward, true, 16, 2 << 20, 4, 64);
-        assert_eq!(plan, Some(Plan { block: 64, width: 64, lanes: 16, part: (2, 8), group: 1 }));
+        let block_sizes = BlockSizes::of(Pass::Backward, true, 16, 2 << 20, 4, 64);
+        assert_eq!(block_sizes, Some(BlockSizes { block: 64, width: 64, lanes: 16, part: (2, 8), group: 1 }));
     }
 
     #[test]
     fn blocks_shrink_until_they_fit() {
-        let plan = Plan::of(Pass::Backward, false, 4, 48 << 10, 4, 256);
-        assert_eq!(plan, Some(Plan { block: 4, width: 256, lanes: 4, part: (1, 4), group: GPU_GROUP }));
-        let narrow = Plan::of(Pass::Forward, true, 16, 32 << 10, 4, 250);
-        assert_eq!(narrow, Some(Plan { block: 8, width: 256, lanes: 8, part: (1, 8), group: 1 }));
+        let block_sizes = BlockSizes::of(Pass::Backward, false, 4, 48 << 10, 4, 256);
+        assert_eq!(block_sizes, Some(BlockSizes { block: 4, width: 256, lanes: 4, part: (1, 4), group: GPU_GROUP }));
+        let narrow = BlockSizes::of(Pass::Forward, true, 16, 32 << 10, 4, 250);
+        assert_eq!(narrow, Some(BlockSizes { block: 8, width: 256, lanes: 8, part: (1, 8), group: 1 }));
     }
 
     #[test]
     fn some_rows_are_too_wide() {
-        assert_eq!(Plan::of(Pass::Backward, false, 4, 32 << 10, 4, 512), None);
+        assert_eq!(BlockSizes::of(Pass::Backward, false, 4, 32 << 10, 4, 512), None);
     }
 }

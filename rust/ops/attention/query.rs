@@ -8,20 +8,21 @@ use crate::ops::core::space::div_ceil;
 use crate::ops::core::target::ITEM_GROUP;
 use crate::ops::{Target, Tensor};
 
-/// Above so many queries blocks of them share what is read of keys and values: 1, 2 and 4 queries of 12 heads of width 64
-/// and 1024 keys take 266, 232 and 430 us here, about 385 us each in blocks (PoCL, two cores).
+/// Above so many queries blocks of them share what is read of keys and values: 1, 2 and 4 queries of 12 heads of width
+/// 64 and 1024 keys take 266, 232 and 430 us here, about 385 us each in blocks (PoCL, two cores;
+/// `make bench CASES="'1x12x1x64 *'"` with other values of this constant).
 const FEW: i64 = 2;
 /// Keys of a block, and the fewest of a run.
 const KEYS: i64 = 64;
 /// Vectors of a row that an item keeps in registers.
 const MOST_PARTS: i64 = 16;
-/// Runs of keys for each compute unit that keep a device busy.
-const RUNS_PER_UNIT: i64 = 4;
+/// Occupancy target: work-groups for each compute unit.
+const OCCUPANCY: i64 = 4;
 
 /// Returns true if the kernels take a call: few queries, without dropout, and rows that fit registers.
 pub fn takes(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMode) -> bool {
     let lanes = Geometry::of(target, inputs.query.class()).lanes as i64;
-    inputs.query.size(2) <= FEW && mode.keep >= 1.0 && widest(inputs) <= MOST_PARTS * lanes
+    inputs.query.size(2) <= FEW && mode.keep_prob() >= 1.0 && widest(inputs) <= MOST_PARTS * lanes
 }
 
 fn widest(inputs: &AttentionInputs<'_>) -> i64 {
@@ -37,7 +38,7 @@ pub fn forward(
     inputs: &AttentionInputs<'_>,
     mode: &AttentionMode,
     out: &Tensor<'_>,
-    log_sums: &Tensor<'_>,
+    logsumexp: &Tensor<'_>,
 ) -> Result<()> {
     let (query, class) = (&inputs.query, inputs.query.class());
     let geometry = Geometry::of(target, class);
@@ -59,33 +60,33 @@ pub fn forward(
 
     let tasks = query.size(0) * query.size(1) * query.size(2);
     let blocks = div_ceil(inputs.key.size(2), KEYS).max(1);
-    let busy = target.compute_units() as i64 * RUNS_PER_UNIT;
-    let run = div_ceil(blocks, div_ceil(busy, tasks).clamp(1, blocks)) * KEYS;
+    let wanted = target.compute_units() as i64 * OCCUPANCY;
+    let run = div_ceil(blocks, div_ceil(wanted, tasks).clamp(1, blocks)) * KEYS;
     let runs = div_ceil(inputs.key.size(2), run).max(1);
 
     // Partial results are dense.
-    let [heads, queries, width] = [query.size(1), query.size(2), inputs.value.size(3)];
-    let dense = [heads * queries * width, queries * width, width, 1];
-    let step = tasks * width * class.size() as i64;
-    let log_step = tasks * class.size() as i64;
-    let memory = if runs > 1 { Some(target.workspace((runs * (step + log_step)) as usize)?) } else { None };
-    let (results, logs) = match &memory {
+    let [heads, queries, value_head_dim] = [query.size(1), query.size(2), inputs.value.size(3)];
+    let dense = [heads * queries * value_head_dim, queries * value_head_dim, value_head_dim, 1];
+    let step = tasks * value_head_dim * class.size() as i64;
+    let logsumexp_step = tasks * class.size() as i64;
+    let memory = if runs > 1 { Some(target.workspace((runs * (step + logsumexp_step)) as usize)?) } else { None };
+    let (results, logsumexp_parts) = match &memory {
         Some(memory) => {
             let results = Tensor { address: memory.address, dtype: class.storage(), sizes: out.sizes, strides: &dense };
             (results, target.memory(memory.address + (runs * step) as usize)?)
         }
-        None => (*out, target.tensor(log_sums)?),
+        None => (*out, target.tensor(logsumexp)?),
     };
     let attention = encode(inputs, mode, &results, None);
     let args = entry::AttentionQuery {
         attention: arguments(target, inputs, mode, attention)?,
         out: target.tensor(&results)?,
         out_dtype: results.dtype,
-        log_sums: logs,
+        logsumexp: logsumexp_parts,
         runs,
         run,
         out_step: step,
-        log_step,
+        logsumexp_step,
     };
     let global = [(tasks * runs).max(0) as usize * group];
     target.launch(&program, entry::ATTENTION_QUERY, &args, &global, Some(&[group]))?;
@@ -96,10 +97,10 @@ pub fn forward(
     let args = entry::AttentionJoin {
         p: joined,
         parts: target.tensor(&results)?,
-        part_logs: logs,
+        part_logsumexp: logsumexp_parts,
         dtype0: query.dtype,
         out: target.tensor(out)?,
-        log_sums: target.tensor(log_sums)?,
+        logsumexp: target.tensor(logsumexp)?,
         runs,
         tasks,
     };

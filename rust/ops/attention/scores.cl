@@ -14,38 +14,38 @@
 #define DROPS 1
 #endif
 
-// Parts that the rows of a block are cut into where a column is reduced, so that more items than columns take part.
+// Parts that the rows of a block are divided into where a column is reduced, so that more items than columns take part.
 #define SLICES (LSIZE > 1 ? 8 : 1)
 
 #define LOG2_E LIT(1.4426950408889634)
 #define LN_2 LIT(0.6931471805599453)
 
-// Row layout of a tensor [batch, heads, length, width]: strides in bytes. Rows are dense.
+// Row layout of a tensor [batch, heads, length, head_dim]: strides in bytes. Rows are dense.
 typedef struct {
   long batch;
   long head;
   long row;
-} Rows;
-SHARED(Rows, 24);
+} RowStrides;
+SHARED(RowStrides, 24);
 
 // Sizes of a call, and the row layouts of its tensors.
 typedef struct {
-  long heads;      // of queries
-  long group;      // heads of queries that share one of keys
+  long heads;  // of queries
+  long group;  // heads of queries that share one of keys
   long queries;
   long keys;
-  long width;      // of a query and a key
-  long value_width;
-  long causal;     // query i sees keys 0 to i only
-  Rows query;
-  Rows key;
-  Rows value;
-  Rows out;
-  Rows grad_query;
-  Rows grad_key;
-  Rows grad_value;
-  Rows grad_out;
-  Rows bias;       // added to the scores; may be expanded
+  long head_dim;  // of a query and a key
+  long value_head_dim;
+  long is_causal;  // query i sees keys 0 to i only
+  RowStrides query;
+  RowStrides key;
+  RowStrides value;
+  RowStrides out;
+  RowStrides grad_query;
+  RowStrides grad_key;
+  RowStrides grad_value;
+  RowStrides grad_out;
+  RowStrides bias;  // added to the scores; may be expanded
   long bias_column;
 } Attention;
 SHARED(Attention, 280);
@@ -57,9 +57,11 @@ SHARED(Attention, 280);
       int dtype1, T scale
 
 // The part of the random stream that belongs to a call, and 1 - p: 1 without dropout.
-#define DROPOUT_ARGUMENTS ulong seed, ulong offset, T keep
+#define DROPOUT_ARGUMENTS ulong seed, ulong offset, T keep_prob
 
-static inline long rows_at(const Rows *rows, long batch, long head) { return batch * rows->batch + head * rows->head; }
+static inline long head_offset(const RowStrides *rows, long batch, long head) {
+  return batch * rows->batch + head * rows->head;
+}
 
 // 2^x for x <= 0, to 2 ulp; 0 below 2^-125. Adding 1.5 * 2^23 rounds to an integer, and leaves it in the low bits:
 // PoCL's rint takes as many instructions as all of this.
@@ -79,7 +81,7 @@ INLINE TV exp2_vector(TV x) {
 #endif
 }
 
-INLINE TV lane_numbers(void) {
+INLINE TV lane_indices(void) {
   Lanes v;
   for (int l = 0; l < VEC; l++) v.lanes[l] = l;
   return v.vector;
@@ -94,7 +96,7 @@ INLINE void add_bias(__local T *scores, int width, int rows, int columns, __glob
                      long column_step, int dtype) {
   const int parts = (columns + VEC - 1) / VEC;
   EACH(i, rows * parts) {
-    PLACE(i, parts, row, column)
+    POSITION(i, parts, row, column)
     const TV v =
         load_apart(bias + row * row_step + column * column_step, column_step, min(columns - column, VEC), dtype);
     __local T *at = scores + row * width + column;
@@ -123,14 +125,14 @@ INLINE void dropout_words(ulong seed, ulong counter, uint8 c[4]) {
   }
 }
 
-// Multiplies the weights of a block by 0 or 1 / keep. The block holds `queries` x `keys` weights, whose neighbours by
-// query and by key are `query_step` and `key_step` elements apart; `unit` numbers batch and head.
-INLINE void drop(__local T *block, int query_step, int key_step, int queries, int keys, const Attention *p, long unit,
-                 long first_query, long first_key, DROPOUT_ARGUMENTS) {
+// Multiplies the weights of a block by 0 or 1 / keep_prob. The block holds `queries` x `keys` weights, whose neighbours
+// by query and by key are `query_step` and `key_step` elements apart; `unit` numbers batch and head.
+INLINE void apply_dropout(__local T *block, int query_step, int key_step, int queries, int keys, const Attention *p,
+                          long unit, long first_query, long first_key, DROPOUT_ARGUMENTS) {
   const long groups = (p->queries + DROPOUT_GROUP - 1) / DROPOUT_GROUP;
   const int start = (int)(first_query % DROPOUT_GROUP);
   const int parts = (start + queries + DROPOUT_GROUP - 1) / DROPOUT_GROUP;
-  const T scale = 1 / keep;
+  const T scale = 1 / keep_prob;
   EACH(i, keys * parts) {
     const int key = i / parts, part = i % parts;
     const long group = (unit * p->keys + first_key + key) * groups + first_query / DROPOUT_GROUP + part;
@@ -142,7 +144,7 @@ INLINE void drop(__local T *block, int query_step, int key_step, int queries, in
       for (int l = 0; l < 8; l++) {
         const int query = part * DROPOUT_GROUP + w * 8 + l - start;
         if (query < 0 || query >= queries) continue;
-        block[query * query_step + key * key_step] *= (T)lanes[l] * LIT(0x1p-24) < keep ? scale : (T)0;
+        block[query * query_step + key * key_step] *= (T)lanes[l] * LIT(0x1p-24) < keep_prob ? scale : (T)0;
       }
     }
   }

@@ -1,27 +1,27 @@
 //! Convolutions and their gradients, in one to three dimensions.
 //!
 //! Two functions cover all six passes. [`convolve`] computes a value for each output position: the forward and the
-//! gradient of the input, which are each other's transpose. [`convolve_weights`] computes one for each weight. A
-//! transposed convolution is the same with the roles of input and output exchanged.
+//! gradient of the input, which are each other's transpose. [`convolve_backward_weight`] computes one for each weight.
+//! A transposed convolution is the same with the roles of input and output exchanged.
 
+pub mod backward_weight;
 pub mod channels;
 pub mod direct;
-pub mod phases;
-pub mod weight;
+pub mod sub_convolutions;
 pub mod winograd;
 
 use self::direct::Direct;
-use self::phases::phases;
+use self::sub_convolutions::sub_convolution_dims;
 use crate::cl::Memory;
 use crate::error::{Error, Result};
-use crate::kernels::structs::conv::TapStrides;
+use crate::kernels::structs::conv::WeightLayout;
 use crate::kernels::DType;
 use crate::ops::matmul::epilogue::Epilogue;
 use crate::ops::matmul::gemm::multiply;
-use crate::ops::matmul::matrix::{Axis, Matrix, Operand};
-use crate::ops::matmul::patches::{spatial, FeatureOrder, Patches, Volume, Window};
-use crate::ops::matmul::plan::Size;
-use crate::ops::matmul::product::{Factor, PatchOperand, Product};
+use crate::ops::matmul::im2col::{spatial, Im2col, Im2colOrder, KernelMap, Volume};
+use crate::ops::matmul::matrix::{Axis, Matrix, MatrixOperand};
+use crate::ops::matmul::operands::{Gemm, GemmOperand, Im2colOperand};
+use crate::ops::matmul::plan::GemmSize;
 use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -29,9 +29,9 @@ mod ffi {
     /// The parameters of a convolution.
     #[derive(Clone, Copy, Debug)]
     pub struct ConvParameters<'a> {
-        /// Source positions between output positions, outermost dimension first, as in Python.
+        /// Input positions between output positions, outermost dimension first, as in Python.
         pub stride: &'a [i64],
-        /// Zeros around the source.
+        /// Zeros around the input.
         pub padding: &'a [i64],
         /// Positions between kernel elements.
         pub dilation: &'a [i64],
@@ -43,11 +43,11 @@ mod ffi {
     #[derive(Debug)]
     #[repr(i32)]
     pub enum ConvDirection {
-        /// Each output position gathers from all kernel elements: the weight is (result channels, source channels of a
+        /// Each output position gathers from all kernel elements: the weight is (output channels, input channels of a
         /// group, kernel).
         Forward,
-        /// The transpose, in which a source position scatters over the kernel elements: the weight is (source channels,
-        /// result channels of a group, kernel).
+        /// The transpose, in which an input position scatters over the kernel elements: the weight is (input channels,
+        /// output channels of a group, kernel).
         Transposed,
     }
 
@@ -59,16 +59,16 @@ mod ffi {
     extern "Rust" {
         fn convolve(
             out: &Tensor,
-            source: &Tensor,
+            input: &Tensor,
             weight: &Tensor,
             bias: &Tensor,
             parameters: &ConvParameters,
             direction: ConvDirection,
         ) -> Result<()>;
-        fn convolve_weights(
-            out: &Tensor,
-            source: &Tensor,
-            gradient: &Tensor,
+        fn convolve_backward_weight(
+            grad_weight: &Tensor,
+            input: &Tensor,
+            grad_output: &Tensor,
             parameters: &ConvParameters,
         ) -> Result<()>;
     }
@@ -76,12 +76,12 @@ mod ffi {
 
 pub use ffi::{ConvDirection, ConvParameters};
 
-/// Source channels, and result channels, of a group up to which packing costs more than it saves.
+/// Input channels, and output channels, of a group up to which packing costs more than it saves.
 const DIRECT_CHANNELS: i64 = 4;
 /// The same for the gradient of the weight: of both multiplied.
 const DIRECT_WEIGHTS: i64 = 32;
 
-/// A value for each result channel.
+/// A value for each output channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bias {
     pub memory: Memory,
@@ -89,37 +89,31 @@ pub(super) struct Bias {
     pub stride: i64,
 }
 
-/// The weight as the matrix of a group: strides between result channels, source channels and groups.
+/// The weight as the matrix of a group: strides between output channels, input channels and groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WeightStrides {
     pub out: i64,
-    pub source: i64,
+    pub input: i64,
     pub group: i64,
 }
 
 impl WeightStrides {
     /// With the strides of the kernel elements.
-    pub fn of_taps(self, weight: &Volume) -> TapStrides {
-        let Self { out, source, group } = self;
-        TapStrides { strides: weight.strides, out_stride: out, source_stride: source, group_stride: group }
+    pub fn layout(self, weight: &Volume) -> WeightLayout {
+        let Self { out, input, group } = self;
+        WeightLayout { strides: weight.strides, out_stride: out, in_stride: input, group_stride: group }
     }
 
     /// From the strides of the weight's first two dimensions.
-    pub const fn new(
-        direction: ConvDirection,
-        first: i64,
-        second: i64,
-        out_channels: i64,
-        source_channels: i64,
-    ) -> Self {
+    pub const fn new(direction: ConvDirection, first: i64, second: i64, out_channels: i64, in_channels: i64) -> Self {
         match direction {
-            ConvDirection::Forward => Self { out: first, source: second, group: first * out_channels },
-            _ => Self { out: second, source: first, group: first * source_channels },
+            ConvDirection::Forward => Self { out: first, input: second, group: first * out_channels },
+            _ => Self { out: second, input: first, group: first * in_channels },
         }
     }
 }
 
-/// A value for each output position: `out = source * weight + bias`. `Forward` is the forward of a convolution and the
+/// A value for each output position: `out = input * weight + bias`. `Forward` is the forward of a convolution and the
 /// gradient of a transposed one's input; `Transposed` is the gradient of a convolution's input and the forward of a
 /// transposed one.
 ///
@@ -127,7 +121,7 @@ impl WeightStrides {
 /// [`Error::Invalid`] when channels do not fit; otherwise as the allocator and the driver report.
 pub fn convolve(
     out: &Tensor<'_>,
-    source: &Tensor<'_>,
+    input: &Tensor<'_>,
     weight: &Tensor<'_>,
     bias: &Tensor<'_>,
     parameters: &ConvParameters<'_>,
@@ -137,45 +131,53 @@ pub fn convolve(
         return Ok(());
     }
     let target = Target::of(out.address)?;
-    let (result, from, factors) =
-        (Volume::of(&target, out)?, Volume::of(&target, source)?, Volume::of(&target, weight)?);
-    let groups = check_groups(&result, &from, parameters, out, source)?;
+    let (output, image, kernel) =
+        (Volume::of(&target, out)?, Volume::of(&target, input)?, Volume::of(&target, weight)?);
+    let groups = check_groups(&output, &image, parameters, out, input)?;
     let bias = if bias.is_present() {
         Some(Bias { memory: target.tensor(bias)?, dtype: bias.dtype, stride: bias.stride(0) })
     } else {
         None
     };
-    let (rows, channels) = (result.channels / groups, from.channels / groups);
+    let (rows, channels) = (output.channels / groups, image.channels / groups);
     if rows.max(channels) <= DIRECT_CHANNELS {
-        let direct = Direct::new(from, result, factors, parameters, direction);
+        let direct = Direct::new(image, output, kernel, parameters, direction);
         if channels::suits(&direct) {
-            return channels::pixels(&target, &direct, direction, bias, out.class());
+            return channels::convolve(&target, &direct, direction, bias, out.class());
         }
-        if direct::pixels(&target, &direct, direction, bias, out.class())? {
+        if direct::convolve(&target, &direct, direction, bias, out.class())? {
             return Ok(());
         }
     }
-    let [along_w, along_h, along_d] = phases(direction, parameters, factors.sizes, result.sizes);
+    let [along_w, along_h, along_d] = sub_convolution_dims(direction, parameters, kernel.sizes, output.sizes);
     for d in &along_d {
         for h in &along_h {
             for w in &along_w {
-                let phase = [w, h, d];
-                let taps = phase.map(|dim| dim.taps);
+                let dims = [w, h, d];
+                let kernel_size = dims.map(|dim| dim.kernel_size);
                 // Where no kernel element reaches a dimension, none reaches the output position.
-                let taps = if taps.contains(&0) { [0; 3] } else { taps };
-                let window = Window {
-                    pixels: phase.map(|dim| dim.pixels),
-                    taps,
-                    scale: phase.map(|dim| dim.scale),
-                    origin: phase.map(|dim| dim.origin),
-                    step: phase.map(|dim| dim.step),
+                let kernel_size = if kernel_size.contains(&0) { [0; 3] } else { kernel_size };
+                let kernel_map = KernelMap {
+                    out_sizes: dims.map(|dim| dim.out_size),
+                    kernel_size,
+                    stride: dims.map(|dim| dim.stride),
+                    origin: dims.map(|dim| dim.origin),
+                    dilation: dims.map(|dim| dim.dilation),
                 };
-                let part = Part {
-                    out: result.every(phase.map(|dim| dim.first_pixel), phase.map(|dim| dim.pixel_step), window.pixels),
-                    source: from,
-                    weight: factors.every(phase.map(|dim| dim.first_tap), phase.map(|dim| dim.tap_step), taps),
+                let part = SubConvolution {
+                    out: output.every(
+                        dims.map(|dim| dim.first_out),
+                        dims.map(|dim| dim.out_step),
+                        kernel_map.out_sizes,
+                    ),
+                    input: image,
+                    weight: kernel.every(
+                        dims.map(|dim| dim.first_element),
+                        dims.map(|dim| dim.element_step),
+                        kernel_size,
+                    ),
                     bias,
-                    window,
+                    kernel_map,
                     groups,
                     direction,
                 };
@@ -188,183 +190,190 @@ pub fn convolve(
 
 /// A convolution with evenly spaced output positions and kernel elements.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct SubConvolution {
     pub out: Volume,
-    pub source: Volume,
+    pub input: Volume,
     pub weight: Volume,
     pub bias: Option<Bias>,
-    pub window: Window,
+    pub kernel_map: KernelMap,
     pub groups: i64,
     pub direction: ConvDirection,
 }
 
-impl Part {
+impl SubConvolution {
     fn run(&self, target: &Target, out: &Tensor<'_>) -> Result<()> {
         if self.out.numel() == 0 {
             return Ok(());
         }
-        if let Some(pixels) = winograd::Pixels::of(target, self, out.class()) {
-            return pixels.run(target, out.class());
+        if let Some(convolution) = winograd::Convolution::of(target, self, out.class()) {
+            return convolution.run(target, out.class());
         }
-        let (rows, channels) = (self.out_channels(), self.source.channels / self.groups);
+        let (rows, channels) = (self.out_channels(), self.input.channels / self.groups);
         let strides =
             WeightStrides::new(self.direction, self.weight.image_stride, self.weight.channel_stride, rows, channels);
-        let patches = Patches::of(&self.source, self.window, self.groups);
-        let weight = Operand {
+        let im2col = Im2col::of(&self.input, self.kernel_map, self.groups);
+        let weight = MatrixOperand {
             memory: self.weight.memory,
             dtype: self.weight.dtype,
             layout: Matrix {
                 rows: Axis::line(rows, strides.out),
-                columns: self.weight.features(channels, strides.source, patches.order())?,
+                columns: self.weight.kernel_axis(channels, strides.input, im2col.order())?,
                 batch_stride: strides.group,
             },
         };
-        let (memory, dtype) = (self.source.memory, self.source.dtype);
-        let matrix = patches.matrix()?.map(|layout| Operand { memory, dtype, layout });
-        let packed = Factor::Pixels(PatchOperand { memory, dtype, patches });
+        let (memory, dtype) = (self.input.memory, self.input.dtype);
+        let matrix = im2col.matrix()?.map(|layout| MatrixOperand { memory, dtype, layout });
+        let packed = GemmOperand::Im2col(Im2colOperand { memory, dtype, im2col });
         let columns = self.out.images * self.out.positions();
         let epilogue = self.epilogue()?;
-        let product = Product {
+        let gemm = Gemm {
             class: out.class(),
-            size: Size {
+            size: GemmSize {
                 rows,
                 columns,
-                depth: channels * self.window.taps.iter().product::<i64>(),
+                k: channels * self.kernel_map.kernel_size.iter().product::<i64>(),
                 batches: self.groups,
             },
-            a: Factor::Matrix(weight),
-            b: matrix.map_or(packed, |matrix| Factor::Matrix(matrix.transposed())),
+            a: GemmOperand::Matrix(weight),
+            b: matrix.map_or(packed, |matrix| GemmOperand::Matrix(matrix.transposed())),
             epilogue,
         };
         // The side whose neighbours are neighbours in the result becomes the columns, which are stored as vectors.
         if self.out.channel_stride == 1 && rows > 1 {
-            let (a, b) = (matrix.map_or(packed, Factor::Matrix), Factor::Matrix(weight.transposed()));
+            let (a, b) = (matrix.map_or(packed, GemmOperand::Matrix), GemmOperand::Matrix(weight.transposed()));
             let epilogue = epilogue.transposed();
-            let size = Size { rows: columns, columns: rows, ..product.size };
-            return multiply(target, &Product { size, a, b, epilogue, ..product });
+            let size = GemmSize { rows: columns, columns: rows, ..gemm.size };
+            return multiply(target, &Gemm { size, a, b, epilogue, ..gemm });
         }
-        multiply(target, &product)
+        multiply(target, &gemm)
     }
 
-    /// Result channels of a group.
+    /// Output channels of a group.
     pub fn out_channels(&self) -> i64 {
         self.out.channels / self.groups
     }
 
-    /// Result channels as rows, output positions as columns.
+    /// Output channels as rows, output positions as columns.
     pub fn epilogue(&self) -> Result<Epilogue> {
         let channels = self.out_channels();
         let layout = Matrix {
             rows: Axis::line(channels, self.out.channel_stride),
-            columns: self.out.pixels()?,
+            columns: self.out.position_axis()?,
             batch_stride: channels * self.out.channel_stride,
         };
         let bias = self.bias.map(|Bias { memory, dtype, stride }| {
             let columns = Axis::line(self.out.images * self.out.positions(), 0);
             let layout = Matrix { rows: Axis::line(channels, stride), columns, batch_stride: channels * stride };
-            Operand { memory, dtype, layout }
+            MatrixOperand { memory, dtype, layout }
         });
-        Ok(Epilogue::plain(Operand { memory: self.out.memory, dtype: self.out.dtype, layout }, bias))
+        Ok(Epilogue::plain(MatrixOperand { memory: self.out.memory, dtype: self.out.dtype, layout }, bias))
     }
 }
 
-/// A value for each weight: the gradient of a convolution's weight (result channels, source channels of a group,
+/// A value for each weight: the gradient of a convolution's weight (output channels, input channels of a group,
 /// kernel) from its input and the gradient of its output; for a transposed convolution, from the gradient of its output
 /// and its input.
 ///
 /// # Errors
 /// As [`convolve`].
-pub fn convolve_weights(
-    out: &Tensor<'_>,
-    source: &Tensor<'_>,
-    gradient: &Tensor<'_>,
+pub fn convolve_backward_weight(
+    grad_weight: &Tensor<'_>,
+    input: &Tensor<'_>,
+    grad_output: &Tensor<'_>,
     parameters: &ConvParameters<'_>,
 ) -> Result<()> {
-    if out.numel() == 0 {
+    if grad_weight.numel() == 0 {
         return Ok(());
     }
-    let target = Target::of(out.address)?;
-    let (result, from, factors) =
-        (Volume::of(&target, out)?, Volume::of(&target, source)?, Volume::of(&target, gradient)?);
-    let groups = check_groups(&factors, &from, parameters, gradient, source)?;
-    let (rows, channels) = (factors.channels / groups, from.channels / groups);
-    let window = Window {
-        pixels: factors.sizes,
-        taps: result.sizes,
-        scale: spatial(parameters.stride, 1),
+    let target = Target::of(grad_weight.address)?;
+    let (kernel, image, gradient) =
+        (Volume::of(&target, grad_weight)?, Volume::of(&target, input)?, Volume::of(&target, grad_output)?);
+    let groups = check_groups(&gradient, &image, parameters, grad_output, input)?;
+    let (rows, channels) = (gradient.channels / groups, image.channels / groups);
+    let kernel_map = KernelMap {
+        out_sizes: gradient.sizes,
+        kernel_size: kernel.sizes,
+        stride: spatial(parameters.stride, 1),
         origin: spatial(parameters.padding, 0).map(|padding| -padding),
-        step: spatial(parameters.dilation, 1),
+        dilation: spatial(parameters.dilation, 1),
     };
-    let patches = Patches::of(&from, window, groups);
-    let epilogue = |order: FeatureOrder| -> Result<Epilogue> {
+    let im2col = Im2col::of(&image, kernel_map, groups);
+    let epilogue = |order: Im2colOrder| -> Result<Epilogue> {
         let layout = Matrix {
-            rows: Axis::line(rows, result.image_stride),
-            columns: result.features(channels, result.channel_stride, order)?,
-            batch_stride: rows * result.image_stride,
+            rows: Axis::line(rows, kernel.image_stride),
+            columns: kernel.kernel_axis(channels, kernel.channel_stride, order)?,
+            batch_stride: rows * kernel.image_stride,
         };
-        Ok(Epilogue::plain(Operand { memory: result.memory, dtype: result.dtype, layout }, None))
+        Ok(Epilogue::plain(MatrixOperand { memory: kernel.memory, dtype: kernel.dtype, layout }, None))
     };
-    let direct = Direct::new(from, factors, result, parameters, ConvDirection::Forward);
+    let direct = Direct::new(image, gradient, kernel, parameters, ConvDirection::Forward);
     if rows * channels <= DIRECT_WEIGHTS {
         if channels::suits(&direct) {
             let layout = Matrix {
-                rows: result.features(1, 0, FeatureOrder::TapsInnermost)?,
-                columns: Axis::line(groups, result.image_stride),
+                rows: kernel.kernel_axis(1, 0, Im2colOrder::KernelInnermost)?,
+                columns: Axis::line(groups, kernel.image_stride),
                 batch_stride: 0,
             };
-            let out_operand = Operand { memory: result.memory, dtype: result.dtype, layout };
-            return channels::weights(&target, &direct, out.class(), &Epilogue::plain(out_operand, None));
+            let out_operand = MatrixOperand { memory: kernel.memory, dtype: kernel.dtype, layout };
+            return channels::backward_weight(
+                &target,
+                &direct,
+                grad_weight.class(),
+                &Epilogue::plain(out_operand, None),
+            );
         }
-        if direct::weights(&target, &direct, out.class(), &epilogue(FeatureOrder::TapsInnermost)?)? {
+        if direct::backward_weight(&target, &direct, grad_weight.class(), &epilogue(Im2colOrder::KernelInnermost)?)? {
             return Ok(());
         }
     }
-    let by_features = epilogue(FeatureOrder::TapsInnermost)?.transposed();
-    if weight::weights(&target, &direct, out.class(), &by_features)? {
+    let transposed = epilogue(Im2colOrder::KernelInnermost)?.transposed();
+    if backward_weight::backward_weight(&target, &direct, grad_weight.class(), &transposed)? {
         return Ok(());
     }
-    if let Some(weights) = winograd::Weights::of(&target, result, from, factors, window, groups, out.class()) {
-        return weights.run(&target, out.class());
+    if let Some(convolution) =
+        winograd::BackwardWeight::of(&target, kernel, image, gradient, kernel_map, groups, grad_weight.class())
+    {
+        return convolution.run(&target, grad_weight.class());
     }
-    let a = Operand {
-        memory: factors.memory,
-        dtype: factors.dtype,
+    let a = MatrixOperand {
+        memory: gradient.memory,
+        dtype: gradient.dtype,
         layout: Matrix {
-            rows: Axis::line(rows, factors.channel_stride),
-            columns: factors.pixels()?,
-            batch_stride: rows * factors.channel_stride,
+            rows: Axis::line(rows, gradient.channel_stride),
+            columns: gradient.position_axis()?,
+            batch_stride: rows * gradient.channel_stride,
         },
     };
-    let product = Product {
-        class: out.class(),
-        size: Size {
+    let gemm = Gemm {
+        class: grad_weight.class(),
+        size: GemmSize {
             rows,
-            columns: channels * result.positions(),
-            depth: factors.images * factors.positions(),
+            columns: channels * kernel.positions(),
+            k: gradient.images * gradient.positions(),
             batches: groups,
         },
-        a: Factor::Matrix(a),
-        b: match patches.matrix()? {
-            Some(layout) => Factor::Matrix(Operand { memory: from.memory, dtype: from.dtype, layout }),
-            None => Factor::Features(PatchOperand { memory: from.memory, dtype: from.dtype, patches }),
+        a: GemmOperand::Matrix(a),
+        b: match im2col.matrix()? {
+            Some(layout) => GemmOperand::Matrix(MatrixOperand { memory: image.memory, dtype: image.dtype, layout }),
+            None => GemmOperand::Im2colTransposed(Im2colOperand { memory: image.memory, dtype: image.dtype, im2col }),
         },
-        epilogue: epilogue(patches.order())?,
+        epilogue: epilogue(im2col.order())?,
     };
-    multiply(&target, &product)
+    multiply(&target, &gemm)
 }
 
 fn check_groups(
     result: &Volume,
-    source: &Volume,
+    input: &Volume,
     parameters: &ConvParameters<'_>,
     result_tensor: &Tensor<'_>,
-    source_tensor: &Tensor<'_>,
+    input_tensor: &Tensor<'_>,
 ) -> Result<i64> {
     let groups = parameters.groups;
-    if groups < 1 || result.channels % groups != 0 || source.channels % groups != 0 {
+    if groups < 1 || result.channels % groups != 0 || input.channels % groups != 0 {
         return Err(Error::Invalid(format!(
             "OpenCL: channels of {} and {} do not make {groups} groups",
-            source_tensor.describe(),
+            input_tensor.describe(),
             result_tensor.describe()
         )));
     }

@@ -1,14 +1,14 @@
-// Epilogue of every matmul: out = activation(alpha * A B + beta * addend).
+// Epilogue of every matmul: out = activation(alpha * A B + beta * bias).
 //
-// A bias is an `addend` whose rows, or columns, have stride 0.
+// `bias` is a matrix (beta * C of BLAS); that of a linear layer has stride 0 for its rows, or its columns.
 
 typedef struct {
   T alpha;
   T beta;
-  bool has_addend;
-  __global const uchar *addend;
-  int addend_dtype;
-  const Matrix *addend_layout;
+  bool has_bias;
+  __global const uchar *bias;
+  int bias_dtype;
+  const Matrix *bias_layout;
   __global uchar *out;
   int out_dtype;
   const Matrix *out_layout;
@@ -20,27 +20,26 @@ typedef struct {
 #define OUT_DTYPE_OF(e) (e)->out_dtype
 #endif
 #ifdef SPEC_DTYPE2
-#define ADDEND_DTYPE_OF(e) SPEC_DTYPE2
+#define BIAS_DTYPE_OF(e) SPEC_DTYPE2
 #else
-#define ADDEND_DTYPE_OF(e) (e)->addend_dtype
+#define BIAS_DTYPE_OF(e) (e)->bias_dtype
 #endif
 
-#define EPILOGUE_ARGUMENTS                                                                              \
-  T alpha, T beta, int has_addend, __global const uchar *addend, ulong addend_offset, int addend_dtype, \
-      Matrix addend_layout, __global uchar *out, ulong out_offset, int out_dtype, Matrix out_layout
+#define EPILOGUE_ARGUMENTS                                                                                          \
+  T alpha, T beta, int has_bias, __global const uchar *bias, ulong bias_offset, int bias_dtype, Matrix bias_layout, \
+      __global uchar *out, ulong out_offset, int out_dtype, Matrix out_layout
 
 // The epilogue of a kernel with those arguments. Partial results follow one another `part_stride` elements apart, and
 // are added to in place.
-#define EPILOGUE(batch, part, part_stride)                                                                  \
-  {alpha,                                                                                                   \
-   beta,                                                                                                    \
-   has_addend != 0,                                                                                         \
-   addend + addend_offset +                                                                                 \
-       ((batch) * addend_layout.batch_stride + (part) * (part_stride)) * dtype_size(ADDEND_DTYPE),          \
-   ADDEND_DTYPE,                                                                                            \
-   &addend_layout,                                                                                          \
-   out + out_offset + ((batch) * out_layout.batch_stride + (part) * (part_stride)) * dtype_size(OUT_DTYPE), \
-   OUT_DTYPE,                                                                                               \
+#define EPILOGUE(batch, part, part_stride)                                                                      \
+  {alpha,                                                                                                       \
+   beta,                                                                                                        \
+   has_bias != 0,                                                                                               \
+   bias + bias_offset + ((batch) * bias_layout.batch_stride + (part) * (part_stride)) * dtype_size(BIAS_DTYPE), \
+   BIAS_DTYPE,                                                                                                  \
+   &bias_layout,                                                                                                \
+   out + out_offset + ((batch) * out_layout.batch_stride + (part) * (part_stride)) * dtype_size(OUT_DTYPE),     \
+   OUT_DTYPE,                                                                                                   \
    &out_layout}
 
 static inline T scale(T alpha, T x) {
@@ -51,49 +50,48 @@ static inline T scale(T alpha, T x) {
 #endif
 }
 
-// Any columns: in runs, in which both `out` and `addend` are evenly spaced.
+// Any columns: in runs, in which both `out` and `bias` are evenly spaced.
 static inline void store_elements(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
                                   int columns) {
-  const Axis *out_columns = &e->out_layout->columns, *addend_columns = &e->addend_layout->columns;
-  Walk out_walk = walk_from(out_columns, column), addend_walk = walk_from(addend_columns, column);
+  const Axis *out_columns = &e->out_layout->columns, *bias_columns = &e->bias_layout->columns;
+  Walk out_walk = walk_from(out_columns, column), bias_walk = walk_from(bias_columns, column);
   for (int c = 0; c < columns;) {
     int run = (int)min((long)(columns - c), out_walk.left);
-    if (e->has_addend) run = (int)min((long)run, addend_walk.left);
+    if (e->has_bias) run = (int)min((long)run, bias_walk.left);
     for (int r = 0; r < rows; ++r) {
       const T *from = values + r * pitch + c;
       const long out = axis_offset(&e->out_layout->rows, row + r) + out_walk.offset;
       const long out_step = out_columns->strides[0];
-      if (OUT_DTYPE_OF(e) == T_DTYPE && !e->has_addend) {
+      if (OUT_DTYPE_OF(e) == T_DTYPE && !e->has_bias) {
         __global T *to = (__global T *)e->out + out;
         for (int i = 0; i < run; ++i) to[i * out_step] = ACTIVATE(scale(e->alpha, from[i]));
         continue;
       }
-      const long addend = axis_offset(&e->addend_layout->rows, row + r) + addend_walk.offset;
+      const long bias = axis_offset(&e->bias_layout->rows, row + r) + bias_walk.offset;
       for (int i = 0; i < run; ++i) {
         T v = scale(e->alpha, from[i]);
-        if (e->has_addend)
-          v += scale(e->beta, load_one(e->addend, addend + i * addend_columns->strides[0], ADDEND_DTYPE_OF(e)));
+        if (e->has_bias) v += scale(e->beta, load_one(e->bias, bias + i * bias_columns->strides[0], BIAS_DTYPE_OF(e)));
         store(e->out, out + i * out_step, OUT_DTYPE_OF(e), ACTIVATE(v));
       }
     }
     c += run;
     walk_on(out_columns, &out_walk, run);
-    walk_on(addend_columns, &addend_walk, run);
+    walk_on(bias_columns, &bias_walk, run);
   }
 }
 
 #ifndef IS_COMPLEX
-// `vectors` vectors of columns that are dense in `out`, and dense in `addend` or one value a row.
+// `vectors` vectors of columns that are dense in `out`, and dense in `bias` or one value a row.
 static inline void store_vectors(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
                                  int vectors, bool one_value) {
   const long out_column = axis_offset(&e->out_layout->columns, column);
-  const long addend_column = e->has_addend ? axis_offset(&e->addend_layout->columns, column) : 0;
+  const long bias_column = e->has_bias ? axis_offset(&e->bias_layout->columns, column) : 0;
   for (int r = 0; r < rows; ++r) {
     const long out = axis_offset(&e->out_layout->rows, row + r) + out_column;
-    const long addend = e->has_addend ? axis_offset(&e->addend_layout->rows, row + r) + addend_column : 0;
-    TV added = (TV)(e->has_addend && one_value ? e->beta * load(e->addend, addend, ADDEND_DTYPE_OF(e)) : 0);
+    const long bias = e->has_bias ? axis_offset(&e->bias_layout->rows, row + r) + bias_column : 0;
+    TV added = (TV)(e->has_bias && one_value ? e->beta * load(e->bias, bias, BIAS_DTYPE_OF(e)) : 0);
     for (int v = 0; v < vectors; ++v) {
-      if (e->has_addend && !one_value) added = e->beta * load_dense(e->addend, addend + v * VEC, ADDEND_DTYPE_OF(e));
+      if (e->has_bias && !one_value) added = e->beta * load_dense(e->bias, bias + v * VEC, BIAS_DTYPE_OF(e));
       const TV sum = e->alpha * LOAD_PRIVATE(values + r * pitch + v * VEC) + added;
       const TV value = ACTIVATE_VECTOR(sum);
       if (OUT_DTYPE_OF(e) == R_DTYPE) STORE_UNALIGNED(value, (__global R *)e->out + out + v * VEC);
@@ -102,11 +100,11 @@ static inline void store_vectors(const Epilogue *e, const T *values, int pitch, 
   }
 }
 
-// BLOCK rows that are dense in `out`, and dense in `addend` or one value a column: a transposed result.
+// BLOCK rows that are dense in `out`, and dense in `bias` or one value a column: a transposed result.
 static inline void store_blocks(const Epilogue *e, const T *values, int pitch, long row, long column, int columns,
                                 bool one_value) {
   const long out_row = axis_offset(&e->out_layout->rows, row);
-  const long addend_row = e->has_addend ? axis_offset(&e->addend_layout->rows, row) : 0;
+  const long bias_row = e->has_bias ? axis_offset(&e->bias_layout->rows, row) : 0;
   for (int c = 0; c < columns; ++c) {
     union {
       RB vector;
@@ -114,10 +112,10 @@ static inline void store_blocks(const Epilogue *e, const T *values, int pitch, l
     } block;
   UNROLL for (int r = 0; r < BLOCK; ++r) block.lanes[r] = values[r * pitch + c];
     RB value = e->alpha * block.vector;
-    if (e->has_addend) {
-      const long addend = addend_row + axis_offset(&e->addend_layout->columns, column + c);
-      value += e->beta * (one_value ? (RB)(load(e->addend, addend, ADDEND_DTYPE_OF(e)))
-                                    : load_block(e->addend, addend, ADDEND_DTYPE_OF(e)));
+    if (e->has_bias) {
+      const long bias = bias_row + axis_offset(&e->bias_layout->columns, column + c);
+      value += e->beta * (one_value ? (RB)(load(e->bias, bias, BIAS_DTYPE_OF(e)))
+                          : load_block(e->bias, bias, BIAS_DTYPE_OF(e)));
     }
     store_block(e->out, out_row + axis_offset(&e->out_layout->columns, column + c), OUT_DTYPE_OF(e), ACTIVATE_BLOCK(value));
   }
@@ -125,25 +123,25 @@ static inline void store_blocks(const Epilogue *e, const T *values, int pitch, l
 #endif
 
 // Applies the epilogue to rows x columns values, rows `pitch` apart, and stores them at (row, column) of the result.
-static inline void store_product(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
-                                 int columns) {
+static inline void apply_epilogue(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
+                                  int columns) {
   int c = 0;
 #ifndef IS_COMPLEX
-  const Axis *out_columns = &e->out_layout->columns, *addend_columns = &e->addend_layout->columns;
-  const Axis *out_rows = &e->out_layout->rows, *addend_rows = &e->addend_layout->rows;
+  const Axis *out_columns = &e->out_layout->columns, *bias_columns = &e->bias_layout->columns;
+  const Axis *out_rows = &e->out_layout->rows, *bias_rows = &e->bias_layout->rows;
   if (rows == BLOCK && out_columns->strides[0] != 1 && axis_is_dense(out_rows, row, BLOCK)) {
-    const bool one_addend = axis_is_constant(addend_rows);
-    if (!e->has_addend || one_addend || axis_is_dense(addend_rows, row, BLOCK)) {
-      store_blocks(e, values, pitch, row, column, columns, one_addend);
+    const bool one_bias = axis_is_constant(bias_rows);
+    if (!e->has_bias || one_bias || axis_is_dense(bias_rows, row, BLOCK)) {
+      store_blocks(e, values, pitch, row, column, columns, one_bias);
       return;
     }
   }
-  const bool one_value = axis_is_constant(addend_columns);
+  const bool one_value = axis_is_constant(bias_columns);
   while (c + VEC <= columns) {
     // As many vectors at once as possible.
     int count = (columns - c) / VEC * VEC;
     while (count > 0 && !(axis_is_dense(out_columns, column + c, count) &&
-                          (!e->has_addend || one_value || axis_is_dense(addend_columns, column + c, count))))
+                          (!e->has_bias || one_value || axis_is_dense(bias_columns, column + c, count))))
       count -= VEC;
     if (count > 0)
       store_vectors(e, values + c, pitch, row, column + c, rows, count / VEC, one_value);

@@ -1,6 +1,6 @@
 //! The epilogue of every matmul.
 
-use super::matrix::Operand;
+use super::matrix::MatrixOperand;
 use crate::kernels::entry::EpilogueArguments;
 use crate::kernels::Class;
 use crate::ops::Scalar;
@@ -22,44 +22,44 @@ mod ffi {
 
 pub use ffi::Activation;
 
-/// The epilogue of a matmul: `out = activation(alpha * a @ b + beta * addend)`.
+/// The epilogue of a matmul: `out = activation(alpha * a @ b + beta * bias)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Epilogue {
     /// Scale of the matmul.
     pub alpha: Scalar,
-    /// Scale of `addend`.
+    /// Scale of `bias`.
     pub beta: Scalar,
     /// Added to the matmul; a bias has stride 0 along one index.
-    pub addend: Option<Operand>,
+    pub bias: Option<MatrixOperand>,
     /// Applied to the sum.
     pub activation: Activation,
     /// The result.
-    pub out: Operand,
+    pub out: MatrixOperand,
 }
 
 impl Epilogue {
-    /// Stores the matmul, plus `addend` if there is one.
-    pub fn plain(out: Operand, addend: Option<Operand>) -> Self {
+    /// Stores the matmul, plus `bias` if there is one.
+    pub fn plain(out: MatrixOperand, bias: Option<MatrixOperand>) -> Self {
         let one = Scalar { real: 1.0, imag: 0.0, integer: 1 };
-        Self { alpha: one, beta: one, addend, activation: Activation::None, out }
+        Self { alpha: one, beta: one, bias, activation: Activation::None, out }
     }
 
     /// With rows and columns exchanged.
     #[must_use]
     pub fn transposed(self) -> Self {
-        Self { addend: self.addend.map(Operand::transposed), out: self.out.transposed(), ..self }
+        Self { bias: self.bias.map(MatrixOperand::transposed), out: self.out.transposed(), ..self }
     }
 
     /// As kernels take it.
     pub fn arguments(&self, class: Class) -> EpilogueArguments {
-        let addend = self.addend.unwrap_or(self.out);
+        let bias = self.bias.unwrap_or(self.out);
         EpilogueArguments {
             alpha: self.alpha.value(class),
             beta: self.beta.value(class),
-            has_addend: i32::from(self.addend.is_some()),
-            addend: addend.memory,
-            addend_dtype: addend.dtype,
-            addend_layout: addend.layout,
+            has_bias: i32::from(self.bias.is_some()),
+            bias: bias.memory,
+            bias_dtype: bias.dtype,
+            bias_layout: bias.layout,
             out: self.out.memory,
             out_dtype: self.out.dtype,
             out_layout: self.out.layout,

@@ -1,4 +1,4 @@
-// Blocked GEMM: C = alpha * A B + beta * D.
+// Blocked GEMM: C = alpha * A B + beta * bias.
 //
 // For CPUs, where local memory is the core's cache: a work-item packs blocks of A and of B, whatever their layout and
 // dtype, into panels in local memory, and multiplies them tile by tile for a part of C. `gemm_finish` adds the sums of
@@ -7,32 +7,32 @@
 // --- operands -------------------------------------------------------------------------------------------------------
 
 typedef struct {
-  Matrix a;  // only batch_stride counts for patches
+  Matrix a;  // only batch_stride counts for an im2col matrix
   Matrix b;
-#if HAS_PATCHES
-  Patches patches;
+#if HAS_IM2COL
+  Im2colLayout im2col;
 #endif
-} Factors;
+} OperandLayouts;
 
 // Packs rows first .. last - 1 of A.
-static inline void pack_rows(__global const uchar *source, int dt, const Factors *factors, long first, long last,
-                             long k, int depth, __local R *out) {
+static inline void pack_rows(__global const uchar *input, int dt, const OperandLayouts *layouts, long first, long last,
+                             long k, int k_count, __local R *out) {
 #if A_KIND == FROM_MATRIX
-  pack_matrix(source, dt, &factors->a.rows, &factors->a.columns, first, last, k, depth, TILE_ROWS, out);
+  pack_matrix(input, dt, &layouts->a.rows, &layouts->a.columns, first, last, k, k_count, TILE_ROWS, out);
 #else
-  pack_pixels(source, dt, &factors->patches, first, last, k, depth, TILE_ROWS, out);
+  pack_im2col(input, dt, &layouts->im2col, first, last, k, k_count, TILE_ROWS, out);
 #endif
 }
 
 // Packs columns first .. last - 1 of B.
-static inline void pack_columns(__global const uchar *source, int dt, const Factors *factors, long first, long last,
-                                long k, int depth, __local R *out) {
+static inline void pack_columns(__global const uchar *input, int dt, const OperandLayouts *layouts, long first,
+                                long last, long k, int k_count, __local R *out) {
 #if B_KIND == FROM_MATRIX
-  pack_matrix(source, dt, &factors->b.columns, &factors->b.rows, first, last, k, depth, TILE_COLUMNS, out);
-#elif B_KIND == FROM_PIXELS
-  pack_pixels(source, dt, &factors->patches, first, last, k, depth, TILE_COLUMNS, out);
+  pack_matrix(input, dt, &layouts->b.columns, &layouts->b.rows, first, last, k, k_count, TILE_COLUMNS, out);
+#elif B_KIND == FROM_IM2COL
+  pack_im2col(input, dt, &layouts->im2col, first, last, k, k_count, TILE_COLUMNS, out);
 #else
-  pack_features(source, dt, &factors->patches, first, last, k, depth, TILE_COLUMNS, out);
+  pack_im2col_transposed(input, dt, &layouts->im2col, first, last, k, k_count, TILE_COLUMNS, out);
 #endif
 }
 
@@ -59,17 +59,17 @@ static inline void join_parts(R *tile, int rows) {}
 typedef struct {
   long rows;
   long columns;
-  long depth;
+  long k;
   long part_rows;      // of C: computed by a work-item, or a work-group
   long part_columns;
   long strip_rows;     // of A: packed at a time
   long block_columns;  // of B: packed at a time
-  long block_depth;    // of both
+  long block_k;    // of both
   long keeps_rows;     // 1 where `a_panels` holds a part's rows for all of k
   long splits;         // of k, with sums of their own that lie `split_stride` elements apart
   long split_stride;
-} Cut;
-SHARED(Cut, 88);
+} Blocking;
+SHARED(Blocking, 88);
 
 // The rows, columns and k of a part of C.
 typedef struct {
@@ -78,15 +78,15 @@ typedef struct {
   long first_k, last_k;
 } Part;
 
-static inline Part find_part(const Cut *cut, long column, long row, long split) {
-  const long step = (cut->depth + cut->splits - 1) / cut->splits;
+static inline Part find_part(const Blocking *blocking, long column, long row, long split) {
+  const long step = (blocking->k + blocking->splits - 1) / blocking->splits;
   Part part;
-  part.first_row = row * cut->part_rows;
-  part.last_row = min(cut->rows, part.first_row + cut->part_rows);
-  part.first_column = column * cut->part_columns;
-  part.last_column = min(cut->columns, part.first_column + cut->part_columns);
-  part.first_k = min(split * step, cut->depth);
-  part.last_k = min(part.first_k + step, cut->depth);
+  part.first_row = row * blocking->part_rows;
+  part.last_row = min(blocking->rows, part.first_row + blocking->part_rows);
+  part.first_column = column * blocking->part_columns;
+  part.last_column = min(blocking->columns, part.first_column + blocking->part_columns);
+  part.first_k = min(split * step, blocking->k);
+  part.last_k = min(part.first_k + step, blocking->k);
   return part;
 }
 
@@ -95,11 +95,11 @@ DEFINE_TILES(multiply_packed, __local, 1, TILE_ROWS, FULL_PANEL, __global)
 DEFINE_TILES(multiply_unpacked, __global, row_step, 1, FULL_PANEL, __global)
 
 // Returns true if rows of A are read in place.
-static inline bool rows_stay(const Factors *factors, int dt) {
+static inline bool rows_stay(const OperandLayouts *layouts, int dt) {
 #if defined(IS_COMPLEX) || A_KIND != FROM_MATRIX
   return false;
 #else
-  const Matrix *a = &factors->a;
+  const Matrix *a = &layouts->a;
   return dt == R_DTYPE && a->rows.sizes[1] == 1 && a->columns.sizes[1] == 1 && a->columns.strides[0] == 1;
 #endif
 }
@@ -114,7 +114,7 @@ typedef struct {
 
 // Multiplies rows by packed columns [first_column, last_column). Returns where the next partial sums are.
 static inline __global TileVector *multiply_strip(const Epilogue *epilogue, Strip strip, __local const R *b_panels,
-                                                  long first_column, long last_column, int depth, bool is_first,
+                                                  long first_column, long last_column, int k_count, bool is_first,
                                                   bool is_last, __global TileVector *partial) {
   for (long row = strip.row; row < strip.last_row; row += PANEL_ROWS) {
     const int rows = (int)min((long)PANEL_ROWS, strip.last_row - row);
@@ -124,16 +124,16 @@ static inline __global TileVector *multiply_strip(const Epilogue *epilogue, Stri
       TileVector tile[TILE_ROWS * TILE_VECTORS];
       TileVector *done = is_last ? tile : 0;
       if (strip.unpacked)
-        multiply_unpacked(strip.unpacked, strip.row_step, b_panel, depth, columns * PARTS, is_first, partial, done);
-      else multiply_packed(strip.packed, 1, b_panel, depth, columns * PARTS, is_first, partial, done);
-      b_panel += depth * TILE_COLUMNS;
+        multiply_unpacked(strip.unpacked, strip.row_step, b_panel, k_count, columns * PARTS, is_first, partial, done);
+      else multiply_packed(strip.packed, 1, b_panel, k_count, columns * PARTS, is_first, partial, done);
+      b_panel += k_count * TILE_COLUMNS;
       partial += TILE_ROWS * TILE_VECTORS;
       if (is_last) {
         join_parts((R *)tile, rows);
-        store_product(epilogue, (const T *)tile, TILE_COLUMNS, row, column, rows, columns);
+        apply_epilogue(epilogue, (const T *)tile, TILE_COLUMNS, row, column, rows, columns);
       }
     }
-    strip.packed += depth * TILE_ROWS;
+    strip.packed += k_count * TILE_ROWS;
     if (strip.unpacked) strip.unpacked += PANEL_ROWS * strip.row_step;
   }
   return partial;
@@ -141,40 +141,41 @@ static inline __global TileVector *multiply_strip(const Epilogue *epilogue, Stri
 
 // Global size (column parts, row parts, batches * splits), in groups of one. For each block of B, which stays in L2, A
 // is streamed in strips, which stay in L1 panel by panel.
-__kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int source_dtype,
-                   Factors factors, Cut cut, __global uchar *partial, ulong partial_offset, __local R *a_panels,
-                   __local R *b_panels, EPILOGUE_ARGUMENTS) {
-  const long batch = get_global_id(2) / cut.splits;
-  const long split = get_global_id(2) % cut.splits;
-  a += a_offset + batch * factors.a.batch_stride * dtype_size(SOURCE_DTYPE);
-  b += b_offset + batch * factors.b.batch_stride * dtype_size(SOURCE_DTYPE);
-  const Part part = find_part(&cut, get_global_id(0), get_global_id(1), split);
-  const Epilogue epilogue = EPILOGUE(batch, split, cut.split_stride);
+__kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int input_dtype,
+                   OperandLayouts layouts, Blocking blocking, __global uchar *partial, ulong partial_offset,
+                   __local R *a_panels, __local R *b_panels, EPILOGUE_ARGUMENTS) {
+  const long batch = get_global_id(2) / blocking.splits;
+  const long split = get_global_id(2) % blocking.splits;
+  a += a_offset + batch * layouts.a.batch_stride * dtype_size(INPUT_DTYPE);
+  b += b_offset + batch * layouts.b.batch_stride * dtype_size(INPUT_DTYPE);
+  const Part part = find_part(&blocking, get_global_id(0), get_global_id(1), split);
+  const Epilogue epilogue = EPILOGUE(batch, split, blocking.split_stride);
   const long item = (get_global_id(2) * get_global_size(1) + get_global_id(1)) * get_global_size(0) + get_global_id(0);
-  const long item_tiles = cut.part_rows / PANEL_ROWS * ((cut.block_columns + PANEL_COLUMNS - 1) / PANEL_COLUMNS);
+  const long item_tiles =
+      blocking.part_rows / PANEL_ROWS * ((blocking.block_columns + PANEL_COLUMNS - 1) / PANEL_COLUMNS);
   __global TileVector *sums =
       (__global TileVector *)(partial + partial_offset) + item * item_tiles * TILE_ROWS * TILE_VECTORS;
 
-  const bool stay = !cut.keeps_rows && rows_stay(&factors, SOURCE_DTYPE);
-  for (long column = part.first_column; column < part.last_column; column += cut.block_columns) {
-    const long last_column = min(part.last_column, column + cut.block_columns);
-    const bool packs_rows = !cut.keeps_rows || column == part.first_column;
+  const bool stay = !blocking.keeps_rows && rows_stay(&layouts, INPUT_DTYPE);
+  for (long column = part.first_column; column < part.last_column; column += blocking.block_columns) {
+    const long last_column = min(part.last_column, column + blocking.block_columns);
+    const bool packs_rows = !blocking.keeps_rows || column == part.first_column;
     long k = part.first_k;
     do {
-      const int depth = (int)min(cut.block_depth, part.last_k - k);
-      const bool is_first = k == part.first_k, is_last = k + depth == part.last_k;
-      pack_columns(b, SOURCE_DTYPE, &factors, column, last_column, k, depth, b_panels);
-      __local R *packed = a_panels + (cut.keeps_rows ? cut.part_rows * PARTS * (k - part.first_k) : 0);
+      const int k_count = (int)min(blocking.block_k, part.last_k - k);
+      const bool is_first = k == part.first_k, is_last = k + k_count == part.last_k;
+      pack_columns(b, INPUT_DTYPE, &layouts, column, last_column, k, k_count, b_panels);
+      __local R *packed = a_panels + (blocking.keeps_rows ? blocking.part_rows * PARTS * (k - part.first_k) : 0);
       __global TileVector *at = sums;
-      for (long row = part.first_row; row < part.last_row; row += cut.strip_rows) {
-        Strip strip = {row, min(part.last_row, row + cut.strip_rows), packed, 0, factors.a.rows.strides[0]};
+      for (long row = part.first_row; row < part.last_row; row += blocking.strip_rows) {
+        Strip strip = {row, min(part.last_row, row + blocking.strip_rows), packed, 0, layouts.a.rows.strides[0]};
         // A panel reads whole rows only.
         if (stay && (strip.last_row - row) % PANEL_ROWS == 0)
           strip.unpacked = (__global const R *)a + row * strip.row_step + k;
-        else if (packs_rows) pack_rows(a, SOURCE_DTYPE, &factors, row, strip.last_row, k, depth, packed);
-        at = multiply_strip(&epilogue, strip, b_panels, column, last_column, depth, is_first, is_last, at);
+        else if (packs_rows) pack_rows(a, INPUT_DTYPE, &layouts, row, strip.last_row, k, k_count, packed);
+        at = multiply_strip(&epilogue, strip, b_panels, column, last_column, k_count, is_first, is_last, at);
       }
-      k += depth;
+      k += k_count;
     } while (k < part.last_k);
   }
 }
@@ -185,9 +186,9 @@ __kernel void gemm_finish(__global const uchar *partial, ulong partial_offset, l
                           EPILOGUE_ARGUMENTS) {
   const long row = get_global_id(1);
   const long batch = get_global_id(2);
-  const long product = get_global_size(1) * columns;
+  const long matrix = get_global_size(1) * columns;
   const long last = min(columns, (long)(get_global_id(0) + 1) * step);
-  __global const uchar *sums = partial + partial_offset + (batch * product + row * columns) * sizeof(T);
+  __global const uchar *sums = partial + partial_offset + (batch * matrix + row * columns) * sizeof(T);
   const T zero = FROM_REAL(0);
   const Epilogue epilogue = EPILOGUE(batch, 0, 0);
   for (long column = get_global_id(0) * step; column < last; column += VEC) {
@@ -195,7 +196,7 @@ __kernel void gemm_finish(__global const uchar *partial, ulong partial_offset, l
     Lanes values;
     values.vector = (TV)(0);
     for (long split = 0; split < splits; ++split)
-      values.vector += load_part(sums + split * get_global_size(2) * product * sizeof(T), column, last, T_DTYPE, zero);
-    store_product(&epilogue, values.lanes, VEC, row, column, 1, count);
+      values.vector += load_part(sums + split * get_global_size(2) * matrix * sizeof(T), column, last, T_DTYPE, zero);
+    apply_epilogue(&epilogue, values.lanes, VEC, row, column, 1, count);
   }
 }

@@ -1,4 +1,4 @@
-//! Blocked GEMM: its operands are strided matrices, or the patches of a convolution.
+//! Blocked GEMM: its operands are strided matrices, or the im2col matrix of a convolution.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use bytemuck::{bytes_of, cast_slice};
 
 use super::epilogue::{Activation, Epilogue};
 use super::gemm_local;
-use super::matrix::{Matrix, Operand};
-use super::plan::{Cores, Plan, Size, Tile};
-use super::product::{Factor, Product};
+use super::matrix::{Matrix, MatrixOperand};
+use super::operands::{Gemm, GemmOperand};
+use super::plan::{Cores, GemmPlan, GemmSize, Tile};
 use crate::cl::Memory;
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Arguments, EntryPoint, LocalBytes};
-use crate::kernels::structs::gemm::Cut;
+use crate::kernels::structs::gemm::Blocking;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 use crate::ops::core::space::div_ceil;
 use crate::ops::tuning::Tuning;
@@ -21,15 +21,15 @@ use crate::ops::Target;
 /// Columns that a work-item of the kernel that adds partial sums takes.
 const FINISH_COLUMNS: i64 = 4096;
 
-impl Product {
+impl Gemm {
     /// With rows and columns exchanged, C' = B' A', for matrices.
     fn transposed(&self) -> Option<Self> {
-        let (Factor::Matrix(a), Factor::Matrix(b)) = (self.a, self.b) else { return None };
-        let size = Size { rows: self.size.columns, columns: self.size.rows, ..self.size };
+        let (GemmOperand::Matrix(a), GemmOperand::Matrix(b)) = (self.a, self.b) else { return None };
+        let size = GemmSize { rows: self.size.columns, columns: self.size.rows, ..self.size };
         Some(Self {
             size,
-            a: Factor::Matrix(b.transposed()),
-            b: Factor::Matrix(a.transposed()),
+            a: GemmOperand::Matrix(b.transposed()),
+            b: GemmOperand::Matrix(a.transposed()),
             epilogue: self.epilogue.transposed(),
             ..*self
         })
@@ -37,9 +37,9 @@ impl Product {
 
     /// Returns true if the kernel reads rows of A in place; `rows_stay` of `gemm.cl`.
     fn rows_stay(&self) -> bool {
-        let Factor::Matrix(Operand { dtype, layout, .. }) = self.a else { return false };
+        let GemmOperand::Matrix(MatrixOperand { dtype, layout, .. }) = self.a else { return false };
         dtype == self.class.storage()
-            && !matches!(self.class, Class::Complex | Class::ComplexDouble)
+            && !self.class.is_complex()
             && layout.rows.is_line()
             && layout.columns.is_line()
             && layout.columns.is_dense()
@@ -47,12 +47,12 @@ impl Product {
 
     /// The GEMM, or its transpose where that is cheaper, and its blocking. The transpose of `x @ weight.T` reads the
     /// rows of the weight in place, and packs only those of `x`: 158 GFLOP/s instead of 129 for 32 x 1024 x 256 (PoCL,
-    /// Xeon).
-    fn planned(&self, tile: Tile, cores: &Cores) -> (Self, Plan) {
-        let plan = |product: &Self| Plan::of(product.size, tile, cores, product.rows_stay());
+    /// Xeon; `make bench CASES="'few rows *'"` has the like).
+    fn planned(&self, tile: Tile, cores: &Cores) -> (Self, GemmPlan) {
+        let plan = |gemm: &Self| GemmPlan::of(gemm.size, tile, cores, gemm.rows_stay());
         let (as_is, cost) = plan(self);
         match self.transposed().filter(Self::rows_stay).map(|other| (other, plan(&other))) {
-            Some((other, (cut, other_cost))) if other_cost < cost => (other, cut),
+            Some((other, (blocking, other_cost))) if other_cost < cost => (other, blocking),
             _ => (*self, as_is),
         }
     }
@@ -71,7 +71,7 @@ pub fn program(
     source: DType,
     epilogue: &Epilogue,
 ) -> Result<Arc<CachedProgram>> {
-    let addend = epilogue.addend.map_or(epilogue.out.dtype, |addend| addend.dtype);
+    let bias = epilogue.bias.map_or(epilogue.out.dtype, |bias| bias.dtype);
     let spec = Spec::generic()
         .define("VEC", tile.vector())
         .define("TILE_ROWS", tile.rows * tile.parts)
@@ -81,7 +81,7 @@ pub fn program(
         .define("B_KIND", b_kind)
         .define("SPEC_DTYPE0", i64::from(source.code()))
         .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
-        .define("SPEC_DTYPE2", i64::from(addend.code()))
+        .define("SPEC_DTYPE2", i64::from(bias.code()))
         .define("ACTIVATION", i64::from(epilogue.activation.repr));
     let family = if epilogue.activation == Activation::Gelu { Family::MatmulGelu } else { Family::Matmul };
     target.program(family, class, &spec)
@@ -100,8 +100,8 @@ pub fn launch<A: Arguments>(
     target.launch(program, kernel, args, &global, local.as_ref().map(<[usize; 3]>::as_slice))
 }
 
-/// Independent work-items that keep the device busy.
-pub fn busy(target: &Target) -> i64 {
+/// Occupancy target: how many independent work-items fill the device.
+pub fn occupancy_target(target: &Target) -> i64 {
     target.compute_units() as i64 * if target.is_cpu() { 4 } else { 256 }
 }
 
@@ -109,39 +109,41 @@ pub fn busy(target: &Target) -> i64 {
 ///
 /// # Errors
 /// As the allocator and the driver report.
-pub fn multiply(target: &Target, product: &Product) -> Result<()> {
-    let size = product.size;
+pub fn multiply(target: &Target, gemm: &Gemm) -> Result<()> {
+    let size = gemm.size;
     if size.rows * size.columns * size.batches == 0 {
         return Ok(());
     }
     match Tuning::of(target.device) {
-        Tuning::Cpu(tuning) => multiply_packed(target, product, &Cores::new(target, tuning)),
-        Tuning::Gpu(tuning) => gemm_local::multiply(target, product, &tuning),
+        Tuning::Cpu(tuning) => multiply_packed(target, gemm, &Cores::new(target, tuning)),
+        Tuning::Gpu(tuning) => gemm_local::multiply(target, gemm, &tuning),
     }
 }
 
-fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<()> {
-    let tile = Tile::tuned(&cores.tuning, product.class);
-    let (product, plan) = product.planned(tile, cores);
-    let Product { class, size, a, b, epilogue } = product;
-    let patches = match (a.patches(), b.patches()) {
-        (Some(_), Some(_)) => return Err(Error::Invalid("OpenCL: two matrices of patches are multiplied".to_owned())),
-        (patches, None) | (None, patches) => patches,
+fn multiply_packed(target: &Target, gemm: &Gemm, cores: &Cores) -> Result<()> {
+    let tile = Tile::tuned(&cores.tuning, gemm.class);
+    let (gemm, plan) = gemm.planned(tile, cores);
+    let Gemm { class, size, a, b, epilogue } = gemm;
+    let im2col = match (a.im2col(), b.im2col()) {
+        (Some(_), Some(_)) => {
+            return Err(Error::Invalid("OpenCL: both operands of a GEMM are im2col matrices".to_owned()))
+        }
+        (im2col, None) | (None, im2col) => im2col,
     };
-    // The `Factors` of `gemm.cl`, which ends before the patches where there are none.
-    let grid = patches.map(|patches| patches.grid());
+    // The `OperandLayouts` of `gemm.cl`, which ends before the im2col layout where there is none.
+    let im2col = im2col.map(|im2col| im2col.layout());
     let matrices = [a.layout(), b.layout()];
-    let factors = [cast_slice(&matrices), grid.as_ref().map_or(&[][..], bytes_of)].concat();
+    let layouts = [cast_slice(&matrices), im2col.as_ref().map_or(&[][..], bytes_of)].concat();
     let matrix = size.rows * size.columns;
-    let cut = Cut {
+    let blocking = Blocking {
         rows: size.rows,
         columns: size.columns,
-        depth: size.depth,
+        k: size.k,
         part_rows: plan.part_rows,
         part_columns: plan.part_columns,
         strip_rows: plan.strip_rows,
         block_columns: plan.block_columns,
-        block_depth: plan.block_depth,
+        block_k: plan.block_k,
         keeps_rows: i64::from(plan.keeps_rows),
         splits: plan.splits,
         split_stride: size.batches * matrix,
@@ -158,7 +160,7 @@ fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<
     let sums = memory(&sums_memory)?;
     let goal = if plan.splits > 1 {
         let layout = Matrix::dense(size.rows, size.columns);
-        Epilogue::plain(Operand { memory: sums, dtype: class.storage(), layout }, None)
+        Epilogue::plain(MatrixOperand { memory: sums, dtype: class.storage(), layout }, None)
     } else {
         epilogue
     };
@@ -167,9 +169,9 @@ fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<
     let args = entry::Gemm {
         a: a.memory(),
         b: b.memory(),
-        source_dtype: a.dtype(),
-        factors: &factors,
-        cut,
+        input_dtype: a.dtype(),
+        layouts: &layouts,
+        blocking,
         partial: memory(&partial)?,
         a_panels: LocalBytes(a_bytes as usize),
         b_panels: LocalBytes(b_bytes as usize),
@@ -188,7 +190,14 @@ fn multiply_packed(target: &Target, product: &Product, cores: &Cores) -> Result<
 ///
 /// # Errors
 /// As the driver reports.
-pub fn finish(target: &Target, class: Class, size: Size, splits: i64, sums: Memory, epilogue: &Epilogue) -> Result<()> {
+pub fn finish(
+    target: &Target,
+    class: Class,
+    size: GemmSize,
+    splits: i64,
+    sums: Memory,
+    epilogue: &Epilogue,
+) -> Result<()> {
     if let Tuning::Gpu(tuning) = Tuning::of(target.device) {
         return gemm_local::finish(target, class, size, splits, sums, epilogue, &tuning);
     }

@@ -1,15 +1,15 @@
-// GEMM for GPUs: C = alpha * A B + beta * D.
+// GEMM for GPUs: C = alpha * A B + beta * bias.
 //
 // A work-group of SIDE * SIDE items computes a square of SIDE * ITEM rows and columns of C. For STEP values of k at a
 // time it copies the blocks of A and B that this takes into local memory, neighbouring items reading neighbours; then
 // each item multiplies ITEM rows by ITEM columns of them in registers.
 //
 // An element of an operand is where its *outer* index (row of A, column of B) and its *inner* one (k) meet. Both
-// indices contribute a `Place`, and these add up: for a strided matrix two offsets, and for the patches of a
-// convolution also a position, outside of which the source is zero. The `Place`s of a square's outer indices are found
-// once.
+// indices contribute a `Position`, and these add up: for a strided matrix two offsets, and for the im2col matrix of a
+// convolution also a position, outside of which the input is zero. The `Position`s of a square's outer indices are
+// found once.
 //
-// The most common case needs none of that: where DENSE is 1, both operands, the result and `addend` are matrices with
+// The most common case needs none of that: where DENSE is 1, both operands, the result and `bias` are matrices with
 // one stride for rows and one for columns, and each operand is dense along the index that its items walk.
 
 #ifndef SIDE
@@ -45,7 +45,7 @@
 typedef struct {
   long rows;
   long columns;
-  long depth;
+  long k;
   long splits;
   long split_stride;
 } Extent;
@@ -82,7 +82,7 @@ INLINE void keep(__local T *block, int along_k, int i, TV vector) {
 }
 
 #define FETCH(to, from, dt, along_k, stride, outers, inners) \
-  UNROLL for (int l = 0; l < LOADS; ++l)          \
+  UNROLL for (int l = 0; l < LOADS; ++l)                     \
       to[l] = fetch(from, dt, along_k, stride, item + l * ITEMS, outers, inners);
 #define KEEP(block, along_k, from) \
   UNROLL for (int l = 0; l < LOADS; ++l) keep(block, along_k, item + l * ITEMS, from[l]);
@@ -92,79 +92,81 @@ INLINE void keep(__local T *block, int along_k, int i, TV vector) {
 
 typedef struct {
   long offset;
-#if HAS_PATCHES
+#if HAS_IM2COL
   int at[SPATIAL];
 #endif
-} Place;
+} Position;
 
-static inline Place matrix_place(const Axis *axis, long i) {
-  Place place;
-  place.offset = axis_offset(axis, i);
-  return place;
+static inline Position matrix_position(const Axis *axis, long i) {
+  Position position;
+  position.offset = axis_offset(axis, i);
+  return position;
 }
 
-#if HAS_PATCHES
-static inline Place pixel_place(const Patches *grid, long i) {
-  Place place;
+#if HAS_IM2COL
+static inline Position im2col_row_position(const Im2colLayout *im2col, long i) {
+  Position position;
   long offset = 0;
   for (int d = 0; d < SPATIAL; ++d) {
-    const long at = i % grid->pixels[d] * grid->scale[d] + grid->origin[d];
-    place.at[d] = (int)at;
-    offset += at * grid->strides[d];
-    i /= grid->pixels[d];
+    const long at = i % im2col->out_sizes[d] * im2col->stride[d] + im2col->origin[d];
+    position.at[d] = (int)at;
+    offset += at * im2col->in_strides[d];
+    i /= im2col->out_sizes[d];
   }
-  place.offset = offset + i * grid->image_stride;
-  return place;
+  position.offset = offset + i * im2col->image_stride;
+  return position;
 }
 
-static inline Place feature_place(const Patches *grid, long i) {
-  Place place;
-  const long taps = grid->taps[0] * grid->taps[1] * grid->taps[2];
-  long offset = i / grid->feature_stride % grid->channels * grid->channel_stride;
-  long tap = i / grid->tap_stride % taps;
+static inline Position im2col_column_position(const Im2colLayout *im2col, long i) {
+  Position position;
+  const long kernel_numel = im2col->kernel_size[0] * im2col->kernel_size[1] * im2col->kernel_size[2];
+  long offset = i / im2col->channel_step % im2col->channels * im2col->channel_stride;
+  long element = i / im2col->kernel_step % kernel_numel;
   for (int d = 0; d < SPATIAL; ++d) {
-    const long at = tap % grid->taps[d] * grid->step[d];
-    place.at[d] = (int)at;
-    offset += at * grid->strides[d];
-    tap /= grid->taps[d];
+    const long at = element % im2col->kernel_size[d] * im2col->dilation[d];
+    position.at[d] = (int)at;
+    offset += at * im2col->in_strides[d];
+    element /= im2col->kernel_size[d];
   }
-  place.offset = offset;
-  return place;
+  position.offset = offset;
+  return position;
 }
 #else
-#define pixel_place(grid, i) matrix_place(0, i)
-#define feature_place(grid, i) matrix_place(0, i)
+#define im2col_row_position(im2col, i) matrix_position(0, i)
+#define im2col_column_position(im2col, i) matrix_position(0, i)
 #endif
 
-// The `Place` of index i, or NOWHERE from `limit` on.
-#define FIND_PLACE(place, kind, pixels_kind, axis, i, limit)                                              \
-  if ((i) < (limit))                                                                                      \
-    place = (kind) == FROM_MATRIX ? matrix_place(axis, i)                                                 \
-                                  : (kind) == (pixels_kind) ? pixel_place(&grid, i) : feature_place(&grid, i); \
-  else                                                                                                    \
-    place.offset = NOWHERE
+// The `Position` of index i, or NOWHERE from `limit` on.
+#define FIND_POSITION(position, kind, row_kind, axis, i, limit)            \
+  if ((i) < (limit))                                                       \
+    position = (kind) == FROM_MATRIX ? matrix_position(axis, i)            \
+        : (kind) == (row_kind)       ? im2col_row_position(&im2col, i)     \
+                                     : im2col_column_position(&im2col, i); \
+  else                                                                     \
+    position.offset = NOWHERE
 
-static inline T load_meeting(__global const uchar *source, int dt, int kind, const Patches *grid,
-                             __local const Place *outer, __local const Place *inner) {
+static inline T load_meeting(__global const uchar *input, int dt, int kind, const Im2colLayout *im2col,
+                             __local const Position *outer, __local const Position *inner) {
   const long offset = outer->offset + inner->offset;
   bool exists = offset > NOWHERE / 2;
-#if HAS_PATCHES
+#if HAS_IM2COL
   if (kind != FROM_MATRIX) {
-    for (int d = 0; d < SPATIAL; ++d) exists = exists && (uint)(outer->at[d] + inner->at[d]) < (uint)grid->extents[d];
+    for (int d = 0; d < SPATIAL; ++d) 
+      exists = exists && (uint)(outer->at[d] + inner->at[d]) < (uint)im2col->in_sizes[d];
   }
 #endif
-  return exists ? load_one(source, offset, dt) : FROM_REAL(0);
+  return exists ? load_one(input, offset, dt) : FROM_REAL(0);
 }
 
 // Element i of a square's block, as items take them.
 #define OUTER_OF(i, along_k) ((along_k) ? (i) / STEP : (i) % SQUARE)
 #define INNER_OF(i, along_k) ((along_k) ? (i) % STEP : (i) / SQUARE)
 #define LOADS (SQUARE * STEP / ITEMS)
-#define FETCH(to, from, dt, kind, along_k, outer, inner)                                                          \
-  UNROLL for (int l = 0; l < LOADS; ++l) to[l] =                                                        \
-      load_meeting(from, dt, kind, &grid, outer + OUTER_OF(item + l * ITEMS, along_k),                             \
+#define FETCH(to, from, dt, kind, along_k, outer, inner)                                 \
+  UNROLL for (int l = 0; l < LOADS; ++l) to[l] =                                         \
+      load_meeting(from, dt, kind, &im2col, outer + OUTER_OF(item + l * ITEMS, along_k), \
                    inner + INNER_OF(item + l * ITEMS, along_k));
-#define KEEP(block, along_k, from)                  \
+#define KEEP(block, along_k, from)       \
   UNROLL for (int l = 0; l < LOADS; ++l) \
       block[INNER_OF(item + l * ITEMS, along_k) * PITCH + OUTER_OF(item + l * ITEMS, along_k)] = from[l];
 #endif
@@ -177,13 +179,13 @@ static inline T load_meeting(__global const uchar *source, int dt, int kind, con
   for (int n = 0; n < 4; ++n) (to)[n] = (from)[n]
 #else
 typedef PASTE(T_NAME, 4) Four;
-#define LOAD_FOUR(to, from)                        \
-  {                                                \
+#define LOAD_FOUR(to, from)                          \
+  {                                                  \
     const Four four = *(__local const Four *)(from); \
-    (to)[0] = four.s0;                             \
-    (to)[1] = four.s1;                             \
-    (to)[2] = four.s2;                             \
-    (to)[3] = four.s3;                             \
+    (to)[0] = four.s0;                               \
+    (to)[1] = four.s1;                               \
+    (to)[2] = four.s2;                               \
+    (to)[3] = four.s3;                               \
   }
 #endif
 
@@ -212,12 +214,12 @@ INLINE bool is_run(const long *offsets) {
 
 // Global size: squares * batches * splits groups of ITEMS, in one dimension, as the others are limited on some devices.
 __kernel GROUPS_OF(ITEMS) void gemm_local(
-    __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int source_dtype, Matrix a_layout,
-    Matrix b_layout, Patches grid, Extent extent, EPILOGUE_ARGUMENTS) {
+    __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int input_dtype, Matrix a_layout,
+    Matrix b_layout, Im2colLayout im2col, Extent extent, EPILOGUE_ARGUMENTS) {
   __local T a_block[STEP * PITCH] __attribute__((aligned(32)));
   __local T b_block[STEP * PITCH] __attribute__((aligned(32)));
 #if !DENSE
-  __local Place a_outer[SQUARE], b_outer[SQUARE], a_inner[STEP], b_inner[STEP];
+  __local Position a_outer[SQUARE], b_outer[SQUARE], a_inner[STEP], b_inner[STEP];
 #endif
 
   const int item = get_local_id(0), across = item % SIDE, down = item / SIDE;
@@ -228,28 +230,28 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
   uint square_down, square_across;
   find_square(&extent, (uint)get_group_id(0) - part * squares, &square_down, &square_across);
   const long row = (long)square_down * SQUARE, column = (long)square_across * SQUARE;
-  const long per_split = extent.splits == 1 ? extent.depth : (extent.depth + extent.splits - 1) / extent.splits;
-  const long first_k = min(split * per_split, extent.depth), last_k = min(first_k + per_split, extent.depth);
-  a += a_offset + batch * a_layout.batch_stride * dtype_size(SOURCE_DTYPE);
-  b += b_offset + batch * b_layout.batch_stride * dtype_size(SOURCE_DTYPE);
+  const long per_split = extent.splits == 1 ? extent.k : (extent.k + extent.splits - 1) / extent.splits;
+  const long first_k = min(split * per_split, extent.k), last_k = min(first_k + per_split, extent.k);
+  a += a_offset + batch * a_layout.batch_stride * dtype_size(INPUT_DTYPE);
+  b += b_offset + batch * b_layout.batch_stride * dtype_size(INPUT_DTYPE);
 
 #if DENSE
   const long a_stride = (A_ALONG_K ? &a_layout.rows : &a_layout.columns)->strides[0];
   const long b_stride = (B_ALONG_K ? &b_layout.columns : &b_layout.rows)->strides[0];
   const int a_rows = (int)min(extent.rows - row, (long)SQUARE);
   const int b_columns = (int)min(extent.columns - column, (long)SQUARE);
-  a += (row * (A_ALONG_K ? a_stride : 1) + first_k * (A_ALONG_K ? 1 : a_stride)) * dtype_size(SOURCE_DTYPE);
-  b += (column * (B_ALONG_K ? b_stride : 1) + first_k * (B_ALONG_K ? 1 : b_stride)) * dtype_size(SOURCE_DTYPE);
+  a += (row * (A_ALONG_K ? a_stride : 1) + first_k * (A_ALONG_K ? 1 : a_stride)) * dtype_size(INPUT_DTYPE);
+  b += (column * (B_ALONG_K ? b_stride : 1) + first_k * (B_ALONG_K ? 1 : b_stride)) * dtype_size(INPUT_DTYPE);
   TV a_next[LOADS], b_next[LOADS];
 #else
   for (int i = item; i < SQUARE; i += ITEMS) {
-    FIND_PLACE(a_outer[i], A_KIND, FROM_PIXELS, &a_layout.rows, row + i, extent.rows);
-    FIND_PLACE(b_outer[i], B_KIND, FROM_PIXELS, &b_layout.columns, column + i, extent.columns);
+    FIND_POSITION(a_outer[i], A_KIND, FROM_IM2COL, &a_layout.rows, row + i, extent.rows);
+    FIND_POSITION(b_outer[i], B_KIND, FROM_IM2COL, &b_layout.columns, column + i, extent.columns);
   }
-#define FIND_INNER(k)                                                                                 \
-  if (item < STEP) {                                                                                  \
-    FIND_PLACE(a_inner[item], A_KIND, FROM_FEATURES, &a_layout.columns, (k) + item, last_k);          \
-    FIND_PLACE(b_inner[item], B_KIND, FROM_FEATURES, &b_layout.rows, (k) + item, last_k);             \
+#define FIND_INNER(k)                                                                                    \
+  if (item < STEP) {                                                                                     \
+    FIND_POSITION(a_inner[item], A_KIND, FROM_IM2COL_TRANSPOSED, &a_layout.columns, (k) + item, last_k); \
+    FIND_POSITION(b_inner[item], B_KIND, FROM_IM2COL_TRANSPOSED, &b_layout.rows, (k) + item, last_k);    \
   }
   FIND_INNER(first_k)
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -264,13 +266,13 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 #if DENSE
     // The step after this one; past the last there is nothing to fetch.
     const int inners = (int)min(last_k - (k + STEP), (long)STEP);
-    FETCH(a_next, a, SOURCE_DTYPE, A_ALONG_K, a_stride, a_rows, inners)
-    FETCH(b_next, b, SOURCE_DTYPE, B_ALONG_K, b_stride, b_columns, inners)
-    a += STEP * (A_ALONG_K ? 1 : a_stride) * dtype_size(SOURCE_DTYPE);
-    b += STEP * (B_ALONG_K ? 1 : b_stride) * dtype_size(SOURCE_DTYPE);
+    FETCH(a_next, a, INPUT_DTYPE, A_ALONG_K, a_stride, a_rows, inners)
+    FETCH(b_next, b, INPUT_DTYPE, B_ALONG_K, b_stride, b_columns, inners)
+    a += STEP * (A_ALONG_K ? 1 : a_stride) * dtype_size(INPUT_DTYPE);
+    b += STEP * (B_ALONG_K ? 1 : b_stride) * dtype_size(INPUT_DTYPE);
 #else
-    FETCH(a_next, a, SOURCE_DTYPE, A_KIND, A_ALONG_K, a_outer, a_inner)
-    FETCH(b_next, b, SOURCE_DTYPE, B_KIND, B_ALONG_K, b_outer, b_inner)
+    FETCH(a_next, a, INPUT_DTYPE, A_KIND, A_ALONG_K, a_outer, a_inner)
+    FETCH(b_next, b, INPUT_DTYPE, B_KIND, B_ALONG_K, b_outer, b_inner)
 #endif
     // Unrolled further, operands of later steps would take the registers that leave room for a second group.
     _Pragma("unroll 2") for (int s = 0; k >= first_k && s < STEP; ++s) {
@@ -296,11 +298,11 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 #define COLUMN_OFFSET(layout, c) ((column + SPREAD(across, c)) * layout.columns.strides[0])
 #define IS_RUN(layout, c) (layout.columns.strides[0] == 1)
 #else
-  long out_layout_columns[ITEM], addend_layout_columns[ITEM];
+  long out_layout_columns[ITEM], bias_layout_columns[ITEM];
   UNROLL for (int c = 0; c < ITEM; ++c) {
     const long at = min(column + SPREAD(across, c), extent.columns - 1);
     out_layout_columns[c] = axis_offset(&out_layout.columns, at);
-    addend_layout_columns[c] = has_addend ? axis_offset(&addend_layout.columns, at) : 0;
+    bias_layout_columns[c] = has_bias ? axis_offset(&bias_layout.columns, at) : 0;
   }
 #define COLUMN_OFFSET(layout, c) layout##_columns[c]
 #define IS_RUN(layout, c) is_run(layout##_columns + c)
@@ -309,18 +311,18 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
     const long at = row + SPREAD(down, r);
     if (at >= extent.rows) continue;
     const long out_row = OFFSET_ALONG(&out_layout.rows, at);
-    const long addend_row = has_addend ? OFFSET_ALONG(&addend_layout.rows, at) : 0;
+    const long bias_row = has_bias ? OFFSET_ALONG(&bias_layout.rows, at) : 0;
     UNROLL for (int c = 0; c < ITEM; c += VEC) {
       const long left = extent.columns - (column + SPREAD(across, c));
-      Lanes values, addends;
+      Lanes values, biass;
       UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, sums[r][c + l]);
-      if (has_addend) {
-        if (left >= VEC && IS_RUN(addend_layout, c))
-          addends.vector = load_vector(e.addend, addend_row + COLUMN_OFFSET(addend_layout, c), ADDEND_DTYPE);
+      if (has_bias) {
+        if (left >= VEC && IS_RUN(bias_layout, c))
+          biass.vector = load_vector(e.bias, bias_row + COLUMN_OFFSET(bias_layout, c), BIAS_DTYPE);
         else
-          UNROLL for (int l = 0; l < VEC; ++l) addends.lanes[l] =
-              l < left ? load(e.addend, addend_row + COLUMN_OFFSET(addend_layout, c + l), ADDEND_DTYPE) : FROM_REAL(0);
-        UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] += scale(e.beta, addends.lanes[l]);
+          UNROLL for (int l = 0; l < VEC; ++l) biass.lanes[l] =
+              l < left ? load(e.bias, bias_row + COLUMN_OFFSET(bias_layout, c + l), BIAS_DTYPE) : FROM_REAL(0);
+        UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] += scale(e.beta, biass.lanes[l]);
       }
       values.vector = ACTIVATE_VECTOR(values.vector);
       if (left >= VEC && IS_RUN(out_layout, c))
@@ -334,16 +336,16 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 
 // The dot product of a row and a column, of which each group of ITEMS sums a part of k.
 __kernel GROUPS_OF(ITEMS) void gemm_local_dot(__global const uchar *a, ulong a_offset, __global const uchar *b,
-                                              ulong b_offset, int source_dtype, long a_stride, long b_stride,
+                                              ulong b_offset, int input_dtype, long a_stride, long b_stride,
                                               Extent extent, EPILOGUE_ARGUMENTS) {
   __local T sums[ITEMS];
   const int item = get_local_id(0);
-  const long split = get_group_id(0), per_split = (extent.depth + extent.splits - 1) / extent.splits;
-  const long last = min((split + 1) * per_split, extent.depth);
+  const long split = get_group_id(0), per_split = (extent.k + extent.splits - 1) / extent.splits;
+  const long last = min((split + 1) * per_split, extent.k);
   T sum = FROM_REAL(0);
   for (long k = split * per_split + item; k < last; k += ITEMS)
-    sum = MULTIPLY_ADD(load_one(a + a_offset, k * a_stride, SOURCE_DTYPE),
-                       load_one(b + b_offset, k * b_stride, SOURCE_DTYPE), sum);
+    sum = MULTIPLY_ADD(load_one(a + a_offset, k * a_stride, INPUT_DTYPE),
+                       load_one(b + b_offset, k * b_stride, INPUT_DTYPE), sum);
   sums[item] = sum;
   for (int left = ITEMS; left > 1; left = (left + 1) / 2) {
     const int other = item + (left + 1) / 2;
@@ -365,9 +367,9 @@ __kernel void gemm_local_finish(__global const uchar *partial, ulong partial_off
   const long column = i % extent.columns, row = i / extent.columns % extent.rows;
   const Epilogue e = EPILOGUE(i / extent.columns / extent.rows, 0, 0);
   T value = scale(e.alpha, sum);
-  if (has_addend) {
-    const long at = axis_offset(&addend_layout.rows, row) + axis_offset(&addend_layout.columns, column);
-    value += scale(e.beta, load(e.addend, at, ADDEND_DTYPE));
+  if (has_bias) {
+    const long at = axis_offset(&bias_layout.rows, row) + axis_offset(&bias_layout.columns, column);
+    value += scale(e.beta, load(e.bias, at, BIAS_DTYPE));
   }
   store(e.out, axis_offset(&out_layout.rows, row) + axis_offset(&out_layout.columns, column), OUT_DTYPE, ACTIVATE(value));
 }

@@ -1,14 +1,15 @@
 //! GEMM for GPUs: work-groups share blocks of both operands in local memory.
 //!
-//! Nothing is packed. A block is read from the operand in place, a strided matrix or the patches of a convolution.
+//! Nothing is packed. A block is read from the operand in place, a strided matrix or the im2col matrix of a
+//! convolution.
 
 use std::sync::Arc;
 
 use super::epilogue::Epilogue;
-use super::matrix::{Matrix, Operand};
-use super::patches::FeatureOrder;
-use super::plan::Size;
-use super::product::{Factor, Product};
+use super::im2col::Im2colOrder;
+use super::matrix::{Matrix, MatrixOperand};
+use super::operands::{Gemm, GemmOperand};
+use super::plan::GemmSize;
 use crate::cl::Memory;
 use crate::error::{Error, Result};
 use crate::kernels::entry;
@@ -28,43 +29,42 @@ const DOT_TERMS: i64 = 16;
 
 /// Returns true if neighbours along k are neighbours in memory, for an operand whose k is its matrix' column index, or
 /// for `exchanged` its row index.
-fn is_along_k(factor: &Factor, exchanged: bool) -> bool {
-    match factor {
-        Factor::Matrix(matrix) => {
+fn is_along_k(operand: &GemmOperand, exchanged: bool) -> bool {
+    match operand {
+        GemmOperand::Matrix(matrix) => {
             let Matrix { rows, columns, .. } = matrix.layout;
             let inner = if exchanged { rows } else { columns };
             inner.is_dense() && inner.size() > 1
         }
-        Factor::Pixels(source) => source.patches.order() == FeatureOrder::ChannelsInnermost,
-        Factor::Features(source) => source.patches.order() == FeatureOrder::TapsInnermost,
+        GemmOperand::Im2col(input) => input.im2col.order() == Im2colOrder::ChannelsInnermost,
+        GemmOperand::Im2colTransposed(input) => input.im2col.order() == Im2colOrder::KernelInnermost,
     }
 }
 
 /// Returns true if items walk an operand along neighbours in memory, and all its rows and columns are equally far
 /// apart.
-fn is_plain(factor: &Factor, along_k: bool, exchanged: bool) -> bool {
-    let Factor::Matrix(matrix) = factor else { return false };
+fn is_plain(operand: &GemmOperand, along_k: bool, exchanged: bool) -> bool {
+    let GemmOperand::Matrix(matrix) = operand else { return false };
     let Matrix { rows, columns, .. } = matrix.layout;
     let outer = if exchanged { columns } else { rows };
     rows.is_line() && columns.is_line() && (along_k || outer.is_dense())
 }
 
 /// Returns true if programs with `DENSE` compute the GEMM: one of plain matrices, which items copy by whole vectors.
-fn is_dense(product: &Product, plan: &Plan, lanes: i64, step: i64, along_k: [bool; 2]) -> bool {
-    let Product { a, b, epilogue, .. } = product;
+fn is_dense(gemm: &Gemm, tiling: &GpuTiling, lanes: i64, step: i64, along_k: [bool; 2]) -> bool {
+    let Gemm { a, b, epilogue, .. } = gemm;
     let [a_along_k, b_along_k] = along_k;
-    let is_line = |operand: &Operand| operand.layout.rows.is_line() && operand.layout.columns.is_line();
+    let is_line = |operand: &MatrixOperand| operand.layout.rows.is_line() && operand.layout.columns.is_line();
     step % lanes == 0
-        && plan.item * step % (plan.side * lanes) == 0
+        && tiling.item * step % (tiling.side * lanes) == 0
         && is_plain(a, a_along_k, false)
         && is_plain(b, b_along_k, true)
         && is_line(&epilogue.out)
-        && epilogue.addend.as_ref().is_none_or(is_line)
+        && epilogue.bias.as_ref().is_none_or(is_line)
 }
 
-/// Tiling of a GEMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Plan {
+struct GpuTiling {
     /// Items of a side of a work-group.
     side: i64,
     /// Rows, and columns, of C that an item computes.
@@ -75,17 +75,17 @@ struct Plan {
     splits: i64,
 }
 
-impl Plan {
+impl GpuTiling {
     /// The larger part of C for each item where that leaves no compute unit idle, and elements are not wider than
     /// floats.
-    fn of(product: &Product, units: i64, tuning: &GpuTuning) -> Self {
+    fn of(gemm: &Gemm, units: i64, tuning: &GpuTuning) -> Self {
         let side = tuning.side;
-        let Size { rows, columns, depth, batches } = product.size;
+        let GemmSize { rows, columns, k, batches } = gemm.size;
         let squares = |item: i64| div_ceil(rows, side * item) * div_ceil(columns, side * item);
         let fills = squares(tuning.item) * batches >= units;
-        let item = if product.class == Class::Float && fills { tuning.item } else { GpuTuning::SMALL_ITEM };
+        let item = if gemm.class == Class::Float && fills { tuning.item } else { GpuTuning::SMALL_ITEM };
         let groups = (squares(item) * batches).max(1);
-        let splits = (units * tuning.groups_per_unit / groups).min(depth / SHORTEST_SPLIT).max(1);
+        let splits = (units * tuning.groups_per_unit / groups).min(k / SHORTEST_SPLIT).max(1);
         Self { side, item, squares: squares(item), splits }
     }
 }
@@ -93,34 +93,39 @@ impl Plan {
 /// Computes a GEMM.
 ///
 /// # Errors
-/// [`Error::Invalid`] where both operands are patches; otherwise as the allocator and the driver report.
-pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Result<()> {
-    let Product { class, size, a, b, epilogue } = *product;
-    let Size { rows, columns, depth, batches } = size;
+/// [`Error::Invalid`] where both operands are im2col matrices; otherwise as the allocator and the driver report.
+pub fn multiply(target: &Target, gemm: &Gemm, tuning: &GpuTuning) -> Result<()> {
+    let Gemm { class, size, a, b, epilogue } = *gemm;
+    let GemmSize { rows, columns, k, batches } = size;
     let results = rows * columns * batches;
-    let grid = match (a.patches(), b.patches()) {
-        (Some(_), Some(_)) => return Err(Error::Invalid("OpenCL: two matrices of patches are multiplied".to_owned())),
-        (patches, None) | (None, patches) => patches.unwrap_or_default().grid(),
+    let im2col = match (a.im2col(), b.im2col()) {
+        (Some(_), Some(_)) => {
+            return Err(Error::Invalid("OpenCL: both operands of a GEMM are im2col matrices".to_owned()))
+        }
+        (im2col, None) | (None, im2col) => im2col.unwrap_or_default().layout(),
     };
-    let plan = Plan::of(product, target.compute_units() as i64, tuning);
-    let sums =
-        if plan.splits > 1 { Some(target.workspace((plan.splits * results) as usize * class.size())?) } else { None };
+    let tiling = GpuTiling::of(gemm, target.compute_units() as i64, tuning);
+    let sums = if tiling.splits > 1 {
+        Some(target.workspace((tiling.splits * results) as usize * class.size())?)
+    } else {
+        None
+    };
     let goal = match &sums {
         Some(memory) => {
             let layout = Matrix::dense(rows, columns);
             let memory = target.memory(memory.address)?;
-            Epilogue::plain(Operand { memory, dtype: class.storage(), layout }, None)
+            Epilogue::plain(MatrixOperand { memory, dtype: class.storage(), layout }, None)
         }
         None => epilogue,
     };
 
     let dtype = a.dtype();
-    let (step, lanes) = (tuning.step(class, plan.item), Geometry::of(target, class).lanes as i64);
+    let (step, lanes) = (tuning.step(class, tiling.item), Geometry::of(target, class).lanes as i64);
     let (a_along_k, b_along_k) = (is_along_k(&a, false), is_along_k(&b, true));
-    let dense = is_dense(product, &plan, lanes, step, [a_along_k, b_along_k]);
+    let dense = is_dense(gemm, &tiling, lanes, step, [a_along_k, b_along_k]);
     let constants = [
-        ("SIDE", plan.side),
-        ("ITEM", plan.item),
+        ("SIDE", tiling.side),
+        ("ITEM", tiling.item),
         ("STEP", step),
         ("BAND", tuning.band),
         ("A_KIND", a.kind()),
@@ -130,19 +135,19 @@ pub fn multiply(target: &Target, product: &Product, tuning: &GpuTuning) -> Resul
         ("DENSE", i64::from(dense)),
     ];
     let program = |epilogue: &Epilogue| program(target, class, dtype, epilogue, &constants);
-    let extent = Extent { rows, columns, depth, splits: plan.splits, split_stride: results };
+    let extent = Extent { rows, columns, k, splits: tiling.splits, split_stride: results };
     let args = entry::GemmLocal {
         a: a.memory(),
         b: b.memory(),
-        source_dtype: dtype,
+        input_dtype: dtype,
         a_layout: a.layout(),
         b_layout: b.layout(),
-        grid,
+        im2col,
         extent,
         epilogue: goal.arguments(class),
     };
-    let items = plan.side * plan.side;
-    let global = plan.squares * batches * plan.splits * items;
+    let items = tiling.side * tiling.side;
+    let global = tiling.squares * batches * tiling.splits * items;
     target.launch(&*program(&goal)?, entry::GEMM_LOCAL, &args, &[global as usize], Some(&[items as usize]))?;
     if sums.is_some() {
         launch_finish(target, &*program(&epilogue)?, class, goal.out.memory, extent, results, &epilogue)?;
@@ -159,11 +164,11 @@ fn program(
     epilogue: &Epilogue,
     constants: &[(&'static str, i64)],
 ) -> Result<Arc<CachedProgram>> {
-    let addend = epilogue.addend.unwrap_or(epilogue.out).dtype;
+    let bias = epilogue.bias.unwrap_or(epilogue.out).dtype;
     let spec = Spec::generic()
         .define("SPEC_DTYPE0", i64::from(source.code()))
         .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
-        .define("SPEC_DTYPE2", i64::from(addend.code()))
+        .define("SPEC_DTYPE2", i64::from(bias.code()))
         .define("VEC", Geometry::of(target, class).lanes as i64)
         .define("ACTIVATION", i64::from(epilogue.activation.repr));
     let spec = constants.iter().fold(spec, |spec, (name, value)| spec.define(name, *value));
@@ -197,13 +202,13 @@ fn launch_finish(
 pub fn finish(
     target: &Target,
     class: Class,
-    size: Size,
+    size: GemmSize,
     splits: i64,
     sums: Memory,
     epilogue: &Epilogue,
     tuning: &GpuTuning,
 ) -> Result<()> {
-    let Size { rows, columns, depth, batches } = size;
+    let GemmSize { rows, columns, k, batches } = size;
     let results = rows * columns * batches;
     let program = program(target, class, class.storage(), epilogue, &blockless(class, tuning))?;
     launch_finish(
@@ -211,7 +216,7 @@ pub fn finish(
         &program,
         class,
         sums,
-        Extent { rows, columns, depth, splits, split_stride: results },
+        Extent { rows, columns, k, splits, split_stride: results },
         results,
         epilogue,
     )
@@ -224,27 +229,27 @@ pub fn finish(
 pub fn dot(
     target: &Target,
     class: Class,
-    depth: i64,
-    [row, column]: [Operand; 2],
+    k: i64,
+    [row, column]: [MatrixOperand; 2],
     epilogue: &Epilogue,
     tuning: &GpuTuning,
 ) -> Result<()> {
     let group = tuning.side * tuning.side;
-    let splits = (target.compute_units() as i64 * DOT_GROUPS).min(div_ceil(depth, group * DOT_TERMS)).max(1);
+    let splits = (target.compute_units() as i64 * DOT_GROUPS).min(div_ceil(k, group * DOT_TERMS)).max(1);
     let sums = if splits > 1 { Some(target.workspace(splits as usize * class.size())?) } else { None };
     let goal = match &sums {
         Some(memory) => {
             let memory = target.memory(memory.address)?;
-            Epilogue::plain(Operand { memory, dtype: class.storage(), layout: Matrix::dense(1, 1) }, None)
+            Epilogue::plain(MatrixOperand { memory, dtype: class.storage(), layout: Matrix::dense(1, 1) }, None)
         }
         None => *epilogue,
     };
     let constants = blockless(class, tuning);
-    let extent = Extent { rows: 1, columns: 1, depth, splits, split_stride: 1 };
+    let extent = Extent { rows: 1, columns: 1, k, splits, split_stride: 1 };
     let args = entry::GemmLocalDot {
         a: row.memory,
         b: column.memory,
-        source_dtype: row.dtype,
+        input_dtype: row.dtype,
         a_stride: row.layout.columns.stride(),
         b_stride: column.layout.rows.stride(),
         extent,

@@ -3,13 +3,13 @@
 // Both kernels have the global size (column blocks, row blocks, batches * splits); with splits > 1 they write partial
 // sums for gemm_finish. The launcher swaps the operands where that makes the layout fit.
 
-#if !HAS_PATCHES
+#if !HAS_IM2COL
 #define THIN_ROWS 4
 
 // Arguments of both kernels: the operands, how many parts k is split into, and how far apart the results of those are.
-#define THIN_ARGUMENTS                                                                                                 \
-  __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int source_dtype, Matrix a_layout, \
-      Matrix b_layout, long rows, long columns, long depth, long splits, long split_stride
+#define THIN_ARGUMENTS                                                                                                \
+  __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int input_dtype, Matrix a_layout, \
+      Matrix b_layout, long rows, long columns, long k, long splits, long split_stride
 
 // Part `split` of `splits` of k.
 typedef struct {
@@ -17,9 +17,9 @@ typedef struct {
   long last;
 } Range;
 
-static inline Range split_range(long depth, long split, long splits) {
-  const long step = (depth + splits - 1) / splits;
-  const Range range = {min(split * step, depth), min((split + 1) * step, depth)};
+static inline Range split_range(long k, long split, long splits) {
+  const long step = (k + splits - 1) / splits;
+  const Range range = {min(split * step, k), min((split + 1) * step, k)};
   return range;
 }
 
@@ -47,7 +47,7 @@ OUTLINED void find_offsets(const Axis *axis, long first, long limit, int count, 
     }                                                                                                          \
     for (int r = 0; r < ROWS; ++r) {                                                                           \
       for (int c = 0; c < COLUMNS; ++c) {                                                                      \
-        T sum = lane_sum(sums[r][c]);                                                                          \
+        T sum = sequential_sum(sums[r][c]);                                                                    \
         for (long i = k; i < range.last; ++i)                                                                  \
           sum = MULTIPLY_ADD(load(a, a_at[r] + i, dt), load(b, b_at[c] + i, dt), sum);                         \
         values[r * DOT_COLUMNS + c] = sum;                                                                     \
@@ -68,20 +68,20 @@ __kernel void gemm_dot(THIN_ARGUMENTS, EPILOGUE_ARGUMENTS) {
   const long row = get_global_id(1) * THIN_ROWS;
   const long batch = get_global_id(2) / splits;
   const long split = get_global_id(2) % splits;
-  a += a_offset + batch * a_layout.batch_stride * dtype_size(SOURCE_DTYPE);
-  b += b_offset + batch * b_layout.batch_stride * dtype_size(SOURCE_DTYPE);
+  a += a_offset + batch * a_layout.batch_stride * dtype_size(INPUT_DTYPE);
+  b += b_offset + batch * b_layout.batch_stride * dtype_size(INPUT_DTYPE);
   long a_at[THIN_ROWS], b_at[DOT_COLUMNS];
   find_offsets(&a_layout.rows, row, rows, THIN_ROWS, a_at);
   find_offsets(&b_layout.columns, column, columns, DOT_COLUMNS, b_at);
 
-  const Range range = split_range(depth, split, splits);
+  const Range range = split_range(k, split, splits);
   T values[THIN_ROWS * DOT_COLUMNS];
-  if (rows > 1) dot_4x4(a, a_at, b, b_at, SOURCE_DTYPE, range, values);
-  else if (columns > 1) dot_1x4(a, a_at, b, b_at, SOURCE_DTYPE, range, values);
-  else dot_1x1(a, a_at, b, b_at, SOURCE_DTYPE, range, values);
+  if (rows > 1) dot_4x4(a, a_at, b, b_at, INPUT_DTYPE, range, values);
+  else if (columns > 1) dot_1x4(a, a_at, b, b_at, INPUT_DTYPE, range, values);
+  else dot_1x1(a, a_at, b, b_at, INPUT_DTYPE, range, values);
   const Epilogue epilogue = EPILOGUE(batch, split, split_stride);
-  store_product(&epilogue, values, DOT_COLUMNS, row, column, (int)min((long)THIN_ROWS, rows - row),
-                (int)min((long)DOT_COLUMNS, columns - column));
+  apply_epilogue(&epilogue, values, DOT_COLUMNS, row, column, (int)min((long)THIN_ROWS, rows - row),
+                 (int)min((long)DOT_COLUMNS, columns - column));
 }
 
 // --- columns are dense in B: multiples of its rows are added up ---------------------------------------------------
@@ -98,8 +98,8 @@ __kernel void gemm_dot(THIN_ARGUMENTS, EPILOGUE_ARGUMENTS) {
       TV row[VECTORS];                                                                                      \
       UNROLL for (int v = 0; v < VECTORS; ++v) row[v] = load_dense(b, b_row + v * VEC, dt);                 \
       UNROLL for (int r = 0; r < ROWS; ++r) {                                                               \
-        const TV factor = (TV)(load(a, a_at[r] + a_column, dt));                                            \
-        UNROLL for (int v = 0; v < VECTORS; ++v) sums[r][v] = MULTIPLY_ADD(factor, row[v], sums[r][v]);     \
+        const TV a_value = (TV)(load(a, a_at[r] + a_column, dt));                                           \
+        UNROLL for (int v = 0; v < VECTORS; ++v) sums[r][v] = MULTIPLY_ADD(a_value, row[v], sums[r][v]);    \
       }                                                                                                     \
     }                                                                                                       \
     UNROLL for (int r = 0; r < ROWS; ++r) UNROLL for (int v = 0; v < VECTORS; ++v)                          \
@@ -120,13 +120,13 @@ DEFINE_ADD_ROWS(4, 4)
     for (int v = 0; v < ROWS * vectors; ++v) STORE_PRIVATE((TV)(0), values + v * VEC);                        \
     for (long k = range.first; k < range.last; ++k) {                                                         \
       const long b_row = b_at + axis_offset(b_rows, k), a_column = axis_offset(a_columns, k);                 \
-      TV factors[ROWS];                                                                                       \
-      UNROLL for (int r = 0; r < ROWS; ++r) factors[r] = (TV)(load(a, a_at[r] + a_column, dt));               \
+      TV a_values[ROWS];                                                                                      \
+      UNROLL for (int r = 0; r < ROWS; ++r) a_values[r] = (TV)(load(a, a_at[r] + a_column, dt));              \
       for (int v = 0; v < vectors; ++v) {                                                                     \
         const TV column = load_dense(b, b_row + v * VEC, dt);                                                 \
         UNROLL for (int r = 0; r < ROWS; ++r) {                                                               \
           T *sum = values + (r * vectors + v) * VEC;                                                          \
-          STORE_PRIVATE(MULTIPLY_ADD(factors[r], column, LOAD_PRIVATE(sum)), sum);                            \
+          STORE_PRIVATE(MULTIPLY_ADD(a_values[r], column, LOAD_PRIVATE(sum)), sum);                           \
         }                                                                                                     \
       }                                                                                                       \
     }                                                                                                         \
@@ -149,12 +149,12 @@ __kernel void gemm_add_rows(THIN_ARGUMENTS, long width, EPILOGUE_ARGUMENTS) {
   const long row = get_global_id(1) * THIN_ROWS;
   const long batch = get_global_id(2) / splits;
   const long split = get_global_id(2) % splits;
-  a += a_offset + batch * a_layout.batch_stride * dtype_size(SOURCE_DTYPE);
-  b += b_offset + batch * b_layout.batch_stride * dtype_size(SOURCE_DTYPE);
+  a += a_offset + batch * a_layout.batch_stride * dtype_size(INPUT_DTYPE);
+  b += b_offset + batch * b_layout.batch_stride * dtype_size(INPUT_DTYPE);
   const int some_rows = (int)min((long)THIN_ROWS, rows - row);
   long a_at[THIN_ROWS];
   find_offsets(&a_layout.rows, row, rows, THIN_ROWS, a_at);
-  const Range range = split_range(depth, split, splits);
+  const Range range = split_range(k, split, splits);
   const Epilogue epilogue = EPILOGUE(batch, split, split_stride);
 
   const bool is_long = rows == 1 || width == LONGEST;
@@ -170,15 +170,15 @@ __kernel void gemm_add_rows(THIN_ARGUMENTS, long width, EPILOGUE_ARGUMENTS) {
     T values[THIN_ROWS * LONGEST * VEC];
     if (vectors == 0)
       for (int r = 0; r < some_rows; ++r)
-        values[r] = add_elements(a, a_at[r], &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range);
+        values[r] = add_elements(a, a_at[r], &a_layout.columns, b, b_at, &b_layout.rows, INPUT_DTYPE, range);
     else if (rows == 1)
-      add_long_rows_1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, vectors, values);
+      add_long_rows_1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, INPUT_DTYPE, range, vectors, values);
     else if (is_long)
-      add_long_rows_4(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, vectors, values);
+      add_long_rows_4(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, INPUT_DTYPE, range, vectors, values);
     else if (vectors == 4)
-      add_rows_4x4(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
-    else add_rows_4x1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, SOURCE_DTYPE, range, values);
-    store_product(&epilogue, values, count, row, column, some_rows, count);
+      add_rows_4x4(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, INPUT_DTYPE, range, values);
+    else add_rows_4x1(a, a_at, &a_layout.columns, b, b_at, &b_layout.rows, INPUT_DTYPE, range, values);
+    apply_epilogue(&epilogue, values, count, row, column, some_rows, count);
     column += count;
   }
 }

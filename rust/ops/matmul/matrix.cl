@@ -5,9 +5,9 @@
 
 // The dtypes of a matmul: of A and B, of the result, and of what is added to it.
 #ifdef SPEC_DTYPE0
-#define SOURCE_DTYPE SPEC_DTYPE0
+#define INPUT_DTYPE SPEC_DTYPE0
 #else
-#define SOURCE_DTYPE source_dtype
+#define INPUT_DTYPE input_dtype
 #endif
 #ifdef SPEC_DTYPE1
 #define OUT_DTYPE SPEC_DTYPE1
@@ -15,9 +15,9 @@
 #define OUT_DTYPE out_dtype
 #endif
 #ifdef SPEC_DTYPE2
-#define ADDEND_DTYPE SPEC_DTYPE2
+#define BIAS_DTYPE SPEC_DTYPE2
 #else
-#define ADDEND_DTYPE addend_dtype
+#define BIAS_DTYPE bias_dtype
 #endif
 
 #define AXIS_LEVELS 4
@@ -164,7 +164,8 @@ static inline TV load_dense(__global const uchar *p, long i, int dt) {
 #define STORE_VALUES(v, p) VSTORE(v, 0, p)
 #endif
 
-static inline T lane_sum(TV v) {
+// The sum of all lanes, one after the other; lanes_sum adds pairs.
+static inline T sequential_sum(TV v) {
   Lanes lanes;
   lanes.vector = v;
   T sum = lanes.lanes[0];

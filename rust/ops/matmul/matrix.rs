@@ -80,7 +80,7 @@ impl Matrix {
 
 /// A matrix in device memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Operand {
+pub struct MatrixOperand {
     /// Its buffer and offset.
     pub memory: Memory,
     /// Storage dtype.
@@ -89,7 +89,7 @@ pub struct Operand {
     pub layout: Matrix,
 }
 
-impl Operand {
+impl MatrixOperand {
     /// With rows and columns exchanged.
     #[must_use]
     pub const fn transposed(self) -> Self {

@@ -3,16 +3,16 @@
 pub mod epilogue;
 pub mod gemm;
 pub mod gemm_local;
+pub mod im2col;
 pub mod matrix;
-pub mod patches;
+pub mod operands;
 pub mod plan;
-pub mod product;
 
 use self::epilogue::{Activation, Epilogue};
-use self::gemm::{busy, finish, launch, multiply, program, MATRICES};
-use self::matrix::{Axis, Matrix, Operand};
-use self::plan::{Size, Tile};
-use self::product::{Factor, Product};
+use self::gemm::{finish, launch, multiply, occupancy_target, program, MATRICES};
+use self::matrix::{Axis, Matrix, MatrixOperand};
+use self::operands::{Gemm, GemmOperand};
+use self::plan::{GemmSize, Tile};
 use crate::error::{Error, Result};
 use crate::kernels::entry;
 use crate::ops::core::space::div_ceil;
@@ -38,12 +38,12 @@ const DOT_COLUMNS: i64 = 4;
 /// Vectors of columns of a work-item of the other: where that leaves enough of them, and otherwise.
 const LONGEST: i64 = 64;
 const WIDE: i64 = 16;
-/// Below this many multiplications, packing and three launches cost more than a simple kernel.
+/// Below this many multiplications, packing and three launches cost more than a simple kernel (`make bench-growth`).
 const SMALL: i64 = 32 * 32 * 32;
 /// A part of k shorter than this does not repay the partial sums.
 const SHORTEST_SPLIT: i64 = 512;
 
-/// `out = activation(alpha * a @ b + beta * addend)` for matrices, or batches of them, of one class. An absent `addend`
+/// `out = activation(alpha * a @ b + beta * bias)` for matrices, or batches of them, of one class. An absent `bias`
 /// adds nothing; a batch or a matrix may have strides of 0.
 ///
 /// # Errors
@@ -52,7 +52,7 @@ pub fn matmul(
     out: &Tensor<'_>,
     a: &Tensor<'_>,
     b: &Tensor<'_>,
-    addend: &Tensor<'_>,
+    bias: &Tensor<'_>,
     alpha: Scalar,
     beta: Scalar,
     activation: Activation,
@@ -61,13 +61,12 @@ pub fn matmul(
         return Ok(());
     }
     let target = Target::of(out.address)?;
-    let operand = |tensor: &Tensor<'_>| -> Result<Operand> {
-        Ok(Operand { memory: target.tensor(tensor)?, dtype: tensor.dtype, layout: Matrix::of(tensor) })
+    let operand = |tensor: &Tensor<'_>| -> Result<MatrixOperand> {
+        Ok(MatrixOperand { memory: target.tensor(tensor)?, dtype: tensor.dtype, layout: Matrix::of(tensor) })
     };
     let (first, second, result) = (operand(a)?, operand(b)?, operand(out)?);
-    let (rows, columns, depth) = (result.layout.rows.size(), result.layout.columns.size(), first.layout.columns.size());
-    if first.layout.rows.size() != rows || second.layout.columns.size() != columns || second.layout.rows.size() != depth
-    {
+    let (rows, columns, k) = (result.layout.rows.size(), result.layout.columns.size(), first.layout.columns.size());
+    if first.layout.rows.size() != rows || second.layout.columns.size() != columns || second.layout.rows.size() != k {
         return Err(Error::Invalid(format!(
             "OpenCL: {} @ {} does not make {}",
             a.describe(),
@@ -75,18 +74,18 @@ pub fn matmul(
             out.describe()
         )));
     }
-    let addend = if addend.is_present() { Some(operand(addend)?) } else { None };
-    let product = Product {
+    let bias = if bias.is_present() { Some(operand(bias)?) } else { None };
+    let gemm = Gemm {
         class: out.class(),
-        size: Size { rows, columns, depth, batches: if out.ndim() < 3 { 1 } else { out.size(out.ndim() - 3) } },
-        a: Factor::Matrix(first),
-        b: Factor::Matrix(second),
-        epilogue: Epilogue { alpha, beta, addend, activation, out: result },
+        size: GemmSize { rows, columns, k, batches: if out.ndim() < 3 { 1 } else { out.size(out.ndim() - 3) } },
+        a: GemmOperand::Matrix(first),
+        b: GemmOperand::Matrix(second),
+        epilogue: Epilogue { alpha, beta, bias, activation, out: result },
     };
-    let thin = if target.is_cpu() { Thin::of(&product, first, second) } else { None };
+    let thin = if target.is_cpu() { Thin::of(&gemm, first, second) } else { None };
     match thin {
         Some(thin) => thin.run(&target),
-        None => multiply(&target, &product),
+        None => multiply(&target, &gemm),
     }
 }
 
@@ -96,23 +95,23 @@ pub fn matmul(
 /// As [`matmul`].
 pub fn dot(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<()> {
     let target = Target::of(out.address)?;
-    let depth = a.size(0);
-    let vector = |tensor: &Tensor<'_>, layout: Matrix| -> Result<Operand> {
-        Ok(Operand { memory: target.tensor(tensor)?, dtype: tensor.dtype, layout })
+    let k = a.size(0);
+    let vector = |tensor: &Tensor<'_>, layout: Matrix| -> Result<MatrixOperand> {
+        Ok(MatrixOperand { memory: target.tensor(tensor)?, dtype: tensor.dtype, layout })
     };
     let one = Axis::line(1, 0);
-    let row = vector(a, Matrix { rows: one, columns: Axis::line(depth, a.stride(0)), batch_stride: 0 })?;
-    let column = vector(b, Matrix { rows: Axis::line(depth, b.stride(0)), columns: one, batch_stride: 0 })?;
+    let row = vector(a, Matrix { rows: one, columns: Axis::line(k, a.stride(0)), batch_stride: 0 })?;
+    let column = vector(b, Matrix { rows: Axis::line(k, b.stride(0)), columns: one, batch_stride: 0 })?;
     let epilogue = Epilogue::plain(vector(out, Matrix::dense(1, 1))?, None);
-    let factors = (Factor::Matrix(row), Factor::Matrix(column));
-    let size = Size { rows: 1, columns: 1, depth, batches: 1 };
-    let product = Product { class: out.class(), size, a: factors.0, b: factors.1, epilogue };
+    let factors = (GemmOperand::Matrix(row), GemmOperand::Matrix(column));
+    let size = GemmSize { rows: 1, columns: 1, k, batches: 1 };
+    let gemm = Gemm { class: out.class(), size, a: factors.0, b: factors.1, epilogue };
     if let Tuning::Gpu(tuning) = Tuning::of(target.device) {
-        return gemm_local::dot(&target, product.class, depth, [row, column], &epilogue, &tuning);
+        return gemm_local::dot(&target, gemm.class, k, [row, column], &epilogue, &tuning);
     }
     let kernel =
         if row.layout.columns.is_dense() && column.layout.rows.is_dense() { Kernel::Dot } else { Kernel::AddRows };
-    Thin { product, a: row, b: column, kernel }.run(&target)
+    Thin { gemm, a: row, b: column, kernel }.run(&target)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,47 +124,47 @@ enum Kernel {
 
 /// A matmul that is not worth packing.
 struct Thin {
-    product: Product,
-    a: Operand,
-    b: Operand,
+    gemm: Gemm,
+    a: MatrixOperand,
+    b: MatrixOperand,
     kernel: Kernel,
 }
 
 impl Thin {
     /// The thin form of a matmul, if it is thin or small and its layout suits a kernel, perhaps with the operands
     /// exchanged: C' = B' A'.
-    fn of(product: &Product, a: Operand, b: Operand) -> Option<Self> {
-        let Size { rows, columns, depth, .. } = product.size;
-        let is_small = rows * columns * depth <= SMALL;
+    fn of(gemm: &Gemm, a: MatrixOperand, b: MatrixOperand) -> Option<Self> {
+        let GemmSize { rows, columns, k, .. } = gemm.size;
+        let is_small = rows * columns * k <= SMALL;
         if !is_small && rows.min(columns) > THIN_ROWS {
             return None;
         }
-        let as_is = (*product, a, b);
+        let as_is = (*gemm, a, b);
         let exchanged = (
-            Product {
-                size: Size { rows: columns, columns: rows, ..product.size },
-                epilogue: product.epilogue.transposed(),
-                ..*product
+            Gemm {
+                size: GemmSize { rows: columns, columns: rows, ..gemm.size },
+                epilogue: gemm.epilogue.transposed(),
+                ..*gemm
             },
             b.transposed(),
             a.transposed(),
         );
         // The longer side becomes columns, which work-items share out.
         let (first, second) = if rows <= columns { (as_is, exchanged) } else { (exchanged, as_is) };
-        let (product, a, b) = first;
+        let (gemm, a, b) = first;
         if a.layout.columns.is_dense() && b.layout.rows.is_dense() {
-            return Some(Self { product, a, b, kernel: Kernel::Dot });
+            return Some(Self { gemm, a, b, kernel: Kernel::Dot });
         }
         if b.layout.columns.is_dense() {
-            return Some(Self { product, a, b, kernel: Kernel::AddRows });
+            return Some(Self { gemm, a, b, kernel: Kernel::AddRows });
         }
-        let (product, a, b) = second;
-        (is_small || depth == 0).then_some(Self { product, a, b, kernel: Kernel::AddRows })
+        let (gemm, a, b) = second;
+        (is_small || k == 0).then_some(Self { gemm, a, b, kernel: Kernel::AddRows })
     }
 
     fn run(&self, target: &Target) -> Result<()> {
-        let Product { class, size, epilogue, .. } = self.product;
-        let Size { rows, columns, depth, batches } = size;
+        let Gemm { class, size, epilogue, .. } = self.gemm;
+        let GemmSize { rows, columns, k, batches } = size;
         if rows * columns * batches == 0 {
             return Ok(());
         }
@@ -174,9 +173,9 @@ impl Thin {
         // Blocks of so many columns, and parts of k.
         let blocks = |width: i64| {
             let blocks = div_ceil(columns, width);
-            (blocks, div_ceil(busy(target), blocks * row_blocks * batches).min(depth / SHORTEST_SPLIT).max(1))
+            (blocks, div_ceil(occupancy_target(target), blocks * row_blocks * batches).min(k / SHORTEST_SPLIT).max(1))
         };
-        let is_shared = |(blocks, splits): (i64, i64)| blocks * splits * batches >= busy(target);
+        let is_shared = |(blocks, splits): (i64, i64)| blocks * splits * batches >= occupancy_target(target);
         let width = if is_shared(blocks(LONGEST * tile.vector())) { LONGEST } else { WIDE };
         let (column_blocks, splits) = match self.kernel {
             Kernel::Dot => blocks(DOT_COLUMNS),
@@ -188,7 +187,7 @@ impl Thin {
             Some(memory) => {
                 let layout = Matrix::dense(rows, columns);
                 Epilogue::plain(
-                    Operand { memory: target.memory(memory.address)?, dtype: class.storage(), layout },
+                    MatrixOperand { memory: target.memory(memory.address)?, dtype: class.storage(), layout },
                     None,
                 )
             }
@@ -198,12 +197,12 @@ impl Thin {
         let thin = entry::ThinArguments {
             a: self.a.memory,
             b: self.b.memory,
-            source_dtype: self.a.dtype,
+            input_dtype: self.a.dtype,
             a_layout: self.a.layout,
             b_layout: self.b.layout,
             rows,
             columns,
-            depth,
+            k,
             splits,
             split_stride: batches * rows * columns,
         };

@@ -9,7 +9,7 @@ use crate::ops::Target;
 const SHORTEST_SPLIT: i64 = 256;
 
 /// Costs of a tile beside its multiplications, in cycles of a core with AVX-512: to pack a row or a column for a step
-/// of k, and to store a value of C.
+/// of k, and to store a value of C. `make bench CASES=gemm` shows whether other costs choose better.
 const PACK_ROW: f64 = 1.0;
 const PACK_COLUMN: f64 = 0.8;
 const STORE: f64 = 1.5;
@@ -21,10 +21,6 @@ const FINISH: f64 = 20_000.0;
 
 /// Rows of a tile, in reals, that every class and vector can have.
 const LEAST_ROWS: i64 = 4;
-
-const fn is_complex(class: Class) -> bool {
-    matches!(class, Class::Complex | Class::ComplexDouble)
-}
 
 /// Rows and columns, in elements, that a kernel computes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,14 +51,14 @@ impl Tile {
     /// The tile that is tuned, with fewer rows for a class whose panels are not whole numbers of the blocks that such
     /// rows would be packed by.
     pub fn tuned(tuning: &CpuTuning, class: Class) -> Self {
-        let real = if is_complex(class) { class.size() / 2 } else { class.size() };
+        let real = if class.is_complex() { class.size() / 2 } else { class.size() };
         let tile = |rows| Self::new(class, rows, tuning.tile_vectors, tuning.vector_bytes / real as i64);
         Some(tile(tuning.tile_rows)).filter(Self::packs_evenly).unwrap_or_else(|| tile(LEAST_ROWS))
     }
 
     /// A tile of so many reals down and across.
     fn new(class: Class, rows: i64, vectors: i64, lanes: i64) -> Self {
-        let parts = if is_complex(class) { 2 } else { 1 };
+        let parts = if class.is_complex() { 2 } else { 1 };
         let element = class.size() as i64;
         Self { rows: rows / parts, columns: vectors * lanes / parts, vectors, lanes, parts, element }
     }
@@ -89,13 +85,13 @@ impl Tile {
 
 /// Rows, columns and K of a batch of matmuls, and the batch size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct GemmSize {
     /// Rows of C.
     pub rows: i64,
     /// Columns of C.
     pub columns: i64,
     /// K, the terms of each sum.
-    pub depth: i64,
+    pub k: i64,
     /// Batch size.
     pub batches: i64,
 }
@@ -120,7 +116,7 @@ impl Cores {
 
 /// Blocking of a GEMM; the `Cut` of `gemm.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct GemmPlan {
     /// Rows of C that a work-item, or a work-group, computes.
     pub part_rows: i64,
     /// Its columns.
@@ -130,22 +126,22 @@ pub struct Plan {
     /// Columns of B packed at a time.
     pub block_columns: i64,
     /// Values of k packed at a time.
-    pub block_depth: i64,
+    pub block_k: i64,
     /// True where a part's rows stay packed, for all of k.
     pub keeps_rows: bool,
     /// Parts of k with sums of their own.
     pub splits: i64,
 }
 
-impl Plan {
+impl GemmPlan {
     /// Blocks GEMMs for a device, and returns the cost as well. Where `stays`, rows of A are read in place, and not
     /// packed.
-    pub fn of(size: Size, tile: Tile, cores: &Cores, stays: bool) -> (Self, f64) {
+    pub fn of(size: GemmSize, tile: Tile, cores: &Cores, stays: bool) -> (Self, f64) {
         let units = cores.units;
         let caches = Caches::of(size, tile, cores);
         let most = |size: i64, panel: i64| doublings(div_ceil(size, panel).min(units * 2));
         let mut best = (f64::INFINITY, caches.plan(size, tile, 1, 1, 1, stays));
-        for splits in doublings((size.depth / SHORTEST_SPLIT).min(units * 2)) {
+        for splits in doublings((size.k / SHORTEST_SPLIT).min(units * 2)) {
             for across in most(size.columns, tile.columns) {
                 for down in most(size.rows, tile.rows) {
                     if splits * across * down * size.batches > units * 4 && splits * across * down > 1 {
@@ -163,18 +159,18 @@ impl Plan {
     }
 
     /// Parts across and down.
-    pub fn parts(&self, size: Size) -> (i64, i64) {
+    pub fn parts(&self, size: GemmSize) -> (i64, i64) {
         (div_ceil(size.columns, self.part_columns), div_ceil(size.rows, self.part_rows))
     }
 
     /// K of one split.
-    fn split_depth(&self, size: Size) -> i64 {
-        div_ceil(size.depth, self.splits)
+    fn split_k(&self, size: GemmSize) -> i64 {
+        div_ceil(size.k, self.splits)
     }
 
     /// Bytes of the partial sums that wait for more of k, of all parts; 0 where k is one block.
-    pub fn partial_bytes(&self, size: Size, tile: Tile) -> i64 {
-        if self.split_depth(size) <= self.block_depth {
+    pub fn partial_bytes(&self, size: GemmSize, tile: Tile) -> i64 {
+        if self.split_k(size) <= self.block_k {
             return 0;
         }
         let (across, down) = self.parts(size);
@@ -183,13 +179,13 @@ impl Plan {
     }
 
     /// Bytes of local memory for the panels of A and of B.
-    pub fn local_bytes(&self, size: Size, tile: Tile) -> (i64, i64) {
-        let kept = if self.keeps_rows { self.split_depth(size).max(1) } else { self.block_depth };
-        (self.strip_rows * kept * tile.element, self.block_columns * self.block_depth * tile.element)
+    pub fn local_bytes(&self, size: GemmSize, tile: Tile) -> (i64, i64) {
+        let kept = if self.keeps_rows { self.split_k(size).max(1) } else { self.block_k };
+        (self.strip_rows * kept * tile.element, self.block_columns * self.block_k * tile.element)
     }
 
     /// Cycles until the last core is done.
-    fn cost(&self, size: Size, tile: Tile, units: i64, stays: bool) -> f64 {
+    fn cost(&self, size: GemmSize, tile: Tile, units: i64, stays: bool) -> f64 {
         let (across, down) = self.parts(size);
         let rounds = div_ceil(across * down * size.batches * self.splits, units) as f64;
         let vectors = div_ceil(self.part_columns.min(size.columns) * tile.parts, tile.lanes);
@@ -197,12 +193,12 @@ impl Plan {
         let (rows, columns) = ((row_panels * tile.rows) as f64, (vectors * tile.lanes / tile.parts) as f64);
         let blocks = if self.keeps_rows { 1 } else { div_ceil(self.part_columns, self.block_columns) };
         let products = (row_panels * tile.rows * tile.parts * vectors) as f64 / 2.0;
-        let in_cache = stays && size.rows * size.depth * tile.element <= CACHED_BYTES;
+        let in_cache = stays && size.rows * size.k * tile.element <= CACHED_BYTES;
         let pack_row = if in_cache { 0.0 } else { PACK_ROW };
         let step = products + rows * blocks as f64 * pack_row + columns * PACK_COLUMN;
-        let depth = self.split_depth(size);
-        let updates = div_ceil(depth, self.block_depth) as f64 / 2.0 + 0.5;
-        let part = step * depth as f64 + rows * columns * updates * STORE;
+        let k = self.split_k(size);
+        let updates = div_ceil(k, self.block_k) as f64 / 2.0 + 0.5;
+        let part = step * k as f64 + rows * columns * updates * STORE;
         let finish = if self.splits == 1 {
             0.0
         } else {
@@ -222,7 +218,7 @@ fn doublings(limit: i64) -> impl Iterator<Item = i64> {
 /// Sizes packed at a time, within the local memory.
 #[derive(Clone, Copy, Debug)]
 struct Caches {
-    depth: i64,
+    block_k: i64,
     block_bytes: i64,
     kept_bytes: i64,
     strip_rows: i64,
@@ -230,37 +226,37 @@ struct Caches {
 
 impl Caches {
     /// A third of the local memory for rows and two for columns, where it is smaller than caches are.
-    fn of(size: Size, tile: Tile, cores: &Cores) -> Self {
-        let CpuTuning { depth, block_bytes, strip_rows, kept_bytes, .. } = cores.tuning;
+    fn of(size: GemmSize, tile: Tile, cores: &Cores) -> Self {
+        let CpuTuning { block_k, block_bytes, strip_rows, kept_bytes, .. } = cores.tuning;
         let block_bytes = block_bytes.min(cores.local_bytes * 2 / 3);
         let kept_bytes = kept_bytes.min(cores.local_bytes / 3);
         let strip_rows = (strip_rows / tile.rows).max(1) * tile.rows;
         let fit = (block_bytes / (tile.columns * tile.element)).min(kept_bytes / (tile.rows * tile.element));
-        let most = depth.min(fit).max(1);
-        let depth = div_ceil(size.depth, div_ceil(size.depth, most).max(1)).max(1);
-        Self { depth, block_bytes, kept_bytes, strip_rows }
+        let most = block_k.min(fit).max(1);
+        let block_k = div_ceil(size.k, div_ceil(size.k, most).max(1)).max(1);
+        Self { block_k, block_bytes, kept_bytes, strip_rows }
     }
 
-    fn plan(&self, size: Size, tile: Tile, down: i64, across: i64, splits: i64, stays: bool) -> Plan {
+    fn plan(&self, size: GemmSize, tile: Tile, down: i64, across: i64, splits: i64, stays: bool) -> GemmPlan {
         let share = |size: i64, parts: i64, panel: i64| div_ceil(div_ceil(size, panel), parts).max(1) * panel;
         let part_rows = share(size.rows, down, tile.rows);
         // Parts end on a vector, not a panel, so that cores have equal shares.
         let part_columns = share(size.columns, across, tile.lanes / tile.parts);
-        let split_depth = div_ceil(size.depth, splits).max(1);
-        let block_depth = div_ceil(split_depth, div_ceil(split_depth, self.depth));
-        let fit = |bytes: i64, depth: i64, panel: i64| (bytes / (depth * tile.element) / panel).max(1) * panel;
+        let split_k = div_ceil(size.k, splits).max(1);
+        let block_k = div_ceil(split_k, div_ceil(split_k, self.block_k));
+        let fit = |bytes: i64, k: i64, panel: i64| (bytes / (k * tile.element) / panel).max(1) * panel;
         let keeps_rows = !stays
-            && part_rows <= fit(self.kept_bytes, split_depth, tile.rows)
-            && part_rows * split_depth * tile.element <= self.kept_bytes;
+            && part_rows <= fit(self.kept_bytes, split_k, tile.rows)
+            && part_rows * split_k * tile.element <= self.kept_bytes;
         let strip_rows = if keeps_rows {
             part_rows
         } else {
-            fit(self.kept_bytes, block_depth, tile.rows).min(self.strip_rows).min(part_rows)
+            fit(self.kept_bytes, block_k, tile.rows).min(self.strip_rows).min(part_rows)
         };
-        let most_columns = fit(self.block_bytes, block_depth, tile.columns);
+        let most_columns = fit(self.block_bytes, block_k, tile.columns);
         // Even blocks, so that the last is not a sliver.
         let block_columns = share(part_columns, div_ceil(part_columns, most_columns), tile.columns);
-        Plan { part_rows, part_columns, strip_rows, block_columns, block_depth, keeps_rows, splits }
+        GemmPlan { part_rows, part_columns, strip_rows, block_columns, block_k, keeps_rows, splits }
     }
 }
 
@@ -274,24 +270,22 @@ mod tests {
         vector_bytes: 64,
         tile_rows: 8,
         tile_vectors: 3,
-        depth: 384,
+        block_k: 384,
         block_bytes: 720 << 10,
         strip_rows: 64,
         kept_bytes: 384 << 10,
     };
     const CORES: Cores = Cores { units: 2, local_bytes: 2 << 20, tuning: TUNING };
 
-    fn plan(rows: i64, columns: i64, depth: i64, batches: i64) -> (Size, Plan) {
-        let size = Size { rows, columns, depth, batches };
-        (size, Plan::of(size, WIDE, &CORES, false).0)
+    fn plan(rows: i64, columns: i64, k: i64, batches: i64) -> (GemmSize, GemmPlan) {
+        let size = GemmSize { rows, columns, k, batches };
+        (size, GemmPlan::of(size, WIDE, &CORES, false).0)
     }
 
     #[test]
     fn parts_cover_the_result_and_fit_the_local_memory() {
-        for (rows, columns, depth) in
-            [(1, 1, 0), (1024, 1024, 1024), (7, 5000, 33), (64, 576, 100_352), (5, 5, 1 << 20)]
-        {
-            let (size, plan) = plan(rows, columns, depth, 1);
+        for (rows, columns, k) in [(1, 1, 0), (1024, 1024, 1024), (7, 5000, 33), (64, 576, 100_352), (5, 5, 1 << 20)] {
+            let (size, plan) = plan(rows, columns, k, 1);
             let (across, down) = plan.parts(size);
             assert!(across * plan.part_columns >= columns && down * plan.part_rows >= rows, "{plan:?}");
             assert!(plan.part_rows % WIDE.rows == 0 && plan.block_columns % WIDE.columns == 0, "{plan:?}");
@@ -316,8 +310,8 @@ mod tests {
 
     #[test]
     fn little_local_memory_makes_small_blocks() {
-        let size = Size { rows: 1000, columns: 1000, depth: 1000, batches: 1 };
-        let plan = Plan::of(size, WIDE, &Cores { local_bytes: 32 << 10, ..CORES }, false).0;
+        let size = GemmSize { rows: 1000, columns: 1000, k: 1000, batches: 1 };
+        let plan = GemmPlan::of(size, WIDE, &Cores { local_bytes: 32 << 10, ..CORES }, false).0;
         let (a, b) = plan.local_bytes(size, WIDE);
         assert!(a + b <= 32 << 10, "{plan:?}");
     }
@@ -325,15 +319,15 @@ mod tests {
     /// For any tuning: strips and blocks are whole panels, panels whole blocks, and all fits.
     #[test]
     fn parts_are_whole_panels_whatever_is_tuned() {
-        let size = Size { rows: 1000, columns: 1000, depth: 1000, batches: 1 };
+        let size = GemmSize { rows: 1000, columns: 1000, k: 1000, batches: 1 };
         let classes = [Class::Float, Class::Double, Class::Integer, Class::Complex, Class::ComplexDouble];
         for (vector_bytes, tile_rows, tile_vectors) in [(32, 4, 3), (32, 8, 3), (32, 16, 1), (64, 12, 2), (64, 16, 1)] {
-            for (strip_rows, depth, local_bytes) in [(4, 16, 32 << 10), (64, 384, 2 << 20), (1024, 4096, 1 << 20)] {
-                let tuning = CpuTuning { vector_bytes, tile_rows, tile_vectors, strip_rows, depth, ..TUNING };
+            for (strip_rows, block_k, local_bytes) in [(4, 16, 32 << 10), (64, 384, 2 << 20), (1024, 4096, 1 << 20)] {
+                let tuning = CpuTuning { vector_bytes, tile_rows, tile_vectors, strip_rows, block_k, ..TUNING };
                 for class in classes {
                     let tile = Tile::tuned(&tuning, class);
                     assert!(tile.packs_evenly(), "{tile:?}");
-                    let plan = Plan::of(size, tile, &Cores { units: 2, local_bytes, tuning }, false).0;
+                    let plan = GemmPlan::of(size, tile, &Cores { units: 2, local_bytes, tuning }, false).0;
                     assert!(plan.strip_rows % tile.rows == 0 && plan.block_columns % tile.columns == 0, "{plan:?}");
                     let (a, b) = plan.local_bytes(size, tile);
                     assert!(a + b <= local_bytes, "{tile:?} {plan:?}");

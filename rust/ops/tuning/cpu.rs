@@ -13,7 +13,7 @@ pub struct CpuTuning {
     /// Vectors of its rows.
     pub tile_vectors: i64,
     /// Elements of K that are packed at a time. A tile of C is read and written once for each such block.
-    pub depth: i64,
+    pub block_k: i64,
     /// Memory of the block of B that is packed at a time.
     pub block_bytes: i64,
     /// Rows of A that are packed at a time, so that the cache lines of its columns are read whole.
@@ -27,7 +27,7 @@ impl CpuTuning {
     /// and a step's operands take 28 of AVX-512's 32 registers, with 11 loads for 24 multiply-adds, where 12 x 2 would
     /// take 14. 4 x 3 is what 16 registers hold; registers narrower than 32 bytes are taken in pairs.
     /// `python -m torch_opencl.tune` with PoCL on a Xeon with AVX-512: 12 x 2 is 0.93 times as fast, 4 x 3 0.92, half
-    /// vectors 0.58; a `depth` of 128 0.97, of 768 1.01; other sizes from 384 KiB to 2.8 MiB of block, of strips, and
+    /// vectors 0.58; a `block_k` of 128 0.97, of 768 1.01; other sizes from 384 KiB to 2.8 MiB of block, of strips, and
     /// of kept rows are within 1 %.
     pub fn of(info: &DeviceInfo) -> Self {
         let vector_bytes = if info.native_vector_floats >= 16 { 64 } else { 32 };
@@ -35,7 +35,7 @@ impl CpuTuning {
             vector_bytes,
             tile_rows: if vector_bytes == 64 { 8 } else { 4 },
             tile_vectors: 3,
-            depth: 384,
+            block_k: 384,
             block_bytes: 720 << 10,
             strip_rows: 64,
             kept_bytes: 384 << 10,
@@ -50,7 +50,7 @@ impl CpuTuning {
             field("vector_bytes", &mut self.vector_bytes, 32, 64, 32),
             field("tile_rows", &mut self.tile_rows, 4, 16, 4),
             field("tile_vectors", &mut self.tile_vectors, 1, 3, 1),
-            field("depth", &mut self.depth, 16, 4096, 1),
+            field("block_k", &mut self.block_k, 16, 4096, 1),
             field("block_bytes", &mut self.block_bytes, 16 << 10, 64 << 20, 1),
             field("strip_rows", &mut self.strip_rows, 4, 1024, 4),
             field("kept_bytes", &mut self.kept_bytes, 16 << 10, 64 << 20, 1),

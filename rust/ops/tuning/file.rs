@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn values_of_a_file_with_the_right_header_are_read() {
-        let text = r#"{"device": {"name": "a"}, "format": 1, "values": {"depth": 256}, "trials": [1]}"#;
-        assert_eq!(parse(text, &header()).map(|values| values.get("depth").cloned()), Ok(Some(Value::from(256))));
+        let text = r#"{"device": {"name": "a"}, "format": 1, "values": {"block_k": 256}, "trials": [1]}"#;
+        assert_eq!(parse(text, &header()).map(|values| values.get("block_k").cloned()), Ok(Some(Value::from(256))));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::ops::core::space::div_ceil;
 
 /// Items of a work-group that all GPUs of today have.
 const COMMON_GROUP: usize = 256;
-/// Bytes of a `Place` of `gemm_local.cl`.
-const PLACE_BYTES: i64 = 24;
+/// Bytes of a `Position` of `gemm_local.cl`.
+const POSITION_BYTES: i64 = 24;
 
 /// Tiling of matmuls, as `rust/ops/matmul/gemm_local.rs` uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,15 +80,15 @@ impl GpuTuning {
     /// Elements of K that are copied at a time. Every item copies equally many elements of a block.
     pub fn step(&self, class: Class, item: i64) -> i64 {
         let shared = self.side / Self::SMALL_ITEM;
-        let parts = if matches!(class, Class::Complex | Class::ComplexDouble) { 2 } else { 1 };
+        let parts = if class.is_complex() { 2 } else { 1 };
         let bytes = self.step_bytes * Self::SMALL_ITEM / (item.max(1) * parts);
         div_ceil((bytes / class.size() as i64).max(1), shared) * shared
     }
 
-    /// Local memory of a group of `gemm_local.cl`: two blocks, and the `Place` of each of their rows and columns.
+    /// Local memory of a group of `gemm_local.cl`: two blocks, and the `Position` of each of their rows and columns.
     fn local_bytes(&self, class: Class, item: i64) -> i64 {
         let (step, square) = (self.step(class, item), self.side * item);
-        2 * step * (square + 4) * class.size() as i64 + 2 * (square + step) * PLACE_BYTES
+        2 * step * (square + 4) * class.size() as i64 + 2 * (square + step) * POSITION_BYTES
     }
 }
 

@@ -1,4 +1,4 @@
-"""Matrix products by each library that can compute them, the choice between them, and what is remembered of it."""
+"""Matmuls by each library that can compute them, the choice between them, and what is remembered of it."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +41,7 @@ def library(request) -> str:
 
 
 def check(result: torch.Tensor, expected: torch.Tensor) -> None:
-    """Compare with a product that was computed in float64."""
+    """Compare with a matmul that was computed in float64."""
     torch.testing.assert_close(result.cpu(), expected.to(result.dtype), **TOLERANCES[result.dtype])
 
 
@@ -57,10 +57,10 @@ def operands(dtype: torch.dtype, device: torch.device, *shapes: tuple[int, ...])
 @pytest.mark.parametrize("use_gelu", [False, True])
 @pytest.mark.parametrize("is_transposed", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_products_that_end_in_an_activation(device, dtype, is_transposed, use_gelu):
-    # Thin, small, cut along k, by blocks with columns left over, and without any k.
-    for rows, depth, columns in [(1, 17, 5), (20, 20, 20), (3, 8000, 40), (64, 200, 150), (5, 0, 6)]:
-        (a, b, bias), (x, y, z) = operands(dtype, device, (rows, depth), (columns, depth), (columns,))
+def test_matmuls_that_end_in_an_activation(device, dtype, is_transposed, use_gelu):
+    # Thin, small, split along k, by blocks with columns left over, and without any k.
+    for rows, k, columns in [(1, 17, 5), (20, 20, 20), (3, 8000, 40), (64, 200, 150), (5, 0, 6)]:
+        (a, b, bias), (x, y, z) = operands(dtype, device, (rows, k), (columns, k), (columns,))
         b, y = (b.t(), y.t()) if is_transposed else (b.t().contiguous(), y.t())
         scale = {"beta": 0.5, "alpha": 0.1}
         expected = torch.addmm(z, x, y, **scale)
@@ -77,9 +77,9 @@ def test_an_activation_keeps_nan(device):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (5, 7, 3), (70, 130, 90), (1, 300, 64), (257, 33, 1)])
-def test_products(library, device, dtype, sizes):
-    rows, depth, columns = sizes
-    (a, b, c), (x, y, z) = operands(dtype, device, (rows, depth), (depth, columns), (rows, columns))
+def test_matmuls(library, device, dtype, sizes):
+    rows, k, columns = sizes
+    (a, b, c), (x, y, z) = operands(dtype, device, (rows, k), (k, columns), (rows, columns))
     check(a @ b, x @ y)
     check(torch.addmm(c, a, b), torch.addmm(z, x, y))
     check(torch.addmm(c, a, b, beta=0.5, alpha=-2), torch.addmm(z, x, y, beta=0.5, alpha=-2))
@@ -143,7 +143,7 @@ def test_linear_forward_and_backward(library, device, dtype):
         check(mine.grad, its.grad)
 
 
-def test_other_dtypes_and_empty_products_go_to_our_kernels(library, device):
+def test_other_dtypes_and_empty_matmuls_go_to_our_kernels(library, device):
     integers = torch.arange(12, device=device).view(3, 4)
     assert (integers @ integers.t()).tolist() == (integers.cpu() @ integers.cpu().t()).tolist()
     numbers = torch.randn(3, 4, dtype=torch.complex64, device=device)
@@ -159,15 +159,15 @@ def test_other_dtypes_and_empty_products_go_to_our_kernels(library, device):
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
-def test_complex_products_with_complex_factors(library, device, dtype):
+def test_complex_matmuls_with_complex_alpha_and_beta(library, device, dtype):
     on_host = [torch.randn(sizes, dtype=dtype) for sizes in [(2, 20, 30), (2, 30, 40), (2, 20, 40)]]
     (a, b, c), (x, y, z) = [tensor.to(device) for tensor in on_host], on_host
     close = {"rtol": 1e-4, "atol": 1e-4}
     torch.testing.assert_close((a @ b).cpu(), x @ y, **close)
     torch.testing.assert_close((a[0].conj() @ b[1]).cpu(), x[0].conj() @ y[1], **close)
-    factors = {"beta": 0.5 - 1j, "alpha": 2j}
-    torch.testing.assert_close(torch.baddbmm(c, a, b, **factors).cpu(), torch.baddbmm(z, x, y, **factors), **close)
-    torch.testing.assert_close(c[0].addmm_(a[0], b[0], **factors).cpu(), z[0].addmm_(x[0], y[0], **factors), **close)
+    scales = {"beta": 0.5 - 1j, "alpha": 2j}
+    torch.testing.assert_close(torch.baddbmm(c, a, b, **scales).cpu(), torch.baddbmm(z, x, y, **scales), **close)
+    torch.testing.assert_close(c[0].addmm_(a[0], b[0], **scales).cpu(), z[0].addmm_(x[0], y[0], **scales), **close)
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64, torch.complex128])
@@ -184,7 +184,7 @@ def test_the_host_needs_no_kernel(device, dtype):
     assert c[:, 0, 0].tolist() == [8, 40]
 
 
-def test_nan_in_an_addend_times_zero_does_not_count(library, device):
+def test_nan_in_a_bias_times_zero_does_not_count(library, device):
     c = torch.full((4, 4), float("nan"), device=device)
     ones = torch.ones(4, 4, device=device)
     assert torch.addmm(c, ones, ones, beta=0, alpha=2).tolist() == [[8.0] * 4] * 4
@@ -200,7 +200,7 @@ def test_work_before_and_after_is_in_order(library, device, side_stream):
         assert x.eq(20).all().item() and y.eq(400).all().item()
 
 
-def test_autocast_of_the_host_does_not_reach_the_product(library, device):
+def test_autocast_of_the_host_does_not_reach_the_matmul(library, device):
     (a, b), (x, y) = operands(torch.float32, device, (50, 60), (60, 70))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         result = torch.empty(50, 70, device=device)
@@ -238,7 +238,7 @@ def test_an_unusable_library_is_refused_with_the_reason(device):
     assert (torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)).sum().item() == 8
 
 
-PRODUCT = """
+MATMUL = """
     import torch
     x = torch.eye(3, device="opencl")
     try:
@@ -253,22 +253,22 @@ PRODUCT = """
 def test_the_variable_sets_what_a_process_starts_with(name):
     if not usable(name):
         pytest.skip(f"{name} cannot be used on this device")
-    assert output_of(PRODUCT, TORCH_OPENCL_BLAS=name).splitlines() == [f"3.0 {name}", "12.0"]
-    assert output_of(PRODUCT, TORCH_OPENCL_BLAS=None).splitlines()[0] == "3.0 auto"
+    assert output_of(MATMUL, TORCH_OPENCL_BLAS=name).splitlines() == [f"3.0 {name}", "12.0"]
+    assert output_of(MATMUL, TORCH_OPENCL_BLAS=None).splitlines()[0] == "3.0 auto"
 
 
-def test_a_variable_that_names_no_library_is_an_error_of_the_product_alone():
-    message, sum_of_others = output_of(PRODUCT, TORCH_OPENCL_BLAS="fast").splitlines()
+def test_a_variable_that_names_no_library_is_an_error_of_the_matmul_alone():
+    message, sum_of_others = output_of(MATMUL, TORCH_OPENCL_BLAS="fast").splitlines()
     assert message.startswith("TORCH_OPENCL_BLAS=fast: expected one of 'auto', 'opencl', 'host', 'cublas'")
     assert sum_of_others == "12.0"
     code = "import torch; print(torch.backends.opencl.preferred_blas_library('opencl'))"
     assert output_of(code, TORCH_OPENCL_BLAS="fast") == "opencl"
 
 
-def test_an_unusable_library_in_the_variable_is_an_error_of_the_product_alone():
+def test_an_unusable_library_in_the_variable_is_an_error_of_the_matmul_alone():
     if usable("cublas"):
         pytest.skip("cuBLAS can be used here")
-    message, sum_of_others = output_of(PRODUCT, TORCH_OPENCL_BLAS="cublas").splitlines()
+    message, sum_of_others = output_of(MATMUL, TORCH_OPENCL_BLAS="cublas").splitlines()
     assert "'cublas' cannot be used on" in message and sum_of_others == "12.0"
 
 
@@ -291,7 +291,7 @@ CHOOSE = """
     x = torch.arange(300.0, device="opencl").remainder(7).expand(300, 300).contiguous()
     expected = x.cpu() @ x.cpu()
     (torch.ones(100, 100, device="opencl") @ torch.ones(100, 100, device="opencl")).sum().item()
-    assert torch.backends.opencl.blas_choices() == {}, "small products are not measured"
+    assert torch.backends.opencl.blas_choices() == {}, "small matmuls are not measured"
     assert torch.equal((x @ x).cpu(), expected)
     first = torch.opencl.launches()
     assert torch.equal((x @ x).cpu(), expected)
@@ -301,7 +301,7 @@ CHOOSE = """
 
 
 def choose(folder) -> tuple[dict[str, str], int, int]:
-    """Let a new process choose: what it chose, kernels of the first large product and all before, and of the second."""
+    """Let a new process choose: what it chose, kernels of the first large matmul and all before, and of the second."""
     return json.loads(output_of(CHOOSE, TORCH_OPENCL_CACHE_DIR=str(folder), TORCH_OPENCL_BLAS="auto"))
 
 

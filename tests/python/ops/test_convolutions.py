@@ -1,4 +1,4 @@
-"""Convolutions of 3x3 taps with many channels, which minimal filtering does where that is sooner done."""
+"""3x3 convolutions with many channels, which are Winograd convolutions where that is faster."""
 
 import itertools
 import os
@@ -12,7 +12,7 @@ from torch.nn import functional
 TOLERANCE = 5e-5
 # Of channels that lie innermost, by the number of spatial dimensions.
 MEMORY_FORMATS = {1: [], 2: [torch.channels_last], 3: [torch.channels_last_3d]}
-# Images, channels, result channels, height, width. All are large enough for minimal filtering to pay on a CPU.
+# Images, channels, output channels, height, width. All are large enough for Winograd to pay on a CPU.
 SHAPES = [(2, 64, 64, 28, 28), (3, 65, 72, 17, 23), (2, 130, 50, 21, 14), (1, 48, 64, 40, 33)]
 
 
@@ -100,8 +100,8 @@ def test_mixed_layouts(device):
     x, weight = (operand.to(device) for operand in operands((2, 64, 72, 28, 21)))
     expected = functional.conv2d(x.cpu().double(), weight.cpu().double(), padding=1)
     for image in (x, channels_last(x)):
-        for taps in (weight, channels_last(weight), weight.transpose(2, 3).contiguous().transpose(2, 3)):
-            actual = functional.conv2d(image, taps, padding=1).cpu().double()
+        for kernel in (weight, channels_last(weight), weight.transpose(2, 3).contiguous().transpose(2, 3)):
+            actual = functional.conv2d(image, kernel, padding=1).cpu().double()
             torch.testing.assert_close(actual, expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
@@ -113,10 +113,10 @@ def test_every_run_has_the_same_bits(device):
 
 
 def skip_where_it_is_not_done() -> None:
-    """Leave out what only devices with minimal filtering can pass."""
+    """Leave out what only devices with Winograd convolution can pass."""
     properties = torch.opencl.get_device_properties()
     if properties.type != "cpu" or os.environ.get("TORCH_OPENCL_DEVICE_CLASS") == "gpu":
-        pytest.skip("minimal filtering is for CPUs")
+        pytest.skip("Winograd convolution is for CPUs")
     if properties.local_mem_bytes < 256 << 10:
         pytest.skip("tiles of 64 channels need 256 KiB of local memory")
 
@@ -136,14 +136,14 @@ def gradient_of(wanted: int):
 
 
 def test_it_is_chosen_where_it_pays(device):
-    """Seen by what is not a number, which minimal filtering spreads over tiles, or over a weight's taps.
+    """Seen by what is not a number, which Winograd spreads over tiles, or over all elements of a kernel.
 
     There are so many tiles that it pays on any number of cores.
     """
     skip_where_it_is_not_done()
     x, weight = operands((8, 64, 64, 56, 56))
     gradient = torch.randn(8, 64, 56, 56)
-    # Where two taps of three read or write it.
+    # Where two kernel elements of three read or write it.
     x[1, 2, 0, 0] = gradient[1, 2, 0, 0] = torch.nan
     for use, of in [
         (lambda x, w: functional.conv2d(x, w, padding=1), [x, weight]),
@@ -179,9 +179,9 @@ def test_results_are_channels_last_if_input_or_weight_is(is_transposed, spatial,
     use = getattr(functional, f"conv{'_transpose' * is_transposed}{spatial}d")
     generator = torch.Generator().manual_seed(0)
     formats = [torch.contiguous_format, *MEMORY_FORMATS[spatial]]
-    for channels, groups, taps in [(6, 1, 3), (6, 6, 3)]:
+    for channels, groups, kernel_size in [(6, 1, 3), (6, 6, 3)]:
         x = torch.randn(2, channels, *[5] * spatial, generator=generator).to(dtype)
-        weight = torch.randn(channels, channels // groups, *[taps] * spatial, generator=generator).to(dtype)
+        weight = torch.randn(channels, channels // groups, *[kernel_size] * spatial, generator=generator).to(dtype)
         for x_format, weight_format in itertools.product(formats, formats):
             results_on = {}
             for where in ("cpu", device):
@@ -193,7 +193,7 @@ def test_results_are_channels_last_if_input_or_weight_is(is_transposed, spatial,
             wanted = formats[-1] if formats[-1] in (x_format, weight_format) else torch.contiguous_format
             for expected, actual in zip(results_on["cpu"], results_on[device], strict=True):
                 layout = torch.empty(expected.shape, memory_format=wanted).stride()
-                assert actual.stride() == layout, (channels, groups, taps, x_format, weight_format)
+                assert actual.stride() == layout, (channels, groups, kernel_size, x_format, weight_format)
                 torch.testing.assert_close(
                     actual.cpu(), expected, rtol=2e-2, atol=2e-2 if dtype.itemsize == 2 else 1e-4
                 )

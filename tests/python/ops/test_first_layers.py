@@ -7,7 +7,7 @@ from torch.nn import functional
 
 # Images, channels, result channels, height, width.
 SHAPES = [(2, 3, 64, 23, 37), (3, 1, 33, 17, 16), (1, 4, 100, 9, 50), (5, 2, 48, 8, 5)]
-# Taps, and how they meet pixels.
+# Kernel sizes, and the arguments of the convolution.
 WINDOWS = [
     (7, {"stride": 2, "padding": 3}),
     (3, {"padding": 1}),
@@ -38,11 +38,11 @@ def check(use, operands: list[torch.Tensor], device: torch.device, tolerance: fl
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize(("taps", "options"), WINDOWS, ids=str)
-def test_gradients(taps, options, shape, memory_format, device):
+@pytest.mark.parametrize(("kernel_size", "options"), WINDOWS, ids=str)
+def test_gradients(kernel_size, options, shape, memory_format, device):
     images, channels, out, height, width = shape
     x = torch.randn(images, channels, height, width).contiguous(memory_format=memory_format)
-    weight = torch.randn(out, channels, taps, taps).contiguous(memory_format=memory_format)
+    weight = torch.randn(out, channels, kernel_size, kernel_size).contiguous(memory_format=memory_format)
     check(lambda x, w: functional.conv2d(x, w, **options), [x, weight], device)
 
 

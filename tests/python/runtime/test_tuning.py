@@ -1,4 +1,4 @@
-"""The numbers that products are cut by: which there may be, that kernels use them, and where they are kept."""
+"""The parameters that matmuls are tiled by: which there may be, that kernels use them, and where they are kept."""
 
 import json
 from pathlib import Path
@@ -38,8 +38,8 @@ def close(result: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(result.cpu(), expected, rtol=0, atol=tolerance * (1 + expected.abs().max().item()))
 
 
-def check_products(device, dtypes=(torch.float32,)) -> None:
-    """Compare products and a convolution of odd sizes, with its gradients, with the CPU's."""
+def check_matmuls(device, dtypes=(torch.float32,)) -> None:
+    """Compare matmuls and a convolution of odd sizes, with its gradients, with the CPU's."""
     for dtype in dtypes:
         a, b = (torch.randn(size) * 9 for size in [(67, 301), (301, 131)])
         a, b = a.to(dtype), b.to(dtype)
@@ -64,7 +64,7 @@ def check_products(device, dtypes=(torch.float32,)) -> None:
 CPU_TUNINGS = [
     {"vector_bytes": 32, "tile_rows": 8, "tile_vectors": 3},
     {"vector_bytes": 64, "tile_rows": 12, "tile_vectors": 2},
-    {"vector_bytes": 64, "tile_rows": 16, "tile_vectors": 1, "depth": 16, "strip_rows": 4},
+    {"vector_bytes": 64, "tile_rows": 16, "tile_vectors": 1, "block_k": 16, "strip_rows": 4},
     {"vector_bytes": 32, "tile_rows": 4, "tile_vectors": 2, "block_bytes": 16384, "kept_bytes": 16384},
 ]
 
@@ -74,13 +74,13 @@ def test_kernels_use_the_numbers_and_stay_right(device, values):
     only_on(device, "cpu")
     use(device, **values)
     assert values.items() <= state(device)["values"].items()
-    check_products(device)
+    check_matmuls(device)
 
 
 def test_other_dtypes_take_the_numbers_too(device):
     only_on(device, "cpu")
     use(device, vector_bytes=32, tile_rows=16, tile_vectors=1)
-    check_products(device, computed([torch.float64, torch.int64, torch.complex64, torch.complex128]))
+    check_matmuls(device, computed([torch.float64, torch.int64, torch.complex64, torch.complex128]))
 
 
 def test_another_tile_is_another_program(device):
@@ -95,7 +95,7 @@ def test_another_tile_is_another_program(device):
     before = programs()
     a @ a.t()
     assert programs() == before + 1
-    use(device, tile_rows=12, tile_vectors=1, depth=100)
+    use(device, tile_rows=12, tile_vectors=1, block_k=100)
     a @ a.t()
     assert programs() == before + 1
 
@@ -105,9 +105,9 @@ def test_another_tile_is_another_program(device):
     [
         ("{", "a JSON object"),
         ('{"colour": 1}', "has no colour: expected some of"),
-        ('{"depth": 0}', "depth = 0: expected a multiple of 1 from 16 to 4096"),
+        ('{"block_k": 0}', "block_k = 0: expected a multiple of 1 from 16 to 4096"),
         ('{"tile_rows": 6}', "tile_rows = 6: expected a multiple of 4 from 4 to 16"),
-        ('{"depth": "many"}', "expected a whole number"),
+        ('{"block_k": "many"}', "expected a whole number"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(device, text, reason):
@@ -140,8 +140,8 @@ def test_gpus_have_numbers_of_their_own():
     from float64 import computed
     device = torch.device("opencl", 0)
     assert set(test_tuning.state(device)["values"]) == {{"side", "item", "step_bytes", "band", "groups_per_unit"}}
-    def check(rows, columns, depth, dtype=torch.float32):
-        a, b = torch.randn(rows, depth, dtype=dtype), torch.randn(depth, columns, dtype=dtype)
+    def check(rows, columns, k, dtype=torch.float32):
+        a, b = torch.randn(rows, k, dtype=dtype), torch.randn(k, columns, dtype=dtype)
         test_tuning.close(a.to(device) @ b.to(device), a @ b)
     test_tuning.use(device, side=8, item=8, step_bytes=32, band=3)
     check(67, 131, 301)
@@ -164,7 +164,7 @@ def test_a_library_is_chosen_anew_for_other_numbers(tmp_path):
     import json, torch
     a = torch.randn(256, 256, device="opencl")
     chosen = []
-    for values in ["{}", '{"depth": 64}', "{}"]:
+    for values in ["{}", '{"block_k": 64}', "{}"]:
         torch.ops.torch_opencl.set_tuning(0, values)
         assert torch.backends.opencl.blas_choices() == {}
         a @ a
@@ -192,7 +192,7 @@ FILE = """
     def state():
         return json.loads(native.tuning(0))
     path, defaults = Path(state()["path"]), state()["defaults"]
-    name = "depth" if "depth" in defaults else "band"
+    name = "block_k" if "block_k" in defaults else "band"
     tuned = defaults | {name: 31}
 """
 
@@ -224,11 +224,13 @@ def test_a_file_that_is_not_what_it_should_be_is_ignored_with_a_warning(tmp_path
         changed(values=None),
         changed(values={name: 10**9}),
         changed(values={"colour": 1}),
+        # The name that earlier versions gave block_k.
+        changed(values={"depth": 256}),
     ]:
         path.write_text(text)
         native.set_tuning(0, "")
         assert state()["values"] == defaults, text
-    trials = [{"trials": {"a / b": {"512": -1}}}, {"trials": 3}, {"trying": {"depth": 64}}]
+    trials = [{"trials": {"a / b": {"512": -1}}}, {"trials": 3}, {"trying": {"block_k": 64}}]
     for damage in [*trials, {"speedup": {"512": "much"}}]:
         path.write_text(changed(**damage))
         assert record.recorded(0) is None, damage
@@ -250,6 +252,7 @@ def test_a_file_that_is_not_what_it_should_be_is_ignored_with_a_warning(tmp_path
         "it has no values",
         "= 1000000000: expected",
         "has no colour",
+        "has no depth",
     ]
     warnings = [line for line in done.stderr.splitlines() if "is not used" in line]
     assert len(warnings) == len(reasons)

@@ -209,9 +209,9 @@ def test_programs_are_recorded_as_a_gpu_would_be_asked(tmp_path: Path) -> None:
     """
     record_calls(["-c", "\n".join(line[8:] for line in code.splitlines())], tmp_path)
     programs = read(tmp_path)
-    products = [program for program in programs if program.family == "gemm_local"]
-    assert {program.computes_double for program in products} == {True, False}
-    assert all(program.launches["gemm_local"].group == 256 for program in products)
+    gemms = [program for program in programs if program.family == "gemm_local"]
+    assert {program.computes_double for program in gemms} == {True, False}
+    assert all(program.launches["gemm_local"].group == 256 for program in gemms)
     assert not any("IS_CPU" in program.options for program in programs)
     softmax = next(program for program in programs if program.family == "softmax")
     assert softmax.is_asked_for(["softmax"]) and softmax.is_asked_for(["softmax_rows"]) and softmax.is_asked_for([])

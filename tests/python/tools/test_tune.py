@@ -1,4 +1,4 @@
-"""How better numbers are found for products: the search, and python -m torch_opencl.tune."""
+"""How better parameters are found for matmuls: the search, and python -m torch_opencl.tune."""
 
 import json
 import os

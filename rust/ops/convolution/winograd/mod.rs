@@ -1,7 +1,7 @@
 //! Winograd convolution with 3x3 kernels, where that pays: on CPUs, in float32.
 
-mod pixels;
-mod weights;
+mod backward_weight;
+mod convolution;
 
 use std::sync::Arc;
 
@@ -9,48 +9,49 @@ use crate::error::Result;
 use crate::kernels::structs::winograd_tiles::Images;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 use crate::ops::core::space::div_ceil;
-use crate::ops::matmul::patches::{Spatial, Volume, Window};
+use crate::ops::matmul::im2col::{KernelMap, Spatial, Volume};
 use crate::ops::matmul::plan::{Cores, Tile};
 use crate::ops::tuning::Tuning;
 use crate::ops::Target;
 
-pub(in crate::ops) use pixels::Pixels;
-pub(in crate::ops) use weights::Weights;
+pub(in crate::ops) use backward_weight::BackwardWeight;
+pub(in crate::ops) use convolution::Convolution;
 
-/// GEMMs, one for each point at which polynomials are evaluated; as in `winograd_points.cl`.
+/// GEMMs, one for each point of the Winograd transforms; as in `winograd_transforms.cl`.
 const POINTS: i64 = 36;
 /// Output positions of a tile's side.
 const SIDE: i64 = 4;
-/// Cost of a weight's value at a point, evaluated or interpolated, in cycles of a core with AVX-512.
-const WEIGHT: f64 = 2.4;
+/// Cost of a weight's value at a point, transformed either way, in cycles of a core with AVX-512. Whether costs choose
+/// the faster of Winograd and im2col is shown by `make bench CASES="'3x3/1 *'"`.
+const WEIGHT_COST: f64 = 2.4;
 
-/// Cycles, some 50 us of a core, that a GEMM of patches must save to be chosen. It would save less for a last, smaller
-/// batch, or for an image alone, and its program takes a second to compile beside the one that the others use. The
-/// price: a network that never sees more than such images takes so much longer for a convolution.
+/// Cycles, some 50 us of a core, that a GEMM of an im2col matrix must save to be chosen. It would save less for a last,
+/// smaller batch, or for an image alone, and its program takes a second to compile beside the one that the others use.
+/// The price: a network that never sees more than such images takes so much longer for a convolution.
 const WORTHWHILE: f64 = 150_000.0;
 
 /// Sizes of the GEMM of a point.
 #[derive(Clone, Copy, Debug)]
-struct Products {
+struct PointGemms {
     /// Vectors of tiles.
     vectors: i64,
-    /// Panels of result channels.
+    /// Panels of output channels.
     panels: i64,
-    /// Source channels.
+    /// Input channels.
     channels: i64,
 }
 
-impl Products {
-    /// Sizes for a convolution with the output, or its gradient, `pixels`.
-    fn new(pixels: &Volume, result_channels: i64, channels: i64, tile: Tile) -> Self {
-        let [width, height, _] = pixels.sizes;
-        let tiles = div_ceil(width, SIDE) * div_ceil(height, SIDE) * pixels.images;
-        Self { vectors: div_ceil(tiles, tile.lanes), panels: div_ceil(result_channels, tile.rows), channels }
+impl PointGemms {
+    /// Sizes for a convolution with this output, or the gradient of it.
+    fn new(output: &Volume, out_channels: i64, channels: i64, tile: Tile) -> Self {
+        let [width, height, _] = output.sizes;
+        let tiles = div_ceil(width, SIDE) * div_ceil(height, SIDE) * output.images;
+        Self { vectors: div_ceil(tiles, tile.lanes), panels: div_ceil(out_channels, tile.rows), channels }
     }
 
     /// Cycles for the weights at all points.
     fn weight_cost(&self, tile: Tile, units: i64) -> f64 {
-        (POINTS * self.channels * self.panels * tile.rows) as f64 * WEIGHT / units as f64
+        (POINTS * self.channels * self.panels * tile.rows) as f64 * WEIGHT_COST / units as f64
     }
 }
 
@@ -61,7 +62,7 @@ fn tile_of(cores: &Cores, class: Class) -> Tile {
     Tile { rows, vectors, columns: vectors * tile.lanes, ..tile }
 }
 
-/// The cores that GEMMs of patches are blocked for; none on GPUs.
+/// The cores that GEMMs of im2col matrices are blocked for; none on GPUs.
 fn cores_of(target: &Target) -> Option<Cores> {
     match Tuning::of(target.device) {
         Tuning::Cpu(tuning) => Some(Cores::new(target, tuning)),
@@ -79,45 +80,43 @@ fn program(target: &Target, class: Class, tile: Tile) -> Result<Arc<CachedProgra
 }
 
 /// Returns true if Winograd convolution can be used between these volumes.
-fn is_possible(target: &Target, window: &Window, groups: i64, images: [&Volume; 2], weight: &Volume) -> bool {
-    let Window { taps, scale, step: [step_w, step_h, _], origin: [.., origin_d], .. } = *window;
+fn is_possible(target: &Target, kernel_map: &KernelMap, groups: i64, images: [&Volume; 2], weight: &Volume) -> bool {
+    let KernelMap { kernel_size, stride, dilation: [step_w, step_h, _], origin: [.., origin_d], .. } = *kernel_map;
     let is_f32 = images.iter().chain(&[weight]).all(|volume| volume.dtype == DType::F32);
     let are_flat = images.iter().all(|volume| volume.numel() > 0 && volume.sizes.last() == Some(&1));
     // Vectors are read and written along rows or along channels.
     let are_dense =
         images.iter().all(|Volume { channel_stride, strides: [w, ..], .. }| *channel_stride == 1 || *w == 1);
-    let is_square = taps == [3, 3, 1] && scale == [1; 3] && step_w.abs() == 1 && step_h.abs() == 1 && origin_d == 0;
+    let is_square =
+        kernel_size == [3, 3, 1] && stride == [1; 3] && step_w.abs() == 1 && step_h.abs() == 1 && origin_d == 0;
     target.is_cpu() && groups == 1 && is_f32 && are_flat && are_dense && is_square
 }
 
-/// Layout of the source and the output, as kernels take it.
-fn images(source: &Volume, origin: Spatial, pixels: &Volume) -> Images {
+/// Layout of the input and the output, as kernels take it.
+fn images(input: &Volume, origin: Spatial, output: &Volume) -> Images {
     let plane = |[w, h, _]: Spatial| [w, h];
     let reach = |size: i64, stride: i64| (size - 1) * stride;
-    let inside: i64 = source.sizes.iter().zip(source.strides).map(|(&size, stride)| reach(size, stride)).sum();
+    let inside: i64 = input.sizes.iter().zip(input.strides).map(|(&size, stride)| reach(size, stride)).sum();
     Images {
-        pixels: plane(pixels.sizes),
-        extents: plane(source.sizes),
+        out_sizes: plane(output.sizes),
+        in_sizes: plane(input.sizes),
         origin: plane(origin),
-        images: source.images,
-        channels: source.channels,
-        source_strides: plane(source.strides),
-        source_channel_stride: source.channel_stride,
-        source_image_stride: source.image_stride,
-        elements: 1
-            + inside
-            + reach(source.channels, source.channel_stride)
-            + reach(source.images, source.image_stride),
-        out_channels: pixels.channels,
-        out_strides: plane(pixels.strides),
-        out_channel_stride: pixels.channel_stride,
-        out_image_stride: pixels.image_stride,
+        images: input.images,
+        channels: input.channels,
+        in_strides: plane(input.strides),
+        in_channel_stride: input.channel_stride,
+        in_image_stride: input.image_stride,
+        elements: 1 + inside + reach(input.channels, input.channel_stride) + reach(input.images, input.image_stride),
+        out_channels: output.channels,
+        out_strides: plane(output.strides),
+        out_channel_stride: output.channel_stride,
+        out_image_stride: output.image_stride,
     }
 }
 
-/// Returns true if Winograd convolution of one cost is chosen over a GEMM of patches of the other, in cycles.
-fn is_chosen(cost: f64, patch_cost: f64) -> bool {
-    cost < patch_cost + WORTHWHILE
+/// Returns true if Winograd convolution of one cost is chosen over a GEMM of an im2col matrix of the other, in cycles.
+fn is_chosen(cost: f64, im2col_cost: f64) -> bool {
+    cost < im2col_cost + WORTHWHILE
 }
 
 /// Devices of the tests: tiles of both vectors, and the local memory of small devices, of Intel's runtime and of PoCL.

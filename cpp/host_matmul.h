@@ -10,8 +10,8 @@ struct Scalar;
 
 int32_t host_threads();
 // out = alpha * a @ b, for tensors whose addresses are the host's
-void host_product(Tensor out, Tensor a, Tensor b, Scalar alpha);
-// out = alpha * a @ b + beta * addend
-void host_product_added(Tensor out, Tensor addend, Tensor a, Tensor b, Scalar alpha, Scalar beta);
+void host_matmul(Tensor out, Tensor a, Tensor b, Scalar alpha);
+// out = alpha * a @ b + beta * bias
+void host_addmm(Tensor out, Tensor bias, Tensor a, Tensor b, Scalar alpha, Scalar beta);
 
 } // namespace torch_opencl::bridge

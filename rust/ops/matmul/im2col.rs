@@ -5,7 +5,7 @@
 use super::matrix::{advance, Axis, Matrix};
 use crate::cl::Memory;
 use crate::error::Result;
-use crate::kernels::structs::patch_grid::Patches as PatchGrid;
+use crate::kernels::structs::gemm_operands::Im2colLayout;
 use crate::kernels::DType;
 use crate::ops::{Target, Tensor};
 
@@ -23,7 +23,7 @@ pub fn spatial(numbers: &[i64], missing: i64) -> Spatial {
     all
 }
 
-/// A tensor of (images, channels, spatial dimensions); a weight has result channels for images.
+/// A tensor of (images, channels, spatial dimensions); a weight has output channels for images.
 #[derive(Clone, Copy, Debug)]
 pub struct Volume {
     /// Buffer and offset.
@@ -74,11 +74,11 @@ impl Volume {
 
     /// Every `step`th position from `first` on, `sizes` of them.
     #[must_use]
-    pub fn every(self, first: Spatial, step: Spatial, sizes: Spatial) -> Self {
+    pub fn every(self, first: Spatial, dilation: Spatial, sizes: Spatial) -> Self {
         let offset: i64 = first.iter().zip(self.strides).map(|(at, stride)| at * stride).sum();
         let mut strides = self.strides;
-        for (stride, step) in strides.iter_mut().zip(step) {
-            *stride *= step;
+        for (stride, dilation) in strides.iter_mut().zip(dilation) {
+            *stride *= dilation;
         }
         Self { memory: advance(self.memory, offset, self.dtype), sizes, strides, ..self }
     }
@@ -87,60 +87,61 @@ impl Volume {
     ///
     /// # Errors
     /// Never for three spatial dimensions.
-    pub fn pixels(&self) -> Result<Axis> {
+    pub fn position_axis(&self) -> Result<Axis> {
         let [w, h, d] = self.sizes;
         let [w_stride, h_stride, d_stride] = self.strides;
         Axis::nest(&[(w, w_stride), (h, h_stride), (d, d_stride), (self.images, self.image_stride)])
     }
 
-    /// `channels` channels, `stride` apart, under every position as one index, in the order of the patch matrix.
+    /// `channels` channels, `stride` apart, under every position as one index, in the order of the im2col matrix.
     ///
     /// # Errors
     /// Never for three spatial dimensions.
-    pub fn features(&self, channels: i64, stride: i64, order: FeatureOrder) -> Result<Axis> {
+    pub fn kernel_axis(&self, channels: i64, stride: i64, order: Im2colOrder) -> Result<Axis> {
         let [w, h, d] = self.sizes;
         let [w_stride, h_stride, d_stride] = self.strides;
-        let taps = [(w, w_stride), (h, h_stride), (d, d_stride)];
-        let [w, h, d] = taps;
+        let positions = [(w, w_stride), (h, h_stride), (d, d_stride)];
+        let [w, h, d] = positions;
         match order {
-            FeatureOrder::ChannelsInnermost => Axis::nest(&[(channels, stride), w, h, d]),
-            FeatureOrder::TapsInnermost => Axis::nest(&[w, h, d, (channels, stride)]),
+            Im2colOrder::ChannelsInnermost => Axis::nest(&[(channels, stride), w, h, d]),
+            Im2colOrder::KernelInnermost => Axis::nest(&[w, h, d, (channels, stride)]),
         }
     }
 }
 
-/// How kernel elements map to source positions: element t of output position p reads position
-/// p * scale + origin + t * step of the source.
+/// How kernel elements map to input positions: element t of output position p reads position
+/// p * stride + origin + t * dilation of the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Window {
+pub struct KernelMap {
     /// Output positions.
-    pub pixels: Spatial,
+    pub out_sizes: Spatial,
     /// Kernel elements.
-    pub taps: Spatial,
-    /// Source positions from one output position to the next.
-    pub scale: Spatial,
-    /// Source position of kernel element 0 of output position 0.
+    pub kernel_size: Spatial,
+    /// Input positions from one output position to the next.
+    pub stride: Spatial,
+    /// Input position of kernel element 0 of output position 0.
     pub origin: Spatial,
-    /// Source positions from one kernel element to the next.
-    pub step: Spatial,
+    /// Input positions from one kernel element to the next.
+    pub dilation: Spatial,
 }
 
-/// Order of features, each a channel at a kernel element: along the source's memory, and with it the weight's.
+/// Order of the columns of an im2col matrix, each a channel at a kernel element: along the input's memory, and with it
+/// the weight's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FeatureOrder {
+pub enum Im2colOrder {
     /// For channels-last tensors.
     ChannelsInnermost,
     /// For contiguous ones.
-    TapsInnermost,
+    KernelInnermost,
 }
 
-/// The patch matrix (im2col) of a group: a row for each output position, a column for each channel at each kernel
+/// The im2col matrix of a group: a row for each output position, a column for each channel at each kernel
 /// element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Patches {
-    /// How kernel elements map to source positions.
-    pub window: Window,
-    extents: Spatial,
+pub struct Im2col {
+    /// How kernel elements map to input positions.
+    pub kernel_map: KernelMap,
+    in_sizes: Spatial,
     strides: Spatial,
     /// Channels of a group.
     pub channels: i64,
@@ -151,52 +152,52 @@ pub struct Patches {
     pub group_stride: i64,
 }
 
-impl Patches {
-    /// The patches of a source whose channels make up `groups` groups.
-    pub fn of(source: &Volume, window: Window, groups: i64) -> Self {
-        let channels = source.channels / groups.max(1);
+impl Im2col {
+    /// The im2col matrix of an input whose channels make up `groups` groups.
+    pub fn of(input: &Volume, kernel_map: KernelMap, groups: i64) -> Self {
+        let channels = input.channels / groups.max(1);
         Self {
-            window,
-            extents: source.sizes,
-            strides: source.strides,
+            kernel_map,
+            in_sizes: input.sizes,
+            strides: input.strides,
             channels,
-            channel_stride: source.channel_stride,
-            image_stride: source.image_stride,
-            images: source.images,
-            group_stride: channels * source.channel_stride,
+            channel_stride: input.channel_stride,
+            image_stride: input.image_stride,
+            images: input.images,
+            group_stride: channels * input.channel_stride,
         }
     }
 
-    /// The order of features that suits the source.
-    pub const fn order(&self) -> FeatureOrder {
+    /// The order of columns that suits the input.
+    pub const fn order(&self) -> Im2colOrder {
         if self.channel_stride == 1 {
-            FeatureOrder::ChannelsInnermost
+            Im2colOrder::ChannelsInnermost
         } else {
-            FeatureOrder::TapsInnermost
+            Im2colOrder::KernelInnermost
         }
     }
 
-    /// The patch matrix as a strided one, output positions by channels, where the kernel has one element and each
-    /// output position reads inside the source.
+    /// The im2col matrix as a strided one, output positions by channels, where the kernel has one element and each
+    /// output position reads inside the input.
     ///
     /// # Errors
     /// Never for three spatial dimensions.
     pub fn matrix(&self) -> Result<Option<Matrix>> {
-        let Window { pixels, taps, scale, origin, .. } = self.window;
-        let dims = pixels.iter().zip(scale).zip(self.extents);
-        let is_inside = dims.fold(true, |all, ((pixels, scale), extent)| all && (pixels - 1) * scale < extent);
-        // Output positions that are not adjacent are packed faster as patches, which loads vectors of them.
-        let is_dense = scale == [1; SPATIAL] || self.channel_stride == 1;
-        if taps != [1; SPATIAL] || origin != [0; SPATIAL] || !is_inside || !is_dense {
+        let KernelMap { out_sizes, kernel_size, stride, origin, .. } = self.kernel_map;
+        let dims = out_sizes.iter().zip(stride).zip(self.in_sizes);
+        let is_inside = dims.fold(true, |all, ((out_sizes, stride), extent)| all && (out_sizes - 1) * stride < extent);
+        // Output positions that are not adjacent are packed faster as im2col, which loads vectors of them.
+        let is_dense = stride == [1; SPATIAL] || self.channel_stride == 1;
+        if kernel_size != [1; SPATIAL] || origin != [0; SPATIAL] || !is_inside || !is_dense {
             return Ok(None);
         }
-        let [w, h, d] = pixels;
+        let [w, h, d] = out_sizes;
         let [w_stride, h_stride, d_stride] = self.strides;
-        let [w_scale, h_scale, d_scale] = scale;
+        let [w_step, h_step, d_step] = stride;
         let rows = Axis::nest(&[
-            (w, w_stride * w_scale),
-            (h, h_stride * h_scale),
-            (d, d_stride * d_scale),
+            (w, w_stride * w_step),
+            (h, h_stride * h_step),
+            (d, d_stride * d_step),
             (self.images, self.image_stride),
         ])?;
         let columns = Axis::line(self.channels, self.channel_stride);
@@ -204,27 +205,27 @@ impl Patches {
     }
 
     /// As kernels take them.
-    pub fn grid(&self) -> PatchGrid {
-        let Window { pixels, taps, scale, origin, step } = self.window;
-        let (tap_stride, feature_stride) = match self.order() {
-            FeatureOrder::ChannelsInnermost => (self.channels, 1),
-            FeatureOrder::TapsInnermost => (1, taps.iter().product()),
+    pub fn layout(&self) -> Im2colLayout {
+        let KernelMap { out_sizes, kernel_size, stride, origin, dilation } = self.kernel_map;
+        let (kernel_step, channel_step) = match self.order() {
+            Im2colOrder::ChannelsInnermost => (self.channels, 1),
+            Im2colOrder::KernelInnermost => (1, kernel_size.iter().product()),
         };
         let reach = |size: i64, stride: i64| (size - 1).max(0) * stride;
-        let inside: i64 = self.extents.iter().zip(self.strides).map(|(&size, stride)| reach(size, stride)).sum();
-        PatchGrid {
-            pixels,
-            taps,
-            scale,
+        let inside: i64 = self.in_sizes.iter().zip(self.strides).map(|(&size, stride)| reach(size, stride)).sum();
+        Im2colLayout {
+            out_sizes,
+            kernel_size,
+            stride,
             origin,
-            step,
-            extents: self.extents,
-            strides: self.strides,
+            dilation,
+            in_sizes: self.in_sizes,
+            in_strides: self.strides,
             channels: self.channels,
             channel_stride: self.channel_stride,
             image_stride: self.image_stride,
-            tap_stride,
-            feature_stride,
+            kernel_step,
+            channel_step,
             elements: 1 + inside + reach(self.channels, self.channel_stride) + reach(self.images, self.image_stride),
         }
     }

@@ -1,4 +1,4 @@
-#include "host_product.h"
+#include "host_matmul.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -24,9 +24,9 @@ at::Tensor view(const Tensor& matrix) {
       at::TensorOptions(at::kCPU).dtype(static_cast<at::ScalarType>(matrix.dtype)));
 }
 
-at::Scalar scalar(const Scalar& factor, const at::Tensor& like) {
-  if (like.is_complex()) return c10::complex<double>(factor.real, factor.imag);
-  return factor.real;
+at::Scalar scalar(const Scalar& value, const at::Tensor& like) {
+  if (like.is_complex()) return c10::complex<double>(value.real, value.imag);
+  return value.real;
 }
 
 // Calls ATen as CPU kernels are called: below autograd, and with autocast disabled.
@@ -48,22 +48,22 @@ int32_t host_threads() {
   return at::get_num_threads();
 }
 
-void host_product(Tensor out, Tensor a, Tensor b, Scalar alpha) {
-  if (alpha.real != 1 || alpha.imag != 0) return host_product_added(out, out, a, b, alpha, {});
+void host_matmul(Tensor out, Tensor a, Tensor b, Scalar alpha) {
+  if (alpha.real != 1 || alpha.imag != 0) return host_addmm(out, out, a, b, alpha, {});
   below_autograd([&] {
     at::Tensor result = view(out);
     result.dim() > 2 ? at::bmm_out(result, view(a), view(b)) : at::mm_out(result, view(a), view(b));
   });
 }
 
-void host_product_added(Tensor out, Tensor addend, Tensor a, Tensor b, Scalar alpha, Scalar beta) {
+void host_addmm(Tensor out, Tensor bias, Tensor a, Tensor b, Scalar alpha, Scalar beta) {
   below_autograd([&] {
     at::Tensor result = view(out);
-    const at::Scalar scale = scalar(beta, result), factor = scalar(alpha, result);
-    // Where `addend` is the result, it must be the same tensor to ATen.
-    const at::Tensor added = addend.address == out.address ? result : view(addend);
-    result.dim() > 2 ? at::baddbmm_out(result, added, view(a), view(b), scale, factor)
-                     : at::addmm_out(result, added, view(a), view(b), scale, factor);
+    const at::Scalar beta_value = scalar(beta, result), alpha_value = scalar(alpha, result);
+    // Where `bias` is the result, it must be the same tensor to ATen.
+    const at::Tensor added = bias.address == out.address ? result : view(bias);
+    result.dim() > 2 ? at::baddbmm_out(result, added, view(a), view(b), beta_value, alpha_value)
+                     : at::addmm_out(result, added, view(a), view(b), beta_value, alpha_value);
   });
 }
 

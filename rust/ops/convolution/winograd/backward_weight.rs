@@ -1,6 +1,6 @@
 //! Winograd convolution that computes the gradient of the weight.
 
-use super::{cores_of, images, is_chosen, is_possible, program, tile_of, Products, POINTS};
+use super::{cores_of, images, is_chosen, is_possible, program, tile_of, PointGemms, POINTS};
 use crate::cl::Memory;
 use crate::error::Result;
 use crate::kernels::entry::{self, LocalBytes};
@@ -9,10 +9,10 @@ use crate::kernels::{Class, DType};
 use crate::ops::core::space::div_ceil;
 use crate::ops::matmul::epilogue::Epilogue;
 use crate::ops::matmul::gemm::{launch, multiply};
-use crate::ops::matmul::matrix::{advance, Axis, Matrix, Operand};
-use crate::ops::matmul::patches::{Volume, Window};
-use crate::ops::matmul::plan::{Plan, Size, Tile};
-use crate::ops::matmul::product::{Factor, Product};
+use crate::ops::matmul::im2col::{KernelMap, Volume};
+use crate::ops::matmul::matrix::{advance, Axis, Matrix, MatrixOperand};
+use crate::ops::matmul::operands::{Gemm, GemmOperand};
+use crate::ops::matmul::plan::{GemmPlan, GemmSize, Tile};
 use crate::ops::{Target, Workspace};
 
 /// Channels, and vectors of tiles, that are written to global memory at a time: 288 KiB, in runs of 512 bytes. Less
@@ -23,7 +23,7 @@ const STORED_VECTORS: i64 = 8;
 const STORED_BYTES: i64 = 2 << 20;
 
 /// Cost of transforming and writing a vector of tiles of a channel, in cycles of a core with AVX-512.
-const STORED: f64 = 1800.0;
+const STORED_COST: f64 = 1800.0;
 
 /// Tiles written to global memory at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,54 +50,54 @@ impl Block {
 
 /// The gradient of a weight.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::ops) struct Weights {
+pub(in crate::ops) struct BackwardWeight {
     weight: Volume,
-    source: Volume,
+    input: Volume,
     gradient: Volume,
-    window: Window,
-    /// The tile of the tuning by which it was chosen, as for `Pixels`.
+    kernel_map: KernelMap,
+    /// The tile of the tuning by which it was chosen, as for `Convolution`.
     tile: Tile,
-    products: Products,
+    gemms: PointGemms,
     block: Block,
 }
 
-impl Weights {
-    /// The gradient of a convolution's weight, where this is faster than a GEMM with its patches.
+impl BackwardWeight {
+    /// The gradient of a convolution's weight, where this is faster than a GEMM with its im2col matrix.
     pub fn of(
         target: &Target,
         weight: Volume,
-        source: Volume,
+        input: Volume,
         gradient: Volume,
-        window: Window,
+        kernel_map: KernelMap,
         groups: i64,
         class: Class,
     ) -> Option<Self> {
-        if !is_possible(target, &window, groups, [&source, &gradient], &weight) {
+        if !is_possible(target, &kernel_map, groups, [&input, &gradient], &weight) {
             return None;
         }
         let cores = cores_of(target)?;
         let tile = tile_of(&cores, class);
-        let products = Products::new(&gradient, gradient.channels, source.channels, tile);
+        let gemms = PointGemms::new(&gradient, gradient.channels, input.channels, tile);
         let block = Block::of(tile, cores.local_bytes)?;
-        let this = Self { weight, source, gradient, window, tile, products, block };
-        let (_, product_cost) = Plan::of(this.size(), Tile::tuned(&cores.tuning, class), &cores, true);
-        let values = products.vectors * (source.channels + gradient.channels);
-        let cost = product_cost + values as f64 * STORED / cores.units as f64 + products.weight_cost(tile, cores.units);
-        let size = Size {
+        let this = Self { weight, input, gradient, kernel_map, tile, gemms, block };
+        let (_, gemm_cost) = GemmPlan::of(this.size(), Tile::tuned(&cores.tuning, class), &cores, true);
+        let values = gemms.vectors * (input.channels + gradient.channels);
+        let cost = gemm_cost + values as f64 * STORED_COST / cores.units as f64 + gemms.weight_cost(tile, cores.units);
+        let size = GemmSize {
             rows: gradient.channels,
-            columns: source.channels * weight.positions(),
-            depth: gradient.images * gradient.positions(),
+            columns: input.channels * weight.positions(),
+            k: gradient.images * gradient.positions(),
             batches: 1,
         };
-        let (_, patch_cost) = Plan::of(size, Tile::tuned(&cores.tuning, class), &cores, false);
-        is_chosen(cost, patch_cost).then_some(this)
+        let (_, im2col_cost) = GemmPlan::of(size, Tile::tuned(&cores.tuning, class), &cores, false);
+        is_chosen(cost, im2col_cost).then_some(this)
     }
 
-    fn size(&self) -> Size {
-        Size {
+    fn size(&self) -> GemmSize {
+        GemmSize {
             rows: self.gradient.channels,
-            columns: self.source.channels,
-            depth: self.products.vectors * self.tile.lanes,
+            columns: self.input.channels,
+            k: self.gemms.vectors * self.tile.lanes,
             batches: POINTS,
         }
     }
@@ -106,9 +106,9 @@ impl Weights {
     /// written for each part, are not small beside them.
     fn images_at_once(&self, units: i64) -> i64 {
         let tile = self.tile;
-        let (channels, of) = (self.source.channels + self.gradient.channels, self.gradient.images);
-        let image_bytes = POINTS * channels * self.products.vectors * tile.lanes * tile.element / of;
-        let sum_bytes = POINTS * self.source.channels * self.gradient.channels * tile.element;
+        let (channels, of) = (self.input.channels + self.gradient.channels, self.gradient.images);
+        let image_bytes = POINTS * channels * self.gemms.vectors * tile.lanes * tile.element / of;
+        let sum_bytes = POINTS * self.input.channels * self.gradient.channels * tile.element;
         let images = (STORED_BYTES * units / image_bytes.max(1)).clamp(1, of);
         if sum_bytes * 2 > image_bytes * images {
             of
@@ -125,7 +125,7 @@ impl Weights {
         let tile = self.tile;
         let all = self.gradient.images;
         let step = self.images_at_once(target.compute_units() as i64);
-        let (rows, columns) = (self.gradient.channels, self.source.channels);
+        let (rows, columns) = (self.gradient.channels, self.input.channels);
         let pitch = div_ceil(columns, tile.lanes) * tile.lanes;
         let workspace = target.workspace((POINTS * rows * pitch * tile.element) as usize)?;
         let sums = matrix(target.memory(workspace.address)?, rows, columns, pitch);
@@ -141,7 +141,7 @@ impl Weights {
             channel_stride: self.weight.channel_stride,
             strides: [w, h],
         };
-        let args = entry::WinogradFinish { products: sums.memory, pitch, weight: self.weight.memory, layout };
+        let args = entry::WinogradFinish { gemm_results: sums.memory, pitch, weight: self.weight.memory, layout };
         launch(target, &*program(target, class, tile)?, entry::WINOGRAD_FINISH, &args, [pitch / tile.lanes, rows, 1])
     }
 
@@ -152,59 +152,59 @@ impl Weights {
             images: count,
             ..volume
         };
-        let (source, gradient) = (some(self.source), some(self.gradient));
-        let products = Products::new(&gradient, gradient.channels, source.channels, self.tile);
-        Self { source, gradient, products, ..*self }
+        let (input, gradient) = (some(self.input), some(self.gradient));
+        let gemms = PointGemms::new(&gradient, gradient.channels, input.channels, self.tile);
+        Self { input, gradient, gemms, ..*self }
     }
 
     /// The GEMMs of all points.
     fn multiply(&self, target: &Target, class: Class, epilogue: Epilogue) -> Result<()> {
         let size = self.size();
-        let factor = |factor: TileFactor, channels: i64| -> Result<(Workspace, Operand)> {
-            let workspace = target.workspace((POINTS * channels * size.depth * self.tile.element) as usize)?;
+        let evaluated = |operand: TileOperand, channels: i64| -> Result<(Workspace, MatrixOperand)> {
+            let workspace = target.workspace((POINTS * channels * size.k * self.tile.element) as usize)?;
             let memory = target.memory(workspace.address)?;
-            self.evaluate(target, class, factor, memory)?;
-            Ok((workspace, matrix(memory, channels, size.depth, size.depth)))
+            self.evaluate(target, class, operand, memory)?;
+            Ok((workspace, matrix(memory, channels, size.k, size.k)))
         };
         // The workspaces are held until the GEMM is enqueued.
-        let (_gradient_memory, gradient) = factor(TileFactor::Gradient, size.rows)?;
-        let (_source_memory, source) = factor(TileFactor::Source, size.columns)?;
-        let (a, b) = (Factor::Matrix(gradient), Factor::Matrix(source.transposed()));
-        multiply(target, &Product { class, size, a, b, epilogue })
+        let (_gradient_memory, gradient) = evaluated(TileOperand::Gradient, size.rows)?;
+        let (_input_memory, input) = evaluated(TileOperand::Input, size.columns)?;
+        let (a, b) = (GemmOperand::Matrix(gradient), GemmOperand::Matrix(input.transposed()));
+        multiply(target, &Gemm { class, size, a, b, epilogue })
     }
 
     /// Writes the tiles of an operand, at all points, to memory.
-    fn evaluate(&self, target: &Target, class: Class, factor: TileFactor, out: Memory) -> Result<()> {
+    fn evaluate(&self, target: &Target, class: Class, operand: TileOperand, out: Memory) -> Result<()> {
         let Self { tile, block, .. } = *self;
-        let (volume, origin) = match factor {
-            TileFactor::Source => (&self.source, self.window.origin),
-            TileFactor::Gradient => (&self.gradient, [0; 3]),
+        let (volume, origin) = match operand {
+            TileOperand::Input => (&self.input, self.kernel_map.origin),
+            TileOperand::Gradient => (&self.gradient, [0; 3]),
         };
         let [points, scratch] = block.local_bytes(tile).map(|bytes| LocalBytes(bytes as usize));
         let args = entry::WinogradTiles {
-            source: volume.memory,
+            input: volume.memory,
             images: images(volume, origin, &self.gradient),
-            is_gradient: i32::from(factor == TileFactor::Gradient),
+            is_grad_output: i32::from(operand == TileOperand::Gradient),
             block: block.channels,
             out,
             points,
             scratch,
         };
-        let global = [div_ceil(self.products.vectors, block.vectors), div_ceil(volume.channels, block.channels), 1];
+        let global = [div_ceil(self.gemms.vectors, block.vectors), div_ceil(volume.channels, block.channels), 1];
         launch(target, &*program(target, class, tile)?, entry::WINOGRAD_TILES, &args, global)
     }
 }
 
 /// Matrices of every point, whose rows are `pitch` apart.
-fn matrix(memory: Memory, rows: i64, columns: i64, pitch: i64) -> Operand {
+fn matrix(memory: Memory, rows: i64, columns: i64, pitch: i64) -> MatrixOperand {
     let layout = Matrix { rows: Axis::line(rows, pitch), columns: Axis::line(columns, 1), batch_stride: rows * pitch };
-    Operand { memory, dtype: DType::F32, layout }
+    MatrixOperand { memory, dtype: DType::F32, layout }
 }
 
 /// Operands of the GEMMs for the gradient of the weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TileFactor {
-    Source,
+enum TileOperand {
+    Input,
     Gradient,
 }
 
