@@ -5,4 +5,5 @@
 #include "index.h"
 #include "native_entries.h"
 #include "pool.h"
+#include "random.h"
 #include "resample.h"

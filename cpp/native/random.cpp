@@ -14,14 +14,13 @@
 #include "../generator.h"
 #include "../tensor_arg.h"
 #include "check.h"
+#include "random.h"
 #include "torch_opencl/rust/ops/random/mod.rs.h"
 
 namespace torch_opencl::native {
 
 using OptionalGenerator = std::optional<at::Generator>;
 namespace {
-
-using bridge::Distribution;
 
 bool is_dense(const at::TensorBase& tensor) {
   return tensor.is_non_overlapping_and_dense();
@@ -42,18 +41,6 @@ void fill_dense(const at::TensorBase& self, Fill&& fill) {
   const at::Tensor dense = at::empty(target.sizes(), target.options());
   checked([&] { fill(dense); });
   target.copy_(dense);
-}
-
-void sample(
-    const at::TensorBase& self,
-    Distribution distribution,
-    double first,
-    double second,
-    const OptionalGenerator& generator) {
-  generator_for(generator, self.device()); // raises, also where there is nothing to fill
-  fill_dense(self, [&](const at::Tensor& out) {
-    bridge::random_sample(arg(out), distribution, {first, second}, stream(out, generator));
-  });
 }
 
 void integers(const at::TensorBase& self, uint64_t range, int64_t base, const OptionalGenerator& generator) {
@@ -79,32 +66,12 @@ uint64_t whole_numbers(at::ScalarType dtype) {
 
 } // namespace
 
-void uniform(at::TensorIteratorBase& iter, double from, double to, OptionalGenerator generator) {
-  sample(iter.tensor(0), Distribution::Uniform, from, to, generator);
-}
-
-void normal(const at::TensorBase& self, double mean, double std, OptionalGenerator generator) {
-  sample(self, Distribution::Normal, mean, std, generator);
-}
-
-void log_normal(at::TensorIteratorBase& iter, double mean, double std, OptionalGenerator generator) {
-  sample(iter.tensor(0), Distribution::LogNormal, mean, std, generator);
-}
-
-void exponential(at::TensorIteratorBase& iter, double rate, OptionalGenerator generator) {
-  sample(iter.tensor(0), Distribution::Exponential, rate, 0, generator);
-}
-
-void cauchy(at::TensorIteratorBase& iter, double median, double sigma, OptionalGenerator generator) {
-  sample(iter.tensor(0), Distribution::Cauchy, median, sigma, generator);
-}
-
-void geometric(at::TensorIteratorBase& iter, double p, OptionalGenerator generator) {
-  sample(iter.tensor(0), Distribution::Geometric, p, 0, generator);
-}
-
-void bernoulli_scalar(const at::TensorBase& self, double p, OptionalGenerator generator) {
-  sample(self, Distribution::Bernoulli, p, 0, generator);
+void sample(const at::TensorBase& self, Distribution distribution, const Draw& draw) {
+  generator_for(draw.generator, self.device()); // raises, also where there is nothing to fill
+  fill_dense(self, [&](const at::Tensor& out) {
+    const bridge::RandomStream part = stream(out, draw.generator);
+    bridge::random_sample(arg(out), static_cast<uint32_t>(distribution), draw.parameters, part);
+  });
 }
 
 void bernoulli_tensor(const at::TensorBase& self, const at::TensorBase& p, OptionalGenerator generator) {

@@ -4,7 +4,7 @@
 //! and the scalars `s0` to `s3`, one `T` each.
 
 use super::expr::{self, names};
-use super::plan::{Exprs, Pointwise};
+use super::plan::{Distribution, Exprs, Pointwise};
 
 /// Added to an operation's code to form the `case` for compute dtype bool, where bool differs from
 /// the other integers.
@@ -36,7 +36,7 @@ pub fn cases(op: &Pointwise, class: Class) -> String {
             Class::Complex => [(code, &exprs.complex), (code, &None)],
             Class::Int => [(code, &exprs.int), (code + BOOL_CASES, &exprs.bool)],
         };
-        lines.extend(given.into_iter().filter_map(|(code, expr)| Some(case(op, code, expr.as_ref()?))));
+        lines.extend(given.into_iter().filter_map(|(code, expr)| Some(case(&op.scalars, code, expr.as_ref()?))));
     }
     lines
 }
@@ -51,10 +51,15 @@ pub fn is_short(op: &Pointwise, class: Class) -> bool {
     op.exprs.iter().flat_map(of_class).flatten().all(|expr| expr::is_short(&expr))
 }
 
-fn case(op: &Pointwise, code: usize, expr: &str) -> String {
+/// The line of a distribution, in a function of `random.cl` that has the scalars as `s0` and `s1`.
+pub fn distribution_case(distribution: &Distribution) -> String {
+    case(&distribution.scalars, distribution.code, &distribution.expr)
+}
+
+fn case(scalars: &[String], code: usize, expr: &str) -> String {
     let names = names(expr);
     let expr = expr::marked(expr);
-    let used = op.scalars.iter().enumerate().filter(|(_, name)| names.contains(&name.as_str()));
+    let used = scalars.iter().enumerate().filter(|(_, name)| names.contains(&name.as_str()));
     let scalars: String = used.map(|(i, name)| format!("const T {name} = s{i}; ")).collect();
     if scalars.is_empty() {
         format!("case {code}: return {expr};\n")

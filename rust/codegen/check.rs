@@ -46,6 +46,7 @@ pub fn check(
         filled: BTreeMap::new(),
         registered: BTreeMap::new(),
         operations: 0,
+        distributions: 0,
     };
     let rows = rows.iter().flat_map(|row| checker.row(row)).collect();
     checker.report.finish(Plan { rows })
@@ -64,6 +65,8 @@ pub(super) struct Checker<'a> {
     registered: BTreeMap<String, usize>,
     /// Number of pointwise operations so far.
     pub(super) operations: usize,
+    /// Number of distributions so far.
+    pub(super) distributions: usize,
 }
 
 impl Checker<'_> {
@@ -86,7 +89,7 @@ impl Checker<'_> {
         let registrations = self.unique(found);
         // Lists of other dtypes go to ATen's function, which asks the ops themselves.
         let (family, dtypes) = (family::find("foreach")?, Dtypes::parse("all")?);
-        Some(PlannedRow { family, dtypes, registrations, pointwise: None, stub: None })
+        Some(PlannedRow { family, dtypes, registrations, pointwise: None, distribution: None, stub: None })
     }
 
     fn single(&mut self, row: &Row) -> Option<PlannedRow> {
@@ -99,6 +102,7 @@ impl Checker<'_> {
         let family = family?;
         self.keys(row, family);
         self.identifiers(row);
+        let mut distribution = None;
         let (pointwise, stub) = match family.kind {
             Kind::Pointwise { arity } => {
                 let operation = self.pointwise(row, family, arity, dtypes);
@@ -109,9 +113,17 @@ impl Checker<'_> {
                 let kernel = row.kernel.as_ref().map(|k| StubKernel::Function(k.value.clone()));
                 (None, self.stub(row, kernel, "kernel"))
             }
+            Kind::Random if !row.exprs.is_empty() => {
+                distribution = self.distribution(row);
+                (None, self.stub(row, Some(StubKernel::Distribution), "expr"))
+            }
+            Kind::Random => {
+                let kernel = row.kernel.as_ref().map(|k| StubKernel::Function(k.value.clone()));
+                (None, self.stub(row, kernel, "expr` or `kernel"))
+            }
             Kind::Composite | Kind::Host => (None, None),
         };
-        Some(PlannedRow { family, dtypes, registrations, pointwise, stub })
+        Some(PlannedRow { family, dtypes, registrations, pointwise, distribution, stub })
     }
 
     fn is_for_this_torch(&mut self, row: &Row) -> bool {
@@ -222,6 +234,8 @@ impl Checker<'_> {
         let foreign: Vec<_> = match family.kind {
             Kind::Pointwise { .. } => vec![kernel, returns],
             Kind::Kernel => operation.to_vec(),
+            Kind::Random if row.exprs.is_empty() => operation.to_vec(),
+            Kind::Random => operation.into_iter().filter(|(key, _)| !["expr", "scalars"].contains(key)).collect(),
             Kind::Composite => [stub, kernel].into_iter().chain(operation).collect(),
             Kind::Host => {
                 [stub, kernel, entry, returns, ("out", row.out.first())].into_iter().chain(operation).collect()

@@ -100,6 +100,26 @@ constexpr uint32_t opmath(PointwiseOp op) {{
     )
 }
 
+/// The text of `distribution.h`.
+pub fn distribution(plan: &Plan) -> String {
+    let enumerators: String =
+        plan.distributions().map(|each| format!("  {} = {},\n", each.identifier(), each.code)).collect();
+    format!(
+        "{BANNER}#pragma once
+
+#include <cstdint>
+
+namespace torch_opencl {{
+
+// Distributions of the random kernels.
+enum class Distribution : uint32_t {{
+{enumerators}}};
+
+}}  // namespace torch_opencl
+"
+    )
+}
+
 /// Cuts the rows into runs of about the same cost, which is that of template instantiations, one for each registration
 /// and stub.
 fn balanced(rows: &[PlannedRow]) -> Vec<Vec<&PlannedRow>> {
@@ -173,6 +193,10 @@ fn stub(row: &PlannedRow) -> Option<String> {
             op.cpp_name()
         ),
         (StubKernel::Pointwise, None) => return None,
+        (StubKernel::Distribution, _) => format!(
+            "(&torch_opencl::native::Sample<decltype({stub})::FnPtr, torch_opencl::Distribution::{}>::call)",
+            row.distribution.as_ref()?.identifier()
+        ),
     };
     Some(format!("REGISTER_PRIVATEUSE1_DISPATCH({stub}, {kernel})\n"))
 }

@@ -1,6 +1,6 @@
-//! Prints `pointwise_table.rs`: the pointwise operations for the Rust side.
+//! Prints what the Rust side takes from the table: `distributions.rs`, and `pointwise_table.rs`, the pointwise operations.
 //!
-//! The file is included where a struct `PointwiseRow` is in scope:
+//! The latter is included where a struct `PointwiseRow` is in scope:
 //!
 //! | field          | type                   | holds                                              |
 //! | -------------- | ---------------------- | -------------------------------------------------- |
@@ -21,7 +21,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::cases::{cases, is_short, Class, BOOL_CASES, OUTPUT_CASES};
+use super::cases::{cases, distribution_case, is_short, Class, BOOL_CASES, OUTPUT_CASES};
 use super::plan::{Plan, Pointwise};
 
 /// The text of `pointwise_table.rs`.
@@ -68,6 +68,27 @@ pub static POINTWISE: &[PointwiseRow] = &[
         variants = variants.collect::<String>(),
         rows = rows.collect::<String>(),
         texts = texts.collect::<String>(),
+    )
+}
+
+/// The text of `distributions.rs`: what the random kernels' source needs of the rows.
+pub fn distributions(plan: &Plan) -> String {
+    let names: Vec<_> = plan.distributions().map(|distribution| distribution.name.as_str()).collect();
+    let codes: String =
+        plan.distributions().map(|each| format!("#define RANDOM_{} {}\n", each.identifier(), each.code)).collect();
+    let cases: String = plan.distributions().map(distribution_case).collect();
+    format!(
+        "// Generated from native_functions.yaml by rust/codegen.
+
+/// Ops that draw from a distribution; the position is the code.
+pub static NAMES: &[&str] = &{names:?};
+
+/// Their codes as the kernels call them.
+pub const CODES: &str = {codes:?};
+
+/// The `case` of each.
+pub const CASES: &str = {cases:?};
+"
     )
 }
 

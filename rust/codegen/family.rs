@@ -7,6 +7,8 @@ pub enum Kind {
     Pointwise { arity: usize },
     /// A stub filled by a `kernel`, or an `entry` in place of ATen's own function.
     Kernel,
+    /// As `Kernel`, or a stub filled by an expression over random draws.
+    Random,
     /// ATen's own function as it is (it only composes other ops or touches metadata), or an `entry`.
     Composite,
     /// ATen's function for the CPU, on the memory of the device mapped for the host.
@@ -52,7 +54,7 @@ pub const FAMILIES: [Family; 30] = [
     kernel("cat"),
     kernel("copy"),
     kernel("factory"),
-    kernel("random"),
+    Family { name: "random", kind: Kind::Random },
     kernel("loss"),
     kernel("optimizer"),
     kernel("rnn"),

@@ -10,6 +10,7 @@
 //! | `native_entries.h`     | declarations of our functions and classes, by the op they are for |
 //! | `pointwise_op.h`       | `torch_opencl::PointwiseOp`, the pointwise ops as C++ sees them |
 //! | `pointwise_table.rs`   | the same enum, its rows and the kernel cases, as Rust sees them |
+//! | `distribution.h`, `distributions.rs` | the distributions of the random kernels, for both     |
 //! | `coverage.md`          | the table of supported ops for the documentation                |
 //!
 //! [`kernels()`] reads the kernels themselves: their parameters become `kernel_entries.rs` and `kernel_structs.rs` for
@@ -84,6 +85,8 @@ pub fn run(inputs: &Inputs<'_>, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diag
         .collect::<Result<_, _>>()?;
     write(out_dir, "native_entries.h", &emit_cpp::native_entries(&plan))?;
     write(out_dir, "pointwise_op.h", &emit_cpp::pointwise_op(&plan))?;
+    write(out_dir, "distribution.h", &emit_cpp::distribution(&plan))?;
+    write(out_dir, "distributions.rs", &emit_rust::distributions(&plan))?;
     write(out_dir, "pointwise_table.rs", &emit_rust::pointwise_table(&plan))?;
     write(out_dir, "coverage.md", &emit_docs::coverage(&plan))?;
     Ok(sources)

@@ -3,9 +3,10 @@
 use super::check::Checker;
 use super::classes;
 use super::dtypes::Dtypes;
+use super::expr::{names, well_formed};
 use super::family::{Family, INPUTS};
 use super::nearest::nearest;
-use super::plan::{ClassFrom, Pointwise};
+use super::plan::{ClassFrom, Distribution, Pointwise};
 use super::table::Row;
 
 /// Buffers of a pointwise kernel, as in `rust/kernels/layout.rs`.
@@ -13,7 +14,35 @@ const MAX_OPERANDS: usize = 5;
 /// Inputs that every pointwise kernel has room for.
 const FEWEST_SLOTS: usize = 2;
 
+/// Random draws that an expression may use, as `random.cl` defines them.
+const DRAWS: [&str; 3] = ["UNIFORM", "OPEN_UNIFORM", "NORMAL"];
+/// Parameters that a distribution may have.
+const MAX_PARAMETERS: usize = 2;
+
 impl Checker<'_> {
+    /// The distribution of a random row with an expression.
+    pub(super) fn distribution(&mut self, row: &Row) -> Option<Distribution> {
+        let (Some(op), [exprs]) = (&row.op, row.exprs.as_slice()) else {
+            self.report.error(row.line, "a distribution has an `op` and one expression");
+            return None;
+        };
+        let expr = exprs.expr.as_ref()?;
+        if let Err(reason) = well_formed(&expr.value) {
+            self.report.error(expr.line, format!("not an expression: {reason}"));
+        }
+        if !names(&expr.value).iter().any(|name| DRAWS.contains(name)) {
+            let hint = format!("these are: {}", DRAWS.join(", "));
+            self.report.error_with_hint(expr.line, "the expression has no random draw", hint);
+        }
+        if let Some(extra) = row.scalars.get(MAX_PARAMETERS) {
+            self.report.error(extra.line, format!("a distribution takes at most {MAX_PARAMETERS} scalars"));
+        }
+        let code = self.distributions;
+        self.distributions += 1;
+        let scalars = row.scalars.iter().map(|scalar| scalar.value.clone()).collect();
+        Some(Distribution { code, name: op.value.clone(), scalars, expr: expr.value.clone() })
+    }
+
     /// The operation of a pointwise row; `None` if the row shares one through its stub.
     pub(super) fn pointwise(&mut self, row: &Row, family: Family, arity: usize, dtypes: Dtypes) -> Option<Pointwise> {
         if row.exprs.is_empty() {

@@ -12,6 +12,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Distributions in the order of their codes.
+    pub fn distributions(&self) -> impl Iterator<Item = &Distribution> {
+        self.rows.iter().filter_map(|row| row.distribution.as_ref())
+    }
+
     /// Pointwise operations in the order of their codes.
     pub fn pointwise(&self) -> impl Iterator<Item = &Pointwise> {
         self.rows.iter().filter_map(|row| row.pointwise.as_ref())
@@ -27,6 +32,8 @@ pub struct PlannedRow {
     pub registrations: Vec<Registration>,
     /// The operation that the row adds to the pointwise kernels.
     pub pointwise: Option<Pointwise>,
+    /// The distribution that the row adds to the random kernels.
+    pub distribution: Option<Distribution>,
     /// The stub that the row fills.
     pub stub: Option<StubFill>,
 }
@@ -91,8 +98,28 @@ pub struct StubFill {
 pub enum StubKernel {
     /// The pointwise operation of the row.
     Pointwise,
+    /// The distribution of the row.
+    Distribution,
     /// A C++ function in `torch_opencl::native`.
     Function(String),
+}
+
+/// A distribution of the random kernels.
+#[derive(Debug)]
+pub struct Distribution {
+    /// Its number: the value of the C++ enum and the `case` in the kernels.
+    pub code: usize,
+    /// Name of the op.
+    pub name: String,
+    pub scalars: Vec<String>,
+    pub expr: String,
+}
+
+impl Distribution {
+    /// The enumerator in C++, and what the kernels call it: `bernoulli_.float` is `bernoulli__float`.
+    pub fn identifier(&self) -> String {
+        self.name.replace('.', "_")
+    }
 }
 
 /// An operation of the pointwise kernels.

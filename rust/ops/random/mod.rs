@@ -1,8 +1,10 @@
 //! Random numbers: distributions, dropout. The host passes the seed and the first counter of each launch.
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Arguments, EntryPoint, Value};
-use crate::kernels::{CachedProgram, Class, DType, Family};
+use crate::kernels::{CachedProgram, Class, DType, Family, Spec, Switch};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::target::ITEM_GROUP;
 use crate::ops::core::tier::tier;
@@ -10,26 +12,6 @@ use crate::ops::{RandomStream, Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// A distribution with up to two parameters; as in `random.cl`.
-    #[derive(Debug)]
-    #[repr(i32)]
-    pub enum Distribution {
-        /// From the first parameter up to, and without, the second.
-        Uniform,
-        /// Mean and standard deviation.
-        Normal,
-        /// Those of the logarithm.
-        LogNormal,
-        /// Rate.
-        Exponential,
-        /// Median and half width at half maximum.
-        Cauchy,
-        /// Probability of success; counts trials from 1.
-        Geometric,
-        /// Probability of 1.
-        Bernoulli,
-    }
-
     unsafe extern "C++" {
         include!("torch_opencl/rust/abi.rs.h");
         type RandomStream = crate::abi::RandomStream;
@@ -38,12 +20,7 @@ mod ffi {
 
     extern "Rust" {
         fn random_counters(elements: i64) -> u64;
-        fn random_sample(
-            out: &Tensor,
-            distribution: Distribution,
-            parameters: [f64; 2],
-            stream: RandomStream,
-        ) -> Result<()>;
+        fn random_sample(out: &Tensor, distribution: u32, parameters: [f64; 2], stream: RandomStream) -> Result<()>;
         fn random_integers(out: &Tensor, range: u64, base: i64, stream: RandomStream) -> Result<()>;
         fn random_bernoulli(out: &Tensor, probabilities: &Tensor, stream: RandomStream) -> Result<()>;
         fn dropout(out: &Tensor, mask: &Tensor, input: &Tensor, keep: f64, stream: RandomStream) -> Result<()>;
@@ -51,7 +28,11 @@ mod ffi {
     }
 }
 
-pub use ffi::Distribution;
+mod table {
+    //! The distributions of the op table.
+
+    include!(concat!(env!("OUT_DIR"), "/distributions.rs"));
+}
 
 /// Consecutive counters of a group, the `BESIDE` of `random.cl`.
 const BESIDE: i64 = 8;
@@ -90,6 +71,13 @@ fn drawing_items(target: &Target, class: Class, elements: i64) -> i64 {
     }
 }
 
+fn program(target: &Target, class: Class, spec: &Spec) -> Result<Arc<CachedProgram>> {
+    target.program_with_switch(Family::Random, class, spec, |_| Switch {
+        functions: table::CODES,
+        cases: table::CASES.to_owned(),
+    })
+}
+
 /// Enqueues a kernel whose items check whether there is anything for them: one size of group, so that drivers that compile
 /// a kernel for each do so once.
 fn launch<A: Arguments>(
@@ -103,30 +91,26 @@ fn launch<A: Arguments>(
     target.launch(program, kernel, args, &[global], Some(&[ITEM_GROUP]))
 }
 
-/// Fills a dense tensor.
+/// Fills a dense tensor from a distribution of the op table, of up to two parameters.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.
-pub fn random_sample(
-    out: &Tensor<'_>,
-    distribution: Distribution,
-    parameters: [f64; 2],
-    stream: RandomStream,
-) -> Result<()> {
+pub fn random_sample(out: &Tensor<'_>, distribution: u32, parameters: [f64; 2], stream: RandomStream) -> Result<()> {
     let count = out.numel();
     if count == 0 {
         return Ok(());
     }
+    if table::NAMES.get(distribution as usize).is_none() {
+        return Err(Error::Invalid(format!("OpenCL: distribution {distribution} is not in the op table")));
+    }
     let class = drawing_class(out.dtype)?;
     let [first, second] = parameters;
-    // In double: for a small probability 1 - p is 1 in single precision.
-    let first = if distribution == Distribution::Geometric { (-first).ln_1p() } else { first };
     let target = Target::of(out.address)?;
-    let spec = tier(count, &[("SPEC_OP", distribution.repr), ("SPEC_DTYPE0", out.dtype.code())]);
-    let program = target.program(Family::Random, class, &spec)?;
+    let spec = tier(count, &[("SPEC_OP", distribution as i32), ("SPEC_DTYPE0", out.dtype.code())]);
+    let program = program(&target, class, &spec)?;
     let args = entry::RandomSample {
         out: target.tensor(out)?,
-        op: distribution.repr,
+        op: distribution as i32,
         dtype0: out.dtype,
         n: count,
         seed: stream.seed,
@@ -149,7 +133,7 @@ pub fn random_integers(out: &Tensor<'_>, range: u64, base: i64, stream: RandomSt
     let target = Target::of(out.address)?;
     target.converts([out.dtype])?;
     let spec = tier(count, &[("SPEC_DTYPE0", out.dtype.code())]);
-    let program = target.program(Family::Random, Class::Integer, &spec)?;
+    let program = program(&target, Class::Integer, &spec)?;
     let args = entry::RandomIntegers {
         out: target.tensor(out)?,
         dtype0: out.dtype,
@@ -175,7 +159,7 @@ pub fn random_bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Ra
     let target = Target::of(out.address)?;
     target.converts([out.dtype])?;
     let dtypes = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", probabilities.dtype.code())];
-    let program = target.program(Family::Random, class, &tier(count, &dtypes))?;
+    let program = program(&target, class, &tier(count, &dtypes))?;
     let args = entry::RandomBernoulli {
         out: target.tensor(out)?,
         p: target.tensor(probabilities)?,
@@ -201,7 +185,7 @@ pub fn dropout(out: &Tensor<'_>, mask: &Tensor<'_>, input: &Tensor<'_>, keep: f6
     let class = drawing_class(input.dtype)?;
     let target = Target::of(out.address)?;
     let spec = tier(count, &[("SPEC_DTYPE0", input.dtype.code())]);
-    let program = target.program(Family::Random, class, &spec)?;
+    let program = program(&target, class, &spec)?;
     let args = entry::Dropout {
         out: target.tensor(out)?,
         mask: target.tensor(mask)?,
@@ -228,7 +212,7 @@ pub fn dropout_backward(grad_in: &Tensor<'_>, grad_out: &Tensor<'_>, mask: &Tens
     let class = drawing_class(grad_out.dtype)?;
     let target = Target::of(grad_in.address)?;
     let spec = tier(count, &[("SPEC_DTYPE0", grad_out.dtype.code())]);
-    let program = target.program(Family::Random, class, &spec)?;
+    let program = program(&target, class, &spec)?;
     let args = entry::DropoutBackward {
         grad_in: target.tensor(grad_in)?,
         grad_out: target.tensor(grad_out)?,

@@ -7,15 +7,8 @@
 // The host moves the generator's offset on by BESIDE counters a group.
 //
 // A work-item of a CPU runs the counters of a group in the lanes of vectors; on GPUs each has one (random_groups.cl).
-// Outputs are dense. All distributions share one entry point, `op` and two parameters.
-
-#define RANDOM_UNIFORM 0
-#define RANDOM_NORMAL 1
-#define RANDOM_LOG_NORMAL 2
-#define RANDOM_EXPONENTIAL 3
-#define RANDOM_CAUCHY 4
-#define RANDOM_GEOMETRIC 5
-#define RANDOM_BERNOULLI 6
+// Outputs are dense. All distributions share one entry point, `op` and two parameters; each is a row of
+// native_functions.yaml.
 
 #define BESIDE 8
 
@@ -120,16 +113,17 @@ static inline TV normal_vector(const Words words[4], int k) {
   return radius * (k & 1 ? sinpi(angle) : cospi(angle));
 }
 
-static inline TV sample(int op, const Words words[4], int k, T a, T b) {
+#define C(x) ((TV)(x))
+#define UNIFORM uniform_vector(words, k)
+#define OPEN_UNIFORM open_uniform_vector(words, k)
+#define NORMAL normal_vector(words, k)
+
+//@FUNCTIONS@
+
+// Vector k of a group, from the distribution that native_functions.yaml calls `op`.
+static inline TV sample(int op, const Words words[4], int k, T s0, T s1) {
   switch (op) {
-    case RANDOM_UNIFORM: return a + (b - a) * uniform_vector(words, k);
-    case RANDOM_NORMAL: return a + b * normal_vector(words, k);
-    case RANDOM_LOG_NORMAL: return exp(a + b * normal_vector(words, k));
-    case RANDOM_EXPONENTIAL: return -log(open_uniform_vector(words, k)) / a;
-    case RANDOM_CAUCHY: return a + b * tanpi(open_uniform_vector(words, k) - LIT(0.5));
-    // `a` is log(1 - p), from the host in double.
-    case RANDOM_GEOMETRIC: return fmax(ceil(log(open_uniform_vector(words, k)) / a), (TV)1);
-    case RANDOM_BERNOULLI: return uniform_vector(words, k) < a ? (TV)1 : (TV)0;
+    //@CASES@
   }
   return 0;
 }

@@ -69,7 +69,7 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void random_sample(__global uchar *out, ulong o
   UNROLL for (int k = 0; k < VECTORS; k++) {
     T v = sample(OP, words, k, a, b);
     // The largest value below b that the dtype holds lies above a: rounding up to b is undone by starting over at a.
-    if (OP == RANDOM_UNIFORM && rounded(v, DTYPE0) >= b) v = a;
+    if (OP == RANDOM_uniform_ && rounded(v, DTYPE0) >= b) v = a;
     made[place_of(k)] = v;
   }
   barrier(CLK_LOCAL_MEM_FENCE);

@@ -62,7 +62,7 @@ __kernel void random_sample(__global uchar *out, ulong out_offset, int op, int d
     long first = group * GROUP + k * LANES;
     if (first >= n) return;
     store_vector(out + out_offset, first, n, DTYPE0, sample(OP, words, k, a, b));
-    if (OP == RANDOM_UNIFORM) exclude_upper_bound(out + out_offset, first, n, DTYPE0, a, b);
+    if (OP == RANDOM_uniform_) exclude_upper_bound(out + out_offset, first, n, DTYPE0, a, b);
   }
 }
 

@@ -118,10 +118,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 #include "native/entries.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/native/Pointwise.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cat_meta.h>
 #include <ATen/ops/cat_native.h>
 #include <ATen/ops/cat_ops.h>
+#include <ATen/ops/exponential_native.h>
+#include <ATen/ops/exponential_ops.h>
 #include <ATen/ops/histc_native.h>
 #include <ATen/ops/histc_ops.h>
 #include <ATen/ops/isnan.h>
@@ -139,6 +142,12 @@ constexpr auto roll_expression = []([[maybe_unused]] auto&& self, [[maybe_unused
 
 }  // namespace torch_opencl::native
 
+namespace at::native {
+
+REGISTER_PRIVATEUSE1_DISPATCH(exponential_stub, (&torch_opencl::native::Sample<decltype(exponential_stub)::FnPtr, torch_opencl::Distribution::exponential_>::call))
+
+}  // namespace at::native
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_FUNCTIONAL(m, "cat", cat, torch_opencl::native::cat_class, 1, 0x8effull);
   TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_class, 1, 0x8effull);
@@ -148,4 +157,5 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_FUNCTION(m, "roll", roll, torch_opencl::native::roll_expression, 0x8effull);
   TORCH_OPENCL_HOST(m, "qr");
   TORCH_OPENCL_HOST(m, "qr.out");
+  TORCH_OPENCL_FUNCTION(m, "exponential_", exponential_, at::native::exponential_, 0x80e0ull);
 }

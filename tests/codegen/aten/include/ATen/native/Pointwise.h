@@ -6,6 +6,7 @@
 
 DECLARE_DISPATCH(structured_binary_fn_alpha, add_stub)
 DECLARE_DISPATCH(unary_fn, exp_stub)
+DECLARE_DISPATCH(void (*)(TensorIteratorBase&, const double, std::optional<Generator>), exponential_stub)
 DECLARE_DISPATCH(void (*)(TensorIteratorBase&), frexp_stub)
 DECLARE_DISPATCH(structured_binary_fn, bitwise_and_stub)
 DECLARE_DISPATCH(void (*)(TensorIterator&), where_kernel)
