@@ -6,6 +6,7 @@
 
 mod build;
 mod cache;
+mod compile_thread;
 mod disk;
 mod driver_cache;
 mod dtype;
@@ -19,7 +20,6 @@ pub mod store;
 pub mod structs;
 mod tiers;
 mod warning;
-mod worker;
 
 pub use cache::{cache_info, program, stop_building, wait_for_builds, CachedProgram};
 pub use disk::{check_cache_folder, folder as cache_folder, Entry as DiskEntry};
@@ -29,5 +29,5 @@ pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};
 pub use source::Family;
 pub use spec::{Spec, Tier};
-pub use tiers::{hurry, Specialisation};
+pub use tiers::{set_eager_builds, Specialisation};
 pub use warning::{warn, warn_with};
