@@ -28,9 +28,9 @@ namespace {
 using Correction = std::optional<at::Scalar>;
 
 // Arguments of a reduction.
-struct Spread {
+struct VarMeanOptions {
   const char* op;
-  bool take_root;
+  bool take_sqrt;
   at::OptionalIntArrayRef dim;
   std::optional<at::Scalar> correction;
   bool keepdim;
@@ -57,18 +57,18 @@ struct Spread {
           op, "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input ",
           "numel divided by output numel).");
     }
-    if (iter.numel() > 0) return std_var(iter, lost, take_root);
+    if (iter.numel() > 0) return std_var(iter, lost, take_sqrt);
     variance.fill_(std::numeric_limits<double>::quiet_NaN());
   }
 
   // The variance of complex numbers is the sum of those of their parts.
   at::Tensor of_complex(const at::Tensor& self) const {
-    const Spread part{op, false, dim, correction, keepdim};
+    const VarMeanOptions part{op, false, dim, correction, keepdim};
     at::Tensor real = empty_for(self), imag = empty_for(self);
     part.into(real, at::real(self));
     part.into(imag, at::imag(self));
     real.add_(imag);
-    return take_root ? real.sqrt_() : real;
+    return take_sqrt ? real.sqrt_() : real;
   }
 
   at::Tensor& into(at::Tensor& out, const at::Tensor& self) const {
@@ -127,26 +127,26 @@ TORCH_OPENCL_COMPOSITES(register_all);
 } // namespace
 
 at::Tensor std(const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim) {
-  return Spread{"std", true, dim, correction, keepdim}.of(self);
+  return VarMeanOptions{"std", true, dim, correction, keepdim}.of(self);
 }
 at::Tensor& std_out(
     const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim, at::Tensor& out) {
-  return Spread{"std", true, dim, correction, keepdim}.into(out, self);
+  return VarMeanOptions{"std", true, dim, correction, keepdim}.into(out, self);
 }
 std::tuple<at::Tensor, at::Tensor> std_mean(
     const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim) {
-  return Spread{"std_mean", true, dim, correction, keepdim}.with_mean(self);
+  return VarMeanOptions{"std_mean", true, dim, correction, keepdim}.with_mean(self);
 }
 at::Tensor var(const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim) {
-  return Spread{"var", false, dim, correction, keepdim}.of(self);
+  return VarMeanOptions{"var", false, dim, correction, keepdim}.of(self);
 }
 at::Tensor& var_out(
     const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim, at::Tensor& out) {
-  return Spread{"var", false, dim, correction, keepdim}.into(out, self);
+  return VarMeanOptions{"var", false, dim, correction, keepdim}.into(out, self);
 }
 std::tuple<at::Tensor, at::Tensor> var_mean(
     const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim) {
-  return Spread{"var_mean", false, dim, correction, keepdim}.with_mean(self);
+  return VarMeanOptions{"var_mean", false, dim, correction, keepdim}.with_mean(self);
 }
 
 } // namespace torch_opencl::native
