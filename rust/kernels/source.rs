@@ -45,8 +45,9 @@ texts! {
     random_lanes random_groups factory copy transpose scan sort sort_groups radix kthvalue topk matrix activation
     epilogue panel pack_matrix tile gemm matmul gemm_local patch_grid patches pack_pixels pack_features conv
     winograd_points winograd_tiles winograd conv_channels conv_weight columns reduce arg_reduce var_mean softmax
-    block_sum norm batch_norm pool pool_planes pool_channels_last fault loss optimizer rnn resample resample_rows grid_sampler embedding_bag
-    multi_tensor foreach_norm foreach block scores attention attention_query attention_backward pointwise
+    block_sum norm batch_norm pool pool_planes pool_channels_last fault loss optimizer rnn resample resample_rows
+    grid_sampler embedding_bag multi_tensor foreach_norm foreach block scores attention attention_query
+    attention_backward pointwise
 }
 
 families! {

@@ -87,10 +87,10 @@ pub fn index_set(
         ([], [dim]) if update.may_reorder(order) && op == SetOp::Add && suits_copies(&target, &axis, dim.size) => {
             update.by_copies(&operands, *dim)?;
         }
-        _ => match update.way(&lanes, &depth, order) {
-            Way::Race => update.race(&operands, lanes, depth)?,
-            Way::Sort => update.by_destination(&operands, lanes, depth)?,
-            Way::Walk => update.run(&operands, lanes, depth, false)?,
+        _ => match update.serialisation(&lanes, &depth, order) {
+            Serialisation::Atomics => update.race(&operands, lanes, depth)?,
+            Serialisation::Sort => update.by_destination(&operands, lanes, depth)?,
+            Serialisation::Loop => update.run(&operands, lanes, depth, false)?,
         },
     }
     report.check(&target)
@@ -98,11 +98,11 @@ pub fn index_set(
 
 /// How updates of one destination are serialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Serialisation {
     /// A work-item makes all updates of a lane, in order.
-    Walk,
+    Loop,
     /// Each work-item makes one, by atomics.
-    Race,
+    Atomics,
     /// Sorted by destination: a work-item makes all updates of one, in order.
     Sort,
 }
@@ -131,27 +131,27 @@ impl Update<'_> {
     }
 
     /// How to update lanes `depth` deep.
-    fn way(&self, lanes: &[Dim<3>], depth: &[Dim<3>], order: UpdateOrder) -> Way {
+    fn serialisation(&self, lanes: &[Dim<3>], depth: &[Dim<3>], order: UpdateOrder) -> Serialisation {
         let target = self.target;
         let (width, height) = (span(lanes), span(depth));
         if target.is_cpu() {
             let races = self.may_reorder(order) && self.may_race() && is_worth_racing(target, width, height);
-            return if races { Way::Race } else { Way::Walk };
+            return if races { Serialisation::Atomics } else { Serialisation::Loop };
         }
         if height <= SHALLOW {
-            return Way::Walk;
+            return Serialisation::Loop;
         }
         // Integers give the same result in any order.
         let is_exact = self.op != SetOp::Assign && self.dtype.class() == Class::Integer;
         let may_reorder = self.may_reorder(order) || is_exact && !self.dtype.is_rare();
         if may_reorder && self.may_race() {
             let is_few = width < target.compute_units() * RACING_ITEMS;
-            return if is_few || is_across(lanes, depth) { Way::Race } else { Way::Walk };
+            return if is_few || is_across(lanes, depth) { Serialisation::Atomics } else { Serialisation::Loop };
         }
         if width < target.compute_units() * SORTING_ITEMS {
-            return Way::Sort;
+            return Serialisation::Sort;
         }
-        Way::Walk
+        Serialisation::Loop
     }
 
     /// Returns true if the order of updates is left open. Atomics cover the frequent dtypes.

@@ -1,8 +1,8 @@
 // Pooling of channels-last images, one item an output position; arguments and operands are those of the kernels in
 // pool.cl.
 //
-// There a task is VEC channels, and goes through a window for each of them: of every input position it reads one vector, and the
-// next task the next. These kernels read all channels of a position, so that memory is read in order.
+// There a task is VEC channels, and goes through a window for each of them: of every input position it reads one
+// vector, and the next task the next. These kernels read all channels of a position, so that memory is read in order.
 
 // Vectors of channels that are taken at a time, in registers: 64 floats with vectors of 64 bytes.
 #define STRIPS 4

@@ -47,8 +47,8 @@ enum Finish {
     Std = 2,
 }
 
-/// Variance (or standard deviation) of `input`, and its mean unless the operand for it has address 0, over `shape` (innermost dimension
-/// first): along the dimensions where `variance` has stride 0.
+/// Variance (or standard deviation) of `input`, and its mean unless the operand for it has address 0, over `shape`
+/// (innermost dimension first): along the dimensions where `variance` has stride 0.
 ///
 /// # Errors
 /// As the driver reports.

@@ -1,5 +1,5 @@
-// The element that sorting would put at one position of each row of a contiguous [rows, length] tensor, and its index: those of a stable sort, without
-// the sort. For CPUs, as radix.cl, whose keys and records it takes.
+// The element that sorting would put at one position of each row of a contiguous [rows, length] tensor, and its index:
+// those of a stable sort, without the sort. For CPUs, as radix.cl, whose keys and records it takes.
 //
 // Rows are cut into `chunks` pieces. radix_keys makes the records of all elements. Then, the highest byte first and
 // bytes that are the same in a whole row left out, kthvalue_count counts a byte of the candidates in each piece, and
