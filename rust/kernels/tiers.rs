@@ -105,7 +105,7 @@ impl Compiler {
     }
 }
 
-/// HotCounter for a specialised program that has not been built.
+/// Counts the elements that a specialised program, which has not been built, would have served: tells when it is hot.
 #[derive(Debug, Default)]
 pub(super) struct HotCounter {
     elements: AtomicU64,

@@ -165,6 +165,6 @@ impl Strip {
         let vectors = div_ceil(inner, geometry.lanes as i64);
         let share = vectors * outer * STRIPS_FOR_GROUP / geometry.groups as i64;
         let strip = share.clamp(1, longest);
-        Self { longest, vectors: strip, count: div_ceil(vectors, strip as i64) }
+        Self { longest, vectors: strip, count: div_ceil(vectors, strip) }
     }
 }
