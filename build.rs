@@ -131,8 +131,8 @@ fn build() -> Result<(), Box<dyn Error>> {
 /// The files that have a `#[cxx::bridge]`.
 fn bridges() -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for place in BRIDGED.map(Path::new) {
-        let files = if place.is_dir() { files(place, &["rs"])? } else { vec![place.to_path_buf()] };
+    for path in BRIDGED.map(Path::new) {
+        let files = if path.is_dir() { files(path, &["rs"])? } else { vec![path.to_path_buf()] };
         for path in files {
             if std::fs::read_to_string(&path)?.lines().any(|line| line.starts_with("#[cxx::bridge")) {
                 found.push(path);
@@ -235,8 +235,8 @@ fn precompile(compilation: &mut cc::Build, out_dir: &Path) -> Result<Option<Path
 /// Returns true if a compiler is ccache or the like, by whatever name.
 fn is_cache(compiler: &cc::Tool) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut places = env::split_paths(&path).map(|folder| folder.join(compiler.path()));
-    let program = places.find_map(|place| place.canonicalize().ok());
+    let mut candidates = env::split_paths(&path).map(|folder| folder.join(compiler.path()));
+    let program = candidates.find_map(|path| path.canonicalize().ok());
     let name = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
     !compiler.cc_env().is_empty() || name.contains("cache")
 }

@@ -23,7 +23,7 @@ void store_result(const at::Tensor& out, const at::Tensor& result);
 // A stand-in with the strides that the kernel insists on, where the given output has others.
 std::optional<at::Tensor> make_proxy(const at::Tensor& out, at::IntArrayRef strides);
 
-// Base of the shells. `Shell` provides `void place(i, sizes, strides, options)`, which fills outputs[i].
+// Base of the shells. `Shell` provides `void make_output(i, sizes, strides, options)`, which fills outputs[i].
 template <class Kernel, int kOutputs, class Shell>
 struct Structured : Kernel {
   using Strides = at::IntArrayRef;
@@ -33,7 +33,7 @@ struct Structured : Kernel {
       at::IntArrayRef sizes,
       Strides strides,
       at::TensorOptions options TORCH_OPENCL_NAMES_PARAMETER) override {
-    static_cast<Shell*>(this)->place(i, sizes, strides, options);
+    static_cast<Shell*>(this)->make_output(i, sizes, strides, options);
     if (auto proxy = make_proxy(outputs[i], strides)) proxies[i] = std::move(*proxy);
     announce(i, sizes, strides, options TORCH_OPENCL_NAMES_ARGUMENT);
   }
@@ -43,7 +43,7 @@ struct Structured : Kernel {
       at::IntArrayRef sizes,
       Strides strides,
       at::TensorOptions options TORCH_OPENCL_NAMES_PARAMETER) override {
-    static_cast<Shell*>(this)->place(i, sizes, strides, options);
+    static_cast<Shell*>(this)->make_output(i, sizes, strides, options);
     announce(i, sizes, strides, options TORCH_OPENCL_NAMES_ARGUMENT);
   }
 
@@ -74,7 +74,7 @@ struct Structured : Kernel {
 // f(...) -> new tensors
 template <class Kernel, int kOutputs>
 struct Functional final : Structured<Kernel, kOutputs, Functional<Kernel, kOutputs>> {
-  void place(int64_t i, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+  void make_output(int64_t i, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
     this->outputs[i] = create_output(sizes, strides, options);
   }
 };
@@ -85,7 +85,7 @@ struct Inplace final : Structured<Kernel, 1, Inplace<Kernel>> {
   explicit Inplace(const at::Tensor& self) {
     this->outputs[0] = self;
   }
-  void place(int64_t i, at::IntArrayRef sizes, at::IntArrayRef, const at::TensorOptions& options) {
+  void make_output(int64_t i, at::IntArrayRef sizes, at::IntArrayRef, const at::TensorOptions& options) {
     check_inplace(this->outputs[i], sizes, options);
   }
 };
@@ -96,7 +96,7 @@ struct Out final : Structured<Kernel, kOutputs, Out<Kernel, kOutputs>> {
   explicit Out(std::array<at::Tensor, kOutputs> given) {
     this->outputs = std::move(given);
   }
-  void place(int64_t i, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+  void make_output(int64_t i, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
     resize_given_output(this->outputs[i], sizes, strides, options);
   }
 };

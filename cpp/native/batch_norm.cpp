@@ -150,23 +150,24 @@ Tensors3 native_batch_norm_backward(
     std::array<bool, 3> output_mask) {
   const at::MemoryFormat format = input.suggest_memory_format();
   const at::Tensor grad = grad_out.contiguous(format), x = input.contiguous(format), scale = contiguous(weight);
-  // In training the saved invstd, in evaluation the running variance.
-  const at::Tensor mean = contiguous(training ? save_mean : running_mean),
-                   spread = contiguous(training ? save_invstd : running_var);
+  // In training the saved statistics, in evaluation the running ones.
+  const at::Tensor mean = contiguous(training ? save_mean : running_mean), absent,
+                   invstd = training ? contiguous(save_invstd) : absent,
+                   var = training ? absent : contiguous(running_var);
   constexpr const char* op = "batch_norm_backward";
   check_sizes(op, "grad_out", grad_out, input.sizes());
   check_dtype(op, "grad_out", grad_out, input.scalar_type());
   check_channels(op, input, "weight", scale, {});
-  check_channels(op, input, "statistics", mean, spread);
-  TORCH_CHECK(mean.defined() && spread.defined(), op, ": mean and deviation must be given");
+  check_channels(op, input, "statistics", mean, training ? invstd : var);
+  TORCH_CHECK(mean.defined() && (invstd.defined() || var.defined()), op, ": mean and variance must be given");
   const auto parameter = (scale.defined() ? scale : x).options().memory_format(at::MemoryFormat::Contiguous);
   const auto sums = [&](bool wanted) { return wanted ? at::zeros({input.size(1)}, parameter) : at::Tensor(); };
   at::Tensor grad_input = output_mask[0] ? at::empty_like(x) : at::Tensor(), grad_weight = sums(output_mask[1]),
              grad_bias = sums(output_mask[2]);
   checked([&] {
     bridge::batch_norm_backward(
-        arg(grad), arg(x), arg(scale), {{arg(mean), arg(spread)}, training, eps}, arg(grad_input),
-        {arg(grad_weight), arg(grad_bias)}, shape_of(x));
+        arg(grad), arg(x), arg(scale), {{arg(mean), arg(invstd)}, {arg(mean), arg(var)}, training, eps},
+        arg(grad_input), {arg(grad_weight), arg(grad_bias)}, shape_of(x));
   });
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }

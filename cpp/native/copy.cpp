@@ -7,9 +7,13 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/neg.h>
 #include <torch/library.h>
+#include <array>
 
 #include "../error.h"
+#include "../operand.h"
 #include "../pointwise.h"
+#include "../tensor_arg.h"
+#include "torch_opencl/rust/ops/pointwise/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -112,6 +116,23 @@ TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
 }
 TORCH_LIBRARY_IMPL(aten, Negative, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+void flip(at::TensorIterator& iter, bool /*quantized*/) {
+  // ATen walks the output backwards along flipped dimensions; its third operand only keeps those from being joined.
+  const auto operand = [&](int index) -> bridge::Operand {
+    return {
+        reinterpret_cast<size_t>(iter.data_ptr(index)),
+        arg(iter.dtype(index)),
+        arg(iter.strides(index)),
+        {0.0, 0.0, 0}};
+  };
+  const std::array<bridge::Operand, 2> operands{operand(0), operand(1)};
+  checked([&] {
+    bridge::pointwise(
+        static_cast<uint32_t>(PointwiseOp::_copy_from), arg(iter.dtype(1)), arg(iter.shape()), 1,
+        rust::Slice<const bridge::Operand>(operands.data(), operands.size()), {}, 0);
+  });
 }
 
 } // namespace torch_opencl::native

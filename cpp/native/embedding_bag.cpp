@@ -6,6 +6,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -20,8 +21,8 @@ namespace {
 
 using Mode = at::native::EmbeddingBagMode;
 
-Mode mode_of(int64_t number) {
-  return static_cast<Mode>(number);
+Mode mode_of(int64_t mode) {
+  return static_cast<Mode>(mode);
 }
 
 void check(
@@ -54,7 +55,7 @@ void check(
 }
 
 // The gradient of a bag for each of its rows.
-at::Tensor spread(const at::Tensor& grad, const at::Tensor& offset2bag) {
+at::Tensor for_each_index(const at::Tensor& grad, const at::Tensor& offset2bag) {
   return grad.index_select(0, offset2bag);
 }
 
@@ -63,15 +64,33 @@ void check_indices_of_nothing(const at::Tensor& weight, const at::Tensor& indice
   if (weight.size(1) > 0 || indices.numel() == 0) return;
   const auto [least, greatest] = indices.aminmax();
   for (const at::Tensor& index : {least, greatest}) {
-    const auto number = index.item<int64_t>();
+    const auto idx = index.item<int64_t>();
     TORCH_CHECK(
-        number >= 0 && number < weight.size(0),
-        "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx ", "to be ", number, "; there are ",
-        weight.size(0), " embeddings");
+        idx >= 0 && idx < weight.size(0), "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx ",
+        "to be ", idx, "; there are ", weight.size(0), " embeddings");
   }
 }
 
 } // namespace
+
+at::Tensor embedding_dense_backward(
+    const at::Tensor& grad_output,
+    const at::Tensor& indices,
+    int64_t num_weights,
+    int64_t padding_idx,
+    bool scale_grad_by_freq) {
+  const at::Tensor index = indices.reshape(-1);
+  at::Tensor rows = grad_output.reshape({index.numel(), grad_output.size(-1)});
+  if (scale_grad_by_freq) {
+    const at::Tensor counts =
+        at::zeros({num_weights}, rows.options()).index_add_(0, index, at::ones({index.numel()}, rows.options()));
+    rows = rows / counts.index_select(0, index).unsqueeze(1);
+  }
+  const at::Tensor grad = at::zeros({num_weights, rows.size(1)}, rows.options());
+  grad.index_add_(0, index, rows);
+  if (padding_idx >= 0) grad.select(0, padding_idx).zero_();
+  return grad;
+}
 
 // The bags; the bag of each index; the number of rows in each bag; for the maximum, the row of each element.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
@@ -104,9 +123,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
         arg(bag_size), arg(chosen));
   });
   // The last bag that begins at or before each index.
-  const at::Tensor places = at::arange(picked.size(0), integers);
+  const at::Tensor positions = at::arange(picked.size(0), integers);
   at::Tensor offset2bag =
-      at::searchsorted(starts, places, /*out_int32=*/!is_wide, /*right=*/true).sub_(1).clamp_min_(0);
+      at::searchsorted(starts, positions, /*out_int32=*/!is_wide, /*right=*/true).sub_(1).clamp_min_(0);
   return {std::move(output), std::move(offset2bag), std::move(bag_size), std::move(chosen)};
 }
 
@@ -128,7 +147,7 @@ at::Tensor embedding_bag_dense_backward(
   }
   const at::Tensor each =
       mode_of(mode) == Mode::MEAN ? grad / bag_size.clamp_min(1).unsqueeze(1).to(grad.dtype()) : grad;
-  at::Tensor rows = spread(each, offset2bag);
+  at::Tensor rows = for_each_index(each, offset2bag);
   if (per_sample_weights.has_value() && per_sample_weights->defined()) {
     rows = rows * per_sample_weights->unsqueeze(1);
   }
@@ -144,7 +163,7 @@ at::Tensor embedding_bag_per_sample_weights_backward(
     int64_t mode,
     int64_t padding_idx) {
   TORCH_CHECK(mode_of(mode) == Mode::SUM, "embedding_bag_backward: per_sample_weights only supported for mode='sum'");
-  at::Tensor gradients = (spread(grad, offset2bag) * weight.index_select(0, indices)).sum(1);
+  at::Tensor gradients = (for_each_index(grad, offset2bag) * weight.index_select(0, indices)).sum(1);
   return padding_idx < 0 ? gradients : gradients.masked_fill_(indices.eq(padding_idx), 0);
 }
 

@@ -96,7 +96,7 @@ Axes indexed_axes(const std::vector<at::Tensor>& indices, at::IntArrayRef sizes,
 // The elements that index would read, as a target to write to: ATen's meta lays it out, and one element stands in for
 // its output.
 struct IndexedTarget final : Structured<IndexTensor<at::meta::structured_index_Tensor>, 1, IndexedTarget> {
-  void place(int64_t i, at::IntArrayRef sizes, at::IntArrayRef, const at::TensorOptions& options) {
+  void make_output(int64_t i, at::IntArrayRef sizes, at::IntArrayRef, const at::TensorOptions& options) {
     outputs[i] = at::empty({}, options).expand(sizes);
   }
 };
@@ -134,13 +134,13 @@ void gather_along(
 }
 
 // The CPU's check in index_select for several dimensions without elements: there is nothing to read, but indices count.
-void check_places_of_nothing(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+void check_indices_of_nothing(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
   const int64_t size = self.size(dim);
   TORCH_CHECK(size > 0, "index_select(): self indexing axis dim should be positive");
   const auto [least, greatest] = index.aminmax();
-  for (const at::Tensor& place : {least, greatest}) {
-    const auto number = place.item<int64_t>();
-    TORCH_CHECK(number >= 0 && number < size, "INDICES element is out of DATA bounds, id=", number, " axis_dim=", size);
+  for (const at::Tensor& extreme : {least, greatest}) {
+    const auto idx = extreme.item<int64_t>();
+    TORCH_CHECK(idx >= 0 && idx < size, "INDICES element is out of DATA bounds, id=", idx, " axis_dim=", size);
   }
 }
 
@@ -343,7 +343,7 @@ at::Tensor& index_select_out(const at::Tensor& self, int64_t dim, const at::Tens
   if (!sizes.empty()) sizes[dim] = index.numel();
   at::native::resize_output(out, sizes);
   if (out.numel() == 0) {
-    if (self.dim() > 1 && index.numel() > 0) check_places_of_nothing(self, dim, index);
+    if (self.dim() > 1 && index.numel() > 0) check_indices_of_nothing(self, dim, index);
     return out;
   }
   const at::Tensor target = at_least_1d(out);

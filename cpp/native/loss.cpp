@@ -93,9 +93,10 @@ at::Tensor element_losses(const at::Tensor& self, const at::Tensor& target, cons
       self.sizes() == target.sizes(), "Using a target size (", target.sizes(),
       ") that is different to the input size (", self.sizes(),
       ") is deprecated. Please ensure they have the same size.");
-  const at::Tensor factors = value_of(weight);
+  const at::Tensor given_weight = value_of(weight);
   const at::Tensor input = self.contiguous(), wanted = target.to(self.scalar_type()).contiguous(),
-                   scale = factors.defined() ? factors.to(self.scalar_type()).expand_as(self).contiguous() : factors;
+                   scale = given_weight.defined() ? given_weight.to(self.scalar_type()).expand_as(self).contiguous()
+                                                  : given_weight;
   at::Tensor loss = at::empty_like(input);
   checked([&] { bridge::binary_cross_entropy(arg(input), arg(wanted), arg(scale), arg(loss)); });
   return loss;
@@ -169,9 +170,10 @@ at::Tensor binary_cross_entropy_backward(
     const at::Tensor& target,
     const std::optional<at::Tensor>& weight,
     int64_t reduction) {
-  const at::Tensor factors = value_of(weight);
+  const at::Tensor given_weight = value_of(weight);
   const at::Tensor input = self.contiguous(), wanted = target.to(self.scalar_type()).contiguous(),
-                   scale = factors.defined() ? factors.to(self.scalar_type()).expand_as(self).contiguous() : factors;
+                   scale = given_weight.defined() ? given_weight.to(self.scalar_type()).expand_as(self).contiguous()
+                                                  : given_weight;
   // One gradient serves all elements where the loss was reduced.
   const at::Tensor grad = (grad_output.numel() == 1 ? grad_output : grad_output.expand_as(self)).contiguous();
   at::Tensor grad_input = at::empty_like(input);

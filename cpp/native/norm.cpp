@@ -60,8 +60,8 @@ Tensors3 rows_backward(
     check_numel(op, "mean", mean, rows.count);
     check_dtype(op, "rstd", rstd, mean.scalar_type());
   }
-  const at::Tensor x = input.contiguous(), grad = grad_out.contiguous(), center = contiguous(mean),
-                   deviation = rstd.contiguous();
+  const at::Tensor x = input.contiguous(), grad = grad_out.contiguous(), dense_mean = contiguous(mean),
+                   dense_rstd = rstd.contiguous();
   const at::Tensor& like = weight.defined() ? weight : x;
   const bool is_empty = x.numel() == 0;
   at::Tensor grad_input = output_mask[0] ? at::empty_like(x) : at::Tensor();
@@ -69,7 +69,7 @@ Tensors3 rows_backward(
   at::Tensor grad_bias = parameter_gradient(output_mask[2], parameter_sizes, like, is_empty);
   checked([&] {
     bridge::norm_rows_backward(
-        arg(grad), arg(x), arg(weight), {arg(center), arg(deviation)}, arg(grad_input),
+        arg(grad), arg(x), arg(weight), {arg(dense_mean), arg(dense_rstd)}, arg(grad_input),
         {arg(grad_weight), arg(grad_bias)}, rows);
   });
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};

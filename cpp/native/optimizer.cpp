@@ -53,12 +53,12 @@ struct Optimizer {
   at::TensorList counts;
   OptionalTensor scale, found_inf;
 
-  void run(const at::Tensor& rate = {}) {
-    at::Tensor device_rate;
-    if (rate.defined() && rate.device().is_cpu()) {
-      settings.lr = rate.item<double>();
+  void run(const at::Tensor& lr = {}) {
+    at::Tensor device_lr;
+    if (lr.defined() && lr.device().is_cpu()) {
+      settings.lr = lr.item<double>();
     } else {
-      device_rate = rate;
+      device_lr = lr;
     }
     TORCH_CHECK(
         gradients.size() == parameters.size(), "fused optimizer: ", parameters.size(), " parameters, but ",
@@ -75,7 +75,7 @@ struct Optimizer {
       do {
         end++;
       } while (end < parameters.size() && is_alike(begin, end));
-      step(begin, end, device_rate);
+      step(begin, end, device_lr);
     }
   }
 
@@ -88,7 +88,7 @@ struct Optimizer {
     });
   }
 
-  void step(size_t begin, size_t end, const at::Tensor& rate) const {
+  void step(size_t begin, size_t end, const at::Tensor& lr) const {
     const std::array<at::TensorList, kLists> lists{parameters, gradients, states[0], states[1], states[2], counts};
     std::vector<int64_t> sizes;
     for (size_t i = begin; i < end; i++) sizes.push_back(parameters[i].numel());
@@ -110,7 +110,7 @@ struct Optimizer {
       const auto& [params, grads, first, second, largest, steps] = operands;
       bridge::optimizer_step(
           rule, settings, arg(at::IntArrayRef(sizes)),
-          {params, grads, first, second, largest, steps, arg(rate), arg(scale), arg(found_inf)});
+          {params, grads, first, second, largest, steps, arg(lr), arg(scale), arg(found_inf)});
     });
     for (const Alike& tensor : tensors) tensor.finish();
   }

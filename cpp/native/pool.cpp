@@ -1,10 +1,12 @@
 #include "pool.h"
 
+#include <ATen/Context.h>
 #include <ATen/native/AdaptivePooling.h>
 #include <ATen/native/Pool.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -20,10 +22,10 @@ at::DimVector each(at::IntArrayRef list, int64_t spatial) {
 }
 
 // Parameters of the windows; without sizes they adapt to input and output.
-class Windows {
+class PoolWindows {
  public:
-  explicit Windows(int64_t spatial) : spatial_(spatial) {}
-  Windows(
+  explicit PoolWindows(int64_t spatial) : spatial_(spatial) {}
+  PoolWindows(
       int64_t spatial,
       at::IntArrayRef kernel_size,
       at::IntArrayRef stride,
@@ -46,18 +48,21 @@ class Windows {
   const at::DimVector kernel_size, stride, padding, dilation;
 };
 
-void max_pool(const Windows& windows, const at::Tensor& self, const at::Tensor& output, const at::Tensor& indices) {
+void max_pool(const PoolWindows& windows, const at::Tensor& self, const at::Tensor& output, const at::Tensor& indices) {
   checked([&] { bridge::max_pool(windows.args(), arg(output), arg(indices), arg(self)); });
 }
 
 void max_pool_backward(
-    const Windows& windows, const at::Tensor& grad_output, const at::Tensor& indices, const at::Tensor& grad_input) {
+    const PoolWindows& windows,
+    const at::Tensor& grad_output,
+    const at::Tensor& indices,
+    const at::Tensor& grad_input) {
   const at::Tensor gradient = repeated_in_batches_only(grad_output, grad_input.suggest_memory_format());
   checked([&] { bridge::max_pool_backward(windows.args(), arg(grad_input), arg(gradient), arg(indices)); });
 }
 
 void avg_pool(
-    const Windows& windows,
+    const PoolWindows& windows,
     const at::Tensor& self,
     const at::Tensor& output,
     bool count_include_pad = false,
@@ -66,7 +71,7 @@ void avg_pool(
 }
 
 void avg_pool_backward(
-    const Windows& windows,
+    const PoolWindows& windows,
     const at::Tensor& grad_output,
     const at::Tensor& grad_input,
     bool count_include_pad = false,
@@ -107,7 +112,7 @@ at::Tensor adaptive_average(const at::Tensor& self, at::IntArrayRef output_size,
   check_adaptive(self, output_size, spatial);
   at::Tensor output =
       at::empty(pooled_sizes(self, output_size), self.options().memory_format(self.suggest_memory_format()));
-  avg_pool(Windows(spatial), self, output);
+  avg_pool(PoolWindows(spatial), self, output);
   return output;
 }
 
@@ -115,15 +120,40 @@ at::Tensor& adaptive_average_out(
     const at::Tensor& self, at::IntArrayRef output_size, int64_t spatial, at::Tensor& out) {
   check_adaptive(self, output_size, spatial);
   at::native::resize_output(out, pooled_sizes(self, output_size));
-  avg_pool(Windows(spatial), self, out);
+  avg_pool(PoolWindows(spatial), self, out);
   return out;
 }
 
 at::Tensor adaptive_average_backward(const at::Tensor& grad_output, const at::Tensor& self, int64_t spatial) {
   at::native::adaptive_pool_empty_output_check(grad_output, "adaptive_avg_pool_backward");
   at::Tensor grad_input = at::empty_like(self, self.suggest_memory_format());
-  avg_pool_backward(Windows(spatial), grad_output, grad_input);
+  avg_pool_backward(PoolWindows(spatial), grad_output, grad_input);
   return grad_input;
+}
+
+// Puts each element at its index in the plane it came from, of sizes `output_size`.
+at::Tensor unpooled(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size) {
+  const auto spatial = static_cast<int64_t>(output_size.size());
+  // Of several elements for one index any may be kept.
+  at::globalContext().alertNotDeterministic("max_unpooling" + std::to_string(spatial) + "d_forward_out");
+  TORCH_CHECK(
+      indices.scalar_type() == at::kLong, "elements in indices should be type int64 but got: ", indices.scalar_type());
+  TORCH_CHECK(
+      self.dim() == spatial + 1 || self.dim() == spatial + 2, "Input to max_unpooling", spatial, "d should be a ",
+      spatial + 1, "d or ", spatial + 2, "d Tensor, but got a tensor with ", self.dim(), " dimensions.");
+  TORCH_CHECK(
+      self.sizes() == indices.sizes(), "Expected shape of indices to be: ", self.sizes(),
+      " but got: ", indices.sizes());
+  for (int64_t dim = 1; dim < self.dim(); dim++) {
+    TORCH_CHECK(
+        self.size(dim) > 0, "max_unpooling", spatial, "d(): Expected input to have non-zero size for non-batch ",
+        "dimensions, but got ", self.sizes(), " with dimension ", dim, " being empty.");
+  }
+  at::DimVector sizes(self.sizes().slice(0, self.dim() - spatial));
+  sizes.append(output_size.begin(), output_size.end());
+  at::Tensor result = at::zeros(sizes, self.options());
+  if (result.numel() > 0) result.flatten(-spatial).scatter_(-1, indices.flatten(-spatial), self.flatten(-spatial));
+  return result;
 }
 
 } // namespace
@@ -138,7 +168,7 @@ void MaxPool<Meta, kSpatial>::impl(
     bool,
     const at::Tensor& output,
     const at::Tensor& indices) {
-  max_pool(Windows(kSpatial, kernel_size, stride, padding, dilation), self, output, indices);
+  max_pool(PoolWindows(kSpatial, kernel_size, stride, padding, dilation), self, output, indices);
 }
 
 template <class Meta, int64_t kSpatial>
@@ -152,7 +182,7 @@ void MaxPoolBackward<Meta, kSpatial>::impl(
     bool,
     const at::Tensor& indices,
     const at::Tensor& grad_input) {
-  max_pool_backward(Windows(kSpatial, kernel_size, stride, padding, dilation), grad_output, indices, grad_input);
+  max_pool_backward(PoolWindows(kSpatial, kernel_size, stride, padding, dilation), grad_output, indices, grad_input);
 }
 
 template <class Meta, int64_t kSpatial>
@@ -166,7 +196,8 @@ void AvgPool<Meta, kSpatial>::impl(
     std::optional<int64_t> divisor_override,
     const at::Tensor& output) {
   avg_pool(
-      Windows(kSpatial, kernel_size, stride, padding), self, output, count_include_pad, divisor_override.value_or(0));
+      PoolWindows(kSpatial, kernel_size, stride, padding), self, output, count_include_pad,
+      divisor_override.value_or(0));
 }
 
 template <class Meta, int64_t kSpatial>
@@ -181,20 +212,20 @@ void AvgPoolBackward<Meta, kSpatial>::impl(
     std::optional<int64_t> divisor_override,
     const at::Tensor& grad_input) {
   avg_pool_backward(
-      Windows(kSpatial, kernel_size, stride, padding), grad_output, grad_input, count_include_pad,
+      PoolWindows(kSpatial, kernel_size, stride, padding), grad_output, grad_input, count_include_pad,
       divisor_override.value_or(0));
 }
 
 template <class Meta, int64_t kSpatial>
 void AdaptiveMaxPool<Meta, kSpatial>::impl(
     const at::Tensor& self, at::IntArrayRef, const at::Tensor& output, const at::Tensor& indices) {
-  max_pool(Windows(kSpatial), self, output, indices);
+  max_pool(PoolWindows(kSpatial), self, output, indices);
 }
 
 template <class Meta, int64_t kSpatial>
 void AdaptiveMaxPoolBackward<Meta, kSpatial>::impl(
     const at::Tensor& grad_output, const at::Tensor&, const at::Tensor& indices, const at::Tensor& grad_input) {
-  max_pool_backward(Windows(kSpatial), grad_output, indices, grad_input);
+  max_pool_backward(PoolWindows(kSpatial), grad_output, indices, grad_input);
 }
 
 template struct MaxPool<at::meta::structured_max_pool2d_with_indices, 2>;
@@ -228,7 +259,7 @@ std::tuple<at::Tensor, at::Tensor> max_pool3d_with_indices(
       "max_pool3d: stride must be either omitted, a single int, or a tuple of three ints");
   TORCH_CHECK(
       self.dim() == 4 || self.dim() == 5, "max_pool3d: Expected 4D or 5D tensor for input, but got: ", self.sizes());
-  const Windows windows(kSpatial, kernel_size, stride, padding, dilation);
+  const PoolWindows windows(kSpatial, kernel_size, stride, padding, dilation);
   const at::IntArrayRef in = self.sizes().slice(self.dim() - kSpatial);
   at::DimVector out;
   for (int64_t d = 0; d < kSpatial; d++) {
@@ -267,7 +298,7 @@ at::Tensor max_pool3d_with_indices_backward(
       grad_output.sizes() == indices.sizes(), "max_pool3d_with_indices_backward: gradient of sizes ",
       grad_output.sizes(), " for indices of sizes ", indices.sizes());
   at::Tensor grad_input = at::empty_like(self, self.suggest_memory_format());
-  max_pool_backward(Windows(3, kernel_size, stride, padding, dilation), grad_output, indices, grad_input);
+  max_pool_backward(PoolWindows(3, kernel_size, stride, padding, dilation), grad_output, indices, grad_input);
   return grad_input;
 }
 
@@ -288,6 +319,22 @@ at::Tensor adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at:
 }
 at::Tensor adaptive_avg_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
   return adaptive_average_backward(grad_output, self, 3);
+}
+
+at::Tensor max_unpool2d(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size) {
+  TORCH_CHECK(output_size.size() == 2, "There should be exactly two elements (height, width) in output_size");
+  return unpooled(self, indices, output_size);
+}
+
+at::Tensor max_unpool3d(
+    const at::Tensor& self,
+    const at::Tensor& indices,
+    at::IntArrayRef output_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding) {
+  TORCH_CHECK(output_size.size() == 3, "There should be exactly three elements (depth, height, width) in output_size");
+  TORCH_CHECK(stride.size() == 3 && padding.size() == 3, "max_unpool3d: stride and padding must have three elements");
+  return unpooled(self, indices, output_size);
 }
 
 } // namespace torch_opencl::native

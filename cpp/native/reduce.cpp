@@ -119,19 +119,19 @@ void find_extreme(
     bool largest) {
   if (self.numel() == 0) return;
   const bool is_scalar = self.dim() == 0;
-  // The dimensions of a dense tensor on either side of `dim` join into two, whatever their number.
+  // The dimensions of a dense tensor on either side of `dim` join into two, however many there are.
   constexpr int64_t kMostDims = 8;
   const at::Tensor input = is_scalar ? self.unsqueeze(0) : self.dim() > kMostDims ? self.contiguous() : self;
   const int64_t axis = at::maybe_wrap_dim(dim, input.dim());
   const auto aligned = [&](const at::Tensor& result) {
     return result.defined() && (is_scalar || !keepdim) ? result.unsqueeze(axis) : result;
   };
-  const at::Tensor best = aligned(values), places = aligned(indices);
-  checked([&] { bridge::arg_reduce(arg(best), arg(places), arg(input), static_cast<size_t>(axis), largest); });
+  const at::Tensor best = aligned(values), best_indices = aligned(indices);
+  checked([&] { bridge::arg_reduce(arg(best), arg(best_indices), arg(input), static_cast<size_t>(axis), largest); });
 }
 
 // Without a dimension, the index in the flattened tensor.
-void find_place(
+void find_extreme_index(
     const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& result, bool largest) {
   if (dim.has_value()) return find_extreme(self, *dim, keepdim, {}, result, largest);
   find_extreme(self.reshape(-1), 0, false, {}, result.view(at::IntArrayRef{}), largest);
@@ -180,11 +180,11 @@ void mean_out::impl(
 }
 
 void argmax_out::impl(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& result) {
-  find_place(self, dim, keepdim, result, /*largest=*/true);
+  find_extreme_index(self, dim, keepdim, result, /*largest=*/true);
 }
 
 void argmin_out::impl(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& result) {
-  find_place(self, dim, keepdim, result, /*largest=*/false);
+  find_extreme_index(self, dim, keepdim, result, /*largest=*/false);
 }
 
 void max_dim_out::impl(
@@ -238,7 +238,7 @@ void std_var(at::TensorIterator& iter, double correction, bool take_sqrt) {
   const Iteration over(iter);
   const bridge::Operand absent{0, arg(iter.dtype(0)), {}, {0.0, 0.0, 0}};
   const bridge::Operand mean = input == 2 ? over.operand(1) : absent;
-  checked([&] { bridge::variance({correction, take_sqrt}, over.shape(), over.operand(0), mean, over.operand(input)); });
+  checked([&] { bridge::var_mean({correction, take_sqrt}, over.shape(), over.operand(0), mean, over.operand(input)); });
   over.finish();
 }
 

@@ -1,132 +1,308 @@
-#include "rnn.h"
+// torch.nn.LSTM, GRU and RNN: ATen's functions for whole networks, layer by layer, each over its whole sequence.
+//
+// ATen composes these functions of steps, and calls no faster implementation of a backend outside its tree; so they are
+// registered above autograd, with a node for each layer. Calls that the node does not support (projections, autocast,
+// tangents, tensors that are not plain memory) go to ATen.
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/TensorSubclassLikeUtils.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/gru_native.h>
+#include <ATen/ops/lstm_native.h>
+#include <ATen/ops/rnn_relu_native.h>
+#include <ATen/ops/rnn_tanh_native.h>
+#include <ATen/ops/stack.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <algorithm>
 
-#include "../error.h"
-#include "../tensor_arg.h"
-#include "check.h"
-#include "contiguous.h"
-#include "torch_opencl/rust/ops/rnn/mod.rs.h"
+#include "composite.h"
+#include "rnn_cell.h"
+#include "rnn_layer.h"
 
 namespace torch_opencl::native {
 namespace {
 
-// A tensor of a step, contiguous; if it is defined, it has the given size and the dtype of the state.
-at::Tensor dense(
-    const char* op, const char* name, const at::Tensor& tensor, at::IntArrayRef sizes, const at::Tensor& state) {
-  check_sizes(op, name, tensor, sizes);
-  check_dtype(op, name, tensor, state.scalar_type());
-  return contiguous(tensor);
-}
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
 
-at::Tensor value_of(const std::optional<at::Tensor>& tensor) {
-  return tensor.has_value() ? *tensor : at::Tensor();
-}
+// Arguments of each ATen function besides input, state and parameters.
+struct Shape {
+  bool has_biases;
+  int64_t layers;
+  double dropout;
+  bool train, bidirectional, batch_first;
 
-void check_state(const char* op, const at::Tensor& state) {
-  TORCH_CHECK(state.dim() == 2, op, ": expected a state of 2 dimensions, but got ", state.sizes());
-}
-
-// The inputs of a step, dense and checked.
-struct Inputs {
-  Inputs(
-      const char* op,
-      Cell cell,
-      const at::Tensor& input,
-      const at::Tensor& hidden,
-      const std::optional<at::Tensor>& input_bias,
-      const std::optional<at::Tensor>& hidden_bias,
-      const at::Tensor& state)
-      : state((check_state(op, state), state.contiguous())),
-        width(gates_of(cell) * state.size(1)),
-        input_gates(dense(op, "input_gates", input, {state.size(0), width}, state)),
-        hidden_gates(dense(op, "hidden_gates", hidden, {state.size(0), width}, state)),
-        input_bias(dense(op, "input_bias", value_of(input_bias), width, state)),
-        hidden_bias(dense(op, "hidden_bias", value_of(hidden_bias), width, state)) {}
-
-  bridge::CellInputs args() const {
-    return {arg(input_gates), arg(hidden_gates), arg(input_bias), arg(hidden_bias), arg(state)};
+  int64_t directions() const {
+    return bidirectional ? 2 : 1;
   }
-
-  at::Tensor state;
-  int64_t width;
-  at::Tensor input_gates, hidden_gates, input_bias, hidden_bias;
+  size_t parameters() const {
+    return has_biases ? 4 : 2;
+  }
 };
 
-} // namespace
+struct States {
+  at::Tensor output, hy, cy;
+};
 
-// hy, cy, and the activated gates for the backward pass.
-Tensors3 lstm_cell(
-    const at::Tensor& input_gates,
-    const at::Tensor& hidden_gates,
-    const at::Tensor& cx,
-    const std::optional<at::Tensor>& input_bias,
-    const std::optional<at::Tensor>& hidden_bias) {
-  const Inputs inputs("lstm_cell", Cell::Lstm, input_gates, hidden_gates, input_bias, hidden_bias, cx);
-  at::Tensor hy = at::empty_like(inputs.state), cy = at::empty_like(inputs.state),
-             workspace = at::empty_like(inputs.input_gates);
-  checked([&] { bridge::lstm_cell(inputs.args(), arg(hy), arg(cy), arg(workspace)); });
-  return {std::move(hy), std::move(cy), std::move(workspace)};
-}
-
-// Gradients of the gates, of cx, and of each bias.
-Tensors3 lstm_cell_backward(
-    const std::optional<at::Tensor>& grad_hy,
-    const std::optional<at::Tensor>& grad_cy,
-    const at::Tensor& cx,
-    const at::Tensor& cy,
-    const at::Tensor& workspace,
-    bool has_bias) {
-  constexpr const char* op = "lstm_cell_backward";
-  const at::Tensor shown = value_of(grad_hy), kept = value_of(grad_cy);
-  if (!shown.defined() && !kept.defined()) return {};
-  check_state(op, cx);
-  const at::Tensor before = cx.contiguous(), after = dense(op, "cy", cy, cx.sizes(), cx),
-                   gates = dense(op, "workspace", workspace, {cx.size(0), gates_of(Cell::Lstm) * cx.size(1)}, cx),
-                   from_hy = dense(op, "grad_hy", shown, cx.sizes(), cx),
-                   from_cy = dense(op, "grad_cy", kept, cx.sizes(), cx);
-  at::Tensor grad_gates = at::empty_like(gates), grad_cx = at::empty_like(before);
-  checked([&] {
-    bridge::lstm_cell_backward(
-        arg(from_hy), arg(from_cy), arg(before), arg(after), arg(gates), arg(grad_gates), arg(grad_cx));
-  });
-  at::Tensor grad_bias = has_bias ? grad_gates.sum(0) : at::Tensor();
-  return {std::move(grad_gates), std::move(grad_cx), std::move(grad_bias)};
-}
-
-// hy, and the values saved for the backward pass.
-Tensors2 gru_cell(
-    const at::Tensor& input_gates,
-    const at::Tensor& hidden_gates,
+// ATen's own function; `cx` is an LSTM's.
+States composed(
+    Cell cell,
+    const at::Tensor& input,
     const at::Tensor& hx,
-    const std::optional<at::Tensor>& input_bias,
-    const std::optional<at::Tensor>& hidden_bias) {
-  const Inputs inputs("gru_cell", Cell::Gru, input_gates, hidden_gates, input_bias, hidden_bias, hx);
-  at::Tensor hy = at::empty_like(inputs.state),
-             workspace = at::empty({hx.size(0), kGruSaved * hx.size(1)}, inputs.state.options());
-  checked([&] { bridge::gru_cell(inputs.args(), arg(hy), arg(workspace)); });
-  return {std::move(hy), std::move(workspace)};
-}
-
-// Gradients of input_gates, hidden_gates, hx, input_bias and hidden_bias.
-Tensors5 gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, bool has_bias) {
-  constexpr const char* op = "gru_cell_backward";
-  check_state(op, grad_hy);
-  const int64_t rows = grad_hy.size(0), hidden = grad_hy.size(1);
-  const at::Tensor grad = grad_hy.contiguous(),
-                   saved = dense(op, "workspace", workspace, {rows, kGruSaved * hidden}, grad_hy);
-  at::Tensor grad_input = at::empty({rows, gates_of(Cell::Gru) * hidden}, grad.options()),
-             grad_hidden = at::empty_like(grad_input), grad_hx = at::empty_like(grad);
-  checked([&] { bridge::gru_cell_backward(arg(grad), arg(saved), arg(grad_input), arg(grad_hidden), arg(grad_hx)); });
-  at::Tensor grad_input_bias, grad_hidden_bias;
-  if (has_bias) {
-    grad_input_bias = grad_input.sum(0);
-    grad_hidden_bias = grad_hidden.sum(0);
+    const at::Tensor& cx,
+    at::TensorList parameters,
+    const Shape& shape) {
+  const auto plain = [&](auto function) -> States {
+    auto [output, hy] = function(
+        input, hx, parameters, shape.has_biases, shape.layers, shape.dropout, shape.train, shape.bidirectional,
+        shape.batch_first);
+    return {output, hy, {}};
+  };
+  using Plain =
+      Tensors2 (*)(const at::Tensor&, const at::Tensor&, at::TensorList, bool, int64_t, double, bool, bool, bool);
+  switch (cell) {
+    case Cell::Lstm: {
+      auto [output, hy, cy] = at::native::lstm(
+          input, {hx, cx}, parameters, shape.has_biases, shape.layers, shape.dropout, shape.train, shape.bidirectional,
+          shape.batch_first);
+      return {output, hy, cy};
+    }
+    case Cell::Gru:
+      return plain(static_cast<Plain>(&at::native::gru));
+    case Cell::Tanh:
+      return plain(static_cast<Plain>(&at::native::rnn_tanh));
+    case Cell::Relu:
+      return plain(static_cast<Plain>(&at::native::rnn_relu));
   }
-  return {
-      std::move(grad_input), std::move(grad_hidden), std::move(grad_hx), std::move(grad_input_bias),
-      std::move(grad_hidden_bias)};
+  return {};
 }
 
+// One direction of one layer as ATen's steps, whose derivatives have derivatives.
+variable_list composed_steps(const RnnLayer& layer) {
+  const RnnLayerInputs& inputs = layer.inputs;
+  const auto turned = [&](const at::Tensor& steps) { return layer.reverse ? steps.flip(0) : steps; };
+  std::vector<at::Tensor> parameters{inputs.input_weight, inputs.hidden_weight};
+  const bool has_biases = inputs.input_bias.defined();
+  if (has_biases) parameters.insert(parameters.end(), {inputs.input_bias, inputs.hidden_bias});
+  const at::Tensor cx = inputs.cx.defined() ? inputs.cx.unsqueeze(0) : at::Tensor();
+  const auto [output, hy, cy] = composed(
+      layer.cell, turned(inputs.input), inputs.hx.unsqueeze(0), cx, parameters,
+      {has_biases, 1, 0.0, true, false, false});
+  variable_list results{turned(output), hy.squeeze(0)};
+  if (cy.defined()) results.push_back(cy.squeeze(0));
+  return results;
+}
+
+// The node of autograd for one direction of a layer: output, last state, and the last cell state of an LSTM.
+struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
+  static variable_list forward(
+      AutogradContext* context,
+      int64_t cell,
+      bool reverse,
+      bool has_backward,
+      const Variable& input,
+      const Variable& hx,
+      const std::optional<Variable>& cx,
+      const Variable& input_weight,
+      const Variable& hidden_weight,
+      const std::optional<Variable>& input_bias,
+      const std::optional<Variable>& hidden_bias) {
+    const at::Tensor absent;
+    const RnnLayer layer{
+        static_cast<Cell>(cell),
+        reverse,
+        {input, hx, cx.value_or(absent), input_weight, hidden_weight, input_bias.value_or(absent),
+         hidden_bias.value_or(absent)}};
+    at::AutoDispatchBelowADInplaceOrView below;
+    const RnnLayerTrace trace = rnn_layer_forward(layer, has_backward);
+    context->saved_data["cell"] = cell;
+    context->saved_data["reverse"] = reverse;
+    const auto inputs = layer.inputs.all();
+    variable_list saved(inputs.begin(), inputs.end());
+    saved.insert(saved.end(), {trace.output, trace.cells, trace.saved_gates});
+    context->save_for_backward(std::move(saved));
+    context->set_materialize_grads(false);
+    const int64_t last = layer.step_index(input.size(0) - 1);
+    variable_list results{trace.output, trace.output.select(0, last).clone()};
+    if (trace.cells.defined()) results.push_back(trace.cells.select(0, last).clone());
+    return results;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    // The forward pass was not under autocast: its tensors are of one dtype, and so are the gradients.
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
+    const variable_list saved = context->get_saved_variables();
+    const RnnLayer layer{
+        static_cast<Cell>(context->saved_data["cell"].toInt()),
+        context->saved_data["reverse"].toBool(),
+        {saved[0], saved[1], saved[2], saved[3], saved[4], saved[5], saved[6]}};
+    const auto inputs = layer.inputs.all();
+    std::array<bool, RnnLayerInputs::kCount> needed{};
+    size_t edge = 0; // autograd counts the inputs that are defined
+    for (size_t i = 0; i < inputs.size(); i++) needed[i] = inputs[i].defined() && context->needs_input_grad(edge++);
+
+    const bool is_any = std::any_of(gradients.begin(), gradients.end(), [](const auto& g) { return g.defined(); });
+    std::array<at::Tensor, RnnLayerInputs::kCount> results;
+    if (is_any && at::GradMode::is_enabled()) {
+      results = differentiable(layer, gradients, needed);
+    } else if (is_any) {
+      at::AutoDispatchBelowADInplaceOrView below;
+      const at::Tensor grad_cy = gradients.size() > 2 ? gradients[2] : at::Tensor();
+      results = rnn_layer_backward(layer, {saved[7], saved[8], saved[9]}, gradients[0], gradients[1], grad_cy, needed);
+    }
+    variable_list all(3); // of `cell`, `reverse` and `has_backward`
+    all.insert(all.end(), results.begin(), results.end());
+    return all;
+  }
+
+ private:
+  // The same gradients by way of ATen's steps. They are of aliases: an input computed from another one (a state of a
+  // layer's own weights) would bring the other one's gradient along, which autograd adds by itself.
+  static std::array<at::Tensor, RnnLayerInputs::kCount> differentiable(
+      const RnnLayer& layer, const variable_list& gradients, const std::array<bool, RnnLayerInputs::kCount>& needed) {
+    auto inputs = layer.inputs.all();
+    for (at::Tensor& input : inputs) {
+      if (input.defined()) input = input.view_as(input);
+    }
+    const auto& [input, hx, cx, input_weight, hidden_weight, input_bias, hidden_bias] = inputs;
+    const variable_list all = composed_steps(
+        {layer.cell, layer.reverse, {input, hx, cx, input_weight, hidden_weight, input_bias, hidden_bias}});
+    variable_list outputs, given, wanted;
+    for (size_t i = 0; i < all.size(); i++) {
+      if (!gradients[i].defined()) continue;
+      outputs.push_back(all[i]);
+      given.push_back(gradients[i]);
+    }
+    for (size_t i = 0; i < inputs.size(); i++) {
+      if (needed[i]) wanted.push_back(inputs[i]);
+    }
+    const variable_list found = torch::autograd::grad(
+        outputs, wanted, given, /*retain_graph=*/true, /*create_graph=*/true, /*allow_unused=*/true);
+    std::array<at::Tensor, RnnLayerInputs::kCount> results;
+    for (size_t i = 0, next = 0; i < inputs.size(); i++) {
+      if (needed[i]) results[i] = found[next++];
+    }
+    return results;
+  }
+};
+
+// Returns true if the layers' own function takes the call: plain tensors of one floating dtype, with matching sizes.
+// ATen serves, or refuses, everything else.
+bool is_simple(
+    Cell cell,
+    const at::Tensor& input,
+    const at::Tensor& hx,
+    const at::Tensor& cx,
+    at::TensorList parameters,
+    const Shape& shape) {
+  const size_t directions = shape.layers * shape.directions();
+  if (input.dim() != 3 || input.numel() == 0 || !at::isFloatingType(input.scalar_type()) || hx.dim() != 3 ||
+      parameters.size() != directions * shape.parameters() || at::autocast::is_autocast_enabled(at::kPrivateUse1)) {
+    return false;
+  }
+  const auto is_plain = [&](const at::Tensor& tensor) {
+    return tensor.scalar_type() == input.scalar_type() && tensor.device() == input.device() &&
+        tensor.layout() == at::kStrided && !tensor.is_neg() && !at::isTensorSubclassLike(tensor) &&
+        !tensor._fw_grad(/*level=*/0).defined();
+  };
+  if (!is_plain(input) || !is_plain(hx) || (cx.defined() && !is_plain(cx)) ||
+      !std::all_of(parameters.begin(), parameters.end(), is_plain)) {
+    return false;
+  }
+  const int64_t batch = input.size(shape.batch_first ? 0 : 1), hidden = hx.size(2), width = gates_of(cell) * hidden;
+  const std::array<int64_t, 3> state{static_cast<int64_t>(directions), batch, hidden};
+  if (hidden == 0 || hx.sizes() != at::IntArrayRef(state) || (cx.defined() && cx.sizes() != hx.sizes())) return false;
+  for (size_t i = 0; i < parameters.size(); i++) {
+    const size_t kind = i % shape.parameters(), layer = i / shape.parameters() / shape.directions();
+    const int64_t features = kind == 1 ? hidden : layer == 0 ? input.size(2) : shape.directions() * hidden;
+    const std::array<int64_t, 2> size{width, features};
+    if (parameters[i].sizes() != at::IntArrayRef(size.data(), kind < 2 ? 2 : 1)) return false;
+  }
+  return true;
+}
+
+States run(
+    Cell cell,
+    const at::Tensor& input,
+    const at::Tensor& hx,
+    const at::Tensor& cx,
+    at::TensorList parameters,
+    const Shape& shape) {
+  if (!is_simple(cell, input, hx, cx, parameters, shape)) return composed(cell, input, hx, cx, parameters, shape);
+  const bool has_backward = torch::autograd::compute_requires_grad(input, hx, cx, parameters);
+  at::Tensor steps = shape.batch_first ? input.transpose(0, 1) : input;
+  std::vector<at::Tensor> hy, cy;
+  for (int64_t layer = 0; layer < shape.layers; layer++) {
+    std::vector<at::Tensor> outputs;
+    for (int64_t direction = 0; direction < shape.directions(); direction++) {
+      const int64_t index = layer * shape.directions() + direction;
+      const at::TensorList weights = parameters.slice(index * shape.parameters(), shape.parameters());
+      // Autograd takes no undefined tensor for an absent one.
+      const auto present = [](const at::Tensor& tensor) { return std::optional(tensor); };
+      const std::optional<at::Tensor> layer_cx = cx.defined() ? present(cx.select(0, index)) : std::nullopt;
+      const variable_list results = RnnLayerFunction::apply(
+          static_cast<int64_t>(cell), direction == 1, has_backward, steps, hx.select(0, index), layer_cx, weights[0],
+          weights[1], shape.has_biases ? present(weights[2]) : std::nullopt,
+          shape.has_biases ? present(weights[3]) : std::nullopt);
+      outputs.push_back(results[0]);
+      hy.push_back(results[1]);
+      if (cx.defined()) cy.push_back(results[2]);
+    }
+    steps = shape.bidirectional ? at::cat(outputs, -1) : outputs[0];
+    if (shape.dropout > 0 && shape.train && layer + 1 < shape.layers) {
+      steps = at::dropout(steps, shape.dropout, /*train=*/true);
+    }
+  }
+  // A layer's node keeps its output. The caller gets a copy, cheap beside the steps, and may change it in place.
+  if (has_backward && !shape.bidirectional) steps = steps.clone();
+  return {
+      shape.batch_first ? steps.transpose(0, 1) : steps, at::stack(hy), cx.defined() ? at::stack(cy) : at::Tensor()};
+}
+
+Tensors3 lstm(
+    const at::Tensor& input,
+    at::TensorList hx,
+    at::TensorList parameters,
+    bool has_biases,
+    int64_t layers,
+    double dropout,
+    bool train,
+    bool bidirectional,
+    bool batch_first) {
+  TORCH_CHECK(hx.size() == 2, "lstm expects two hidden states");
+  const Shape shape{has_biases, layers, dropout, train, bidirectional, batch_first};
+  auto [output, hy, cy] = run(Cell::Lstm, input, hx[0], hx[1], parameters, shape);
+  return {std::move(output), std::move(hy), std::move(cy)};
+}
+
+template <Cell kCell>
+Tensors2 plain(
+    const at::Tensor& input,
+    const at::Tensor& hx,
+    at::TensorList parameters,
+    bool has_biases,
+    int64_t layers,
+    double dropout,
+    bool train,
+    bool bidirectional,
+    bool batch_first) {
+  const Shape shape{has_biases, layers, dropout, train, bidirectional, batch_first};
+  auto [output, hy, cy] = run(kCell, input, hx, at::Tensor(), parameters, shape);
+  return {std::move(output), std::move(hy)};
+}
+
+void register_all(torch::Library& m) {
+  m.impl("lstm.input", TORCH_FN(lstm));
+  m.impl("gru.input", TORCH_FN(plain<Cell::Gru>));
+  m.impl("rnn_tanh.input", TORCH_FN(plain<Cell::Tanh>));
+  m.impl("rnn_relu.input", TORCH_FN(plain<Cell::Relu>));
+}
+
+TORCH_OPENCL_COMPOSITES(register_all);
+
+} // namespace
 } // namespace torch_opencl::native

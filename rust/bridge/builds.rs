@@ -25,5 +25,5 @@ pub fn wait_for_builds(seconds: f64) -> i64 {
 
 /// Sets whether specialised programs are asked for at their first launch.
 pub fn hurry_builds(on: bool) {
-    kernels::hurry(on);
+    kernels::set_eager_builds(on);
 }

@@ -2,24 +2,24 @@
 //!
 //! This is the only module, besides the bridge, that calls the driver. It knows nothing of tensors.
 
-mod backlog;
 mod buffer;
 mod context;
 mod device;
 mod event;
-mod gate;
 mod kernel;
+mod launch_batch;
 mod program;
 mod proof;
 mod queue;
+mod queue_throttle;
 mod shared;
 
 pub use buffer::{Buffer, MemHandle};
 pub use context::Context;
 pub use device::{platforms, DeviceId, DeviceInfo, DeviceType, PlatformInfo};
 pub use event::Event;
-pub use gate::Start;
 pub use kernel::{Arg, Kernel, Memory};
+pub use launch_batch::Start;
 pub use program::Program;
 pub use proof::{witness_with, Witness};
 pub use queue::{Grid, MapAccess, Queue, Read};

@@ -9,14 +9,14 @@ use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::memory::{CL_MAP_READ, CL_MAP_WRITE};
 use opencl3::types::{cl_command_queue, cl_event, CL_FALSE};
 
-use super::backlog::Backlog;
-use super::gate::{Gate, Start};
+use super::launch_batch::{LaunchBatch, Start};
+use super::queue_throttle::QueueThrottle;
 use super::{check, proof, Arg, Context, Event, Kernel, MemHandle, Status};
 use crate::error::{Error, Result};
 
 /// An owning in-order `cl_command_queue` with timestamps.
 ///
-/// Waiting is for an event, never for the queue: another thread may enqueue a launch that its gate holds back.
+/// Waiting is for an event, never for the queue: another thread may enqueue a launch that a batch holds back.
 #[derive(Debug)]
 pub struct Queue {
     handle: cl_command_queue,
@@ -29,8 +29,8 @@ pub struct Queue {
     /// True where the host uses host-visible buffers without a command.
     pub(super) shares_memory: bool,
     /// Locked while a command is enqueued, never while one is waited for.
-    gate: Mutex<Gate>,
-    backlog: Backlog,
+    batch: Mutex<LaunchBatch>,
+    throttle: QueueThrottle,
 }
 
 // SAFETY: enqueueing on a queue is thread-safe (OpenCL 1.2, section A.2).
@@ -84,8 +84,8 @@ impl Queue {
             completed: AtomicU64::new(0),
             has_other_users: AtomicBool::new(false),
             shares_memory: context.shares_memory(),
-            gate: Mutex::new(Gate::new(context)),
-            backlog: Backlog::default(),
+            batch: Mutex::new(LaunchBatch::new(context)),
+            throttle: QueueThrottle::default(),
         })
     }
 
@@ -120,8 +120,8 @@ impl Queue {
         self.completed.fetch_max(event.position, Ordering::AcqRel);
     }
 
-    fn gate(&self) -> MutexGuard<'_, Gate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    fn batch(&self) -> MutexGuard<'_, LaunchBatch> {
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Enqueues a command that starts now.
@@ -130,30 +130,30 @@ impl Queue {
         call: &'static str,
         enqueue: impl FnOnce() -> std::result::Result<cl_event, S>,
     ) -> Result<Event> {
-        let mut gate = self.gate();
+        let mut batch = self.batch();
         let handle = check(call, enqueue())?;
         let event = Event { handle, position: self.advance() };
-        let commands = gate.count();
-        gate.open()?;
-        drop(gate);
+        let commands = batch.count();
+        batch.submit()?;
+        drop(batch);
         // A failure here is an earlier command's, and the next wait reports it; this one runs, and may use the caller's
         // memory.
-        let _ = self.hold_back_host(commands);
+        let _ = self.throttle_host(commands);
         Ok(event)
     }
 
-    /// Counts the command just enqueued and returns its position; the gate is locked.
+    /// Counts the command just enqueued and returns its position; the batch is locked.
     fn advance(&self) -> u64 {
         self.enqueued.fetch_add(1, Ordering::Release) + 1
     }
 
     /// Waits where the host is far ahead of the device.
-    fn hold_back_host(&self, commands: u64) -> Result<()> {
-        if !Backlog::is_due(commands) {
+    fn throttle_host(&self, commands: u64) -> Result<()> {
+        if !QueueThrottle::is_due(commands) {
             return Ok(());
         }
         let mark = self.marker()?;
-        self.backlog.push(mark).map_or(Ok(()), |oldest| self.flush().and_then(|()| oldest.wait()))
+        self.throttle.push(mark).map_or(Ok(()), |oldest| self.flush().and_then(|()| oldest.wait()))
     }
 
     /// Enqueues a kernel over a grid of work-items.
@@ -171,8 +171,8 @@ impl Queue {
             proof::doubt();
         }
         let commands = kernel.with_args(args, |handle| {
-            let mut gate = self.gate();
-            let held = gate.wait_list(start)?;
+            let mut batch = self.batch();
+            let batch_event = batch.wait_list(start)?;
             // SAFETY: `first`, `global` and `local` hold as many sizes as the dimension given, the wait list one event or
             // none; the arguments were set under the kernel's lock, which is still held.
             let result = unsafe {
@@ -183,23 +183,23 @@ impl Queue {
                     first.map_or(std::ptr::null(), <[usize]>::as_ptr),
                     global.as_ptr(),
                     local.map_or(std::ptr::null(), <[usize]>::as_ptr),
-                    u32::from(held.is_some()),
-                    held.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
+                    u32::from(batch_event.is_some()),
+                    batch_event.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
                 )
             };
             let handle = check("clEnqueueNDRangeKernel", result)?;
             drop(Event { handle, position: self.advance() });
-            let commands = gate.count();
-            let is_last = commands.is_multiple_of(gate.most());
+            let commands = batch.count();
+            let is_last = commands.is_multiple_of(batch.flush_period());
             if start == Start::Now || is_last {
-                gate.open()?;
+                batch.submit()?;
             }
             if is_last {
                 check("clFlush", api::flush(self.handle))?;
             }
             Ok(commands)
         })?;
-        self.hold_back_host(commands)
+        self.throttle_host(commands)
     }
 
     /// Copies from host memory into a buffer.
@@ -280,12 +280,12 @@ impl Queue {
 
     /// An event that completes when everything enqueued before it has.
     pub fn marker(&self) -> Result<Event> {
-        let mut gate = self.gate();
+        let mut batch = self.batch();
         // SAFETY: an empty wait list means all commands before.
         let marker = unsafe { api::enqueue_marker_with_wait_list(self.handle, 0, std::ptr::null()) };
         let handle = check("clEnqueueMarkerWithWaitList", marker)?;
         let event = Event { handle, position: self.advance() };
-        gate.open().map(|()| event)
+        batch.submit().map(|()| event)
     }
 
     /// Holds back later commands until `event` has completed.
@@ -300,7 +300,7 @@ impl Queue {
 
     /// Sends everything enqueued to the device.
     pub fn flush(&self) -> Result<()> {
-        self.gate().open()?;
+        self.batch().submit()?;
         check("clFlush", api::flush(self.handle))
     }
 
@@ -344,7 +344,7 @@ impl Queue {
     pub fn native_handle(&self) -> Result<usize> {
         self.has_other_users.store(true, Ordering::Release);
         // Its owner may wait for the whole queue.
-        self.gate().remove()?;
+        self.batch().disable()?;
         Ok(self.handle as usize)
     }
 }

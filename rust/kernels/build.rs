@@ -78,7 +78,7 @@ pub(super) fn build(recipe: &Recipe) -> Result<Program> {
     }
     let name = format!("{}{}", recipe.family.name(), self::options(&recipe.constants));
     let keeps_builds = driver_cache::keeps_builds(info);
-    if keeps_builds && (is_kept || !entry.has_place()) {
+    if keeps_builds && (is_kept || !entry.has_path()) {
         let program = driver_cache::while_loading(|| compile(context, &source, &options, &name, info))?;
         let count = if is_kept { &LOADED } else { &COMPILED };
         count.fetch_add(1, Ordering::Relaxed);

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use foldhash::HashMap;
 
 use super::build::{build, is_stored, Recipe};
+use super::compile_thread::{CompileThread, Job};
 use super::source::Switch;
 use super::spec::{Constant, Tier};
-use super::tiers::{Compiler, Demand, Specialisation, HOT};
+use super::tiers::{Compiler, HotCounter, Specialisation, HOT};
 use super::warning::warn;
-use super::worker::{Job, Worker};
 use super::{disk, Class, Family, Spec};
 use crate::cl::{Kernel, Program};
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use crate::runtime::Device;
 type Programs = HashMap<(i32, Family, Class), HashMap<Vec<Constant>, Arc<Slot>>>;
 
 static PROGRAMS: RwLock<Option<Programs>> = RwLock::new(None);
-static WORKER: Worker = Worker::new();
+static COMPILE_THREAD: CompileThread = CompileThread::new();
 static HITS: AtomicU64 = AtomicU64::new(0);
 static SPECIALISED: AtomicU64 = AtomicU64::new(0);
 static FAILED: AtomicU64 = AtomicU64::new(0);
@@ -63,7 +63,7 @@ struct Slot {
     building: Mutex<()>,
     /// True where an earlier process has left it on disk.
     is_stored: OnceLock<bool>,
-    demand: Demand,
+    counter: HotCounter,
     failure: OnceLock<Error>,
 }
 
@@ -93,10 +93,10 @@ impl Slot {
         compiler: Compiler,
         recipe: impl Fn() -> Recipe,
     ) -> Option<Arc<CachedProgram>> {
-        let is_stored = self.demand.is_open() && *self.is_stored.get_or_init(|| is_stored(&recipe()));
+        let is_stored = self.counter.is_open() && *self.is_stored.get_or_init(|| is_stored(&recipe()));
         if is_stored && !LOADS_ARE_SLOW.load(Ordering::Relaxed) {
             let start = Instant::now();
-            let loaded = WORKER.on_the_spot(|| self.build_or_give_up(&recipe()));
+            let loaded = COMPILE_THREAD.on_the_spot(|| self.build_or_give_up(&recipe()));
             if start.elapsed() > QUICK {
                 LOADS_ARE_SLOW.store(true, Ordering::Relaxed);
             }
@@ -107,10 +107,10 @@ impl Slot {
         self.report_failure();
         // A program that an earlier process has built was worth it.
         let elements = if is_stored { HOT } else { elements };
-        if self.demand.grows_to_a_build(elements, compiler) {
+        if self.counter.count(elements, compiler) {
             let job = Wanted { slot: Arc::clone(self), compiler, recipe: recipe() };
-            if !WORKER.submit(Box::new(job)) {
-                self.demand.put_off();
+            if !COMPILE_THREAD.submit(Box::new(job)) {
+                self.counter.put_off();
             }
         }
         None
@@ -122,7 +122,7 @@ impl Slot {
             Err(error) => {
                 FAILED.fetch_add(1, Ordering::Relaxed);
                 let _ = self.failure.set(error);
-                self.demand.give_up();
+                self.counter.give_up();
                 None
             }
         }
@@ -130,7 +130,7 @@ impl Slot {
 
     /// Says once, to the thread that would have used the program, that it could not be built.
     fn report_failure(&self) {
-        let (true, Some(error)) = (self.demand.is_to_be_reported(), self.failure.get()) else { return };
+        let (true, Some(error)) = (self.counter.is_to_be_reported(), self.failure.get()) else { return };
         warn(&format!(
             "OpenCL: a specialised program could not be built; the generic one, which is slower, stays in use. {}",
             error.message()
@@ -146,12 +146,12 @@ struct Wanted {
 }
 
 impl Job for Wanted {
-    fn demand(&self) -> u64 {
-        self.slot.demand.elements()
+    fn hotness(&self) -> u64 {
+        self.slot.counter.elements()
     }
 
     fn quiet(&self) -> Duration {
-        self.slot.demand.quiet(self.compiler)
+        self.slot.counter.quiet(self.compiler)
     }
 
     fn build(self: Box<Self>) {
@@ -183,11 +183,11 @@ pub fn program(
         constants: constants.to_vec(),
         switch: switch(tier),
     };
-    let place = (device.index, family, class);
+    let key = (device.index, family, class);
     if let Some(constants) = spec.specialised() {
         let mode = Specialisation::of_process();
         if mode != Specialisation::Never {
-            let slot = slot(place, constants);
+            let slot = slot(key, constants);
             if let Some(program) = slot.built() {
                 return Ok(program);
             }
@@ -201,32 +201,32 @@ pub fn program(
             }
         }
     }
-    let slot = slot(place, spec.shared());
+    let slot = slot(key, spec.shared());
     if let Some(program) = slot.built() {
         return Ok(program);
     }
-    WORKER.on_the_spot(|| slot.build(&recipe(Tier::Generic, spec.shared())))
+    COMPILE_THREAD.on_the_spot(|| slot.build(&recipe(Tier::Generic, spec.shared())))
 }
 
-fn slot(place: (i32, Family, Class), constants: &[Constant]) -> Arc<Slot> {
+fn slot(key: (i32, Family, Class), constants: &[Constant]) -> Arc<Slot> {
     let programs = PROGRAMS.read().unwrap_or_else(PoisonError::into_inner);
-    if let Some(slot) = programs.as_ref().and_then(|programs| programs.get(&place)?.get(constants)) {
+    if let Some(slot) = programs.as_ref().and_then(|programs| programs.get(&key)?.get(constants)) {
         return Arc::clone(slot);
     }
     drop(programs);
     let mut programs = PROGRAMS.write().unwrap_or_else(PoisonError::into_inner);
-    let of_place = programs.get_or_insert_with(HashMap::default).entry(place).or_default();
-    Arc::clone(of_place.entry(constants.to_vec()).or_default())
+    let slots = programs.get_or_insert_with(HashMap::default).entry(key).or_default();
+    Arc::clone(slots.entry(constants.to_vec()).or_default())
 }
 
 /// Waits for specialised programs that are being built, but no longer than `limit`; returns how many are left.
 pub fn wait_for_builds(limit: Duration) -> usize {
-    WORKER.wait(limit)
+    COMPILE_THREAD.wait(limit)
 }
 
 /// Ends building in the background, before the process does.
 pub fn stop_building() {
-    WORKER.stop();
+    COMPILE_THREAD.stop();
 }
 
 /// State of the caches: where the disk cache is, its entries and bytes, and what this process used.
@@ -266,7 +266,7 @@ pub fn cache_info() -> CacheInfo {
         loaded,
         compiled,
         specialised: SPECIALISED.load(Ordering::Relaxed),
-        pending: WORKER.pending() as u64,
+        pending: COMPILE_THREAD.pending() as u64,
         failed: FAILED.load(Ordering::Relaxed),
         specialisation: Specialisation::of_process(),
     }

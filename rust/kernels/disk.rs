@@ -92,8 +92,8 @@ impl Entry {
         (self.hash_of(binary) == hash).then(|| binary.to_vec())
     }
 
-    /// Returns true if there is a folder for it.
-    pub fn has_place(&self) -> bool {
+    /// Returns true if there is a path for it: the cache has a folder.
+    pub fn has_path(&self) -> bool {
         self.path.is_some()
     }
 

@@ -1,11 +1,12 @@
 //! Kernel sources and the programs built from them.
 //!
-//! The sources are `.cl` files, those of a family beside its launchers, behind `prelude.cl`. A program is built for one compute [`Class`],
-//! and has up to two forms: a [`Spec`] turns arguments of the generic form's kernels, ops and dtypes, into constants of
-//! the specialised one.
+//! The sources are `.cl` files, those of a family beside its launchers, behind `prelude.cl`. A program is built for one
+//! compute [`Class`], and has up to two forms: a [`Spec`] turns arguments of the generic form's kernels, ops and dtypes,
+//! into constants of the specialised one.
 
 mod build;
 mod cache;
+mod compile_thread;
 mod disk;
 mod driver_cache;
 mod dtype;
@@ -19,7 +20,6 @@ pub mod store;
 pub mod structs;
 mod tiers;
 mod warning;
-mod worker;
 
 pub use cache::{cache_info, program, stop_building, wait_for_builds, CachedProgram};
 pub use disk::{check_cache_folder, folder as cache_folder, Entry as DiskEntry};
@@ -29,5 +29,5 @@ pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};
 pub use source::{Family, Switch};
 pub use spec::{Spec, Tier};
-pub use tiers::{hurry, Specialisation};
+pub use tiers::{set_eager_builds, Specialisation};
 pub use warning::{warn, warn_with};

@@ -41,23 +41,24 @@ macro_rules! families {
 }
 
 texts! {
-    prelude tier vector notation elementary power rounding math complex index scatter nonzero search random
-    random_lanes random_groups factory copy transpose scan sort sort_groups radix select topk matrix activation
+    prelude tier vector notation elementary power rounding math complex index scatter nonzero searchsorted random
+    random_lanes random_groups factory copy transpose scan sort sort_groups radix kthvalue topk matrix activation
     epilogue panel pack_matrix tile gemm matmul gemm_local gemm_operands im2col pack_im2col pack_im2col_transposed conv
     winograd_transforms winograd_tiles winograd conv_channels conv_weight columns reduce arg_reduce var_mean softmax
-    block_sum norm batch_norm pool pool_planes pool_pixels fault loss optimizer rnn resample resample_rows grid_sampler embedding_bag
-    segments foreach_norm foreach block scores attention attention_query attention_backward pointwise
+    block_sum norm batch_norm pool pool_planes pool_channels_last fault loss optimizer rnn resample resample_rows
+    grid_sampler embedding_bag multi_tensor foreach_norm foreach block scores attention attention_query
+    attention_backward pointwise
 }
 
 families! {
     /// Element-wise ops of the op table.
     Pointwise pointwise: prelude vector notation elementary power rounding math complex pointwise;
     /// Element-wise ops on lists of tensors.
-    Foreach foreach: prelude vector notation elementary power rounding math complex pointwise segments foreach;
+    Foreach foreach: prelude vector notation elementary power rounding math complex pointwise multi_tensor foreach;
     /// Norms of the tensors of lists.
-    ListNorm list_norm: prelude tier vector segments foreach_norm;
-    /// Gathers, scatters and searches.
-    Index index: prelude tier vector index scatter nonzero search;
+    ForeachNorm foreach_norm: prelude tier vector multi_tensor foreach_norm;
+    /// Gathers, scatters, nonzero and searchsorted.
+    Index index: prelude tier vector index scatter nonzero searchsorted;
     /// Philox and the distributions drawn from it.
     Random random: prelude tier fault random random_lanes random_groups;
     /// Sequences (arange, linspace and the like).
@@ -69,7 +70,7 @@ families! {
     /// Cumulative sums, products and extremes.
     Scan scan: prelude tier scan;
     /// Stable sorts of rows, whole, their first elements or one of them.
-    Sort sort: prelude tier vector radix select sort sort_groups topk;
+    Sort sort: prelude tier vector radix kthvalue sort sort_groups topk;
     /// Matmuls.
     Matmul matmul:
         prelude vector matrix panel activation epilogue pack_matrix gemm_operands im2col pack_im2col
@@ -89,25 +90,25 @@ families! {
     /// Extremes and their indices.
     ArgReduce arg_reduce: prelude tier vector columns arg_reduce;
     /// Mean and variance.
-    Moments moments: prelude tier vector columns var_mean;
+    VarMean var_mean: prelude tier vector columns var_mean;
     /// Softmax and log-softmax.
     Softmax softmax: prelude tier vector columns softmax;
     /// Batch, layer and group normalisation.
     Norm norm: prelude tier vector columns block_sum norm batch_norm;
     /// Max and average pooling.
-    Pool pool: prelude tier vector notation rounding pool pool_planes pool_pixels;
+    Pool pool: prelude tier vector notation rounding pool pool_planes pool_channels_last;
     /// Losses that are not arithmetic alone.
     Loss loss: prelude tier vector fault loss;
     /// Steps of optimizers.
-    Optimizer optimizer: prelude vector segments optimizer;
+    Optimizer optimizer: prelude vector multi_tensor optimizer;
     /// Steps of recurrent cells.
     Rnn rnn: prelude tier vector notation elementary power rounding math rnn;
     /// Interpolation and padding.
     Resample resample: prelude tier vector resample resample_rows;
     /// Interpolation at the positions of a grid.
-    Grid grid: prelude tier vector grid_sampler;
+    GridSampler grid_sampler: prelude tier vector grid_sampler;
     /// Sums over bags of embeddings.
-    Bag bag: prelude tier vector fault embedding_bag;
+    EmbeddingBag embedding_bag: prelude tier vector fault embedding_bag;
     /// Scaled dot-product attention.
     Attention attention: prelude tier vector block scores attention;
     /// The same for few queries.

@@ -147,8 +147,8 @@ fn is_own(path: &Path, data: &Metadata, cure: &str) -> bool {
 /// Warns once for each folder of what is not used in it, and why.
 fn distrust(path: &Path, reason: &str, cure: &str) {
     static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    let place = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(place.to_owned()) {
+    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned()) {
         warn(&format!(
             "OpenCL: {} {reason}: it is not used, as what is kept there may be run as code. {cure}",
             path.display()

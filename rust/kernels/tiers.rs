@@ -70,12 +70,12 @@ impl Specialisation {
     }
 }
 
-/// While set, programs are wanted from their first launch.
-static IN_A_HURRY: AtomicBool = AtomicBool::new(false);
+/// While set, specialised programs are asked for at their first launch.
+static EAGER_BUILDS: AtomicBool = AtomicBool::new(false);
 
-/// Makes every specialised program wanted from its first launch on, or (the default) once it is worth its build.
-pub fn hurry(on: bool) {
-    IN_A_HURRY.store(on, Ordering::Relaxed);
+/// Sets whether every specialised program is asked for at its first launch, or (the default) once it is worth its build.
+pub fn set_eager_builds(on: bool) {
+    EAGER_BUILDS.store(on, Ordering::Relaxed);
 }
 
 /// Where compiling takes place, seen from the device.
@@ -105,9 +105,9 @@ impl Compiler {
     }
 }
 
-/// Demand for a specialised program that has not been built.
+/// Counts the elements that a specialised program, which has not been built, would have served: tells when it is hot.
 #[derive(Debug, Default)]
-pub(super) struct Demand {
+pub(super) struct HotCounter {
     elements: AtomicU64,
     largest: AtomicU64,
     stage: AtomicU8,
@@ -118,12 +118,12 @@ const ASKED_FOR: u8 = 1;
 const FAILED: u8 = 2;
 const REPORTED: u8 = 3;
 
-impl Demand {
+impl HotCounter {
     /// Counts a launch; true for the one launch that has to ask for the build.
-    pub fn grows_to_a_build(&self, elements: u64, compiler: Compiler) -> bool {
+    pub fn count(&self, elements: u64, compiler: Compiler) -> bool {
         self.largest.fetch_max(elements, Ordering::Relaxed);
         let before = self.elements.fetch_add(elements, Ordering::Relaxed);
-        let is_warm = before.saturating_add(elements) >= compiler.warm() || IN_A_HURRY.load(Ordering::Relaxed);
+        let is_warm = before.saturating_add(elements) >= compiler.warm() || EAGER_BUILDS.load(Ordering::Relaxed);
         is_warm && self.moves(COLD, ASKED_FOR)
     }
 
@@ -175,26 +175,26 @@ mod tests {
 
     #[test]
     fn a_program_is_asked_for_once_when_it_is_warm() {
-        let demand = Demand::default();
-        assert!(!demand.grows_to_a_build(WARM - 1, HERE));
-        assert!(demand.grows_to_a_build(1, HERE));
-        assert!(!demand.grows_to_a_build(HOT, HERE));
-        assert_eq!(demand.elements(), WARM + HOT);
+        let counter = HotCounter::default();
+        assert!(!counter.count(WARM - 1, HERE));
+        assert!(counter.count(1, HERE));
+        assert!(!counter.count(HOT, HERE));
+        assert_eq!(counter.elements(), WARM + HOT);
     }
 
     #[test]
     fn a_device_that_does_not_compile_waits_less() {
-        assert!(!Demand::default().grows_to_a_build(WARM_ELSEWHERE, HERE));
-        assert!(Demand::default().grows_to_a_build(WARM_ELSEWHERE, Compiler::Elsewhere));
-        assert_eq!(Demand::default().quiet(Compiler::Elsewhere), Duration::ZERO);
+        assert!(!HotCounter::default().count(WARM_ELSEWHERE, HERE));
+        assert!(HotCounter::default().count(WARM_ELSEWHERE, Compiler::Elsewhere));
+        assert_eq!(HotCounter::default().quiet(Compiler::Elsewhere), Duration::ZERO);
     }
 
     #[test]
     fn what_is_used_more_or_by_a_large_network_waits_less() {
         let quiet_after = |launches: u64, elements: u64| {
-            let demand = Demand::default();
-            (0..launches).for_each(|_| _ = demand.grows_to_a_build(elements, HERE));
-            demand.quiet(HERE)
+            let counter = HotCounter::default();
+            (0..launches).for_each(|_| _ = counter.count(elements, HERE));
+            counter.quiet(HERE)
         };
         let (warm, large, hot) = (quiet_after(64, LARGE / 2), quiet_after(8, LARGE), quiet_after(1, HOT));
         assert!(warm > large && large > hot && !hot.is_zero());
@@ -202,22 +202,22 @@ mod tests {
 
     #[test]
     fn a_refused_build_is_asked_for_again() {
-        let demand = Demand::default();
-        assert!(demand.grows_to_a_build(HOT, HERE));
-        assert!(!demand.is_open());
-        demand.put_off();
-        assert!(demand.is_open());
-        assert!(demand.grows_to_a_build(1, HERE));
+        let counter = HotCounter::default();
+        assert!(counter.count(HOT, HERE));
+        assert!(!counter.is_open());
+        counter.put_off();
+        assert!(counter.is_open());
+        assert!(counter.count(1, HERE));
     }
 
     #[test]
     fn a_failed_build_is_reported_once_and_not_tried_again() {
-        let demand = Demand::default();
-        assert!(!demand.is_to_be_reported());
-        assert!(demand.grows_to_a_build(HOT, HERE));
-        demand.give_up();
-        assert!(!demand.grows_to_a_build(HOT, HERE));
-        assert!(demand.is_to_be_reported());
-        assert!(!demand.is_to_be_reported() && !demand.is_open());
+        let counter = HotCounter::default();
+        assert!(!counter.is_to_be_reported());
+        assert!(counter.count(HOT, HERE));
+        counter.give_up();
+        assert!(!counter.count(HOT, HERE));
+        assert!(counter.is_to_be_reported());
+        assert!(!counter.is_to_be_reported() && !counter.is_open());
     }
 }

@@ -93,7 +93,7 @@ impl AddressSpace {
         first..first + size.div_ceil(GRANULE)
     }
 
-    fn place(&self, address: usize, size: usize, memory: MemHandle) {
+    fn record(&self, address: usize, size: usize, memory: MemHandle) {
         let range = self.granules(address, size);
         let start = range.start as u32;
         for (memory_slot, first_slot) in
@@ -149,7 +149,7 @@ impl AddressMap {
         } else {
             return Err(Error::OutOfMemory("OpenCL: the device's reserved address range is used up".to_owned()));
         };
-        space.place(address, size, memory);
+        space.record(address, size, memory);
         Ok(address)
     }
 

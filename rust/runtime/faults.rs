@@ -117,8 +117,8 @@ impl Faults {
         let mut records = self.records();
         let free = |record: &Record| record.thread.strong_count() == 0 && !record.armed;
         let found = records.iter().position(|record| record.is_of(&thread)).or_else(|| records.iter().position(free));
-        let place = match found {
-            Some(place) => place,
+        let index = match found {
+            Some(index) => index,
             None => {
                 let memory = Buffer::new(context, BYTES, true)?;
                 queue.fill(memory.handle(), 0, &[0], BYTES)?;
@@ -126,7 +126,7 @@ impl Faults {
                 records.len() - 1
             }
         };
-        let Some(record) = records.get_mut(place) else { return Err(ending()) };
+        let Some(record) = records.get_mut(index) else { return Err(ending()) };
         record.thread = Arc::downgrade(&thread);
         record.armed = true;
         self.armed.store(true, Ordering::Release);

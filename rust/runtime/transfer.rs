@@ -166,8 +166,8 @@ fn find_shared(device: &'static Device, ranges: &[Range]) -> Result<Option<Vec<M
     let queue = queue_of(device)?.0;
     let mut found = Vec::with_capacity(ranges.len());
     for range in ranges {
-        let place = device.state()?.resolve(range.address)?;
-        let Some(pointer) = queue.shared_pointer(place.memory, place.offset, range.size) else { return Ok(None) };
+        let location = device.state()?.resolve(range.address)?;
+        let Some(pointer) = queue.shared_pointer(location.memory, location.offset, range.size) else { return Ok(None) };
         found.push(Mapping { device: device.index, memory: None, pointer: pointer as usize });
     }
     queue.finish()?;
@@ -178,10 +178,10 @@ fn enqueue_maps(device: &'static Device, ranges: &[Range], mappings: &mut Vec<Ma
     let queue = queue_of(device)?.0;
     let mut last = None;
     for range in ranges {
-        let place = device.state()?.resolve(range.address)?;
+        let location = device.state()?.resolve(range.address)?;
         let access = if range.writable { MapAccess::ReadWrite } else { MapAccess::Read };
-        let (pointer, event) = queue.map(place.memory, place.offset, range.size, access)?;
-        mappings.push(Mapping { device: device.index, memory: Some(place.memory), pointer: pointer as usize });
+        let (pointer, event) = queue.map(location.memory, location.offset, range.size, access)?;
+        mappings.push(Mapping { device: device.index, memory: Some(location.memory), pointer: pointer as usize });
         last = Some(Last(queue, event));
     }
     last.map_or(Ok(()), Last::wait)

@@ -44,7 +44,7 @@ ACROSS = "an operand is read across the rows that the result is written along"
 STRIDED = "output positions that read the same kernel elements are apart by the stride"
 WEIGHTS = "weights are few, and the kernel elements of a channel are neighbours where the kernels' channels are"
 TILES = "a tile's row has 64 bytes, and rows that are no multiple of it begin between sectors"
-TAPS = "what neighbours read is apart by the scale, and what lies between is in the group's cache"
+SCALED = "what neighbours read is apart by the scale, and what lies between is in the group's cache"
 ROWS = "rows of pixels are short, and begin between sectors"
 SELECTED = "what a mask selects lies apart"
 
@@ -75,7 +75,7 @@ ALLOWED: dict[str, list[Allowed]] = {
         Allowed("gemm_local", "* cell", "load", 0.26, LANES),
     ],
     "interpolation": [
-        Allowed("resample", "interpolate *", "load", 0.43, TAPS),
+        Allowed("resample", "interpolate *", "load", 0.43, SCALED),
         Allowed("grid_sample*", "grid_sample", "load", 0.45, "rows of samples are short, and begin between sectors"),
     ],
     "convolutions": [

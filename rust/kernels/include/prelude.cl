@@ -219,9 +219,9 @@ OUTLINED float float8_to_float(uchar code, int dt) {
   // The one zero without a sign leaves its code to the NaN.
   if (is_fnuz(dt) && code == 0x80) return as_float(0x7fc00000u);
   const Float8 format = float8_format(dt);
-  const uint sign = (uint)(code & 0x80) << 24, number = code & 0x7f;
-  const uint exponent = number >> format.fraction, fraction = number & ((1u << format.fraction) - 1);
-  if (number >= format.top) return as_float(sign | (number == format.most ? 0x7f800000u : 0x7fc00000u));
+  const uint sign = (uint)(code & 0x80) << 24, magnitude = code & 0x7f;
+  const uint exponent = magnitude >> format.fraction, fraction = magnitude & ((1u << format.fraction) - 1);
+  if (magnitude >= format.top) return as_float(sign | (magnitude == format.most ? 0x7f800000u : 0x7fc00000u));
   const uint biased = exponent + 127 - format.bias;
   const float unit = as_float((uint)(128 - format.bias - format.fraction) << 23);
   const uint bits =

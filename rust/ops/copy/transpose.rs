@@ -16,7 +16,7 @@ const CPU_TILE: i64 = 128;
 ///
 /// # Errors
 /// As the driver reports.
-pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>, streams: bool) -> Result<bool> {
+pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>, non_temporal: bool) -> Result<bool> {
     let width = dst.dtype.size() as i64;
     let dims = shape.iter().zip(dst.strides.iter().zip(src.strides));
     let mut space: Vec<Dim<2>> = dims.map(|(&size, (&to, &from))| Dim { size, strides: [to, from] }).collect();
@@ -34,7 +34,7 @@ pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>
     // Of the dimensions left, the columns come first and the batch keeps its order.
     let matrix = space.remove(column + 1);
     space.insert(1, matrix);
-    launch(target, &space, dst, src, width, streams)?;
+    launch(target, &space, dst, src, width, non_temporal)?;
     Ok(true)
 }
 
@@ -57,12 +57,12 @@ fn launch(
     dst: &Operand<'_>,
     src: &Operand<'_>,
     width: i64,
-    streams: bool,
+    non_temporal: bool,
 ) -> Result<()> {
     let &[row, column, ref batch @ ..] = space else { return Ok(()) };
     let spec = Spec::generic().define("WIDTH", width);
     // Blocks of single bytes do not fill a cache line, and only whole lines should be non-temporal.
-    let spec = if streams && width > 1 { spec.define("SPEC_STREAM", 1) } else { spec };
+    let spec = if non_temporal && width > 1 { spec.define("SPEC_STREAM", 1) } else { spec };
     let program = target.program(Family::Transpose, Class::Integer, &spec)?;
     let (dst, src, layout) = (target.memory(dst.address)?, target.memory(src.address)?, layout(space)?);
     let count = space.iter().map(|dim| dim.size).product();

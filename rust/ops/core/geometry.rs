@@ -16,8 +16,8 @@ const SHORT_FOR_GROUP: i64 = 64;
 const COLUMN_ITEMS: i64 = 32;
 /// Rows of a column that are worth an item of their own.
 const ROWS_OF_PART: i64 = 4;
-/// Groups for each compute unit: enough for even shares when tasks differ or cores are busy.
-const GROUPS_PER_UNIT: usize = 16;
+/// Occupancy target, groups for each compute unit: enough for even shares when tasks differ or cores are busy.
+const OCCUPANCY_TARGET: usize = 16;
 
 /// Work of a kernel of `columns.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Geometry {
             _ if is_cpu => CPU_VECTOR / class.size(),
             _ => GPU_VECTOR / class.size(),
         };
-        Self { group, lanes, groups: target.compute_units() * GROUPS_PER_UNIT, is_cpu }
+        Self { group, lanes, groups: target.compute_units() * OCCUPANCY_TARGET, is_cpu }
     }
 
     /// Adds the constants to the spec of a program.
@@ -93,7 +93,7 @@ impl Geometry {
             // One step takes all of a row that is short enough.
             (self.group as i64 / COLUMN_ITEMS, power_of_two(columns.length))
         } else {
-            let wanted = (self.busy(false) / tasks).min(columns.length / ROWS_OF_PART);
+            let wanted = (self.occupancy_target(false) / tasks).min(columns.length / ROWS_OF_PART);
             (power_of_two(columns.beside).min(COLUMN_ITEMS), wanted)
         };
         let most = self.group as i64 / beside.max(1);
@@ -157,7 +157,7 @@ impl Geometry {
     }
 
     /// Independent pieces of work that keep the device busy, for kernels whose items (or groups) take whole tasks.
-    pub fn busy(&self, by_group: bool) -> i64 {
+    pub fn occupancy_target(&self, by_group: bool) -> i64 {
         let pieces = if by_group || self.is_cpu { self.groups } else { self.groups * GPU_GROUP };
         pieces as i64
     }

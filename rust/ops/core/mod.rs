@@ -1,9 +1,9 @@
 //! Shared by the launchers of all families.
 
 pub mod geometry;
+pub mod multi_tensor;
 pub mod planes;
 pub mod scalar;
-pub mod segments;
 pub mod space;
 pub mod struct_check;
 pub mod target;

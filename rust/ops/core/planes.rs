@@ -1,5 +1,6 @@
 //! Batches of channels of planes: tensors [N, C, (D, (H,)) W], whose batch dimension may be missing, as kernels see them.
 
+use super::space::div_ceil;
 use crate::abi::Tensor;
 use crate::error::Result;
 use crate::kernels::Layout;
@@ -54,7 +55,7 @@ pub fn strips(sizes: &[i64; DIMS], by_channel: bool, lanes: usize) -> (i64, i64)
     let [width, _, _, channels, _] = *sizes;
     let along = if by_channel { channels } else { width };
     let lines = sizes.iter().product::<i64>() / along.max(1);
-    ((along.max(0) as u64).div_ceil(lanes as u64) as i64, lines)
+    (div_ceil(along.max(0), lanes as i64), lines)
 }
 
 #[cfg(test)]

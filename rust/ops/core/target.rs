@@ -11,13 +11,14 @@ use crate::runtime::{
     before_wait, current_stream, device, device_of_address, Device, DeviceClass, DeviceState, Stream,
 };
 
-/// This many elements take a core about as long as waking it, some 5 us.
+/// This many elements take a core about as long as waking it, some 5 us (`make bench CASES="enqueue round-trip"`).
 const SHORT: i64 = 1 << 12;
 
 /// Bytes of an output above which CPUs write it with non-temporal stores. A copy gains by it with 4 MB already (0.18
 /// instead of 0.24 ms, PoCL on 2 cores), a copy and a sum over its result with 32 MB (2.2 instead of 2.8 ms), but
-/// scattered access to the result loses: zeros and a `scatter_add_` of 16 MB take 4.1 instead of 3.2 ms.
-const UNSTREAMED: usize = 16 << 20;
+/// scattered access to the result loses: zeros and a `scatter_add_` of 16 MB take 4.1 instead of 3.2 ms
+/// (`make bench CASES="'clone *' 'scatter_add *'"`).
+const SMALLEST_NON_TEMPORAL: usize = 16 << 20;
 
 /// Items of a group on GPUs where each works alone.
 pub const ITEM_GROUP: usize = 64;
@@ -68,7 +69,7 @@ impl Target {
     /// Returns true if an output of this many bytes, none of which is read, should be written with non-temporal stores,
     /// by programs built with `SPEC_STREAM`.
     pub fn streams(&self, bytes: usize) -> bool {
-        self.is_cpu() && bytes > UNSTREAMED
+        self.is_cpu() && bytes > SMALLEST_NON_TEMPORAL
     }
 
     /// Buffer and byte offset of an address; the null buffer for address 0.
@@ -123,7 +124,7 @@ impl Target {
         global: &[usize],
         local: Option<&[usize]>,
     ) -> Result<()> {
-        let start = if count <= SHORT { Start::Held } else { Start::Now };
+        let start = if count <= SHORT { Start::Batched } else { Start::Now };
         args.bind(|args| self.enqueue(program, kernel.name, args, global, local, start))
     }
 

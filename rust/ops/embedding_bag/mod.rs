@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{entry, Family};
 use crate::ops::core::geometry::Geometry;
+use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor};
 
@@ -51,7 +52,7 @@ pub fn embedding_bag(bags: &Bags<'_>, output: &Tensor<'_>, sizes: &Tensor<'_>, r
     let class = output.class();
     let geometry = Geometry::of(&target, class);
     let spec = geometry.define(tier(bags.indices.numel() * columns, &[("SPEC_DTYPE0", output.dtype.code())]));
-    let program = target.program(Family::Bag, class, &spec)?;
+    let program = target.program(Family::EmbeddingBag, class, &spec)?;
     let args = entry::EmbeddingBag {
         output: target.tensor(output)?,
         bag_sizes: target.tensor(sizes)?,
@@ -72,6 +73,6 @@ pub fn embedding_bag(bags: &Bags<'_>, output: &Tensor<'_>, sizes: &Tensor<'_>, r
         step: bags.weight.stride(0),
         padding: bags.padding,
     };
-    let strips = (columns as u64).div_ceil(geometry.lanes as u64) as i64;
+    let strips = div_ceil(columns, geometry.lanes as i64);
     target.launch(&program, entry::EMBEDDING_BAG, &args, &geometry.items_for((count * strips).max(1)), None)
 }

@@ -1,14 +1,14 @@
 // Norms of the tensors of a list, of one group each: (sum |x|^p)^(1/p) for p of 1 and 2, and the largest |x| (CLASS_F and
-// CLASS_D). Follows segments.cl, whose operands are the result and the tensor; a chunk is a whole tensor.
+// CLASS_D). Follows multi_tensor.cl, whose operands are the result and the tensor; a chunk is a whole tensor.
 
 #define NORM_MAX 0  // norm.rs has the same values
 #define NORM_SUM 1
 #define NORM_EUCLID 2
 
-__kernel GROUPS_OF(LSIZE) void list_norm(int order, int dtype0, SEGMENT_ARGUMENTS) {
+__kernel GROUPS_OF(LSIZE) void foreach_norm(int order, int dtype0, MULTI_TENSOR_ARGUMENTS) {
   GROUP_SHARED(shared);
-  SEGMENT_CHUNK(table, s, n, start, end);
-  __global const uchar *tensor = SEGMENT_START(table, s, 1);
+  TENSOR_CHUNK(table, s, n, start, end);
+  __global const uchar *tensor = TENSOR_START(table, s, 1);
   // The square of a single value may overflow or underflow where its magnitude does not.
   const int norm = order == NORM_EUCLID && n == 1 ? NORM_SUM : order;
   TV sums = 0, tops = 0;
@@ -23,6 +23,6 @@ __kernel GROUPS_OF(LSIZE) void list_norm(int order, int dtype0, SEGMENT_ARGUMENT
   }
   const T sum = group_sum(lanes_sum(sums), shared), top = group_max(lanes_max(tops), shared);
   if (get_local_id(0) == 0) {
-    store(SEGMENT_START(table, s, 0), 0, DTYPE0, norm == NORM_MAX ? top : norm == NORM_SUM ? sum : sqrt(sum));
+    store(TENSOR_START(table, s, 0), 0, DTYPE0, norm == NORM_MAX ? top : norm == NORM_SUM ? sum : sqrt(sum));
   }
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernels::entry;
 use crate::kernels::{Class, DType, Family, MAX_OPERANDS};
 use crate::ops::core::geometry::Geometry;
-use crate::ops::core::segments::{Batch, CHUNK};
+use crate::ops::core::multi_tensor::{MultiTensorBatch, CHUNK};
 use crate::ops::core::target::ITEM_GROUP;
 use crate::ops::core::tier::tier;
 use crate::ops::pointwise;
@@ -26,31 +26,30 @@ mod ffi {
             op: u32,
             counts: &[i64],
             lists: &[TensorList],
-            numbers: &[Scalar],
-            number_is_input: bool,
+            scalars: &[Scalar],
+            scalar_is_input: bool,
         ) -> Result<()>;
     }
 }
 
 /// Tensors of a launch, which has to fit the 1024 bytes of arguments that every device takes.
-const SEGMENTS: usize = 11;
-type Tensors = Batch<SEGMENTS, MAX_OPERANDS>;
-/// Parameters of a stub that the kernel's `Numbers` has room for.
+const TENSORS: usize = 11;
+type Tensors = MultiTensorBatch<TENSORS, MAX_OPERANDS>;
+/// Parameters of a stub that the kernel's `ForeachLaunch` has room for.
 const PARAMETERS: usize = 4;
 /// A larger tensor repays a launch of its own, with a program specialised for it.
 const LARGEST: i64 = 1 << 16;
 
-/// One call.
-struct Call<'a> {
+struct ForeachCall<'a> {
     target: Target,
     op: u32,
     class: Class,
     lists: &'a [TensorList<'a>],
-    numbers: &'a [Scalar],
-    number_is_input: bool,
+    scalars: &'a [Scalar],
+    scalar_is_input: bool,
 }
 
-/// Computes `lists[0][n] = op(lists[1][n], ...)` over `counts[n]` elements, for every n. `numbers` holds none, one, or
+/// Computes `lists[0][n] = op(lists[1][n], ...)` over `counts[n]` elements, for every n. `scalars` holds none, one, or
 /// one for each tensor: the last input of the op, or its parameter.
 ///
 /// # Errors
@@ -59,11 +58,11 @@ pub fn foreach(
     op: u32,
     counts: &[i64],
     lists: &[TensorList<'_>],
-    numbers: &[Scalar],
-    number_is_input: bool,
+    scalars: &[Scalar],
+    scalar_is_input: bool,
 ) -> Result<()> {
     let row = row(op)?;
-    if row.arity + 1 != lists.len() + usize::from(number_is_input) || lists.len() > MAX_OPERANDS {
+    if row.arity + 1 != lists.len() + usize::from(scalar_is_input) || lists.len() > MAX_OPERANDS {
         return Err(Error::Invalid(format!(
             "OpenCL: {} takes {} inputs, got {} lists",
             row.name,
@@ -75,7 +74,7 @@ pub fn foreach(
     let Some(present) = counts.iter().position(|count| *count > 0) else { return Ok(()) };
     let target = Target::of(out.address(present))?;
     target.converts(lists.iter().map(|list| list.dtype))?;
-    let call = Call { target, op, class: out.dtype.class(), lists, numbers, number_is_input };
+    let call = ForeachCall { target, op, class: out.dtype.class(), lists, scalars, scalar_is_input };
     // The large ones first: batches are filled with the others.
     let (large, small): (Vec<_>, Vec<_>) = counts.iter().copied().enumerate().partition(|(_, count)| *count > LARGEST);
     for (index, count) in large {
@@ -84,11 +83,11 @@ pub fn foreach(
     Tensors::for_each(&call.target, lists, small.into_iter(), |batch| call.run(batch))
 }
 
-impl Call<'_> {
+impl ForeachCall<'_> {
     /// The scalar of an index.
-    fn number(&self, index: usize) -> Scalar {
-        let index = if self.numbers.len() == 1 { 0 } else { index };
-        self.numbers.get(index).copied().unwrap_or_default()
+    fn scalar(&self, index: usize) -> Scalar {
+        let index = if self.scalars.len() == 1 { 0 } else { index };
+        self.scalars.get(index).copied().unwrap_or_default()
     }
 
     /// The parameter of an op whose input is a scalar: alpha is 1.
@@ -110,18 +109,18 @@ impl Call<'_> {
             })
             .collect();
         let compute = self.lists.first().map_or(DType::F32, |list| list.dtype);
-        if self.number_is_input {
-            operands.push(Operand { address: 0, dtype: compute, strides: &[0], value: self.number(index) });
+        if self.scalar_is_input {
+            operands.push(Operand { address: 0, dtype: compute, strides: &[0], value: self.scalar(index) });
         }
         let parameters = row(self.op)?.scalars.len().min(1);
-        let scalar = if self.number_is_input { Self::ONE } else { self.number(index) };
+        let scalar = if self.scalar_is_input { Self::ONE } else { self.scalar(index) };
         pointwise::pointwise(self.op, compute, &[count], 1, &operands, &vec![scalar; parameters], 0)
     }
 
     fn sources(&self, row: &PointwiseRow) -> i32 {
-        let numbers = self.number_is_input.then_some(Source::Value);
+        let scalar = self.scalar_is_input.then_some(Source::Value);
         let inputs = self.lists.iter().skip(1).map(|list| if list.is_one { Source::One } else { Source::Dense });
-        let all = inputs.chain(numbers).zip(0..);
+        let all = inputs.chain(scalar).zip(0..);
         all.fold(row.absent_sources(Family::Foreach), |sources, (source, index)| {
             sources | (source as i32) << (2 * index)
         })
@@ -136,8 +135,8 @@ impl Call<'_> {
             .define("VEC", lanes as i64)
             .define("LSIZE", group as i64);
         let program = program(&self.target, Family::Foreach, self.class, row, spec)?;
-        let (table, numbers) = (batch.table(CHUNK), self.numbers(batch, row));
-        let args = entry::Foreach { launch: &numbers, segment: batch.arguments(&table) };
+        let (table, launch) = (batch.table(CHUNK), self.launch_struct(batch, row));
+        let args = entry::Foreach { launch: &launch, multi_tensor: batch.arguments(&table) };
         let global = [batch.groups(CHUNK) * group];
         self.target.launch_elements(&program, entry::FOREACH, &args, count, &global, Some(&[group]))
     }
@@ -150,21 +149,21 @@ impl Call<'_> {
         constants
     }
 
-    /// The struct `Numbers` of `foreach.cl`.
-    fn numbers(&self, batch: &Tensors, row: &PointwiseRow) -> Vec<u8> {
+    /// The struct `ForeachLaunch` of `foreach.cl`.
+    fn launch_struct(&self, batch: &Tensors, row: &PointwiseRow) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(256);
         for _ in 0..PARAMETERS {
             Self::ONE.write(self.class, &mut bytes);
         }
-        for slot in 0..SEGMENTS {
-            let number = batch.segments.get(slot).map(|segment| self.number(segment.index));
-            number.unwrap_or_default().write(self.class, &mut bytes);
+        for slot in 0..TENSORS {
+            let scalar = batch.tensors.get(slot).map(|tensor| self.scalar(tensor.index));
+            scalar.unwrap_or_default().write(self.class, &mut bytes);
         }
         let mut dtypes = [0; MAX_OPERANDS];
         for (dtype, list) in dtypes.iter_mut().zip(self.lists) {
             *dtype = list.dtype.code();
         }
-        let tail = [self.op as i32, self.sources(row), i32::from(!self.number_is_input)];
+        let tail = [self.op as i32, self.sources(row), i32::from(!self.scalar_is_input)];
         bytes.extend(dtypes.into_iter().chain(tail).flat_map(i32::to_ne_bytes));
         // The struct is as large as its alignment asks.
         bytes.resize(bytes.len().next_multiple_of(self.class.size()), 0);
@@ -179,9 +178,9 @@ mod tests {
     #[test]
     fn arguments_fit_every_device_in_the_widest_class() {
         const BUFFERS: usize = 8;
-        let numbers = (PARAMETERS + SEGMENTS) * Class::ComplexDouble.size() + (MAX_OPERANDS + 3) * size_of::<i32>();
+        let launch = (PARAMETERS + TENSORS) * Class::ComplexDouble.size() + (MAX_OPERANDS + 3) * size_of::<i32>();
         assert!(
-            Tensors::default().table(CHUNK).len() + numbers.next_multiple_of(16) + BUFFERS * size_of::<usize>() <= 1024
+            Tensors::default().table(CHUNK).len() + launch.next_multiple_of(16) + BUFFERS * size_of::<usize>() <= 1024
         );
     }
 }

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::kernels::entry;
 use crate::kernels::Family;
 use crate::ops::core::geometry::Geometry;
-use crate::ops::core::segments::Batch;
+use crate::ops::core::multi_tensor::MultiTensorBatch;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, TensorList};
 
@@ -21,11 +21,10 @@ mod ffi {
 }
 
 /// Tensors of a launch, which has to fit the 1024 bytes of arguments that every device takes.
-type Tensors = Batch<28, 2>;
+type Tensors = MultiTensorBatch<28, 2>;
 /// More elements than any tensor of a launch has: a group takes a whole one.
 const WHOLE: i64 = 1 << 40;
 
-/// The kind of norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Norm {
     /// The largest magnitude.
@@ -63,10 +62,11 @@ pub fn foreach_norm(order: f64, counts: &[i64], out: &TensorList<'_>, tensors: &
     Tensors::for_each(&target, &[*out, *tensors], counts.iter().copied().enumerate(), |batch| {
         let elements = batch.elements();
         let constants = tier(elements, &[("SPEC_DTYPE0", tensors.dtype.code())]);
-        let program = target.program(Family::ListNorm, class, &geometry.define(Tensors::define(constants)))?;
+        let program = target.program(Family::ForeachNorm, class, &geometry.define(Tensors::define(constants)))?;
         let table = batch.table(WHOLE);
-        let args = entry::ListNorm { order: norm as i32, dtype0: tensors.dtype, segment: batch.arguments(&table) };
+        let args =
+            entry::ForeachNorm { order: norm as i32, dtype0: tensors.dtype, multi_tensor: batch.arguments(&table) };
         let global = [batch.groups(WHOLE) * geometry.group];
-        target.launch_elements(&program, entry::LIST_NORM, &args, elements, &global, Some(&[geometry.group]))
+        target.launch_elements(&program, entry::FOREACH_NORM, &args, elements, &global, Some(&[geometry.group]))
     })
 }

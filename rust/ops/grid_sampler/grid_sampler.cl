@@ -31,7 +31,7 @@ typedef struct {
   int count;
   long index[4];
   T weight[4], slope[4];
-} Taps;
+} KernelElements;
 
 // Mirrors x at low / 2 and high / 2 until it lies between them; `sign` changes with every mirror.
 static inline INLINED_ON_GPUS T reflected(T x, long low, long high, T *sign) {
@@ -89,7 +89,7 @@ static inline T cubic_far_slope(T x) { return (-LIT(2.25) * x + LIT(7.5)) * x - 
 #endif
 
 // `coordinate` runs from -1 to 1 over the input.
-static inline INLINED_ON_GPUS void find_taps(const Sampler *s, int dim, T coordinate, Taps *t) {
+static inline INLINED_ON_GPUS void find_elements(const Sampler *s, int dim, T coordinate, KernelElements *t) {
   if (dim >= s->dims) {
     t->count = 1;
     t->index[0] = 0;
@@ -135,10 +135,10 @@ static inline INLINED_ON_GPUS void find_taps(const Sampler *s, int dim, T coordi
 // A position of the output [W, H, D] and its sample.
 typedef struct {
   long at[3], sample;
-} Place;
+} OutputPosition;
 
 // Structs go by pointer: where a compiler copies a function that returns one, it leaves marks that Oclgrind does not know.
-static inline INLINED_ON_GPUS void find_place(const Layout *layout, long index, Place *p) {
+static inline INLINED_ON_GPUS void find_position(const Layout *layout, long index, OutputPosition *p) {
   EACH_DIM(d) {
     p->at[d] = index % layout->sizes[d];
     index /= layout->sizes[d];
@@ -146,48 +146,53 @@ static inline INLINED_ON_GPUS void find_place(const Layout *layout, long index, 
   p->sample = index;
 }
 
-static inline INLINED_ON_GPUS long place_offset(const Layout *layout, int operand, const Place *p) {
+static inline INLINED_ON_GPUS long position_offset(const Layout *layout, int operand, const OutputPosition *p) {
   return p->at[0] * layout->strides[operand][0] + p->at[1] * layout->strides[operand][1] +
          p->at[2] * layout->strides[operand][2] + p->sample * layout->strides[operand][4];
 }
 
 // The elements that a position reads along all dimensions; `grid` is operand `operand`.
-static inline INLINED_ON_GPUS void taps_of(const Sampler *s, const Layout *layout, int operand,
-                                           __global const uchar *grid, const Place *p, int dtype0, Taps taps[3]) {
-  __global const uchar *coordinates = grid + place_offset(layout, operand, p);
+static inline INLINED_ON_GPUS void elements_of(const Sampler *s, const Layout *layout, int operand,
+                                               __global const uchar *grid, const OutputPosition *p, int dtype0,
+                                               KernelElements elements[3]) {
+  __global const uchar *coordinates = grid + position_offset(layout, operand, p);
   EACH_DIM(d)
-    find_taps(s, d, d < s->dims ? load_at(coordinates + d * layout->strides[operand][3], DTYPE0) : (T)0, &taps[d]);
+    find_elements(s, d, d < s->dims ? load_at(coordinates + d * layout->strides[operand][3], DTYPE0) : (T)0,
+                  &elements[d]);
 }
 
 // Element i of a dimension, and a loop over all of them. A GPU's compiler keeps an array whose index it does not know
 // in memory of each work-item, not in registers.
 #ifdef IS_CPU
-#define TAP(values, i) (values)[i]
-#define EACH_TAP(i, count) for (int i = 0; i < (count); i++)
+#define ELEMENT(values, i) (values)[i]
+#define EACH_ELEMENT(i, count) for (int i = 0; i < (count); i++)
 #else
-#define TAP(values, i) ((i) == 0 ? (values)[0] : (i) == 1 ? (values)[1] : (i) == 2 ? (values)[2] : (values)[3])
-#define EACH_TAP(i, count) UNROLL for (int i = 0; i < 4 && i < (count); i++)
+#define ELEMENT(values, i) ((i) == 0 ? (values)[0] : (i) == 1 ? (values)[1] : (i) == 2 ? (values)[2] : (values)[3])
+#define EACH_ELEMENT(i, count) UNROLL for (int i = 0; i < 4 && i < (count); i++)
 #endif
 
 // Loops over the elements that lie within the input, whose first channel is then at `offset`.
-#define FOR_TAPS(taps, strides, i, j, k, offset)                                                               \
-  for (int k = 0; k < taps[2].count; k++)                                                                      \
-    for (int j = 0; j < taps[1].count; j++)                                                                    \
-      for (int i = 0; i < taps[0].count; i++)                                                                  \
-        for (long offset = TAP(taps[0].index, i) < 0 || TAP(taps[1].index, j) < 0 || TAP(taps[2].index, k) < 0 \
-                               ? -1                                                                            \
-                               : TAP(taps[0].index, i) * strides[0] + TAP(taps[1].index, j) * strides[1] +     \
-                                     TAP(taps[2].index, k) * strides[2];                                       \
+#define FOR_ELEMENTS(elements, strides, i, j, k, offset)                                             \
+  for (int k = 0; k < elements[2].count; k++)                                                        \
+    for (int j = 0; j < elements[1].count; j++)                                                      \
+      for (int i = 0; i < elements[0].count; i++)                                                    \
+        for (long offset = ELEMENT(elements[0].index, i) < 0 || ELEMENT(elements[1].index, j) < 0 || \
+                                   ELEMENT(elements[2].index, k) < 0                                 \
+                               ? -1                                                                  \
+                               : ELEMENT(elements[0].index, i) * strides[0] +                        \
+                                     ELEMENT(elements[1].index, j) * strides[1] +                    \
+                                     ELEMENT(elements[2].index, k) * strides[2];                     \
              offset >= 0; offset = -1)
-#define TAP_WEIGHT(taps, i, j, k) (TAP(taps[0].weight, i) * TAP(taps[1].weight, j) * TAP(taps[2].weight, k))
+#define ELEMENT_WEIGHT(elements, i, j, k) \
+  (ELEMENT(elements[0].weight, i) * ELEMENT(elements[1].weight, j) * ELEMENT(elements[2].weight, k))
 
 // Contribution of elements outside the input: in two dimensions PyTorch multiplies them by zero, which leaves NaN of a
 // weight that is not finite, in three it leaves them out. x and y are sums over the elements of a dimension.
 static inline INLINED_ON_GPUS T outside(const Sampler *s, T x, T y) { return s->dims == 2 ? 0 * x * y : 0; }
 
-static inline INLINED_ON_GPUS T tap_sum(const T *values, int count) {
+static inline INLINED_ON_GPUS T element_sum(const T *values, int count) {
   T sum = 0;
-  EACH_TAP(k, count) sum += values[k];
+  EACH_ELEMENT(k, count) sum += values[k];
   return sum;
 }
 
@@ -197,18 +202,19 @@ __kernel void grid_sample(__global uchar *output, ulong output_offset, __global 
   long channels = layout.sizes[3];
   ITEM_TASKS(layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4], first, last);
   for (long task = first; task < last; task++) {
-    Place p;
-    find_place(&layout, task, &p);
-    Taps taps[3];
-    taps_of(&sampler, &layout, 2, grid + grid_offset, &p, dtype0, taps);
+    OutputPosition p;
+    find_position(&layout, task, &p);
+    KernelElements elements[3];
+    elements_of(&sampler, &layout, 2, grid + grid_offset, &p, dtype0, elements);
     __global const uchar *in = input + input_offset + p.sample * layout.strides[1][4];
-    __global uchar *out = output + output_offset + place_offset(&layout, 0, &p);
-    T start = outside(&sampler, tap_sum(taps[0].weight, taps[0].count), tap_sum(taps[1].weight, taps[1].count));
+    __global uchar *out = output + output_offset + position_offset(&layout, 0, &p);
+    T start = outside(&sampler, element_sum(elements[0].weight, elements[0].count),
+                      element_sum(elements[1].weight, elements[1].count));
     for (long c = 0; c < channels; c += VEC) {
       int n = (int)min(channels - c, (long)VEC);
       TV sum = (TV)start;
-      FOR_TAPS(taps, layout.strides[1], i, j, k, offset) {
-        T weight = TAP_WEIGHT(taps, i, j, k);
+      FOR_ELEMENTS(elements, layout.strides[1], i, j, k, offset) {
+        T weight = ELEMENT_WEIGHT(elements, i, j, k);
         sum += weight * load_lanes(in + offset + c * layout.strides[1][3], layout.strides[1][3], n, DTYPE0);
       }
       store_lanes(out + c * layout.strides[0][3], layout.strides[0][3], n, DTYPE0, sum);
@@ -223,16 +229,17 @@ __kernel void grid_sample_grid_gradient(__global uchar *grad_grid, ulong grad_gr
   long channels = layout.sizes[3];
   ITEM_TASKS(layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4], first, last);
   for (long task = first; task < last; task++) {
-    Place p;
-    find_place(&layout, task, &p);
-    Taps taps[3];
-    taps_of(&sampler, &layout, 2, grid + grid_offset, &p, dtype0, taps);
+    OutputPosition p;
+    find_position(&layout, task, &p);
+    KernelElements elements[3];
+    elements_of(&sampler, &layout, 2, grid + grid_offset, &p, dtype0, elements);
     __global const uchar *in = input + input_offset + p.sample * layout.strides[1][4];
-    __global const uchar *g = grad + grad_offset + place_offset(&layout, 0, &p);
-    T x_sum = tap_sum(taps[0].weight, taps[0].count), y_sum = tap_sum(taps[1].weight, taps[1].count);
-    T slopes[3] = {outside(&sampler, tap_sum(taps[0].slope, taps[0].count), y_sum),
-                   outside(&sampler, x_sum, tap_sum(taps[1].slope, taps[1].count)), 0};
-    FOR_TAPS(taps, layout.strides[1], i, j, k, offset) {
+    __global const uchar *g = grad + grad_offset + position_offset(&layout, 0, &p);
+    T x_sum = element_sum(elements[0].weight, elements[0].count),
+      y_sum = element_sum(elements[1].weight, elements[1].count);
+    T slopes[3] = {outside(&sampler, element_sum(elements[0].slope, elements[0].count), y_sum),
+                   outside(&sampler, x_sum, element_sum(elements[1].slope, elements[1].count)), 0};
+    FOR_ELEMENTS(elements, layout.strides[1], i, j, k, offset) {
       TV sum = (TV)0;
       for (long c = 0; c < channels; c += VEC) {
         int n = (int)min(channels - c, (long)VEC);
@@ -240,12 +247,12 @@ __kernel void grid_sample_grid_gradient(__global uchar *grad_grid, ulong grad_gr
                load_lanes(g + c * layout.strides[0][3], layout.strides[0][3], n, DTYPE0);
       }
       T value = lanes_sum(sum);
-      T x = TAP(taps[0].weight, i), y = TAP(taps[1].weight, j), z = TAP(taps[2].weight, k);
-      slopes[0] += value * TAP(taps[0].slope, i) * y * z;
-      slopes[1] += value * x * TAP(taps[1].slope, j) * z;
-      slopes[2] += value * x * y * TAP(taps[2].slope, k);
+      T x = ELEMENT(elements[0].weight, i), y = ELEMENT(elements[1].weight, j), z = ELEMENT(elements[2].weight, k);
+      slopes[0] += value * ELEMENT(elements[0].slope, i) * y * z;
+      slopes[1] += value * x * ELEMENT(elements[1].slope, j) * z;
+      slopes[2] += value * x * y * ELEMENT(elements[2].slope, k);
     }
-    __global uchar *out = grad_grid + grad_grid_offset + place_offset(&layout, 3, &p);
+    __global uchar *out = grad_grid + grad_grid_offset + position_offset(&layout, 3, &p);
     EACH_DIM(d)
       if (d < sampler.dims) store_at(out + d * layout.strides[3][3], DTYPE0, slopes[d]);
   }
@@ -266,14 +273,14 @@ __kernel void grid_sample_input_gradient(__global uchar *sums, ulong sums_offset
     int n = (int)min(channels - c, (long)VEC);
     __global T *to = (__global T *)(sums + sums_offset) + sample * steps[2] * sampler.sizes[2] + c;
     for (long index = 0; index < plane; index++) {
-      Place p;
-      find_place(&layout, sample * plane + index, &p);
-      Taps taps[3];
-      taps_of(&sampler, &layout, 1, grid + grid_offset, &p, dtype0, taps);
-      TV g = load_lanes(grad + grad_offset + place_offset(&layout, 0, &p) + c * layout.strides[0][3],
+      OutputPosition p;
+      find_position(&layout, sample * plane + index, &p);
+      KernelElements elements[3];
+      elements_of(&sampler, &layout, 1, grid + grid_offset, &p, dtype0, elements);
+      TV g = load_lanes(grad + grad_offset + position_offset(&layout, 0, &p) + c * layout.strides[0][3],
                         layout.strides[0][3], n, DTYPE0);
-      FOR_TAPS(taps, steps, i, j, k, offset) {
-        TV sum = VLOAD(0, to + offset) + TAP_WEIGHT(taps, i, j, k) * g;
+      FOR_ELEMENTS(elements, steps, i, j, k, offset) {
+        TV sum = VLOAD(0, to + offset) + ELEMENT_WEIGHT(elements, i, j, k) * g;
         VSTORE(sum, 0, to + offset);
       }
     }
@@ -305,24 +312,24 @@ static inline void add_atomic(__global T *p, T value) {
 }
 
 // The same on GPUs, in any order. Operands of the layout: the output's gradient, grid, and `sums` of the compute type, all
-// zero. Task t takes the channels t / places, + parts, ... of position t % places, so that neighbouring items have
+// zero. Task t takes the channels t / positions, + parts, ... of position t % positions, so that neighbouring items have
 // neighbouring positions.
 __kernel void grid_sample_input_gradient_atomic(__global uchar *sums, ulong sums_offset, __global const uchar *grad,
                                                 ulong grad_offset, __global const uchar *grid, ulong grid_offset,
                                                 SAMPLING_ARGUMENTS, long parts) {
-  const long places = layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4];
-  ITEM_TASKS(places * parts, first, last);
+  const long positions = layout.sizes[0] * layout.sizes[1] * layout.sizes[2] * layout.sizes[4];
+  ITEM_TASKS(positions * parts, first, last);
   for (long task = first; task < last; task++) {
-    Place p;
-    find_place(&layout, task % places, &p);
-    Taps taps[3];
-    taps_of(&sampler, &layout, 1, grid + grid_offset, &p, dtype0, taps);
+    OutputPosition p;
+    find_position(&layout, task % positions, &p);
+    KernelElements elements[3];
+    elements_of(&sampler, &layout, 1, grid + grid_offset, &p, dtype0, elements);
     __global uchar *to = sums + sums_offset + p.sample * layout.strides[2][4];
-    __global const uchar *g = grad + grad_offset + place_offset(&layout, 0, &p);
-    for (long c = task / places; c < layout.sizes[3]; c += parts) {
+    __global const uchar *g = grad + grad_offset + position_offset(&layout, 0, &p);
+    for (long c = task / positions; c < layout.sizes[3]; c += parts) {
       const T value = load_at(g + c * layout.strides[0][3], DTYPE0);
-      FOR_TAPS(taps, layout.strides[2], i, j, k, offset)
-        add_atomic((__global T *)(to + c * layout.strides[2][3] + offset), TAP_WEIGHT(taps, i, j, k) * value);
+      FOR_ELEMENTS(elements, layout.strides[2], i, j, k, offset)
+        add_atomic((__global T *)(to + c * layout.strides[2][3] + offset), ELEMENT_WEIGHT(elements, i, j, k) * value);
     }
   }
 }

@@ -73,15 +73,15 @@ impl Coordinates {
 }
 
 /// Device, program and geometry of one call.
-struct Call {
+struct GridSampleCall {
     target: Target,
     geometry: Geometry,
     program: std::sync::Arc<CachedProgram>,
     sampler: Sampler,
-    places: i64,
+    positions: i64,
 }
 
-impl Call {
+impl GridSampleCall {
     /// `output` gives the positions and the dtype, `input` (or the sums of its gradient, which are wider) the extent of
     /// the grid's coordinates.
     fn new(sampler: &GridSampler, output: &Tensor<'_>, input: &Tensor<'_>) -> Result<Self> {
@@ -89,7 +89,7 @@ impl Call {
         let target = Target::of(input.address)?;
         let geometry = Geometry::of(&target, input.class());
         let spec = geometry.define(tier(output.numel(), &[("SPEC_DTYPE0", output.dtype.code())]));
-        let program = target.program(Family::Grid, input.class(), &spec)?;
+        let program = target.program(Family::GridSampler, input.class(), &spec)?;
         let [width, height, depth, _, _] = planes::sizes(input, spatial);
         let sampler = Sampler {
             sizes: [width, height, depth],
@@ -99,7 +99,7 @@ impl Call {
             dims: spatial as i32,
         };
         let [width, height, depth, _, samples] = planes::sizes(output, spatial);
-        Ok(Self { target, geometry, program, sampler, places: width * height * depth * samples })
+        Ok(Self { target, geometry, program, sampler, positions: width * height * depth * samples })
     }
 
     /// Arguments of all kernels besides memory; `grid` has the coordinates.
@@ -120,7 +120,7 @@ pub fn grid_sample(sampler: &GridSampler, output: &Tensor<'_>, input: &Tensor<'_
     if output.numel() == 0 {
         return Ok(());
     }
-    let call = Call::new(sampler, output, input)?;
+    let call = GridSampleCall::new(sampler, output, input)?;
     let coordinates = Coordinates::of(grid);
     let layout = planes::layout(&[output, input, &coordinates.tensor(grid)], output.ndim().saturating_sub(2))?;
     let args = entry::GridSample {
@@ -129,7 +129,7 @@ pub fn grid_sample(sampler: &GridSampler, output: &Tensor<'_>, input: &Tensor<'_
         grid: call.target.tensor(grid)?,
         sampling: call.arguments(grid, layout),
     };
-    call.launch(entry::GRID_SAMPLE, &args, call.places)
+    call.launch(entry::GRID_SAMPLE, &args, call.positions)
 }
 
 /// Writes the gradient of the grid.
@@ -146,7 +146,7 @@ pub fn grid_sample_grid_gradient(
     if grad_grid.numel() == 0 {
         return Ok(());
     }
-    let call = Call::new(sampler, grad, input)?;
+    let call = GridSampleCall::new(sampler, grad, input)?;
     let (coordinates, gradients) = (Coordinates::of(grid), Coordinates::of(grad_grid));
     let operands = [grad, input, &coordinates.tensor(grid), &gradients.tensor(grad_grid)];
     let layout = planes::layout(&operands, grad.ndim().saturating_sub(2))?;
@@ -157,7 +157,7 @@ pub fn grid_sample_grid_gradient(
         grid: call.target.tensor(grid)?,
         sampling: call.arguments(grid, layout),
     };
-    call.launch(entry::GRID_SAMPLE_GRID_GRADIENT, &args, call.places)
+    call.launch(entry::GRID_SAMPLE_GRID_GRADIENT, &args, call.positions)
 }
 
 /// Channels that [`grid_sample_input_gradient`] needs for its sums: whole vectors.
@@ -184,10 +184,10 @@ pub fn grid_sample_input_gradient(
     }
     let spatial = grad.ndim().saturating_sub(2);
     let channels_second = Coordinates::of(sums);
-    let call = Call::new(sampler, grad, &channels_second.tensor(sums))?;
+    let call = GridSampleCall::new(sampler, grad, &channels_second.tensor(sums))?;
     let coordinates = Coordinates::of(grid);
     let layout = planes::layout(&[grad, &coordinates.tensor(grid)], spatial)?;
-    let strips = (grad.size(1) as u64).div_ceil(call.geometry.lanes as u64) as i64;
+    let strips = div_ceil(grad.size(1), call.geometry.lanes as i64);
     let args = entry::GridSampleInputGradient {
         sums: call.target.tensor(sums)?,
         grad: call.target.tensor(grad)?,
@@ -222,10 +222,10 @@ pub fn grid_sample_input_gradient_in_any_order(
     if sums.numel() == 0 || grad.numel() == 0 {
         return Ok(());
     }
-    let call = Call::new(sampler, grad, sums)?;
+    let call = GridSampleCall::new(sampler, grad, sums)?;
     let coordinates = Coordinates::of(grid);
     let layout = planes::layout(&[grad, &coordinates.tensor(grid), sums], grad.ndim().saturating_sub(2))?;
-    let parts = div_ceil(call.geometry.busy(false), call.places).clamp(1, grad.size(1));
+    let parts = div_ceil(call.geometry.occupancy_target(false), call.positions).clamp(1, grad.size(1));
     let args = entry::GridSampleInputGradientAtomic {
         sums: call.target.tensor(sums)?,
         grad: call.target.tensor(grad)?,
@@ -233,5 +233,5 @@ pub fn grid_sample_input_gradient_in_any_order(
         sampling: call.arguments(grid, layout),
         parts,
     };
-    call.launch(entry::GRID_SAMPLE_INPUT_GRADIENT_ATOMIC, &args, call.places * parts)
+    call.launch(entry::GRID_SAMPLE_INPUT_GRADIENT_ATOMIC, &args, call.positions * parts)
 }

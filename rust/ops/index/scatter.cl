@@ -112,20 +112,20 @@ static inline void combine_atomic(__global uchar *p, int dt, int op, T v) {
 }
 
 // Layout: dst, src, index. A work-item takes `chunk` elements of dimension 0 (one on GPUs) at one position of the next
-// dimensions, up to `spread`, and walks the others in order. If dst moves along every dimension that is spread, no two
+// dimensions, up to `parallel`, and walks the others in order. If dst moves along every dimension of these, no two
 // work-items meet and the result is that of a sequential loop; otherwise `atomic` must be set, but for SET_ASSIGN, where
 // one of the values stays and it must not.
 __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                         __global const uchar *index, ulong index_offset, int dtype1, const Layout layout,
-                        const Indexed axis, int spread, int atomic, int op, int dtype0, long chunk,
+                        const Indexed axis, int parallel, int atomic, int op, int dtype0, long chunk,
                         __global uchar *status, ulong status_offset) {
   long chunks = (layout.sizes[0] + chunk - 1) / chunk;
   long item = get_global_id(0);
   long begin = item % chunks * chunk, end = min(begin + chunk, layout.sizes[0]);
   long lane[3] = {dst_offset, src_offset, index_offset};
-  add_offsets(&layout, 3, 1, spread, item / chunks, lane);
+  add_offsets(&layout, 3, 1, parallel, item / chunks, lane);
   __global long *report = (__global long *)(status + status_offset);
-  long depth = extent(&layout, spread, layout.ndim);
+  long depth = extent(&layout, parallel, layout.ndim);
   // Copies, as for all the compiler knows stores to dst might change the arguments.
   const Indexed known = axis;
   const long dst_step = layout.strides[0][0], src_step = layout.strides[1][0], index_step = layout.strides[2][0];
@@ -134,7 +134,7 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
 #endif
   for (long d = 0; d < depth; d++) {
     long at[3] = {lane[0], lane[1], lane[2]};
-    add_offsets(&layout, 3, spread, layout.ndim, d, at);
+    add_offsets(&layout, 3, parallel, layout.ndim, d, at);
     long step = 0;
 #ifdef IS_CPU
     if (dense) {
@@ -189,20 +189,20 @@ __kernel void index_set_sorted(__global uchar *dst, ulong dst_offset, __global c
   long at[2] = {dst_offset, src_offset};
   add_offsets(&layout, 2, 0, shared, item % beside, at);
   add_offsets(&layout, 2, shared, lanes, row, at);
-  __global const long *place_of = (__global const long *)(offsets + offsets_offset) + row * depth;
+  __global const long *offset_of = (__global const long *)(offsets + offsets_offset) + row * depth;
   __global const long *position_of = (__global const long *)(positions + positions_offset) + row * depth;
   long i = item / beside % depth;
-  const long place = place_of[i];
-  if (place < 0) return;
-  if (OP == SET_ASSIGN ? i + 1 < depth && place_of[i + 1] == place : i > 0 && place_of[i - 1] == place) return;
-  __global uchar *to = dst + at[0] + place;
+  const long offset = offset_of[i];
+  if (offset < 0) return;
+  if (OP == SET_ASSIGN ? i + 1 < depth && offset_of[i + 1] == offset : i > 0 && offset_of[i - 1] == offset) return;
+  __global uchar *to = dst + at[0] + offset;
   T v = load_at(to, DTYPE0);
   do {
     long from[2] = {0, at[1]};
     add_offsets(&layout, 2, lanes, layout.ndim, position_of[i], from);
     v = combine(OP, v, load_at(src + from[1], DTYPE0));
     i++;
-  } while (OP != SET_ASSIGN && i < depth && place_of[i] == place);
+  } while (OP != SET_ASSIGN && i < depth && offset_of[i] == offset);
   store_at(to, DTYPE0, v);
 }
 #endif

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernels::{entry, CachedProgram, Class, DType, Family, MAX_DIMS};
 use crate::ops::core::space::{coalesce, dims, div_ceil, layout, span, Dim};
 use crate::ops::core::tier::{tier, with_rare};
-use crate::ops::sort::{merge, Elements, Rows};
+use crate::ops::sort::{merge, Elements, SortRows};
 use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -82,15 +82,15 @@ pub fn index_set(
     let is_moved = op == SetOp::Assign;
     let dtype = if is_moved { dst.dtype.moved_as() } else { dst.dtype };
     let update = Update { target: &target, report: &report, dtype, op };
-    let places = Places { dst: dst.address, src: src.address, axis };
+    let operands = MoveOperands { dst: dst.address, src: src.address, axis };
     match (lanes.as_slice(), depth.as_slice()) {
         ([], [dim]) if update.may_reorder(order) && op == SetOp::Add && suits_copies(&target, &axis, dim.size) => {
-            update.by_copies(&places, *dim)?;
+            update.by_copies(&operands, *dim)?;
         }
-        _ => match update.way(&lanes, &depth, order) {
-            Way::Race => update.race(&places, lanes, depth)?,
-            Way::Sort => update.by_place(&places, lanes, depth)?,
-            Way::Walk => update.run(&places, lanes, depth, false)?,
+        _ => match update.serialisation(&lanes, &depth, order) {
+            Serialisation::Atomics => update.race(&operands, lanes, depth)?,
+            Serialisation::Sort => update.by_destination(&operands, lanes, depth)?,
+            Serialisation::Loop => update.run(&operands, lanes, depth, false)?,
         },
     }
     report.check(&target)
@@ -98,18 +98,18 @@ pub fn index_set(
 
 /// How updates of one destination are serialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Serialisation {
     /// A work-item makes all updates of a lane, in order.
-    Walk,
+    Loop,
     /// Each work-item makes one, by atomics.
-    Race,
+    Atomics,
     /// Sorted by destination: a work-item makes all updates of one, in order.
     Sort,
 }
 
 /// Destination, source and indices of a move.
 #[derive(Clone, Copy)]
-struct Places<'a> {
+struct MoveOperands<'a> {
     dst: usize,
     src: usize,
     axis: IndexAxis<'a>,
@@ -131,27 +131,27 @@ impl Update<'_> {
     }
 
     /// How to update lanes `depth` deep.
-    fn way(&self, lanes: &[Dim<3>], depth: &[Dim<3>], order: UpdateOrder) -> Way {
+    fn serialisation(&self, lanes: &[Dim<3>], depth: &[Dim<3>], order: UpdateOrder) -> Serialisation {
         let target = self.target;
         let (width, height) = (span(lanes), span(depth));
         if target.is_cpu() {
             let races = self.may_reorder(order) && self.may_race() && is_worth_racing(target, width, height);
-            return if races { Way::Race } else { Way::Walk };
+            return if races { Serialisation::Atomics } else { Serialisation::Loop };
         }
         if height <= SHALLOW {
-            return Way::Walk;
+            return Serialisation::Loop;
         }
         // Integers give the same result in any order.
         let is_exact = self.op != SetOp::Assign && self.dtype.class() == Class::Integer;
         let may_reorder = self.may_reorder(order) || is_exact && !self.dtype.is_rare();
         if may_reorder && self.may_race() {
             let is_few = width < target.compute_units() * RACING_ITEMS;
-            return if is_few || is_across(lanes, depth) { Way::Race } else { Way::Walk };
+            return if is_few || is_across(lanes, depth) { Serialisation::Atomics } else { Serialisation::Loop };
         }
         if width < target.compute_units() * SORTING_ITEMS {
-            return Way::Sort;
+            return Serialisation::Sort;
         }
-        Way::Walk
+        Serialisation::Loop
     }
 
     /// Returns true if the order of updates is left open. Atomics cover the frequent dtypes.
@@ -170,17 +170,17 @@ impl Update<'_> {
     }
 
     /// Spreads all dimensions over work-items, neighbouring items over contiguous reads.
-    fn race(&self, places: &Places<'_>, lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>) -> Result<()> {
+    fn race(&self, operands: &MoveOperands<'_>, lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>) -> Result<()> {
         if self.target.is_cpu() {
-            return self.run(places, lanes, depth, true);
+            return self.run(operands, lanes, depth, true);
         }
         let mut space: Vec<_> = lanes.into_iter().chain(depth).collect();
         space.sort_by_key(step_of_reads);
-        self.run(places, space, Vec::new(), true)
+        self.run(operands, space, Vec::new(), true)
     }
 
     /// Groups the updates of each destination, in their order, by a stable sort.
-    fn by_place(&self, places: &Places<'_>, lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>) -> Result<()> {
+    fn by_destination(&self, operands: &MoveOperands<'_>, lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>) -> Result<()> {
         let target = self.target;
         let height = span(&depth) as i64;
         // Lanes along which the index does not move share one order.
@@ -193,27 +193,27 @@ impl Update<'_> {
             Dim { size: dim.size, strides }
         });
         let offsets = target.workspace((rows * height) as usize * DType::I64.size())?;
-        write_offsets(target, offsets.address, &places.axis, indices.collect(), true, self.report)?;
+        write_offsets(target, offsets.address, &operands.axis, indices.collect(), true, self.report)?;
         let input =
             Tensor { address: offsets.address, dtype: DType::I64, sizes: &[rows, height], strides: &[height, 1] };
         let sorted = Elements::new(target, rows * height, DType::I64)?;
-        let unsorted = Rows { input, length: height, descending: false };
-        merge(target, &unsorted, sorted.keys.address, sorted.places.address)?;
+        let unsorted = SortRows { input, length: height, descending: false };
+        merge(target, &unsorted, sorted.values.address, sorted.indices.address)?;
 
         space.extend(own);
-        let spread = space.len();
+        let parallel = space.len();
         space.extend(depth);
         let program = self.program(span(&space), DType::I64)?;
         let walk: Vec<Dim<2>> =
             space.iter().map(|dim| Dim { size: dim.size, strides: [dim.strides[0], dim.strides[1]] }).collect();
         let args = entry::IndexSetSorted {
-            dst: target.memory(places.dst)?,
-            src: target.memory(places.src)?,
-            offsets: target.memory(sorted.keys.address)?,
-            positions: target.memory(sorted.places.address)?,
+            dst: target.memory(operands.dst)?,
+            src: target.memory(operands.src)?,
+            offsets: target.memory(sorted.values.address)?,
+            positions: target.memory(sorted.indices.address)?,
             layout: layout(&walk)?,
             shared: shared as i32,
-            lanes: spread as i32,
+            lanes: parallel as i32,
             op: self.op.repr,
             dtype0: self.dtype,
             depth: height,
@@ -222,13 +222,13 @@ impl Update<'_> {
     }
 
     /// Spreads `lanes` over work-items, which walk `depth` in order unless they race.
-    fn run(&self, places: &Places<'_>, mut lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>, races: bool) -> Result<()> {
+    fn run(&self, operands: &MoveOperands<'_>, mut lanes: Vec<Dim<3>>, depth: Vec<Dim<3>>, races: bool) -> Result<()> {
         let target = self.target;
         if lanes.is_empty() {
             lanes.push(Dim { size: 1, strides: [0; 3] });
         }
         // Where what is read (the source, then the index) is denser along the depth, a work-item keeps to one lane: 48 ms
-        // become 6 for a scatter_add of 2048 rows of 2048 floats (PoCL, 2 cores).
+        // become 6 for a scatter_add of 2048 rows of 2048 floats (PoCL, 2 cores; `make bench CASES="'scatter_add *'"`).
         let keeps_lane = !races
             && target.is_cpu()
             && match (lanes.first(), depth.first()) {
@@ -242,9 +242,9 @@ impl Update<'_> {
         space.extend(lanes);
         let ordered = space.len();
         space.extend(depth);
-        let spread = if races { space.len() } else { ordered };
+        let parallel = if races { space.len() } else { ordered };
         let inner = space.first().map_or(1, |dim| dim.size);
-        let items = space.iter().take(spread).map(|dim| dim.size).product::<i64>();
+        let items = space.iter().take(parallel).map(|dim| dim.size).product::<i64>();
         let chunk = match (keeps_lane, target.is_cpu()) {
             (true, _) => inner,
             (_, true) => div_ceil(inner, target.compute_units() as i64),
@@ -252,16 +252,16 @@ impl Update<'_> {
         };
         let global = (items / inner) * div_ceil(inner, chunk);
 
-        let index = &places.axis.index;
+        let index = &operands.axis.index;
         let program = self.program(span(&space), index.dtype)?;
         let args = entry::IndexSet {
-            dst: target.memory(places.dst)?,
-            src: target.memory(places.src)?,
+            dst: target.memory(operands.dst)?,
+            src: target.memory(operands.src)?,
             index: target.tensor(index)?,
             dtype1: index.dtype,
             layout: layout(&space)?,
-            axis: places.axis.walked(),
-            spread: spread as i32,
+            axis: operands.axis.walked(),
+            parallel: parallel as i32,
             atomic: i32::from(races && self.op != SetOp::Assign),
             op: self.op.repr,
             dtype0: self.dtype,
@@ -272,48 +272,49 @@ impl Update<'_> {
     }
 
     /// Adds along one dimension whose pieces each have a copy of the destination; copies are added up at the end.
-    fn by_copies(&self, places: &Places<'_>, dim: Dim<3>) -> Result<()> {
-        let (target, size, element) = (self.target, places.axis.size, self.dtype.size() as i64);
-        let copies = target.compute_units() as i64 * COPIES_PER_UNIT;
+    fn by_copies(&self, operands: &MoveOperands<'_>, dim: Dim<3>) -> Result<()> {
+        let (target, size, element) = (self.target, operands.axis.size, self.dtype.size() as i64);
+        let copies = target.compute_units() as i64 * OCCUPANCY_TARGET;
         let bytes = (copies * size * element) as usize;
         let memory = target.workspace(bytes)?;
         target.fill(memory.address, 0, bytes)?;
         let piece = dim.size / copies;
         let [_, src_step, index_step] = dim.strides;
         let lanes = Dim { size: copies, strides: [size * element, piece * src_step, piece * index_step] };
-        let axis = IndexAxis { stride: element, ..places.axis };
+        let axis = IndexAxis { stride: element, ..operands.axis };
         let depth = Dim { size: piece, ..dim };
-        self.run(&Places { dst: memory.address, axis, ..*places }, vec![lanes], vec![depth], false)?;
+        self.run(&MoveOperands { dst: memory.address, axis, ..*operands }, vec![lanes], vec![depth], false)?;
         // What is left over goes to the destination itself.
         let done = copies * piece;
         if done < dim.size {
             let step = |address: usize, stride: i64| address.wrapping_add_signed((done * stride) as isize);
-            let index = Tensor { address: step(places.axis.index.address, index_step), ..places.axis.index };
-            let src = step(places.src, src_step);
-            let axis = IndexAxis { index, ..places.axis };
+            let index = Tensor { address: step(operands.axis.index.address, index_step), ..operands.axis.index };
+            let src = step(operands.src, src_step);
+            let axis = IndexAxis { index, ..operands.axis };
             let depth = Dim { size: dim.size - done, ..dim };
-            self.run(&Places { src, axis, ..*places }, Vec::new(), vec![depth], false)?;
+            self.run(&MoveOperands { src, axis, ..*operands }, Vec::new(), vec![depth], false)?;
         }
         let args = entry::IndexAddCopies {
-            dst: target.memory(places.dst)?,
+            dst: target.memory(operands.dst)?,
             copies: target.memory(memory.address)?,
             dtype0: self.dtype,
             size,
-            step: places.axis.stride,
+            step: operands.axis.stride,
             count: copies as i32,
         };
-        let program = self.program(dim.size as usize, places.axis.index.dtype)?;
+        let program = self.program(dim.size as usize, operands.axis.index.dtype)?;
         target.launch(&program, entry::INDEX_ADD_COPIES, &args, &[size as usize], None)
     }
 }
 
-/// Copies of the destination for each core.
-const COPIES_PER_UNIT: i64 = 4;
+/// Occupancy target: copies of the destination, each a work-item's, for each core.
+const OCCUPANCY_TARGET: i64 = 4;
 
 /// Returns true if a CPU's cores should have their own copies of a destination that all elements of a vector are added
-/// to: that costs little where the vector is much longer, and spares atomics: bincount went from 33 ms to 3.
+/// to: that costs little where the vector is much longer, and spares atomics: bincount went from 33 ms to 3
+/// (`make bench CASES="'bincount *'"`).
 fn suits_copies(target: &Target, axis: &IndexAxis<'_>, elements: i64) -> bool {
-    let copies = target.compute_units() as i64 * COPIES_PER_UNIT;
+    let copies = target.compute_units() as i64 * OCCUPANCY_TARGET;
     target.is_cpu() && axis.size < elements && axis.size * copies * 4 <= elements
 }
 

@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::kernels::entry::{self, Value};
 use crate::kernels::{CachedProgram, Family};
 use crate::ops::core::geometry::Geometry;
+use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor};
 
@@ -71,13 +72,13 @@ mod ffi {
 pub use ffi::{Classes, Reduction};
 
 /// Device, program and geometry of one call.
-struct Call {
+struct LossCall {
     target: Target,
     geometry: Geometry,
     program: std::sync::Arc<CachedProgram>,
 }
 
-impl Call {
+impl LossCall {
     fn new(tensor: &Tensor<'_>, elements: i64) -> Result<Self> {
         let target = Target::of(tensor.address)?;
         let geometry = Geometry::of(&target, tensor.class());
@@ -112,7 +113,7 @@ pub fn nll_loss(
     total_weight: &Tensor<'_>,
 ) -> Result<()> {
     // Where there is no target, there is no output; the weight is a scalar that is always there.
-    let call = Call::new(total_weight, classes.target.numel())?;
+    let call = LossCall::new(total_weight, classes.target.numel())?;
     if reduction == Reduction::None {
         let args = entry::NllLossEach {
             input: call.target.tensor(input)?,
@@ -160,7 +161,7 @@ pub fn nll_loss_backward(
     if grad_input.numel() == 0 {
         return Ok(());
     }
-    let call = Call::new(grad_input, classes.target.numel())?;
+    let call = LossCall::new(grad_input, classes.target.numel())?;
     call.target.fill(grad_input.address, 0, grad_input.numel() as usize * grad_input.dtype.size())?;
     let args = entry::NllLossBackward {
         grad: call.target.tensor(grad)?,
@@ -174,7 +175,7 @@ pub fn nll_loss_backward(
     call.target.launch(&call.program, entry::NLL_LOSS_BACKWARD, &args, &items, None)
 }
 
-/// The cross entropy of probabilities and targets, each times its weight where that is present.
+/// The binary cross entropy of probabilities and targets, each times its weight where that is present.
 ///
 /// # Errors
 /// As the driver reports.
@@ -188,7 +189,7 @@ pub fn binary_cross_entropy(
     if count == 0 {
         return Ok(());
     }
-    let call = Call::new(output, count)?;
+    let call = LossCall::new(output, count)?;
     let args = entry::BinaryCrossEntropy {
         input: call.target.tensor(input)?,
         target: call.target.tensor(target)?,
@@ -198,11 +199,11 @@ pub fn binary_cross_entropy(
         count,
         faults: call.target.faults()?,
     };
-    let vectors = (count as u64).div_ceil(call.geometry.lanes as u64) as i64;
+    let vectors = div_ceil(count, call.geometry.lanes as i64);
     call.target.launch(&call.program, entry::BINARY_CROSS_ENTROPY, &args, &call.geometry.items_for(vectors), None)
 }
 
-/// The gradient of `cross_entropy` times `scale`; `grad` is one value or one for each element.
+/// The gradient of [`binary_cross_entropy`] times `scale`; `grad` is one value or one for each element.
 ///
 /// # Errors
 /// As the driver reports.
@@ -218,7 +219,7 @@ pub fn binary_cross_entropy_backward(
     if count == 0 {
         return Ok(());
     }
-    let call = Call::new(grad_input, count)?;
+    let call = LossCall::new(grad_input, count)?;
     let args = entry::BinaryCrossEntropyBackward {
         grad: call.target.tensor(grad)?,
         grad_step: i64::from(grad.numel() == count),
@@ -230,7 +231,7 @@ pub fn binary_cross_entropy_backward(
         count,
         scale: Value::real(grad_input.class(), scale),
     };
-    let vectors = (count as u64).div_ceil(call.geometry.lanes as u64) as i64;
+    let vectors = div_ceil(count, call.geometry.lanes as i64);
     call.target.launch(
         &call.program,
         entry::BINARY_CROSS_ENTROPY_BACKWARD,

@@ -66,8 +66,8 @@ __kernel GROUPS_OF(LSIZE) void batch_norm_apply(__global const uchar *input, ulo
       continue;
     }
     T center = COEFFICIENT(0, run % channels), factor = COEFFICIENT(2, run % channels);
-    T addend = COEFFICIENT(3, run % channels);
-#define NORMALISED(LOAD) (LOAD(x, i, DTYPE0) - center) * factor + addend
+    T shift = COEFFICIENT(3, run % channels);
+#define NORMALISED(LOAD) (LOAD(x, i, DTYPE0) - center) * factor + shift
     APPLY_TO_RUN(y, NORMALISED)
   }
 }

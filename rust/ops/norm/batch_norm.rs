@@ -1,10 +1,10 @@
 //! Batch normalisation of dense tensors.
 
-use super::{Affine, Call, NormShape, Ownership, Statistics, Sums, Tasks};
+use super::{Affine, NormCall, NormShape, Ownership, Statistics, Sums, Tasks};
 use crate::error::Result;
 use crate::kernels::entry::{self, Value};
 use crate::kernels::DType;
-use crate::ops::reduce::var_mean::{variance, Spread};
+use crate::ops::reduce::var_mean::{var_mean, VarMeanOptions};
 use crate::ops::{Operand, Scalar, Tensor, Workspace};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -18,11 +18,22 @@ mod ffi {
         pub eps: f64,
     }
 
+    /// Mean and variance of each channel; both may be absent.
+    #[derive(Clone, Copy, Debug)]
+    pub struct MeanVar<'a> {
+        /// The mean.
+        pub mean: Tensor<'a>,
+        /// The variance.
+        pub var: Tensor<'a>,
+    }
+
     /// Statistics of a batch-norm backward pass.
     #[derive(Clone, Copy, Debug)]
     pub struct BatchNormMode<'a> {
-        /// In training those of the batch, as the forward pass saved them; else the running mean and (as `rstd`) variance.
-        pub statistics: Statistics<'a>,
+        /// In training those of the batch, as the forward pass saved them.
+        pub saved: Statistics<'a>,
+        /// In evaluation the running ones.
+        pub running: MeanVar<'a>,
         /// True where they depend on the input.
         pub training: bool,
         /// Added to the running variance.
@@ -44,7 +55,7 @@ mod ffi {
             affine: &Affine,
             output: &Tensor,
             saved: &Statistics,
-            running: &Statistics,
+            running: &MeanVar,
             shape: &NormShape,
             hyper: NormHyper,
         ) -> Result<()>;
@@ -52,7 +63,7 @@ mod ffi {
             input: &Tensor,
             affine: &Affine,
             output: &Tensor,
-            statistics: &Statistics,
+            running: &MeanVar,
             shape: &NormShape,
             eps: f64,
         ) -> Result<()>;
@@ -68,7 +79,7 @@ mod ffi {
     }
 }
 
-pub use ffi::{BatchNormMode, NormHyper};
+pub use ffi::{BatchNormMode, MeanVar, NormHyper};
 
 /// Values that the kernels hand on for each channel.
 const TABLES: i64 = 4;
@@ -83,16 +94,16 @@ pub fn batch_norm_training(
     affine: &Affine<'_>,
     output: &Tensor<'_>,
     saved: &Statistics<'_>,
-    running: &Statistics<'_>,
+    running: &MeanVar<'_>,
     shape: &NormShape,
     hyper: NormHyper,
 ) -> Result<()> {
     if shape.count() == 0 {
         return Ok(());
     }
-    let call = Call::new(input)?;
+    let call = NormCall::new(input)?;
     let batch = call.tables(2, shape.channels)?;
-    let (mean, spread) = (call.table(&batch, 0, shape.channels), call.table(&batch, 1, shape.channels));
+    let (mean, var) = (call.table(&batch, 0, shape.channels), call.table(&batch, 1, shape.channels));
     let (along, element) = ([0, call.class.size() as i64, 0], input.dtype.size() as i64);
     let steps = [element, shape.inner * element, shape.channels * shape.inner * element];
     let operand = |tensor: &Tensor<'_>, strides| Operand {
@@ -101,18 +112,18 @@ pub fn batch_norm_training(
         strides,
         value: Scalar::default(),
     };
-    variance(
-        Spread { correction: 0.0, take_root: false },
+    var_mean(
+        VarMeanOptions { correction: 0.0, take_sqrt: false },
         &[shape.inner, shape.channels, shape.outer],
-        &operand(&spread, &along),
+        &operand(&var, &along),
         &operand(&mean, &along),
         &operand(input, &steps),
     )?;
-    let tables = prepare(&call, &Statistics { mean, rstd: spread }, affine, running, saved, shape, hyper)?;
+    let tables = prepare(&call, &MeanVar { mean, var }, affine, running, saved, shape, hyper)?;
     apply(&call, input, output, &tables, shape)
 }
 
-/// Batch norm with given statistics; `statistics.rstd` is the running variance.
+/// Batch norm with the running statistics.
 ///
 /// # Errors
 /// As the driver reports.
@@ -120,15 +131,15 @@ pub fn batch_norm_evaluation(
     input: &Tensor<'_>,
     affine: &Affine<'_>,
     output: &Tensor<'_>,
-    statistics: &Statistics<'_>,
+    running: &MeanVar<'_>,
     shape: &NormShape,
     eps: f64,
 ) -> Result<()> {
     if shape.count() == 0 {
         return Ok(());
     }
-    let call = Call::new(input)?;
-    let tables = prepare(&call, statistics, affine, &NONE, &NONE, shape, NormHyper { momentum: 0.0, eps })?;
+    let call = NormCall::new(input)?;
+    let tables = prepare(&call, running, affine, &NO_RUNNING, &NOT_SAVED, shape, NormHyper { momentum: 0.0, eps })?;
     apply(&call, input, output, &tables, shape)
 }
 
@@ -148,15 +159,15 @@ pub fn batch_norm_backward(
     if shape.count() == 0 {
         return Ok(());
     }
-    let call = Call::new(input)?;
+    let call = NormCall::new(input)?;
     let constants;
     let statistics = if mode.training {
-        mode.statistics
+        mode.saved
     } else {
         let none = Affine { weight: ABSENT, bias: ABSENT };
         let hyper = NormHyper { momentum: 0.0, eps: mode.eps };
-        constants = prepare(&call, &mode.statistics, &none, &NONE, &NONE, shape, hyper)?;
-        let table = |number| call.table(&constants, number, shape.channels);
+        constants = prepare(&call, &mode.running, &none, &NO_RUNNING, &NOT_SAVED, shape, hyper)?;
+        let table = |index| call.table(&constants, index, shape.channels);
         Statistics { mean: table(0), rstd: table(1) }
     };
     let sums = Sums::of(&call, grad, input, &statistics, shape, &Ownership { outer: 0, channels: 1 })?;
@@ -180,7 +191,8 @@ pub fn batch_norm_backward(
 }
 
 const ABSENT: Tensor<'static> = Tensor { address: 0, dtype: DType::F32, sizes: &[], strides: &[] };
-const NONE: Statistics<'static> = Statistics { mean: ABSENT, rstd: ABSENT };
+const NO_RUNNING: MeanVar<'static> = MeanVar { mean: ABSENT, var: ABSENT };
+const NOT_SAVED: Statistics<'static> = Statistics { mean: ABSENT, rstd: ABSENT };
 
 /// Runs that one set of coefficients, or one row of them, serves.
 const fn runs(shape: &NormShape) -> i64 {
@@ -193,10 +205,10 @@ const fn runs(shape: &NormShape) -> i64 {
 
 /// Makes the tables of `apply` from mean and variance, and stores what the call has tensors for.
 fn prepare(
-    call: &Call,
-    found: &Statistics<'_>,
+    call: &NormCall,
+    statistics: &MeanVar<'_>,
     affine: &Affine<'_>,
-    running: &Statistics<'_>,
+    running: &MeanVar<'_>,
     saved: &Statistics<'_>,
     shape: &NormShape,
     hyper: NormHyper,
@@ -204,14 +216,14 @@ fn prepare(
     let tables = call.tables(TABLES, shape.channels)?;
     let dtype = affine.dtype(call.class.storage());
     let args = entry::BatchNormPrepare {
-        mean: call.target.tensor(&found.mean)?,
-        variance: call.target.tensor(&found.rstd)?,
-        stat_dtype: found.mean.dtype,
+        mean: call.target.tensor(&statistics.mean)?,
+        variance: call.target.tensor(&statistics.var)?,
+        stat_dtype: statistics.mean.dtype,
         weight: call.target.tensor(&affine.weight)?,
         bias: call.target.tensor(&affine.bias)?,
         dtype1: dtype,
         running_mean: call.target.tensor(&running.mean)?,
-        running_var: call.target.tensor(&running.rstd)?,
+        running_var: call.target.tensor(&running.var)?,
         running_dtype: running.mean.dtype,
         save_mean: call.target.tensor(&saved.mean)?,
         save_rstd: call.target.tensor(&saved.rstd)?,
@@ -227,7 +239,13 @@ fn prepare(
     Ok(tables)
 }
 
-fn apply(call: &Call, input: &Tensor<'_>, output: &Tensor<'_>, tables: &Workspace, shape: &NormShape) -> Result<()> {
+fn apply(
+    call: &NormCall,
+    input: &Tensor<'_>,
+    output: &Tensor<'_>,
+    tables: &Workspace,
+    shape: &NormShape,
+) -> Result<()> {
     let args = entry::BatchNormApply {
         input: call.target.tensor(input)?,
         dtype0: input.dtype,

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::kernels::entry::{self, Arguments, EntryPoint, Value};
 use crate::kernels::{Class, DType, Family};
 use crate::ops::core::geometry::{Columns, Geometry};
+use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor, Workspace};
 
@@ -49,7 +50,7 @@ mod ffi {
     pub struct Statistics<'a> {
         /// Mean; absent for rows that are not centred, as those of root-mean-square norm.
         pub mean: Tensor<'a>,
-        /// `1 / sqrt(variance + eps)`; the variance itself where a function says so.
+        /// `1 / sqrt(variance + eps)`.
         pub rstd: Tensor<'a>,
     }
 
@@ -85,7 +86,7 @@ pub use ffi::{Affine, NormRows, NormShape, Statistics};
 const SHORTEST_SPLIT: i64 = 16;
 
 /// Vectors of channels that an item of a CPU sums together: `STRIP` of `norm.cl`.
-const STRIP: u64 = 64;
+const STRIP: i64 = 64;
 
 impl NormShape {
     pub(super) fn count(&self) -> i64 {
@@ -119,13 +120,13 @@ pub(super) struct Ownership {
 }
 
 /// Device and program parameters of one call.
-pub(super) struct Call {
+pub(super) struct NormCall {
     pub target: Target,
     pub class: Class,
     geometry: Geometry,
 }
 
-impl Call {
+impl NormCall {
     pub fn new(tensor: &Tensor<'_>) -> Result<Self> {
         let target = Target::of(tensor.address)?;
         let class = tensor.class();
@@ -165,8 +166,8 @@ impl Call {
     }
 
     /// One of them, as a tensor whose sizes nothing asks for.
-    pub fn table(&self, tables: &Workspace, number: i64, channels: i64) -> Tensor<'static> {
-        let address = tables.address + (number * channels) as usize * self.class.size();
+    pub fn table(&self, tables: &Workspace, index: i64, channels: i64) -> Tensor<'static> {
+        let address = tables.address + (index * channels) as usize * self.class.size();
         Tensor { address, dtype: self.class.storage(), sizes: &[], strides: &[] }
     }
 }
@@ -198,7 +199,7 @@ pub fn norm_rows(
     if rows.count * rows.length == 0 {
         return Ok(());
     }
-    let call = Call::new(input)?;
+    let call = NormCall::new(input)?;
     let dtypes = [input.dtype, affine.dtype(input.dtype)];
     let args = entry::NormRows {
         input: call.target.tensor(input)?,
@@ -235,7 +236,7 @@ pub fn norm_rows_backward(
     if rows.count * rows.length == 0 {
         return Ok(());
     }
-    let call = Call::new(input)?;
+    let call = NormCall::new(input)?;
     let shape = rows.shape();
     let wants_sums = grad_affine.weight.is_present() || grad_affine.bias.is_present();
     let mut sums = None;
@@ -281,7 +282,7 @@ pub(super) struct Sums {
 
 impl Sums {
     pub fn of(
-        call: &Call,
+        call: &NormCall,
         grad: &Tensor<'_>,
         input: &Tensor<'_>,
         statistics: &Statistics<'_>,
@@ -292,11 +293,11 @@ impl Sums {
         let by_columns = shape.inner == 1 && (owner.outer == 0 || owner.channels == shape.channels);
         let geometry = call.geometry.for_columns();
         let vectors = if geometry.group == 1 { STRIP } else { 1 };
-        let strips = (shape.channels as u64).div_ceil(geometry.lanes as u64 * vectors) as i64;
+        let strips = div_ceil(shape.channels, geometry.lanes as i64 * vectors);
         let tasks = if by_columns { strips } else { shape.channels };
         let columns = |tasks, length| Columns { tasks, beside: strips, length, is_row: false };
         let parts = if by_columns { geometry.column_parts(columns(tasks, shape.outer)) } else { 1 };
-        let wanted = geometry.busy(!by_columns) / (tasks * parts);
+        let wanted = geometry.occupancy_target(!by_columns) / (tasks * parts);
         let splits = wanted.clamp(1, (shape.outer / (SHORTEST_SPLIT * parts)).max(1));
         let memory = call.tables(2 * splits, shape.channels)?;
         let sums = entry::SumsArguments {
@@ -329,7 +330,7 @@ impl Sums {
     /// Stores the gradients of weight and bias, and for batch norm the tables of its input's gradient.
     pub fn finish(
         &self,
-        call: &Call,
+        call: &NormCall,
         grad_affine: &Affine<'_>,
         weight: &Tensor<'_>,
         statistics: &Statistics<'_>,

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::kernels::entry::{self, EntryPoint};
 use crate::kernels::{Class, Family};
 use crate::ops::core::geometry::Geometry;
-use crate::ops::core::segments::{Batch, CHUNK};
+use crate::ops::core::multi_tensor::{MultiTensorBatch, CHUNK};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
 use crate::ops::{Scalar, Target, TensorList};
@@ -68,7 +68,7 @@ mod ffi {
         /// Learning rate, one element; may be absent.
         pub lr: Tensor<'a>,
         /// Scale that gradients have been multiplied by, one element; may be absent.
-        pub scale: Tensor<'a>,
+        pub grad_scale: Tensor<'a>,
         /// Not 0 where a gradient is infinite, and the step is skipped; may be absent.
         pub found_inf: Tensor<'a>,
     }
@@ -94,7 +94,7 @@ pub use ffi::{OptimizerOperands, OptimizerRule, OptimizerSettings};
 /// Lists of a step; as in `optimizer.cl`.
 const LISTS: usize = 6;
 /// Parameters of a launch, which has to fit the 1024 bytes of arguments that every device takes.
-type Tensors = Batch<11, LISTS>;
+type Tensors = MultiTensorBatch<11, LISTS>;
 
 impl OptimizerRule {
     const fn kernel(self) -> EntryPoint<entry::SgdStep<'static>> {
@@ -117,13 +117,13 @@ pub fn optimizer_step(
     counts: &[i64],
     operands: &OptimizerOperands<'_>,
 ) -> Result<()> {
-    let OptimizerOperands { params, lr, scale, found_inf, .. } = operands;
+    let OptimizerOperands { params, lr, grad_scale, found_inf, .. } = operands;
     let lists = &operands.lists();
     let Some(present) = counts.iter().position(|count| *count > 0) else { return Ok(()) };
     let target = Target::of(params.address(present))?;
     let class = params.dtype.class();
     let geometry = Geometry::of(&target, class);
-    let numbers = settings.numbers(class, operands);
+    let step = settings.step_struct(class, operands);
     let same_dtype = lists.iter().take(LISTS - 1).all(|list| list.dtype == params.dtype);
     Tensors::for_each(&target, lists, counts.iter().copied().enumerate(), |batch| {
         let elements = batch.elements();
@@ -136,11 +136,11 @@ pub fn optimizer_step(
         let table = batch.table(chunk);
         let args = entry::SgdStep {
             step: entry::StepArguments {
-                step: &numbers,
-                rate: target.tensor(lr)?,
-                scale: target.tensor(scale)?,
+                step: &step,
+                lr: target.tensor(lr)?,
+                grad_scale: target.tensor(grad_scale)?,
                 found_inf: target.tensor(found_inf)?,
-                segment: batch.arguments(&table),
+                multi_tensor: batch.arguments(&table),
             },
         };
         let global = [batch.groups(chunk) * geometry.group];
@@ -156,8 +156,8 @@ impl<'a> OptimizerOperands<'a> {
 
 impl OptimizerSettings {
     /// The struct `Step` of `optimizer.cl`.
-    fn numbers(&self, class: Class, operands: &OptimizerOperands<'_>) -> Vec<u8> {
-        let numbers = [
+    fn step_struct(&self, class: Class, operands: &OptimizerOperands<'_>) -> Vec<u8> {
+        let hyperparameters = [
             self.lr,
             if self.maximize { -1.0 } else { 1.0 },
             self.weight_decay,
@@ -170,12 +170,12 @@ impl OptimizerSettings {
             self.lr_decay,
         ];
         let mut bytes = Vec::with_capacity(128);
-        for number in numbers {
-            Scalar { real: number, ..Scalar::default() }.write(class, &mut bytes);
+        for value in hyperparameters {
+            Scalar { real: value, ..Scalar::default() }.write(class, &mut bytes);
         }
         let lists = operands.lists();
         let present: i32 = lists.iter().zip(0..).map(|(list, bit)| i32::from(!list.addresses.is_empty()) << bit).sum();
-        let single = [operands.lr.dtype, operands.scale.dtype, operands.found_inf.dtype];
+        let single = [operands.lr.dtype, operands.grad_scale.dtype, operands.found_inf.dtype];
         let dtypes = lists.iter().map(|list| list.dtype).chain(single).map(|dtype| dtype.code());
         let flags = [present, i32::from(self.is_first_step), i32::from(self.nesterov)];
         bytes.extend(dtypes.chain(flags).flat_map(i32::to_ne_bytes));

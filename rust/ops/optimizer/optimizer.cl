@@ -1,6 +1,6 @@
 // One step of an optimizer on parameters of a list, with everything that the step reads and writes in one pass (CLASS_F
 // and CLASS_D). Each element is read once and written once: for Adam in float32 28 bytes, where the separate operations
-// of the same step move over 100. Follows segments.cl.
+// of the same step move over 100. Follows multi_tensor.cl.
 //
 // The tensors of a parameter are dense and laid out alike. The step count, the learning rate, the gradients' scale and
 // the flag of infinite gradients are scalars in device memory, so that the host need not wait for them; the last three
@@ -19,47 +19,47 @@
 #define STATE1 3
 #define STATE2 4
 #define COUNT 5
-#define RATE 6
-#define SCALE 7
+#define LR 6
+#define GRAD_SCALE 7
 #define FOUND_INF 8
 #define STEP_OPERANDS 9
 
 // mod.rs writes the same struct.
 typedef struct {
-  T rate;  // lr, where no tensor holds it
+  T lr;  // where no tensor holds it
   T sign;  // -1 to maximise
   T weight_decay;
-  T epsilon;
-  T momentum;  // of the first state; Adam's beta1
-  T damping;  // dampening: 1 - the weight of the gradient in the first state
-  T momentum2;  // Adam's beta2
-  T log_momentum;  // logarithms of the two, which lose nothing where the momentum is nearly 1
-  T log_momentum2;
-  T rate_decay;
+  T eps;
+  T momentum;  // Adam's beta1
+  T dampening;  // 1 - the weight of the gradient in the first state
+  T beta2;
+  T log_beta1;  // logarithms of the two betas, which lose nothing where these are nearly 1
+  T log_beta2;
+  T lr_decay;
   int dtypes[STEP_OPERANDS];
   int present;  // a bit for each list that there is
-  int is_first;  // the first state is not initialised
+  int is_first_step;  // the first state is not initialised
   int nesterov;
 } Step;
 
-#define STEP_ARGUMENTS                                                                                       \
-  Step step, __global const uchar *rate, ulong rate_offset, __global const uchar *scale, ulong scale_offset, \
-      __global const uchar *found_inf, ulong found_inf_offset, SEGMENT_ARGUMENTS
+#define STEP_ARGUMENTS                                                                                             \
+  Step step, __global const uchar *lr, ulong lr_offset, __global const uchar *grad_scale, ulong grad_scale_offset, \
+      __global const uchar *found_inf, ulong found_inf_offset, MULTI_TENSOR_ARGUMENTS
 
-#define LIST(operand) (step.present & (1 << operand) ? SEGMENT_START(table, s, operand) : 0)
+#define LIST(operand) (step.present & (1 << operand) ? TENSOR_START(table, s, operand) : 0)
 
 // Returns where gradients are infinite, unless a state has to be initialised first; gives this group's tensors,
 // `learning_rate`, and `factor`, which gradients are multiplied by.
 #define BEGIN_STEP                                                                                         \
   const bool is_skipped = found_inf && load_at(found_inf + found_inf_offset, step.dtypes[FOUND_INF]) != 0; \
-  if (is_skipped && !step.is_first) return;                                                                \
-  SEGMENT_CHUNK(table, s, n, start, end);                                                                  \
+  if (is_skipped && !step.is_first_step) return;                                                           \
+  TENSOR_CHUNK(table, s, n, start, end);                                                                   \
   __global uchar *const parameter = LIST(PARAMETER), *const gradient = LIST(GRADIENT);                     \
   __global uchar *const state0 = LIST(STATE0), *const state1 = LIST(STATE1), *const state2 = LIST(STATE2); \
   __global const uchar *const count = LIST(COUNT);                                                         \
-  T learning_rate = rate ? load_at(rate + rate_offset, step.dtypes[RATE]) : step.rate;                     \
+  T learning_rate = lr ? load_at(lr + lr_offset, step.dtypes[LR]) : step.lr;                               \
   T factor = step.sign;                                                                                    \
-  if (scale) factor /= load_at(scale + scale_offset, step.dtypes[SCALE]);                                  \
+  if (grad_scale) factor /= load_at(grad_scale + grad_scale_offset, step.dtypes[GRAD_SCALE]);              \
   const T steps = count ? load_at(count, step.dtypes[COUNT]) : 1;
 #define FOR_EACH_VECTOR(i) for (long i = start + get_local_id(0) * VEC; i < end; i += LSIZE * VEC)
 
@@ -69,7 +69,7 @@ typedef struct {
 // Unscaled gradients are kept, as the caller may look at them.
 #define LOAD_GRADIENT(g)                    \
   TV g = LOAD(gradient, GRADIENT) * factor; \
-  if (scale) STORE(gradient, GRADIENT, g *step.sign);
+  if (grad_scale) STORE(gradient, GRADIENT, g *step.sign);
 
 // Sutskever, Martens, Dahl and Hinton 2013.
 __kernel GROUPS_OF(LSIZE) void sgd_step(STEP_ARGUMENTS) {
@@ -83,30 +83,30 @@ __kernel GROUPS_OF(LSIZE) void sgd_step(STEP_ARGUMENTS) {
     TV p = LOAD(parameter, PARAMETER);
     g += step.weight_decay * p;
     if (state0) {
-      TV velocity = g;
-      if (!step.is_first) velocity = step.momentum * LOAD(state0, STATE0) + (1 - step.damping) * g;
-      STORE(state0, STATE0, velocity);
-      g = step.nesterov ? g + step.momentum * velocity : velocity;
+      TV momentum_buffer = g;
+      if (!step.is_first_step) momentum_buffer = step.momentum * LOAD(state0, STATE0) + (1 - step.dampening) * g;
+      STORE(state0, STATE0, momentum_buffer);
+      g = step.nesterov ? g + step.momentum * momentum_buffer : momentum_buffer;
     }
     STORE(parameter, PARAMETER, p - learning_rate * g);
   }
 }
 
 // Shared by both forms of Adam, after weight decay. Kingma and Ba 2015; the maximum of Reddi, Kale and Kumar 2018.
-#define BEGIN_ADAM                                                                                          \
-  const T correction = -expm1(steps * step.log_momentum), correction2 = -expm1(steps * step.log_momentum2); \
-  const T pace = learning_rate / correction, spread = 1 / sqrt(correction2);
-#define ADAM(p, g)                                                 \
-  TV mean = LOAD(state0, STATE0), square = LOAD(state1, STATE1);   \
-  mean += (1 - step.momentum) * (g - mean);                        \
-  square = step.momentum2 * square + (1 - step.momentum2) * g * g; \
-  STORE(state0, STATE0, mean);                                     \
-  STORE(state1, STATE1, square);                                   \
-  if (state2) {                                                    \
-    square = fmax(LOAD(state2, STATE2), square);                   \
-    STORE(state2, STATE2, square);                                 \
-  }                                                                \
-  STORE(parameter, PARAMETER, p - pace * mean / (sqrt(square) * spread + step.epsilon));
+#define BEGIN_ADAM                                                                                              \
+  const T bias_correction1 = -expm1(steps * step.log_beta1), bias_correction2 = -expm1(steps * step.log_beta2); \
+  const T step_size = learning_rate / bias_correction1, rsqrt_correction2 = 1 / sqrt(bias_correction2);
+#define ADAM(p, g)                                                      \
+  TV exp_avg = LOAD(state0, STATE0), exp_avg_sq = LOAD(state1, STATE1); \
+  exp_avg += (1 - step.momentum) * (g - exp_avg);                       \
+  exp_avg_sq = step.beta2 * exp_avg_sq + (1 - step.beta2) * g * g;      \
+  STORE(state0, STATE0, exp_avg);                                       \
+  STORE(state1, STATE1, exp_avg_sq);                                    \
+  if (state2) {                                                         \
+    exp_avg_sq = fmax(LOAD(state2, STATE2), exp_avg_sq);                \
+    STORE(state2, STATE2, exp_avg_sq);                                  \
+  }                                                                     \
+  STORE(parameter, PARAMETER, p - step_size * exp_avg / (sqrt(exp_avg_sq) * rsqrt_correction2 + step.eps));
 
 __kernel GROUPS_OF(LSIZE) void adam_step(STEP_ARGUMENTS) {
   BEGIN_STEP
@@ -134,13 +134,13 @@ __kernel GROUPS_OF(LSIZE) void adamw_step(STEP_ARGUMENTS) {
 // Duchi, Hazan and Singer 2011.
 __kernel GROUPS_OF(LSIZE) void adagrad_step(STEP_ARGUMENTS) {
   BEGIN_STEP
-  const T pace = learning_rate / (1 + (steps - 1) * step.rate_decay);
+  const T step_size = learning_rate / (1 + (steps - 1) * step.lr_decay);
   FOR_EACH_VECTOR(i) {
     LOAD_GRADIENT(g)
     TV p = LOAD(parameter, PARAMETER);
     g += step.weight_decay * p;
     const TV sum = LOAD(state0, STATE0) + g * g;
     STORE(state0, STATE0, sum);
-    STORE(parameter, PARAMETER, p - pace * g / (sqrt(sum) + step.epsilon));
+    STORE(parameter, PARAMETER, p - step_size * g / (sqrt(sum) + step.eps));
   }
 }

@@ -2,10 +2,11 @@
 
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Arguments, EntryPoint};
-use crate::kernels::structs::pool::Window;
+use crate::kernels::structs::pool::PoolWindow;
 use crate::kernels::Family;
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::planes::{self, layout, SPATIAL};
+use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor};
 
@@ -53,8 +54,8 @@ pub use ffi::{Divisor, Pool};
 
 /// Elements in a row of a window from which vectors along it pay, and not across channels.
 const WIDE_WINDOW: i64 = 8;
-/// Planes or output positions that leave every core of a CPU a fair share, where an item takes whole ones.
-const TASKS_PER_UNIT: i64 = 8;
+/// Occupancy target: planes or output positions for each core of a CPU, whose items take whole ones and then get fair shares.
+const OCCUPANCY_TARGET: i64 = 8;
 
 /// Equivalent kernels.
 struct Kernels<A> {
@@ -71,9 +72,9 @@ struct Whole<A> {
 }
 
 /// State that the arguments of all kernels are made from.
-struct Call {
+struct PoolCall {
     target: Target,
-    window: Window,
+    window: PoolWindow,
     adaptive: i32,
 }
 
@@ -101,9 +102,9 @@ pub fn max_pool(pool: &Pool<'_>, output: &Tensor<'_>, indices: &Tensor<'_>, inpu
     let whole = if pool.is_adaptive() && pool.window_width(input, output) >= lanes && pool.are_dense(&tensors) {
         Some(pool.planes(entry::MAX_POOL_PLANES, output))
     } else {
-        pool.pixels(entry::MAX_POOL_PIXELS, &tensors)
+        pool.channels_last(entry::MAX_POOL_CHANNELS_LAST, &tensors)
     };
-    let args = |call: &Call| {
+    let args = |call: &PoolCall| {
         Ok(entry::MaxPool {
             output: call.target.tensor(output)?,
             indices: call.target.tensor(indices)?,
@@ -130,7 +131,7 @@ pub fn max_pool_backward(
     let (inputs, outputs) = (layout(&[grad_input], pool.spatial)?, layout(&[grad, indices], pool.spatial)?);
     let is_dense = pool.are_dense(&[grad_input, grad, indices]);
     let whole = is_dense.then(|| pool.planes(entry::MAX_POOL_BACKWARD_PLANES, grad_input));
-    let args = |call: &Call| {
+    let args = |call: &PoolCall| {
         Ok(entry::MaxPoolBackward {
             grad_input: call.target.tensor(grad_input)?,
             grad: call.target.tensor(grad)?,
@@ -155,9 +156,9 @@ pub fn avg_pool(pool: &Pool<'_>, output: &Tensor<'_>, input: &Tensor<'_>, diviso
     let whole = if pool.window_width(input, output) >= WIDE_WINDOW && pool.are_dense(&tensors) {
         Some(pool.planes(entry::AVG_POOL_PLANES, output))
     } else {
-        pool.pixels(entry::AVG_POOL_PIXELS, &tensors)
+        pool.channels_last(entry::AVG_POOL_CHANNELS_LAST, &tensors)
     };
-    let args = |call: &Call| {
+    let args = |call: &PoolCall| {
         Ok(entry::AvgPool {
             output: call.target.tensor(output)?,
             input: call.target.tensor(input)?,
@@ -180,7 +181,7 @@ pub fn avg_pool_backward(pool: &Pool<'_>, grad_input: &Tensor<'_>, grad: &Tensor
     let (inputs, outputs) = (layout(&[grad_input], pool.spatial)?, layout(&[grad], pool.spatial)?);
     let serves = pool.window_width(grad_input, grad) >= WIDE_WINDOW && pool.are_dense(&[grad_input, grad]);
     let whole = serves.then(|| pool.planes(entry::AVG_POOL_BACKWARD_PLANES, grad_input));
-    let args = |call: &Call| {
+    let args = |call: &PoolCall| {
         Ok(entry::AvgPoolBackward {
             grad_input: call.target.tensor(grad_input)?,
             grad: call.target.tensor(grad)?,
@@ -202,7 +203,7 @@ impl Pool<'_> {
     }
 
     /// For the tensor that is pooled and the one that has a value for each window.
-    fn window(&self, input: &Tensor<'_>, output: &Tensor<'_>) -> Result<Window> {
+    fn window(&self, input: &Tensor<'_>, output: &Tensor<'_>) -> Result<PoolWindow> {
         let sizes = |tensor| {
             let [width, height, depth, _, _] = planes::sizes(tensor, self.spatial);
             [width, height, depth]
@@ -217,7 +218,7 @@ impl Pool<'_> {
             }
             Ok(narrow)
         };
-        Ok(Window {
+        Ok(PoolWindow {
             kernel_size: narrow(innermost_first(self.kernel_size, 1))?,
             stride: narrow(innermost_first(self.stride, 1))?,
             padding: narrow(innermost_first(self.padding, 0))?,
@@ -233,8 +234,8 @@ impl Pool<'_> {
         Whole { kernel, tasks: channels * samples }
     }
 
-    /// A kernel of `pool_pixels.cl`, where the channels of all tensors are neighbours.
-    fn pixels<A>(&self, kernel: EntryPoint<A>, tensors: &[&Tensor<'_>]) -> Option<Whole<A>> {
+    /// A kernel of `pool_channels_last.cl`, where the channels of all tensors are neighbours.
+    fn channels_last<A>(&self, kernel: EntryPoint<A>, tensors: &[&Tensor<'_>]) -> Option<Whole<A>> {
         let [width, height, depth, _, samples] = planes::sizes(tensors.first()?, self.spatial);
         let serves = planes::channels_are_neighbours(tensors, self.spatial);
         serves.then_some(Whole { kernel, tasks: width * height * depth * samples })
@@ -267,7 +268,7 @@ impl Pool<'_> {
         kernels: &Kernels<A>,
         written: &Tensor<'_>,
         (pooled, windowed): (&Tensor<'_>, &Tensor<'_>),
-        args: impl FnOnce(&Call) -> Result<A>,
+        args: impl FnOnce(&PoolCall) -> Result<A>,
     ) -> Result<()> {
         let count = written.numel();
         if count == 0 {
@@ -279,8 +280,8 @@ impl Pool<'_> {
         let adaptive = i32::from(self.is_adaptive());
         let constants = [("SPEC_DTYPE0", written.dtype.code()), ("SPEC_ADAPTIVE", adaptive)];
         let program = target.program(Family::Pool, class, &geometry.define(tier(count, &constants)))?;
-        let args = args(&Call { target, window: self.window(pooled, windowed)?, adaptive })?;
-        let fair = target.compute_units() as i64 * TASKS_PER_UNIT;
+        let args = args(&PoolCall { target, window: self.window(pooled, windowed)?, adaptive })?;
+        let fair = target.compute_units() as i64 * OCCUPANCY_TARGET;
         if let Some(Whole { kernel, tasks }) =
             kernels.whole.as_ref().filter(|whole| target.is_cpu() && whole.tasks >= fair)
         {
@@ -288,7 +289,7 @@ impl Pool<'_> {
         }
         let [_, _, _, channels, _] = planes::sizes(written, self.spatial);
         let channels = channels.max(1);
-        let tasks = count / channels * (channels as u64).div_ceil(geometry.lanes as u64) as i64;
+        let tasks = count / channels * div_ceil(channels, geometry.lanes as i64);
         target.launch(&program, kernels.gather, &args, &geometry.items_for(tasks), None)
     }
 }

@@ -20,38 +20,38 @@ typedef struct {
   int dilation[3];
   int input[3];
   int output[3];
-} Window;
-SHARED(Window, 72);
+} PoolWindow;
+SHARED(PoolWindow, 72);
 
 // Range that one output or input position covers along each dimension: begin, begin + step, ... < end.
 typedef struct {
   int begin[3], end[3], step[3];
-} Range;
+} WindowRange;
 
 // Input positions of the window of output position o along dimension d.
-INLINE int window_begin(const Window *w, int adaptive, int d, int o) {
+INLINE int window_begin(const PoolWindow *w, int adaptive, int d, int o) {
   if (adaptive) return (int)((long)o * w->input[d] / w->output[d]);
   int begin = o * w->stride[d] - w->padding[d], dilation = w->dilation[d];
   return begin < 0 ? begin + (-begin + dilation - 1) / dilation * dilation : begin;
 }
-INLINE int window_end(const Window *w, int adaptive, int d, int o) {
+INLINE int window_end(const PoolWindow *w, int adaptive, int d, int o) {
   if (adaptive) return (int)(((o + 1L) * w->input[d] + w->output[d] - 1) / w->output[d]);
   return min(o * w->stride[d] - w->padding[d] + (w->kernel_size[d] - 1) * w->dilation[d] + 1, w->input[d]);
 }
 
 // Output positions whose windows may cover input position i along dimension d.
-INLINE int cover_begin(const Window *w, int adaptive, int d, int i) {
+INLINE int cover_begin(const PoolWindow *w, int adaptive, int d, int i) {
   if (adaptive) return (int)((long)i * w->output[d] / w->input[d]);
   int low = i + w->padding[d] - (w->kernel_size[d] - 1) * w->dilation[d];
   return low <= 0 ? 0 : (low + w->stride[d] - 1) / w->stride[d];
 }
-INLINE int cover_end(const Window *w, int adaptive, int d, int i) {
+INLINE int cover_end(const PoolWindow *w, int adaptive, int d, int i) {
   if (adaptive) return (int)(((i + 1L) * w->output[d] + w->input[d] - 1) / w->input[d]);
   return min((i + w->padding[d]) / w->stride[d] + 1, w->output[d]);
 }
 
-INLINE Range window_range(const Window *w, int adaptive, const int *at) {
-  Range r;
+INLINE WindowRange window_range(const PoolWindow *w, int adaptive, const int *at) {
+  WindowRange r;
   for (int d = 0; d < 3; d++) {
     r.begin[d] = window_begin(w, adaptive, d, at[d]);
     r.end[d] = window_end(w, adaptive, d, at[d]);
@@ -59,8 +59,8 @@ INLINE Range window_range(const Window *w, int adaptive, const int *at) {
   }
   return r;
 }
-INLINE Range cover_range(const Window *w, int adaptive, const int *at) {
-  Range r;
+INLINE WindowRange cover_range(const PoolWindow *w, int adaptive, const int *at) {
+  WindowRange r;
   for (int d = 0; d < 3; d++) {
     r.begin[d] = cover_begin(w, adaptive, d, at[d]);
     r.end[d] = cover_end(w, adaptive, d, at[d]);
@@ -71,7 +71,7 @@ INLINE Range cover_range(const Window *w, int adaptive, const int *at) {
 
 // Returns true if a window holds no element: ceil_mode makes some that lie in the padding alone, and dilation some
 // whose elements all miss the input.
-INLINE bool is_empty(const Range *r) {
+INLINE bool is_empty(const WindowRange *r) {
   return r->begin[0] >= r->end[0] || r->begin[1] >= r->end[1] || r->begin[2] >= r->end[2];
 }
 
@@ -85,18 +85,19 @@ INLINE T lowest(int dt) {
 }
 
 // Elements along dimension d that count in the divisor of the average over output position o.
-INLINE int window_share(const Window *w, int adaptive, int count_include_pad, int d, int o) {
+INLINE int counted_elements(const PoolWindow *w, int adaptive, int count_include_pad, int d, int o) {
   if (adaptive || !count_include_pad) return window_end(w, adaptive, d, o) - window_begin(w, adaptive, d, o);
   int begin = o * w->stride[d] - w->padding[d];
   return min(begin + w->kernel_size[d], w->input[d] + w->padding[d]) - begin;
 }
 
 // Divisor of the average over output position (x, y, z).
-INLINE long average_share(const Window *w, int adaptive, int count_include_pad, long divisor_override, int x, int y,
-                          int z) {
+INLINE long average_divisor(const PoolWindow *w, int adaptive, int count_include_pad, long divisor_override, int x,
+                            int y, int z) {
   if (divisor_override != 0) return divisor_override;
-  return (long)window_share(w, adaptive, count_include_pad, 0, x) * window_share(w, adaptive, count_include_pad, 1, y) *
-         window_share(w, adaptive, count_include_pad, 2, z);
+  return (long)counted_elements(w, adaptive, count_include_pad, 0, x) *
+         counted_elements(w, adaptive, count_include_pad, 1, y) *
+         counted_elements(w, adaptive, count_include_pad, 2, z);
 }
 
 // The position of a task: its index in the planes, its first channel and how many it has, its sample.
@@ -149,7 +150,7 @@ INLINE void next_task(const Layout *layout, bool channels_last, Task *task) {
 INLINE long plane_of(const Layout *layout, int operand, const Task *task) {
   return task->channel * layout->strides[operand][3] + task->sample * layout->strides[operand][4];
 }
-INLINE long position(const Layout *layout, int operand, int x, int y, int z) {
+INLINE long spatial_offset(const Layout *layout, int operand, int x, int y, int z) {
   return x * layout->strides[operand][0] + y * layout->strides[operand][1] + z * layout->strides[operand][2];
 }
 
@@ -173,56 +174,57 @@ INLINE long position(const Layout *layout, int operand, int x, int y, int z) {
 typedef union {
   TM vector;
   TI lanes[VEC];
-} Places;
+} PlaneIndices;
 
-INLINE TM load_places(__global const uchar *p, long stride, int n) {
+INLINE TM load_indices(__global const uchar *p, long stride, int n) {
 #if VEC > 1
   if (n == VEC && stride == 8) return PASTE(convert_, PASTE(TM_NAME, VEC))(VLOAD(0, (__global const long *)p));
 #endif
-  Places places;
+  PlaneIndices plane_indices;
   if (n == VEC) {
-    for (int l = 0; l < VEC; l++) places.lanes[l] = (TI) * (__global const long *)(p + l * stride);
+    for (int l = 0; l < VEC; l++) plane_indices.lanes[l] = (TI) * (__global const long *)(p + l * stride);
   } else {
-    for (int l = 0; l < VEC; l++) places.lanes[l] = l < n ? (TI) * (__global const long *)(p + l * stride) : -1;
+    for (int l = 0; l < VEC; l++) plane_indices.lanes[l] = l < n ? (TI) * (__global const long *)(p + l * stride) : -1;
   }
-  return places.vector;
+  return plane_indices.vector;
 }
 
-INLINE void store_places(__global uchar *p, long stride, int n, Places places) {
+INLINE void store_indices(__global uchar *p, long stride, int n, PlaneIndices plane_indices) {
 #if VEC > 1 && !defined(IS_CPU)
   if (n == VEC && stride == 8) {
-    put_long((__global long *)p, TO(long)(places.vector));
+    put_long((__global long *)p, TO(long)(plane_indices.vector));
     return;
   }
 #endif
-  FIRST_LANES(l, n) *(__global long *)(p + l * stride) = places.lanes[l];
+  FIRST_LANES(l, n) *(__global long *)(p + l * stride) = plane_indices.lanes[l];
 }
 
 // The largest of each window (the last NaN wins) and its index. Operands: output, indices, input.
 __kernel void max_pool(__global uchar *output, ulong output_offset, __global uchar *indices, ulong indices_offset,
-                       __global const uchar *input, ulong input_offset, int dtype0, Layout layout, Window w,
+                       __global const uchar *input, ulong input_offset, int dtype0, Layout layout, PoolWindow w,
                        int adaptive) {
   long out_step = layout.strides[0][3], index_step = layout.strides[1][3], in_step = layout.strides[2][3];
-  Range r;
+  WindowRange r;
   FOR_TASKS(layout, 2) {
     if (MOVED) r = window_range(&w, ADAPTIVE, task.at);
     __global const uchar *p = input + input_offset + plane_of(&layout, 2, &task);
     TV best = (TV)lowest(DTYPE0);
     if (!is_empty(&r))
-      best = load_lanes(p + position(&layout, 2, r.begin[0], r.begin[1], r.begin[2]), in_step, task.width, DTYPE0);
-    Places where;
+      best =
+          load_lanes(p + spatial_offset(&layout, 2, r.begin[0], r.begin[1], r.begin[2]), in_step, task.width, DTYPE0);
+    PlaneIndices where;
     where.vector = (TM)(TI)((r.begin[2] * w.input[1] + r.begin[1]) * w.input[0] + r.begin[0]);
     FOR_RANGE(r, x, y, z) {
-      TV v = load_lanes(p + position(&layout, 2, x, y, z), in_step, task.width, DTYPE0);
+      TV v = load_lanes(p + spatial_offset(&layout, 2, x, y, z), in_step, task.width, DTYPE0);
       TM better = (v > best) | IS_NAN(v);
       best = better ? v : best;
       where.vector = better ? (TM)(TI)((z * w.input[1] + y) * w.input[0] + x) : where.vector;
     }
-    long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
+    long out = spatial_offset(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
     store_lanes(output + output_offset + out, out_step, task.width, DTYPE0, best);
-    __global uchar *places = indices + indices_offset + plane_of(&layout, 1, &task) +
-                             position(&layout, 1, task.at[0], task.at[1], task.at[2]);
-    store_places(places, index_step, task.width, where);
+    __global uchar *to_indices = indices + indices_offset + plane_of(&layout, 1, &task) +
+                                 spatial_offset(&layout, 1, task.at[0], task.at[1], task.at[2]);
+    store_indices(to_indices, index_step, task.width, where);
   }
 }
 
@@ -230,8 +232,8 @@ __kernel void max_pool(__global uchar *output, ulong output_offset, __global uch
 // grad_input; of `outputs`: grad_output, indices.
 __kernel void max_pool_backward(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
                                 ulong grad_offset, __global const uchar *indices, ulong indices_offset, int dtype0,
-                                Layout layout, Layout outputs, Window w, int adaptive) {
-  Range r;
+                                Layout layout, Layout outputs, PoolWindow w, int adaptive) {
+  WindowRange r;
   FOR_TASKS(layout, 0) {
     if (MOVED) r = cover_range(&w, ADAPTIVE, task.at);
     __global const uchar *g = grad + grad_offset + plane_of(&outputs, 0, &task);
@@ -239,59 +241,61 @@ __kernel void max_pool_backward(__global uchar *grad_input, ulong grad_input_off
     TM here = (TM)(TI)((task.at[2] * w.input[1] + task.at[1]) * w.input[0] + task.at[0]);
     TV sum = (TV)0;
     FOR_RANGE(r, x, y, z) {
-      TM hit = load_places(chosen + position(&outputs, 1, x, y, z), outputs.strides[1][3], task.width) == here;
-      TV v = load_lanes(g + position(&outputs, 0, x, y, z), outputs.strides[0][3], task.width, DTYPE0);
+      TM hit = load_indices(chosen + spatial_offset(&outputs, 1, x, y, z), outputs.strides[1][3], task.width) == here;
+      TV v = load_lanes(g + spatial_offset(&outputs, 0, x, y, z), outputs.strides[0][3], task.width, DTYPE0);
       // In the order of the outputs and rounded each time, as the CPU adds, and the kernel for planes.
       sum = rounded(sum + (hit ? v : (TV)0), DTYPE0);
     }
-    long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
+    long out = spatial_offset(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
     store_lanes(grad_input + grad_input_offset + out, layout.strides[0][3], task.width, DTYPE0, sum);
   }
 }
 
 // The mean of each window, or its sum over `divisor_override` where that is not 0. Operands: output, input.
 __kernel void avg_pool(__global uchar *output, ulong output_offset, __global const uchar *input, ulong input_offset,
-                       int dtype0, Layout layout, Window w, int adaptive, int count_include_pad,
+                       int dtype0, Layout layout, PoolWindow w, int adaptive, int count_include_pad,
                        long divisor_override) {
-  Range r;
-  long share = 1;
+  WindowRange r;
+  long divisor = 1;
   FOR_TASKS(layout, 1) {
     if (MOVED) {
       r = window_range(&w, ADAPTIVE, task.at);
       // An empty window gives 0, whatever the divisor.
-      share = 1;
+      divisor = 1;
       if (!is_empty(&r))
-        share = average_share(&w, ADAPTIVE, count_include_pad, divisor_override, task.at[0], task.at[1], task.at[2]);
+        divisor =
+            average_divisor(&w, ADAPTIVE, count_include_pad, divisor_override, task.at[0], task.at[1], task.at[2]);
     }
     __global const uchar *p = input + input_offset + plane_of(&layout, 1, &task);
     TV sum = (TV)0;
     FOR_RANGE(r, x, y, z)
-      sum += load_lanes(p + position(&layout, 1, x, y, z), layout.strides[1][3], task.width, DTYPE0);
-    long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
-    store_lanes(output + output_offset + out, layout.strides[0][3], task.width, DTYPE0, sum / (T)share);
+      sum += load_lanes(p + spatial_offset(&layout, 1, x, y, z), layout.strides[1][3], task.width, DTYPE0);
+    long out = spatial_offset(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
+    store_lanes(output + output_offset + out, layout.strides[0][3], task.width, DTYPE0, sum / (T)divisor);
   }
 }
 
 // Each input's share of the gradients of the outputs that averaged it. Operand of `layout`, whose positions are those
 // of the input: grad_input; of `outputs`: grad_output.
 __kernel void avg_pool_backward(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
-                                ulong grad_offset, int dtype0, Layout layout, Layout outputs, Window w, int adaptive,
-                                int count_include_pad, long divisor_override) {
-  Range r;
-  long share = 1;
+                                ulong grad_offset, int dtype0, Layout layout, Layout outputs, PoolWindow w,
+                                int adaptive, int count_include_pad, long divisor_override) {
+  WindowRange r;
+  long divisor = 1;
   FOR_TASKS(layout, 0) {
     if (MOVED) {
       r = cover_range(&w, ADAPTIVE, task.at);
-      share = average_share(&w, ADAPTIVE, count_include_pad, divisor_override, r.begin[0], r.begin[1], r.begin[2]);
+      divisor = average_divisor(&w, ADAPTIVE, count_include_pad, divisor_override, r.begin[0], r.begin[1], r.begin[2]);
     }
     bool single = r.end[0] - r.begin[0] == 1 && r.end[1] - r.begin[1] == 1 && r.end[2] - r.begin[2] == 1;
     __global const uchar *g = grad + grad_offset + plane_of(&outputs, 0, &task);
     TV sum = (TV)0;
     FOR_RANGE(r, x, y, z) {
-      if (!single) share = average_share(&w, ADAPTIVE, count_include_pad, divisor_override, x, y, z);
-      sum += load_lanes(g + position(&outputs, 0, x, y, z), outputs.strides[0][3], task.width, DTYPE0) / (T)share;
+      if (!single) divisor = average_divisor(&w, ADAPTIVE, count_include_pad, divisor_override, x, y, z);
+      sum +=
+          load_lanes(g + spatial_offset(&outputs, 0, x, y, z), outputs.strides[0][3], task.width, DTYPE0) / (T)divisor;
     }
-    long out = position(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
+    long out = spatial_offset(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
     store_lanes(grad_input + grad_input_offset + out, layout.strides[0][3], task.width, DTYPE0, sum);
   }
 }

@@ -21,7 +21,7 @@ INLINE void clear_plane(__global uchar *plane, long size, int dtype) {
 
 __kernel void max_pool_backward_planes(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
                                        ulong grad_offset, __global const uchar *indices, ulong indices_offset,
-                                       int dtype0, Layout layout, Layout outputs, Window w, int adaptive) {
+                                       int dtype0, Layout layout, Layout outputs, PoolWindow w, int adaptive) {
   long inputs = plane_size(&layout), results = plane_size(&outputs);
   FOR_PLANES(layout) {
     __global uchar *dx = grad_input + grad_input_offset + plane_offset(&layout, 0, plane);
@@ -29,9 +29,9 @@ __kernel void max_pool_backward_planes(__global uchar *grad_input, ulong grad_in
     __global const long *chosen = (__global const long *)(indices + indices_offset + plane_offset(&outputs, 1, plane));
     clear_plane(dx, inputs, DTYPE0);
     for (long o = 0; o < results; o++) {
-      long place = chosen[o];
+      long index = chosen[o];
       // Indices come from the caller and may be out of range.
-      if (place >= 0 && place < inputs) store(dx, place, DTYPE0, load(dx, place, DTYPE0) + load(g, o, DTYPE0));
+      if (index >= 0 && index < inputs) store(dx, index, DTYPE0, load(dx, index, DTYPE0) + load(g, o, DTYPE0));
     }
   }
 }
@@ -39,17 +39,17 @@ __kernel void max_pool_backward_planes(__global uchar *grad_input, ulong grad_in
 // The windows of a plane in turn. One is found from the last without most of the divisions that window_range takes.
 typedef struct {
   int at[3];
-  Range range;
+  WindowRange range;
 } Cursor;
 
-INLINE Cursor first_window(const Window *w, int adaptive) {
+INLINE Cursor first_window(const PoolWindow *w, int adaptive) {
   Cursor c;
   for (int d = 0; d < 3; d++) c.at[d] = 0;
   c.range = window_range(w, adaptive, c.at);
   return c;
 }
 
-INLINE void next_window(const Window *w, int adaptive, Cursor *c) {
+INLINE void next_window(const PoolWindow *w, int adaptive, Cursor *c) {
   for (int d = 0; d < 3; d++) {
     bool wraps = c->at[d] + 1 == w->output[d];
     c->at[d] = wraps ? 0 : c->at[d] + 1;
@@ -60,17 +60,18 @@ INLINE void next_window(const Window *w, int adaptive, Cursor *c) {
 }
 
 // Divisor of the average over a window, which has no dilation.
-INLINE long cursor_share(const Window *w, int adaptive, int count_include_pad, long divisor_override, const Cursor *c) {
-  const Range *r = &c->range;
+INLINE long cursor_divisor(const PoolWindow *w, int adaptive, int count_include_pad, long divisor_override,
+                           const Cursor *c) {
+  const WindowRange *r = &c->range;
   if (divisor_override == 0 && (adaptive || !count_include_pad))
     return (long)(r->end[0] - r->begin[0]) * (r->end[1] - r->begin[1]) * (r->end[2] - r->begin[2]);
-  return average_share(w, adaptive, count_include_pad, divisor_override, c->at[0], c->at[1], c->at[2]);
+  return average_divisor(w, adaptive, count_include_pad, divisor_override, c->at[0], c->at[1], c->at[2]);
 }
 
 #define FOR_WINDOWS(w, adaptive, c)                      \
   int windows = w.output[0] * w.output[1] * w.output[2]; \
   Cursor c = first_window(&w, adaptive);                 \
-  for (int place = 0; place < windows; place++, next_window(&w, adaptive, &c))
+  for (int output_index = 0; output_index < windows; output_index++, next_window(&w, adaptive, &c))
 
 // The rows of a window.
 #define FOR_ROWS(r, y, z)                                \
@@ -78,23 +79,23 @@ INLINE long cursor_share(const Window *w, int adaptive, int count_include_pad, l
     for (int y = r.begin[1]; y < r.end[1]; y += r.step[1])
 
 // Start of row y of slice z of a plane, in elements.
-INLINE long row_start(const Window *w, int y, int z) { return ((long)z * w->input[1] + y) * w->input[0]; }
+INLINE long row_start(const PoolWindow *w, int y, int z) { return ((long)z * w->input[1] + y) * w->input[0]; }
 
 // Rows of windows are at least VEC elements long and without dilation: mod.rs ensures it.
 __kernel void max_pool_planes(__global uchar *output, ulong output_offset, __global uchar *indices,
                               ulong indices_offset, __global const uchar *input, ulong input_offset, int dtype0,
-                              Layout layout, Window w, int adaptive) {
-  Places lane;
+                              Layout layout, PoolWindow w, int adaptive) {
+  PlaneIndices lane;
   for (int l = 0; l < VEC; l++) lane.lanes[l] = l;
   FOR_PLANES(layout) {
     __global const uchar *x_plane = input + input_offset + plane_offset(&layout, 2, plane);
     __global uchar *y_plane = output + output_offset + plane_offset(&layout, 0, plane);
     __global long *chosen = (__global long *)(indices + indices_offset + plane_offset(&layout, 1, plane));
     FOR_WINDOWS(w, ADAPTIVE, c) {
-      Range r = c.range;
+      WindowRange r = c.range;
       long begin = row_start(&w, r.begin[1], r.begin[2]) + r.begin[0];
       Lanes best;
-      Places where;
+      PlaneIndices where;
       best.vector = load_vector(x_plane, begin, DTYPE0);
       where.vector = (TM)(TI)begin + lane.vector;
       FOR_ROWS(r, y, z) {
@@ -110,29 +111,29 @@ __kernel void max_pool_planes(__global uchar *output, ulong output_offset, __glo
       }
       // The first of equals, and the last NaN.
       T top = best.lanes[0];
-      TI top_place = where.lanes[0];
+      TI top_index = where.lanes[0];
       for (int l = 1; l < VEC; l++) {
         T v = best.lanes[l];
         TI at = where.lanes[l];
-        bool better = IS_NAN(v) ? !IS_NAN(top) || at > top_place : v > top || (v == top && at < top_place);
+        bool better = IS_NAN(v) ? !IS_NAN(top) || at > top_index : v > top || (v == top && at < top_index);
         top = better ? v : top;
-        top_place = better ? at : top_place;
+        top_index = better ? at : top_index;
       }
-      store(y_plane, place, DTYPE0, top);
-      chosen[place] = top_place;
+      store(y_plane, output_index, DTYPE0, top);
+      chosen[output_index] = top_index;
     }
   }
 }
 
 // Rows of windows are long here: mod.rs ensures it.
 __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __global const uchar *input,
-                              ulong input_offset, int dtype0, Layout layout, Window w, int adaptive,
+                              ulong input_offset, int dtype0, Layout layout, PoolWindow w, int adaptive,
                               int count_include_pad, long divisor_override) {
   FOR_PLANES(layout) {
     __global const uchar *x_plane = input + input_offset + plane_offset(&layout, 1, plane);
     __global uchar *y_plane = output + output_offset + plane_offset(&layout, 0, plane);
     FOR_WINDOWS(w, ADAPTIVE, c) {
-      Range r = c.range;
+      WindowRange r = c.range;
       TV sum = (TV)0;
       FOR_ROWS(r, y, z) {
         __global const uchar *row = x_plane + row_start(&w, y, z) * dtype_size(DTYPE0);
@@ -140,22 +141,22 @@ __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __glo
       }
       // A window that lies in the padding alone, which ceil_mode can make, is empty.
       bool empty = r.begin[0] >= r.end[0] || r.begin[1] >= r.end[1] || r.begin[2] >= r.end[2];
-      T share = (T)cursor_share(&w, ADAPTIVE, count_include_pad, divisor_override, &c);
-      store(y_plane, place, DTYPE0, empty ? (T)0 : lanes_sum(sum) / share);
+      T divisor = (T)cursor_divisor(&w, ADAPTIVE, count_include_pad, divisor_override, &c);
+      store(y_plane, output_index, DTYPE0, empty ? (T)0 : lanes_sum(sum) / divisor);
     }
   }
 }
 
 __kernel void avg_pool_backward_planes(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
-                                       ulong grad_offset, int dtype0, Layout layout, Layout outputs, Window w,
+                                       ulong grad_offset, int dtype0, Layout layout, Layout outputs, PoolWindow w,
                                        int adaptive, int count_include_pad, long divisor_override) {
   FOR_PLANES(layout) {
     __global uchar *dx = grad_input + grad_input_offset + plane_offset(&layout, 0, plane);
     __global const uchar *g = grad + grad_offset + plane_offset(&outputs, 0, plane);
     clear_plane(dx, plane_size(&layout), DTYPE0);
     FOR_WINDOWS(w, ADAPTIVE, c) {
-      Range r = c.range;
-      T part = load(g, place, DTYPE0) / (T)cursor_share(&w, ADAPTIVE, count_include_pad, divisor_override, &c);
+      WindowRange r = c.range;
+      T part = load(g, output_index, DTYPE0) / (T)cursor_divisor(&w, ADAPTIVE, count_include_pad, divisor_override, &c);
       FOR_ROWS(r, y, z) {
         __global uchar *row = dx + row_start(&w, y, z) * dtype_size(DTYPE0);
         for (long i = r.begin[0]; i < r.end[0]; i += VEC)

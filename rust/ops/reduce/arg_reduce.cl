@@ -32,17 +32,17 @@ INLINE bool precedes(int largest, T a, long ia, T b, long ib) {
 }
 
 INLINE void store_winner(__global uchar *values, int values_dtype, __global uchar *indices, const Layout *kept,
-                         long result, T best, long place) {
+                         long result, T best, long index) {
   if (values) store_at(values + layout_offset(kept, 0, result), values_dtype, best);
-  *(__global long *)(indices + layout_offset(kept, 1, result)) = place;
+  *(__global long *)(indices + layout_offset(kept, 1, result)) = index;
 }
 
 // Replaces the winner of `item` by that of item `other` if it comes before.
 #if LSIZE > 1
-INLINE void join_winner(int largest, __local T *best, __local long *place, int item, int other) {
-  if (precedes(largest, best[item], place[item], best[other], place[other])) {
+INLINE void join_winner(int largest, __local T *best, __local long *index, int item, int other) {
+  if (precedes(largest, best[item], index[item], best[other], index[other])) {
     best[item] = best[other];
-    place[item] = place[other];
+    index[item] = index[other];
   }
 }
 #endif
@@ -61,7 +61,7 @@ __kernel GROUPS_OF(LSIZE) void arg_rows(EXTREMES_ARGUMENTS) {
   bool dense = stride == dtype_size(DTYPE0);
 #if LSIZE > 1
   __local T best_of[LSIZE];
-  __local long place_of[LSIZE];
+  __local long index_of[LSIZE];
 #endif
   GROUP_TASKS(outputs * splits, first, last);
   for (long task = first; task < last; task++) {
@@ -69,7 +69,7 @@ __kernel GROUPS_OF(LSIZE) void arg_rows(EXTREMES_ARGUMENTS) {
     long begin = length * split / splits, end = length * (split + 1) / splits;
     __global const uchar *p = input + layout_offset(&kept, 2, result);
     T best = load_at(p + begin * stride, DTYPE0);
-    long place = begin, i = begin;
+    long index = begin, i = begin;
     if (dense) {
       long step = (long)BLOCK * VEC;
       for (i += item * step; i + step <= end; i += LSIZE * step) {
@@ -84,15 +84,15 @@ __kernel GROUPS_OF(LSIZE) void arg_rows(EXTREMES_ARGUMENTS) {
         for (int l = 0; l < VEC; l++) {
           bool better = BEATS(LARGEST, best, lanes.lanes[l]);
           best = better ? lanes.lanes[l] : best;
-          place = better ? i + l : place;
+          index = better ? i + l : index;
         }
 #else
         T winner = lanes.lanes[0];
         for (int l = 1; l < VEC; l++) winner = BEATS(LARGEST, winner, lanes.lanes[l]) ? lanes.lanes[l] : winner;
         if (BEATS(LARGEST, best, winner)) {
           best = winner;
-          place = i;
-          for (T x = load(p, place, DTYPE0); BEATS(LARGEST, x, best); x = load(p, place, DTYPE0)) place++;
+          index = i;
+          for (T x = load(p, index, DTYPE0); BEATS(LARGEST, x, best); x = load(p, index, DTYPE0)) index++;
         }
 #endif
       }
@@ -103,22 +103,22 @@ __kernel GROUPS_OF(LSIZE) void arg_rows(EXTREMES_ARGUMENTS) {
       T x = load_at(p + i * stride, DTYPE0);
       if (BEATS(LARGEST, best, x)) {
         best = x;
-        place = i;
+        index = i;
       }
     }
 #if LSIZE > 1
     best_of[item] = best;
-    place_of[item] = place;
+    index_of[item] = index;
     for (int half_size = LSIZE / 2; half_size > 0; half_size /= 2) {
       barrier(CLK_LOCAL_MEM_FENCE);
-      if (item < half_size) join_winner(LARGEST, best_of, place_of, item, item + half_size);
+      if (item < half_size) join_winner(LARGEST, best_of, index_of, item, item + half_size);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     best = best_of[0];
-    place = place_of[0];
+    index = index_of[0];
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
-    if (item == 0) store_winner(values, values_dtype, indices, &kept, task, best, place);
+    if (item == 0) store_winner(values, values_dtype, indices, &kept, task, best, index);
   }
 }
 
@@ -133,7 +133,7 @@ __kernel GROUPS_OF(LSIZE) void arg_columns(EXTREMES_ARGUMENTS, int parts) {
   long tasks = rows * strips * splits;
 #if LSIZE > 1
   __local T best_of[LSIZE * VEC];
-  __local long place_of[LSIZE * VEC];
+  __local long index_of[LSIZE * VEC];
 #endif
   COLUMN_TASKS(tasks, parts, stride < column_stride, first, last);
   for (long task = first; task < last; task++) {
@@ -145,69 +145,69 @@ __kernel GROUPS_OF(LSIZE) void arg_columns(EXTREMES_ARGUMENTS, int parts) {
     union {
       TM vector;
       TI lanes[VEC];
-    } place;
+    } index;
     long start = min(begin + PART, end - 1);
     best.vector = load_lanes(p + start * stride, column_stride, width, DTYPE0);
-    place.vector = (TM)(TI)start;
+    index.vector = (TM)(TI)start;
     for (long i = begin + PART + PARTS; i < end; i += PARTS) {
       TV x = load_lanes(p + i * stride, column_stride, width, DTYPE0);
       TM better = BEATS(LARGEST, best.vector, x);
       best.vector = better ? x : best.vector;
-      place.vector = better ? (TM)(TI)i : place.vector;
+      index.vector = better ? (TM)(TI)i : index.vector;
     }
 #if LSIZE > 1
     for (int l = 0; l < VEC; l++) {
       best_of[item * VEC + l] = best.lanes[l];
-      place_of[item * VEC + l] = place.lanes[l];
+      index_of[item * VEC + l] = index.lanes[l];
     }
-    FOLD_PARTS(for (int l = 0; l < VEC; l++) join_winner(LARGEST, best_of, place_of, item * VEC + l, other * VEC + l));
+    FOLD_PARTS(for (int l = 0; l < VEC; l++) join_winner(LARGEST, best_of, index_of, item * VEC + l, other * VEC + l));
     if (part > 0) continue;
     for (int l = 0; l < VEC; l++) {
       best.lanes[l] = best_of[item * VEC + l];
-      place.lanes[l] = place_of[item * VEC + l];
+      index.lanes[l] = index_of[item * VEC + l];
     }
 #endif
     long result = row * columns + column + split * outputs;
-    FIRST_LANES(l, width) store_winner(values, values_dtype, indices, &kept, result + l, best.lanes[l], place.lanes[l]);
+    FIRST_LANES(l, width) store_winner(values, values_dtype, indices, &kept, result + l, best.lanes[l], index.lanes[l]);
   }
 }
 
 // The first of the splits' winners, of which items share a result's as columns.cl has it. Operand 2 of `kept` is not used.
 __kernel GROUPS_OF(LSIZE) void arg_merge(__global const uchar *best, ulong best_offset, int best_dtype,
-                                         __global const uchar *places, ulong places_offset, __global uchar *values,
-                                         ulong values_offset, int values_dtype, __global uchar *indices,
-                                         ulong indices_offset, Layout kept, long outputs, long splits, int largest,
-                                         int parts) {
+                                         __global const uchar *best_indices, ulong best_indices_offset,
+                                         __global uchar *values, ulong values_offset, int values_dtype,
+                                         __global uchar *indices, ulong indices_offset, Layout kept, long outputs,
+                                         long splits, int largest, int parts) {
   best += best_offset;
-  places += places_offset;
+  best_indices += best_indices_offset;
   values = values ? values + values_offset : values;
   indices += indices_offset;
 #if LSIZE > 1
   __local T best_of[LSIZE];
-  __local long place_of[LSIZE];
+  __local long index_of[LSIZE];
 #endif
   COLUMN_TASKS(outputs, parts, false, first, last);
   for (long task = first; task < last; task++) {
     // There are at least as many splits as parts. Past the end, the last result is looked for again.
     long result = min(task, outputs - 1), mine = PART * outputs + result;
     T winner = load(best, mine, best_dtype);
-    long place = load_index(places, mine, DT_I64);
+    long index = load_index(best_indices, mine, DT_I64);
     for (long split = PART + PARTS; split < splits; split += PARTS) {
       T x = load(best, split * outputs + result, best_dtype);
-      long at = load_index(places, split * outputs + result, DT_I64);
-      if (precedes(LARGEST, winner, place, x, at)) {
+      long at = load_index(best_indices, split * outputs + result, DT_I64);
+      if (precedes(LARGEST, winner, index, x, at)) {
         winner = x;
-        place = at;
+        index = at;
       }
     }
 #if LSIZE > 1
     best_of[item] = winner;
-    place_of[item] = place;
-    FOLD_PARTS(join_winner(LARGEST, best_of, place_of, item, other));
+    index_of[item] = index;
+    FOLD_PARTS(join_winner(LARGEST, best_of, index_of, item, other));
     if (part > 0 || !IS_TASK(task, outputs)) continue;
     winner = best_of[item];
-    place = place_of[item];
+    index = index_of[item];
 #endif
-    store_winner(values, values_dtype, indices, &kept, result, winner, place);
+    store_winner(values, values_dtype, indices, &kept, result, winner, index);
   }
 }

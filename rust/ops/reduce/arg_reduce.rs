@@ -1,6 +1,6 @@
 //! Reductions that return indices: argmax, argmin, maximum and minimum along a dimension.
 
-use super::reduction::{Order, Reduction};
+use super::reduction::{Reduction, Traversal};
 use crate::error::Result;
 use crate::kernels::{entry, Class, DType, Family};
 use crate::ops::core::geometry::Geometry;
@@ -47,7 +47,7 @@ pub fn arg_reduce(
     let constants = [("SPEC_DTYPE0", input.dtype.code()), ("SPEC_LARGEST", largest)];
     let program = target.program(Family::ArgReduce, class, &geometry.define(tier(input.numel(), &constants)))?;
 
-    let search = |kept: &[Dim<3>], values: usize, dtype: DType, indices: usize| {
+    let launch = |kept: &[Dim<3>], values: usize, dtype: DType, indices: usize| {
         let extremes = entry::ExtremesArguments {
             input: target.tensor(input)?,
             dtype0: input.dtype,
@@ -62,11 +62,11 @@ pub fn arg_reduce(
             largest,
         };
         match order {
-            Order::Rows => {
+            Traversal::Rows => {
                 let (global, local) = geometry.groups_for(outputs * splits);
                 target.launch(&program, entry::ARG_ROWS, &entry::ArgRows { extremes }, &global, Some(&local))
             }
-            Order::Columns => {
+            Traversal::Columns => {
                 let columns = space.columns(space.tasks(order, &geometry) * splits, length / splits);
                 let args = |parts| entry::ArgColumns { extremes, parts };
                 geometry.launch_columns(&target, &program, entry::ARG_COLUMNS, args, columns)
@@ -74,16 +74,16 @@ pub fn arg_reduce(
         }
     };
     if splits == 1 {
-        return search(&space.kept, values.address, values.dtype, indices.address);
+        return launch(&space.kept, values.address, values.dtype, indices.address);
     }
     let (size, index_size) = (class.size() as i64, DType::I64.size() as i64);
     let best = target.workspace((splits * outputs * size) as usize)?;
-    let places = target.workspace((splits * outputs * index_size) as usize)?;
-    search(&space.split(splits, [size, index_size, 0]), best.address, class.storage(), places.address)?;
+    let best_indices = target.workspace((splits * outputs * index_size) as usize)?;
+    launch(&space.split(splits, [size, index_size, 0]), best.address, class.storage(), best_indices.address)?;
     let args = entry::ArgMerge {
         best: target.memory(best.address)?,
         best_dtype: class.storage(),
-        places: target.memory(places.address)?,
+        best_indices: target.memory(best_indices.address)?,
         values: target.tensor(values)?,
         values_dtype: values.dtype,
         indices: target.tensor(indices)?,
@@ -102,9 +102,9 @@ fn space(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usi
     let output = |tensor: &Tensor<'_>| -> Vec<i64> {
         (0..input.ndim()).map(|d| if d == dim { 0 } else { bytes(tensor, d) }).collect()
     };
-    let source: Vec<i64> = (0..input.ndim()).map(|d| bytes(input, d)).collect();
+    let input_strides: Vec<i64> = (0..input.ndim()).map(|d| bytes(input, d)).collect();
     // The indices come first: they are always there, so their stride 0 tells which dimension is reduced.
-    let mut space = Reduction::new(input.sizes, [&output(indices), &output(values), &source]);
+    let mut space = Reduction::new(input.sizes, [&output(indices), &output(values), &input_strides]);
     for kept in &mut space.kept {
         kept.strides.swap(0, 1);
     }
@@ -112,9 +112,9 @@ fn space(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usi
 }
 
 /// The kernel that reads in the order of memory, unless the indices do not fit its lanes.
-fn order(space: &Reduction<3>, geometry: &Geometry, class: Class) -> Order {
+fn order(space: &Reduction<3>, geometry: &Geometry, class: Class) -> Traversal {
     if class == Class::Float && space.length() > i64::from(i32::MAX) {
-        return Order::Rows;
+        return Traversal::Rows;
     }
     space.order(geometry)
 }

@@ -4,12 +4,12 @@ pub mod arg_reduce;
 pub mod reduction;
 pub mod var_mean;
 
-use self::reduction::{Order, Reduction};
+use self::reduction::{Reduction, Traversal};
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Value};
 use crate::kernels::{Class, DType, Family};
 use crate::ops::core::geometry::Geometry;
-use crate::ops::core::space::layout;
+use crate::ops::core::space::{div_ceil, layout};
 use crate::ops::core::tier::{tier, with_rare};
 use crate::ops::{Operand, Target};
 
@@ -163,7 +163,7 @@ impl Pass {
         &self,
         space: &Reduction<2>,
         splits: i64,
-        order: Order,
+        order: Traversal,
         (map, finish): (Map, Finish),
         (input, input_dtype): (usize, DType),
         (output, output_dtype): (usize, DType),
@@ -192,19 +192,19 @@ impl Pass {
         };
         if let Some([row_stride, output_stride]) = self.short_rows(space, splits, order, input_dtype) {
             let args = entry::ReduceShortRows { reduction, row_stride, output_stride };
-            let tasks = (outputs as u64).div_ceil(self.geometry.lanes as u64) as i64;
+            let tasks = div_ceil(outputs, self.geometry.lanes as i64);
             let items = self.geometry.items_for(tasks);
             return self.target.launch(&program, entry::REDUCE_SHORT_ROWS, &args, &items, None);
         }
         let (kept, reduced) = (layout(&space.kept)?, layout(&space.reduced)?);
         match order {
-            Order::Rows => {
+            Traversal::Rows => {
                 let run_items = geometry.run_items(space.run());
                 let args = entry::ReduceRows { reduction, kept, reduced, splits, run_items };
                 let (global, local) = geometry.groups_for(outputs * splits);
                 self.target.launch(&program, entry::REDUCE_ROWS, &args, &global, Some(&local))
             }
-            Order::Columns => {
+            Traversal::Columns => {
                 let columns = space.columns(space.tasks(order, &geometry), length / splits);
                 let args = |parts| entry::ReduceColumns { reduction, kept, reduced, splits, parts };
                 geometry.launch_columns(&self.target, &program, entry::REDUCE_COLUMNS, args, columns)
@@ -214,12 +214,12 @@ impl Pass {
 
     /// Strides of input and output from row to row, where `reduce_short_rows` serves: on CPUs, for dense rows of a few
     /// vectors. The items of other devices share rows.
-    fn short_rows(&self, space: &Reduction<2>, splits: i64, order: Order, input: DType) -> Option<[i64; 2]> {
+    fn short_rows(&self, space: &Reduction<2>, splits: i64, order: Traversal, input: DType) -> Option<[i64; 2]> {
         let ([kept], [reduced]) = (space.kept.as_slice(), space.reduced.as_slice()) else { return None };
         let lanes = self.geometry.lanes as i64;
         let short = (lanes..=LONGEST_SHORT_ROW * lanes).contains(&reduced.size) && kept.size >= lanes;
         let dense = reduced.strides == [input.size() as i64];
-        let serves = short && dense && lanes > 1 && self.geometry.group == 1 && splits == 1 && order == Order::Rows;
+        let serves = short && dense && lanes > 1 && self.geometry.group == 1 && splits == 1 && order == Traversal::Rows;
         let [output, input] = kept.strides;
         serves.then_some([input, output])
     }

@@ -2,7 +2,7 @@
 
 use crate::kernels::Class;
 use crate::ops::core::geometry::{Columns, Geometry};
-use crate::ops::core::space::{coalesce, Dim};
+use crate::ops::core::space::{coalesce, div_ceil, Dim};
 
 /// Elements from which one result is worth cutting in two: where elements are neighbours, and where results are.
 const SHORTEST_ROW: i64 = 1 << 14;
@@ -10,16 +10,16 @@ const SHORTEST_COLUMN: i64 = 256;
 /// Vectors that an item of a CPU takes side by side: `STRIP` of `reduce.cl`.
 const STRIP: i64 = 4;
 
-/// Which of the two kernels of a family runs.
+/// The kernel of a family that runs: that for rows or that for columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum Traversal {
     /// Elements of one result are neighbours.
     Rows,
     /// Results are neighbours.
     Columns,
 }
 
-impl Order {
+impl Traversal {
     /// The geometry of the kernel, out of its device's.
     pub const fn geometry(self, device: Geometry) -> Geometry {
         match self {
@@ -73,22 +73,22 @@ impl<const N: usize> Reduction<N> {
     }
 
     /// The kernel that reads the input in the order of memory.
-    pub fn order(&self, geometry: &Geometry) -> Order {
-        let (Some(kept), Some(reduced)) = (self.kept.first(), self.reduced.first()) else { return Order::Rows };
+    pub fn order(&self, geometry: &Geometry) -> Traversal {
+        let (Some(kept), Some(reduced)) = (self.kept.first(), self.reduced.first()) else { return Traversal::Rows };
         if input_stride(reduced) < input_stride(kept) && !geometry.starves(self.length()) {
-            Order::Rows
+            Traversal::Rows
         } else {
-            Order::Columns
+            Traversal::Columns
         }
     }
 
     /// Tasks of a kernel that takes whole results.
-    pub fn tasks(&self, order: Order, geometry: &Geometry) -> i64 {
+    pub fn tasks(&self, order: Traversal, geometry: &Geometry) -> i64 {
         let Some((columns, rows)) = self.kept.split_first() else { return 1 };
         match order {
-            Order::Rows => self.outputs(),
-            Order::Columns => {
-                let strips = (columns.size as u64).div_ceil(geometry.lanes as u64) as i64;
+            Traversal::Rows => self.outputs(),
+            Traversal::Columns => {
+                let strips = div_ceil(columns.size, geometry.lanes as i64);
                 strips * rows.iter().map(|dim| dim.size).product::<i64>()
             }
         }
@@ -102,16 +102,16 @@ impl<const N: usize> Reduction<N> {
         Columns { tasks, beside, length, is_row: stride(self.reduced.first().map(input_stride)) < kept }
     }
 
-    /// Pieces that every result is cut into so that the device is busy.
-    pub fn splits(&self, order: Order, geometry: &Geometry) -> i64 {
+    /// Pieces that every result is cut into to reach the occupancy target.
+    pub fn splits(&self, order: Traversal, geometry: &Geometry) -> i64 {
         let (tasks, shortest) = match order {
-            Order::Rows => (self.outputs(), SHORTEST_ROW),
-            Order::Columns => {
+            Traversal::Rows => (self.outputs(), SHORTEST_ROW),
+            Traversal::Columns => {
                 let (tasks, strip) = (self.tasks(order, geometry), if geometry.group == 1 { STRIP } else { 1 });
                 ((tasks * geometry.column_parts(self.columns(tasks, self.length())) / strip).max(1), SHORTEST_COLUMN)
             }
         };
-        let wanted = geometry.busy(order == Order::Rows) / 2 / tasks.max(1);
+        let wanted = geometry.occupancy_target(order == Traversal::Rows) / 2 / tasks.max(1);
         wanted.clamp(1, (self.length() / shortest).max(1))
     }
 
@@ -169,14 +169,14 @@ mod tests {
     fn neighbours_that_fold_make_rows() {
         let rows = sum_over(&[8, 100], &[0, 4], &[4, 32]);
         assert_eq!((rows.outputs(), rows.length()), (100, 8));
-        assert_eq!(rows.order(&CPU), Order::Rows);
+        assert_eq!(rows.order(&CPU), Traversal::Rows);
     }
 
     #[test]
     fn neighbours_that_stay_make_columns() {
         let columns = sum_over(&[8, 100], &[4, 0], &[4, 32]);
         assert_eq!((columns.outputs(), columns.length()), (8, 100));
-        assert_eq!(columns.order(&CPU), Order::Columns);
+        assert_eq!(columns.order(&CPU), Traversal::Columns);
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn one_long_result_is_split() {
         let all = sum_over(&[1 << 24], &[0], &[4]);
-        let splits = all.splits(Order::Rows, &CPU);
+        let splits = all.splits(Traversal::Rows, &CPU);
         assert!(splits > 1);
         assert_eq!(all.split(splits, [4, 0]), [Dim { size: splits, strides: [4, 0] }]);
         assert_eq!(all.join(splits, Class::Float).reduced, [Dim { size: splits, strides: [4] }]);
@@ -197,6 +197,6 @@ mod tests {
 
     #[test]
     fn short_results_are_not_split() {
-        assert_eq!(sum_over(&[1000], &[0], &[4]).splits(Order::Rows, &CPU), 1);
+        assert_eq!(sum_over(&[1000], &[0], &[4]).splits(Traversal::Rows, &CPU), 1);
     }
 }

@@ -5,14 +5,14 @@
 //
 // `kept` lays out the results (operand 0 variance, 1 mean, 2 input), `reduced` the elements of each (operand 0
 // input). Where results are few their elements are cut into `splits`, the last dimension of `kept` then;
-// moments_merge joins what the splits wrote. Where no mean is wanted its pointer is null.
+// var_mean_merge joins what the splits wrote. Where no mean is wanted its pointer is null.
 //
-//   moments_rows  elements of one result are neighbours    moments_columns  results are neighbours
+//   var_mean_rows  elements of one result are neighbours    var_mean_columns  results are neighbours
 
 // Kinds of results: the raw sum of squared deviations for a split, else the variance or its root.
 #define FINISH_SQUARES 0
 #define FINISH_VARIANCE 1
-#define FINISH_DEVIATION 2
+#define FINISH_STD 2
 
 // Vectors of a block: 2 KiB of float16.
 #define BLOCK 32
@@ -20,23 +20,23 @@
 // Count, mean and sum of squared deviations: of one set of elements, and of one set for each lane.
 typedef struct {
   T count, mean, squares;
-} Moments;
+} VarMean;
 typedef struct {
   T count;
   TV mean, squares;
-} LaneMoments;
+} LaneVarMean;
 
-INLINE Moments join(Moments a, Moments b) {
+INLINE VarMean join(VarMean a, VarMean b) {
   if (b.count == 0) return a;
   T count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
   a.mean += delta * share;
-  // The square of a deviation may overflow that weighs nothing.
+  // The square of a difference may overflow that weighs nothing.
   a.squares += b.squares + a.count * share * delta * delta;
   a.count = count;
   return a;
 }
 
-INLINE void join_lanes(LaneMoments *a, T count, TV mean, TV squares) {
+INLINE void join_lanes(LaneVarMean *a, T count, TV mean, TV squares) {
   T total = a->count + count, share = count / total;
   TV delta = mean - a->mean;
   a->mean += delta * share;
@@ -44,23 +44,23 @@ INLINE void join_lanes(LaneMoments *a, T count, TV mean, TV squares) {
   a->count = total;
 }
 
-INLINE LaneMoments with_lanes(LaneMoments a, LaneMoments b) {
+INLINE LaneVarMean with_lanes(LaneVarMean a, LaneVarMean b) {
   if (b.count > 0) join_lanes(&a, b.count, b.mean, b.squares);
   return a;
 }
 
-INLINE T finish_moments(int finish, Moments m, T correction) {
+INLINE T finish_variance(int finish, VarMean m, T correction) {
   if (finish == FINISH_SQUARES) return m.squares;
   // Infinite elements have no distance from the mean. No degrees of freedom: infinite or NaN, as the quotient says.
   T squares = isinf(m.mean) ? (T)NAN : m.squares;
   T variance = squares / max(m.count - correction, (T)0);
-  return finish == FINISH_DEVIATION ? sqrt(variance) : variance;
+  return finish == FINISH_STD ? sqrt(variance) : variance;
 }
 
 // Adds a run of n elements that lie `stride` bytes apart: of its vectors item, item + items, ... to *lanes, of the
 // elements left over likewise to *rest.
-INLINE void add_run(__global const uchar *p, long stride, long n, int item, int items, int dtype, LaneMoments *lanes,
-                    Moments *rest) {
+INLINE void add_run(__global const uchar *p, long stride, long n, int item, int items, int dtype, LaneVarMean *lanes,
+                    VarMean *rest) {
   long vectors = n / VEC;
   bool dense = stride == dtype_size(dtype);
   for (long begin = item; begin < vectors; begin += (long)BLOCK * items) {
@@ -85,33 +85,33 @@ INLINE void add_run(__global const uchar *p, long stride, long n, int item, int 
     join_lanes(lanes, count, sum / (T)count, squares);
   }
   for (long i = vectors * VEC + item; i < n; i += items) {
-    Moments one = {1, load_at(p + i * stride, dtype), 0};
+    VarMean one = {1, load_at(p + i * stride, dtype), 0};
     *rest = join(*rest, one);
   }
 }
 
-#define MOMENTS_ARGUMENTS                                                                                       \
+#define VAR_MEAN_ARGUMENTS                                                                                      \
   __global const uchar *input, ulong input_offset, int dtype0, __global uchar *variance, ulong variance_offset, \
       int variance_dtype, __global uchar *mean, ulong mean_offset, int mean_dtype, Layout kept, Layout reduced, \
       long outputs, long length, long splits, int finish, TR correction
 
 // A group finds the mean and variance of whole tasks (result, split). `run_items` of its items share a run of the
 // innermost reduced dimension, the others take the next runs.
-__kernel GROUPS_OF(LSIZE) void moments_rows(MOMENTS_ARGUMENTS, int run_items) {
+__kernel GROUPS_OF(LSIZE) void var_mean_rows(VAR_MEAN_ARGUMENTS, int run_items) {
   input += input_offset;
   variance += variance_offset;
   mean = mean ? mean + mean_offset : mean;
   long run = reduced.sizes[0], stride = reduced.strides[0][0];
   int item = get_local_id(0);
 #if LSIZE > 1
-  __local Moments shared[LSIZE];
+  __local VarMean shared[LSIZE];
 #endif
   GROUP_TASKS(outputs * splits, first, last);
   for (long task = first; task < last; task++) {
     long split = task / outputs, begin = length * split / splits, end = length * (split + 1) / splits;
     __global const uchar *base = input + layout_offset(&kept, 2, task);
-    LaneMoments lanes = {0, (TV)0, (TV)0};
-    Moments total = {0, 0, 0};
+    LaneVarMean lanes = {0, (TV)0, (TV)0};
+    VarMean total = {0, 0, 0};
     for (long r = begin / run + item / run_items; r * run < end; r += LSIZE / run_items) {
       long from = max(begin - r * run, 0L), to = min(end - r * run, run);
       add_run(base + layout_run_offset(&reduced, 0, r) + from * stride, stride, to - from, item % run_items, run_items,
@@ -122,7 +122,7 @@ __kernel GROUPS_OF(LSIZE) void moments_rows(MOMENTS_ARGUMENTS, int run_items) {
       means.vector = lanes.mean;
       squares.vector = lanes.squares;
       for (int l = 0; l < VEC; l++) {
-        Moments lane = {lanes.count, means.lanes[l], squares.lanes[l]};
+        VarMean lane = {lanes.count, means.lanes[l], squares.lanes[l]};
         total = join(total, lane);
       }
     }
@@ -137,14 +137,14 @@ __kernel GROUPS_OF(LSIZE) void moments_rows(MOMENTS_ARGUMENTS, int run_items) {
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     if (item == 0) {
-      store_at(variance + layout_offset(&kept, 0, task), variance_dtype, finish_moments(finish, total, correction));
+      store_at(variance + layout_offset(&kept, 0, task), variance_dtype, finish_variance(finish, total, correction));
       if (mean) store_at(mean + layout_offset(&kept, 1, task), mean_dtype, total.mean);
     }
   }
 }
 
 // Items find the mean and variance of tasks (VEC neighbouring results, split), as columns.cl has it.
-__kernel GROUPS_OF(LSIZE) void moments_columns(MOMENTS_ARGUMENTS, int parts) {
+__kernel GROUPS_OF(LSIZE) void var_mean_columns(VAR_MEAN_ARGUMENTS, int parts) {
   input += input_offset;
   variance += variance_offset;
   mean = mean ? mean + mean_offset : mean;
@@ -153,7 +153,7 @@ __kernel GROUPS_OF(LSIZE) void moments_columns(MOMENTS_ARGUMENTS, int parts) {
   long run = reduced.sizes[0], stride = reduced.strides[0][0];
   long tasks = rows * strips * splits;
 #if LSIZE > 1
-  __local LaneMoments found[LSIZE];
+  __local LaneVarMean found[LSIZE];
 #endif
   COLUMN_TASKS(tasks, parts, stride < column_stride, first, last);
   for (long task = first; task < last; task++) {
@@ -161,7 +161,7 @@ __kernel GROUPS_OF(LSIZE) void moments_columns(MOMENTS_ARGUMENTS, int parts) {
     long begin = length * split / splits, end = length * (split + 1) / splits;
     int width = IS_TASK(task, tasks) ? (int)min(columns - column, (long)VEC) : 0;
     __global const uchar *base = input + layout_run_offset(&kept, 2, row) + column * column_stride;
-    LaneMoments lanes = {0, (TV)0, (TV)0};
+    LaneVarMean lanes = {0, (TV)0, (TV)0};
     for (long i = begin; i < end;) {
       long from = i % run, to = min(min(run, from + end - i), from + (long)BLOCK * PARTS);
       __global const uchar *p = base + layout_run_offset(&reduced, 0, i / run);
@@ -187,31 +187,31 @@ __kernel GROUPS_OF(LSIZE) void moments_columns(MOMENTS_ARGUMENTS, int parts) {
     means.vector = lanes.mean;
     squares.vector = lanes.squares;
     FIRST_LANES(l, width) {
-      Moments one = {lanes.count, means.lanes[l], squares.lanes[l]};
+      VarMean one = {lanes.count, means.lanes[l], squares.lanes[l]};
       long result = row * columns + column + l;
-      store_at(variance + layout_offset(&kept, 0, result), variance_dtype, finish_moments(finish, one, correction));
+      store_at(variance + layout_offset(&kept, 0, result), variance_dtype, finish_variance(finish, one, correction));
       if (mean) store_at(mean + layout_offset(&kept, 1, result), mean_dtype, one.mean);
     }
   }
 }
 
 // Joins the splits' sums of squares and means, both [splits][outputs] of T: items share a result's as columns.cl has it.
-__kernel GROUPS_OF(LSIZE) void moments_merge(__global const uchar *squares, ulong squares_offset,
-                                             __global const uchar *means, ulong means_offset, __global uchar *variance,
-                                             ulong variance_offset, int variance_dtype, __global uchar *mean,
-                                             ulong mean_offset, int mean_dtype, Layout kept, long outputs, long length,
-                                             long splits, int finish, TR correction, int parts) {
+__kernel GROUPS_OF(LSIZE) void var_mean_merge(__global const uchar *squares, ulong squares_offset,
+                                              __global const uchar *means, ulong means_offset, __global uchar *variance,
+                                              ulong variance_offset, int variance_dtype, __global uchar *mean,
+                                              ulong mean_offset, int mean_dtype, Layout kept, long outputs, long length,
+                                              long splits, int finish, TR correction, int parts) {
   __global const T *split_squares = (__global const T *)(squares + squares_offset);
   __global const T *split_means = (__global const T *)(means + means_offset);
 #if LSIZE > 1
-  __local Moments found[LSIZE];
+  __local VarMean found[LSIZE];
 #endif
   COLUMN_TASKS(outputs, parts, false, first, last);
   for (long result = first; result < last; result++) {
-    Moments total = {0, 0, 0};
+    VarMean total = {0, 0, 0};
     for (long split = PART; split < splits && IS_TASK(result, outputs); split += PARTS) {
       long count = length * (split + 1) / splits - length * split / splits, at = split * outputs + result;
-      Moments one = {(T)count, split_means[at], split_squares[at]};
+      VarMean one = {(T)count, split_means[at], split_squares[at]};
       total = join(total, one);
     }
 #if LSIZE > 1
@@ -221,7 +221,7 @@ __kernel GROUPS_OF(LSIZE) void moments_merge(__global const uchar *squares, ulon
     total = found[item];
 #endif
     store_at(variance + variance_offset + layout_offset(&kept, 0, result), variance_dtype,
-             finish_moments(finish, total, correction));
+             finish_variance(finish, total, correction));
     if (mean) store_at(mean + mean_offset + layout_offset(&kept, 1, result), mean_dtype, total.mean);
   }
 }

@@ -1,6 +1,6 @@
 //! Variance, standard deviation and mean.
 
-use super::reduction::{Order, Reduction};
+use super::reduction::{Reduction, Traversal};
 use crate::error::Result;
 use crate::kernels::entry::{self, Value};
 use crate::kernels::{DType, Family};
@@ -11,13 +11,13 @@ use crate::ops::{Operand, Target};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// Parameters of a variance.
+    /// Options of a variance.
     #[derive(Clone, Copy, Debug)]
-    pub struct Spread {
+    pub struct VarMeanOptions {
         /// Degrees of freedom taken from the count: 1 for the unbiased variance.
         pub correction: f64,
-        /// The standard deviation in place of the variance.
-        pub take_root: bool,
+        /// True for the standard deviation in place of the variance.
+        pub take_sqrt: bool,
     }
 
     unsafe extern "C++" {
@@ -26,28 +26,34 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn variance(spread: Spread, shape: &[i64], variance: &Operand, mean: &Operand, input: &Operand) -> Result<()>;
+        fn var_mean(
+            options: VarMeanOptions,
+            shape: &[i64],
+            variance: &Operand,
+            mean: &Operand,
+            input: &Operand,
+        ) -> Result<()>;
     }
 }
 
-pub use ffi::Spread;
+pub use ffi::VarMeanOptions;
 
-/// Finish of the squared deviations: values of `var_mean.cl`.
+/// Result made of the sum of squared deviations: values of `var_mean.cl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 enum Finish {
     Squares = 0,
     Variance = 1,
-    Deviation = 2,
+    Std = 2,
 }
 
-/// Variance (or deviation) of `input`, and its mean unless the operand for it has address 0, over `shape` (innermost dimension
-/// first): along the dimensions where `variance` has stride 0.
+/// Variance (or standard deviation) of `input`, and its mean unless the operand for it has address 0, over `shape`
+/// (innermost dimension first): along the dimensions where `variance` has stride 0.
 ///
 /// # Errors
 /// As the driver reports.
-pub fn variance(
-    spread: Spread,
+pub fn var_mean(
+    options: VarMeanOptions,
     shape: &[i64],
     variance: &Operand<'_>,
     mean: &Operand<'_>,
@@ -65,12 +71,12 @@ pub fn variance(
     let geometry = order.geometry(geometry);
     let splits = space.splits(order, &geometry);
     let spec = geometry.define(tier(outputs * length, &[("SPEC_DTYPE0", input.dtype.code())]));
-    let program = target.program(Family::Moments, class, &spec)?;
-    let finish = if spread.take_root { Finish::Deviation } else { Finish::Variance };
-    let correction = Value::real(class, spread.correction);
+    let program = target.program(Family::VarMean, class, &spec)?;
+    let finish = if options.take_sqrt { Finish::Std } else { Finish::Variance };
+    let correction = Value::real(class, options.correction);
 
-    let search = |kept: &[Dim<3>], squares: (usize, DType), means: (usize, DType), finish: Finish| {
-        let moments = entry::MomentsArguments {
+    let launch = |kept: &[Dim<3>], squares: (usize, DType), means: (usize, DType), finish: Finish| {
+        let var_mean = entry::VarMeanArguments {
             input: target.memory(input.address)?,
             dtype0: input.dtype,
             variance: target.memory(squares.0)?,
@@ -86,32 +92,32 @@ pub fn variance(
             correction,
         };
         match order {
-            Order::Rows => {
-                let args = entry::MomentsRows { moments, run_items: geometry.run_items(space.run()) };
+            Traversal::Rows => {
+                let args = entry::VarMeanRows { var_mean, run_items: geometry.run_items(space.run()) };
                 let (global, local) = geometry.groups_for(outputs * splits);
-                target.launch(&program, entry::MOMENTS_ROWS, &args, &global, Some(&local))
+                target.launch(&program, entry::VAR_MEAN_ROWS, &args, &global, Some(&local))
             }
-            Order::Columns => {
+            Traversal::Columns => {
                 let columns = space.columns(space.tasks(order, &geometry) * splits, length / splits);
-                let args = |parts| entry::MomentsColumns { moments, parts };
-                geometry.launch_columns(&target, &program, entry::MOMENTS_COLUMNS, args, columns)
+                let args = |parts| entry::VarMeanColumns { var_mean, parts };
+                geometry.launch_columns(&target, &program, entry::VAR_MEAN_COLUMNS, args, columns)
             }
         }
     };
     if splits == 1 {
-        return search(&space.kept, (variance.address, variance.dtype), (mean.address, mean.dtype), finish);
+        return launch(&space.kept, (variance.address, variance.dtype), (mean.address, mean.dtype), finish);
     }
     let size = class.size() as i64;
     let bytes = (splits * outputs * size) as usize;
     let (squares, means) = (target.workspace(bytes)?, target.workspace(bytes)?);
     let storage = class.storage();
-    search(
+    launch(
         &space.split(splits, [size, size, 0]),
         (squares.address, storage),
         (means.address, storage),
         Finish::Squares,
     )?;
-    let args = entry::MomentsMerge {
+    let args = entry::VarMeanMerge {
         squares: target.memory(squares.address)?,
         means: target.memory(means.address)?,
         variance: target.memory(variance.address)?,
@@ -126,6 +132,6 @@ pub fn variance(
         correction,
         parts: 1,
     };
-    let args = |parts| entry::MomentsMerge { parts, ..args };
-    geometry.launch_join(&target, &program, entry::MOMENTS_MERGE, args, (outputs, splits))
+    let args = |parts| entry::VarMeanMerge { parts, ..args };
+    geometry.launch_join(&target, &program, entry::VAR_MEAN_MERGE, args, (outputs, splits))
 }

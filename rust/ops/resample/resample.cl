@@ -9,7 +9,7 @@
 //
 // The table of a dimension of n output positions, each with at most `width` elements, is stored for vectors of
 // neighbouring positions, with a pitch of n rounded up to 16:
-//   int counts[pitch]   int places[width][pitch]   TR weights[width][pitch]
+//   int counts[pitch]   int indices[width][pitch]   TR weights[width][pitch]
 
 // Rules that find the input positions of an output position: values of `ResampleRule`.
 #define RULE_REPLICATE 0
@@ -52,11 +52,11 @@ static inline long pitch(long n) { return (n + 15) / 16 * 16; }
 static inline __global int *table_counts(__global uchar *tables, const ResampleAxis *axis) {
   return (__global int *)(tables + axis->start);
 }
-static inline __global int *table_places(__global uchar *tables, const ResampleAxis *axis) {
+static inline __global int *table_indices(__global uchar *tables, const ResampleAxis *axis) {
   return table_counts(tables, axis) + pitch(positions(axis));
 }
 static inline __global TR *table_weights(__global uchar *tables, const ResampleAxis *axis) {
-  return (__global TR *)(table_places(tables, axis) + axis->width * pitch(positions(axis)));
+  return (__global TR *)(table_indices(tables, axis) + axis->width * pitch(positions(axis)));
 }
 
 static inline TF scale_of(const ResampleAxis *axis) {
@@ -89,10 +89,10 @@ typedef struct {
   int count;
   TF near[4];
   TF center, slope, total;
-} Taps;
+} KernelElements;
 
-static inline Taps smooth_taps(const ResampleAxis *axis, long o) {
-  Taps t;
+static inline KernelElements smooth_elements(const ResampleAxis *axis, long o) {
+  KernelElements t;
   TF scale = scale_of(axis);
   TF wide = fmax(scale, (TF)1);
   TF reach = smooth_reach(axis->rule) * wide;
@@ -107,9 +107,9 @@ static inline Taps smooth_taps(const ResampleAxis *axis, long o) {
   return t;
 }
 
-static inline Taps find_taps(const ResampleAxis *axis, long o) {
-  if (axis->rule >= RULE_SMOOTH_LINEAR) return smooth_taps(axis, o);
-  Taps t;
+static inline KernelElements find_elements(const ResampleAxis *axis, long o) {
+  if (axis->rule >= RULE_SMOOTH_LINEAR) return smooth_elements(axis, o);
+  KernelElements t;
   TF scale = scale_of(axis);
   t.count = 1;
   t.near[0] = 1;
@@ -145,7 +145,7 @@ static inline Taps find_taps(const ResampleAxis *axis, long o) {
 }
 
 // Coarse position of element k: those outside are brought back in.
-static inline long tap_place(const ResampleAxis *axis, const Taps *t, int k) {
+static inline long element_index(const ResampleAxis *axis, const KernelElements *t, int k) {
   long i = t->first + k, last = axis->coarse - 1;
   if (axis->rule == RULE_REFLECT) {
     if (i < 0) i = -i;
@@ -154,7 +154,7 @@ static inline long tap_place(const ResampleAxis *axis, const Taps *t, int k) {
   return clamp(i, 0l, last);
 }
 
-static inline TF tap_weight(const ResampleAxis *axis, const Taps *t, int k) {
+static inline TF element_weight(const ResampleAxis *axis, const KernelElements *t, int k) {
   if (axis->rule < RULE_SMOOTH_LINEAR) return t->near[k];
   return smooth_kernel(axis->rule, ((TF)(t->first + k) - t->center + LIT(0.5)) * t->slope) / t->total;
 }
@@ -179,19 +179,19 @@ static inline void candidates(const ResampleAxis *axis, long i, long *begin, lon
 }
 
 // Adds fine position o to the column of coarse position i, if o reads it.
-static inline int append_reader(const ResampleAxis *axis, long i, long o, int count, __global int *places,
+static inline int append_reader(const ResampleAxis *axis, long i, long o, int count, __global int *indices,
                                 __global TR *weights, long step) {
-  Taps t = find_taps(axis, o);
+  KernelElements t = find_elements(axis, o);
   TF weight = 0;
   bool reads = false;
   for (int k = 0; k < t.count; k++) {
-    if (tap_place(axis, &t, k) != i) continue;
-    weight += tap_weight(axis, &t, k);
+    if (element_index(axis, &t, k) != i) continue;
+    weight += element_weight(axis, &t, k);
     reads = true;
   }
   // Positions before the first read the second as well, with weight 0: of those there may be more than the table has room for.
   if (!reads || weight == 0 || count == axis->width) return count;
-  places[count * step] = (int)o;
+  indices[count * step] = (int)o;
   weights[count * step] = (TR)weight;
   return count + 1;
 }
@@ -211,14 +211,14 @@ __kernel void resample_tables(__global uchar *tables, ulong tables_offset, AXES_
     }
   }
   long step = pitch(positions(&axis));
-  __global int *places = table_places(tables, &axis) + p;
+  __global int *indices = table_indices(tables, &axis) + p;
   __global TR *weights = table_weights(tables, &axis) + p;
   int count = 0;
   if (!axis.transposed) {
-    Taps t = find_taps(&axis, p);
+    KernelElements t = find_elements(&axis, p);
     for (; count < min(t.count, axis.width); count++) {
-      places[count * step] = (int)tap_place(&axis, &t, count);
-      weights[count * step] = (TR)tap_weight(&axis, &t, count);
+      indices[count * step] = (int)element_index(&axis, &t, count);
+      weights[count * step] = (TR)element_weight(&axis, &t, count);
     }
   } else if (axis.rule == RULE_REFLECT) {
     // Read directly, and from the mirror images beyond either end.
@@ -227,31 +227,31 @@ __kernel void resample_tables(__global uchar *tables, ulong tables_offset, AXES_
       long o = images[image] + axis.shift;
       bool seen = false;
       for (int k = 0; k < image; k++) seen |= images[k] == images[image];
-      if (o >= 0 && o < axis.fine && !seen) count = append_reader(&axis, p, o, count, places, weights, step);
+      if (o >= 0 && o < axis.fine && !seen) count = append_reader(&axis, p, o, count, indices, weights, step);
     }
   } else {
     long begin, end;
     candidates(&axis, p, &begin, &end);
-    for (long o = begin; o < end; o++) count = append_reader(&axis, p, o, count, places, weights, step);
+    for (long o = begin; o < end; o++) count = append_reader(&axis, p, o, count, indices, weights, step);
   }
   table_counts(tables, &axis)[p] = count;
   // resample_rows reads what these would be, and throws it away.
-  for (; count < axis.width; count++) places[count * step] = 0;
+  for (; count < axis.width; count++) indices[count * step] = 0;
 }
 
 // The elements of one position of a dimension.
 typedef struct {
   int count;
   long step;
-  __global const int *places;
+  __global const int *indices;
   __global const TR *weights;
-} Row;
+} TableRow;
 
-static inline Row table_row(__global uchar *tables, const ResampleAxis *axis, long p) {
-  Row row;
+static inline TableRow table_row(__global uchar *tables, const ResampleAxis *axis, long p) {
+  TableRow row;
   row.count = table_counts(tables, axis)[p];
   row.step = pitch(positions(axis));
-  row.places = table_places(tables, axis) + p;
+  row.indices = table_indices(tables, axis) + p;
   row.weights = table_weights(tables, axis) + p;
   return row;
 }
@@ -266,9 +266,9 @@ static inline bool count_alike(__global const int *counts) {
 }
 
 // Neighbouring output positions along x, `n` <= VEC of them.
-static inline TV sum_columns(__global uchar *tables, const ResampleAxis *x_axis, Row y, Row z, long x, int n,
+static inline TV sum_columns(__global uchar *tables, const ResampleAxis *x_axis, TableRow y, TableRow z, long x, int n,
                              __global const uchar *in, long x_step, long y_step, long z_step, int dtype0) {
-  Row row = table_row(tables, x_axis, x);
+  TableRow row = table_row(tables, x_axis, x);
   __global const int *counts = table_counts(tables, x_axis) + x;
   // With few elements the conditions cost less than comparing counts.
   bool alike = x_axis->width > 2 && n == VEC && count_alike(counts);
@@ -276,18 +276,18 @@ static inline TV sum_columns(__global uchar *tables, const ResampleAxis *x_axis,
   TV sum = (TV)0;
   for (int k = 0; k < z.count; k++) {
     for (int j = 0; j < y.count; j++) {
-      __global const uchar *line = in + z.places[k * z.step] * z_step + y.places[j * y.step] * y_step;
+      __global const uchar *line = in + z.indices[k * z.step] * z_step + y.indices[j * y.step] * y_step;
       TR outer = z.weights[k * z.step] * y.weights[j * y.step];
       for (int i = 0; i < most; i++) {
-        __global const int *places = row.places + i * row.step;
+        __global const int *indices = row.indices + i * row.step;
         __global const TR *weights = row.weights + i * row.step;
         Lanes v;
         if (alike) {
           // Without the conditions below these become one gather.
-          for (int l = 0; l < VEC; l++) v.lanes[l] = load_at(line + places[l] * x_step, DTYPE0) * (outer * weights[l]);
+          for (int l = 0; l < VEC; l++) v.lanes[l] = load_at(line + indices[l] * x_step, DTYPE0) * (outer * weights[l]);
         } else {
           for (int l = 0; l < VEC; l++)
-            v.lanes[l] = l < n && i < counts[l] ? load_at(line + places[l] * x_step, DTYPE0) * (outer * weights[l])
+            v.lanes[l] = l < n && i < counts[l] ? load_at(line + indices[l] * x_step, DTYPE0) * (outer * weights[l])
                                                 : FROM_REAL(0);
         }
         sum += v.vector;
@@ -298,16 +298,16 @@ static inline TV sum_columns(__global uchar *tables, const ResampleAxis *x_axis,
 }
 
 // Neighbouring channels of one output position; `in` is the first of them.
-static inline TV sum_channels(Row x, Row y, Row z, __global const uchar *in, long channel_step, int n, long x_step,
-                              long y_step, long z_step, int dtype0) {
+static inline TV sum_channels(TableRow x, TableRow y, TableRow z, __global const uchar *in, long channel_step, int n,
+                              long x_step, long y_step, long z_step, int dtype0) {
   TV sum = (TV)0;
   for (int k = 0; k < z.count; k++)
     for (int j = 0; j < y.count; j++) {
-      __global const uchar *line = in + z.places[k * z.step] * z_step + y.places[j * y.step] * y_step;
+      __global const uchar *line = in + z.indices[k * z.step] * z_step + y.indices[j * y.step] * y_step;
       TR outer = z.weights[k * z.step] * y.weights[j * y.step];
       for (int i = 0; i < x.count; i++)
-        sum +=
-            load_lanes(line + x.places[i * x.step] * x_step, channel_step, n, DTYPE0) * (outer * x.weights[i * x.step]);
+        sum += load_lanes(line + x.indices[i * x.step] * x_step, channel_step, n, DTYPE0) *
+               (outer * x.weights[i * x.step]);
     }
   return sum;
 }
@@ -338,7 +338,7 @@ __kernel void resample(__global uchar *output, ulong output_offset, __global con
       channel = rest % channels;
       rest /= channels;
     }
-    Row y_row = table_row(tables, &y_axis, y), z_row = table_row(tables, &z_axis, z);
+    TableRow y_row = table_row(tables, &y_axis, y), z_row = table_row(tables, &z_axis, z);
     __global const uchar *in = input + input_offset + channel * layout.strides[1][3] + rest * layout.strides[1][4];
     __global uchar *out = output + output_offset + x * layout.strides[0][0] + y * layout.strides[0][1] +
                           z * layout.strides[0][2] + channel * layout.strides[0][3] + rest * layout.strides[0][4];

@@ -2,21 +2,21 @@
 
 // Output positions x to x + VEC - 1, all of which exist, from a row of inputs summed over the other dimensions.
 INLINE TV sum_line(__global uchar *tables, const ResampleAxis *x_axis, long x, __local const T *line) {
-  Row row = table_row(tables, x_axis, x);
+  TableRow row = table_row(tables, x_axis, x);
   __global const int *counts = table_counts(tables, x_axis) + x;
   // With few elements the condition costs less than comparing counts.
   const bool alike = x_axis->width > 2 && count_alike(counts);
   const int most = alike ? row.count : x_axis->width;
   TV sum = (TV)0;
   for (int i = 0; i < most; i++) {
-    __global const int *places = row.places + i * row.step;
+    __global const int *indices = row.indices + i * row.step;
     __global const TR *weights = row.weights + i * row.step;
     Lanes v;
 #if VEC == 1
-    v.vector = i < row.count ? line[places[0]] * weights[0] : FROM_REAL(0);
+    v.vector = i < row.count ? line[indices[0]] * weights[0] : FROM_REAL(0);
 #else
     // Unrolled, or it would go through memory.
-  UNROLL for (int l = 0; l < VEC; l++) v.lanes[l] = line[places[l]];
+  UNROLL for (int l = 0; l < VEC; l++) v.lanes[l] = line[indices[l]];
     v.vector *= VLOAD(0, weights);
     if (!alike) v.vector = TO(TM_NAME)(VLOAD(0, counts)) > (TM)i ? v.vector : (TV)0;
 #endif
@@ -39,7 +39,7 @@ __kernel void resample_rows(__global uchar *output, ulong output_offset, __globa
       at[d] = rest % layout.sizes[d + 1];
       rest /= layout.sizes[d + 1];
     }
-    const Row y = table_row(tables, &y_axis, at[0]), z = table_row(tables, &z_axis, at[1]);
+    const TableRow y = table_row(tables, &y_axis, at[0]), z = table_row(tables, &z_axis, at[1]);
     __global const uchar *in = input + input_offset + at[2] * layout.strides[1][3] + at[3] * layout.strides[1][4];
     __global uchar *out = output + output_offset;
     for (int d = 0; d < 4; d++) out += at[d] * layout.strides[0][d + 1];
@@ -48,8 +48,8 @@ __kernel void resample_rows(__global uchar *output, ulong output_offset, __globa
       TV sum = (TV)0;
       for (int k = 0; k < z.count; k++)
         for (int j = 0; j < y.count; j++)
-          sum += load_lanes(in + x * step + z.places[k * z.step] * layout.strides[1][2] +
-                                y.places[j * y.step] * layout.strides[1][1],
+          sum += load_lanes(in + x * step + z.indices[k * z.step] * layout.strides[1][2] +
+                                y.indices[j * y.step] * layout.strides[1][1],
                             step, n, DTYPE0) *
                  (z.weights[k * z.step] * y.weights[j * y.step]);
       *(__local TV *)(line + x) = sum;
@@ -62,10 +62,10 @@ __kernel void resample_rows(__global uchar *output, ulong output_offset, __globa
       } else {
         Lanes lanes;
         for (int l = 0; l < n; l++) {
-          const Row row = table_row(tables, &x_axis, x + l);
+          const TableRow row = table_row(tables, &x_axis, x + l);
           lanes.lanes[l] = FROM_REAL(0);
           for (int i = 0; i < row.count; i++)
-            lanes.lanes[l] += line[row.places[i * row.step]] * row.weights[i * row.step];
+            lanes.lanes[l] += line[row.indices[i * row.step]] * row.weights[i * row.step];
         }
         sum = lanes.vector;
       }

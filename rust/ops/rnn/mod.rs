@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::Family;
 use crate::ops::core::geometry::Geometry;
+use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor};
 
@@ -78,7 +79,7 @@ fn launch<A: Arguments, const N: usize>(
         *memory = target.tensor(tensor)?;
     }
     let args = args(memories, entry::CellArguments { dtype0: state.dtype, rows, hidden });
-    let vectors = (hidden as u64).div_ceil(geometry.lanes as u64) as i64;
+    let vectors = div_ceil(hidden, geometry.lanes as i64);
     target.launch(&program, kernel, &args, &geometry.items_for(rows * vectors), None)
 }
 

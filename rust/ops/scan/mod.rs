@@ -42,13 +42,13 @@ const GROUP: usize = 128;
 const SHORTEST_FOR_GROUP: i64 = 256;
 
 /// A tensor seen as [outer, length, inner] around a dimension.
-struct Rows {
+struct ScanShape {
     length: i64,
     inner: i64,
     count: i64,
 }
 
-impl Rows {
+impl ScanShape {
     fn of(tensor: &Tensor<'_>, dim: usize) -> Self {
         let length = tensor.size(dim);
         let inner = tensor.sizes.iter().skip(dim + 1).product();
@@ -70,15 +70,15 @@ impl Rows {
         }
     }
 
-    /// Pieces that a row is cut into so that every compute unit has some.
+    /// Pieces that a row is cut into so that every compute unit has some: by the occupancy target of the kernels.
     fn chunks(&self, target: &Target) -> i64 {
-        let busy = target.compute_units() as i64
+        let wanted = target.compute_units() as i64
             * match (target.is_cpu(), self.by_group(target)) {
                 (true, _) => 4,
                 (false, true) => 16,
                 (false, false) => 64,
             };
-        let wanted = div_ceil(busy, self.count.max(1));
+        let wanted = div_ceil(wanted, self.count.max(1));
         wanted.clamp(1, div_ceil(self.length, SHORTEST_CHUNK).max(1))
     }
 }
@@ -92,7 +92,7 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
         return Ok(());
     }
     let target = Target::of(out.address)?;
-    let rows = Rows::of(input, dim);
+    let rows = ScanShape::of(input, dim);
     let chunk = div_ceil(rows.length, rows.chunks(&target));
     let chunks = div_ceil(rows.length, chunk);
     let group = rows.group(&target);
@@ -114,14 +114,14 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
         chunks,
         chunk,
     };
-    let source = target.tensor(input)?;
+    let input_memory = target.tensor(input)?;
     let workspace = if chunks > 1 { Some(target.workspace(pieces * TOTAL_BYTES)?) } else { None };
     let totals = target.memory(workspace.as_ref().map_or(0, |memory| memory.address))?;
     if chunks > 1 {
-        let args = entry::ScanTotals { input: source, totals, scan };
+        let args = entry::ScanTotals { input: input_memory, totals, scan };
         target.launch(&program, totals_kernel, &args, &global, local)?;
     }
-    let args = entry::ScanApply { out: target.tensor(out)?, input: source, totals, scan };
+    let args = entry::ScanApply { out: target.tensor(out)?, input: input_memory, totals, scan };
     target.launch(&program, apply_kernel, &args, &global, local)
 }
 
@@ -141,7 +141,7 @@ pub fn scan_extreme(
         return Ok(());
     }
     let target = Target::of(values.address)?;
-    let rows = Rows::of(input, dim);
+    let rows = ScanShape::of(input, dim);
     let group = rows.group(&target);
     let spec = tier(input.numel(), &[("SPEC_DTYPE0", input.dtype.code())]);
     let program = target.program(Family::Scan, input.class(), &spec.define("LSIZE", group as i64))?;

@@ -201,8 +201,8 @@ __kernel void scan_extreme(__global uchar *values, ulong values_offset, __global
 
 #if LSIZE > 1
 // Returns true if the extreme b of later elements replaces that of earlier ones; an index of -1 stands for no elements.
-static inline bool takes_over(T a, long a_place, T b, long b_place, int largest) {
-  return b_place >= 0 && (a_place < 0 || IS_NAN(b) || (!IS_NAN(a) && (largest ? b >= a : b <= a)));
+static inline bool takes_over(T a, long a_index, T b, long b_index, int largest) {
+  return b_index >= 0 && (a_index < 0 || IS_NAN(b) || (!IS_NAN(a) && (largest ? b >= a : b <= a)));
 }
 
 // The same for rows of neighbours: a group takes a row, its items neighbouring elements.
@@ -210,39 +210,39 @@ __kernel GROUPS_OF(LSIZE) void scan_group_extreme(__global uchar *values, ulong 
                                                   ulong indices_offset, __global const uchar *input, ulong input_offset,
                                                   int dtype0, long length, long inner, int largest) {
   __local T best_of[LSIZE];
-  __local long place_of[LSIZE];
+  __local long index_of[LSIZE];
   int item = get_local_id(0);
   long start = get_group_id(0) * length;
   T before = 0;
-  long before_place = -1;
+  long before_index = -1;
   for (long block = 0; block < length; block += LSIZE) {
     long i = block + item;
     T best = i < length ? load(input + input_offset, start + i, DTYPE0) : (T)0;
-    long place = i < length ? i : -1;
+    long index = i < length ? i : -1;
     for (int step = 1; step < LSIZE; step *= 2) {
       best_of[item] = best;
-      place_of[item] = place;
+      index_of[item] = index;
       barrier(CLK_LOCAL_MEM_FENCE);
-      if (item >= step && !takes_over(best_of[item - step], place_of[item - step], best, place, largest)) {
+      if (item >= step && !takes_over(best_of[item - step], index_of[item - step], best, index, largest)) {
         best = best_of[item - step];
-        place = place_of[item - step];
+        index = index_of[item - step];
       }
       barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (!takes_over(before, before_place, best, place, largest)) {
+    if (!takes_over(before, before_index, best, index, largest)) {
       best = before;
-      place = before_place;
+      index = before_index;
     }
     best_of[item] = best;
-    place_of[item] = place;
+    index_of[item] = index;
     barrier(CLK_LOCAL_MEM_FENCE);
     before = best_of[LSIZE - 1];
-    before_place = place_of[LSIZE - 1];
+    before_index = index_of[LSIZE - 1];
     // The next block must not overwrite them before every item has read them.
     barrier(CLK_LOCAL_MEM_FENCE);
     if (i < length) {
       store(values + values_offset, start + i, DTYPE0, best);
-      ((__global long *)(indices + indices_offset))[start + i] = place;
+      ((__global long *)(indices + indices_offset))[start + i] = index;
     }
   }
 }

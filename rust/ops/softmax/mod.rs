@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::{CachedProgram, Class, DType, Family};
 use crate::ops::core::geometry::{Columns, Geometry};
+use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor};
 
@@ -35,7 +36,7 @@ pub fn softmax(input: &Tensor<'_>, output: &Tensor<'_>, dim: usize, log: bool) -
     if input.numel() == 0 {
         return Ok(());
     }
-    let call = Call::new(input, &[input.dtype, output.dtype], dim, log)?;
+    let call = SoftmaxCall::new(input, &[input.dtype, output.dtype], dim, log)?;
     let softmax = entry::SoftmaxArguments {
         input: call.target.tensor(input)?,
         dtype0: input.dtype,
@@ -67,7 +68,7 @@ pub fn softmax_backward(
     if grad.numel() == 0 {
         return Ok(());
     }
-    let call = Call::new(grad, &[grad.dtype, output.dtype, grad_input.dtype], dim, log)?;
+    let call = SoftmaxCall::new(grad, &[grad.dtype, output.dtype, grad_input.dtype], dim, log)?;
     let softmax_backward = entry::SoftmaxBackwardArguments {
         grad: call.target.tensor(grad)?,
         dtype0: grad.dtype,
@@ -92,7 +93,7 @@ pub fn softmax_backward(
 }
 
 /// Target and geometry of a call.
-struct Call {
+struct SoftmaxCall {
     target: Target,
     geometry: Geometry,
     program: Arc<CachedProgram>,
@@ -103,7 +104,7 @@ struct Call {
     strip: Strip,
 }
 
-impl Call {
+impl SoftmaxCall {
     /// `first` has the shape of all tensors, whose dtypes are `dtypes`.
     fn new(first: &Tensor<'_>, dtypes: &[DType], dim: usize, log: bool) -> Result<Self> {
         const DTYPES: [&str; 3] = ["SPEC_DTYPE0", "SPEC_DTYPE1", "SPEC_DTYPE2"];
@@ -161,9 +162,9 @@ impl Strip {
     /// As wide as leaves every core of a CPU some; items of other devices read side by side, and take single columns.
     fn of(geometry: &Geometry, outer: i64, inner: i64) -> Self {
         let longest = if geometry.group == 1 { WIDEST_STRIP } else { 1 };
-        let vectors = (inner as u64).div_ceil(geometry.lanes as u64) as i64;
+        let vectors = div_ceil(inner, geometry.lanes as i64);
         let share = vectors * outer * STRIPS_FOR_GROUP / geometry.groups as i64;
         let strip = share.clamp(1, longest);
-        Self { longest, vectors: strip, count: (vectors as u64).div_ceil(strip as u64) as i64 }
+        Self { longest, vectors: strip, count: div_ceil(vectors, strip) }
     }
 }

@@ -40,25 +40,25 @@ INLINE TV exp_below(TV x) {
 #define exp_below exp
 #endif
 
-// Exponentials of a row that an item keeps rather than computes twice: 16 KiB of L1. The items of a group would need
+// Exponentials of a row that an item stores rather than computes twice: 16 KiB of L1. The items of a group would need
 // more local memory than leaves room for others.
 #if LSIZE == 1
-#define KEPT 4096
+#define STORED_EXPONENTIALS 4096
 #else
-#define KEPT 1
+#define STORED_EXPONENTIALS 1
 #endif
-INLINE TV kept_at(const T *kept, long i) {
+INLINE TV load_private(const T *values, long i) {
 #if VEC == 1
-  return kept[i];
+  return values[i];
 #else
-  return VLOAD(0, kept + i);
+  return VLOAD(0, values + i);
 #endif
 }
-INLINE void keep_at(T *kept, long i, TV value) {
+INLINE void store_private(T *values, long i, TV value) {
 #if VEC == 1
-  kept[i] = value;
+  values[i] = value;
 #else
-  ((PASTE(Unaligned_, T_NAME) *)(kept + i))->v = value;
+  ((PASTE(Unaligned_, T_NAME) *)(values + i))->v = value;
 #endif
 }
 
@@ -68,8 +68,8 @@ INLINE void keep_at(T *kept, long i, TV value) {
 
 __kernel GROUPS_OF(LSIZE) void softmax_rows(SOFTMAX_ARGUMENTS) {
   int first_part = get_local_id(0) * VEC, step = LSIZE * VEC;
-  bool keeps = length <= KEPT;
-  T kept[KEPT + VEC];
+  bool stores_exponentials = length <= STORED_EXPONENTIALS;
+  T exponentials[STORED_EXPONENTIALS + VEC];
   GROUP_SHARED(shared);
   GROUP_TASKS(outer, first, last);
   for (long row = first; row < last; row++) {
@@ -81,7 +81,7 @@ __kernel GROUPS_OF(LSIZE) void softmax_rows(SOFTMAX_ARGUMENTS) {
     TV sums = (TV)0;
     for (long i = first_part; i < length; i += step) {
       TV e = exp_below(load_part(x, i, length, DTYPE0, -INFINITY) - top);
-      if (keeps && !IS_LOG) keep_at(kept, i, e);
+      if (stores_exponentials && !IS_LOG) store_private(exponentials, i, e);
       sums += e;
     }
     T sum = group_sum(lanes_sum(sums), shared);
@@ -93,7 +93,8 @@ __kernel GROUPS_OF(LSIZE) void softmax_rows(SOFTMAX_ARGUMENTS) {
     } else {
       T scale = 1 / sum;
       for (long i = first_part; i < length; i += step) {
-        TV e = keeps ? kept_at(kept, i) : exp_below(load_part(x, i, length, DTYPE0, -INFINITY) - top);
+        TV e = stores_exponentials ? load_private(exponentials, i)
+                                   : exp_below(load_part(x, i, length, DTYPE0, -INFINITY) - top);
         store_part(y, i, length, DTYPE1, e * scale);
       }
     }
@@ -134,33 +135,33 @@ __kernel GROUPS_OF(LSIZE) void softmax_columns(SOFTMAX_ARGUMENTS, long inner, lo
       for (long v = begin; v < end; v++) {
         int width = (int)min(inner - v * VEC, (long)VEC), at = (int)(v - begin) * VEC;
         __global const uchar *p = x + (i * inner + v * VEC) * in_size;
-        TV old = i == PART ? (TV)-INFINITY : kept_at(tops, at), top = old;
+        TV old = i == PART ? (TV)-INFINITY : load_private(tops, at), top = old;
         for (int r = 0; r < rows; r++) top = larger(top, load_lanes(p + r * row_size, in_size, width, DTYPE0));
         // Nothing but -inf so far: their sum is 0, and not exp(-inf + inf).
         TV base = top == (TV)-INFINITY ? (TV)0 : top;
-        TV sum = i == PART ? (TV)0 : kept_at(sums, at) * exp_below(old - base);
+        TV sum = i == PART ? (TV)0 : load_private(sums, at) * exp_below(old - base);
         for (int r = 0; r < rows; r++) sum += exp_below(load_lanes(p + r * row_size, in_size, width, DTYPE0) - base);
-        keep_at(tops, at, top);
-        keep_at(sums, at, sum);
+        store_private(tops, at, top);
+        store_private(sums, at, sum);
       }
     }
 #if LSIZE > 1
     const bool has_any = begin < end && part < length;
-    top_of[item] = has_any ? kept_at(tops, 0) : (TV)-INFINITY;
-    sum_of[item] = has_any ? kept_at(sums, 0) : (TV)0;
+    top_of[item] = has_any ? load_private(tops, 0) : (TV)-INFINITY;
+    sum_of[item] = has_any ? load_private(sums, 0) : (TV)0;
     FOLD_PARTS(join_sums(top_of, sum_of, item, other));
-    keep_at(tops, 0, top_of[item - part * apart]);
-    keep_at(sums, 0, sum_of[item - part * apart]);
+    store_private(tops, 0, top_of[item - part * apart]);
+    store_private(sums, 0, sum_of[item - part * apart]);
 #endif
     for (int at = 0; at < (end - begin) * VEC; at += VEC) {
-      TV sum = kept_at(sums, at);
-      keep_at(sums, at, IS_LOG ? log(sum) : 1 / sum);
+      TV sum = load_private(sums, at);
+      store_private(sums, at, IS_LOG ? log(sum) : 1 / sum);
     }
     for (long i = PART; i < length; i += PARTS)
       for (long v = begin; v < end; v++) {
         int width = (int)min(inner - v * VEC, (long)VEC), at = (int)(v - begin) * VEC;
-        TV d = load_lanes(x + (i * inner + v * VEC) * in_size, in_size, width, DTYPE0) - kept_at(tops, at);
-        TV scale = kept_at(sums, at);
+        TV d = load_lanes(x + (i * inner + v * VEC) * in_size, in_size, width, DTYPE0) - load_private(tops, at);
+        TV scale = load_private(sums, at);
         store_lanes(y + (i * inner + v * VEC) * out_size, out_size, width, DTYPE1,
                     IS_LOG ? d - scale : exp_below(d) * scale);
       }
@@ -209,28 +210,28 @@ __kernel GROUPS_OF(LSIZE) void softmax_backward_columns(SOFTMAX_BACKWARD_ARGUMEN
     __global const uchar *y = output + output_offset + start * out_size;
     __global uchar *dx = grad_input + grad_input_offset + start * size;
     if (!IS_TASK(task, outer * strips)) end = begin;
-    for (int at = 0; at < (end - begin) * VEC; at += VEC) keep_at(sums, at, (TV)0);
+    for (int at = 0; at < (end - begin) * VEC; at += VEC) store_private(sums, at, (TV)0);
     for (long i = PART; i < length; i += PARTS)
       for (long v = begin; v < end; v++) {
-        long place = i * inner + v * VEC;
+        long offset = i * inner + v * VEC;
         int width = (int)min(inner - v * VEC, (long)VEC), at = (int)(v - begin) * VEC;
-        TV gv = load_lanes(g + place * grad_size, grad_size, width, DTYPE0);
-        TV yv = load_lanes(y + place * out_size, out_size, width, DTYPE1);
-        keep_at(sums, at, kept_at(sums, at) + GRADIENT_TERM(gv, yv));
+        TV gv = load_lanes(g + offset * grad_size, grad_size, width, DTYPE0);
+        TV yv = load_lanes(y + offset * out_size, out_size, width, DTYPE1);
+        store_private(sums, at, load_private(sums, at) + GRADIENT_TERM(gv, yv));
       }
 #if LSIZE > 1
-    sum_of[item] = begin < end ? kept_at(sums, 0) : (TV)0;
+    sum_of[item] = begin < end ? load_private(sums, 0) : (TV)0;
     FOLD_PARTS(sum_of[item] += sum_of[other]);
-    keep_at(sums, 0, sum_of[item - part * apart]);
+    store_private(sums, 0, sum_of[item - part * apart]);
 #endif
     for (long i = PART; i < length; i += PARTS)
       for (long v = begin; v < end; v++) {
-        long place = i * inner + v * VEC;
+        long offset = i * inner + v * VEC;
         int width = (int)min(inner - v * VEC, (long)VEC);
-        TV gv = load_lanes(g + place * grad_size, grad_size, width, DTYPE0);
-        TV yv = load_lanes(y + place * out_size, out_size, width, DTYPE1);
-        TV sum = kept_at(sums, (v - begin) * VEC);
-        store_lanes(dx + place * size, size, width, DTYPE2, GRADIENT(gv, yv, sum));
+        TV gv = load_lanes(g + offset * grad_size, grad_size, width, DTYPE0);
+        TV yv = load_lanes(y + offset * out_size, out_size, width, DTYPE1);
+        TV sum = load_private(sums, (v - begin) * VEC);
+        store_lanes(dx + offset * size, size, width, DTYPE2, GRADIENT(gv, yv, sum));
       }
   }
 }

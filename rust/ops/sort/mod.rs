@@ -1,7 +1,8 @@
 //! Stable sort along the last dimension.
 
+pub mod kthvalue;
 pub mod radix;
-pub mod select;
+
 pub mod topk;
 
 use std::sync::Arc;
@@ -35,7 +36,7 @@ const TAKEN: i64 = 4;
 
 /// The rows of a contiguous tensor, and the order they are to have.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
+pub struct SortRows<'a> {
     /// The tensor.
     pub input: Tensor<'a>,
     /// Elements of a row.
@@ -44,7 +45,7 @@ pub struct Rows<'a> {
     pub descending: bool,
 }
 
-impl Rows<'_> {
+impl SortRows<'_> {
     /// Number of rows.
     pub fn count(&self) -> i64 {
         self.input.numel() / self.length
@@ -74,17 +75,17 @@ pub fn sort(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, desce
     }
     let target = Target::of(values.address)?;
     let last = |tensor: &Tensor<'_>| tensor.sizes.last().copied().unwrap_or(1);
-    let rows = Rows { input: *input, length: last(input), descending };
-    let kept = last(values);
-    if topk::suits(&target, &rows, kept) {
+    let rows = SortRows { input: *input, length: last(input), descending };
+    let k = last(values);
+    if topk::suits(&target, &rows, k) {
         topk::sort(&target, &rows, values, indices)
     } else if radix::suits(&target, &rows) {
-        radix::sort(&target, &rows, values.address, indices.address, kept)
-    } else if kept == rows.length {
+        radix::sort(&target, &rows, values.address, indices.address, k)
+    } else if k == rows.length {
         merge(&target, &rows, values.address, indices.address)
     } else {
         let sorted = Elements::new(&target, input.numel(), input.dtype)?;
-        merge(&target, &rows, sorted.keys.address, sorted.places.address)?;
+        merge(&target, &rows, sorted.values.address, sorted.indices.address)?;
         prefix(&target, &rows, values, indices, &sorted, rows.length)
     }
 }
@@ -92,9 +93,9 @@ pub fn sort(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, desce
 /// Elements and their indices, in workspaces.
 pub struct Elements {
     /// The elements.
-    pub keys: Workspace,
+    pub values: Workspace,
     /// Their 64-bit indices.
-    pub places: Workspace,
+    pub indices: Workspace,
     /// Dtype that the elements are stored in.
     pub dtype: DType,
 }
@@ -102,16 +103,16 @@ pub struct Elements {
 impl Elements {
     /// Memory for `count` elements.
     pub fn new(target: &Target, count: i64, dtype: DType) -> Result<Self> {
-        let keys = target.workspace(count as usize * dtype.size())?;
-        let places = target.workspace(count as usize * DType::I64.size())?;
-        Ok(Self { keys, places, dtype })
+        let values = target.workspace(count as usize * dtype.size())?;
+        let indices = target.workspace(count as usize * DType::I64.size())?;
+        Ok(Self { values, indices, dtype })
     }
 }
 
 /// Copies the beginnings of rows of `length` elements.
 pub fn prefix(
     target: &Target,
-    rows: &Rows<'_>,
+    rows: &SortRows<'_>,
     values: &Tensor<'_>,
     indices: &Tensor<'_>,
     from: &Elements,
@@ -120,12 +121,12 @@ pub fn prefix(
     let args = entry::SortPrefix {
         values: target.tensor(values)?,
         indices: target.tensor(indices)?,
-        keys: target.memory(from.keys.address)?,
-        places: target.memory(from.places.address)?,
+        sorted_values: target.memory(from.values.address)?,
+        sorted_indices: target.memory(from.indices.address)?,
         to_dtype: values.dtype,
         from_dtype: from.dtype,
         length,
-        kept: values.numel() / rows.count(),
+        k: values.numel() / rows.count(),
     };
     let program = rows.program(target, rows.input.dtype)?;
     target.launch(&program, entry::SORT_PREFIX, &args, &[values.numel() as usize], None)
@@ -135,11 +136,11 @@ pub fn prefix(
 ///
 /// # Errors
 /// As the driver reports.
-pub fn merge(target: &Target, rows: &Rows<'_>, values: usize, indices: usize) -> Result<()> {
+pub fn merge(target: &Target, rows: &SortRows<'_>, values: usize, indices: usize) -> Result<()> {
     let (count, length, descending) = (rows.input.numel(), rows.length, rows.order());
     let program = rows.program(target, rows.input.dtype)?;
     let dtype0 = rows.input.dtype;
-    let cut = Cut::of(target, rows);
+    let cut = MergeSizes::of(target, rows);
 
     let merges = (0..).map(|level| cut.block << level).take_while(|run| *run < length);
     let spare_values = target.workspace(count as usize * rows.input.dtype.size())?;
@@ -184,7 +185,7 @@ pub fn merge(target: &Target, rows: &Rows<'_>, values: usize, indices: usize) ->
 }
 
 /// Block and chunk sizes of a row.
-struct Cut {
+struct MergeSizes {
     /// Elements of the runs that merging begins with.
     block: i64,
     /// Elements that a work-item merges, or a group on GPUs, which sorts as many at first.
@@ -193,8 +194,8 @@ struct Cut {
     group: usize,
 }
 
-impl Cut {
-    fn of(target: &Target, rows: &Rows<'_>) -> Self {
+impl MergeSizes {
+    fn of(target: &Target, rows: &SortRows<'_>) -> Self {
         if target.is_cpu() {
             return Self { block: BLOCK, chunk: MERGED, group: 0 };
         }

@@ -3,7 +3,7 @@
 //
 // Short rows go to one work-item each (radix_rows), which does all passes while the row is in its cache. A long row is
 // cut into `chunks` pieces: radix_keys, then for each byte radix_count, radix_offsets and radix_move, then radix_write.
-// Of each sorted row the first `kept` elements are written.
+// Of each sorted row the first `k` elements are written.
 // Work-items write to 256 addresses at a time, which a cache takes and a GPU's coalescing does not, and count in 1 KiB
 // of their own, which its registers do not hold: programs for GPUs go without these kernels.
 
@@ -62,28 +62,28 @@ static inline void count_digits(__global const Record *from, long begin, long en
 }
 
 static inline void move_records(__global Record *to, __global const Record *from, long begin, long end, int pass,
-                                uint *places) {
+                                uint *positions) {
   for (long i = begin; i < end; i++) {
     Record record = from[i];
-    to[places[digit(record.x, pass)]++] = record;
+    to[positions[digit(record.x, pass)]++] = record;
   }
 }
 
 static inline void write_sorted(__global uchar *values, __global long *indices, __global const uchar *row,
                                 __global const Record *from, long begin, long end, int dt) {
   for (long i = begin; i < end; i++) {
-    long place = (long)from[i].y;
-    store(values, i, dt, load(row, place, dt));
-    indices[i] = place;
+    long index = (long)from[i].y;
+    store(values, i, dt, load(row, index, dt));
+    indices[i] = index;
   }
 }
 
 // One work-item a row.
 __kernel void radix_rows(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                          __global const uchar *input, ulong input_offset, __global uchar *records, ulong records_offset,
-                         __global uchar *spare, ulong spare_offset, int dtype0, long length, long kept, int passes,
+                         __global uchar *spare, ulong spare_offset, int dtype0, long length, long k, int passes,
                          int descending) {
-  long start = get_global_id(0) * length, to_start = get_global_id(0) * kept;
+  long start = get_global_id(0) * length, to_start = get_global_id(0) * k;
   __global const uchar *row = input + input_offset + start * dtype_size(DTYPE0);
   __global Record *from = (__global Record *)(records + records_offset) + start;
   __global Record *to = (__global Record *)(spare + spare_offset) + start;
@@ -92,11 +92,11 @@ __kernel void radix_rows(__global uchar *values, ulong values_offset, __global u
   for (int pass = 0; pass < passes; pass++) {
     if (is_constant(varying, pass)) continue;
     count_digits(from, 0, length, pass, counts);
-    uint place = 0;
+    uint offset = 0;
     for (int bin = 0; bin < BINS; bin++) {
       uint count = counts[bin];
-      counts[bin] = place;
-      place += count;
+      counts[bin] = offset;
+      offset += count;
     }
     move_records(to, from, 0, length, pass, counts);
     __global Record *moved = to;
@@ -104,7 +104,7 @@ __kernel void radix_rows(__global uchar *values, ulong values_offset, __global u
     from = moved;
   }
   write_sorted(values + values_offset + to_start * dtype_size(DTYPE0),
-               (__global long *)(indices + indices_offset) + to_start, row, from, 0, kept, DTYPE0);
+               (__global long *)(indices + indices_offset) + to_start, row, from, 0, k, DTYPE0);
 }
 
 // The piece of a row that a work-item of the kernels below has.
@@ -145,9 +145,9 @@ __kernel void radix_count(__global const uchar *records, ulong records_offset, _
   CHUNK_OF_ROW(length, chunks);
   Key bits = row_varying((__global const Key *)(varying + varying_offset), row_number, chunks);
   if (is_constant(bits, pass)) return;
-  __global const uchar *source = is_swapped(bits, pass) ? spare + spare_offset : records + records_offset;
+  __global const uchar *from_records = is_swapped(bits, pass) ? spare + spare_offset : records + records_offset;
   uint bins[BINS];
-  count_digits((__global const Record *)source + row_number * length, begin, end, pass, bins);
+  count_digits((__global const Record *)from_records + row_number * length, begin, end, pass, bins);
   __global uint *to = (__global uint *)(counts + counts_offset) + row_number * BINS * chunks + chunk;
   for (int bin = 0; bin < BINS; bin++) to[(long)bin * chunks] = bins[bin];
 }
@@ -155,11 +155,11 @@ __kernel void radix_count(__global const uchar *records, ulong records_offset, _
 // Turns the counts of each row into the offsets of each chunk's elements of each bin. One work-item a row.
 __kernel void radix_offsets(__global uchar *counts, ulong counts_offset, int chunks) {
   __global uint *row = (__global uint *)(counts + counts_offset) + get_global_id(0) * BINS * chunks;
-  uint place = 0;
+  uint offset = 0;
   for (long i = 0; i < (long)BINS * chunks; i++) {
     uint count = row[i];
-    row[i] = place;
-    place += count;
+    row[i] = offset;
+    offset += count;
   }
 }
 
@@ -173,23 +173,24 @@ __kernel void radix_move(__global uchar *records, ulong records_offset, __global
   __global Record *second = (__global Record *)(spare + spare_offset) + row_number * length;
   bool swapped = is_swapped(bits, pass);
   __global const uint *offsets = (__global const uint *)(counts + counts_offset) + row_number * BINS * chunks + chunk;
-  uint places[BINS];
-  for (int bin = 0; bin < BINS; bin++) places[bin] = offsets[(long)bin * chunks];
-  move_records(swapped ? first : second, swapped ? second : first, begin, end, pass, places);
+  uint positions[BINS];
+  for (int bin = 0; bin < BINS; bin++) positions[bin] = offsets[(long)bin * chunks];
+  move_records(swapped ? first : second, swapped ? second : first, begin, end, pass, positions);
 }
 
 __kernel void radix_write(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                           __global const uchar *input, ulong input_offset, __global const uchar *records,
                           ulong records_offset, __global const uchar *spare, ulong spare_offset,
-                          __global const uchar *varying, ulong varying_offset, int dtype0, long length, long kept,
+                          __global const uchar *varying, ulong varying_offset, int dtype0, long length, long k,
                           int chunks, int passes) {
-  CHUNK_OF_ROW(kept, chunks);
+  CHUNK_OF_ROW(k, chunks);
   Key bits = row_varying((__global const Key *)(varying + varying_offset), row_number, chunks);
-  __global const uchar *source = is_swapped(bits, passes) ? spare + spare_offset : records + records_offset;
-  long start = row_number * length, to_start = row_number * kept;
-  write_sorted(
-      values + values_offset + to_start * dtype_size(DTYPE0), (__global long *)(indices + indices_offset) + to_start,
-      input + input_offset + start * dtype_size(DTYPE0), (__global const Record *)source + start, begin, end, DTYPE0);
+  __global const uchar *from_records = is_swapped(bits, passes) ? spare + spare_offset : records + records_offset;
+  long start = row_number * length, to_start = row_number * k;
+  write_sorted(values + values_offset + to_start * dtype_size(DTYPE0),
+               (__global long *)(indices + indices_offset) + to_start,
+               input + input_offset + start * dtype_size(DTYPE0), (__global const Record *)from_records + start, begin,
+               end, DTYPE0);
 }
 
 #endif

@@ -1,6 +1,6 @@
 //! Radix sort of rows, on CPUs.
 
-use super::Rows;
+use super::SortRows;
 use crate::error::Result;
 use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::{CachedProgram, Class, DType};
@@ -12,18 +12,18 @@ pub const BINS: i64 = 256;
 const SHORTEST: i64 = 128;
 /// Pieces of a row are not made shorter than this, for the same reason.
 const SHORTEST_CHUNK: i64 = 1 << 14;
-/// Pieces for each core: even shares where another process takes one away.
-const CHUNKS_PER_UNIT: i64 = 4;
+/// Occupancy target, pieces of rows for each core: even shares where another process takes one away.
+const OCCUPANCY_TARGET: i64 = 4;
 
 /// Returns true if the kernels suit such rows: counts and indices have 32 bits.
-pub fn suits(target: &Target, rows: &Rows<'_>) -> bool {
+pub fn suits(target: &Target, rows: &SortRows<'_>) -> bool {
     target.is_cpu() && (SHORTEST..i64::from(u32::MAX)).contains(&rows.length)
 }
 
 /// Pieces that a row is cut into: enough for all cores, where rows are few and long.
-pub fn chunks(target: &Target, rows: &Rows<'_>) -> i64 {
-    let busy = (target.compute_units() as i64 * CHUNKS_PER_UNIT).min(rows.length / SHORTEST_CHUNK);
-    (busy / rows.count()).max(1)
+pub fn chunks(target: &Target, rows: &SortRows<'_>) -> i64 {
+    let wanted = (target.compute_units() as i64 * OCCUPANCY_TARGET).min(rows.length / SHORTEST_CHUNK);
+    (wanted / rows.count()).max(1)
 }
 
 /// Bytes of the `Key` of an element.
@@ -58,11 +58,11 @@ pub fn launch<A: Arguments>(
     target.launch(program, kernel, args, &[items as usize], Some(&[1]))
 }
 
-/// Writes the first `kept` elements of each sorted row, and their indices, to the memory at two addresses.
+/// Writes the first `k` elements of each sorted row, and their indices, to the memory at two addresses.
 ///
 /// # Errors
 /// As the driver reports.
-pub fn sort(target: &Target, rows: &Rows<'_>, values: usize, indices: usize, kept: i64) -> Result<()> {
+pub fn sort(target: &Target, rows: &SortRows<'_>, values: usize, indices: usize, k: i64) -> Result<()> {
     let (length, count, dtype) = (rows.length, rows.count(), rows.input.dtype);
     let program = rows.program(target, dtype)?;
     let key_size = key_size(dtype);
@@ -82,7 +82,7 @@ pub fn sort(target: &Target, rows: &Rows<'_>, values: usize, indices: usize, kep
             spare,
             dtype0: dtype,
             length,
-            kept,
+            k,
             passes,
             descending: rows.order(),
         };
@@ -102,18 +102,7 @@ pub fn sort(target: &Target, rows: &Rows<'_>, values: usize, indices: usize, kep
         let args = entry::RadixMove { records, spare, varying, counts, length, chunks, pass };
         launch(target, &program, entry::RADIX_MOVE, &args, pieces)?;
     }
-    let args = entry::RadixWrite {
-        values,
-        indices,
-        input,
-        records,
-        spare,
-        varying,
-        dtype0: dtype,
-        length,
-        kept,
-        chunks,
-        passes,
-    };
+    let args =
+        entry::RadixWrite { values, indices, input, records, spare, varying, dtype0: dtype, length, k, chunks, passes };
     launch(target, &program, entry::RADIX_WRITE, &args, pieces)
 }

@@ -33,7 +33,7 @@ static inline long merge_split(__global const uchar *a, long na, __global const 
 
 // One work-item a block; `blocks` of them make a row. An element's index is the number of those that go before it: more
 // comparisons than an insertion sort has, but without branches, and drivers vectorise them (10 ms become 5 for 65536
-// rows of 16 floats, PoCL, 2 cores).
+// rows of 16 floats, PoCL, 2 cores; `make bench CASES="'sort short rows *'"`).
 __kernel void sort_blocks(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
                           __global const uchar *input, ulong input_offset, int dtype0, long length, long blocks,
                           int descending) {
@@ -81,22 +81,26 @@ __kernel void sort_merge(__global uchar *values, ulong values_offset, __global u
 }
 #endif
 
-// Copies the first `kept` elements of rows of `length`. One work-item an element.
+// Copies the first `k` elements of rows of `length`. One work-item an element.
 __kernel void sort_prefix(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
-                          __global const uchar *keys, ulong keys_offset, __global const uchar *places,
-                          ulong places_offset, int to_dtype, int from_dtype, long length, long kept) {
-  long item = get_global_id(0), at = item / kept * length + item % kept;
-  store(values + values_offset, item, to_dtype, load(keys + keys_offset, at, from_dtype));
-  ((__global long *)(indices + indices_offset))[item] = ((__global const long *)(places + places_offset))[at];
+                          __global const uchar *sorted_values, ulong sorted_values_offset,
+                          __global const uchar *sorted_indices, ulong sorted_indices_offset, int to_dtype,
+                          int from_dtype, long length, long k) {
+  long item = get_global_id(0), at = item / k * length + item % k;
+  store(values + values_offset, item, to_dtype, load(sorted_values + sorted_values_offset, at, from_dtype));
+  ((__global long *)(indices + indices_offset))[item] =
+      ((__global const long *)(sorted_indices + sorted_indices_offset))[at];
 }
 
-// Copies one element of each sorted row: that of its rank. One work-item a row.
+// Copies one element of each sorted row: the one at its position. One work-item a row.
 __kernel void sort_pick(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
-                        __global const uchar *keys, ulong keys_offset, __global const uchar *places,
-                        ulong places_offset, __global const uchar *ranks, ulong ranks_offset, int dtype0, long length) {
-  long row = get_global_id(0), at = row * length + ((__global const long *)(ranks + ranks_offset))[row];
-  store(values + values_offset, row, DTYPE0, load(keys + keys_offset, at, DTYPE0));
-  ((__global long *)(indices + indices_offset))[row] = ((__global const long *)(places + places_offset))[at];
+                        __global const uchar *sorted_values, ulong sorted_values_offset,
+                        __global const uchar *sorted_indices, ulong sorted_indices_offset,
+                        __global const uchar *positions, ulong positions_offset, int dtype0, long length) {
+  long row = get_global_id(0), at = row * length + ((__global const long *)(positions + positions_offset))[row];
+  store(values + values_offset, row, DTYPE0, load(sorted_values + sorted_values_offset, at, DTYPE0));
+  ((__global long *)(indices + indices_offset))[row] =
+      ((__global const long *)(sorted_indices + sorted_indices_offset))[at];
 }
 
 #endif

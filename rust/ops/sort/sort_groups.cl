@@ -7,11 +7,11 @@
 #define TILE (LSIZE * TAKEN)
 
 // Index of an element in a tile.
-typedef ushort Place;
+typedef ushort TileIndex;
 
 // How many of the first `taken` elements of the merge of a (na) and b (nb) come from a.
-static inline INLINED_ON_GPUS int local_split(__local const T *keys, __local const Place *a, int na,
-                                              __local const Place *b, int nb, int taken, int descending) {
+static inline INLINED_ON_GPUS int local_split(__local const T *keys, __local const TileIndex *a, int na,
+                                              __local const TileIndex *b, int nb, int taken, int descending) {
   int low = max(0, taken - nb), high = min(taken, na);
   while (low < high) {
     const int middle = (low + high) / 2;
@@ -22,9 +22,9 @@ static inline INLINED_ON_GPUS int local_split(__local const T *keys, __local con
 }
 
 // Writes TAKEN elements of the merge of the runs `a` (na) and the one behind it (nb), from element `first` on.
-static inline INLINED_ON_GPUS void merge_taken(__local Place *to, __local const T *keys, __local const Place *a, int na,
-                                               int nb, int first, int descending) {
-  __local const Place *b = a + na;
+static inline INLINED_ON_GPUS void merge_taken(__local TileIndex *to, __local const T *keys, __local const TileIndex *a,
+                                               int na, int nb, int first, int descending) {
+  __local const TileIndex *b = a + na;
   const int count = min(TAKEN, na + nb - first);
   if (count <= 0) return;
   int i = local_split(keys, a, na, b, nb, first, descending), j = first - i;
@@ -43,7 +43,7 @@ __kernel GROUPS_OF(LSIZE) void sort_group_blocks(__global uchar *values, ulong v
                                                  int dtype0, long length, long blocks, long rows, int width,
                                                  int descending) {
   __local T keys[TILE];
-  __local Place orders[2 * TILE];
+  __local TileIndex orders[2 * TILE];
   const int item = get_local_id(0), shift = 31 - clz(width);
   const long group = get_group_id(0), first = width == TILE ? group % blocks * TILE : 0;
   const long first_row = width == TILE ? group / blocks : group * (TILE >> shift);
@@ -51,9 +51,9 @@ __kernel GROUPS_OF(LSIZE) void sort_group_blocks(__global uchar *values, ulong v
   const int most = (int)min((long)width, length - first);
   for (int t = item; t < TILE; t += LSIZE) {
     const long row = first_row + (t >> shift);
-    const int place = t & (width - 1);
-    if (row < rows && place < most) keys[t] = load(input + input_offset, row * length + first + place, DTYPE0);
-    orders[t] = (Place)t;
+    const int column = t & (width - 1);
+    if (row < rows && column < most) keys[t] = load(input + input_offset, row * length + first + column, DTYPE0);
+    orders[t] = (TileIndex)t;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -64,7 +64,7 @@ __kernel GROUPS_OF(LSIZE) void sort_group_blocks(__global uchar *values, ulong v
     const T key = keys[i];
     int to = i;
     for (; to > own && overtakes(key, keys[orders[to - 1]], descending); to--) orders[to] = orders[to - 1];
-    orders[to] = (Place)i;
+    orders[to] = (TileIndex)i;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   int now = 0;
@@ -92,7 +92,7 @@ __kernel GROUPS_OF(LSIZE) void sort_merge(__global uchar *values, ulong values_o
                                           __global const uchar *in_indices, ulong in_indices_offset, int dtype0,
                                           long length, long run, long chunk, long chunks, int descending) {
   __local T keys[TILE];
-  __local Place orders[2 * TILE];
+  __local TileIndex orders[2 * TILE];
   __local long splits[2];
   const int item = get_local_id(0);
   const long row_start = get_group_id(0) / chunks * length, first = get_group_id(0) % chunks * chunk;
@@ -110,18 +110,18 @@ __kernel GROUPS_OF(LSIZE) void sort_merge(__global uchar *values, ulong values_o
   const int na = (int)(splits[1] - from_a);
   for (int t = item; t < count; t += LSIZE) {
     keys[t] = load(a, t < na ? from_a + t : from_b + t - na, DTYPE0);
-    orders[t] = (Place)t;
+    orders[t] = (TileIndex)t;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   merge_taken(orders + TILE, keys, orders, na, count - na, item * TAKEN, descending);
   barrier(CLK_LOCAL_MEM_FENCE);
 
-  __global const long *a_places = (__global const long *)(in_indices + in_indices_offset) + row_start + pair;
-  __global long *to_places = (__global long *)(indices + indices_offset) + row_start + first;
+  __global const long *a_indices = (__global const long *)(in_indices + in_indices_offset) + row_start + pair;
+  __global long *to_indices = (__global long *)(indices + indices_offset) + row_start + first;
   for (int t = item; t < count; t += LSIZE) {
     const int from = orders[TILE + t];
     store(values + values_offset, row_start + first + t, DTYPE0, keys[from]);
-    to_places[t] = a_places[from < na ? from_a + from : from_b + from - na];
+    to_indices[t] = a_indices[from < na ? from_a + from : from_b + from - na];
   }
 }
 

@@ -1,7 +1,7 @@
-//! One element of each row, by its rank.
+//! One element of each row, by its position in the sorted row: kthvalue, median.
 
 use super::radix::{self, launch, BINS};
-use super::{merge, Elements, Rows};
+use super::{merge, Elements, SortRows};
 use crate::error::Result;
 use crate::kernels::entry;
 use crate::ops::{Target, Tensor, Workspace};
@@ -14,41 +14,47 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn select(values: &Tensor, indices: &Tensor, input: &Tensor, ranks: &Tensor) -> Result<()>;
+        fn kthvalue(values: &Tensor, indices: &Tensor, input: &Tensor, positions: &Tensor) -> Result<()>;
     }
 }
 
-/// Writes the element of each row of `input` that a stable ascending sort would put at `ranks`, and its index in the
-/// row to `indices`. All are contiguous; `values`, `indices` and `ranks` (64-bit both) have one element for each row.
+/// Writes the element of each row of `input` that a stable ascending sort would put at `positions`, and its index in the
+/// row to `indices`. All are contiguous; `values`, `indices` and `positions` (64-bit both) have one element for each row.
 /// NaN counts as larger than every number.
 ///
 /// # Errors
 /// As the driver reports.
-pub fn select(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, ranks: &Tensor<'_>) -> Result<()> {
+pub fn kthvalue(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, positions: &Tensor<'_>) -> Result<()> {
     if values.numel() == 0 {
         return Ok(());
     }
     let target = Target::of(values.address)?;
     let length = input.sizes.last().copied().unwrap_or(1);
-    let rows = Rows { input: *input, length, descending: false };
+    let rows = SortRows { input: *input, length, descending: false };
     if radix::suits(&target, &rows) {
-        narrow(&target, &rows, values, indices, ranks)
+        narrow(&target, &rows, values, indices, positions)
     } else {
-        pick(&target, &rows, values, indices, ranks)
+        pick(&target, &rows, values, indices, positions)
     }
 }
 
-/// Sorts the rows first: for devices without the kernels of `select.cl`, and for rows shorter than those pay for.
-fn pick(target: &Target, rows: &Rows<'_>, values: &Tensor<'_>, indices: &Tensor<'_>, ranks: &Tensor<'_>) -> Result<()> {
+/// Sorts the rows first: for devices without the kernels of `kthvalue.cl`, and for rows shorter than those pay for.
+fn pick(
+    target: &Target,
+    rows: &SortRows<'_>,
+    values: &Tensor<'_>,
+    indices: &Tensor<'_>,
+    positions: &Tensor<'_>,
+) -> Result<()> {
     let dtype = rows.input.dtype;
     let sorted = Elements::new(target, rows.input.numel(), dtype)?;
-    merge(target, rows, sorted.keys.address, sorted.places.address)?;
+    merge(target, rows, sorted.values.address, sorted.indices.address)?;
     let args = entry::SortPick {
         values: target.tensor(values)?,
         indices: target.tensor(indices)?,
-        keys: target.memory(sorted.keys.address)?,
-        places: target.memory(sorted.places.address)?,
-        ranks: target.tensor(ranks)?,
+        sorted_values: target.memory(sorted.values.address)?,
+        sorted_indices: target.memory(sorted.indices.address)?,
+        positions: target.tensor(positions)?,
         dtype0: dtype,
         length: rows.length,
     };
@@ -59,10 +65,10 @@ fn pick(target: &Target, rows: &Rows<'_>, values: &Tensor<'_>, indices: &Tensor<
 /// Narrows the candidates of each row byte by byte.
 fn narrow(
     target: &Target,
-    rows: &Rows<'_>,
+    rows: &SortRows<'_>,
     values: &Tensor<'_>,
     indices: &Tensor<'_>,
-    ranks: &Tensor<'_>,
+    positions: &Tensor<'_>,
 ) -> Result<()> {
     const WANTED_BYTES: i64 = 16;
     let (dtype, count, length) = (rows.input.dtype, rows.count(), rows.length);
@@ -80,25 +86,25 @@ fn narrow(
         workspace(count * WANTED_BYTES)?,
     ];
     let memory = |space: &Workspace| target.memory(space.address);
-    let [records, kept, counts, varying, wanted] = &spaces;
-    let (records, kept, counts) = (memory(records)?, memory(kept)?, memory(counts)?);
+    let [records, candidates, counts, varying, wanted] = &spaces;
+    let (records, candidates, counts) = (memory(records)?, memory(candidates)?, memory(counts)?);
     let (varying, wanted) = (memory(varying)?, memory(wanted)?);
-    let (input, ranks, chunks) = (target.tensor(&rows.input)?, target.tensor(ranks)?, chunk_count as i32);
+    let (input, positions, chunks) = (target.tensor(&rows.input)?, target.tensor(positions)?, chunk_count as i32);
 
     let keys = entry::RadixKeys { records, varying, input, dtype0: dtype, length, chunks, descending: rows.order() };
     launch(target, &program, entry::RADIX_KEYS, &keys, pieces)?;
     for pass in (0..passes).rev() {
-        let args = entry::SelectCount { records, kept, counts, varying, wanted, length, chunks, pass, passes };
-        launch(target, &program, entry::SELECT_COUNT, &args, pieces)?;
-        let args = entry::SelectChoose { wanted, ranks, counts, varying, chunks, pass, passes };
-        launch(target, &program, entry::SELECT_CHOOSE, &args, count)?;
+        let args = entry::KthvalueCount { records, candidates, counts, varying, wanted, length, chunks, pass, passes };
+        launch(target, &program, entry::KTHVALUE_COUNT, &args, pieces)?;
+        let args = entry::KthvalueChoose { wanted, positions, counts, varying, chunks, pass, passes };
+        launch(target, &program, entry::KTHVALUE_CHOOSE, &args, count)?;
     }
-    let args = entry::SelectWrite {
+    let args = entry::KthvalueWrite {
         values: target.tensor(values)?,
         indices: target.tensor(indices)?,
         input,
         records,
-        kept,
+        candidates,
         counts,
         varying,
         wanted,
@@ -107,5 +113,5 @@ fn narrow(
         chunks,
         passes,
     };
-    launch(target, &program, entry::SELECT_WRITE, &args, count)
+    launch(target, &program, entry::KTHVALUE_WRITE, &args, count)
 }

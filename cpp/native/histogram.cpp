@@ -2,12 +2,7 @@
 
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/native/Resize.h>
-#include <ATen/ops/aminmax.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/sub.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <cmath>
@@ -35,20 +30,20 @@ at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
 
 namespace {
 
-// Counts of each bin among `places`; those of one bin more are dropped.
-at::Tensor counted(const at::Tensor& places, int64_t bins) {
-  const at::Tensor ones = at::ones({}, places.options()).expand_as(places);
-  return at::zeros({bins + 1}, places.options()).index_add_(0, places, ones).narrow(0, 0, bins);
+// Counts of each bin among the bin indices `indices`; those of one bin more are dropped.
+at::Tensor counted(const at::Tensor& indices, int64_t bins) {
+  const at::Tensor ones = at::ones({}, indices.options()).expand_as(indices);
+  return at::zeros({bins + 1}, indices.options()).index_add_(0, indices, ones).narrow(0, 0, bins);
 }
 
 // [min, max]; where they are equal the range of the values, widened by one either way where those are equal too.
-template <class Number>
-std::pair<Number, Number> histogram_range(const at::Tensor& values, const at::Scalar& min, const at::Scalar& max) {
-  auto low = min.to<Number>(), high = max.to<Number>();
+template <class Value>
+std::pair<Value, Value> histogram_range(const at::Tensor& values, const at::Scalar& min, const at::Scalar& max) {
+  auto low = min.to<Value>(), high = max.to<Value>();
   if (low == high && values.numel() > 0) {
     const auto [least, greatest] = values.aminmax();
-    low = least.item<Number>();
-    high = greatest.item<Number>();
+    low = least.item<Value>();
+    high = greatest.item<Value>();
   }
   if (low == high) {
     low -= 1;
@@ -65,8 +60,8 @@ at::Tensor integer_histogram(const at::Tensor& self, int64_t bins, const at::Sca
   const at::Tensor values = self.reshape(-1).to(at::kLong);
   const auto [low, high] = histogram_range<int64_t>(values, min, max);
   const at::Tensor inside = values.ge(low).logical_and_(values.le(high));
-  const at::Tensor places = ((values - low) * bins).div(high - low, "floor").clamp_max_(bins - 1);
-  return counted(at::where(inside, places, bins), bins).to(self.scalar_type());
+  const at::Tensor indices = ((values - low) * bins).div(high - low, "floor").clamp_max_(bins - 1);
+  return counted(at::where(inside, indices, bins), bins).to(self.scalar_type());
 }
 
 } // namespace
@@ -79,54 +74,10 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
   const auto [low, high] = histogram_range<double>(values, min, max);
   // Values outside, NaN too, go to one bin more, which is dropped.
   const at::Tensor inside = values.ge(low).logical_and_(values.le(high));
-  const at::Tensor places = ((values - low) / (high - low) * bins).clamp_max_(bins - 1);
+  const at::Tensor indices = ((values - low) / (high - low) * bins).clamp_max_(bins - 1);
   // A range that the dtype does not hold makes indices inside it NaN.
-  return counted(at::where(inside, places, bins).nan_to_num_(static_cast<double>(bins)).to(at::kLong), bins)
+  return counted(at::where(inside, indices, bins).nan_to_num_(static_cast<double>(bins)).to(at::kLong), bins)
       .to(self.scalar_type());
-}
-
-bool equal(const at::Tensor& self, const at::Tensor& other) {
-  TORCH_CHECK(
-      self.scalar_type() == other.scalar_type(), "Expected all tensors to have the same dtype, but got ",
-      self.scalar_type(), " and ", other.scalar_type());
-  return self.sizes() == other.sizes() && (self.numel() == 0 || self.eq(other).all().item<bool>());
-}
-
-at::Tensor trace(const at::Tensor& self) {
-  TORCH_CHECK(self.dim() == 2, "trace: expected a matrix, but got tensor with dim ", self.dim());
-  return self.diagonal().sum();
-}
-
-at::Tensor& nonzero_static_out(const at::Tensor& self, int64_t size, int64_t fill_value, at::Tensor& out) {
-  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
-  TORCH_CHECK(
-      out.scalar_type() == at::kLong, "nonzero_static: Expected out tensor to have scalar type ", at::kLong,
-      " but got scalar type ", out.scalar_type());
-  const at::Tensor found = self.nonzero();
-  const int64_t count = std::min(size, found.size(0));
-  at::native::resize_output(out, {size, self.dim()});
-  out.narrow(0, 0, count).copy_(found.narrow(0, 0, count));
-  out.narrow(0, count, size - count).fill_(fill_value);
-  return out;
-}
-
-at::Tensor nonzero_static(const at::Tensor& self, int64_t size, int64_t fill_value) {
-  at::Tensor out = at::empty({0}, self.options().dtype(at::kLong));
-  return native::nonzero_static_out(self, size, fill_value, out);
-}
-
-void isin(const at::Tensor& elements, const at::Tensor& test_elements, bool invert, const at::Tensor& out) {
-  const at::Tensor found = elements.unsqueeze(-1).eq(test_elements.reshape(-1)).any(-1);
-  out.copy_(invert ? found.logical_not() : found);
-}
-
-void cross(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, int64_t dim) {
-  for (int64_t i = 0; i < 3; i++) {
-    const int64_t j = (i + 1) % 3, k = (i + 2) % 3;
-    at::Tensor component = result.select(dim, i);
-    at::mul_out(component, a.select(dim, j), b.select(dim, k));
-    component.sub_(a.select(dim, k) * b.select(dim, j));
-  }
 }
 
 } // namespace torch_opencl::native

@@ -1,16 +1,16 @@
-// The element of one rank of each row of a contiguous [rows, length] tensor, and its index: those that a stable sort
-// would give, without the sort. For CPUs, as radix.cl, whose keys and records it takes.
+// The element that sorting would put at one position of each row of a contiguous [rows, length] tensor, and its index:
+// those of a stable sort, without the sort. For CPUs, as radix.cl, whose keys and records it takes.
 //
 // Rows are cut into `chunks` pieces. radix_keys makes the records of all elements. Then, the highest byte first and
-// bytes that are the same in a whole row left out, select_count counts a byte of the candidates in each piece, and
-// select_choose finds the digit that the wanted element has there; the next select_count drops the candidates with
-// another one. What is left in the end are equal elements, of which select_write takes the right one.
+// bytes that are the same in a whole row left out, kthvalue_count counts a byte of the candidates in each piece, and
+// kthvalue_choose finds the digit that the wanted element has there; the next kthvalue_count drops the candidates with
+// another one. What is left in the end are equal elements, of which kthvalue_write takes the right one.
 
 #if defined(IS_CPU) && !defined(IS_COMPLEX)
 
-// State of a row: the rank of the wanted element among its candidates, and its latest digit.
+// State of a row: the position of the wanted element among its candidates, and its latest digit.
 typedef struct {
-  long rank;
+  long position;
   long digit;
 } Wanted;
 
@@ -21,16 +21,16 @@ static inline int pass_before(Key varying, int pass, int passes) {
   return pass;
 }
 
-// counts: [rows, chunks, BINS]; kept: how many candidates lead each piece of the records.
-__kernel void select_count(__global uchar *records, ulong records_offset, __global uchar *kept, ulong kept_offset,
-                           __global uchar *counts, ulong counts_offset, __global const uchar *varying,
-                           ulong varying_offset, __global const uchar *wanted, ulong wanted_offset, long length,
-                           int chunks, int pass, int passes) {
+// counts: [rows, chunks, BINS]; candidates: how many of them lead each piece of the records.
+__kernel void kthvalue_count(__global uchar *records, ulong records_offset, __global uchar *candidates,
+                             ulong candidates_offset, __global uchar *counts, ulong counts_offset,
+                             __global const uchar *varying, ulong varying_offset, __global const uchar *wanted,
+                             ulong wanted_offset, long length, int chunks, int pass, int passes) {
   CHUNK_OF_ROW(length, chunks);
   Key bits = row_varying((__global const Key *)(varying + varying_offset), row_number, chunks);
   if (is_constant(bits, pass)) return;
   __global Record *list = (__global Record *)(records + records_offset) + row_number * length + begin;
-  __global uint *left = (__global uint *)(kept + kept_offset) + get_global_id(0);
+  __global uint *left = (__global uint *)(candidates + candidates_offset) + get_global_id(0);
   uint bins[BINS];
   int before = pass_before(bits, pass, passes);
   if (before == passes) {
@@ -54,13 +54,14 @@ __kernel void select_count(__global uchar *records, ulong records_offset, __glob
   for (int bin = 0; bin < BINS; bin++) to[bin] = bins[bin];
 }
 
-// One work-item a row; `ranks` is read in the first pass.
-__kernel void select_choose(__global uchar *wanted, ulong wanted_offset, __global const uchar *ranks,
-                            ulong ranks_offset, __global const uchar *counts, ulong counts_offset,
-                            __global const uchar *varying, ulong varying_offset, int chunks, int pass, int passes) {
+// One work-item a row; `positions` is read in the first pass.
+__kernel void kthvalue_choose(__global uchar *wanted, ulong wanted_offset, __global const uchar *positions,
+                              ulong positions_offset, __global const uchar *counts, ulong counts_offset,
+                              __global const uchar *varying, ulong varying_offset, int chunks, int pass, int passes) {
   long row_number = get_global_id(0);
   __global Wanted *state = (__global Wanted *)(wanted + wanted_offset) + row_number;
-  long rank = pass == passes - 1 ? ((__global const long *)(ranks + ranks_offset))[row_number] : state->rank;
+  long position =
+      pass == passes - 1 ? ((__global const long *)(positions + positions_offset))[row_number] : state->position;
   Key bits = row_varying((__global const Key *)(varying + varying_offset), row_number, chunks);
   if (!is_constant(bits, pass)) {
     __global const uint *row = (__global const uint *)(counts + counts_offset) + row_number * chunks * BINS;
@@ -68,46 +69,46 @@ __kernel void select_choose(__global uchar *wanted, ulong wanted_offset, __globa
       long count = 0;
       for (int chunk = 0; chunk < chunks; chunk++) count += row[chunk * BINS + bin];
       state->digit = bin;
-      if (rank < count) break;
-      rank -= count;
+      if (position < count) break;
+      position -= count;
     }
   }
-  state->rank = rank;
+  state->position = position;
 }
 
 // One work-item a row.
-__kernel void select_write(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
-                           __global const uchar *input, ulong input_offset, __global const uchar *records,
-                           ulong records_offset, __global const uchar *kept, ulong kept_offset,
-                           __global const uchar *counts, ulong counts_offset, __global const uchar *varying,
-                           ulong varying_offset, __global const uchar *wanted, ulong wanted_offset, int dtype0,
-                           long length, int chunks, int passes) {
+__kernel void kthvalue_write(__global uchar *values, ulong values_offset, __global uchar *indices, ulong indices_offset,
+                             __global const uchar *input, ulong input_offset, __global const uchar *records,
+                             ulong records_offset, __global const uchar *candidates, ulong candidates_offset,
+                             __global const uchar *counts, ulong counts_offset, __global const uchar *varying,
+                             ulong varying_offset, __global const uchar *wanted, ulong wanted_offset, int dtype0,
+                             long length, int chunks, int passes) {
   long row_number = get_global_id(0);
   Wanted state = ((__global const Wanted *)(wanted + wanted_offset))[row_number];
   Key bits = row_varying((__global const Key *)(varying + varying_offset), row_number, chunks);
   int last = pass_before(bits, -1, passes);
   __global const Record *row = (__global const Record *)(records + records_offset) + row_number * length;
-  // If all elements are equal, the rank is the index.
-  long place = state.rank;
+  // If all elements are equal, the position is the index.
+  long index = state.position;
   for (int chunk = 0; last < passes && chunk < chunks; chunk++) {
     long piece = row_number * chunks + chunk;
     long equals = ((__global const uint *)(counts + counts_offset))[piece * BINS + state.digit];
-    if (state.rank >= equals) {
-      state.rank -= equals;
+    if (state.position >= equals) {
+      state.position -= equals;
       continue;
     }
     __global const Record *list = row + length * chunk / chunks;
-    uint left = ((__global const uint *)(kept + kept_offset))[piece];
+    uint left = ((__global const uint *)(candidates + candidates_offset))[piece];
     for (uint i = 0; i < left; i++) {
       if (digit(list[i].x, last) != state.digit) continue;
-      place = (long)list[i].y;
-      if (state.rank-- == 0) break;
+      index = (long)list[i].y;
+      if (state.position-- == 0) break;
     }
     break;
   }
-  T value = load(input + input_offset, row_number * length + place, DTYPE0);
+  T value = load(input + input_offset, row_number * length + index, DTYPE0);
   store(values + values_offset, row_number, DTYPE0, value);
-  ((__global long *)(indices + indices_offset))[row_number] = place;
+  ((__global long *)(indices + indices_offset))[row_number] = index;
 }
 
 #endif

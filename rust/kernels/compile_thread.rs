@@ -20,16 +20,15 @@ const NICENESS: libc::c_int = 10;
 
 /// A build that nobody waits for.
 pub(super) trait Job: Send {
-    /// Current demand: the build in highest demand goes first.
-    fn demand(&self) -> u64;
+    /// Elements that its launches have had so far: the hottest build goes first.
+    fn hotness(&self) -> u64;
     /// How long nobody may have waited for another program before it starts. Zero where building does not disturb the device.
     fn quiet(&self) -> Duration;
-    /// Runs the build.
     fn build(self: Box<Self>);
 }
 
 /// A queue of builds, and the thread that does them.
-pub(super) struct Worker {
+pub(super) struct CompileThread {
     state: Mutex<State>,
     changed: Condvar,
     /// Builds that are queued or under way; an atomic so that it can be read in a forked child.
@@ -52,11 +51,11 @@ struct State {
 }
 
 impl State {
-    /// The build that may start first, and of several the one in highest demand; and how long it has to wait.
+    /// The build that may start first, and of several the hottest; and how long it has to wait.
     fn next(&self) -> Option<(usize, Duration)> {
         let pauses = self.jobs.iter().map(|job| self.pause(job.quiet()));
         let (index, (pause, _)) =
-            pauses.zip(&self.jobs).enumerate().min_by_key(|(_, (pause, job))| (*pause, Reverse(job.demand())))?;
+            pauses.zip(&self.jobs).enumerate().min_by_key(|(_, (pause, job))| (*pause, Reverse(job.hotness())))?;
         Some((index, pause))
     }
 
@@ -75,7 +74,7 @@ impl State {
     }
 }
 
-impl Worker {
+impl CompileThread {
     pub const fn new() -> Self {
         let state = State {
             jobs: Vec::new(),
@@ -202,14 +201,14 @@ mod tests {
     const QUIET: Duration = Duration::from_millis(300);
 
     struct Wanted<F> {
-        demand: u64,
+        hotness: u64,
         quiet: Duration,
         build: F,
     }
 
     impl<F: FnOnce() + Send> Job for Wanted<F> {
-        fn demand(&self) -> u64 {
-            self.demand
+        fn hotness(&self) -> u64 {
+            self.hotness
         }
 
         fn quiet(&self) -> Duration {
@@ -221,42 +220,42 @@ mod tests {
         }
     }
 
-    /// A build that is wanted so much, and may start where nobody has waited for another.
-    fn wanted(demand: u64, build: impl FnOnce() + Send + 'static) -> Box<dyn Job> {
-        Box::new(Wanted { demand, quiet: QUIET, build })
+    /// A build of so hot a program, which may start where nobody has waited for another.
+    fn wanted(hotness: u64, build: impl FnOnce() + Send + 'static) -> Box<dyn Job> {
+        Box::new(Wanted { hotness, quiet: QUIET, build })
     }
 
-    fn worker() -> &'static Worker {
-        Box::leak(Box::new(Worker::new()))
+    fn compile_thread() -> &'static CompileThread {
+        Box::leak(Box::new(CompileThread::new()))
     }
 
     #[test]
     fn builds_are_done_in_their_order_and_can_be_waited_for() {
-        let (worker, (done, all)) = (worker(), mpsc::channel());
+        let (compile_thread, (done, all)) = (compile_thread(), mpsc::channel());
         for number in 0..10 {
             let done = done.clone();
-            assert!(worker.submit(wanted(1, move || done.send(number).unwrap())));
+            assert!(compile_thread.submit(wanted(1, move || done.send(number).unwrap())));
         }
-        assert_eq!(worker.wait(LONG), 0);
+        assert_eq!(compile_thread.wait(LONG), 0);
         assert_eq!(all.try_iter().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_wait_ends_at_its_limit() {
-        let (worker, (release, gate)) = (worker(), mpsc::channel::<()>());
-        assert!(worker.submit(wanted(1, move || gate.recv().unwrap())));
-        assert!(worker.submit(wanted(1, || ())));
-        assert_eq!(worker.wait(Duration::from_millis(1)), 2);
+        let (compile_thread, (release, gate)) = (compile_thread(), mpsc::channel::<()>());
+        assert!(compile_thread.submit(wanted(1, move || gate.recv().unwrap())));
+        assert!(compile_thread.submit(wanted(1, || ())));
+        assert_eq!(compile_thread.wait(Duration::from_millis(1)), 2);
         release.send(()).unwrap();
-        assert_eq!(worker.wait(LONG), 0);
+        assert_eq!(compile_thread.wait(LONG), 0);
     }
 
     #[test]
     fn nothing_starts_while_and_soon_after_a_program_is_built_on_the_spot() {
-        let (worker, (done, all)) = (worker(), mpsc::channel());
+        let (compile_thread, (done, all)) = (compile_thread(), mpsc::channel());
         let tell = done.clone();
-        worker.on_the_spot(|| {
-            assert!(worker.submit(wanted(1, move || tell.send(Instant::now()).unwrap())));
+        compile_thread.on_the_spot(|| {
+            assert!(compile_thread.submit(wanted(1, move || tell.send(Instant::now()).unwrap())));
             thread::sleep(2 * INTERVAL);
             done.send(Instant::now()).unwrap();
         });
@@ -266,34 +265,34 @@ mod tests {
 
     #[test]
     fn a_build_that_does_not_disturb_the_device_starts_at_once() {
-        let (worker, (done, all)) = (worker(), mpsc::channel());
-        worker.on_the_spot(|| ());
+        let (compile_thread, (done, all)) = (compile_thread(), mpsc::channel());
+        compile_thread.on_the_spot(|| ());
         for (name, quiet) in [("later", LONG), ("now", Duration::ZERO)] {
             let done = done.clone();
             let build = move || done.send(name).unwrap();
-            assert!(worker.submit(Box::new(Wanted { demand: 1, quiet, build })));
+            assert!(compile_thread.submit(Box::new(Wanted { hotness: 1, quiet, build })));
         }
         assert_eq!(all.recv().unwrap(), "now");
-        worker.stop();
-        assert_eq!(worker.pending(), 0);
+        compile_thread.stop();
+        assert_eq!(compile_thread.pending(), 0);
     }
 
     #[test]
-    fn what_is_wanted_most_is_built_first() {
-        let (worker, (done, all)) = (worker(), mpsc::channel());
-        worker.on_the_spot(|| {
-            for demand in [2, 5, 1, 5, 3] {
+    fn the_hottest_is_built_first() {
+        let (compile_thread, (done, all)) = (compile_thread(), mpsc::channel());
+        compile_thread.on_the_spot(|| {
+            for hotness in [2, 5, 1, 5, 3] {
                 let done = done.clone();
-                assert!(worker.submit(wanted(demand, move || done.send(demand).unwrap())));
+                assert!(compile_thread.submit(wanted(hotness, move || done.send(hotness).unwrap())));
             }
         });
-        assert_eq!(worker.wait(LONG), 0);
+        assert_eq!(compile_thread.wait(LONG), 0);
         assert_eq!(all.try_iter().collect::<Vec<_>>(), [5, 5, 3, 2, 1]);
     }
 
     #[test]
     fn stopping_waits_for_the_build_under_way_and_drops_the_others() {
-        let (worker, (release, gate)) = (worker(), mpsc::channel::<()>());
+        let (compile_thread, (release, gate)) = (compile_thread(), mpsc::channel::<()>());
         let (started, begun) = mpsc::channel();
         let (done, all) = mpsc::channel();
         let first = done.clone();
@@ -302,35 +301,35 @@ mod tests {
             gate.recv().unwrap();
             first.send(1).unwrap();
         };
-        assert!(worker.submit(wanted(1, job)));
-        assert!(worker.submit(wanted(1, move || done.send(2).unwrap())));
+        assert!(compile_thread.submit(wanted(1, job)));
+        assert!(compile_thread.submit(wanted(1, move || done.send(2).unwrap())));
         begun.recv().unwrap();
-        let stopper = thread::spawn(|| worker.stop());
+        let stopper = thread::spawn(|| compile_thread.stop());
         thread::sleep(Duration::from_millis(20));
         assert!(!stopper.is_finished());
         release.send(()).unwrap();
         stopper.join().unwrap();
         assert_eq!(all.iter().collect::<Vec<_>>(), [1]);
-        assert_eq!(worker.pending(), 0);
-        assert!(!worker.submit(wanted(1, || ())));
+        assert_eq!(compile_thread.pending(), 0);
+        assert!(!compile_thread.submit(wanted(1, || ())));
     }
 
     #[test]
     fn a_full_queue_refuses() {
-        let (worker, (release, gate)) = (worker(), mpsc::channel::<()>());
+        let (compile_thread, (release, gate)) = (compile_thread(), mpsc::channel::<()>());
         let (started, begun) = mpsc::channel();
         let job = move || {
             started.send(()).unwrap();
             gate.recv().unwrap();
         };
-        assert!(worker.submit(wanted(1, job)));
+        assert!(compile_thread.submit(wanted(1, job)));
         begun.recv().unwrap();
         for _ in 0..CAPACITY {
-            assert!(worker.submit(wanted(1, || ())));
+            assert!(compile_thread.submit(wanted(1, || ())));
         }
-        assert!(!worker.submit(wanted(1, || ())));
+        assert!(!compile_thread.submit(wanted(1, || ())));
         release.send(()).unwrap();
-        assert_eq!(worker.wait(LONG), 0);
-        assert!(worker.submit(wanted(1, || ())));
+        assert_eq!(compile_thread.wait(LONG), 0);
+        assert!(compile_thread.submit(wanted(1, || ())));
     }
 }

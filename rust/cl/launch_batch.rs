@@ -1,4 +1,4 @@
-//! Holding back short launches until there are several.
+//! Launch batching: short launches are held back until there are several.
 //!
 //! PoCL starts a command when it is enqueued: its threads fall asleep after each short kernel, and waking them for the
 //! next costs the host more than the kernel takes. So the first of several short launches waits for a user event, and
@@ -12,10 +12,10 @@ use opencl3::types::{cl_context, cl_event};
 use super::{check, Context, Event};
 use crate::error::Result;
 
-/// Launches that are held back at most. A chain of 1000 4-element additions on PoCL with two cores takes, until it is
+/// Most launches of a batch. A chain of 1000 4-element additions on PoCL with two cores takes, until it is
 /// enqueued and until it is done, 13 and 14 us each without holding, 8.4 and 10 in groups of 64, 7.7 and 9.1 of 256, 5.5 and
 /// 7.6 as a whole (`make bench CASES="enqueue round-trip"`): its threads and the host's fight for the queue's lock.
-const MOST: u64 = 1024;
+const LARGEST_BATCH: u64 = 1024;
 /// Launches between two flushes where the driver holds them back: a device must not wait for long.
 const FLUSH_EVERY: u64 = 64;
 
@@ -26,29 +26,30 @@ pub enum Start {
     Now,
     /// With the next command that is not short, or when the host waits or flushes: it takes no longer than waking a
     /// thread.
-    Held,
+    Batched,
 }
 
-/// Holds back the short launches of one queue.
+/// The short launches of one queue that are held back.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct LaunchBatch {
     context: cl_context,
-    holds: bool,
-    /// The user event that the first launch held back waits for.
+    /// True where launches are batched at all.
+    is_enabled: bool,
+    /// The user event that the first launch of the batch waits for.
     event: Option<Event>,
     /// Commands so far, markers aside.
     commands: u64,
 }
 
 // SAFETY: contexts may be used from any thread (OpenCL 1.2, section A.2).
-unsafe impl Send for Gate {}
+unsafe impl Send for LaunchBatch {}
 
-impl Gate {
-    /// A gate for a queue of the context.
+impl LaunchBatch {
+    /// An empty batch for a queue of the context.
     pub fn new(context: &Context) -> Self {
         Self {
             context: context.handle,
-            holds: runs_at_once(&Device::new(context.device().0)),
+            is_enabled: runs_at_once(&Device::new(context.device().0)),
             event: None,
             commands: 0,
         }
@@ -56,7 +57,7 @@ impl Gate {
 
     /// The event that the next launch has to wait for, if any.
     pub fn wait_list(&mut self, start: Start) -> Result<Option<cl_event>> {
-        if start == Start::Now || !self.holds || self.event.is_some() {
+        if start == Start::Now || !self.is_enabled || self.event.is_some() {
             return Ok(None);
         }
         let created = create_user_event(self.context);
@@ -71,26 +72,26 @@ impl Gate {
     }
 
     /// Launches after which the queue is flushed.
-    pub fn most(&self) -> u64 {
-        if self.holds {
-            MOST
+    pub fn flush_period(&self) -> u64 {
+        if self.is_enabled {
+            LARGEST_BATCH
         } else {
             FLUSH_EVERY
         }
     }
 
     /// Starts everything that is held back.
-    pub fn open(&mut self) -> Result<()> {
+    pub fn submit(&mut self) -> Result<()> {
         match self.event.take() {
             Some(event) => check("clSetUserEventStatus", set_user_event_status(event.handle, CL_COMPLETE)),
             None => Ok(()),
         }
     }
 
-    /// Starts everything, and holds nothing back from now on: somebody else enqueues commands, and may wait for them.
-    pub fn remove(&mut self) -> Result<()> {
-        self.holds = false;
-        self.open()
+    /// Starts everything, and batches nothing from now on: somebody else enqueues commands, and may wait for them.
+    pub fn disable(&mut self) -> Result<()> {
+        self.is_enabled = false;
+        self.submit()
     }
 }
 
@@ -103,9 +104,9 @@ fn runs_at_once(device: &Device) -> bool {
     is_pocl && device.name().is_ok_and(|name| has_threads(&name))
 }
 
-impl Drop for Gate {
+impl Drop for LaunchBatch {
     fn drop(&mut self) {
         // Launches held back keep the queue and its buffers alive. Nobody is left to be told of a failure.
-        let _ = self.open();
+        let _ = self.submit();
     }
 }

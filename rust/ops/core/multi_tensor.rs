@@ -1,4 +1,5 @@
-//! Lists of tensors: the table that tells a kernel the addresses of several tensors of each list.
+//! Lists of tensors (`multi_tensor_apply` in PyTorch): the table that tells a kernel the addresses of several tensors of
+//! each list.
 //!
 //! A launch costs the host 5 us and more, of which the elements of a small tensor are a small part: a model of a hundred
 //! parameters would pay that a hundred times for each step of an optimizer.
@@ -8,10 +9,10 @@ use super::target::Target;
 use crate::abi::TensorList;
 use crate::cl::{MemHandle, Memory};
 use crate::error::Result;
-use crate::kernels::entry::SegmentArguments;
+use crate::kernels::entry::MultiTensorArguments;
 use crate::kernels::Spec;
 
-/// Different buffers of a launch; as in `segments.cl`. Small tensors share them.
+/// Different buffers of a launch; as in `multi_tensor.cl`. Small tensors share them.
 const BUFFERS: usize = 8;
 /// Fewest elements that a group computes.
 pub const CHUNK: i64 = 1024;
@@ -24,41 +25,41 @@ impl TensorList<'_> {
     }
 }
 
-/// Memory of one tensor of each operand.
+/// Memory of the tensors at one index of each list.
 #[derive(Debug)]
-pub struct Segment {
+pub struct ListedTensor {
     /// Index in the lists.
     pub index: usize,
     /// Number of elements.
     pub count: i64,
     /// Absent for an absent list.
-    places: Vec<Memory>,
+    memories: Vec<Memory>,
 }
 
-impl Segment {
+impl ListedTensor {
     /// The tensors of an index.
     ///
     /// # Errors
     /// When an address is not one of the device.
     pub fn of(target: &Target, lists: &[TensorList<'_>], index: usize, count: i64) -> Result<Self> {
-        let places = lists.iter().map(|list| target.memory(list.address(index))).collect::<Result<Vec<_>>>()?;
-        Ok(Self { index, count, places })
+        let memories = lists.iter().map(|list| target.memory(list.address(index))).collect::<Result<Vec<_>>>()?;
+        Ok(Self { index, count, memories })
     }
 }
 
-/// The tensors of one launch of a kernel that is built for `LIMIT` of `OPERANDS` lists each.
+/// The tensors of one launch of a kernel that is built for `LIMIT` tensors of `LISTS` lists each.
 #[derive(Debug, Default)]
-pub struct Batch<const LIMIT: usize, const OPERANDS: usize> {
+pub struct MultiTensorBatch<const LIMIT: usize, const LISTS: usize> {
     /// The tensors.
-    pub segments: Vec<Segment>,
+    pub tensors: Vec<ListedTensor>,
     buffers: Vec<MemHandle>,
 }
 
-impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
+impl<const LIMIT: usize, const LISTS: usize> MultiTensorBatch<LIMIT, LISTS> {
     /// Runs `launch` on the tensors of all indices that `counts` has elements for, as many at a time as a launch takes.
     ///
     /// # Errors
-    /// Those of `launch`, and of [`Segment::of`].
+    /// Those of `launch`, and of [`ListedTensor::of`].
     pub fn for_each(
         target: &Target,
         lists: &[TensorList<'_>],
@@ -67,14 +68,14 @@ impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
     ) -> Result<()> {
         let mut batch = Self::default();
         for (index, count) in counts.filter(|(_, count)| *count > 0) {
-            let segment = Segment::of(target, lists, index, count)?;
-            if !batch.takes(&segment) {
+            let tensor = ListedTensor::of(target, lists, index, count)?;
+            if !batch.takes(&tensor) {
                 launch(&batch)?;
                 batch = Self::default();
             }
-            batch.push(segment);
+            batch.push(tensor);
         }
-        if batch.segments.is_empty() {
+        if batch.tensors.is_empty() {
             return Ok(());
         }
         launch(&batch)
@@ -82,18 +83,18 @@ impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
 
     /// Adds the two constants to the spec of a program.
     pub fn define(spec: Spec) -> Spec {
-        spec.define("SEGMENTS", LIMIT as i64).define("SEGMENT_OPERANDS", OPERANDS as i64)
+        spec.define("TENSORS", LIMIT as i64).define("TENSOR_LISTS", LISTS as i64)
     }
 
-    fn takes(&self, segment: &Segment) -> bool {
+    fn takes(&self, tensor: &ListedTensor) -> bool {
         let mut buffers = self.buffers.clone();
-        add_new(&mut buffers, segment);
-        self.segments.len() < LIMIT && buffers.len() <= BUFFERS
+        add_new(&mut buffers, tensor);
+        self.tensors.len() < LIMIT && buffers.len() <= BUFFERS
     }
 
-    fn push(&mut self, segment: Segment) {
-        add_new(&mut self.buffers, &segment);
-        self.segments.push(segment);
+    fn push(&mut self, tensor: ListedTensor) {
+        add_new(&mut self.buffers, &tensor);
+        self.tensors.push(tensor);
     }
 
     fn buffer(&self, memory: MemHandle) -> u8 {
@@ -102,53 +103,53 @@ impl<const LIMIT: usize, const OPERANDS: usize> Batch<LIMIT, OPERANDS> {
 
     /// Elements of all tensors.
     pub fn elements(&self) -> i64 {
-        self.segments.iter().map(|segment| segment.count).sum()
+        self.tensors.iter().map(|tensor| tensor.count).sum()
     }
 
     /// Groups of a launch in which each takes `chunk` elements of one tensor.
     pub fn groups(&self, chunk: i64) -> usize {
-        self.segments.iter().map(|segment| div_ceil(segment.count, chunk)).sum::<i64>().max(0) as usize
+        self.tensors.iter().map(|tensor| div_ceil(tensor.count, chunk)).sum::<i64>().max(0) as usize
     }
 
     /// Kernel arguments of the batch, with the `table` that [`Self::table`] gives. Drivers do not all take a null for a
     /// buffer that is not read.
-    pub fn arguments<'a>(&self, table: &'a [u8]) -> SegmentArguments<'a> {
+    pub fn arguments<'a>(&self, table: &'a [u8]) -> MultiTensorArguments<'a> {
         let first = self.buffers.first().copied().unwrap_or(MemHandle::NULL);
         let mut buffers = [first; BUFFERS];
         for (slot, buffer) in buffers.iter_mut().zip(&self.buffers) {
             *slot = *buffer;
         }
         let [b0, b1, b2, b3, b4, b5, b6, b7] = buffers;
-        SegmentArguments { table, b0, b1, b2, b3, b4, b5, b6, b7 }
+        MultiTensorArguments { table, b0, b1, b2, b3, b4, b5, b6, b7 }
     }
 
-    /// The struct `Segments` of `segments.cl`.
+    /// The struct `MultiTensorTable` of `multi_tensor.cl`.
     pub fn table(&self, chunk: i64) -> Vec<u8> {
-        let mut offsets = [[0_u64; OPERANDS]; LIMIT];
-        let mut buffers = [[0_u8; OPERANDS]; LIMIT];
+        let mut offsets = [[0_u64; LISTS]; LIMIT];
+        let mut buffers = [[0_u8; LISTS]; LIMIT];
         let (mut counts, mut ends) = ([0_i64; LIMIT], [0_u32; LIMIT]);
         let mut end = 0;
         let rows = counts.iter_mut().zip(&mut ends).zip(offsets.iter_mut().zip(&mut buffers));
-        for (segment, ((count, last), (starts, memories))) in self.segments.iter().zip(rows) {
-            end += div_ceil(segment.count, chunk) as u32;
-            (*count, *last) = (segment.count, end);
-            for ((start, memory), place) in starts.iter_mut().zip(memories).zip(&segment.places) {
-                (*start, *memory) = (place.offset, self.buffer(place.handle));
+        for (tensor, ((count, last), (starts, indices))) in self.tensors.iter().zip(rows) {
+            end += div_ceil(tensor.count, chunk) as u32;
+            (*count, *last) = (tensor.count, end);
+            for ((start, index), memory) in starts.iter_mut().zip(indices).zip(&tensor.memories) {
+                (*start, *index) = (memory.offset, self.buffer(memory.handle));
             }
         }
         let mut bytes = Vec::with_capacity(1024);
-        bytes.extend(offsets.as_flattened().iter().flat_map(|number| number.to_ne_bytes()));
-        bytes.extend(counts.iter().chain([&chunk]).flat_map(|number| number.to_ne_bytes()));
-        bytes.extend(ends.iter().flat_map(|number| number.to_ne_bytes()));
+        bytes.extend(offsets.as_flattened().iter().flat_map(|value| value.to_ne_bytes()));
+        bytes.extend(counts.iter().chain([&chunk]).flat_map(|value| value.to_ne_bytes()));
+        bytes.extend(ends.iter().flat_map(|value| value.to_ne_bytes()));
         bytes.extend(buffers.as_flattened());
         bytes.resize(bytes.len().next_multiple_of(size_of::<u64>()), 0);
         bytes
     }
 }
 
-/// Adds the buffers of a segment that are not there yet; absent lists have none.
-fn add_new(buffers: &mut Vec<MemHandle>, segment: &Segment) {
-    for Memory { handle, .. } in &segment.places {
+/// Adds the buffers of a tensor that are not there yet; absent lists have none.
+fn add_new(buffers: &mut Vec<MemHandle>, tensor: &ListedTensor) {
+    for Memory { handle, .. } in &tensor.memories {
         if *handle != MemHandle::NULL && !buffers.contains(handle) {
             buffers.push(*handle);
         }
@@ -159,19 +160,19 @@ fn add_new(buffers: &mut Vec<MemHandle>, segment: &Segment) {
 mod tests {
     use super::*;
 
-    fn segment(index: usize, count: i64, offset: u64) -> Segment {
-        Segment { index, count, places: vec![Memory { offset, ..Memory::ABSENT }] }
+    fn tensor(index: usize, count: i64, offset: u64) -> ListedTensor {
+        ListedTensor { index, count, memories: vec![Memory { offset, ..Memory::ABSENT }] }
     }
 
     #[test]
     fn a_table_says_where_tensors_lie_and_which_groups_are_theirs() {
-        let mut batch = Batch::<2, 1>::default();
-        batch.push(segment(0, 1025, 64));
-        batch.push(segment(1, 1, 8));
-        assert!(!batch.takes(&segment(2, 1, 0)));
+        let mut batch = MultiTensorBatch::<2, 1>::default();
+        batch.push(tensor(0, 1025, 64));
+        batch.push(tensor(1, 1, 8));
+        assert!(!batch.takes(&tensor(2, 1, 0)));
         assert_eq!((batch.elements(), batch.groups(CHUNK)), (1026, 3));
-        let longs: Vec<u8> = [64_u64, 8, 1025, 1, 1024].iter().flat_map(|number| number.to_ne_bytes()).collect();
-        let ends: Vec<u8> = [2_u32, 3].iter().flat_map(|number| number.to_ne_bytes()).collect();
+        let longs: Vec<u8> = [64_u64, 8, 1025, 1, 1024].iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let ends: Vec<u8> = [2_u32, 3].iter().flat_map(|value| value.to_ne_bytes()).collect();
         // Two buffer indices, and the padding of the struct.
         assert_eq!(batch.table(CHUNK), [longs, ends, vec![0; 8]].concat());
     }

@@ -7,13 +7,13 @@
 #include <ATen/core/Tensor.h>
 #include <array>
 
-#include "rnn.h"
+#include "rnn_cell.h"
 
 namespace torch_opencl::native {
 
 // All tensors that gradients can be asked for, in the order in which gradients are returned. Tensors are floating and
 // of one dtype and device.
-struct SequenceInputs {
+struct RnnLayerInputs {
   at::Tensor input;                   // [steps, batch, features]
   at::Tensor hx, cx;                  // [batch, hidden]; cx is defined for an LSTM only
   at::Tensor input_weight;            // [gates * hidden, features]
@@ -26,35 +26,35 @@ struct SequenceInputs {
   }
 };
 
-struct Sequence {
+struct RnnLayer {
   Cell cell;
   bool reverse; // from the last step to the first
-  SequenceInputs inputs;
+  RnnLayerInputs inputs;
 
   // Index of the n-th step.
-  int64_t place(int64_t n) const {
+  int64_t step_index(int64_t n) const {
     return reverse ? inputs.input.size(0) - 1 - n : n;
   }
 };
 
 // Results of the forward pass.
-struct SequenceTrace {
-  at::Tensor output; // [steps, batch, hidden]
-  at::Tensor cells;  // content of an LSTM's cells, as `output`
-  at::Tensor kept;   // of an LSTM's and a GRU's gates, for the backward pass
+struct RnnLayerTrace {
+  at::Tensor output;      // [steps, batch, hidden]
+  at::Tensor cells;       // cell states of an LSTM, as `output`
+  at::Tensor saved_gates; // of an LSTM's and a GRU's gates, for the backward pass
 };
 
-// Without a backward pass to come, `kept` has no use afterwards, and may be of one step only.
-SequenceTrace run_sequence(const Sequence& sequence, bool has_backward);
+// Without a backward pass to come, `saved_gates` has no use afterwards, and may be of one step only.
+RnnLayerTrace rnn_layer_forward(const RnnLayer& layer, bool has_backward);
 
-// Gradients of the inputs that `needed` marks, from those of the output and of the last state and content, each of
+// Gradients of the inputs that `needed` marks, from those of the output and of the last state and cell state, each of
 // which may be undefined.
-std::array<at::Tensor, SequenceInputs::kCount> run_sequence_backward(
-    const Sequence& sequence,
-    const SequenceTrace& trace,
+std::array<at::Tensor, RnnLayerInputs::kCount> rnn_layer_backward(
+    const RnnLayer& layer,
+    const RnnLayerTrace& trace,
     const at::Tensor& grad_output,
     const at::Tensor& grad_hy,
     const at::Tensor& grad_cy,
-    const std::array<bool, SequenceInputs::kCount>& needed);
+    const std::array<bool, RnnLayerInputs::kCount>& needed);
 
 } // namespace torch_opencl::native

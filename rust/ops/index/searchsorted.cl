@@ -1,4 +1,4 @@
-// Searches: insertion indices of values among sorted ones.
+// Insertion indices of values among sorted ones.
 
 #ifndef IS_COMPLEX
 // Insertion index of values[i] in its ascending row of `length` boundaries. `right` puts equal values after. `per_row`

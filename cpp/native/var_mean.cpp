@@ -1,21 +1,16 @@
-// Variances and distances where ATen's own functions refuse tensors of this device: in 2.11, not since.
+// Variances where ATen's own functions refuse tensors of this device: in 2.11, not since.
 #include "../compat.h"
 
 #if !TORCH_OPENCL_TORCH_AT_LEAST(12)
 
-#include <ATen/ExpandUtils.h>
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/native/Resize.h>
-#include <ATen/ops/_cdist_forward.h>
-#include <ATen/ops/_euclidean_dist.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/imag.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/real.h>
 #include <limits>
-#include <vector>
 
-#include "composite.h"
 #include "native_entries.h"
 
 namespace torch_opencl::native {
@@ -28,9 +23,9 @@ namespace {
 using Correction = std::optional<at::Scalar>;
 
 // Arguments of a reduction.
-struct Spread {
+struct VarMeanOptions {
   const char* op;
-  bool take_root;
+  bool take_sqrt;
   at::OptionalIntArrayRef dim;
   std::optional<at::Scalar> correction;
   bool keepdim;
@@ -57,18 +52,18 @@ struct Spread {
           op, "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input ",
           "numel divided by output numel).");
     }
-    if (iter.numel() > 0) return std_var(iter, lost, take_root);
+    if (iter.numel() > 0) return std_var(iter, lost, take_sqrt);
     variance.fill_(std::numeric_limits<double>::quiet_NaN());
   }
 
   // The variance of complex numbers is the sum of those of their parts.
   at::Tensor of_complex(const at::Tensor& self) const {
-    const Spread part{op, false, dim, correction, keepdim};
+    const VarMeanOptions part{op, false, dim, correction, keepdim};
     at::Tensor real = empty_for(self), imag = empty_for(self);
     part.into(real, at::real(self));
     part.into(imag, at::imag(self));
     real.add_(imag);
-    return take_root ? real.sqrt_() : real;
+    return take_sqrt ? real.sqrt_() : real;
   }
 
   at::Tensor& into(at::Tensor& out, const at::Tensor& self) const {
@@ -100,53 +95,29 @@ struct Spread {
   }
 };
 
-// PyTorch's choice: distances of many points are computed by a matmul, those of few one by one.
-at::Tensor cdist(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> compute_mode) {
-  const int64_t mode = compute_mode.value_or(0);
-  const bool has_points = x1.dim() >= 2 && x2.dim() >= 2 && x1.size(-1) == x2.size(-1) && x1.numel() > 0 &&
-      x2.numel() > 0 && at::isFloatingType(x1.scalar_type()) && at::isFloatingType(x2.scalar_type());
-  const bool by_product = has_points && p == 2 && (mode == 1 || (mode == 0 && (x1.size(-2) > 25 || x2.size(-2) > 25)));
-  // Which also refuses what is no list of points.
-  if (!by_product) return at::_cdist_forward(x1, x2, p, compute_mode);
-  const auto batch = at::infer_size_dimvector(
-      x1.sizes().slice(0, static_cast<size_t>(x1.dim() - 2)), x2.sizes().slice(0, static_cast<size_t>(x2.dim() - 2)));
-  const auto expanded = [&](const at::Tensor& points) {
-    std::vector<int64_t> sizes(batch.begin(), batch.end());
-    sizes.insert(sizes.end(), {points.size(-2), points.size(-1)});
-    return points.expand(sizes);
-  };
-  return at::_euclidean_dist(expanded(x1), expanded(x2));
-}
-
-void register_all(torch::Library& m) {
-  m.impl("cdist", TORCH_FN(cdist));
-}
-
-TORCH_OPENCL_COMPOSITES(register_all);
-
 } // namespace
 
 at::Tensor std(const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim) {
-  return Spread{"std", true, dim, correction, keepdim}.of(self);
+  return VarMeanOptions{"std", true, dim, correction, keepdim}.of(self);
 }
 at::Tensor& std_out(
     const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim, at::Tensor& out) {
-  return Spread{"std", true, dim, correction, keepdim}.into(out, self);
+  return VarMeanOptions{"std", true, dim, correction, keepdim}.into(out, self);
 }
 std::tuple<at::Tensor, at::Tensor> std_mean(
     const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim) {
-  return Spread{"std_mean", true, dim, correction, keepdim}.with_mean(self);
+  return VarMeanOptions{"std_mean", true, dim, correction, keepdim}.with_mean(self);
 }
 at::Tensor var(const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim) {
-  return Spread{"var", false, dim, correction, keepdim}.of(self);
+  return VarMeanOptions{"var", false, dim, correction, keepdim}.of(self);
 }
 at::Tensor& var_out(
     const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim, at::Tensor& out) {
-  return Spread{"var", false, dim, correction, keepdim}.into(out, self);
+  return VarMeanOptions{"var", false, dim, correction, keepdim}.into(out, self);
 }
 std::tuple<at::Tensor, at::Tensor> var_mean(
     const at::Tensor& self, at::OptionalIntArrayRef dim, const Correction& correction, bool keepdim) {
-  return Spread{"var_mean", false, dim, correction, keepdim}.with_mean(self);
+  return VarMeanOptions{"var_mean", false, dim, correction, keepdim}.with_mean(self);
 }
 
 } // namespace torch_opencl::native

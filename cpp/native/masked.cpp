@@ -1,0 +1,80 @@
+// Reading and writing the elements that a mask selects.
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/where.h>
+
+#include "../operand.h"
+#include "index.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// The mask as a list of index tensors, one a dimension, and how many elements it selects.
+std::pair<c10::List<std::optional<at::Tensor>>, int64_t> indices_of(const at::Tensor& mask) {
+  const at::Tensor coordinates = at_least_1d(mask).nonzero();
+  c10::List<std::optional<at::Tensor>> list;
+  for (const at::Tensor& column : coordinates.unbind(1)) list.push_back(column);
+  return {std::move(list), coordinates.size(0)};
+}
+
+} // namespace
+
+void masked_fill(at::TensorIterator& iter, const at::Scalar& value) {
+  at::Tensor self = iter.tensor(0), mask = iter.tensor(1);
+  TORCH_CHECK(
+      mask.scalar_type() == at::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
+      mask.dtype());
+  // ATen warns of expanded tensors but fills them: an element wherever the mask says so at any of its positions.
+  if (at::has_internal_overlap(self) == at::MemOverlap::Yes) {
+    mask = mask.expand(self.sizes());
+    for (int64_t dim = 0; dim < self.dim(); dim++) {
+      if (self.stride(dim) != 0 || self.size(dim) <= 1) continue;
+      self = self.narrow(dim, 0, 1);
+      mask = mask.any(dim, /*keepdim=*/true);
+    }
+  }
+  scalar_as(value, self.scalar_type()); // raises where the dtype cannot hold it
+  const at::Tensor fill = at::scalar_tensor(value, self.options().device(at::kCPU));
+  at::where_out(self, mask, fill, self);
+}
+
+at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
+  const auto [chosen, source] = at::expand_outplace(mask, self);
+  // As vectors: one coordinate for each element instead of one for each dimension.
+  return source->reshape(-1).index_select(0, chosen->reshape(-1).nonzero().squeeze(1));
+}
+
+at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
+  TORCH_CHECK(
+      self.scalar_type() == out.scalar_type(), "masked_select(): self and result must have the same scalar type, got ",
+      self.scalar_type(), " and ", out.scalar_type());
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
+  at::assert_no_overlap(out, mask);
+  const at::Tensor selected = native::masked_select(self, mask);
+  at::native::resize_output(out, selected.sizes());
+  return out.copy_(selected);
+}
+
+at::Tensor& masked_scatter_(at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {
+  TORCH_CHECK(
+      self.scalar_type() == source.scalar_type(),
+      "masked_scatter: expected self and source to have same dtypes but got ", self.scalar_type(), " and ",
+      source.scalar_type());
+  TORCH_CHECK(
+      mask.scalar_type() == at::kBool, "masked_scatter_ only supports boolean masks, but got mask with dtype ",
+      mask.scalar_type());
+  at::assert_no_internal_overlap(self);
+  const auto [list, count] = indices_of(*at::expand_inplace(self, mask, "masked_scatter_"));
+  TORCH_CHECK(
+      count <= source.numel(), "Number of elements of source < number of ones in mask: ", source.numel(), " < ", count);
+  const at::Tensor values = source.is_alias_of(self) ? source.clone() : source;
+  at_least_1d(self).index_put_(list, values.reshape(-1).narrow(0, 0, count));
+  return self;
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,57 @@
+//! Insertion indices of values among sorted ones.
+
+use crate::error::Result;
+use crate::kernels::{entry, Family};
+use crate::ops::core::tier::tier;
+use crate::ops::{Target, Tensor};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn searchsorted(out: &Tensor, values: &Tensor, boundaries: &Tensor, sorter: &Tensor, right: bool)
+            -> Result<()>;
+    }
+}
+
+/// Writes the insertion index of each value among ascending boundaries, along the last dimension; all tensors
+/// contiguous. An absent sorter means that the boundaries are in order; one row of boundaries may serve all values.
+///
+/// # Errors
+/// As the driver reports.
+pub fn searchsorted(
+    out: &Tensor<'_>,
+    values: &Tensor<'_>,
+    boundaries: &Tensor<'_>,
+    sorter: &Tensor<'_>,
+    right: bool,
+) -> Result<()> {
+    let count = values.numel();
+    if count == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let length = boundaries.sizes.last().copied().unwrap_or(1);
+    let shared = boundaries.ndim() <= 1;
+    let per_row = if shared { count } else { values.sizes.last().copied().unwrap_or(1) };
+    let spec = tier(count, &[("SPEC_DTYPE0", values.dtype.code())]);
+    let program = target.program(Family::Index, values.class(), &spec)?;
+    let args = entry::Searchsorted {
+        out: target.tensor(out)?,
+        values: target.tensor(values)?,
+        boundaries: target.tensor(boundaries)?,
+        sorter: target.tensor(sorter)?,
+        out_dtype: out.dtype,
+        dtype0: values.dtype,
+        length,
+        per_row,
+        row_step: if shared { 0 } else { length },
+        sorted: i32::from(!sorter.is_present()),
+        right: i32::from(right),
+    };
+    target.launch(&program, entry::SEARCHSORTED, &args, &[count as usize], None)
+}
