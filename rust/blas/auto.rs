@@ -29,7 +29,7 @@ const HOPELESS: u32 = 4;
 const ROUNDS: usize = 3;
 const BUDGET: Duration = Duration::from_millis(300);
 /// Time that another library must save: the caller waits for it, and meanwhile enqueues nothing. An enqueue and a wait
-/// take 34 us on PoCL, and the kernels behind the matmul, 2 us each to enqueue, start late.
+/// take 34 us on PoCL (`make bench CASES="item"`), and the kernels behind the matmul, 2 us each to enqueue, start late.
 const LOST_TIME: Duration = Duration::from_micros(50);
 
 /// Matmuls that one measurement stands for.
