@@ -7,10 +7,11 @@ from pathlib import Path
 
 EPILOG = """\
 A WORD is a group (pointwise, gemm, conv ...), a row's name, or a pattern for names such as "add *" or "*bf16*".
-Four words do something else:
+Five words do something else:
   growth             time against size; neighbours that are more than twice apart
   gpu                what GPUs are measured by, beside the vendor's own device (--against cuda)
   first-use          new processes, with and without compiled kernels
+  constants NAME ... rows with other values of constants that were chosen by measurement; all by default
   summary FILE ...   the summary and the plot of earlier results
 """
 
@@ -43,7 +44,7 @@ def main() -> int:
 
 
 def _commands() -> dict:
-    return {"growth": _growth, "first-use": _first_use, "gpu": _gpu, "summary": _summary}
+    return {"growth": _growth, "first-use": _first_use, "gpu": _gpu, "constants": _constants, "summary": _summary}
 
 
 def _table(options: argparse.Namespace) -> int:
@@ -78,6 +79,12 @@ def _gpu(options: argparse.Namespace) -> int:
     from benchmarks.gpu import run  # noqa: PLC0415
 
     return run(options.device, None if options.against == "none" else options.against, options.rows)
+
+
+def _constants(options: argparse.Namespace) -> int:
+    from benchmarks.constants import run  # noqa: PLC0415
+
+    return run(options.device, options.word[1:])
 
 
 def _summary(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.case import Case
-from benchmarks.cases import all_cases, gpu
+from benchmarks.cases import all_cases, gpu, measured
 from benchmarks.clock import mean_seconds, share_threads, warm_up
 
 ROOT = Path(__file__).parents[1]
@@ -89,7 +89,7 @@ def serve(device: torch.device) -> None:
     answers, sys.stdout = sys.stdout, sys.stderr
     if device.type == "opencl":
         share_threads(device)
-    cases = {(case.group, case.name): case for case in [*all_cases(), *gpu.cases()]}
+    cases = {(case.group, case.name): case for case in [*all_cases(), *gpu.cases(), *measured.cases()]}
     measure_round = None
     for line in sys.stdin:
         question = json.loads(line)

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from build_support.checks import ROOT, check_toolchain, torch_release, torch_version
@@ -24,7 +25,7 @@ def build() -> None:
         SystemExit: a tool is missing, or the compilation failed.
     """
     check_toolchain()
-    built = _cargo_build()
+    built = compile_library()
     library = package_folder() / LIBRARY
     library.parent.mkdir(parents=True, exist_ok=True)
     if not library.exists() or not filecmp.cmp(built, library):
@@ -71,9 +72,21 @@ def cargo_environment() -> dict[str, str]:
     return environment
 
 
-def _cargo_build() -> Path:
+def compile_library(variables: Mapping[str, str] | None = None) -> Path:
+    """Compile the native library.
+
+    Args:
+        variables: what the compiler finds in its environment besides this process's.
+
+    Returns:
+        Where cargo has put it.
+
+    Raises:
+        SystemExit: the compilation failed.
+    """
+    environment = cargo_environment() | (variables or {})
     command = ["cargo", "build", "--release", "--message-format=json-render-diagnostics"]
-    cargo = subprocess.run(command, cwd=ROOT, env=cargo_environment(), stdout=subprocess.PIPE, text=True, check=False)
+    cargo = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if cargo.returncode != 0:
         raise SystemExit(f"`{' '.join(command)}` failed; its messages are above.")
     messages = [json.loads(line) for line in cargo.stdout.splitlines()]

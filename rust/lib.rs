@@ -7,10 +7,14 @@
 //! * [`cl`]: a thin safe layer on the driver.
 //! * [`runtime`]: devices, streams, events, memory.
 //! * [`kernels`]: sources, programs, their caches.
+//! * `measured`: constants that `make bench-constants` compiles with other values.
 //! * `abi`: structs that C++ and launchers share.
 //! * [`ops`]: one launcher a kernel family, and its functions for C++.
 //! * [`blas`]: the libraries that can compute matmuls, and the choice between them.
 //! * `bridge`: the runtime's functions for C++.
+
+#[macro_use]
+mod measured;
 
 mod abi;
 pub mod blas;

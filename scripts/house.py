@@ -1,24 +1,74 @@
 """Counts what the code costs to change: `make house`.
 
 Everything is counted in the files of git, nothing estimated: lines, arguments of kernels, places where an argument is
-spelled, circles of imports, comments that open in a way the style guide avoids.
+spelled, circles of imports, comments that open in a way the style guide avoids, words that the field has others for.
+`--commits` counts the files that commits have touched: scripts/house.py --commits "pointwise=HASH" "composite=HASH".
 """
 
+import argparse
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# A kernel with more arguments is held to be hard to call.
+# A kernel with more arguments is held to be hard to call, and a longer file hard to read.
 MANY = 12
+LONG = 400
 # Arguments of operators by PyTorch's names, and where they are used, from the C++ body to the kernel.
 ARGUMENTS = {
     "divisor_override": ("cpp/native/pool.cpp", "rust/ops/pool"),
     "is_first_step": ("cpp/native/optimizer", "rust/ops/optimizer"),
     "lr_decay": ("cpp/native/optimizer", "rust/ops/optimizer"),
     "align_corners": ("cpp/native/grid", "rust/ops/grid_sampler"),
+}
+# Files that an operator of each kind should touch.
+WANTED_FILES = {"pointwise": "1", "old family": "3", "composite": "1 or 2", "new family": "6"}
+SOURCES = ("*.rs", "*.cl", "*.cpp", "*.h")
+EVERYWHERE = ("rust/", "cpp/")
+MATMUL = ("rust/ops/matmul/", "rust/ops/convolution/", "rust/blas/", "cpp/native/matmul.cpp")
+CONVOLUTION = ("rust/ops/convolution/", "rust/ops/matmul/", "cpp/native/convolution.cpp")
+OPTIMIZER = ("rust/ops/optimizer/", "cpp/native/optimizer.cpp")
+# Words of identifiers (a regular expression of their parts in lower case, joined by `_`), what the field says instead,
+# and the folders in which they mean that.
+WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "products?": ("matmul, GEMM", MATMUL),
+    "factors?": ("operand A, B", MATMUL),
+    "depth": ("K", MATMUL),
+    "addends?": ("C, bias", EVERYWHERE),
+    "minimal": ("Winograd", EVERYWHERE),
+    "nearest_cache|last_cache": ("L1, last-level cache", EVERYWHERE),
+    "back_end": ("backend", EVERYWHERE),
+    "places?": ("index, offset, position", EVERYWHERE),
+    "patch|patches": ("im2col", CONVOLUTION),
+    "taps?": ("kernel elements", CONVOLUTION),
+    "pixels?": ("output positions", CONVOLUTION),
+    "features?": ("output channels", CONVOLUTION),
+    "source": ("input", CONVOLUTION),
+    "gather|spread": ("forward, transposed", CONVOLUTION),
+    "streams|unstreamed": ("non-temporal stores", ("rust/ops/",)),
+    "moments?": ("var_mean", EVERYWHERE),
+    "deviations?": ("rstd, std", EVERYWHERE),
+    "rank": ("ndim; kthvalue", EVERYWHERE),
+    "backlog": ("queue throttle", EVERYWHERE),
+    "worker": ("compile thread", ("rust/",)),
+    "demand": ("hot counter", ("rust/",)),
+    "hurry": ("eager mode", EVERYWHERE),
+    "busy|per_unit": ("occupancy target", ("rust/ops/",)),
+    "log_sums?": ("logsumexp", EVERYWHERE),
+    "keep": ("1 - dropout_p", ("rust/ops/attention/", "cpp/native/scaled_dot_product.cpp")),
+    "rate|rate_decay": ("lr, lr_decay", OPTIMIZER),
+    "damping": ("dampening", OPTIMIZER),
+    "momentum2": ("beta2", OPTIMIZER),
+    "bag": ("embedding_bag", EVERYWHERE),
+    "search": ("searchsorted, nonzero", ("rust/ops/", "cpp/native/")),
+    "updates?": ("scatter", ("rust/ops/index/", "cpp/native/index.cpp")),
+    "list_norm": ("foreach_norm", EVERYWHERE),
+    "truth": ("bool", EVERYWHERE),
+    "numbers": ("values, parameters", EVERYWHERE),
+    "greatest_divisor": ("gcd", EVERYWHERE),
 }
 
 
@@ -70,6 +120,9 @@ def rust_imports() -> dict[str, set[str]]:
         for base, rest in re.findall(r"\buse (crate|super|self)::([^;]+);", text):
             prefix = {"crate": "", "super": parent, "self": name}[base]
             for leaf in leaves(rest):
+                # cxx puts what C++ sees into a module that the functions behind it take their types from.
+                if "ffi" in leaf.split("::"):
+                    continue
                 found.add(longest(modules, "::".join(filter(None, [prefix, leaf]))))
         graph[name] = {module for module in found if module and module not in (name, parent)}
     return graph
@@ -147,27 +200,93 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def main() -> None:
-    """Print the counts."""
-    counted = dict(kernels())
-    many = sorted(name for name, arguments in counted.items() if arguments > MANY)
-    print(f"hand-written C++, lines: {lines(tracked('cpp/*.cpp', 'cpp/*.h'))}")
-    print(f"rust/bridge*, lines: {lines(tracked('rust/bridge.rs', 'rust/bridge/*.rs'))}")
-    print(f"Rust, lines: {lines(tracked('rust/*.rs'))}; OpenCL C: {lines(tracked('*.cl'))}")
-    print(f"kernels: {len(counted)}, arguments: {sum(counted.values())}")
-    print(f"kernels with more than {MANY} arguments: {len(many)} ({', '.join(many)})")
+def identifiers(path: Path) -> Iterator[str]:
+    """Yield a file's identifiers outside of comments and texts, and its name: in lower case, parts joined by `_`."""
+    code = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', " ", path.read_text(), flags=re.S)
+    for name in (path.stem, *re.findall(r"[A-Za-z_]\w*", code)):
+        # One of the words stays right in the operator's own name.
+        yield re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("embedding_bag", "")
+
+
+def words() -> Counter[str]:
+    """Count the identifiers that have one of the words."""
+    patterns = {word: re.compile(rf"(?:^|_)(?:{word})(?:_|$)") for word in WORDS}
+    counted: Counter[str] = Counter()
+    for path in tracked(*SOURCES):
+        name = path.relative_to(ROOT).as_posix()
+        here = {word for word, (_, folders) in WORDS.items() if name.startswith(folders)}
+        if here and not name.startswith("rust/codegen/"):
+            for identifier, times in Counter(identifiers(path)).items():
+                counted.update({word: times for word in here if patterns[word].search(identifier)})
+    return counted
+
+
+def spellings() -> dict[str, tuple[int, int]]:
+    """Count the lines that name each of some arguments, and their files."""
+    counted = {}
     for argument, places in ARGUMENTS.items():
         word = re.compile(rf"\b{argument}\b")
         used = [path for path in tracked("cpp", "rust") if path.relative_to(ROOT).as_posix().startswith(places)]
-        spelled = sum(len(word.findall(path.read_text())) for path in used)
-        print(f"{argument}: {spelled} times in {sum(bool(word.search(path.read_text())) for path in used)} files")
-    for language, graph in (("Rust", rust_imports()), ("Python", python_imports())):
-        found = circles(graph)
-        print(f"import circles, {language}: {len(found)}" + "".join(f"\n  {', '.join(circle)}" for circle in found))
+        naming = [sum(bool(word.search(line)) for line in path.read_text().splitlines()) for path in used]
+        counted[argument] = sum(naming), sum(map(bool, naming))
+    return counted
+
+
+def touched(commit: str) -> tuple[int, int]:
+    """Count the files that a commit has touched: code and the table, and tests and documents."""
+    shown = subprocess.run(
+        ["git", "show", "--format=", "--name-only", commit], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    names = shown.stdout.split()
+    beside = sum(name.startswith(("tests/", "docs/", "benchmarks/")) or name.endswith(".md") for name in names)
+    return len(names) - beside, beside
+
+
+def row(question: str, now: object, wanted: object) -> None:
+    """Print a row of the table."""
+    print(f"{question:<72} {now!s:>10}  {wanted!s:>10}")
+
+
+def main() -> None:
+    """Print the counts."""
+    parser = argparse.ArgumentParser(description="Counts what the code costs to change.")
+    parser.add_argument(
+        "--commits", nargs="+", default=[], metavar="KIND=HASH", help="count the files of these commits"
+    )
+    commits = [text.partition("=")[::2] for text in parser.parse_args().commits]
+    counted = dict(kernels())
+    many = sorted(name for name, arguments in counted.items() if arguments > MANY)
+    files = tracked(*SOURCES, "*.py")
+    long = [path.relative_to(ROOT).as_posix() for path in files if lines([path]) > LONG]
     openers = re.compile(r"^\s*(?://+!?|#)\s(?:What|Whether)\b")
-    files = tracked("rust", "cpp")
     opened = sum(bool(openers.match(line)) for path in files for line in path.read_text().splitlines())
-    print(f"comments that open with What or Whether: {opened}")
+    graphs = {"Rust, cxx's aside": rust_imports(), "Python": python_imports()}
+
+    row("", "now", "wanted")
+    for argument, (spelled, where) in spellings().items():
+        row(f"lines that spell {argument}, from C++ to kernel, in {where} files", spelled, 3)
+    for kind, commit in commits:
+        code, beside = touched(commit)
+        row(f"files of a {kind}, {beside} of tests and documents aside", code, WANTED_FILES.get(kind, "-"))
+    row("lines of hand-written C++", lines(tracked("cpp/*.cpp", "cpp/*.h")), "<= 6000")
+    row("lines of rust/bridge*", lines(tracked("rust/bridge.rs", "rust/bridge/*.rs")), "<= 600")
+    row(f"kernels with more than {MANY} arguments, of {len(counted)}", len(many), 0)
+    print("".join(f"  {name}\n" for name in many), end="")
+    for language, graph in graphs.items():
+        found = circles(graph)
+        row(f"import circles, {language}", len(found), 0)
+        print("".join(f"  {', '.join(circle)}\n" for circle in found), end="")
+    row("comments that open with What or Whether", opened, 0)
+    row(f"files with more than {LONG} lines", len(long), 0)
+    print("".join(f"  {name}\n" for name in long), end="")
+    row('microseconds to enqueue a small add: make bench CASES="add of 4"', "measured", "<= 4.5")
+    row("speed of every row: make bench", "measured", "no slower")
+    used = words()
+    row("identifiers with words that the field has others for", sum(used.values()), 0)
+    for word, times in used.most_common():
+        row(f"  {word}: {WORDS[word][0]}", times, 0)
+    print(f"Rust, lines: {lines(tracked('rust/*.rs'))}; OpenCL C: {lines(tracked('*.cl'))}")
+    print(f"kernels: {len(counted)}, arguments: {sum(counted.values())}")
 
 
 if __name__ == "__main__":

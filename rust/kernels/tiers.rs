@@ -24,7 +24,8 @@ const QUIET: Duration = Duration::from_millis(500);
 /// The same for a warm one of a large network, whose first steps may compute for a second between two programs.
 const QUIET_LARGE: Duration = Duration::from_secs(2);
 /// The same for one that is only warm: a process that has needed no new program for this long repeats what it does. After 5 s
-/// training on the digits from empty caches, which ends 3 s after its kernels have been compiled, took 1 to 2 s longer.
+/// training on the digits from empty caches, which ends 3 s after its kernels have been compiled, took 1 to 2 s longer
+/// (`make bench-first-use`).
 const SETTLED: Duration = Duration::from_secs(8);
 
 /// How launches are served that a specialised program would serve better.

@@ -38,6 +38,10 @@ WIDER = {
     torch.complex64: torch.complex128,
 }
 
+# How many times as far off as the CPU's results those of the device may be. The CPU's libraries have 16 and more sums
+# of a part of the terms each, where a kernel may have one of all, whose error is four times as large.
+MOST_ERRORS = 4
+
 # What stands for what where the device does not compute in float64.
 SINGLE = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
@@ -186,6 +190,29 @@ def assert_same(actual: Any, expected: Any, rtol: float = 0, atol: float = 0, ch
             assert mine == pytest.approx(theirs, rel=max(rtol, 1e-6), abs=atol, nan_ok=True)
         else:
             assert mine == theirs
+
+
+def assert_near_exact(actual: Any, rounded: Any, exact: Any) -> None:
+    """Compare results of the device with those of the CPU, and where these differ with those of a wider dtype.
+
+    From the latter the device may be a few times as far off as the CPU: sums of many numbers depend on their order, and
+    differ by more than torch.testing's defaults where they cancel.
+
+    Args:
+        actual: what the device computed.
+        rounded: what the CPU computed in the same dtype.
+        exact: what the CPU computed in a wider dtype.
+    """
+    leaves = [tree_flatten(nest)[0] for nest in (actual, rounded, exact)]
+    for mine, theirs, wanted in zip(*leaves, strict=True):
+        try:
+            assert_same(mine, theirs)
+        except AssertionError:
+            rtol, atol = DEFAULT_TOLERANCES[theirs.dtype]
+            # Beside that of the last rounding, to the dtype.
+            errors = (theirs.to(wanted.dtype) - wanted).abs() - torch.finfo(theirs.dtype).eps / 2 * wanted.abs()
+            atol = max(atol, MOST_ERRORS * errors.max().item())
+            assert_close(mine.cpu().to(wanted.dtype), wanted, rtol=rtol, atol=atol)
 
 
 # Ops that tell where elements stood in the order, and the position of their argument `dim`.

@@ -84,7 +84,7 @@ impl AttentionMode {
 /// Queries and keys of a block at most. Blocks of 128 queries are as fast as these for 12 heads of width 64 and 512 x
 /// 512 scores, up to a third slower where each query sees the keys before it only, and faster from 2048 on (PoCL,
 /// Xeon; `make bench CASES=attention`).
-const LARGEST_BLOCK: i64 = 64;
+const LARGEST_BLOCK: i64 = measured!("ATTENTION_BLOCK", 64);
 /// A block holds at least one part of a matmul.
 const SMALLEST_BLOCK: i64 = 4;
 /// Vectors and rows that an item keeps in registers: `BLOCK_VECTORS` and `BLOCK_ROWS` of `block.cl`.

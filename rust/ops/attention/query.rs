@@ -11,7 +11,7 @@ use crate::ops::{Target, Tensor};
 /// Above so many queries blocks of them share what is read of keys and values: 1, 2 and 4 queries of 12 heads of width
 /// 64 and 1024 keys take 266, 232 and 430 us here, about 385 us each in blocks (PoCL, two cores;
 /// `make bench CASES="'1x12x1x64 *'"` with other values of this constant).
-const FEW: i64 = 2;
+const FEW: i64 = measured!("ATTENTION_FEW_QUERIES", 2);
 /// Keys of a block, and the fewest of a run.
 const KEYS: i64 = 64;
 /// Vectors of a row that an item keeps in registers.

@@ -19,7 +19,7 @@ const LEAST_VECTORS: i64 = 2;
 const WEIGHTS_AT_ONCE: i64 = 6;
 /// Local memory for a box's input and gradient: a part of L2. Twice as much makes no difference (7x7 stride 2, 3x3 and
 /// 4x4 stride 4 of 3 channels; PoCL, Xeon with 2 MiB of it; `make bench CASES="'7x7/2 *'"`).
-const BOX_BYTES: i64 = 96 << 10;
+const BOX_BYTES: i64 = measured!("CONV_WEIGHT_BOX_BYTES", 96 << 10);
 /// Local memory for the sums.
 const SUM_BYTES: i64 = 256 << 10;
 

@@ -77,7 +77,7 @@ mod ffi {
 pub use ffi::{ConvDirection, ConvParameters};
 
 /// Input channels, and output channels, of a group up to which packing costs more than it saves.
-const DIRECT_CHANNELS: i64 = 4;
+const DIRECT_CHANNELS: i64 = measured!("CONV_DIRECT_CHANNELS", 4);
 /// The same for the gradient of the weight: of both multiplied.
 const DIRECT_WEIGHTS: i64 = 32;
 

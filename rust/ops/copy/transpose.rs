@@ -9,7 +9,7 @@ use crate::ops::{Operand, Target};
 const GPU_SIDE: i64 = 16;
 const GPU_WORD: i64 = 4;
 /// Side of a CPU work-item's tile, in elements: of 64, 128 and 256, the fastest for 4096 x 4096 floats.
-const CPU_TILE: i64 = 128;
+const CPU_TILE: i64 = measured!("TRANSPOSE_TILE", 128);
 
 /// Copies `src` to `dst`, of one dtype, over `shape` (innermost dimension first), if that transposes matrices large
 /// enough for it. Returns true if it was done.

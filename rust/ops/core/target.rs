@@ -18,7 +18,7 @@ const SHORT: i64 = 1 << 12;
 /// instead of 0.24 ms, PoCL on 2 cores), a copy and a sum over its result with 32 MB (2.2 instead of 2.8 ms), but
 /// scattered access to the result loses: zeros and a `scatter_add_` of 16 MB take 4.1 instead of 3.2 ms
 /// (`make bench CASES="'clone *' 'scatter_add *'"`).
-const SMALLEST_NON_TEMPORAL: usize = 16 << 20;
+const SMALLEST_NON_TEMPORAL: usize = measured!("NON_TEMPORAL_BYTES", 16 << 20);
 
 /// Items of a group on GPUs where each works alone.
 pub const ITEM_GROUP: usize = 64;

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use crate::kernels::{DType, Spec};
 
 /// Below this many elements both forms of a program take about as long, as the launch costs more than the kernel.
-const LARGE: i64 = 1 << 16;
+const LARGE: i64 = measured!("SPECIALISED_ELEMENTS", 1 << 16);
 
 /// Generic for small tensors; for larger ones also the form specialised by these constants, once it is built.
 pub fn tier(elements: i64, constants: impl IntoIterator<Item: Borrow<(&'static str, i32)>>) -> Spec {

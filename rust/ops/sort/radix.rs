@@ -9,7 +9,7 @@ use crate::ops::Target;
 /// The `BINS` of `radix.cl`.
 pub const BINS: i64 = 256;
 /// Rows from which it is faster than merging: each pass clears and adds up all bins.
-const SHORTEST: i64 = 128;
+const SHORTEST: i64 = measured!("RADIX_SHORTEST", 128);
 /// Pieces of a row are not made shorter than this, for the same reason.
 const SHORTEST_CHUNK: i64 = 1 << 14;
 /// Occupancy target, pieces of rows for each core: even shares where another process takes one away.

@@ -10,7 +10,7 @@ const OCCUPANCY_TARGET: i64 = 2;
 /// A heap pays while it is this much smaller than what it is fed from: then few elements enter it. Of 1024 rows of 1024
 /// floats, the first 100 of each take 16 ms, and sorting all of them 6 ms (PoCL, 2 cores;
 /// `make bench CASES="'topk *' 'sort rows *'"` has other sizes).
-const HEAP_SHARE: i64 = 64;
+const HEAP_SHARE: i64 = measured!("TOPK_HEAP_SHARE", 64);
 /// Pieces are not made shorter than this: each fills and empties a heap.
 const SHORTEST_CHUNK: i64 = 1 << 14;
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from op_samples import assert_near_exact
 from torch import Tensor
 
 Layer = Callable[[Tensor, Tensor], Tensor]
@@ -66,8 +67,13 @@ def test_repeated_operands_and_gradients_give_what_the_cpu_gives(name: str, devi
         cases += [[repeated, w, dense] for repeated in expansions(first)]
     cases += [[x, repeated, dense] for repeated in expansions(second)]
     for case in cases:
-        for actual, expected in zip(run(layer, case, device), run(layer, case, torch.device("cpu")), strict=True):
-            torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
+        actual, expected = run(layer, case, device), run(layer, case, torch.device("cpu"))
+        if name == "conv2d_3x3":
+            # Winograd convolution on CPUs: its transforms subtract what may cancel, as where all weights are equal.
+            torch.testing.assert_close([tensor.cpu() for tensor in actual], expected, rtol=1e-4, atol=1e-4)
+        else:
+            exact = run(layer, [tensor.double() for tensor in case], torch.device("cpu"))
+            assert_near_exact(actual, expected, exact)
 
 
 def times(calls: list[Callable[[], object]]) -> list[float]:

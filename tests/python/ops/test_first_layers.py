@@ -26,7 +26,7 @@ def gradients(use, operands: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     return torch.autograd.grad(out, operands, torch.empty_like(out).copy_(weighing))
 
 
-def check(use, operands: list[torch.Tensor], device: torch.device, tolerance: float = 2e-5) -> None:
+def check(use, operands: list[torch.Tensor], device: torch.device, tolerance: float = 2e-6) -> None:
     """Hold gradients against those of the CPU in double precision; their scale is that of the largest."""
     expected = gradients(use, [operand.double() for operand in operands])
     with NoFallback():
@@ -47,7 +47,7 @@ def test_gradients(kernel_size, options, shape, memory_format, device):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 2e-2), (torch.float16, 3e-3)], ids=str
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 4e-3), (torch.float16, 6e-4)], ids=str
 )
 def test_dtypes(dtype, tolerance, device):
     x, weight = torch.randn(2, 3, 20, 19).to(dtype), torch.randn(40, 3, 5, 5).to(dtype)
@@ -78,11 +78,12 @@ def test_views_with_surroundings_that_are_not_numbers(device):
     larger = larger.to(device)
     options = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1, [False, True, False])
     gradient = torch.randn(2, 40, 15, 18)
-    expected = torch.ops.aten.convolution_backward(gradient, x, weight, None, *options)[1]
+    expected = torch.ops.aten.convolution_backward(gradient.double(), x.double(), weight.double(), None, *options)[1]
+    scale = expected.abs().max()
     for rows in (gradient, gradient.transpose(2, 3).contiguous().transpose(2, 3)):
         operands = (rows.to(device), larger[1:, 1:-1, :-1, 2:-1], weight.to(device))
         actual = torch.ops.aten.convolution_backward(*operands, None, *options)[1]
-        torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-3)
+        torch.testing.assert_close(actual.cpu().double() / scale, expected / scale, rtol=0, atol=2e-6)
 
 
 def test_no_images(device):

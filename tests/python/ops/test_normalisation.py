@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from op_samples import NoFallback
+from op_samples import NoFallback, assert_near_exact
 from torch.nn import functional
 
-DTYPES = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}
+# The gradient of a batch is what three sums of it leave: the more cancels, the more of float32's 1e-7 it loses.
+DTYPES = {torch.float32: 8e-6, torch.float64: 1e-12, torch.bfloat16: 4e-3}
 
 
 def results(use, operands: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -70,15 +71,14 @@ def test_only_the_parameters_have_gradients(device):
     x, (weight, bias) = torch.randn(900, 60), parameters(60)
     for wanted in ([0], [1], [2], [1, 2], [0, 2]):
         grads = []
-        for where in ("cpu", device):
-            operands = [operand.to(where) for operand in (x, weight, bias)]
+        for where, dtype in ((device, torch.float32), ("cpu", torch.float32), ("cpu", torch.float64)):
+            operands = [operand.to(where, dtype) for operand in (x, weight, bias)]
             for index in wanted:
                 operands[index].requires_grad_()
             out = functional.layer_norm(operands[0], (60,), *operands[1:])
-            loss = (out * torch.linspace(-1, 1, out.numel()).view(out.shape).to(where)).sum()
+            loss = (out * torch.linspace(-1, 1, out.numel()).view(out.shape).to(where, dtype)).sum()
             grads.append(torch.autograd.grad(loss, [operands[index] for index in wanted]))
-        for expected, actual in zip(*grads, strict=True):
-            torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
+        assert_near_exact(*grads)
 
 
 def test_what_is_not_finite_does_not_reach_gradients_in_evaluation(device):

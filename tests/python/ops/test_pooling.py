@@ -22,7 +22,8 @@ def test_adaptive(
     # Multiples of an eighth up to 4: averages of them are exact in float, but ties are many.
     numbers = torch.randint(-32, 33, (3, 37, *shape), generator=torch.Generator().manual_seed(0)) / 8
     x = numbers.to(dtype).contiguous(memory_format=memory_format)
-    tolerance = {"rtol": 0, "atol": 4e-2 if dtype == torch.bfloat16 else 1e-5}
+    # Up to 4: neighbours in bfloat16 are an epsilon times 2 apart.
+    tolerance = {"rtol": 0, "atol": 1.6e-2 if dtype == torch.bfloat16 else 1e-5}
     for function in (functional.adaptive_avg_pool2d, functional.adaptive_max_pool2d):
         results = []
         for where in (device, torch.device("cpu")):

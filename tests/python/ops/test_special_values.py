@@ -77,7 +77,7 @@ def test_samples_at_places_that_are_not_finite(dims: int, mode: str, dtype: torc
         # The CPU reads beyond its input at NaN with the other paddings.
         y = functional.grid_sample(x, g, mode, "zeros", align_corners=False)
         results.append([t.detach().cpu() for t in (y, *torch.autograd.grad(y.sum(), (x, g)))])
-    torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-5, equal_nan=True)
+    torch.testing.assert_close(results[1], results[0], equal_nan=True)
 
 
 @pytest.mark.parametrize("name", ["exp", "sinh", "cosh", "sin", "cos", "tan", "tanh", "sqrt"])
@@ -96,7 +96,7 @@ def test_complex_functions_near_overflow(name: str, dtype: torch.dtype, device: 
     values = torch.tensor(numbers, dtype=dtype)
     function = getattr(torch, name)
     actual, expected = torch.view_as_real(function(values.to(device)).cpu()), torch.view_as_real(function(values))
-    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+    torch.testing.assert_close(actual, expected, rtol=1.3e-6, atol=1e-6, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)

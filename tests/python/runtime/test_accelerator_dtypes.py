@@ -15,7 +15,7 @@ WIDE = {
     torch.bfloat16: torch.float32,
     torch.complex32: torch.complex64,
 }
-TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.complex32: 8e-3}
+TOLERANCE = {torch.float16: 1e-3, torch.bfloat16: 1.6e-2, torch.complex32: 1e-3}
 # ATen makes three convolutions of float16 of each complex one: sums of hundreds of numbers, and their differences.
 CONVOLUTION_TOLERANCE = 2e-1
 # Kernels of CUDA, which nothing but its own dispatch calls.

@@ -24,7 +24,8 @@ def test_products_run_in_the_lower_precision_and_exponentials_in_float32(x, dtyp
         assert (product + 1).dtype == dtype
         assert torch.addcmul(product, product, x @ x.t().float()).dtype == dtype
     assert (x @ x.t()).dtype == torch.float32
-    torch.testing.assert_close(product.float().cpu(), (x @ x.t()).cpu(), rtol=0.02, atol=0.05)
+    rounded = x.to(dtype).double()
+    torch.testing.assert_close(product.cpu(), (rounded @ rounded.t()).to(dtype).cpu())
 
 
 def test_state_of_autocast(x):
@@ -63,6 +64,7 @@ def test_training_step_is_close_to_float32(device, dtype):
         loss.backward()
         return [parameter.grad.cpu() for parameter in plain.parameters()]
 
+    # Inputs, weights and products are rounded to the 8 bits of bfloat16 in two layers, forward and backward.
     torch.testing.assert_close(gradients(True), gradients(False), rtol=0.05, atol=0.02)
 
 

@@ -87,7 +87,7 @@ def test_what_the_cpu_has_in_32_bits_only_takes_16(device, dtype):
 
     there = gradient(x.to(device))
     assert there.dtype == dtype
-    torch.testing.assert_close(there.cpu().float(), gradient(x.float()), rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(there.cpu().float(), gradient(x.float()).to(dtype).float())
 
 
 @pytest.mark.parametrize("op", [torch.gcd, torch.bitwise_and], ids=lambda op: op.__name__)
@@ -320,10 +320,10 @@ def test_arguments_and_outputs_of_any_layout(device, layout, lazy):
     )
     for call in calls:
         expected = call(here)
-        torch.testing.assert_close(call(there).cpu(), expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(call(there).cpu(), expected)
         if call is not torch.linalg.matrix_exp and call is not torch.linalg.eigvals:
             out, expected = arranged(torch.zeros_like(plain, device=device)), arranged(torch.zeros_like(plain))
             call(there, out=out)
             call(here, out=expected)
-            torch.testing.assert_close(out.cpu(), expected, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(out.cpu(), expected)
             assert out.is_conj() == expected.is_conj() and out.is_neg() == expected.is_neg()

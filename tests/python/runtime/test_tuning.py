@@ -34,7 +34,7 @@ def only_on(device, device_class: str) -> None:
 
 
 def close(result: torch.Tensor, expected: torch.Tensor) -> None:
-    tolerance = 1e-4 if expected.dtype in (torch.float32, torch.complex64) else 1e-10
+    tolerance = 2e-6 if expected.dtype in (torch.float32, torch.complex64) else 1e-10
     torch.testing.assert_close(result.cpu(), expected, rtol=0, atol=tolerance * (1 + expected.abs().max().item()))
 
 

@@ -9,15 +9,16 @@ import pytest
 import torch
 from processes import output_of
 
-from benchmarks import gpu
+from benchmarks import constants, gpu
 from benchmarks.case import Case, Work
-from benchmarks.cases import all_cases, gpu as gpu_rows, select
+from benchmarks.cases import all_cases, gpu as gpu_rows, measured as constants_rows, select
 from benchmarks.growth import cliffs
 from benchmarks.limits import Limits
 from benchmarks.measure import Row, WrongResult, measure
 from benchmarks.report import print_summary
 from benchmarks.summary import groups, shortfall
 from benchmarks.targets import TARGETS
+from build_support import native
 
 DEVICE = torch.device("opencl")
 
@@ -36,6 +37,32 @@ def test_each_row_has_a_name_and_each_group_a_target():
     names = Counter((case.group, case.name) for case in cases)
     assert [name for name, count in names.items() if count > 1] == []
     assert {case.group for case in cases} == set(TARGETS)
+
+
+def test_each_measured_constant_has_other_values_and_rows_and_each_row_for_constants_a_constant():
+    declared = constants.declared()
+    assert set(declared) == set(constants.CONSTANTS)
+    for name, constant in constants.CONSTANTS.items():
+        assert declared[name][1] not in constant.others and constant.others
+        assert {case.name for case in constants.rows_of(constant)} == set(constant.rows)
+    wanted = {row for constant in constants.CONSTANTS.values() for row in constant.rows}
+    assert {case.name for case in constants_rows.cases()} <= wanted
+
+
+def test_a_constant_that_there_is_not_is_refused(capsys):
+    assert constants.run("opencl", ["GATE_LEAST"]) == 2
+    assert "no constant GATE_LEAST; there are LAUNCH_BATCH" in capsys.readouterr().err
+
+
+def test_a_package_with_another_library_is_the_one_that_is_imported(tmp_path):
+    constants.make_package(tmp_path, native.package_folder() / native.LIBRARY)
+    code = """
+    import torch, torch_opencl._load
+    print(torch.ones(3, device="opencl").sum().item(), torch_opencl._load.LIBRARY)
+    """
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    total, library = output_of(code, PYTHONPATH=path).split()
+    assert total == "3.0" and Path(library).is_relative_to(tmp_path)
 
 
 def test_quick_measures_something_of_every_group():
