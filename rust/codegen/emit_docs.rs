@@ -35,7 +35,7 @@ pub fn coverage(plan: &Plan) -> String {
     let overloads: usize = plan.rows.iter().map(|row| row.registrations.len()).sum();
     let mut text = format!(
         "# Supported operators\n\n\
-         Generated from `native_functions.yaml` by `make docs`: {overloads} overloads, for the PyTorch of \
+         Generated from `native_functions.yaml` by `make docs`: {overloads} overloads, for the PyTorch of\n\
          requirements-dev.txt. A few operators are for some releases only.\n\n\
          {INTRODUCTION}"
     );
