@@ -1,4 +1,4 @@
-"""The documents: what is generated is up to date, and links between files lead somewhere."""
+"""The documents: what is generated is up to date, and links and names of files lead somewhere."""
 
 import os
 import re
@@ -9,6 +9,9 @@ from releases import RELEASE, release
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+SOURCES = ("benchmarks", "build_support", "cpp", "gpu_kit", "python", "rust", "scripts", "tests")
+FILES = {path.relative_to(ROOT) for folder in SOURCES for path in (ROOT / folder).rglob("*.*")}
+NAMES = {path.name for path in FILES}
 # Rows of the op table may be for some releases of PyTorch only: the page is for the one that the tests use.
 PINNED = re.search(r"^torch==(\d+\.\d+)", (ROOT / "requirements-dev.txt").read_text(), re.M)[1]
 
@@ -29,6 +32,16 @@ def test_links_lead_to_files_and_headings(document):
         if not file.exists() or (heading and heading not in headings(file)):
             broken.append(target)
     assert not broken
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_documents_name_exist(document):
+    text = document.read_text()
+    paths = re.findall(rf"`((?:{'|'.join(SOURCES)})/[\w/]+\.\w+)`", text)
+    names = re.findall(r"`(\w+\.(?:cl|rs|cpp|h|py))`", text)
+    missing = [path for path in paths if Path(path) not in FILES]
+    missing += [name for name in names if name not in NAMES and not (ROOT / name).exists()]
+    assert not missing
 
 
 def headings(document: Path) -> set[str]:
