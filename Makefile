@@ -122,10 +122,13 @@ bench-growth: build ## Measure time against size, and name the cliffs
 bench-first-use: build ## Measure what new processes wait for, with and without compiled kernels
 	@$(RUN) -m benchmarks first-use
 
-bench-constants: build ## Repeat the measurements that constants were chosen by (CASES="GATE_MOST")
+bench-constants: build ## Repeat the measurements that constants were chosen by (CASES="LAUNCH_BATCH")
 	@$(RUN) -m benchmarks constants $(CASES)
 
-docs: setup ## Build the documentation of the Rust code into target/doc
+docs: build ## Write docs/coverage.md, and the documentation of the Rust code into target/doc
+ifeq ($(TORCH),$(USUAL_TORCH))
+	@cp "$${CARGO_TARGET_DIR:-target}/release/coverage.md" docs/coverage.md
+endif
 	@cargo doc $(CARGO_FLAGS) --no-deps --document-private-items
 
 info: build ## Say which OpenCL devices there are and whether they work

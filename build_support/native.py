@@ -92,9 +92,12 @@ def compile_library(variables: Mapping[str, str] | None = None) -> Path:
     messages = [json.loads(line) for line in cargo.stdout.splitlines()]
     files = (Path(file) for message in messages for file in message.get("filenames", ()))
     built = next(file for file in files if file.name == LIBRARY)
-    # Where tools find the kernels as they are compiled: cargo's own folder for them has a name that changes.
-    generated = (Path(message["out_dir"]) / "cl" for message in messages if "out_dir" in message)
-    kernels = next(folder for folder in generated if folder.exists())
+    # Where tools find the kernels as they are compiled, and `make docs` the table of operators: cargo's own folder for
+    # them has a name that changes.
+    folders = (Path(message["out_dir"]) for message in messages if "out_dir" in message)
+    generated = next(folder for folder in folders if (folder / "cl").exists())
+    shutil.copyfile(generated / "coverage.md", built.parent / "coverage.md")
+    kernels = generated / "cl"
     target, fresh = built.parent / "kernels", built.parent / "kernels.tmp"
     for folder in (fresh, target):
         shutil.rmtree(folder, ignore_errors=True)

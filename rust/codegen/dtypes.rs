@@ -79,19 +79,4 @@ impl Dtypes {
     pub fn mask(self) -> u64 {
         self.0
     }
-
-    /// The shortest list of words for the set, for people.
-    pub fn describe(self) -> String {
-        let mut left = self.0;
-        let mut parts = Vec::new();
-        for (name, group) in GROUPS {
-            if left & group.0 == group.0 {
-                left &= !group.0;
-                parts.push(name);
-            }
-        }
-        let singles = DTYPES.iter().filter(|(_, code)| left & (1 << code) != 0);
-        parts.extend(singles.map(|(name, _)| *name));
-        parts.join(", ")
-    }
 }

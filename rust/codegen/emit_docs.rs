@@ -1,40 +1,128 @@
-//! Prints `coverage.md`: what the table covers, for people.
+//! Prints `coverage.md`: which operators the backend implements, and for which dtypes.
 
 use std::collections::BTreeMap;
 
+use super::dtypes::Dtypes;
 use super::family::FAMILIES;
 use super::plan::{Plan, PlannedRow};
 
-/// The text of `coverage.md`: a section for each family that has ops, ops in alphabetical order.
+/// Columns of the tables: a heading, and the word of [`Dtypes::parse`] for the dtypes in it.
+const COLUMNS: [(&str, &str); 7] = [
+    ("bool", "bool"),
+    ("integer", "integral"),
+    ("floating point", "floating"),
+    ("complex", "complex"),
+    ("uint16 to 64", "unsigned"),
+    ("float8", "float8"),
+    ("complex32", "c32"),
+];
+
+const INTRODUCTION: &str = "\
+An operator without a line, or a dtype without a mark, runs on the CPU, with a warning. Operators that PyTorch composes of
+these, such as `linear`, `einsum` or `cross_entropy`, have no line, and run on the device where their parts do.
+
+An operator has one line for all its overloads, in-place and `out=` variants included. Where overloads take different
+dtypes, each set of dtypes has a line that names its overloads. Gradients are operators of their own (`..._backward`).
+
+`x` marks all dtypes of a column. Otherwise the cell names those that are supported: `f16`, `bf16` and `f32` are
+float16, bfloat16 and float32, and so on. The columns of several dtypes are integer (uint8, int8 to int64), floating point
+(float16, bfloat16, float32, float64) and complex (complex64, complex128). float64 and complex128 need a device with
+`cl_khr_fp64`.
+";
+
+/// The text of `coverage.md`: a section for each family that has operators, which come in alphabetical order.
 pub fn coverage(plan: &Plan) -> String {
     let overloads: usize = plan.rows.iter().map(|row| row.registrations.len()).sum();
     let mut text = format!(
-        "# Supported operations\n\n\
-         Generated from `native_functions.yaml`: {overloads} overloads. An op that is not listed, or a \
-         dtype outside its list, falls back to the CPU.\n"
+        "# Supported operators\n\n\
+         Generated from `native_functions.yaml` by `make docs`: {overloads} overloads, for the PyTorch of\n\
+         requirements-dev.txt. A few operators are for some releases only.\n\n\
+         {INTRODUCTION}"
     );
     for family in FAMILIES {
         let rows: Vec<_> = plan.rows.iter().filter(|row| row.family == family).collect();
         let lines = lines(&rows);
         if !lines.is_empty() {
-            text += &format!("\n## {}\n\n| op | overloads | dtypes |\n| --- | --- | --- |\n", family.name);
+            text += &format!("\n## {}\n\n{}", title(family.name), heading());
             text.extend(lines);
         }
     }
     text
 }
 
-/// One line for each op and set of dtypes.
+/// The heading of a family's section; its name where that says enough.
+fn title(family: &str) -> &str {
+    match family {
+        "nullary" => "Element-wise, no input",
+        "unary" => "Element-wise, one input",
+        "binary" => "Element-wise, two inputs",
+        "ternary" => "Element-wise, three inputs",
+        "quaternary" => "Element-wise, four inputs",
+        "reduce" => "Reductions",
+        "scan" => "Cumulative operators",
+        "sort" => "Sorting and searching",
+        "softmax" => "Softmax",
+        "matmul" => "Matrix multiplication",
+        "conv" => "Convolution",
+        "pool" => "Pooling",
+        "norm" => "Normalization",
+        "index" => "Indexing",
+        "embedding" => "Embedding",
+        "cat" => "Concatenation",
+        "copy" => "Copies",
+        "factory" => "Factory functions",
+        "random" => "Random numbers",
+        "loss" => "Losses",
+        "optimizer" => "Fused optimizers",
+        "rnn" => "Recurrent networks",
+        "pad" => "Padding",
+        "upsample" => "Interpolation",
+        "grid" => "Grid sampling",
+        "attention" => "Attention",
+        "foreach" => "Lists of tensors",
+        "view" => "Views and memory, which touch no element",
+        "composite" => "PyTorch's own compositions",
+        other => other,
+    }
+}
+
+fn heading() -> String {
+    let names: Vec<_> = COLUMNS.iter().map(|(name, _)| *name).collect();
+    format!("| operator | {} |\n|{}\n", names.join(" | "), " --- |".repeat(COLUMNS.len() + 1))
+}
+
+/// One line for each operator and set of dtypes.
 fn lines(rows: &[&PlannedRow]) -> Vec<String> {
-    let mut ops: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
+    let mut operators: BTreeMap<&str, BTreeMap<Vec<String>, Vec<String>>> = BTreeMap::new();
     for row in rows {
         for registration in &row.registrations {
-            let key = (registration.header.as_str(), row.dtypes.describe());
-            ops.entry(key).or_default().push(format!("`{}`", registration.op));
+            let sets = operators.entry(&registration.header).or_default();
+            sets.entry(cells(row.dtypes)).or_default().push(format!("`{}`", registration.op));
         }
     }
-    let line = |((op, dtypes), overloads): ((&str, String), Vec<String>)| {
-        format!("| `{op}` | {} | {dtypes} |\n", overloads.join(", "))
-    };
-    ops.into_iter().map(line).collect()
+    let mut lines = Vec::new();
+    for (operator, sets) in operators {
+        let is_one = sets.len() == 1;
+        for (cells, overloads) in sets {
+            let name = if is_one { format!("`{operator}`") } else { overloads.join(", ") };
+            lines.push(format!("| {name} | {} |\n", cells.join(" | ")));
+        }
+    }
+    lines
+}
+
+/// The cells of a set of dtypes, one for each column.
+fn cells(dtypes: Dtypes) -> Vec<String> {
+    COLUMNS.iter().map(|(_, column)| cell(dtypes.mask(), column)).collect()
+}
+
+/// `x` where a set has all dtypes of a column, otherwise the names of those that it has.
+fn cell(dtypes: u64, column: &str) -> String {
+    let column = Dtypes::parse(column).map_or(0, Dtypes::mask);
+    if dtypes & column == column {
+        return "x".to_owned();
+    }
+    let singles = Dtypes::words().filter_map(|word| Dtypes::parse(word).map(|set| (word, set.mask())));
+    let found = singles.filter(|(_, mask)| mask.count_ones() == 1 && mask & column & dtypes != 0);
+    found.map(|(word, _)| word).collect::<Vec<_>>().join(", ")
 }

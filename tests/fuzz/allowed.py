@@ -48,7 +48,7 @@ def allowed_error(case: Case, ours: Exception | None, theirs: Exception | None) 
     # The device may know a dtype or a form that the CPU does not.
     if theirs is not None and any(part in str(theirs) for part in NOT_ON_CPU):
         return True
-    # A quotient of integers by zero is 0 here: a kernel cannot raise (README, Limits).
+    # A quotient of integers by zero is 0 here: a kernel cannot raise (README, What works).
     if isinstance(theirs, ZeroDivisionError) or "ZeroDivisionError" in str(theirs):
         return True
     # The function itself refuses all devices but some.
