@@ -72,7 +72,7 @@ fn build() -> Result<(), Box<dyn Error>> {
         table,
         aten: &torch.aten,
         torch_include: &torch.include,
-        pointwise: Path::new("rust/ops/pointwise"),
+        launchers: Path::new("rust/ops"),
         torch: torch.release,
         supported,
     };

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::diagnostic::{Diagnostic, Report};
 use super::dtypes::Dtypes;
 use super::expr::is_identifier;
-use super::family::{self, Family, Kind, FAMILIES, INPUTS};
+use super::family::{Family, Kind, INPUTS};
 use super::nearest::nearest;
 use super::plan::{Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
 use super::release::{Release, Supported};
@@ -34,12 +34,14 @@ pub fn check(
     rows: &[Row],
     index: &Index,
     stubs: &Stubs,
+    families: &[Family],
     parts: &[String],
     releases: Releases,
 ) -> Result<Plan, Vec<Diagnostic>> {
     let mut checker = Checker {
         index,
         stubs,
+        families,
         parts,
         releases,
         report: Report::new(file),
@@ -55,6 +57,7 @@ pub fn check(
 pub(super) struct Checker<'a> {
     pub(super) index: &'a Index,
     stubs: &'a Stubs,
+    families: &'a [Family],
     /// Stems of the files that a row may name as `part`.
     pub(super) parts: &'a [String],
     releases: Releases,
@@ -88,7 +91,7 @@ impl Checker<'_> {
         let found = resolve::foreach(row, &name, *arity, self.index, &mut self.report);
         let registrations = self.unique(found);
         // Lists of other dtypes go to ATen's function, which asks the ops themselves.
-        let (family, dtypes) = (family::find("foreach")?, Dtypes::parse("all")?);
+        let (family, dtypes) = (self.family_named("foreach")?, Dtypes::parse("all")?);
         Some(PlannedRow { family, dtypes, registrations, pointwise: None, distribution: None, stub: None })
     }
 
@@ -98,14 +101,14 @@ impl Checker<'_> {
             self.report.error(row.line, "the row has no `dtypes`");
         }
         let dtypes = self.dtypes(&row.dtypes);
-        let registrations = self.registrations(row, family);
+        let registrations = self.registrations(row, family.as_ref());
         let family = family?;
-        self.keys(row, family);
+        self.keys(row, &family);
         self.identifiers(row);
         let mut distribution = None;
         let (pointwise, stub) = match family.kind {
             Kind::Pointwise { arity } => {
-                let operation = self.pointwise(row, family, arity, dtypes);
+                let operation = self.pointwise(row, &family, arity, dtypes);
                 let kernel = operation.as_ref().map(|_| StubKernel::Pointwise);
                 (operation, self.stub(row, kernel, "expr"))
             }
@@ -158,14 +161,18 @@ impl Checker<'_> {
         Some(release)
     }
 
+    fn family_named(&self, name: &str) -> Option<Family> {
+        self.families.iter().find(|family| family.name == name).cloned()
+    }
+
     fn family(&mut self, row: &Row) -> Option<Family> {
         let Some(name) = &row.family else {
             self.report.error(row.line, "the row has no `family`");
             return None;
         };
-        let found = family::find(&name.value);
+        let found = self.family_named(&name.value);
         if found.is_none() {
-            let names: Vec<_> = FAMILIES.iter().map(|family| family.name).collect();
+            let names: Vec<_> = self.families.iter().map(|family| family.name.as_str()).collect();
             let hint = match nearest(&name.value, names.iter().copied()) {
                 Some(known) => format!("did you mean `{known}`?"),
                 None => format!("the families are: {}", names.join(", ")),
@@ -191,7 +198,7 @@ impl Checker<'_> {
         set
     }
 
-    fn registrations(&mut self, row: &Row, family: Option<Family>) -> Vec<Registration> {
+    fn registrations(&mut self, row: &Row, family: Option<&Family>) -> Vec<Registration> {
         if row.op.is_none() && (row.stub.is_none() || !row.also.is_empty()) {
             let hint = "only a row that fills a `stub` for ops of other rows can do without";
             self.report.error_with_hint(row.line, "the row has no `op`", hint);
@@ -216,7 +223,7 @@ impl Checker<'_> {
     }
 
     /// Checks that the row's keys go together, by the kind of the family.
-    fn keys(&mut self, row: &Row, family: Family) {
+    fn keys(&mut self, row: &Row, family: &Family) {
         let stub = ("stub", row.stub.as_ref());
         let kernel = ("kernel", row.kernel.as_ref());
         let operation = [

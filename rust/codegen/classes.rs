@@ -12,7 +12,7 @@ use super::yaml::Text;
 ///
 /// `expr` serves every class that has none of its own, `expr_int` also bool. Integers and complex numbers (pairs to
 /// OpenCL C) need one of their own where it would not mean the same.
-pub fn assign(row: &Row, family: Family, arity: usize, computes: Dtypes, report: &mut Report) -> Vec<Exprs> {
+pub fn assign(row: &Row, family: &Family, arity: usize, computes: Dtypes, report: &mut Report) -> Vec<Exprs> {
     check_inputs(row, family, arity, report);
     row.exprs.iter().map(|exprs| assign_output(row, exprs, computes, report)).collect()
 }
@@ -91,7 +91,7 @@ fn check_complex_form(expr: &Text, report: &mut Report) {
 }
 
 /// Checks that every input of the family is read, and no other.
-fn check_inputs(row: &Row, family: Family, arity: usize, report: &mut Report) {
+fn check_inputs(row: &Row, family: &Family, arity: usize, report: &mut Report) {
     let (inputs, beyond) = INPUTS.split_at(arity.min(INPUTS.len()));
     let mut read = Vec::new();
     for expr in row.exprs.iter().flat_map(OutputExprs::given) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::dtypes::Dtypes;
-use super::family::FAMILIES;
+use super::family::Family;
 use super::plan::{Plan, PlannedRow};
 
 /// Columns of the tables: a heading, and the word of [`Dtypes::parse`] for the dtypes in it.
@@ -39,11 +39,17 @@ pub fn coverage(plan: &Plan) -> String {
          requirements-dev.txt. A few operators are for some releases only.\n\n\
          {INTRODUCTION}"
     );
-    for family in FAMILIES {
-        let rows: Vec<_> = plan.rows.iter().filter(|row| row.family == family).collect();
+    let mut families: Vec<&Family> = Vec::new();
+    for row in &plan.rows {
+        if !families.contains(&&row.family) {
+            families.push(&row.family);
+        }
+    }
+    for family in families {
+        let rows: Vec<_> = plan.rows.iter().filter(|row| row.family == *family).collect();
         let lines = lines(&rows);
         if !lines.is_empty() {
-            text += &format!("\n## {}\n\n{}", title(family.name), heading());
+            text += &format!("\n## {}\n\n{}", title(&family.name), heading());
             text.extend(lines);
         }
     }
@@ -63,24 +69,23 @@ fn title(family: &str) -> &str {
         "sort" => "Sorting and searching",
         "softmax" => "Softmax",
         "matmul" => "Matrix multiplication",
-        "conv" => "Convolution",
+        "convolution" => "Convolution",
         "pool" => "Pooling",
         "norm" => "Normalization",
         "index" => "Indexing",
-        "embedding" => "Embedding",
-        "cat" => "Concatenation",
-        "copy" => "Copies",
+        "embedding_bag" => "Embedding",
+        "copy" => "Copies and concatenation",
         "factory" => "Factory functions",
         "random" => "Random numbers",
         "loss" => "Losses",
         "optimizer" => "Fused optimizers",
         "rnn" => "Recurrent networks",
-        "pad" => "Padding",
-        "upsample" => "Interpolation",
-        "grid" => "Grid sampling",
+        "resample" => "Interpolation and padding",
+        "grid_sampler" => "Grid sampling",
         "attention" => "Attention",
         "foreach" => "Lists of tensors",
         "view" => "Views and memory, which touch no element",
+        "host" => "On the host: PyTorch's functions for the CPU, on mapped memory",
         "composite" => "PyTorch's own compositions",
         other => other,
     }

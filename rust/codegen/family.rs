@@ -1,5 +1,9 @@
 //! The families that a row can belong to.
 
+use std::path::Path;
+
+use super::diagnostic::Diagnostic;
+
 /// The keys that a row of a family must give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -16,57 +20,27 @@ pub enum Kind {
 }
 
 /// A family of ops: those that share one kernel signature and one launcher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family {
-    pub name: &'static str,
+    pub name: String,
     pub kind: Kind,
 }
 
-const fn pointwise(name: &'static str, arity: usize) -> Family {
-    Family { name, kind: Kind::Pointwise { arity } }
-}
-
-const fn kernel(name: &'static str) -> Family {
-    Family { name, kind: Kind::Kernel }
-}
-
-const fn composite(name: &'static str) -> Family {
-    Family { name, kind: Kind::Composite }
-}
-
-/// Every family. A new one is one line here beside its `.cl` and its launcher.
-pub const FAMILIES: [Family; 30] = [
-    pointwise("nullary", 0),
-    pointwise("unary", 1),
-    pointwise("binary", 2),
-    pointwise("ternary", 3),
-    pointwise("quaternary", 4),
-    kernel("reduce"),
-    kernel("scan"),
-    kernel("sort"),
-    kernel("softmax"),
-    kernel("matmul"),
-    kernel("conv"),
-    kernel("pool"),
-    kernel("norm"),
-    kernel("index"),
-    kernel("embedding"),
-    kernel("cat"),
-    kernel("copy"),
-    kernel("factory"),
-    Family { name: "random", kind: Kind::Random },
-    kernel("loss"),
-    kernel("optimizer"),
-    kernel("rnn"),
-    kernel("pad"),
-    kernel("upsample"),
-    kernel("grid"),
-    kernel("attention"),
-    kernel("foreach"),
-    composite("view"),
-    composite("composite"),
-    Family { name: "host", kind: Kind::Host },
+/// Families that are not a folder of launchers.
+const KINDS: [(&str, Kind); 9] = [
+    ("nullary", Kind::Pointwise { arity: 0 }),
+    ("unary", Kind::Pointwise { arity: 1 }),
+    ("binary", Kind::Pointwise { arity: 2 }),
+    ("ternary", Kind::Pointwise { arity: 3 }),
+    ("quaternary", Kind::Pointwise { arity: 4 }),
+    ("random", Kind::Random),
+    ("view", Kind::Composite),
+    ("composite", Kind::Composite),
+    ("host", Kind::Host),
 ];
+
+/// Folders beside those of the families, for what they share, and that of the pointwise ones.
+const NO_FAMILIES: [&str; 3] = ["core", "pointwise", "tuning"];
 
 /// The most inputs a pointwise family has.
 pub const MAX_ARITY: usize = 4;
@@ -74,7 +48,16 @@ pub const MAX_ARITY: usize = 4;
 /// Names of the inputs in an expression, in order.
 pub const INPUTS: [&str; MAX_ARITY] = ["a", "b", "c", "d"];
 
-/// The family of a name.
-pub fn find(name: &str) -> Option<Family> {
-    FAMILIES.iter().copied().find(|family| family.name == name)
+/// Every family. A folder of launchers is one: a new family needs no line here.
+pub fn families(launchers: &Path) -> Result<Vec<Family>, Diagnostic> {
+    let unreadable = |error| Diagnostic::file(launchers, format!("cannot be read: {error}"));
+    let mut folders = Vec::new();
+    for entry in launchers.read_dir().map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        folders.extend(path.file_name().filter(|_| path.is_dir()).and_then(|name| name.to_str()).map(str::to_owned));
+    }
+    folders.sort();
+    let is_family = |name: &String| !NO_FAMILIES.contains(&name.as_str()) && KINDS.iter().all(|(kind, _)| kind != name);
+    let kernels = folders.into_iter().filter(is_family).map(|name| Family { name, kind: Kind::Kernel });
+    Ok(KINDS.iter().map(|&(name, kind)| Family { name: name.to_owned(), kind }).chain(kernels).collect())
 }

@@ -60,8 +60,8 @@ pub struct Inputs<'a> {
     pub aten: &'a Path,
     /// The folder that holds torch's `ATen/`.
     pub torch_include: &'a Path,
-    /// The folder of the pointwise kernels, where the functions of a `part` lie.
-    pub pointwise: &'a Path,
+    /// The folder of the launchers, in which each family has a folder.
+    pub launchers: &'a Path,
     /// The release of torch, which some rows are not for.
     pub torch: Release,
     pub supported: Supported,
@@ -71,12 +71,13 @@ pub struct Inputs<'a> {
 ///
 /// All problems of the table are reported at once, in the order of its lines.
 pub fn run(inputs: &Inputs<'_>, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diagnostic>> {
-    let &Inputs { table, aten, torch_include, pointwise, torch, supported } = inputs;
+    let &Inputs { table, aten, torch_include, launchers, torch, supported } = inputs;
     let index = schema::Index::parse(aten, &read(aten)?)?;
     let stubs = stubs::scan(torch_include)?;
     let rows = table::parse(table, &read(table)?)?;
     let releases = check::Releases { torch, supported };
-    let plan = check::check(table, &rows, &index, &stubs, &parts(pointwise)?, releases)?;
+    let (families, parts) = (family::families(launchers)?, parts(&launchers.join("pointwise"))?);
+    let plan = check::check(table, &rows, &index, &stubs, &families, &parts, releases)?;
 
     let sources = emit_cpp::registrations(&plan)
         .iter()

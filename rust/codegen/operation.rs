@@ -44,7 +44,7 @@ impl Checker<'_> {
     }
 
     /// The operation of a pointwise row; `None` if the row shares one through its stub.
-    pub(super) fn pointwise(&mut self, row: &Row, family: Family, arity: usize, dtypes: Dtypes) -> Option<Pointwise> {
+    pub(super) fn pointwise(&mut self, row: &Row, family: &Family, arity: usize, dtypes: Dtypes) -> Option<Pointwise> {
         if row.exprs.is_empty() {
             if row.entry.is_some() {
                 self.report.error(row.line, format!("family `{}` needs an `expr`", family.name));

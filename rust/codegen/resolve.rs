@@ -12,7 +12,7 @@ use super::yaml::Text;
 /// Each comes with the line of the name that brought it in.
 pub fn registrations(
     row: &Row,
-    family: Option<Family>,
+    family: Option<&Family>,
     index: &Index,
     report: &mut Report,
 ) -> Vec<(usize, Registration)> {

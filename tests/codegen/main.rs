@@ -158,7 +158,7 @@ fn generate_for(torch: Release, table: &Path, out: &Path) -> Result<Vec<PathBuf>
         table,
         aten: &aten.join("native_functions.yaml"),
         torch_include: &aten.join("include"),
-        pointwise: &Path::new(FOLDER).join("pointwise"),
+        launchers: &Path::new(FOLDER).join("ops"),
         torch,
         supported: SUPPORTED,
     };
