@@ -6,6 +6,7 @@ pub mod copy;
 pub mod core;
 pub mod embedding_bag;
 pub mod factory;
+pub mod fft;
 pub mod foreach;
 pub mod grid_sampler;
 pub mod index;
