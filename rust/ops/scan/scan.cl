@@ -38,14 +38,34 @@ static inline Total identity(int op) {
   if (op == SCAN_LOGSUMEXP) return (Total)-INFINITY;
 #endif
 #ifdef IS_COMPLEX
+  if (op == SCAN_LOGSUMEXP) return (Total)(-INFINITY, 0);
   return (Total)(op == SCAN_PROD, 0);
 #else
   return (Total)(op == SCAN_PROD);
 #endif
 }
 
+#ifdef IS_COMPLEX
+static inline Total complex_exp(Total z) { return exp(z.x) * (Total)(cos(z.y), sin(z.y)); }
+
+// log(exp(a) + exp(b)), from the one with the larger real part. Equal infinities would give inf - inf.
+static inline Total log_sum_exp(Total a, Total b) {
+  if (isnan(a.x + a.y + b.x + b.y)) return (Total)(NAN, NAN);
+  const Total low = a.x < b.x ? a : b, high = a.x < b.x ? b : a;
+  if (isinf(low.x) && low.x == high.x) {
+    if (low.x < 0) return low;
+    const Total sum = complex_exp(a) + complex_exp(b);
+    return (Total)(log(hypot(sum.x, sum.y)), atan2(sum.y, sum.x));
+  }
+  const Total z = complex_exp(low - high);
+  // log(1 + z), without loss of digits where z is small.
+  return high + (Total)(log1p(z.x * (2 + z.x) + z.y * z.y) / 2, atan2(z.y, 1 + z.x));
+}
+#endif
+
 static inline Total accumulate(int op, Total a, Total b) {
 #ifdef IS_COMPLEX
+  if (op == SCAN_LOGSUMEXP) return log_sum_exp(a, b);
   if (op == SCAN_PROD) return (Total)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 #else
   if (op == SCAN_PROD) return a * b;
