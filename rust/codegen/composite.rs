@@ -50,7 +50,7 @@ pub fn expression(text: &str, op: &Op, index: &Index) -> Result<Declaration, (St
 /// Returns true for a name that is neither a type, as `at::Tensor`, nor a constant, as `at::kLong`.
 fn is_function(name: &str) -> bool {
     let is_upper = |at: usize| name.get(at..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
-    !is_upper(0) && !(name.starts_with('k') && is_upper(1))
+    !(is_upper(0) || name.starts_with('k') && is_upper(1))
 }
 
 const ONE: &str = "what takes statements is an `entry` in cpp/native";
