@@ -23,7 +23,7 @@ COPIED += ("LICENSE-APACHE", "LICENSE-MIT", "gpu_kit/__init__.py", "gpu_kit/chec
 # Tests of what only a checkout has: the build, its sources, the kit.
 LEFT_OUT = ("test_setup.py", "test_install.py", "test_kernel_sources.py", "test_oclgrind.py")
 LEFT_OUT += ("test_gpu_kit.py", "test_gpu_check.py", "test_gpu_check_drivers.py")
-LEFT_OUT += ("test_coalescing.py", "test_gpu_compile.py", "test_drivers.py", "test_releases.py")
+LEFT_OUT += ("test_coalescing.py", "test_gpu_compile.py", "test_drivers.py", "test_releases.py", "test_docs.py")
 # Tests of programs that are parts of the check themselves, of the other class of kernels, and of PoCL's cache.
 LEFT_OUT += ("test_benchmarks.py", "test_fuzz.py", "test_tune.py", "test_device_class.py", "test_damaged_caches.py")
 # By folder of vendor/ (gpu_kit.check.environment): the distributions in it. typing_extensions, of which those of Python

@@ -87,6 +87,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "ops/test_first_layers.py": 1,
             "ops/test_dtypes.py": 1,
             "ops/test_distances.py": 1,
+            "ops/test_fft.py": 1,
             "ops/test_counting.py": 1,
             "runtime/test_without_fp64.py": 1,
         },

@@ -117,10 +117,9 @@ pub fn foreach(
 /// A problem of an op, and how to fix it.
 type Problem = (String, String);
 
-/// The CPU's kernel of an op, and of the other variants of a structured one.
+/// The CPU's kernel of an op. ATen makes the other variants of a structured one from its out= variant.
 fn host(op: &Op, group: Option<Group<'_>>) -> Vec<Registration> {
-    let ops = group.map_or_else(|| vec![op], |group| group.delegating.into_iter().chain([group.out]).collect());
-    ops.into_iter().map(|op| registration(op, Form::Host, String::new())).collect()
+    vec![registration(group.map_or(op, |group| group.out), Form::Host, String::new())]
 }
 
 fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>, Problem> {

@@ -10,8 +10,10 @@ ROOT = Path(__file__).parents[2]
 DECLARED = ROOT / "rust" / "kernels" / "source.rs"
 # With their arguments packed (rust/codegen/packed.rs).
 SOURCES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "kernels"
-# The line of a source that the cases of operators take the place of, as in source.rs.
+# The lines of a source that the cases of operators, and the functions that only these call, take the place of, as in
+# source.rs.
 CASES_LINE = "//@CASES@"
+FUNCTIONS_LINE = "//@FUNCTIONS@"
 # What GPUs never ask for: Winograd convolutions, and GEMMs that are blocked and packed for a processor's caches.
 CPU_ONLY = {"winograd", "matmul", "matmul_gelu"}
 
@@ -33,17 +35,27 @@ class Family:
     template: str
 
     def cases_of(self, source: str) -> str | None:
-        """Return the cases of operators in a source, or None where it is of another family."""
-        before, line, after = self.template.partition(CASES_LINE)
+        """Return the cases of operators in a source, or None where it is of another family.
+
+        Functions that the cases call come first, and end with CASES_LINE.
+        """
+        head, line, after = self.template.partition(CASES_LINE)
         if not line:
-            return "" if source == before else None
+            return "" if source == head else None
+        before, _, between = head.partition(FUNCTIONS_LINE)
         if not (source.startswith(before) and source.endswith(after)):
             return None
-        return source[len(before) : len(source) - len(after)]
+        functions, found, cases = source[len(before) : len(source) - len(after)].partition(between)
+        if between and not found:
+            return None
+        if not between:
+            return functions
+        return functions + CASES_LINE + cases if functions else cases
 
     def source(self, cases: str) -> str:
         """Return a program's source."""
-        return self.template.replace(CASES_LINE, cases)
+        functions, _, cases = cases.rpartition(CASES_LINE)
+        return self.template.replace(FUNCTIONS_LINE, functions).replace(CASES_LINE, cases)
 
 
 @cache
