@@ -42,14 +42,14 @@ impl Entries {
             let lifetime = lifetime(parameters);
             let _ = writeln!(
                 self.names,
-                "/// What `{name}` takes, as another kernel does.\npub type {}{lifetime} = {arguments}{lifetime};",
+                "/// Arguments of `{name}`, the same as another kernel's.\npub type {}{lifetime} = {arguments}{lifetime};",
                 camel(name)
             );
         }
         self.list(module, name, &numbers(parameters, ""));
         if same.is_none() {
             self.groups(parameters);
-            self.print(&arguments, &format!("What `{name}` of `{module}.cl` takes."), parameters);
+            self.print(&arguments, &format!("Arguments of `{name}` of `{module}.cl`."), parameters);
             self.implement(&arguments, parameters);
         }
         self.kernels.push((name.clone(), parameters.clone()));
@@ -71,7 +71,7 @@ impl Entries {
         let _ = writeln!(
             self.packed,
             "    SharedStruct {{ file: \"{module}\", name: \"{kernel}_packed\", size: {size}, declarations: \"{declaration}\", \
-             numbers: &[{listed}] }},"
+             scalars: &[{listed}] }},"
         );
     }
 
@@ -82,7 +82,7 @@ impl Entries {
             self.groups(group);
             if !self.groups.contains(declared) {
                 self.groups.push(declared.clone());
-                self.print(&camel(&format!("{name}_arguments")), &format!("What `{declared}` lists."), group);
+                self.print(&camel(&format!("{name}_arguments")), &format!("Arguments that `{declared}` lists."), group);
             }
         }
     }

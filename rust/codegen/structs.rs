@@ -246,13 +246,13 @@ fn list(module: &str, structs: &[Struct]) -> String {
             let _ = write!(declarations, "{} {}{bounds}; ", field.kind, field.name);
         }
         let _ = write!(declarations, "}} {}; ", shared.name);
-        let numbers: String = numbers(shared, structs, "", 0)
+        let scalars: String = numbers(shared, structs, "", 0)
             .iter()
             .map(|(path, kind, offset)| format!("(\"{path}\", \"{kind}\", {offset}), "))
             .collect();
         let _ = writeln!(
             text,
-            "    SharedStruct {{ file: \"{module}\", name: \"{}\", size: {}, declarations: \"{}\", numbers: &[{numbers}] }},",
+            "    SharedStruct {{ file: \"{module}\", name: \"{}\", size: {}, declarations: \"{}\", scalars: &[{scalars}] }},",
             shared.name,
             shared.size,
             declarations.trim_end()
