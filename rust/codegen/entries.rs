@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::kernels::{flat, Kernel, Kind, Parameter};
-use super::packed::{has_gap, numbers, packed_struct, Packed};
+use super::packed::{has_gap, packed_struct, scalars, Packed};
 use super::structs::TYPES;
 
 /// The parts of `kernel_entries.rs`.
@@ -46,7 +46,7 @@ impl Entries {
                 camel(name)
             );
         }
-        self.list(module, name, &numbers(parameters, ""));
+        self.list(module, name, &scalars(parameters, ""));
         if same.is_none() {
             self.groups(parameters);
             self.print(&arguments, &format!("Arguments of `{name}` of `{module}.cl`."), parameters);
@@ -57,17 +57,17 @@ impl Entries {
     }
 
     /// A row of `PACKED`: the struct of a kernel's scalars, and the offset of each.
-    fn list(&mut self, module: &str, kernel: &str, numbers: &[Packed]) {
-        let Some(declaration) = packed_struct(kernel, numbers) else { return };
+    fn list(&mut self, module: &str, kernel: &str, scalars: &[Packed]) {
+        let Some(declaration) = packed_struct(kernel, scalars) else { return };
         let (mut offset, mut listed) = (0, String::new());
-        for number in numbers {
-            let parts = number.numbers();
+        for scalar in scalars {
+            let parts = scalar.scalars();
             for (path, kind) in &parts {
                 let _ = write!(listed, "(\"{path}\", \"{kind}\", {offset}), ");
-                offset += number.size / parts.len();
+                offset += scalar.size / parts.len();
             }
         }
-        let size = offset + if has_gap(numbers) { 4 } else { 0 };
+        let size = offset + if has_gap(scalars) { 4 } else { 0 };
         let _ = writeln!(
             self.packed,
             "    SharedStruct {{ file: \"{module}\", name: \"{kernel}_packed\", size: {size}, declarations: \"{declaration}\", \
@@ -114,7 +114,7 @@ impl Entries {
     }
 
     fn implement(&mut self, name: &str, parameters: &[Parameter]) {
-        let numbers = numbers(parameters, "self");
+        let scalars = scalars(parameters, "self");
         let mut bound = String::new();
         bind(parameters, "self", &mut bound);
         let anonymous = lifetime(parameters).replace("'a", "'_");
@@ -123,17 +123,17 @@ impl Entries {
             text,
             "\nimpl Arguments for {name}{anonymous} {{\n    fn bind<R>(&self, run: impl FnOnce(&[Arg<'_>]) -> R) -> R {{"
         );
-        if numbers.is_empty() {
+        if scalars.is_empty() {
             let _ = writeln!(text, "        run(&[{bound}])\n    }}\n}}");
             return;
         }
-        let pad = has_gap(&numbers);
-        let fields: String = numbers.iter().map(|number| format!("{}, ", number.field)).collect();
-        let values: String = numbers
+        let pad = has_gap(&scalars);
+        let fields: String = scalars.iter().map(|scalar| format!("{}, ", scalar.field)).collect();
+        let values: String = scalars
             .iter()
-            .map(|number| format!("{}: {}, ", number.field.split(':').next().unwrap_or_default(), number.from))
+            .map(|scalar| format!("{}: {}, ", scalar.field.split(':').next().unwrap_or_default(), scalar.from))
             .collect();
-        let size = numbers.iter().map(|number| number.size).sum::<usize>() + if pad { 4 } else { 0 };
+        let size = scalars.iter().map(|scalar| scalar.size).sum::<usize>() + if pad { 4 } else { 0 };
         let (pad_field, pad_value) = if pad { ("pad: i32", "pad: 0") } else { ("", "") };
         let _ = writeln!(
             text,
@@ -147,7 +147,7 @@ impl Entries {
     pub fn text(self) -> String {
         format!(
             "// Generated from the kernels by rust/codegen.\n\n{}{}\n\
-             /// The structs that kernels' numbers travel in.\npub static PACKED: &[SharedStruct] = &[\n{}];\n",
+             /// The structs that kernels' scalars travel in.\npub static PACKED: &[SharedStruct] = &[\n{}];\n",
             self.names, self.text, self.packed
         )
     }

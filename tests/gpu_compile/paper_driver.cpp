@@ -22,7 +22,8 @@ namespace {
 using Status = int32_t;
 constexpr Status SUCCESS = 0, BUILD_FAILURE = -11, INVALID_VALUE = -30;
 
-/// Properties that OpenCL lets the backend ask of a device. Local memory and groups are the least that today's GPUs have.
+/// Properties that OpenCL lets the backend ask of a device. Local memory and groups are the least that today's GPUs
+/// have.
 struct Device {
   const char* name;
   bool computes_double;

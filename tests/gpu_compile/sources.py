@@ -12,7 +12,7 @@ DECLARED = ROOT / "rust" / "kernels" / "source.rs"
 SOURCES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "kernels"
 # The line of a source that the cases of operators take the place of, as in source.rs.
 CASES_LINE = "//@CASES@"
-# Programs that GPUs never ask for: Winograd convolutions, and GEMMs that are blocked and packed for a processor's caches.
+# Programs that GPUs never ask for: Winograd convolutions, and GEMMs that are packed for a CPU's caches.
 CPU_ONLY = {"winograd", "matmul", "matmul_gelu"}
 
 

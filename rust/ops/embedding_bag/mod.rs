@@ -42,7 +42,12 @@ pub use ffi::EmbeddingBagInputs;
 ///
 /// # Errors
 /// As the driver reports; an index out of range is reported at the next synchronising read.
-pub fn embedding_bag(inputs: &EmbeddingBagInputs<'_>, output: &Tensor<'_>, bag_size: &Tensor<'_>, rows: &Tensor<'_>) -> Result<()> {
+pub fn embedding_bag(
+    inputs: &EmbeddingBagInputs<'_>,
+    output: &Tensor<'_>,
+    bag_size: &Tensor<'_>,
+    rows: &Tensor<'_>,
+) -> Result<()> {
     // Offsets are checked even where there are no columns, or no bag begins at them.
     if inputs.offsets.numel() == 0 {
         return Ok(());

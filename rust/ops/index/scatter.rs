@@ -51,7 +51,7 @@ mod ffi {
     }
 }
 
-pub use ffi::{SetOp, ScatterOrder};
+pub use ffi::{ScatterOrder, SetOp};
 
 /// `dst[p + index[p] * stride] op= src[p]` for every position p.
 ///

@@ -177,7 +177,13 @@ pub fn random_bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Ra
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.
-pub fn dropout(out: &Tensor<'_>, mask: &Tensor<'_>, input: &Tensor<'_>, keep_prob: f64, stream: RandomStream) -> Result<()> {
+pub fn dropout(
+    out: &Tensor<'_>,
+    mask: &Tensor<'_>,
+    input: &Tensor<'_>,
+    keep_prob: f64,
+    stream: RandomStream,
+) -> Result<()> {
     let count = input.numel();
     if count == 0 {
         return Ok(());

@@ -57,7 +57,7 @@ impl Arguments for Swap {
     }
 }
 
-/// The structs that kernels' numbers travel in.
+/// The structs that kernels' scalars travel in.
 pub static PACKED: &[SharedStruct] = &[
     SharedStruct { file: "fill", name: "fill_packed", size: 48, declarations: "typedef struct { ulong out_offset; ulong value[2]; long first; long last; int out_dtype; int mode; } fill_packed;", scalars: &[("out_offset", "ulong", 0), ("value[0]", "ulong", 8), ("value[1]", "ulong", 16), ("first", "long", 24), ("last", "long", 32), ("out_dtype", "int", 40), ("mode", "int", 44), ] },
 ];
