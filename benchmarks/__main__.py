@@ -62,7 +62,7 @@ def _table(options: argparse.Namespace) -> int:
 
 
 def _growth(options: argparse.Namespace) -> int:
-    # What is measured is the specialised kernels, not when they arrive.
+    # Measures the specialised kernels, not when they arrive.
     os.environ.setdefault("TORCH_OPENCL_SPECIALIZE", "eager")
     from benchmarks.growth import run  # noqa: PLC0415
 

@@ -85,7 +85,7 @@ def serve(device: torch.device) -> None:
     Args:
         device: the device to measure.
     """
-    # What libraries print is none of the answers.
+    # Output that libraries print is none of the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
     if device.type == "opencl":
         share_threads(device)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 IMPORT = ["-c", "import torch"]
 FIRST_OP = ["-c", "import torch; (torch.ones(4, device={device!r}) + 1).cpu()"]
 DIGITS = "examples/train_digits.py --device {device}"
-# What the backend may add: its first operator to the import, and empty caches to a training. In seconds.
+# Seconds that the backend may add: its first operator to the import, and empty caches to a training.
 MOST_FOR_FIRST_OP = 1.0
 MOST_FOR_EMPTY_CACHES = 10.0
 

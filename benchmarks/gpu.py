@@ -19,7 +19,7 @@ from benchmarks.measure import ROUNDS, WrongResult, build, check, limit_of, move
 from benchmarks.report import append, describe, seconds_text
 from benchmarks.run import first_line
 
-# What serves matmuls besides this backend's own kernels, where the vendor's device is this one.
+# Libraries that serve matmuls besides this backend's own kernels, where the vendor's device is this one.
 LIBRARIES = {"cuda": "cublas"}
 
 

@@ -1,4 +1,4 @@
-// What the device can do, as an OpenCL program sees it: bytes to and from memory, and multiply-adds from registers.
+// Limits of the device, as an OpenCL program sees them: bytes to and from memory, and multiply-adds from registers.
 //
 // Each work-group has a slice of the vectors, whose items take turns in it. On a CPU a group has one item, which then
 // walks through neighbouring addresses, as the prefetcher likes it; a GPU's groups have many, whose accesses coalesce.
@@ -8,7 +8,7 @@
   const size_t end = min(((size_t)get_group_id(0) + 1) * slice, (size_t)(count)); \
   for (size_t i = get_group_id(0) * slice + get_local_id(0); i < end; i += get_local_size(0))
 
-// What an item moves at a time: a line of a CPU's cache; of a GPU so much that neighbouring items read neighbours.
+// Bytes that an item moves at a time: a line of a CPU's cache; on GPUs so much that neighbouring items read neighbours.
 #define ADD_LANES_2(v) (v.s0 + v.s1)
 #define ADD_LANES_4(v) (ADD_LANES_2(v.lo) + ADD_LANES_2(v.hi))
 #define ADD_LANES_8(v) (ADD_LANES_4(v.lo) + ADD_LANES_4(v.hi))

@@ -51,7 +51,7 @@ def run(cases: Sequence[Case], device_name: str, lines: Path | None = None) -> i
             try:
                 rows.append(measure(case, device, limits, eager))
             except (WrongResult, RuntimeError, ImportError) as error:
-                # What the device has no memory for, or this Python no module, is no mistake.
+                # A case that the device has no memory for, or this Python no module, is no mistake.
                 is_mistake = not isinstance(error, torch.OutOfMemoryError | ImportError)
                 failed += [case] if is_mistake else []
                 message = first_line(error)

@@ -37,7 +37,7 @@ class BuildPy(build_py):
         super().run()
         if not self.editable_mode:
             for library in Path(self.build_lib).glob(f"torch_opencl/lib/*/{native.LIBRARY}"):
-                # What a debugger wants is two thirds of it.
+                # Debug information is two thirds of it.
                 subprocess.run(["strip", "--strip-unneeded", library], check=True)
 
     def find_data_files(self, package: str, src_dir: str) -> list[str]:

@@ -14,7 +14,7 @@ namespace torch_opencl {
 template <class Op>
 using Entry = typename c10::fn_remove_symint<typename Op::schema>::type;
 
-// What an op returns.
+// Type that an op returns.
 template <class Op>
 using Returns = typename c10::guts::infer_function_traits_t<Entry<Op>>::return_type;
 

@@ -108,7 +108,7 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("reset_fallbacks() -> ()", &reset_fallback_counts);
   m.def("kernel_cache_info() -> str", [] { return to_string(bridge::kernel_cache_json()); });
   m.def("wait_for_builds(float seconds) -> int", [](double seconds) { return bridge::wait_for_builds(seconds); });
-  m.def("hurry_builds(bool on) -> ()", [](bool on) { bridge::hurry_builds(on); });
+  m.def("set_eager_builds(bool on) -> ()", [](bool on) { bridge::set_eager_builds(on); });
   m.def("preferred_blas_library() -> str", [] {
     return to_string(checked([] { return bridge::preferred_blas_library(); }));
   });

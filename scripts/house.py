@@ -29,19 +29,23 @@ WANTED_FILES = {"pointwise": "1", "old family": "3", "composite": "1 or 2", "new
 SOURCES = ("*.rs", "*.cl", "*.cpp", "*.h")
 EVERYWHERE = ("rust/", "cpp/")
 MATMUL = ("rust/ops/matmul/", "rust/ops/convolution/", "rust/blas/", "cpp/native/matmul.cpp")
+GEMM = ("rust/ops/matmul/", "rust/blas/", "cpp/native/matmul.cpp")
 CONVOLUTION = ("rust/ops/convolution/", "rust/ops/matmul/", "cpp/native/convolution.cpp")
 OPTIMIZER = ("rust/ops/optimizer/", "cpp/native/optimizer.cpp")
 # Words of identifiers (a regular expression of their parts in lower case, joined by `_`), what the field says instead,
 # and the folders in which they mean that.
 WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "products?": ("matmul, GEMM", MATMUL),
+    # `product` alone is what iterators of Rust have.
+    "products|(?<=_)product": ("matmul, GEMM", MATMUL),
     "factors?": ("operand A, B", MATMUL),
-    "depth": ("K", MATMUL),
+    # A spatial dimension of an input is its depth, as in PyTorch.
+    "(?<!in_)depth": ("K", GEMM),
     "addends?": ("C, bias", EVERYWHERE),
     "minimal": ("Winograd", EVERYWHERE),
     "nearest_cache|last_cache": ("L1, last-level cache", EVERYWHERE),
     "back_end": ("backend", EVERYWHERE),
-    "places?": ("index, offset, position", EVERYWHERE),
+    # Not `in_place`.
+    "(?<!in_)places?": ("index, offset, position", EVERYWHERE),
     "patch|patches": ("im2col", CONVOLUTION),
     "taps?": ("kernel elements", CONVOLUTION),
     "pixels?": ("output positions", CONVOLUTION),
@@ -56,13 +60,17 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "worker": ("compile thread", ("rust/",)),
     "demand": ("hot counter", ("rust/",)),
     "hurry": ("eager mode", EVERYWHERE),
-    "busy|per_unit": ("occupancy target", ("rust/ops/",)),
-    "log_sums?": ("logsumexp", EVERYWHERE),
-    "keep": ("1 - dropout_p", ("rust/ops/attention/", "cpp/native/scaled_dot_product.cpp")),
-    "rate|rate_decay": ("lr, lr_decay", OPTIMIZER),
+    # `groups_per_unit` is a parameter of tunings that users name.
+    "busy|(?<!groups_)per_unit": ("occupancy target", ("rust/ops/",)),
+    # Not the enumerator `LogSumExp`.
+    "log_sums?(?!_exp)": ("logsumexp", EVERYWHERE),
+    "keep(?!_prob)": ("1 - dropout_p", ("rust/ops/attention/", "cpp/native/scaled_dot_product.cpp")),
+    # Beside the operand `lr`, `learning_rate` is the value.
+    "(?<!learning_)rate|rate_decay": ("lr, lr_decay", OPTIMIZER),
     "damping": ("dampening", OPTIMIZER),
     "momentum2": ("beta2", OPTIMIZER),
-    "bag": ("embedding_bag", EVERYWHERE),
+    # One bag, and `bag_size`, are PyTorch's own words.
+    "bag(?!$|_size)": ("embedding_bag", EVERYWHERE),
     "search": ("searchsorted, nonzero", ("rust/ops/", "cpp/native/")),
     "updates?": ("scatter", ("rust/ops/index/", "cpp/native/index.cpp")),
     "list_norm": ("foreach_norm", EVERYWHERE),

@@ -59,7 +59,7 @@ ROWS_OF_TABLE: dict[str, BuildWork] = {
     "nonzero": partial(_masked, lambda x, m: m.nonzero()),
     "one_hot": lambda dtype, device: forward(functional.one_hot, [indices(device, 1000, 4096)]),
 }
-# What does not depend on the dtype.
+# Cases that do not depend on the dtype.
 ONLY_F32 = ("nonzero", "one_hot")
 
 

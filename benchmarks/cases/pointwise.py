@@ -13,7 +13,7 @@ from benchmarks.inputs import DTYPES, random
 # Squares of so many elements a side, by layout. What is allocated for 16 M elements the C library returns to the system
 # when it is freed, and pays page faults for it every time; what 4 M elements take it keeps.
 SIDES = {"dense": 4096, "sliced": 2048, "transposed": 2048, "broadcast": 2048}
-# What a sliced operand leaves out of every row.
+# Elements of every row that a sliced operand leaves out.
 MARGIN = 16
 
 

@@ -81,9 +81,9 @@ void transform(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 void register_all(torch::Library& m) {
-  for (const char* rank : {"", "2", "n"}) {
+  for (const char* dims : {"", "2", "n"}) {
     for (const char* kind : {"fft", "ifft", "rfft", "irfft", "hfft", "ihfft"}) {
-      const std::string name = std::string("fft_") + kind + rank;
+      const std::string name = std::string("fft_") + kind + dims;
       m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&transform>());
     }
   }

@@ -21,10 +21,10 @@ namespace foreach {
 
 bool Call::is_simple() const {
   const at::TensorList self = lists[0];
-  if (self.empty() || !self[0].is_privateuseone() || (numbers_are_list && numbers.size() != self.size())) return false;
+  if (self.empty() || !self[0].is_privateuseone() || (scalars_are_list && scalars.size() != self.size())) return false;
   const at::ScalarType dtype = self[0].scalar_type();
   const auto is_odd = [](const at::Scalar& scalar) { return scalar.isComplex() || scalar.isBoolean(); };
-  if (!at::isFloatingType(dtype) || std::any_of(numbers.begin(), numbers.end(), is_odd)) return false;
+  if (!at::isFloatingType(dtype) || std::any_of(scalars.begin(), scalars.end(), is_odd)) return false;
   if (one.defined() && (one.dim() != 0 || one.device() != self[0].device() || !one.is_floating_point())) return false;
   // A scalar of another dtype promotes tensors that are 0-dim themselves.
   const auto is_number = [](const at::Tensor& tensor) { return tensor.dim() == 0; };
@@ -74,13 +74,13 @@ void Call::run(PointwiseOp op, at::TensorList out) const {
   if (one.defined()) add({address_of(one)}, one.scalar_type(), /*is_one=*/true);
   for (size_t i = 0; i < operands.size(); i++) operands[i].addresses = {addresses[i].data(), addresses[i].size()};
 
-  std::vector<bridge::Scalar> scalars;
-  scalars.reserve(numbers.size());
-  for (const at::Scalar& scalar : numbers) scalars.push_back(arg(scalar));
+  std::vector<bridge::Scalar> scalar_args;
+  scalar_args.reserve(scalars.size());
+  for (const at::Scalar& scalar : scalars) scalar_args.push_back(arg(scalar));
   checked([&] {
     bridge::foreach (
         static_cast<uint32_t>(op), arg(at::IntArrayRef(counts)), {operands.data(), operands.size()},
-        {scalars.data(), scalars.size()}, number == Number::Input);
+        {scalar_args.data(), scalar_args.size()}, number == Number::Input);
   });
 }
 

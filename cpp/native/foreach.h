@@ -20,8 +20,8 @@ struct Call {
   Number number;
   c10::SmallVector<at::TensorList, 3> lists; // the first is `self`
   at::Tensor one;                            // a scalar in device memory, the last input
-  c10::SmallVector<at::Scalar, 4> numbers;   // none, one, or one for each tensor
-  bool numbers_are_list = false;             // true for a list, which the caller may have made too short
+  c10::SmallVector<at::Scalar, 4> scalars;   // none, one, or one for each tensor
+  bool scalars_are_list = false;             // true for a list, which the caller may have made too short
 
   void take(at::TensorList list) {
     lists.push_back(list);
@@ -30,11 +30,11 @@ struct Call {
     one = number;
   }
   void take(const at::Scalar& scalar) {
-    numbers.push_back(scalar);
+    scalars.push_back(scalar);
   }
-  void take(at::ArrayRef<at::Scalar> scalars) {
-    numbers.append(scalars.begin(), scalars.end());
-    numbers_are_list = true;
+  void take(at::ArrayRef<at::Scalar> list) {
+    scalars.append(list.begin(), list.end());
+    scalars_are_list = true;
   }
   void take(bool) {} // non_blocking of a copy: it always is
 

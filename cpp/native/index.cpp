@@ -23,7 +23,7 @@
 namespace torch_opencl::native {
 namespace {
 
-using bridge::BadIndex, bridge::SetOp, bridge::UpdateOrder;
+using bridge::BadIndex, bridge::SetOp, bridge::ScatterOrder;
 
 using Axes = c10::SmallVector<bridge::IndexAxis, 4>;
 
@@ -37,7 +37,7 @@ void get(const at::Tensor& dst, const at::Tensor& src, const Axes& axes) {
 
 void set(const at::Tensor& dst, const at::Tensor& src, const Axes& axes, SetOp op) {
   const bool in_order = at::globalContext().deterministicAlgorithms();
-  const UpdateOrder order = in_order ? UpdateOrder::Sequential : UpdateOrder::Any;
+  const ScatterOrder order = in_order ? ScatterOrder::Sequential : ScatterOrder::Any;
   checked([&] { bridge::index_set(arg(dst), arg(src), slice(axes), op, order); });
 }
 

@@ -50,7 +50,7 @@ void integers(const at::TensorBase& self, uint64_t range, int64_t base, const Op
 }
 
 // Range of random_() without bounds: all values of an integer from 0 on, all integers that a float tells apart.
-uint64_t whole_numbers(at::ScalarType dtype) {
+uint64_t random_range(at::ScalarType dtype) {
   if (dtype == at::kBool) return 2;
   uint64_t range = 0;
   if (c10::isFloatingType(dtype)) {
@@ -83,7 +83,7 @@ void bernoulli_tensor(const at::TensorBase& self, const at::TensorBase& p, Optio
 }
 
 void random(at::TensorIteratorBase& iter, OptionalGenerator generator) {
-  integers(iter.tensor(0), whole_numbers(iter.dtype(0)), 0, generator);
+  integers(iter.tensor(0), random_range(iter.dtype(0)), 0, generator);
 }
 
 void random_from_to(at::TensorIteratorBase& iter, uint64_t range, int64_t base, OptionalGenerator generator) {

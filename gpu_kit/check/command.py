@@ -60,7 +60,7 @@ def main(root: Path, arguments: Sequence[str] | None = None, parts: Sequence[Com
         return 2
     work = _work_folder(options.work, options.out)
     if not options.resume:
-        # What an earlier run has left there, compiled kernels above all, would make this one look fast.
+        # Files that an earlier run has left there, compiled kernels above all, would make this one look fast.
         shutil.rmtree(work, ignore_errors=True)
     work.mkdir(mode=0o700, parents=True, exist_ok=True)
     environment, report.notes = prepare(root, work, options.device, os.environ)

@@ -87,5 +87,5 @@ if __name__ == "__main__":
     with Path(sys.argv[1]).open("w", buffering=1) as file:
         for found in describe():
             file.write(json.dumps(found) + "\n")
-            # What waits for this process sees by that that it does not hang.
+            # Shows the process that waits for this one that it does not hang.
             print(*found, flush=True)

@@ -23,9 +23,9 @@ VENDORED = {"yaml": ["yaml"], "expecttest": ["expecttest"], "tqdm": ["tqdm"]}
 # That of pytest is used whatever the machine has: the parts that are tests are a plugin of this one. Its own needs
 # of Python 3.10 are in the second.
 PYTEST, BEFORE_3_11 = "pytest", "python3.10"
-# What makes any pytest do something else.
+# Variables that make any pytest do something else.
 PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
-# What some tests import, and no kit can bring along for all of Python's versions.
+# Modules that some tests import, and no kit can bring along for all of Python's versions.
 COMPILED = ("numpy", "scipy")
 
 
@@ -111,7 +111,7 @@ def _use_nvidia(variables: dict[str, str]) -> Iterator[str]:
         library = next(filter(_loads, found), None)
     if library is None:
         return
-    # What it is linked with is beside it.
+    # Libraries that it is linked with are beside it.
     if os.path.dirname(library):
         _append(variables, "LD_LIBRARY_PATH", os.path.dirname(library))
     # The first is read by ocl-icd, the second by the Khronos loader.

@@ -18,7 +18,7 @@ from gpu_kit.check.testing import LOG, SHARD, SKIP
 ERROR_LINES, ERROR_WIDTH = 6, 300
 # Of tests whose names end with a dtype, those of the most used dtypes come first: they have run where time is over.
 DTYPES = ("float32", "int64", "bool", "float16", "bfloat16", "int32", "float64")
-# What says that a module is not there; the second is torch's.
+# Messages that a module is not there; the second is torch's.
 LACKING = re.compile(r"No module named '(\w+)|(Numpy) is not available")
 
 

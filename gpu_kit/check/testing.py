@@ -11,7 +11,7 @@ from gpu_kit.check.context import Context
 from gpu_kit.check.process import INTERVAL, Ending, tail
 from gpu_kit.check.record import Part, Tests
 
-# What the plugin gpu_kit.check.test_log reads: this module does without pytest, which only children have for sure.
+# Variables of the plugin gpu_kit.check.test_log: this module does without pytest, which only children have for sure.
 LOG, SKIP, SHARD = "GPU_CHECK_TEST_LOG", "GPU_CHECK_SKIP", "GPU_CHECK_SHARD"
 # pytest's exit statuses: all passed, some failed, none were left to run.
 RAN = (0, 1, 5)

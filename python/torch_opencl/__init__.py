@@ -170,7 +170,7 @@ def __getattr__(name: str):
     # A function elsewhere, a tuple here: that is what `torch.cuda.default_generators` is.
     if name == "default_generators":
         return random.default_generators()
-    # What torch.utils.checkpoint reads before it saves the state of the random numbers.
+    # torch.utils.checkpoint reads it before it saves the state of the random numbers.
     if name == "_initialized":
         return is_initialized()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

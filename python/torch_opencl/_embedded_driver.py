@@ -13,7 +13,7 @@ from pathlib import Path
 LOADER = "libOpenCL.so.1"
 REGISTRY = Path("/etc/OpenCL/vendors")
 _LOADER_VARIABLES = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
-# What the loader in Intel's wheel is linked with and has no search path for, in the order of need.
+# Libraries that the loader in Intel's wheel is linked with and has no search path for, in the order of need.
 _LOADER_NEEDS = ("libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so")
 
 

@@ -65,7 +65,7 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
     _lazy_init()
     before, start = kernel_cache_info(), time.perf_counter()
     calls = 0
-    native().hurry_builds(True)
+    native().set_eager_builds(True)
     try:
         while calls < _MOST_CALLS:
             function(*args, **kwargs)
@@ -79,7 +79,7 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
             elif calls > 1:
                 break
     finally:
-        native().hurry_builds(False)
+        native().set_eager_builds(False)
     after = kernel_cache_info()
     counts = {name: after[name] - before[name] for name in ("compiled", "loaded", "specialized", "failed")}
     return WarmupStatistics(time.perf_counter() - start, calls, **counts)

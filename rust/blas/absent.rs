@@ -12,11 +12,11 @@ pub fn obstacle(_info: &DeviceInfo) -> Option<String> {
 }
 
 /// Returns false: it serves nothing.
-pub fn serves(_product: &Matmul<'_>) -> bool {
+pub fn serves(_matmul: &Matmul<'_>) -> bool {
     false
 }
 
 /// Not reached: [`obstacle`] is asked first.
-pub fn matmul(_product: &Matmul<'_>) -> Result<()> {
+pub fn matmul(_matmul: &Matmul<'_>) -> Result<()> {
     Err(Error::Invalid(format!("OpenCL: {REASON}")))
 }

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_corner_is_smaller_and_at_the_same_place() {
+    fn a_corner_is_smaller_and_at_the_same_address() {
         let matmul = matmul(tensor(0x30000, &[4, 6], &[6, 1]), Some(tensor(0x40000, &[4, 6], &[0, 1])));
         let corner = MatmulSize { batches: 1, rows: 2, columns: 3, k: 5 };
         matmul.with_corner(&corner, |small| {

@@ -8,7 +8,7 @@ use crate::kernels;
 pub mod ffi {
     extern "Rust" {
         fn wait_for_builds(seconds: f64) -> i64;
-        fn hurry_builds(on: bool);
+        fn set_eager_builds(on: bool);
     }
 
     unsafe extern "C++" {
@@ -24,6 +24,6 @@ pub fn wait_for_builds(seconds: f64) -> i64 {
 }
 
 /// Sets whether specialised programs are asked for at their first launch.
-pub fn hurry_builds(on: bool) {
+pub fn set_eager_builds(on: bool) {
     kernels::set_eager_builds(on);
 }

@@ -88,7 +88,7 @@ constexpr ClassFrom class_from(PointwiseOp op) {{
   }}
 }}
 
-// What is not rounded to a 16-bit dtype: bit k for input k where it is one number, bit 4 + k for scalar k.
+// Operands that are not rounded to a 16-bit dtype: bit k for input k where it is one number, bit 4 + k for scalar k.
 constexpr uint32_t opmath(PointwiseOp op) {{
   switch (op) {{
 {wide}    default: return 0;

@@ -9,7 +9,7 @@
 //! | `arity`        | integer                | number of inputs, 0 to 4                           |
 //! | `scalars`      | `&'static [&str]`      | names of the scalar parameters                     |
 //! | `outputs`      | integer                | number of outputs                                  |
-//! | `part`         | integer                | its place in `PARTS`                               |
+//! | `part`         | integer                | its index in `PARTS`                               |
 //! | `expr`         | `Option<&'static str>` | expression for float and double, of the first output |
 //! | `expr_int`     | same                   | for `long`                                         |
 //! | `expr_bool`    | same                   | for `long` where the compute dtype is bool         |
@@ -104,7 +104,7 @@ fn row(op: &Pointwise, parts: &[&str]) -> String {
     field("scalars", format!("&{:?}", op.scalars));
     field("outputs", op.exprs.len().to_string());
     let part = op.part.as_deref().and_then(|part| parts.iter().position(|known| *known == part));
-    field("part", part.map_or(0, |place| place + 1).to_string());
+    field("part", part.map_or(0, |index| index + 1).to_string());
     let first = op.exprs.first();
     field("expr", format!("{:?}", first.and_then(|exprs| exprs.float.as_ref())));
     field("expr_int", format!("{:?}", first.and_then(|exprs| exprs.int.as_ref())));

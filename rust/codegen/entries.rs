@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::kernels::{flat, Kernel, Kind, Parameter};
-use super::packed::{has_gap, numbers, packed_struct, Packed};
+use super::packed::{has_gap, packed_struct, scalars, Packed};
 use super::structs::TYPES;
 
 /// The parts of `kernel_entries.rs`.
@@ -42,14 +42,14 @@ impl Entries {
             let lifetime = lifetime(parameters);
             let _ = writeln!(
                 self.names,
-                "/// What `{name}` takes, as another kernel does.\npub type {}{lifetime} = {arguments}{lifetime};",
+                "/// Arguments of `{name}`, the same as another kernel's.\npub type {}{lifetime} = {arguments}{lifetime};",
                 camel(name)
             );
         }
-        self.list(module, name, &numbers(parameters, ""));
+        self.list(module, name, &scalars(parameters, ""));
         if same.is_none() {
             self.groups(parameters);
-            self.print(&arguments, &format!("What `{name}` of `{module}.cl` takes."), parameters);
+            self.print(&arguments, &format!("Arguments of `{name}` of `{module}.cl`."), parameters);
             self.implement(&arguments, parameters);
         }
         self.kernels.push((name.clone(), parameters.clone()));
@@ -57,21 +57,21 @@ impl Entries {
     }
 
     /// A row of `PACKED`: the struct of a kernel's scalars, and the offset of each.
-    fn list(&mut self, module: &str, kernel: &str, numbers: &[Packed]) {
-        let Some(declaration) = packed_struct(kernel, numbers) else { return };
+    fn list(&mut self, module: &str, kernel: &str, scalars: &[Packed]) {
+        let Some(declaration) = packed_struct(kernel, scalars) else { return };
         let (mut offset, mut listed) = (0, String::new());
-        for number in numbers {
-            let parts = number.numbers();
+        for scalar in scalars {
+            let parts = scalar.scalars();
             for (path, kind) in &parts {
                 let _ = write!(listed, "(\"{path}\", \"{kind}\", {offset}), ");
-                offset += number.size / parts.len();
+                offset += scalar.size / parts.len();
             }
         }
-        let size = offset + if has_gap(numbers) { 4 } else { 0 };
+        let size = offset + if has_gap(scalars) { 4 } else { 0 };
         let _ = writeln!(
             self.packed,
             "    SharedStruct {{ file: \"{module}\", name: \"{kernel}_packed\", size: {size}, declarations: \"{declaration}\", \
-             numbers: &[{listed}] }},"
+             scalars: &[{listed}] }},"
         );
     }
 
@@ -82,7 +82,7 @@ impl Entries {
             self.groups(group);
             if !self.groups.contains(declared) {
                 self.groups.push(declared.clone());
-                self.print(&camel(&format!("{name}_arguments")), &format!("What `{declared}` lists."), group);
+                self.print(&camel(&format!("{name}_arguments")), &format!("Arguments that `{declared}` lists."), group);
             }
         }
     }
@@ -114,7 +114,7 @@ impl Entries {
     }
 
     fn implement(&mut self, name: &str, parameters: &[Parameter]) {
-        let numbers = numbers(parameters, "self");
+        let scalars = scalars(parameters, "self");
         let mut bound = String::new();
         bind(parameters, "self", &mut bound);
         let anonymous = lifetime(parameters).replace("'a", "'_");
@@ -123,17 +123,17 @@ impl Entries {
             text,
             "\nimpl Arguments for {name}{anonymous} {{\n    fn bind<R>(&self, run: impl FnOnce(&[Arg<'_>]) -> R) -> R {{"
         );
-        if numbers.is_empty() {
+        if scalars.is_empty() {
             let _ = writeln!(text, "        run(&[{bound}])\n    }}\n}}");
             return;
         }
-        let pad = has_gap(&numbers);
-        let fields: String = numbers.iter().map(|number| format!("{}, ", number.field)).collect();
-        let values: String = numbers
+        let pad = has_gap(&scalars);
+        let fields: String = scalars.iter().map(|scalar| format!("{}, ", scalar.field)).collect();
+        let values: String = scalars
             .iter()
-            .map(|number| format!("{}: {}, ", number.field.split(':').next().unwrap_or_default(), number.from))
+            .map(|scalar| format!("{}: {}, ", scalar.field.split(':').next().unwrap_or_default(), scalar.from))
             .collect();
-        let size = numbers.iter().map(|number| number.size).sum::<usize>() + if pad { 4 } else { 0 };
+        let size = scalars.iter().map(|scalar| scalar.size).sum::<usize>() + if pad { 4 } else { 0 };
         let (pad_field, pad_value) = if pad { ("pad: i32", "pad: 0") } else { ("", "") };
         let _ = writeln!(
             text,
@@ -147,7 +147,7 @@ impl Entries {
     pub fn text(self) -> String {
         format!(
             "// Generated from the kernels by rust/codegen.\n\n{}{}\n\
-             /// The structs that kernels' numbers travel in.\npub static PACKED: &[SharedStruct] = &[\n{}];\n",
+             /// The structs that kernels' scalars travel in.\npub static PACKED: &[SharedStruct] = &[\n{}];\n",
             self.names, self.text, self.packed
         )
     }

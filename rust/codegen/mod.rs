@@ -52,7 +52,7 @@ use std::path::{Path, PathBuf};
 pub use diagnostic::Diagnostic;
 pub use release::{Release, Supported};
 
-/// What everything is generated from.
+/// Files that everything is generated from.
 pub struct Inputs<'a> {
     /// The backend's op table.
     pub table: &'a Path,

@@ -20,7 +20,7 @@ pub struct Packed {
 
 impl Packed {
     /// Each scalar as a kernel names it, and its type.
-    pub fn numbers(&self) -> Vec<(String, &str)> {
+    pub fn scalars(&self) -> Vec<(String, &str)> {
         let (kind, name) = self.declared.split_once(' ').unwrap_or_default();
         match name.strip_suffix("[2]") {
             Some(name) => vec![(format!("{name}[0]"), kind), (format!("{name}[1]"), kind)],
@@ -30,21 +30,21 @@ impl Packed {
 }
 
 /// The struct that holds a kernel's scalars, in OpenCL C; `None` where it has no scalars.
-pub fn packed_struct(name: &str, numbers: &[Packed]) -> Option<String> {
-    if numbers.is_empty() {
+pub fn packed_struct(name: &str, scalars: &[Packed]) -> Option<String> {
+    if scalars.is_empty() {
         return None;
     }
-    let fields: String = numbers.iter().map(|number| format!("{}; ", number.declared)).collect();
-    let pad = if has_gap(numbers) { "int pad; " } else { "" };
+    let fields: String = scalars.iter().map(|scalar| format!("{}; ", scalar.declared)).collect();
+    let pad = if has_gap(scalars) { "int pad; " } else { "" };
     Some(format!("typedef struct {{ {fields}{pad}}} {name}_packed;"))
 }
 
 /// The scalars of a list, the wide ones first, and where Rust finds them.
-pub fn numbers(parameters: &[Parameter], path: &str) -> Vec<Packed> {
+pub fn scalars(parameters: &[Parameter], path: &str) -> Vec<Packed> {
     let mut found = Vec::new();
     for parameter in parameters {
         let name = &parameter.name;
-        let number = |declared: &str, rust: &str, from: String, unpacked: String, size: usize| Packed {
+        let scalar = |declared: &str, rust: &str, from: String, unpacked: String, size: usize| Packed {
             declared: declared.to_owned(),
             field: rust.to_owned(),
             from,
@@ -52,14 +52,14 @@ pub fn numbers(parameters: &[Parameter], path: &str) -> Vec<Packed> {
             size,
         };
         match &parameter.kind {
-            Kind::Buffer { has_offset: true } => found.push(number(
+            Kind::Buffer { has_offset: true } => found.push(scalar(
                 &format!("ulong {name}_offset"),
                 &format!("{name}_offset: u64"),
                 format!("{path}.{name}.offset"),
                 format!("const ulong {name}_offset = packed.{name}_offset;"),
                 8,
             )),
-            Kind::DType => found.push(number(
+            Kind::DType => found.push(scalar(
                 &format!("int {name}"),
                 &format!("{name}: i32"),
                 format!("{path}.{name}.code()"),
@@ -69,7 +69,7 @@ pub fn numbers(parameters: &[Parameter], path: &str) -> Vec<Packed> {
             Kind::Number(kind) => {
                 let basic = TYPES.iter().find(|(number, ..)| number == kind);
                 let (rust, size) = basic.map_or(("i32", 4), |(_, rust, size)| (*rust, *size));
-                found.push(number(
+                found.push(scalar(
                     &format!("{kind} {name}"),
                     &format!("{name}: {rust}"),
                     format!("{path}.{name}"),
@@ -77,18 +77,18 @@ pub fn numbers(parameters: &[Parameter], path: &str) -> Vec<Packed> {
                     size,
                 ));
             }
-            Kind::Value(kind) => found.push(number(
+            Kind::Value(kind) => found.push(scalar(
                 &format!("ulong {name}[2]"),
                 &format!("{name}: [u64; 2]"),
                 format!("{path}.{name}.bits()"),
                 format!("const {kind} {name} = UNPACK_{kind}(packed.{name});"),
                 16,
             )),
-            Kind::Group(group) => found.extend(numbers(group, &format!("{path}.{name}"))),
+            Kind::Group(group) => found.extend(scalars(group, &format!("{path}.{name}"))),
             Kind::Buffer { has_offset: false } | Kind::Local | Kind::Shared(..) | Kind::Bytes => {}
         }
     }
-    found.sort_by_key(|number| number.size == 4);
+    found.sort_by_key(|scalar| scalar.size == 4);
     found
 }
 
@@ -99,7 +99,7 @@ pub fn argument_bytes(parameters: &[Parameter]) -> usize {
         Kind::Shared(_, size) => size,
         _ => 0,
     });
-    others.sum::<usize>() + numbers(parameters, "").iter().map(|number| number.size).sum::<usize>()
+    others.sum::<usize>() + scalars(parameters, "").iter().map(|scalar| scalar.size).sum::<usize>()
 }
 
 /// The text of a file, in which each kernel takes its scalars in one struct. Line numbers are kept.
@@ -107,9 +107,9 @@ pub fn packed(text: &str, kernels: &[Kernel]) -> String {
     let mut printed = String::with_capacity(text.len() * 2);
     let mut copied = 0;
     for kernel in kernels {
-        let numbers = numbers(&kernel.parameters, "");
+        let scalars = scalars(&kernel.parameters, "");
         let name = &kernel.name;
-        let Some(declaration) = packed_struct(name, &numbers) else { continue };
+        let Some(declaration) = packed_struct(name, &scalars) else { continue };
         let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
         printed.push_str(part(copied, kernel.keyword));
         let _ = write!(printed, "{declaration} ");
@@ -123,8 +123,8 @@ pub fn packed(text: &str, kernels: &[Kernel]) -> String {
         let lines = part(kernel.list.start, kernel.list.end).matches('\n').count();
         printed.push_str(&"\n".repeat(lines));
         printed.push_str(part(kernel.list.end, kernel.body));
-        for number in &numbers {
-            let _ = write!(printed, " {}", number.unpacked);
+        for scalar in &scalars {
+            let _ = write!(printed, " {}", scalar.unpacked);
         }
         copied = kernel.body;
     }
@@ -133,6 +133,6 @@ pub fn packed(text: &str, kernels: &[Kernel]) -> String {
 }
 
 /// Returns true if the struct's last field ends before its alignment does.
-pub fn has_gap(numbers: &[Packed]) -> bool {
-    numbers.iter().map(|number| number.size).sum::<usize>() % 8 != 0 && numbers.iter().any(|number| number.size > 4)
+pub fn has_gap(scalars: &[Packed]) -> bool {
+    scalars.iter().map(|scalar| scalar.size).sum::<usize>() % 8 != 0 && scalars.iter().any(|scalar| scalar.size > 4)
 }

@@ -129,8 +129,8 @@ fn parse(path: &Path, source: &str) -> Result<Vec<Struct>, Diagnostic> {
         };
         let mut shared =
             Struct { name: name.to_owned(), docs: docs_above(&lines, begin), fields: Vec::new(), size: 0, align: 1 };
-        for (place, line) in lines.iter().enumerate().take(end).skip(begin + 1) {
-            let message = |message: String| problem(place, message);
+        for (index, line) in lines.iter().enumerate().take(end).skip(begin + 1) {
+            let message = |message: String| problem(index, message);
             field(&mut shared, line, &structs, source).map_err(message)?;
         }
         let behind = shared.size.next_multiple_of(shared.align) - shared.size;
@@ -246,13 +246,13 @@ fn list(module: &str, structs: &[Struct]) -> String {
             let _ = write!(declarations, "{} {}{bounds}; ", field.kind, field.name);
         }
         let _ = write!(declarations, "}} {}; ", shared.name);
-        let numbers: String = numbers(shared, structs, "", 0)
+        let scalars: String = scalars(shared, structs, "", 0)
             .iter()
             .map(|(path, kind, offset)| format!("(\"{path}\", \"{kind}\", {offset}), "))
             .collect();
         let _ = writeln!(
             text,
-            "    SharedStruct {{ file: \"{module}\", name: \"{}\", size: {}, declarations: \"{}\", numbers: &[{numbers}] }},",
+            "    SharedStruct {{ file: \"{module}\", name: \"{}\", size: {}, declarations: \"{}\", scalars: &[{scalars}] }},",
             shared.name,
             shared.size,
             declarations.trim_end()
@@ -262,7 +262,7 @@ fn list(module: &str, structs: &[Struct]) -> String {
 }
 
 /// Every scalar of a struct: how kernels write it, its type and its offset.
-fn numbers(shared: &Struct, structs: &[Struct], path: &str, offset: usize) -> Vec<(String, String, usize)> {
+fn scalars(shared: &Struct, structs: &[Struct], path: &str, offset: usize) -> Vec<(String, String, usize)> {
     let mut found = Vec::new();
     for field in &shared.fields {
         let nested = structs.iter().find(|other| other.name == field.kind);
@@ -272,10 +272,10 @@ fn numbers(shared: &Struct, structs: &[Struct], path: &str, offset: usize) -> Ve
         for bound in &field.bounds {
             elements = elements.iter().flat_map(|path| (0..*bound).map(move |i| format!("{path}[{i}]"))).collect();
         }
-        for (place, element) in elements.into_iter().enumerate() {
-            let at = offset + field.offset + place * size;
+        for (index, element) in elements.into_iter().enumerate() {
+            let at = offset + field.offset + index * size;
             match nested {
-                Some(other) => found.extend(numbers(other, structs, &format!("{element}."), at)),
+                Some(other) => found.extend(scalars(other, structs, &format!("{element}."), at)),
                 None => found.push((element, field.kind.clone(), at)),
             }
         }

@@ -119,7 +119,7 @@ families! {
     AttentionBackward attention_backward: prelude tier vector block scores attention_backward;
 }
 
-/// What the op table adds to a program.
+/// Code that the op table adds to a program.
 #[derive(Clone, Debug, Default)]
 pub struct Switch {
     /// Functions that only these cases call.

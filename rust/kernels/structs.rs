@@ -13,7 +13,7 @@ pub struct SharedStruct {
     /// It and the structs that it holds, in OpenCL C.
     pub declarations: &'static str,
     /// Each scalar as a kernel names it, its type, and its offset in bytes.
-    pub numbers: &'static [(&'static str, &'static str, usize)],
+    pub scalars: &'static [(&'static str, &'static str, usize)],
 }
 
 include!(concat!(env!("OUT_DIR"), "/kernel_structs.rs"));

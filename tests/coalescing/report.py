@@ -16,7 +16,7 @@ from .measure import Access, MissingError, Use, build_plugin, run
 # An access touches at most twice the sectors that its bytes need: rows that are not aligned, and edges, take more
 # than one that is.
 LEAST_EFFICIENCY = 0.5
-# What is less of a kernel's sectors costs little, however it is done: edges, and numbers that a row shares.
+# A smaller share of a kernel's sectors costs little, however it is read: edges, and numbers that a row shares.
 LEAST_SHARE = 0.1
 # A work-item with so many loads and stores, which may take half a microsecond each, loops over something long: then at
 # least a warp must share the work.

@@ -27,7 +27,7 @@ def main() -> None:
             function(*moved)
             torch.opencl.synchronize()
         except RuntimeError as error:
-            # What Oclgrind answers where a kernel calls a function that it does not know.
+            # Oclgrind answers so where a kernel calls a function that it does not know.
             if "CL_INVALID_KERNEL_NAME" not in str(error):
                 raise
             print(f"refused: {name}", flush=True)

@@ -175,7 +175,7 @@ fn out_dir(test: &str) -> std::io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// What differs between a file's expected text and the actual one, if anything.
+/// Tells how a file's expected text and the actual one differ, if they do.
 fn compare(expected: &Path, actual: &str) -> std::io::Result<Option<String>> {
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
         fs::write(expected, actual)?;

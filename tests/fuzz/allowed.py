@@ -9,7 +9,7 @@ from fuzz.case import Case
 ANY_PLACE = ("sort", "topk", "kthvalue", "median", "mode", "argmax", "argmin", "torch.max", "torch.min", "cummax",
              "cummin", "aminmax", "unique", "max_pool")  # fmt: skip
 
-# What the CPU has no kernel for, and the device may have.
+# Messages where the CPU has no kernel, and the device may have one.
 NOT_ON_CPU = ("not implemented for", "not supported on CPU", "not support", "unsupported", "Unsupported",
               "only supports", "Half", "BFloat16", "not yet supported", "grad_input must be contiguous",
               "tensor does not have a device")  # fmt: skip

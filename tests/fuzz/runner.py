@@ -16,7 +16,7 @@ from typing import Any
 
 # Longer than any case takes that compiles kernels.
 HANG_SECONDS = 120.0
-# What importing PyTorch may take on a busy machine.
+# Seconds that importing PyTorch may take on a busy machine.
 START_SECONDS = 60.0
 # For each attempt to make a case that ends its process smaller.
 PROBE_SECONDS = 30.0

@@ -16,7 +16,7 @@ from fuzz.pointwise import LEFT_OUT, named, special, variant
 # Of an OpInfo's samples, those that a case may come from.
 MOST_SAMPLES = 48
 
-# What is uninitialised or random on every device.
+# Ops whose results are uninitialised or random on every device.
 NOT_DETERMINED = LEFT_OUT | NOT_COMPARABLE | {
     "empty_like", "empty_permuted", "new_empty", "new_empty_strided", "rand_like", "randn", "randn_like", "randint",
     "randint_like", "randperm", "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",

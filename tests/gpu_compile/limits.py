@@ -11,7 +11,7 @@ from gpu_compile.sources import CPU_ONLY, families
 from gpu_compile.targets import Figures
 
 HOT_KERNELS = Path(__file__).with_name("hot_kernels.txt")
-# What every GPU has; a kernel that takes more does not start on some.
+# Local memory that every GPU has; a kernel that takes more does not start on some.
 MOST_LOCAL = 32 << 10
 
 

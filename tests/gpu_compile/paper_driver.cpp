@@ -22,7 +22,8 @@ namespace {
 using Status = int32_t;
 constexpr Status SUCCESS = 0, BUILD_FAILURE = -11, INVALID_VALUE = -30;
 
-/// What OpenCL lets the backend ask of a device. Local memory and groups are the least that today's GPUs have.
+/// Properties that OpenCL lets the backend ask of a device. Local memory and groups are the least that today's GPUs
+/// have.
 struct Device {
   const char* name;
   bool computes_double;
@@ -287,7 +288,7 @@ Program* clCreateProgramWithSource(void*, uint32_t count, const char** texts, co
 }
 
 Status clBuildProgram(Program* program, uint32_t, void*, const char* options, void*, void*) {
-  // What is not one of the kernels' programs asks whether the compiler has more than OpenCL C: this one has not.
+  // A program that is not one of the kernels' asks whether the compiler has more than OpenCL C: this one has not.
   if (program->source.find("__kernel") == std::string::npos || program->source.find("__builtin_") == 0)
     return BUILD_FAILURE;
   program->name = fingerprint(program->source + options);

@@ -15,7 +15,7 @@ from gpu_compile.tools import FOLDER
 
 HERE = Path(__file__).parent
 DRIVER = HERE / "paper_driver.cpp"
-# What the programs and launches follow from. Kernels are not among it: they are read when they are compiled.
+# Files that the programs and launches follow from. Kernels are not among them: they are read when they are compiled.
 ORIGINS = (
     "native_functions.yaml",
     "rust/**/*.rs",

@@ -14,7 +14,7 @@ SOURCES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" 
 # source.rs.
 CASES_LINE = "//@CASES@"
 FUNCTIONS_LINE = "//@FUNCTIONS@"
-# What GPUs never ask for: Winograd convolutions, and GEMMs that are blocked and packed for a processor's caches.
+# Programs that GPUs never ask for: Winograd convolutions, and GEMMs that are packed for a CPU's caches.
 CPU_ONLY = {"winograd", "matmul", "matmul_gelu"}
 
 

@@ -42,7 +42,7 @@ WIDER = {
 # of a part of the terms each, where a kernel may have one of all, whose error is four times as large.
 MOST_ERRORS = 4
 
-# What stands for what where the device does not compute in float64.
+# Dtypes that replace others where the device does not compute in float64.
 SINGLE = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 # Ops that compute in float64 where a device has it, as float32 loses digits: relative and absolute tolerance elsewhere.

@@ -84,7 +84,7 @@ NOT_COMPARABLE = {
     "normal", "uniform",
 }  # fmt: skip
 
-# What PyTorch composes of ops of the table, and programs call most: in float32 only.
+# Ops that PyTorch composes of those of the table, and programs call most: in float32 only.
 COMPOSITES = (
     "chunk", "diff", "einsum", "expand", "hstack", "linalg.norm", "logsumexp", "matmul", "movedim", "narrow",
     "nn.functional.adaptive_avg_pool1d", "nn.functional.avg_pool1d", "nn.functional.binary_cross_entropy_with_logits",

@@ -46,7 +46,7 @@ impl Copied {
         Tensor { address: self.address, dtype: self.dtype, sizes: &self.sizes, strides: &self.strides }
     }
 
-    /// What is on the device now.
+    /// Values that are on the device now.
     fn read(&self) -> Result<HostTensor, Box<dyn Error>> {
         let back = HostTensor::empty_strided(&self.sizes, &self.strides, (self.like.kind(), Device::Cpu));
         // SAFETY: the fresh tensor has the strides, and so the bytes, of the copy.
@@ -116,10 +116,10 @@ fn check_matmul(a: &HostTensor, b: &HostTensor, bias: Option<&HostTensor>, dtype
 }
 
 #[test]
-fn products_of_matrices() -> Outcome {
+fn matmuls_of_matrices() -> Outcome {
     for (kind, dtype) in floats()? {
-        for [rows, depth, columns] in [[1, 1, 1], [3, 5, 7], [64, 300, 33], [130, 70, 257], [1, 900, 40]] {
-            let (a, b) = (random(&[rows, depth], kind), random(&[depth, columns], kind));
+        for [rows, k, columns] in [[1, 1, 1], [3, 5, 7], [64, 300, 33], [130, 70, 257], [1, 900, 40]] {
+            let (a, b) = (random(&[rows, k], kind), random(&[k, columns], kind));
             check_matmul(&a, &b, None, dtype)?;
             check_matmul(&a, &b, Some(&random(&[rows, columns], kind)), dtype)?;
             let bias = random(&[columns], kind).expand([rows, columns], false);
@@ -130,7 +130,7 @@ fn products_of_matrices() -> Outcome {
 }
 
 #[test]
-fn products_of_transposed_and_strided_matrices() -> Outcome {
+fn matmuls_of_transposed_and_strided_matrices() -> Outcome {
     for (kind, dtype) in floats()? {
         let (a, b, wide) = (random(&[60, 50], kind), random(&[70, 60], kind), random(&[50, 140], kind));
         check_matmul(&a.tr(), &b.tr(), None, dtype)?;
@@ -143,7 +143,7 @@ fn products_of_transposed_and_strided_matrices() -> Outcome {
 }
 
 #[test]
-fn products_of_batches() -> Outcome {
+fn matmuls_of_batches() -> Outcome {
     for (kind, dtype) in floats()? {
         let (a, b) = (random(&[3, 20, 30], kind), random(&[3, 30, 40], kind));
         check_matmul(&a, &b, None, dtype)?;

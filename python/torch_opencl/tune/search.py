@@ -7,10 +7,10 @@ from typing import Protocol
 from torch_opencl.tune.record import Record, Values
 from torch_opencl.tune.space import Groups
 
-# What a candidate has to be faster by, all work taken together: more than a machine that does other things besides
-# makes of equal ones.
+# Speedup that a candidate needs, all work taken together: more than the noise between equal ones on a machine that
+# does other things besides.
 _GAIN = 1.02
-# What it may lose in one kind of work.
+# Least speedup in one kind of work: it may lose so much there.
 _LEAST = 0.95
 # A candidate that is so slow in one is not timed with the others.
 _HOPELESS = 0.8

@@ -22,11 +22,11 @@ def _squares(*shapes: tuple[int, int]) -> list[Candidate]:
 _KIB = 1 << 10
 _FULL: dict[str, Groups] = {
     "cpu": [
-        # What the registers hold: the tile, and a step's operands.
+        # The registers hold the tile, and a step's operands.
         _tiles(64, (4, 3), (8, 2), (8, 3), (12, 2), (16, 1)) + _tiles(32, (4, 2), (4, 3), (8, 1), (8, 3), (12, 1)),
-        # What L1 holds, beside strips of A: a panel of B for so many values of k.
+        # L1 holds, beside strips of A, a panel of B for so many values of k.
         _each("block_k", 128, 192, 256, 384, 512, 768),
-        # What L2 holds.
+        # Bytes that L2 holds.
         _each("block_bytes", 192 * _KIB, 384 * _KIB, 720 * _KIB, 1080 * _KIB, 1440 * _KIB, 2880 * _KIB),
         _each("strip_rows", 16, 32, 64, 128, 256),
         _each("kept_bytes", 96 * _KIB, 192 * _KIB, 384 * _KIB, 768 * _KIB),

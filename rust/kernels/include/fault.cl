@@ -4,10 +4,10 @@
 #define FAULT_TARGET 1
 #define FAULT_INPUT_PROBABILITY 2
 #define FAULT_TARGET_PROBABILITY 3
-#define FAULT_BAG_INDEX 4
-#define FAULT_BAG_FIRST 5
-#define FAULT_BAG_LAST 6
-#define FAULT_BAG_ORDER 7
+#define FAULT_EMBEDDING_BAG_INDEX 4
+#define FAULT_EMBEDDING_BAG_FIRST 5
+#define FAULT_EMBEDDING_BAG_LAST 6
+#define FAULT_EMBEDDING_BAG_ORDER 7
 #define FAULT_PROBABILITY 8
 
 // The first report stays. Work-items that race differ only in the value that they name.

@@ -32,7 +32,7 @@ static inline TV shift_left(TV a, TV b) { return SEL(b < 0 || b > 63, 0, a << (b
 static inline TV shift_right(TV a, TV b) { return a >> SEL(b < 0 || b > 63, 63, b); }
 
 // The smallest value of a dtype is its own absolute value.
-static inline TV greatest_divisor(TV a, TV b, int dt) {
+static inline TV gcd(TV a, TV b, int dt) {
   a = rounded(SEL(a < 0, 0 - a, a), dt);
   b = rounded(SEL(b < 0, 0 - b, b), dt);
   while (ANY(b != 0)) {
@@ -44,8 +44,8 @@ static inline TV greatest_divisor(TV a, TV b, int dt) {
 }
 
 // Narrower products than those of int32 do not wrap before the absolute value is taken, as in C.
-static inline TV least_multiple(TV a, TV b, int dt) {
-  TV product = divide_trunc(a, greatest_divisor(a, b, dt)) * b;
+static inline TV lcm(TV a, TV b, int dt) {
+  TV product = divide_trunc(a, gcd(a, b, dt)) * b;
   if (dt == DT_I32) product = rounded(product, dt);
   return SEL(product < 0, 0 - product, product);
 }

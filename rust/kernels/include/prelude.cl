@@ -348,19 +348,19 @@ INLINE long load_index(__global const uchar *p, long i, int dt) {
   return dt == DT_I64 ? ((__global const long *)p)[i] : (long)((__global const int *)p)[i];
 }
 
-// Non-temporal stores of vectors to an address that is a multiple of their size, where the host sets SPEC_STREAM: the
+// Non-temporal stores of vectors to an address that is a multiple of their size, where the host sets SPEC_NON_TEMPORAL: the
 // output is larger than a CPU's caches, and its lines need not be read before they are overwritten. A copy of 64 MB
 // takes 2.0 to 2.7 ms instead of 4.0 to 4.8, and 4.2 to 4.6 instead of 5.5 to 6.6 with a sum over its result (PoCL, 2
 // cores). Threads end a command with a locked instruction, which such stores do not pass.
-#if defined(SPEC_STREAM) && defined(HAS_CLANG_BUILTINS)
+#if defined(SPEC_NON_TEMPORAL) && defined(HAS_CLANG_BUILTINS)
 #if __has_builtin(__builtin_nontemporal_store)
-#define STREAMS(p, v) (((uintptr_t)(p) & (sizeof(v) - 1)) == 0)
-#define STREAM(p, type, v) __builtin_nontemporal_store(v, (__global type *)(p))
+#define IS_NON_TEMPORAL(p, v) (((uintptr_t)(p) & (sizeof(v) - 1)) == 0)
+#define STORE_NON_TEMPORAL(p, type, v) __builtin_nontemporal_store(v, (__global type *)(p))
 #endif
 #endif
-#ifndef STREAMS
-#define STREAMS(p, v) false
-#define STREAM(p, type, v)
+#ifndef IS_NON_TEMPORAL
+#define IS_NON_TEMPORAL(p, v) false
+#define STORE_NON_TEMPORAL(p, type, v)
 #endif
 
 // Behind a struct that launchers pass by value: its size. build.rs makes the Rust struct of it (rust/codegen/structs.rs).

@@ -115,8 +115,8 @@ INLINE void store_halves(__global half *p, PASTE(float, VEC) v) {
     PASTE(type, VEC) v;                                                  \
   } PASTE(Unaligned_, type);                                             \
   INLINE void PASTE(put_, type)(__global type * p, PASTE(type, VEC) v) { \
-    if (STREAMS(p, v)) {                                                 \
-      STREAM(p, PASTE(type, VEC), v);                                    \
+    if (IS_NON_TEMPORAL(p, v)) {                                         \
+      STORE_NON_TEMPORAL(p, PASTE(type, VEC), v);                        \
     } else if (IS_ALIGNED(p, type)) {                                    \
       VECTOR_AT(type, p) = v;                                            \
     } else {                                                             \

@@ -33,8 +33,8 @@ typedef struct __attribute__((packed, aligned(WIDTH))) {
 INLINE Line load_line(__global const uchar *p) { return ((__global const UnalignedLine *)p)->line; }
 
 INLINE void store_line(__global uchar *p, Line line) {
-  if (STREAMS(p, line)) {
-    STREAM(p, Line, line);
+  if (IS_NON_TEMPORAL(p, line)) {
+    STORE_NON_TEMPORAL(p, Line, line);
   } else {
     ((__global UnalignedLine *)p)->line = line;
   }

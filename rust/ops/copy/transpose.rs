@@ -62,7 +62,7 @@ fn launch(
     let &[row, column, ref batch @ ..] = space else { return Ok(()) };
     let spec = Spec::generic().define("WIDTH", width);
     // Blocks of single bytes do not fill a cache line, and only whole lines should be non-temporal.
-    let spec = if non_temporal && width > 1 { spec.define("SPEC_STREAM", 1) } else { spec };
+    let spec = if non_temporal && width > 1 { spec.define("SPEC_NON_TEMPORAL", 1) } else { spec };
     let program = target.program(Family::Transpose, Class::Integer, &spec)?;
     let (dst, src, layout) = (target.memory(dst.address)?, target.memory(src.address)?, layout(space)?);
     let count = space.iter().map(|dim| dim.size).product();

@@ -39,10 +39,10 @@ fn is_wide(kind: &str) -> bool {
 }
 
 fn mismatches(target: &Target, shared: &SharedStruct) -> Result<String> {
-    let SharedStruct { file, name, size, declarations, numbers } = shared;
+    let SharedStruct { file, name, size, declarations, scalars } = shared;
     let mut value = vec![0; *size];
     let mut reads = String::new();
-    for (index, (path, kind, offset)) in numbers.iter().enumerate() {
+    for (index, (path, kind, offset)) in scalars.iter().enumerate() {
         let bytes = number(index, kind).to_le_bytes();
         let width = if is_wide(kind) { 8 } else { 4 };
         for (slot, byte) in value.iter_mut().skip(*offset).zip(bytes.iter().take(width)) {
@@ -57,20 +57,20 @@ fn mismatches(target: &Target, shared: &SharedStruct) -> Result<String> {
         reads.push_str(&format!("  ((__global ulong *)(out + offset))[{index}] = {read};\n"));
     }
     let source = format!(
-        "{declarations}\n__kernel void read_numbers(__global uchar *out, ulong offset, {name} value) {{\n{reads}}}\n"
+        "{declarations}\n__kernel void read_scalars(__global uchar *out, ulong offset, {name} value) {{\n{reads}}}\n"
     );
     let context = &target.state.context;
     let program = Program::from_source(context, &source, "", &format!("struct {name}"), &target.device.info.name)?;
-    let kernel = program.kernel("read_numbers")?;
-    let out = target.workspace(numbers.len() * size_of::<u64>())?;
+    let kernel = program.kernel("read_scalars")?;
+    let out = target.workspace(scalars.len() * size_of::<u64>())?;
     let Memory { handle, offset } = target.memory(out.address)?;
     let args = [Arg::Buffer(handle), Arg::of(&offset), Arg::Bytes(&value)];
     let grid = Grid { first: None, global: &[1], local: None };
     target.stream.launch(context, &kernel, &args, &grid, Start::Now)?;
-    let mut read = vec![0_u64; numbers.len()];
+    let mut read = vec![0_u64; scalars.len()];
     // SAFETY: the vector has as many bytes as the workspace, and this waits for them.
     unsafe { copy_device_to_host(read.as_mut_ptr().cast(), out.address, size_of_val(&*read), false)? };
     let wrong =
-        numbers.iter().zip(read).enumerate().filter(|(index, ((_, kind, _), read))| *read != number(*index, kind));
+        scalars.iter().zip(read).enumerate().filter(|(index, ((_, kind, _), read))| *read != number(*index, kind));
     Ok(wrong.map(|(_, ((path, ..), read))| format!("{file}.cl: {name}.{path} is read as {read:#x}\n")).collect())
 }

@@ -67,8 +67,8 @@ impl Target {
     }
 
     /// Returns true if an output of this many bytes, none of which is read, should be written with non-temporal stores,
-    /// by programs built with `SPEC_STREAM`.
-    pub fn streams(&self, bytes: usize) -> bool {
+    /// by programs built with `SPEC_NON_TEMPORAL`.
+    pub fn writes_non_temporal(&self, bytes: usize) -> bool {
         self.is_cpu() && bytes > SMALLEST_NON_TEMPORAL
     }
 

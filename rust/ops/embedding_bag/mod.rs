@@ -9,9 +9,9 @@ use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// Inputs of embedding bags. Indices and offsets are contiguous and of one dtype, 32- or 64-bit.
+    /// Inputs of `embedding_bag`. Indices and offsets are contiguous and of one dtype, 32- or 64-bit.
     #[derive(Clone, Copy, Debug)]
-    pub struct Bags<'a> {
+    pub struct EmbeddingBagInputs<'a> {
         /// The embeddings, one a row; columns are contiguous.
         pub weight: Tensor<'a>,
         /// Rows of all bags, one bag after the other.
@@ -32,46 +32,51 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn embedding_bag(bags: &Bags, output: &Tensor, sizes: &Tensor, rows: &Tensor) -> Result<()>;
+        fn embedding_bag(inputs: &EmbeddingBagInputs, output: &Tensor, bag_size: &Tensor, rows: &Tensor) -> Result<()>;
     }
 }
 
-pub use ffi::Bags;
+pub use ffi::EmbeddingBagInputs;
 
 /// Writes each bag's row of `output`, how many rows it has and, for the maximum, which row each element is from.
 ///
 /// # Errors
 /// As the driver reports; an index out of range is reported at the next synchronising read.
-pub fn embedding_bag(bags: &Bags<'_>, output: &Tensor<'_>, sizes: &Tensor<'_>, rows: &Tensor<'_>) -> Result<()> {
+pub fn embedding_bag(
+    inputs: &EmbeddingBagInputs<'_>,
+    output: &Tensor<'_>,
+    bag_size: &Tensor<'_>,
+    rows: &Tensor<'_>,
+) -> Result<()> {
     // Offsets are checked even where there are no columns, or no bag begins at them.
-    if bags.offsets.numel() == 0 {
+    if inputs.offsets.numel() == 0 {
         return Ok(());
     }
     let (count, columns) = (output.size(0), output.size(1));
-    let target = Target::of(bags.offsets.address)?;
+    let target = Target::of(inputs.offsets.address)?;
     let class = output.class();
     let geometry = Geometry::of(&target, class);
-    let spec = geometry.define(tier(bags.indices.numel() * columns, &[("SPEC_DTYPE0", output.dtype.code())]));
+    let spec = geometry.define(tier(inputs.indices.numel() * columns, &[("SPEC_DTYPE0", output.dtype.code())]));
     let program = target.program(Family::EmbeddingBag, class, &spec)?;
     let args = entry::EmbeddingBag {
         output: target.tensor(output)?,
-        bag_sizes: target.tensor(sizes)?,
+        bag_size: target.tensor(bag_size)?,
         rows: target.tensor(rows)?,
-        weight: target.tensor(&bags.weight)?,
-        indices: target.tensor(&bags.indices)?,
-        offsets: target.tensor(&bags.offsets)?,
-        scales: target.tensor(&bags.scales)?,
+        weight: target.tensor(&inputs.weight)?,
+        indices: target.tensor(&inputs.indices)?,
+        offsets: target.tensor(&inputs.offsets)?,
+        scales: target.tensor(&inputs.scales)?,
         faults: target.faults()?,
         dtype0: output.dtype,
-        index_dtype: bags.indices.dtype,
-        mode: bags.mode,
+        index_dtype: inputs.indices.dtype,
+        mode: inputs.mode,
         bags: count,
-        starts: bags.offsets.numel(),
-        count: bags.indices.numel(),
+        starts: inputs.offsets.numel(),
+        count: inputs.indices.numel(),
         columns,
-        embeddings: bags.weight.size(0),
-        step: bags.weight.stride(0),
-        padding: bags.padding,
+        embeddings: inputs.weight.size(0),
+        step: inputs.weight.stride(0),
+        padding: inputs.padding,
     };
     let strips = div_ceil(columns, geometry.lanes as i64);
     target.launch(&program, entry::EMBEDDING_BAG, &args, &geometry.items_for((count * strips).max(1)), None)

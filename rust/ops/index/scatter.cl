@@ -25,7 +25,7 @@ INLINE T combine(int op, T a, T b) {
   return b;
 }
 
-INLINE void update(__global uchar *p, int dt, int op, T v) {
+INLINE void store_combined(__global uchar *p, int dt, int op, T v) {
   store_at(p, dt, op == SET_ASSIGN ? v : combine(op, load_at(p, dt), v));
 }
 
@@ -161,13 +161,13 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
         if (!resolve_block(where, &known, &at8)) break;
         const long steps[8] = {at8.s0, at8.s1, at8.s2, at8.s3, at8.s4, at8.s5, at8.s6, at8.s7};
   UNROLL for (int l = 0; l < 8; l++)
-            update(to + l * dst_step + steps[l], DTYPE0, OP, load_at(from + l * src_step, DTYPE0));
+            store_combined(to + l * dst_step + steps[l], DTYPE0, OP, load_at(from + l * src_step, DTYPE0));
       }
     }
 #endif
     for (; count > 0; count--, to += dst_step, from += src_step, where += index_step) {
       step = resolve(load_index(where, 0, DTYPE1), &known, report);
-      if (step >= 0) update(to + step, DTYPE0, OP, load_at(from, DTYPE0));
+      if (step >= 0) store_combined(to + step, DTYPE0, OP, load_at(from, DTYPE0));
     }
   }
 }

@@ -31,7 +31,7 @@ mod ffi {
     /// Order of the updates of one destination.
     #[derive(Debug)]
     #[repr(i32)]
-    pub enum UpdateOrder {
+    pub enum ScatterOrder {
         /// Any: sums of floats may differ between runs, and any of several assigned values stays.
         Any,
         /// That of the sources, by one work-item for each destination: on GPUs slow where most updates share few
@@ -47,11 +47,11 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn index_set(dst: &Tensor, src: &Tensor, axes: &[IndexAxis], op: SetOp, order: UpdateOrder) -> Result<()>;
+        fn index_set(dst: &Tensor, src: &Tensor, axes: &[IndexAxis], op: SetOp, order: ScatterOrder) -> Result<()>;
     }
 }
 
-pub use ffi::{SetOp, UpdateOrder};
+pub use ffi::{ScatterOrder, SetOp};
 
 /// `dst[p + index[p] * stride] op= src[p]` for every position p.
 ///
@@ -62,7 +62,7 @@ pub fn index_set(
     src: &Tensor<'_>,
     axes: &[IndexAxis<'_>],
     op: SetOp,
-    order: UpdateOrder,
+    order: ScatterOrder,
 ) -> Result<()> {
     if src.numel() == 0 {
         return Ok(());
@@ -81,16 +81,16 @@ pub fn index_set(
     let (lanes, depth) = (coalesce(lanes), coalesce(depth));
     let is_moved = op == SetOp::Assign;
     let dtype = if is_moved { dst.dtype.moved_as() } else { dst.dtype };
-    let update = Update { target: &target, report: &report, dtype, op };
+    let scatter = Scatter { target: &target, report: &report, dtype, op };
     let operands = MoveOperands { dst: dst.address, src: src.address, axis };
     match (lanes.as_slice(), depth.as_slice()) {
-        ([], [dim]) if update.may_reorder(order) && op == SetOp::Add && suits_copies(&target, &axis, dim.size) => {
-            update.by_copies(&operands, *dim)?;
+        ([], [dim]) if scatter.may_reorder(order) && op == SetOp::Add && suits_copies(&target, &axis, dim.size) => {
+            scatter.by_copies(&operands, *dim)?;
         }
-        _ => match update.serialisation(&lanes, &depth, order) {
-            Serialisation::Atomics => update.race(&operands, lanes, depth)?,
-            Serialisation::Sort => update.by_destination(&operands, lanes, depth)?,
-            Serialisation::Loop => update.run(&operands, lanes, depth, false)?,
+        _ => match scatter.serialisation(&lanes, &depth, order) {
+            Serialisation::Atomics => scatter.race(&operands, lanes, depth)?,
+            Serialisation::Sort => scatter.by_destination(&operands, lanes, depth)?,
+            Serialisation::Loop => scatter.run(&operands, lanes, depth, false)?,
         },
     }
     report.check(&target)
@@ -116,14 +116,14 @@ struct MoveOperands<'a> {
 }
 
 /// State that every launch of one [`index_set`] shares.
-struct Update<'a> {
+struct Scatter<'a> {
     target: &'a Target,
     report: &'a Report,
     dtype: DType,
     op: SetOp,
 }
 
-impl Update<'_> {
+impl Scatter<'_> {
     fn program(&self, elements: usize, index: DType) -> Result<Arc<CachedProgram>> {
         let constants = [("SPEC_OP", self.op.repr), ("SPEC_DTYPE0", self.dtype.code()), ("SPEC_DTYPE1", index.code())];
         let spec = with_rare(tier(elements as i64, &constants), [self.dtype]);
@@ -131,7 +131,7 @@ impl Update<'_> {
     }
 
     /// How to update lanes `depth` deep.
-    fn serialisation(&self, lanes: &[Dim<3>], depth: &[Dim<3>], order: UpdateOrder) -> Serialisation {
+    fn serialisation(&self, lanes: &[Dim<3>], depth: &[Dim<3>], order: ScatterOrder) -> Serialisation {
         let target = self.target;
         let (width, height) = (span(lanes), span(depth));
         if target.is_cpu() {
@@ -155,8 +155,8 @@ impl Update<'_> {
     }
 
     /// Returns true if the order of updates is left open. Atomics cover the frequent dtypes.
-    fn may_reorder(&self, order: UpdateOrder) -> bool {
-        order == UpdateOrder::Any && !self.dtype.is_rare()
+    fn may_reorder(&self, order: ScatterOrder) -> bool {
+        order == ScatterOrder::Any && !self.dtype.is_rare()
     }
 
     /// Returns true if work-items may race: they use atomics, which need a word of the element's width.
@@ -284,7 +284,7 @@ impl Update<'_> {
         let axis = IndexAxis { stride: element, ..operands.axis };
         let depth = Dim { size: piece, ..dim };
         self.run(&MoveOperands { dst: memory.address, axis, ..*operands }, vec![lanes], vec![depth], false)?;
-        // What is left over goes to the destination itself.
+        // Elements that are left over go to the destination itself.
         let done = copies * piece;
         if done < dim.size {
             let step = |address: usize, stride: i64| address.wrapping_add_signed((done * stride) as isize);

@@ -68,7 +68,7 @@ pub fn program(
     class: Class,
     tile: Tile,
     [a_kind, b_kind]: [i64; 2],
-    source: DType,
+    operand_dtype: DType,
     epilogue: &Epilogue,
 ) -> Result<Arc<CachedProgram>> {
     let bias = epilogue.bias.map_or(epilogue.out.dtype, |bias| bias.dtype);
@@ -79,7 +79,7 @@ pub fn program(
         .define("TILE_LANES", tile.lanes)
         .define("A_KIND", a_kind)
         .define("B_KIND", b_kind)
-        .define("SPEC_DTYPE0", i64::from(source.code()))
+        .define("SPEC_DTYPE0", i64::from(operand_dtype.code()))
         .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
         .define("SPEC_DTYPE2", i64::from(bias.code()))
         .define("ACTIVATION", i64::from(epilogue.activation.repr));

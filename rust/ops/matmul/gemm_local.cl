@@ -172,7 +172,7 @@ static inline T load_meeting(__global const uchar *input, int dt, int kind, cons
 #endif
 
 // Row or column i of an item's ITEM.
-#define SPREAD(item, i) ((i) / 4 * 4 * SIDE + (item) * 4 + (i) % 4)
+#define TILE_INDEX(item, i) ((i) / 4 * 4 * SIDE + (item) * 4 + (i) % 4)
 
 #ifdef IS_COMPLEX
 #define LOAD_FOUR(to, from) \
@@ -278,8 +278,8 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
     _Pragma("unroll 2") for (int s = 0; k >= first_k && s < STEP; ++s) {
       T left[ITEM], right[ITEM];
       UNROLL for (int i = 0; i < ITEM; i += 4) {
-        LOAD_FOUR(left + i, a_block + s * PITCH + SPREAD(down, i));
-        LOAD_FOUR(right + i, b_block + s * PITCH + SPREAD(across, i));
+        LOAD_FOUR(left + i, a_block + s * PITCH + TILE_INDEX(down, i));
+        LOAD_FOUR(right + i, b_block + s * PITCH + TILE_INDEX(across, i));
       }
       UNROLL for (int r = 0; r < ITEM; ++r)
           UNROLL for (int c = 0; c < ITEM; ++c) sums[r][c] = MULTIPLY_ADD(left[r], right[c], sums[r][c]);
@@ -295,12 +295,12 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 
   const Epilogue e = EPILOGUE(batch, split, extent.split_stride);
 #if DENSE
-#define COLUMN_OFFSET(layout, c) ((column + SPREAD(across, c)) * layout.columns.strides[0])
+#define COLUMN_OFFSET(layout, c) ((column + TILE_INDEX(across, c)) * layout.columns.strides[0])
 #define IS_RUN(layout, c) (layout.columns.strides[0] == 1)
 #else
   long out_layout_columns[ITEM], bias_layout_columns[ITEM];
   UNROLL for (int c = 0; c < ITEM; ++c) {
-    const long at = min(column + SPREAD(across, c), extent.columns - 1);
+    const long at = min(column + TILE_INDEX(across, c), extent.columns - 1);
     out_layout_columns[c] = axis_offset(&out_layout.columns, at);
     bias_layout_columns[c] = has_bias ? axis_offset(&bias_layout.columns, at) : 0;
   }
@@ -308,12 +308,12 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 #define IS_RUN(layout, c) is_run(layout##_columns + c)
 #endif
   UNROLL for (int r = 0; r < ITEM; ++r) {
-    const long at = row + SPREAD(down, r);
+    const long at = row + TILE_INDEX(down, r);
     if (at >= extent.rows) continue;
     const long out_row = OFFSET_ALONG(&out_layout.rows, at);
     const long bias_row = has_bias ? OFFSET_ALONG(&bias_layout.rows, at) : 0;
     UNROLL for (int c = 0; c < ITEM; c += VEC) {
-      const long left = extent.columns - (column + SPREAD(across, c));
+      const long left = extent.columns - (column + TILE_INDEX(across, c));
       Lanes values, biass;
       UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, sums[r][c + l]);
       if (has_bias) {

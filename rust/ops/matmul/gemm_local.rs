@@ -160,13 +160,13 @@ pub fn multiply(target: &Target, gemm: &Gemm, tuning: &GpuTuning) -> Result<()> 
 fn program(
     target: &Target,
     class: Class,
-    source: DType,
+    operand_dtype: DType,
     epilogue: &Epilogue,
     constants: &[(&'static str, i64)],
 ) -> Result<Arc<CachedProgram>> {
     let bias = epilogue.bias.unwrap_or(epilogue.out).dtype;
     let spec = Spec::generic()
-        .define("SPEC_DTYPE0", i64::from(source.code()))
+        .define("SPEC_DTYPE0", i64::from(operand_dtype.code()))
         .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
         .define("SPEC_DTYPE2", i64::from(bias.code()))
         .define("VEC", Geometry::of(target, class).lanes as i64)

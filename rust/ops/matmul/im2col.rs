@@ -15,10 +15,10 @@ pub const SPATIAL: usize = 3;
 pub type Spatial = [i64; SPATIAL];
 
 /// From outermost-first values of fewer dimensions.
-pub fn spatial(numbers: &[i64], missing: i64) -> Spatial {
+pub fn spatial(values: &[i64], missing: i64) -> Spatial {
     let mut all = [missing; SPATIAL];
-    for (slot, number) in all.iter_mut().zip(numbers.iter().rev()) {
-        *slot = *number;
+    for (slot, value) in all.iter_mut().zip(values.iter().rev()) {
+        *slot = *value;
     }
     all
 }

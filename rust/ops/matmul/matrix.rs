@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn neighbouring_dimensions_are_joined() {
         // The positions of a contiguous batch of images are one level in an image and one over images.
-        let pixels = Axis::nest(&[(5, 1), (4, 5), (1, 7), (2, 60)]).map(|axis| (axis.sizes, axis.strides));
-        assert_eq!(pixels, Ok(([20, 2, 1, 1], [1, 60, 0, 0])));
+        let positions = Axis::nest(&[(5, 1), (4, 5), (1, 7), (2, 60)]).map(|axis| (axis.sizes, axis.strides));
+        assert_eq!(positions, Ok(([20, 2, 1, 1], [1, 60, 0, 0])));
         assert_eq!(Axis::nest(&[(5, 0), (4, 0)]).map(|axis| axis.size()), Ok(20));
         assert!(Axis::nest(&[(2, 1), (2, 4), (2, 16), (2, 64), (2, 256)]).is_err());
     }

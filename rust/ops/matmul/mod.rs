@@ -103,9 +103,9 @@ pub fn dot(out: &Tensor<'_>, a: &Tensor<'_>, b: &Tensor<'_>) -> Result<()> {
     let row = vector(a, Matrix { rows: one, columns: Axis::line(k, a.stride(0)), batch_stride: 0 })?;
     let column = vector(b, Matrix { rows: Axis::line(k, b.stride(0)), columns: one, batch_stride: 0 })?;
     let epilogue = Epilogue::plain(vector(out, Matrix::dense(1, 1))?, None);
-    let factors = (GemmOperand::Matrix(row), GemmOperand::Matrix(column));
+    let (a, b) = (GemmOperand::Matrix(row), GemmOperand::Matrix(column));
     let size = GemmSize { rows: 1, columns: 1, k, batches: 1 };
-    let gemm = Gemm { class: out.class(), size, a: factors.0, b: factors.1, epilogue };
+    let gemm = Gemm { class: out.class(), size, a, b, epilogue };
     if let Tuning::Gpu(tuning) = Tuning::of(target.device) {
         return gemm_local::dot(&target, gemm.class, k, [row, column], &epilogue, &tuning);
     }

@@ -192,10 +192,10 @@ impl GemmPlan {
         let row_panels = div_ceil(self.part_rows.min(size.rows), tile.rows);
         let (rows, columns) = ((row_panels * tile.rows) as f64, (vectors * tile.lanes / tile.parts) as f64);
         let blocks = if self.keeps_rows { 1 } else { div_ceil(self.part_columns, self.block_columns) };
-        let products = (row_panels * tile.rows * tile.parts * vectors) as f64 / 2.0;
+        let multiply_adds = (row_panels * tile.rows * tile.parts * vectors) as f64 / 2.0;
         let in_cache = stays && size.rows * size.k * tile.element <= CACHED_BYTES;
         let pack_row = if in_cache { 0.0 } else { PACK_ROW };
-        let step = products + rows * blocks as f64 * pack_row + columns * PACK_COLUMN;
+        let step = multiply_adds + rows * blocks as f64 * pack_row + columns * PACK_COLUMN;
         let k = self.split_k(size);
         let updates = div_ceil(k, self.block_k) as f64 / 2.0 + 0.5;
         let part = step * k as f64 + rows * columns * updates * STORE;

@@ -38,7 +38,7 @@ INLINE void sum_runs(__global const uchar *x, long length, long span, int dtype,
 // Sum of squares of x - center over the same. Four chains, as additions of one wait for each other, and no array of them,
 // which PoCL would keep in memory.
 INLINE T sum_squares(__global const uchar *x, long length, int dtype, T center) {
-#define DEVIATION(value) (((value) - center) * ((value) - center))
+#define CENTERED_SQUARE(value) (((value) - center) * ((value) - center))
   const long step = LSIZE * VEC, block = 4 * CHAIN * step;
   BlockSum sum;
   empty_sum(&sum);
@@ -46,18 +46,18 @@ INLINE T sum_squares(__global const uchar *x, long length, int dtype, T center) 
     TV a = (TV)0, b = (TV)0, c = (TV)0, d = (TV)0;
     long end = min(length, begin + block), i = begin + get_local_id(0) * VEC;
     for (; i + 3 * step + VEC <= end; i += 4 * step) {
-      a += DEVIATION(load_vector(x, i, dtype));
-      b += DEVIATION(load_vector(x, i + step, dtype));
-      c += DEVIATION(load_vector(x, i + 2 * step, dtype));
-      d += DEVIATION(load_vector(x, i + 3 * step, dtype));
+      a += CENTERED_SQUARE(load_vector(x, i, dtype));
+      b += CENTERED_SQUARE(load_vector(x, i + step, dtype));
+      c += CENTERED_SQUARE(load_vector(x, i + 2 * step, dtype));
+      d += CENTERED_SQUARE(load_vector(x, i + 3 * step, dtype));
     }
     // Lanes past the end hold the mean, so that they deviate by nothing.
-    for (; i < end; i += step) a += DEVIATION(load_part(x, i, end, dtype, center));
+    for (; i < end; i += step) a += CENTERED_SQUARE(load_part(x, i, end, dtype, center));
     sum.part = (a + b) + (c + d);
     if (end < length) end_chain(&sum);
   }
   return finish_sum(&sum);
-#undef DEVIATION
+#undef CENTERED_SQUARE
 }
 
 // On GPUs other groups run while one waits for memory, and sums of the next row would take registers that leave no room for

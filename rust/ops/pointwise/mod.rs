@@ -114,8 +114,8 @@ fn fill_words(op: u32, shape: &[i64], out: &Operand<'_>, scalars: &[Scalar]) -> 
     for scalar in scalars {
         scalar.write(out.dtype.class(), &mut bytes);
     }
-    for (place, word) in (0..).zip(bytes.as_chunks().0) {
-        let words = Operand { address: out.address + place * WORD_SIZE as usize, dtype: WORD, ..*out };
+    for (index, word) in (0..).zip(bytes.as_chunks().0) {
+        let words = Operand { address: out.address + index * WORD_SIZE as usize, dtype: WORD, ..*out };
         let value = Scalar { integer: i64::from_ne_bytes(*word), ..Scalar::default() };
         pointwise(op, WORD, shape, 1, &[words], &[value], 0)?;
     }
@@ -145,7 +145,7 @@ impl Call<'_> {
         let count: i64 = shape.iter().product();
         let class = self.compute.class();
         if let Some(source) = self.copied() {
-            if transpose::copy(&self.target, shape, &self.out, source, self.streams(count))? {
+            if transpose::copy(&self.target, shape, &self.out, source, self.writes_non_temporal(count))? {
                 return Ok(());
             }
         }
@@ -156,8 +156,8 @@ impl Call<'_> {
             _ if dense.is_none() && !fits_vectors(shape, operands, GPU_VECTOR / class.size()) => 1,
             _ => GPU_VECTOR / class.size(),
         };
-        let streams = (dense.is_some() && self.streams(count)).then_some(("SPEC_STREAM", 1));
-        let constants = self.constants(dense, shape.len()).chain(streams);
+        let non_temporal = (dense.is_some() && self.writes_non_temporal(count)).then_some(("SPEC_NON_TEMPORAL", 1));
+        let constants = self.constants(dense, shape.len()).chain(non_temporal);
         let spec = with_rare(tier(count, constants), operands.iter().map(|operand| operand.dtype));
         let spec = spec.define("VEC", lanes as i64);
         let program = program(&self.target, Family::Pointwise, class, self.row, spec)?;
@@ -252,8 +252,8 @@ impl Call<'_> {
 
     /// Returns true if the output should be written with non-temporal stores. One that is also read is in the caches
     /// already: in place it would take two to three times as long.
-    fn streams(&self, count: i64) -> bool {
-        self.target.streams(count as usize * self.out.dtype.size())
+    fn writes_non_temporal(&self, count: i64) -> bool {
+        self.target.writes_non_temporal(count as usize * self.out.dtype.size())
             && self.inputs.iter().all(|input| self.outs().all(|out| input.address != out.address))
     }
 

@@ -10,8 +10,8 @@ use crate::ops::Target;
 /// operand is transposed, few cache lines of which all is used.
 pub(in crate::ops) const TILE_VECTORS: i64 = 64;
 pub(in crate::ops) const TILE_ROWS: i64 = 256;
-/// Groups of work-items for each core, which share the tiles evenly.
-const GROUPS_PER_UNIT: usize = 8;
+/// Occupancy target: groups of work-items for each core, which share the tiles evenly.
+const OCCUPANCY_TARGET: usize = 8;
 /// Side of a GPU tile, in elements, where an operand is transposed; each item takes one.
 pub(in crate::ops) const GPU_SIDE: i64 = 16;
 
@@ -29,7 +29,7 @@ impl Tiles {
     pub fn items(&self, target: &Target) -> (usize, usize) {
         let tiles = self.count as usize;
         if target.is_cpu() {
-            return (tiles.min(target.compute_units() * GROUPS_PER_UNIT * GROUP).next_multiple_of(GROUP), GROUP);
+            return (tiles.min(target.compute_units() * OCCUPANCY_TARGET * GROUP).next_multiple_of(GROUP), GROUP);
         }
         if self.rows > 1 {
             let side = GPU_SIDE as usize;

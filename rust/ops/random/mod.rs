@@ -23,7 +23,7 @@ mod ffi {
         fn random_sample(out: &Tensor, distribution: u32, parameters: [f64; 2], stream: RandomStream) -> Result<()>;
         fn random_integers(out: &Tensor, range: u64, base: i64, stream: RandomStream) -> Result<()>;
         fn random_bernoulli(out: &Tensor, probabilities: &Tensor, stream: RandomStream) -> Result<()>;
-        fn dropout(out: &Tensor, mask: &Tensor, input: &Tensor, keep: f64, stream: RandomStream) -> Result<()>;
+        fn dropout(out: &Tensor, mask: &Tensor, input: &Tensor, keep_prob: f64, stream: RandomStream) -> Result<()>;
         fn dropout_backward(grad_in: &Tensor, grad_out: &Tensor, mask: &Tensor, scale: f64) -> Result<()>;
     }
 }
@@ -173,11 +173,17 @@ pub fn random_bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Ra
     launch(&target, &program, entry::RANDOM_BERNOULLI, &args, drawing_items(&target, class, count))
 }
 
-/// Keeps each element with probability `keep`, divided by it; `mask` (bool) tells which. All are laid out alike.
+/// Keeps each element with probability `keep_prob`, divided by it; `mask` (bool) tells which. All are laid out alike.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for complex dtypes.
-pub fn dropout(out: &Tensor<'_>, mask: &Tensor<'_>, input: &Tensor<'_>, keep: f64, stream: RandomStream) -> Result<()> {
+pub fn dropout(
+    out: &Tensor<'_>,
+    mask: &Tensor<'_>,
+    input: &Tensor<'_>,
+    keep_prob: f64,
+    stream: RandomStream,
+) -> Result<()> {
     let count = input.numel();
     if count == 0 {
         return Ok(());
@@ -194,8 +200,8 @@ pub fn dropout(out: &Tensor<'_>, mask: &Tensor<'_>, input: &Tensor<'_>, keep: f6
         n: count,
         seed: stream.seed,
         offset: stream.offset,
-        keep: Value::real(class, keep),
-        scale: Value::real(class, keep.recip()),
+        keep_prob: Value::real(class, keep_prob),
+        scale: Value::real(class, keep_prob.recip()),
     };
     launch(&target, &program, entry::DROPOUT, &args, drawing_items(&target, class, count))
 }

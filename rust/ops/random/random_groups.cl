@@ -8,7 +8,7 @@
 #define MADE (RANDOM_ITEMS * VECTORS)
 
 // Index of number k of this item among those of its work-group.
-static inline int place_of(int k) {
+static inline int index_in_group(int k) {
   const int item = get_local_id(0);
   return item / BESIDE * GROUP + k * BESIDE + item % BESIDE;
 }
@@ -32,7 +32,7 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void random_integers(__global uchar *out, ulong
   own_words(seed, offset, words);
   UNROLL for (int k = 0; k < VECTORS; k++) {
     const ulong bits = long_words(words, k);
-    made[place_of(k)] = range == 0 ? bits : mul_hi(bits, range);
+    made[index_in_group(k)] = range == 0 ? bits : mul_hi(bits, range);
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   FOR_ELEMENTS(i, at, n) store(out + out_offset, at, DTYPE0, (long)made[i] + base);
@@ -44,7 +44,7 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void random_integers(__global uchar *out, ulong
 static inline void make_uniform(__local T *made, ulong seed, ulong offset) {
   uint words[4];
   own_words(seed, offset, words);
-  UNROLL for (int k = 0; k < VECTORS; k++) made[place_of(k)] = uniform_vector(words, k);
+  UNROLL for (int k = 0; k < VECTORS; k++) made[index_in_group(k)] = uniform_vector(words, k);
   barrier(CLK_LOCAL_MEM_FENCE);
 }
 
@@ -70,7 +70,7 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void random_sample(__global uchar *out, ulong o
     T v = sample(OP, words, k, a, b);
     // The largest value below b that the dtype holds lies above a: rounding up to b is undone by starting over at a.
     if (OP == RANDOM_uniform_ && rounded(v, DTYPE0) >= b) v = a;
-    made[place_of(k)] = v;
+    made[index_in_group(k)] = v;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   FOR_ELEMENTS(i, at, n) store(out + out_offset, at, DTYPE0, made[i]);
@@ -91,14 +91,14 @@ __kernel GROUPS_OF(RANDOM_ITEMS) void random_bernoulli(__global uchar *out, ulon
   if (!is_good) report_fault(faults + faults_offset, FAULT_PROBABILITY, 0, 0);
 }
 
-// Dropout: keeps an element with probability `keep` and scales it; the mask (bool) remembers which.
+// Dropout: keeps an element with probability `keep_prob` and scales it; the mask (bool) remembers which.
 __kernel GROUPS_OF(RANDOM_ITEMS) void dropout(__global uchar *out, ulong out_offset, __global uchar *mask,
                                               ulong mask_offset, __global const uchar *input, ulong input_offset, int dtype0,
-                                              long n, ulong seed, ulong offset, T keep, T scale) {
+                                              long n, ulong seed, ulong offset, T keep_prob, T scale) {
   __local T made[MADE];
   make_uniform(made, seed, offset);
   FOR_ELEMENTS(i, at, n) {
-    const bool kept = made[i] < keep;
+    const bool kept = made[i] < keep_prob;
     const T v = load(input + input_offset, at, DTYPE0) * scale;
     mask[mask_offset + at] = kept;
     store(out + out_offset, at, DTYPE0, kept ? v : (T)0);

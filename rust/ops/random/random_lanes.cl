@@ -102,10 +102,10 @@ static inline TV load_vector(__global const uchar *input, long first, int dt) {
   return vload8(0, values);
 }
 
-// Dropout: keeps an element with probability `keep` and scales it; the mask (bool) remembers which.
+// Dropout: keeps an element with probability `keep_prob` and scales it; the mask (bool) remembers which.
 __kernel void dropout(__global uchar *out, ulong out_offset, __global uchar *mask, ulong mask_offset,
                       __global const uchar *input, ulong input_offset, int dtype0, long n, ulong seed, ulong offset,
-                      T keep, T scale) {
+                      T keep_prob, T scale) {
   long group = get_global_id(0);
   Words words[4];
   group_words(seed, offset, group, words);
@@ -114,14 +114,14 @@ __kernel void dropout(__global uchar *out, ulong out_offset, __global uchar *mas
     long first = group * GROUP + k * LANES;
     if (first + LANES <= n) {
       const TV v = load_vector(input + input_offset, first, DTYPE0) * scale;
-      vstore8(convert_uchar8(u < keep) & (uchar8)1, 0, mask + mask_offset + first);
-      store_vector(out + out_offset, first, n, DTYPE0, u < keep ? v : (TV)0);
+      vstore8(convert_uchar8(u < keep_prob) & (uchar8)1, 0, mask + mask_offset + first);
+      store_vector(out + out_offset, first, n, DTYPE0, u < keep_prob ? v : (TV)0);
       continue;
     }
     T lanes[LANES];
     vstore8(u, 0, lanes);
     for (int i = 0; first + i < n; i++) {
-      bool kept = lanes[i] < keep;
+      bool kept = lanes[i] < keep_prob;
       mask[mask_offset + first + i] = kept;
       store(out + out_offset, first + i, DTYPE0, kept ? load(input + input_offset, first + i, DTYPE0) * scale : (T)0);
     }

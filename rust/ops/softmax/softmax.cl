@@ -87,9 +87,9 @@ __kernel GROUPS_OF(LSIZE) void softmax_rows(SOFTMAX_ARGUMENTS) {
     T sum = group_sum(lanes_sum(sums), shared);
     if (IS_LOG) {
       // Two subtractions: top + log(sum) would round away log(sum) beside a large top.
-      T log_sum = log(sum);
+      T log_denominator = log(sum);
       for (long i = first_part; i < length; i += step)
-        store_part(y, i, length, DTYPE1, load_part(x, i, length, DTYPE0, 0) - top - log_sum);
+        store_part(y, i, length, DTYPE1, load_part(x, i, length, DTYPE0, 0) - top - log_denominator);
     } else {
       T scale = 1 / sum;
       for (long i = first_part; i < length; i += step) {

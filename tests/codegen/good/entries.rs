@@ -6,10 +6,10 @@ pub const FILL: EntryPoint<Fill<'static>> = EntryPoint::new("fill");
 pub const SWAP: EntryPoint<Swap> = EntryPoint::new("swap");
 /// The kernel `swap_back` of `fill.cl`.
 pub const SWAP_BACK: EntryPoint<SwapBack> = EntryPoint::new("swap_back");
-/// What `swap_back` takes, as another kernel does.
+/// Arguments of `swap_back`, the same as another kernel's.
 pub type SwapBack = Swap;
 
-/// What `RANGE_ARGUMENTS` lists.
+/// Arguments that `RANGE_ARGUMENTS` lists.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the kernel says what they are")]
 pub struct RangeArguments {
@@ -17,7 +17,7 @@ pub struct RangeArguments {
     pub last: i64,
 }
 
-/// What `fill` of `fill.cl` takes.
+/// Arguments of `fill` of `fill.cl`.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the kernel says what they are")]
 pub struct Fill<'a> {
@@ -43,7 +43,7 @@ impl Arguments for Fill<'_> {
     }
 }
 
-/// What `swap` of `fill.cl` takes.
+/// Arguments of `swap` of `fill.cl`.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the kernel says what they are")]
 pub struct Swap {
@@ -57,7 +57,7 @@ impl Arguments for Swap {
     }
 }
 
-/// The structs that kernels' numbers travel in.
+/// The structs that kernels' scalars travel in.
 pub static PACKED: &[SharedStruct] = &[
-    SharedStruct { file: "fill", name: "fill_packed", size: 48, declarations: "typedef struct { ulong out_offset; ulong value[2]; long first; long last; int out_dtype; int mode; } fill_packed;", numbers: &[("out_offset", "ulong", 0), ("value[0]", "ulong", 8), ("value[1]", "ulong", 16), ("first", "long", 24), ("last", "long", 32), ("out_dtype", "int", 40), ("mode", "int", 44), ] },
+    SharedStruct { file: "fill", name: "fill_packed", size: 48, declarations: "typedef struct { ulong out_offset; ulong value[2]; long first; long last; int out_dtype; int mode; } fill_packed;", scalars: &[("out_offset", "ulong", 0), ("value[0]", "ulong", 8), ("value[1]", "ulong", 16), ("first", "long", 24), ("last", "long", 32), ("out_dtype", "int", 40), ("mode", "int", 44), ] },
 ];

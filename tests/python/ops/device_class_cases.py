@@ -205,13 +205,13 @@ def test_products(size: tuple[int, int, int]):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.complex64])
-def test_products_of_other_dtypes(dtype: torch.dtype):
+def test_matmuls_of_other_dtypes(dtype: torch.dtype):
     a, b = (torch.randn(70, 33) * 9).to(dtype), (torch.randn(33, 65) * 9).to(dtype)
     with torch.no_grad():
         check(torch.mm, a, b)
 
 
-def test_products_with_addends_and_batches():
+def test_matmuls_with_biases_and_batches():
     check(
         lambda c, a, b: torch.addmm(c, a, b, alpha=0.5, beta=2),
         torch.randn(90),
@@ -231,7 +231,7 @@ def test_products_with_addends_and_batches():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.complex64, torch.int64], ids=str)
-def test_products_of_vectors(dtype: torch.dtype):
+def test_matmuls_of_vectors(dtype: torch.dtype):
     """Of a group, of several, and of elements that are no neighbours."""
     for size in (1, 255, 300, 20000, 300_001):
         a, b = (torch.randn(size) * 3).to(dtype), (torch.randn(2 * size) * 3).to(dtype)
@@ -241,7 +241,7 @@ def test_products_of_vectors(dtype: torch.dtype):
 
 
 def test_large_tiles():
-    """A product with enough squares for the larger tile on any device of few compute units."""
+    """A matmul with enough squares for the larger tile on any device of few compute units."""
     with torch.no_grad():
         check(torch.mm, torch.randn(1100, 40), torch.randn(40, 1300))
         check(lambda a, b: torch.mm(a.t(), b.t()), torch.randn(41, 1100), torch.randn(1300, 41))
@@ -249,8 +249,8 @@ def test_large_tiles():
 
 @pytest.mark.parametrize("left", ["rows", "columns", "steps"])
 @pytest.mark.parametrize("right", ["rows", "columns", "steps"])
-def test_products_of_any_layout(left: str, right: str):
-    """Factors that are dense along either index, and those that are along neither."""
+def test_matmuls_of_any_layout(left: str, right: str):
+    """Operands that are dense along either index, and those that are along neither."""
 
     def laid_out(rows: int, columns: int, how: str) -> torch.Tensor:
         step = 2 if how == "steps" else 1

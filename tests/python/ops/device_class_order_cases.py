@@ -1,4 +1,4 @@
-"""As device_class_cases.py, of what goes by index or order: updates of places, non-zero elements, sorts, totals."""
+"""As device_class_cases.py, of what goes by index or order: updates by index, non-zero elements, sorts, totals."""
 
 import pytest
 import torch

@@ -8,7 +8,7 @@ import torch
 from op_samples import NoFallback
 from torch.nn import functional
 
-# What PyTorch's own tests of nn.functional.conv2d grant float32 on Apple's GPUs.
+# The tolerance of PyTorch's own tests of nn.functional.conv2d in float32 on Apple's GPUs.
 TOLERANCE = 5e-5
 # Of channels that lie innermost, by the number of spatial dimensions.
 MEMORY_FORMATS = {1: [], 2: [torch.channels_last], 3: [torch.channels_last_3d]}

@@ -28,7 +28,7 @@ NUMBERS = [
 ]
 # Of PyTorch's own for the dtype, but for float64 where the CPU computes in float32 along the way.
 TOLERANCES = DEFAULT_TOLERANCES | {torch.float64: (1.3e-6, 1e-5)}
-# What a schema's parameters without defaults get.
+# Values for a schema's parameters without defaults.
 FILLERS = {"number": 0.5, "float": 0.5, "bool": False, "int": 1}
 # Rows that are not called with tensors of one role and any dtype, or whose schema has more than tensors and numbers.
 OTHERS = {"complex", "polar", "where", "glu", "glu_backward", "glu_jvp", "clamp", "div"}

@@ -7,7 +7,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
-# What a result is compared with is computed in. Others stay as they are.
+# Dtypes in which the expected result is computed. Others stay as they are.
 WIDE = {
     **dict.fromkeys((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), torch.float64),
     torch.bool: torch.float64,

@@ -251,7 +251,7 @@ def test_convolutions_of_integers(device):
 
 
 def test_views_do_not_run_on_the_cpu(device):
-    # What is written to a copy would be lost.
+    # Values written to a copy would be lost.
     with torch.library._scoped_library("torch_opencl_test", "DEF") as library:
         library.define("middle(Tensor(a) x) -> Tensor(a)")
         library.define("shift(Tensor(a!) x) -> Tensor(a!)")

@@ -143,7 +143,7 @@ def test_memory_used_on_another_stream_is_not_reused_before_that_is_done(device,
         total = tensor.sum()
     tensor.record_stream(side_stream)
     del tensor
-    # Whether or not the sum is done by now, it must not see what comes next.
+    # The sum, done by now or not, must not see what comes next.
     torch.full((MIB,), 7.0, device=device)
     side_stream.synchronize()
     assert total.item() == 3 * MIB

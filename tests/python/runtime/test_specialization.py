@@ -162,7 +162,7 @@ def test_a_process_ends_soon_with_builds_under_way(environment):
 def test_a_forked_child_ends_with_builds_under_way(environment):
     code = """
     import os
-    torch.ops.torch_opencl.hurry_builds(True)
+    torch.ops.torch_opencl.set_eager_builds(True)
     for op in (torch.exp, torch.log1p, torch.sin, torch.tanh):
         op(y)
     children = []
@@ -182,7 +182,7 @@ def test_a_forked_child_ends_with_builds_under_way(environment):
 def test_launches_of_several_threads_are_right_while_programs_are_built(environment):
     code = """
     import threading
-    torch.ops.torch_opencl.hurry_builds(True)
+    torch.ops.torch_opencl.set_eager_builds(True)
     ops = [torch.exp, torch.sin, torch.tanh, torch.abs, torch.neg, torch.square, torch.sigmoid, torch.relu]
     x, y = x[: 1 << 16], y[: 1 << 16]
     expected, wrong = [op(x) for op in ops], []

@@ -16,7 +16,7 @@ without_fp64 = pytest.mark.skipif(
     has_fp64(), reason="the device computes in float64 (`make test DRIVER=rusticl` has one that does not)"
 )
 
-# What asks for float64 or complex128, and the operator that PyTorch makes of it.
+# Calls that ask for float64 or complex128, and the operator that PyTorch makes of each.
 REFUSED = {
     "to": ("_copy_from", lambda x: x.to(torch.float64)),
     "to, from integers": ("_copy_from", lambda x: x.int().to(torch.float64)),

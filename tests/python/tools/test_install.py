@@ -23,7 +23,7 @@ IMPORT = """
     assert torch.ones(2).sum() == 2
     assert not torch.opencl.is_available() and torch.opencl.device_count() == 0
     torch.manual_seed(0)
-    # What PyTorch would send to an accelerator, if there were one by this name.
+    # PyTorch would send these to an accelerator, if there were one by this name.
     with torch.profiler.profile() as profile:
         torch.ones(2) + 1
     assert any(event.name == "aten::add" for event in profile.events())
