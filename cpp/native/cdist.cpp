@@ -3,15 +3,18 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
+#include <ATen/native/CPUFallback.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "../bridge.h"
 #include "../compat.h"
+#include "../error.h"
+#include "../fallback.h"
+#include "check.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -34,56 +37,96 @@ at::DimVector batched(const at::Tensor& x1, const at::Tensor& x2, std::initializ
   return all;
 }
 
-// Calls `compute` with parts of x1's points, of shape [..., points, 1, dims] less x2's [..., 1, points, dims], and with
-// the first point and the number of points of a part. Joins the results along the points.
-template <class Compute>
-at::Tensor by_parts(const at::Tensor& x1, const at::Tensor& x2, Compute&& compute) {
-  const int64_t points = x1.size(-2);
-  const int64_t per_point = c10::multiply_integers(batched(x1, x2, {x2.size(-2), x2.size(-1)}));
-  const int64_t most = std::max<int64_t>(kMostDifferences / std::max<int64_t>(per_point, 1), 1);
-  std::vector<at::Tensor> parts;
-  for (int64_t first = 0; first < points; first += most) {
-    const int64_t count = std::min(most, points - first);
-    parts.push_back(compute(x1.narrow(-2, first, count).unsqueeze(-2) - x2.unsqueeze(-3), first, count));
-  }
-  return parts.size() == 1 ? parts[0] : at::cat(parts, -2);
-}
-
-} // namespace
-
-at::Tensor cdist_forward(
-    const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> /*compute_mode*/) {
+// Raises where ATen's own function does.
+void check_lists(const at::Tensor& x1, const at::Tensor& x2, double p) {
   check_points("X1", x1);
   check_points("X2", x2);
+  check_dtype("cdist", "X2", x2, x1.scalar_type());
   TORCH_CHECK(
       x1.size(-1) == x2.size(-1), "X1 and X2 must have the same number of columns. X1: ", x1.size(-1),
       " X2: ", x2.size(-1));
   TORCH_CHECK(p >= 0, "cdist only supports non-negative p values");
-  const at::DimVector sizes = batched(x1, x2, {x1.size(-2), x2.size(-2)});
-  if (c10::multiply_integers(sizes) == 0 || x1.size(-1) == 0) return at::zeros(sizes, x1.options());
-  return by_parts(x1, x2, [&](const at::Tensor& difference, int64_t, int64_t) {
-    return at::linalg_vector_norm(difference, p, -1);
-  });
 }
 
-// The gradient of x1: of each distance, the derivative of the norm by the difference.
+// Some points of each list.
+struct Part {
+  at::Tensor x1, x2; // their points
+  at::Tensor of(const at::Tensor& distances) const {
+    return distances.narrow(-2, first1, x1.size(-2)).narrow(-1, first2, x2.size(-2));
+  }
+  // [..., points of x1, points of x2, coordinates]
+  at::Tensor difference() const {
+    return x1.unsqueeze(-2) - x2.unsqueeze(-3);
+  }
+  int64_t first1, first2; // where they begin
+};
+
+// Calls `compute` with parts that have kMostDifferences coordinates, or one point of each list.
+template <class Compute>
+void by_parts(const at::Tensor& x1, const at::Tensor& x2, Compute&& compute) {
+  const int64_t pair = std::max<int64_t>(c10::multiply_integers(batched(x1, x2, {x1.size(-1)})), 1);
+  const int64_t most2 = std::clamp<int64_t>(kMostDifferences / pair, 1, x2.size(-2));
+  const int64_t most1 = std::clamp<int64_t>(kMostDifferences / (pair * most2), 1, x1.size(-2));
+  for (int64_t first1 = 0; first1 < x1.size(-2); first1 += most1) {
+    for (int64_t first2 = 0; first2 < x2.size(-2); first2 += most2) {
+      compute(
+          Part{
+              x1.narrow(-2, first1, std::min(most1, x1.size(-2) - first1)),
+              x2.narrow(-2, first2, std::min(most2, x2.size(-2) - first2)), first1, first2});
+    }
+  }
+}
+
+// The CPU computes distances in one pass over its memory, which a device that is the CPU has too: of 1000 and 1000
+// points of 64 coordinates in 9 ms for p = 1, and in 29 ms as they are composed here (PoCL, 2 cores).
+bool takes_host(const at::Tensor& x1) {
+  return checked([&] { return bridge::is_host_cpu(x1.get_device()); });
+}
+
+} // namespace
+
+at::Tensor cdist_forward(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> compute_mode) {
+  check_lists(x1, x2, p);
+  if (takes_host(x1)) {
+    return at::native::call_fallback_fn_symint<&host_kernel, at::_ops::_cdist_forward>::call(x1, x2, p, compute_mode);
+  }
+  const at::DimVector sizes = batched(x1, x2, {x1.size(-2), x2.size(-2)});
+  at::Tensor out = at::zeros(sizes, x1.options());
+  if (out.numel() == 0 || x1.size(-1) == 0) return out;
+  by_parts(x1, x2, [&](const Part& part) { part.of(out).copy_(at::linalg_vector_norm(part.difference(), p, -1)); });
+  return out;
+}
+
+// The gradient of x1: of each distance, the derivative of the norm by the difference. Where a coordinate is NaN it is 0
+// for p = 1 and infinity, whose derivative is a sign.
 at::Tensor cdist_backward(
     const at::Tensor& grad, const at::Tensor& x1, const at::Tensor& x2, double p, const at::Tensor& cdist) {
-  const at::DimVector sizes = batched(x1, x2, {x1.size(-2), x1.size(-1)});
-  if (p == 0 || c10::multiply_integers(sizes) == 0 || x2.size(-2) == 0) return at::zeros(sizes, x1.options());
-  return by_parts(x1, x2, [&](const at::Tensor& difference, int64_t first, int64_t count) {
-    const at::Tensor upstream = grad.narrow(-2, first, count).unsqueeze(-1);
-    const at::Tensor distance = cdist.narrow(-2, first, count).unsqueeze(-1);
-    if (p == 1) return (upstream * difference.sign()).sum(-2);
-    if (std::isinf(p)) {
-      return (upstream * difference.sign()).masked_fill_(difference.abs().ne(distance), 0).sum(-2);
+  check_lists(x1, x2, p);
+  const at::DimVector distances = batched(x1, x2, {x1.size(-2), x2.size(-2)});
+  check_sizes("_cdist_backward", "grad", grad, distances);
+  check_sizes("_cdist_backward", "cdist", cdist, distances);
+  if (takes_host(x1)) {
+    return at::native::call_fallback_fn_symint<&host_kernel, at::_ops::_cdist_backward>::call(grad, x1, x2, p, cdist);
+  }
+  at::Tensor result = at::zeros(batched(x1, x2, {x1.size(-2), x1.size(-1)}), x1.options());
+  if (p == 0 || result.numel() == 0 || x2.size(-2) == 0) return result;
+  by_parts(x1, x2, [&](const Part& part) {
+    const at::Tensor difference = part.difference(), upstream = part.of(grad).unsqueeze(-1),
+                     distance = part.of(cdist).unsqueeze(-1);
+    at::Tensor slope;
+    if (p == 1) {
+      slope = upstream * difference.sign();
+    } else if (std::isinf(p)) {
+      slope = (upstream * difference.sign()).masked_fill_(difference.abs().ne(distance), 0);
+    } else {
+      // Points that coincide in all coordinates, or for p < 1 in one, have a subgradient of 0 there.
+      slope = p == 2 ? difference : difference.sign() * difference.abs().pow(p - 1);
+      if (p < 1) slope.masked_fill_(difference.eq(0), 0);
+      slope = slope * (upstream / (p == 2 ? distance : distance.pow(p - 1))).masked_fill_(distance.eq(0), 0);
     }
-    // Points that coincide in all coordinates, or for p < 1 in one, have a subgradient of 0 there.
-    at::Tensor slope = p == 2 ? difference : difference.sign() * difference.abs().pow(p - 1);
-    if (p < 1) slope.masked_fill_(difference.eq(0), 0);
-    const at::Tensor weight = (upstream / (p == 2 ? distance : distance.pow(p - 1))).masked_fill_(distance.eq(0), 0);
-    return (weight * slope).sum(-2);
+    result.narrow(-2, part.first1, part.x1.size(-2)).add_(slope.sum(-2));
   });
+  return result;
 }
 
 } // namespace torch_opencl::native

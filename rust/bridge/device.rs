@@ -8,7 +8,7 @@ use super::builds::ffi::warn;
 use crate::cl::DeviceInfo;
 use crate::error::Result;
 use crate::kernels;
-use crate::runtime::{self, device, POOL_STREAMS};
+use crate::runtime::{self, device, DeviceClass, POOL_STREAMS};
 
 pub use crate::runtime::TimedEvent;
 
@@ -147,13 +147,18 @@ pub fn computes_in_fp64(index: i32) -> Result<bool> {
     Ok(device(index)?.info.fp64)
 }
 
+/// Returns true for a device that is the host's processor, and so of the class of CPUs: its memory is the host's.
+pub fn is_host_cpu(index: i32) -> Result<bool> {
+    Ok(device(index)?.class == DeviceClass::Cpu)
+}
+
 pub fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>> {
     TimedEvent::record(index, stream).map(Box::new)
 }
 
 /// Refuses values of environment variables that would be noticed much later, or never.
 pub fn check_environment() -> Result<()> {
-    runtime::DeviceClass::forced()?;
+    DeviceClass::forced()?;
     kernels::check_cache_size()?;
     kernels::check_cache_folder()?;
     kernels::Specialisation::from_environment()?;

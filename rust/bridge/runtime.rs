@@ -41,6 +41,7 @@ pub mod ffi {
         fn finish_all() -> Result<()>;
         fn stream_handle(index: i32, stream: i64) -> Result<usize>;
         fn computes_in_fp64(index: i32) -> Result<bool>;
+        fn is_host_cpu(index: i32) -> Result<bool>;
 
         // Events.
         type TimedEvent;

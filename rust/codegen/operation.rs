@@ -11,6 +11,8 @@ use super::table::Row;
 
 /// Buffers of a pointwise kernel, as in `rust/kernels/layout.rs`.
 const MAX_OPERANDS: usize = 5;
+/// Outputs that `pointwise.cl` has code for.
+const MAX_OUTPUTS: usize = 2;
 /// Inputs that every pointwise kernel has room for.
 const FEWEST_SLOTS: usize = 2;
 
@@ -86,7 +88,9 @@ impl Checker<'_> {
                 self.report.error_with_hint(stub.line, message, hint);
             }
         }
-        if outputs + arity.max(FEWEST_SLOTS) > MAX_OPERANDS {
+        if outputs > MAX_OUTPUTS {
+            self.report.error(row.line, format!("a pointwise kernel has at most {MAX_OUTPUTS} outputs"));
+        } else if outputs + arity.max(FEWEST_SLOTS) > MAX_OPERANDS {
             let message = format!("a pointwise kernel has at most {MAX_OPERANDS} outputs and inputs");
             self.report.error(row.line, message);
         }

@@ -211,6 +211,7 @@ def assert_near_exact(actual: Any, rounded: Any, exact: Any) -> None:
             rtol, atol = DEFAULT_TOLERANCES[theirs.dtype]
             # Beside that of the last rounding, to the dtype.
             errors = (theirs.to(wanted.dtype) - wanted).abs() - torch.finfo(theirs.dtype).eps / 2 * wanted.abs()
+            assert errors.isfinite().all(), "the CPU's own result is not finite where the exact one is"
             atol = max(atol, MOST_ERRORS * errors.max().item())
             assert_close(mine.cpu().to(wanted.dtype), wanted, rtol=rtol, atol=atol)
 

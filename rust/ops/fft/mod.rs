@@ -14,24 +14,12 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn fft_runs_on_host(input: &Tensor) -> Result<bool>;
         fn fft_c2c(output: &Tensor, input: &Tensor, dim: usize, forward: bool, scale: f64) -> Result<()>;
     }
 }
 
 /// The widest transform that registers hold. Each pass moves all elements once, and a larger radix saves passes.
 const LARGEST_RADIX: i64 = 8;
-
-/// Returns true if transforms are left to the library of the host, whose memory the device's is: of 16384 rows of 64
-/// complex64 values it takes 1.2 ms, and these kernels 17 ms (PoCL, 2 cores; `make bench CASES="'fft *'"`, and with
-/// `TORCH_OPENCL_DEVICE_CLASS=gpu`).
-///
-/// # Errors
-/// [`Error::Invalid`] for an address that is not in device memory.
-pub fn fft_runs_on_host(input: &Tensor<'_>) -> Result<bool> {
-    // A tensor without elements has no address, and is on no device.
-    Ok(input.numel() == 0 || Target::of(input.address)?.is_cpu())
-}
 
 /// Transforms along `dim`, a power of two, and multiplies by `scale`. `output` and `input` are contiguous, complex and of
 /// one shape and dtype, and do not overlap.

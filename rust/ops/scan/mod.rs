@@ -93,9 +93,11 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
     }
     let target = Target::of(out.address)?;
     let rows = ScanShape::of(input, dim);
-    let chunk = div_ceil(rows.length, rows.chunks(&target));
+    // Phases are those of the order of additions, and would else depend on the number of pieces.
+    let in_order = op == ScanOp::LogSumExp && input.class().is_complex();
+    let (pieces, group) = if in_order { (1, 1) } else { (rows.chunks(&target), rows.group(&target)) };
+    let chunk = div_ceil(rows.length, pieces);
     let chunks = div_ceil(rows.length, chunk);
-    let group = rows.group(&target);
     let (totals_kernel, apply_kernel) = if group > 1 {
         (entry::SCAN_GROUP_TOTALS, entry::SCAN_GROUP_APPLY)
     } else {

@@ -46,14 +46,20 @@ static inline Total identity(int op) {
 }
 
 #ifdef IS_COMPLEX
-static inline Total complex_exp(Total z) { return exp(z.x) * (Total)(cos(z.y), sin(z.y)); }
+// 0 where the real part is -inf, also if the phase is not finite, and real where the phase is 0, also if it overflows.
+static inline Total complex_exp(Total z) {
+  if (z.x == -INFINITY) return (Total)(0, 0);
+  return (Total)(exp(z.x) * cos(z.y), z.y == 0 ? 0 : exp(z.x) * sin(z.y));
+}
 
-// log(exp(a) + exp(b)), from the one with the larger real part. Equal infinities would give inf - inf.
+// log(exp(a) + exp(b)), from the one with the larger real part, `a` being what is accumulated. exp(-inf) is 0, whatever its
+// phase, and equal infinities would give inf - inf.
 static inline Total log_sum_exp(Total a, Total b) {
-  if (isnan(a.x + a.y + b.x + b.y)) return (Total)(NAN, NAN);
-  const Total low = a.x < b.x ? a : b, high = a.x < b.x ? b : a;
+  if (isnan(a.x) || isnan(a.y) || isnan(b.x) || isnan(b.y)) return (Total)(NAN, NAN);
+  if (b.x == -INFINITY) return a;
+  if (a.x == -INFINITY) return b;
+  const Total low = a.x <= b.x ? a : b, high = a.x <= b.x ? b : a;
   if (isinf(low.x) && low.x == high.x) {
-    if (low.x < 0) return low;
     const Total sum = complex_exp(a) + complex_exp(b);
     return (Total)(log(hypot(sum.x, sum.y)), atan2(sum.y, sum.x));
   }

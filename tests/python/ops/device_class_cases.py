@@ -197,7 +197,7 @@ def test_normalisation_of_columns():
 
 
 @pytest.mark.parametrize("size", [(3, 5, 2), (64, 64, 64), (70, 130, 33), (1, 200, 1030), (65, 3, 2000)])
-def test_products(size: tuple[int, int, int]):
+def test_matmuls(size: tuple[int, int, int]):
     rows, columns, depth = size
     a, b = torch.randn(rows, depth), torch.randn(depth, columns)
     check(torch.mm, a, b)

@@ -1,5 +1,7 @@
 """As device_class_cases.py, of what goes by index or order: updates by index, non-zero elements, sorts, totals."""
 
+from itertools import product
+
 import pytest
 import torch
 from device_class_cases import check
@@ -102,3 +104,20 @@ def test_running_totals(length: int):
             check(lambda a: a.cumsum(1), x)
     check(lambda a: a.logcumsumexp(1), torch.randn(3, length))
     check(lambda a: a.cumprod(1), torch.rand(3, length) / 50 + 1 - 1 / 100)
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0, 2.0, 3.0, float("inf")])
+def test_distances_one_by_one(p: float):
+    mode = "donot_use_mm_for_euclid_dist"
+    points = torch.randn(2, 1, 40, 9), torch.randn(3, 50, 9)
+    check(lambda x, y: torch.cdist(x, y, p, mode), *points, times=10)
+
+
+def test_logarithms_of_complex_sums_are_in_order():
+    """Their phases are those that the CPU adds up, in long rows too, and infinite terms are passed on."""
+    check(lambda x: torch.logcumsumexp(x, 0), torch.randn(3000, 3, dtype=torch.complex64))
+    parts = [0.0, 1.0, float("inf"), -float("inf"), float("nan")]
+    values = [complex(real, imag) for real in parts for imag in (0.0, 1.0)]
+    pairs = torch.tensor(list(product(values, values)), dtype=torch.complex64)
+    actual, expected = torch.logcumsumexp(pairs.to("opencl"), 1).cpu(), torch.logcumsumexp(pairs, 1)
+    torch.testing.assert_close(torch.view_as_real(actual), torch.view_as_real(expected), equal_nan=True)

@@ -127,7 +127,7 @@ def test_a_long_padding_takes_about_as_long_as_a_short_one(device: torch.device)
 
     long, short = (min(seconds(padding) for _ in range(10)) for padding in (1000, 1))
     # Looking for an element in all of the padding would take several hundred times as long.
-    assert long < 3 * short
+    assert long < 20 * short
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 12), (4, 12, 7)])
