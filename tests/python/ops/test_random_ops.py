@@ -172,6 +172,17 @@ def test_dropout(dtype: torch.dtype, device: torch.device) -> None:
     assert torch.equal(grad.cpu(), dropped.detach().cpu())
 
 
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@covers("_masked_scale")
+def test_masked_scale(dtype: torch.dtype, device: torch.device) -> None:
+    x = torch.randn(40, 25).to(dtype).t()
+    mask = torch.randint(2, (25, 40), dtype=torch.uint8)
+    with NoFallback():
+        scaled = torch._masked_scale(x.to(device), mask.to(device), 4 / 3)
+    assert scaled.stride() == x.stride()
+    torch.testing.assert_close(scaled.cpu(), x * mask * (4 / 3))
+
+
 def test_dropout_keeps_the_order_of_dimensions(device: torch.device) -> None:
     x = torch.ones(2, 4, 5, 3, device=device).permute(0, 3, 1, 2)[:, 1:]  # channels last, with gaps
     dropped = torch.nn.functional.dropout(x, 1e-10)
