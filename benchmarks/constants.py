@@ -171,5 +171,5 @@ def make_package(folder: Path, library: Path) -> None:
 
 def _environment(folder: str) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
-    # Products by our own kernels, whatever was measured to be faster.
+    # Matmuls by our own kernels, whatever was measured to be faster.
     return {"PYTHONPATH": path, MODE: "eager", "TORCH_OPENCL_BLAS": "opencl"}

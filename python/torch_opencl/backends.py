@@ -9,15 +9,15 @@ __all__ = ["blas_choices", "preferred_blas_library"]
 
 
 def preferred_blas_library(backend: str | None = None) -> str:
-    """Choose the library that computes matrix products, for the whole process; or ask which one it is.
+    """Choose the library that computes matmuls, for the whole process; or ask which one it is.
 
-    * ``"auto"`` (the default): the fastest. The first large product of each dtype and class of size is
+    * ``"auto"`` (the default): the fastest. The first large matmul of each dtype and class of size is
       measured, and the result is kept with the compiled kernels.
-    * ``"opencl"``: this package's own kernels, which compute every product.
-    * ``"host"``: PyTorch's CPU product (MKL, oneDNN), on devices that share memory with the host.
+    * ``"opencl"``: this package's own kernels, which compute every matmul.
+    * ``"host"``: PyTorch's CPU matmul (MKL, oneDNN), on devices that share memory with the host.
     * ``"cublas"``: NVIDIA's, on NVIDIA devices; operands are copied from OpenCL's memory to CUDA's and back.
 
-    A product that the library does not have (of integers, say) is computed by ``"opencl"``. The
+    A matmul that the library does not have (of integers, say) is computed by ``"opencl"``. The
     environment variable ``TORCH_OPENCL_BLAS`` sets what a process starts with.
 
     Args:
@@ -42,7 +42,7 @@ def blas_choices(device: DeviceLike = None) -> dict[str, str]:
         device: the device; the current one by default.
 
     Returns:
-        The library for each class of products that came up, by dtype, the smallest sizes of the class as
+        The library for each class of matmuls that came up, by dtype, the smallest sizes of the class as
         batches, rows, columns and terms of a sum, and threads of the host.
 
     Raises:

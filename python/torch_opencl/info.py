@@ -85,7 +85,7 @@ def collect() -> dict[str, Any]:
 
 
 def self_test(device: torch.device) -> dict[str, Any]:
-    """Compare an addition, a matrix product and a gradient on a device with the CPU's.
+    """Compare an addition, a matmul and a gradient on a device with the CPU's.
 
     Args:
         device: the device to test.
@@ -99,9 +99,9 @@ def self_test(device: torch.device) -> dict[str, Any]:
 
     def compute(device: torch.device) -> list[torch.Tensor]:
         w = weight.to(device).requires_grad_()
-        product = (x.to(device) + 1) @ w
-        product.sigmoid().sum().backward()
-        return [product.detach().cpu(), w.grad.cpu()]
+        y = (x.to(device) + 1) @ w
+        y.sigmoid().sum().backward()
+        return [y.detach().cpu(), w.grad.cpu()]
 
     try:
         torch.testing.assert_close(compute(device), compute(torch.device("cpu")), rtol=1e-4, atol=1e-4)
@@ -144,7 +144,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield f"opencl:{index}"
         yield from (f"  {line}" for line in _device_lines(device))
-        yield f"  matrix products: {_tuning(report['tuning'][index])}"
+        yield f"  matmuls: {_tuning(report['tuning'][index])}"
         yield f"  self-test: {_outcome(report['self_test'][index])}"
     if "kernel_cache" in report:
         cache = report["kernel_cache"]

@@ -10,7 +10,7 @@
 //! | `scalars`      | `&'static [&str]`      | names of the scalar parameters                     |
 //! | `outputs`      | integer                | number of outputs                                  |
 //! | `part`         | integer                | its index in `PARTS`                               |
-//! | `expr`         | `Option<&'static str>` | expression for float and double, of the first output |
+//! | `expr`         | `Option<&'static str>` | of the first output, for float and double          |
 //! | `expr_int`     | same                   | for `long`                                         |
 //! | `expr_bool`    | same                   | for `long` where the compute dtype is bool         |
 //! | `expr_complex` | same                   | for the complex types                              |

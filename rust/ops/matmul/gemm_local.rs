@@ -222,7 +222,7 @@ pub fn finish(
     )
 }
 
-/// The dot product of a row and a column of `depth` elements each.
+/// The dot product of a row and a column of `k` elements each.
 ///
 /// # Errors
 /// As the allocator and the driver report.
