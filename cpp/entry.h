@@ -1,4 +1,4 @@
-// The types of our entries, from those of their ops: the generated native_entries.h declares each by them, so that a
+// The types of our entries, from those of their ops: the generated entries/FAMILY.h declare each by them, so that a
 // definition whose parameters are not the op's does not link.
 #pragma once
 

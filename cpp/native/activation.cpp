@@ -1,4 +1,6 @@
-#include "native_entries.h"
+#include "entries/binary.h"
+#include "entries/random.h"
+#include "entries/unary.h"
 
 #include <ATen/TensorIterator.h>
 #include <ATen/TensorOperators.h>

@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/composite.h"
 
 #include <ATen/Functions.h>
 

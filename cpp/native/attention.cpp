@@ -1,4 +1,5 @@
-#include "native_entries.h"
+#include "entries/composite.h"
+#include "entries/softmax.h"
 
 #include <ATen/TensorOperators.h>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Distances between the points of two lists, composed of ATen's functions: those that a matmul does not compute.
-#include "native_entries.h"
+#include "entries/composite.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
@@ -69,10 +69,9 @@ void by_parts(const at::Tensor& x1, const at::Tensor& x2, Compute&& compute) {
   const int64_t most1 = std::clamp<int64_t>(kMostDifferences / (pair * most2), 1, x1.size(-2));
   for (int64_t first1 = 0; first1 < x1.size(-2); first1 += most1) {
     for (int64_t first2 = 0; first2 < x2.size(-2); first2 += most2) {
-      compute(
-          Part{
-              x1.narrow(-2, first1, std::min(most1, x1.size(-2) - first1)),
-              x2.narrow(-2, first2, std::min(most2, x2.size(-2) - first2)), first1, first2});
+      compute(Part{
+          x1.narrow(-2, first1, std::min(most1, x1.size(-2) - first1)),
+          x2.narrow(-2, first2, std::min(most2, x2.size(-2) - first2)), first1, first2});
     }
   }
 }

@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/convolution.h"
 
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/empty.h>

@@ -1,4 +1,5 @@
-#include "native_entries.h"
+#include "entries/copy.h"
+#include "entries/unary.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>

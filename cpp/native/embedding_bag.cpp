@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/embedding_bag.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/TensorUtils.h>

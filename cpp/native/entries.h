@@ -3,7 +3,6 @@
 
 #include "foreach.h"
 #include "index.h"
-#include "native_entries.h"
 #include "pool.h"
 #include "random.h"
 #include "resample.h"

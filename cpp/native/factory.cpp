@@ -1,4 +1,5 @@
-#include "native_entries.h"
+#include "entries/factory.h"
+#include "entries/composite.h"
 
 #include <ATen/native/RangeUtils.h>
 #include <ATen/native/Resize.h>

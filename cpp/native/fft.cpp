@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/fft.h"
 
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>

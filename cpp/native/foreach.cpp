@@ -13,6 +13,7 @@
 
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "entries/foreach.h"
 #include "torch_opencl/rust/ops/foreach/mod.rs.h"
 #include "torch_opencl/rust/ops/foreach/norm.rs.h"
 

@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/grid_sampler.h"
 
 #include <ATen/Context.h>
 #include <ATen/OpMathType.h>

@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/copy.h"
 
 #include <ATen/native/im2col_shape_check.h>
 #include <ATen/ops/constant_pad_nd.h>

@@ -16,6 +16,8 @@
 #include "../error.h"
 #include "../structured.h"
 #include "../tensor_arg.h"
+#include "entries/copy.h"
+#include "entries/index.h"
 #include "torch_opencl/rust/ops/copy/mod.rs.h"
 #include "torch_opencl/rust/ops/index/mod.rs.h"
 #include "torch_opencl/rust/ops/index/scatter.rs.h"

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <ATen/core/IListRef.h>
-
-#include "native_entries.h"
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 
 namespace torch_opencl::native {
 

@@ -1,5 +1,5 @@
 // The elements that sorting would put at one position of each row: kthvalue, median; and mode.
-#include "native_entries.h"
+#include "entries/sort.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
@@ -111,7 +111,8 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(
   const int64_t length = self.dim() == 0 ? 1 : self.size(dim);
   TORCH_CHECK_INDEX(length > 0, "kthvalue(): Expected reduction dim ", dim, " to have non-zero size.");
   TORCH_CHECK(k >= 1 && k <= length, "kthvalue(): selected number k out of range for dimension ", dim);
-  select_along(self, dim, keepdim, [&](const at::Tensor& rows) { return one_position(rows, k - 1); }, values, indices);
+  select_along(
+      self, dim, keepdim, [&](const at::Tensor& rows) { return one_position(rows, k - 1); }, values, indices);
   return {values, indices};
 }
 

@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/reduce.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mul.h>

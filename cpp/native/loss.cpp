@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/loss.h"
 
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/empty.h>

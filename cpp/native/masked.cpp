@@ -7,6 +7,7 @@
 #include <ATen/ops/where.h>
 
 #include "../operand.h"
+#include "entries/index.h"
 #include "index.h"
 
 namespace torch_opencl::native {

@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/matmul.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>

@@ -12,6 +12,7 @@
 #include "../allocator.h"
 #include "../error.h"
 #include "../tensor_arg.h"
+#include "entries/copy.h"
 
 namespace torch_opencl::native {
 namespace {

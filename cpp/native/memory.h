@@ -1,7 +1,7 @@
 // Allocation without the dispatcher.
 #pragma once
 
-#include "native_entries.h"
+#include "entries/view.h"
 
 namespace torch_opencl::native {
 

@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/index.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>

@@ -3,7 +3,7 @@
 
 #include <tuple>
 
-#include "native_entries.h"
+#include "entries/norm.h"
 
 namespace torch_opencl::native {
 

@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/optimizer.h"
 
 #include <ATen/ops/empty_strided.h>
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/random.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/TensorOperators.h>

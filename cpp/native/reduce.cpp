@@ -1,4 +1,5 @@
-#include "native_entries.h"
+#include "entries/reduce.h"
+#include "entries/composite.h"
 
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/ReduceOpsUtils.h>

@@ -8,6 +8,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
+#include "entries/resample.h"
 
 namespace torch_opencl::native {
 namespace {

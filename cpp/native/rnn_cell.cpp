@@ -7,6 +7,7 @@
 #include "../tensor_arg.h"
 #include "check.h"
 #include "contiguous.h"
+#include "entries/rnn.h"
 #include "torch_opencl/rust/ops/rnn/mod.rs.h"
 
 namespace torch_opencl::native {

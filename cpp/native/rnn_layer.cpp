@@ -15,6 +15,7 @@
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
+#include "entries/rnn.h"
 #include "rnn_cell.h"
 #include "torch_opencl/rust/ops/rnn/mod.rs.h"
 

@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/attention.h"
 
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>

@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/scan.h"
 
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>

@@ -1,5 +1,5 @@
 // Insertion indices of values among sorted ones, and repeat_interleave, which finds its indices so.
-#include "native_entries.h"
+#include "entries/index.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/native/BucketizationUtils.h>

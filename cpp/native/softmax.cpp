@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/softmax.h"
 
 #include <ATen/WrapDimUtils.h>
 

@@ -1,4 +1,4 @@
-#include "native_entries.h"
+#include "entries/sort.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>

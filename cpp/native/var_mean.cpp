@@ -11,7 +11,7 @@
 #include <ATen/ops/real.h>
 #include <limits>
 
-#include "native_entries.h"
+#include "entries/reduce.h"
 
 namespace torch_opencl::native {
 

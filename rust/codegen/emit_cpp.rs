@@ -12,7 +12,7 @@
 //! TORCH_OPENCL_HOST(m, name);
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::dtypes::Dtypes;
 use super::plan::{ClassFrom, Declaration, Form, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
@@ -20,36 +20,46 @@ use super::plan::{ClassFrom, Declaration, Form, Plan, PlannedRow, Pointwise, Reg
 const BANNER: &str = "// Generated from native_functions.yaml by rust/codegen.\n";
 
 /// Number of translation units, so that a few cores compile them at the same time.
-const UNITS: usize = 4;
+const UNITS: usize = 8;
 
 /// The texts of the `registrations_N.cpp`; fewer than [`UNITS`] if the table is that small.
 pub fn registrations(plan: &Plan) -> Vec<String> {
-    balanced(&plan.rows).iter().map(|rows| unit(rows)).collect()
+    units(&plan.rows).iter().map(|rows| unit(rows)).collect()
 }
 
-/// The text of `native_entries.h`: every function and class of ours, with the types of its op (`entry.h`).
-pub fn native_entries(plan: &Plan) -> String {
+/// The texts of `entries/FAMILY.h`: the functions and classes of ours in each family that has some, with the types of
+/// their ops (`entry.h`). A header of all of them would make each operator recompile every file of `cpp/native`.
+pub fn entries(plan: &Plan) -> BTreeMap<&str, String> {
+    let mut families: BTreeMap<&str, Vec<&Registration>> = BTreeMap::new();
+    for row in &plan.rows {
+        let ours = row.registrations.iter().filter(|registration| registration.is_ours());
+        families.entry(&row.family.name).or_default().extend(ours);
+    }
+    families.retain(|_, registrations| !registrations.is_empty());
+    families.into_iter().map(|(family, registrations)| (family, family_entries(&registrations))).collect()
+}
+
+fn family_entries(registrations: &[&Registration]) -> String {
     let (mut headers, mut declarations) = (BTreeSet::new(), BTreeSet::new());
-    for registration in plan.rows.iter().flat_map(|row| &row.registrations) {
-        let Registration { function, header, form, declares, .. } = registration;
+    for Registration { function, header, form, declares, .. } in registrations {
         let outputs = if let Form::Out { outputs } = form { *outputs } else { 0 };
         match declares {
             Some(Declaration::Function(name)) => {
                 declarations.insert(format!("Entry<at::_ops::{function}> {name};\n"));
+                headers.insert(format!("#include <ATen/ops/{header}_ops.h>\n"));
             }
-            Some(Declaration::Class { name, meta, header }) => {
-                headers.insert(format!("#include <ATen/ops/{header}_meta.h>\n"));
+            Some(Declaration::Class { name, meta, header: class }) => {
                 declarations.insert(format!(
                     "struct {name} : at::meta::structured_{meta} {{\n  Impl<at::_ops::{function}, {outputs}> impl;\n}};\n"
                 ));
+                headers.insert(format!("#include <ATen/ops/{class}_meta.h>\n"));
+                headers.insert(format!("#include <ATen/ops/{header}_ops.h>\n"));
             }
             Some(Declaration::Template { header, .. }) => {
                 headers.insert(format!("#include <ATen/ops/{header}_meta.h>\n"));
-                continue;
             }
-            Some(Declaration::Expression { .. }) | None => continue,
+            Some(Declaration::Expression { .. }) | None => {}
         }
-        headers.insert(format!("#include <ATen/ops/{header}_ops.h>\n"));
     }
     let headers: String = headers.into_iter().collect();
     let declarations: String = declarations.into_iter().collect();
@@ -120,22 +130,20 @@ enum class Distribution : uint32_t {{
     )
 }
 
-/// Cuts the rows into runs of about the same cost, which is that of template instantiations, one for each registration
-/// and stub.
-fn balanced(rows: &[PlannedRow]) -> Vec<Vec<&PlannedRow>> {
-    let cost = |row: &PlannedRow| row.registrations.len() + usize::from(row.stub.is_some());
-    let share = rows.iter().map(cost).sum::<usize>().div_ceil(UNITS).max(1);
-    let mut spent = 0;
-    let numbered: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            let unit = spent / share;
-            spent += cost(row);
-            (unit, row)
-        })
-        .collect();
-    let runs = numbered.chunk_by(|(a, _), (b, _)| a == b);
-    runs.map(|run| run.iter().map(|(_, row)| *row).collect()).collect()
+/// Spreads the rows over units: pointwise ones, of which there are most, by their op, others by their family. A new row
+/// is in one unit, and changes no other.
+fn units(rows: &[PlannedRow]) -> Vec<Vec<&PlannedRow>> {
+    let mut units: Vec<Vec<&PlannedRow>> = vec![Vec::new(); UNITS];
+    for row in rows {
+        let op = row.registrations.first().map(|registration| registration.op.as_str());
+        let key = if row.pointwise.is_some() { op } else { None }.unwrap_or(&row.family.name);
+        let hash = key.bytes().fold(0_usize, |hash, byte| (hash * 31 + usize::from(byte)) % 65_537);
+        if let Some(unit) = units.get_mut(hash % UNITS) {
+            unit.push(row);
+        }
+    }
+    units.retain(|unit| !unit.is_empty());
+    units
 }
 
 fn unit(rows: &[&PlannedRow]) -> String {
@@ -178,8 +186,13 @@ fn includes(rows: &[&PlannedRow]) -> String {
             }
         }
     }
-    let ours = ["registration.h", "pointwise_op.h", "native/entries.h"];
-    let ours: String = ours.iter().map(|header| format!("#include \"{header}\"\n")).collect();
+    let families: BTreeSet<_> = rows
+        .iter()
+        .filter(|row| row.registrations.iter().any(Registration::is_ours))
+        .map(|row| format!("entries/{}.h", row.family.name))
+        .collect();
+    let ours = ["registration.h", "pointwise_op.h", "native/entries.h"].map(str::to_owned).into_iter().chain(families);
+    let ours: String = ours.map(|header| format!("#include \"{header}\"\n")).collect();
     let torch = headers.iter().map(|header| format!("#include <{header}>\n"));
     torch.fold(ours + "\n", |text, line| text + &line)
 }

@@ -7,7 +7,7 @@
 //! | file                   | for                                                             |
 //! | ---------------------- | --------------------------------------------------------------- |
 //! | `registrations_N.cpp`  | dispatcher registrations and stub pointers                      |
-//! | `native_entries.h`     | declarations of our functions and classes, by the op they are for |
+//! | `entries/FAMILY.h`     | declarations of a family's functions and classes, by their ops  |
 //! | `pointwise_op.h`       | `torch_opencl::PointwiseOp`, the pointwise ops as C++ sees them |
 //! | `pointwise_table.rs`   | the same enum, its rows and the kernel cases, as Rust sees them |
 //! | `distribution.h`, `distributions.rs` | the distributions of the random kernels, for both     |
@@ -84,7 +84,11 @@ pub fn run(inputs: &Inputs<'_>, out_dir: &Path) -> Result<Vec<PathBuf>, Vec<Diag
         .enumerate()
         .map(|(i, text)| write(out_dir, &format!("registrations_{i}.cpp"), text))
         .collect::<Result<_, _>>()?;
-    write(out_dir, "native_entries.h", &emit_cpp::native_entries(&plan))?;
+    let entries = out_dir.join("entries");
+    make_empty(&entries)?;
+    for (family, text) in emit_cpp::entries(&plan) {
+        write(&entries, &format!("{family}.h"), &text)?;
+    }
     write(out_dir, "pointwise_op.h", &emit_cpp::pointwise_op(&plan))?;
     write(out_dir, "distribution.h", &emit_cpp::distribution(&plan))?;
     write(out_dir, "distributions.rs", &emit_rust::distributions(&plan))?;
@@ -118,14 +122,7 @@ pub fn kernels(folders: &[&Path], out_dir: &Path) -> Result<(), Vec<Diagnostic>>
     let kernels = kernels::kernels(&files, &structs)?;
     write(out_dir, "kernel_entries.rs", &kernels.entries)?;
     let sources = out_dir.join("cl");
-    // Removes what an earlier build wrote for files that no longer exist.
-    let remade = fs::remove_dir_all(&sources).or_else(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Ok(()),
-        _ => Err(error),
-    });
-    remade
-        .and_then(|()| fs::create_dir_all(&sources))
-        .map_err(|e| Diagnostic::file(&sources, format!("cannot be made: {e}")))?;
+    make_empty(&sources)?;
     for source in kernels.sources {
         write(&sources, &source.name, &source.text)?;
     }
@@ -144,6 +141,17 @@ fn find_kernels(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Diagnosti
         }
     }
     Ok(())
+}
+
+/// Makes a folder that holds nothing of an earlier build.
+fn make_empty(folder: &Path) -> Result<(), Diagnostic> {
+    let removed = fs::remove_dir_all(folder).or_else(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    });
+    removed
+        .and_then(|()| fs::create_dir_all(folder))
+        .map_err(|e| Diagnostic::file(folder, format!("cannot be made: {e}")))
 }
 
 fn read(path: &Path) -> Result<String, Diagnostic> {

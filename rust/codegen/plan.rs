@@ -54,6 +54,16 @@ pub struct Registration {
     pub declares: Option<Declaration>,
 }
 
+impl Registration {
+    /// Returns true if the implementation is C++ of ours, which needs a declaration.
+    pub const fn is_ours(&self) -> bool {
+        matches!(
+            self.declares,
+            Some(Declaration::Function(_) | Declaration::Class { .. } | Declaration::Template { .. })
+        )
+    }
+}
+
 /// The declaration of an entry of ours.
 #[derive(Debug)]
 pub enum Declaration {

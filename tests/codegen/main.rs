@@ -54,14 +54,11 @@ fn good_table_generates_both_languages() -> Result<(), Box<dyn Error>> {
 
     let registrations: String = sources.iter().map(fs::read_to_string).collect::<Result<Vec<_>, _>>()?.join("\n");
     let mut failures: Vec<String> = compare(&good.join("registrations.cpp"), &registrations)?.into_iter().collect();
-    for name in [
-        "native_entries.h",
-        "pointwise_op.h",
-        "pointwise_table.rs",
-        "distribution.h",
-        "distributions.rs",
-        "coverage.md",
-    ] {
+    let mut entries = fs::read_dir(out.join("entries"))?.map(|e| Ok(e?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    entries.sort();
+    let entries: String = entries.iter().map(fs::read_to_string).collect::<Result<Vec<_>, _>>()?.join("\n");
+    failures.extend(compare(&good.join("entries.h"), &entries)?);
+    for name in ["pointwise_op.h", "pointwise_table.rs", "distribution.h", "distributions.rs", "coverage.md"] {
         failures.extend(compare(&good.join(name), &fs::read_to_string(out.join(name))?)?);
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
