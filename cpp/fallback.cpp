@@ -145,7 +145,8 @@ class Call {
       if (view.host().is_same(result)) return view.device();
     }
     TORCH_INTERNAL_ASSERT(device_.has_value());
-    return result.to(*device_);
+    // A copy would resolve what the CPU conjugates lazily.
+    return result.is_conj() ? result.conj().to(*device_).conj() : result.to(*device_);
   }
 
   void convert_back(c10::IValue& value) const {

@@ -117,9 +117,11 @@ pub fn foreach(
 /// A problem of an op, and how to fix it.
 type Problem = (String, String);
 
-/// The CPU's kernel of an op. ATen makes the other variants of a structured one from its out= variant.
+/// The CPU's kernel of an op. All variants of a structured one get it: ATen's own functional variant would make outputs
+/// on the devices of several inputs before any kernel compares these, and ends in an internal assertion.
 fn host(op: &Op, group: Option<Group<'_>>) -> Vec<Registration> {
-    vec![registration(group.map_or(op, |group| group.out), Form::Host, String::new())]
+    let ops = group.map_or(vec![op], |group| group.delegating.into_iter().chain([group.out]).collect());
+    ops.into_iter().map(|op| registration(op, Form::Host, String::new())).collect()
 }
 
 fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>, Problem> {

@@ -45,6 +45,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_OUT(m, "mm.out", mm_out, torch_opencl::native::mm_out, 1, 0x86e0ull);
   TORCH_OPENCL_FUNCTION(m, "histc", histc, torch_opencl::native::histc, 0x80e0ull);
   TORCH_OPENCL_COPIED(m, "histc.out", histc_out, torch_opencl::native::histc, 1, 0x80e0ull);
+  TORCH_OPENCL_HOST(m, "qr");
   TORCH_OPENCL_HOST(m, "qr.out");
 }
 

@@ -9,6 +9,7 @@ import test_fft  # noqa: F401
 import test_foreach  # noqa: F401
 import test_fused_attention  # noqa: F401
 import test_interpolation  # noqa: F401
+import test_linear_algebra  # noqa: F401
 import test_random_ops  # noqa: F401
 import torch
 from float64 import computed
