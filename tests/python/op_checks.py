@@ -81,13 +81,35 @@ def out(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
         Three calls for each of the first samples that the CPU takes in this form.
     """
     for sample in samples(info, dtype)[:OUT_SAMPLES]:
-        expected = call(info.op, sample)
-        try:
-            call(info.op, sample, out=tree_map_only(torch.Tensor, torch.empty_like, expected))
-        except (RuntimeError, TypeError):
-            continue  # this form of the op has no out=
         for make in (torch.empty_like, strided_like, lambda tensor: tensor.new_empty(0)):
-            yield Case(sample, partial(_into, info.op, make))
+            if _takes_out(info.op, make, unprocessed(sample)):
+                yield Case(sample, partial(_into, info.op, make))
+
+
+def _takes_out(function: Callable, make: Callable, sample: SampleInput) -> bool:
+    """Whether the CPU has this form, and does not ignore strides or sizes of what it is given."""
+    torch.manual_seed(0)
+    expected = call(function, sample)
+    given = tree_map_only(torch.Tensor, make, expected)
+    torch.manual_seed(0)
+    try:
+        call(function, sample, out=given)
+        torch.testing.assert_close(given, expected, rtol=0, atol=0, equal_nan=True)
+    except (RuntimeError, TypeError, AssertionError):
+        return False
+    return True
+
+
+def unprocessed(sample: SampleInput) -> SampleInput:
+    """Ask for all results of a call, as they are.
+
+    Args:
+        sample: the arguments, and what tests make of the results.
+
+    Returns:
+        The arguments alone.
+    """
+    return SampleInput(sample.input, args=sample.args, kwargs=sample.kwargs)
 
 
 def strided_like(tensor: torch.Tensor) -> torch.Tensor:
@@ -103,12 +125,11 @@ def strided_like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _into(function: Callable, make: Callable, sample: SampleInput, device: torch.device) -> Any:
-    expected = call(function, sample)
-    if device.type == "cpu":
-        return settled(function, expected, sample)
-    given = tree_map_only(torch.Tensor, lambda tensor: make(tensor.to(device)), expected)
-    call(function, sample, device, out=given)
-    return settled(function, given, sample)
+    results = call(function, unprocessed(sample))
+    if device.type != "cpu":
+        results = tree_map_only(torch.Tensor, lambda tensor: make(tensor.to(device)), results)
+        call(function, unprocessed(sample), device, out=results)
+    return settled(function, sample.output_process_fn_grad(results), sample)
 
 
 # --- in place

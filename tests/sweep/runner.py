@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "target" / "sweep" / "results.jsonl"
 # Seconds for a call, which may compile many kernels, and for the start of a worker on a busy machine.
 HANG_SECONDS = 240.0
-START_SECONDS = 180.0
+START_SECONDS = 600.0
 
 
 def main() -> int:
@@ -33,12 +33,13 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results, to which a run adds")
     parser.add_argument("--again", action="store_true", help="check pairs again that have a result")
     parser.add_argument("--findings", action="store_true", help="check pairs again that were not right or fell back")
+    parser.add_argument("--keep", action="store_true", help="go on with results of another build of the library")
     parser.add_argument("--summary", action="store_true", help="check nothing, only print the summary")
     parser.add_argument("--page", action="store_true", help="write the measured part of docs/coverage.md")
     parser.add_argument("--table", type=Path, help="only write this file into docs/coverage.md, as its other part")
     parser.add_argument("--planted", help=argparse.SUPPRESS)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()
     if asked.table:
         page.write_table(asked.table)
         return 0
@@ -63,7 +64,7 @@ def supervise(asked: argparse.Namespace) -> int:
 
     every = pairs.planted_pairs(asked.planted.split(",")) if asked.planted else pairs.every_pair()
     wanted = [str(pair) for pair in pairs.chosen(every, asked.words, asked.sample, asked.seed)]
-    journal = Journal(asked.results, keeps=asked.findings or asked.summary)
+    journal = Journal(asked.results, keeps=asked.keep or asked.findings or asked.summary)
     records = {entry["pair"]: Record(**entry) for entry in journal.entries}
 
     def done(record: Record) -> str:

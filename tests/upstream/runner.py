@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results, to which a run adds")
     parser.add_argument("--failures", action="store_true", help="run tests again that did not pass")
     parser.add_argument("--worker", choices=SUFFIXES, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()
     folder = asked.pytorch / "test"
     if not folder.is_dir():
         parser.error(
