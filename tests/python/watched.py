@@ -91,11 +91,15 @@ class Watched:
 
 
 class Channel:
-    """The process's own side: its output, which nothing else may write to from now on, and its input."""
+    """The process's own side: its output and its input, which nothing else may use from now on."""
 
     def __init__(self) -> None:
         self.file = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
+        self.input = os.fdopen(os.dup(0))
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
 
     def say(self, **what: object) -> None:
         """Write a line for the process that watches.
@@ -112,5 +116,5 @@ class Channel:
         Returns:
             Its contents; None where there will be no other.
         """
-        line = sys.stdin.readline()
+        line = self.input.readline()
         return json.loads(line) if line else None

@@ -38,8 +38,9 @@ class Record:
 
     @property
     def fallbacks(self) -> list[str]:
-        """Operators of all checks that ran on the CPU for want of a kernel."""
-        return sorted({name for check in self.checks.values() for name in check.get("fallbacks", ())})
+        """Operators that ran on the CPU for want of a kernel; not with bad arguments, which are of other dtypes."""
+        good = [check for name, check in self.checks.items() if name != "errors"]
+        return sorted({name for check in good for name in check.get("fallbacks", ())})
 
     @property
     def status(self) -> str:
