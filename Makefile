@@ -54,7 +54,7 @@ SMOKE := $(patsubst %,tests/python/ops/test_%.py,ops_explicit normalisation blas
 SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator device) tests/python/tools/test_install.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-rust test-python fuzz gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean
+.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,12 @@ test-python: build ## Run the tests of the operators and of torch.opencl (PYTEST
 fuzz: build ## Compare random calls with PyTorch's CPU backend (SECONDS=600 SEED=1; CASES=300 at most; CASE=17 for one)
 	@$(RUN) tests/fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(CASES),--cases $(CASES)) $(if $(CASE),--case $(CASE))
 
+sweep: build ## Check every operator of PyTorch's test databases (WORDS="linalg.* float32 --findings"; SAMPLE=60; JOBS=2)
+	@$(RUN) tests/sweep $(if $(SAMPLE),--sample $(SAMPLE) --seed $(SEED),--page) $(if $(JOBS),--jobs $(JOBS)) $(WORDS)
+
+upstream-tests: build ## Run PyTorch's own tests on the device (PYTORCH=checkout FILES="test_torch nn/*"; SAMPLE=500; JOBS=2)
+	@$(RUN) tests/upstream "$(PYTORCH)" $(if $(SAMPLE),--sample $(SAMPLE) --seed $(SEED)) $(if $(JOBS),--jobs $(JOBS)) $(FILES)
+
 gpu-compile: build ## Compile for GPUs, without one, all that they are asked to run (CASES="gemm_local"; SAMPLE=1)
 	@RUN="$(RUN)" scripts/setup_gpu_compile.sh
 	@$(RUN) tests/gpu_compile $(if $(SAMPLE),--sample) $(CASES)
@@ -125,9 +131,9 @@ bench-first-use: build ## Measure what new processes wait for, with and without 
 bench-constants: build ## Repeat the measurements that constants were chosen by (CASES="LAUNCH_BATCH")
 	@$(RUN) -m benchmarks constants $(CASES)
 
-docs: build ## Write docs/coverage.md, and the documentation of the Rust code into target/doc
+docs: build ## Write the rows' part of docs/coverage.md, and the documentation of the Rust code into target/doc
 ifeq ($(TORCH),$(USUAL_TORCH))
-	@cp "$${CARGO_TARGET_DIR:-target}/release/coverage.md" docs/coverage.md
+	@$(RUN) tests/sweep --table "$${CARGO_TARGET_DIR:-target}/release/coverage.md"
 endif
 	@cargo doc $(CARGO_FLAGS) --no-deps --document-private-items
 

@@ -75,6 +75,20 @@ at::Tensor empty(
       at::detail::empty_generic(sizes, device_allocator(), kKeys, c10::dtype_or_default(dtype), memory_format));
 }
 
+// Zeros without memory, as derivatives in forward mode that are known to be zero.
+at::Tensor efficientzerotensor(
+    at::IntArrayRef sizes,
+    std::optional<at::ScalarType> dtype,
+    std::optional<at::Layout> layout,
+    std::optional<at::Device> device,
+    std::optional<bool> pin_memory) {
+  check_options(layout, pin_memory);
+  const AllocationGuard guard(device);
+  at::native::ZeroTensorAllocator allocator(device_or_current(device));
+  constexpr auto keys = kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor);
+  return at::detail::empty_generic(sizes, &allocator, keys, c10::dtype_or_default(dtype), std::nullopt);
+}
+
 at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
   return empty(
       sizes, c10::optTypeMetaToScalarType(options.dtype_opt()), options.layout_opt(), options.device_opt(),

@@ -1,18 +1,17 @@
 """Starts workers, survives their ends, and reports what was found."""
 
 import argparse
-import json
 import os
 import pickle
-import queue
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from watched import Watched
 
 # Longer than any case takes that compiles kernels.
 HANG_SECONDS = 120.0
@@ -58,51 +57,6 @@ class Report:
         if self.cpu_deaths:
             lines.append(f"PyTorch's CPU backend crashes or hangs in cases {', '.join(map(str, self.cpu_deaths))}")
         return "\n".join([*lines, f"{self.cases} cases, {len(self.findings)} findings"])
-
-
-class Worker:
-    """A process that runs cases, and the lines that it writes."""
-
-    def __init__(self, arguments: list[str]) -> None:
-        command = [sys.executable, str(Path(__file__).parent), *arguments]
-        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115, `end` reads it
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors, text=True)
-        self.lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        for line in self.process.stdout or ():
-            self.lines.put(line)
-        self.lines.put(None)
-
-    def next(self, seconds: float) -> dict[str, Any] | None:
-        """Wait for a line.
-
-        Args:
-            seconds: how long; then the process is ended.
-
-        Returns:
-            What the line says; None at the end of the process.
-
-        Raises:
-            TimeoutError: where there was none in time.
-        """
-        try:
-            line = self.lines.get(timeout=seconds)
-        except queue.Empty:
-            self.process.kill()
-            raise TimeoutError from None
-        return None if line is None else json.loads(line)
-
-    def end(self) -> tuple[int, str]:
-        """Wait for the end of the process.
-
-        Returns:
-            Its exit status and the last lines of its errors.
-        """
-        status = self.process.wait()
-        self.errors.seek(0)
-        return status, "\n".join(self.errors.read().splitlines()[-5:])
 
 
 def main() -> int:
@@ -225,7 +179,9 @@ def attend(asked: argparse.Namespace, first: int, seconds: float, report: Report
     if asked.only:
         common.append(f"--only={asked.only}")
     seen = "\n".join(report.findings)
-    worker = Worker(["--worker", str(first), "--seconds", str(seconds), "--seen", seen, *common])
+    worker = Watched(
+        [str(Path(__file__).parent), "--worker", str(first), "--seconds", str(seconds), "--seen", seen, *common]
+    )
     number, name, device = None, "", ""
     try:
         while (line := worker.next(max(asked.hang, START_SECONDS) if number is None else asked.hang)) is not None:

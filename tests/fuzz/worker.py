@@ -1,33 +1,16 @@
 """The process that runs cases, and may die of one. It says on its output what it does, a line of JSON each."""
 
-import json
-import os
 import pickle
 import time
 from argparse import Namespace
 from pathlib import Path
 
+from watched import Channel
+
 from fuzz.case import Case
 from fuzz.generate import make
 from fuzz.oracle import judge
 from fuzz.shrink import shrink
-
-
-class Channel:
-    """The line to the runner: the process's output, which nothing else may write to from now on."""
-
-    def __init__(self) -> None:
-        self.file = os.fdopen(os.dup(1), "w")
-        os.dup2(2, 1)
-
-    def say(self, **what: object) -> None:
-        """Write a line for the runner.
-
-        Args:
-            what: its contents.
-        """
-        self.file.write(json.dumps(what) + "\n")
-        self.file.flush()
 
 
 def work(asked: Namespace, seen: set[str]) -> None:

@@ -121,8 +121,10 @@ def mirror(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
         device: where to.
 
     Returns:
-        A tensor of the same values at the same places of a storage as large.
+        A tensor of the same values at the same places of a storage as large; of a sparse one just a copy.
     """
+    if tensor.layout != torch.strided:
+        return tensor.detach().to(device, copy=True).requires_grad_(tensor.requires_grad)
     plain = tensor.detach().resolve_conj().resolve_neg()
     elements = plain.untyped_storage().nbytes() // plain.element_size()
     storage = plain.as_strided((elements,), (1,), 0).to(device, copy=True)
@@ -179,17 +181,18 @@ def assert_same(actual: Any, expected: Any, rtol: float = 0, atol: float = 0, ch
         check_dtype: whether dtypes must be the same.
     """
     given, wanted = tree_flatten(actual)[0], tree_flatten(expected)[0]
-    assert len(given) == len(wanted)
+    assert len(given) == len(wanted), f"{len(given)} results instead of {len(wanted)}"
     for mine, theirs in zip(given, wanted, strict=True):
         if isinstance(theirs, torch.Tensor):
-            assert mine.device.type == "opencl"
+            assert isinstance(mine, torch.Tensor), f"{mine!r} instead of a tensor"
+            assert mine.device.type == "opencl", f"a tensor of {mine.device}"
             own_rtol, own_atol = DEFAULT_TOLERANCES.get(theirs.dtype, (0.0, 0.0))
             limits = {"rtol": max(rtol, own_rtol), "atol": max(atol, own_atol)}
             assert_close(mine.cpu(), theirs, equal_nan=True, check_dtype=check_dtype, **limits)
         elif isinstance(theirs, float):
             assert mine == pytest.approx(theirs, rel=max(rtol, 1e-6), abs=atol, nan_ok=True)
         else:
-            assert mine == theirs
+            assert mine == theirs, f"{mine!r} instead of {theirs!r}"
 
 
 def assert_near_exact(actual: Any, rounded: Any, exact: Any) -> None:

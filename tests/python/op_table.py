@@ -106,6 +106,8 @@ class Row:
     op: str
     family: str
     dtypes: frozenset[torch.dtype]
+    # Of a row with a kernel that only devices other than the CPU use: `host`.
+    on_cpu: str = ""
 
     @property
     def base(self) -> str:
@@ -140,7 +142,9 @@ def load_rows() -> tuple[list[Row], list[Row]]:
         is_for_others = release(entry.get("since", "0.0")) > RELEASE or release(entry.get("until", "9.9")) < RELEASE
         dtypes = frozenset(dtype for group in _words(entry, "dtypes") for dtype in DTYPES[group])
         given = others if is_for_others else rows
-        given.extend(Row(op, entry["family"], dtypes) for op in (entry["op"], *_words(entry, "out")))
+        given.extend(
+            Row(op, entry["family"], dtypes, entry.get("on_cpu", "")) for op in (entry["op"], *_words(entry, "out"))
+        )
         for name in _words(entry, "foreach"):
             base, dot, overload = name.partition(".")
             derived = (f"_foreach_{base}{place}{dot}{overload}" for place in ("", "_"))

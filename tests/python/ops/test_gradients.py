@@ -1,13 +1,10 @@
 """Gradients of every differentiable op of the table against those of the CPU."""
 
-from functools import partial
-
 import pytest
 import torch
-from op_samples import NoFallback, assert_as_cpu, mirror_all, samples, tolerance
+from op_checks import assert_right, backward
 from op_table import opinfo_dtypes
-from torch.testing._internal.opinfo.core import OpInfo, SampleInput
-from torch.utils._pytree import tree_flatten
+from torch.testing._internal.opinfo.core import OpInfo
 
 # By OpInfo: why.
 EXPECTED_FAILURES: dict[str, str] = {}
@@ -27,25 +24,7 @@ def cases() -> list:
     return parameters
 
 
-def gradients(info: OpInfo, sample: SampleInput, device: torch.device) -> list[torch.Tensor | None]:
-    """Derivatives of a weighted sum of the results by all inputs; weights keep symmetric errors from cancelling."""
-    arguments = mirror_all((sample.input, sample.args, sample.kwargs), device)
-    first, args, kwargs = arguments
-    results = tree_flatten(sample.output_process_fn_grad(info.op(first, *args, **kwargs)))[0]
-    results = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
-    inputs = [t for t in tree_flatten(arguments)[0] if isinstance(t, torch.Tensor) and t.requires_grad]
-    if not results or not inputs:
-        return []
-    generator = torch.Generator().manual_seed(1)
-    # Single precision, so that a wider dtype gets the same numbers.
-    weights = [torch.randn(r.shape, generator=generator).to(device, r.dtype) for r in results]
-    return list(torch.autograd.grad(results, inputs, weights, allow_unused=True))
-
-
 @pytest.mark.parametrize(("info", "dtype"), cases())
 def test_backward(info: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
-    for sample in samples(info, dtype, requires_grad=True):
-        with NoFallback():
-            actual = gradients(info, sample, device)
-        compute = partial(gradients, info, device=torch.device("cpu"))
-        assert_as_cpu(actual, compute, sample, dtype, **tolerance(info, dtype))
+    for case in backward(info, dtype):
+        assert_right(case, info, dtype, device)

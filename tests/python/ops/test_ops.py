@@ -4,15 +4,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from op_samples import NoFallback, assert_as_cpu, call, mirror, samples, settled, tolerance
+from op_checks import assert_right, forward, has_inplace, inplace, out
 from op_table import opinfo_dtypes
 from torch.testing._internal.opinfo.core import OpInfo
-from torch.utils._pytree import tree_map_only
 
 # By test and OpInfo: why.
 EXPECTED_FAILURES: dict[tuple[str, str], str] = {}
-# In place these uncover memory that nothing has been written to.
-UNINITIALISED = {"resize_", "resize_as_"}
 
 
 def cases(test: str, wanted: Callable[[OpInfo], bool] = lambda info: True) -> list:
@@ -31,51 +28,17 @@ def cases(test: str, wanted: Callable[[OpInfo], bool] = lambda info: True) -> li
 
 @pytest.mark.parametrize(("info", "dtype"), cases("forward"))
 def test_forward(info: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
-    for sample in samples(info, dtype):
-        with NoFallback():
-            actual = call(info.op, sample, device)
-        assert_as_cpu(settled(info.op, actual, sample), on_cpu(info.op), sample, dtype, **tolerance(info, dtype))
-
-
-def on_cpu(function: Callable) -> Callable:
-    return lambda sample: settled(function, call(function, sample), sample)
-
-
-def strided_like(tensor: torch.Tensor) -> torch.Tensor:
-    """An uninitialised tensor of the same shape in which no two elements are neighbours."""
-    return tensor.new_empty((*tensor.shape, 2)).select(-1, 1)
+    for case in forward(info, dtype):
+        assert_right(case, info, dtype, device)
 
 
 @pytest.mark.parametrize(("info", "dtype"), cases("out", lambda info: info.supports_out))
 def test_out(info: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
-    """Into a tensor that fits, one with gaps between its elements, and one that has to grow."""
-    for sample in samples(info, dtype)[:4]:
-        expected = call(info.op, sample)
-        try:
-            call(info.op, sample, out=tree_map_only(torch.Tensor, torch.empty_like, expected))
-        except (RuntimeError, TypeError):
-            continue  # this form of the op has no out=
-        for make in (torch.empty_like, strided_like, lambda tensor: tensor.new_empty(0)):
-            given = tree_map_only(torch.Tensor, lambda tensor, make=make: make(tensor.to(device)), expected)
-            with NoFallback():
-                call(info.op, sample, device, out=given)
-            assert_as_cpu(settled(info.op, given, sample), on_cpu(info.op), sample, dtype, **tolerance(info, dtype))
+    for case in out(info, dtype):
+        assert_right(case, info, dtype, device)
 
 
-@pytest.mark.parametrize(
-    ("info", "dtype"),
-    cases("inplace", lambda info: info.inplace_variant is not None and info.name not in UNINITIALISED),
-)
+@pytest.mark.parametrize(("info", "dtype"), cases("inplace", has_inplace))
 def test_inplace(info: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
-    def on_a_copy(target: torch.Tensor, *args, **kwargs) -> torch.Tensor:
-        return info.inplace_variant(mirror(target, target.device), *args, **kwargs)
-
-    for sample in samples(info, dtype):
-        # Not every sample can be written to: its shape may broadcast, its dtype be promoted.
-        try:
-            call(on_a_copy, sample)
-        except RuntimeError:
-            continue
-        with NoFallback():
-            actual = call(info.inplace_variant, sample, device)
-        assert_as_cpu(actual, on_cpu(on_a_copy), sample, dtype, **tolerance(info, dtype))
+    for case in inplace(info, dtype):
+        assert_right(case, info, dtype, device)

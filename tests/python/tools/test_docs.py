@@ -5,7 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
+from op_table import ROWS, opinfos_of
 from releases import RELEASE, release
+from sweep import page
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -19,8 +21,16 @@ PINNED = re.search(r"^torch==(\d+\.\d+)", (ROOT / "requirements-dev.txt").read_t
 @pytest.mark.skipif(release(PINNED) != RELEASE, reason=f"docs/coverage.md is for torch {PINNED}")
 def test_the_table_of_supported_operators_is_the_one_that_the_build_makes():
     built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "coverage.md"
-    is_current = (ROOT / "docs" / "coverage.md").read_text() == built.read_text()
+    is_current = page.halves(page.PAGE.read_text())[0] == built.read_text()
     assert is_current, "docs/coverage.md differs from what native_functions.yaml says: run `make docs`"
+
+
+@pytest.mark.skipif(release(PINNED) != RELEASE, reason=f"docs/coverage.md is for torch {PINNED}")
+def test_operators_that_a_sweep_found_to_have_kernels_have_rows():
+    measured = page.measured_lines(page.PAGE.read_text())
+    with_rows = {info.full_name for row in ROWS for info in opinfos_of(row)}
+    native = {subject for subject, letters in measured.items() if "n" in letters.values()}
+    assert native <= with_rows, "docs/coverage.md is out of date: run `make sweep` for these operators"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,0 +1,19 @@
+"""`python tests/sweep WORDS...`: see CONTRIBUTING.md."""
+
+import os
+import sys
+from pathlib import Path
+
+# As in the tests: large tensors run specialised kernels every time, small ones generic kernels.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("TORCH_OPENCL_BLAS", "opencl")
+os.environ.setdefault("TORCH_OPENCL_SPECIALIZE", "eager")
+os.environ.setdefault("TORCH_OPENCL_FALLBACK", "silent")
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "python")]
+
+if __name__ == "__main__":
+    from sweep.runner import main
+
+    sys.exit(main())

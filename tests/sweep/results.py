@@ -1,0 +1,69 @@
+"""Results of pairs, and what they come to."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+# What may be wrong with a check, the worst first.
+FINDINGS = ("crash", "hang", "wrong", "error", "unsupported")
+# Who computes a pair that is right.
+RIGHT = ("native", "composed", "host", "fallback")
+
+
+@dataclass
+class Record:
+    """What is known of a pair.
+
+    Attributes:
+        pair: its name.
+        checks: by name, what the worker said of each.
+        seconds: times of a large call, if there is one.
+    """
+
+    pair: str
+    checks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seconds: dict[str, float] | None = None
+
+    @property
+    def works_on_cpu(self) -> bool:
+        """Whether the CPU takes some call of the pair."""
+        return any(check["kind"] not in {"none", "cpu crash"} for check in self.checks.values())
+
+    @property
+    def findings(self) -> list[tuple[str, str, str]]:
+        """What is wrong: check, kind and text, the worst first."""
+        found = [(name, check["kind"], check["text"]) for name, check in self.checks.items()]
+        found = [finding for finding in found if finding[1] in FINDINGS]
+        return sorted(found, key=lambda finding: FINDINGS.index(finding[1]))
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """Operators that ran on the CPU for want of a kernel; not with bad arguments, which are of other dtypes."""
+        good = [check for name, check in self.checks.items() if name != "errors"]
+        return sorted({name for check in good for name in check.get("fallbacks", ())})
+
+    @property
+    def status(self) -> str:
+        """The worst finding; of a pair that is right, who computes it; `none` where the CPU takes no call."""
+        if not self.works_on_cpu:
+            return "none"
+        if self.findings:
+            return self.findings[0][1]
+        if self.fallbacks:
+            return "fallback"
+        return self.checks.get("forward", {}).get("computed_by") or "composed"
+
+
+def by_status(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Sort records.
+
+    Args:
+        records: any.
+
+    Returns:
+        Them by status.
+    """
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.status, []).append(record)
+    return found

@@ -1,0 +1,150 @@
+"""Gives pairs to workers, survives their ends, and reports what was found."""
+
+import argparse
+import os
+from pathlib import Path
+
+from crew import Crew, Journal
+from watched import Watched
+
+from sweep import page
+from sweep.results import Record
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "target" / "sweep" / "results.jsonl"
+# Seconds for a call, which may compile many kernels, and for the start of a worker on a busy machine.
+HANG_SECONDS = 240.0
+START_SECONDS = 600.0
+
+
+def main() -> int:
+    """Run the program.
+
+    Returns:
+        The exit status: 1 if something was found that tests/sweep/known.py does not explain.
+    """
+    parser = argparse.ArgumentParser(prog="tests/sweep", description=__doc__)
+    parser.add_argument("words", nargs="*", help="kinds (op, module, optim), dtypes, patterns of names")
+    parser.add_argument("--jobs", type=int, default=2, help="worker processes")
+    parser.add_argument("--hang", type=float, default=HANG_SECONDS, help="seconds after which a call hangs")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after this time: another run goes on")
+    parser.add_argument("--sample", type=int, help="so many of the pairs, drawn by --seed")
+    parser.add_argument("--seed", type=int, default=0, help="which pairs")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results, to which a run adds")
+    parser.add_argument("--again", action="store_true", help="check pairs again that have a result")
+    parser.add_argument("--findings", action="store_true", help="check pairs again that were not right or fell back")
+    parser.add_argument("--keep", action="store_true", help="go on with results of another build of the library")
+    parser.add_argument("--summary", action="store_true", help="check nothing, only print the summary")
+    parser.add_argument("--page", action="store_true", help="write the measured part of docs/coverage.md")
+    parser.add_argument("--table", type=Path, help="only write this file into docs/coverage.md, as its other part")
+    parser.add_argument("--planted", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_intermixed_args()
+    if asked.table:
+        page.write_table(asked.table)
+        return 0
+    if asked.worker:
+        from sweep.worker import work
+
+        work(max(1, (os.cpu_count() or 1) // asked.jobs))
+        return 0
+    return supervise(asked)
+
+
+def supervise(asked: argparse.Namespace) -> int:
+    """Check pairs in workers.
+
+    Args:
+        asked: the command line.
+
+    Returns:
+        The exit status.
+    """
+    from sweep import pairs, summary
+
+    every = pairs.planted_pairs(asked.planted.split(",")) if asked.planted else pairs.every_pair()
+    wanted = [str(pair) for pair in pairs.chosen(every, asked.words, asked.sample, asked.seed)]
+    journal = Journal(asked.results, keeps=asked.keep or asked.findings or asked.summary)
+    records = {entry["pair"]: Record(**entry) for entry in journal.entries}
+
+    def done(record: Record) -> str:
+        records[record.pair] = record
+        journal.add(vars(record))
+        return "{1}: {pair} {0}".format(*record.findings[0], pair=record.pair) if record.findings else ""
+
+    if not asked.summary:
+        crew = Crew(lambda: start(asked), lambda *job: serve(asked, *job), done, asked.jobs, asked.seconds, "pair")
+        crew.work([Record(pair) for pair in wanted if _is_due(asked, records.get(pair))])
+    chosen = [records[pair] for pair in wanted if pair in records]
+    print(*summary.lines(chosen), sep="\n")
+    if left := len(wanted) - len(chosen):
+        print(f"{left} pairs are left: the same command goes on")
+    if asked.page:
+        page.write_measured(records.values())
+    return 1 if summary.unexpected(chosen) else 0
+
+
+def _is_due(asked: argparse.Namespace, record: Record | None) -> bool:
+    """Whether a pair is to be checked in this run."""
+    if record is None or asked.again:
+        return True
+    return asked.findings and bool(record.findings or record.fallbacks)
+
+
+def start(asked: argparse.Namespace) -> Watched:
+    """Start a worker.
+
+    Args:
+        asked: the command line.
+
+    Returns:
+        The worker, ready.
+
+    Raises:
+        RuntimeError: where it does not start.
+    """
+    worker = Watched([str(Path(__file__).parent), "--worker", "--jobs", str(asked.jobs)])
+    if worker.next(START_SECONDS) is None:
+        raise RuntimeError(f"the worker does not start:\n{worker.end()[1]}")
+    return worker
+
+
+def serve(asked: argparse.Namespace, worker: Watched, record: Record) -> bool:
+    """Have a worker check a pair, as far as it comes.
+
+    Args:
+        asked: the command line.
+        worker: the worker.
+        record: names the pair, and has the checks that are done; it gets more.
+
+    Returns:
+        True where the worker has ended, and checks are left.
+    """
+    worker.tell(pair=record.pair, done=list(record.checks))
+    checks: list[str] = []
+    check, device = "", "cpu"
+    try:
+        while (line := worker.next(asked.hang)) is not None:
+            checks = line.get("checks", checks)
+            check, device = line.get("start", check), line.get("device", device)
+            if "kind" in line:
+                record.checks[line.pop("check")] = line
+            if "seconds" in line:
+                record.seconds = line["seconds"]
+            if "end" in line:
+                return False
+        status, errors = worker.end()
+        kind, text = "crash", f"the process ends with status {status}: {errors}"
+    except TimeoutError:
+        worker.end()
+        kind, text = "hang", f"no result after {asked.hang:g} s"
+    if not check:
+        # Before the first check: nothing else can be done with the pair.
+        check, checks = "samples", ["samples"]
+    elif check in record.checks:
+        # After it: in a measurement of its time.
+        check = "time"
+    if device == "cpu":
+        kind, text = "cpu crash", f"PyTorch's CPU backend: {text}"
+    record.checks[check] = {"kind": kind, "text": text}
+    return any(name not in record.checks for name in checks)

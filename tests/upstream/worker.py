@@ -1,0 +1,122 @@
+"""The process that runs tests, and may die of one: each line of its input is a test, and it answers with lines.
+
+It is an ordinary run of pytest whose loop over the tests is replaced, as that of pytest-xdist's workers is.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from watched import Channel
+
+# By the name that a test class gets for a device: the name in those of its tests.
+NAMES = {"PRIVATEUSE1": "opencl", "CPU": "cpu"}
+TEXT = 300
+
+
+class Loop:
+    """A plugin of pytest: runs the tests that it is told to, in the order in which it is told."""
+
+    def __init__(self, channel: Channel, suffix: str) -> None:
+        self.channel = channel
+        self.suffix = suffix
+        self.reports: list[pytest.TestReport] = []
+        self.refusal = ""
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note why a file cannot be imported."""
+        if report.failed:
+            self.refusal = str(report.longrepr).strip().splitlines()[-1][:TEXT]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what a part of a test gave: its setup, the test, a sub-test or its teardown."""
+        self.reports.append(report)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run the tests that are asked for, until there are no more."""
+        items = {key(item, self.suffix): item for item in session.items if is_of(item, self.suffix)}
+        self.channel.say(tests=list(items), refusal=self.refusal)
+        while (job := self.channel.heard()) is not None:
+            if job["test"] not in items:
+                self.channel.say(outcome="missing", text="there is no such test for this device")
+                continue
+            self.reports.clear()
+            torch.opencl.reset_fallbacks()
+            start = time.perf_counter()
+            item = items[job["test"]]
+            # As if it were the last one: what its class or file has set up is taken down before the answer.
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+            outcome, text = summarised(self.reports)
+            self.channel.say(
+                outcome=outcome,
+                text=text,
+                seconds=round(time.perf_counter() - start, 3),
+                fallbacks=sorted(torch.opencl.fallbacks()),
+            )
+        os._exit(0)
+
+
+def is_of(item: pytest.Item, suffix: str) -> bool:
+    """Say whether a test was made for a device.
+
+    Args:
+        item: the test.
+        suffix: what the names of classes for the device end with.
+
+    Returns:
+        False for tests of another device, and those of none.
+    """
+    return item.cls is not None and item.cls.__name__.endswith(suffix) and f"_{NAMES[suffix]}" in item.name
+
+
+def key(item: pytest.Item, suffix: str) -> str:
+    """Name a test alike for all devices.
+
+    Args:
+        item: the test.
+        suffix: of its class.
+
+    Returns:
+        Class and test, without the device.
+    """
+    before, _, after = item.name.rpartition(f"_{NAMES[suffix]}")
+    return f"{item.cls.__name__.removesuffix(suffix)}::{before}{after}"
+
+
+def summarised(reports: list[pytest.TestReport]) -> tuple[str, str]:
+    """Make one outcome of those of a test's parts.
+
+    Args:
+        reports: of the parts.
+
+    Returns:
+        `failed`, `skipped` or `passed`, and the last line of the error or the reason.
+    """
+    failed = next((report for report in reports if report.failed), None)
+    if failed is not None:
+        crash = getattr(failed.longrepr, "reprcrash", None)
+        text = crash.message if crash else str(failed.longrepr)
+        return "failed", " ".join(text.split())[:TEXT]
+    skipped = next((report for report in reports if report.skipped), None)
+    if skipped is not None:
+        reason = skipped.longrepr[2] if isinstance(skipped.longrepr, tuple) else getattr(skipped, "wasxfail", "")
+        return "skipped", " ".join(str(reason).split())[:TEXT]
+    return "passed", ""
+
+
+def work(file: Path, suffix: str) -> None:
+    """Collect a file's tests, and run those that are asked for.
+
+    Args:
+        file: of PyTorch.
+        suffix: the device's in names of classes.
+    """
+    channel = Channel()
+    # PyTorch's helpers read the command line when they are imported.
+    sys.argv = [str(file)]
+    arguments: list[Any] = [str(file), "-q", "-c", os.devnull, f"--rootdir={file.parent}", "--noconftest"]
+    pytest.main([*arguments, "-p", "no:cacheprovider", "-p", "no:xdist"], plugins=[Loop(channel, suffix)])
