@@ -3,6 +3,7 @@
 
 #include "entry.h"
 
+#include <ATen/ops/add_ops.h>
 #include <ATen/ops/aminmax_meta.h>
 #include <ATen/ops/aminmax_ops.h>
 #include <ATen/ops/cat_meta.h>
@@ -13,6 +14,7 @@
 
 namespace torch_opencl::native {
 
+Entry<at::_ops::add_out> add_sparse_out;
 Entry<at::_ops::histc> histc;
 Entry<at::_ops::isnan> isnan;
 struct aminmax_out : at::meta::structured_aminmax {

@@ -47,6 +47,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 #include <ATen/ops/bitwise_and_ops.h>
 #include <ATen/ops/fill_native.h>
 #include <ATen/ops/fill_ops.h>
+#include <ATen/ops/frexp_native.h>
+#include <ATen/ops/frexp_ops.h>
 #include <ATen/ops/where_native.h>
 #include <ATen/ops/where_ops.h>
 
@@ -55,6 +57,7 @@ namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(bitwise_and_stub, (&torch_opencl::Pointwise<decltype(bitwise_and_stub)::FnPtr, torch_opencl::PointwiseOp::bitwise_and_Tensor_out>::call))
 REGISTER_PRIVATEUSE1_DISPATCH(where_kernel, (&torch_opencl::Pointwise<decltype(where_kernel)::FnPtr, torch_opencl::PointwiseOp::where_self>::call))
 REGISTER_PRIVATEUSE1_DISPATCH(fill_stub, (&torch_opencl::Pointwise<decltype(fill_stub)::FnPtr, torch_opencl::PointwiseOp::fill__Scalar>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(frexp_stub, (&torch_opencl::Pointwise<decltype(frexp_stub)::FnPtr, torch_opencl::PointwiseOp::frexp_Tensor_out>::call))
 
 }  // namespace at::native
 
@@ -65,6 +68,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_FUNCTION(m, "where.self_out", where_self_out, at::native::where_self_out, 0x0850ull);
   TORCH_OPENCL_FUNCTION(m, "fill_.Scalar", fill__Scalar, at::native::fill_, 0x8effull);
   TORCH_OPENCL_FUNCTION(m, "fill_.Tensor", fill__Tensor, at::native::fill_, 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "frexp.Tensor_out", frexp_Tensor_out, at::native::frexp_out, 0x80e8ull);
 }
 
 // Generated from native_functions.yaml by rust/codegen.
@@ -77,8 +81,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 #include <ATen/native/ReduceOps.h>
 #include <ATen/ops/aminmax_native.h>
 #include <ATen/ops/aminmax_ops.h>
-#include <ATen/ops/frexp_native.h>
-#include <ATen/ops/frexp_ops.h>
+#include <ATen/ops/cat_meta.h>
+#include <ATen/ops/cat_native.h>
+#include <ATen/ops/cat_ops.h>
 #include <ATen/ops/isnan_native.h>
 #include <ATen/ops/isnan_ops.h>
 #include <ATen/ops/mm_native.h>
@@ -89,19 +94,18 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 namespace torch_opencl::native {
 
 std::remove_pointer_t<decltype(at::native::sum_stub)::FnPtr> sum;
+using cat_class = Cat<at::meta::structured_cat, 2>;
 
 }  // namespace torch_opencl::native
 
 namespace at::native {
 
-REGISTER_PRIVATEUSE1_DISPATCH(frexp_stub, (&torch_opencl::Pointwise<decltype(frexp_stub)::FnPtr, torch_opencl::PointwiseOp::frexp_Tensor_out>::call))
 REGISTER_PRIVATEUSE1_DISPATCH(div_trunc_stub, (&torch_opencl::Pointwise<decltype(div_trunc_stub)::FnPtr, torch_opencl::PointwiseOp::div_trunc_stub>::call))
 REGISTER_PRIVATEUSE1_DISPATCH(sum_stub, &torch_opencl::native::sum)
 
 }  // namespace at::native
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  TORCH_OPENCL_FUNCTION(m, "frexp.Tensor_out", frexp_Tensor_out, at::native::frexp_out, 0x80e8ull);
   TORCH_OPENCL_FUNCTION(m, "isnan", isnan, torch_opencl::native::isnan, 0x80e0ull);
   TORCH_OPENCL_FUNCTIONAL(m, "sum.dim_IntList", sum_dim_IntList, at::native::structured_sum_out, 1, 0x8effull);
   TORCH_OPENCL_OUT(m, "sum.IntList_out", sum_IntList_out, at::native::structured_sum_out, 1, 0x8effull);
@@ -109,6 +113,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_OUT(m, "aminmax.out", aminmax_out, torch_opencl::native::aminmax_out, 2, 0x80e0ull);
   TORCH_OPENCL_FUNCTIONAL(m, "mm", mm, torch_opencl::native::mm_out, 1, 0x86e0ull);
   TORCH_OPENCL_OUT(m, "mm.out", mm_out, torch_opencl::native::mm_out, 1, 0x86e0ull);
+  TORCH_OPENCL_FUNCTIONAL(m, "cat", cat, torch_opencl::native::cat_class, 1, 0x8effull);
+  TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_class, 1, 0x8effull);
 }
 
 // Generated from native_functions.yaml by rust/codegen.
@@ -119,10 +125,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 #include <ATen/TensorOperators.h>
 #include <ATen/native/Pointwise.h>
+#include <ATen/ops/add_native.h>
+#include <ATen/ops/add_ops.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/cat_meta.h>
-#include <ATen/ops/cat_native.h>
-#include <ATen/ops/cat_ops.h>
 #include <ATen/ops/exponential_native.h>
 #include <ATen/ops/exponential_ops.h>
 #include <ATen/ops/histc_native.h>
@@ -137,7 +142,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 namespace torch_opencl::native {
 
-using cat_class = Cat<at::meta::structured_cat, 2>;
 constexpr auto roll_expression = []([[maybe_unused]] auto&& self, [[maybe_unused]] auto&& shifts, [[maybe_unused]] auto&& dims) -> Returns<at::_ops::roll> { return at::cat({self.narrow(dims[0], 0, shifts[0]), at::isnan(self)}, 0).to(at::kFloat); };
 
 }  // namespace torch_opencl::native
@@ -149,12 +153,20 @@ REGISTER_PRIVATEUSE1_DISPATCH(exponential_stub, (&torch_opencl::native::Sample<d
 }  // namespace at::native
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  TORCH_OPENCL_FUNCTIONAL(m, "cat", cat, torch_opencl::native::cat_class, 1, 0x8effull);
-  TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_class, 1, 0x8effull);
   TORCH_OPENCL_FUNCTION(m, "view", view, at::native::view, 0x8effull);
   TORCH_OPENCL_FUNCTION(m, "histc", histc, torch_opencl::native::histc, 0x80e0ull);
   TORCH_OPENCL_COPIED(m, "histc.out", histc_out, torch_opencl::native::histc, 1, 0x80e0ull);
   TORCH_OPENCL_FUNCTION(m, "roll", roll, torch_opencl::native::roll_expression, 0x8effull);
   TORCH_OPENCL_HOST(m, "qr.out");
   TORCH_OPENCL_FUNCTION(m, "exponential_", exponential_, at::native::exponential_, 0x80e0ull);
+}
+
+TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
+  TORCH_OPENCL_FUNCTION(m, "add.Tensor", add_Tensor, at::native::add_sparse, 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "add_.Tensor", add__Tensor, at::native::add_sparse_, 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "add.out", add_out, torch_opencl::native::add_sparse_out, 0x8effull);
+}
+
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+  TORCH_OPENCL_FUNCTION(m, "add.Tensor", add_Tensor, at::native::add_sparse_csr, 0x8effull);
 }
