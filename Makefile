@@ -54,7 +54,7 @@ SMOKE := $(patsubst %,tests/python/ops/test_%.py,ops_explicit normalisation blas
 SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator device) tests/python/tools/test_install.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-rust test-python fuzz gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean
+.PHONY: help setup build wheel train smoke test test-rust test-python fuzz models gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,12 @@ test-python: build ## Run the tests of the operators and of torch.opencl (PYTEST
 
 fuzz: build ## Compare random calls with PyTorch's CPU backend (SECONDS=600 SEED=1; CASES=300 at most; CASE=17 for one)
 	@$(RUN) tests/fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(CASES),--cases $(CASES)) $(if $(CASE),--case $(CASE))
+
+models: build ## Compare models of torchvision, transformers, timm, diffusers and torch_geometric with the CPU (CASES="timm/*")
+	@cmp -s requirements-models.txt .venv-models/requirements.txt || { echo "==> installing models into .venv-models" && \
+		$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv-models -r requirements-models.txt && \
+		cp requirements-models.txt .venv-models/requirements.txt; }
+	@$(RUN) tests/models $(CASES)
 
 gpu-compile: build ## Compile for GPUs, without one, all that they are asked to run (CASES="gemm_local"; SAMPLE=1)
 	@RUN="$(RUN)" scripts/setup_gpu_compile.sh
