@@ -54,7 +54,7 @@ SMOKE := $(patsubst %,tests/python/ops/test_%.py,ops_explicit normalisation blas
 SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator device) tests/python/tools/test_install.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean
+.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean models
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,6 +103,12 @@ sweep: build ## Check every operator of PyTorch's test databases (WORDS="linalg.
 
 upstream-tests: build ## Run PyTorch's own tests on the device (PYTORCH=checkout FILES="test_torch nn/*"; SAMPLE=500; JOBS=2)
 	@$(RUN) tests/upstream "$(PYTORCH)" $(if $(SAMPLE),--sample $(SAMPLE) --seed $(SEED)) $(if $(JOBS),--jobs $(JOBS)) $(FILES)
+
+models: build ## Compare models of torchvision, transformers, timm, diffusers and torch_geometric with the CPU (CASES="timm/*")
+	@cmp -s requirements-models.txt .venv-models/requirements.txt || { echo "==> installing models into .venv-models" && \
+		$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv-models -r requirements-models.txt && \
+		cp requirements-models.txt .venv-models/requirements.txt; }
+	@$(RUN) tests/models $(CASES)
 
 gpu-compile: build ## Compile for GPUs, without one, all that they are asked to run (CASES="gemm_local"; SAMPLE=1)
 	@RUN="$(RUN)" scripts/setup_gpu_compile.sh

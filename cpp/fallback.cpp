@@ -1,5 +1,7 @@
 #include "fallback.h"
 
+#include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/ops/resize_as_sparse.h>
 #include <torch/library.h>
 #include <deque>
 #include <mutex>
@@ -119,13 +121,26 @@ std::optional<c10::Device> common_device(const std::string& op, c10::ArrayRef<c1
   return devices.device();
 }
 
-// The views of one call's arguments.
+// A sparse argument as the CPU sees it: a copy.
+struct SparseCopy {
+  at::Tensor device, host;
+  bool writable;
+
+  void write_back() const {
+    if (!writable) return;
+    at::resize_as_sparse_(device, host);
+    device.copy_(host);
+  }
+};
+
+// The arguments of one call on the host.
 class Call {
  public:
   explicit Call(std::optional<c10::Device> device) : device_(device) {}
 
   at::Tensor to_host(const at::Tensor& tensor, bool writable) {
     if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
+    if (tensor.layout() != at::kStrided) return copies_.emplace_back(tensor, tensor.to(at::kCPU), writable).host;
     return views_.emplace_back(tensor, writable).host();
   }
 
@@ -144,6 +159,9 @@ class Call {
     for (const HostView& view : views_) {
       if (view.host().is_same(result)) return view.device();
     }
+    for (const SparseCopy& copy : copies_) {
+      if (copy.host.is_same(result)) return copy.device;
+    }
     TORCH_INTERNAL_ASSERT(device_.has_value());
     // A copy would resolve what the CPU conjugates lazily.
     return result.is_conj() ? result.conj().to(*device_).conj() : result.to(*device_);
@@ -156,10 +174,12 @@ class Call {
 
   void write_back() {
     for (HostView& view : views_) view.write_back();
+    for (const SparseCopy& copy : copies_) copy.write_back();
   }
 
  private:
   std::deque<HostView> views_;
+  std::deque<SparseCopy> copies_;
   std::optional<c10::Device> device_; // of the results
 };
 
@@ -177,20 +197,36 @@ void copy_on_host(torch::jit::Stack* stack, size_t begin) {
   stack->emplace_back(target);
 }
 
+// The key of the CPU's kernel for the layouts of a call's arguments.
+c10::DispatchKey host_key(c10::ArrayRef<c10::IValue> arguments) {
+  c10::DispatchKey key = c10::DispatchKey::CPU;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) {
+      if (at::sparse_csr::is_sparse_compressed(tensor)) {
+        key = c10::DispatchKey::SparseCsrCPU;
+      } else if (tensor.is_sparse() && key == c10::DispatchKey::CPU) {
+        key = c10::DispatchKey::SparseCPU;
+      }
+    });
+  }
+  return key;
+}
+
 // Runs an operator of which all arguments are on the host. Where the CPU has no kernel for 16-bit floats, as CUDA has,
 // it computes in 32 bits.
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  constexpr c10::DispatchKeySet kHost(c10::DispatchKey::CPU);
-  const size_t begin = stack->size() - op.schema().arguments().size();
-  Widening widening(torch::jit::last(*stack, op.schema().arguments().size()));
-  if (!widening.applies()) return op.redispatchBoxed(kHost, stack);
+  const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+  const size_t begin = stack->size() - arguments.size();
+  const c10::DispatchKeySet host(host_key(arguments));
+  Widening widening(arguments);
+  if (!widening.applies()) return op.redispatchBoxed(host, stack);
   try {
-    op.redispatchBoxed(kHost, stack);
+    op.redispatchBoxed(host, stack);
   } catch (const c10::NotImplementedError& refusal) {
     stack->resize(begin);
     for (c10::IValue& argument : widening.arguments()) stack->push_back(std::move(argument));
     try {
-      op.redispatchBoxed(kHost, stack);
+      op.redispatchBoxed(host, stack);
     } catch (const c10::NotImplementedError&) {
       throw refusal; // which names the dtype of the caller's arguments
     }
@@ -235,7 +271,8 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     return copy_on_host(stack, stack->size() - op.schema().arguments().size());
   }
   call_host(op, name, stack, [&](const c10::OperatorHandle& served) {
-    note(op, name, served.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU));
+    const c10::DispatchKey key = host_key(torch::jit::last(*stack, op.schema().arguments().size()));
+    note(op, name, served.hasComputedKernelForDispatchKey(key));
   });
 }
 
@@ -258,6 +295,12 @@ void reset_fallback_counts() {
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
+}
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
+}
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
 }
 

@@ -39,7 +39,7 @@ class ArgumentCheck {
   void look(const T&) {}
   // Copies are between two devices by nature; lists may hold tensors of several, which meet in pairs.
   static bool crosses_devices(std::string_view op) {
-    return op.starts_with("aten::_copy_from") || op.starts_with("aten::_foreach_");
+    return op.starts_with("aten::_copy_from") || op.starts_with("aten::copy_") || op.starts_with("aten::_foreach_");
   }
   void look(const at::Tensor& tensor);
   // An output that is written to: no scalar from the host, however small.

@@ -7,6 +7,7 @@ use super::diagnostic::{Diagnostic, Report};
 use super::dtypes::Dtypes;
 use super::expr::is_identifier;
 use super::family::{Family, Kind, INPUTS};
+use super::layout::Layout;
 use super::nearest::nearest;
 use super::plan::{Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
 use super::release::{Release, Supported};
@@ -44,6 +45,7 @@ pub fn check(
         families,
         parts,
         releases,
+        named: resolve::named(rows),
         report: Report::new(file),
         filled: BTreeMap::new(),
         registered: BTreeMap::new(),
@@ -61,11 +63,12 @@ pub(super) struct Checker<'a> {
     /// Stems of the files that a row may name as `part`.
     pub(super) parts: &'a [String],
     releases: Releases,
+    named: resolve::Named,
     pub(super) report: Report<'a>,
     /// Stubs filled so far, with the line of the row.
     filled: BTreeMap<String, usize>,
-    /// Overloads registered so far, with the line that brought them in.
-    registered: BTreeMap<String, usize>,
+    /// Overloads registered so far, by layout, with the line that brought them in.
+    registered: BTreeMap<(String, Layout), usize>,
     /// Number of pointwise operations so far.
     pub(super) operations: usize,
     /// Number of distributions so far.
@@ -203,7 +206,7 @@ impl Checker<'_> {
             let hint = "only a row that fills a `stub` for ops of other rows can do without";
             self.report.error_with_hint(row.line, "the row has no `op`", hint);
         }
-        let found = resolve::registrations(row, family, self.index, &mut self.report);
+        let found = resolve::registrations(row, family, self.index, &self.named, &mut self.report);
         self.unique(found)
     }
 
@@ -211,7 +214,7 @@ impl Checker<'_> {
     fn unique(&mut self, found: Vec<(usize, Registration)>) -> Vec<Registration> {
         let mut clash = None;
         for (line, registration) in &found {
-            let earlier = self.registered.insert(registration.op.clone(), *line);
+            let earlier = self.registered.insert((registration.op.clone(), registration.layout), *line);
             clash = clash.or(earlier.map(|earlier| (*line, &registration.op, earlier)));
         }
         // One message a row: where one overload of a group clashes, all of them do.
@@ -248,7 +251,15 @@ impl Checker<'_> {
                 [stub, kernel, entry, returns, ("out", row.out.first())].into_iter().chain(operation).collect()
             }
         };
-        for (key, value) in foreign {
+        let layout = row.layout.first().filter(|_| !matches!(family.kind, Kind::Composite | Kind::Host));
+        let of_layout = [("returns", row.returns.as_ref()), ("out", row.out.first())];
+        if let (Some(layout), Some((key, value))) =
+            (row.layout.first(), of_layout.iter().find_map(|(key, value)| Some((key, (*value)?))))
+        {
+            let message = format!("a row for {} tensors has no `{key}`", layout.value);
+            self.report.error_with_hint(value.line, message, "name the overload in `op` or `also`");
+        }
+        for (key, value) in foreign.into_iter().chain([("layout", layout)]) {
             if let Some(value) = value {
                 let message = format!("family `{}` has no `{key}`", family.name);
                 self.report.error(value.line, message);

@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::dtypes::Dtypes;
+use super::layout::Layout;
 use super::plan::{ClassFrom, Declaration, Form, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
 
 const BANNER: &str = "// Generated from native_functions.yaml by rust/codegen.\n";
@@ -148,8 +149,6 @@ fn units(rows: &[PlannedRow]) -> Vec<Vec<&PlannedRow>> {
 
 fn unit(rows: &[&PlannedRow]) -> String {
     let stubs: String = rows.iter().copied().filter_map(stub).collect();
-    let registrations: String =
-        rows.iter().flat_map(|row| row.registrations.iter().map(|r| registration(r, row.dtypes))).collect();
     let mut text = format!("{BANNER}\n{}", includes(rows));
     let templates = rows.iter().flat_map(|row| &row.registrations).filter_map(definition);
     let ours: String = rows.iter().copied().filter_map(kernel).chain(templates).collect();
@@ -159,8 +158,16 @@ fn unit(rows: &[&PlannedRow]) -> String {
     if !stubs.is_empty() {
         text += &format!("\nnamespace at::native {{\n\n{stubs}\n}}  // namespace at::native\n");
     }
-    if !registrations.is_empty() {
-        text += &format!("\nTORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {{\n{registrations}}}\n");
+    for layout in [Layout::Strided, Layout::SparseCoo, Layout::SparseCsr] {
+        let of_layout = |row: &&PlannedRow| -> String {
+            let registrations = row.registrations.iter().filter(|registration| registration.layout == layout);
+            registrations.map(|each| registration(each, row.dtypes)).collect()
+        };
+        let registrations: String = rows.iter().map(of_layout).collect();
+        if !registrations.is_empty() {
+            let key = layout.dispatch_key();
+            text += &format!("\nTORCH_LIBRARY_IMPL(aten, {key}, m) {{\n{registrations}}}\n");
+        }
     }
     text
 }

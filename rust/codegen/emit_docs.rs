@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::dtypes::Dtypes;
 use super::family::Family;
+use super::layout::Layout;
 use super::plan::{Plan, PlannedRow};
 
 /// Columns of the tables: a heading, and the word of [`Dtypes::parse`] for the dtypes in it.
@@ -45,11 +46,19 @@ pub fn coverage(plan: &Plan) -> String {
             families.push(&row.family);
         }
     }
-    for family in families {
-        let rows: Vec<_> = plan.rows.iter().filter(|row| row.family == *family).collect();
-        let lines = lines(&rows);
+    let sections = families.into_iter().map(|family| {
+        let rows = plan.rows.iter().filter(|row| row.family == *family).collect::<Vec<_>>();
+        (title(&family.name), Layout::Strided, rows)
+    });
+    let of_layouts = [
+        ("Sparse tensors in COO layout", Layout::SparseCoo),
+        ("Sparse tensors in CSR, CSC, BSR and BSC layouts", Layout::SparseCsr),
+    ];
+    let of_layouts = of_layouts.into_iter().map(|(title, layout)| (title, layout, plan.rows.iter().collect()));
+    for (title, layout, rows) in sections.chain(of_layouts) {
+        let lines = lines(&rows, layout);
         if !lines.is_empty() {
-            text += &format!("\n## {}\n\n{}", title(&family.name), heading());
+            text += &format!("\n## {title}\n\n{}", heading());
             text.extend(lines);
         }
     }
@@ -97,10 +106,10 @@ fn heading() -> String {
 }
 
 /// One line for each operator and set of dtypes.
-fn lines(rows: &[&PlannedRow]) -> Vec<String> {
+fn lines(rows: &[&PlannedRow], layout: Layout) -> Vec<String> {
     let mut operators: BTreeMap<&str, BTreeMap<Vec<String>, Vec<String>>> = BTreeMap::new();
     for row in rows {
-        for registration in &row.registrations {
+        for registration in row.registrations.iter().filter(|registration| registration.layout == layout) {
             let sets = operators.entry(&registration.header).or_default();
             sets.entry(cells(row.dtypes)).or_default().push(format!("`{}`", registration.op));
         }

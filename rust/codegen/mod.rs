@@ -34,6 +34,7 @@ mod entries;
 mod expr;
 mod family;
 mod kernels;
+mod layout;
 mod nearest;
 mod operation;
 mod packed;

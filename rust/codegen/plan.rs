@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::dtypes::Dtypes;
 use super::family::Family;
+use super::layout::Layout;
 
 /// The whole table, in its order.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ pub struct Registration {
     /// Stem of its headers in `ATen/ops`.
     pub header: String,
     pub form: Form,
+    /// Layout of the tensors that it is for.
+    pub layout: Layout,
     /// Qualified name of a class (structured forms) or function.
     pub implementation: String,
     /// Declaration of the implementation, where it is ours.

@@ -1,8 +1,11 @@
 //! From the ops that a row names to the overloads that have to be registered.
 
+use std::collections::BTreeSet;
+
 use super::composite;
 use super::diagnostic::Report;
 use super::family::{Family, Kind};
+use super::layout::Layout;
 use super::plan::{Declaration, Form, Registration};
 use super::schema::{Group, Index, Op};
 use super::table::Row;
@@ -14,9 +17,13 @@ pub fn registrations(
     row: &Row,
     family: Option<&Family>,
     index: &Index,
+    named: &Named,
     report: &mut Report,
 ) -> Vec<(usize, Registration)> {
     let is_host = family.is_some_and(|family| family.kind == Kind::Host);
+    if !row.layout.is_empty() {
+        return sparse(row, is_host, index, named, report);
+    }
     let mut found = Vec::new();
     for (i, name) in row.op.iter().chain(&row.also).enumerate() {
         let Some(op) = index.get(&name.value) else {
@@ -46,6 +53,66 @@ pub fn registrations(
         match copied(row, name, index) {
             Ok(registration) => found.push((name.line, registration)),
             Err((message, hint)) => report.error_with_hint(name.line, message, hint),
+        }
+    }
+    found
+}
+
+/// Overloads that rows for layouts name, with the words of those layouts.
+pub type Named = BTreeSet<(String, String)>;
+
+/// The overloads that rows for layouts name.
+pub fn named(rows: &[Row]) -> Named {
+    let words = |row: &Row| row.layout.iter().map(|word| word.value.clone()).collect::<Vec<_>>();
+    let names = |row: &Row| row.op.iter().chain(&row.also).map(|name| name.value.clone()).collect::<Vec<_>>();
+    rows.iter()
+        .flat_map(|row| {
+            names(row).into_iter().flat_map(move |name| words(row).into_iter().map(move |w| (name.clone(), w)))
+        })
+        .collect()
+}
+
+/// The overloads of a row for other layouts than the strided one. None of these is structured. An entry, or the CPU's
+/// kernel, serves those that are named; ATen's functions all overloads of them, but those that have a row of their own.
+fn sparse(row: &Row, is_host: bool, index: &Index, named: &Named, report: &mut Report) -> Vec<(usize, Registration)> {
+    let mut found = Vec::new();
+    for word in &row.layout {
+        let layout = match Layout::parse(&word.value) {
+            Ok(layout) => layout,
+            Err(hint) => {
+                report.error_with_hint(word.line, format!("unknown layout `{}`", word.value), hint);
+                continue;
+            }
+        };
+        for name in row.op.iter().chain(&row.also) {
+            let Some(op) = index.get(&name.value) else {
+                report.error_with_hint(name.line, format!("unknown op `{}`", name.value), index.suggest(&name.value));
+                continue;
+            };
+            let mut add = |op: &Op, form, function| {
+                let registration = Registration { layout, ..registration(op, form, function) };
+                found.push((name.line, registration));
+            };
+            if is_host {
+                add(op, Form::Host, String::new());
+            } else if let Some(entry) = &row.entry {
+                add(op, Form::Function, ours(&entry.value));
+            } else {
+                let is_other_row = |other: &Op| named.contains(&(other.name.clone(), word.value.clone()));
+                let overloads = index.overloads(op, layout);
+                let overloads: Vec<_> =
+                    overloads.filter(|other| other.name == op.name || !is_other_row(other)).collect();
+                if overloads.is_empty() {
+                    let message = format!("ATen has no function of `{}` for {} tensors", op.name, word.value);
+                    report.error_with_hint(name.line, message, "give an `entry`");
+                }
+                for op in overloads {
+                    add(op, Form::Function, op.sparse_implementation(layout).unwrap_or_default());
+                }
+            }
+            if let (Some(entry), Some((_, last))) = (&row.entry, found.last_mut()) {
+                last.declares = Some(Declaration::Function(entry.value.clone()));
+            }
         }
     }
     found
@@ -205,6 +272,7 @@ fn registration(op: &Op, form: Form, implementation: String) -> Registration {
         function: op.unambiguous_name(),
         header: op.header().to_owned(),
         form,
+        layout: Layout::Strided,
         implementation,
         declares: None,
     }

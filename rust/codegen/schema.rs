@@ -7,6 +7,7 @@ use marked_yaml::types::{MarkedMappingNode, MarkedScalarNode};
 use marked_yaml::Node;
 
 use super::diagnostic::Diagnostic;
+use super::layout::Layout;
 use super::nearest::nearest;
 use super::yaml::load_list;
 
@@ -38,6 +39,8 @@ pub struct Op {
     pub composite: bool,
     /// ATen's function or class for the CPU, without `structured_`.
     kernel: Option<String>,
+    /// ATen's functions for the CPU of other layouts.
+    sparse: Vec<(Layout, String)>,
 }
 
 impl Op {
@@ -69,6 +72,12 @@ impl Op {
             return Some(format!("at::native::{structured}ufunc_{}_CPU", self.base()));
         }
         self.kernel.as_ref().map(|kernel| format!("at::native::{structured}{kernel}"))
+    }
+
+    /// ATen's function for the CPU that also serves tensors of another layout on a new device, if there is one.
+    pub fn sparse_implementation(&self, layout: Layout) -> Option<String> {
+        let (_, kernel) = self.sparse.iter().find(|(other, _)| *other == layout)?;
+        Some(format!("at::native::{kernel}"))
     }
 
     fn base(&self) -> &str {
@@ -134,6 +143,13 @@ impl Index {
         self.ops.values().find(is_variant).map(Op::header)
     }
 
+    /// The op's overloads, in-place and out= variants included, that ATen has a function of for a layout.
+    pub fn overloads(&self, op: &Op, layout: Layout) -> impl Iterator<Item = &Op> {
+        let stem = op.base().trim_end_matches('_').to_owned();
+        let is_overload = move |other: &&Op| other.base().trim_end_matches('_') == stem;
+        self.ops.values().filter(is_overload).filter(move |other| other.sparse.iter().any(|(has, _)| *has == layout))
+    }
+
     /// A hint to the function of ATen that the author of an unknown one may have meant.
     pub fn suggest_function(&self, name: &str) -> Option<&str> {
         nearest(name, self.ops.values().map(Op::base))
@@ -179,7 +195,11 @@ fn parse_op(func: &str, entry: &MarkedMappingNode) -> Option<Op> {
         precomputed: entry.get_sequence("precomputed").is_some(),
         ufunc: entry.get_node("ufunc_inner_loop").is_some(),
         composite: dispatch.is_none_or(|d| d.keys().any(|keys| serves(keys, "CompositeImplicitAutograd"))),
-        kernel: dispatch.and_then(reusable_kernel),
+        kernel: dispatch.and_then(|dispatch| kernel_of(dispatch, &REUSABLE_KEYS)),
+        sparse: [Layout::SparseCoo, Layout::SparseCsr]
+            .into_iter()
+            .filter_map(|layout| Some((layout, kernel_of(dispatch?, &[layout.cpu_key()])?)))
+            .collect(),
     })
 }
 
@@ -207,9 +227,9 @@ fn count_returns(returns: &str) -> usize {
     }
 }
 
-/// The kernel of the first reusable key; a key of `dispatch` may list several (`CPU, CUDA: add_out`).
-fn reusable_kernel(dispatch: &MarkedMappingNode) -> Option<String> {
-    REUSABLE_KEYS.iter().find_map(|wanted| {
+/// The kernel of the first of some keys; a key of `dispatch` may list several (`CPU, CUDA: add_out`).
+fn kernel_of(dispatch: &MarkedMappingNode, keys: &[&str]) -> Option<String> {
+    keys.iter().find_map(|wanted| {
         let (_, kernel) = dispatch.iter().find(|(keys, _)| serves(keys, wanted))?;
         match kernel {
             Node::Scalar(name) => Some(name.as_str().to_owned()),

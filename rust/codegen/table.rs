@@ -13,9 +13,10 @@ use super::nearest::nearest;
 use super::yaml::{line_of, load_list, text, words, Text};
 
 /// Keys that a row may have.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "op",
     "family",
+    "layout",
     "stub",
     "kernel",
     "entry",
@@ -45,6 +46,8 @@ pub struct Row {
     /// Any overload of the op; absent in a row that only fills a stub for other rows' ops.
     pub op: Option<Text>,
     pub family: Option<Text>,
+    /// Layouts of the tensors that the row is for, where they are not strided.
+    pub layout: Vec<Text>,
     /// The ATen `DispatchStub` that the row fills.
     pub stub: Option<Text>,
     /// C++ function of ours that goes into the stub.
@@ -136,6 +139,7 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
     match key {
         "op" => row.op = Some(scalar(value)?),
         "family" => row.family = Some(scalar(value)?),
+        "layout" => row.layout = words(value).ok_or(Problem::NotWords)?,
         "stub" => row.stub = Some(scalar(value)?),
         "kernel" => row.kernel = Some(scalar(value)?),
         "entry" => row.entry = Some(scalar(value)?),

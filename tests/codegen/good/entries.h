@@ -3,6 +3,19 @@
 
 #include "entry.h"
 
+#include <ATen/ops/add_ops.h>
+
+namespace torch_opencl::native {
+
+Entry<at::_ops::add_out> add_sparse_out;
+
+}  // namespace torch_opencl::native
+
+// Generated from native_functions.yaml by rust/codegen.
+#pragma once
+
+#include "entry.h"
+
 #include <ATen/ops/cat_meta.h>
 
 namespace torch_opencl::native {

@@ -171,10 +171,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 #include "registration.h"
 #include "pointwise_op.h"
 #include "native/entries.h"
+#include "entries/composite.h"
 #include "entries/copy.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/native/Pointwise.h>
+#include <ATen/ops/add_native.h>
+#include <ATen/ops/add_ops.h>
 #include <ATen/ops/bitwise_and_native.h>
 #include <ATen/ops/bitwise_and_ops.h>
 #include <ATen/ops/cat.h>
@@ -204,4 +207,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_FUNCTIONAL(m, "cat", cat, torch_opencl::native::cat_class, 1, 0x8effull);
   TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_class, 1, 0x8effull);
   TORCH_OPENCL_FUNCTION(m, "roll", roll, torch_opencl::native::roll_expression, 0x8effull);
+}
+
+TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
+  TORCH_OPENCL_FUNCTION(m, "add.Tensor", add_Tensor, at::native::add_sparse, 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "add_.Tensor", add__Tensor, at::native::add_sparse_, 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "add.out", add_out, torch_opencl::native::add_sparse_out, 0x8effull);
+}
+
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+  TORCH_OPENCL_FUNCTION(m, "add.Tensor", add_Tensor, at::native::add_sparse_csr, 0x8effull);
 }

@@ -237,3 +237,19 @@ def test_new_memory_of_deterministic_programs_is_filled(device, dtype):
     finally:
         torch.use_deterministic_algorithms(False)
     assert [tensor.tolist() for tensor in made] == [[torch.iinfo(dtype).max] * 3, [torch.iinfo(dtype).max] * 2]
+
+
+def test_complex32_is_counted_summed_at_indices_and_drawn(device):
+    values = torch.complex(torch.arange(6.0) % 3, torch.arange(6.0) - 3).view(2, 3).to(torch.complex32)
+    x, index = values.to(device), torch.tensor([1, 1])
+    assert torch.equal(x.nonzero().cpu(), values.nonzero())
+    assert torch.equal(torch.nonzero_static(x, size=8).cpu(), torch.nonzero_static(values, size=8))
+    summed = x.clone().index_add_(0, index.to(device), x, alpha=2)
+    expected = values.to(torch.complex64).index_add_(0, index, values.to(torch.complex64), alpha=2)
+    torch.testing.assert_close(summed.cpu().to(torch.complex64), expected)
+    for order in (1, 2, float("inf")):
+        norm = torch.linalg.vector_norm(x, order)
+        torch.testing.assert_close(norm.cpu(), torch.linalg.vector_norm(values, order))
+    drawn = torch.randn(20000, dtype=torch.complex32, device=device).to(torch.complex64)
+    assert abs(drawn.real.var().item() - 0.5) < 0.03 and abs(drawn.imag.var().item() - 0.5) < 0.03
+    assert torch.opencl.fallbacks() == {}

@@ -1,0 +1,161 @@
+// Matmuls with sparse matrices, for all sparse layouts.
+#include "sparse.h"
+
+#include <ATen/OpMathType.h>
+#include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/native/EmbeddingBag.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_convert_indices_from_csr_to_coo.h>
+#include <ATen/ops/_embedding_bag_forward_only.h>
+#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include "entries/composite.h"
+
+namespace torch_opencl::native {
+namespace sparse {
+
+Elements elements(const at::Tensor& matrix) {
+  const at::Layout layout = matrix.layout();
+  if (layout != at::kSparseCsr && layout != at::kSparseCsc) {
+    const at::Tensor coo = layout == at::kSparse ? matrix : matrix.to_sparse();
+    return {coo._indices().select(0, 0), coo._indices().select(0, 1), coo._values(), coo.is_coalesced()};
+  }
+  const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(matrix);
+  const at::Tensor indices = at::_convert_indices_from_csr_to_coo(compressed, plain);
+  const Elements by_row{indices.select(0, 0), indices.select(0, 1), matrix.values(), /*by_row=*/true};
+  return layout == at::kSparseCsr ? by_row : by_row.transposed();
+}
+
+at::Tensor flatten_indices(const at::Tensor& indices, at::IntArrayRef sizes) {
+  if (indices.size(0) == 0) return at::zeros({indices.size(1)}, indices.options());
+  at::Tensor flat = indices.select(0, 0);
+  for (int64_t dim = 1; dim < indices.size(0); dim++) flat = flat.mul(sizes[dim]).add_(indices.select(0, dim));
+  return flat;
+}
+
+at::Tensor coalesced(const Elements& elements, at::IntArrayRef sizes) {
+  const at::Tensor indices = at::stack({elements.rows, elements.columns}).to(at::kLong);
+  return at::_sparse_coo_tensor_unsafe(indices, elements.values, sizes).coalesce();
+}
+
+// Expansion, to be followed by sorting and compression: Bell, Dalton and Olson, Exposing Fine-Grained Parallelism in
+// Algebraic Multigrid Methods, SIAM J. Sci. Comput. 34 (2012).
+Elements matmul(const Elements& a, const Elements& b, int64_t inner) {
+  const auto longs = a.rows.options().dtype(at::kLong);
+  const auto [b_rows, order] = b.rows.sort(/*stable=*/true, 0, /*descending=*/false);
+  const at::Tensor starts = at::searchsorted(b_rows, at::arange(inner + 1, b_rows.options()));
+  const at::Tensor first = starts.index_select(0, a.columns);
+  const at::Tensor counts = starts.index_select(0, a.columns + 1) - first;
+  const at::Tensor ends = counts.cumsum(0);
+  const int64_t pairs = counts.numel() > 0 ? ends.select(0, -1).item<int64_t>() : 0;
+  const at::Tensor pair = at::arange(pairs, longs);
+  const at::Tensor of_a = at::searchsorted(ends, pair, /*out_int32=*/false, /*right=*/true);
+  const at::Tensor nth = pair - (ends - counts).index_select(0, of_a);
+  const at::Tensor of_b = order.index_select(0, first.index_select(0, of_a) + nth);
+  return {
+      a.rows.index_select(0, of_a), b.columns.index_select(0, of_b),
+      a.values.index_select(0, of_a) * b.values.index_select(0, of_b)};
+}
+
+namespace {
+
+void check_dtypes(const at::Tensor& values, const at::Tensor& dense) {
+  TORCH_CHECK(
+      values.scalar_type() == dense.scalar_type(), "expected scalar type ", values.scalar_type(), " but found ",
+      dense.scalar_type());
+}
+
+// Sums of rows of a dense matrix, with weights: what a bag of embeddings is. Row i of the sparse matrix begins at
+// starts[i].
+at::Tensor sums_of_rows(
+    const at::Tensor& starts, const at::Tensor& columns, const at::Tensor& values, const at::Tensor& dense) {
+  constexpr auto kSum = static_cast<int64_t>(at::native::EmbeddingBagMode::SUM);
+  return std::get<0>(at::_embedding_bag_forward_only(
+      dense, columns, starts, /*scale_grad_by_freq=*/false, kSum, /*sparse=*/false, values,
+      /*include_last_offset=*/true));
+}
+
+} // namespace
+
+at::Tensor matmul(const at::Tensor& matrix, bool transpose, const at::Tensor& dense) {
+  check_dtypes(matrix.is_sparse() ? matrix._values() : matrix.values(), dense);
+  if (matrix.layout() == (transpose ? at::kSparseCsc : at::kSparseCsr) && dense.is_floating_point()) {
+    const auto [starts, columns] = at::sparse_csr::getCompressedPlainIndices(matrix);
+    return sums_of_rows(starts, columns, matrix.values(), dense);
+  }
+  const Elements all = elements(matrix);
+  return matmul(transpose ? all.transposed() : all, matrix.size(transpose ? 1 : 0), dense);
+}
+
+at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense) {
+  check_dtypes(matrix.values, dense);
+  if (dense.is_floating_point()) {
+    at::Tensor sorted = matrix.rows, columns = matrix.columns, values = matrix.values;
+    if (!matrix.by_row) {
+      const auto [sorted_rows, order] = matrix.rows.sort(/*stable=*/true, 0, /*descending=*/false);
+      sorted = sorted_rows;
+      columns = columns.index_select(0, order);
+      values = values.index_select(0, order);
+    }
+    const at::Tensor starts = at::searchsorted(sorted, at::arange(rows + 1, sorted.options()));
+    return sums_of_rows(starts, columns, values, dense);
+  }
+  const at::ScalarType sum_dtype = at::toOpMathType(dense.scalar_type());
+  const at::Tensor sum = at::zeros({rows, dense.size(1)}, dense.options().dtype(sum_dtype));
+  if (sum.numel() == 0 || matrix.values.numel() == 0) return sum.to(dense.scalar_type());
+  const at::Tensor terms = dense.index_select(0, matrix.columns).to(sum_dtype).mul_(matrix.values.unsqueeze(1));
+  return sum.index_add_(0, matrix.rows, terms).to(dense.scalar_type());
+}
+
+void add_product(
+    const at::Tensor& self,
+    const at::Tensor& product,
+    const at::Scalar& beta,
+    const at::Scalar& alpha,
+    const at::Tensor& out) {
+  at::Tensor sum = alpha.equal(1) ? product : product * alpha;
+  // As in BLAS, NaN in `self` is then ignored.
+  if (!beta.equal(0)) sum = self.mul(beta).add_(sum);
+  at::native::resize_output(out, product.sizes());
+  out.copy_(sum);
+}
+
+} // namespace sparse
+
+void convert_indices_from_coo_to_csr::impl(
+    const at::Tensor& self, int64_t size, bool /*out_int32*/, const at::Tensor& result) {
+  result.copy_(at::searchsorted(self, at::arange(size + 1, self.options())));
+}
+
+// The row of an element is the last one that begins at it or before.
+void convert_indices_from_csr_to_coo::impl(
+    const at::Tensor& crow_indices,
+    const at::Tensor& col_indices,
+    bool /*out_int32*/,
+    bool transpose,
+    const at::Tensor& result) {
+  const int64_t batch_dims = crow_indices.dim() - 1, nnz = col_indices.size(-1);
+  if (result.numel() == 0) return;
+  const at::Tensor position = at::arange(nnz, crow_indices.options()).expand(col_indices.sizes());
+  const at::Tensor rows = at::searchsorted(crow_indices, position, /*out_int32=*/false, /*right=*/true).sub_(1);
+  const at::IntArrayRef batch = crow_indices.sizes().slice(0, batch_dims);
+  at::DimVector shape{result.size(0)};
+  shape.append(batch.begin(), batch.end());
+  shape.push_back(nnz);
+  const at::Tensor indices = result.view(shape);
+  for (int64_t dim = 0; dim < batch_dims; dim++) {
+    at::DimVector along(col_indices.dim(), 1);
+    along[dim] = batch[dim];
+    indices.select(0, dim).copy_(
+        at::arange(batch[dim], crow_indices.options()).view(along).expand(col_indices.sizes()));
+  }
+  indices.select(0, batch_dims + (transpose ? 1 : 0)).copy_(rows);
+  indices.select(0, batch_dims + (transpose ? 0 : 1)).copy_(col_indices);
+}
+
+} // namespace torch_opencl::native

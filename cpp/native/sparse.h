@@ -1,0 +1,44 @@
+// Shared by operators on sparse tensors, in COO and in the compressed layouts.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace torch_opencl::native::sparse {
+
+// The elements of a sparse matrix, in any order unless it is known that they go by row.
+struct Elements {
+  at::Tensor rows, columns, values;
+  bool by_row = false;
+
+  Elements transposed() const {
+    return {columns, rows, values};
+  }
+};
+
+// Of a matrix in COO or in a compressed layout.
+Elements elements(const at::Tensor& matrix);
+
+// Of the matmul of two sparse matrices, the second one with `inner` rows: every pair of elements that meet, so that
+// indices repeat.
+Elements matmul(const Elements& a, const Elements& b, int64_t inner);
+
+// The dense matmul of a sparse matrix with `rows` rows and a dense one.
+at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense);
+// The same for a matrix, or its transpose, in COO or in a compressed layout.
+at::Tensor matmul(const at::Tensor& matrix, bool transpose, const at::Tensor& dense);
+
+// A COO matrix, coalesced.
+at::Tensor coalesced(const Elements& elements, at::IntArrayRef sizes);
+
+// Positions of sparse elements in the flattened sparse dimensions.
+at::Tensor flatten_indices(const at::Tensor& indices, at::IntArrayRef sizes);
+
+// beta * self + alpha * product, in `out`; `self` is not read where beta is 0.
+void add_product(
+    const at::Tensor& self,
+    const at::Tensor& product,
+    const at::Scalar& beta,
+    const at::Scalar& alpha,
+    const at::Tensor& out);
+
+} // namespace torch_opencl::native::sparse

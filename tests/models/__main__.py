@@ -1,0 +1,22 @@
+"""`python tests/models [PATTERN ...]`: see CONTRIBUTING.md."""
+
+import os
+import sys
+from pathlib import Path
+
+# Idle CPU threads of PyTorch must not take the processor from an OpenCL driver that runs on it.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Fallbacks are counted here, and each warning is a line of noise.
+os.environ.setdefault("TORCH_OPENCL_FALLBACK", "silent")
+# Nothing is downloaded: weights are random.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+TESTS = Path(__file__).resolve().parents[1]
+# Where `make models` installs the libraries.
+LIBRARIES = TESTS.parent / ".venv-models"
+sys.path[:0] = [str(TESTS), str(TESTS.parent), str(LIBRARIES)]
+
+if __name__ == "__main__":
+    from models.runner import main
+
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""Runs each model in a process of its own, and reports."""
+
+import argparse
+import fnmatch
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+# Longer than any model takes that compiles its kernels on two cores.
+TIMEOUT_SECONDS = 300.0
+# What is right, or cannot be tried here.
+GOOD = {"right", "missing"}
+
+
+def main() -> int:
+    """Run the program.
+
+    Returns:
+        The exit status: 1 if a model is wrong, fails, or uses the CPU.
+    """
+    parser = argparse.ArgumentParser(prog="tests/models", description=__doc__)
+    parser.add_argument("pattern", nargs="*", help='names of models, "timm/*"; all by default')
+    parser.add_argument("--list", action="store_true", help="name the models, and run none")
+    parser.add_argument("--untimed", action="store_true", help="compare, and time nothing")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, help="seconds that a model may take")
+    parser.add_argument("--results", type=Path, help="a file that gets each model's result as a line of JSON")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.one:
+        return one(asked)
+    names = chosen(asked.pattern)
+    if not names:
+        print("There is no such model; --list names them.", file=sys.stderr)
+        return 2
+    if asked.list:
+        print("\n".join(names))
+        return 0
+    return all_of(names, asked)
+
+
+def chosen(patterns: list[str]) -> list[str]:
+    """Name models.
+
+    Args:
+        patterns: of names; none for all.
+
+    Returns:
+        The names that match.
+    """
+    from models.catalogue import names
+
+    return [name for name in names() if not patterns or any(fnmatch.fnmatch(name, each) for each in patterns)]
+
+
+def one(asked: argparse.Namespace) -> int:
+    """Compare one model in this process, and print its result as JSON.
+
+    Args:
+        asked: the command line.
+
+    Returns:
+        The exit status.
+    """
+    from models.catalogue import case
+    from models.compare import run
+
+    print("\n" + json.dumps(run(case(asked.one), not asked.untimed)), flush=True)
+    return 0
+
+
+def all_of(names: list[str], asked: argparse.Namespace) -> int:
+    """Compare models, each in a process.
+
+    Args:
+        names: the models.
+        asked: the command line.
+
+    Returns:
+        The exit status: 1 if one is not right.
+    """
+    results = []
+    print(f"{'model':<44} {'result':<9} {'error':>8} {'CPU/ours':>9} {'seconds':>8}", flush=True)
+    for name in names:
+        result = watched(name, asked)
+        results.append(result)
+        print(line(result), flush=True)
+        if asked.results:
+            with asked.results.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+    counts = {status: sum(result["status"] == status for result in results) for status in sorted(_statuses(results))}
+    print("\n" + ", ".join(f"{count} {status}" for status, count in counts.items()))
+    fallbacks: dict[str, list[str]] = {}
+    for result in results:
+        for op in result.get("fallbacks", {}):
+            fallbacks.setdefault(op, []).append(result["name"])
+    for op, models in sorted(fallbacks.items()):
+        print(f"  on the CPU: {op} of {', '.join(models)}")
+    return 0 if _statuses(results) <= GOOD else 1
+
+
+def _statuses(results: list[dict[str, Any]]) -> set[str]:
+    return {result["status"] for result in results}
+
+
+def line(result: dict[str, Any]) -> str:
+    """Make the table's line of a result.
+
+    Args:
+        result: of a model.
+
+    Returns:
+        Its name, status, greatest error, speed against the CPU's, and what went wrong.
+    """
+    errors = [error for error in result.get("errors", {}).values() if error is not None]
+    error = f"{max(errors):.0e}" if errors else ""
+    ratio = f"{result['ratio']:.2f}" if "ratio" in result else ""
+    text = f"{result['name']:<44} {result['status']:<9} {error:>8} {ratio:>9} {result['seconds']:>8.1f}"
+    return f"{text}  {result['message'][:400]}".rstrip()
+
+
+def watched(name: str, asked: argparse.Namespace) -> dict[str, Any]:
+    """Compare a model in a process that may crash or hang.
+
+    Args:
+        name: the model.
+        asked: the command line.
+
+    Returns:
+        Its result.
+    """
+    library = name.partition("/")[0]
+    start = time.monotonic()
+    if library != "torch" and importlib.util.find_spec(library) is None:
+        return {"name": name, "status": "missing", "message": f"{library} is not installed", "seconds": 0.0}
+    command = [sys.executable, str(HERE), "--one", name, *(["--untimed"] if asked.untimed else [])]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=asked.timeout, check=False)
+        result = _parsed(name, done)
+    except subprocess.TimeoutExpired:
+        result = {"name": name, "status": "timeout", "message": f"no result after {asked.timeout:g} s"}
+    return result | {"seconds": time.monotonic() - start}
+
+
+def _parsed(name: str, done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    last = done.stdout.splitlines()[-1:] or [""]
+    if done.returncode == 0 and last[0].startswith("{"):
+        return json.loads(last[0])
+    message = " ".join(done.stderr.splitlines()[-3:])
+    return {"name": name, "status": "crash", "message": f"exit status {done.returncode}: {message}"}
