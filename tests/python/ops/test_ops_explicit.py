@@ -10,6 +10,7 @@ import test_foreach  # noqa: F401
 import test_fused_attention  # noqa: F401
 import test_interpolation  # noqa: F401
 import test_random_ops  # noqa: F401
+import test_sync_batch_norm  # noqa: F401
 import torch
 from float64 import computed
 from op_samples import NoFallback, assert_same
