@@ -5,6 +5,7 @@ import copy
 import pytest
 import test_attention  # noqa: F401 - these tests declare the rows that they cover
 import test_attention_names  # noqa: F401
+import test_convolution_names  # noqa: F401
 import test_embedding_bag  # noqa: F401
 import test_fft  # noqa: F401
 import test_foreach  # noqa: F401
