@@ -11,6 +11,7 @@ import test_fft  # noqa: F401
 import test_foreach  # noqa: F401
 import test_fused_attention  # noqa: F401
 import test_interpolation  # noqa: F401
+import test_low_precision_matmul  # noqa: F401
 import test_random_ops  # noqa: F401
 import test_sync_batch_norm  # noqa: F401
 import torch
