@@ -76,6 +76,11 @@ impl FewRows {
     }
 }
 
+/// Of a power of two.
+fn log2(value: i64) -> i32 {
+    value.max(1).ilog2() as i32
+}
+
 fn spec(elements: i64, dtype: DType) -> Spec {
     tier(elements, &[("SPEC_DTYPE0", dtype.code())])
 }
@@ -109,7 +114,7 @@ pub fn int4_few_rows(
     let Some(call) = FewRows::of(out, x, weight.numel())? else { return Ok(false) };
     let program = call.target.program(Family::PackedWeight, Class::Float, &call.spec)?;
     let few_rows = call.arguments(out, x, weight, scales)?;
-    let args = entry::Int4FewRows { few_rows, pairs: weight.size(3), q_group_size };
+    let args = entry::Int4FewRows { few_rows, log2_pairs: log2(weight.size(3)), log2_group: log2(q_group_size) };
     let (global, local) = ([call.groups * call.group], [call.group]);
     call.target.launch(&program, entry::INT4_FEW_ROWS, &args, &global, Some(&local))?;
     Ok(true)
@@ -133,8 +138,8 @@ pub fn int4_unpack(out: &Tensor<'_>, weight: &Tensor<'_>, scales: &Tensor<'_>, q
         out: target.tensor(out)?,
         columns: out.size(0),
         k: out.size(1),
-        pairs: weight.size(3),
-        q_group_size,
+        log2_pairs: log2(weight.size(3)),
+        log2_group: log2(q_group_size),
     };
     target.launch(&program, entry::INT4_UNPACK, &args, &[words as usize], None)
 }

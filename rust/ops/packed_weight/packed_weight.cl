@@ -65,21 +65,22 @@ typedef struct {
   long column;
 } Int4Word;
 
-INLINE void load_word(Int4Word *word, __global const uchar *weight, long row, long j, long outer, long pairs) {
-  const long run = 4 * pairs, block = j / run, rest = j % run;
+INLINE void load_word(Int4Word *word, __global const uchar *weight, long row, long j, long outer, int log2_pairs) {
+  const int run = 4 << log2_pairs, rest = (int)j & (run - 1), pair = rest >> log2_pairs;
+  const long block = j >> (log2_pairs + 2);
   const long at = ((row / TILE_ROWS * outer + block) * TILE_ROWS + row % TILE_ROWS) * run + rest;
   word->values = ((__global const uint *)weight)[at];
-  word->column = (block * pairs + rest % pairs) * PAIR_COLUMNS + rest / pairs * 2;
+  word->column = ((block << log2_pairs) + (rest - (pair << log2_pairs))) * PAIR_COLUMNS + pair * 2;
 }
 
 // Value of the neighbour (0, 1) in part `part` of 4, whose columns are 8 * part further on.
 #define INT4_VALUE(word, part, neighbour) (T)((int)((word).values >> (16 * (neighbour) + 4 * (part)) & 15u) - 8)
 
-// out = x @ weight.T, where the weight is (value - 8) * scale + zero, with both for every `q_group_size` columns in
-// `scales` [k / q_group_size, columns, 2].
-__kernel GROUPS_OF(LSIZE) void int4_few_rows(FEW_ROWS_ARGUMENTS, long pairs, long q_group_size) {
+// out = x @ weight.T, where the weight is (value - 8) * scale + zero, with both for every group of columns in
+// `scales` [groups, columns, 2].
+__kernel GROUPS_OF(LSIZE) void int4_few_rows(FEW_ROWS_ARGUMENTS, int log2_pairs, int log2_group) {
   GROUP_SHARED(shared);
-  const long outer = k / (PAIR_COLUMNS * pairs), words = 4 * outer * pairs;
+  const long outer = k / PAIR_COLUMNS >> log2_pairs, words = k / 8;
   const int size = dtype_size(DTYPE0);
   GROUP_TASKS(columns, first_column, last_column);
   for (long column = first_column; column < last_column; column++) {
@@ -88,8 +89,8 @@ __kernel GROUPS_OF(LSIZE) void int4_few_rows(FEW_ROWS_ARGUMENTS, long pairs, lon
       for (int r = 0; r < ROWS; r++) sums[r] = 0;
       for (long j = get_local_id(0); j < words; j += LSIZE) {
         Int4Word word;
-        load_word(&word, weight + weight_offset, column, j, outer, pairs);
-        const long group = (word.column / q_group_size * columns + column) * 2;
+        load_word(&word, weight + weight_offset, column, j, outer, log2_pairs);
+        const long group = ((word.column >> log2_group) * columns + column) * 2;
         const T scale = load(scales + scales_offset, group, DTYPE0),
                 zero = load(scales + scales_offset, group + 1, DTYPE0);
         for (int r = 0; r < ROWS; r++) {
@@ -111,13 +112,13 @@ __kernel GROUPS_OF(LSIZE) void int4_few_rows(FEW_ROWS_ARGUMENTS, long pairs, lon
 // The weight itself [columns, k]: an item an int32.
 __kernel void int4_unpack(__global const uchar *weight, ulong weight_offset, __global const uchar *scales,
                           ulong scales_offset, int dtype0, __global uchar *out, ulong out_offset, long columns, long k,
-                          long pairs, long q_group_size) {
-  const long outer = k / (PAIR_COLUMNS * pairs), words = 4 * outer * pairs;
+                          int log2_pairs, int log2_group) {
+  const long outer = k / PAIR_COLUMNS >> log2_pairs, words = k / 8;
   if (get_global_id(0) >= columns * words) return;
   const long column = get_global_id(0) / words;
   Int4Word word;
-  load_word(&word, weight + weight_offset, column, get_global_id(0) % words, outer, pairs);
-  const long group = (word.column / q_group_size * columns + column) * 2;
+  load_word(&word, weight + weight_offset, column, get_global_id(0) % words, outer, log2_pairs);
+  const long group = ((word.column >> log2_group) * columns + column) * 2;
   const T scale = load(scales + scales_offset, group, DTYPE0), zero = load(scales + scales_offset, group + 1, DTYPE0);
   for (int part = 0; part < 4; part++) {
     for (int neighbour = 0; neighbour < 2; neighbour++)
