@@ -12,13 +12,6 @@
 namespace torch_opencl::native {
 namespace {
 
-// Samples, channels and positions as they follow one another in a dense tensor.
-bridge::NormShape shape_of(const at::Tensor& dense) {
-  const int64_t channels = dense.size(1), per_channel = channels == 0 ? 0 : dense.numel() / channels;
-  if (dense.is_contiguous()) return {dense.size(0), channels, dense.size(0) == 0 ? 0 : per_channel / dense.size(0)};
-  return {per_channel, channels, 1};
-}
-
 // A running statistic that the kernel updates: itself, or a dense copy that is written back.
 class Running {
  public:
@@ -68,7 +61,7 @@ Tensors3 forward(
   const at::DimVector sizes{training ? input.size(1) : 0};
   at::Tensor save_mean = at::empty(sizes, statistics), save_rstd = at::empty(sizes, statistics);
   const Running mean(running_mean), var(running_var);
-  const bridge::NormShape shape = shape_of(x);
+  const bridge::NormShape shape = channels_of(x);
   checked([&] {
     if (training) {
       bridge::batch_norm_training(
@@ -87,6 +80,12 @@ Tensors3 forward(
 }
 
 } // namespace
+
+bridge::NormShape channels_of(const at::Tensor& dense) {
+  const int64_t channels = dense.size(1), per_channel = channels == 0 ? 0 : dense.numel() / channels;
+  if (dense.is_contiguous()) return {dense.size(0), channels, dense.size(0) == 0 ? 0 : per_channel / dense.size(0)};
+  return {per_channel, channels, 1};
+}
 
 // Batch norm in the forms that autograd and the compiler call.
 Tensors3 native_batch_norm(
@@ -167,7 +166,7 @@ Tensors3 native_batch_norm_backward(
   checked([&] {
     bridge::batch_norm_backward(
         arg(grad), arg(x), arg(scale), {{arg(mean), arg(invstd)}, {arg(mean), arg(var)}, training, eps},
-        arg(grad_input), {arg(grad_weight), arg(grad_bias)}, shape_of(x));
+        arg(grad_input), {arg(grad_weight), arg(grad_bias)}, channels_of(x));
   });
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }

@@ -1,4 +1,4 @@
-#include "entries/matmul.h"
+#include "matmul.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -10,10 +10,12 @@
 #include "../error.h"
 #include "../operand.h"
 #include "contiguous.h"
-#include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/ops/matmul/mod.rs.h"
 
 namespace torch_opencl::native {
+
+using bridge::Activation;
+
 namespace {
 
 void check_dtypes(const char* op, const at::Tensor& a, const at::Tensor& b) {
@@ -30,8 +32,6 @@ bool is_same_memory(const at::Tensor& out, const at::Tensor& input) {
   return input.defined() && out.is_alias_of(input) && out.const_data_ptr() == input.const_data_ptr() &&
       out.sizes() == input.sizes() && out.strides() == input.strides();
 }
-
-using bridge::Activation;
 
 void activate(const at::Tensor& out, Activation activation) {
   at::Tensor result = out;
@@ -59,8 +59,18 @@ void scale(const at::Tensor& out, const at::Tensor& bias, const at::Scalar& beta
   at::mul_out(result, bias.expand(out.sizes()), is_integer ? at::Scalar(beta.to<int64_t>()) : beta);
 }
 
-// out = activation(alpha * a @ b + beta * bias); operands multiplied by zero are not read, as in BLAS, so that their
-// NaNs do not count.
+void check_vectors(const at::Tensor& a, const at::Tensor& b) {
+  TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
+  TORCH_CHECK(
+      a.scalar_type() == b.scalar_type(), "dot : expected both vectors to have same dtype, but found ", a.scalar_type(),
+      " and ", b.scalar_type());
+  TORCH_CHECK(
+      a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [", b.numel(),
+      "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(), " elements respectively");
+}
+
+} // namespace
+
 void multiply(
     const char* op,
     const at::Tensor& out,
@@ -69,7 +79,7 @@ void multiply(
     const at::Tensor& bias,
     const at::Scalar& beta,
     const at::Scalar& alpha,
-    Activation activation = Activation::None) {
+    Activation activation) {
   check_dtypes(op, a, b);
   // A `bias` that does not fit is refused, whether it would be read or not.
   const at::Tensor expanded = bias.defined() ? bias.expand(out.sizes()) : bias;
@@ -100,18 +110,6 @@ void multiply(
       [&] { return bridge::matmul(arg(out), arg(first), arg(second), arg(added), alpha_arg, beta_arg, activation); });
   if (!is_activated) activate(out, activation);
 }
-
-void check_vectors(const at::Tensor& a, const at::Tensor& b) {
-  TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
-  TORCH_CHECK(
-      a.scalar_type() == b.scalar_type(), "dot : expected both vectors to have same dtype, but found ", a.scalar_type(),
-      " and ", b.scalar_type());
-  TORCH_CHECK(
-      a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [", b.numel(),
-      "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(), " elements respectively");
-}
-
-} // namespace
 
 void mm_out::impl(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {
   multiply("mm", out, self, mat2, at::Tensor(), 0, 1);

@@ -1,4 +1,4 @@
-#include "entries/attention.h"
+#include "scaled_dot_product.h"
 
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
@@ -14,9 +14,7 @@
 #include "../generator.h"
 #include "../tensor_arg.h"
 #include "check.h"
-#include "norm.h"
 #include "torch_opencl/rust/ops/attention/backward.rs.h"
-#include "torch_opencl/rust/ops/attention/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -104,6 +102,75 @@ uint64_t number(const at::Tensor& tensor) {
 
 } // namespace
 
+bridge::RandomStream attention_stream(const at::Tensor& query, uint64_t counters) {
+  const PhiloxArgs random = philox(std::nullopt, query.device(), counters);
+  return {random.seed, random.offset};
+}
+
+uint64_t attention_counters(const at::Tensor& query, const at::Tensor& key) {
+  const int64_t batch = query.dim() == 4 ? query.size(0) : 1;
+  return bridge::attention_counters(batch, query.size(-3), query.size(-2), key.size(-2));
+}
+
+Tensors2 fused_attention(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const at::Tensor& attn_bias,
+    const AttentionOptions& options) {
+  const double dropout_p = options.dropout_p;
+  TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1, kOp, ": expected 0 <= dropout_p <= 1, but got ", dropout_p);
+  const Operands operands(query, key, value, attn_bias);
+  const at::Tensor& q = operands.query;
+  const int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2);
+  // Laid out as models use it next: heads beside each other.
+  at::Tensor out = at::empty({batch, queries, heads, operands.value.size(3)}, q.options()).transpose(1, 2);
+  at::Tensor logsumexp = at::empty({batch, heads, queries}, statistics_options(q));
+  const bridge::AttentionMode mode{operands.scale(options.scale), options.is_causal, dropout_p, options.stream};
+  checked([&] { bridge::attention(operands.args(), mode, arg(out), arg(logsumexp)); });
+  return {unbatched(out, query), std::move(logsumexp)};
+}
+
+Tensors4 fused_attention_backward(
+    const at::Tensor& grad_out,
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const at::Tensor& attn_bias,
+    bool wants_bias,
+    const at::Tensor& out,
+    const at::Tensor& logsumexp,
+    const AttentionOptions& options) {
+  const Operands operands(query, key, value, attn_bias);
+  const at::Tensor &q = operands.query, &k = operands.key, result = rows(out), grad = rows(grad_out);
+  check_sizes(kOp, "out", result, {q.size(0), q.size(1), q.size(2), operands.value.size(3)});
+  check_sizes(kOp, "grad_out", grad, result.sizes());
+  check_dtype(kOp, "out", result, q.scalar_type());
+  check_dtype(kOp, "grad_out", grad, q.scalar_type());
+  const at::TensorOptions sums = statistics_options(q);
+  check_sizes(kOp, "logsumexp", logsumexp, {q.size(0), q.size(1), q.size(2)});
+  check_dtype(kOp, "logsumexp", logsumexp, sums.dtype().toScalarType());
+  if (result.numel() == 0 || k.numel() == 0) {
+    return {
+        at::zeros_like(query), at::zeros_like(key), at::zeros_like(value),
+        wants_bias ? at::zeros_like(attn_bias) : at::Tensor()};
+  }
+  const at::Tensor grad_query = gradient_like(q), grad_key = gradient_like(k),
+                   grad_value = gradient_like(operands.value);
+  const at::Tensor grad_scores =
+      wants_bias ? at::zeros({q.size(0), q.size(1), q.size(2), k.size(2)}, sums) : at::Tensor();
+  const bridge::AttentionMode mode{operands.scale(options.scale), options.is_causal, options.dropout_p, options.stream};
+  const at::Tensor dense_logsumexp = logsumexp.contiguous();
+  checked([&] {
+    bridge::attention_backward(
+        operands.args(), mode, arg(result), arg(dense_logsumexp), arg(grad),
+        {arg(grad_query), arg(grad_key), arg(grad_value), arg(grad_scores)});
+  });
+  return {
+      unbatched(grad_query, query), unbatched(grad_key, key), unbatched(grad_value, value),
+      wants_bias ? at::sum_to(grad_scores, attn_bias.sizes()).to(attn_bias.scalar_type()) : at::Tensor()};
+}
+
 // The at::SDPBackend that serves torch.nn.functional.scaled_dot_product_attention: `overrideable` is the operator
 // below, taken where one of PyTorch's fused implementations is enabled and the arguments fit it; `math` is composed of
 // other operators; `error` means that the user has left none.
@@ -143,24 +210,16 @@ scaled_dot_product_attention(
     bool return_debug_mask,
     std::optional<double> scale) {
   TORCH_CHECK(!return_debug_mask, kOp, ": there is no debugging mask, as no matrix of weights is made");
-  TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1, kOp, ": expected 0 <= dropout_p <= 1, but got ", dropout_p);
-  const Operands operands(query, key, value, attn_bias.value_or(at::Tensor()));
-  const at::Tensor& q = operands.query;
-  const int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), keys = operands.key.size(2);
-  // Laid out as models use it next: heads beside each other.
-  at::Tensor out = at::empty({batch, queries, heads, operands.value.size(3)}, q.options()).transpose(1, 2);
-  at::Tensor logsumexp = at::empty({batch, heads, queries}, statistics_options(q));
+  AttentionOptions options{dropout_p, is_causal, scale};
   at::Tensor seed, offset;
-  bridge::AttentionMode mode{operands.scale(scale), is_causal, dropout_p, {0, 0}};
+  const int64_t queries = query.size(-2), keys = key.size(-2);
   if (dropout_p > 0) {
-    const uint64_t counters = bridge::attention_counters(batch, heads, queries, keys);
-    const PhiloxArgs random = philox(std::nullopt, q.device(), counters);
-    mode.stream = {random.seed, random.offset};
-    seed = at::scalar_to_tensor(static_cast<int64_t>(random.seed));
-    offset = at::scalar_to_tensor(static_cast<int64_t>(random.offset));
+    options.stream = attention_stream(query, attention_counters(query, key));
+    seed = at::scalar_to_tensor(static_cast<int64_t>(options.stream.seed));
+    offset = at::scalar_to_tensor(static_cast<int64_t>(options.stream.offset));
   }
-  checked([&] { bridge::attention(operands.args(), mode, arg(out), arg(logsumexp)); });
-  return {unbatched(out, query), logsumexp, at::Tensor(), at::Tensor(), queries, keys, seed, offset, at::Tensor()};
+  auto [out, logsumexp] = fused_attention(query, key, value, attn_bias.value_or(at::Tensor()), options);
+  return {std::move(out), std::move(logsumexp), at::Tensor(), at::Tensor(), queries, keys, seed, offset, at::Tensor()};
 }
 
 // Gradients of query, key, value and bias, that of the bias undefined unless it is asked for.
@@ -184,36 +243,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> scaled_dot_product_at
     std::optional<double> scale) {
   // The output is not needed.
   if (!grad_out.defined()) return {};
-  const Operands operands(query, key, value, attn_bias);
-  const at::Tensor &q = operands.query, &k = operands.key, result = rows(out), grad = rows(grad_out);
-  check_sizes(kOp, "out", result, {q.size(0), q.size(1), q.size(2), operands.value.size(3)});
-  check_sizes(kOp, "grad_out", grad, result.sizes());
-  check_dtype(kOp, "out", result, q.scalar_type());
-  check_dtype(kOp, "grad_out", grad, q.scalar_type());
-  const at::TensorOptions sums = statistics_options(q);
-  check_sizes(kOp, "logsumexp", logsumexp, {q.size(0), q.size(1), q.size(2)});
-  check_dtype(kOp, "logsumexp", logsumexp, sums.dtype().toScalarType());
-  const bool wants_bias = grad_input_mask[3] && attn_bias.defined();
-  if (result.numel() == 0 || k.numel() == 0) {
-    return {
-        at::zeros_like(query), at::zeros_like(key), at::zeros_like(value),
-        wants_bias ? at::zeros_like(attn_bias) : at::Tensor()};
-  }
-  const at::Tensor grad_query = gradient_like(q), grad_key = gradient_like(k),
-                   grad_value = gradient_like(operands.value);
-  const at::Tensor grad_scores =
-      wants_bias ? at::zeros({q.size(0), q.size(1), q.size(2), k.size(2)}, sums) : at::Tensor();
-  const bridge::AttentionMode mode{
-      operands.scale(scale), is_causal, dropout_p, {number(philox_seed), number(philox_offset)}};
-  const at::Tensor dense_logsumexp = logsumexp.contiguous();
-  checked([&] {
-    bridge::attention_backward(
-        operands.args(), mode, arg(result), arg(dense_logsumexp), arg(grad),
-        {arg(grad_query), arg(grad_key), arg(grad_value), arg(grad_scores)});
-  });
-  return {
-      unbatched(grad_query, query), unbatched(grad_key, key), unbatched(grad_value, value),
-      wants_bias ? at::sum_to(grad_scores, attn_bias.sizes()).to(attn_bias.scalar_type()) : at::Tensor()};
+  const AttentionOptions options{dropout_p, is_causal, scale, {number(philox_seed), number(philox_offset)}};
+  return fused_attention_backward(
+      grad_out, query, key, value, attn_bias, grad_input_mask[3] && attn_bias.defined(), out, logsumexp, options);
 }
 
 } // namespace torch_opencl::native

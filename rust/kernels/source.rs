@@ -47,7 +47,7 @@ texts! {
     winograd_transforms winograd_tiles winograd conv_channels conv_weight columns reduce arg_reduce var_mean softmax
     block_sum norm batch_norm pool pool_planes pool_channels_last fault loss optimizer rnn resample resample_rows
     grid_sampler embedding_bag multi_tensor foreach_norm foreach block scores attention attention_query
-    attention_backward fft pointwise
+    attention_backward fft packed_weight pointwise
 }
 
 families! {
@@ -83,6 +83,8 @@ families! {
         prelude vector notation elementary matrix panel activation epilogue pack_matrix gemm_operands tile gemm matmul;
     /// Matmuls and convolutions for GPUs.
     GemmLocal gemm_local: prelude vector matrix panel activation epilogue gemm_operands gemm_local;
+    /// Products with weights of 8 and 4 bits.
+    PackedWeight packed_weight: prelude tier vector packed_weight;
     /// Convolutions.
     Conv conv: prelude vector matrix conv conv_channels conv_weight;
     /// Winograd convolutions.

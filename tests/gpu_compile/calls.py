@@ -88,6 +88,23 @@ def layers() -> Iterator[Call]:
         )
     for dtype, length in product((torch.complex64, torch.complex128), (2, 4, 8)):
         yield lambda device, dtype=dtype, n=length: torch.fft.fft(torch.zeros(3, n, dtype=dtype, device=device))
+    for dtype, rows in product((torch.float16, torch.bfloat16, torch.int8), (1, 90)):
+
+        def multiply(device: torch.device, dtype: torch.dtype = dtype, rows: int = rows) -> None:
+            a, b = torch.zeros(rows, 64, dtype=dtype, device=device), torch.zeros(64, 80, dtype=dtype, device=device)
+            torch._int_mm(a, b) if dtype == torch.int8 else torch.mm(a, b, out_dtype=torch.float32)
+
+        yield multiply
+
+        def multiply_packed(device: torch.device, dtype: torch.dtype = dtype, rows: int = rows) -> None:
+            if dtype == torch.int8:
+                return
+            x, numbers = torch.zeros(rows, 64, dtype=dtype, device=device), torch.zeros(80, 32, device=device)
+            torch._weight_int8pack_mm(x, numbers.to(torch.int8).repeat(1, 2), x.new_zeros(80))
+            packed = torch._convert_weight_to_int4pack(numbers.to(torch.uint8), 2)
+            torch._weight_int4pack_mm(x, packed, 32, x.new_zeros(2, 80, 2))
+
+        yield multiply_packed
     for cell in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
         yield lambda device, cell=cell: backward(cell(5, 7, 2).to(device)(torch.zeros(4, 3, 5, device=device)))
     for name, fused in product(("SGD", "Adam", "AdamW", "Adagrad", "RMSprop"), (False, True)):

@@ -76,6 +76,15 @@ mod ffi {
             grad_affine: &Affine,
             shape: &NormShape,
         ) -> Result<()>;
+        fn batch_norm_statistics(input: &Tensor, statistics: &MeanVar, shape: &NormShape) -> Result<()>;
+        fn batch_norm_apply(input: &Tensor, coefficients: &Tensor, output: &Tensor, shape: &NormShape) -> Result<()>;
+        fn batch_norm_apply_backward(
+            grad: &Tensor,
+            input: &Tensor,
+            coefficients: &Tensor,
+            grad_input: &Tensor,
+            shape: &NormShape,
+        ) -> Result<()>;
     }
 }
 
@@ -103,8 +112,19 @@ pub fn batch_norm_training(
     }
     let call = NormCall::new(input)?;
     let batch = call.tables(2, shape.channels)?;
-    let (mean, var) = (call.table(&batch, 0, shape.channels), call.table(&batch, 1, shape.channels));
-    let (along, element) = ([0, call.class.size() as i64, 0], input.dtype.size() as i64);
+    let statistics =
+        MeanVar { mean: call.table(&batch, 0, shape.channels), var: call.table(&batch, 1, shape.channels) };
+    batch_norm_statistics(input, &statistics, shape)?;
+    let tables = prepare(&call, &statistics, affine, running, saved, shape, hyper)?;
+    apply(&call, input, output, tables.address, shape)
+}
+
+/// Mean and variance of each channel, the latter divided by the number of elements, in the dtype that is computed in.
+///
+/// # Errors
+/// As the driver reports.
+pub fn batch_norm_statistics(input: &Tensor<'_>, statistics: &MeanVar<'_>, shape: &NormShape) -> Result<()> {
+    let (along, element) = ([0, input.class().size() as i64, 0], input.dtype.size() as i64);
     let steps = [element, shape.inner * element, shape.channels * shape.inner * element];
     let operand = |tensor: &Tensor<'_>, strides| Operand {
         address: tensor.address,
@@ -115,12 +135,10 @@ pub fn batch_norm_training(
     var_mean(
         VarMeanOptions { correction: 0.0, take_sqrt: false },
         &[shape.inner, shape.channels, shape.outer],
-        &operand(&var, &along),
-        &operand(&mean, &along),
+        &operand(&statistics.var, &along),
+        &operand(&statistics.mean, &along),
         &operand(input, &steps),
-    )?;
-    let tables = prepare(&call, &MeanVar { mean, var }, affine, running, saved, shape, hyper)?;
-    apply(&call, input, output, &tables, shape)
+    )
 }
 
 /// Batch norm with the running statistics.
@@ -140,7 +158,42 @@ pub fn batch_norm_evaluation(
     }
     let call = NormCall::new(input)?;
     let tables = prepare(&call, running, affine, &NO_RUNNING, &NOT_SAVED, shape, NormHyper { momentum: 0.0, eps })?;
-    apply(&call, input, output, &tables, shape)
+    apply(&call, input, output, tables.address, shape)
+}
+
+/// `(x - mean) * (weight * rstd) + bias`, with the table `coefficients` [4, channels], in the dtype that is computed in:
+/// mean, rstd, weight * rstd and bias.
+///
+/// # Errors
+/// As the driver reports.
+pub fn batch_norm_apply(
+    input: &Tensor<'_>,
+    coefficients: &Tensor<'_>,
+    output: &Tensor<'_>,
+    shape: &NormShape,
+) -> Result<()> {
+    if shape.count() == 0 {
+        return Ok(());
+    }
+    apply(&NormCall::new(input)?, input, output, coefficients.address, shape)
+}
+
+/// `a * grad + b * (x - c) + d`, with the table `coefficients` [4, channels], in the dtype that is computed in: a, b, c
+/// and d.
+///
+/// # Errors
+/// As the driver reports.
+pub fn batch_norm_apply_backward(
+    grad: &Tensor<'_>,
+    input: &Tensor<'_>,
+    coefficients: &Tensor<'_>,
+    grad_input: &Tensor<'_>,
+    shape: &NormShape,
+) -> Result<()> {
+    if shape.count() == 0 {
+        return Ok(());
+    }
+    apply_backward(&NormCall::new(input)?, grad, input, coefficients.address, grad_input, shape)
 }
 
 /// Gradients of batch norm; `grad_input`, `grad_affine.weight` and `grad_affine.bias` may each be absent.
@@ -176,18 +229,7 @@ pub fn batch_norm_backward(
     if !grad_input.is_present() {
         return Ok(());
     }
-    let args = entry::BatchNormApplyBackward {
-        grad: call.target.tensor(grad)?,
-        input: call.target.tensor(input)?,
-        dtype0: input.dtype,
-        coefficients: call.target.memory(tables.address)?,
-        grad_input: call.target.tensor(grad_input)?,
-        outer: shape.outer,
-        channels: shape.channels,
-        inner: shape.inner,
-    };
-    let (dtypes, by) = ([input.dtype, input.dtype], Tasks::OfGroups(runs(shape)));
-    call.launch(entry::BATCH_NORM_APPLY_BACKWARD, shape.count(), dtypes, |_| args, by)
+    apply_backward(&call, grad, input, tables.address, grad_input, shape)
 }
 
 const ABSENT: Tensor<'static> = Tensor { address: 0, dtype: DType::F32, sizes: &[], strides: &[] };
@@ -243,13 +285,13 @@ fn apply(
     call: &NormCall,
     input: &Tensor<'_>,
     output: &Tensor<'_>,
-    tables: &Workspace,
+    coefficients: usize,
     shape: &NormShape,
 ) -> Result<()> {
     let args = entry::BatchNormApply {
         input: call.target.tensor(input)?,
         dtype0: input.dtype,
-        coefficients: call.target.memory(tables.address)?,
+        coefficients: call.target.memory(coefficients)?,
         output: call.target.tensor(output)?,
         outer: shape.outer,
         channels: shape.channels,
@@ -257,4 +299,26 @@ fn apply(
     };
     let (dtypes, by) = ([input.dtype, input.dtype], Tasks::OfGroups(runs(shape)));
     call.launch(entry::BATCH_NORM_APPLY, shape.count(), dtypes, |_| args, by)
+}
+
+fn apply_backward(
+    call: &NormCall,
+    grad: &Tensor<'_>,
+    input: &Tensor<'_>,
+    coefficients: usize,
+    grad_input: &Tensor<'_>,
+    shape: &NormShape,
+) -> Result<()> {
+    let args = entry::BatchNormApplyBackward {
+        grad: call.target.tensor(grad)?,
+        input: call.target.tensor(input)?,
+        dtype0: input.dtype,
+        coefficients: call.target.memory(coefficients)?,
+        grad_input: call.target.tensor(grad_input)?,
+        outer: shape.outer,
+        channels: shape.channels,
+        inner: shape.inner,
+    };
+    let (dtypes, by) = ([input.dtype, input.dtype], Tasks::OfGroups(runs(shape)));
+    call.launch(entry::BATCH_NORM_APPLY_BACKWARD, shape.count(), dtypes, |_| args, by)
 }

@@ -4,14 +4,18 @@ import copy
 
 import pytest
 import test_attention  # noqa: F401 - these tests declare the rows that they cover
+import test_attention_names  # noqa: F401
+import test_convolution_names  # noqa: F401
 import test_embedding_bag  # noqa: F401
 import test_fft  # noqa: F401
 import test_foreach  # noqa: F401
 import test_fused_attention  # noqa: F401
 import test_interpolation  # noqa: F401
 import test_linear_algebra  # noqa: F401
+import test_low_precision_matmul  # noqa: F401
 import test_random_ops  # noqa: F401
 import test_sparse  # noqa: F401
+import test_sync_batch_norm  # noqa: F401
 import torch
 from float64 import computed
 from op_samples import NoFallback, assert_same

@@ -1,0 +1,237 @@
+// Convolutions under the names of ATen's implementations: all are computed as `convolution_overrideable` is.
+#include "entries/convolution.h"
+
+#include <ATen/native/DilatedConvolutionUtils.h>
+#include <ATen/native/Resize.h>
+#include <algorithm>
+#include <vector>
+
+#include "check.h"
+
+namespace torch_opencl::native {
+namespace {
+
+struct Geometry {
+  at::IntArrayRef stride, padding, dilation;
+  bool transposed = false;
+  at::IntArrayRef output_padding = {};
+  int64_t groups = 1;
+};
+
+// Of a batch, or of one image without it.
+at::Tensor convolved(
+    const at::Tensor& self, const at::Tensor& weight, const std::optional<at::Tensor>& bias, const Geometry& geometry) {
+  const std::vector<int64_t> none(geometry.stride.size(), 0);
+  const bool is_batch = self.dim() == weight.dim();
+  const at::Tensor output = native::convolution(
+      is_batch ? self : self.unsqueeze(0), weight, bias, geometry.stride, geometry.padding, geometry.dilation,
+      geometry.transposed, geometry.transposed ? geometry.output_padding : none, geometry.groups);
+  return is_batch ? output : output.squeeze(0);
+}
+
+// A kernel of the stated size, which ATen also takes as a matrix [output channels, the rest].
+at::Tensor kernel_of(const char* op, const at::Tensor& weight, at::IntArrayRef kernel_size) {
+  TORCH_CHECK(
+      std::all_of(kernel_size.begin(), kernel_size.end(), [](int64_t size) { return size > 0; }), op,
+      ": kernel size should be greater than zero, but got ", kernel_size);
+  const auto dims = static_cast<int64_t>(kernel_size.size());
+  const int64_t elements = c10::multiply_integers(kernel_size);
+  if (weight.dim() == 2 && weight.size(1) % elements == 0) {
+    at::DimVector sizes{weight.size(0), weight.size(1) / elements};
+    sizes.append(kernel_size.begin(), kernel_size.end());
+    return weight.reshape(sizes);
+  }
+  TORCH_CHECK(
+      weight.dim() == dims + 2 && weight.sizes().slice(2) == kernel_size, op, ": expected a weight of ", dims + 2,
+      " dimensions with a kernel of size ", kernel_size, ", but got shape ", weight.sizes());
+  return weight;
+}
+
+void check_batch(const char* op, const at::Tensor& self, at::IntArrayRef kernel_size) {
+  const auto dims = static_cast<int64_t>(kernel_size.size()) + 2;
+  TORCH_CHECK(self.dim() == dims, op, ": Expected ", dims, "D input tensor, but got: ", self.sizes());
+}
+
+at::Tensor depthwise(
+    const char* op,
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef kernel_size,
+    const std::optional<at::Tensor>& bias,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation) {
+  const auto dims = static_cast<int64_t>(kernel_size.size());
+  TORCH_CHECK(
+      self.dim() == dims + 1 || self.dim() == dims + 2, op, ": Input dimension should be ", dims + 1, "D or ", dims + 2,
+      "D, got ", self.dim(), "D");
+  const at::Tensor kernel = kernel_of(op, weight, kernel_size);
+  TORCH_CHECK(kernel.size(1) == 1, op, ": Weight should have 1 input channel, but got shape ", weight.sizes());
+  return convolved(self, kernel, bias, {stride, padding, dilation, false, {}, self.size(-dims - 1)});
+}
+
+template <int64_t kDims>
+at::Tensor dilated(
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef kernel_size,
+    const std::optional<at::Tensor>& bias,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation) {
+  at::native::internal::slow_conv_dilated_shape_check<kDims>(
+      self, weight, bias.value_or(at::Tensor()), at::Tensor(), kernel_size, stride, padding, dilation);
+  return convolved(self, weight, bias, {stride, padding, dilation});
+}
+
+at::Tensor plain(
+    const char* op,
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef kernel_size,
+    const std::optional<at::Tensor>& bias,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding) {
+  check_batch(op, self, kernel_size);
+  const at::DimVector ones(kernel_size.size(), 1);
+  return convolved(self, kernel_of(op, weight, kernel_size), bias, {stride, padding, ones});
+}
+
+} // namespace
+
+at::Tensor conv_depthwise2d(
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef kernel_size,
+    const std::optional<at::Tensor>& bias,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation) {
+  return depthwise("_conv_depthwise2d", self, weight, kernel_size, bias, stride, padding, dilation);
+}
+
+at::Tensor conv_depthwise3d(
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef kernel_size,
+    const std::optional<at::Tensor>& bias,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation) {
+  return depthwise("conv_depthwise3d", self, weight, kernel_size, bias, stride, padding, dilation);
+}
+
+at::Tensor slow_conv_dilated2d(
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef kernel_size,
+    const std::optional<at::Tensor>& bias,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation) {
+  return dilated<2>(self, weight, kernel_size, bias, stride, padding, dilation);
+}
+
+at::Tensor slow_conv_dilated3d(
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef kernel_size,
+    const std::optional<at::Tensor>& bias,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation) {
+  return dilated<3>(self, weight, kernel_size, bias, stride, padding, dilation);
+}
+
+// ATen's meta function has checked the arguments, and gives the result of one image a batch of one.
+void slow_conv_transpose2d_out::impl(
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef,
+    at::OptionalTensorRef bias,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef output_padding,
+    at::IntArrayRef dilation,
+    const at::Tensor& out) {
+  const std::optional<at::Tensor> shift = bias.has_value() ? std::make_optional(*bias) : std::nullopt;
+  out.copy_(convolved(self, weight, shift, {stride, padding, dilation, true, output_padding}));
+}
+
+at::Tensor slow_conv_transpose3d(
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef kernel_size,
+    const std::optional<at::Tensor>& bias,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef output_padding,
+    at::IntArrayRef dilation) {
+  constexpr const char* op = "slow_conv_transpose3d";
+  TORCH_CHECK(
+      self.dim() == 4 || self.dim() == 5, op,
+      ": non-empty 4D or 5D (batch mode) tensor expected for input, but got: ", self.sizes());
+  return convolved(self, kernel_of(op, weight, kernel_size), bias, {stride, padding, dilation, true, output_padding});
+}
+
+at::Tensor slow_conv2d_forward(
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef kernel_size,
+    const std::optional<at::Tensor>& bias,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding) {
+  return plain("_slow_conv2d_forward", self, weight, kernel_size, bias, stride, padding);
+}
+
+at::Tensor slow_conv3d_forward(
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef kernel_size,
+    const std::optional<at::Tensor>& bias,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding) {
+  return plain("slow_conv3d_forward", self, weight, kernel_size, bias, stride, padding);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> slow_conv2d_backward(
+    const at::Tensor& grad_output,
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef kernel_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    std::array<bool, 3> output_mask) {
+  constexpr const char* op = "_slow_conv2d_backward";
+  check_batch(op, self, kernel_size);
+  auto [grad_input, grad_weight, grad_bias] = native::convolution_backward(
+      grad_output, self, kernel_of(op, weight, kernel_size), stride, padding, {1, 1}, false, {0, 0}, 1, output_mask);
+  return {
+      std::move(grad_input), grad_weight.defined() ? grad_weight.reshape(weight.sizes()) : grad_weight,
+      std::move(grad_bias)};
+}
+
+std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> slow_conv2d_backward_out(
+    const at::Tensor& grad_output,
+    const at::Tensor& self,
+    const at::Tensor& weight,
+    at::IntArrayRef kernel_size,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::Tensor& grad_input,
+    at::Tensor& grad_weight,
+    at::Tensor& grad_bias) {
+  const std::array<at::Tensor*, 3> given{&grad_input, &grad_weight, &grad_bias};
+  const auto [input, kernel, bias] = native::slow_conv2d_backward(
+      grad_output, self, weight, kernel_size, stride, padding,
+      {grad_input.defined(), grad_weight.defined(), grad_bias.defined()});
+  const std::array<at::Tensor, 3> results{input, kernel, bias};
+  for (size_t i = 0; i < given.size(); i++) {
+    if (!given[i]->defined()) continue;
+    at::native::resize_output(*given[i], results[i].sizes());
+    given[i]->copy_(results[i]);
+  }
+  return {grad_input, grad_weight, grad_bias};
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,305 @@
+// Flash attention, under the names by which libraries call PyTorch's implementation for CUDA.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <algorithm>
+#include <vector>
+
+#include "../compat.h"
+#include "fused_attention.h"
+
+namespace torch_opencl::native {
+namespace {
+
+std::vector<int64_t> numbers(const at::Tensor& tensor) {
+  const at::Tensor host = tensor.cpu().to(at::kLong).contiguous();
+  return {host.const_data_ptr<int64_t>(), host.const_data_ptr<int64_t>() + host.numel()};
+}
+
+// Sequences that lie behind one another in tensors [total, heads, head_dim]. Reading where they begin waits for the
+// device.
+class Sequences {
+ public:
+  Sequences(const at::Tensor& queries, const at::Tensor& keys, const std::optional<at::Tensor>& used)
+      : queries_(numbers(queries)), keys_(numbers(keys)), used_(used.has_value() ? numbers(*used) : numbers_t()) {
+    TORCH_CHECK(
+        queries_.size() == keys_.size() && !queries_.empty() && (used_.empty() || used_.size() == count()),
+        "expected as many sequences of queries as of keys, but got ", queries_.size(), " and ", keys_.size(),
+        " bounds");
+  }
+
+  size_t count() const {
+    return queries_.size() - 1;
+  }
+  at::Tensor queries(const at::Tensor& tensor, size_t i) const {
+    return part(tensor, queries_, i, std::nullopt);
+  }
+  at::Tensor keys(const at::Tensor& tensor, size_t i) const {
+    return part(tensor, keys_, i, used_.empty() ? std::nullopt : std::make_optional(used_[i]));
+  }
+  // [heads, total]
+  at::Tensor logsumexp(const at::Tensor& tensor, size_t i) const {
+    return tensor.narrow(1, queries_[i], queries_[i + 1] - queries_[i]).unsqueeze(0);
+  }
+
+  // Random counters that dropout takes in all of them.
+  uint64_t counters(const at::Tensor& query, const at::Tensor& key) const {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count(); i++) sum += attention_counters(queries(query, i), keys(key, i));
+    return sum;
+  }
+
+ private:
+  using numbers_t = std::vector<int64_t>;
+
+  // [heads, length, head_dim]
+  static at::Tensor part(const at::Tensor& tensor, const numbers_t& bounds, size_t i, std::optional<int64_t> used) {
+    const int64_t length = bounds[i + 1] - bounds[i];
+    return tensor.narrow(0, bounds[i], std::min(length, used.value_or(length))).transpose(0, 1);
+  }
+
+  numbers_t queries_, keys_, used_;
+};
+
+// Arguments that all of these operators have.
+struct FlashAttention {
+  at::Tensor query, key, value; // [batch, length, heads, head_dim], or sequences of [total, heads, head_dim]
+  AttentionOptions options;
+  bool is_causal;
+  int64_t left, right; // windows
+
+  Call whole() const {
+    Call call{query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), {}, options};
+    return call.restrict_to(Band::of_windows(is_causal, left, right, query.size(1), key.size(1)));
+  }
+
+  // Calls `use` with each sequence that has queries and keys.
+  template <class Use>
+  void each(const Sequences& sequences, Use&& use) const {
+    AttentionOptions part = options;
+    for (size_t i = 0; i < sequences.count(); i++) {
+      Call call{sequences.queries(query, i), sequences.keys(key, i), sequences.keys(value, i), {}, part};
+      part.stream.offset += attention_counters(call.query, call.key);
+      if (call.is_empty()) continue;
+      use(call.restrict_to(Band::of_windows(is_causal, left, right, call.query.size(1), call.key.size(1))), i);
+    }
+  }
+};
+
+// Seed and offset of dropout, as CUDA returns them: two numbers on the device.
+at::Tensor rng_state(const bridge::RandomStream& stream, const at::Tensor& query) {
+  const auto number = [](uint64_t value) { return at::scalar_to_tensor(static_cast<int64_t>(value)); };
+  return at::stack({number(stream.seed), number(stream.offset)}).view(at::kUInt64).to(query.device());
+}
+
+bridge::RandomStream stream_of(const at::Tensor& rng_state, double dropout_p) {
+  if (dropout_p == 0 || !rng_state.defined()) return {0, 0};
+  const std::vector<int64_t> values = numbers(rng_state.view(at::kLong));
+  TORCH_CHECK(values.size() == 2, "expected rng_state to have 2 elements, but got ", values.size());
+  return {static_cast<uint64_t>(values[0]), static_cast<uint64_t>(values[1])};
+}
+
+void check_debug_mask(bool return_debug_mask) {
+  TORCH_CHECK(!return_debug_mask, "there is no debugging mask, as no matrix of attention weights is made");
+}
+
+at::Tensor zero_dim(const at::Tensor& query) {
+  return at::zeros({}, query.options().dtype(at::kUInt64));
+}
+
+// Results of sequences without queries or keys.
+Tensors2 blank(const at::Tensor& query, const at::Tensor& value) {
+  at::DimVector sizes(query.sizes());
+  sizes.back() = value.size(-1);
+  return {
+      at::zeros(sizes, query.options()),
+      at::full({query.size(1), query.size(0)}, std::numeric_limits<double>::infinity(), statistics_options(query))};
+}
+
+} // namespace
+
+// Tensors are [batch, heads, length, head_dim]. Sequence bounds and the debugging mask stay undefined or empty.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
+scaled_dot_product_flash_attention(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    double dropout_p,
+    bool is_causal,
+    bool return_debug_mask,
+    std::optional<double> scale) {
+  check_debug_mask(return_debug_mask);
+  Call call{query, key, value, {}, {dropout_p, false, scale}};
+  if (dropout_p > 0) call.options.stream = attention_stream(query, attention_counters(query, key));
+  call.restrict_to(Band::of_windows(is_causal, -1, -1, query.size(-2), key.size(-2)));
+  auto [out, logsumexp] = call.forward();
+  return {
+      std::move(out),
+      std::move(logsumexp),
+      at::Tensor(),
+      at::Tensor(),
+      query.size(-2),
+      key.size(-2),
+      rng_state(call.options.stream, query),
+      zero_dim(query),
+      at::empty({0}, query.options())};
+}
+
+Tensors3 scaled_dot_product_flash_attention_backward(
+    const at::Tensor& grad_out,
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const at::Tensor& out,
+    const at::Tensor& logsumexp,
+    const at::Tensor&,
+    const at::Tensor&,
+    int64_t,
+    int64_t,
+    double dropout_p,
+    bool is_causal,
+    const at::Tensor& philox_seed,
+    const at::Tensor&,
+    std::optional<double> scale) {
+  if (!grad_out.defined()) return {};
+  Call call{query, key, value, {}, {dropout_p, false, scale, stream_of(philox_seed, dropout_p)}};
+  call.restrict_to(Band::of_windows(is_causal, -1, -1, query.size(-2), key.size(-2)));
+  auto [grad_query, grad_key, grad_value, unused] = call.backward(grad_out, out, logsumexp, /*wants_bias=*/false);
+  return {std::move(grad_query), std::move(grad_key), std::move(grad_value)};
+}
+
+#if TORCH_OPENCL_TORCH_AT_LEAST(13)
+
+// Tensors are [batch, length, heads, head_dim], or with sequence bounds [total, heads, head_dim]. logsumexp is
+// [batch, heads, length] or [heads, total].
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attention_forward(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& cum_seq_q,
+    const std::optional<at::Tensor>& cum_seq_k,
+    int64_t,
+    int64_t,
+    double dropout_p,
+    bool is_causal,
+    bool return_debug_mask,
+    std::optional<double> scale,
+    std::optional<int64_t> window_size_left,
+    std::optional<int64_t> window_size_right,
+    const std::optional<at::Tensor>& seqused_k,
+    const std::optional<at::Tensor>& alibi_slopes,
+    const std::optional<at::Tensor>& block_table,
+    std::optional<int64_t>) {
+  check_debug_mask(return_debug_mask);
+  TORCH_CHECK(!alibi_slopes.has_value(), "_flash_attention_forward: alibi_slopes are not supported");
+  TORCH_CHECK(!block_table.has_value(), "_flash_attention_forward: block_table is not supported");
+  TORCH_CHECK(
+      cum_seq_q.has_value() == cum_seq_k.has_value(), "cum_seq_q and cum_seq_k must be both set or both not set");
+  FlashAttention attention{query,
+                           key,
+                           value,
+                           {dropout_p, false, scale},
+                           is_causal,
+                           window_size_left.value_or(-1),
+                           window_size_right.value_or(-1)};
+  at::Tensor out, logsumexp;
+  if (cum_seq_q.has_value()) {
+    TORCH_CHECK(query.dim() == 3, "expected queries [total, heads, head_dim], but got ", query.sizes());
+    const Sequences sequences(*cum_seq_q, *cum_seq_k, seqused_k);
+    if (dropout_p > 0) attention.options.stream = attention_stream(query, sequences.counters(query, key));
+    std::tie(out, logsumexp) = blank(query, value);
+    attention.each(sequences, [&](const Call& call, size_t i) {
+      const auto [part, part_logsumexp] = call.forward();
+      sequences.queries(out, i).copy_(part);
+      sequences.logsumexp(logsumexp, i).copy_(part_logsumexp);
+    });
+  } else {
+    TORCH_CHECK(query.dim() == 4, "expected queries [batch, length, heads, head_dim], but got ", query.sizes());
+    TORCH_CHECK(!seqused_k.has_value(), "_flash_attention_forward: seqused_k needs cum_seq_k");
+    if (dropout_p > 0) {
+      attention.options.stream =
+          attention_stream(query, attention_counters(query.transpose(1, 2), key.transpose(1, 2)));
+    }
+    std::tie(out, logsumexp) = attention.whole().forward();
+    out = out.transpose(1, 2);
+  }
+  return {
+      std::move(out), std::move(logsumexp), rng_state(attention.options.stream, query), zero_dim(query),
+      at::empty({0}, query.options())};
+}
+
+at::Tensor flash_attention_forward_no_dropout_inplace(
+    at::Tensor& out,
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& cum_seq_q,
+    const std::optional<at::Tensor>& cum_seq_k,
+    int64_t max_q,
+    int64_t max_k,
+    double,
+    bool is_causal,
+    bool return_debug_mask,
+    std::optional<double> scale,
+    std::optional<int64_t> window_size_left,
+    std::optional<int64_t> window_size_right,
+    const std::optional<at::Tensor>& seqused_k,
+    const std::optional<at::Tensor>& alibi_slopes,
+    const std::optional<at::Tensor>& block_table,
+    std::optional<int64_t> num_splits) {
+  const auto results = native::flash_attention_forward(
+      query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, /*dropout_p=*/0, is_causal, return_debug_mask, scale,
+      window_size_left, window_size_right, seqused_k, alibi_slopes, block_table, num_splits);
+  out.copy_(std::get<0>(results));
+  return std::get<1>(results);
+}
+
+#endif
+
+Tensors3 flash_attention_backward(
+    const at::Tensor& grad_out,
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const at::Tensor& out,
+    const at::Tensor& logsumexp,
+    const at::Tensor& cum_seq_q,
+    const at::Tensor& cum_seq_k,
+    int64_t,
+    int64_t,
+    double dropout_p,
+    bool is_causal,
+    const at::Tensor& rng_state,
+    const at::Tensor&,
+    std::optional<double> scale,
+    std::optional<int64_t> window_size_left,
+    std::optional<int64_t> window_size_right) {
+  if (!grad_out.defined()) return {};
+  const FlashAttention attention{
+      query,
+      key,
+      value,
+      {dropout_p, false, scale, stream_of(rng_state, dropout_p)},
+      is_causal,
+      window_size_left.value_or(-1),
+      window_size_right.value_or(-1)};
+  if (!cum_seq_q.defined()) {
+    const auto grads =
+        attention.whole().backward(grad_out.transpose(1, 2), out.transpose(1, 2), logsumexp, /*wants_bias=*/false);
+    return {std::get<0>(grads).transpose(1, 2), std::get<1>(grads).transpose(1, 2), std::get<2>(grads).transpose(1, 2)};
+  }
+  const Sequences sequences(cum_seq_q, cum_seq_k, std::nullopt);
+  at::Tensor grad_query = at::zeros_like(query), grad_key = at::zeros_like(key), grad_value = at::zeros_like(value);
+  attention.each(sequences, [&](const Call& call, size_t i) {
+    const auto grads = call.backward(
+        sequences.queries(grad_out, i), sequences.queries(out, i), sequences.logsumexp(logsumexp, i),
+        /*wants_bias=*/false);
+    sequences.queries(grad_query, i).copy_(std::get<0>(grads));
+    sequences.keys(grad_key, i).copy_(std::get<1>(grads));
+    sequences.keys(grad_value, i).copy_(std::get<2>(grads));
+  });
+  return {std::move(grad_query), std::move(grad_key), std::move(grad_value)};
+}
+
+} // namespace torch_opencl::native

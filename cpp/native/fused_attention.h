@@ -1,0 +1,75 @@
+// What flash and memory-efficient attention, as libraries for CUDA call them, have in common here.
+#pragma once
+
+#include <ATen/ScalarOps.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <limits>
+
+#include "scaled_dot_product.h"
+
+namespace torch_opencl::native {
+
+// The keys that queries see: query i those from i + first to i + last. Without a bound, all on that side.
+struct Band {
+  std::optional<int64_t> first, last;
+
+  // Of flash attention, for which the last query stands beside the last key; windows below 0 have no bound.
+  static Band of_windows(bool is_causal, int64_t left, int64_t right, int64_t queries, int64_t keys) {
+    Band band;
+    if (left >= 0) band.first = keys - queries - left;
+    if (is_causal || right >= 0) band.last = keys - queries + (is_causal ? 0 : right);
+    return band.needed(queries, keys);
+  }
+
+  // Of memory-efficient attention: types of masks are none, causal, and causal with the last query beside the last key.
+  static Band of_mask(int64_t type, std::optional<int64_t> window, int64_t queries, int64_t keys) {
+    TORCH_CHECK(type >= 0 && type <= 2, "invalid value for `custom_mask_type`: ", type);
+    Band band;
+    if (type == 0) return band;
+    band.last = type == 1 ? 0 : keys - queries;
+    if (window.value_or(0) > 0) band.first = *band.last - *window + 1;
+    return band.needed(queries, keys);
+  }
+
+  // Without the bounds that hide nothing.
+  Band needed(int64_t queries, int64_t keys) const {
+    Band band = *this;
+    if (first.value_or(0) <= 1 - queries) band.first.reset();
+    if (last.value_or(0) >= keys - 1) band.last.reset();
+    return band;
+  }
+};
+
+// One call: tensors are [batch, heads, length, head_dim] or lack the batch.
+struct Call {
+  at::Tensor query, key, value, bias;
+  AttentionOptions options;
+
+  // What kernels have no mask for becomes part of the bias.
+  Call& restrict_to(const Band& band) {
+    options.is_causal = band.last == 0;
+    const auto hidden = [&] {
+      return at::full({query.size(-2), key.size(-2)}, -std::numeric_limits<double>::infinity(), query.options());
+    };
+    const auto add = [&](const at::Tensor& mask) { bias = bias.defined() ? bias + mask : mask; };
+    if (band.first.has_value()) add(hidden().tril_(*band.first - 1));
+    if (band.last.has_value() && !options.is_causal) add(hidden().triu_(*band.last + 1));
+    return *this;
+  }
+
+  bool is_empty() const {
+    return query.numel() == 0 || key.numel() == 0 || value.numel() == 0;
+  }
+
+  Tensors2 forward() const {
+    return fused_attention(query, key, value, bias, options);
+  }
+
+  Tensors4 backward(
+      const at::Tensor& grad_out, const at::Tensor& out, const at::Tensor& logsumexp, bool wants_bias) const {
+    return fused_attention_backward(grad_out, query, key, value, bias, wants_bias, out, logsumexp, options);
+  }
+};
+
+} // namespace torch_opencl::native

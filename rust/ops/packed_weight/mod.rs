@@ -1,0 +1,145 @@
+//! Weights of 8 and 4 bits: products with few rows, and the values of a packed weight.
+
+use crate::error::Result;
+use crate::kernels::{entry, Class, DType, Family, Spec};
+use crate::ops::core::geometry::native_lanes;
+use crate::ops::core::tier::tier;
+use crate::ops::{Target, Tensor};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn int8_few_rows(out: &Tensor, x: &Tensor, weight: &Tensor, scales: &Tensor) -> Result<bool>;
+        fn int4_few_rows(out: &Tensor, x: &Tensor, weight: &Tensor, scales: &Tensor, q_group_size: i64)
+            -> Result<bool>;
+        fn int4_unpack(out: &Tensor, weight: &Tensor, scales: &Tensor, q_group_size: i64) -> Result<()>;
+    }
+}
+
+/// Rows from which a matmul with the unpacked weight, which reads every value once, pays: four times those that share
+/// what a kernel has read.
+const MANY_ROWS: i64 = 16;
+/// Items that share a row of the weight on GPUs: two subgroups, which read 256 bytes side by side.
+const GPU_GROUP: usize = 64;
+/// Groups for each compute unit of a CPU, where they take several rows each.
+const CPU_GROUPS: usize = 16;
+
+/// Target, work-groups and constants of the kernels for few rows.
+struct FewRows {
+    target: Target,
+    group: usize,
+    groups: usize,
+    spec: Spec,
+}
+
+impl FewRows {
+    /// `None` for rows that are too many, or none.
+    fn of(out: &Tensor<'_>, x: &Tensor<'_>, weight_elements: i64) -> Result<Option<Self>> {
+        let (rows, columns) = (out.size(0), out.size(1));
+        if rows == 0 || rows >= MANY_ROWS || columns == 0 {
+            return Ok(None);
+        }
+        let target = Target::of(out.address)?;
+        let (group, groups) = if target.is_cpu() {
+            (1, (target.compute_units() * CPU_GROUPS).min(columns as usize))
+        } else {
+            (GPU_GROUP, columns as usize)
+        };
+        let spec = spec(weight_elements, x.dtype)
+            .define("LSIZE", group as i64)
+            .define("VEC", native_lanes(&target, Class::Float));
+        Ok(Some(Self { target, group, groups, spec }))
+    }
+
+    fn arguments(
+        &self,
+        out: &Tensor<'_>,
+        x: &Tensor<'_>,
+        weight: &Tensor<'_>,
+        scales: &Tensor<'_>,
+    ) -> Result<entry::FewRowsArguments> {
+        Ok(entry::FewRowsArguments {
+            x: self.target.tensor(x)?,
+            weight: self.target.tensor(weight)?,
+            scales: self.target.tensor(scales)?,
+            dtype0: x.dtype,
+            out: self.target.tensor(out)?,
+            rows: out.size(0),
+            columns: out.size(1),
+            k: x.size(1),
+        })
+    }
+}
+
+/// Of a power of two.
+fn log2(value: i64) -> i32 {
+    value.max(1).ilog2() as i32
+}
+
+fn spec(elements: i64, dtype: DType) -> Spec {
+    tier(elements, &[("SPEC_DTYPE0", dtype.code())])
+}
+
+/// `out = x @ weight.T * scales` for an int8 weight, with a scale for each of its rows; all dense. Returns false, and
+/// computes nothing, for rows of x that are too many.
+///
+/// # Errors
+/// As the driver reports.
+pub fn int8_few_rows(out: &Tensor<'_>, x: &Tensor<'_>, weight: &Tensor<'_>, scales: &Tensor<'_>) -> Result<bool> {
+    let Some(call) = FewRows::of(out, x, weight.numel())? else { return Ok(false) };
+    let program = call.target.program(Family::PackedWeight, Class::Float, &call.spec)?;
+    let args = entry::Int8FewRows { few_rows: call.arguments(out, x, weight, scales)? };
+    let (global, local) = ([call.groups * call.group], [call.group]);
+    call.target.launch(&program, entry::INT8_FEW_ROWS, &args, &global, Some(&local))?;
+    Ok(true)
+}
+
+/// `out = x @ weight.T` for a packed int4 weight [columns / 8, outer, 32, pairs], with a scale and a zero for each
+/// `q_group_size` columns in `scales`; all dense. Returns false, and computes nothing, for rows of x that are too many.
+///
+/// # Errors
+/// As the driver reports.
+pub fn int4_few_rows(
+    out: &Tensor<'_>,
+    x: &Tensor<'_>,
+    weight: &Tensor<'_>,
+    scales: &Tensor<'_>,
+    q_group_size: i64,
+) -> Result<bool> {
+    let Some(call) = FewRows::of(out, x, weight.numel())? else { return Ok(false) };
+    let program = call.target.program(Family::PackedWeight, Class::Float, &call.spec)?;
+    let few_rows = call.arguments(out, x, weight, scales)?;
+    let args = entry::Int4FewRows { few_rows, log2_pairs: log2(weight.size(3)), log2_group: log2(q_group_size) };
+    let (global, local) = ([call.groups * call.group], [call.group]);
+    call.target.launch(&program, entry::INT4_FEW_ROWS, &args, &global, Some(&local))?;
+    Ok(true)
+}
+
+/// The values of such a weight, [columns, k] and dense.
+///
+/// # Errors
+/// As the driver reports.
+pub fn int4_unpack(out: &Tensor<'_>, weight: &Tensor<'_>, scales: &Tensor<'_>, q_group_size: i64) -> Result<()> {
+    let words = weight.numel();
+    if words == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let program = target.program(Family::PackedWeight, Class::Float, &spec(words, out.dtype))?;
+    let args = entry::Int4Unpack {
+        weight: target.tensor(weight)?,
+        scales: target.tensor(scales)?,
+        dtype0: out.dtype,
+        out: target.tensor(out)?,
+        columns: out.size(0),
+        k: out.size(1),
+        log2_pairs: log2(weight.size(3)),
+        log2_group: log2(q_group_size),
+    };
+    target.launch(&program, entry::INT4_UNPACK, &args, &[words as usize], None)
+}

@@ -1,0 +1,128 @@
+// Weights of 8 and 4 bits (CLASS_F): products with few rows of x, in which reading the weight takes the time and each value
+// is read once for ROWS rows, and the values of a weight of 4 bits for matmuls of more.
+
+#define ROWS 4
+
+// x [rows, k] and out [rows, columns], of a weight with `columns` rows of k values.
+#define FEW_ROWS_ARGUMENTS                                                                                             \
+  __global const uchar *x, ulong x_offset, __global const uchar *weight, ulong weight_offset,                          \
+      __global const uchar *scales, ulong scales_offset, int dtype0, __global uchar *out, ulong out_offset, long rows, \
+      long columns, long k
+
+// VEC bytes from a row of n; those past its end are 0.
+INLINE TV load_bytes(__global const uchar *row, long i, long n) {
+#if VEC > 1
+  if (i + VEC <= n) return TO_TV(LOAD_RUN(char, (__global const char *)row + i));
+#endif
+  Lanes v;
+  for (int l = 0; l < VEC; l++) v.lanes[l] = i + l < n ? (T)((__global const char *)row)[i + l] : (T)0;
+  return v.vector;
+}
+
+// Stores the sum over the work-group of each of ROWS values, those of rows from `first` on.
+#define STORE_SUMS(sums, first, column, scale)                                              \
+  for (int r = 0; r < ROWS; r++) {                                                          \
+    T total = group_sum(sums[r], shared);                                                   \
+    if ((first) + r < rows && get_local_id(0) == 0)                                         \
+      store(out + out_offset, ((first) + r) * columns + (column), DTYPE0, total * (scale)); \
+  }
+
+// out = x @ weight.T * scales, with a scale for each row of the weight; a group takes whole rows of it.
+__kernel GROUPS_OF(LSIZE) void int8_few_rows(FEW_ROWS_ARGUMENTS) {
+  GROUP_SHARED(shared);
+  x += x_offset;
+  const int size = dtype_size(DTYPE0);
+  GROUP_TASKS(columns, first_column, last_column);
+  for (long column = first_column; column < last_column; column++) {
+    __global const uchar *values = weight + weight_offset + column * k;
+    const T scale = load(scales + scales_offset, column, DTYPE0);
+    for (long row = 0; row < rows; row += ROWS) {
+      TV products[ROWS];
+      T sums[ROWS];
+      for (int r = 0; r < ROWS; r++) products[r] = (TV)0;
+      for (long i = get_local_id(0) * VEC; i < k; i += LSIZE * VEC) {
+        const TV v = load_bytes(values, i, k);
+        for (int r = 0; r < ROWS; r++) {
+          // Past the last row that row is read again, and its sum not stored.
+          const TV other = load_part(x + min(row + r, rows - 1) * k * size, i, k, DTYPE0, 0);
+          products[r] = fma(v, other, products[r]);
+        }
+      }
+      for (int r = 0; r < ROWS; r++) sums[r] = lanes_sum(products[r]);
+      STORE_SUMS(sums, row, column, scale)
+    }
+  }
+}
+
+// Eight values of 4 bits lie in an int32 of [rows / 8][outer][32][pairs] as tensor cores of NVIDIA take operand B: of two
+// tiles of 16 columns, number 4 * row + pair of 32 has the columns 2 * pair, 2 * pair + 8 and their neighbours.
+#define TILE_ROWS 8
+#define PAIR_COLUMNS 32
+
+// The int32 number j of a row, of 4 * outer * pairs, and the first of its columns.
+typedef struct {
+  uint values;
+  long column;
+} Int4Word;
+
+INLINE void load_word(Int4Word *word, __global const uchar *weight, long row, long j, long outer, int log2_pairs) {
+  const int run = 4 << log2_pairs, rest = (int)j & (run - 1), pair = rest >> log2_pairs;
+  const long block = j >> (log2_pairs + 2);
+  const long at = ((row / TILE_ROWS * outer + block) * TILE_ROWS + row % TILE_ROWS) * run + rest;
+  word->values = ((__global const uint *)weight)[at];
+  word->column = ((block << log2_pairs) + (rest - (pair << log2_pairs))) * PAIR_COLUMNS + pair * 2;
+}
+
+// Value of the neighbour (0, 1) in part `part` of 4, whose columns are 8 * part further on.
+#define INT4_VALUE(word, part, neighbour) (T)((int)((word).values >> (16 * (neighbour) + 4 * (part)) & 15u) - 8)
+
+// out = x @ weight.T, where the weight is (value - 8) * scale + zero, with both for every group of columns in
+// `scales` [groups, columns, 2].
+__kernel GROUPS_OF(LSIZE) void int4_few_rows(FEW_ROWS_ARGUMENTS, int log2_pairs, int log2_group) {
+  GROUP_SHARED(shared);
+  const long outer = k / PAIR_COLUMNS >> log2_pairs, words = k / 8;
+  const int size = dtype_size(DTYPE0);
+  GROUP_TASKS(columns, first_column, last_column);
+  for (long column = first_column; column < last_column; column++) {
+    for (long row = 0; row < rows; row += ROWS) {
+      T sums[ROWS];
+      for (int r = 0; r < ROWS; r++) sums[r] = 0;
+      for (long j = get_local_id(0); j < words; j += LSIZE) {
+        Int4Word word;
+        load_word(&word, weight + weight_offset, column, j, outer, log2_pairs);
+        const long group = ((word.column >> log2_group) * columns + column) * 2;
+        const T scale = load(scales + scales_offset, group, DTYPE0),
+                zero = load(scales + scales_offset, group + 1, DTYPE0);
+        for (int r = 0; r < ROWS; r++) {
+          __global const uchar *other = x + x_offset + (min(row + r, rows - 1) * k + word.column) * size;
+          T product = 0, total = 0;
+  UNROLL for (int part = 0; part < 4; part++) {
+            const T a = load(other, 8 * part, DTYPE0), b = load(other, 8 * part + 1, DTYPE0);
+            product = fma(INT4_VALUE(word, part, 0), a, fma(INT4_VALUE(word, part, 1), b, product));
+            total += a + b;
+          }
+          sums[r] += fma(product, scale, total * zero);
+        }
+      }
+      STORE_SUMS(sums, row, column, (T)1)
+    }
+  }
+}
+
+// The weight itself [columns, k]: an item an int32.
+__kernel void int4_unpack(__global const uchar *weight, ulong weight_offset, __global const uchar *scales,
+                          ulong scales_offset, int dtype0, __global uchar *out, ulong out_offset, long columns, long k,
+                          int log2_pairs, int log2_group) {
+  const long outer = k / PAIR_COLUMNS >> log2_pairs, words = k / 8;
+  if (get_global_id(0) >= columns * words) return;
+  const long column = get_global_id(0) / words;
+  Int4Word word;
+  load_word(&word, weight + weight_offset, column, get_global_id(0) % words, outer, log2_pairs);
+  const long group = ((word.column >> log2_group) * columns + column) * 2;
+  const T scale = load(scales + scales_offset, group, DTYPE0), zero = load(scales + scales_offset, group + 1, DTYPE0);
+  for (int part = 0; part < 4; part++) {
+    for (int neighbour = 0; neighbour < 2; neighbour++)
+      store(out + out_offset, column * k + word.column + 8 * part + neighbour, DTYPE0,
+            fma(INT4_VALUE(word, part, neighbour), scale, zero));
+  }
+}
