@@ -54,7 +54,7 @@ SMOKE := $(patsubst %,tests/python/ops/test_%.py,ops_explicit normalisation blas
 SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator device) tests/python/tools/test_install.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean models
+.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean models bench-ulp
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -133,6 +133,9 @@ bench-growth: build ## Measure time against size, and name the cliffs
 
 bench-first-use: build ## Measure what new processes wait for, with and without compiled kernels
 	@$(RUN) -m benchmarks first-use
+
+bench-ulp: build ## Measure the greatest error of a function over all float32 (OP="special.erfcx --stride 101")
+	@$(RUN) -m benchmarks.ulp $(OP)
 
 bench-constants: build ## Repeat the measurements that constants were chosen by (CASES="LAUNCH_BATCH")
 	@$(RUN) -m benchmarks constants $(CASES)

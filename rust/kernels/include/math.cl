@@ -66,6 +66,35 @@ static inline TV power(TV a, TV n) {
 #endif  // IS_INTEGER
 
 #ifdef IS_FLOAT
+// a times 2^n, for whole n.
+static inline TV scaled_by(TV a, TV n) {
+  const TV bounded = clamp(n, C(-5000), C(5000));
+#if VEC == 1
+  return ldexp(a, convert_int(bounded));
+#else
+  return ldexp(a, PASTE(convert_int, VEC)(bounded));
+#endif
+}
+
+// The next number of dtype dt after a towards b. Those of 16 bits are patterns of float with zeros at the end, or, below the
+// least normal float16, multiples of 2^-24.
+static inline TV next_after(TV a, TV b, int dt) {
+#ifdef CLASS_F
+  if (dt == DT_F16 || dt == DT_BF16) {
+    // After 65504 comes 65536, which is stored as infinity.
+    const TV from = SEL(dt == DT_F16 && isinf(a), copysign(C(65536), a), a);
+    const int step = dt == DT_F16 ? 1 << 13 : 1 << 16;
+    const TM is_up = b > a, is_positive = a > 0;
+    TV result = AS_TV(AS_TM(from) + (is_up == is_positive ? (TM)(step) : (TM)(-step)));
+    const TV moved = a + SEL(is_up, 5.9604645e-08f, -5.9604645e-08f);
+    result = SEL(dt == DT_F16 && fabs(a) <= 6.1035156e-05f, SEL(moved == 0, copysign(C(0), a), moved), result);
+    result = SEL(dt == DT_BF16 && a == 0, copysign(AS_TV((TM)(1 << 16)), b), result);
+    return SEL(a != a || b != b, NAN, SEL(a == b, b, result));
+  }
+#endif
+  return nextafter(a, b);
+}
+
 static inline TV sigmoid(TV x) { return 1 / (1 + m_exp(-x)); }
 static inline TV softplus(TV x) { return m_log1p(m_exp(x)); }
 
@@ -164,6 +193,14 @@ static inline TV round_decimals(TV a, T decimals) {
   for (int i = 0; i < (int)fabs(decimals); i++) scale *= 10;
   return decimals < 0 ? m_rint(a / scale) * scale : m_rint(a * scale) / scale;
 }
+
+// A polynomial by Horner's rule; the highest power is first.
+static inline TV polynomial(__constant const T *coefficients, int count, TV x) {
+  TV sum = C(coefficients[0]);
+  for (int i = 1; i < count; i++) sum = fma(sum, x, C(coefficients[i]));
+  return sum;
+}
+#define POLYNOMIAL(coefficients, x) polynomial(coefficients, sizeof(coefficients) / sizeof(T), x)
 
 static inline TV sinc(TV a) {
   TV x = a * LIT(3.141592653589793);

@@ -62,7 +62,7 @@ pub(in crate::ops) fn program(
         spec = spec.define("OUTPUTS", row.outputs as i64).define("OUTPUT_CASES", i64::from(OUTPUT_CASES));
     }
     if row.part > 0 {
-        spec = spec.define("PART", row.part as i64);
+        spec = spec.define("PART_OF_OP", row.op as i64);
     }
     target.program_with_switch(family, class, &spec, |tier| {
         let cases = match tier {
@@ -113,11 +113,14 @@ impl PointwiseRow {
 
     /// The cases of a generic program: of all ops that share it and are as short, or as long, as this one. Those that are a
     /// few instructions have a program of their own, as it takes PoCL 0.2 s to compile and not 0.5 to 0.7 s: most of
-    /// what a first step runs is in it.
+    /// what a first step runs is in it. An op with a part shares none: such take long to compile, and few models call two.
     fn cases_alike(&self, family: Family, class: Class) -> String {
         let (slots, expr) = (self.slots(family), expr_class(class));
         let alike = |row: &&Self| {
-            let is_kin = (row.slots(family), row.outputs, row.part) == (slots, self.outputs, self.part);
+            if self.part > 0 {
+                return row.op == self.op;
+            }
+            let is_kin = (row.slots(family), row.outputs, row.part) == (slots, self.outputs, 0);
             is_kin && row.is_short(expr) == self.is_short(expr)
         };
         // Expressions for signed integers alone need not be valid for others.

@@ -49,6 +49,17 @@ def test_pointwise(size: int):
     check(lambda a, b: torch.div(a * 100, b, rounding_mode="floor"), a, b)
 
 
+def test_special_functions():
+    x = torch.linspace(0.3, 19, 2003)
+    for function in (torch.digamma, torch.special.i1e, torch.special.erfcx, torch.igamma, torch.special.zeta):
+        arguments = (x + 1, x) if function in (torch.igamma, torch.special.zeta) else (x,)
+        with torch.no_grad():
+            torch.testing.assert_close(function(*(t.to("opencl") for t in arguments)).cpu(), function(*arguments))
+    for name in ("bessel_j0", "airy_ai", "modified_bessel_k0", "spherical_bessel_j0"):
+        function = getattr(torch.special, name)
+        torch.testing.assert_close(function(x.to("opencl")).cpu(), function(x))
+
+
 def test_strided_copies():
     check(lambda a: a.t().contiguous() + a[::2, 3].sum(), torch.randn(70, 45))
     check(lambda a: a.transpose(1, 2).contiguous().triu(1), torch.randn(3, 40, 37))

@@ -9,9 +9,13 @@ from op_table import covers
 
 Lists = list[torch.Tensor]
 
-UNARY = ["abs", "exp", "neg", "reciprocal", "rsqrt", "sqrt"]
+UNARY = [
+    "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma",
+    "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt",
+    "tan", "tanh", "trunc",
+]  # fmt: skip
 LISTS = ["add", "sub", "mul", "div", "clamp_min", "clamp_max", "maximum", "minimum"]
-SCALAR_LISTS = ["add", "sub", "mul", "div"]
+SCALAR_LISTS = ["add", "sub", "mul", "div", "clamp_min", "clamp_max", "maximum", "minimum", "pow"]
 
 CALLS: dict[str, tuple[str, Callable[[Callable, Lists, Lists, Lists], Lists | None]]] = {
     **{name: (name, lambda op, a, b, c: op(a)) for name in UNARY},
@@ -19,11 +23,13 @@ CALLS: dict[str, tuple[str, Callable[[Callable, Lists, Lists, Lists], Lists | No
     **{f"{name}.Scalar": (name, lambda op, a, b, c: op(a, 0.75)) for name in LISTS},
     **{f"{name}.ScalarList": (name, lambda op, a, b, c: op(a, numbers(a))) for name in SCALAR_LISTS},
     **{f"{name}.alpha": (name, lambda op, a, b, c: op(a, b, alpha=-1.5)) for name in ("add", "sub")},
-    **{f"{name}.Tensor": (name, lambda op, a, b, c: op(a, b[0].sum())) for name in ("mul", "div")},
+    **{f"{name}.Tensor": (name, lambda op, a, b, c: op(a, b[0].sum())) for name in ("add", "mul", "div")},
     **{f"{name}.Scalar": (name, lambda op, a, b, c: op(a, b, c, 0.25)) for name in ("addcmul", "addcdiv")},
     **{f"{name}.ScalarList": (name, lambda op, a, b, c: op(a, b, c, numbers(a))) for name in ("addcmul", "addcdiv")},
     "lerp.List": ("lerp", lambda op, a, b, c: op(a, b, c)),
     "lerp.Scalar": ("lerp", lambda op, a, b, c: op(a, b, 0.3)),
+    "lerp.ScalarList": ("lerp", lambda op, a, b, c: op(a, b, numbers(a))),
+    "pow.List": ("pow", lambda op, a, b, c: op(a, b)),
     "pow.Scalar": ("pow", lambda op, a, b, c: op(a, 1.5)),
 }
 ROWS = [
@@ -74,7 +80,7 @@ def test_against_the_cpu(call: str, make: Callable[[], Lists], device: torch.dev
     for results in (actual, there[0]):
         for mine, wanted in zip(results, expected, strict=True):
             assert mine.stride() == wanted.stride()
-            torch.testing.assert_close(mine.cpu(), wanted, rtol=1.3e-6, atol=1e-6)
+            torch.testing.assert_close(mine.cpu(), wanted, rtol=1.3e-6, atol=1e-6, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
