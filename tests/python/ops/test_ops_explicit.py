@@ -5,7 +5,6 @@ import copy
 import pytest
 import test_attention  # noqa: F401 - these tests declare the rows that they cover
 import test_embedding_bag  # noqa: F401
-import test_fft  # noqa: F401
 import test_foreach  # noqa: F401
 import test_fused_attention  # noqa: F401
 import test_interpolation  # noqa: F401
