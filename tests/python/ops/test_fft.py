@@ -1,4 +1,4 @@
-"""Fourier transforms; device_class_cases.py has the kernels that they take on GPUs."""
+"""Fourier transforms; device_class_fft_cases.py has the kernels that they take on GPUs."""
 
 import pytest
 import torch

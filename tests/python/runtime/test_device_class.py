@@ -12,13 +12,14 @@ FOLDER = Path(__file__).parents[1] / "ops"
 
 
 # In processes of their own, as compiling these kernels for the first time takes most of a minute.
-CASES, ORDER_CASES = "device_class_cases.py", "device_class_order_cases.py"
+CASES, ORDER_CASES, FFT_CASES = (f"device_class{kind}_cases.py" for kind in ("", "_order", "_fft"))
 PARTS = [
     (CASES, "matmul or tiles"),
     (CASES, "convolution"),
     (CASES, "not (matmul or tiles or convolution)"),
     (ORDER_CASES, "updates or sums"),
     (ORDER_CASES, "not (updates or sums)"),
+    (FFT_CASES, ""),
 ]
 
 
