@@ -18,6 +18,7 @@ from benchmarks.cases import (
     pooling,
     reductions,
     sorting,
+    spectral,
 )
 from benchmarks.targets import TARGETS
 
@@ -25,6 +26,7 @@ _FILES = (
     pointwise,
     copies,
     reductions,
+    spectral,
     normalization,
     matrix,
     convolution,

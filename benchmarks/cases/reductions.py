@@ -1,4 +1,4 @@
-"""Reductions and scans of sixteen million elements, and Fourier transforms of a million."""
+"""Reductions and scans of sixteen million elements."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -50,7 +50,6 @@ MORE_FOLDS = (
     Fold("middle", (64, 512, 512), (1,)),
     Fold("channels", (32, 64, 112, 64), (0, 2, 3)),
 )
-TRANSFORMS = {"short rows": (16384, 64), "rows": (1024, 1024), "all": (1, 1 << 20)}
 SCANS = {"cumsum rows": 1, "cumsum columns": 0}
 
 
@@ -64,10 +63,6 @@ def cases() -> Iterator[Case]:
         yield _case("sum", torch.sum, fold, "f32", quick=False)
     for name, dim in SCANS.items():
         yield Case(group="reduction", name=f"{name} f32", build=partial(_scan, dim), tolerance=1e-5)
-    for name, shape in TRANSFORMS.items():
-        yield Case(
-            group="reduction", name=f"fft {name} c64", build=partial(_transform, shape), tolerance=1e-4, quick=False
-        )
 
 
 def _case(name: str, function: Reduction, fold: Fold, dtype: str, quick: bool = True) -> Case:
@@ -92,8 +87,3 @@ def _build(fold: Fold, function: Reduction, dtype: torch.dtype, device: torch.de
 
 def _scan(dim: int, device: torch.device) -> Work:
     return forward(lambda x: x.cumsum(dim), [random(device, 4096, 4096, kind="positive")])
-
-
-def _transform(shape: tuple[int, int], device: torch.device) -> Work:
-    x = torch.view_as_complex(random(device, *shape, 2, dtype=torch.float32))
-    return forward(lambda x: torch.fft.fft(x, norm="ortho"), [x])

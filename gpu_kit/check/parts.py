@@ -45,6 +45,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "ops/device_class_cases.py": 4,
             "ops/device_class_order_cases.py": 1,
             "ops/device_class_dtype_cases.py": 1,
+            "ops/device_class_fft_cases.py": 1,
             "ops/test_convolutions.py": 1,
             "ops/test_copies.py": 1,
             "ops/test_sorting.py": 1,

@@ -47,14 +47,14 @@ texts! {
     winograd_transforms winograd_tiles winograd conv_channels conv_weight columns reduce arg_reduce var_mean softmax
     block_sum norm batch_norm pool pool_planes pool_channels_last fault loss optimizer rnn resample resample_rows
     grid_sampler embedding_bag multi_tensor foreach_norm foreach block scores attention attention_query
-    attention_backward fft packed_weight pointwise
+    attention_backward butterfly fft packed_weight pointwise
 }
 
 families! {
     /// Element-wise ops of the op table.
     Pointwise pointwise: prelude vector notation elementary power rounding math complex pointwise;
     /// Discrete Fourier transforms.
-    Fft fft: prelude fft;
+    Fft fft: prelude tier butterfly fft;
     /// Element-wise ops on lists of tensors.
     Foreach foreach: prelude vector notation elementary power rounding math complex pointwise multi_tensor foreach;
     /// Norms of the tensors of lists.

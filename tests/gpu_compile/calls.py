@@ -86,8 +86,10 @@ def layers() -> Iterator[Call]:
         yield (
             lambda device, dtype=dtype: torch.empty(3, 70, 90, dtype=dtype, device=device).transpose(1, 2).contiguous()
         )
-    for dtype, length in product((torch.complex64, torch.complex128), (2, 4, 8)):
-        yield lambda device, dtype=dtype, n=length: torch.fft.fft(torch.zeros(3, n, dtype=dtype, device=device))
+    for dtype, shape in product(
+        (torch.complex64, torch.complex128), ((3, 8), (3, 4096), (99, 1024), (70, 1021), (1 << 20,))
+    ):
+        yield lambda device, dtype=dtype, shape=shape: torch.fft.fft(torch.zeros(shape, dtype=dtype, device=device))
     for dtype, rows in product((torch.float16, torch.bfloat16, torch.int8), (1, 90)):
 
         def multiply(device: torch.device, dtype: torch.dtype = dtype, rows: int = rows) -> None:

@@ -209,6 +209,15 @@ impl Target {
         unsafe { queue.read_now(&[read]) }
     }
 
+    /// Writes device memory after everything enqueued before; blocks.
+    pub fn write(&self, address: usize, source: &[u8]) -> Result<()> {
+        before_wait()?;
+        let location = self.state.resolve(address)?;
+        let queue = self.stream.queue(&self.state.context)?;
+        // SAFETY: the slice is borrowed during the call.
+        unsafe { queue.write_now(location.memory, location.offset, source.as_ptr(), source.len()) }
+    }
+
     /// Allocates scratch memory that is returned when the value is dropped.
     ///
     /// The stream is in order, so kernels enqueued before the drop finish before the memory is used again.

@@ -1,79 +1,247 @@
-// Discrete Fourier transforms of powers of two, along one dimension of contiguous tensors seen as [outer, n, inner].
-//
-// Stockham's algorithm, as in N. K. Govindaraju et al., "High performance discrete Fourier transforms on graphics
-// processors" (SC 2008): each pass reads elements n / RADIX apart, transforms RADIX of them in registers, and writes them
-// where the next pass finds them in order, so that nothing is sorted. Neighbouring work-items read neighbours.
+// Discrete Fourier transforms along one dimension. A work-group transforms a few at a time, a tile, as Stockham's algorithm
+// does (N. K. Govindaraju et al., "High performance discrete Fourier transforms on graphics processors", SC 2008): work-items
+// transform `radix` values in registers, and exchange them through local memory. The first pass reads global memory, and
+// the last one writes it; the passes between read elements length / radix apart, and write them where the next pass finds
+// them in order, so that nothing is sorted. Longer transforms are made of launches of this kernel (plan.rs, axis.rs).
 
-#ifndef RADIX
-#define RADIX 2
-#endif
+// One end of a launch: where it reads or writes. Strides are in elements. The index of an element is that in the whole
+// transform, of which one launch may be a part.
+typedef struct {
+  long stride;  // between elements of one of the launch's transforms
+  long index;  // between their indices
+  long unit;  // stride between elements of consecutive indices
+  long hermitian;  // length of a transform of which the lower half is stored, as the rest is its conjugate, or 0
+  long period;  // indices that differ by it belong to one transform of the launch
+  long factors;  // elements that there are, which are multiplied by those of a table, or 0 for all, by nothing
+  int direction;  // of these factors
+  int is_beside;  // neighbouring work-items take neighbouring transforms, not elements of one
+} End;
+SHARED(End, 56);
 
-static inline T times(T a, T b) { return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
-
-// exp(2 pi i x), exact at multiples of 1/4.
-static inline T turn(TR x) { return (T)(cospi(2 * x), sinpi(2 * x)); }
-
-// a * i, or a * -i in a forward transform.
-static inline T quarter(T a, TR sign) { return (T)(-sign * a.y, sign * a.x); }
-
-static inline void transform_2(T *a, T *b) {
-  const T sum = *a + *b;
-  *b = *a - *b;
-  *a = sum;
-}
-
-// Of v[0], v[step], v[2 * step] and v[3 * step], which come out in the order 0, 2, 1, 3.
-static inline void transform_4(T *v, int step, TR sign) {
-  transform_2(&v[0], &v[2 * step]);
-  transform_2(&v[step], &v[3 * step]);
-  v[3 * step] = quarter(v[3 * step], sign);
-  transform_2(&v[0], &v[step]);
-  transform_2(&v[2 * step], &v[3 * step]);
-}
-
-// The transform of RADIX values; coefficient k ends in v[REVERSED(k)], k with its bits in reverse.
-#if RADIX == 2
-#define REVERSED(k) (k)
-static inline void transform(T *v, TR sign) { transform_2(&v[0], &v[1]); }
-#elif RADIX == 4
-#define REVERSED(k) ((k) >> 1 | ((k) & 1) << 1)
-static inline void transform(T *v, TR sign) { transform_4(v, 1, sign); }
+#ifdef SPEC_LENGTH
+#define LENGTH SPEC_LENGTH
+#define RADICES SPEC_RADICES
+#define TILE SPEC_TILE
+#define EXCHANGES SPEC_EXCHANGES
+// Each pass has its own radix, which unrolled is a constant, and so are the indices of a work-item's values.
+#define UNROLL_PASSES UNROLL
+#define UNROLL_VALUES UNROLL
 #else
-#define REVERSED(k) ((k) >> 2 | ((k) & 2) | ((k) & 1) << 2)
-static inline void transform(T *v, TR sign) {
-  const TR half_root = (TR)LIT(0.7071067811865476);
-  for (int k = 0; k < 4; k++) transform_2(&v[k], &v[k + 4]);
-  v[5] = half_root * (v[5] + quarter(v[5], sign));
-  v[6] = quarter(v[6], sign);
-  v[7] = half_root * (quarter(v[7], sign) - v[7]);
-  transform_4(v, 1, sign);
-  transform_4(v + 4, 1, sign);
-}
+#define LENGTH length
+#define RADICES radices
+#define TILE tile
+#define EXCHANGES exchanges
+// With values in registers PoCL takes a minute to compile a kernel for any radix.
+#define UNROLL_PASSES
+#define UNROLL_VALUES
+#endif
+#ifndef LSIZE
+#define LSIZE 64
 #endif
 
-// A pass over transforms of `span` elements, which it makes transforms of span * RADIX. `sign` is -1 in a forward
-// transform, and `scale` 1 in all passes but the last.
-__kernel void fft_pass(__global const uchar *input, ulong input_offset, __global uchar *output, ulong output_offset,
-                       long butterflies, long n, long inner, long span, TR sign, TR scale) {
-  const long item = get_global_id(0);
-  if (item >= butterflies) return;
-  __global const T *from = (__global const T *)(input + input_offset);
-  __global T *to = (__global T *)(output + output_offset);
-  const long column = item % inner, rest = item / inner;
-  const long step = n / RADIX, j = rest % step, row = rest / step * n;
-  const long k = j % span;
+// Where local memory has element i of a transform of the tile. Elements that lie a power of two apart, or in transforms side
+// by side, are exchanged within a block of as many as there are banks, so that they lie in different ones.
+#ifdef CLASS_Z
+#define BANKS 8
+#else
+#define BANKS 16
+#endif
+static inline INLINED_ON_GPUS uint exchange_index(uint transform, uint i, uint length) {
+  const uint pitch = (LENGTH + BANKS - 1) / BANKS * BANKS;
+  return transform * pitch + (i ^ ((i / BANKS ^ transform * 4) % BANKS));
+}
 
-  T v[RADIX];
-  for (int r = 0; r < RADIX; r++) v[r] = from[(row + j + r * step) * inner + column];
-  // Products of at most three roots, of which the powers of two are computed: longer ones would lose digits.
-  const TR x = sign * (TR)k / (TR)(span * RADIX);
-  T roots[RADIX];
-  for (int r = 1; r < RADIX; r++) {
-    const int top = r >= 4 ? 4 : r >= 2 ? 2 : 1;
-    roots[r] = r == top ? turn(r * x) : times(roots[top], roots[r - top]);
-    v[r] = times(v[r], roots[r]);
+static inline INLINED_ON_GPUS T load_value(__global const uchar *p, long i, int dt) {
+  switch (dt) {
+#ifdef CLASS_Z
+    case DT_F64: return (T)(((__global const double *)p)[i], 0);
+#else
+    case DT_F16: return (T)(vload_half(i, (__global const half *)p), 0);
+    case DT_F32: return (T)(((__global const float *)p)[i], 0);
+    case DT_C32: return vload_half2(i, (__global const half *)p);
+#endif
   }
-  transform(v, sign);
-  const long first = row + (j - k) * RADIX + k;
-  for (int r = 0; r < RADIX; r++) to[(first + r * span) * inner + column] = v[REVERSED(r)] * scale;
+  return ((__global const T *)p)[i];
+}
+
+static inline INLINED_ON_GPUS void store_value(__global uchar *p, long i, int dt, T v) {
+  switch (dt) {
+#ifdef CLASS_Z
+    case DT_F64: ((__global double *)p)[i] = v.x; return;
+#else
+    case DT_F16: vstore_half_rte(v.x, i, (__global half *)p); return;
+    case DT_F32: ((__global float *)p)[i] = v.x; return;
+    case DT_C32: vstore_half2_rte(v, i, (__global half *)p); return;
+#endif
+  }
+  ((__global T *)p)[i] = v;
+}
+
+// A factor of a table, which has those of forward transforms.
+static inline INLINED_ON_GPUS T factor_at(__global const T *table, long i, TR direction) {
+  const T factor = table[i];
+  return (T)(factor.x, direction * factor.y);
+}
+
+// A transform of the launch: the offsets of its elements and their indices, at both ends, and its column in the matrix that
+// a long transform is seen as.
+typedef struct {
+  long from, to, from_index, to_index, column;
+} Position;
+
+// Launches have fewer than 2^32 transforms: 32-bit divisions take a fifth of the instructions of others.
+static inline INLINED_ON_GPUS Position position_of(const Layout *layout, uint transform) {
+  Position p = {0, 0, 0, 0, 0};
+  uint rest = transform;
+  FOR_DIMS(d, 0, layout->ndim) {
+    const uint size = (uint)layout->sizes[d], outer = d + 1 < layout->ndim ? rest / size : 0;
+    const long i = rest - outer * size;
+    p.from += i * layout->strides[0][d];
+    p.to += i * layout->strides[1][d];
+    p.from_index += i * layout->strides[2][d];
+    p.to_index += i * layout->strides[3][d];
+    p.column += i * layout->strides[4][d];
+    rest = outer;
+  }
+  return p;
+}
+
+// The values of a work-item that are transformed together: values j + r * length / radix of a transform of the tile.
+typedef struct {
+  uint transform, j;
+  bool is_some;
+} Butterfly;
+
+static inline INLINED_ON_GPUS Butterfly butterfly_of(uint item, uint radix, uint length, uint tile, bool is_beside) {
+  const uint step = LENGTH / radix;
+  const uint transform = is_beside ? item % TILE : item / step;
+  const uint j = is_beside ? item / TILE : item - transform * step;
+  return (Butterfly){transform, j, is_beside ? j < step : transform < TILE};
+}
+
+// Visits the values v[e] of a work-item, the value r of its butterfly `b`; `begin` is a statement for each butterfly.
+#define FOR_VALUES(e, r, b, radix, is_beside, begin)                                           \
+  Butterfly b = {0, 0, false};                                                                 \
+  UNROLL_VALUES for (uint e = 0, r = 0; e < VALUES; e++, r = r + 1 == (radix) ? 0 : r + 1) {   \
+    if (r == 0) {                                                                              \
+      b = butterfly_of(get_local_id(0) + e / (radix) * LSIZE, radix, length, tile, is_beside); \
+      b.is_some = b.is_some && e + (radix) <= VALUES;                                          \
+      if (b.is_some) begin;                                                                    \
+    }                                                                                          \
+    if (b.is_some) {
+#define END_VALUES \
+  }                \
+  }
+
+static inline INLINED_ON_GPUS void write_local(__local T *exchange, const T *v, uint radix, uint span, uint length,
+                                               uint tile, bool is_beside) {
+  uint first = 0;
+  FOR_VALUES(e, r, b, radix, is_beside, first = (b.j - b.j % span) * radix + b.j % span)
+  exchange[exchange_index(b.transform, first + r * span, length)] = v[e];
+  END_VALUES
+}
+
+// For a pass over transforms of `span` elements, which it makes transforms of span * radix.
+static inline INLINED_ON_GPUS void read_local(__local const T *exchange, T *v, uint radix, uint span, uint length,
+                                              uint tile, bool is_beside, __global const T *twiddles, TR direction) {
+  const uint step = LENGTH / radix;
+  uint k = 0;
+  FOR_VALUES(e, r, b, radix, is_beside, k = b.j % span)
+  v[e] = exchange[exchange_index(b.transform, b.j + r * step, length)];
+  // The table has those of one pass behind those of the one before.
+  if (r > 0 && span > 1) v[e] = times(v[e], factor_at(twiddles, span - 1 + (r - 1) * span + k, direction));
+  END_VALUES
+}
+
+// The power of the root of unity of a long transform, whose table has those of the lower `bits` bits, then of the upper ones.
+static inline INLINED_ON_GPUS T root_of(__global const T *roots, int bits, long power, TR direction) {
+  const long low = 1L << bits;
+  return times(factor_at(roots, power & (low - 1), direction), factor_at(roots, low + (power >> bits), direction));
+}
+
+__kernel GROUPS_OF(LSIZE) void fft_block(__global const uchar *input, ulong input_offset, int dtype0,
+                                         __global uchar *output, ulong output_offset, int dtype1,
+                                         __global const uchar *twiddles, ulong twiddles_offset,
+                                         __global const uchar *from_factors, ulong from_factors_offset,
+                                         __global const uchar *to_factors, ulong to_factors_offset,
+                                         __global const uchar *spectrum, ulong spectrum_offset,
+                                         __global const uchar *roots, ulong roots_offset, Layout layout, End from,
+                                         End to, long transforms, int length, int radices, int tile, int exchanges,
+                                         int root_bits, int direction, TR scale, __local T *exchange) {
+  input += input_offset;
+  output += output_offset;
+  __global const T *stages = (__global const T *)(twiddles + twiddles_offset);
+  const long first = (long)get_group_id(0) * TILE;
+  TR sign = direction;
+  uint radix = RADICES & 15, span = 1;
+  bool is_beside = from.is_beside;
+  T v[VALUES];
+  UNROLL for (int e = 0; e < VALUES; e++) v[e] = (T)(0, 0);
+
+  {
+    const uint step = LENGTH / radix;
+    __global const T *factors = (__global const T *)(from_factors + from_factors_offset);
+    Position p = {0, 0, 0, 0, 0};
+    FOR_VALUES(e, r, b, radix, is_beside, p = position_of(&layout, (uint)min(first + b.transform, transforms - 1)))
+    const long j = b.j + r * step, index = p.from_index + j * from.index;
+    const bool is_mirrored = from.hermitian != 0 && 2 * index > from.hermitian;
+    const long mirrored = is_mirrored ? (from.hermitian - 2 * index) * from.unit : 0;
+    if (from.factors == 0 || index < from.factors) {
+      v[e] = load_value(input, p.from + j * from.stride + mirrored, DTYPE0);
+      if (is_mirrored) v[e].y = -v[e].y;
+      if (from.factors != 0) v[e] = times(v[e], factor_at(factors, index, from.direction));
+    }
+    END_VALUES
+  }
+
+  // Behind the last pass there are exchanges left in a convolution (axis.rs): of a product with a table, and in the passes of
+  // the inverse transform.
+  uint rest = RADICES;
+  UNROLL_PASSES for (int i = 0; i < EXCHANGES; i++) {
+    transform(v, radix, sign);
+    const bool is_turn = rest >> 4 == 0;
+    if (is_turn) {
+      __global const T *factors = (__global const T *)(spectrum + spectrum_offset);
+      FOR_VALUES(e, r, b, radix, is_beside, )
+      v[e] = times(v[e], factor_at(factors, b.j + r * span, sign));
+      END_VALUES
+    }
+    write_local(exchange, v, radix, span, length, tile, is_beside);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    span = is_turn ? 1 : span * radix;
+    rest = is_turn ? (uint)RADICES : rest >> 4;
+    radix = rest & 15;
+    sign = is_turn ? -sign : sign;
+    is_beside = i + 1 == EXCHANGES && to.is_beside;
+    read_local(exchange, v, radix, span, length, tile, is_beside, stages, sign);
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  transform(v, radix, sign);
+
+  __global const T *factors = (__global const T *)(to_factors + to_factors_offset);
+  __global const T *powers = (__global const T *)(roots + roots_offset);
+  Position p = {0, 0, 0, 0, 0};
+  T root = (T)(1, 0);
+  bool is_there = false, mirrors = false;
+  FOR_VALUES(e, r, b, radix, is_beside, {
+    is_there = first + b.transform < transforms;
+    p = position_of(&layout, (uint)min(first + b.transform, transforms - 1));
+    if (root_bits != 0) root = root_of(powers, root_bits, b.j * p.column, sign);
+    // Another transform of the launch computes the conjugates of this one's elements, or this one does itself.
+    const uint phase = (uint)p.to_index % (uint)to.period;
+    mirrors = to.hermitian != 0 && phase != 0 && 2 * phase != (uint)to.period;
+  })
+  const long j = b.j + r * span, index = p.to_index + j * to.index;
+  const bool is_mirrored = to.hermitian != 0 && 2 * index > to.hermitian;
+  const bool is_stored = is_there && (to.factors == 0 || index < to.factors) && (!is_mirrored || mirrors);
+  if (is_stored) {
+    T value = v[e];
+    if (root_bits != 0) value = times(value, root);
+    if (root_bits != 0 && r > 0) value = times(value, root_of(powers, root_bits, r * span * p.column, sign));
+    if (to.factors != 0) value = times(value, factor_at(factors, index, to.direction));
+    if (is_mirrored) value.y = -value.y;
+    const long mirrored = is_mirrored ? (to.hermitian - 2 * index) * to.unit : 0;
+    store_value(output, p.to + j * to.stride + mirrored, DTYPE1, value * scale);
+  }
+  END_VALUES
 }

@@ -1,9 +1,12 @@
-//! Discrete Fourier transforms of powers of two.
+//! Discrete Fourier transforms.
 
-use crate::error::{Error, Result};
-use crate::kernels::entry::{self, Value};
-use crate::kernels::{Family, Spec};
-use crate::ops::core::target::ITEM_GROUP;
+mod axis;
+mod plan;
+mod tables;
+
+use axis::{Axis, BatchDim, Side};
+
+use crate::error::Result;
 use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -14,76 +17,82 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn fft_c2c(output: &Tensor, input: &Tensor, dim: usize, forward: bool, scale: f64) -> Result<()>;
+        fn fft(output: &Tensor, input: &Tensor, dim: &[i64], forward: bool, scale: f64) -> Result<()>;
     }
 }
 
-/// The widest transform that registers hold. Each pass moves all elements once, and a larger radix saves passes.
-const LARGEST_RADIX: i64 = 8;
-
-/// Transforms along `dim`, a power of two, and multiplies by `scale`. `output` and `input` are contiguous, complex and of
-/// one shape and dtype, and do not overlap.
+/// Transforms along dimensions, of which the last is special where one side is real, and multiplies by `scale`. There the
+/// complex side has all coefficients of that dimension, or those up to the half. The tensors do not overlap.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a dimension that is no power of two.
-pub fn fft_c2c(output: &Tensor<'_>, input: &Tensor<'_>, dim: usize, forward: bool, scale: f64) -> Result<()> {
-    let n = input.size(dim);
-    if n < 2 || n.count_ones() != 1 {
-        return Err(Error::Invalid(format!("OpenCL: fft_c2c takes powers of two from 2 on, got {n}")));
-    }
-    let count = input.numel();
-    if count == 0 {
+/// [`crate::error::Error::NoFloat64`] for complex128 where the device lacks it.
+pub fn fft(output: &Tensor<'_>, input: &Tensor<'_>, dim: &[i64], forward: bool, scale: f64) -> Result<()> {
+    if output.numel() == 0 {
         return Ok(());
     }
-    let (target, class) = (Target::of(output.address)?, input.class());
-    let inner = input.sizes.iter().skip(dim + 1).product();
-    let radices = radices(n);
-    // Passes write in turns to the output and to a workspace, so that the last one writes to the output.
-    let workspace = if radices.len() > 1 { Some(target.workspace(count as usize * input.dtype.size())?) } else { None };
-    let between = target.memory(workspace.as_ref().map_or(0, |memory| memory.address))?;
-    let (mut from, mut span) = (target.tensor(input)?, 1);
-    for (pass, radix) in radices.iter().enumerate() {
-        let is_last = pass + 1 == radices.len();
-        let to = if (radices.len() - pass) % 2 == 1 { target.tensor(output)? } else { between };
-        let butterflies = count / radix;
-        let program = target.program(Family::Fft, class, &Spec::generic().define("RADIX", *radix))?;
-        let args = entry::FftPass {
-            input: from,
-            output: to,
-            butterflies,
-            n,
-            inner,
-            span,
-            sign: Value::real(class, if forward { -1.0 } else { 1.0 }),
-            scale: Value::real(class, if is_last { scale } else { 1.0 }),
+    let target = Target::of(output.address)?;
+    target.converts([input.dtype, output.dtype])?;
+    let (from_real, to_real) = (!input.class().is_complex(), !output.class().is_complex());
+    let class = if from_real { output.class() } else { input.class() };
+    let mut axes: Vec<usize> = dim.iter().map(|&d| d as usize).collect();
+    // Real values come first or last, and halve what the other dimensions transform.
+    if !to_real {
+        axes.reverse();
+    }
+    if !from_real && !to_real && axes.iter().any(|&d| input.size(d) != 1) {
+        axes.retain(|&d| input.size(d) != 1);
+    }
+
+    // Between two dimensions values are stored in the result, unless that would round them.
+    let between = if to_real { input } else { output };
+    let strides = dense(between.sizes);
+    let is_rounded = output.dtype != class.storage() && axes.len() > 1;
+    let bytes = if is_rounded { between.numel() as usize * class.storage().size() } else { 0 };
+    let workspace = if is_rounded { Some(target.workspace(bytes)?) } else { None };
+    let between = match &workspace {
+        Some(held) => Tensor { address: held.address, dtype: class.storage(), sizes: between.sizes, strides: &strides },
+        None => *output,
+    };
+    let mut source = *input;
+    let count = axes.len();
+    for (i, axis) in axes.into_iter().enumerate() {
+        let result = if i + 1 == count { *output } else { between };
+        let length = if source.class().is_complex() { result.size(axis) } else { source.size(axis) };
+        let side = |tensor: &Tensor<'_>| -> Result<Side> {
+            let is_complex = tensor.class().is_complex();
+            let is_half = is_complex && (tensor.size(axis) != length || !result.class().is_complex());
+            let hermitian = if is_half { length } else { 0 };
+            Ok(Side { memory: target.tensor(tensor)?, dtype: tensor.dtype, stride: tensor.stride(axis), hermitian })
         };
-        let global = (butterflies as usize).next_multiple_of(ITEM_GROUP);
-        target.launch(&program, entry::FFT_PASS, &args, &[global], Some(&[ITEM_GROUP]))?;
-        (from, span) = (to, span * radix);
+        let others = (0..result.ndim()).filter(|d| *d != axis);
+        let batch: Vec<BatchDim> =
+            others.map(|d| BatchDim { size: result.size(d), strides: [source.stride(d), result.stride(d)] }).collect();
+        let is_last = i + 1 == count;
+        Axis {
+            target: &target,
+            class,
+            length,
+            batch: &batch,
+            direction: if forward { 1 } else { -1 },
+            scale: if is_last { scale } else { 1.0 },
+        }
+        .run(&side(&source)?, &side(&result)?)?;
+        source = result;
     }
     Ok(())
 }
 
-/// The radices of the passes of a transform, the largest first.
-fn radices(n: i64) -> Vec<i64> {
-    let mut left = n;
-    let mut radices = Vec::new();
-    while left > 1 {
-        let radix = left.min(LARGEST_RADIX);
-        radices.push(radix);
-        left /= radix;
-    }
-    radices
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn radices_multiply_to_the_length() {
-        assert_eq!(radices(2), [2]);
-        assert_eq!(radices(16), [8, 2]);
-        assert_eq!(radices(2048), [8, 8, 8, 4]);
-    }
+/// Row-major strides.
+fn dense(sizes: &[i64]) -> Vec<i64> {
+    let mut strides: Vec<i64> = sizes
+        .iter()
+        .rev()
+        .scan(1, |stride, size| {
+            let own = *stride;
+            *stride *= size;
+            Some(own)
+        })
+        .collect();
+    strides.reverse();
+    strides
 }

@@ -1,16 +1,12 @@
-"""Fourier transforms of complex tensors; device_class_cases.py has the kernels that they take on GPUs."""
-
-import os
+"""Fourier transforms; device_class_fft_cases.py has the kernels that they take on GPUs."""
 
 import pytest
 import torch
 from float64 import computed
-from op_table import covers
 
 NORMS = ("backward", "ortho", "forward")
 
 
-@covers("_fft_c2c", "_fft_c2c.out")
 @pytest.mark.parametrize("dtype", computed([torch.complex64, torch.complex128]), ids=str)
 @pytest.mark.parametrize(("shape", "dim"), [((64,), 0), ((3, 16, 5), 1), ((4, 12), -1), ((2, 1), 1)])
 def test_transforms_and_their_inverses_are_those_of_the_cpu(device, shape, dim, dtype):
@@ -38,9 +34,73 @@ def test_the_result_is_stored_in_out(device):
     torch.testing.assert_close(out.cpu(), torch.fft.fft(x))
 
 
-def test_a_device_that_is_the_cpu_takes_its_library_which_is_no_fallback(device):
-    if torch.opencl.get_device_properties(device).type != "cpu" or os.environ.get("TORCH_OPENCL_DEVICE_CLASS") == "gpu":
-        pytest.skip("it takes the kernels of GPUs")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.complex32], ids=str)
+def test_16_bit_floats_are_transformed_as_on_other_gpus(device, dtype):
+    wider = {torch.float16: torch.float32, torch.complex32: torch.complex64}[dtype]
+    x = torch.randn(3, 16, dtype=wider, generator=torch.Generator().manual_seed(2)).to(dtype)
+    transforms = [torch.fft.fft, torch.fft.ifft2, torch.fft.irfft, torch.fft.hfft]
+    if not dtype.is_complex:
+        transforms += [torch.fft.rfft, torch.fft.ihfft, torch.fft.rfft2]
+    for transform in transforms:
+        result, expected = transform(x.to(device)), transform(x.to(wider))
+        assert result.dtype == (torch.complex32 if expected.is_complex() else torch.float16)
+        torch.testing.assert_close(result.cpu().to(expected.dtype), expected, rtol=4e-3, atol=4e-3)
+
+
+def test_results_are_laid_out_as_on_the_cpu(device):
+    x = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(3))
+    z = torch.complex(x, x)
+    for transform, input in (
+        (lambda z: torch.fft.fft(z, dim=1), z),
+        (lambda z: torch.fft.ifft2(z.transpose(0, 3), dim=(3, 1)), z),
+        (lambda x: torch.fft.rfft(x, dim=2), x),
+        (lambda x: torch.fft.rfftn(x.permute(3, 1, 0, 2), dim=(2, 0)), x),
+        (lambda z: torch.fft.irfft(z, dim=0), z),
+        (lambda z: torch.fft.irfftn(z.permute(3, 1, 0, 2), dim=(3, 0, 1)), z),
+    ):
+        assert transform(input.to(device)).stride() == transform(input).stride()
+
+
+def test_bad_input_raises_as_on_the_cpu(device):
+    x, z = torch.randn(4, 6), torch.randn(4, 6, dtype=torch.complex64)
+    for call in (
+        lambda where: torch.fft.fft(x[:, :0].to(where)),
+        lambda where: torch.fft.fft(x.to(where), n=-3),
+        lambda where: torch.fft.fft(x.to(where), dim=5),
+        lambda where: torch.fft.fft(x.to(where), norm="none"),
+        lambda where: torch.fft.fft2(x[0].to(where)),
+        lambda where: torch.fft.fftn(x.to(where), dim=(1, 1)),
+        lambda where: torch.fft.rfft(z.to(where)),
+        lambda where: torch.fft.irfft(z[:, :1].to(where)),
+        lambda where: torch.fft.fft(x.bfloat16().to(where)),
+        lambda where: torch._fft_r2c(z.to(where), [1], 0, True),
+        lambda where: torch._fft_c2r(x.to(where), [1], 0, 8),
+        lambda where: torch._fft_c2c(x.to(where), [1], 0, True),
+    ):
+        messages = []
+        for where in ("cpu", device):
+            with pytest.raises((RuntimeError, IndexError)) as raised:
+                call(where)
+            messages.append((raised.type, str(raised.value).splitlines()[0]))
+        assert messages[0] == messages[1]
+    # Their messages name the type of the tensor.
+    with pytest.raises(RuntimeError, match="expected 0 < n_fft < 6"):
+        torch.stft(x[0].to(device), 9, return_complex=True, center=False)
+    with pytest.raises(RuntimeError, match="window overlap add min"):
+        torch.istft(z.to(device), 6, window=torch.zeros(6, device=device))
+
+
+def test_nothing_of_signal_processing_falls_back(device):
+    x = torch.randn(2, 400, generator=torch.Generator().manual_seed(4))
     torch.opencl.reset_fallbacks()
-    torch.fft.fft(torch.randn(6, dtype=torch.complex64, device=device))
+    moved = x.to(device)
+    windows = torch.hann_window, torch.hamming_window, torch.blackman_window, torch.bartlett_window, torch.kaiser_window
+    for window in windows:
+        torch.testing.assert_close(window(100, device=device).cpu(), window(100), rtol=1e-5, atol=1e-6)
+    window = torch.hann_window(100, device=device)
+    spectrum = torch.stft(moved, 100, 25, window=window, return_complex=True)
+    torch.testing.assert_close(spectrum.cpu(), torch.stft(x, 100, 25, window=window.cpu(), return_complex=True))
+    torch.testing.assert_close(torch.istft(spectrum, 100, 25, window=window, length=400).cpu(), x)
+    torch.testing.assert_close(torch.fft.irfft(torch.fft.rfft(moved)).cpu(), x)
+    torch.testing.assert_close(torch.fft.fft(moved[:, :7]).cpu(), torch.fft.fft(x[:, :7]))
     assert torch.opencl.fallbacks() == {}

@@ -7,7 +7,6 @@ import test_attention  # noqa: F401 - these tests declare the rows that they cov
 import test_attention_names  # noqa: F401
 import test_convolution_names  # noqa: F401
 import test_embedding_bag  # noqa: F401
-import test_fft  # noqa: F401
 import test_foreach  # noqa: F401
 import test_fused_attention  # noqa: F401
 import test_interpolation  # noqa: F401

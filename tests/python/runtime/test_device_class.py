@@ -12,8 +12,9 @@ FOLDER = Path(__file__).parents[1] / "ops"
 
 
 # In processes of their own, as compiling these kernels for the first time takes most of a minute.
-CASES, ORDER_CASES = "device_class_cases.py", "device_class_order_cases.py"
-DTYPE_CASES = "device_class_dtype_cases.py"
+CASES, ORDER_CASES, DTYPE_CASES, FFT_CASES = (
+    f"device_class{kind}_cases.py" for kind in ("", "_order", "_dtype", "_fft")
+)
 PARTS = [
     (CASES, "matmul or tiles"),
     (CASES, "convolution"),
@@ -21,6 +22,7 @@ PARTS = [
     (ORDER_CASES, "updates or sums"),
     (ORDER_CASES, "not (updates or sums)"),
     (DTYPE_CASES, "test"),
+    (FFT_CASES, ""),
 ]
 
 

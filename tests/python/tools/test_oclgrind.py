@@ -58,6 +58,9 @@ SAMPLE = """
         "index_add": (lambda x, s: x.index_add(0, torch.tensor([1, 0, 1], device=x.device), s), r(2, 5), r(3, 5)),
         "add transposed": (lambda a, b: a.t() + b, r(17, 33), r(33, 17)),
         "transpose": (lambda x: x.t().contiguous(), r(17, 33)),
+        "fft": (gradients(torch.fft.rfft), r(3, 96)),
+        "fft of columns": (lambda x: torch.fft.fft(x, dim=0), r(30, 5, dtype=torch.complex64)),
+        "fft of a prime length": (torch.fft.fft, r(2, 11, dtype=torch.complex64)),
     }
     for name, (function, *inputs) in CALLS.items():
         expected = tree_leaves(function(*inputs))
