@@ -3,13 +3,21 @@
 import copy
 
 import pytest
-import test_attention  # noqa: F401 - these tests declare the rows that they cover
+import test_assertions  # noqa: F401 - these tests declare the rows that they cover
+import test_attention  # noqa: F401
+import test_distances  # noqa: F401
+import test_distributions  # noqa: F401
 import test_embedding_bag  # noqa: F401
 import test_fft  # noqa: F401
 import test_foreach  # noqa: F401
 import test_fused_attention  # noqa: F401
+import test_indexing  # noqa: F401
 import test_interpolation  # noqa: F401
+import test_layers  # noqa: F401
+import test_losses  # noqa: F401
+import test_pooling  # noqa: F401
 import test_random_ops  # noqa: F401
+import test_segments  # noqa: F401
 import torch
 from float64 import computed
 from op_samples import NoFallback, assert_same
