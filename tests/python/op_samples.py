@@ -51,7 +51,12 @@ LESS_WITHOUT_FP64 = {"pow": (1e-5, 1e-5), "__rpow__": (1e-5, 1e-5)}
 MAKES_DOUBLE = {"bincount": "weights"}
 
 # Ops whose gradients are small differences of large sums: relative and absolute tolerance.
-CANCELLING = {"grid_sampler_2d": (1e-5, 1e-4), "grid_sampler_3d": (1e-5, 1e-4)}
+CANCELLING = {
+    "grid_sampler_2d": (1e-5, 1e-4),
+    "grid_sampler_3d": (1e-5, 1e-4),
+    # Of logarithms of some hundreds, by the CPU too.
+    "nn.functional.ctc_loss": (1e-4, 1e-4),
+}
 
 # Ops that return statistics of 16-bit tensors in float32 on every device but the CPU.
 FLOAT32_STATISTICS = {"native_layer_norm", "_native_batch_norm_legit", "_batch_norm_with_update"}

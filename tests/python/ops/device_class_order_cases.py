@@ -143,6 +143,7 @@ def test_ctc_loss(labels: int):
         check(
             lambda x: F.ctc_loss(x.log_softmax(-1), targets.to(x.device), lengths, target_lengths, reduction="none"),
             x.to(dtype),
+            times=20,  # the logarithms of long targets are some hundreds
         )
 
 
