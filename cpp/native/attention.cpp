@@ -2,6 +2,7 @@
 #include "entries/softmax.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_softmax_backward_data.h>
 #include <cmath>
 #include <limits>
 
@@ -35,6 +36,14 @@ at::Tensor masked_softmax(
     hidden = mask.view({mask.size(0), 1, 1, mask.size(1)});
   }
   return self.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(dim.value_or(-1));
+}
+
+at::Tensor masked_softmax_backward(
+    const at::Tensor& grad_output, const at::Tensor& output, const at::Tensor& mask, std::optional<int64_t> dim) {
+  TORCH_CHECK(grad_output.sizes() == mask.sizes(), "Mask shape should match grad shape");
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "Mask should be a boolean tensor");
+  const at::Tensor grad = grad_output.masked_fill(mask, 0);
+  return at::_softmax_backward_data(grad, output, dim.value_or(-1), output.scalar_type()).masked_fill_(mask, 0);
 }
 
 } // namespace torch_opencl::native

@@ -4,8 +4,15 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/CPUFallback.h>
+#include <ATen/ops/_cdist_backward.h>
+#include <ATen/ops/_cdist_forward.h>
+#include <ATen/ops/_pdist_backward.h>
+#include <ATen/ops/_pdist_forward.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/triu_indices.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -126,6 +133,44 @@ at::Tensor cdist_backward(
     result.narrow(-2, part.first1, part.x1.size(-2)).add_(slope.sum(-2));
   });
   return result;
+}
+
+namespace {
+
+// Positions of the pairs of `count` points, of which the first comes before the second, in the matrix of all pairs.
+at::Tensor pair_positions(const at::Tensor& points) {
+  const int64_t count = points.size(0);
+  const at::Tensor pairs = at::triu_indices(count, count, 1, points.options().dtype(at::kLong));
+  return pairs.select(0, 0).mul(count).add_(pairs.select(0, 1));
+}
+
+} // namespace
+
+at::Tensor pdist_forward(const at::Tensor& self, double p) {
+  TORCH_CHECK(self.is_contiguous(), "_pdist_forward requires contiguous input");
+  if (takes_host(self)) return at::native::call_fallback_fn<&host_kernel, at::_ops::_pdist_forward>::call(self, p);
+  if (self.size(0) <= 1) return at::empty({0}, self.options());
+  return at::_cdist_forward(self, self, p, std::nullopt).view(-1).index_select(0, pair_positions(self));
+}
+
+at::Tensor pdist_backward(const at::Tensor& grad, const at::Tensor& self, double p, const at::Tensor& pdist) {
+  TORCH_CHECK(self.is_contiguous(), "_pdist_backward requires self to be contiguous");
+  TORCH_CHECK(pdist.is_contiguous(), "_pdist_backward requires pdist to be contiguous");
+  check_sizes("_pdist_backward", "grad", grad, pdist.sizes());
+  if (takes_host(self)) {
+    return at::native::call_fallback_fn<&host_kernel, at::_ops::_pdist_backward>::call(grad, self, p, pdist);
+  }
+  const int64_t count = self.size(0);
+  if (count <= 1) return at::zeros_like(self);
+  check_numel("_pdist_backward", "pdist", pdist, count * (count - 1) / 2);
+  const at::Tensor positions = pair_positions(self);
+  // Each pair is one of the first point and one of the second.
+  const auto both = [&](const at::Tensor& of_pairs) {
+    const at::Tensor matrix = at::zeros({count * count}, self.options()).index_copy_(0, positions, of_pairs);
+    const at::Tensor square = matrix.view({count, count});
+    return square + square.t();
+  };
+  return at::_cdist_backward(both(grad), self, self, p, both(pdist));
 }
 
 } // namespace torch_opencl::native

@@ -2,7 +2,11 @@
 
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/native/Histogram.h>
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/diff.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/searchsorted.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <cmath>
@@ -78,6 +82,64 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min, co
   // A range that the dtype does not hold makes indices inside it NaN.
   return counted(at::where(inside, indices, bins).nan_to_num_(static_cast<double>(bins)).to(at::kLong), bins)
       .to(self.scalar_type());
+}
+
+// Counts of the rows of `self` by the bins that their coordinates fall into: what ATen's functions ask of a backend.
+// They check arguments, and make edges and `hist`. Of a bin the lower edge belongs to it, and of the last one the upper
+// too.
+void histogramdd(
+    const at::Tensor& self,
+    const std::optional<at::Tensor>& weight,
+    bool density,
+    at::Tensor& hist,
+    const at::TensorList& bin_edges) {
+  const auto dims = static_cast<int64_t>(bin_edges.size());
+  const at::Tensor rows = self.reshape({-1, dims});
+  at::Tensor bin = at::zeros({rows.size(0)}, self.options().dtype(at::kLong)), inside;
+  for (int64_t dim = 0; dim < dims; dim++) {
+    const at::Tensor& edges = bin_edges[dim];
+    const at::Tensor values = rows.select(1, dim).contiguous();
+    const int64_t bins = edges.numel() - 1;
+    const at::Tensor last = edges.select(0, bins);
+    const at::Tensor fits = values.ge(edges.select(0, 0)).logical_and_(values.le(last));
+    inside = inside.defined() ? inside.logical_and_(fits) : fits;
+    const at::Tensor index = at::searchsorted(edges.contiguous(), values, /*out_int32=*/false, /*right=*/true).sub_(1);
+    bin.mul_(bins).add_(index.clamp_(0, bins - 1));
+  }
+  const int64_t total = hist.numel();
+  // Rows outside, NaN too, go to one bin more, which is dropped.
+  if (inside.defined()) bin = at::where(inside, bin, total);
+  const bool weighted = weight.has_value() && weight->defined();
+  const at::Tensor amounts = weighted ? weight->reshape(-1) : at::ones({}, self.options()).expand_as(bin);
+  hist.copy_(at::zeros({total + 1}, self.options()).index_add_(0, bin, amounts).narrow(0, 0, total).view(hist.sizes()));
+  if (!density) return;
+  hist.div_(hist.sum());
+  for (int64_t dim = 0; dim < dims; dim++) {
+    at::DimVector sizes(static_cast<size_t>(dims), 1);
+    sizes[static_cast<size_t>(dim)] = -1;
+    hist.div_(bin_edges[dim].diff().view(sizes));
+  }
+}
+
+// Of bins of one width: the edges say the same.
+void histogramdd_linear(
+    const at::Tensor& self,
+    const std::optional<at::Tensor>& weight,
+    bool density,
+    at::Tensor& hist,
+    const at::TensorList& bin_edges,
+    bool /*local_search*/) {
+  histogramdd(self, weight, density, hist, bin_edges);
+}
+
+void histogram_select_outer_bin_edges(
+    const at::Tensor& input, const int64_t count, std::vector<double>& leftmost, std::vector<double>& rightmost) {
+  const auto [least, greatest] = at::aminmax(input, 0);
+  const at::Tensor low = least.cpu().to(at::kDouble), high = greatest.cpu().to(at::kDouble);
+  for (int64_t dim = 0; dim < count; dim++) {
+    leftmost[static_cast<size_t>(dim)] = low[dim].item<double>();
+    rightmost[static_cast<size_t>(dim)] = high[dim].item<double>();
+  }
 }
 
 } // namespace torch_opencl::native

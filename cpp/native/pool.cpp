@@ -322,6 +322,12 @@ at::Tensor adaptive_avg_pool3d_backward(const at::Tensor& grad_output, const at:
   return adaptive_average_backward(grad_output, self, 3);
 }
 
+at::Tensor& adaptive_avg_pool3d_backward_out(
+    const at::Tensor& grad_output, const at::Tensor& self, at::Tensor& grad_input) {
+  at::native::resize_output(grad_input, self.sizes());
+  return grad_input.copy_(adaptive_average_backward(grad_output, self, 3));
+}
+
 at::Tensor max_unpool2d(const at::Tensor& self, const at::Tensor& indices, at::IntArrayRef output_size) {
   TORCH_CHECK(output_size.size() == 2, "There should be exactly two elements (height, width) in output_size");
   return unpooled(self, indices, output_size);

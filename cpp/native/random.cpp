@@ -106,17 +106,33 @@ void multinomial_with_replacement(
   result.copy_(at::searchsorted(totals, heights, /*out_int32=*/false, /*right=*/true));
 }
 
+namespace {
+
+// Keeps elements with a probability, and says which: masks are bool or uint8.
+std::tuple<at::Tensor, at::Tensor> dropout(
+    const at::Tensor& input, double keep_prob, at::ScalarType mask_dtype, const OptionalGenerator& generator) {
+  const at::Tensor dense = is_dense(input) ? input : input.clone(); // whose dimensions lie in the same order
+  at::Tensor out = at::empty_like(dense), mask = at::empty_like(dense, input.options().dtype(mask_dtype));
+  if (input.numel() > 0) {
+    const bridge::RandomStream part = stream(dense, generator);
+    checked([&] { bridge::dropout(arg(out), arg(mask), arg(dense), keep_prob, part); });
+  }
+  return {std::move(out), std::move(mask)};
+}
+
+} // namespace
+
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
   const auto bools = input.options().dtype(at::kBool);
   if (!train.value_or(true) || p == 0) return {input.clone(), at::ones_like(input, bools)};
   if (p == 1) return {at::zeros_like(input), at::zeros_like(input, bools)};
-  const at::Tensor dense = is_dense(input) ? input : input.clone(); // whose dimensions lie in the same order
-  at::Tensor out = at::empty_like(dense), mask = at::empty_like(dense, bools);
-  if (input.numel() > 0) {
-    const bridge::RandomStream part = stream(dense, std::nullopt);
-    checked([&] { bridge::dropout(arg(out), arg(mask), arg(dense), 1 - p, part); });
-  }
-  return {std::move(out), std::move(mask)};
+  return dropout(input, 1 - p, at::kBool, std::nullopt);
+}
+
+// What autograd's dropout calls where a tensor needs its mask; `p` is the probability to keep an element.
+std::tuple<at::Tensor, at::Tensor> fused_dropout(const at::Tensor& self, double p, OptionalGenerator generator) {
+  generator_for(generator, self.device());
+  return dropout(self, p, at::kByte, generator);
 }
 
 at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tensor& mask, double scale) {

@@ -62,6 +62,18 @@ at::Tensor searchsorted_scalar(
   return native::searchsorted(boundaries, value, out_int32, right, side, sorter);
 }
 
+at::Tensor& searchsorted_scalar_out(
+    const at::Tensor& boundaries,
+    const at::Scalar& self,
+    bool out_int32,
+    bool right,
+    std::optional<c10::string_view> side,
+    const std::optional<at::Tensor>& sorter,
+    at::Tensor& out) {
+  const at::Tensor value = at::native::searchsorted_scalar_tensor(self, boundaries.device());
+  return native::searchsorted_out(boundaries, value, out_int32, right, side, sorter, out);
+}
+
 at::Tensor& bucketize_out(
     const at::Tensor& self, const at::Tensor& boundaries, bool out_int32, bool right, at::Tensor& out) {
   TORCH_CHECK(boundaries.dim() == 1, "boundaries tensor must be 1 dimension, but got dim(", boundaries.dim(), ")");

@@ -86,6 +86,11 @@ Unique unique(const at::Tensor& self, bool /*sorted: it always is*/, bool return
   return {std::move(found), std::move(inverse), std::move(counts)};
 }
 
+std::tuple<at::Tensor, at::Tensor> unique_inverse(const at::Tensor& self, bool sorted, bool return_inverse) {
+  auto [found, inverse, counts] = native::unique(self, sorted, return_inverse, /*return_counts=*/false);
+  return {std::move(found), std::move(inverse)};
+}
+
 Unique unique_dim(
     const at::Tensor& self, int64_t dim, bool /*sorted: it always is*/, bool return_inverse, bool return_counts) {
   return unique_rows(self, at::maybe_wrap_dim(dim, self.dim()), /*sort=*/true, return_inverse, return_counts);

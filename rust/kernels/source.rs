@@ -41,11 +41,11 @@ macro_rules! families {
 }
 
 texts! {
-    prelude tier vector notation elementary power rounding math complex index scatter nonzero searchsorted random
-    random_lanes random_groups factory copy transpose scan sort sort_groups radix kthvalue topk matrix activation
+    prelude tier vector notation elementary power rounding math complex index scatter nonzero searchsorted philox random
+    random_lanes random_groups sampling sampling_grad factory copy transpose scan sort sort_groups radix kthvalue topk matrix activation
     epilogue panel pack_matrix tile gemm matmul gemm_local gemm_operands im2col pack_im2col pack_im2col_transposed conv
     winograd_transforms winograd_tiles winograd conv_channels conv_weight columns reduce arg_reduce var_mean softmax
-    block_sum norm batch_norm pool pool_planes pool_channels_last fault loss optimizer rnn resample resample_rows
+    block_sum norm batch_norm pool pool_planes pool_channels_last fractional_max_pool fault loss ctc margin segment_reduce assertion optimizer rnn resample resample_rows
     grid_sampler embedding_bag multi_tensor foreach_norm foreach block scores attention attention_query
     attention_backward butterfly fft packed_weight pointwise
 }
@@ -62,7 +62,11 @@ families! {
     /// Gathers, scatters, nonzero and searchsorted.
     Index index: prelude tier vector index scatter nonzero searchsorted;
     /// Philox and the distributions drawn from it.
-    Random random: prelude tier fault random random_lanes random_groups;
+    Random random: prelude tier fault philox random random_lanes random_groups;
+    /// Distributions with parameters of each element.
+    Sampling sampling: prelude tier vector fault philox sampling;
+    /// Gradients of samples by their parameters.
+    SamplingGrad sampling_grad: prelude tier vector sampling_grad;
     /// Sequences (arange, linspace and the like).
     Factory factory: prelude tier factory;
     /// Triangles (tril, triu).
@@ -101,8 +105,18 @@ families! {
     Norm norm: prelude tier vector columns block_sum norm batch_norm;
     /// Max and average pooling.
     Pool pool: prelude tier vector notation rounding pool pool_planes pool_channels_last;
+    /// Max pooling of windows at random positions.
+    FractionalMaxPool fractional_max_pool: prelude tier vector fractional_max_pool;
     /// Losses that are not arithmetic alone.
     Loss loss: prelude tier vector fault loss;
+    /// Connectionist temporal classification.
+    Ctc ctc: prelude tier vector fault ctc;
+    /// Margin losses.
+    Margin margin: prelude tier vector fault margin;
+    /// Reductions of runs of rows.
+    SegmentReduce segment_reduce: prelude tier vector segment_reduce;
+    /// Assertions.
+    Assertion assertion: prelude fault assertion;
     /// Steps of optimizers.
     Optimizer optimizer: prelude vector multi_tensor optimizer;
     /// Steps of recurrent cells.

@@ -1,5 +1,6 @@
 //! Launchers: a folder a family, with its kernels. Each decides layout, geometry and program, and enqueues.
 
+pub mod assertion;
 pub mod attention;
 pub mod convolution;
 pub mod copy;
@@ -22,6 +23,7 @@ pub mod reduce;
 pub mod resample;
 pub mod rnn;
 pub mod scan;
+pub mod segment_reduce;
 pub mod softmax;
 pub mod sort;
 pub mod tuning;

@@ -51,6 +51,24 @@ pub struct Faults {
     armed: AtomicBool,
 }
 
+/// Messages of assertions: a record holds the index of one.
+static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The index of a message, for a record of an assertion. Programs have few of them: they are kept.
+pub fn message_index(text: &str) -> i64 {
+    let mut messages = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let index = messages.iter().position(|message| message == text).unwrap_or(messages.len());
+    if index == messages.len() {
+        messages.push(text.to_owned());
+    }
+    index as i64
+}
+
+fn message(index: i64) -> String {
+    let messages = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    messages.get(index as usize).cloned().unwrap_or_default()
+}
+
 /// The error of a record; the kinds are those of `fault.cl`.
 fn error_of([kind, value, bound]: [i64; 3]) -> Result<()> {
     match kind {
@@ -73,6 +91,9 @@ fn error_of([kind, value, bound]: [i64; 3]) -> Result<()> {
             "embedding_bag: expected offsets that do not decrease, but got {value} after {bound}"
         ))),
         8 => Err(Error::Invalid("bernoulli: Expected p_in >= 0 && p_in <= 1 to be true, but got false.".to_owned())),
+        9 => Err(Error::Invalid("target out of range".to_owned())),
+        10 => Err(Error::Invalid("invalid Poisson rate, expected rate to be non-negative".to_owned())),
+        11 => Err(Error::Invalid(message(value))),
         _ => Err(Error::Invalid(format!("OpenCL: a kernel left an unknown fault, {kind}"))),
     }
 }
@@ -196,6 +217,9 @@ mod tests {
         assert_eq!(error_of([0, 7, 0]), Ok(()));
         assert_eq!(error_of([1, 7, 3]), Err(Error::Index("Target 7 is out of bounds.".to_owned())));
         assert!(matches!(error_of([2, 0, 0]), Err(Error::Invalid(_))));
+        let index = message_index("not so");
+        assert_eq!(message_index("not so"), index);
+        assert_eq!(error_of([11, index, 0]), Err(Error::Invalid("not so".to_owned())));
     }
 
     #[test]

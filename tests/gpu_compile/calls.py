@@ -122,6 +122,24 @@ def layers() -> Iterator[Call]:
             yield step
 
 
+def distributions() -> Iterator[Call]:
+    """Yield distributions whose parameters are tensors, their gradients, and other operators without samples."""
+    for dtype, size in product((torch.float32, torch.float64, torch.float16), (7, 1 << 17)):
+
+        def draw(device: torch.device, dtype=dtype, size=size) -> None:
+            ones = torch.ones(size, dtype=dtype, device=device)
+            torch.poisson(ones)
+            torch.binomial(ones, ones)
+            torch._sample_dirichlet(ones)
+            torch._standard_gamma_grad(ones, torch._standard_gamma(ones))
+            torch._dirichlet_grad(ones, ones, ones)
+            image = ones[:6].view(1, 2, 3).requires_grad_()
+            backward(torch.nn.functional.fractional_max_pool2d(image, 1, output_size=2))
+            torch._assert_async(ones[0])
+
+        yield draw
+
+
 def workloads(quick: bool) -> Iterator[Call]:
     """Yield the rows of the benchmarks: what large tensors and whole models ask for."""
     from benchmarks.cases import all_cases
@@ -177,12 +195,17 @@ def main() -> None:
     # The second device lacks float64 and wide atomics.
     devices = [torch.device("opencl", index) for index in range(torch.opencl.device_count())]
     if "--sample" in sys.argv:
-        kinds = {"operators": (operators(few=True), devices[:1]), "layers": (layers(), devices[:1])}
+        kinds = {
+            "operators": (operators(few=True), devices[:1]),
+            "layers": (layers(), devices[:1]),
+            "distributions": (distributions(), devices[:1]),
+        }
     else:
         kinds = {
             "operators": (operators(), devices),
             "conversions": (conversions(), devices),
             "layers": (layers(), devices),
+            "distributions": (distributions(), devices),
             "random calls": (random_calls(), devices),
             "quick workloads": (workloads(quick=True), devices),
             "workloads": (workloads(quick=False), devices[:1]),

@@ -51,7 +51,12 @@ LESS_WITHOUT_FP64 = {"pow": (1e-5, 1e-5), "__rpow__": (1e-5, 1e-5)}
 MAKES_DOUBLE = {"bincount": "weights"}
 
 # Ops whose gradients are small differences of large sums: relative and absolute tolerance.
-CANCELLING = {"grid_sampler_2d": (1e-5, 1e-4), "grid_sampler_3d": (1e-5, 1e-4)}
+CANCELLING = {
+    "grid_sampler_2d": (1e-5, 1e-4),
+    "grid_sampler_3d": (1e-5, 1e-4),
+    # Of logarithms of some hundreds, by the CPU too.
+    "nn.functional.ctc_loss": (1e-4, 1e-4),
+}
 
 # Ops of which PyTorch's own float64 is as far off: Bessel functions from 5 on, and Airy's at -2.09.
 INEXACT_ON_CPU = {

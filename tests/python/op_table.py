@@ -84,7 +84,7 @@ OPINFOS_BY_ROW = {
 # Their results are whatever lies in memory, or random numbers, which test_random_ops.py judges.
 NOT_COMPARABLE = {
     "bernoulli", "cauchy", "empty", "empty_strided", "exponential", "geometric", "log_normal", "multinomial",
-    "normal", "uniform",
+    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d", "normal", "uniform",
 }  # fmt: skip
 
 # Ops that PyTorch composes of those of the table, and programs call most: in float32 only.

@@ -1,5 +1,8 @@
 //! Negative log likelihood and binary cross entropy of contiguous tensors.
 
+pub mod ctc;
+pub mod margin;
+
 use crate::error::Result;
 use crate::kernels::entry::{self, Value};
 use crate::kernels::{CachedProgram, Family};

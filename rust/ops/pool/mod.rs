@@ -1,5 +1,7 @@
 //! Max and average pooling, with fixed or adaptive windows.
 
+pub mod fractional;
+
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::structs::pool::PoolWindow;

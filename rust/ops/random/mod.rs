@@ -1,5 +1,7 @@
 //! Random numbers: distributions, dropout. The host passes the seed and the first counter of each launch.
 
+pub mod sampling;
+
 use std::sync::Arc;
 
 use crate::error::{Error, Result};

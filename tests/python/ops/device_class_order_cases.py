@@ -1,9 +1,10 @@
-"""As device_class_cases.py, of what goes by index or order: updates by index, non-zero elements, sorts, totals."""
+"""As device_class_cases.py, of what goes by index, order or group: updates, sorts, totals, losses, segments."""
 
 from itertools import product
 
 import pytest
 import torch
+import torch.nn.functional as F
 from device_class_cases import check
 from float64 import computed
 
@@ -121,3 +122,45 @@ def test_logarithms_of_complex_sums_are_in_order():
     pairs = torch.tensor(list(product(values, values)), dtype=torch.complex64)
     actual, expected = torch.logcumsumexp(pairs.to("opencl"), 1).cpu(), torch.logcumsumexp(pairs, 1)
     torch.testing.assert_close(torch.view_as_real(actual), torch.view_as_real(expected), equal_nan=True)
+
+
+@pytest.mark.parametrize("classes", [4, 300])
+def test_losses_of_groups(classes: int):
+    torch.manual_seed(0)
+    x, several = torch.randn(70, classes), torch.randint(-1, classes, (70, classes))
+    one, weight = several.abs()[:, 0], torch.rand(classes)
+    check(lambda x, w: F.multi_margin_loss(x, one.to(x.device), p=2, weight=w.detach()) + 0 * w.sum(), x, weight)
+    check(lambda x: F.multilabel_margin_loss(x, several.to(x.device), reduction="none"), x)
+
+
+@pytest.mark.parametrize("labels", [3, 200])
+def test_ctc_loss(labels: int):
+    """Fewer states than a work-group has items, and more."""
+    torch.manual_seed(0)
+    x, targets = torch.randn(2 * labels + 9, 5, 7), torch.randint(1, 7, (5, labels))
+    lengths, target_lengths = [2 * labels + 9 - k for k in range(5)], [labels, 0, 1, labels - 1, labels]
+    for dtype in computed((torch.float32, torch.float64)):
+        check(
+            lambda x: F.ctc_loss(x.log_softmax(-1), targets.to(x.device), lengths, target_lengths, reduction="none"),
+            x.to(dtype),
+            times=20,  # the logarithms of long targets are some hundreds
+        )
+
+
+def test_segments():
+    lengths = torch.tensor([5, 0, 300, 2, 93])
+    for reduce in ("sum", "mean", "max", "prod"):
+        check(
+            lambda x, reduce=reduce: torch.segment_reduce(
+                x, reduce, lengths=lengths.to(x.device), unsafe=True, initial=1
+            ),
+            torch.rand(400, 33) * 0.1 + 0.95,
+        )
+
+
+def test_windows_at_random_positions():
+    samples = torch.rand(2, 3, 2)
+    check(
+        lambda x: F.fractional_max_pool2d(x, 3, output_size=(7, 9), _random_samples=samples.to(x)),
+        torch.randn(2, 3, 20, 31),
+    )

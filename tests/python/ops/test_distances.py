@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+from float64 import computed
+from op_samples import NoFallback
+from op_table import covers
 
 
 @pytest.mark.parametrize("points", [4, 40])
@@ -44,3 +47,22 @@ def test_inference_mode_and_pairs_of_one_list(device):
     with torch.inference_mode():
         torch.testing.assert_close(torch.cdist(x.to(device), x.to(device)).cpu(), torch.cdist(x, x))
     torch.testing.assert_close(torch.pdist(x.to(device)).cpu(), torch.pdist(x))
+
+
+@pytest.mark.parametrize("dtype", computed((torch.float32, torch.float64)), ids=str)
+@pytest.mark.parametrize("p", [0.0, 0.7, 1.0, 2.0, 3.0, float("inf")])
+@covers("_pdist_forward", "_pdist_backward")
+def test_distances_within_a_list_and_their_gradients(device, p, dtype):
+    torch.manual_seed(0)
+    x = torch.randn(9, 4).to(dtype)
+    x[3] = x[5]
+    results = []
+    for where in ("cpu", device):
+        leaf = x.to(where).requires_grad_()
+        with NoFallback():
+            distances = torch.pdist(leaf, p)
+            (grad,) = torch.autograd.grad(distances, leaf, torch.linspace(-1, 1, 36, dtype=dtype).to(where))
+        results.append([distances.detach().cpu(), grad.cpu()])
+    for ours, theirs in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    assert torch.pdist(x[:1].to(device), p).shape == (0,)

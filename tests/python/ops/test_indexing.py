@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+from float64 import computed
+from op_samples import NoFallback
+from op_table import FLOATING, covers
 
 # Less than a vector of indices, some with a rest, more than a work-item takes.
 LENGTHS = (3, 8, 29, 5000)
@@ -89,3 +92,48 @@ def test_rows_of_any_width(width: int, dtype: torch.dtype, device: torch.device)
         ours = rows.to(device) if rows is table else table.to(device)[:, 1:]
         assert torch.equal(ours.index_select(0, picked.to(device)).cpu(), rows.index_select(0, picked))
         assert torch.equal(ours[picked.to(device)].cpu(), rows[picked])
+
+
+@pytest.mark.parametrize("dtype", computed(FLOATING), ids=str)
+@pytest.mark.parametrize("norm_type", [1.0, 2.0, float("inf")])
+@covers("embedding_renorm_")
+def test_rows_of_embeddings_are_scaled_down(norm_type: float, dtype: torch.dtype, device: torch.device) -> None:
+    torch.manual_seed(0)
+    weight = (torch.randn(9, 5) * torch.linspace(0.1, 2, 9).unsqueeze(1)).to(dtype)
+    for indices in (
+        torch.tensor([[1, 8, 1], [7, 4, 8]]),
+        torch.tensor([-1, 3], dtype=torch.int32),
+        torch.zeros(0).long(),
+    ):
+        expected = torch.embedding_renorm_(weight.clone(), indices, 1.5, norm_type)
+        with NoFallback():
+            scaled = torch.embedding_renorm_(weight.clone().to(device), indices.to(device), 1.5, norm_type)
+        torch.testing.assert_close(scaled.cpu(), expected)
+    with NoFallback():
+        found = torch.nn.functional.embedding(indices.to(device), weight.to(device), max_norm=1.5)
+    assert found.shape == (0, 5)
+
+
+def test_rows_of_embeddings_that_do_not_exist_are_refused(device: torch.device) -> None:
+    weight = torch.ones(3, 4)
+    for given, indices in (
+        (weight, torch.tensor([1, 3])),
+        (weight, torch.tensor([-4])),
+        (weight[0], torch.tensor([1])),
+        (weight, torch.tensor([1.0])),
+    ):
+        with pytest.raises((IndexError, RuntimeError)) as expected:
+            torch.embedding_renorm_(given.clone(), indices, 1.0, 2.0)
+        with pytest.raises(type(expected.value)) as raised:
+            torch.embedding_renorm_(given.to(device), indices.to(device), 1.0, 2.0)
+        assert str(raised.value).replace("openclFloatType", "torch.FloatTensor") == str(expected.value)
+
+
+@pytest.mark.parametrize("right", [False, True])
+@covers("searchsorted.Scalar_out")
+def test_searchsorted_of_a_number_into_a_given_tensor(right: bool, device: torch.device) -> None:
+    boundaries = torch.tensor([1.0, 2, 2, 5])
+    out = torch.empty(0, dtype=torch.int64, device=device)
+    with NoFallback():
+        torch.searchsorted(boundaries.to(device), 2, right=right, out=out)
+    assert out.item() == torch.searchsorted(boundaries, 2, right=right).item()

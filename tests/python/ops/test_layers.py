@@ -5,7 +5,9 @@ import functools
 
 import pytest
 import torch
+from float64 import computed
 from op_samples import DEFAULT_TOLERANCES, NoFallback
+from op_table import FLOATING, covers
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -336,3 +338,29 @@ def test_losses_of_an_empty_batch(reduction, spatial, device):
         return loss.detach().cpu(), scores.grad.cpu()
 
     torch.testing.assert_close(losses(device), losses("cpu"), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", computed(FLOATING), ids=str)
+@covers("_masked_softmax_backward", "glu_backward_jvp")
+def test_gradients_that_are_operators_of_their_own(dtype: torch.dtype, device: torch.device) -> None:
+    torch.manual_seed(0)
+    rtol, atol = DEFAULT_TOLERANCES[dtype]
+    mask = torch.rand(4, 6) < 0.3
+    output = torch.randn(4, 6).masked_fill(mask, -float("inf")).softmax(-1).to(dtype)
+    grad = torch.randn(4, 6).to(dtype)
+    for dim in (None, 0):
+        exact = torch.ops.aten._masked_softmax_backward(grad.double(), output.double(), mask, dim).to(dtype)
+        with NoFallback():
+            result = torch.ops.aten._masked_softmax_backward(grad.to(device), output.to(device), mask.to(device), dim)
+        torch.testing.assert_close(result.cpu(), exact, rtol=rtol, atol=max(atol, torch.finfo(dtype).eps))
+    with pytest.raises(RuntimeError, match="Mask should be a boolean tensor"):
+        torch.ops.aten._masked_softmax_backward(grad.to(device), output.to(device), mask.to(device, dtype), 1)
+
+    x, dx = torch.randn(2, 4, 6).to(dtype)
+    grad_glu, dgrad_glu = torch.randn(2, 4, 3).to(dtype)
+    grad_x = torch.ops.aten.glu_backward(grad_glu, x, 1)
+    inputs = (grad_x, grad_glu, x, dgrad_glu, dx)
+    exact = torch.ops.aten.glu_backward_jvp(*(t.double() for t in inputs), 1)
+    with NoFallback():
+        result = torch.ops.aten.glu_backward_jvp(*(t.to(device) for t in inputs), 1)
+    torch.testing.assert_close(result.cpu().double(), exact, rtol=8 * rtol, atol=8 * torch.finfo(dtype).eps)

@@ -3,16 +3,24 @@
 import copy
 
 import pytest
-import test_attention  # noqa: F401 - these tests declare the rows that they cover
+import test_assertions  # noqa: F401 - these tests declare the rows that they cover
+import test_attention  # noqa: F401
 import test_attention_names  # noqa: F401
 import test_convolution_names  # noqa: F401
+import test_distances  # noqa: F401
+import test_distributions  # noqa: F401
 import test_embedding_bag  # noqa: F401
 import test_foreach  # noqa: F401
 import test_fused_attention  # noqa: F401
+import test_indexing  # noqa: F401
 import test_interpolation  # noqa: F401
+import test_layers  # noqa: F401
 import test_linear_algebra  # noqa: F401
+import test_losses  # noqa: F401
 import test_low_precision_matmul  # noqa: F401
+import test_pooling  # noqa: F401
 import test_random_ops  # noqa: F401
+import test_segments  # noqa: F401
 import test_sparse  # noqa: F401
 import test_sync_batch_norm  # noqa: F401
 import torch

@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+from float64 import computed
 from op_samples import NoFallback
+from op_table import FLOATING, covers
 from torch.nn import functional
 
 # (planes' shape, windows): wide ones that overlap or not, narrow ones, both at once.
@@ -91,3 +93,63 @@ def test_gradients_of_16_bits_are_added_as_on_the_cpu(
         result.backward(torch.linspace(-1, 1, result.numel()).to(dtype).view(result.shape).to(where))
         grads.append(leaf.grad.cpu())
     assert torch.equal(*grads)
+
+
+@pytest.mark.parametrize("dtype", computed(FLOATING), ids=str)
+@pytest.mark.parametrize(
+    ("shape", "kernel_size", "output_size"),
+    [((2, 3, 17, 13), (2, 3), (8, 5)), ((3, 9, 9), (3, 2), (1, 8)), ((2, 3, 9, 12, 11), (2, 3, 1), (5, 1, 6))],
+)
+@covers(
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_backward",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_backward",
+    "fractional_max_pool3d_backward.grad_input",
+)
+def test_windows_at_random_positions(
+    shape: tuple[int, ...],
+    kernel_size: tuple[int, ...],
+    output_size: tuple[int, ...],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> None:
+    torch.manual_seed(0)
+    spatial = len(kernel_size)
+    # Few numbers: in 16 bits as exact as in 32, and with ties; and a NaN.
+    x = torch.randint(0, 50, shape).to(dtype)
+    x.view(-1)[7] = float("nan")
+    batch = 1 if len(shape) == spatial + 1 else shape[0]
+    samples = (torch.randint(0, 16, (batch, shape[-spatial - 1], spatial)) / 16).to(dtype)
+    pool = getattr(functional, f"fractional_max_pool{spatial}d_with_indices")
+    exact = torch.float32 if dtype.itemsize == 2 else dtype
+    results = []
+    for where, kind in (("cpu", exact), (device, dtype)):
+        leaf = x.to(kind).to(where).requires_grad_()
+        with NoFallback():
+            values, indices = pool(
+                leaf, kernel_size, output_size=output_size, _random_samples=samples.to(kind).to(where)
+            )
+            (grad,) = torch.autograd.grad(values, leaf, torch.ones_like(values))
+        results.append([values.detach().to("cpu", dtype), indices.cpu(), grad.to("cpu", dtype)])
+    for ours, theirs in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(ours, theirs, equal_nan=True)
+
+
+def test_windows_at_random_positions_of_the_device_are_pooled(device: torch.device) -> None:
+    x = torch.arange(20.0, device=device).view(1, 1, 4, 5)
+    with NoFallback():
+        values = functional.fractional_max_pool2d(x, 2, output_ratio=(0.5, 0.5))
+    assert values.shape == (1, 1, 2, 2)
+    # The last window is at the end.
+    assert values[0, 0, -1, -1] == 19
+
+
+@covers("adaptive_avg_pool3d_backward.grad_input")
+def test_gradient_of_adaptive_average_into_a_given_tensor(device: torch.device) -> None:
+    x, grad = torch.randn(2, 3, 5, 6, 7), torch.randn(2, 3, 2, 3, 4)
+    expected = torch.ops.aten._adaptive_avg_pool3d_backward(grad, x)
+    out = torch.empty(0, device=device)
+    with NoFallback():
+        torch.ops.aten.adaptive_avg_pool3d_backward.grad_input(grad.to(device), x.to(device), grad_input=out)
+    torch.testing.assert_close(out.cpu(), expected)

@@ -1,0 +1,30 @@
+#include "entries/assertion.h"
+
+#include <ATen/ops/ne.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+#include "torch_opencl/rust/ops/assertion/mod.rs.h"
+
+namespace torch_opencl::native {
+namespace {
+
+void assert_nonzero(const at::Tensor& self, const std::string& message) {
+  TORCH_CHECK(self.numel() != 0, "Boolean value of Tensor with no values is ambiguous");
+  TORCH_CHECK(self.numel() < 2, "Boolean value of Tensor with more than one value is ambiguous");
+  const at::Tensor condition = at::ne(self, 0);
+  checked([&] { bridge::assert_true(arg(condition), message); });
+}
+
+} // namespace
+
+// Neither waits: a value that is zero is raised when the host next does.
+void assert_async(const at::Tensor& self) {
+  assert_nonzero(self, "Expected Tensor with single nonzero value, but got zero");
+}
+
+void assert_async_msg(const at::Tensor& self, c10::string_view assert_msg) {
+  assert_nonzero(self, assert_msg.empty() ? std::string("Assertion is failed") : std::string(assert_msg));
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,90 @@
+#include "entries/loss.h"
+
+#include <ATen/ops/_ctc_loss_native.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+#include "check.h"
+#include "torch_opencl/rust/ops/loss/ctc.rs.h"
+
+namespace torch_opencl::native {
+namespace {
+
+// The tensors of a call, in the layouts that kernels take.
+struct CtcBatch {
+  CtcBatch(
+      const at::Tensor& log_probs,
+      const at::Tensor& targets,
+      at::IntArrayRef input_lengths,
+      at::IntArrayRef target_lengths)
+      : log_probs(log_probs.contiguous()), targets(targets.reshape({-1})) {
+    std::vector<int64_t> table;
+    int64_t first = 0;
+    for (size_t i = 0; i < input_lengths.size(); i++) {
+      // Targets of one dimension follow each other; a row of a matrix is as long as the longest.
+      if (targets.dim() > 1) first = static_cast<int64_t>(i) * targets.size(1);
+      table.insert(table.end(), {input_lengths[i], target_lengths[i], first});
+      first += target_lengths[i];
+    }
+    samples = at::tensor(table, at::kLong).to(log_probs.device());
+  }
+
+  bridge::CtcInputs args(int64_t blank) const {
+    return {arg(log_probs), arg(targets), arg(samples), blank};
+  }
+
+  at::Tensor log_probs, targets, samples;
+};
+
+} // namespace
+
+std::tuple<at::Tensor, at::Tensor> ctc_loss(
+    const at::Tensor& log_probs,
+    const at::Tensor& targets,
+    at::IntArrayRef input_lengths,
+    at::IntArrayRef target_lengths,
+    int64_t blank,
+    bool zero_infinity) {
+  // PyTorch's own checks, and the outputs.
+  auto [losses, log_alpha] =
+      at::native::ctc_loss_meta(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity);
+  if (log_probs.numel() == 0) return {losses.zero_(), std::move(log_alpha)};
+  const CtcBatch batch(log_probs, targets, input_lengths, target_lengths);
+  checked([&] { bridge::ctc_loss(batch.args(blank), arg(losses), arg(log_alpha)); });
+  return {std::move(losses), std::move(log_alpha)};
+}
+
+at::Tensor ctc_loss_backward(
+    const at::Tensor& grad,
+    const at::Tensor& log_probs,
+    const at::Tensor& targets,
+    at::IntArrayRef input_lengths,
+    at::IntArrayRef target_lengths,
+    const at::Tensor& neg_log_likelihood,
+    const at::Tensor& log_alpha,
+    int64_t blank,
+    bool zero_infinity) {
+  const auto [losses, states] =
+      at::native::ctc_loss_meta(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity);
+  check_sizes("_ctc_loss_backward", "grad", grad, losses.sizes());
+  check_sizes("_ctc_loss_backward", "neg_log_likelihood", neg_log_likelihood, losses.sizes());
+  check_sizes("_ctc_loss_backward", "log_alpha", log_alpha, states.sizes());
+  const at::Tensor gradient = grad.contiguous(), likelihood = neg_log_likelihood.contiguous(),
+                   alpha = log_alpha.contiguous();
+  for (const at::Tensor& tensor : {gradient, likelihood, alpha}) {
+    check_dtype("_ctc_loss_backward", "the gradient and the results", tensor, log_probs.scalar_type());
+  }
+  at::Tensor grad_input = at::empty_like(log_probs, at::MemoryFormat::Contiguous);
+  if (log_probs.numel() == 0) return grad_input;
+  const CtcBatch batch(log_probs, targets, input_lengths, target_lengths);
+  checked([&] {
+    bridge::ctc_loss_backward(
+        batch.args(blank), arg(gradient), arg(likelihood), arg(alpha), arg(grad_input), zero_infinity);
+  });
+  return grad_input;
+}
+
+} // namespace torch_opencl::native

@@ -1,0 +1,33 @@
+//! Assertions: a value that is zero becomes an error when the host next waits.
+
+use crate::error::Result;
+use crate::kernels::{entry, Class, Family, Spec};
+use crate::ops::{Target, Tensor};
+use crate::runtime::message_index;
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn assert_true(condition: &Tensor, message: &str) -> Result<()>;
+    }
+}
+
+/// Reports `message` as a fault of the stream where `condition`, one bool, is false.
+///
+/// # Errors
+/// As the driver reports.
+pub fn assert_true(condition: &Tensor<'_>, message: &str) -> Result<()> {
+    let target = Target::of(condition.address)?;
+    let program = target.program(Family::Assertion, Class::Float, &Spec::generic())?;
+    let args = entry::AssertTrue {
+        condition: target.tensor(condition)?,
+        message: message_index(message),
+        faults: target.faults()?,
+    };
+    target.launch(&program, entry::ASSERT_TRUE, &args, &[1], None)
+}
