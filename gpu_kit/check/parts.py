@@ -91,6 +91,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "ops/test_distances.py": 1,
             "ops/test_fft.py": 1,
             "ops/test_counting.py": 1,
+            "ops/test_sparse.py": 1,
             "runtime/test_without_fp64.py": 1,
         },
     ),

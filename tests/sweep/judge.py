@@ -15,11 +15,11 @@ from torch.utils._pytree import tree_leaves
 from sweep.subjects import Subject
 
 DEVICE = torch.device("opencl", 0)
-# By operator: the family of its row, or `host` where the host computes it for this device.
-FAMILIES = {
-    row.base: row.on_cpu if row.on_cpu and torch.opencl.get_device_properties().type == "cpu" else row.family
-    for row in ROWS
-}
+# By operator: the families of its rows, or `host` where the host computes one for this device.
+FAMILIES: dict[str, set[str]] = {}
+for row in ROWS:
+    is_on_host = row.on_cpu == "host" and torch.opencl.get_device_properties().type == "cpu"
+    FAMILIES.setdefault(row.base, set()).add("host" if is_on_host else row.family)
 # Sections of tensor_split are asked for on the CPU, for all devices alike.
 WANTS_CPU = "to be on cpu"
 # By how much tolerances of second derivatives are greater.
@@ -177,10 +177,10 @@ def computed_by(subject: Subject, operators: frozenset[str]) -> str:
     """
     bases = {name.rstrip("_") or name for name in operators} | set(operators)
     families = {base: FAMILIES[base] for base in bases if base in FAMILIES}
-    if "host" in families.values():
+    if any("host" in found for found in families.values()):
         return "host"
-    own = {base for base, family in families.items() if family != "composite" and base in _own_rows(subject)}
-    return "native" if own else "composed"
+    own = _own_rows(subject)
+    return "native" if any(base in own and found != {"composite"} for base, found in families.items()) else "composed"
 
 
 def _own_rows(subject: Subject) -> set[str]:

@@ -170,6 +170,7 @@ class Run:
             "PYTORCH_TESTING_DEVICE_ONLY_FOR": kind,
             # Tests that PyTorch makes for the CPU and CUDA only, too.
             "PYTORCH_TESTING_DEVICE_FOR_CUSTOM": kind,
+            "PYTORCH_PRINT_REPRO_ON_FAILURE": "0",
             "PYTHONPATH": os.pathsep.join([str(self.folder), os.environ.get("PYTHONPATH", "")]),
             "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // self.asked.jobs)),
         }

@@ -70,6 +70,9 @@ def _made(config: str, model: str, options: dict[str, Any]) -> nn.Module:
     import transformers
 
     named = getattr(transformers, f"{config}Config")(**options)
+    # Not all of it is by modules: see compare.py.
+    for key in [key for key, value in vars(named).items() if "drop" in key and isinstance(value, float)]:
+        setattr(named, key, 0.0)
     # Never fused kernels that are fetched for a GPU.
     named._attn_implementation = "sdpa" if _has_sdpa(getattr(transformers, model)) else "eager"
     return getattr(transformers, model)(named)

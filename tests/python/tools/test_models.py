@@ -11,7 +11,7 @@ TOOL = Path(__file__).parents[2] / "models"
 def run(*arguments: str) -> subprocess.CompletedProcess:
     """Run the tool."""
     command = [sys.executable, str(TOOL), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
 
 
 def test_a_sample_of_models_is_as_on_the_cpu(tmp_path):
