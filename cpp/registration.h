@@ -14,6 +14,7 @@
 #include "device_check.h"
 #include "error.h"
 #include "fallback.h"
+#include "host_on_cpu.h"
 #include "pointwise.h"
 #include "structured.h"
 

@@ -11,10 +11,11 @@
 //! TORCH_OPENCL_COPIED(m, name, at::_ops struct, function, outputs, dtypes);
 //! TORCH_OPENCL_HOST(m, name);
 //! ```
+//!
+//! In the place of `m` a row with `on_cpu: host` has a `GpuLibrary` (`host_on_cpu.h`).
 
 use std::collections::BTreeSet;
 
-use super::dtypes::Dtypes;
 use super::plan::{ClassFrom, Declaration, Form, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
 
 const BANNER: &str = "// Generated from native_functions.yaml by rust/codegen.\n";
@@ -141,7 +142,7 @@ fn balanced(rows: &[PlannedRow]) -> Vec<Vec<&PlannedRow>> {
 fn unit(rows: &[&PlannedRow]) -> String {
     let stubs: String = rows.iter().copied().filter_map(stub).collect();
     let registrations: String =
-        rows.iter().flat_map(|row| row.registrations.iter().map(|r| registration(r, row.dtypes))).collect();
+        rows.iter().flat_map(|row| row.registrations.iter().map(|r| registration(r, row))).collect();
     let mut text = format!("{BANNER}\n{}", includes(rows));
     let templates = rows.iter().flat_map(|row| &row.registrations).filter_map(definition);
     let ours: String = rows.iter().copied().filter_map(kernel).chain(templates).collect();
@@ -223,7 +224,7 @@ fn definition(registration: &Registration) -> Option<String> {
     }
 }
 
-fn registration(registration: &Registration, dtypes: Dtypes) -> String {
+fn registration(registration: &Registration, row: &PlannedRow) -> String {
     let Registration { op, function, implementation, .. } = registration;
     let (form, outputs) = match registration.form {
         Form::Functional { outputs } => ("FUNCTIONAL", format!("{outputs}, ")),
@@ -233,6 +234,7 @@ fn registration(registration: &Registration, dtypes: Dtypes) -> String {
         Form::Copied { outputs } => ("COPIED", format!("{outputs}, ")),
         Form::Host => return format!("  TORCH_OPENCL_HOST(m, \"{op}\");\n"),
     };
-    let mask = dtypes.mask();
-    format!("  TORCH_OPENCL_{form}(m, \"{op}\", {function}, {implementation}, {outputs}{mask:#06x}ull);\n")
+    let mask = row.dtypes.mask();
+    let library = if row.on_host_cpu { format!("torch_opencl::GpuLibrary(m, {mask:#06x}ull)") } else { "m".to_owned() };
+    format!("  TORCH_OPENCL_{form}({library}, \"{op}\", {function}, {implementation}, {outputs}{mask:#06x}ull);\n")
 }

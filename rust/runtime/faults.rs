@@ -73,6 +73,10 @@ fn error_of([kind, value, bound]: [i64; 3]) -> Result<()> {
             "embedding_bag: expected offsets that do not decrease, but got {value} after {bound}"
         ))),
         8 => Err(Error::Invalid("bernoulli: Expected p_in >= 0 && p_in <= 1 to be true, but got false.".to_owned())),
+        12 => Err(Error::Invalid(format!(
+            "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive, but got {value} of {bound}. Did you \
+             properly pass the result of lu_factor?"
+        ))),
         _ => Err(Error::Invalid(format!("OpenCL: a kernel left an unknown fault, {kind}"))),
     }
 }

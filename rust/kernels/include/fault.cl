@@ -9,6 +9,7 @@
 #define FAULT_EMBEDDING_BAG_LAST 6
 #define FAULT_EMBEDDING_BAG_ORDER 7
 #define FAULT_PROBABILITY 8
+#define FAULT_PIVOT 12
 
 // The first report stays. Work-items that race differ only in the value that they name.
 static inline void report_fault(__global uchar *faults, int kind, long value, long bound) {

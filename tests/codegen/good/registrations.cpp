@@ -154,7 +154,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_FUNCTION(m, "view", view, at::native::view, 0x8effull);
   TORCH_OPENCL_FUNCTION(m, "histc", histc, torch_opencl::native::histc, 0x80e0ull);
   TORCH_OPENCL_COPIED(m, "histc.out", histc_out, torch_opencl::native::histc, 1, 0x80e0ull);
-  TORCH_OPENCL_FUNCTION(m, "roll", roll, torch_opencl::native::roll_expression, 0x8effull);
+  TORCH_OPENCL_FUNCTION(torch_opencl::GpuLibrary(m, 0x8effull), "roll", roll, torch_opencl::native::roll_expression, 0x8effull);
   TORCH_OPENCL_HOST(m, "qr");
   TORCH_OPENCL_HOST(m, "qr.out");
   TORCH_OPENCL_FUNCTION(m, "exponential_", exponential_, at::native::exponential_, 0x80e0ull);

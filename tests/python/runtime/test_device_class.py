@@ -13,12 +13,15 @@ FOLDER = Path(__file__).parents[1] / "ops"
 
 # In processes of their own, as compiling these kernels for the first time takes most of a minute.
 CASES, ORDER_CASES = "device_class_cases.py", "device_class_order_cases.py"
+LINALG_CASES = "device_class_linalg_cases.py"
 PARTS = [
     (CASES, "matmul or tiles"),
     (CASES, "convolution"),
     (CASES, "not (matmul or tiles or convolution)"),
     (ORDER_CASES, "updates or sums"),
     (ORDER_CASES, "not (updates or sums)"),
+    (LINALG_CASES, "lu or qr or triangles"),
+    (LINALG_CASES, "not (lu or qr or triangles)"),
 ]
 
 

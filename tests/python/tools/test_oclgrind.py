@@ -58,6 +58,9 @@ SAMPLE = """
         "index_add": (lambda x, s: x.index_add(0, torch.tensor([1, 0, 1], device=x.device), s), r(2, 5), r(3, 5)),
         "add transposed": (lambda a, b: a.t() + b, r(17, 33), r(33, 17)),
         "transpose": (lambda x: x.t().contiguous(), r(17, 33)),
+        "solve": (torch.linalg.solve, r(40, 40) + 9 * torch.eye(40), r(40, 3)),
+        "cholesky": (lambda x: torch.linalg.cholesky(x @ x.t() + torch.eye(9).to(x)), r(9, 9)),
+        "qr": (torch.linalg.qr, r(40, 9)),
     }
     for name, (function, *inputs) in CALLS.items():
         expected = tree_leaves(function(*inputs))
