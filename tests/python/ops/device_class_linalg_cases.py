@@ -186,10 +186,11 @@ def test_singular_matrices(n: int):
         assert infos.tolist() == linalg.lu_factor_ex(a).info.tolist() == [0, column + 1, 0]
         assert linalg.det(a.to("opencl"))[1].item() == 0
         for call in (linalg.inv, linalg.lu_factor, lambda a: linalg.solve(a, a)):
-            with pytest.raises(linalg.LinAlgError) as expected:
+            with pytest.raises(RuntimeError) as expected:
                 call(a)
-            with pytest.raises(linalg.LinAlgError) as actual:
+            with pytest.raises(RuntimeError) as actual:
                 call(a.to("opencl"))
+            assert actual.type is expected.type
             assert str(actual.value).splitlines()[0] == str(expected.value).splitlines()[0]
         with pytest.raises(linalg.LinAlgError, match=r"Batch element 1.* not positive-definite"):
             linalg.cholesky((a - 3 * torch.eye(n) * (torch.arange(3) == 1)[:, None, None]).to("opencl"))
