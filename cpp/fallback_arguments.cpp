@@ -43,6 +43,12 @@ at::Generator host_generator(const at::Generator& generator, c10::Device device)
 }
 
 void check_host_arguments(const std::string& name, c10::ArrayRef<c10::IValue> arguments) {
+  if (name == "aten::_linalg_eigvals" || name == "aten::linalg_eigvals.out") {
+    // Of NaN, MKL's geev accesses memory out of bounds where it computes no vectors.
+    TORCH_CHECK(
+        arguments[0].toTensor().isfinite().all().item<bool>(),
+        "torch.linalg.eigvals: input tensor should not contain infs or NaNs.");
+  }
   if (name != "aten::_ctc_loss" && name != "aten::_ctc_loss.Tensor") return;
   const c10::IValue& lengths = arguments[3];
   check_ctc_targets(

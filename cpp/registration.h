@@ -14,6 +14,7 @@
 #include "device_check.h"
 #include "error.h"
 #include "fallback.h"
+#include "host_on_cpu.h"
 #include "pointwise.h"
 #include "structured.h"
 
@@ -89,7 +90,8 @@ struct Wrapper<Op, Return(Args...)> {
     kernel.meta(convert_structured(args)...);
     [&]<size_t... I>(std::index_sequence<I...>) {
       kernel.impl(convert_structured(args)..., kernel.maybe_get_output(I)...);
-    }(std::make_index_sequence<kOutputs>());
+    }
+    (std::make_index_sequence<kOutputs>());
     kernel.finish();
     if constexpr (kOutputs == 1) {
       return std::move(kernel.outputs[0]);
@@ -120,7 +122,7 @@ struct Wrapper<Op, Return(Args...)> {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     constexpr size_t kInputs = sizeof...(Args) - kOutputs;
     auto all = std::tie(args...);
-    return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>) -> Return {
+    return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>)->Return {
       Out<Kernel, kOutputs> kernel({std::get<kInputs + O>(all)...});
       kernel.meta(convert_structured(std::get<In>(all))...);
       kernel.impl(convert_structured(std::get<In>(all))..., kernel.maybe_get_output(O)...);
@@ -130,7 +132,8 @@ struct Wrapper<Op, Return(Args...)> {
       } else {
         return Return(std::get<kInputs + O>(all)...);
       }
-    }(std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
+    }
+    (std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
   } catch (const NoFloat64& refusal) {
     raise(refusal, Op::name);
   }
@@ -150,7 +153,7 @@ struct Wrapper<Op, Return(Args...)> {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     constexpr size_t kInputs = sizeof...(Args) - kOutputs;
     auto all = std::tie(args...);
-    return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>) -> Return {
+    return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>)->Return {
       const auto results = Function()(convert(std::get<In>(all))...);
       if constexpr (kOutputs == 1) {
         store_result(std::get<kInputs>(all), results);
@@ -159,7 +162,8 @@ struct Wrapper<Op, Return(Args...)> {
         (store_result(std::get<kInputs + O>(all), std::get<O>(results)), ...);
         return Return(std::get<kInputs + O>(all)...);
       }
-    }(std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
+    }
+    (std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
   } catch (const NoFloat64& refusal) {
     raise(refusal, Op::name);
   }

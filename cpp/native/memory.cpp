@@ -95,20 +95,6 @@ at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
       options.pinned_memory_opt(), options.memory_format_opt());
 }
 
-// Zeros without memory, which only the gradients of forward mode meet: other operators take zeros in their place.
-at::Tensor efficient_zero_tensor(
-    at::IntArrayRef sizes,
-    std::optional<at::ScalarType> dtype,
-    std::optional<at::Layout> layout,
-    std::optional<at::Device> device,
-    std::optional<bool> pin_memory) {
-  check_options(layout, pin_memory);
-  at::native::ZeroTensorAllocator allocator(device_or_current(device));
-  return at::detail::empty_generic(
-      sizes, &allocator, kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor), c10::dtype_or_default(dtype),
-      std::nullopt);
-}
-
 at::Tensor empty_strided(
     at::IntArrayRef sizes,
     at::IntArrayRef strides,

@@ -95,7 +95,15 @@ impl Checker<'_> {
         let registrations = self.unique(found);
         // Lists of other dtypes go to ATen's function, which asks the ops themselves.
         let (family, dtypes) = (self.family_named("foreach")?, Dtypes::parse("all")?);
-        Some(PlannedRow { family, dtypes, registrations, pointwise: None, distribution: None, stub: None })
+        Some(PlannedRow {
+            family,
+            dtypes,
+            on_host_cpu: false,
+            registrations,
+            pointwise: None,
+            distribution: None,
+            stub: None,
+        })
     }
 
     fn single(&mut self, row: &Row) -> Option<PlannedRow> {
@@ -129,7 +137,17 @@ impl Checker<'_> {
             }
             Kind::Composite | Kind::Host => (None, None),
         };
-        Some(PlannedRow { family, dtypes, registrations, pointwise, distribution, stub })
+        let on_host_cpu = self.on_host_cpu(row);
+        Some(PlannedRow { family, dtypes, on_host_cpu, registrations, pointwise, distribution, stub })
+    }
+
+    fn on_host_cpu(&mut self, row: &Row) -> bool {
+        let Some(choice) = &row.on_cpu else { return false };
+        if choice.value != "host" {
+            let message = format!("bad value `{}` of `on_cpu`", choice.value);
+            self.report.error_with_hint(choice.line, message, "`on_cpu: host`, or no such key");
+        }
+        true
     }
 
     fn is_for_this_torch(&mut self, row: &Row) -> bool {
@@ -240,15 +258,16 @@ impl Checker<'_> {
             ("opmath", row.opmath.first()),
             ("computes", row.computes.first()),
         ];
+        let on_cpu = ("on_cpu", row.on_cpu.as_ref());
         let (entry, returns) = (("entry", row.entry.as_ref()), ("returns", row.returns.as_ref()));
         let foreign: Vec<_> = match family.kind {
-            Kind::Pointwise { .. } => vec![kernel, returns],
+            Kind::Pointwise { .. } => vec![kernel, returns, on_cpu],
             Kind::Kernel => operation.to_vec(),
             Kind::Random if row.exprs.is_empty() => operation.to_vec(),
             Kind::Random => operation.into_iter().filter(|(key, _)| !["expr", "scalars"].contains(key)).collect(),
             Kind::Composite => [stub, kernel].into_iter().chain(operation).collect(),
             Kind::Host => {
-                [stub, kernel, entry, returns, ("out", row.out.first())].into_iter().chain(operation).collect()
+                [stub, kernel, entry, returns, on_cpu, ("out", row.out.first())].into_iter().chain(operation).collect()
             }
         };
         let layout = row.layout.first().filter(|_| !matches!(family.kind, Kind::Composite | Kind::Host));

@@ -11,10 +11,11 @@
 //! TORCH_OPENCL_COPIED(m, name, at::_ops struct, function, outputs, dtypes);
 //! TORCH_OPENCL_HOST(m, name);
 //! ```
+//!
+//! In the place of `m` a row with `on_cpu: host` has a `GpuLibrary` (`host_on_cpu.h`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::dtypes::Dtypes;
 use super::layout::Layout;
 use super::plan::{ClassFrom, Declaration, Form, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
 
@@ -161,7 +162,7 @@ fn unit(rows: &[&PlannedRow]) -> String {
     for layout in [Layout::Strided, Layout::SparseCoo, Layout::SparseCsr] {
         let of_layout = |row: &&PlannedRow| -> String {
             let registrations = row.registrations.iter().filter(|registration| registration.layout == layout);
-            registrations.map(|each| registration(each, row.dtypes)).collect()
+            registrations.map(|each| registration(each, row)).collect()
         };
         let registrations: String = rows.iter().map(of_layout).collect();
         if !registrations.is_empty() {
@@ -243,7 +244,7 @@ fn definition(registration: &Registration) -> Option<String> {
     }
 }
 
-fn registration(registration: &Registration, dtypes: Dtypes) -> String {
+fn registration(registration: &Registration, row: &PlannedRow) -> String {
     let Registration { op, function, implementation, .. } = registration;
     let (form, outputs) = match registration.form {
         Form::Functional { outputs } => ("FUNCTIONAL", format!("{outputs}, ")),
@@ -253,6 +254,7 @@ fn registration(registration: &Registration, dtypes: Dtypes) -> String {
         Form::Copied { outputs } => ("COPIED", format!("{outputs}, ")),
         Form::Host => return format!("  TORCH_OPENCL_HOST(m, \"{op}\");\n"),
     };
-    let mask = dtypes.mask();
-    format!("  TORCH_OPENCL_{form}(m, \"{op}\", {function}, {implementation}, {outputs}{mask:#06x}ull);\n")
+    let mask = row.dtypes.mask();
+    let library = if row.on_host_cpu { format!("torch_opencl::GpuLibrary(m, {mask:#06x}ull)") } else { "m".to_owned() };
+    format!("  TORCH_OPENCL_{form}({library}, \"{op}\", {function}, {implementation}, {outputs}{mask:#06x}ull);\n")
 }

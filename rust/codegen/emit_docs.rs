@@ -92,6 +92,7 @@ fn title(family: &str) -> &str {
         "resample" => "Interpolation and padding",
         "grid_sampler" => "Grid sampling",
         "attention" => "Attention",
+        "linalg" => "Linear algebra",
         "foreach" => "Lists of tensors",
         "view" => "Views and memory, which touch no element",
         "host" => "On the host: PyTorch's functions for the CPU, on mapped memory",

@@ -29,6 +29,8 @@ impl Plan {
 pub struct PlannedRow {
     pub family: Family,
     pub dtypes: Dtypes,
+    /// Devices that are the CPU compute the op by ATen's own function.
+    pub on_host_cpu: bool,
     /// Overloads to register; none where the row only fills a stub.
     pub registrations: Vec<Registration>,
     /// The operation that the row adds to the pointwise kernels.

@@ -13,7 +13,7 @@ use super::nearest::nearest;
 use super::yaml::{line_of, load_list, text, words, Text};
 
 /// Keys that a row may have.
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "op",
     "family",
     "layout",
@@ -31,6 +31,7 @@ const KEYS: [&str; 22] = [
     "part",
     "dtypes",
     "computes",
+    "on_cpu",
     "also",
     "foreach",
     "out",
@@ -70,6 +71,8 @@ pub struct Row {
     pub dtypes: Vec<Text>,
     /// Dtypes that reach the kernel, where ATen converts or serves the others before.
     pub computes: Vec<Text>,
+    /// `host`, where devices that are the CPU compute the op by ATen's own function.
+    pub on_cpu: Option<Text>,
     /// Further overloads that the same kernel serves.
     pub also: Vec<Text>,
     /// Out= overloads that store what the entry returns.
@@ -156,6 +159,7 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "computes" => row.computes = words(value).ok_or(Problem::NotWords)?,
         "since" => row.since = Some(scalar(value)?),
         "until" => row.until = Some(scalar(value)?),
+        "on_cpu" => row.on_cpu = Some(scalar(value)?),
         "also" => row.also = words(value).ok_or(Problem::NotWords)?,
         "out" => row.out = words(value).ok_or(Problem::NotWords)?,
         "foreach" => row.foreach = words(value).ok_or(Problem::NotWords)?,

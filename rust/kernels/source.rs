@@ -47,7 +47,7 @@ texts! {
     winograd_transforms winograd_tiles winograd conv_channels conv_weight columns reduce arg_reduce var_mean softmax
     block_sum norm batch_norm pool pool_planes pool_channels_last fractional_max_pool fault loss ctc margin segment_reduce assertion optimizer rnn resample resample_rows
     grid_sampler embedding_bag multi_tensor foreach_norm foreach block scores attention attention_query
-    attention_backward butterfly fft packed_weight pointwise
+    attention_backward butterfly fft packed_weight linalg_panel linalg householder pointwise
 }
 
 families! {
@@ -55,6 +55,10 @@ families! {
     Pointwise pointwise: prelude vector notation elementary power rounding math complex pointwise;
     /// Discrete Fourier transforms.
     Fft fft: prelude tier butterfly fft;
+    /// Factorisations and triangular solves of blocks.
+    Linalg linalg: prelude fault linalg_panel linalg;
+    /// QR of blocks.
+    Householder householder: prelude linalg_panel householder;
     /// Element-wise ops on lists of tensors.
     Foreach foreach: prelude vector notation elementary power rounding math complex pointwise multi_tensor foreach;
     /// Norms of the tensors of lists.

@@ -11,6 +11,7 @@ pub mod fft;
 pub mod foreach;
 pub mod grid_sampler;
 pub mod index;
+pub mod linalg;
 pub mod loss;
 pub mod matmul;
 pub mod norm;

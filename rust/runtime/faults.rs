@@ -94,6 +94,10 @@ fn error_of([kind, value, bound]: [i64; 3]) -> Result<()> {
         9 => Err(Error::Invalid("target out of range".to_owned())),
         10 => Err(Error::Invalid("invalid Poisson rate, expected rate to be non-negative".to_owned())),
         11 => Err(Error::Invalid(message(value))),
+        12 => Err(Error::Invalid(format!(
+            "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive, but got {value} of {bound}. Did you \
+             properly pass the result of lu_factor?"
+        ))),
         _ => Err(Error::Invalid(format!("OpenCL: a kernel left an unknown fault, {kind}"))),
     }
 }

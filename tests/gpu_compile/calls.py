@@ -107,6 +107,11 @@ def layers() -> Iterator[Call]:
             torch._weight_int4pack_mm(x, packed, 32, x.new_zeros(2, 80, 2))
 
         yield multiply_packed
+    for dtype, size in product((torch.float32, torch.float64, torch.complex64, torch.complex128), (3, 40)):
+        for function in (torch.linalg.inv_ex, torch.linalg.cholesky_ex, torch.linalg.qr, torch.linalg.lu):
+            yield lambda device, dtype=dtype, n=size, function=function: function(
+                torch.eye(n, dtype=dtype, device=device)
+            )
     for cell in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
         yield lambda device, cell=cell: backward(cell(5, 7, 2).to(device)(torch.zeros(4, 3, 5, device=device)))
     for name, fused in product(("SGD", "Adam", "AdamW", "Adagrad", "RMSprop"), (False, True)):

@@ -12,6 +12,7 @@
 #define FAULT_MARGIN_TARGET 9
 #define FAULT_POISSON_RATE 10
 #define FAULT_ASSERTION 11
+#define FAULT_PIVOT 12
 
 // The first report stays. Work-items that race differ only in the value that they name.
 static inline void report_fault(__global uchar *faults, int kind, long value, long bound) {

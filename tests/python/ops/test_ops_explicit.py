@@ -106,17 +106,6 @@ def test_empty(device: torch.device) -> None:
     assert torch.empty(0, 7, device=device).shape == (0, 7)
 
 
-@pytest.mark.parametrize("dtype", DTYPES["stored"], ids=str)
-@covers("_efficientzerotensor")
-def test_zeros_without_memory_are_zeros_of_the_device(dtype: torch.dtype, device: torch.device) -> None:
-    with NoFallback():
-        zeros = torch._efficientzerotensor((2, 3), dtype=dtype, device=device)
-        assert (zeros.device, zeros.dtype, zeros._is_zerotensor()) == (device, dtype, True)
-        filled = zeros.clone()
-    assert not filled._is_zerotensor()
-    assert_same(filled, torch.zeros(2, 3, dtype=dtype))
-
-
 @pytest.mark.parametrize("dtype", DTYPES["all"], ids=str)
 @covers("_local_scalar_dense")
 def test_item(dtype: torch.dtype, device: torch.device) -> None:

@@ -61,6 +61,9 @@ SAMPLE = """
         "fft": (gradients(torch.fft.rfft), r(3, 96)),
         "fft of columns": (lambda x: torch.fft.fft(x, dim=0), r(30, 5, dtype=torch.complex64)),
         "fft of a prime length": (torch.fft.fft, r(2, 11, dtype=torch.complex64)),
+        "solve": (torch.linalg.solve, r(40, 40) + 9 * torch.eye(40), r(40, 3)),
+        "cholesky": (lambda x: torch.linalg.cholesky(x @ x.t() + torch.eye(9).to(x)), r(9, 9)),
+        "qr": (torch.linalg.qr, r(40, 9)),
     }
     for name, (function, *inputs) in CALLS.items():
         expected = tree_leaves(function(*inputs))

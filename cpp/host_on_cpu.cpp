@@ -1,0 +1,34 @@
+#include "host_on_cpu.h"
+
+#include <ATen/core/Tensor.h>
+
+#include "bridge.h"
+#include "error.h"
+#include "fallback.h"
+#include "fallback_arguments.h"
+
+namespace torch_opencl {
+
+void HostOnCpu::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) const {
+  if (takes_host(torch::jit::last(*stack, op.schema().arguments().size()))) return host_kernel(op, stack);
+  kernel_.callBoxed(op, keys, stack);
+}
+
+bool HostOnCpu::takes_host(c10::ArrayRef<c10::IValue> arguments) const {
+  bool takes = false;
+  for (const c10::IValue& argument : arguments) {
+    for_each_tensor(argument, [&](const at::Tensor& tensor) { takes = takes || takes_host(tensor); });
+  }
+  return takes;
+}
+
+bool HostOnCpu::takes_host(const at::Tensor& tensor) const {
+  if (!tensor.is_privateuseone()) return false;
+  const auto code = static_cast<unsigned>(tensor.scalar_type());
+  if (code >= 64 || (dtypes_ >> code & 1u) == 0) return true;
+  const auto index = tensor.get_device();
+  const bool is_double = tensor.scalar_type() == at::kDouble || tensor.scalar_type() == at::kComplexDouble;
+  return checked([&] { return bridge::is_host_cpu(index) || (is_double && !bridge::computes_in_fp64(index)); });
+}
+
+} // namespace torch_opencl

@@ -1,0 +1,41 @@
+// Kernels for GPUs of operators that the CPU's own functions compute better on a device that is the CPU.
+#pragma once
+
+#include <ATen/core/boxing/KernelFunction.h>
+#include <torch/library.h>
+#include <memory>
+
+namespace torch_opencl {
+
+// A kernel, or in its place `host_kernel`: on devices that are the CPU, and for dtypes that the kernel does not take.
+class HostOnCpu final : public c10::OperatorKernel {
+ public:
+  HostOnCpu(c10::KernelFunction kernel, uint64_t dtypes) : kernel_(std::move(kernel)), dtypes_(dtypes) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) const;
+
+ private:
+  bool takes_host(c10::ArrayRef<c10::IValue> arguments) const;
+  bool takes_host(const at::Tensor& tensor) const;
+
+  c10::KernelFunction kernel_;
+  uint64_t dtypes_;
+};
+
+// Stands for the library `m` in the macros of registration.h, for kernels of GPUs.
+class GpuLibrary {
+ public:
+  GpuLibrary(torch::Library& library, uint64_t dtypes) : library_(library), dtypes_(dtypes) {}
+
+  template <class Function>
+  void impl(const char* name, Function function) {
+    auto kernel = std::make_unique<HostOnCpu>(c10::KernelFunction::makeFromUnboxedFunction(function), dtypes_);
+    library_.impl(name, torch::CppFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(std::move(kernel))));
+  }
+
+ private:
+  torch::Library& library_;
+  uint64_t dtypes_;
+};
+
+} // namespace torch_opencl
