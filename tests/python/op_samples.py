@@ -50,8 +50,18 @@ LESS_WITHOUT_FP64 = {"pow": (1e-5, 1e-5), "__rpow__": (1e-5, 1e-5)}
 # Ops that make float64 of other dtypes, by the argument that asks for it.
 MAKES_DOUBLE = {"bincount": "weights"}
 
-# Ops whose gradients are small differences of large sums: relative and absolute tolerance.
-CANCELLING = {"grid_sampler_2d": (1e-5, 1e-4), "grid_sampler_3d": (1e-5, 1e-4)}
+# Ops whose results or gradients are small differences of large sums: relative and absolute tolerance.
+CANCELLING = {
+    "grid_sampler_2d": (1e-5, 1e-4),
+    "grid_sampler_3d": (1e-5, 1e-4),
+    **{
+        f"fft.{kind}{dims}": (1e-5, 1e-4)
+        for kind in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+        for dims in ("", "2", "n")
+    },
+    "stft": (1e-5, 1e-4),
+    "istft": (1e-5, 1e-4),
+}
 
 # Ops that return statistics of 16-bit tensors in float32 on every device but the CPU.
 FLOAT32_STATISTICS = {"native_layer_norm", "_native_batch_norm_legit", "_batch_norm_with_update"}

@@ -46,7 +46,13 @@ def strided_like(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.new_empty((*tensor.shape, 2)).select(-1, 1)
 
 
-@pytest.mark.parametrize(("info", "dtype"), cases("out", lambda info: info.supports_out))
+# Of one dimension ATen stores what `out` has in the result, on every device.
+UNWRITTEN_OUT = {"fft.ihfft2", "fft.ihfftn"}
+
+
+@pytest.mark.parametrize(
+    ("info", "dtype"), cases("out", lambda info: info.supports_out and info.name not in UNWRITTEN_OUT)
+)
 def test_out(info: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
     """Into a tensor that fits, one with gaps between its elements, and one that has to grow."""
     for sample in samples(info, dtype)[:4]:
