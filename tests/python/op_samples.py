@@ -50,10 +50,17 @@ LESS_WITHOUT_FP64 = {"pow": (1e-5, 1e-5), "__rpow__": (1e-5, 1e-5)}
 # Ops that make float64 of other dtypes, by the argument that asks for it.
 MAKES_DOUBLE = {"bincount": "weights"}
 
-# Ops whose gradients are small differences of large sums: relative and absolute tolerance.
+# Ops whose results or gradients are small differences of large sums: relative and absolute tolerance.
 CANCELLING = {
     "grid_sampler_2d": (1e-5, 1e-4),
     "grid_sampler_3d": (1e-5, 1e-4),
+    **{
+        f"fft.{kind}{dims}": (1e-5, 1e-4)
+        for kind in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+        for dims in ("", "2", "n")
+    },
+    "stft": (1e-5, 1e-4),
+    "istft": (1e-5, 1e-4),
     # Of logarithms of some hundreds, by the CPU too.
     "nn.functional.ctc_loss": (1e-4, 1e-4),
     "linalg.householder_product": (1e-4, 1e-4),

@@ -32,7 +32,13 @@ def test_forward(info: OpInfo, dtype: torch.dtype, device: torch.device) -> None
         assert_right(case, info, dtype, device)
 
 
-@pytest.mark.parametrize(("info", "dtype"), cases("out", lambda info: info.supports_out))
+# Of one dimension ATen stores what `out` has in the result, on every device.
+UNWRITTEN_OUT = {"fft.ihfft2", "fft.ihfftn"}
+
+
+@pytest.mark.parametrize(
+    ("info", "dtype"), cases("out", lambda info: info.supports_out and info.name not in UNWRITTEN_OUT)
+)
 def test_out(info: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
     for case in out(info, dtype):
         assert_right(case, info, dtype, device)
