@@ -37,9 +37,11 @@ INLINE INLINED_ON_GPUS long class_of(__global const uchar *targets, long i, int 
 
 // log(exp(a) + exp(b) + exp(c)), of which all may be -inf.
 INLINE INLINED_ON_GPUS T log_sum(T a, T b, T c) {
-  const T top = fmax(fmax(a, b), c);
+  // The largest of them is 1; comparisons that are false keep a NaN.
+  const T larger = a > b ? a : b, least = a > b ? b : a;
+  const T top = larger > c ? larger : c, other = larger > c ? c : larger;
   if (top == -INFINITY) return top;
-  return top + log(exp(a - top) + exp(b - top) + exp(c - top));
+  return top + log1p(exp(other - top) + exp(least - top));
 }
 
 // The logarithms of the probabilities of all ways to have come to a state at a time, and minus that of the target.
