@@ -20,6 +20,7 @@ class Case:
         generate: arguments of calls of `generate`, of which the results must be as on the CPU, or where they are
             sampled the same twice.
         tolerance: how far a tensor may be from the CPU's, by the greatest element.
+        evaluates: whether outputs in evaluation mode are compared.
         trains: whether gradients and optimizer steps are compared.
     """
 
@@ -29,6 +30,7 @@ class Case:
     loss: Callable[[Any], torch.Tensor] | None = None
     generate: Sequence[dict[str, Any]] = field(default_factory=tuple)
     tolerance: float = 1e-4
+    evaluates: bool = True
     trains: bool = True
 
     @property

@@ -286,7 +286,8 @@ def run(case: Case, timed: bool) -> dict[str, Any]:
     pair = None
     try:
         pair = Pair(case)
-        pair.forward()
+        if case.evaluates:
+            pair.forward()
         if case.trains:
             pair.train()
         pair.generated()

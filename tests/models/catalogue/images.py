@@ -27,7 +27,7 @@ TIMM = {
     "vit_tiny_patch16_224": {"img_size": 64, "depth": 3},
     "deit_tiny_patch16_224": {"img_size": 64, "depth": 3},
     "convnext_atto": {},
-    "mixer_s32_224": {"img_size": 64, "num_blocks": 3},
+    "mixer_s32_224": {"img_size": 64},
     "mobilevitv2_050": {},
     "edgenext_xx_small": {},
     "ghostnet_050": {},
@@ -75,6 +75,8 @@ def _detector(name: str, **options: Any) -> Case:
         partial(_make, "torchvision.models.detection", name, **options),
         _boxes,
         loss=_sum_of_losses,
+        # Scores of random weights are nearly equal: rounding decides which boxes stay.
+        evaluates=False,
         tolerance=1e-3,
     )
 
