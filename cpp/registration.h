@@ -90,8 +90,7 @@ struct Wrapper<Op, Return(Args...)> {
     kernel.meta(convert_structured(args)...);
     [&]<size_t... I>(std::index_sequence<I...>) {
       kernel.impl(convert_structured(args)..., kernel.maybe_get_output(I)...);
-    }
-    (std::make_index_sequence<kOutputs>());
+    }(std::make_index_sequence<kOutputs>());
     kernel.finish();
     if constexpr (kOutputs == 1) {
       return std::move(kernel.outputs[0]);
@@ -122,7 +121,7 @@ struct Wrapper<Op, Return(Args...)> {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     constexpr size_t kInputs = sizeof...(Args) - kOutputs;
     auto all = std::tie(args...);
-    return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>)->Return {
+    return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>) -> Return {
       Out<Kernel, kOutputs> kernel({std::get<kInputs + O>(all)...});
       kernel.meta(convert_structured(std::get<In>(all))...);
       kernel.impl(convert_structured(std::get<In>(all))..., kernel.maybe_get_output(O)...);
@@ -132,8 +131,7 @@ struct Wrapper<Op, Return(Args...)> {
       } else {
         return Return(std::get<kInputs + O>(all)...);
       }
-    }
-    (std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
+    }(std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
   } catch (const NoFloat64& refusal) {
     raise(refusal, Op::name);
   }
@@ -153,7 +151,7 @@ struct Wrapper<Op, Return(Args...)> {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
     constexpr size_t kInputs = sizeof...(Args) - kOutputs;
     auto all = std::tie(args...);
-    return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>)->Return {
+    return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>) -> Return {
       const auto results = Function()(convert(std::get<In>(all))...);
       if constexpr (kOutputs == 1) {
         store_result(std::get<kInputs>(all), results);
@@ -162,8 +160,7 @@ struct Wrapper<Op, Return(Args...)> {
         (store_result(std::get<kInputs + O>(all), std::get<O>(results)), ...);
         return Return(std::get<kInputs + O>(all)...);
       }
-    }
-    (std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
+    }(std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
   } catch (const NoFloat64& refusal) {
     raise(refusal, Op::name);
   }

@@ -76,9 +76,10 @@ void by_parts(const at::Tensor& x1, const at::Tensor& x2, Compute&& compute) {
   const int64_t most1 = std::clamp<int64_t>(kMostDifferences / (pair * most2), 1, x1.size(-2));
   for (int64_t first1 = 0; first1 < x1.size(-2); first1 += most1) {
     for (int64_t first2 = 0; first2 < x2.size(-2); first2 += most2) {
-      compute(Part{
-          x1.narrow(-2, first1, std::min(most1, x1.size(-2) - first1)),
-          x2.narrow(-2, first2, std::min(most2, x2.size(-2) - first2)), first1, first2});
+      compute(
+          Part{
+              x1.narrow(-2, first1, std::min(most1, x1.size(-2) - first1)),
+              x2.narrow(-2, first2, std::min(most2, x2.size(-2) - first2)), first1, first2});
     }
   }
 }

@@ -111,8 +111,7 @@ std::tuple<at::Tensor&, at::Tensor&> kthvalue_out(
   const int64_t length = self.dim() == 0 ? 1 : self.size(dim);
   TORCH_CHECK_INDEX(length > 0, "kthvalue(): Expected reduction dim ", dim, " to have non-zero size.");
   TORCH_CHECK(k >= 1 && k <= length, "kthvalue(): selected number k out of range for dimension ", dim);
-  select_along(
-      self, dim, keepdim, [&](const at::Tensor& rows) { return one_position(rows, k - 1); }, values, indices);
+  select_along(self, dim, keepdim, [&](const at::Tensor& rows) { return one_position(rows, k - 1); }, values, indices);
   return {values, indices};
 }
 

@@ -96,9 +96,8 @@ Tensors3 native_layer_norm(
   sizes.append(normalized_shape.size(), 1);
   at::Tensor mean = at::empty(sizes, statistics_options(input)), rstd = at::empty_like(mean);
   const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
-  checked([&] {
-    bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, geometry, eps);
-  });
+  checked(
+      [&] { bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, geometry, eps); });
   return {std::move(output), std::move(mean), std::move(rstd)};
 }
 

@@ -265,8 +265,9 @@ std::tuple<at::Tensor, at::Tensor> max_pool3d_with_indices(
   const at::IntArrayRef in = self.sizes().slice(self.dim() - kSpatial);
   at::DimVector out;
   for (int64_t d = 0; d < kSpatial; d++) {
-    out.push_back(at::native::pooling_output_shape<int64_t>(
-        in[d], windows.kernel_size[d], windows.padding[d], windows.stride[d], windows.dilation[d], ceil_mode));
+    out.push_back(
+        at::native::pooling_output_shape<int64_t>(
+            in[d], windows.kernel_size[d], windows.padding[d], windows.stride[d], windows.dilation[d], ceil_mode));
   }
   at::native::pool3d_shape_check(
       self, self.size(-4), windows.kernel_size[0], windows.kernel_size[1], windows.kernel_size[2], windows.stride[0],
