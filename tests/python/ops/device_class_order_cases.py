@@ -1,4 +1,4 @@
-"""As device_class_cases.py, of what goes by index, order or group: updates, sorts, totals, losses, segments."""
+"""As device_class_cases.py, of what goes by index, order or group: updates, sorts, totals, losses, segments, grids."""
 
 from itertools import product
 
@@ -164,3 +164,30 @@ def test_windows_at_random_positions():
         lambda x: F.fractional_max_pool2d(x, 3, output_size=(7, 9), _random_samples=samples.to(x)),
         torch.randn(2, 3, 20, 31),
     )
+
+
+def test_indexing():
+    table, index = torch.randn(50, 33), torch.randint(50, (777,))
+    check(lambda w: F.embedding(index.to(w.device), w), table)
+    check(lambda w: w[index.to(w.device), 3], table)
+    check(lambda w: w.index_add(0, index.to(w.device), torch.ones(777, 33, dtype=w.dtype, device=w.device)), table)
+    check(lambda w: (w > 0).nonzero(), table)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("is_deterministic", [False, True])
+def test_places_of_grids(dtype: torch.dtype, is_deterministic: bool):
+    """Gradients are sums of what many places add to an element, in any order or in one."""
+    torch.use_deterministic_algorithms(is_deterministic)
+    try:
+        for mode, channels in product(("bilinear", "nearest", "bicubic"), (3, 21)):
+            x, places = torch.randn(2, channels, 7, 9), torch.rand(2, 33, 5, 2) * 2.4 - 1.2
+            for layout in (torch.contiguous_format, torch.channels_last):
+                for padding in ("zeros", "border", "reflection"):
+                    how = {"mode": mode, "padding_mode": padding, "align_corners": False}
+                    moved = x.to(dtype).contiguous(memory_format=layout)
+                    check(lambda x, y, how=how: F.grid_sample(x, y, **how), moved, places.to(dtype))
+        x, places = torch.randn(2, 3, 4, 5, 6), torch.rand(2, 9, 4, 3, 3) * 2 - 1
+        check(lambda x, y: F.grid_sample(x, y, align_corners=True), x.to(dtype), places.to(dtype))
+    finally:
+        torch.use_deterministic_algorithms(False)

@@ -1,4 +1,4 @@
-"""Decompositions of matrices and what is made of them; device_class_cases.py has the kernels that they take on GPUs."""
+"""Decompositions of matrices and what is made of them; device_class_linalg_cases.py has their kernels for GPUs."""
 
 from collections.abc import Callable
 
