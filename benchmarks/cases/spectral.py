@@ -12,14 +12,14 @@ from benchmarks.inputs import forward, random
 
 @dataclass(frozen=True)
 class Transform:
-    """What is transformed, and how.
+    """A transform and its input.
 
     Attributes:
         name: of the row.
         shape: the input's.
         function: the transform.
-        is_complex: whether the input is complex64; else it is float32.
-        quick: whether ``--quick`` measures it.
+        is_complex: the input is complex64; else it is float32.
+        quick: ``--quick`` measures it.
     """
 
     name: str

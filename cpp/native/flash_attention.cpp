@@ -12,7 +12,7 @@
 namespace torch_opencl::native {
 namespace {
 
-std::vector<int64_t> numbers(const at::Tensor& tensor) {
+std::vector<int64_t> values_of(const at::Tensor& tensor) {
   const at::Tensor host = tensor.cpu().to(at::kLong).contiguous();
   return {host.const_data_ptr<int64_t>(), host.const_data_ptr<int64_t>() + host.numel()};
 }
@@ -22,7 +22,7 @@ std::vector<int64_t> numbers(const at::Tensor& tensor) {
 class Sequences {
  public:
   Sequences(const at::Tensor& queries, const at::Tensor& keys, const std::optional<at::Tensor>& used)
-      : queries_(numbers(queries)), keys_(numbers(keys)), used_(used.has_value() ? numbers(*used) : numbers_t()) {
+      : queries_(values_of(queries)), keys_(values_of(keys)), used_(used.has_value() ? values_of(*used) : values_t()) {
     TORCH_CHECK(
         queries_.size() == keys_.size() && !queries_.empty() && (used_.empty() || used_.size() == count()),
         "expected as many sequences of queries as of keys, but got ", queries_.size(), " and ", keys_.size(),
@@ -51,15 +51,15 @@ class Sequences {
   }
 
  private:
-  using numbers_t = std::vector<int64_t>;
+  using values_t = std::vector<int64_t>;
 
   // [heads, length, head_dim]
-  static at::Tensor part(const at::Tensor& tensor, const numbers_t& bounds, size_t i, std::optional<int64_t> used) {
+  static at::Tensor part(const at::Tensor& tensor, const values_t& bounds, size_t i, std::optional<int64_t> used) {
     const int64_t length = bounds[i + 1] - bounds[i];
     return tensor.narrow(0, bounds[i], std::min(length, used.value_or(length))).transpose(0, 1);
   }
 
-  numbers_t queries_, keys_, used_;
+  values_t queries_, keys_, used_;
 };
 
 // Arguments that all of these operators have.
@@ -95,7 +95,7 @@ at::Tensor rng_state(const bridge::RandomStream& stream, const at::Tensor& query
 
 bridge::RandomStream stream_of(const at::Tensor& rng_state, double dropout_p) {
   if (dropout_p == 0 || !rng_state.defined()) return {0, 0};
-  const std::vector<int64_t> values = numbers(rng_state.view(at::kLong));
+  const std::vector<int64_t> values = values_of(rng_state.view(at::kLong));
   TORCH_CHECK(values.size() == 2, "expected rng_state to have 2 elements, but got ", values.size());
   return {static_cast<uint64_t>(values[0]), static_cast<uint64_t>(values[1])};
 }

@@ -1,4 +1,4 @@
-// What flash and memory-efficient attention, as libraries for CUDA call them, have in common here.
+// The common part of flash and memory-efficient attention, as libraries for CUDA call them.
 #pragma once
 
 #include <ATen/ScalarOps.h>
@@ -46,7 +46,7 @@ struct Call {
   at::Tensor query, key, value, bias;
   AttentionOptions options;
 
-  // What kernels have no mask for becomes part of the bias.
+  // Masks that kernels do not have become part of the bias.
   Call& restrict_to(const Band& band) {
     options.is_causal = band.last == 0;
     const auto hidden = [&] {

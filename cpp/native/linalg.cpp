@@ -147,7 +147,7 @@ void reflect(const at::Tensor& panel, const at::Tensor& tau, const at::Tensor& c
 void triangular_solve(
     const at::Tensor& A, const at::Tensor& B, bool left, bool upper, TransposeType transpose, bool unitriangular) {
   if (B.numel() == 0) return;
-  // What ATen gives is memory to be read by columns, as LAPACK does: of a matrix that is contiguous by rows, or a lazy
+  // ATen gives memory to be read by columns, as LAPACK does: of a matrix that is contiguous by rows, or a lazy
   // conjugate, `transpose` says how it differs from that.
   const at::Tensor plain = A.is_conj() ? A.conj() : A, memory = A.mT().is_contiguous() ? plain : plain.mT();
   // There may be more rows than the triangle has.

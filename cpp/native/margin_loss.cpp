@@ -23,7 +23,7 @@ struct Rows {
     return {arg(input), arg(target)};
   }
 
-  // What the CPU divides losses of a class by.
+  // The CPU divides losses by the number of classes.
   double scale(int64_t reduction) const {
     return 1.0 / static_cast<double>(reduction == at::Reduction::Mean ? count * classes : classes);
   }

@@ -129,7 +129,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   return dropout(input, 1 - p, at::kBool, std::nullopt);
 }
 
-// What autograd's dropout calls where a tensor needs its mask; `p` is the probability to keep an element.
+// Autograd's dropout calls this where a tensor needs its mask; `p` is the probability to keep an element.
 std::tuple<at::Tensor, at::Tensor> fused_dropout(const at::Tensor& self, double p, OptionalGenerator generator) {
   generator_for(generator, self.device());
   return dropout(self, p, at::kByte, generator);

@@ -1,4 +1,4 @@
-// What ATen's functions for segments ask of a backend: they check arguments, and give contiguous tensors.
+// Kernels that ATen's functions for segments call: these check arguments, and give contiguous tensors.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/native/SegmentReduce.h>

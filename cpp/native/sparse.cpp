@@ -112,16 +112,16 @@ at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense)
   return sum.index_add_(0, matrix.rows, terms).to(dense.scalar_type());
 }
 
-void add_product(
+void add_matmul(
     const at::Tensor& self,
-    const at::Tensor& product,
+    const at::Tensor& matmul_result,
     const at::Scalar& beta,
     const at::Scalar& alpha,
     const at::Tensor& out) {
-  at::Tensor sum = alpha.equal(1) ? product : product * alpha;
+  at::Tensor sum = alpha.equal(1) ? matmul_result : matmul_result * alpha;
   // As in BLAS, NaN in `self` is then ignored.
   if (!beta.equal(0)) sum = self.mul(beta).add_(sum);
-  at::native::resize_output(out, product.sizes());
+  at::native::resize_output(out, matmul_result.sizes());
   out.copy_(sum);
 }
 

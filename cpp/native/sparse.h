@@ -33,10 +33,10 @@ at::Tensor coalesced(const Elements& elements, at::IntArrayRef sizes);
 // Positions of sparse elements in the flattened sparse dimensions.
 at::Tensor flatten_indices(const at::Tensor& indices, at::IntArrayRef sizes);
 
-// beta * self + alpha * product, in `out`; `self` is not read where beta is 0.
-void add_product(
+// beta * self + alpha * matmul_result, in `out`; `self` is not read where beta is 0.
+void add_matmul(
     const at::Tensor& self,
-    const at::Tensor& product,
+    const at::Tensor& matmul_result,
     const at::Scalar& beta,
     const at::Scalar& alpha,
     const at::Tensor& out);

@@ -1,4 +1,4 @@
-// What ATen's own functions on COO tensors, which the table names, do not compose of others.
+// Operators on COO tensors that ATen's own functions, which the table names, do not compose of others.
 #include "entries/composite.h"
 
 #include <ATen/ExpandUtils.h>
@@ -248,8 +248,8 @@ at::Tensor& addmm_sparse_out(
       mat2.layout(), " and ", self.layout());
   check_matrices(mat1, mat2);
   const auto expanded = at::expand_size(self, {mat1.size(0), mat2.size(1)}, "addmm_out");
-  const at::Tensor product = sparse::matmul(mat1, /*transpose=*/false, mat2);
-  sparse::add_product(*expanded, product, beta, alpha, out);
+  const at::Tensor matmul_result = sparse::matmul(mat1, /*transpose=*/false, mat2);
+  sparse::add_matmul(*expanded, matmul_result, beta, alpha, out);
   return out;
 }
 
@@ -283,9 +283,10 @@ at::Tensor& bmm_sparse_out(const at::Tensor& self, const at::Tensor& mat2, at::T
   const sparse::Elements blocks{
       batch * self.size(1) + indices.select(0, 1), batch * self.size(2) + indices.select(0, 2), self._values(),
       self.is_coalesced()};
-  const at::Tensor product = sparse::matmul(blocks, self.size(0) * self.size(1), mat2.reshape({-1, mat2.size(2)}));
+  const at::Tensor matmul_result =
+      sparse::matmul(blocks, self.size(0) * self.size(1), mat2.reshape({-1, mat2.size(2)}));
   out.resize_({self.size(0), self.size(1), mat2.size(2)});
-  return out.copy_(product.view(out.sizes()));
+  return out.copy_(matmul_result.view(out.sizes()));
 }
 
 at::Tensor bmm_sparse(const at::Tensor& self, const at::Tensor& mat2) {
@@ -303,8 +304,8 @@ at::Tensor sparse_sparse_matmul(const at::Tensor& self, const at::Tensor& other)
   TORCH_CHECK(
       self.scalar_type() == other.scalar_type(), "mat1 dtype ", self.scalar_type(), " does not match mat2 dtype ",
       other.scalar_type());
-  const sparse::Elements product = sparse::matmul(sparse::elements(self), sparse::elements(other), other.size(0));
-  return sparse::coalesced(product, {self.size(0), other.size(1)});
+  const sparse::Elements matmul_result = sparse::matmul(sparse::elements(self), sparse::elements(other), other.size(0));
+  return sparse::coalesced(matmul_result, {self.size(0), other.size(1)});
 }
 
 at::Tensor index_select_sparse(const at::Tensor& self, int64_t dim, const at::Tensor& index) {

@@ -1,4 +1,5 @@
-// What ATen's own functions on tensors in compressed layouts, which the table names, do not compose of others.
+// Operators on tensors in compressed layouts that ATen's own functions, which the table names, do not compose of
+// others.
 #include "entries/composite.h"
 
 #include <ATen/ExpandUtils.h>
@@ -45,10 +46,10 @@ at::Tensor& addmm_sparse_csr_out(
   check_matmul(mat1, mat2);
   const int64_t rows = mat1.size(0), columns = mat2.size(1);
   if (is_compressed(mat1) && is_compressed(mat2)) {
-    const auto product = sparse::matmul(sparse::elements(mat1), sparse::elements(mat2), mat2.size(0));
-    at::Tensor sum = sparse::coalesced(product, {rows, columns}).mul_(alpha);
+    const auto matmul_result = sparse::matmul(sparse::elements(mat1), sparse::elements(mat2), mat2.size(0));
+    at::Tensor sum = sparse::coalesced(matmul_result, {rows, columns}).mul_(alpha);
     if (!is_compressed(out)) {
-      sparse::add_product(self, sum.to_dense(), beta, 1, out);
+      sparse::add_matmul(self, sum.to_dense(), beta, 1, out);
       return out;
     }
     if (!beta.equal(0)) sum = at::add(self.to_sparse().mul(beta), sum);
@@ -58,10 +59,10 @@ at::Tensor& addmm_sparse_csr_out(
       self.layout() == at::kStrided && out.layout() == at::kStrided,
       "addmm: the product of a sparse and a strided matrix is strided, but self and out have layouts ", self.layout(),
       " and ", out.layout());
-  const at::Tensor product = is_compressed(mat1) ? sparse::matmul(mat1, /*transpose=*/false, mat2)
-                                                 : sparse::matmul(mat2, /*transpose=*/true, mat1.t()).t();
+  const at::Tensor matmul_result = is_compressed(mat1) ? sparse::matmul(mat1, /*transpose=*/false, mat2)
+                                                       : sparse::matmul(mat2, /*transpose=*/true, mat1.t()).t();
   const auto expanded = at::expand_size(self, {rows, columns}, "addmm_out");
-  sparse::add_product(*expanded, product, beta, alpha, out);
+  sparse::add_matmul(*expanded, matmul_result, beta, alpha, out);
   return out;
 }
 
@@ -77,8 +78,8 @@ at::Tensor& addmv_sparse_csr_out(
       mat.size(1) == vec.size(0), "size mismatch, got input (", mat.size(0), "), mat (", mat.size(0), "x", mat.size(1),
       "), vec (", vec.size(0), ")");
   const auto expanded = at::expand_size(self, {mat.size(0)}, "addmv_out");
-  const at::Tensor product = sparse::matmul(mat, /*transpose=*/false, vec.unsqueeze(1)).squeeze(1);
-  sparse::add_product(*expanded, product, beta, alpha, out);
+  const at::Tensor matmul_result = sparse::matmul(mat, /*transpose=*/false, vec.unsqueeze(1)).squeeze(1);
+  sparse::add_matmul(*expanded, matmul_result, beta, alpha, out);
   return out;
 }
 

@@ -42,12 +42,13 @@ macro_rules! families {
 
 texts! {
     prelude tier vector notation elementary power rounding math complex index scatter nonzero searchsorted philox random
-    random_lanes random_groups sampling sampling_grad factory copy transpose scan sort sort_groups radix kthvalue topk matrix activation
-    epilogue panel pack_matrix tile gemm matmul gemm_local gemm_operands im2col pack_im2col pack_im2col_transposed conv
-    winograd_transforms winograd_tiles winograd conv_channels conv_weight columns reduce arg_reduce var_mean softmax
-    block_sum norm batch_norm pool pool_planes pool_channels_last fractional_max_pool fault loss ctc margin segment_reduce assertion optimizer rnn resample resample_rows
-    grid_sampler embedding_bag multi_tensor foreach_norm foreach block scores attention attention_query
-    attention_backward butterfly fft packed_weight linalg_panel linalg householder pointwise
+    random_lanes random_groups sampling sampling_grad factory copy transpose scan sort sort_groups radix kthvalue topk
+    matrix activation epilogue panel pack_matrix tile gemm matmul gemm_local gemm_operands im2col pack_im2col
+    pack_im2col_transposed conv winograd_transforms winograd_tiles winograd conv_channels conv_weight columns reduce
+    arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_channels_last fractional_max_pool fault
+    loss ctc margin segment_reduce assertion optimizer rnn resample resample_rows grid_sampler embedding_bag
+    multi_tensor foreach_norm foreach block scores attention attention_query attention_backward butterfly fft
+    packed_weight linalg_panel linalg householder pointwise
 }
 
 families! {

@@ -25,7 +25,7 @@ PROCESS_FACTOR = 6.0
 
 @dataclass
 class Report:
-    """What a run has found: by operator and kind, the first case with its program, and the numbers of all cases."""
+    """Findings of a run, by operator and kind: the numbers of the cases."""
 
     cases: int = 0
     findings: dict[str, list[int]] = field(default_factory=dict)
@@ -37,23 +37,23 @@ class Report:
         Args:
             number: the case.
             key: operator and kind.
-            text: what is wrong.
+            text: the error.
             code: a program that shows it.
             again: the command that repeats it.
         """
-        numbers = self.findings.setdefault(key, [])
-        numbers.append(number)
-        if len(numbers) == 1:
+        cases = self.findings.setdefault(key, [])
+        cases.append(number)
+        if len(cases) == 1:
             print(f"\n--- case {number}: {key}\n{text}\n{again}\n\n{code}", flush=True)
 
     def summary(self) -> str:
-        """Say what was found.
+        """Summarise the findings.
 
         Returns:
             A line for each kind, and one for all.
         """
-        lines = [f"{len(numbers):6} x {key}: cases {', '.join(map(str, numbers[:5]))}"
-                 for key, numbers in sorted(self.findings.items(), key=lambda item: -len(item[1]))]  # fmt: skip
+        lines = [f"{len(cases):6} x {key}: cases {', '.join(map(str, cases[:5]))}"
+                 for key, cases in sorted(self.findings.items(), key=lambda item: -len(item[1]))]  # fmt: skip
         if self.cpu_deaths:
             lines.append(f"PyTorch's CPU backend crashes or hangs in cases {', '.join(map(str, self.cpu_deaths))}")
         return "\n".join([*lines, f"{self.cases} cases, {len(self.findings)} findings"])
@@ -167,7 +167,7 @@ def attend(asked: argparse.Namespace, first: int, seconds: float, report: Report
         asked: the command line.
         first: its first case.
         seconds: how long it may go on.
-        report: what has been found; it gets more.
+        report: the findings so far; it gets more.
 
     Returns:
         The number of the next case.

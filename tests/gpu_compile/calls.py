@@ -101,9 +101,9 @@ def layers() -> Iterator[Call]:
         def multiply_packed(device: torch.device, dtype: torch.dtype = dtype, rows: int = rows) -> None:
             if dtype == torch.int8:
                 return
-            x, numbers = torch.zeros(rows, 64, dtype=dtype, device=device), torch.zeros(80, 32, device=device)
-            torch._weight_int8pack_mm(x, numbers.to(torch.int8).repeat(1, 2), x.new_zeros(80))
-            packed = torch._convert_weight_to_int4pack(numbers.to(torch.uint8), 2)
+            x, values = torch.zeros(rows, 64, dtype=dtype, device=device), torch.zeros(80, 32, device=device)
+            torch._weight_int8pack_mm(x, values.to(torch.int8).repeat(1, 2), x.new_zeros(80))
+            packed = torch._convert_weight_to_int4pack(values.to(torch.uint8), 2)
             torch._weight_int4pack_mm(x, packed, 32, x.new_zeros(2, 80, 2))
 
         yield multiply_packed

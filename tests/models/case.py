@@ -20,8 +20,8 @@ class Case:
         generate: arguments of calls of `generate`, of which the results must be as on the CPU, or where they are
             sampled the same twice.
         tolerance: how far a tensor may be from the CPU's, by the greatest element.
-        evaluates: whether outputs in evaluation mode are compared.
-        trains: whether gradients and optimizer steps are compared.
+        evaluates: compares outputs in evaluation mode.
+        trains: compares gradients and optimizer steps.
     """
 
     name: str

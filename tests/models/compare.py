@@ -276,10 +276,10 @@ def run(case: Case, timed: bool) -> dict[str, Any]:
 
     Args:
         case: the model.
-        timed: whether to time it too.
+        timed: times it too if true.
 
     Returns:
-        What was found, for JSON.
+        The findings, for JSON.
     """
     torch.opencl.reset_fallbacks()
     result: dict[str, Any] = {"name": case.name, "status": "right", "message": ""}

@@ -13,7 +13,7 @@ from typing import Any
 HERE = Path(__file__).parent
 # Longer than any model takes that compiles its kernels on two cores.
 TIMEOUT_SECONDS = 300.0
-# What is right, or cannot be tried here.
+# Statuses of models that are right, or cannot be tried here.
 GOOD = {"right", "missing"}
 
 

@@ -87,7 +87,7 @@ def out(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
 
 
 def _takes_out(function: Callable, make: Callable, sample: SampleInput) -> bool:
-    """Whether the CPU has this form, and does not ignore strides or sizes of what it is given."""
+    """Return true if the CPU has this form, and does not ignore strides or sizes of what it is given."""
     torch.manual_seed(0)
     expected = call(function, sample)
     given = tree_map_only(torch.Tensor, make, expected)
@@ -154,13 +154,13 @@ def inplace(info: OpInfo, dtype: torch.dtype) -> Iterator[Case]:
 
 
 def has_inplace(info: OpInfo) -> bool:
-    """Say whether there is such a method, with a result that is determined.
+    """Return true if there is such a method, with a result that is determined.
 
     Args:
         info: the op.
 
     Returns:
-        Whether `inplace` has something to call.
+        True if `inplace` has something to call.
     """
     return info.inplace_variant is not None and info.name not in UNINITIALISED
 
@@ -217,7 +217,7 @@ def gradients(
         function: the op.
         sample: its arguments, on the CPU.
         device: where to call it.
-        twice: whether to differentiate a weighted sum of the gradients in turn.
+        twice: differentiates a weighted sum of the gradients in turn.
 
     Returns:
         The gradients; none where there is nothing to differentiate.
@@ -236,10 +236,10 @@ def differentiate(
     """Differentiate a weighted sum.
 
     Args:
-        results: what is summed.
+        results: the tensors to sum.
         inputs: by what to differentiate.
         seed: of the weights.
-        create_graph: whether the gradients are to be differentiated.
+        create_graph: makes gradients that can be differentiated.
 
     Returns:
         The gradients.

@@ -30,7 +30,7 @@ TEXT = 300
 
 @dataclass
 class Verdict:
-    """What a check of a pair gave.
+    """The result of a check of a pair.
 
     Attributes:
         kind: `right`, `wrong`, `error`, `unsupported`, or `none` where the CPU takes no call.
@@ -58,7 +58,7 @@ def judge(subject: Subject, check: str, enter: Callable[[str], None]) -> Verdict
         enter: called with the name of the device that computes next, so that a crash is known to be its.
 
     Returns:
-        What it gave.
+        Its result.
     """
     verdict = Verdict()
     fallbacks: set[str] = set()
@@ -128,7 +128,7 @@ def _tolerances(subject: Subject, check: str) -> dict[str, Any]:
 
 
 def _is_as_exact_as_the_cpu(subject: Subject, case: Case, actual: Any, expected: Any) -> bool:
-    """Whether differences are no larger than some times the CPU's own errors: large sums cancel in derivatives."""
+    """Return true if differences are no larger than a few errors of the CPU: large sums cancel in derivatives."""
     if subject.dtype not in WIDER:
         return False
     try:
@@ -192,7 +192,7 @@ def _own_rows(subject: Subject) -> set[str]:
 
 
 def _is_determined(subject: Subject, case: Case, expected: Any) -> bool:
-    """Whether the CPU computes no random numbers, and agrees with itself: uninitialised memory does not."""
+    """Return true if the CPU draws no random numbers, and agrees with itself: uninitialised memory does not."""
     info = subject.info
     if info is not None and (info.name in NOT_COMPARABLE or getattr(info, "has_nondeterministic_output", False)):
         return False

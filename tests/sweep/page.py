@@ -44,7 +44,7 @@ def halves(text: str) -> tuple[str, str]:
         text: all of it.
 
     Returns:
-        What the build makes, and what a sweep has written.
+        The part that the build makes, and the part that a sweep has written.
     """
     table, heading, measured = text.partition(f"\n{HEADING}\n")
     return table, heading + measured

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-# What may be wrong with a check, the worst first.
+# Kinds of findings, the worst first.
 FINDINGS = ("crash", "hang", "wrong", "error", "unsupported")
 # Who computes a pair that is right.
 RIGHT = ("native", "composed", "host", "fallback")
@@ -12,7 +12,7 @@ RIGHT = ("native", "composed", "host", "fallback")
 
 @dataclass
 class Record:
-    """What is known of a pair.
+    """Results of a pair.
 
     Attributes:
         pair: its name.
@@ -26,12 +26,12 @@ class Record:
 
     @property
     def works_on_cpu(self) -> bool:
-        """Whether the CPU takes some call of the pair."""
+        """True if the CPU takes some call of the pair."""
         return any(check["kind"] not in {"none", "cpu crash"} for check in self.checks.values())
 
     @property
     def findings(self) -> list[tuple[str, str, str]]:
-        """What is wrong: check, kind and text, the worst first."""
+        """Findings: check, kind and text, the worst first."""
         found = [(name, check["kind"], check["text"]) for name, check in self.checks.items()]
         found = [finding for finding in found if finding[1] in FINDINGS]
         return sorted(found, key=lambda finding: FINDINGS.index(finding[1]))

@@ -85,7 +85,7 @@ def supervise(asked: argparse.Namespace) -> int:
 
 
 def _is_due(asked: argparse.Namespace, record: Record | None) -> bool:
-    """Whether a pair is to be checked in this run."""
+    """Return true if a pair is to be checked in this run."""
     if record is None or asked.again:
         return True
     return asked.findings and bool(record.findings or record.fallbacks)

@@ -20,7 +20,7 @@ Checks = dict[str, Callable[[], Iterable[Case]]]
 
 @dataclass(frozen=True)
 class Subject:
-    """What is checked of a pair.
+    """The checks of a pair.
 
     Attributes:
         dtype: of the samples.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from sweep import known
 from sweep.results import FINDINGS, RIGHT, Record, by_status
 
-# What at least has to be right, and what at most may fall back, in percent.
+# Percentages: of pairs that have to be right at least, and that may fall back at most.
 LEAST_RIGHT, MOST_FALLBACK = 99.8, 1.0
 SLOWEST = 10
 # How many pairs of one finding are named.
@@ -48,13 +48,13 @@ def lines(records: list[Record]) -> Iterator[str]:
     yield from _fallbacks(counted)
     yield from _slowest(counted)
     statuses = by_status(counted)
-    numbers = {status: len(statuses.get(status, ())) for status in (*RIGHT, *FINDINGS)}
-    right = 100 * sum(numbers[status] for status in RIGHT) / len(counted)
+    counts = {status: len(statuses.get(status, ())) for status in (*RIGHT, *FINDINGS)}
+    right = 100 * sum(counts[status] for status in RIGHT) / len(counted)
     fallback = 100 * sum(bool(record.fallbacks) for record in counted) / len(counted)
     reasons = sum(known.reason(r.pair, check) is not None for r in counted for check, _, _ in r.findings)
     yield ""
     yield f"{len(counted)} pairs work on the CPU, {len(records) - len(counted)} others do not count"
-    yield ", ".join(f"{number} {status}" for status, number in numbers.items())
+    yield ", ".join(f"{number} {status}" for status, number in counts.items())
     yield f"{right:.2f} % right (at least {LEAST_RIGHT}), {fallback:.2f} % fall back (at most {MOST_FALLBACK})"
     yield f"{len(unexpected(counted))} findings without a reason in tests/sweep/known.py, {reasons} with one"
 

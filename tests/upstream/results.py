@@ -14,7 +14,7 @@ BAD = ("failed", "crash", "hang")
 
 @dataclass
 class Result:
-    """What is known of a test.
+    """Results of a test.
 
     Attributes:
         file: in PyTorch's folder of tests.

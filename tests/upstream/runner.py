@@ -135,7 +135,7 @@ class Run:
         return [self.results.get(result.name, result) for result in found]
 
     def is_due(self, result: Result) -> bool:
-        """Say whether a test is to be run; forgets what it gave before if so."""
+        """Return true if a test is to be run; forgets its earlier result if so."""
         if "device" in result.runs and not (self.asked.failures and result.outcome in BAD):
             return False
         result.runs.pop("device", None)

@@ -61,7 +61,7 @@ class Loop:
 
 
 def is_of(item: pytest.Item, suffix: str) -> bool:
-    """Say whether a test was made for a device.
+    """Return true if a test was made for a device.
 
     Args:
         item: the test.

@@ -15,7 +15,7 @@ pub const BESIDE: i64 = 4;
 /// Parts that a long transform is made of, at most: 4^8 of the shortest.
 const MOST_PARTS: u32 = 8;
 
-/// What a device has for a work-group.
+/// Resources of a device for a work-group.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     group: i64,

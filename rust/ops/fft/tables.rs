@@ -16,7 +16,7 @@ const KEPT_BYTES: usize = 64 << 20;
 /// A complex number.
 type Pair = [f64; 2];
 
-/// What a table has, of forward transforms.
+/// Contents of a table, of forward transforms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
     /// The twiddle factors of the passes over a work-group's transforms of a length, one pass behind the other.

@@ -5,7 +5,7 @@
 // [times, batch, classes], log_alpha and log_beta [batch, times, states], all of the compute class's own dtype. A
 // work-group has one sample of the batch: its items share the states of a time, and wait for each other after each.
 
-// What is known of a sample, as three longs: its length, the labels of its target, and the first of those in `targets`.
+// A sample is three longs: its length, the number of labels of its target, and the position of the first in `targets`.
 #define SAMPLE_ARGUMENTS                                                                                       \
   __global const uchar *samples, ulong samples_offset, __global const uchar *targets, ulong targets_offset,    \
       int target_dtype, long target_step, __global const uchar *log_probs, ulong log_probs_offset, long batch, \
@@ -36,7 +36,7 @@ INLINE INLINED_ON_GPUS long class_of(__global const uchar *targets, long i, int 
 }
 
 // log(exp(a) + exp(b) + exp(c)), of which all may be -inf.
-INLINE INLINED_ON_GPUS T log_sum(T a, T b, T c) {
+INLINE INLINED_ON_GPUS T logsumexp3(T a, T b, T c) {
   // The largest of them is 1; comparisons that are false keep a NaN.
   const T larger = a > b ? a : b, least = a > b ? b : a;
   const T top = larger > c ? larger : c, other = larger > c ? c : larger;
@@ -63,7 +63,7 @@ __kernel GROUPS_OF(LSIZE) void ctc_alpha(SAMPLE_ARGUMENTS, __global uchar *log_a
       const long label = CLASS_OF(sample, s);
       // A blank between two labels may be left out where these differ.
       const bool skips = s % 2 == 1 && s > 1 && CLASS_OF(sample, s - 2) != label;
-      const T sum = log_sum(before[s], s > 0 ? before[s - 1] : -INFINITY, skips ? before[s - 2] : -INFINITY);
+      const T sum = logsumexp3(before[s], s > 0 ? before[s - 1] : -INFINITY, skips ? before[s - 2] : -INFINITY);
       alpha[t * states + s] = sum + probs[t * step + label];
     }
   }
@@ -72,7 +72,7 @@ __kernel GROUPS_OF(LSIZE) void ctc_alpha(SAMPLE_ARGUMENTS, __global uchar *log_a
   T likelihood = sample.states == 1 ? (T)0 : -INFINITY;
   if (sample.times > 0) {
     __global const T *last = alpha + (sample.times - 1) * states + sample.states - 1;
-    likelihood = log_sum(last[0], sample.states > 1 ? last[-1] : -INFINITY, -INFINITY);
+    likelihood = logsumexp3(last[0], sample.states > 1 ? last[-1] : -INFINITY, -INFINITY);
   }
   ((__global T *)(losses + losses_offset))[b] = -likelihood;
 }
@@ -95,7 +95,7 @@ __kernel GROUPS_OF(LSIZE) void ctc_beta(SAMPLE_ARGUMENTS, __global uchar *log_be
       const long label = CLASS_OF(sample, s);
       const bool skips = s % 2 == 1 && s + 2 < sample.states && CLASS_OF(sample, s + 2) != label;
       const T sum =
-          log_sum(after[s], s + 1 < sample.states ? after[s + 1] : -INFINITY, skips ? after[s + 2] : -INFINITY);
+          logsumexp3(after[s], s + 1 < sample.states ? after[s + 1] : -INFINITY, skips ? after[s + 2] : -INFINITY);
       beta[t * states + s] = sum + probs[t * step + label];
     }
   }

@@ -1,7 +1,7 @@
 // Margin losses (CLASS_F and CLASS_D) of contiguous rows [count, classes]: what PyTorch calls multi_margin_loss, of one
 // target class a row, and multilabel_margin_loss, of several.
 
-// What both losses take.
+// Arguments of both losses.
 #define SCORES_ARGUMENTS                                                                                            \
   __global const uchar *input, ulong input_offset, __global const uchar *targets, ulong targets_offset, int dtype0, \
       long count, long classes, __global uchar *faults, ulong faults_offset

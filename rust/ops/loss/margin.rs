@@ -20,7 +20,7 @@ mod ffi {
         pub target: Tensor<'a>,
     }
 
-    /// What only the loss of one target a row has.
+    /// Arguments of the loss of one target a row alone.
     #[derive(Clone, Copy, Debug)]
     pub struct MultiMargin<'a> {
         /// The weight of each class; may be absent.

@@ -8,7 +8,7 @@
 #define GAMMA 2
 #define LOG_GAMMA 3
 
-// What an element has drawn.
+// The random numbers that an element has drawn.
 typedef struct {
   ulong seed;
   ulong counter;
@@ -113,9 +113,9 @@ INLINE T sample_rare(T count, T p, Draws *draws) {
       if (!(position <= count)) return k + 1;
     }
   }
-  const T deviation = sqrt(count * p * (1 - p));
-  const T b = LIT(1.15) + LIT(2.53) * deviation, a = LIT(0.0248) * b - LIT(0.0873) + LIT(0.01) * p;
-  const T alpha = (LIT(2.83) + LIT(5.1) / b) * deviation, box = LIT(0.92) - LIT(4.2) / b;
+  const T std = sqrt(count * p * (1 - p));
+  const T b = LIT(1.15) + LIT(2.53) * std, a = LIT(0.0248) * b - LIT(0.0873) + LIT(0.01) * p;
+  const T alpha = (LIT(2.83) + LIT(5.1) / b) * std, box = LIT(0.92) - LIT(4.2) / b;
   const T top = log_binomial(floor((count + 1) * p), count, p);
   for (;;) {
     const Pair pair = draw(draws);

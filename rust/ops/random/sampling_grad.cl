@@ -89,10 +89,10 @@ INLINE T beta_grad_beta_small(T x, T alpha, T beta) {
 // Where alpha and beta are large: Rice's saddle point expansion.
 INLINE T beta_grad_alpha_mid(T x, T alpha, T beta) {
   const T total = alpha + beta, mean = alpha / total;
-  const T deviation = sqrt(alpha * beta / (total + 1)) / total;
+  const T std = sqrt(alpha * beta / (total + 1)) / total;
   // alpha (x - 1) + beta x, and the distance from the mean relative to it and to its complement.
   const T difference = total * (x - mean);
-  if (fabs(x - mean) <= LIT(0.1) * deviation) {
+  if (fabs(x - mean) <= LIT(0.1) * std) {
     // Both are divided by powers of alpha and beta, which a float may not hold.
     const T r = 1 / beta, q = alpha / beta;
     const T poly =

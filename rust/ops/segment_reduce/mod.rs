@@ -24,7 +24,7 @@ mod ffi {
         pub axis: usize,
         /// `at::native::ReductionType`.
         pub op: i32,
-        /// What a reduction begins with.
+        /// The value that a reduction begins with.
         pub initial: f64,
         /// True where the caller gave it.
         pub has_initial: bool,

@@ -83,7 +83,7 @@ def test_triangles(n: int, dtype: torch.dtype):
                     right = b if left else b.mT
                     options = {"upper": upper, "left": left, "unitriangular": unitriangular}
                     expected = linalg.solve_triangular(triangle, right, **options)
-                    # What is not in the triangle is not read.
+                    # Elements outside the triangle are not read.
                     same(linalg.solve_triangular(layout(a.to("opencl")), right.to("opencl"), **options), expected, n)
             for transpose in (True, False):
                 options = {"upper": upper, "transpose": transpose, "unitriangular": unitriangular}

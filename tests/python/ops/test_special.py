@@ -154,7 +154,7 @@ def test_zeta(device: torch.device) -> None:
     q = torch.empty(1 << 13).uniform_(-9, 0, generator=generator)
     expected = special.zeta(whole.double(), q.double())
     actual = special.zeta(whole.to(device), q.to(device)).cpu().double()
-    # What cancels is as large as the term next to 0.
+    # Terms that cancel are as large as the one next to 0.
     scale = (q - q.round()).abs().double() ** -whole
     near = (whole > 1) & (scale < 3e38)
     assert ((actual - expected).abs() / scale)[near].max() < 2e-6

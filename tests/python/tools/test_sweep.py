@@ -87,7 +87,7 @@ def test_words_and_samples_choose_pairs() -> None:
     assert "add" in {pair.name for pair in few} and "linalg.svd" in {pair.name for pair in few}
     drawn = chosen(every, [], 60, 0)
     assert len(drawn) == 60 and drawn == chosen(every, [], 60, 0) != chosen(every, [], 60, 1)
-    # What is drawn depends little on what else there is.
+    # The pairs drawn depend little on the others.
     assert len(set(drawn) & set(chosen(every[1:], [], 60, 0))) >= 59
 
 
