@@ -37,7 +37,7 @@ def operators(few: bool = False) -> Iterator[Call]:
     for info, dtypes in opinfo_dtypes():
         for dtype in dtypes if not few else [torch.float32] * (torch.float32 in dtypes):
             has_gradients = info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
-            # Without elements there is no launch, and of results that are zeros ATen would raise the first of no errors.
+            # Without elements there is no launch, and ATen, given zeros as results, would raise the first of no errors.
             filled = [each for each in samples(info, dtype, has_gradients) if not is_empty(each)]
             for sample in filled[: 3 if few else None]:
                 yield lambda device, info=info, sample=sample: backward(call(info.op, sample, device))
