@@ -68,7 +68,7 @@ def allowed_error(case: Case, ours: Exception | None, theirs: Exception | None) 
 
 
 def hidden(case: Case, mine: torch.Tensor, their: torch.Tensor) -> torch.Tensor:
-    """Find elements that may be numbers where the CPU has none.
+    """Find elements of which one side has a number and the other has none.
 
     Args:
         case: the call.
@@ -77,7 +77,11 @@ def hidden(case: Case, mine: torch.Tensor, their: torch.Tensor) -> torch.Tensor:
 
     Returns:
         In attention, all that NaN among the values reaches with a weight of 0 on the CPU: what a causal mask hides is
-        not read here.
+        not read here. In convolutions with an infinite operand, NaN that is its product with the zeros of padding, which
+        the CPU leaves out of some gradients.
     """
-    allowed = "scaled_dot_product" in case.name and bool(case.kwargs.get("is_causal"))
-    return their.isnan() & mine.isfinite() if allowed else torch.zeros_like(their, dtype=torch.bool)
+    if "scaled_dot_product" in case.name and case.kwargs.get("is_causal"):
+        return their.isnan() & mine.isfinite()
+    if "conv" in case.name and any(bool(operand.tensor.isinf().any()) for operand in case.operands):
+        return ~mine.isfinite() & their.isfinite()
+    return torch.zeros_like(their, dtype=torch.bool)
