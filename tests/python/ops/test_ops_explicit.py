@@ -87,16 +87,6 @@ def test_set(dtype: torch.dtype, device: torch.device) -> None:
     assert target.set_().numel() == 0
 
 
-@covers("_assert_async")
-def test_assertions_are_made_of_values(device: torch.device) -> None:
-    torch.opencl.reset_fallbacks()
-    torch._assert_async(torch.tensor(1.0, device=device))
-    torch._assert_async(torch.tensor(True, device=device), "unused")
-    with pytest.raises(RuntimeError, match="a message"):
-        torch._assert_async(torch.tensor(False, device=device), "a message")
-    assert not torch.opencl.fallbacks()
-
-
 @covers("empty.memory_format", "empty_strided")
 def test_empty(device: torch.device) -> None:
     plain = torch.empty(2, 3, 4, 5, device=device, memory_format=torch.channels_last)
