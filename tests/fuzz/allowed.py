@@ -77,8 +77,8 @@ def hidden(case: Case, mine: torch.Tensor, their: torch.Tensor) -> torch.Tensor:
 
     Returns:
         In attention, all that NaN among the values reaches with a weight of 0 on the CPU: what a causal mask hides is
-        not read here. In convolutions with an infinite operand, NaN that is its product with the zeros of padding, which
-        the CPU leaves out of some gradients.
+        not read here. In convolutions with an infinite operand, NaN that is its product with the zeros of padding: the
+        CPU leaves these out of some gradients.
     """
     if "scaled_dot_product" in case.name and case.kwargs.get("is_causal"):
         return their.isnan() & mine.isfinite()
