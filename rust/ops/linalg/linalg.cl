@@ -110,11 +110,13 @@ __kernel void unpack_pivots(__global uchar *order, ulong order_offset, __global 
   }
 }
 
-// B = A^-1 B for triangular A of n <= BLOCK rows. A group takes LSIZE columns of B, and an item one of these.
+// B = A^-1 B for triangular A of n <= BLOCK rows. A group takes LSIZE columns of B, and an item one of these. Programs
+// with larger groups are for other kernels: with as many columns, local memory would not do for this one.
+#define SOLVE_COLUMNS (LSIZE < 32 ? LSIZE : 32)
 __kernel GROUPS_OF(LSIZE) void solve_block(MATRIX_ARGUMENTS, RIGHT_ARGUMENTS, long columns, long strips, int n,
                                            int is_upper, int is_unit, int is_conjugate) {
   __local T factor[BLOCK * BLOCK];
-  __local T solution[BLOCK * (LSIZE + 1)];
+  __local T solution[BLOCK * SOLVE_COLUMNS];
   const int item = get_local_id(0);
   const long matrix = get_group_id(0) / strips, first = get_group_id(0) % strips * LSIZE;
   const int width = (int)min(columns - first, (long)LSIZE);
@@ -132,20 +134,20 @@ __kernel GROUPS_OF(LSIZE) void solve_block(MATRIX_ARGUMENTS, RIGHT_ARGUMENTS, lo
   const bool by_columns = b_row <= b_column;
   for (int k = item; k < n * width; k += LSIZE) {
     const int i = by_columns ? k % n : k / width, c = by_columns ? k / n : k % width;
-    solution[i * (LSIZE + 1) + c] = to[(last + step * i) * b_row + c * b_column];
+    solution[i * SOLVE_COLUMNS + c] = to[(last + step * i) * b_row + c * b_column];
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   if (item < width) {
     for (int i = 0; i < n; i++) {
-      T value = solution[i * (LSIZE + 1) + item];
-      for (int j = 0; j < i; j++) value -= times(factor[j * BLOCK + i], solution[j * (LSIZE + 1) + item]);
-      solution[i * (LSIZE + 1) + item] = is_unit != 0 ? value : over(value, factor[i * BLOCK + i]);
+      T value = solution[i * SOLVE_COLUMNS + item];
+      for (int j = 0; j < i; j++) value -= times(factor[j * BLOCK + i], solution[j * SOLVE_COLUMNS + item]);
+      solution[i * SOLVE_COLUMNS + item] = is_unit != 0 ? value : over(value, factor[i * BLOCK + i]);
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int k = item; k < n * width; k += LSIZE) {
     const int i = by_columns ? k % n : k / width, c = by_columns ? k / n : k % width;
-    to[(last + step * i) * b_row + c * b_column] = solution[i * (LSIZE + 1) + c];
+    to[(last + step * i) * b_row + c * b_column] = solution[i * SOLVE_COLUMNS + c];
   }
 }
 
