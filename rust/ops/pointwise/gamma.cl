@@ -120,7 +120,11 @@ static inline TV zeta(TV s, TV q) {
   if (ANY(q < 0)) {
     const TV left = zeta_right(s, ceil(q) - q) - zeta_right(s, 1 - q);
     const TV is_odd = s - 2 * floor(LIT(0.5) * s);
-    const TV whole = SEL(s == floor(s), result + SEL(is_odd != 0, -left, left), NAN);
+    const TV signed_left = SEL(is_odd != 0, -left, left);
+    // Of two infinite sums that of the nearer pole counts.
+    const TV nearer = SEL(ceil(q) - q < q - floor(q), signed_left, result);
+    const TV sum = SEL(left == INFINITY && result == INFINITY, nearer, result + signed_left);
+    const TV whole = SEL(s == floor(s), sum, NAN);
     result = SEL(q < 0, whole, result);
   }
   result = SEL(q <= 0 && q == floor(q), INFINITY, result);

@@ -40,6 +40,8 @@ STEPWISE = {
     "silu_backward", "smooth_l1_loss", "smooth_l1_loss_backward",
     "elu_backward", "glu_jvp", "threshold",
 }  # fmt: skip
+# Cosines and sines of a degree times an angle, of which float32 keeps nothing where the degree is as large as 2**40.
+OF_ANGLES = {f"special_{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"}
 ROWS_OF_SEVERAL = [
     row
     for row in ROWS
@@ -80,6 +82,8 @@ def test_a_number_of_another_dtype(row: Row, device: torch.device) -> None:
     call, count = function_of(row)
     compared = 0
     for tensors, place in operands(count):
+        if row.base in OF_ANGLES and any(tensor.max() > 2**24 for tensor in tensors):
+            continue
         try:
             expected = call(*tensors)
         except (RuntimeError, NotImplementedError):

@@ -70,5 +70,7 @@ def test_dtype_of_cuda_is_taken(device, info: OpInfo, dtype: torch.dtype):
             assert actual.device == device and actual.is_complex() == expected.is_complex()
             assert actual.dtype.itemsize <= expected.dtype.itemsize
             tolerance = CONVOLUTION_TOLERANCE if "conv" in info.name else TOLERANCE.get(dtype, 1e-5)
+            # A transform of several dimensions keeps 16 bits between them, as CUDA's does.
+            tolerance *= 4 if info.name.startswith("fft.") else 1
             pair = [parts(tensor.cpu()) for tensor in (actual, expected.to(actual.dtype))]
             torch.testing.assert_close(*pair, rtol=tolerance, atol=tolerance, equal_nan=True)
