@@ -30,7 +30,7 @@ INLINE Pair draw(Draws *draws) {
                 fmin(words[1] * 0x1p-32f + 0x1p-33f, 0x1.fffffep-1f)};
 #else
   const ulong first = (ulong)words[0] << 32 | words[1], second = (ulong)words[2] << 32 | words[3];
-  return (Pair){(first >> 11) * 0x1p-53 + 0x1p-54, (second >> 11) * 0x1p-53 + 0x1p-54};
+  return (Pair){(first >> 11) * LIT(0x1p-53) + LIT(0x1p-54), (second >> 11) * LIT(0x1p-53) + LIT(0x1p-54)};
 #endif
 }
 

@@ -12,8 +12,9 @@ BARE = re.compile(rf"(?<![\w.])({FLOAT})(?![\w.])")
 
 
 def bare_literals(text: str) -> list[str]:
-    """Floating literals that are double whatever is computed in: neither 0.5f nor LIT(0.5)."""
+    """Floating literals that are double whatever is computed in: neither 0.5f nor LIT(0.5), nor for double alone."""
     code = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+    code = re.sub(r"#ifdef CLASS_D\n.*?#(else|endif)", "", code, flags=re.DOTALL)
     code = re.sub(r"LIT\([^()]*\)", "", code)
     return [match.group(1) for match in BARE.finditer(code)]
 
