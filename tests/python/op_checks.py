@@ -317,6 +317,7 @@ def _batched(function: Callable, sample: SampleInput, device: torch.device) -> A
         for i, tensor in zip(where, tensors, strict=True):
             others[i] = tensor
         first, args, kwargs = tree_unflatten(others, structure)
-        return sample.output_process_fn_grad(function(first, *args, **kwargs))
+        result = sample.output_process_fn_grad(function(first, *args, **kwargs))
+        return settled(function, result, SampleInput(first, args=args, kwargs=kwargs))
 
     return torch.vmap(one, randomness="same")(*mirror_all(pairs, device))

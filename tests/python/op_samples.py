@@ -78,7 +78,13 @@ INEXACT_ON_CPU = {
 }
 
 # Ops that return statistics of 16-bit tensors in float32 on every device but the CPU.
-FLOAT32_STATISTICS = {"native_layer_norm", "_native_batch_norm_legit", "_batch_norm_with_update"}
+FLOAT32_STATISTICS = {
+    "native_layer_norm",
+    "native_group_norm",
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_batch_norm_with_update",
+}
 
 
 def samples(info: OpInfo, dtype: torch.dtype, requires_grad: bool = False) -> list[SampleInput]:
@@ -97,7 +103,7 @@ def samples(info: OpInfo, dtype: torch.dtype, requires_grad: bool = False) -> li
     if not has_fp64():
         every = [in_single(sample) for sample in every if sample.kwargs.get(MAKES_DOUBLE.get(info.name)) is None]
     count = min(SAMPLES, len(every))
-    if info.name == "polygamma" and dtype in (torch.int8, torch.int16):
+    if info.name in ("polygamma", "special.polygamma") and dtype in (torch.int8, torch.int16):
         # Among these are poles, 0 and the negative integers, where the CPU has what rounding leaves of a pole.
         every = [SampleInput(each.input.abs() + 1, args=each.args, kwargs=each.kwargs) for each in every]
     chosen = [every[round(i * (len(every) - 1) / max(count - 1, 1))] for i in range(count)]
@@ -249,7 +255,7 @@ def assert_near_exact(actual: Any, rounded: Any, exact: Any) -> None:
 
 
 # Ops that tell where elements stood in the order, and the position of their argument `dim`.
-TIES = {"sort": 0, "topk": 1, "kthvalue": 1, "median": 0, "nanmedian": 0, "mode": 0}
+TIES = {"sort": 0, "argsort": 0, "topk": 1, "kthvalue": 1, "median": 0, "nanmedian": 0, "mode": 0}
 
 
 class NoFallback:
@@ -297,18 +303,21 @@ def settled(function: Callable, result: Any, sample: SampleInput) -> Any:
         sample: its arguments, on the CPU.
 
     Returns:
-        The values and the elements at the places, for the ops of TIES; the result itself of others.
+        The values and the elements at the places, for the ops of TIES, and the places where sorting is stable; the
+        result itself of others.
     """
     name = getattr(function, "__name__", "")
     if name == "linalg_eigh":
         return result[0], result[1].abs()
-    if name not in TIES or sample.input.dim() == 0 or isinstance(result, torch.Tensor):
+    is_stable = sample.kwargs.get("stable", False)
+    if name not in TIES or sample.input.dim() == 0 or (isinstance(result, torch.Tensor) and name != "argsort"):
         return result
-    values, places = result
+    values, places = ([], result) if name == "argsort" else ([result[0]], result[1])
     dim = sample.kwargs.get("dim", next(iter(sample.args[TIES[name] :]), -1))
     if places.dim() < sample.input.dim():
         places = places.unsqueeze(dim)
-    return values, torch.take_along_dim(sample.input.to(places.device), places, dim)
+    elements = torch.take_along_dim(sample.input.to(places.device), places, dim)
+    return [*values, elements, *([places] if is_stable else [])]
 
 
 def assert_as_cpu(
