@@ -3,6 +3,7 @@
 from fnmatch import fnmatch
 
 UINT8_IMAGES = "ATen's integer arithmetic for images, which rounds in another way than that of floats."
+COMPLEX = "No kernel for complex numbers yet."
 
 # By a pattern of "kind name dtype check": why. `fallback` stands in the place of the check for what falls back.
 KNOWN: dict[str, str] = {
@@ -10,11 +11,11 @@ KNOWN: dict[str, str] = {
     "op _upsample_bilinear2d_aa uint8 fallback": UINT8_IMAGES,
     "op nn.functional.interpolate.bi* uint8 fallback": UINT8_IMAGES,
     "op nn.functional.upsample_bilinear uint8 fallback": UINT8_IMAGES,
-    "op ldexp * fallback": "Of bools and complex numbers: composed by ATen for the CPU alone, and hardly ever met.",
-    "op logaddexp complex* fallback": "PyTorch's CUDA backend has it for the CPU's sake alone; no kernel yet.",
-    "op renorm complex* fallback": "The stub's factor is real; no kernel for complex norms yet.",
-    "op uniform complex* fallback": "No CUDA kernel either.",
-    "op complex float16 fallback": "complex32 from two tensors has no kernel yet.",
+    "op ldexp * fallback": "No kernel for bools and complex numbers yet.",
+    "op logaddexp complex* fallback": COMPLEX,
+    "op renorm complex* fallback": COMPLEX,
+    "op uniform complex* fallback": COMPLEX,
+    "op complex float16 fallback": "No kernel for complex32 yet.",
 }
 
 
