@@ -23,19 +23,14 @@ at::Tensor parameter_gradient(bool wanted, at::IntArrayRef sizes, const at::Tens
 }
 
 // Groups of channels as rows.
-bridge::NormRows group_rows(
-    const at::Tensor& input,
-    const at::Tensor& weight,
-    const at::Tensor& bias,
-    int64_t samples,
-    int64_t channels,
-    int64_t inner,
-    int64_t groups) {
+template <class Op>
+bridge::NormRows group_rows(const Arguments<Op>& args, const at::Tensor& weight, const at::Tensor& bias) {
+  const int64_t samples = args.N, channels = args.C, inner = args.HxW, groups = args.group;
   TORCH_CHECK(
       groups > 0 && channels % groups == 0, "group_norm: expected the number of channels, ", channels,
       ", to be divisible by the number of groups, ", groups);
   TORCH_CHECK(samples >= 0 && channels >= 0 && inner >= 0, "group_norm: sizes must not be negative");
-  check_numel("group_norm", "input", input, samples * channels * inner);
+  check_numel("group_norm", "input", args.input, samples * channels * inner);
   check_numel("group_norm", "weight", weight, channels);
   check_numel("group_norm", "bias", bias, channels);
   return {samples * groups, channels / groups * inner, groups, inner};
@@ -156,37 +151,22 @@ Tensors2 fused_rms_norm_backward(
   return {std::move(grad_input), std::move(grad_weight)};
 }
 
-Tensors3 native_group_norm(
-    const at::Tensor& input,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias,
-    int64_t samples,
-    int64_t channels,
-    int64_t inner,
-    int64_t groups,
-    double eps) {
-  const at::Tensor x = input.contiguous(), scale = contiguous(weight), shift = contiguous(bias);
-  const bridge::NormRows rows = group_rows(x, scale, shift, samples, channels, inner, groups);
+Tensors3 native_group_norm(const Arguments<at::_ops::native_group_norm>& args) {
+  const at::Tensor x = args.input.contiguous(), scale = contiguous(args.weight), shift = contiguous(args.bias);
+  const bridge::NormRows rows = group_rows(args, scale, shift);
   at::Tensor output = at::empty_like(x);
-  at::Tensor mean = at::empty({samples, groups}, statistics_options(input)), rstd = at::empty_like(mean);
-  checked([&] { bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, rows, eps); });
+  at::Tensor mean = at::empty({args.N, args.group}, statistics_options(x)), rstd = at::empty_like(mean);
+  checked([&] {
+    bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, rows, args.eps);
+  });
   return {std::move(output), std::move(mean), std::move(rstd)};
 }
 
-Tensors3 native_group_norm_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& input,
-    const at::Tensor& mean,
-    const at::Tensor& rstd,
-    const std::optional<at::Tensor>& weight,
-    int64_t samples,
-    int64_t channels,
-    int64_t inner,
-    int64_t groups,
-    std::array<bool, 3> output_mask) {
-  const at::Tensor scale = contiguous(weight);
-  const bridge::NormRows rows = group_rows(input, scale, {}, samples, channels, inner, groups);
-  return rows_backward("group_norm_backward", grad_out, input, mean, rstd, scale, channels, rows, output_mask);
+Tensors3 native_group_norm_backward(const Arguments<at::_ops::native_group_norm_backward>& args) {
+  const at::Tensor scale = contiguous(args.weight);
+  return rows_backward(
+      "group_norm_backward", args.grad_out, args.input, args.mean, args.rstd, scale, args.C,
+      group_rows(args, scale, {}), args.output_mask);
 }
 
 } // namespace torch_opencl::native

@@ -21,10 +21,6 @@ at::Tensor dense(
   return contiguous(tensor);
 }
 
-at::Tensor value_of(const std::optional<at::Tensor>& tensor) {
-  return tensor.has_value() ? *tensor : at::Tensor();
-}
-
 void check_state(const char* op, const at::Tensor& state) {
   TORCH_CHECK(state.dim() == 2, op, ": expected a state of 2 dimensions, but got ", state.sizes());
 }
