@@ -1,6 +1,7 @@
 // Locations of several tensors of one or more lists. They are in at most BUFFERS buffers, as small tensors share them.
 // The table has to fit the 1024 bytes of arguments that every device takes, with what else a kernel needs: TENSORS
-// tensors of TENSOR_LISTS lists each. A group works on a chunk of one tensor.
+// tensors of TENSOR_LISTS lists each. A group works on a chunk of one tensor. A first tensor without elements, of which no
+// group is, stands for memory that all groups read.
 
 // rust/ops/core/multi_tensor.rs writes the same struct.
 typedef struct {
@@ -27,6 +28,7 @@ typedef struct {
   const long start = (long)(group - (s > 0 ? (table).ends[s - 1] : 0)) * (table).chunk; \
   const long end = min(n, start + (table).chunk)
 #define TENSOR_START(table, s, operand) (buffers[(table).buffers[s][operand]] + (table).offsets[s][operand])
+#define SHARED_START(table, operand) TENSOR_START(table, 0, operand)
 #define TENSOR_SCALAR(scalars, s) (scalars)[s]
 #else
 // A GPU's compiler copies a struct argument whose index it does not know to memory of every work-item, and so an array: here
@@ -62,6 +64,7 @@ typedef struct {
    : (index) == 6 ? b6   \
                   : b7)
 #define TENSOR_START(table, s, operand) (BUFFER_AT(buffer_indices[operand]) + offsets[operand])
+#define SHARED_START(table, operand) (BUFFER_AT((table).buffers[0][operand]) + (table).offsets[0][operand])
 
 INLINE INLINED_ON_GPUS T tensor_scalar(const T *scalars, int s) {
   T scalar = scalars[0];
