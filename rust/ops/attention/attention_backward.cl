@@ -7,8 +7,8 @@
 // queries are summed in device memory, separately for each run of keys: results do not depend on the order in which
 // groups run.
 
-// For each query its logsumexp in base 2 and the dot product of its output with its gradient, side by side. One work-item
-// a query.
+// For each query its logsumexp in base 2 and the dot product of its output with its gradient, side by side. One
+// work-item a query.
 __kernel void attention_delta(Attention p, __global const uchar *grad_out, ulong grad_out_offset,
                               __global const uchar *out, ulong out_offset, int dtype0, __global const uchar *logsumexp,
                               ulong logsumexp_offset, __global uchar *row_terms, ulong row_terms_offset, long count) {

@@ -1,8 +1,8 @@
-//! Lists of tensors (`multi_tensor_apply` in PyTorch): the table that tells a kernel the addresses of several tensors of
-//! each list.
+//! Lists of tensors (`multi_tensor_apply` in PyTorch): the table that tells a kernel the addresses of several tensors
+//! of each list.
 //!
-//! A launch costs the host 5 us and more, of which the elements of a small tensor are a small part: a model of a hundred
-//! parameters would pay that a hundred times for each step of an optimizer.
+//! A launch costs the host 5 us and more, of which the elements of a small tensor are a small part: a model of a
+//! hundred parameters would pay that a hundred times for each step of an optimizer.
 
 use super::space::div_ceil;
 use super::target::Target;
