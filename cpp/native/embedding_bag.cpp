@@ -147,16 +147,12 @@ at::Tensor embedding_bag_dense_backward(const Arguments<at::_ops::_embedding_bag
 }
 
 at::Tensor embedding_bag_per_sample_weights_backward(
-    const at::Tensor& grad,
-    const at::Tensor& weight,
-    const at::Tensor& indices,
-    const at::Tensor& /*offsets*/,
-    const at::Tensor& offset2bag,
-    int64_t mode,
-    int64_t padding_idx) {
-  TORCH_CHECK(mode_of(mode) == Mode::SUM, "embedding_bag_backward: per_sample_weights only supported for mode='sum'");
-  at::Tensor gradients = (for_each_index(grad, offset2bag) * weight.index_select(0, indices)).sum(1);
-  return padding_idx < 0 ? gradients : gradients.masked_fill_(indices.eq(padding_idx), 0);
+    const Arguments<at::_ops::_embedding_bag_per_sample_weights_backward>& args) {
+  TORCH_CHECK(
+      mode_of(args.mode) == Mode::SUM, "embedding_bag_backward: per_sample_weights only supported for mode='sum'");
+  const at::Tensor rows = args.weight.index_select(0, args.indices);
+  at::Tensor gradients = (for_each_index(args.grad, args.offset2bag) * rows).sum(1);
+  return args.padding_idx < 0 ? gradients : gradients.masked_fill_(args.indices.eq(args.padding_idx), 0);
 }
 
 } // namespace torch_opencl::native

@@ -141,18 +141,12 @@ std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(
   return {std::move(output), std::move(total_weight)};
 }
 
-at::Tensor nll_loss2d_backward(
-    const at::Tensor& grad_output,
-    const at::Tensor& self,
-    const at::Tensor& target,
-    const std::optional<at::Tensor>& weight,
-    int64_t reduction,
-    int64_t ignore_index,
-    const at::Tensor& total_weight) {
-  check_nll_loss2d(self, target, value_of(weight));
-  at::Tensor grad_input = at::empty_like(self, at::MemoryFormat::Contiguous);
-  const Classes classes(self, target, value_of(weight), ignore_index);
-  likelihood_backward(grad_output, classes, reduction, total_weight, grad_input);
+at::Tensor nll_loss2d_backward(const Arguments<at::_ops::nll_loss2d_backward>& args) {
+  const at::Tensor weight = value_of(args.weight);
+  check_nll_loss2d(args.self, args.target, weight);
+  at::Tensor grad_input = at::empty_like(args.self, at::MemoryFormat::Contiguous);
+  const Classes classes(args.self, args.target, weight, args.ignore_index);
+  likelihood_backward(args.grad_output, classes, args.reduction, args.total_weight, grad_input);
   return grad_input;
 }
 

@@ -65,34 +65,20 @@ at::Tensor& bmm_dtype_out(const at::Tensor& self, const at::Tensor& mat2, at::Sc
   return out;
 }
 
-at::Tensor& addmm_dtype_out(
-    const at::Tensor& self,
-    const at::Tensor& mat1,
-    const at::Tensor& mat2,
-    at::ScalarType out_dtype,
-    const at::Scalar& beta,
-    const at::Scalar& alpha,
-    at::Tensor& out) {
-  check_matrices("mat1", mat1, mat2, out_dtype);
-  check_bias(self, mat1, out_dtype);
-  resize(out, mat1, mat2, out_dtype);
-  multiply("addmm", out, mat1, mat2, self, beta, alpha);
-  return out;
+at::Tensor& addmm_dtype_out(const Arguments<at::_ops::addmm_dtype_out>& args) {
+  check_matrices("mat1", args.mat1, args.mat2, args.out_dtype);
+  check_bias(args.self, args.mat1, args.out_dtype);
+  resize(args.out, args.mat1, args.mat2, args.out_dtype);
+  multiply("addmm", args.out, args.mat1, args.mat2, args.self, args.beta, args.alpha);
+  return args.out;
 }
 
-at::Tensor& baddbmm_dtype_out(
-    const at::Tensor& self,
-    const at::Tensor& batch1,
-    const at::Tensor& batch2,
-    at::ScalarType out_dtype,
-    const at::Scalar& beta,
-    const at::Scalar& alpha,
-    at::Tensor& out) {
-  check_batches(batch1, batch2, out_dtype);
-  check_bias(self, batch1, out_dtype);
-  resize(out, batch1, batch2, out_dtype);
-  multiply("baddbmm", out, batch1, batch2, self, beta, alpha);
-  return out;
+at::Tensor& baddbmm_dtype_out(const Arguments<at::_ops::baddbmm_dtype_out>& args) {
+  check_batches(args.batch1, args.batch2, args.out_dtype);
+  check_bias(args.self, args.batch1, args.out_dtype);
+  resize(args.out, args.batch1, args.batch2, args.out_dtype);
+  multiply("baddbmm", args.out, args.batch1, args.batch2, args.self, args.beta, args.alpha);
+  return args.out;
 }
 
 } // namespace torch_opencl::native

@@ -70,6 +70,20 @@ Tensors3 rows_backward(
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }
 
+// The normalised dimensions of layer norm and its like as rows.
+bridge::NormRows layer_rows(
+    const at::Tensor& input, at::IntArrayRef normalized_shape, const at::Tensor& weight, const at::Tensor& bias = {}) {
+  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, weight, bias);
+  return {rows, length, /*groups=*/1, /*inner=*/1};
+}
+
+// Memory for a statistic of each row.
+at::Tensor row_statistic(const at::Tensor& input, at::IntArrayRef normalized_shape) {
+  at::DimVector sizes(input.sizes().slice(0, input.dim() - normalized_shape.size()));
+  sizes.append(normalized_shape.size(), 1);
+  return at::empty(sizes, statistics_options(input));
+}
+
 } // namespace
 
 at::TensorOptions statistics_options(const at::Tensor& input) {
@@ -84,32 +98,19 @@ Tensors3 native_layer_norm(
     const std::optional<at::Tensor>& bias,
     double eps) {
   const at::Tensor scale = contiguous(weight), shift = contiguous(bias);
-  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, shift);
+  const bridge::NormRows rows = layer_rows(input, normalized_shape, scale, shift);
   const at::Tensor x = input.contiguous();
   at::Tensor output = at::empty_like(x);
-  at::DimVector sizes(input.sizes().slice(0, input.dim() - normalized_shape.size()));
-  sizes.append(normalized_shape.size(), 1);
-  at::Tensor mean = at::empty(sizes, statistics_options(input)), rstd = at::empty_like(mean);
-  const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
-  checked(
-      [&] { bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, geometry, eps); });
+  at::Tensor mean = row_statistic(input, normalized_shape), rstd = at::empty_like(mean);
+  checked([&] { bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, rows, eps); });
   return {std::move(output), std::move(mean), std::move(rstd)};
 }
 
-Tensors3 native_layer_norm_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& input,
-    at::IntArrayRef normalized_shape,
-    const at::Tensor& mean,
-    const at::Tensor& rstd,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias,
-    std::array<bool, 3> output_mask) {
-  const at::Tensor scale = contiguous(weight), shift = contiguous(bias);
-  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, shift);
-  const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
+Tensors3 native_layer_norm_backward(const Arguments<at::_ops::native_layer_norm_backward>& args) {
+  const at::Tensor scale = contiguous(args.weight), shift = contiguous(args.bias);
   return rows_backward(
-      "layer_norm_backward", grad_out, input, mean, rstd, scale, normalized_shape, geometry, output_mask);
+      "layer_norm_backward", args.grad_out, args.input, args.mean, args.rstd, scale, args.normalized_shape,
+      layer_rows(args.input, args.normalized_shape, scale, shift), args.output_mask);
 }
 
 Tensors2 fused_rms_norm(
@@ -117,20 +118,15 @@ Tensors2 fused_rms_norm(
     at::IntArrayRef normalized_shape,
     const std::optional<at::Tensor>& weight,
     std::optional<double> eps) {
-  const at::Tensor scale = contiguous(weight);
-  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, /*bias=*/{});
+  const at::Tensor scale = contiguous(weight), absent;
+  const bridge::NormRows rows = layer_rows(input, normalized_shape, scale);
   const at::Tensor x = input.contiguous();
-  at::Tensor output = at::empty_like(x);
-  at::DimVector sizes(input.sizes().slice(0, input.dim() - normalized_shape.size()));
-  sizes.append(normalized_shape.size(), 1);
-  at::Tensor rstd = at::empty(sizes, statistics_options(input));
+  at::Tensor output = at::empty_like(x), rstd = row_statistic(input, normalized_shape);
   const bool is_double = rstd.scalar_type() == at::kDouble;
   const double smallest =
       eps.value_or(is_double ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon());
-  const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
   checked([&] {
-    bridge::norm_rows(
-        arg(x), {arg(scale), arg(at::Tensor())}, arg(output), {arg(at::Tensor()), arg(rstd)}, geometry, smallest);
+    bridge::norm_rows(arg(x), {arg(scale), arg(absent)}, arg(output), {arg(absent), arg(rstd)}, rows, smallest);
   });
   return {std::move(output), std::move(rstd)};
 }
@@ -143,11 +139,9 @@ Tensors2 fused_rms_norm_backward(
     const std::optional<at::Tensor>& weight,
     std::array<bool, 2> output_mask) {
   const at::Tensor scale = contiguous(weight);
-  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, /*bias=*/{});
-  const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
   auto [grad_input, grad_weight, unused] = rows_backward(
-      "rms_norm_backward", grad_out, input, /*mean=*/{}, rstd, scale, normalized_shape, geometry,
-      {output_mask[0], output_mask[1], false});
+      "rms_norm_backward", grad_out, input, /*mean=*/{}, rstd, scale, normalized_shape,
+      layer_rows(input, normalized_shape, scale), {output_mask[0], output_mask[1], false});
   return {std::move(grad_input), std::move(grad_weight)};
 }
 
