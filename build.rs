@@ -123,7 +123,8 @@ fn build() -> Result<(), Box<dyn Error>> {
     println!("cargo:rustc-link-lib=dylib=c10");
     // A definition whose parameters are not those of its declaration would else be missed when the library is loaded.
     println!("cargo:rustc-link-arg-cdylib=-Wl,-z,defs");
-    // In a wheel the library lies in torch_opencl/lib/2.x, and torch/lib beside torch_opencl; tests find torch by LD_LIBRARY_PATH.
+    // In a wheel the library lies in torch_opencl/lib/2.x, and torch/lib beside torch_opencl; tests find torch by
+    // LD_LIBRARY_PATH.
     println!("cargo:rustc-link-arg-cdylib=-Wl,-rpath,$ORIGIN/../../../torch/lib");
     Ok(())
 }

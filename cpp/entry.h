@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/boxing/KernelFunction.h>
 #include <c10/core/OptionalRef.h>
+#include <c10/util/TypeList.h>
 #include <tuple>
 #include <utility>
 
@@ -14,9 +15,26 @@ namespace torch_opencl {
 template <class Op>
 using Entry = typename c10::fn_remove_symint<typename Op::schema>::type;
 
-// Type that an op returns.
 template <class Op>
-using Returns = typename c10::guts::infer_function_traits_t<Entry<Op>>::return_type;
+using EntryTraits = c10::guts::infer_function_traits_t<Entry<Op>>;
+
+// Type that an op returns, and that of its argument with a number.
+template <class Op>
+using Returns = typename EntryTraits<Op>::return_type;
+template <class Op, size_t kIndex>
+using Argument = c10::guts::typelist::element_t<kIndex, typename EntryTraits<Op>::parameter_types>;
+
+namespace native {
+// The arguments of an op, by their names in its schema: entries/FAMILY.h defines it for rows with `arguments: struct`.
+template <class Op>
+struct Arguments;
+} // namespace native
+
+// The entry of such a row, and a function that takes the arguments one by one and calls it.
+template <class Op>
+using TakesStruct = Returns<Op>(const native::Arguments<Op>& args);
+template <class Op, TakesStruct<Op>* kEntry>
+constexpr auto with_struct = [](auto&&... args) -> Returns<Op> { return kEntry({args...}); };
 
 // `impl` of a structured class takes optional tensors and scalars by reference, and its outputs last.
 template <class T>

@@ -4,10 +4,13 @@
 
 #include "bridge.h"
 #include "error.h"
-#include "fallback.h"
 #include "fallback_arguments.h"
 
 namespace torch_opencl {
+
+bool is_host_cpu(const at::Tensor& tensor) {
+  return checked([&] { return bridge::is_host_cpu(tensor.get_device()); });
+}
 
 void HostOnCpu::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) const {
   if (takes_host(torch::jit::last(*stack, op.schema().arguments().size()))) return host_kernel(op, stack);
@@ -26,9 +29,8 @@ bool HostOnCpu::takes_host(const at::Tensor& tensor) const {
   if (!tensor.is_privateuseone()) return false;
   const auto code = static_cast<unsigned>(tensor.scalar_type());
   if (code >= 64 || (dtypes_ >> code & 1u) == 0) return true;
-  const auto index = tensor.get_device();
   const bool is_double = tensor.scalar_type() == at::kDouble || tensor.scalar_type() == at::kComplexDouble;
-  return checked([&] { return bridge::is_host_cpu(index) || (is_double && !bridge::computes_in_fp64(index)); });
+  return is_host_cpu(tensor) || (is_double && !checked([&] { return bridge::computes_in_fp64(tensor.get_device()); }));
 }
 
 } // namespace torch_opencl

@@ -2,10 +2,22 @@
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
 #include <memory>
 
+#include "fallback.h"
+
 namespace torch_opencl {
+
+// Returns true if a tensor's device is the CPU, whose memory ATen's own functions can read.
+bool is_host_cpu(const at::Tensor& tensor);
+
+// Calls ATen's own function for the CPU.
+template <class Op, class... Args>
+auto call_on_host(const Args&... args) {
+  return at::native::call_fallback_fn<&host_kernel, Op>::call(args...);
+}
 
 // A kernel, or in its place `host_kernel`: on devices that are the CPU, and for dtypes that the kernel does not take.
 class HostOnCpu final : public c10::OperatorKernel {

@@ -82,10 +82,18 @@ struct Wrapper<Op, Return(Args...)> {
     return at::native::call_fallback_fn_symint<&cpu_fallback, Op>::call(std::forward<Args>(args)...);
   }
 
-  // A structured op that makes its outputs.
-  template <class Kernel, int kOutputs, uint64_t kDtypes>
-  static Return functional(Args... args) try {
+  // Calls `kBody`, one of the functions below, with dtypes that the row lists, and the CPU with others.
+  template <Return (*kBody)(Args&...), uint64_t kDtypes>
+  static Return call(Args... args) try {
     if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
+    return kBody(args...);
+  } catch (const NoFloat64& refusal) {
+    raise(refusal, Op::name);
+  }
+
+  // A structured op that makes its outputs.
+  template <class Kernel, int kOutputs>
+  static Return functional(Args&... args) {
     Functional<Kernel, kOutputs> kernel;
     kernel.meta(convert_structured(args)...);
     [&]<size_t... I>(std::index_sequence<I...>) {
@@ -97,28 +105,22 @@ struct Wrapper<Op, Return(Args...)> {
     } else {
       return std::apply([](auto&... output) { return Return(std::move(output)...); }, kernel.outputs);
     }
-  } catch (const NoFloat64& refusal) {
-    raise(refusal, Op::name);
   }
 
   // A structured op that writes into its first argument.
-  template <class Kernel, uint64_t kDtypes>
-  static Return inplace(Args... args) try {
-    if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
+  template <class Kernel>
+  static Return inplace(Args&... args) {
     at::Tensor& self = std::get<0>(std::tie(args...));
     Inplace<Kernel> kernel(self);
     kernel.meta(convert_structured(args)...);
     kernel.impl(convert_structured(args)..., kernel.maybe_get_output(0));
     kernel.finish();
     return self;
-  } catch (const NoFloat64& refusal) {
-    raise(refusal, Op::name);
   }
 
   // A structured op with out= arguments.
-  template <class Kernel, int kOutputs, uint64_t kDtypes>
-  static Return out(Args... args) try {
-    if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
+  template <class Kernel, int kOutputs>
+  static Return out(Args&... args) {
     constexpr size_t kInputs = sizeof...(Args) - kOutputs;
     auto all = std::tie(args...);
     return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>) -> Return {
@@ -132,23 +134,29 @@ struct Wrapper<Op, Return(Args...)> {
         return Return(std::get<kInputs + O>(all)...);
       }
     }(std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
-  } catch (const NoFloat64& refusal) {
-    raise(refusal, Op::name);
   }
 
   // Any other op: `Function` is a stateless callable around an ATen or a native function.
-  template <class Function, uint64_t kDtypes>
-  static Return function(Args... args) try {
-    if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
+  template <class Function>
+  static Return function(Args&... args) {
     return Function()(convert(args)...);
-  } catch (const NoFloat64& refusal) {
-    raise(refusal, Op::name);
+  }
+
+  // An op whose out= variant is `Function`, which gets the outputs that `Allocate` makes.
+  template <class Function, class Allocate>
+  static Return allocating(Args&... args) {
+    Return outputs = Allocate()(convert(args)...);
+    if constexpr (std::is_same_v<Return, at::Tensor>) {
+      Function()(convert(args)..., outputs);
+    } else {
+      std::apply([&](auto&... output) { Function()(convert(args)..., output...); }, outputs);
+    }
+    return outputs;
   }
 
   // An op with out= arguments, to which the results of `Function` are copied.
-  template <class Function, int kOutputs, uint64_t kDtypes>
-  static Return copied(Args... args) try {
-    if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
+  template <class Function, int kOutputs>
+  static Return copied(Args&... args) {
     constexpr size_t kInputs = sizeof...(Args) - kOutputs;
     auto all = std::tie(args...);
     return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>) -> Return {
@@ -161,28 +169,29 @@ struct Wrapper<Op, Return(Args...)> {
         return Return(std::get<kInputs + O>(all)...);
       }
     }(std::make_index_sequence<kInputs>(), std::make_index_sequence<kOutputs>());
-  } catch (const NoFloat64& refusal) {
-    raise(refusal, Op::name);
   }
 };
 
 } // namespace torch_opencl
 
+// The body is a function of Wrapper.
+#define TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, ...) \
+  m.impl(                                           \
+      NAME,                                         \
+      TORCH_FN(                                     \
+          (&torch_opencl::Wrapper<at::_ops::OP>::call<&torch_opencl::Wrapper<at::_ops::OP>::__VA_ARGS__, DTYPES>)));
+#define TORCH_OPENCL_LAMBDA(FUNCTION) [](auto&&... args) -> decltype(auto) { return FUNCTION(args...); }
+
 #define TORCH_OPENCL_FUNCTIONAL(m, NAME, OP, KERNEL, OUTPUTS, DTYPES) \
-  m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::functional<KERNEL, OUTPUTS, DTYPES>)));
-#define TORCH_OPENCL_INPLACE(m, NAME, OP, KERNEL, DTYPES) \
-  m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::inplace<KERNEL, DTYPES>)));
+  TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, functional<KERNEL, OUTPUTS>)
+#define TORCH_OPENCL_INPLACE(m, NAME, OP, KERNEL, DTYPES) TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, inplace<KERNEL>)
 #define TORCH_OPENCL_OUT(m, NAME, OP, KERNEL, OUTPUTS, DTYPES) \
-  m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::out<KERNEL, OUTPUTS, DTYPES>)));
-#define TORCH_OPENCL_FUNCTION(m, NAME, OP, FUNCTION, DTYPES)                                              \
-  {                                                                                                       \
-    auto function = [](auto&&... args) -> decltype(auto) { return FUNCTION(args...); };                   \
-    m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::function<decltype(function), DTYPES>))); \
-  }
+  TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, out<KERNEL, OUTPUTS>)
+#define TORCH_OPENCL_FUNCTION(m, NAME, OP, FUNCTION, DTYPES) \
+  TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, function<decltype(TORCH_OPENCL_LAMBDA(FUNCTION))>)
+#define TORCH_OPENCL_ALLOCATING(m, NAME, OP, FUNCTION, ALLOCATE, DTYPES) \
+  TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, allocating<decltype(TORCH_OPENCL_LAMBDA(FUNCTION)), decltype(ALLOCATE)>)
+#define TORCH_OPENCL_COPIED(m, NAME, OP, FUNCTION, OUTPUTS, DTYPES) \
+  TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, copied<decltype(TORCH_OPENCL_LAMBDA(FUNCTION)), OUTPUTS>)
 #define TORCH_OPENCL_HOST(m, NAME) \
   m.impl(NAME, torch::CppFunction::makeFromBoxedFunction<&torch_opencl::host_kernel>());
-#define TORCH_OPENCL_COPIED(m, NAME, OP, FUNCTION, OUTPUTS, DTYPES)                                              \
-  {                                                                                                              \
-    auto function = [](auto&&... args) -> decltype(auto) { return FUNCTION(args...); };                          \
-    m.impl(NAME, TORCH_FN((&torch_opencl::Wrapper<at::_ops::OP>::copied<decltype(function), OUTPUTS, DTYPES>))); \
-  }

@@ -83,8 +83,8 @@ pub use ffi::{Operand, RandomStream, Scalar, Tensor, TensorList};
 /// The dtype of an absent tensor, whose struct C++ leaves empty.
 const _: () = assert!(DType::U8 as i32 == 0);
 
-// SAFETY: `cpp/dtype.h` declares an enum of this name with the same underlying type. C++ makes values of it from codes that
-// `known_dtypes` lists, and 0, which is one of them.
+// SAFETY: `cpp/dtype.h` declares an enum of this name with the same underlying type. C++ makes values of it from codes
+// that `known_dtypes` lists, and 0, which is one of them.
 unsafe impl cxx::ExternType for DType {
     type Id = cxx::type_id!("torch_opencl::bridge::DType");
     type Kind = cxx::kind::Trivial;

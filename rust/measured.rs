@@ -1,7 +1,8 @@
 //! Constants that were chosen by measurement.
 
-/// A constant that was chosen by measurement. `make bench-constants CASES=NAME` repeats it: it compiles the crate with other
-/// values, which stand in the environment, and times what depends on them (`benchmarks/constants.py` has the values and rows).
+/// A constant that was chosen by measurement. `make bench-constants CASES=NAME` repeats it: it compiles the crate with
+/// other values, which stand in the environment, and times what depends on them (`benchmarks/constants.py` has the
+/// values and rows).
 macro_rules! measured {
     ($name:literal, $value:expr) => {
         match option_env!(concat!("TORCH_OPENCL_CONSTANT_", $name)) {

@@ -5,8 +5,6 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/Gelu.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/mul.h>
 
@@ -32,30 +30,18 @@ void gelu_backward_out::impl(const at::Tensor&, const at::Tensor&, std::string_v
 
 // The second result, which CPU code uses to save exp(-|x|) for the backward, is empty here: it costs less to compute it
 // again than to store and load it.
-std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward(
+std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward_out(
     const at::Tensor& self, at::Tensor& output, at::Tensor& buffer) {
   auto iter = at::TensorIterator::unary_op(output, self);
   run_pointwise(iter, PointwiseOp::log_sigmoid_forward, {});
   return {output, buffer};
 }
 
-std::tuple<at::Tensor, at::Tensor> log_sigmoid_forward(const at::Tensor& self) {
-  at::Tensor output = at::empty_like(self);
-  at::Tensor buffer = at::empty({0}, self.options());
-  log_sigmoid_forward(self, output, buffer);
-  return {output, buffer};
-}
-
-at::Tensor& log_sigmoid_backward(
+at::Tensor& log_sigmoid_backward_out(
     const at::Tensor& grad, const at::Tensor& self, const at::Tensor&, at::Tensor& grad_input) {
   auto iter = at::TensorIterator::borrowing_binary_op(grad_input, grad, self);
   run_pointwise(iter, PointwiseOp::log_sigmoid_backward, {});
   return grad_input;
-}
-
-at::Tensor log_sigmoid_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& buffer) {
-  at::Tensor grad_input = at::empty_like(grad);
-  return log_sigmoid_backward(grad, self, buffer, grad_input);
 }
 
 at::Tensor& rrelu_with_noise_out(
@@ -71,17 +57,6 @@ at::Tensor& rrelu_with_noise_out(
   TORCH_CHECK(self.sizes() == noise.sizes(), "noise tensor shape must match self tensor shape");
   noise.uniform_(low, high, std::move(generator)).masked_fill_(self.gt(0), 1);
   return at::mul_out(out, self, noise);
-}
-
-at::Tensor rrelu_with_noise(
-    const at::Tensor& self,
-    at::Tensor& noise,
-    const at::Scalar& lower,
-    const at::Scalar& upper,
-    bool training,
-    std::optional<at::Generator> generator) {
-  at::Tensor out = at::empty_like(self);
-  return rrelu_with_noise_out(self, noise, lower, upper, training, std::move(generator), out);
 }
 
 at::Tensor& rrelu_with_noise_(

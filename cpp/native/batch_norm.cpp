@@ -27,10 +27,6 @@ class Running {
   at::Tensor given_, dense_;
 };
 
-at::Tensor value_of(const std::optional<at::Tensor>& tensor) {
-  return tensor.has_value() ? *tensor : at::Tensor();
-}
-
 // Two vectors with a value for each channel: mean and invstd (or variance), or weight and bias.
 void check_channels(
     const char* op, const at::Tensor& input, const char* names, const at::Tensor& a, const at::Tensor& b) {
@@ -40,16 +36,13 @@ void check_channels(
   if (a.defined()) check_dtype(op, names, b, a.scalar_type());
 }
 
+// Of the arguments that all forms have.
+template <class Op>
 Tensors3 forward(
-    const at::Tensor& input,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias,
-    const at::Tensor& running_mean,
-    const at::Tensor& running_var,
-    bool training,
-    double momentum,
-    double eps) {
-  check_channels("batch_norm", input, "weight and bias", value_of(weight), value_of(bias));
+    const Arguments<Op>& args, const at::Tensor& running_mean, const at::Tensor& running_var, bool training) {
+  const at::Tensor& input = args.input;
+  const at::Tensor weight = value_of(args.weight), bias = value_of(args.bias);
+  check_channels("batch_norm", input, "weight and bias", weight, bias);
   check_channels("batch_norm", input, "running statistics", running_mean, running_var);
   TORCH_CHECK(
       training || (running_mean.defined() && running_var.defined()),
@@ -66,10 +59,10 @@ Tensors3 forward(
     if (training) {
       bridge::batch_norm_training(
           arg(x), {arg(scale), arg(shift)}, arg(output), {arg(save_mean), arg(save_rstd)},
-          {arg(mean.tensor()), arg(var.tensor())}, shape, {momentum, eps});
+          {arg(mean.tensor()), arg(var.tensor())}, shape, {args.momentum, args.eps});
     } else {
       bridge::batch_norm_evaluation(
-          arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean.tensor()), arg(var.tensor())}, shape, eps);
+          arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean.tensor()), arg(var.tensor())}, shape, args.eps);
     }
   });
   if (training) {
@@ -88,71 +81,34 @@ bridge::NormShape channels_of(const at::Tensor& dense) {
 }
 
 // Batch norm in the forms that autograd and the compiler call.
-Tensors3 native_batch_norm(
-    const at::Tensor& input,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias,
-    const std::optional<at::Tensor>& running_mean,
-    const std::optional<at::Tensor>& running_var,
-    bool training,
-    double momentum,
-    double eps) {
-  return forward(input, weight, bias, value_of(running_mean), value_of(running_var), training, momentum, eps);
+Tensors3 native_batch_norm(const Arguments<at::_ops::native_batch_norm>& args) {
+  return forward(args, value_of(args.running_mean), value_of(args.running_var), args.training);
 }
 
-Tensors3 native_batch_norm_legit(
-    const at::Tensor& input,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias,
-    at::Tensor& running_mean,
-    at::Tensor& running_var,
-    bool training,
-    double momentum,
-    double eps) {
-  return forward(input, weight, bias, running_mean, running_var, training, momentum, eps);
+Tensors3 native_batch_norm_legit(const Arguments<at::_ops::_native_batch_norm_legit>& args) {
+  return forward(args, args.running_mean, args.running_var, args.training);
 }
 
-Tensors3 native_batch_norm_legit_no_stats(
-    const at::Tensor& input,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias,
-    bool training,
-    double momentum,
-    double eps) {
-  return forward(input, weight, bias, {}, {}, training, momentum, eps);
+Tensors3 native_batch_norm_legit_no_stats(const Arguments<at::_ops::_native_batch_norm_legit_no_stats>& args) {
+  return forward(args, {}, {}, args.training);
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_with_update(
-    const at::Tensor& input,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias,
-    at::Tensor& running_mean,
-    at::Tensor& running_var,
-    double momentum,
-    double eps) {
-  auto [output, save_mean, save_rstd] =
-      forward(input, weight, bias, running_mean, running_var, /*training=*/true, momentum, eps);
-  at::Tensor reserve = at::empty({0}, input.options().dtype(at::kByte));
+Returns<at::_ops::_batch_norm_with_update> batch_norm_with_update(
+    const Arguments<at::_ops::_batch_norm_with_update>& args) {
+  auto [output, save_mean, save_rstd] = forward(args, args.running_mean, args.running_var, /*training=*/true);
+  at::Tensor reserve = at::empty({0}, args.input.options().dtype(at::kByte));
   return {std::move(output), std::move(save_mean), std::move(save_rstd), std::move(reserve)};
 }
 
-Tensors3 native_batch_norm_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& input,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& running_mean,
-    const std::optional<at::Tensor>& running_var,
-    const std::optional<at::Tensor>& save_mean,
-    const std::optional<at::Tensor>& save_invstd,
-    bool training,
-    double eps,
-    std::array<bool, 3> output_mask) {
+Tensors3 native_batch_norm_backward(const Arguments<at::_ops::native_batch_norm_backward>& args) {
+  const at::Tensor &input = args.input, &grad_out = args.grad_out;
+  const bool training = args.train;
   const at::MemoryFormat format = input.suggest_memory_format();
-  const at::Tensor grad = grad_out.contiguous(format), x = input.contiguous(format), scale = contiguous(weight);
+  const at::Tensor grad = grad_out.contiguous(format), x = input.contiguous(format), scale = contiguous(args.weight);
   // In training the saved statistics, in evaluation the running ones.
-  const at::Tensor mean = contiguous(training ? save_mean : running_mean), absent,
-                   invstd = training ? contiguous(save_invstd) : absent,
-                   var = training ? absent : contiguous(running_var);
+  const at::Tensor mean = contiguous(training ? args.save_mean : args.running_mean), absent,
+                   invstd = training ? contiguous(args.save_invstd) : absent,
+                   var = training ? absent : contiguous(args.running_var);
   constexpr const char* op = "batch_norm_backward";
   check_sizes(op, "grad_out", grad_out, input.sizes());
   check_dtype(op, "grad_out", grad_out, input.scalar_type());
@@ -161,30 +117,20 @@ Tensors3 native_batch_norm_backward(
   TORCH_CHECK(mean.defined() && (invstd.defined() || var.defined()), op, ": mean and variance must be given");
   const auto parameter = (scale.defined() ? scale : x).options().memory_format(at::MemoryFormat::Contiguous);
   const auto sums = [&](bool wanted) { return wanted ? at::zeros({input.size(1)}, parameter) : at::Tensor(); };
-  at::Tensor grad_input = output_mask[0] ? at::empty_like(x) : at::Tensor(), grad_weight = sums(output_mask[1]),
-             grad_bias = sums(output_mask[2]);
+  at::Tensor grad_input = args.output_mask[0] ? at::empty_like(x) : at::Tensor(),
+             grad_weight = sums(args.output_mask[1]), grad_bias = sums(args.output_mask[2]);
   checked([&] {
     bridge::batch_norm_backward(
-        arg(grad), arg(x), arg(scale), {{arg(mean), arg(invstd)}, {arg(mean), arg(var)}, training, eps},
+        arg(grad), arg(x), arg(scale), {{arg(mean), arg(invstd)}, {arg(mean), arg(var)}, training, args.eps},
         arg(grad_input), {arg(grad_weight), arg(grad_bias)}, channels_of(x));
   });
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }
 
-Tensors3 batch_norm_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& input,
-    const at::Tensor& weight,
-    const std::optional<at::Tensor>& running_mean,
-    const std::optional<at::Tensor>& running_var,
-    const std::optional<at::Tensor>& save_mean,
-    const std::optional<at::Tensor>& save_var,
-    bool update,
-    double eps,
-    std::array<bool, 3> output_mask,
-    const at::Tensor&) {
+Tensors3 batch_norm_backward(const Arguments<at::_ops::batch_norm_backward>& args) {
   return native::native_batch_norm_backward(
-      grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask);
+      {args.grad_out, args.input, args.weight, args.running_mean, args.running_var, args.save_mean, args.save_var,
+       args.update, args.eps, args.output_mask});
 }
 
 } // namespace torch_opencl::native

@@ -3,7 +3,6 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_cdist_backward.h>
 #include <ATen/ops/_cdist_forward.h>
 #include <ATen/ops/_pdist_backward.h>
@@ -17,10 +16,9 @@
 #include <cmath>
 #include <vector>
 
-#include "../bridge.h"
 #include "../compat.h"
 #include "../error.h"
-#include "../fallback.h"
+#include "../host_on_cpu.h"
 #include "check.h"
 
 namespace torch_opencl::native {
@@ -84,19 +82,13 @@ void by_parts(const at::Tensor& x1, const at::Tensor& x2, Compute&& compute) {
   }
 }
 
-// The CPU computes distances in one pass over its memory, which a device that is the CPU has too: of 1000 and 1000
-// points of 64 coordinates in 9 ms for p = 1, and in 29 ms as they are composed here (PoCL, 2 cores).
-bool takes_host(const at::Tensor& x1) {
-  return checked([&] { return bridge::is_host_cpu(x1.get_device()); });
-}
-
 } // namespace
 
 at::Tensor cdist_forward(const at::Tensor& x1, const at::Tensor& x2, double p, std::optional<int64_t> compute_mode) {
   check_lists(x1, x2, p);
-  if (takes_host(x1)) {
-    return at::native::call_fallback_fn_symint<&host_kernel, at::_ops::_cdist_forward>::call(x1, x2, p, compute_mode);
-  }
+  // The CPU computes distances in one pass over its memory, which a device that is the CPU has too: of 1000 and 1000
+  // points of 64 coordinates in 9 ms for p = 1, and in 29 ms as they are composed here (PoCL, 2 cores).
+  if (is_host_cpu(x1)) return call_on_host<at::_ops::_cdist_forward>(x1, x2, p, compute_mode);
   const at::DimVector sizes = batched(x1, x2, {x1.size(-2), x2.size(-2)});
   at::Tensor out = at::zeros(sizes, x1.options());
   if (out.numel() == 0 || x1.size(-1) == 0) return out;
@@ -112,9 +104,7 @@ at::Tensor cdist_backward(
   const at::DimVector distances = batched(x1, x2, {x1.size(-2), x2.size(-2)});
   check_sizes("_cdist_backward", "grad", grad, distances);
   check_sizes("_cdist_backward", "cdist", cdist, distances);
-  if (takes_host(x1)) {
-    return at::native::call_fallback_fn_symint<&host_kernel, at::_ops::_cdist_backward>::call(grad, x1, x2, p, cdist);
-  }
+  if (is_host_cpu(x1)) return call_on_host<at::_ops::_cdist_backward>(grad, x1, x2, p, cdist);
   at::Tensor result = at::zeros(batched(x1, x2, {x1.size(-2), x1.size(-1)}), x1.options());
   if (p == 0 || result.numel() == 0 || x2.size(-2) == 0) return result;
   by_parts(x1, x2, [&](const Part& part) {
@@ -149,7 +139,7 @@ at::Tensor pair_positions(const at::Tensor& points) {
 
 at::Tensor pdist_forward(const at::Tensor& self, double p) {
   TORCH_CHECK(self.is_contiguous(), "_pdist_forward requires contiguous input");
-  if (takes_host(self)) return at::native::call_fallback_fn<&host_kernel, at::_ops::_pdist_forward>::call(self, p);
+  if (is_host_cpu(self)) return call_on_host<at::_ops::_pdist_forward>(self, p);
   if (self.size(0) <= 1) return at::empty({0}, self.options());
   return at::_cdist_forward(self, self, p, std::nullopt).view(-1).index_select(0, pair_positions(self));
 }
@@ -158,9 +148,7 @@ at::Tensor pdist_backward(const at::Tensor& grad, const at::Tensor& self, double
   TORCH_CHECK(self.is_contiguous(), "_pdist_backward requires self to be contiguous");
   TORCH_CHECK(pdist.is_contiguous(), "_pdist_backward requires pdist to be contiguous");
   check_sizes("_pdist_backward", "grad", grad, pdist.sizes());
-  if (takes_host(self)) {
-    return at::native::call_fallback_fn<&host_kernel, at::_ops::_pdist_backward>::call(grad, self, p, pdist);
-  }
+  if (is_host_cpu(self)) return call_on_host<at::_ops::_pdist_backward>(grad, self, p, pdist);
   const int64_t count = self.size(0);
   if (count <= 1) return at::zeros_like(self);
   check_numel("_pdist_backward", "pdist", pdist, count * (count - 1) / 2);

@@ -18,6 +18,13 @@ inline void check_sizes(const char* op, const char* name, const at::Tensor& tens
       ", but got ", tensor.sizes());
 }
 
+// Of two matrices that are multiplied.
+inline void check_inner_sizes(const char* names, const at::Tensor& mat1, const at::Tensor& mat2) {
+  TORCH_CHECK(
+      mat1.size(1) == mat2.size(0), names, " shapes cannot be multiplied (", mat1.size(0), "x", mat1.size(1), " and ",
+      mat2.size(0), "x", mat2.size(1), ")");
+}
+
 inline void check_dtype(const char* op, const char* name, const at::Tensor& tensor, at::ScalarType expected) {
   TORCH_CHECK(
       !tensor.defined() || tensor.scalar_type() == expected, op, ": expected ", name, " to have dtype ", expected,

@@ -6,15 +6,23 @@
 
 namespace torch_opencl::native {
 
+// The tensor, undefined where none is given.
+inline at::Tensor value_of(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() ? *tensor : at::Tensor();
+}
+inline at::Tensor value_of(at::OptionalTensorRef tensor) {
+  return tensor.has_value() ? *tensor : at::Tensor();
+}
+
 // A row-major tensor of the same values; undefined where none is given.
 inline at::Tensor contiguous(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.contiguous() : tensor;
 }
 inline at::Tensor contiguous(const std::optional<at::Tensor>& tensor) {
-  return tensor.has_value() ? contiguous(*tensor) : at::Tensor();
+  return contiguous(value_of(tensor));
 }
 inline at::Tensor contiguous(at::OptionalTensorRef tensor) {
-  return tensor.has_value() ? contiguous(*tensor) : at::Tensor();
+  return contiguous(value_of(tensor));
 }
 
 // The same values, of which only whole slices along the first dimension share memory: kernels that take vectors along

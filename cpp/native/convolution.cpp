@@ -113,20 +113,21 @@ struct Convolution {
   }
 };
 
+// Checked, but for those that only one of the operators has.
+template <class Op>
+Convolution call_of(const Arguments<Op>& args) {
+  const Convolution call{args.input,    args.weight,     args.stride,         args.padding,
+                         args.dilation, args.transposed, args.output_padding, args.groups};
+  call.check();
+  return call;
+}
+
 } // namespace
 
-at::Tensor convolution(
-    const at::Tensor& input,
-    const at::Tensor& weight,
-    const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool transposed,
-    at::IntArrayRef output_padding,
-    int64_t groups) {
-  const Convolution call{input, weight, stride, padding, dilation, transposed, output_padding, groups};
-  call.check();
+at::Tensor convolution(const Arguments<at::_ops::convolution_overrideable>& args) {
+  const Convolution call = call_of(args);
+  const at::Tensor &input = args.input, &weight = args.weight;
+  const std::optional<at::Tensor>& bias = args.bias;
   const auto sizes = call.output_sizes();
   if (bias.has_value()) {
     check_numel("convolution", "bias", *bias, sizes[1]);
@@ -140,25 +141,18 @@ at::Tensor convolution(
     if (bias.has_value() && bias->defined()) output.add_(at::native::reshape_bias(output.dim(), *bias));
     return output;
   }
-  checked(
-      [&] { bridge::convolve(arg(output), arg(image), arg(kernel), arg(bias), call.args(), direction(transposed)); });
+  checked([&] {
+    bridge::convolve(arg(output), arg(image), arg(kernel), arg(bias), call.args(), direction(args.transposed));
+  });
   return output;
 }
 
 // Gradients of input, weight and bias, where `output_mask` asks for them.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
-    const at::Tensor& grad_output,
-    const at::Tensor& input,
-    const at::Tensor& weight,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool transposed,
-    at::IntArrayRef output_padding,
-    int64_t groups,
-    std::array<bool, 3> output_mask) {
-  const Convolution call{input, weight, stride, padding, dilation, transposed, output_padding, groups};
-  call.check();
+    const Arguments<at::_ops::convolution_backward_overrideable>& args) {
+  const Convolution call = call_of(args);
+  const at::Tensor &grad_output = args.grad_output, &input = args.input, &weight = args.weight;
+  const bool transposed = args.transposed;
   check_sizes("convolution_backward", "grad_output", grad_output, call.output_sizes());
   check_dtype("convolution_backward", "grad_output", grad_output, input.scalar_type());
   const bridge::ConvParameters parameters = call.args();
@@ -167,7 +161,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   const at::Tensor image = call.formatted_input(), kernel = repeated_in_batches_only(weight);
   const at::Tensor gradient = repeated_in_batches_only(grad_output, format);
   at::Tensor grad_input, grad_weight, grad_bias;
-  if (output_mask[0]) {
+  if (args.output_mask[0]) {
     grad_input = has_data ? at::empty_like(input, format) : at::zeros_like(input, at::TensorOptions(), format);
     // The gradient of a convolution is the transposed one of the gradient, and the other way round.
     if (has_data)
@@ -176,7 +170,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
             arg(grad_input), arg(gradient), arg(kernel), arg(at::Tensor()), parameters, direction(!transposed));
       });
   }
-  if (output_mask[1]) {
+  if (args.output_mask[1]) {
     grad_weight = has_data ? at::empty_like(weight, format) : at::zeros_like(weight, at::TensorOptions(), format);
     // Of a transposed convolution the roles of input and output are exchanged.
     const at::Tensor& from = transposed ? gradient : image;
@@ -184,7 +178,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     if (has_data)
       checked([&] { bridge::convolve_backward_weight(arg(grad_weight), arg(from), arg(output), parameters); });
   }
-  if (output_mask[2]) {
+  if (args.output_mask[2]) {
     at::DimVector dims{0};
     for (int64_t dim = 2; dim < grad_output.dim(); dim++) dims.push_back(dim);
     grad_bias = gradient.sum(dims);

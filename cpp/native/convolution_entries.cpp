@@ -24,8 +24,8 @@ at::Tensor convolved(
   const std::vector<int64_t> none(geometry.stride.size(), 0);
   const bool is_batch = self.dim() == weight.dim();
   const at::Tensor output = native::convolution(
-      is_batch ? self : self.unsqueeze(0), weight, bias, geometry.stride, geometry.padding, geometry.dilation,
-      geometry.transposed, geometry.transposed ? geometry.output_padding : none, geometry.groups);
+      {is_batch ? self : self.unsqueeze(0), weight, bias, geometry.stride, geometry.padding, geometry.dilation,
+       geometry.transposed, geometry.transposed ? geometry.output_padding : none, geometry.groups});
   return is_batch ? output : output.squeeze(0);
 }
 
@@ -52,95 +52,54 @@ void check_batch(const char* op, const at::Tensor& self, at::IntArrayRef kernel_
   TORCH_CHECK(self.dim() == dims, op, ": Expected ", dims, "D input tensor, but got: ", self.sizes());
 }
 
-at::Tensor depthwise(
-    const char* op,
-    const at::Tensor& self,
-    const at::Tensor& weight,
-    at::IntArrayRef kernel_size,
-    const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation) {
-  const auto dims = static_cast<int64_t>(kernel_size.size());
+template <class Op>
+at::Tensor depthwise(const char* op, const Arguments<Op>& args) {
+  const at::Tensor& self = args.self;
+  const auto dims = static_cast<int64_t>(args.kernel_size.size());
   TORCH_CHECK(
       self.dim() == dims + 1 || self.dim() == dims + 2, op, ": Input dimension should be ", dims + 1, "D or ", dims + 2,
       "D, got ", self.dim(), "D");
-  const at::Tensor kernel = kernel_of(op, weight, kernel_size);
-  TORCH_CHECK(kernel.size(1) == 1, op, ": Weight should have 1 input channel, but got shape ", weight.sizes());
-  return convolved(self, kernel, bias, {stride, padding, dilation, false, {}, self.size(-dims - 1)});
+  const at::Tensor kernel = kernel_of(op, args.weight, args.kernel_size);
+  TORCH_CHECK(kernel.size(1) == 1, op, ": Weight should have 1 input channel, but got shape ", args.weight.sizes());
+  return convolved(
+      self, kernel, args.bias, {args.stride, args.padding, args.dilation, false, {}, self.size(-dims - 1)});
 }
 
-template <int64_t kDims>
-at::Tensor dilated(
-    const at::Tensor& self,
-    const at::Tensor& weight,
-    at::IntArrayRef kernel_size,
-    const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation) {
+template <int64_t kDims, class Op>
+at::Tensor dilated(const Arguments<Op>& args) {
   at::native::internal::slow_conv_dilated_shape_check<kDims>(
-      self, weight, bias.value_or(at::Tensor()), at::Tensor(), kernel_size, stride, padding, dilation);
-  return convolved(self, weight, bias, {stride, padding, dilation});
+      args.self, args.weight, args.bias.value_or(at::Tensor()), at::Tensor(), args.kernel_size, args.stride,
+      args.padding, args.dilation);
+  return convolved(args.self, args.weight, args.bias, {args.stride, args.padding, args.dilation});
 }
 
-at::Tensor plain(
-    const char* op,
-    const at::Tensor& self,
-    const at::Tensor& weight,
-    at::IntArrayRef kernel_size,
-    const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding) {
-  check_batch(op, self, kernel_size);
-  const at::DimVector ones(kernel_size.size(), 1);
-  return convolved(self, kernel_of(op, weight, kernel_size), bias, {stride, padding, ones});
+template <class Op>
+at::Tensor plain(const char* op, const Arguments<Op>& args) {
+  check_batch(op, args.self, args.kernel_size);
+  const at::DimVector ones(args.kernel_size.size(), 1);
+  return convolved(
+      args.self, kernel_of(op, args.weight, args.kernel_size), args.bias, {args.stride, args.padding, ones});
 }
 
 } // namespace
 
-at::Tensor conv_depthwise2d(
-    const at::Tensor& self,
-    const at::Tensor& weight,
-    at::IntArrayRef kernel_size,
-    const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation) {
-  return depthwise("_conv_depthwise2d", self, weight, kernel_size, bias, stride, padding, dilation);
+at::Tensor conv_depthwise2d(const Arguments<at::_ops::_conv_depthwise2d>& args) {
+  return depthwise("_conv_depthwise2d", args);
 }
-
-at::Tensor conv_depthwise3d(
-    const at::Tensor& self,
-    const at::Tensor& weight,
-    at::IntArrayRef kernel_size,
-    const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation) {
-  return depthwise("conv_depthwise3d", self, weight, kernel_size, bias, stride, padding, dilation);
+at::Tensor conv_depthwise3d(const Arguments<at::_ops::conv_depthwise3d>& args) {
+  return depthwise("conv_depthwise3d", args);
 }
-
-at::Tensor slow_conv_dilated2d(
-    const at::Tensor& self,
-    const at::Tensor& weight,
-    at::IntArrayRef kernel_size,
-    const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation) {
-  return dilated<2>(self, weight, kernel_size, bias, stride, padding, dilation);
+at::Tensor slow_conv_dilated2d(const Arguments<at::_ops::slow_conv_dilated2d>& args) {
+  return dilated<2>(args);
 }
-
-at::Tensor slow_conv_dilated3d(
-    const at::Tensor& self,
-    const at::Tensor& weight,
-    at::IntArrayRef kernel_size,
-    const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation) {
-  return dilated<3>(self, weight, kernel_size, bias, stride, padding, dilation);
+at::Tensor slow_conv_dilated3d(const Arguments<at::_ops::slow_conv_dilated3d>& args) {
+  return dilated<3>(args);
+}
+at::Tensor slow_conv2d_forward(const Arguments<at::_ops::_slow_conv2d_forward>& args) {
+  return plain("_slow_conv2d_forward", args);
+}
+at::Tensor slow_conv3d_forward(const Arguments<at::_ops::slow_conv3d_forward>& args) {
+  return plain("slow_conv3d_forward", args);
 }
 
 // ATen's meta function has checked the arguments, and gives the result of one image a batch of one.
@@ -158,80 +117,54 @@ void slow_conv_transpose2d_out::impl(
   out.copy_(convolved(self, weight, shift, {stride, padding, dilation, true, output_padding}));
 }
 
-at::Tensor slow_conv_transpose3d(
-    const at::Tensor& self,
-    const at::Tensor& weight,
-    at::IntArrayRef kernel_size,
-    const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef output_padding,
-    at::IntArrayRef dilation) {
+at::Tensor slow_conv_transpose3d(const Arguments<at::_ops::slow_conv_transpose3d>& args) {
   constexpr const char* op = "slow_conv_transpose3d";
   TORCH_CHECK(
-      self.dim() == 4 || self.dim() == 5, op,
-      ": non-empty 4D or 5D (batch mode) tensor expected for input, but got: ", self.sizes());
-  return convolved(self, kernel_of(op, weight, kernel_size), bias, {stride, padding, dilation, true, output_padding});
-}
-
-at::Tensor slow_conv2d_forward(
-    const at::Tensor& self,
-    const at::Tensor& weight,
-    at::IntArrayRef kernel_size,
-    const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding) {
-  return plain("_slow_conv2d_forward", self, weight, kernel_size, bias, stride, padding);
-}
-
-at::Tensor slow_conv3d_forward(
-    const at::Tensor& self,
-    const at::Tensor& weight,
-    at::IntArrayRef kernel_size,
-    const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding) {
-  return plain("slow_conv3d_forward", self, weight, kernel_size, bias, stride, padding);
+      args.self.dim() == 4 || args.self.dim() == 5, op,
+      ": non-empty 4D or 5D (batch mode) tensor expected for input, but got: ", args.self.sizes());
+  return convolved(
+      args.self, kernel_of(op, args.weight, args.kernel_size), args.bias,
+      {args.stride, args.padding, args.dilation, true, args.output_padding});
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> slow_conv2d_backward(
-    const at::Tensor& grad_output,
-    const at::Tensor& self,
-    const at::Tensor& weight,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    std::array<bool, 3> output_mask) {
+    const Arguments<at::_ops::_slow_conv2d_backward_output_mask>& args) {
   constexpr const char* op = "_slow_conv2d_backward";
-  check_batch(op, self, kernel_size);
+  check_batch(op, args.self, args.kernel_size);
   auto [grad_input, grad_weight, grad_bias] = native::convolution_backward(
-      grad_output, self, kernel_of(op, weight, kernel_size), stride, padding, {1, 1}, false, {0, 0}, 1, output_mask);
+      {args.grad_output,
+       args.self,
+       kernel_of(op, args.weight, args.kernel_size),
+       args.stride,
+       args.padding,
+       {1, 1},
+       false,
+       {0, 0},
+       1,
+       args.output_mask});
   return {
-      std::move(grad_input), grad_weight.defined() ? grad_weight.reshape(weight.sizes()) : grad_weight,
+      std::move(grad_input), grad_weight.defined() ? grad_weight.reshape(args.weight.sizes()) : grad_weight,
       std::move(grad_bias)};
 }
 
 std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> slow_conv2d_backward_out(
-    const at::Tensor& grad_output,
-    const at::Tensor& self,
-    const at::Tensor& weight,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::Tensor& grad_input,
-    at::Tensor& grad_weight,
-    at::Tensor& grad_bias) {
-  const std::array<at::Tensor*, 3> given{&grad_input, &grad_weight, &grad_bias};
+    const Arguments<at::_ops::_slow_conv2d_backward_grad_input>& args) {
+  const std::array<at::Tensor*, 3> given{&args.grad_input, &args.grad_weight, &args.grad_bias};
   const auto [input, kernel, bias] = native::slow_conv2d_backward(
-      grad_output, self, weight, kernel_size, stride, padding,
-      {grad_input.defined(), grad_weight.defined(), grad_bias.defined()});
+      {args.grad_output,
+       args.self,
+       args.weight,
+       args.kernel_size,
+       args.stride,
+       args.padding,
+       {given[0]->defined(), given[1]->defined(), given[2]->defined()}});
   const std::array<at::Tensor, 3> results{input, kernel, bias};
   for (size_t i = 0; i < given.size(); i++) {
     if (!given[i]->defined()) continue;
     at::native::resize_output(*given[i], results[i].sizes());
     given[i]->copy_(results[i]);
   }
-  return {grad_input, grad_weight, grad_bias};
+  return {args.grad_input, args.grad_weight, args.grad_bias};
 }
 
 } // namespace torch_opencl::native

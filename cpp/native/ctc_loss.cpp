@@ -57,32 +57,23 @@ std::tuple<at::Tensor, at::Tensor> ctc_loss(
   return {std::move(losses), std::move(log_alpha)};
 }
 
-at::Tensor ctc_loss_backward(
-    const at::Tensor& grad,
-    const at::Tensor& log_probs,
-    const at::Tensor& targets,
-    at::IntArrayRef input_lengths,
-    at::IntArrayRef target_lengths,
-    const at::Tensor& neg_log_likelihood,
-    const at::Tensor& log_alpha,
-    int64_t blank,
-    bool zero_infinity) {
-  const auto [losses, states] =
-      at::native::ctc_loss_meta(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity);
-  check_sizes("_ctc_loss_backward", "grad", grad, losses.sizes());
-  check_sizes("_ctc_loss_backward", "neg_log_likelihood", neg_log_likelihood, losses.sizes());
-  check_sizes("_ctc_loss_backward", "log_alpha", log_alpha, states.sizes());
-  const at::Tensor gradient = grad.contiguous(), likelihood = neg_log_likelihood.contiguous(),
-                   alpha = log_alpha.contiguous();
+at::Tensor ctc_loss_backward(const Arguments<at::_ops::_ctc_loss_backward>& args) {
+  const auto [losses, states] = at::native::ctc_loss_meta(
+      args.log_probs, args.targets, args.input_lengths, args.target_lengths, args.blank, args.zero_infinity);
+  check_sizes("_ctc_loss_backward", "grad", args.grad, losses.sizes());
+  check_sizes("_ctc_loss_backward", "neg_log_likelihood", args.neg_log_likelihood, losses.sizes());
+  check_sizes("_ctc_loss_backward", "log_alpha", args.log_alpha, states.sizes());
+  const at::Tensor gradient = args.grad.contiguous(), likelihood = args.neg_log_likelihood.contiguous(),
+                   alpha = args.log_alpha.contiguous();
   for (const at::Tensor& tensor : {gradient, likelihood, alpha}) {
-    check_dtype("_ctc_loss_backward", "the gradient and the results", tensor, log_probs.scalar_type());
+    check_dtype("_ctc_loss_backward", "the gradient and the results", tensor, args.log_probs.scalar_type());
   }
-  at::Tensor grad_input = at::empty_like(log_probs, at::MemoryFormat::Contiguous);
-  if (log_probs.numel() == 0) return grad_input;
-  const CtcBatch batch(log_probs, targets, input_lengths, target_lengths);
+  at::Tensor grad_input = at::empty_like(args.log_probs, at::MemoryFormat::Contiguous);
+  if (args.log_probs.numel() == 0) return grad_input;
+  const CtcBatch batch(args.log_probs, args.targets, args.input_lengths, args.target_lengths);
   checked([&] {
     bridge::ctc_loss_backward(
-        batch.args(blank), arg(gradient), arg(likelihood), arg(alpha), arg(grad_input), zero_infinity);
+        batch.args(args.blank), arg(gradient), arg(likelihood), arg(alpha), arg(grad_input), args.zero_infinity);
   });
   return grad_input;
 }

@@ -30,124 +30,96 @@ at::Tensor padded(const at::Tensor& logsumexp, bool is_wanted) {
   return result;
 }
 
+// As the operators take and return it, in which lengths come before heads.
+at::Tensor swapped(const at::Tensor& tensor) {
+  return tensor.transpose(1, 2);
+}
+
+// Output, logsumexp, seed and offset.
+Tensors4 forward(FusedAttention call, int64_t mask_type, std::optional<int64_t> window, bool compute_log_sumexp) {
+  call.draw();
+  const Band band = Band::of_mask(mask_type, window, call.query.size(-2), call.key.size(-2));
+  const auto [out, logsumexp] = restricted(call, band).forward();
+  auto [seed, offset] = scalars(call.options.stream);
+  return {out, padded(logsumexp, compute_log_sumexp), std::move(seed), std::move(offset)};
+}
+
+// Of the arguments that all backward operators have. The gradient of the bias has the bias's sizes.
+template <class Op>
+Tensors4 backward(
+    const Arguments<Op>& args,
+    FusedAttention call,
+    int64_t mask_type,
+    std::optional<int64_t> window,
+    const at::Tensor& grad_out,
+    const at::Tensor& out,
+    bool wants_bias) {
+  const at::Tensor bias = call.bias, &logsumexp = args.logsumexp;
+  const int64_t queries = call.query.size(-2);
+  TORCH_CHECK(
+      logsumexp.dim() == 3 && logsumexp.size(2) >= queries, "memory-efficient attention: logsumexp of shape ",
+      logsumexp.sizes(), " does not belong to queries of shape ", args.query.sizes());
+  call.options.stream = stream_of(args.philox_seed, args.philox_offset, args.dropout_p);
+  const Band band = Band::of_mask(mask_type, window, queries, call.key.size(-2));
+  auto grads = restricted(call, band).backward(grad_out, out, logsumexp.narrow(2, 0, queries), wants_bias);
+  if (wants_bias) std::get<3>(grads) = at::sum_to(std::get<3>(grads), bias.sizes());
+  return grads;
+}
+
+void check_dims(const at::Tensor& query) {
+  TORCH_CHECK(
+      query.dim() == 4, "memory-efficient attention: expected queries of 4 dimensions, but got shape ", query.sizes());
+}
+
 } // namespace
 
 // Tensors are [batch, length, heads, head_dim]; sequences behind one another in a batch of one are not supported, as
 // flash attention takes them.
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt> efficient_attention_forward(
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const std::optional<at::Tensor>& bias,
-    const std::optional<at::Tensor>& cu_seqlens_q,
-    const std::optional<at::Tensor>& cu_seqlens_k,
-    std::optional<int64_t>,
-    std::optional<int64_t>,
-    double dropout_p,
-    int64_t custom_mask_type,
-    bool compute_log_sumexp,
-    std::optional<double> scale,
-    const std::optional<at::Tensor>& seqlen_k,
-    std::optional<int64_t> window_size) {
-  constexpr const char* op = "_efficient_attention_forward";
-  TORCH_CHECK(query.dim() == 4, op, ": expected queries [batch, length, heads, head_dim], but got ", query.sizes());
+Returns<at::_ops::_efficient_attention_forward> efficient_attention_forward(
+    const Arguments<at::_ops::_efficient_attention_forward>& args) {
+  check_dims(args.query);
   TORCH_CHECK(
-      !cu_seqlens_q.has_value() && !cu_seqlens_k.has_value() && !seqlen_k.has_value(), op,
-      ": cu_seqlens_q, cu_seqlens_k and seqlen_k are not supported");
-  Call call{
-      query.transpose(1, 2),
-      key.transpose(1, 2),
-      value.transpose(1, 2),
-      bias.value_or(at::Tensor()),
-      {dropout_p, false, scale}};
-  if (dropout_p > 0) call.options.stream = attention_stream(query, attention_counters(call.query, call.key));
-  call.restrict_to(Band::of_mask(custom_mask_type, window_size, query.size(1), key.size(1)));
-  const auto [out, logsumexp] = call.forward();
-  auto [seed, offset] = scalars(call.options.stream);
-  return {out.transpose(1, 2), padded(logsumexp, compute_log_sumexp), std::move(seed), std::move(offset), query.size(1),
-          key.size(1)};
+      !args.cu_seqlens_q.has_value() && !args.cu_seqlens_k.has_value() && !args.seqlen_k.has_value(),
+      "_efficient_attention_forward: cu_seqlens_q, cu_seqlens_k and seqlen_k are not supported");
+  auto [out, logsumexp, seed, offset] = forward(
+      {swapped(args.query),
+       swapped(args.key),
+       swapped(args.value),
+       args.bias.value_or(at::Tensor()),
+       {args.dropout_p, false, args.scale}},
+      args.custom_mask_type, args.window_size, args.compute_log_sumexp);
+  return {swapped(out), std::move(logsumexp), std::move(seed), std::move(offset), args.query.size(1), args.key.size(1)};
 }
 
-Tensors4 efficient_attention_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const std::optional<at::Tensor>& bias,
-    const at::Tensor& out,
-    const std::optional<at::Tensor>& cu_seqlens_q,
-    const std::optional<at::Tensor>& cu_seqlens_k,
-    int64_t,
-    int64_t,
-    const at::Tensor& logsumexp,
-    double dropout_p,
-    const at::Tensor& philox_seed,
-    const at::Tensor& philox_offset,
-    int64_t custom_mask_type,
-    bool bias_requires_grad,
-    std::optional<double> scale,
-    std::optional<int64_t>,
-    std::optional<int64_t> window_size,
-    bool) {
-  if (!grad_out.defined()) return {};
-  constexpr const char* op = "_efficient_attention_backward";
+Tensors4 efficient_attention_backward(const Arguments<at::_ops::_efficient_attention_backward>& args) {
+  if (!args.grad_out_.defined()) return {};
   TORCH_CHECK(
-      !cu_seqlens_q.has_value() && !cu_seqlens_k.has_value(), op, ": cu_seqlens_q and cu_seqlens_k are not supported");
-  Call call{
-      query.transpose(1, 2),
-      key.transpose(1, 2),
-      value.transpose(1, 2),
-      bias.value_or(at::Tensor()),
-      {dropout_p, false, scale, stream_of(philox_seed, philox_offset, dropout_p)}};
-  const bool wants_bias = bias_requires_grad && call.bias.defined();
-  call.restrict_to(Band::of_mask(custom_mask_type, window_size, query.size(1), key.size(1)));
-  TORCH_CHECK(
-      logsumexp.dim() == 3 && logsumexp.size(2) >= query.size(1), op, ": logsumexp of shape ", logsumexp.sizes(),
-      " does not belong to queries of shape ", query.sizes());
-  const auto [grad_query, grad_key, grad_value, grad_bias] =
-      call.backward(grad_out.transpose(1, 2), out.transpose(1, 2), logsumexp.narrow(2, 0, query.size(1)), wants_bias);
-  return {
-      grad_query.transpose(1, 2), grad_key.transpose(1, 2), grad_value.transpose(1, 2),
-      wants_bias ? at::sum_to(grad_bias, bias->sizes()) : at::Tensor()};
+      !args.cu_seqlens_q.has_value() && !args.cu_seqlens_k.has_value(),
+      "_efficient_attention_backward: cu_seqlens_q and cu_seqlens_k are not supported");
+  const at::Tensor bias = args.bias.value_or(at::Tensor());
+  const auto [grad_query, grad_key, grad_value, grad_bias] = backward(
+      args, {swapped(args.query), swapped(args.key), swapped(args.value), bias, {args.dropout_p, false, args.scale}},
+      args.custom_mask_type, args.window_size, swapped(args.grad_out_), swapped(args.out),
+      args.bias_requires_grad && bias.defined());
+  return {swapped(grad_query), swapped(grad_key), swapped(grad_value), grad_bias};
 }
 
 // Tensors are [batch, heads, length, head_dim].
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> scaled_dot_product_efficient_attention(
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const std::optional<at::Tensor>& attn_bias,
-    bool compute_log_sumexp,
-    double dropout_p,
-    bool is_causal,
-    std::optional<double> scale) {
-  const auto [out, logsumexp, seed, offset, queries, keys] = native::efficient_attention_forward(
-      query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), attn_bias, {}, {}, {}, {}, dropout_p,
-      is_causal ? 1 : 0, compute_log_sumexp, scale, {}, {});
-  return {out.transpose(1, 2), logsumexp, seed, offset};
+Tensors4 scaled_dot_product_efficient_attention(
+    const Arguments<at::_ops::_scaled_dot_product_efficient_attention>& args) {
+  check_dims(args.query);
+  return forward(
+      {args.query, args.key, args.value, args.attn_bias.value_or(at::Tensor()), {args.dropout_p, false, args.scale}},
+      args.is_causal ? 1 : 0, std::nullopt, args.compute_log_sumexp);
 }
 
 Tensors4 scaled_dot_product_efficient_attention_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const at::Tensor& attn_bias,
-    const at::Tensor& out,
-    const at::Tensor& logsumexp,
-    const at::Tensor& philox_seed,
-    const at::Tensor& philox_offset,
-    double dropout_p,
-    std::array<bool, 4> grad_input_mask,
-    bool is_causal,
-    std::optional<double> scale) {
-  if (!grad_out.defined()) return {};
-  const auto [grad_query, grad_key, grad_value, grad_bias] = native::efficient_attention_backward(
-      grad_out.transpose(1, 2), query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
-      attn_bias.defined() ? std::make_optional(attn_bias) : std::nullopt, out.transpose(1, 2), {}, {}, query.size(2),
-      key.size(2), logsumexp, dropout_p, philox_seed, philox_offset, is_causal ? 1 : 0, grad_input_mask[3], scale, {},
-      {}, false);
-  return {grad_query.transpose(1, 2), grad_key.transpose(1, 2), grad_value.transpose(1, 2), grad_bias};
+    const Arguments<at::_ops::_scaled_dot_product_efficient_attention_backward>& args) {
+  if (!args.grad_out_.defined()) return {};
+  return backward(
+      args, {args.query, args.key, args.value, args.attn_bias, {args.dropout_p, false, args.scale}},
+      args.is_causal ? 1 : 0, std::nullopt, args.grad_out_, args.out,
+      args.grad_input_mask[3] && args.attn_bias.defined());
 }
 
 } // namespace torch_opencl::native

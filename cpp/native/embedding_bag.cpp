@@ -25,16 +25,13 @@ Mode mode_of(int64_t mode) {
   return static_cast<Mode>(mode);
 }
 
-void check(
-    const at::Tensor& weight,
-    const at::Tensor& indices,
-    const at::Tensor& offsets,
-    const std::optional<at::Tensor>& scales,
-    int64_t mode,
-    bool include_last_offset) {
+template <class Op>
+void check(const Arguments<Op>& args) {
+  const at::Tensor &weight = args.weight, &indices = args.indices, &offsets = args.offsets;
+  const std::optional<at::Tensor>& scales = args.per_sample_weights;
   constexpr const char* kOp = "embedding_bag";
   TORCH_CHECK(
-      mode_of(mode) == Mode::SUM || mode_of(mode) == Mode::MEAN || mode_of(mode) == Mode::MAX,
+      mode_of(args.mode) == Mode::SUM || mode_of(args.mode) == Mode::MEAN || mode_of(args.mode) == Mode::MAX,
       "`mode` must be sum, mean, or max.");
   TORCH_CHECK(indices.dim() == 1, "input has to be a 1D or 2D Tensor, but got Tensor of dimension ", indices.dim());
   TORCH_CHECK(offsets.dim() == 1, "offsets has to be a 1D Tensor, but got Tensor of dimension ", offsets.dim());
@@ -43,9 +40,9 @@ void check(
   at::checkScalarTypes(kOp, {offsets, "offsets", 1}, {at::kLong, at::kInt});
   at::checkScalarTypes(kOp, {weight, "weight", 1}, {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble});
   TORCH_CHECK(
-      !include_last_offset || offsets.size(0) >= 1, "include_last_offset: number of offset should be at least 1");
+      !args.include_last_offset || offsets.size(0) >= 1, "include_last_offset: number of offset should be at least 1");
   if (!scales.has_value() || !scales->defined()) return;
-  TORCH_CHECK(mode_of(mode) == Mode::SUM, "embedding_bag: per_sample_weights only supported with mode='sum'");
+  TORCH_CHECK(mode_of(args.mode) == Mode::SUM, "embedding_bag: per_sample_weights only supported with mode='sum'");
   TORCH_CHECK(
       scales->scalar_type() == weight.scalar_type(), "embedding_bag: expected scalar type ", weight.scalar_type(),
       " but found ", scales->scalar_type(), " for per_sample_weights");
@@ -92,35 +89,30 @@ at::Tensor embedding_dense_backward(
   return grad;
 }
 
+namespace {
+
 // The bags; the bag of each index; the number of rows in each bag; for the maximum, the row of each element.
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
-    const at::Tensor& weight,
-    const at::Tensor& indices,
-    const at::Tensor& offsets,
-    bool /*scale_grad_by_freq*/,
-    int64_t mode,
-    bool /*sparse*/,
-    const std::optional<at::Tensor>& per_sample_weights,
-    bool include_last_offset,
-    int64_t padding_idx) {
-  check(weight, indices, offsets, per_sample_weights, mode, include_last_offset);
+template <class Op>
+Returns<Op> bags_of(const Arguments<Op>& args) {
+  const at::Tensor &weight = args.weight, &indices = args.indices, &offsets = args.offsets;
+  check(args);
   const bool is_wide = indices.scalar_type() == at::kLong || offsets.scalar_type() == at::kLong;
   const at::ScalarType dtype = is_wide ? at::kLong : at::kInt;
   const at::Tensor rows = weight.stride(1) == 1 || weight.size(1) == 1 ? weight : weight.contiguous();
-  const at::Tensor picked = indices.to(dtype).contiguous(), scales = contiguous(per_sample_weights);
+  const at::Tensor picked = indices.to(dtype).contiguous(), scales = contiguous(args.per_sample_weights);
   check_indices_of_nothing(weight, picked);
-  const int64_t bags = offsets.size(0) - (include_last_offset ? 1 : 0);
+  const int64_t bags = offsets.size(0) - (args.include_last_offset ? 1 : 0);
   const at::Tensor all_offsets = offsets.to(dtype).contiguous(), starts = all_offsets.narrow(0, 0, bags);
   const auto integers = picked.options();
 
   at::Tensor output = at::empty({bags, weight.size(1)}, weight.options());
   at::Tensor bag_size = at::zeros({bags}, integers);
-  const bool needs_rows = mode_of(mode) == Mode::MAX;
+  const bool needs_rows = mode_of(args.mode) == Mode::MAX;
   at::Tensor chosen = needs_rows ? at::empty(output.sizes(), integers) : at::empty({0}, integers);
   checked([&] {
     bridge::embedding_bag(
-        {arg(rows), arg(picked), arg(all_offsets), arg(scales), padding_idx, static_cast<int32_t>(mode)}, arg(output),
-        arg(bag_size), arg(chosen));
+        {arg(rows), arg(picked), arg(all_offsets), arg(scales), args.padding_idx, static_cast<int32_t>(args.mode)},
+        arg(output), arg(bag_size), arg(chosen));
   });
   // The last bag that begins at or before each index.
   const at::Tensor positions = at::arange(picked.size(0), integers);
@@ -129,42 +121,38 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> embedding_bag(
   return {std::move(output), std::move(offset2bag), std::move(bag_size), std::move(chosen)};
 }
 
-at::Tensor embedding_bag_dense_backward(
-    const at::Tensor& grad,
-    const at::Tensor& indices,
-    const at::Tensor& offset2bag,
-    const at::Tensor& bag_size,
-    const at::Tensor& maximum_indices,
-    int64_t num_weights,
-    bool scale_grad_by_freq,
-    int64_t mode,
-    const std::optional<at::Tensor>& per_sample_weights,
-    int64_t padding_idx) {
-  if (grad.numel() == 0 || num_weights == 0) return at::zeros({num_weights, grad.size(1)}, grad.options());
-  if (mode_of(mode) == Mode::MAX) {
-    const at::Tensor taken = at::where(bag_size.gt(0).unsqueeze(1), grad, 0);
-    return at::zeros({num_weights, grad.size(1)}, grad.options()).scatter_add_(0, maximum_indices.to(at::kLong), taken);
+} // namespace
+
+Returns<at::_ops::_embedding_bag> embedding_bag(const Arguments<at::_ops::_embedding_bag>& args) {
+  return bags_of(args);
+}
+Returns<at::_ops::_embedding_bag_forward_only> embedding_bag(
+    const Arguments<at::_ops::_embedding_bag_forward_only>& args) {
+  return bags_of(args);
+}
+
+at::Tensor embedding_bag_dense_backward(const Arguments<at::_ops::_embedding_bag_dense_backward>& args) {
+  const at::Tensor &grad = args.grad, weights = value_of(args.per_sample_weights);
+  if (grad.numel() == 0 || args.num_weights == 0) return at::zeros({args.num_weights, grad.size(1)}, grad.options());
+  if (mode_of(args.mode) == Mode::MAX) {
+    const at::Tensor taken = at::where(args.bag_size.gt(0).unsqueeze(1), grad, 0);
+    return at::zeros({args.num_weights, grad.size(1)}, grad.options())
+        .scatter_add_(0, args.maximum_indices.to(at::kLong), taken);
   }
   const at::Tensor each =
-      mode_of(mode) == Mode::MEAN ? grad / bag_size.clamp_min(1).unsqueeze(1).to(grad.dtype()) : grad;
-  at::Tensor rows = for_each_index(each, offset2bag);
-  if (per_sample_weights.has_value() && per_sample_weights->defined()) {
-    rows = rows * per_sample_weights->unsqueeze(1);
-  }
-  return at::embedding_dense_backward(rows, indices, num_weights, padding_idx, scale_grad_by_freq);
+      mode_of(args.mode) == Mode::MEAN ? grad / args.bag_size.clamp_min(1).unsqueeze(1).to(grad.dtype()) : grad;
+  at::Tensor rows = for_each_index(each, args.offset2bag);
+  if (weights.defined()) rows = rows * weights.unsqueeze(1);
+  return at::embedding_dense_backward(rows, args.indices, args.num_weights, args.padding_idx, args.scale_grad_by_freq);
 }
 
 at::Tensor embedding_bag_per_sample_weights_backward(
-    const at::Tensor& grad,
-    const at::Tensor& weight,
-    const at::Tensor& indices,
-    const at::Tensor& /*offsets*/,
-    const at::Tensor& offset2bag,
-    int64_t mode,
-    int64_t padding_idx) {
-  TORCH_CHECK(mode_of(mode) == Mode::SUM, "embedding_bag_backward: per_sample_weights only supported for mode='sum'");
-  at::Tensor gradients = (for_each_index(grad, offset2bag) * weight.index_select(0, indices)).sum(1);
-  return padding_idx < 0 ? gradients : gradients.masked_fill_(indices.eq(padding_idx), 0);
+    const Arguments<at::_ops::_embedding_bag_per_sample_weights_backward>& args) {
+  TORCH_CHECK(
+      mode_of(args.mode) == Mode::SUM, "embedding_bag_backward: per_sample_weights only supported for mode='sum'");
+  const at::Tensor rows = args.weight.index_select(0, args.indices);
+  at::Tensor gradients = (for_each_index(args.grad, args.offset2bag) * rows).sum(1);
+  return args.padding_idx < 0 ? gradients : gradients.masked_fill_(args.indices.eq(args.padding_idx), 0);
 }
 
 } // namespace torch_opencl::native

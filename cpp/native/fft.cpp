@@ -3,26 +3,19 @@
 
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/native/CPUFallback.h>
 #include <ATen/native/SpectralOpsUtils.h>
 #include <ATen/ops/empty_strided.h>
 #include <algorithm>
 #include <cmath>
 
 #include "../error.h"
-#include "../fallback.h"
+#include "../host_on_cpu.h"
 #include "../tensor_arg.h"
 #include "composite.h"
 #include "torch_opencl/rust/ops/fft/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace {
-
-// Where the device is the CPU, its library transforms: of 16384 rows of 64 complex64 values it takes 1.2 ms, and the
-// kernels 17 ms (PoCL, 2 cores; `make bench CASES="'fft *'"`, and with `TORCH_OPENCL_DEVICE_CLASS=gpu`).
-bool takes_host(const at::Tensor& self) {
-  return checked([&] { return bridge::is_host_cpu(self.get_device()); });
-}
 
 bool is_half(at::ScalarType dtype) {
   return dtype == at::kHalf || dtype == at::kComplexHalf;
@@ -36,12 +29,14 @@ at::Tensor narrowed(const at::Tensor& result) {
   return result.to(result.is_complex() ? at::kComplexHalf : at::kHalf);
 }
 
-// The operator by the CPU's library, which has no 16-bit floats.
+// The operator by the CPU's library, where the device is the CPU: of 16384 rows of 64 complex64 values it takes 1.2 ms,
+// and the kernels 17 ms (PoCL, 2 cores; `make bench CASES="'fft *'"`, and with `TORCH_OPENCL_DEVICE_CLASS=gpu`). It has
+// no 16-bit floats.
 template <class Op, class... Args>
 at::Tensor on_host(const at::Tensor& self, Args... args) {
   const bool widens = is_half(self.scalar_type());
   const at::Tensor input = widens ? self.to(wider(self.scalar_type())) : self;
-  const at::Tensor result = at::native::call_fallback_fn<&host_kernel, Op>::call(input, args...);
+  const at::Tensor result = call_on_host<Op>(input, args...);
   return widens ? narrowed(result) : result;
 }
 
@@ -111,7 +106,7 @@ void check_complex(const at::Tensor& self) {
 
 at::Tensor fft_c2c(const at::Tensor& self, at::IntArrayRef dim, int64_t normalization, bool forward) {
   check_complex(self);
-  if (takes_host(self)) return on_host<at::_ops::_fft_c2c>(self, dim, normalization, forward);
+  if (is_host_cpu(self)) return on_host<at::_ops::_fft_c2c>(self, dim, normalization, forward);
   if (dim.empty()) return self.clone();
   at::DimVector dims = wrapped(self, dim);
   sort_dims(dims, dims.size(), self.strides());
@@ -122,7 +117,7 @@ at::Tensor fft_c2c(const at::Tensor& self, at::IntArrayRef dim, int64_t normaliz
 
 at::Tensor fft_r2c(const at::Tensor& self, at::IntArrayRef dim, int64_t normalization, bool onesided) {
   TORCH_CHECK(self.is_floating_point(), "Only supports floating-point dtypes, but found: ", self.scalar_type());
-  if (takes_host(self)) return on_host<at::_ops::_fft_r2c>(self, dim, normalization, onesided);
+  if (is_host_cpu(self)) return on_host<at::_ops::_fft_r2c>(self, dim, normalization, onesided);
   at::DimVector dims = wrapped(self, dim), sizes(self.sizes());
   sort_dims(dims, dims.size() - 1, self.strides());
   const size_t last = static_cast<size_t>(dims.back());
@@ -134,7 +129,7 @@ at::Tensor fft_r2c(const at::Tensor& self, at::IntArrayRef dim, int64_t normaliz
 
 at::Tensor fft_c2r(const at::Tensor& self, at::IntArrayRef dim, int64_t normalization, int64_t last_dim_size) {
   check_complex(self);
-  if (takes_host(self)) return on_host<at::_ops::_fft_c2r>(self, dim, normalization, last_dim_size);
+  if (is_host_cpu(self)) return on_host<at::_ops::_fft_c2r>(self, dim, normalization, last_dim_size);
   at::DimVector dims = wrapped(self, dim), sizes(self.sizes()), strides(self.strides());
   const size_t last = static_cast<size_t>(dims.back());
   if (dims.size() > 1) {

@@ -62,16 +62,25 @@ class Sequences {
   values_t queries_, keys_, used_;
 };
 
-// Arguments that all of these operators have.
+// Arguments that several of these operators have.
 struct FlashAttention {
   at::Tensor query, key, value; // [batch, length, heads, head_dim], or sequences of [total, heads, head_dim]
   AttentionOptions options;
   bool is_causal;
   int64_t left, right; // windows
 
-  Call whole() const {
-    Call call{query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), {}, options};
-    return call.restrict_to(Band::of_windows(is_causal, left, right, query.size(1), key.size(1)));
+  template <class Op>
+  FlashAttention(const Arguments<Op>& args, double dropout_p)
+      : query(args.query),
+        key(args.key),
+        value(args.value),
+        options{dropout_p, false, args.scale},
+        is_causal(args.is_causal),
+        left(args.window_size_left.value_or(-1)),
+        right(args.window_size_right.value_or(-1)) {}
+
+  FusedAttention whole() const {
+    return masked({query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), {}, options});
   }
 
   // Calls `use` with each sequence that has queries and keys.
@@ -79,11 +88,16 @@ struct FlashAttention {
   void each(const Sequences& sequences, Use&& use) const {
     AttentionOptions part = options;
     for (size_t i = 0; i < sequences.count(); i++) {
-      Call call{sequences.queries(query, i), sequences.keys(key, i), sequences.keys(value, i), {}, part};
+      const FusedAttention call{
+          sequences.queries(query, i), sequences.keys(key, i), sequences.keys(value, i), {}, part};
       part.stream.offset += attention_counters(call.query, call.key);
-      if (call.is_empty()) continue;
-      use(call.restrict_to(Band::of_windows(is_causal, left, right, call.query.size(1), call.key.size(1))), i);
+      if (!call.is_empty()) use(masked(call), i);
     }
+  }
+
+ private:
+  FusedAttention masked(const FusedAttention& call) const {
+    return restricted(call, Band::of_windows(is_causal, left, right, call.query.size(-2), call.key.size(-2)));
   }
 };
 
@@ -117,111 +131,81 @@ Tensors2 blank(const at::Tensor& query, const at::Tensor& value) {
       at::full({query.size(1), query.size(0)}, std::numeric_limits<double>::infinity(), statistics_options(query))};
 }
 
+template <class Op>
+FusedAttention unmasked(const Arguments<Op>& args) {
+  return {args.query, args.key, args.value, {}, {args.dropout_p, false, args.scale}};
+}
+
+template <class Op>
+Band band_of(const Arguments<Op>& args) {
+  return Band::of_windows(args.is_causal, -1, -1, args.query.size(-2), args.key.size(-2));
+}
+
 } // namespace
 
 // Tensors are [batch, heads, length, head_dim]. Sequence bounds and the debugging mask stay undefined or empty.
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
-scaled_dot_product_flash_attention(
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    double dropout_p,
-    bool is_causal,
-    bool return_debug_mask,
-    std::optional<double> scale) {
-  check_debug_mask(return_debug_mask);
-  Call call{query, key, value, {}, {dropout_p, false, scale}};
-  if (dropout_p > 0) call.options.stream = attention_stream(query, attention_counters(query, key));
-  call.restrict_to(Band::of_windows(is_causal, -1, -1, query.size(-2), key.size(-2)));
-  auto [out, logsumexp] = call.forward();
+Returns<at::_ops::_scaled_dot_product_flash_attention> scaled_dot_product_flash_attention(
+    const Arguments<at::_ops::_scaled_dot_product_flash_attention>& args) {
+  check_debug_mask(args.return_debug_mask);
+  FusedAttention call = unmasked(args);
+  call.draw();
+  auto [out, logsumexp] = restricted(call, band_of(args)).forward();
   return {
       std::move(out),
       std::move(logsumexp),
       at::Tensor(),
       at::Tensor(),
-      query.size(-2),
-      key.size(-2),
-      rng_state(call.options.stream, query),
-      zero_dim(query),
-      at::empty({0}, query.options())};
+      args.query.size(-2),
+      args.key.size(-2),
+      rng_state(call.options.stream, args.query),
+      zero_dim(args.query),
+      at::empty({0}, args.query.options())};
 }
 
 Tensors3 scaled_dot_product_flash_attention_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const at::Tensor& out,
-    const at::Tensor& logsumexp,
-    const at::Tensor&,
-    const at::Tensor&,
-    int64_t,
-    int64_t,
-    double dropout_p,
-    bool is_causal,
-    const at::Tensor& philox_seed,
-    const at::Tensor&,
-    std::optional<double> scale) {
-  if (!grad_out.defined()) return {};
-  Call call{query, key, value, {}, {dropout_p, false, scale, stream_of(philox_seed, dropout_p)}};
-  call.restrict_to(Band::of_windows(is_causal, -1, -1, query.size(-2), key.size(-2)));
-  auto [grad_query, grad_key, grad_value, unused] = call.backward(grad_out, out, logsumexp, /*wants_bias=*/false);
+    const Arguments<at::_ops::_scaled_dot_product_flash_attention_backward>& args) {
+  if (!args.grad_out.defined()) return {};
+  FusedAttention call = unmasked(args);
+  call.options.stream = stream_of(args.philox_seed, args.dropout_p);
+  auto [grad_query, grad_key, grad_value, unused] =
+      restricted(call, band_of(args)).backward(args.grad_out, args.out, args.logsumexp, /*wants_bias=*/false);
   return {std::move(grad_query), std::move(grad_key), std::move(grad_value)};
 }
 
 #if TORCH_OPENCL_TORCH_AT_LEAST(13)
 
+namespace {
+
 // Tensors are [batch, length, heads, head_dim], or with sequence bounds [total, heads, head_dim]. logsumexp is
 // [batch, heads, length] or [heads, total].
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_attention_forward(
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const std::optional<at::Tensor>& cum_seq_q,
-    const std::optional<at::Tensor>& cum_seq_k,
-    int64_t,
-    int64_t,
-    double dropout_p,
-    bool is_causal,
-    bool return_debug_mask,
-    std::optional<double> scale,
-    std::optional<int64_t> window_size_left,
-    std::optional<int64_t> window_size_right,
-    const std::optional<at::Tensor>& seqused_k,
-    const std::optional<at::Tensor>& alibi_slopes,
-    const std::optional<at::Tensor>& block_table,
-    std::optional<int64_t>) {
-  check_debug_mask(return_debug_mask);
-  TORCH_CHECK(!alibi_slopes.has_value(), "_flash_attention_forward: alibi_slopes are not supported");
-  TORCH_CHECK(!block_table.has_value(), "_flash_attention_forward: block_table is not supported");
+template <class Op>
+Returns<at::_ops::_flash_attention_forward> flash_forward(const Arguments<Op>& args, double dropout_p) {
+  const at::Tensor &query = args.query, &key = args.key;
+  check_debug_mask(args.return_debug_mask);
+  TORCH_CHECK(!args.alibi_slopes.has_value(), "_flash_attention_forward: alibi_slopes are not supported");
+  TORCH_CHECK(!args.block_table.has_value(), "_flash_attention_forward: block_table is not supported");
   TORCH_CHECK(
-      cum_seq_q.has_value() == cum_seq_k.has_value(), "cum_seq_q and cum_seq_k must be both set or both not set");
-  FlashAttention attention{query,
-                           key,
-                           value,
-                           {dropout_p, false, scale},
-                           is_causal,
-                           window_size_left.value_or(-1),
-                           window_size_right.value_or(-1)};
+      args.cum_seq_q.has_value() == args.cum_seq_k.has_value(),
+      "cum_seq_q and cum_seq_k must be both set or both not set");
+  FlashAttention attention(args, dropout_p);
   at::Tensor out, logsumexp;
-  if (cum_seq_q.has_value()) {
+  if (args.cum_seq_q.has_value()) {
     TORCH_CHECK(query.dim() == 3, "expected queries [total, heads, head_dim], but got ", query.sizes());
-    const Sequences sequences(*cum_seq_q, *cum_seq_k, seqused_k);
+    const Sequences sequences(*args.cum_seq_q, *args.cum_seq_k, args.seqused_k);
     if (dropout_p > 0) attention.options.stream = attention_stream(query, sequences.counters(query, key));
-    std::tie(out, logsumexp) = blank(query, value);
-    attention.each(sequences, [&](const Call& call, size_t i) {
+    std::tie(out, logsumexp) = blank(query, args.value);
+    attention.each(sequences, [&](const FusedAttention& call, size_t i) {
       const auto [part, part_logsumexp] = call.forward();
       sequences.queries(out, i).copy_(part);
       sequences.logsumexp(logsumexp, i).copy_(part_logsumexp);
     });
   } else {
     TORCH_CHECK(query.dim() == 4, "expected queries [batch, length, heads, head_dim], but got ", query.sizes());
-    TORCH_CHECK(!seqused_k.has_value(), "_flash_attention_forward: seqused_k needs cum_seq_k");
-    if (dropout_p > 0) {
-      attention.options.stream =
-          attention_stream(query, attention_counters(query.transpose(1, 2), key.transpose(1, 2)));
-    }
-    std::tie(out, logsumexp) = attention.whole().forward();
+    TORCH_CHECK(!args.seqused_k.has_value(), "_flash_attention_forward: seqused_k needs cum_seq_k");
+    FusedAttention call = attention.whole();
+    call.draw();
+    attention.options.stream = call.options.stream;
+    std::tie(out, logsumexp) = call.forward();
     out = out.transpose(1, 2);
   }
   return {
@@ -229,71 +213,37 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash_att
       at::empty({0}, query.options())};
 }
 
+} // namespace
+
+Returns<at::_ops::_flash_attention_forward> flash_attention_forward(
+    const Arguments<at::_ops::_flash_attention_forward>& args) {
+  return flash_forward(args, args.dropout_p);
+}
+
 at::Tensor flash_attention_forward_no_dropout_inplace(
-    at::Tensor& out,
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const std::optional<at::Tensor>& cum_seq_q,
-    const std::optional<at::Tensor>& cum_seq_k,
-    int64_t max_q,
-    int64_t max_k,
-    double,
-    bool is_causal,
-    bool return_debug_mask,
-    std::optional<double> scale,
-    std::optional<int64_t> window_size_left,
-    std::optional<int64_t> window_size_right,
-    const std::optional<at::Tensor>& seqused_k,
-    const std::optional<at::Tensor>& alibi_slopes,
-    const std::optional<at::Tensor>& block_table,
-    std::optional<int64_t> num_splits) {
-  const auto results = native::flash_attention_forward(
-      query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, /*dropout_p=*/0, is_causal, return_debug_mask, scale,
-      window_size_left, window_size_right, seqused_k, alibi_slopes, block_table, num_splits);
-  out.copy_(std::get<0>(results));
+    const Arguments<at::_ops::_flash_attention_forward_no_dropout_inplace>& args) {
+  const auto results = flash_forward(args, /*dropout_p=*/0);
+  args.out.copy_(std::get<0>(results));
   return std::get<1>(results);
 }
 
 #endif
 
-Tensors3 flash_attention_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const at::Tensor& out,
-    const at::Tensor& logsumexp,
-    const at::Tensor& cum_seq_q,
-    const at::Tensor& cum_seq_k,
-    int64_t,
-    int64_t,
-    double dropout_p,
-    bool is_causal,
-    const at::Tensor& rng_state,
-    const at::Tensor&,
-    std::optional<double> scale,
-    std::optional<int64_t> window_size_left,
-    std::optional<int64_t> window_size_right) {
-  if (!grad_out.defined()) return {};
-  const FlashAttention attention{
-      query,
-      key,
-      value,
-      {dropout_p, false, scale, stream_of(rng_state, dropout_p)},
-      is_causal,
-      window_size_left.value_or(-1),
-      window_size_right.value_or(-1)};
-  if (!cum_seq_q.defined()) {
-    const auto grads =
-        attention.whole().backward(grad_out.transpose(1, 2), out.transpose(1, 2), logsumexp, /*wants_bias=*/false);
+Tensors3 flash_attention_backward(const Arguments<at::_ops::_flash_attention_backward>& args) {
+  if (!args.grad_out.defined()) return {};
+  FlashAttention attention(args, args.dropout_p);
+  attention.options.stream = stream_of(args.rng_state, args.dropout_p);
+  if (!args.cum_seq_q.defined()) {
+    const auto grads = attention.whole().backward(
+        args.grad_out.transpose(1, 2), args.out.transpose(1, 2), args.logsumexp, /*wants_bias=*/false);
     return {std::get<0>(grads).transpose(1, 2), std::get<1>(grads).transpose(1, 2), std::get<2>(grads).transpose(1, 2)};
   }
-  const Sequences sequences(cum_seq_q, cum_seq_k, std::nullopt);
-  at::Tensor grad_query = at::zeros_like(query), grad_key = at::zeros_like(key), grad_value = at::zeros_like(value);
-  attention.each(sequences, [&](const Call& call, size_t i) {
+  const Sequences sequences(args.cum_seq_q, args.cum_seq_k, std::nullopt);
+  at::Tensor grad_query = at::zeros_like(args.query), grad_key = at::zeros_like(args.key),
+             grad_value = at::zeros_like(args.value);
+  attention.each(sequences, [&](const FusedAttention& call, size_t i) {
     const auto grads = call.backward(
-        sequences.queries(grad_out, i), sequences.queries(out, i), sequences.logsumexp(logsumexp, i),
+        sequences.queries(args.grad_out, i), sequences.queries(args.out, i), sequences.logsumexp(args.logsumexp, i),
         /*wants_bias=*/false);
     sequences.queries(grad_query, i).copy_(std::get<0>(grads));
     sequences.keys(grad_key, i).copy_(std::get<1>(grads));

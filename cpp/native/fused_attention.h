@@ -41,35 +41,17 @@ struct Band {
   }
 };
 
-// One call: tensors are [batch, heads, length, head_dim] or lack the batch.
-struct Call {
-  at::Tensor query, key, value, bias;
-  AttentionOptions options;
-
-  // Masks that kernels do not have become part of the bias.
-  Call& restrict_to(const Band& band) {
-    options.is_causal = band.last == 0;
-    const auto hidden = [&] {
-      return at::full({query.size(-2), key.size(-2)}, -std::numeric_limits<double>::infinity(), query.options());
-    };
-    const auto add = [&](const at::Tensor& mask) { bias = bias.defined() ? bias + mask : mask; };
-    if (band.first.has_value()) add(hidden().tril_(*band.first - 1));
-    if (band.last.has_value() && !options.is_causal) add(hidden().triu_(*band.last + 1));
-    return *this;
-  }
-
-  bool is_empty() const {
-    return query.numel() == 0 || key.numel() == 0 || value.numel() == 0;
-  }
-
-  Tensors2 forward() const {
-    return fused_attention(query, key, value, bias, options);
-  }
-
-  Tensors4 backward(
-      const at::Tensor& grad_out, const at::Tensor& out, const at::Tensor& logsumexp, bool wants_bias) const {
-    return fused_attention_backward(grad_out, query, key, value, bias, wants_bias, out, logsumexp, options);
-  }
-};
+// Masks that kernels do not have become part of the bias.
+inline FusedAttention restricted(FusedAttention call, const Band& band) {
+  call.options.is_causal = band.last == 0;
+  const auto hidden = [&] {
+    constexpr double kHidden = -std::numeric_limits<double>::infinity();
+    return at::full({call.query.size(-2), call.key.size(-2)}, kHidden, call.query.options());
+  };
+  const auto add = [&](const at::Tensor& mask) { call.bias = call.bias.defined() ? call.bias + mask : mask; };
+  if (band.first.has_value()) add(hidden().tril_(*band.first - 1));
+  if (band.last.has_value() && !call.options.is_causal) add(hidden().triu_(*band.last + 1));
+  return call;
+}
 
 } // namespace torch_opencl::native

@@ -16,8 +16,9 @@
 namespace torch_opencl::native {
 namespace {
 
-bridge::GridSampler sampler(int64_t interpolation, int64_t padding, bool align_corners) {
-  return {static_cast<int32_t>(interpolation), static_cast<int32_t>(padding), align_corners};
+template <class Op>
+bridge::GridSampler sampler(const Arguments<Op>& args) {
+  return {static_cast<int32_t>(args.interpolation_mode), static_cast<int32_t>(args.padding_mode), args.align_corners};
 }
 
 // Sizes of the output: those of the grid, with the input's channels where the grid has its coordinates.
@@ -31,9 +32,11 @@ at::DimVector output_sizes(const at::Tensor& input, const at::Tensor& grid) {
   return sizes;
 }
 
-at::Tensor sample(const at::Tensor& input, const at::Tensor& grid, const bridge::GridSampler& how) {
+template <class Op>
+at::Tensor sample(const Arguments<Op>& args) {
+  const at::Tensor &input = args.input, &grid = args.grid;
   at::Tensor output = at::empty(output_sizes(input, grid), input.options());
-  checked([&] { bridge::grid_sample(how, arg(output), arg(input), arg(grid)); });
+  checked([&] { bridge::grid_sample(sampler(args), arg(output), arg(input), arg(grid)); });
   return output;
 }
 
@@ -59,31 +62,11 @@ at::Tensor input_gradient(
   return grad_input.copy_(sums.narrow(-1, 0, input.size(1)).movedim(-1, 1));
 }
 
-} // namespace
-
-at::Tensor grid_sampler_2d(
-    const at::Tensor& input, const at::Tensor& grid, int64_t interpolation, int64_t padding, bool align_corners) {
-  at::native::check_grid_sampler_common(input, grid);
-  at::native::check_grid_sampler_2d(input, grid);
-  return sample(input, grid, sampler(interpolation, padding, align_corners));
-}
-
-at::Tensor grid_sampler_3d(
-    const at::Tensor& input, const at::Tensor& grid, int64_t interpolation, int64_t padding, bool align_corners) {
-  at::native::check_grid_sampler_3d(input, grid, interpolation);
-  return sample(input, grid, sampler(interpolation, padding, align_corners));
-}
-
 // Of planes and volumes.
-std::tuple<at::Tensor, at::Tensor> grid_sampler_backward(
-    const at::Tensor& grad_output,
-    const at::Tensor& input,
-    const at::Tensor& grid,
-    int64_t interpolation,
-    int64_t padding,
-    bool align_corners,
-    std::array<bool, 2> output_mask) {
-  const bridge::GridSampler how = sampler(interpolation, padding, align_corners);
+template <class Op>
+Returns<Op> sample_backward(const Arguments<Op>& args) {
+  const at::Tensor &grad_output = args.grad_output, &input = args.input, &grid = args.grid;
+  const bridge::GridSampler how = sampler(args);
   TORCH_CHECK(
       input.dim() >= 4 && input.dim() <= 5 && grid.dim() == input.dim(),
       "grid_sampler_backward: expected input and grid of 4 or 5 dimensions, but got shapes ", input.sizes(), " and ",
@@ -91,8 +74,8 @@ std::tuple<at::Tensor, at::Tensor> grid_sampler_backward(
   check_sizes("grid_sampler_backward", "grad_output", grad_output, output_sizes(input, grid));
   check_dtype("grid_sampler_backward", "grad_output", grad_output, input.scalar_type());
   at::Tensor grad_input, grad_grid = at::empty_like(grid, at::MemoryFormat::Contiguous);
-  if (output_mask[0]) grad_input = input_gradient(grad_output, input, grid, how);
-  if (output_mask[1]) {
+  if (args.output_mask[0]) grad_input = input_gradient(grad_output, input, grid, how);
+  if (args.output_mask[1]) {
     if (input.numel() == 0) {
       grad_grid.zero_();
     } else {
@@ -100,6 +83,26 @@ std::tuple<at::Tensor, at::Tensor> grid_sampler_backward(
     }
   }
   return {std::move(grad_input), std::move(grad_grid)};
+}
+
+} // namespace
+
+at::Tensor grid_sampler_2d(const Arguments<at::_ops::grid_sampler_2d>& args) {
+  at::native::check_grid_sampler_common(args.input, args.grid);
+  at::native::check_grid_sampler_2d(args.input, args.grid);
+  return sample(args);
+}
+
+at::Tensor grid_sampler_3d(const Arguments<at::_ops::grid_sampler_3d>& args) {
+  at::native::check_grid_sampler_3d(args.input, args.grid, args.interpolation_mode);
+  return sample(args);
+}
+
+std::tuple<at::Tensor, at::Tensor> grid_sampler_backward(const Arguments<at::_ops::grid_sampler_2d_backward>& args) {
+  return sample_backward(args);
+}
+std::tuple<at::Tensor, at::Tensor> grid_sampler_backward(const Arguments<at::_ops::grid_sampler_3d_backward>& args) {
+  return sample_backward(args);
 }
 
 } // namespace torch_opencl::native

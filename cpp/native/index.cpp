@@ -353,9 +353,4 @@ at::Tensor& index_select_out(const at::Tensor& self, int64_t dim, const at::Tens
   return out;
 }
 
-at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
-  at::Tensor out = at::empty({0}, self.options());
-  return index_select_out(self, dim, index, out);
-}
-
 } // namespace torch_opencl::native

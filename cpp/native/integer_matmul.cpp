@@ -1,6 +1,5 @@
 // Matmuls with integers of 8 and 4 bits: of two such matrices, and of floats with a quantised weight.
 #include <ATen/TensorOperators.h>
-#include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_int_mm.h>
 #include <ATen/ops/_weight_int8pack_mm.h>
 #include <ATen/ops/empty.h>
@@ -9,9 +8,8 @@
 #include <ATen/ops/zeros.h>
 #include <algorithm>
 
-#include "../bridge.h"
 #include "../error.h"
-#include "../fallback.h"
+#include "../host_on_cpu.h"
 #include "../tensor_arg.h"
 #include "check.h"
 #include "matmul.h"
@@ -19,11 +17,6 @@
 
 namespace torch_opencl::native {
 namespace {
-
-// The CPU's own functions use instructions for products of bytes, which OpenCL C has no word for.
-bool takes_host(const at::Tensor& self) {
-  return checked([&] { return bridge::is_host_cpu(self.get_device()); });
-}
 
 void check_bytes(const at::Tensor& self, const at::Tensor& mat2) {
   constexpr const char* op = "_int_mm";
@@ -37,6 +30,14 @@ void check_bytes(const at::Tensor& self, const at::Tensor& mat2) {
       ": Expected self dtype to be int8 or uint8 but got ", self.scalar_type());
   TORCH_CHECK(
       mat2.scalar_type() == at::kChar, op, ": Expected mat2 dtype to be of type int8 but got ", mat2.scalar_type());
+}
+
+// Operand A of a matmul with a packed weight.
+void check_floats(const char* op, const at::Tensor& self) {
+  TORCH_CHECK(
+      self.is_floating_point() && self.scalar_type() != at::kDouble, op,
+      " : expect A to be either 32-bit or 16-bit float tensor.");
+  TORCH_CHECK(self.dim() == 2, op, " : expect A to be 2D tensor.");
 }
 
 // Sums in float32, which is exact for as many products as stay within 2^24: kernels would compute int32 in 64 bits,
@@ -60,7 +61,8 @@ at::Tensor product_of_bytes(const at::Tensor& self, const at::Tensor& mat2) {
 } // namespace
 
 at::Tensor int_mm(const at::Tensor& self, const at::Tensor& mat2) {
-  if (takes_host(self)) return at::native::call_fallback_fn_symint<&host_kernel, at::_ops::_int_mm>::call(self, mat2);
+  // The CPU's own function uses instructions for products of bytes, which OpenCL C has no word for.
+  if (is_host_cpu(self)) return call_on_host<at::_ops::_int_mm>(self, mat2);
   check_bytes(self, mat2);
   return product_of_bytes(self, mat2);
 }
@@ -84,14 +86,9 @@ at::Tensor weight_int8pack_mm(const at::Tensor& self, const at::Tensor& mat2, co
   // whole ones; for float32 it takes 175 ms where a matmul takes 2 (128 x 1024 x 1024, PoCL, 2 cores).
   constexpr int64_t kVectors = 64;
   const bool has_vectors = self.scalar_type() == at::kBFloat16 && self.dim() == 2 && self.size(1) % kVectors == 0;
-  if (has_vectors && takes_host(self)) {
-    return at::native::call_fallback_fn_symint<&host_kernel, at::_ops::_weight_int8pack_mm>::call(self, mat2, scales);
-  }
+  if (has_vectors && is_host_cpu(self)) return call_on_host<at::_ops::_weight_int8pack_mm>(self, mat2, scales);
   constexpr const char* op = "_weight_int8pack_mm";
-  TORCH_CHECK(
-      self.is_floating_point() && self.scalar_type() != at::kDouble, op,
-      " : expect A to be either 32-bit or 16-bit float tensor.");
-  TORCH_CHECK(self.dim() == 2, op, " : expect A to be 2D tensor.");
+  check_floats(op, self);
   TORCH_CHECK(mat2.scalar_type() == at::kChar, op, " : expect B to be int8 tensor.");
   TORCH_CHECK(mat2.dim() == 2 && mat2.size(1) == self.size(1), op, " : expect B.size(1) == ", self.size(1));
   TORCH_CHECK(
@@ -140,10 +137,7 @@ at::Tensor convert_weight_to_int4pack(const at::Tensor& self, int64_t inner_k_ti
 at::Tensor weight_int4pack_mm(
     const at::Tensor& self, const at::Tensor& mat2, int64_t q_group_size, const at::Tensor& scales_and_zeros) {
   constexpr const char* op = "_weight_int4pack_mm";
-  TORCH_CHECK(
-      self.is_floating_point() && self.scalar_type() != at::kDouble, op,
-      " : expect A to be either 32-bit or 16-bit float tensor.");
-  TORCH_CHECK(self.dim() == 2, op, " : expect A to be 2D tensor.");
+  check_floats(op, self);
   TORCH_CHECK(mat2.scalar_type() == at::kInt, op, " : expect B to be int32 tensor.");
   TORCH_CHECK(mat2.is_contiguous(), op, " : expect B to be contiguous.");
   TORCH_CHECK(mat2.dim() == 4 && mat2.size(2) == 32, op, " : expect B to 4d tensor.");

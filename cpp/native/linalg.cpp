@@ -54,7 +54,7 @@ int64_t half(int64_t size) {
 }
 
 // out -= a @ b. ATen's baddbmm would copy: it takes parts of one matrix for memory that may overlap.
-void subtract_product(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+void gemm_update(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   if (out.numel() == 0 || a.size(2) == 0) return;
   const at::Tensor first = a.resolve_conj(), second = b.resolve_conj();
   checked([&] {
@@ -75,11 +75,11 @@ void solve(const at::Tensor& a, const at::Tensor& b, bool upper, bool unitriangu
   const auto solve_second = [&] { solve(columns(rows(a, h, n), h, n), second, upper, unitriangular); };
   if (upper) {
     solve_second();
-    subtract_product(first, columns(rows(a, 0, h), h, n), second);
+    gemm_update(first, columns(rows(a, 0, h), h, n), second);
     solve_first();
   } else {
     solve_first();
-    subtract_product(second, columns(rows(a, h, n), 0, h), first);
+    gemm_update(second, columns(rows(a, h, n), 0, h), first);
     solve_second();
   }
 }
@@ -99,7 +99,7 @@ void factor_cholesky(const at::Tensor& a, const at::Tensor& infos, int64_t first
   factor_cholesky(top, infos, first);
   // side = side @ top^-H, which is transposed conj(top) @ x = side^T
   solve(top.conj(), side.mT(), /*upper=*/false, /*unitriangular=*/false);
-  subtract_product(rest, side, side.mH());
+  gemm_update(rest, side, side.mH());
   factor_cholesky(rest, infos, first + h);
 }
 
@@ -118,7 +118,7 @@ void factor_lu(
   solve(rows(left, 0, h), rows(right, 0, h), /*upper=*/false, /*unitriangular=*/true);
   if (open.size(1) == 0) return;
   const at::Tensor below = rows(left, h, m), rest = rows(right, h, m);
-  subtract_product(rest, below, rows(right, 0, h));
+  gemm_update(rest, below, rows(right, 0, h));
   factor_lu(rest, open, infos, first + h, compute_pivots);
   swap_rows(below, open, first + h, /*reverse=*/false);
 }
@@ -139,7 +139,7 @@ void reflect(const at::Tensor& panel, const at::Tensor& tau, const at::Tensor& c
   // T solves (I + diag(tau) striu(V^H V)) T = diag(tau).
   const at::Tensor t = at::diag_embed(tau);
   solve(tau.unsqueeze(2) * at::bmm(v_adjoint, v).triu(1), t, /*upper=*/true, /*unitriangular=*/true);
-  subtract_product(c, v, at::bmm(adjoint ? t.mH() : t, at::bmm(v_adjoint, c)));
+  gemm_update(c, v, at::bmm(adjoint ? t.mH() : t, at::bmm(v_adjoint, c)));
 }
 
 } // namespace

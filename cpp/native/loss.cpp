@@ -12,14 +12,6 @@
 namespace torch_opencl::native {
 namespace {
 
-at::Tensor value_of(const std::optional<at::Tensor>& tensor) {
-  return tensor.has_value() ? *tensor : at::Tensor();
-}
-
-at::Tensor value_of(at::OptionalTensorRef tensor) {
-  return tensor.has_value() ? *tensor : at::Tensor();
-}
-
 bridge::Reduction reduction_of(int64_t reduction) {
   TORCH_CHECK(
       reduction >= at::Reduction::None && reduction < at::Reduction::END, "OpenCL: ", reduction,
@@ -88,17 +80,24 @@ void check_nll_loss2d(const at::Tensor& self, const at::Tensor& target, const at
       "size mismatch (got input: ", self.sizes(), " , target: ", target.sizes());
 }
 
+// Operands of a binary cross entropy, as kernels take them.
+struct Elements {
+  Elements(const at::Tensor& self, const at::Tensor& target, const at::Tensor& given_weight)
+      : input(self.contiguous()), target(target.to(self.scalar_type()).contiguous()) {
+    if (given_weight.defined()) weight = given_weight.to(self.scalar_type()).expand_as(self).contiguous();
+  }
+
+  at::Tensor input, target, weight;
+};
+
 at::Tensor element_losses(const at::Tensor& self, const at::Tensor& target, const std::optional<at::Tensor>& weight) {
   TORCH_CHECK(
       self.sizes() == target.sizes(), "Using a target size (", target.sizes(),
       ") that is different to the input size (", self.sizes(),
       ") is deprecated. Please ensure they have the same size.");
-  const at::Tensor given_weight = value_of(weight);
-  const at::Tensor input = self.contiguous(), wanted = target.to(self.scalar_type()).contiguous(),
-                   scale = given_weight.defined() ? given_weight.to(self.scalar_type()).expand_as(self).contiguous()
-                                                  : given_weight;
-  at::Tensor loss = at::empty_like(input);
-  checked([&] { bridge::binary_cross_entropy(arg(input), arg(wanted), arg(scale), arg(loss)); });
+  const Elements each(self, target, value_of(weight));
+  at::Tensor loss = at::empty_like(each.input);
+  checked([&] { bridge::binary_cross_entropy(arg(each.input), arg(each.target), arg(each.weight), arg(loss)); });
   return loss;
 }
 
@@ -142,18 +141,12 @@ std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(
   return {std::move(output), std::move(total_weight)};
 }
 
-at::Tensor nll_loss2d_backward(
-    const at::Tensor& grad_output,
-    const at::Tensor& self,
-    const at::Tensor& target,
-    const std::optional<at::Tensor>& weight,
-    int64_t reduction,
-    int64_t ignore_index,
-    const at::Tensor& total_weight) {
-  check_nll_loss2d(self, target, value_of(weight));
-  at::Tensor grad_input = at::empty_like(self, at::MemoryFormat::Contiguous);
-  const Classes classes(self, target, value_of(weight), ignore_index);
-  likelihood_backward(grad_output, classes, reduction, total_weight, grad_input);
+at::Tensor nll_loss2d_backward(const Arguments<at::_ops::nll_loss2d_backward>& args) {
+  const at::Tensor weight = value_of(args.weight);
+  check_nll_loss2d(args.self, args.target, weight);
+  at::Tensor grad_input = at::empty_like(args.self, at::MemoryFormat::Contiguous);
+  const Classes classes(args.self, args.target, weight, args.ignore_index);
+  likelihood_backward(args.grad_output, classes, args.reduction, args.total_weight, grad_input);
   return grad_input;
 }
 
@@ -170,16 +163,14 @@ at::Tensor binary_cross_entropy_backward(
     const at::Tensor& target,
     const std::optional<at::Tensor>& weight,
     int64_t reduction) {
-  const at::Tensor given_weight = value_of(weight);
-  const at::Tensor input = self.contiguous(), wanted = target.to(self.scalar_type()).contiguous(),
-                   scale = given_weight.defined() ? given_weight.to(self.scalar_type()).expand_as(self).contiguous()
-                                                  : given_weight;
+  const Elements each(self, target, value_of(weight));
   // One gradient serves all elements where the loss was reduced.
   const at::Tensor grad = (grad_output.numel() == 1 ? grad_output : grad_output.expand_as(self)).contiguous();
-  at::Tensor grad_input = at::empty_like(input);
+  at::Tensor grad_input = at::empty_like(each.input);
   const double share = reduction == at::Reduction::Mean ? 1.0 / static_cast<double>(self.numel()) : 1.0;
   checked([&] {
-    bridge::binary_cross_entropy_backward(arg(grad), arg(input), arg(wanted), arg(scale), arg(grad_input), share);
+    bridge::binary_cross_entropy_backward(
+        arg(grad), arg(each.input), arg(each.target), arg(each.weight), arg(grad_input), share);
   });
   return grad_input;
 }

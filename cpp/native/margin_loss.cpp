@@ -49,14 +49,32 @@ Rows multilabel_margin_rows(const at::Tensor& self, const at::Tensor& target) {
   return {self, target, count, classes};
 }
 
-bridge::MultiMargin multi_margin(const at::Scalar& p, const at::Scalar& margin, const at::Tensor& weight) {
-  return {arg(weight), margin.toDouble(), p.to<int>()};
-}
+// Rows and parameters of a multi-class margin loss.
+struct MultiMargin {
+  template <class Op>
+  MultiMargin(const char* op, const Arguments<Op>& args)
+      : rows((check_power(args.p), multi_margin_rows(args.self, args.target, args.weight))),
+        weight(contiguous(args.weight)),
+        margin(args.margin.toDouble()),
+        p(args.p.template to<int>()) {
+    check_dtype(op, "weight", weight, args.self.scalar_type());
+  }
 
-void check_power(const at::Scalar& p) {
-  const auto power = p.to<int64_t>();
-  TORCH_CHECK(power == 1 || power == 2, "only p == 1 and p == 2 supported");
-}
+  bridge::MultiMargin args() const {
+    return {arg(weight), margin, p};
+  }
+
+  Rows rows;
+  at::Tensor weight;
+  double margin;
+  int p;
+
+ private:
+  static void check_power(const at::Scalar& p) {
+    const auto power = p.to<int64_t>();
+    TORCH_CHECK(power == 1 || power == 2, "only p == 1 and p == 2 supported");
+  }
+};
 
 // Losses of rows as the reduction asks for; a row without a batch has one loss.
 at::Tensor reduced(const at::Tensor& losses, int64_t reduction, bool is_batch) {
@@ -75,41 +93,24 @@ at::Tensor upstream(const char* op, const at::Tensor& grad_output, int64_t reduc
 
 } // namespace
 
-at::Tensor multi_margin_loss(
-    const at::Tensor& self,
-    const at::Tensor& target,
-    const at::Scalar& p,
-    const at::Scalar& margin,
-    const std::optional<at::Tensor>& weight,
-    int64_t reduction) {
-  check_power(p);
-  const Rows rows = multi_margin_rows(self, target, weight);
-  const at::Tensor losses = at::empty({rows.count}, self.options()), scales = contiguous(weight);
-  check_dtype("multi_margin_loss", "weight", scales, self.scalar_type());
-  if (self.numel() > 0) {
-    checked([&] { bridge::multi_margin_loss(rows.args(), multi_margin(p, margin, scales), arg(losses)); });
+at::Tensor multi_margin_loss(const Arguments<at::_ops::multi_margin_loss>& args) {
+  const MultiMargin loss("multi_margin_loss", args);
+  const at::Tensor losses = at::empty({loss.rows.count}, args.self.options());
+  if (args.self.numel() > 0) {
+    checked([&] { bridge::multi_margin_loss(loss.rows.args(), loss.args(), arg(losses)); });
   }
-  return reduced(losses, reduction, target.dim() > 0);
+  return reduced(losses, args.reduction, args.target.dim() > 0);
 }
 
-at::Tensor multi_margin_loss_backward(
-    const at::Tensor& grad_output,
-    const at::Tensor& self,
-    const at::Tensor& target,
-    const at::Scalar& p,
-    const at::Scalar& margin,
-    const std::optional<at::Tensor>& weight,
-    int64_t reduction) {
-  check_power(p);
-  const Rows rows = multi_margin_rows(self, target, weight);
-  at::Tensor grad_input = at::empty_like(self, at::MemoryFormat::Contiguous);
-  if (self.numel() == 0) return grad_input;
-  const at::Tensor grad = upstream("multi_margin_loss_backward", grad_output, reduction, rows);
-  const at::Tensor scales = contiguous(weight);
-  check_dtype("multi_margin_loss_backward", "weight", scales, self.scalar_type());
+at::Tensor multi_margin_loss_backward(const Arguments<at::_ops::multi_margin_loss_backward>& args) {
+  constexpr const char* op = "multi_margin_loss_backward";
+  const MultiMargin loss(op, args);
+  at::Tensor grad_input = at::empty_like(args.self, at::MemoryFormat::Contiguous);
+  if (args.self.numel() == 0) return grad_input;
+  const at::Tensor grad = upstream(op, args.grad_output, args.reduction, loss.rows);
   checked([&] {
     bridge::multi_margin_loss_backward(
-        rows.args(), multi_margin(p, margin, scales), arg(grad), rows.scale(reduction), arg(grad_input));
+        loss.rows.args(), loss.args(), arg(grad), loss.rows.scale(args.reduction), arg(grad_input));
   });
   return grad_input;
 }

@@ -1,7 +1,7 @@
 // Matmuls whose result has a dtype of its own: float32 of 16-bit matrices, in which they are summed anyway.
 #include <ATen/native/Resize.h>
-#include <ATen/ops/empty.h>
 
+#include "check.h"
 #include "matmul.h"
 
 namespace torch_opencl::native {
@@ -17,9 +17,7 @@ void check_out_dtype(at::ScalarType dtype, at::ScalarType out_dtype) {
 void check_matrices(const char* first, const at::Tensor& mat1, const at::Tensor& mat2, at::ScalarType out_dtype) {
   TORCH_CHECK(mat1.dim() == 2, first, " must be a matrix, got ", mat1.dim(), "-D tensor");
   TORCH_CHECK(mat2.dim() == 2, "mat2 must be a matrix, got ", mat2.dim(), "-D tensor");
-  TORCH_CHECK(
-      mat1.size(1) == mat2.size(0), "mat1 and mat2 shapes cannot be multiplied (", mat1.size(0), "x", mat1.size(1),
-      " and ", mat2.size(0), "x", mat2.size(1), ")");
+  check_inner_sizes("mat1 and mat2", mat1, mat2);
   TORCH_CHECK(
       mat1.scalar_type() == mat2.scalar_type(), first, " and mat2 must have the same dtype, but got ",
       mat1.scalar_type(), " and ", mat2.scalar_type());
@@ -43,41 +41,20 @@ void check_bias(const at::Tensor& self, const at::Tensor& mat1, at::ScalarType o
       "self dtype must match either out_dtype or mat1 dtype");
 }
 
-at::DimVector sizes_of(const at::Tensor& a, const at::Tensor& b) {
-  at::DimVector sizes(a.sizes());
-  sizes.back() = b.size(-1);
-  return sizes;
-}
-
-at::Tensor empty_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType out_dtype) {
-  return at::empty(sizes_of(a, b), a.options().dtype(out_dtype));
-}
-
+// Resizes `out` for a @ b.
 void resize(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, at::ScalarType out_dtype) {
   TORCH_CHECK(out_dtype == out.scalar_type(), "out_dtype must be the same as the dtype of the provided out tensor");
-  at::native::resize_output(out, sizes_of(a, b));
+  at::DimVector sizes(a.sizes());
+  sizes.back() = b.size(-1);
+  at::native::resize_output(out, sizes);
 }
 
 } // namespace
-
-at::Tensor mm_dtype(const at::Tensor& self, const at::Tensor& mat2, at::ScalarType out_dtype) {
-  check_matrices("self", self, mat2, out_dtype);
-  at::Tensor out = empty_product(self, mat2, out_dtype);
-  multiply("mm", out, self, mat2, {}, 0, 1);
-  return out;
-}
 
 at::Tensor& mm_dtype_out(const at::Tensor& self, const at::Tensor& mat2, at::ScalarType out_dtype, at::Tensor& out) {
   check_matrices("self", self, mat2, out_dtype);
   resize(out, self, mat2, out_dtype);
   multiply("mm", out, self, mat2, {}, 0, 1);
-  return out;
-}
-
-at::Tensor bmm_dtype(const at::Tensor& self, const at::Tensor& mat2, at::ScalarType out_dtype) {
-  check_batches(self, mat2, out_dtype);
-  at::Tensor out = empty_product(self, mat2, out_dtype);
-  multiply("bmm", out, self, mat2, {}, 0, 1);
   return out;
 }
 
@@ -88,62 +65,20 @@ at::Tensor& bmm_dtype_out(const at::Tensor& self, const at::Tensor& mat2, at::Sc
   return out;
 }
 
-at::Tensor addmm_dtype(
-    const at::Tensor& self,
-    const at::Tensor& mat1,
-    const at::Tensor& mat2,
-    at::ScalarType out_dtype,
-    const at::Scalar& beta,
-    const at::Scalar& alpha) {
-  check_matrices("mat1", mat1, mat2, out_dtype);
-  check_bias(self, mat1, out_dtype);
-  at::Tensor out = empty_product(mat1, mat2, out_dtype);
-  multiply("addmm", out, mat1, mat2, self, beta, alpha);
-  return out;
+at::Tensor& addmm_dtype_out(const Arguments<at::_ops::addmm_dtype_out>& args) {
+  check_matrices("mat1", args.mat1, args.mat2, args.out_dtype);
+  check_bias(args.self, args.mat1, args.out_dtype);
+  resize(args.out, args.mat1, args.mat2, args.out_dtype);
+  multiply("addmm", args.out, args.mat1, args.mat2, args.self, args.beta, args.alpha);
+  return args.out;
 }
 
-at::Tensor& addmm_dtype_out(
-    const at::Tensor& self,
-    const at::Tensor& mat1,
-    const at::Tensor& mat2,
-    at::ScalarType out_dtype,
-    const at::Scalar& beta,
-    const at::Scalar& alpha,
-    at::Tensor& out) {
-  check_matrices("mat1", mat1, mat2, out_dtype);
-  check_bias(self, mat1, out_dtype);
-  resize(out, mat1, mat2, out_dtype);
-  multiply("addmm", out, mat1, mat2, self, beta, alpha);
-  return out;
-}
-
-at::Tensor baddbmm_dtype(
-    const at::Tensor& self,
-    const at::Tensor& batch1,
-    const at::Tensor& batch2,
-    at::ScalarType out_dtype,
-    const at::Scalar& beta,
-    const at::Scalar& alpha) {
-  check_batches(batch1, batch2, out_dtype);
-  check_bias(self, batch1, out_dtype);
-  at::Tensor out = empty_product(batch1, batch2, out_dtype);
-  multiply("baddbmm", out, batch1, batch2, self, beta, alpha);
-  return out;
-}
-
-at::Tensor& baddbmm_dtype_out(
-    const at::Tensor& self,
-    const at::Tensor& batch1,
-    const at::Tensor& batch2,
-    at::ScalarType out_dtype,
-    const at::Scalar& beta,
-    const at::Scalar& alpha,
-    at::Tensor& out) {
-  check_batches(batch1, batch2, out_dtype);
-  check_bias(self, batch1, out_dtype);
-  resize(out, batch1, batch2, out_dtype);
-  multiply("baddbmm", out, batch1, batch2, self, beta, alpha);
-  return out;
+at::Tensor& baddbmm_dtype_out(const Arguments<at::_ops::baddbmm_dtype_out>& args) {
+  check_batches(args.batch1, args.batch2, args.out_dtype);
+  check_bias(args.self, args.batch1, args.out_dtype);
+  resize(args.out, args.batch1, args.batch2, args.out_dtype);
+  multiply("baddbmm", args.out, args.batch1, args.batch2, args.self, args.beta, args.alpha);
+  return args.out;
 }
 
 } // namespace torch_opencl::native

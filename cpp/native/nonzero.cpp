@@ -33,11 +33,6 @@ at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
   return out;
 }
 
-at::Tensor nonzero(const at::Tensor& self) {
-  at::Tensor out = at::empty({0}, self.options().dtype(at::kLong));
-  return nonzero_out(self, out);
-}
-
 at::Tensor& nonzero_static_out(const at::Tensor& self, int64_t size, int64_t fill_value, at::Tensor& out) {
   TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
   TORCH_CHECK(
@@ -49,11 +44,6 @@ at::Tensor& nonzero_static_out(const at::Tensor& self, int64_t size, int64_t fil
   out.narrow(0, 0, count).copy_(found.narrow(0, 0, count));
   out.narrow(0, count, size - count).fill_(fill_value);
   return out;
-}
-
-at::Tensor nonzero_static(const at::Tensor& self, int64_t size, int64_t fill_value) {
-  at::Tensor out = at::empty({0}, self.options().dtype(at::kLong));
-  return native::nonzero_static_out(self, size, fill_value, out);
 }
 
 } // namespace torch_opencl::native

@@ -23,19 +23,14 @@ at::Tensor parameter_gradient(bool wanted, at::IntArrayRef sizes, const at::Tens
 }
 
 // Groups of channels as rows.
-bridge::NormRows group_rows(
-    const at::Tensor& input,
-    const at::Tensor& weight,
-    const at::Tensor& bias,
-    int64_t samples,
-    int64_t channels,
-    int64_t inner,
-    int64_t groups) {
+template <class Op>
+bridge::NormRows group_rows(const Arguments<Op>& args, const at::Tensor& weight, const at::Tensor& bias) {
+  const int64_t samples = args.N, channels = args.C, inner = args.HxW, groups = args.group;
   TORCH_CHECK(
       groups > 0 && channels % groups == 0, "group_norm: expected the number of channels, ", channels,
       ", to be divisible by the number of groups, ", groups);
   TORCH_CHECK(samples >= 0 && channels >= 0 && inner >= 0, "group_norm: sizes must not be negative");
-  check_numel("group_norm", "input", input, samples * channels * inner);
+  check_numel("group_norm", "input", args.input, samples * channels * inner);
   check_numel("group_norm", "weight", weight, channels);
   check_numel("group_norm", "bias", bias, channels);
   return {samples * groups, channels / groups * inner, groups, inner};
@@ -75,6 +70,20 @@ Tensors3 rows_backward(
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }
 
+// The normalised dimensions of layer norm and its like as rows.
+bridge::NormRows layer_rows(
+    const at::Tensor& input, at::IntArrayRef normalized_shape, const at::Tensor& weight, const at::Tensor& bias = {}) {
+  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, weight, bias);
+  return {rows, length, /*groups=*/1, /*inner=*/1};
+}
+
+// Memory for a statistic of each row.
+at::Tensor row_statistic(const at::Tensor& input, at::IntArrayRef normalized_shape) {
+  at::DimVector sizes(input.sizes().slice(0, input.dim() - normalized_shape.size()));
+  sizes.append(normalized_shape.size(), 1);
+  return at::empty(sizes, statistics_options(input));
+}
+
 } // namespace
 
 at::TensorOptions statistics_options(const at::Tensor& input) {
@@ -89,32 +98,19 @@ Tensors3 native_layer_norm(
     const std::optional<at::Tensor>& bias,
     double eps) {
   const at::Tensor scale = contiguous(weight), shift = contiguous(bias);
-  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, shift);
+  const bridge::NormRows rows = layer_rows(input, normalized_shape, scale, shift);
   const at::Tensor x = input.contiguous();
   at::Tensor output = at::empty_like(x);
-  at::DimVector sizes(input.sizes().slice(0, input.dim() - normalized_shape.size()));
-  sizes.append(normalized_shape.size(), 1);
-  at::Tensor mean = at::empty(sizes, statistics_options(input)), rstd = at::empty_like(mean);
-  const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
-  checked(
-      [&] { bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, geometry, eps); });
+  at::Tensor mean = row_statistic(input, normalized_shape), rstd = at::empty_like(mean);
+  checked([&] { bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, rows, eps); });
   return {std::move(output), std::move(mean), std::move(rstd)};
 }
 
-Tensors3 native_layer_norm_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& input,
-    at::IntArrayRef normalized_shape,
-    const at::Tensor& mean,
-    const at::Tensor& rstd,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias,
-    std::array<bool, 3> output_mask) {
-  const at::Tensor scale = contiguous(weight), shift = contiguous(bias);
-  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, shift);
-  const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
+Tensors3 native_layer_norm_backward(const Arguments<at::_ops::native_layer_norm_backward>& args) {
+  const at::Tensor scale = contiguous(args.weight), shift = contiguous(args.bias);
   return rows_backward(
-      "layer_norm_backward", grad_out, input, mean, rstd, scale, normalized_shape, geometry, output_mask);
+      "layer_norm_backward", args.grad_out, args.input, args.mean, args.rstd, scale, args.normalized_shape,
+      layer_rows(args.input, args.normalized_shape, scale, shift), args.output_mask);
 }
 
 Tensors2 fused_rms_norm(
@@ -122,20 +118,15 @@ Tensors2 fused_rms_norm(
     at::IntArrayRef normalized_shape,
     const std::optional<at::Tensor>& weight,
     std::optional<double> eps) {
-  const at::Tensor scale = contiguous(weight);
-  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, /*bias=*/{});
+  const at::Tensor scale = contiguous(weight), absent;
+  const bridge::NormRows rows = layer_rows(input, normalized_shape, scale);
   const at::Tensor x = input.contiguous();
-  at::Tensor output = at::empty_like(x);
-  at::DimVector sizes(input.sizes().slice(0, input.dim() - normalized_shape.size()));
-  sizes.append(normalized_shape.size(), 1);
-  at::Tensor rstd = at::empty(sizes, statistics_options(input));
+  at::Tensor output = at::empty_like(x), rstd = row_statistic(input, normalized_shape);
   const bool is_double = rstd.scalar_type() == at::kDouble;
   const double smallest =
       eps.value_or(is_double ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon());
-  const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
   checked([&] {
-    bridge::norm_rows(
-        arg(x), {arg(scale), arg(at::Tensor())}, arg(output), {arg(at::Tensor()), arg(rstd)}, geometry, smallest);
+    bridge::norm_rows(arg(x), {arg(scale), arg(absent)}, arg(output), {arg(absent), arg(rstd)}, rows, smallest);
   });
   return {std::move(output), std::move(rstd)};
 }
@@ -148,45 +139,28 @@ Tensors2 fused_rms_norm_backward(
     const std::optional<at::Tensor>& weight,
     std::array<bool, 2> output_mask) {
   const at::Tensor scale = contiguous(weight);
-  const auto [rows, length] = at::native::_check_layer_norm_inputs(input, normalized_shape, scale, /*bias=*/{});
-  const bridge::NormRows geometry{rows, length, /*groups=*/1, /*inner=*/1};
   auto [grad_input, grad_weight, unused] = rows_backward(
-      "rms_norm_backward", grad_out, input, /*mean=*/{}, rstd, scale, normalized_shape, geometry,
-      {output_mask[0], output_mask[1], false});
+      "rms_norm_backward", grad_out, input, /*mean=*/{}, rstd, scale, normalized_shape,
+      layer_rows(input, normalized_shape, scale), {output_mask[0], output_mask[1], false});
   return {std::move(grad_input), std::move(grad_weight)};
 }
 
-Tensors3 native_group_norm(
-    const at::Tensor& input,
-    const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias,
-    int64_t samples,
-    int64_t channels,
-    int64_t inner,
-    int64_t groups,
-    double eps) {
-  const at::Tensor x = input.contiguous(), scale = contiguous(weight), shift = contiguous(bias);
-  const bridge::NormRows rows = group_rows(x, scale, shift, samples, channels, inner, groups);
+Tensors3 native_group_norm(const Arguments<at::_ops::native_group_norm>& args) {
+  const at::Tensor x = args.input.contiguous(), scale = contiguous(args.weight), shift = contiguous(args.bias);
+  const bridge::NormRows rows = group_rows(args, scale, shift);
   at::Tensor output = at::empty_like(x);
-  at::Tensor mean = at::empty({samples, groups}, statistics_options(input)), rstd = at::empty_like(mean);
-  checked([&] { bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, rows, eps); });
+  at::Tensor mean = at::empty({args.N, args.group}, statistics_options(x)), rstd = at::empty_like(mean);
+  checked([&] {
+    bridge::norm_rows(arg(x), {arg(scale), arg(shift)}, arg(output), {arg(mean), arg(rstd)}, rows, args.eps);
+  });
   return {std::move(output), std::move(mean), std::move(rstd)};
 }
 
-Tensors3 native_group_norm_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& input,
-    const at::Tensor& mean,
-    const at::Tensor& rstd,
-    const std::optional<at::Tensor>& weight,
-    int64_t samples,
-    int64_t channels,
-    int64_t inner,
-    int64_t groups,
-    std::array<bool, 3> output_mask) {
-  const at::Tensor scale = contiguous(weight);
-  const bridge::NormRows rows = group_rows(input, scale, {}, samples, channels, inner, groups);
-  return rows_backward("group_norm_backward", grad_out, input, mean, rstd, scale, channels, rows, output_mask);
+Tensors3 native_group_norm_backward(const Arguments<at::_ops::native_group_norm_backward>& args) {
+  const at::Tensor scale = contiguous(args.weight);
+  return rows_backward(
+      "group_norm_backward", args.grad_out, args.input, args.mean, args.rstd, scale, args.C,
+      group_rows(args, scale, {}), args.output_mask);
 }
 
 } // namespace torch_opencl::native

@@ -10,8 +10,6 @@
 #include "torch_opencl/rust/ops/optimizer/mod.rs.h"
 
 namespace torch_opencl::native {
-
-using OptionalTensor = std::optional<at::Tensor>;
 namespace {
 
 using bridge::OptimizerRule;
@@ -46,20 +44,24 @@ class Alike {
 
 // One step of every parameter; those that follow one another with the same dtypes are passed on together.
 struct Optimizer {
+  // Of the arguments that all rules have.
+  template <class Op>
+  Optimizer(OptimizerRule rule, const Arguments<Op>& args)
+      : rule(rule), parameters(args.self), gradients(args.grads), scale(args.grad_scale), found_inf(args.found_inf) {
+    settings.weight_decay = args.weight_decay;
+    settings.maximize = args.maximize;
+    set_lr(args.lr);
+  }
+
   OptimizerRule rule;
-  bridge::OptimizerSettings settings;
+  bridge::OptimizerSettings settings{};
   at::TensorList parameters, gradients;
   std::array<at::TensorList, 3> states;
   at::TensorList counts;
-  OptionalTensor scale, found_inf;
+  at::Tensor lr; // on the device
+  const std::optional<at::Tensor>&scale, &found_inf;
 
-  void run(const at::Tensor& lr = {}) {
-    at::Tensor device_lr;
-    if (lr.defined() && lr.device().is_cpu()) {
-      settings.lr = lr.item<double>();
-    } else {
-      device_lr = lr;
-    }
+  void run() const {
     TORCH_CHECK(
         gradients.size() == parameters.size(), "fused optimizer: ", parameters.size(), " parameters, but ",
         gradients.size(), " gradients");
@@ -75,11 +77,22 @@ struct Optimizer {
       do {
         end++;
       } while (end < parameters.size() && is_alike(begin, end));
-      step(begin, end, device_lr);
+      step(begin, end);
     }
   }
 
  private:
+  void set_lr(double value) {
+    settings.lr = value;
+  }
+  void set_lr(const at::Tensor& value) {
+    if (value.defined() && value.device().is_cpu()) {
+      settings.lr = value.item<double>();
+    } else {
+      lr = value;
+    }
+  }
+
   // Returns true if two parameters and the tensors that belong to them have the same dtypes.
   bool is_alike(size_t one, size_t other) const {
     const std::array<at::TensorList, kLists> lists{parameters, gradients, states[0], states[1], states[2], counts};
@@ -88,7 +101,7 @@ struct Optimizer {
     });
   }
 
-  void step(size_t begin, size_t end, const at::Tensor& lr) const {
+  void step(size_t begin, size_t end) const {
     const std::array<at::TensorList, kLists> lists{parameters, gradients, states[0], states[1], states[2], counts};
     std::vector<int64_t> sizes;
     for (size_t i = begin; i < end; i++) sizes.push_back(parameters[i].numel());
@@ -116,234 +129,63 @@ struct Optimizer {
   }
 };
 
-Optimizer sgd(
-    at::TensorList self,
-    at::TensorList grads,
-    at::TensorList momentum_buffers,
-    double weight_decay,
-    double momentum,
-    double lr,
-    double dampening,
-    bool nesterov,
-    bool maximize,
-    bool is_first_step,
-    const OptionalTensor& grad_scale,
-    const OptionalTensor& found_inf) {
-  bridge::OptimizerSettings settings{};
-  settings.lr = lr;
-  settings.maximize = maximize;
-  settings.weight_decay = weight_decay;
-  settings.momentum = momentum;
-  settings.dampening = dampening;
-  settings.is_first_step = is_first_step;
-  settings.nesterov = nesterov;
-  return {OptimizerRule::Sgd, settings, self, grads, {momentum_buffers}, {}, grad_scale, found_inf};
+template <class Op>
+void sgd(const Arguments<Op>& args) {
+  Optimizer optimizer(OptimizerRule::Sgd, args);
+  optimizer.states = {args.momentum_buffer_list};
+  optimizer.settings.momentum = args.momentum;
+  optimizer.settings.dampening = args.dampening;
+  optimizer.settings.is_first_step = args.is_first_step;
+  optimizer.settings.nesterov = args.nesterov;
+  optimizer.run();
 }
 
-Optimizer adam(
-    OptimizerRule rule,
-    at::TensorList self,
-    at::TensorList grads,
-    at::TensorList exp_avgs,
-    at::TensorList exp_avg_sqs,
-    at::TensorList max_exp_avg_sqs,
-    at::TensorList state_steps,
-    double lr,
-    double beta1,
-    double beta2,
-    double weight_decay,
-    double eps,
-    bool amsgrad,
-    bool maximize,
-    const OptionalTensor& grad_scale,
-    const OptionalTensor& found_inf) {
-  bridge::OptimizerSettings settings{};
-  settings.lr = lr;
-  settings.maximize = maximize;
-  settings.weight_decay = weight_decay;
-  settings.eps = eps;
-  settings.momentum = beta1;
-  settings.beta2 = beta2;
-  const at::TensorList largest = amsgrad ? max_exp_avg_sqs : at::TensorList();
-  return {rule, settings, self, grads, {exp_avgs, exp_avg_sqs, largest}, state_steps, grad_scale, found_inf};
+template <class Op>
+void adam(OptimizerRule rule, const Arguments<Op>& args) {
+  Optimizer optimizer(rule, args);
+  optimizer.states = {args.exp_avgs, args.exp_avg_sqs, args.amsgrad ? args.max_exp_avg_sqs : at::TensorList()};
+  optimizer.counts = args.state_steps;
+  optimizer.settings.eps = args.eps;
+  optimizer.settings.momentum = args.beta1;
+  optimizer.settings.beta2 = args.beta2;
+  optimizer.run();
 }
 
-Optimizer adagrad(
-    at::TensorList self,
-    at::TensorList grads,
-    at::TensorList state_sums,
-    at::TensorList state_steps,
-    double lr,
-    double lr_decay,
-    double weight_decay,
-    double eps,
-    bool maximize,
-    const OptionalTensor& grad_scale,
-    const OptionalTensor& found_inf) {
-  bridge::OptimizerSettings settings{};
-  settings.lr = lr;
-  settings.maximize = maximize;
-  settings.weight_decay = weight_decay;
-  settings.eps = eps;
-  settings.lr_decay = lr_decay;
-  return {OptimizerRule::Adagrad, settings, self, grads, {state_sums}, state_steps, grad_scale, found_inf};
+template <class Op>
+void adagrad(const Arguments<Op>& args) {
+  Optimizer optimizer(OptimizerRule::Adagrad, args);
+  optimizer.states = {args.state_sums};
+  optimizer.counts = args.state_steps;
+  optimizer.settings.eps = args.eps;
+  optimizer.settings.lr_decay = args.lr_decay;
+  optimizer.run();
 }
 
 } // namespace
 
-void fused_sgd(
-    at::TensorList self,
-    at::TensorList grads,
-    at::TensorList momentum_buffers,
-    double weight_decay,
-    double momentum,
-    double lr,
-    double dampening,
-    bool nesterov,
-    bool maximize,
-    bool is_first_step,
-    const OptionalTensor& grad_scale,
-    const OptionalTensor& found_inf) {
-  sgd(self, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step,
-      grad_scale, found_inf)
-      .run();
+void fused_sgd(const Arguments<at::_ops::_fused_sgd_>& args) {
+  sgd(args);
 }
-
-void fused_sgd_tensor_lr(
-    at::TensorList self,
-    at::TensorList grads,
-    at::TensorList momentum_buffers,
-    double weight_decay,
-    double momentum,
-    const at::Tensor& lr,
-    double dampening,
-    bool nesterov,
-    bool maximize,
-    bool is_first_step,
-    const OptionalTensor& grad_scale,
-    const OptionalTensor& found_inf) {
-  sgd(self, grads, momentum_buffers, weight_decay, momentum, 0, dampening, nesterov, maximize, is_first_step,
-      grad_scale, found_inf)
-      .run(lr);
+void fused_sgd_tensor_lr(const Arguments<at::_ops::_fused_sgd__tensor_lr>& args) {
+  sgd(args);
 }
-
-void fused_adam(
-    at::TensorList self,
-    at::TensorList grads,
-    at::TensorList exp_avgs,
-    at::TensorList exp_avg_sqs,
-    at::TensorList max_exp_avg_sqs,
-    at::TensorList state_steps,
-    double lr,
-    double beta1,
-    double beta2,
-    double weight_decay,
-    double eps,
-    bool amsgrad,
-    bool maximize,
-    const OptionalTensor& grad_scale,
-    const OptionalTensor& found_inf) {
-  adam(
-      OptimizerRule::Adam, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2,
-      weight_decay, eps, amsgrad, maximize, grad_scale, found_inf)
-      .run();
+void fused_adam(const Arguments<at::_ops::_fused_adam_>& args) {
+  adam(OptimizerRule::Adam, args);
 }
-
-void fused_adam_tensor_lr(
-    at::TensorList self,
-    at::TensorList grads,
-    at::TensorList exp_avgs,
-    at::TensorList exp_avg_sqs,
-    at::TensorList max_exp_avg_sqs,
-    at::TensorList state_steps,
-    const at::Tensor& lr,
-    double beta1,
-    double beta2,
-    double weight_decay,
-    double eps,
-    bool amsgrad,
-    bool maximize,
-    const OptionalTensor& grad_scale,
-    const OptionalTensor& found_inf) {
-  adam(
-      OptimizerRule::Adam, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, 0, beta1, beta2,
-      weight_decay, eps, amsgrad, maximize, grad_scale, found_inf)
-      .run(lr);
+void fused_adam_tensor_lr(const Arguments<at::_ops::_fused_adam__tensor_lr>& args) {
+  adam(OptimizerRule::Adam, args);
 }
-
-void fused_adamw(
-    at::TensorList self,
-    at::TensorList grads,
-    at::TensorList exp_avgs,
-    at::TensorList exp_avg_sqs,
-    at::TensorList max_exp_avg_sqs,
-    at::TensorList state_steps,
-    double lr,
-    double beta1,
-    double beta2,
-    double weight_decay,
-    double eps,
-    bool amsgrad,
-    bool maximize,
-    const OptionalTensor& grad_scale,
-    const OptionalTensor& found_inf) {
-  adam(
-      OptimizerRule::AdamW, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2,
-      weight_decay, eps, amsgrad, maximize, grad_scale, found_inf)
-      .run();
+void fused_adamw(const Arguments<at::_ops::_fused_adamw_>& args) {
+  adam(OptimizerRule::AdamW, args);
 }
-
-void fused_adamw_tensor_lr(
-    at::TensorList self,
-    at::TensorList grads,
-    at::TensorList exp_avgs,
-    at::TensorList exp_avg_sqs,
-    at::TensorList max_exp_avg_sqs,
-    at::TensorList state_steps,
-    const at::Tensor& lr,
-    double beta1,
-    double beta2,
-    double weight_decay,
-    double eps,
-    bool amsgrad,
-    bool maximize,
-    const OptionalTensor& grad_scale,
-    const OptionalTensor& found_inf) {
-  adam(
-      OptimizerRule::AdamW, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, 0, beta1, beta2,
-      weight_decay, eps, amsgrad, maximize, grad_scale, found_inf)
-      .run(lr);
+void fused_adamw_tensor_lr(const Arguments<at::_ops::_fused_adamw__tensor_lr>& args) {
+  adam(OptimizerRule::AdamW, args);
 }
-
-void fused_adagrad(
-    at::TensorList self,
-    at::TensorList grads,
-    at::TensorList state_sums,
-    at::TensorList state_steps,
-    double lr,
-    double lr_decay,
-    double weight_decay,
-    double eps,
-    bool maximize,
-    const OptionalTensor& grad_scale,
-    const OptionalTensor& found_inf) {
-  adagrad(self, grads, state_sums, state_steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf).run();
+void fused_adagrad(const Arguments<at::_ops::_fused_adagrad_>& args) {
+  adagrad(args);
 }
-
-void fused_adagrad_tensor_lr(
-    at::TensorList self,
-    at::TensorList grads,
-    at::TensorList state_sums,
-    at::TensorList state_steps,
-    const at::Tensor& lr,
-    double lr_decay,
-    double weight_decay,
-    double eps,
-    bool maximize,
-    const OptionalTensor& grad_scale,
-    const OptionalTensor& found_inf) {
-  adagrad(self, grads, state_sums, state_steps, 0, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf)
-      .run(lr);
+void fused_adagrad_tensor_lr(const Arguments<at::_ops::_fused_adagrad__tensor_lr>& args) {
+  adagrad(args);
 }
 
 } // namespace torch_opencl::native

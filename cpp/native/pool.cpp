@@ -23,65 +23,9 @@ at::DimVector each(at::IntArrayRef list, int64_t spatial) {
   return list.size() == 1 ? at::DimVector(spatial, list[0]) : at::DimVector(list);
 }
 
-// Parameters of the windows; without sizes they adapt to input and output.
-class PoolWindows {
- public:
-  explicit PoolWindows(int64_t spatial) : spatial_(spatial) {}
-  PoolWindows(
-      int64_t spatial,
-      at::IntArrayRef kernel_size,
-      at::IntArrayRef stride,
-      at::IntArrayRef padding,
-      at::IntArrayRef dilation = 1)
-      : spatial_(spatial),
-        kernel_size(each(kernel_size, spatial)),
-        stride(each(stride.empty() ? kernel_size : stride, spatial)),
-        padding(each(padding, spatial)),
-        dilation(each(dilation, spatial)) {}
-
-  bridge::Pool args() const {
-    return {static_cast<size_t>(spatial_), arg(kernel_size), arg(stride), arg(padding), arg(dilation)};
-  }
-
- private:
-  int64_t spatial_;
-
- public:
-  const at::DimVector kernel_size, stride, padding, dilation;
-};
-
-void max_pool(const PoolWindows& windows, const at::Tensor& self, const at::Tensor& output, const at::Tensor& indices) {
-  checked([&] { bridge::max_pool(windows.args(), arg(output), arg(indices), arg(self)); });
-}
-
-void max_pool_backward(
-    const PoolWindows& windows,
-    const at::Tensor& grad_output,
-    const at::Tensor& indices,
-    const at::Tensor& grad_input) {
-  const at::Tensor gradient = repeated_in_batches_only(grad_output, grad_input.suggest_memory_format());
-  checked([&] { bridge::max_pool_backward(windows.args(), arg(grad_input), arg(gradient), arg(indices)); });
-}
-
-void avg_pool(
-    const PoolWindows& windows,
-    const at::Tensor& self,
-    const at::Tensor& output,
-    bool count_include_pad = false,
-    int64_t divisor_override = 0) {
-  checked([&] { bridge::avg_pool(windows.args(), arg(output), arg(self), {count_include_pad, divisor_override}); });
-}
-
-void avg_pool_backward(
-    const PoolWindows& windows,
-    const at::Tensor& grad_output,
-    const at::Tensor& grad_input,
-    bool count_include_pad = false,
-    int64_t divisor_override = 0) {
-  const at::Tensor gradient = repeated_in_batches_only(grad_output, grad_input.suggest_memory_format());
-  checked([&] {
-    bridge::avg_pool_backward(windows.args(), arg(grad_input), arg(gradient), {count_include_pad, divisor_override});
-  });
+bridge::Pool args_of(const PoolWindows& windows) {
+  const auto& [spatial, kernel_size, stride, padding, dilation] = windows;
+  return {static_cast<size_t>(spatial), arg(kernel_size), arg(stride), arg(padding), arg(dilation)};
 }
 
 // Sizes of the pooled tensor: those of `self` with other spatial ones.
@@ -160,86 +104,51 @@ at::Tensor unpooled(const at::Tensor& self, const at::Tensor& indices, at::IntAr
 
 } // namespace
 
-template <class Meta, int64_t kSpatial>
-void MaxPool<Meta, kSpatial>::impl(
-    const at::Tensor& self,
+PoolWindows::PoolWindows(
+    int64_t spatial,
     at::IntArrayRef kernel_size,
     at::IntArrayRef stride,
     at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool,
-    const at::Tensor& output,
-    const at::Tensor& indices) {
-  max_pool(PoolWindows(kSpatial, kernel_size, stride, padding, dilation), self, output, indices);
+    at::IntArrayRef dilation)
+    : spatial(spatial),
+      kernel_size(each(kernel_size, spatial)),
+      stride(each(stride.empty() ? kernel_size : stride, spatial)),
+      padding(each(padding, spatial)),
+      dilation(each(dilation, spatial)) {}
+
+void max_pool(const PoolWindows& windows, const at::Tensor& self, const at::Tensor& output, const at::Tensor& indices) {
+  checked([&] { bridge::max_pool(args_of(windows), arg(output), arg(indices), arg(self)); });
 }
 
-template <class Meta, int64_t kSpatial>
-void MaxPoolBackward<Meta, kSpatial>::impl(
+void max_pool_backward(
+    const PoolWindows& windows,
     const at::Tensor& grad_output,
-    const at::Tensor&,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool,
     const at::Tensor& indices,
     const at::Tensor& grad_input) {
-  max_pool_backward(PoolWindows(kSpatial, kernel_size, stride, padding, dilation), grad_output, indices, grad_input);
+  const at::Tensor gradient = repeated_in_batches_only(grad_output, grad_input.suggest_memory_format());
+  checked([&] { bridge::max_pool_backward(args_of(windows), arg(grad_input), arg(gradient), arg(indices)); });
 }
 
-template <class Meta, int64_t kSpatial>
-void AvgPool<Meta, kSpatial>::impl(
+void avg_pool(
+    const PoolWindows& windows,
     const at::Tensor& self,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    bool,
+    const at::Tensor& output,
     bool count_include_pad,
-    std::optional<int64_t> divisor_override,
-    const at::Tensor& output) {
-  avg_pool(
-      PoolWindows(kSpatial, kernel_size, stride, padding), self, output, count_include_pad,
-      divisor_override.value_or(0));
+    std::optional<int64_t> divisor_override) {
+  const bridge::Divisor divisor{count_include_pad, divisor_override.value_or(0)};
+  checked([&] { bridge::avg_pool(args_of(windows), arg(output), arg(self), divisor); });
 }
 
-template <class Meta, int64_t kSpatial>
-void AvgPoolBackward<Meta, kSpatial>::impl(
+void avg_pool_backward(
+    const PoolWindows& windows,
     const at::Tensor& grad_output,
-    const at::Tensor&,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    bool,
+    const at::Tensor& grad_input,
     bool count_include_pad,
-    std::optional<int64_t> divisor_override,
-    const at::Tensor& grad_input) {
-  avg_pool_backward(
-      PoolWindows(kSpatial, kernel_size, stride, padding), grad_output, grad_input, count_include_pad,
-      divisor_override.value_or(0));
+    std::optional<int64_t> divisor_override) {
+  const at::Tensor gradient = repeated_in_batches_only(grad_output, grad_input.suggest_memory_format());
+  const bridge::Divisor divisor{count_include_pad, divisor_override.value_or(0)};
+  checked([&] { bridge::avg_pool_backward(args_of(windows), arg(grad_input), arg(gradient), divisor); });
 }
-
-template <class Meta, int64_t kSpatial>
-void AdaptiveMaxPool<Meta, kSpatial>::impl(
-    const at::Tensor& self, at::IntArrayRef, const at::Tensor& output, const at::Tensor& indices) {
-  max_pool(PoolWindows(kSpatial), self, output, indices);
-}
-
-template <class Meta, int64_t kSpatial>
-void AdaptiveMaxPoolBackward<Meta, kSpatial>::impl(
-    const at::Tensor& grad_output, const at::Tensor&, const at::Tensor& indices, const at::Tensor& grad_input) {
-  max_pool_backward(PoolWindows(kSpatial), grad_output, indices, grad_input);
-}
-
-template struct MaxPool<at::meta::structured_max_pool2d_with_indices, 2>;
-template struct MaxPoolBackward<at::meta::structured_max_pool2d_with_indices_backward, 2>;
-template struct AvgPool<at::meta::structured_avg_pool2d, 2>;
-template struct AvgPoolBackward<at::meta::structured_avg_pool2d_backward, 2>;
-template struct AvgPool<at::meta::structured_avg_pool3d, 3>;
-template struct AvgPoolBackward<at::meta::structured_avg_pool3d_backward, 3>;
-template struct AdaptiveMaxPool<at::meta::structured_adaptive_max_pool2d, 2>;
-template struct AdaptiveMaxPoolBackward<at::meta::structured_adaptive_max_pool2d_backward, 2>;
-template struct AdaptiveMaxPool<at::meta::structured_adaptive_max_pool3d, 3>;
-template struct AdaptiveMaxPoolBackward<at::meta::structured_adaptive_max_pool3d_backward, 3>;
 
 // Ops that are not structured in ATen.
 std::tuple<at::Tensor, at::Tensor> max_pool3d_with_indices(
@@ -287,20 +196,13 @@ std::tuple<at::Tensor, at::Tensor> max_pool3d_with_indices(
   return {std::move(output), std::move(indices)};
 }
 
-at::Tensor max_pool3d_with_indices_backward(
-    const at::Tensor& grad_output,
-    const at::Tensor& self,
-    at::IntArrayRef kernel_size,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool,
-    const at::Tensor& indices) {
+at::Tensor max_pool3d_with_indices_backward(const Arguments<at::_ops::max_pool3d_with_indices_backward>& args) {
   TORCH_CHECK(
-      grad_output.sizes() == indices.sizes(), "max_pool3d_with_indices_backward: gradient of sizes ",
-      grad_output.sizes(), " for indices of sizes ", indices.sizes());
-  at::Tensor grad_input = at::empty_like(self, self.suggest_memory_format());
-  max_pool_backward(PoolWindows(3, kernel_size, stride, padding, dilation), grad_output, indices, grad_input);
+      args.grad_output.sizes() == args.indices.sizes(), "max_pool3d_with_indices_backward: gradient of sizes ",
+      args.grad_output.sizes(), " for indices of sizes ", args.indices.sizes());
+  at::Tensor grad_input = at::empty_like(args.self, args.self.suggest_memory_format());
+  const PoolWindows windows(3, args.kernel_size, args.stride, args.padding, args.dilation);
+  max_pool_backward(windows, args.grad_output, args.indices, grad_input);
   return grad_input;
 }
 

@@ -1,12 +1,43 @@
 // Pooling: ops on planes and volumes share their code; those on rows are composed of them by ATen.
 #pragma once
 
+#include <ATen/core/DimVector.h>
 #include <ATen/core/Tensor.h>
 #include <tuple>
 
 namespace torch_opencl::native {
 
-// Base of the two- and three-dimensional classes of one op; `Meta` is ATen's class, `kSpatial` 2 or 3.
+// Parameters of the windows; without sizes they adapt to input and output.
+struct PoolWindows {
+  explicit PoolWindows(int64_t spatial) : spatial(spatial) {}
+  PoolWindows(
+      int64_t spatial,
+      at::IntArrayRef kernel_size,
+      at::IntArrayRef stride,
+      at::IntArrayRef padding,
+      at::IntArrayRef dilation = 1);
+
+  int64_t spatial;
+  at::DimVector kernel_size, stride, padding, dilation;
+};
+
+void max_pool(const PoolWindows& windows, const at::Tensor& self, const at::Tensor& output, const at::Tensor& indices);
+void max_pool_backward(
+    const PoolWindows& windows, const at::Tensor& grad_output, const at::Tensor& indices, const at::Tensor& grad_input);
+void avg_pool(
+    const PoolWindows& windows,
+    const at::Tensor& self,
+    const at::Tensor& output,
+    bool count_include_pad = false,
+    std::optional<int64_t> divisor_override = std::nullopt);
+void avg_pool_backward(
+    const PoolWindows& windows,
+    const at::Tensor& grad_output,
+    const at::Tensor& grad_input,
+    bool count_include_pad = false,
+    std::optional<int64_t> divisor_override = std::nullopt);
+
+// Two- and three-dimensional ops; `Meta` is ATen's class, `kSpatial` 2 or 3.
 template <class Meta, int64_t kSpatial>
 struct MaxPool : Meta {
   void impl(
@@ -15,22 +46,26 @@ struct MaxPool : Meta {
       at::IntArrayRef stride,
       at::IntArrayRef padding,
       at::IntArrayRef dilation,
-      bool ceil_mode,
+      bool /*ceil_mode*/,
       const at::Tensor& output,
-      const at::Tensor& indices);
+      const at::Tensor& indices) {
+    max_pool({kSpatial, kernel_size, stride, padding, dilation}, self, output, indices);
+  }
 };
 template <class Meta, int64_t kSpatial>
 struct MaxPoolBackward : Meta {
   void impl(
       const at::Tensor& grad_output,
-      const at::Tensor& self,
+      const at::Tensor& /*self*/,
       at::IntArrayRef kernel_size,
       at::IntArrayRef stride,
       at::IntArrayRef padding,
       at::IntArrayRef dilation,
-      bool ceil_mode,
+      bool /*ceil_mode*/,
       const at::Tensor& indices,
-      const at::Tensor& grad_input);
+      const at::Tensor& grad_input) {
+    max_pool_backward({kSpatial, kernel_size, stride, padding, dilation}, grad_output, indices, grad_input);
+  }
 };
 template <class Meta, int64_t kSpatial>
 struct AvgPool : Meta {
@@ -39,32 +74,45 @@ struct AvgPool : Meta {
       at::IntArrayRef kernel_size,
       at::IntArrayRef stride,
       at::IntArrayRef padding,
-      bool ceil_mode,
+      bool /*ceil_mode*/,
       bool count_include_pad,
       std::optional<int64_t> divisor_override,
-      const at::Tensor& output);
+      const at::Tensor& output) {
+    avg_pool({kSpatial, kernel_size, stride, padding}, self, output, count_include_pad, divisor_override);
+  }
 };
 template <class Meta, int64_t kSpatial>
 struct AvgPoolBackward : Meta {
   void impl(
       const at::Tensor& grad_output,
-      const at::Tensor& self,
+      const at::Tensor& /*self*/,
       at::IntArrayRef kernel_size,
       at::IntArrayRef stride,
       at::IntArrayRef padding,
-      bool ceil_mode,
+      bool /*ceil_mode*/,
       bool count_include_pad,
       std::optional<int64_t> divisor_override,
-      const at::Tensor& grad_input);
+      const at::Tensor& grad_input) {
+    avg_pool_backward(
+        {kSpatial, kernel_size, stride, padding}, grad_output, grad_input, count_include_pad, divisor_override);
+  }
 };
 template <class Meta, int64_t kSpatial>
 struct AdaptiveMaxPool : Meta {
-  void impl(const at::Tensor& self, at::IntArrayRef output_size, const at::Tensor& output, const at::Tensor& indices);
+  void impl(
+      const at::Tensor& self, at::IntArrayRef /*output_size*/, const at::Tensor& output, const at::Tensor& indices) {
+    max_pool(PoolWindows(kSpatial), self, output, indices);
+  }
 };
 template <class Meta, int64_t kSpatial>
 struct AdaptiveMaxPoolBackward : Meta {
   void impl(
-      const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& indices, const at::Tensor& grad_input);
+      const at::Tensor& grad_output,
+      const at::Tensor& /*self*/,
+      const at::Tensor& indices,
+      const at::Tensor& grad_input) {
+    max_pool_backward(PoolWindows(kSpatial), grad_output, indices, grad_input);
+  }
 };
 
 } // namespace torch_opencl::native

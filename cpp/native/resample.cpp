@@ -2,7 +2,6 @@
 
 #include <ATen/native/Resize.h>
 #include <ATen/native/UpSample.h>
-#include <ATen/ops/empty.h>
 
 #include "../compat.h"
 #include "../error.h"
@@ -105,29 +104,14 @@ at::Tensor& reflection_pad2d_out(const at::Tensor& self, at::IntArrayRef padding
   return out;
 }
 
-at::Tensor reflection_pad2d(const at::Tensor& self, at::IntArrayRef padding) {
-  at::Tensor out = at::empty({0}, self.options());
-  return native::reflection_pad2d_out(self, padding, out);
-}
-
 at::Tensor& reflection_pad2d_backward_out(
     const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding, at::Tensor& grad_input) {
   return pad_backward_out(ResampleRule::Reflect, grad_output, self, padding, grad_input);
 }
 
-at::Tensor reflection_pad2d_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding) {
-  at::Tensor grad_input = at::empty({0}, self.options());
-  return native::reflection_pad2d_backward_out(grad_output, self, padding, grad_input);
-}
-
 at::Tensor& replication_pad_backward_out(
     const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding, at::Tensor& grad_input) {
   return pad_backward_out(ResampleRule::Replicate, grad_output, self, padding, grad_input);
-}
-
-at::Tensor replication_pad_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef padding) {
-  at::Tensor grad_input = at::empty({0}, self.options());
-  return native::replication_pad_backward_out(grad_output, self, padding, grad_input);
 }
 
 } // namespace torch_opencl::native

@@ -29,8 +29,15 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// Arguments of each ATen function besides input, state and parameters.
-struct Shape {
+struct States {
+  at::Tensor output, hy, cy;
+};
+
+// Arguments of each ATen function; `cx` is an LSTM's.
+struct Network {
+  Cell cell;
+  at::Tensor input, hx, cx;
+  at::TensorList parameters;
   bool has_biases;
   int64_t layers;
   double dropout;
@@ -39,36 +46,30 @@ struct Shape {
   int64_t directions() const {
     return bidirectional ? 2 : 1;
   }
-  size_t parameters() const {
+  // Parameters of one direction of a layer.
+  size_t parameter_count() const {
     return has_biases ? 4 : 2;
   }
+
+  // ATen's own function.
+  States composed() const;
+  // Returns true if the layers' own function takes the call: plain tensors of one floating dtype, with matching sizes.
+  // ATen serves, or refuses, everything else.
+  bool is_simple() const;
+  States run() const;
 };
 
-struct States {
-  at::Tensor output, hy, cy;
-};
-
-// ATen's own function; `cx` is an LSTM's.
-States composed(
-    Cell cell,
-    const at::Tensor& input,
-    const at::Tensor& hx,
-    const at::Tensor& cx,
-    at::TensorList parameters,
-    const Shape& shape) {
+States Network::composed() const {
   const auto plain = [&](auto function) -> States {
-    auto [output, hy] = function(
-        input, hx, parameters, shape.has_biases, shape.layers, shape.dropout, shape.train, shape.bidirectional,
-        shape.batch_first);
+    auto [output, hy] = function(input, hx, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
     return {output, hy, {}};
   };
   using Plain =
       Tensors2 (*)(const at::Tensor&, const at::Tensor&, at::TensorList, bool, int64_t, double, bool, bool, bool);
   switch (cell) {
     case Cell::Lstm: {
-      auto [output, hy, cy] = at::native::lstm(
-          input, {hx, cx}, parameters, shape.has_biases, shape.layers, shape.dropout, shape.train, shape.bidirectional,
-          shape.batch_first);
+      auto [output, hy, cy] =
+          at::native::lstm(input, {hx, cx}, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
       return {output, hy, cy};
     }
     case Cell::Gru:
@@ -89,9 +90,9 @@ variable_list composed_steps(const RnnLayer& layer) {
   const bool has_biases = inputs.input_bias.defined();
   if (has_biases) parameters.insert(parameters.end(), {inputs.input_bias, inputs.hidden_bias});
   const at::Tensor cx = inputs.cx.defined() ? inputs.cx.unsqueeze(0) : at::Tensor();
-  const auto [output, hy, cy] = composed(
-      layer.cell, turned(inputs.input), inputs.hx.unsqueeze(0), cx, parameters,
-      {has_biases, 1, 0.0, true, false, false});
+  const Network steps{
+      layer.cell, turned(inputs.input), inputs.hx.unsqueeze(0), cx, parameters, has_biases, 1, 0.0, true, false, false};
+  const auto [output, hy, cy] = steps.composed();
   variable_list results{turned(output), hy.squeeze(0)};
   if (cy.defined()) results.push_back(cy.squeeze(0));
   return results;
@@ -190,18 +191,10 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
   }
 };
 
-// Returns true if the layers' own function takes the call: plain tensors of one floating dtype, with matching sizes.
-// ATen serves, or refuses, everything else.
-bool is_simple(
-    Cell cell,
-    const at::Tensor& input,
-    const at::Tensor& hx,
-    const at::Tensor& cx,
-    at::TensorList parameters,
-    const Shape& shape) {
-  const size_t directions = shape.layers * shape.directions();
+bool Network::is_simple() const {
+  const size_t total = layers * directions();
   if (input.dim() != 3 || input.numel() == 0 || !at::isFloatingType(input.scalar_type()) || hx.dim() != 3 ||
-      parameters.size() != directions * shape.parameters() || at::autocast::is_autocast_enabled(at::kPrivateUse1)) {
+      parameters.size() != total * parameter_count() || at::autocast::is_autocast_enabled(at::kPrivateUse1)) {
     return false;
   }
   const auto is_plain = [&](const at::Tensor& tensor) {
@@ -213,54 +206,46 @@ bool is_simple(
       !std::all_of(parameters.begin(), parameters.end(), is_plain)) {
     return false;
   }
-  const int64_t batch = input.size(shape.batch_first ? 0 : 1), hidden = hx.size(2), width = gates_of(cell) * hidden;
-  const std::array<int64_t, 3> state{static_cast<int64_t>(directions), batch, hidden};
+  const int64_t batch = input.size(batch_first ? 0 : 1), hidden = hx.size(2), width = gates_of(cell) * hidden;
+  const std::array<int64_t, 3> state{static_cast<int64_t>(total), batch, hidden};
   if (hidden == 0 || hx.sizes() != at::IntArrayRef(state) || (cx.defined() && cx.sizes() != hx.sizes())) return false;
   for (size_t i = 0; i < parameters.size(); i++) {
-    const size_t kind = i % shape.parameters(), layer = i / shape.parameters() / shape.directions();
-    const int64_t features = kind == 1 ? hidden : layer == 0 ? input.size(2) : shape.directions() * hidden;
+    const size_t kind = i % parameter_count(), layer = i / parameter_count() / directions();
+    const int64_t features = kind == 1 ? hidden : layer == 0 ? input.size(2) : directions() * hidden;
     const std::array<int64_t, 2> size{width, features};
     if (parameters[i].sizes() != at::IntArrayRef(size.data(), kind < 2 ? 2 : 1)) return false;
   }
   return true;
 }
 
-States run(
-    Cell cell,
-    const at::Tensor& input,
-    const at::Tensor& hx,
-    const at::Tensor& cx,
-    at::TensorList parameters,
-    const Shape& shape) {
-  if (!is_simple(cell, input, hx, cx, parameters, shape)) return composed(cell, input, hx, cx, parameters, shape);
+States Network::run() const {
+  if (!is_simple()) return composed();
   const bool has_backward = torch::autograd::compute_requires_grad(input, hx, cx, parameters);
-  at::Tensor steps = shape.batch_first ? input.transpose(0, 1) : input;
+  at::Tensor steps = batch_first ? input.transpose(0, 1) : input;
   std::vector<at::Tensor> hy, cy;
-  for (int64_t layer = 0; layer < shape.layers; layer++) {
+  for (int64_t layer = 0; layer < layers; layer++) {
     std::vector<at::Tensor> outputs;
-    for (int64_t direction = 0; direction < shape.directions(); direction++) {
-      const int64_t index = layer * shape.directions() + direction;
-      const at::TensorList weights = parameters.slice(index * shape.parameters(), shape.parameters());
+    for (int64_t direction = 0; direction < directions(); direction++) {
+      const int64_t index = layer * directions() + direction;
+      const at::TensorList weights = parameters.slice(index * parameter_count(), parameter_count());
       // Autograd takes no undefined tensor for an absent one.
       const auto present = [](const at::Tensor& tensor) { return std::optional(tensor); };
       const std::optional<at::Tensor> layer_cx = cx.defined() ? present(cx.select(0, index)) : std::nullopt;
       const variable_list results = RnnLayerFunction::apply(
           static_cast<int64_t>(cell), direction == 1, has_backward, steps, hx.select(0, index), layer_cx, weights[0],
-          weights[1], shape.has_biases ? present(weights[2]) : std::nullopt,
-          shape.has_biases ? present(weights[3]) : std::nullopt);
+          weights[1], has_biases ? present(weights[2]) : std::nullopt, has_biases ? present(weights[3]) : std::nullopt);
       outputs.push_back(results[0]);
       hy.push_back(results[1]);
       if (cx.defined()) cy.push_back(results[2]);
     }
-    steps = shape.bidirectional ? at::cat(outputs, -1) : outputs[0];
-    if (shape.dropout > 0 && shape.train && layer + 1 < shape.layers) {
-      steps = at::dropout(steps, shape.dropout, /*train=*/true);
+    steps = bidirectional ? at::cat(outputs, -1) : outputs[0];
+    if (dropout > 0 && train && layer + 1 < layers) {
+      steps = at::dropout(steps, dropout, /*train=*/true);
     }
   }
   // A layer's node keeps its output. The caller gets a copy, cheap beside the steps, and may change it in place.
-  if (has_backward && !shape.bidirectional) steps = steps.clone();
-  return {
-      shape.batch_first ? steps.transpose(0, 1) : steps, at::stack(hy), cx.defined() ? at::stack(cy) : at::Tensor()};
+  if (has_backward && !bidirectional) steps = steps.clone();
+  return {batch_first ? steps.transpose(0, 1) : steps, at::stack(hy), cx.defined() ? at::stack(cy) : at::Tensor()};
 }
 
 Tensors3 lstm(
@@ -274,8 +259,9 @@ Tensors3 lstm(
     bool bidirectional,
     bool batch_first) {
   TORCH_CHECK(hx.size() == 2, "lstm expects two hidden states");
-  const Shape shape{has_biases, layers, dropout, train, bidirectional, batch_first};
-  auto [output, hy, cy] = run(Cell::Lstm, input, hx[0], hx[1], parameters, shape);
+  const Network network{Cell::Lstm, input,   hx[0], hx[1],         parameters, has_biases,
+                        layers,     dropout, train, bidirectional, batch_first};
+  auto [output, hy, cy] = network.run();
   return {std::move(output), std::move(hy), std::move(cy)};
 }
 
@@ -290,8 +276,9 @@ Tensors2 plain(
     bool train,
     bool bidirectional,
     bool batch_first) {
-  const Shape shape{has_biases, layers, dropout, train, bidirectional, batch_first};
-  auto [output, hy, cy] = run(kCell, input, hx, at::Tensor(), parameters, shape);
+  const Network network{kCell, input,         hx,         {}, parameters, has_biases, layers, dropout,
+                        train, bidirectional, batch_first};
+  auto [output, hy, cy] = network.run();
   return {std::move(output), std::move(hy)};
 }
 

@@ -21,30 +21,20 @@ at::Tensor dense(
   return contiguous(tensor);
 }
 
-at::Tensor value_of(const std::optional<at::Tensor>& tensor) {
-  return tensor.has_value() ? *tensor : at::Tensor();
-}
-
 void check_state(const char* op, const at::Tensor& state) {
   TORCH_CHECK(state.dim() == 2, op, ": expected a state of 2 dimensions, but got ", state.sizes());
 }
 
 // The inputs of a step, dense and checked.
 struct Inputs {
-  Inputs(
-      const char* op,
-      Cell cell,
-      const at::Tensor& input,
-      const at::Tensor& hidden,
-      const std::optional<at::Tensor>& input_bias,
-      const std::optional<at::Tensor>& hidden_bias,
-      const at::Tensor& state)
+  template <class Op>
+  Inputs(const char* op, Cell cell, const Arguments<Op>& args, const at::Tensor& state)
       : state((check_state(op, state), state.contiguous())),
         width(gates_of(cell) * state.size(1)),
-        input_gates(dense(op, "input_gates", input, {state.size(0), width}, state)),
-        hidden_gates(dense(op, "hidden_gates", hidden, {state.size(0), width}, state)),
-        input_bias(dense(op, "input_bias", value_of(input_bias), width, state)),
-        hidden_bias(dense(op, "hidden_bias", value_of(hidden_bias), width, state)) {}
+        input_gates(dense(op, "input_gates", args.input_gates, {state.size(0), width}, state)),
+        hidden_gates(dense(op, "hidden_gates", args.hidden_gates, {state.size(0), width}, state)),
+        input_bias(dense(op, "input_bias", value_of(args.input_bias), width, state)),
+        hidden_bias(dense(op, "hidden_bias", value_of(args.hidden_bias), width, state)) {}
 
   bridge::CellInputs args() const {
     return {arg(input_gates), arg(hidden_gates), arg(input_bias), arg(hidden_bias), arg(state)};
@@ -58,13 +48,8 @@ struct Inputs {
 } // namespace
 
 // hy, cy, and the activated gates for the backward pass.
-Tensors3 lstm_cell(
-    const at::Tensor& input_gates,
-    const at::Tensor& hidden_gates,
-    const at::Tensor& cx,
-    const std::optional<at::Tensor>& input_bias,
-    const std::optional<at::Tensor>& hidden_bias) {
-  const Inputs inputs("lstm_cell", Cell::Lstm, input_gates, hidden_gates, input_bias, hidden_bias, cx);
+Tensors3 lstm_cell(const Arguments<at::_ops::_thnn_fused_lstm_cell>& args) {
+  const Inputs inputs("lstm_cell", Cell::Lstm, args, args.cx);
   at::Tensor hy = at::empty_like(inputs.state), cy = at::empty_like(inputs.state),
              workspace = at::empty_like(inputs.input_gates);
   checked([&] { bridge::lstm_cell(inputs.args(), arg(hy), arg(cy), arg(workspace)); });
@@ -97,15 +82,10 @@ Tensors3 lstm_cell_backward(
 }
 
 // hy, and the values saved for the backward pass.
-Tensors2 gru_cell(
-    const at::Tensor& input_gates,
-    const at::Tensor& hidden_gates,
-    const at::Tensor& hx,
-    const std::optional<at::Tensor>& input_bias,
-    const std::optional<at::Tensor>& hidden_bias) {
-  const Inputs inputs("gru_cell", Cell::Gru, input_gates, hidden_gates, input_bias, hidden_bias, hx);
+Tensors2 gru_cell(const Arguments<at::_ops::_thnn_fused_gru_cell>& args) {
+  const Inputs inputs("gru_cell", Cell::Gru, args, args.hx);
   at::Tensor hy = at::empty_like(inputs.state),
-             workspace = at::empty({hx.size(0), kGruSaved * hx.size(1)}, inputs.state.options());
+             workspace = at::empty({args.hx.size(0), kGruSaved * args.hx.size(1)}, inputs.state.options());
   checked([&] { bridge::gru_cell(inputs.args(), arg(hy), arg(workspace)); });
   return {std::move(hy), std::move(workspace)};
 }

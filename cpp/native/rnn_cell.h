@@ -25,7 +25,6 @@ constexpr int64_t gates_of(Cell cell) {
 // Number of values that a GRU saves for the backward pass for each element of the state.
 constexpr int64_t kGruSaved = 5;
 
-using Tensors2 = std::tuple<at::Tensor, at::Tensor>;
 using Tensors5 = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 } // namespace torch_opencl::native

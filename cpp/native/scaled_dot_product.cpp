@@ -112,15 +112,10 @@ uint64_t attention_counters(const at::Tensor& query, const at::Tensor& key) {
   return bridge::attention_counters(batch, query.size(-3), query.size(-2), key.size(-2));
 }
 
-Tensors2 fused_attention(
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const at::Tensor& attn_bias,
-    const AttentionOptions& options) {
+Tensors2 FusedAttention::forward() const {
   const double dropout_p = options.dropout_p;
   TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1, kOp, ": expected 0 <= dropout_p <= 1, but got ", dropout_p);
-  const Operands operands(query, key, value, attn_bias);
+  const Operands operands(query, key, value, bias);
   const at::Tensor& q = operands.query;
   const int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2);
   // Laid out as models use it next: heads beside each other.
@@ -131,17 +126,9 @@ Tensors2 fused_attention(
   return {unbatched(out, query), std::move(logsumexp)};
 }
 
-Tensors4 fused_attention_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const at::Tensor& attn_bias,
-    bool wants_bias,
-    const at::Tensor& out,
-    const at::Tensor& logsumexp,
-    const AttentionOptions& options) {
-  const Operands operands(query, key, value, attn_bias);
+Tensors4 FusedAttention::backward(
+    const at::Tensor& grad_out, const at::Tensor& out, const at::Tensor& logsumexp, bool wants_bias) const {
+  const Operands operands(query, key, value, bias);
   const at::Tensor &q = operands.query, &k = operands.key, result = rows(out), grad = rows(grad_out);
   check_sizes(kOp, "out", result, {q.size(0), q.size(1), q.size(2), operands.value.size(3)});
   check_sizes(kOp, "grad_out", grad, result.sizes());
@@ -153,7 +140,7 @@ Tensors4 fused_attention_backward(
   if (result.numel() == 0 || k.numel() == 0) {
     return {
         at::zeros_like(query), at::zeros_like(key), at::zeros_like(value),
-        wants_bias ? at::zeros_like(attn_bias) : at::Tensor()};
+        wants_bias ? at::zeros_like(bias) : at::Tensor()};
   }
   const at::Tensor grad_query = gradient_like(q), grad_key = gradient_like(k),
                    grad_value = gradient_like(operands.value);
@@ -168,7 +155,7 @@ Tensors4 fused_attention_backward(
   });
   return {
       unbatched(grad_query, query), unbatched(grad_key, key), unbatched(grad_value, value),
-      wants_bias ? at::sum_to(grad_scores, attn_bias.sizes()).to(attn_bias.scalar_type()) : at::Tensor()};
+      wants_bias ? at::sum_to(grad_scores, bias.sizes()).to(bias.scalar_type()) : at::Tensor()};
 }
 
 // The at::SDPBackend that serves torch.nn.functional.scaled_dot_product_attention: `overrideable` is the operator
@@ -199,53 +186,38 @@ int64_t fused_sdp_choice(
 // Output, logsumexp [batch, heads, queries], two sequence bounds that stay undefined, lengths of queries and keys, seed
 // and offset of the random numbers (scalars on the host, undefined without dropout), and an undefined debugging mask.
 // Tensors are [batch, heads, length, head_dim] or lack the batch; query heads share key heads in equal groups.
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
-scaled_dot_product_attention(
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const std::optional<at::Tensor>& attn_bias,
-    double dropout_p,
-    bool is_causal,
-    bool return_debug_mask,
-    std::optional<double> scale) {
-  TORCH_CHECK(!return_debug_mask, kOp, ": there is no debugging mask, as no matrix of weights is made");
-  AttentionOptions options{dropout_p, is_causal, scale};
+Returns<at::_ops::_scaled_dot_product_fused_attention_overrideable> scaled_dot_product_attention(
+    const Arguments<at::_ops::_scaled_dot_product_fused_attention_overrideable>& args) {
+  TORCH_CHECK(!args.return_debug_mask, kOp, ": there is no debugging mask, as no matrix of weights is made");
+  FusedAttention call{
+      args.query,
+      args.key,
+      args.value,
+      args.attn_bias.value_or(at::Tensor()),
+      {args.dropout_p, args.is_causal, args.scale}};
   at::Tensor seed, offset;
-  const int64_t queries = query.size(-2), keys = key.size(-2);
-  if (dropout_p > 0) {
-    options.stream = attention_stream(query, attention_counters(query, key));
-    seed = at::scalar_to_tensor(static_cast<int64_t>(options.stream.seed));
-    offset = at::scalar_to_tensor(static_cast<int64_t>(options.stream.offset));
+  if (args.dropout_p > 0) {
+    call.draw();
+    seed = at::scalar_to_tensor(static_cast<int64_t>(call.options.stream.seed));
+    offset = at::scalar_to_tensor(static_cast<int64_t>(call.options.stream.offset));
   }
-  auto [out, logsumexp] = fused_attention(query, key, value, attn_bias.value_or(at::Tensor()), options);
-  return {std::move(out), std::move(logsumexp), at::Tensor(), at::Tensor(), queries, keys, seed, offset, at::Tensor()};
+  auto [out, logsumexp] = call.forward();
+  return {std::move(out),      std::move(logsumexp), at::Tensor(), at::Tensor(),
+          args.query.size(-2), args.key.size(-2),    seed,         offset,
+          at::Tensor()};
 }
 
-// Gradients of query, key, value and bias, that of the bias undefined unless it is asked for.
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> scaled_dot_product_attention_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const at::Tensor& attn_bias,
-    std::array<bool, 4> grad_input_mask,
-    const at::Tensor& out,
-    const at::Tensor& logsumexp,
-    const at::Tensor&,
-    const at::Tensor&,
-    int64_t,
-    int64_t,
-    double dropout_p,
-    bool is_causal,
-    const at::Tensor& philox_seed,
-    const at::Tensor& philox_offset,
-    std::optional<double> scale) {
+Tensors4 scaled_dot_product_attention_backward(
+    const Arguments<at::_ops::_scaled_dot_product_fused_attention_overrideable_backward>& args) {
   // The output is not needed.
-  if (!grad_out.defined()) return {};
-  const AttentionOptions options{dropout_p, is_causal, scale, {number(philox_seed), number(philox_offset)}};
-  return fused_attention_backward(
-      grad_out, query, key, value, attn_bias, grad_input_mask[3] && attn_bias.defined(), out, logsumexp, options);
+  if (!args.grad_out.defined()) return {};
+  const FusedAttention call{
+      args.query,
+      args.key,
+      args.value,
+      args.attn_bias,
+      {args.dropout_p, args.is_causal, args.scale, {number(args.philox_seed), number(args.philox_offset)}}};
+  return call.backward(args.grad_out, args.out, args.logsumexp, args.grad_input_mask[3] && args.attn_bias.defined());
 }
 
 } // namespace torch_opencl::native

@@ -1,6 +1,7 @@
 // Scaled dot-product attention by our kernels, for the operators under whose names PyTorch asks for it.
 #pragma once
 
+#include "entries/attention.h"
 #include "norm.h"
 #include "torch_opencl/rust/ops/attention/mod.rs.h"
 
@@ -19,25 +20,26 @@ struct AttentionOptions {
 uint64_t attention_counters(const at::Tensor& query, const at::Tensor& key);
 bridge::RandomStream attention_stream(const at::Tensor& query, uint64_t counters);
 
-// Output, and logsumexp [batch, heads, queries]. Tensors are [batch, heads, length, head_dim] or lack the batch; query
-// heads share key heads in equal groups. The bias, which is added to the scores, may be undefined.
-Tensors2 fused_attention(
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const at::Tensor& attn_bias,
-    const AttentionOptions& options);
+// One call. Tensors are [batch, heads, length, head_dim] or lack the batch; query heads share key heads in equal
+// groups. The bias, which is added to the scores, may be undefined.
+struct FusedAttention {
+  at::Tensor query, key, value, bias;
+  AttentionOptions options;
 
-// Gradients of query, key, value and bias, that of the bias undefined unless it is asked for.
-Tensors4 fused_attention_backward(
-    const at::Tensor& grad_out,
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const at::Tensor& attn_bias,
-    bool wants_bias,
-    const at::Tensor& out,
-    const at::Tensor& logsumexp,
-    const AttentionOptions& options);
+  bool is_empty() const {
+    return query.numel() == 0 || key.numel() == 0 || value.numel() == 0;
+  }
+
+  // Takes random numbers for dropout.
+  void draw() {
+    if (options.dropout_p > 0) options.stream = attention_stream(query, attention_counters(query, key));
+  }
+
+  // Output, and logsumexp [batch, heads, queries].
+  Tensors2 forward() const;
+  // Gradients of query, key, value and bias, that of the bias undefined unless it is asked for.
+  Tensors4 backward(
+      const at::Tensor& grad_out, const at::Tensor& out, const at::Tensor& logsumexp, bool wants_bias) const;
+};
 
 } // namespace torch_opencl::native

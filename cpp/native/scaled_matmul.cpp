@@ -4,6 +4,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 
+#include "check.h"
 #include "matmul.h"
 
 namespace torch_opencl::native {
@@ -35,9 +36,7 @@ struct ScaledMatmul {
   void check(const std::optional<at::Tensor>& bias) const {
     TORCH_CHECK(a.dim() == 2, "mat1 must be a matrix");
     TORCH_CHECK(b.dim() == 2, "mat2 must be a matrix");
-    TORCH_CHECK(
-        a.size(1) == b.size(0), "mat_a and mat_b shapes cannot be multiplied (", a.size(0), "x", a.size(1), " and ",
-        b.size(0), "x", b.size(1), ")");
+    check_inner_sizes("mat_a and mat_b", a, b);
     TORCH_CHECK(
         !bias.has_value() || bias->numel() == b.size(1), "Bias must be size ", b.size(1), " but got ", bias->numel());
     const bool are_narrow = at::isFloat8Type(a.scalar_type()) && at::isFloat8Type(b.scalar_type());
@@ -96,93 +95,46 @@ Scaling only(at::IntArrayRef recipe) {
   return static_cast<Scaling>(recipe.size() == 1 ? recipe[0] : -1);
 }
 
+template <class Op>
+void check_out_dtype(const Arguments<Op>& args) {
+  TORCH_CHECK_VALUE(
+      !args.out_dtype || *args.out_dtype == args.out.scalar_type(), "out_dtype must match output matrix type");
+}
+
 bool is_blockwise(Scaling recipe) {
   return recipe == Scaling::BlockWise1x128 || recipe == Scaling::BlockWise128x128;
 }
 
 } // namespace
 
-at::Tensor& scaled_mm_out(
-    const at::Tensor& self,
-    const at::Tensor& mat2,
-    const at::Tensor& scale_a,
-    const at::Tensor& scale_b,
-    const std::optional<at::Tensor>& bias,
-    const std::optional<at::Tensor>& scale_result,
-    std::optional<at::ScalarType> out_dtype,
-    bool,
-    at::Tensor& out) {
-  TORCH_CHECK_VALUE(!out_dtype || *out_dtype == out.scalar_type(), "out_dtype must match output matrix type");
-  const ScaledMatmul matmul{self, mat2, scale_a, scale_b};
-  matmul.check(bias);
+at::Tensor& scaled_mm_out(const Arguments<at::_ops::_scaled_mm_out>& args) {
+  check_out_dtype(args);
+  const ScaledMatmul matmul{args.self, args.mat2, args.scale_a, args.scale_b};
+  matmul.check(args.bias);
   if (!matmul.is_tensorwise() && !matmul.is_rowwise()) matmul.refuse();
+  const std::optional<at::Tensor>& scale_result = args.scale_result;
   TORCH_CHECK(
       !scale_result || (scale_result->numel() == 1 && scale_result->scalar_type() == at::kFloat),
       "scale_result must be a float scalar");
-  return store(matmul.by_factors(bias), scale_result, out);
-}
-
-at::Tensor scaled_mm(
-    const at::Tensor& self,
-    const at::Tensor& mat2,
-    const at::Tensor& scale_a,
-    const at::Tensor& scale_b,
-    const std::optional<at::Tensor>& bias,
-    const std::optional<at::Tensor>& scale_result,
-    std::optional<at::ScalarType> out_dtype,
-    bool use_fast_accum) {
-  at::Tensor out = at::empty({0}, self.options().dtype(out_dtype.value_or(self.scalar_type())));
-  return native::scaled_mm_out(self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum, out);
+  return store(matmul.by_factors(args.bias), scale_result, args.out);
 }
 
 // Scales for each matrix, for each row and column, and for each block of 1 x 128 or 128 x 128.
-at::Tensor& scaled_mm_v2_out(
-    const at::Tensor& self,
-    const at::Tensor& mat2,
-    at::TensorList scale_a,
-    at::IntArrayRef recipe_a,
-    at::IntArrayRef swizzle_a,
-    at::TensorList scale_b,
-    at::IntArrayRef recipe_b,
-    at::IntArrayRef swizzle_b,
-    const std::optional<at::Tensor>& bias,
-    std::optional<at::ScalarType> out_dtype,
-    at::IntArrayRef,
-    bool,
-    at::Tensor& out) {
-  TORCH_CHECK_VALUE(!out_dtype || *out_dtype == out.scalar_type(), "out_dtype must match output matrix type");
-  TORCH_CHECK_VALUE(!scale_a.empty() && !scale_b.empty(), "scale_a and scale_b must not be empty");
-  for (const at::IntArrayRef swizzle : {swizzle_a, swizzle_b}) {
+at::Tensor& scaled_mm_v2_out(const Arguments<at::_ops::_scaled_mm_v2_out>& args) {
+  check_out_dtype(args);
+  TORCH_CHECK_VALUE(!args.scale_a.empty() && !args.scale_b.empty(), "scale_a and scale_b must not be empty");
+  for (const at::IntArrayRef swizzle : {args.swizzle_a, args.swizzle_b}) {
     TORCH_CHECK_VALUE(swizzle.empty() || swizzle[0] == 0, "OpenCL does not support swizzle.");
   }
-  const ScaledMatmul matmul{self, mat2, scale_a[0], scale_b[0]};
-  matmul.check(bias);
-  const Scaling a = only(recipe_a), b = only(recipe_b);
-  if (scale_a.size() != 1 || scale_b.size() != 1) matmul.refuse();
-  if (is_blockwise(a) && is_blockwise(b)) return store(matmul.by_blocks(bias, a, b), std::nullopt, out);
+  const ScaledMatmul matmul{args.self, args.mat2, args.scale_a[0], args.scale_b[0]};
+  matmul.check(args.bias);
+  const Scaling a = only(args.recipe_a), b = only(args.recipe_b);
+  if (args.scale_a.size() != 1 || args.scale_b.size() != 1) matmul.refuse();
+  if (is_blockwise(a) && is_blockwise(b)) return store(matmul.by_blocks(args.bias, a, b), std::nullopt, args.out);
   const bool is_tensorwise = a == Scaling::TensorWise && b == Scaling::TensorWise && matmul.is_tensorwise();
   const bool is_rowwise = a == Scaling::RowWise && b == Scaling::RowWise && matmul.is_rowwise();
   if (!is_tensorwise && !is_rowwise) matmul.refuse();
-  return store(matmul.by_factors(bias), std::nullopt, out);
-}
-
-at::Tensor scaled_mm_v2(
-    const at::Tensor& self,
-    const at::Tensor& mat2,
-    at::TensorList scale_a,
-    at::IntArrayRef recipe_a,
-    at::IntArrayRef swizzle_a,
-    at::TensorList scale_b,
-    at::IntArrayRef recipe_b,
-    at::IntArrayRef swizzle_b,
-    const std::optional<at::Tensor>& bias,
-    std::optional<at::ScalarType> out_dtype,
-    at::IntArrayRef contraction_dim,
-    bool use_fast_accum) {
-  at::Tensor out = at::empty({0}, self.options().dtype(out_dtype.value_or(self.scalar_type())));
-  return native::scaled_mm_v2_out(
-      self, mat2, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias, out_dtype, contraction_dim,
-      use_fast_accum, out);
+  return store(matmul.by_factors(args.bias), std::nullopt, args.out);
 }
 
 } // namespace torch_opencl::native

@@ -5,7 +5,7 @@
 #include <ATen/native/BucketizationUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/bucketize.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/searchsorted.h>
@@ -40,28 +40,6 @@ at::Tensor& searchsorted_out(
   return out;
 }
 
-at::Tensor searchsorted(
-    const at::Tensor& boundaries,
-    const at::Tensor& self,
-    bool out_int32,
-    bool right,
-    std::optional<c10::string_view> side,
-    const std::optional<at::Tensor>& sorter) {
-  at::Tensor out = at::empty({0}, boundaries.options().dtype(out_int32 ? at::kInt : at::kLong));
-  return native::searchsorted_out(boundaries, self, out_int32, right, side, sorter, out);
-}
-
-at::Tensor searchsorted_scalar(
-    const at::Tensor& boundaries,
-    const at::Scalar& self,
-    bool out_int32,
-    bool right,
-    std::optional<c10::string_view> side,
-    const std::optional<at::Tensor>& sorter) {
-  const at::Tensor value = at::native::searchsorted_scalar_tensor(self, boundaries.device());
-  return native::searchsorted(boundaries, value, out_int32, right, side, sorter);
-}
-
 at::Tensor& searchsorted_scalar_out(
     const at::Tensor& boundaries,
     const at::Scalar& self,
@@ -80,14 +58,8 @@ at::Tensor& bucketize_out(
   return native::searchsorted_out(boundaries, self, out_int32, right, std::nullopt, std::nullopt, out);
 }
 
-at::Tensor bucketize(const at::Tensor& self, const at::Tensor& boundaries, bool out_int32, bool right) {
-  at::Tensor out = at::empty({0}, boundaries.options().dtype(out_int32 ? at::kInt : at::kLong));
-  return native::bucketize_out(self, boundaries, out_int32, right, out);
-}
-
 at::Tensor bucketize_scalar(const at::Scalar& self, const at::Tensor& boundaries, bool out_int32, bool right) {
-  return native::bucketize(
-      at::native::searchsorted_scalar_tensor(self, boundaries.device()), boundaries, out_int32, right);
+  return at::bucketize(at::native::searchsorted_scalar_tensor(self, boundaries.device()), boundaries, out_int32, right);
 }
 
 at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> output_size) {

@@ -1,6 +1,7 @@
 // Matmuls with sparse matrices, for all sparse layouts.
 #include "sparse.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/TensorOperators.h>
@@ -123,6 +124,21 @@ void add_matmul(
   if (!beta.equal(0)) sum = self.mul(beta).add_(sum);
   at::native::resize_output(out, matmul_result.sizes());
   out.copy_(sum);
+}
+
+at::Tensor& add_dense_matmul(
+    const at::Tensor& self,
+    const at::Tensor& mat1,
+    const at::Tensor& mat2,
+    const at::Scalar& beta,
+    const at::Scalar& alpha,
+    at::Tensor& out) {
+  const bool is_first_sparse = mat1.layout() != at::kStrided;
+  const at::Tensor matmul_result =
+      is_first_sparse ? matmul(mat1, /*transpose=*/false, mat2) : matmul(mat2, /*transpose=*/true, mat1.t()).t();
+  const auto expanded = at::expand_size(self, {mat1.size(0), mat2.size(1)}, "addmm_out");
+  add_matmul(*expanded, matmul_result, beta, alpha, out);
+  return out;
 }
 
 } // namespace sparse

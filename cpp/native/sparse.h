@@ -41,4 +41,13 @@ void add_matmul(
     const at::Scalar& alpha,
     const at::Tensor& out);
 
+// The same for the matmul of a sparse and a dense matrix; `self` is broadcast.
+at::Tensor& add_dense_matmul(
+    const at::Tensor& self,
+    const at::Tensor& mat1,
+    const at::Tensor& mat2,
+    const at::Scalar& beta,
+    const at::Scalar& alpha,
+    at::Tensor& out);
+
 } // namespace torch_opencl::native::sparse

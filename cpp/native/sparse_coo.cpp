@@ -147,19 +147,10 @@ void check_matrices(const at::Tensor& mat1, const at::Tensor& mat2) {
 } // namespace
 
 at::Tensor sparse_coo_tensor_with_dims_and_tensors(
-    int64_t sparse_dim,
-    int64_t dense_dim,
-    at::IntArrayRef size,
-    const at::Tensor& indices,
-    const at::Tensor& values,
-    std::optional<at::ScalarType> dtype,
-    std::optional<at::Layout> layout,
-    std::optional<at::Device> device,
-    std::optional<bool> pin_memory,
-    std::optional<bool> is_coalesced) {
+    const Arguments<at::_ops::_sparse_coo_tensor_with_dims_and_tensors>& args) {
   return at::native::new_with_dims_and_tensor_sparse_symint(
-      sparse_dim, dense_dim, c10::fromIntArrayRefSlow(size), indices, values, dtype, layout, device, pin_memory,
-      is_coalesced);
+      args.sparse_dim, args.dense_dim, c10::fromIntArrayRefSlow(args.size), args.indices, args.values, args.dtype,
+      args.layout, args.device, args.pin_memory, args.is_coalesced);
 }
 
 at::Tensor coalesce_sparse(const at::Tensor& self) {
@@ -247,20 +238,7 @@ at::Tensor& addmm_sparse_out(
       "addmm: expected a sparse mat1, a dense mat2 and a dense self, but got layouts ", mat1.layout(), ", ",
       mat2.layout(), " and ", self.layout());
   check_matrices(mat1, mat2);
-  const auto expanded = at::expand_size(self, {mat1.size(0), mat2.size(1)}, "addmm_out");
-  const at::Tensor matmul_result = sparse::matmul(mat1, /*transpose=*/false, mat2);
-  sparse::add_matmul(*expanded, matmul_result, beta, alpha, out);
-  return out;
-}
-
-at::Tensor addmm_sparse(
-    const at::Tensor& self,
-    const at::Tensor& mat1,
-    const at::Tensor& mat2,
-    const at::Scalar& beta,
-    const at::Scalar& alpha) {
-  at::Tensor out = at::empty({0}, self.options());
-  return native::addmm_sparse_out(self, mat1, mat2, beta, alpha, out);
+  return sparse::add_dense_matmul(self, mat1, mat2, beta, alpha, out);
 }
 
 at::Tensor& addmm_sparse_(
@@ -287,11 +265,6 @@ at::Tensor& bmm_sparse_out(const at::Tensor& self, const at::Tensor& mat2, at::T
       sparse::matmul(blocks, self.size(0) * self.size(1), mat2.reshape({-1, mat2.size(2)}));
   out.resize_({self.size(0), self.size(1), mat2.size(2)});
   return out.copy_(matmul_result.view(out.sizes()));
-}
-
-at::Tensor bmm_sparse(const at::Tensor& self, const at::Tensor& mat2) {
-  at::Tensor out = at::empty({0}, mat2.options());
-  return native::bmm_sparse_out(self, mat2, out);
 }
 
 at::Tensor sparse_sparse_matmul(const at::Tensor& self, const at::Tensor& other) {

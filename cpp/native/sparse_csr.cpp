@@ -9,6 +9,7 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/resize_as_sparse.h>
 
+#include "check.h"
 #include "sparse.h"
 
 namespace torch_opencl::native {
@@ -29,9 +30,7 @@ void check_matmul(const at::Tensor& mat1, const at::Tensor& mat2) {
   TORCH_CHECK(
       mat1.dim() == 2 && mat2.dim() == 2, "addmm: Expected two matrices, but got ", mat1.dim(), "-D and ", mat2.dim(),
       "-D tensors");
-  TORCH_CHECK(
-      mat1.size(1) == mat2.size(0), "mat1 and mat2 shapes cannot be multiplied (", mat1.size(0), "x", mat1.size(1),
-      " and ", mat2.size(0), "x", mat2.size(1), ")");
+  check_inner_sizes("mat1 and mat2", mat1, mat2);
 }
 
 } // namespace
@@ -44,10 +43,9 @@ at::Tensor& addmm_sparse_csr_out(
     const at::Scalar& alpha,
     at::Tensor& out) {
   check_matmul(mat1, mat2);
-  const int64_t rows = mat1.size(0), columns = mat2.size(1);
   if (is_compressed(mat1) && is_compressed(mat2)) {
     const auto matmul_result = sparse::matmul(sparse::elements(mat1), sparse::elements(mat2), mat2.size(0));
-    at::Tensor sum = sparse::coalesced(matmul_result, {rows, columns}).mul_(alpha);
+    at::Tensor sum = sparse::coalesced(matmul_result, {mat1.size(0), mat2.size(1)}).mul_(alpha);
     if (!is_compressed(out)) {
       sparse::add_matmul(self, sum.to_dense(), beta, 1, out);
       return out;
@@ -59,11 +57,7 @@ at::Tensor& addmm_sparse_csr_out(
       self.layout() == at::kStrided && out.layout() == at::kStrided,
       "addmm: the product of a sparse and a strided matrix is strided, but self and out have layouts ", self.layout(),
       " and ", out.layout());
-  const at::Tensor matmul_result = is_compressed(mat1) ? sparse::matmul(mat1, /*transpose=*/false, mat2)
-                                                       : sparse::matmul(mat2, /*transpose=*/true, mat1.t()).t();
-  const auto expanded = at::expand_size(self, {rows, columns}, "addmm_out");
-  sparse::add_matmul(*expanded, matmul_result, beta, alpha, out);
-  return out;
+  return sparse::add_dense_matmul(self, mat1, mat2, beta, alpha, out);
 }
 
 at::Tensor& addmv_sparse_csr_out(
@@ -117,16 +111,6 @@ at::Tensor& sparse_sampled_addmm_out(
   }
   out.values().copy_(sums);
   return out;
-}
-
-at::Tensor sparse_sampled_addmm(
-    const at::Tensor& self,
-    const at::Tensor& mat1,
-    const at::Tensor& mat2,
-    const at::Scalar& beta,
-    const at::Scalar& alpha) {
-  at::Tensor out = self.clone();
-  return native::sparse_sampled_addmm_out(self, mat1, mat2, beta, alpha, out);
 }
 
 } // namespace torch_opencl::native

@@ -14,6 +14,7 @@
 #include "../tensor_arg.h"
 #include "check.h"
 #include "contiguous.h"
+#include "entries/composite.h"
 #include "norm.h"
 #include "torch_opencl/rust/ops/norm/batch_norm.rs.h"
 
@@ -59,6 +60,25 @@ at::Tensor invstd_of(const at::Tensor& var, double eps) {
   return sum.rsqrt().masked_fill_(sum.eq(0), 0);
 }
 
+// Arguments of the backward pass, as kernels take them.
+struct Backward {
+  template <class Op>
+  Backward(const char* op, const Arguments<Op>& args) {
+    check_input(op, args.input);
+    check_sizes(op, "grad_out", args.grad_out, args.input.sizes());
+    check_dtype(op, "grad_out", args.grad_out, args.input.scalar_type());
+    TORCH_CHECK(
+        args.mean.scalar_type() == args.invstd.scalar_type(), "mean and invstd need to have the same data types");
+    const at::MemoryFormat format = args.input.suggest_memory_format();
+    grad = args.grad_out.contiguous(format);
+    x = args.input.contiguous(format);
+    mean = per_channel(op, "mean", args.mean, args.input);
+    invstd = per_channel(op, "invstd", args.invstd, args.input);
+  }
+
+  at::Tensor grad, x, mean, invstd;
+};
+
 } // namespace
 
 Tensors2 batch_norm_stats(const at::Tensor& input, double eps) {
@@ -99,106 +119,66 @@ at::Tensor batch_norm_elemt(
 
 // Joins the statistics [processes, channels] of parts of a batch: the pairwise update of Chan, Golub and LeVeque
 // ("Updating formulae and a pairwise algorithm for computing sample variances", 1979), of all parts at once.
-Tensors2 batch_norm_gather_stats_with_counts(
-    const at::Tensor& input,
-    const at::Tensor& mean,
-    const at::Tensor& invstd,
-    const std::optional<at::Tensor>& running_mean,
-    const std::optional<at::Tensor>& running_var,
-    double momentum,
-    double eps,
-    const at::Tensor& counts) {
+Tensors2 batch_norm_gather_stats_with_counts(const Arguments<at::_ops::batch_norm_gather_stats_with_counts>& args) {
+  const at::Tensor &mean = args.mean, &invstd = args.invstd, &counts = args.counts;
   constexpr const char* op = "batch_norm_gather_stats_with_counts";
   TORCH_CHECK(mean.dim() == 2, op, ": expected mean to be [processes, channels], but got ", mean.sizes());
   check_sizes(op, "invstd", invstd, mean.sizes());
   check_numel(op, "counts", counts, mean.size(0));
   const auto dtype = statistics_options(mean).dtype();
   const at::Tensor means = mean.to(dtype), weights = counts.to(dtype).reshape({-1, 1}), count = weights.sum();
-  const at::Tensor variances = invstd.to(dtype).pow(-2) - eps;
+  const at::Tensor variances = invstd.to(dtype).pow(-2) - args.eps;
   at::Tensor center = (means * weights).sum(0) / count;
   const at::Tensor squares = ((variances + (means - center).square()) * weights).sum(0);
-  update(running_mean, center, momentum);
-  update(running_var, squares / (count - 1), momentum);
-  return {std::move(center), (squares / count + eps).rsqrt()};
+  update(args.running_mean, center, args.momentum);
+  update(args.running_var, squares / (count - 1), args.momentum);
+  return {std::move(center), (squares / count + args.eps).rsqrt()};
 }
 
-Tensors2 batch_norm_gather_stats(
-    const at::Tensor& input,
-    const at::Tensor& mean,
-    const at::Tensor& invstd,
-    const std::optional<at::Tensor>& running_mean,
-    const std::optional<at::Tensor>& running_var,
-    double momentum,
-    double eps,
-    int64_t count) {
+Tensors2 batch_norm_gather_stats(const Arguments<at::_ops::batch_norm_gather_stats>& args) {
+  const at::Tensor& mean = args.mean;
   TORCH_CHECK(
       mean.dim() == 2, "batch_norm_gather_stats: expected mean to be [processes, channels], but got ", mean.sizes());
-  const at::Tensor counts = at::full({mean.size(0)}, count, statistics_options(mean));
+  const at::Tensor counts = at::full({mean.size(0)}, args.count, statistics_options(mean));
   return native::batch_norm_gather_stats_with_counts(
-      input, mean, invstd, running_mean, running_var, momentum, eps, counts);
+      {args.input, mean, args.invstd, args.running_mean, args.running_var, args.momentum, args.eps, counts});
 }
 
 // Sums of dy and of dy * (x - mean), and the gradients of weight and bias, each undefined unless it is asked for.
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_backward_reduce(
-    const at::Tensor& grad_out,
-    const at::Tensor& input,
-    const at::Tensor& mean,
-    const at::Tensor& invstd,
-    const std::optional<at::Tensor>& weight,
-    bool input_g,
-    bool weight_g,
-    bool bias_g) {
-  constexpr const char* op = "batch_norm_backward_reduce";
-  check_input(op, input);
-  check_sizes(op, "grad_out", grad_out, input.sizes());
-  check_dtype(op, "grad_out", grad_out, input.scalar_type());
-  TORCH_CHECK(mean.scalar_type() == invstd.scalar_type(), "mean and invstd need to have the same data types");
-  const at::MemoryFormat format = input.suggest_memory_format();
-  const at::Tensor grad = grad_out.contiguous(format), x = input.contiguous(format), absent;
-  const at::Tensor center = per_channel(op, "mean", mean, input), rstd = per_channel(op, "invstd", invstd, input);
-  const at::Tensor products = at::zeros({input.size(1)}, center.options()), sums = at::zeros_like(products);
+Returns<at::_ops::batch_norm_backward_reduce> batch_norm_backward_reduce(
+    const Arguments<at::_ops::batch_norm_backward_reduce>& args) {
+  const Backward of("batch_norm_backward_reduce", args);
+  const at::Tensor products = at::zeros({args.input.size(1)}, of.mean.options()), sums = at::zeros_like(products),
+                   absent;
   checked([&] {
     bridge::batch_norm_backward(
-        arg(grad), arg(x), arg(absent), {{arg(center), arg(rstd)}, {arg(absent), arg(absent)}, true, 0}, arg(absent),
-        {arg(products), arg(sums)}, channels_of(x));
+        arg(of.grad), arg(of.x), arg(absent), {{arg(of.mean), arg(of.invstd)}, {arg(absent), arg(absent)}, true, 0},
+        arg(absent), {arg(products), arg(sums)}, channels_of(of.x));
   });
-  const at::ScalarType parameter =
-      weight.has_value() && weight->defined() ? weight->scalar_type() : input.scalar_type();
+  const at::Tensor weight = value_of(args.weight);
+  const at::ScalarType parameter = weight.defined() ? weight.scalar_type() : args.input.scalar_type();
   return {
-      input_g ? sums.to(mean.scalar_type()) : at::Tensor(),
-      input_g ? (products / rstd).to(mean.scalar_type()) : at::Tensor(),
-      weight_g ? products.to(parameter) : at::Tensor(),
-      bias_g ? sums.to(parameter, /*non_blocking=*/false, /*copy=*/true) : at::Tensor()};
+      args.input_g ? sums.to(args.mean.scalar_type()) : at::Tensor(),
+      args.input_g ? (products / of.invstd).to(args.mean.scalar_type()) : at::Tensor(),
+      args.weight_g ? products.to(parameter) : at::Tensor(),
+      args.bias_g ? sums.to(parameter, /*non_blocking=*/false, /*copy=*/true) : at::Tensor()};
 }
 
 // The gradient of the input: (dy - sum_dy / n - (x - mean) * invstd^2 * sum_dy_xmu / n) * invstd * weight, where n is
 // the sum of `count`, the elements that share a channel in each process.
-at::Tensor batch_norm_backward_elemt(
-    const at::Tensor& grad_out,
-    const at::Tensor& input,
-    const at::Tensor& mean,
-    const at::Tensor& invstd,
-    const std::optional<at::Tensor>& weight,
-    const at::Tensor& sum_dy,
-    const at::Tensor& sum_dy_xmu,
-    const at::Tensor& count) {
+at::Tensor batch_norm_backward_elemt(const Arguments<at::_ops::batch_norm_backward_elemt>& args) {
   constexpr const char* op = "batch_norm_backward_elemt";
-  check_input(op, input);
-  check_sizes(op, "grad_out", grad_out, input.sizes());
-  check_dtype(op, "grad_out", grad_out, input.scalar_type());
-  TORCH_CHECK(mean.scalar_type() == invstd.scalar_type(), "mean and invstd need to have the same data types");
-  const at::MemoryFormat format = input.suggest_memory_format();
-  const at::Tensor grad = grad_out.contiguous(format), x = input.contiguous(format);
-  const at::Tensor center = per_channel(op, "mean", mean, input), rstd = per_channel(op, "invstd", invstd, input);
-  const at::Tensor sums = per_channel(op, "sum_dy", sum_dy, input);
-  const at::Tensor products = per_channel(op, "sum_dy_xmu", sum_dy_xmu, input);
-  const at::Tensor scale = per_channel(op, "weight", weight, input), factor = scale.defined() ? rstd * scale : rstd;
-  const at::Tensor per_element = -factor / count.sum().to(center.scalar_type());
+  const Backward of(op, args);
+  const at::Tensor sums = per_channel(op, "sum_dy", args.sum_dy, args.input);
+  const at::Tensor products = per_channel(op, "sum_dy_xmu", args.sum_dy_xmu, args.input);
+  const at::Tensor scale = per_channel(op, "weight", args.weight, args.input),
+                   factor = scale.defined() ? of.invstd * scale : of.invstd;
+  const at::Tensor per_element = -factor / args.count.sum().to(of.mean.scalar_type());
   const at::Tensor coefficients =
-      at::stack({factor, per_element * products * rstd.square(), center, per_element * sums});
-  at::Tensor grad_input = at::empty_like(x);
+      at::stack({factor, per_element * products * of.invstd.square(), of.mean, per_element * sums});
+  at::Tensor grad_input = at::empty_like(of.x);
   checked([&] {
-    bridge::batch_norm_apply_backward(arg(grad), arg(x), arg(coefficients), arg(grad_input), channels_of(x));
+    bridge::batch_norm_apply_backward(arg(of.grad), arg(of.x), arg(coefficients), arg(grad_input), channels_of(of.x));
   });
   return grad_input;
 }

@@ -57,7 +57,8 @@ pub struct Buffer {
 impl Buffer {
     /// Allocates `size` bytes of device memory.
     ///
-    /// `host_visible` asks for memory that the host shares, or maps without a copy (host-unified devices, pinned staging).
+    /// `host_visible` asks for memory that the host shares, or maps without a copy (host-unified devices, pinned
+    /// staging).
     pub fn new(context: &Context, size: usize, host_visible: bool) -> Result<Self> {
         if host_visible && context.shares_memory() {
             return Self::shared(context, size);

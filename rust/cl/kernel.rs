@@ -119,7 +119,8 @@ impl Kernel {
         )))
     }
 
-    /// Refuses arguments that some device would not take. Structs whose bytes launchers write have sizes that no build knows.
+    /// Refuses arguments that some device would not take. Structs whose bytes launchers write have sizes that no build
+    /// knows.
     fn check_size(&self, args: &[Arg<'_>]) -> Result<()> {
         let size: usize = args.iter().map(Arg::size).sum();
         if size <= MOST_ARGUMENT_BYTES {

@@ -13,8 +13,9 @@ use super::{check, Context, Event};
 use crate::error::Result;
 
 /// Most launches of a batch. A chain of 1000 4-element additions on PoCL with two cores takes, until it is
-/// enqueued and until it is done, 13 and 14 us each without holding, 8.4 and 10 in groups of 64, 7.7 and 9.1 of 256, 5.5 and
-/// 7.6 as a whole (`make bench CASES="enqueue round-trip"`): its threads and the host's fight for the queue's lock.
+/// enqueued and until it is done, 13 and 14 us each without holding, 8.4 and 10 in groups of 64, 7.7 and 9.1 of 256,
+/// 5.5 and 7.6 as a whole (`make bench CASES="enqueue round-trip"`): its threads and the host's fight for the queue's
+/// lock.
 const LARGEST_BATCH: u64 = measured!("LAUNCH_BATCH", 1024);
 /// Launches between two flushes where the driver holds them back: a device must not wait for long.
 const FLUSH_EVERY: u64 = 64;

@@ -173,8 +173,8 @@ impl Queue {
         let commands = kernel.with_args(args, |handle| {
             let mut batch = self.batch();
             let batch_event = batch.wait_list(start)?;
-            // SAFETY: `first`, `global` and `local` hold as many sizes as the dimension given, the wait list one event or
-            // none; the arguments were set under the kernel's lock, which is still held.
+            // SAFETY: `first`, `global` and `local` hold as many sizes as the dimension given, the wait list one event
+            // or none; the arguments were set under the kernel's lock, which is still held.
             let result = unsafe {
                 api::enqueue_nd_range_kernel(
                     self.handle,

@@ -88,8 +88,8 @@ impl Queue {
         memory.host_pointer().map(|start| start.wrapping_add(offset))
     }
 
-    /// Copies to the host, behind everything enqueued before. Waits once, and not at all where all that is known to have
-    /// completed and memory is shared.
+    /// Copies to the host, behind everything enqueued before. Waits once, and not at all where all that is known to
+    /// have completed and memory is shared.
     ///
     /// # Safety
     /// The targets are writable for as many bytes, and nothing else uses them during the call.

@@ -267,11 +267,13 @@ impl Checker<'_> {
             Kind::Random => operation.into_iter().filter(|(key, _)| !["expr", "scalars"].contains(key)).collect(),
             Kind::Composite => [stub, kernel].into_iter().chain(operation).collect(),
             Kind::Host => {
-                [stub, kernel, entry, returns, on_cpu, ("out", row.out.first())].into_iter().chain(operation).collect()
+                let out = [("out", row.out.first()), ("allocates", row.allocates.first())];
+                [stub, kernel, entry, returns, on_cpu].into_iter().chain(out).chain(operation).collect()
             }
         };
         let layout = row.layout.first().filter(|_| !matches!(family.kind, Kind::Composite | Kind::Host));
-        let of_layout = [("returns", row.returns.as_ref()), ("out", row.out.first())];
+        let copied = row.out.first().filter(|_| row.allocates.is_empty());
+        let of_layout = [("returns", row.returns.as_ref()), ("out", copied)];
         if let (Some(layout), Some((key, value))) =
             (row.layout.first(), of_layout.iter().find_map(|(key, value)| Some((key, (*value)?))))
         {
@@ -286,6 +288,15 @@ impl Checker<'_> {
         }
         if let (Some(entry), Some(_)) = (&row.entry, &row.returns) {
             self.report.error(entry.line, "`entry` and `returns` exclude each other");
+        }
+        if let Some(arguments) = &row.arguments {
+            if arguments.value != "struct" {
+                let message = format!("bad value `{}` of `arguments`", arguments.value);
+                self.report.error_with_hint(arguments.line, message, "`arguments: struct`, or no such key");
+            }
+            if row.entry.is_none() {
+                self.report.error(arguments.line, "`arguments` without the `entry` that takes them");
+            }
         }
         let needs_body = !matches!(family.kind, Kind::Composite | Kind::Host) && row.returns.is_none();
         match (&row.stub, &row.entry) {

@@ -12,35 +12,35 @@ const KNOWN: [&str; 12] =
     ["at", "auto", "bool", "c10", "const", "double", "false", "int64_t", "nullopt", "static_cast", "std", "true"];
 
 /// The function that an expression becomes, or the reason why it cannot, with a hint.
-pub fn expression(text: &str, op: &Op, index: &Index) -> Result<Declaration, (String, String)> {
+pub fn expression(name: String, text: &str, op: &Op, index: &Index) -> Result<Declaration, (String, String)> {
     expr::balanced(text).map_err(|reason| (format!("not an expression: {reason}"), ONE.to_owned()))?;
     let mut headers = BTreeSet::new();
-    for (before, name) in expr::words_in_place(text) {
-        if before.ends_with("at::") && is_function(name) {
-            let header = index.header_of(name).ok_or_else(|| {
-                let hint = match index.suggest_function(name) {
+    for (before, word) in expr::words_in_place(text) {
+        if before.ends_with("at::") && is_function(word) {
+            let header = index.header_of(word).ok_or_else(|| {
+                let hint = match index.suggest_function(word) {
                     Some(known) => format!("did you mean `at::{known}`?"),
                     None => "ATen's functions have the names of its operators".to_owned(),
                 };
-                (format!("no function `at::{name}`"), hint)
+                (format!("no function `at::{word}`"), hint)
             })?;
             headers.insert(header.to_owned());
             continue;
         }
         // A member, a constant such as `at::kLong`, or a number.
-        if before.ends_with(['.', ':']) || !is_identifier(name) || KNOWN.contains(&name) {
+        if before.ends_with(['.', ':']) || !is_identifier(word) || KNOWN.contains(&word) {
             continue;
         }
-        if !op.arguments.iter().any(|argument| argument == name) {
-            let hint = match nearest(name, op.arguments.iter().map(String::as_str)) {
+        if !op.arguments.iter().any(|argument| argument == word) {
+            let hint = match nearest(word, op.arguments.iter().map(String::as_str)) {
                 Some(known) => format!("did you mean `{known}`?"),
                 None => format!("the arguments of `{}` are: {}", op.name, op.arguments.join(", ")),
             };
-            return Err((format!("`{name}` is no argument"), hint));
+            return Err((format!("`{word}` is no argument"), hint));
         }
     }
     Ok(Declaration::Expression {
-        name: format!("{}_expression", op.unambiguous_name()),
+        name,
         arguments: op.arguments.clone(),
         text: text.split_whitespace().collect::<Vec<_>>().join(" "),
         headers,

@@ -9,6 +9,7 @@
 //! TORCH_OPENCL_OUT(m, name, at::_ops struct, class, outputs, dtypes);
 //! TORCH_OPENCL_FUNCTION(m, name, at::_ops struct, function, dtypes);
 //! TORCH_OPENCL_COPIED(m, name, at::_ops struct, function, outputs, dtypes);
+//! TORCH_OPENCL_ALLOCATING(m, name, at::_ops struct, function, function that makes the outputs, dtypes);
 //! TORCH_OPENCL_HOST(m, name);
 //! ```
 //!
@@ -50,6 +51,11 @@ fn family_entries(registrations: &[&Registration]) -> String {
                 declarations.insert(format!("Entry<at::_ops::{function}> {name};\n"));
                 headers.insert(format!("#include <ATen/ops/{header}_ops.h>\n"));
             }
+            Some(Declaration::OfStruct { name, arguments }) => {
+                declarations.insert(arguments_struct(function, arguments));
+                declarations.insert(format!("TakesStruct<at::_ops::{function}> {name};\n"));
+                headers.insert(format!("#include <ATen/ops/{header}_ops.h>\n"));
+            }
             Some(Declaration::Class { name, meta, header: class }) => {
                 declarations.insert(format!(
                     "struct {name} : at::meta::structured_{meta} {{\n  Impl<at::_ops::{function}, {outputs}> impl;\n}};\n"
@@ -69,6 +75,13 @@ fn family_entries(registrations: &[&Registration]) -> String {
         "{BANNER}#pragma once\n\n#include \"entry.h\"\n\n{headers}\n\
          namespace torch_opencl::native {{\n\n{declarations}\n}}  // namespace torch_opencl::native\n"
     )
+}
+
+/// The struct of an op's arguments, with their names in its schema.
+fn arguments_struct(function: &str, arguments: &[String]) -> String {
+    let fields =
+        arguments.iter().enumerate().map(|(i, name)| format!("  Argument<at::_ops::{function}, {i}> {name};\n"));
+    format!("template <>\nstruct Arguments<at::_ops::{function}> {{\n{}}};\n", fields.collect::<String>())
 }
 
 /// The text of `pointwise_op.h`.
@@ -252,6 +265,7 @@ fn registration(registration: &Registration, row: &PlannedRow) -> String {
         Form::Out { outputs } => ("OUT", format!("{outputs}, ")),
         Form::Function => ("FUNCTION", String::new()),
         Form::Copied { outputs } => ("COPIED", format!("{outputs}, ")),
+        Form::Allocating => ("ALLOCATING", format!("torch_opencl::native::{function}_outputs, ")),
         Form::Host => return format!("  TORCH_OPENCL_HOST(m, \"{op}\");\n"),
     };
     let mask = row.dtypes.mask();

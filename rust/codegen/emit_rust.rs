@@ -1,4 +1,5 @@
-//! Prints what the Rust side takes from the table: `distributions.rs`, and `pointwise_table.rs`, the pointwise operations.
+//! Prints what the Rust side takes from the table: `distributions.rs`, and `pointwise_table.rs`, the pointwise
+//! operations.
 //!
 //! The latter is included where a struct `PointwiseRow` is in scope:
 //!

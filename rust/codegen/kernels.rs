@@ -10,11 +10,12 @@
 //!
 //! From that come
 //!
-//! - `entry::Fill { out: Memory, out_dtype: DType, value: Value, range: RangeArguments }`, which a launcher fills in by name, and
-//!   the typed name `entry::FILL` of the kernel. A macro `X_ARGUMENTS` is a struct of its own, which kernels can share.
+//! - `entry::Fill { out: Memory, out_dtype: DType, value: Value, range: RangeArguments }`, which a launcher fills in by
+//!   name, and the typed name `entry::FILL` of the kernel. A macro `X_ARGUMENTS` is a struct of its own, which kernels
+//!   can share.
 //! - the source that is compiled: its scalars, offsets among them, are the fields of one struct, and the body begins
-//!   by unpacking them. Thirty calls of `clSetKernelArg` cost more than most small kernels take. Buffers, local memory and
-//!   structs stay arguments of their own: GPU compilers read those in place, but would copy a struct in a struct.
+//!   by unpacking them. Thirty calls of `clSetKernelArg` cost more than most small kernels take. Buffers, local memory
+//!   and structs stay arguments of their own: GPU compilers read those in place, but would copy a struct in a struct.
 //!
 //! | declared                                   | field                                         | is passed            |
 //! | ------------------------------------------ | --------------------------------------------- | -------------------- |

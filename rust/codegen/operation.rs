@@ -77,7 +77,8 @@ impl Checker<'_> {
         Some(Pointwise { code, name, arity, scalars, class_from, opmath, exprs, part, dtypes })
     }
 
-    /// Checks that a stub's expressions are as many as the outputs of its op, and those as many as a kernel has buffers for.
+    /// Checks that a stub's expressions are as many as the outputs of its op, and those as many as a kernel has buffers
+    /// for.
     fn outputs(&mut self, row: &Row, arity: usize) {
         let outputs = row.exprs.len();
         let op = row.op.as_ref().and_then(|name| self.index.get(&name.value));

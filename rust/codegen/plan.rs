@@ -64,7 +64,12 @@ impl Registration {
     pub const fn is_ours(&self) -> bool {
         matches!(
             self.declares,
-            Some(Declaration::Function(_) | Declaration::Class { .. } | Declaration::Template { .. })
+            Some(
+                Declaration::Function(_)
+                    | Declaration::OfStruct { .. }
+                    | Declaration::Class { .. }
+                    | Declaration::Template { .. }
+            )
         )
     }
 }
@@ -74,6 +79,8 @@ impl Registration {
 pub enum Declaration {
     /// A function of its op's signature.
     Function(String),
+    /// A function that takes its op's arguments, of these names, as one struct.
+    OfStruct { name: String, arguments: Vec<String> },
     /// A class derived from ATen's of the functional op: the name, and that op's struct and header.
     Class { name: String, meta: String, header: String },
     /// An expression over ATen's functions, which its op's arguments are in scope of: the name of the function that it
@@ -98,6 +105,8 @@ pub enum Form {
     Host,
     /// Not structured: copies the results of the functional variant's plain function to its `out` arguments.
     Copied { outputs: usize },
+    /// Not structured: allocates its outputs, by the registration's expression, for the plain function of the out= variant.
+    Allocating,
 }
 
 /// A `DispatchStub`, the header that declares it and its kernel.

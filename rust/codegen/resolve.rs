@@ -41,7 +41,9 @@ pub fn registrations(
                 format!("`{}` is structured and cannot stand in `also`", op.name),
                 "give it a row of its own".to_owned(),
             )),
+            Some(_) if !row.allocates.is_empty() => Err(allocates_itself(op)),
             Some(group) => structured(row, op, &group),
+            None if !row.allocates.is_empty() => allocating(row, op, index).map(Vec::from),
             None => plain(row, op, index).map(|registration| vec![registration]),
         };
         match resolved {
@@ -49,7 +51,7 @@ pub fn registrations(
             Err((message, hint)) => report.error_with_hint(name.line, message, hint),
         }
     }
-    for name in &row.out {
+    for name in row.out.iter().filter(|_| row.allocates.is_empty()) {
         match copied(row, name, index) {
             Ok(registration) => found.push((name.line, registration)),
             Err((message, hint)) => report.error_with_hint(name.line, message, hint),
@@ -64,7 +66,8 @@ pub type Named = BTreeSet<(String, String)>;
 /// The overloads that rows for layouts name.
 pub fn named(rows: &[Row]) -> Named {
     let words = |row: &Row| row.layout.iter().map(|word| word.value.clone()).collect::<Vec<_>>();
-    let names = |row: &Row| row.op.iter().chain(&row.also).map(|name| name.value.clone()).collect::<Vec<_>>();
+    let names =
+        |row: &Row| row.op.iter().chain(&row.also).chain(&row.out).map(|name| name.value.clone()).collect::<Vec<_>>();
     rows.iter()
         .flat_map(|row| {
             names(row).into_iter().flat_map(move |name| words(row).into_iter().map(move |w| (name.clone(), w)))
@@ -89,14 +92,16 @@ fn sparse(row: &Row, is_host: bool, index: &Index, named: &Named, report: &mut R
                 report.error_with_hint(name.line, format!("unknown op `{}`", name.value), index.suggest(&name.value));
                 continue;
             };
-            let mut add = |op: &Op, form, function| {
-                let registration = Registration { layout, ..registration(op, form, function) };
-                found.push((name.line, registration));
-            };
+            let mut add = |registration| found.push((name.line, Registration { layout, ..registration }));
             if is_host {
-                add(op, Form::Host, String::new());
+                add(registration(op, Form::Host, String::new()));
+            } else if !row.allocates.is_empty() {
+                match allocating(row, op, index) {
+                    Ok(both) => both.into_iter().for_each(add),
+                    Err((message, hint)) => report.error_with_hint(name.line, message, hint),
+                }
             } else if let Some(entry) = &row.entry {
-                add(op, Form::Function, ours(&entry.value));
+                add(entry_of(row, &entry.value, op));
             } else {
                 let is_other_row = |other: &Op| named.contains(&(other.name.clone(), word.value.clone()));
                 let overloads = index.overloads(op, layout);
@@ -107,11 +112,8 @@ fn sparse(row: &Row, is_host: bool, index: &Index, named: &Named, report: &mut R
                     report.error_with_hint(name.line, message, "give an `entry`");
                 }
                 for op in overloads {
-                    add(op, Form::Function, op.sparse_implementation(layout).unwrap_or_default());
+                    add(registration(op, Form::Function, op.sparse_implementation(layout).unwrap_or_default()));
                 }
-            }
-            if let (Some(entry), Some((_, last))) = (&row.entry, found.last_mut()) {
-                last.declares = Some(Declaration::Function(entry.value.clone()));
             }
         }
     }
@@ -138,10 +140,52 @@ fn copied(row: &Row, name: &Text, index: &Index) -> Result<Registration, (String
         );
     }
     let function = match &row.entry {
-        Some(entry) => ours(&entry.value),
+        Some(entry) => entry_of(row, &entry.value, functional).implementation,
         None => ours(&format!("{}_expression", functional.unambiguous_name())),
     };
     Ok(registration(op, Form::Copied { outputs: op.outputs }, function))
+}
+
+/// An op and its out= variant, whose entry serves both: the op allocates the outputs for it.
+fn allocating(row: &Row, op: &Op, index: &Index) -> Result<[Registration; 2], Problem> {
+    let problem = |message: &str, hint: &str| Err((message.to_owned(), hint.to_owned()));
+    let ([name], Some(entry), []) = (row.out.as_slice(), &row.entry, row.also.as_slice()) else {
+        return problem(
+            "`allocates` is for an `entry` and an overload that `out` names",
+            "the entry has the signature of that out= overload",
+        );
+    };
+    let out =
+        index.get(&name.value).ok_or_else(|| (format!("unknown op `{}`", name.value), index.suggest(&name.value)))?;
+    let is_variant = out.is_out
+        && out.arguments.len() == op.arguments.len() + out.outputs
+        && out.arguments.starts_with(&op.arguments);
+    if !is_variant || op.is_inplace() {
+        return Err((
+            format!("`{}` is no out= variant of `{}`", out.name, op.name),
+            format!("name one that takes {} and outputs", op.arguments.join(", ")),
+        ));
+    }
+    let mut texts = row.allocates.iter().map(|text| text.value.as_str()).collect::<Vec<_>>().join(", ");
+    if row.allocates.len() != op.outputs {
+        let message =
+            format!("outputs of `{}`: {}, expressions of `allocates`: {}", op.name, op.outputs, row.allocates.len());
+        return problem(&message, "`allocates: [first, second]` has one for each output");
+    }
+    if op.outputs > 1 {
+        texts = format!("{{{texts}}}");
+    }
+    let entry = entry_of(row, &entry.value, out);
+    let outputs = composite::expression(format!("{}_outputs", op.unambiguous_name()), &texts, op, index)?;
+    let functional = registration(op, Form::Allocating, entry.implementation.clone());
+    Ok([Registration { declares: Some(outputs), ..functional }, entry])
+}
+
+fn allocates_itself(op: &Op) -> Problem {
+    (
+        format!("`{}` is structured", op.name),
+        "`allocates` is for others: ATen's meta function makes these outputs".to_owned(),
+    )
 }
 
 /// The overloads on lists that a pointwise row's `foreach` names, `add.List` for `_foreach_add.List`, each with its
@@ -192,6 +236,10 @@ fn host(op: &Op, group: Option<Group<'_>>) -> Vec<Registration> {
 }
 
 fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>, Problem> {
+    if row.arguments.is_some() {
+        let hint = "the `impl` of a class takes what ATen's own does".to_owned();
+        return Err((format!("`{}` is structured and has no `arguments`", op.name), hint));
+    }
     let out = group.out;
     // The functional variant gives ATen's class its name.
     let functional = group.delegating.iter().find(|op| !op.is_inplace()).copied().unwrap_or(op);
@@ -229,9 +277,9 @@ fn structured(row: &Row, op: &Op, group: &Group<'_>) -> Result<Vec<Registration>
 
 fn plain(row: &Row, op: &Op, index: &Index) -> Result<Registration, Problem> {
     if let Some(text) = &row.returns {
-        let declares = composite::expression(&text.value, op, index)?;
-        let function = ours(&format!("{}_expression", op.unambiguous_name()));
-        return Ok(Registration { declares: Some(declares), ..registration(op, Form::Function, function) });
+        let name = format!("{}_expression", op.unambiguous_name());
+        let declares = composite::expression(name.clone(), &text.value, op, index)?;
+        return Ok(Registration { declares: Some(declares), ..registration(op, Form::Function, ours(&name)) });
     }
     if row.entry.as_ref().is_some_and(|entry| template(&entry.value).is_some()) {
         return Err((
@@ -239,17 +287,29 @@ fn plain(row: &Row, op: &Op, index: &Index) -> Result<Registration, Problem> {
             "only structured ops take a class template: name a function".to_owned(),
         ));
     }
-    let function = match (&row.entry, op.implementation()) {
-        (Some(entry), _) => ours(&entry.value),
-        (None, Some(function)) => function,
+    match (&row.entry, op.implementation()) {
+        (Some(entry), _) => Ok(entry_of(row, &entry.value, op)),
+        (None, Some(function)) => Ok(registration(op, Form::Function, function)),
         (None, None) if op.composite => {
             let message = format!("ATen composes `{}` of other ops: it needs no row", op.name);
-            return Err((message, "give an `entry` to replace ATen's own".to_owned()));
+            Err((message, "give an `entry` to replace ATen's own".to_owned()))
         }
-        (None, None) => return Err(no_kernel(op)),
-    };
-    let declares = row.entry.as_ref().map(|entry| Declaration::Function(entry.value.clone()));
-    Ok(Registration { declares, ..registration(op, Form::Function, function) })
+        (None, None) => Err(no_kernel(op)),
+    }
+}
+
+/// A function of ours, which may take the op's arguments as a struct.
+fn entry_of(row: &Row, entry: &str, op: &Op) -> Registration {
+    let (name, function) = (entry.to_owned(), ours(entry));
+    if row.arguments.is_none() {
+        return Registration {
+            declares: Some(Declaration::Function(name)),
+            ..registration(op, Form::Function, function)
+        };
+    }
+    let call = format!("(torch_opencl::with_struct<at::_ops::{}, &{function}>)", op.unambiguous_name());
+    let declares = Some(Declaration::OfStruct { name, arguments: op.arguments.clone() });
+    Registration { declares, ..registration(op, Form::Function, call) }
 }
 
 fn no_kernel(op: &Op) -> Problem {

@@ -11,8 +11,8 @@
 //! SHARED(Window, 24);
 //! ```
 //!
-//! The Rust struct of the same name is in a module of the file's name. Its fields have the same names, order and offsets;
-//! `SHARED` lets the OpenCL compiler, and a constant assertion the Rust compiler, check the size.
+//! The Rust struct of the same name is in a module of the file's name. Its fields have the same names, order and
+//! offsets; `SHARED` lets the OpenCL compiler, and a constant assertion the Rust compiler, check the size.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,8 @@ impl SharedStructs {
         }
     }
 
-    /// The module and the bytes of the struct that a file means by a name: its own where it declares one, else the only one.
+    /// The module and the bytes of the struct that a file means by a name: its own where it declares one, else the only
+    /// one.
     pub fn find(&self, own: &str, declares_own: bool, name: &str) -> Result<Option<(&str, usize)>, String> {
         let all = self.0.iter().flat_map(|(module, structs)| structs.iter().map(move |shared| (&**module, shared)));
         let mut found = all.filter(|(_, shared)| shared.name == name).collect::<Vec<_>>();

@@ -13,13 +13,14 @@ use super::nearest::nearest;
 use super::yaml::{line_of, load_list, text, words, Text};
 
 /// Keys that a row may have.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 25] = [
     "op",
     "family",
     "layout",
     "stub",
     "kernel",
     "entry",
+    "arguments",
     "returns",
     "scalars",
     "expr",
@@ -35,6 +36,7 @@ const KEYS: [&str; 23] = [
     "also",
     "foreach",
     "out",
+    "allocates",
     "since",
     "until",
 ];
@@ -55,6 +57,8 @@ pub struct Row {
     pub kernel: Option<Text>,
     /// C++ class or function of ours that replaces ATen's.
     pub entry: Option<Text>,
+    /// `struct`, where the entry takes its arguments as one.
+    pub arguments: Option<Text>,
     /// C++ expression that composes the op of others.
     pub returns: Option<Text>,
     /// Names of the stub's scalar parameters, in order.
@@ -77,6 +81,8 @@ pub struct Row {
     pub also: Vec<Text>,
     /// Out= overloads that store what the entry returns.
     pub out: Vec<Text>,
+    /// C++ expressions for the outputs, one each, where the entry is the out= overload's.
+    pub allocates: Vec<Text>,
     /// Ops on lists of tensors that the row's operation computes: `add.List` for `_foreach_add.List` and
     /// `_foreach_add_.List`.
     pub foreach: Vec<Text>,
@@ -146,6 +152,7 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "stub" => row.stub = Some(scalar(value)?),
         "kernel" => row.kernel = Some(scalar(value)?),
         "entry" => row.entry = Some(scalar(value)?),
+        "arguments" => row.arguments = Some(scalar(value)?),
         "returns" => row.returns = Some(scalar(value)?),
         "expr" => set_exprs(row, value, |exprs| &mut exprs.expr)?,
         "expr_int" => set_exprs(row, value, |exprs| &mut exprs.int)?,
@@ -162,6 +169,7 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "on_cpu" => row.on_cpu = Some(scalar(value)?),
         "also" => row.also = words(value).ok_or(Problem::NotWords)?,
         "out" => row.out = words(value).ok_or(Problem::NotWords)?,
+        "allocates" => row.allocates = words(value).ok_or(Problem::NotWords)?,
         "foreach" => row.foreach = words(value).ok_or(Problem::NotWords)?,
         _ => return Err(Problem::UnknownKey),
     }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Builds that may wait; more are refused, and asked for again when they are next wanted.
 const CAPACITY: usize = 256;
-/// Between two builds, where the device compiles: its own threads need the compiler when a kernel is launched for the first time.
+/// Between two builds, where the device compiles: its own threads need the compiler when a kernel is launched for the
+/// first time.
 const BREATH: Duration = Duration::from_millis(200);
 /// How often a build that waits is looked at: it may be wanted more than it was.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -22,7 +23,8 @@ const NICENESS: libc::c_int = 10;
 pub(super) trait Job: Send {
     /// Elements that its launches have had so far: the hottest build goes first.
     fn hotness(&self) -> u64;
-    /// How long nobody may have waited for another program before it starts. Zero where building does not disturb the device.
+    /// How long nobody may have waited for another program before it starts. Zero where building does not disturb the
+    /// device.
     fn quiet(&self) -> Duration;
     fn build(self: Box<Self>);
 }

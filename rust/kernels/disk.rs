@@ -1,9 +1,9 @@
 //! Program binaries on disk, and notes of what was measured about a device.
 //!
 //! One file an entry, named by the hash of device, driver, source and options. It starts with the hash of that name and
-//! its content, so one that is torn or corrupt, or stored under another's name, is ignored and written again. Failures to
-//! write (full disk, read-only home) cost the next process a compilation and nothing else. Whose files are used, and how
-//! they are written: `store.rs`.
+//! its content, so one that is torn or corrupt, or stored under another's name, is ignored and written again. Failures
+//! to write (full disk, read-only home) cost the next process a compilation and nothing else. Whose files are used, and
+//! how they are written: `store.rs`.
 
 use std::env;
 use std::ffi::OsString;
@@ -21,8 +21,8 @@ use crate::error::{Error, Result};
 const FORMAT: &[u8] = b"torch-opencl program 2\n";
 const HASH_BYTES: usize = 32;
 
-/// `TORCH_OPENCL_CACHE_DIR`, or the user's cache folder; `None` when set to an empty string, or there is no home, or the folder
-/// is open to other users.
+/// `TORCH_OPENCL_CACHE_DIR`, or the user's cache folder; `None` when set to an empty string, or there is no home, or
+/// the folder is open to other users.
 pub fn folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let find = || folder_of(|name| env::var_os(name)).ok().flatten().filter(|folder| store::can_be_used(folder));
@@ -39,7 +39,8 @@ fn folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<PathB
         if path.as_os_str().is_empty() {
             return Ok(None);
         }
-        // It would name another folder wherever a process is started: a new cache, or one that somebody else has put there.
+        // It would name another folder wherever a process is started: a new cache, or one that somebody else has put
+        // there.
         if path.is_relative() {
             return Err(Error::Invalid(format!(
                 "TORCH_OPENCL_CACHE_DIR={}: expected an absolute path, or nothing to keep no compiled kernels",

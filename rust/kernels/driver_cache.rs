@@ -6,8 +6,9 @@
 //! (`exit(1)` by LLVM), or fails the build with an empty log. `tests/python/runtime/test_damaged_caches.py` makes such
 //! caches.
 //!
-//! So a program without kernels is built once more under another key (`build.rs`), nothing is compiled onto a full disk, and
-//! a process that ends before a loaded program has run leaves a [`Marker`], by which the next one knows to set the folder aside.
+//! So a program without kernels is built once more under another key (`build.rs`), nothing is compiled onto a full
+//! disk, and a process that ends before a loaded program has run leaves a [`Marker`], by which the next one knows to
+//! set the folder aside.
 
 use std::env;
 use std::ffi::{CString, OsString};

@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
 
-/// Bytes that a folder may hold where `TORCH_OPENCL_CACHE_SIZE` is not set: about 3000 programs with PoCL 3.1, three times what
-/// all tests of this package build.
+/// Bytes that a folder may hold where `TORCH_OPENCL_CACHE_SIZE` is not set: about 3000 programs with PoCL 3.1, three
+/// times what all tests of this package build.
 const DEFAULT_LIMIT: u64 = 512 << 20;
 /// A temporary file of this age belongs to a process that died before it could rename it.
 const ABANDONED: Duration = Duration::from_secs(3600);

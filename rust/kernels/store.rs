@@ -6,8 +6,8 @@
 //! Anything else is passed over, and left as it is: the folder may be one that the user shares on purpose. One warning
 //! names it and the cure.
 //!
-//! Checks are made on opened descriptors, and names that lead elsewhere (symbolic links) are not followed but for the folder's
-//! own: a cache may be moved to a larger disk.
+//! Checks are made on opened descriptors, and names that lead elsewhere (symbolic links) are not followed but for the
+//! folder's own: a cache may be moved to a larger disk.
 
 use std::collections::hash_map::RandomState;
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! The structs that kernels take by value, as `build.rs` reads them from `.cl` files (rust/codegen/structs.rs): a module for each
-//! file.
+//! The structs that kernels take by value, as `build.rs` reads them from `.cl` files (rust/codegen/structs.rs): a
+//! module for each file.
 
 /// A struct, and how a kernel reads every scalar of it.
 #[derive(Debug)]

@@ -8,24 +8,25 @@ use std::time::Duration;
 use crate::cl::{DeviceInfo, DeviceType};
 use crate::error::{Error, Result};
 
-/// Elements that a generic program has worked on when its specialised form is built soon: a second or so of a core's work, and
-/// seconds of a large network. A small one ends before a build would pay: with a quarter of it, training on the digits from empty
-/// caches took 1.5 s longer (`make bench-first-use`).
+/// Elements that a generic program has worked on when its specialised form is built soon: a second or so of a core's
+/// work, and seconds of a large network. A small one ends before a build would pay: with a quarter of it, training on
+/// the digits from empty caches took 1.5 s longer (`make bench-first-use`).
 pub(super) const HOT: u64 = 1 << 30;
 /// As many when it is built once the process has settled: what repeats a step for longer is a training or a server.
 const WARM: u64 = 1 << 25;
 /// As many on a device that is not the host's processor, which compiling takes no time from: a launch, or a few dozen.
 const WARM_ELSEWHERE: u64 = 1 << 22;
-/// Elements of one launch that tell a large network, whose steps go on for longer than its builds take: 16 MiB of floats.
+/// Elements of one launch that tell a large network, whose steps go on for longer than its builds take: 16 MiB of
+/// floats.
 const LARGE: u64 = 1 << 22;
-/// How long nobody may have waited for a program before a hot one is built: a program's first steps build many, one after the
-/// other, within a third of a second.
+/// How long nobody may have waited for a program before a hot one is built: a program's first steps build many, one
+/// after the other, within a third of a second.
 const QUIET: Duration = Duration::from_millis(500);
 /// The same for a warm one of a large network, whose first steps may compute for a second between two programs.
 const QUIET_LARGE: Duration = Duration::from_secs(2);
-/// The same for one that is only warm: a process that has needed no new program for this long repeats what it does. After 5 s
-/// training on the digits from empty caches, which ends 3 s after its kernels have been compiled, took 1 to 2 s longer
-/// (`make bench-first-use`).
+/// The same for one that is only warm: a process that has needed no new program for this long repeats what it does.
+/// After 5 s training on the digits from empty caches, which ends 3 s after its kernels have been compiled, took 1 to 2
+/// s longer (`make bench-first-use`).
 const SETTLED: Duration = Duration::from_secs(8);
 
 /// How launches are served that a specialised program would serve better.
@@ -74,7 +75,8 @@ impl Specialisation {
 /// While set, specialised programs are asked for at their first launch.
 static EAGER_BUILDS: AtomicBool = AtomicBool::new(false);
 
-/// Sets whether every specialised program is asked for at its first launch, or (the default) once it is worth its build.
+/// Sets whether every specialised program is asked for at its first launch, or (the default) once it is worth its
+/// build.
 pub fn set_eager_builds(on: bool) {
     EAGER_BUILDS.store(on, Ordering::Relaxed);
 }

@@ -3,8 +3,8 @@
 #ifdef IS_COMPLEX
 static inline T conjugate(T z) { return (T)(z.x, -z.y); }
 
-// Each product rounded before they are added, as the CPU does: fused, z * conj(z) is not real, and an overflow of one product
-// hides the other's.
+// Each product rounded before they are added, as the CPU does: fused, z * conj(z) is not real, and an overflow of one
+// product hides the other's.
 static inline T times(T a, T b) {
 #pragma OPENCL FP_CONTRACT OFF
   return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
@@ -14,7 +14,8 @@ static inline T over_i(T z) { return (T)(z.y, -z.x); }
 static inline T magnitude(T z) { return (T)(hypot(z.x, z.y), 0); }
 static inline T phase(T z) { return (T)(atan2(z.y, z.x), 0); }
 
-// By the ratio of the divisor's parts, so that no square overflows (R. L. Smith, 1962), and by a reciprocal, as the CPU rounds.
+// By the ratio of the divisor's parts, so that no square overflows (R. L. Smith, 1962), and by a reciprocal, as the CPU
+// rounds.
 static inline T over(T a, T b) {
   if (b.x == 0 && b.y == 0) return a / fabs(b.x);
   if (fabs(b.x) >= fabs(b.y)) {
@@ -133,8 +134,8 @@ static inline T complex_expm1(T z) {
   return (T)(expm1(z.x) * cos(z.y) - 2 * half_sine * half_sine, z.y == 0 ? z.y : exp(z.x) * sin(z.y));
 }
 
-// Inverse functions after W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987): signs of zeros choose the side of
-// a cut, so 1 - z and 1 + z are written out by parts.
+// Inverse functions after W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987): signs of zeros choose the
+// side of a cut, so 1 - z and 1 + z are written out by parts.
 static inline T one_minus(T z) { return (T)(1 - z.x, -z.y); }
 static inline T one_plus(T z) { return (T)(1 + z.x, z.y); }
 static inline T complex_asin(T z) {

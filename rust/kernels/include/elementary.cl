@@ -226,9 +226,10 @@ INLINE TV m_erf(TV x) {
   return with_sign_of(x, expm1_within(fma(t, C(-1.12837923f), t * p)));
 }
 
-// The standard normal distribution: 2^(t g(t) - 1) for x = -t, and 1 less that for x = t. The polynomial g is fitted for errors
-// of 2^-26, and of 2^-6 of the distribution where that is less, down to x = -5.6; from -10.4 the result is 0. x times this is
-// within 2.5 ulp for x > -1, where erf leaves 3 with more operations, and good to bf16's last bit for x > -5.
+// The standard normal distribution: 2^(t g(t) - 1) for x = -t, and 1 less that for x = t. The polynomial g is fitted
+// for errors of 2^-26, and of 2^-6 of the distribution where that is less, down to x = -5.6; from -10.4 the result is
+// 0. x times this is within 2.5 ulp for x > -1, where erf leaves 3 with more operations, and good to bf16's last bit
+// for x > -5.
 INLINE TV m_normal_cdf(TV x) {
   const TV size = fabs(x), t = SEL(C(10.445712f) < size, 10.445712f, size), z = t * t;
   TV odd = fma(z, C(-1.99857209e-06f), C(-0.000150581662f));

@@ -76,8 +76,8 @@ static inline TV scaled_by(TV a, TV n) {
 #endif
 }
 
-// The next number of dtype dt after a towards b. Those of 16 bits are patterns of float with zeros at the end, or, below the
-// least normal float16, multiples of 2^-24.
+// The next number of dtype dt after a towards b. Those of 16 bits are patterns of float with zeros at the end, or,
+// below the least normal float16, multiples of 2^-24.
 static inline TV next_after(TV a, TV b, int dt) {
 #ifdef CLASS_F
   if (dt == DT_F16 || dt == DT_BF16) {

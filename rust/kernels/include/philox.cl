@@ -1,5 +1,5 @@
-// Philox 4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2,
-// 3" (SC 2011). A work-item of a CPU runs LANES counters in vectors, but where a program sets that to 1.
+// Philox 4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1,
+// 2, 3" (SC 2011). A work-item of a CPU runs LANES counters in vectors, but where a program sets that to 1.
 
 #ifndef LANES
 #ifdef IS_CPU

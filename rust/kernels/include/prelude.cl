@@ -348,8 +348,8 @@ INLINE long load_index(__global const uchar *p, long i, int dt) {
   return dt == DT_I64 ? ((__global const long *)p)[i] : (long)((__global const int *)p)[i];
 }
 
-// Non-temporal stores of vectors to an address that is a multiple of their size, where the host sets SPEC_NON_TEMPORAL: the
-// output is larger than a CPU's caches, and its lines need not be read before they are overwritten. A copy of 64 MB
+// Non-temporal stores of vectors to an address that is a multiple of their size, where the host sets SPEC_NON_TEMPORAL:
+// the output is larger than a CPU's caches, and its lines need not be read before they are overwritten. A copy of 64 MB
 // takes 2.0 to 2.7 ms instead of 4.0 to 4.8, and 4.2 to 4.6 instead of 5.5 to 6.6 with a sum over its result (PoCL, 2
 // cores). Threads end a command with a locked instruction, which such stores do not pass.
 #if defined(SPEC_NON_TEMPORAL) && defined(HAS_CLANG_BUILTINS)
@@ -363,7 +363,8 @@ INLINE long load_index(__global const uchar *p, long i, int dt) {
 #define STORE_NON_TEMPORAL(p, type, v)
 #endif
 
-// Behind a struct that launchers pass by value: its size. build.rs makes the Rust struct of it (rust/codegen/structs.rs).
+// Behind a struct that launchers pass by value: its size. build.rs makes the Rust struct of it
+// (rust/codegen/structs.rs).
 #define SHARED(name, bytes) typedef char name##_is_shared[sizeof(name) == (bytes) ? 1 : -1]
 
 // Sizes, and strides in bytes, of up to MAX_DIMS dimensions and MAX_OPERANDS operands, innermost dimension first.
@@ -377,8 +378,8 @@ typedef struct {
 } Layout;
 SHARED(Layout, 392);
 
-// Loops over dimensions of a layout. A GPU's compiler copies a struct argument whose index it does not know to memory of
-// every work-item, 400 bytes of it: unrolled, each index is a constant.
+// Loops over dimensions of a layout. A GPU's compiler copies a struct argument whose index it does not know to memory
+// of every work-item, 400 bytes of it: unrolled, each index is a constant.
 #ifdef IS_CPU
 #define FOR_DIMS(d, first, end) for (int d = (first); d < (end); d++)
 #else

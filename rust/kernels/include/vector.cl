@@ -77,9 +77,9 @@ typedef union {
 #define FIRST_LANES(l, n) UNROLL for (int l = 0; l < VEC && l < (n); l++)
 #endif
 
-// Loads from, and stores to, an address that is aligned for one element. vloadN promises no more, and NVIDIA's GPUs then
-// move one element at a time: what lies at a multiple of the vector's size, as nearly all does, is moved whole. CPUs and
-// AMD's GPUs move whole vectors anyway.
+// Loads from, and stores to, an address that is aligned for one element. vloadN promises no more, and NVIDIA's GPUs
+// then move one element at a time: what lies at a multiple of the vector's size, as nearly all does, is moved whole.
+// CPUs and AMD's GPUs move whole vectors anyway.
 #if VEC > 1
 #if defined(IS_CPU) || defined(__AMDGCN__)
 #define IS_ALIGNED(p, element) false
@@ -107,8 +107,8 @@ INLINE void store_halves(__global half *p, PASTE(float, VEC) v) {
 }
 #endif
 
-// A store through a packed struct does what vstoreN does, for which PoCL 3.1 makes pieces: four stores for a float16, and
-// sixteen, each with an extraction, for a ushort16.
+// A store through a packed struct does what vstoreN does, for which PoCL 3.1 makes pieces: four stores for a float16,
+// and sixteen, each with an extraction, for a ushort16.
 #if VEC > 1
 #define DEFINE_STORE(type)                                               \
   typedef struct __attribute__((packed, aligned(sizeof(type)))) {        \
@@ -180,8 +180,8 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
     case DT_BF16: {
       PASTE(float, VEC) single = TO(float)(value);
       PASTE(uint, VEC) bits = PASTE(as_uint, VEC)(single);
-      // Of halves only those that round to an even number carry, as the last bit that stays is or-ed to the first that goes:
-      // one operation of three inputs, where adding it takes two. The upper halves are taken by one permutation.
+      // Of halves only those that round to an even number carry, as the last bit that stays is or-ed to the first that
+      // goes: one operation of three inputs, where adding it takes two. The upper halves are taken by one permutation.
       bits = (bits | ((bits >> 16) & 1u)) + 0x7fffu;
       bits = single != single ? (PASTE(uint, VEC))(0x7fc00000u) : bits;
       const PASTE(ushort, VEC) low = PASTE(as_ushort, VEC)(bits.lo), high = PASTE(as_ushort, VEC)(bits.hi);
@@ -211,8 +211,8 @@ INLINE void store_vector(__global uchar *p, long i, int dt, TV value) {
 #endif
     case DT_BOOL: {
 #ifdef IS_CPU
-      // LLVM would load a constant of ones under the mask. Where no lane is set, as in isnan of numbers, such a load never
-      // brings the constant's page in, and the processor suppresses a fault each time: six times as slow.
+      // LLVM would load a constant of ones under the mask. Where no lane is set, as in isnan of numbers, such a load
+      // never brings the constant's page in, and the processor suppresses a fault each time: six times as slow.
       volatile PASTE(uchar, VEC) is_set = TO(uchar)(value != 0);
 #else
       const PASTE(uchar, VEC) is_set = TO(uchar)(value != 0);
@@ -280,8 +280,8 @@ INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value)
 #define layout_offset(layout, operand, index) offset_from(layout, operand, 0, index)
 #define layout_run_offset(layout, operand, run) offset_from(layout, operand, 1, run)
 
-// Tasks [first, last) of this work-group or work-item: contiguous blocks keep a CPU core in one region of memory. On GPUs
-// nearly all launches have an item, or a group, for each: those divide nothing.
+// Tasks [first, last) of this work-group or work-item: contiguous blocks keep a CPU core in one region of memory. On
+// GPUs nearly all launches have an item, or a group, for each: those divide nothing.
 #define SHARE_TASKS(tasks, part, parts, first, last)         \
   long first = (part), last = min(first + 1, (long)(tasks)); \
   if (HAS_SHARES(tasks, parts)) {                            \
@@ -297,8 +297,8 @@ INLINE void store_part(__global uchar *row, long i, long n, int dtype, TV value)
 #define ITEM_TASKS(tasks, first, last) SHARE_TASKS(tasks, get_global_id(0), get_global_size(0), first, last)
 
 #ifdef IS_FLOAT
-// The larger by lane, in one instruction, for the weights of a softmax: a NaN loses, and still reaches every result by way
-// of the sum.
+// The larger by lane, in one instruction, for the weights of a softmax: a NaN loses, and still reaches every result by
+// way of the sum.
 INLINE TV larger(TV a, TV b) { return b > a ? b : a; }
 #endif
 

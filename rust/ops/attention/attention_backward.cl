@@ -7,10 +7,11 @@
 // queries are summed in device memory, separately for each run of keys: results do not depend on the order in which
 // groups run.
 
-// Dot product of each query's output with its gradient. One work-item a query.
+// For each query its logsumexp in base 2 and the dot product of its output with its gradient, side by side. One
+// work-item a query.
 __kernel void attention_delta(Attention p, __global const uchar *grad_out, ulong grad_out_offset,
-                              __global const uchar *out, ulong out_offset, int dtype0, __global uchar *delta,
-                              ulong delta_offset, long count) {
+                              __global const uchar *out, ulong out_offset, int dtype0, __global const uchar *logsumexp,
+                              ulong logsumexp_offset, __global uchar *row_terms, ulong row_terms_offset, long count) {
   ITEM_TASKS(count, first, last);
   for (long i = first; i < last; i++) {
     const long unit = i / p.queries, row = i % p.queries, batch = unit / p.heads, head = unit % p.heads;
@@ -19,7 +20,9 @@ __kernel void attention_delta(Attention p, __global const uchar *grad_out, ulong
     TV sum = (TV)0;
     for (long k = 0; k < p.value_head_dim; k += VEC)
       sum = fma(load_of_row(g, k, p.value_head_dim, DTYPE0), load_of_row(y, k, p.value_head_dim, DTYPE0), sum);
-    ((__global T *)(delta + delta_offset))[i] = lanes_sum(sum);
+    __global T *const terms = (__global T *)(row_terms + row_terms_offset) + 2 * i;
+    terms[0] = ((__global const T *)(logsumexp + logsumexp_offset))[i] * LOG2_E;
+    terms[1] = lanes_sum(sum);
   }
 }
 
@@ -53,9 +56,8 @@ INLINE void sum_rows(__local const T *block, int rows, int width, __global uchar
 // `sums_step` bytes apart, and 0 where no key of the run is seen. `grad_bias`, dense and 0 where nothing is seen, is
 // null where nobody asks for it. No SYNC depends on a condition: PoCL takes the items of a group apart there.
 __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global const uchar *grad_out,
-                                                  ulong grad_out_offset, __global const uchar *logsumexp,
-                                                  ulong logsumexp_offset, __global const uchar *delta,
-                                                  ulong delta_offset, __global uchar *sums, ulong sums_offset,
+                                                  ulong grad_out_offset, __global const uchar *row_terms,
+                                                  ulong row_terms_offset, __global uchar *sums, ulong sums_offset,
                                                   long sums_step, __global uchar *grad_key, ulong grad_key_offset,
                                                   __global uchar *grad_value, ulong grad_value_offset,
                                                   __global uchar *grad_bias, ulong grad_bias_offset, long runs,
@@ -108,10 +110,11 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
                    grad_out + grad_out_offset + head_offset(&p.grad_out, batch, head) + first_query * p.grad_out.row,
                    p.grad_out.row, present, value_head_dim, DTYPE0);
         EACH(i, rows) {
-          const long at = unit * p.queries + first_query + i;
+          __global const T *const terms =
+              (__global const T *)(row_terms + row_terms_offset) + 2 * (unit * p.queries + first_query + i);
           // Rows past the end get weight 0.
-          logs[i] = i < present ? ((__global const T *)(logsumexp + logsumexp_offset))[at] * LOG2_E : (T)INFINITY;
-          deltas[i] = i < present ? ((__global const T *)(delta + delta_offset))[at] : (T)0;
+          logs[i] = i < present ? terms[0] : (T)INFINITY;
+          deltas[i] = i < present ? terms[1] : (T)0;
         }
         SYNC;
         block_matmul(queries, WIDTH, 1, transposed_keys, KEYS, rows, columns, head_dim, weights, KEYS, REPLACE, 0);

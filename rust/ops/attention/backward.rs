@@ -97,14 +97,15 @@ pub fn attention_backward(
     let attention = encode(inputs, mode, out, Some((&AttentionGradients { query: sums_in, ..*gradients }, grad_out)));
 
     let count = batch * heads * length;
-    let delta = target.workspace(count as usize * launch.class.size())?;
-    let delta = target.memory(delta.address)?;
+    let row_terms = target.workspace(2 * count as usize * launch.class.size())?;
+    let row_terms = target.memory(row_terms.address)?;
     let args = entry::AttentionDelta {
         p: attention,
         grad_out: target.tensor(grad_out)?,
         out: target.tensor(out)?,
         dtype0: dtype,
-        delta,
+        logsumexp: target.tensor(logsumexp)?,
+        row_terms,
         count,
     };
     let items = Geometry::of(target, launch.class).items_for(count);
@@ -113,8 +114,7 @@ pub fn attention_backward(
     let args = entry::AttentionBackward {
         attention: arguments(target, inputs, mode, attention)?,
         grad_out: target.tensor(grad_out)?,
-        logsumexp: target.tensor(logsumexp)?,
-        delta,
+        row_terms,
         sums: target.tensor(&sums_in)?,
         sums_step: sums.step,
         grad_key: target.tensor(&gradients.key)?,

@@ -2,8 +2,8 @@
 // Whole tensors are copied by the pointwise family, or transposed.
 
 // Upper or lower triangle of a batch of matrices, zeros elsewhere; `diagonal` counts from the main one, upwards.
-// Layout: dst, src with dimension 0 the columns and 1 the rows. `shares` neighbouring work-items take a row's elements by
-// turns.
+// Layout: dst, src with dimension 0 the columns and 1 the rows. `shares` neighbouring work-items take a row's elements
+// by turns.
 __kernel void triangle(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                        const Layout layout, int width, long diagonal, int upper, int shares) {
   long rest = get_global_id(0) / shares, columns = layout.sizes[0];

@@ -76,9 +76,9 @@ INLINE void transpose_block(__global uchar *to, long to_step, __global const uch
 #endif
 }
 
-// For CPUs: a work-item takes a tile of `tile` x `tile` elements, block by block. Both sizes are a BLOCK at least; the last
-// block of a row or column overlaps the one before. 4096 x 4096 floats take 3.8 ms instead of 27, one by one (PoCL, 2 cores;
-// `make bench CASES="'transpose f32'"`).
+// For CPUs: a work-item takes a tile of `tile` x `tile` elements, block by block. Both sizes are a BLOCK at least; the
+// last block of a row or column overlaps the one before. 4096 x 4096 floats take 3.8 ms instead of 27, one by one
+// (PoCL, 2 cores; `make bench CASES="'transpose f32'"`).
 __kernel void transpose_blocks(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                                const Layout layout, long tile) {
   const long height = layout.sizes[0], width = layout.sizes[1];
@@ -102,8 +102,9 @@ __kernel void transpose_blocks(__global uchar *dst, ulong dst_offset, __global c
 #define SIDE 16
 #define TILE (SIDE * BESIDE)
 
-// For GPUs: a tile goes through local memory so that both sides touch memory row by row. Work-groups are SIDE x SIDE; the
-// global range is an item for BESIDE of src's columns, and for as many of its rows (tiles are whole), and the batch.
+// For GPUs: a tile goes through local memory so that both sides touch memory row by row. Work-groups are SIDE x SIDE;
+// the global range is an item for BESIDE of src's columns, and for as many of its rows (tiles are whole), and the
+// batch.
 __kernel __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) void transpose_tiles(
     __global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset, const Layout layout) {
   // One word of padding: a column then spreads over all banks of local memory.

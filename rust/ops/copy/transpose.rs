@@ -1,4 +1,5 @@
-//! Copies between tensors that are dense along different dimensions: transposed matrices, and images whose channels move.
+//! Copies between tensors that are dense along different dimensions: transposed matrices, and images whose channels
+//! move.
 
 use crate::error::Result;
 use crate::kernels::{entry, Class, Family, Spec};
@@ -38,8 +39,8 @@ pub fn copy(target: &Target, shape: &[i64], dst: &Operand<'_>, src: &Operand<'_>
     Ok(true)
 }
 
-/// The least side of a matrix that kernels for this width transpose; none for elements of 16 bytes, and where groups are too
-/// small for a tile.
+/// The least side of a matrix that kernels for this width transpose; none for elements of 16 bytes, and where groups
+/// are too small for a tile.
 fn least_side(target: &Target, width: i64) -> Option<i64> {
     let has_groups = target.device.info.max_work_group as i64 >= GPU_SIDE * GPU_SIDE;
     match width {

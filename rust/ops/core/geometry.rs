@@ -80,8 +80,8 @@ impl Geometry {
         [if self.is_cpu { tasks.min(self.groups) } else { tasks.next_multiple_of(ITEM_GROUP) }]
     }
 
-    /// The geometry of kernels whose items take neighbouring columns. On GPUs each takes one, so that items read what lies
-    /// beside what their neighbours read, and there are many.
+    /// The geometry of kernels whose items take neighbouring columns. On GPUs each takes one, so that items read what
+    /// lies beside what their neighbours read, and there are many.
     pub const fn for_columns(self) -> Self {
         Self { lanes: if self.is_cpu { self.lanes } else { 1 }, ..self }
     }

@@ -1,12 +1,12 @@
-//! Lists of tensors (`multi_tensor_apply` in PyTorch): the table that tells a kernel the addresses of several tensors of
-//! each list.
+//! Lists of tensors (`multi_tensor_apply` in PyTorch): the table that tells a kernel the addresses of several tensors
+//! of each list.
 //!
-//! A launch costs the host 5 us and more, of which the elements of a small tensor are a small part: a model of a hundred
-//! parameters would pay that a hundred times for each step of an optimizer.
+//! A launch costs the host 5 us and more, of which the elements of a small tensor are a small part: a model of a
+//! hundred parameters would pay that a hundred times for each step of an optimizer.
 
 use super::space::div_ceil;
 use super::target::Target;
-use crate::abi::TensorList;
+use crate::abi::{Tensor, TensorList};
 use crate::cl::{MemHandle, Memory};
 use crate::error::Result;
 use crate::kernels::entry::MultiTensorArguments;
@@ -26,7 +26,7 @@ impl TensorList<'_> {
 }
 
 /// Memory of the tensors at one index of each list.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ListedTensor {
     /// Index in the lists.
     pub index: usize,
@@ -44,6 +44,16 @@ impl ListedTensor {
     pub fn of(target: &Target, lists: &[TensorList<'_>], index: usize, count: i64) -> Result<Self> {
         let memories = lists.iter().map(|list| target.memory(list.address(index))).collect::<Result<Vec<_>>>()?;
         Ok(Self { index, count, memories })
+    }
+
+    /// Tensors that belong to all indices, as one without elements; none where all are absent.
+    ///
+    /// # Errors
+    /// When an address is not one of the device.
+    pub fn shared(target: &Target, tensors: &[Tensor<'_>]) -> Result<Option<Self>> {
+        let memories = tensors.iter().map(|tensor| target.tensor(tensor)).collect::<Result<Vec<_>>>()?;
+        let is_present = tensors.iter().any(|tensor| tensor.address != 0);
+        Ok(is_present.then_some(Self { index: 0, count: 0, memories }))
     }
 }
 
@@ -64,21 +74,41 @@ impl<const LIMIT: usize, const LISTS: usize> MultiTensorBatch<LIMIT, LISTS> {
         target: &Target,
         lists: &[TensorList<'_>],
         counts: impl Iterator<Item = (usize, i64)>,
+        launch: impl FnMut(&Self) -> Result<()>,
+    ) -> Result<()> {
+        Self::for_each_beside(None, target, lists, counts, launch)
+    }
+
+    /// The same beside `shared`, the first tensor of each launch.
+    ///
+    /// # Errors
+    /// Those of [`Self::for_each`].
+    pub fn for_each_beside(
+        shared: Option<&ListedTensor>,
+        target: &Target,
+        lists: &[TensorList<'_>],
+        counts: impl Iterator<Item = (usize, i64)>,
         mut launch: impl FnMut(&Self) -> Result<()>,
     ) -> Result<()> {
-        let mut batch = Self::default();
+        let mut batch = Self::beside(shared);
         for (index, count) in counts.filter(|(_, count)| *count > 0) {
             let tensor = ListedTensor::of(target, lists, index, count)?;
             if !batch.takes(&tensor) {
                 launch(&batch)?;
-                batch = Self::default();
+                batch = Self::beside(shared);
             }
             batch.push(tensor);
         }
-        if batch.tensors.is_empty() {
+        if batch.elements() == 0 {
             return Ok(());
         }
         launch(&batch)
+    }
+
+    fn beside(shared: Option<&ListedTensor>) -> Self {
+        let mut batch = Self::default();
+        shared.into_iter().for_each(|tensor| batch.push(tensor.clone()));
+        batch
     }
 
     /// Adds the two constants to the spec of a program.

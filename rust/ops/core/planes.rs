@@ -1,4 +1,5 @@
-//! Batches of channels of planes: tensors [N, C, (D, (H,)) W], whose batch dimension may be missing, as kernels see them.
+//! Batches of channels of planes: tensors [N, C, (D, (H,)) W], whose batch dimension may be missing, as kernels see
+//! them.
 
 use super::space::div_ceil;
 use crate::abi::Tensor;
@@ -10,8 +11,8 @@ pub const SPATIAL: usize = 3;
 /// With channels and samples.
 const DIMS: usize = SPATIAL + 2;
 
-/// [W, H, D, C, N] from a list with the outermost dimension first, of which the last `spatial` are spatial; `absent` for
-/// missing ones.
+/// [W, H, D, C, N] from a list with the outermost dimension first, of which the last `spatial` are spatial; `absent`
+/// for missing ones.
 fn arrange(list: &[i64], spatial: usize, absent: i64) -> [i64; DIMS] {
     let mut arranged = [absent; DIMS];
     let (outer, inner) = list.split_at_checked(list.len().saturating_sub(spatial)).unwrap_or((&[], list));
@@ -50,7 +51,8 @@ pub fn channels_are_neighbours(tensors: &[&Tensor<'_>], spatial: usize) -> bool 
     })
 }
 
-/// Vectors of `lanes` elements along the columns or, with `by_channel`, the channels; and how many such lines there are.
+/// Vectors of `lanes` elements along the columns or, with `by_channel`, the channels; and how many such lines there
+/// are.
 pub fn strips(sizes: &[i64; DIMS], by_channel: bool, lanes: usize) -> (i64, i64) {
     let [width, _, _, channels, _] = *sizes;
     let along = if by_channel { channels } else { width };

@@ -1,12 +1,13 @@
 //! Transforms along one dimension: by one launch, or by a few where work-groups hold only part of a transform.
 //!
-//! A transform of n = f * r elements is made of transforms of f elements that are r apart, of products with roots of unity,
-//! and of transforms of r elements, as W. M. Gentleman and G. Sande, "Fast Fourier transforms: for fun and profit" (AFIPS
-//! 1966), which a third launch and more continue. Of real values only half of what lies between launches is computed: the
-//! first transforms of real values have conjugates in their upper half, and the last ones that end in real values too.
+//! A transform of n = f * r elements is made of transforms of f elements that are r apart, of products with roots of
+//! unity, and of transforms of r elements, as W. M. Gentleman and G. Sande, "Fast Fourier transforms: for fun and
+//! profit" (AFIPS 1966), which a third launch and more continue. Of real values only half of what lies between launches
+//! is computed: the first transforms of real values have conjugates in their upper half, and the last ones that end in
+//! real values too.
 //!
-//! Lengths with greater prime factors are convolutions with a chirp (L. I. Bluestein, "A linear filtering approach to the
-//! computation of discrete Fourier transform", IEEE Transactions on Audio and Electroacoustics 18, 1970).
+//! Lengths with greater prime factors are convolutions with a chirp (L. I. Bluestein, "A linear filtering approach to
+//! the computation of discrete Fourier transform", IEEE Transactions on Audio and Electroacoustics 18, 1970).
 
 use std::sync::Arc;
 
@@ -265,8 +266,8 @@ impl Axis<'_> {
     fn launch(&self, launch: Launch<'_>) -> Result<()> {
         let Launch { block, mut dims, from, to, spectrum, roots, direction, scale } = launch;
         let ((input, dtype0, mut start, from_factors), (output, dtype1, mut finish, to_factors)) = (from, to);
-        // Neighbours within the tile lie side by side where elements of a transform do not: at the end that is read, or else
-        // at the other one.
+        // Neighbours within the tile lie side by side where elements of a transform do not: at the end that is read, or
+        // else at the other one.
         dims.retain(|dim| dim.size != 1);
         let near = |dims: &[LaunchDim], side: usize| {
             let strides = dims.iter().filter_map(|dim| dim.strides.get(side).copied());

@@ -1,6 +1,7 @@
-// Transforms of 2 to 8 values in registers, in place and in order. `direction` is 1 in a forward transform, whose roots of
-// unity are exp(-2 pi i / n), and -1 in an inverse one. Odd radices take sums and differences of the values k and n - k, as
-// in C. Temperton, "Self-sorting mixed-radix fast Fourier transforms" (Journal of Computational Physics 52, 1983).
+// Transforms of 2 to 8 values in registers, in place and in order. `direction` is 1 in a forward transform, whose roots
+// of unity are exp(-2 pi i / n), and -1 in an inverse one. Odd radices take sums and differences of the values k and
+// n - k, as in C. Temperton, "Self-sorting mixed-radix fast Fourier transforms" (Journal of Computational Physics 52,
+// 1983).
 
 static inline INLINED_ON_GPUS T times(T a, T b) { return (T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
 

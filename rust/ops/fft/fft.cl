@@ -1,8 +1,9 @@
-// Discrete Fourier transforms along one dimension. A work-group transforms a few at a time, a tile, as Stockham's algorithm
-// does (N. K. Govindaraju et al., "High performance discrete Fourier transforms on graphics processors", SC 2008): work-items
-// transform `radix` values in registers, and exchange them through local memory. The first pass reads global memory, and
-// the last one writes it; the passes between read elements length / radix apart, and write them where the next pass finds
-// them in order, so that nothing is sorted. Longer transforms are made of launches of this kernel (plan.rs, axis.rs).
+// Discrete Fourier transforms along one dimension. A work-group transforms a few at a time, a tile, as Stockham's
+// algorithm does (N. K. Govindaraju et al., "High performance discrete Fourier transforms on graphics processors", SC
+// 2008): work-items transform `radix` values in registers, and exchange them through local memory. The first pass reads
+// global memory, and the last one writes it; the passes between read elements length / radix apart, and write them
+// where the next pass finds them in order, so that nothing is sorted. Longer transforms are made of launches of this
+// kernel (plan.rs, axis.rs).
 
 // One end of a launch: where it reads or writes. Strides are in elements. The index of an element is that in the whole
 // transform, of which one launch may be a part.
@@ -39,8 +40,8 @@ SHARED(End, 56);
 #define LSIZE 64
 #endif
 
-// Where local memory has element i of a transform of the tile. Elements that lie a power of two apart, or in transforms side
-// by side, are exchanged within a block of as many as there are banks, so that they lie in different ones.
+// Where local memory has element i of a transform of the tile. Elements that lie a power of two apart, or in transforms
+// side by side, are exchanged within a block of as many as there are banks, so that they lie in different ones.
 #ifdef CLASS_Z
 #define BANKS 8
 #else
@@ -83,8 +84,8 @@ static inline INLINED_ON_GPUS T factor_at(__global const T *table, long i, TR di
   return (T)(factor.x, direction * factor.y);
 }
 
-// A transform of the launch: the offsets of its elements and their indices, at both ends, and its column in the matrix that
-// a long transform is seen as.
+// A transform of the launch: the offsets of its elements and their indices, at both ends, and its column in the matrix
+// that a long transform is seen as.
 typedef struct {
   long from, to, from_index, to_index, column;
 } Position;
@@ -153,7 +154,8 @@ static inline INLINED_ON_GPUS void read_local(__local const T *exchange, T *v, u
   END_VALUES
 }
 
-// The power of the root of unity of a long transform, whose table has those of the lower `bits` bits, then of the upper ones.
+// The power of the root of unity of a long transform, whose table has those of the lower `bits` bits, then of the upper
+// ones.
 static inline INLINED_ON_GPUS T root_of(__global const T *roots, int bits, long power, TR direction) {
   const long low = 1L << bits;
   return times(factor_at(roots, power & (low - 1), direction), factor_at(roots, low + (power >> bits), direction));
@@ -194,8 +196,8 @@ __kernel GROUPS_OF(LSIZE) void fft_block(__global const uchar *input, ulong inpu
     END_VALUES
   }
 
-  // Behind the last pass there are exchanges left in a convolution (axis.rs): of a product with a table, and in the passes of
-  // the inverse transform.
+  // Behind the last pass there are exchanges left in a convolution (axis.rs): of a product with a table, and in the
+  // passes of the inverse transform.
   uint rest = RADICES;
   UNROLL_PASSES for (int i = 0; i < EXCHANGES; i++) {
     transform(v, radix, sign);

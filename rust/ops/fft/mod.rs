@@ -21,8 +21,8 @@ mod ffi {
     }
 }
 
-/// Transforms along dimensions, of which the last is special where one side is real, and multiplies by `scale`. There the
-/// complex side has all coefficients of that dimension, or those up to the half. The tensors do not overlap.
+/// Transforms along dimensions, of which the last is special where one side is real, and multiplies by `scale`. There
+/// the complex side has all coefficients of that dimension, or those up to the half. The tensors do not overlap.
 ///
 /// # Errors
 /// [`crate::error::Error::NoFloat64`] for complex128 where the device lacks it.

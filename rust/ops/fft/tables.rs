@@ -94,8 +94,8 @@ pub fn root_bits(length: i64) -> i32 {
     (64 - length.leading_zeros()).div_ceil(2) as i32
 }
 
-/// exp(-2 pi i power / length), for powers below `length`. Sines and cosines are taken of an eighth of a turn at most, whose
-/// angle is exact to the last bit.
+/// exp(-2 pi i power / length), for powers below `length`. Sines and cosines are taken of an eighth of a turn at most,
+/// whose angle is exact to the last bit.
 fn root(power: i64, length: i64) -> Pair {
     let (octant, rest) = (8 * power / length, 8 * power % length);
     let angle = |part: i64| FRAC_PI_4 * (part as f64 / length as f64);

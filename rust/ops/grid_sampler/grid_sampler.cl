@@ -3,8 +3,8 @@
 // In every mode the weight of an element is a product of one weight for each dimension, so a position reads at most
 // four elements along each of three dimensions. An index outside is -1 and its element is ignored.
 //
-// Layouts list the dimensions [W, H, D, C, N] of the output; that of the grid has its coordinates, x first, where others
-// have channels.
+// Layouts list the dimensions [W, H, D, C, N] of the output; that of the grid has its coordinates, x first, where
+// others have channels.
 
 // Values of at::native::GridSamplerInterpolation and GridSamplerPadding.
 #define MODE_LINEAR 0
@@ -76,7 +76,8 @@ static inline T cubic_far_slope(T x) { return (-LIT(2.25) * x + LIT(7.5)) * x - 
 #define EACH_DIM(d) UNROLL for (int d = 0; d < 3; d++)
 #endif
 
-// Sets four values of an array to `value`, which depends on k. On GPUs its code is there once, and each index is a constant.
+// Sets four values of an array to `value`, which depends on k. On GPUs its code is there once, and each index is a
+// constant.
 #ifdef IS_CPU
 #define FIND_FOUR(k, values, value) \
   for (int k = 0; k < 4; k++) (values)[k] = value
@@ -137,7 +138,8 @@ typedef struct {
   long at[3], sample;
 } OutputPosition;
 
-// Structs go by pointer: where a compiler copies a function that returns one, it leaves marks that Oclgrind does not know.
+// Structs go by pointer: where a compiler copies a function that returns one, it leaves marks that Oclgrind does not
+// know.
 static inline INLINED_ON_GPUS void find_position(const Layout *layout, long index, OutputPosition *p) {
   EACH_DIM(d) {
     p->at[d] = index % layout->sizes[d];
@@ -311,9 +313,9 @@ static inline void add_atomic(__global T *p, T value) {
   } while (seen != expected);
 }
 
-// The same on GPUs, in any order. Operands of the layout: the output's gradient, grid, and `sums` of the compute type, all
-// zero. Task t takes the channels t / positions, + parts, ... of position t % positions, so that neighbouring items have
-// neighbouring positions.
+// The same on GPUs, in any order. Operands of the layout: the output's gradient, grid, and `sums` of the compute type,
+// all zero. Task t takes the channels t / positions, + parts, ... of position t % positions, so that neighbouring items
+// have neighbouring positions.
 __kernel void grid_sample_input_gradient_atomic(__global uchar *sums, ulong sums_offset, __global const uchar *grad,
                                                 ulong grad_offset, __global const uchar *grid, ulong grid_offset,
                                                 SAMPLING_ARGUMENTS, long parts) {

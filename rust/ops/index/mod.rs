@@ -172,8 +172,8 @@ pub(super) fn fold<'a>(
     Ok(Folded { axis, steps, _memory: Some(memory) })
 }
 
-/// Writes the byte offsets that the indices of an axis stand for, -1 for those out of range; or adds them to those of the
-/// axes before. The operands of `space` are the offsets and the index.
+/// Writes the byte offsets that the indices of an axis stand for, -1 for those out of range; or adds them to those of
+/// the axes before. The operands of `space` are the offsets and the index.
 pub(super) fn write_offsets(
     target: &Target,
     offsets: usize,
@@ -261,8 +261,8 @@ pub fn index_get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>]) -> 
 }
 
 /// Makes elements up to 16 bytes wide where one index moves dense runs of them (rows of an embedding): 20 instead of
-/// 29 ms for 16384 rows of 512 floats on PoCL (`make bench CASES="'index_select rows *'"`). `steps` holds the bits of every
-/// address and step that must stay a multiple.
+/// 29 ms for 16384 rows of 512 floats on PoCL (`make bench CASES="'index_select rows *'"`). `steps` holds the bits of
+/// every address and step that must stay a multiple.
 fn widen(space: &mut [Dim<3>], element: i64, steps: i64) -> i64 {
     let Some((inner, outer)) = space.split_first_mut() else { return element };
     if inner.strides != [element, element, 0] {

@@ -13,8 +13,8 @@ __kernel void nonzero_count(__global const uchar *input, ulong input_offset, __g
   ((__global long *)(counts + counts_offset))[get_global_id(0)] = count;
 }
 
-// `ends` is the running total of nonzero_count; layout holds the sizes of the input, and its first row of strides those of
-// the output's columns (bytes).
+// `ends` is the running total of nonzero_count; layout holds the sizes of the input, and its first row of strides those
+// of the output's columns (bytes).
 __kernel void nonzero_write(__global const uchar *input, ulong input_offset, __global const uchar *ends,
                             ulong ends_offset, __global uchar *out, ulong out_offset, int dtype0, long n, long block,
                             const Layout layout, long row_stride) {

@@ -113,8 +113,8 @@ static inline void combine_atomic(__global uchar *p, int dt, int op, T v) {
 
 // Layout: dst, src, index. A work-item takes `chunk` elements of dimension 0 (one on GPUs) at one position of the next
 // dimensions, up to `parallel`, and walks the others in order. If dst moves along every dimension of these, no two
-// work-items meet and the result is that of a sequential loop; otherwise `atomic` must be set, but for SET_ASSIGN, where
-// one of the values stays and it must not.
+// work-items meet and the result is that of a sequential loop; otherwise `atomic` must be set, but for SET_ASSIGN,
+// where one of the values stays and it must not.
 __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                         __global const uchar *index, ulong index_offset, int dtype1, const Layout layout,
                         const Indexed axis, int parallel, int atomic, int op, int dtype0, long chunk,

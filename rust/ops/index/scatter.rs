@@ -227,8 +227,9 @@ impl Scatter<'_> {
         if lanes.is_empty() {
             lanes.push(Dim { size: 1, strides: [0; 3] });
         }
-        // Where what is read (the source, then the index) is denser along the depth, a work-item keeps to one lane: 48 ms
-        // become 6 for a scatter_add of 2048 rows of 2048 floats (PoCL, 2 cores; `make bench CASES="'scatter_add *'"`).
+        // Where what is read (the source, then the index) is denser along the depth, a work-item keeps to one lane: 48
+        // ms become 6 for a scatter_add of 2048 rows of 2048 floats (PoCL, 2 cores;
+        // `make bench CASES="'scatter_add *'"`).
         let keeps_lane = !races
             && target.is_cpu()
             && match (lanes.first(), depth.first()) {
@@ -324,8 +325,8 @@ fn is_worth_racing(target: &Target, lanes: usize, depth: usize) -> bool {
     lanes < target.compute_units() / 16 && depth > 4096
 }
 
-/// Updates of a lane that a GPU's work-item makes one after the other, each of which waits for the one before. This and the
-/// next two are guesses until they are measured on a GPU.
+/// Updates of a lane that a GPU's work-item makes one after the other, each of which waits for the one before. This and
+/// the next two are guesses until they are measured on a GPU.
 const SHALLOW: usize = 16;
 /// Work-items for a compute unit of a GPU from which lanes that walk keep it as busy as updates that race would.
 const RACING_ITEMS: usize = 512;

@@ -42,8 +42,8 @@ pub fn linalg_block() -> i64 {
     BLOCK
 }
 
-/// The LU factorisation of a panel in place, without swaps of rows outside. Column 0 is column `first` of the matrix, in
-/// whose rows `pivots` count; `infos` has the first column without a pivot, or what it had.
+/// The LU factorisation of a panel in place, without swaps of rows outside. Column 0 is column `first` of the matrix,
+/// in whose rows `pivots` count; `infos` has the first column without a pivot, or what it had.
 ///
 /// # Errors
 /// [`Error::Invalid`] for more columns than a block has.
@@ -64,8 +64,8 @@ pub fn lu_panel(a: &Tensor<'_>, pivots: &Tensor<'_>, infos: &Tensor<'_>, first: 
     target.launch(&program, entry::LU_PANEL, &args, &[a.size(0) as usize * group], Some(&[group]))
 }
 
-/// Swaps the rows of all columns as an LU factorisation did from column `first` on, or back. Row 0 is row `first` of the
-/// factorisation.
+/// Swaps the rows of all columns as an LU factorisation did from column `first` on, or back. Row 0 is row `first` of
+/// the factorisation.
 ///
 /// # Errors
 /// As the driver reports.
@@ -132,8 +132,8 @@ pub fn solve_block(a: &Tensor<'_>, b: &Tensor<'_>, upper: bool, unitriangular: b
     target.launch(&program, entry::SOLVE_BLOCK, &args, &[groups * SOLVE_GROUP], Some(&[SOLVE_GROUP]))
 }
 
-/// The lower Cholesky factor of at most one block in place; `first` and `infos` as of [`lu_panel`], for columns whose leading
-/// minor is not positive.
+/// The lower Cholesky factor of at most one block in place; `first` and `infos` as of [`lu_panel`], for columns whose
+/// leading minor is not positive.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a larger matrix.

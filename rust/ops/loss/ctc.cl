@@ -1,9 +1,10 @@
-// Connectionist temporal classification (CLASS_F and CLASS_D): the forward-backward recursion of A. Graves, S. Fernandez,
-// F. Gomez and J. Schmidhuber, "Connectionist temporal classification" (ICML 2006), on logarithms.
+// Connectionist temporal classification (CLASS_F and CLASS_D): the forward-backward recursion of A. Graves, S.
+// Fernandez, F. Gomez and J. Schmidhuber, "Connectionist temporal classification" (ICML 2006), on logarithms.
 //
-// A target of L labels is seen as 2 L + 1 states: a blank before, between and behind the labels. log_probs are contiguous
-// [times, batch, classes], log_alpha and log_beta [batch, times, states], all of the compute class's own dtype. A
-// work-group has one sample of the batch: its items share the states of a time, and wait for each other after each.
+// A target of L labels is seen as 2 L + 1 states: a blank before, between and behind the labels. log_probs are
+// contiguous [times, batch, classes], log_alpha and log_beta [batch, times, states], all of the compute class's own
+// dtype. A work-group has one sample of the batch: its items share the states of a time, and wait for each other after
+// each.
 
 // A sample is three longs: its length, the number of labels of its target, and the position of the first in `targets`.
 #define SAMPLE_ARGUMENTS                                                                                       \
@@ -101,8 +102,9 @@ __kernel GROUPS_OF(LSIZE) void ctc_beta(SAMPLE_ARGUMENTS, __global uchar *log_be
   }
 }
 
-// The gradient of a loss whose own gradient is g by the logarithm of a probability, but for the states: exp(log_prob) * g.
-// Behind the end of a sample it is 0. So are all of a loss that is infinite, where zero_infinity asks for that; else NaN.
+// The gradient of a loss whose own gradient is g by the logarithm of a probability, but for the states:
+// exp(log_prob) * g. Behind the end of a sample it is 0. So are all of a loss that is infinite, where zero_infinity
+// asks for that; else NaN.
 __kernel void ctc_gradient(SAMPLE_ARGUMENTS, __global const uchar *grad, ulong grad_offset,
                            __global const uchar *losses, ulong losses_offset, __global uchar *grad_input,
                            ulong grad_input_offset, int zero_infinity) {

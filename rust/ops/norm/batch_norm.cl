@@ -72,8 +72,8 @@ __kernel GROUPS_OF(LSIZE) void batch_norm_apply(__global const uchar *input, ulo
   }
 }
 
-// dx = a * dy + b * (x - c) + d, with the coefficients of norm_sums_finish. In evaluation b is 0, and dx does not depend on x
-// even where that is not finite.
+// dx = a * dy + b * (x - c) + d, with the coefficients of norm_sums_finish. In evaluation b is 0, and dx does not
+// depend on x even where that is not finite.
 __kernel GROUPS_OF(LSIZE) void batch_norm_apply_backward(__global const uchar *grad, ulong grad_offset,
                                                          __global const uchar *input, ulong input_offset, int dtype0,
                                                          __global const uchar *coefficients, ulong coefficients_offset,

@@ -161,8 +161,8 @@ pub fn batch_norm_evaluation(
     apply(&call, input, output, tables.address, shape)
 }
 
-/// `(x - mean) * (weight * rstd) + bias`, with the table `coefficients` [4, channels], in the dtype that is computed in:
-/// mean, rstd, weight * rstd and bias.
+/// `(x - mean) * (weight * rstd) + bias`, with the table `coefficients` [4, channels], in the dtype that is computed
+/// in: mean, rstd, weight * rstd and bias.
 ///
 /// # Errors
 /// As the driver reports.

@@ -1,5 +1,5 @@
-// Sums of long rows, as exact as those of short ones: chains of few additions, whose results are added up with their rounding
-// errors (W. Kahan, 1965). Work-items share the vectors of a row.
+// Sums of long rows, as exact as those of short ones: chains of few additions, whose results are added up with their
+// rounding errors (W. Kahan, 1965). Work-items share the vectors of a row.
 
 // Vectors that one chain of additions takes: the rounding errors of longer ones add up.
 #define CHAIN 128
@@ -11,7 +11,8 @@ typedef struct {
   long taken;
 } BlockSum;
 
-// Structs go by pointer: where a compiler copies a function that returns one, it leaves marks that Oclgrind does not know.
+// Structs go by pointer: where a compiler copies a function that returns one, it leaves marks that Oclgrind does not
+// know.
 INLINE void empty_sum(BlockSum *sum) {
   sum->total = sum->lost = sum->part = (TV)0;
   sum->taken = 0;

@@ -1,4 +1,5 @@
-//! Layer, root-mean-square and group normalisation of dense tensors, and what batch norm (`batch_norm.rs`) shares with them.
+//! Layer, root-mean-square and group normalisation of dense tensors, and what batch norm (`batch_norm.rs`) shares with
+//! them.
 
 pub mod batch_norm;
 
@@ -133,8 +134,8 @@ impl NormCall {
         Ok(Self { target, class, geometry: Geometry::of(&target, class) })
     }
 
-    /// Launches a kernel of the family; `dtypes` are those of the input and of the weight. `args` gets the number of items that
-    /// share a column.
+    /// Launches a kernel of the family; `dtypes` are those of the input and of the weight. `args` gets the number of
+    /// items that share a column.
     pub fn launch<A: Arguments>(
         &self,
         kernel: EntryPoint<A>,

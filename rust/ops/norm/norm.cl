@@ -7,8 +7,8 @@
 //   group norm  [N, C, HW]; one mean for each of `groups` runs of channels of a sample
 //
 // In all of them xhat = (x - mean) * rstd and y = xhat * weight + bias. mean[o * stat_outer + c / stat_channels]
-// belongs to sample o and channel c: (0, 1) for batch norm, (1, channels) for layer norm, (groups, channels / groups) for
-// group norm. Optional tensors are null where absent.
+// belongs to sample o and channel c: (0, 1) for batch norm, (1, channels) for layer norm, (groups, channels / groups)
+// for group norm. Optional tensors are null where absent.
 
 #ifdef CLASS_D
 #define DT_T DT_F64
@@ -35,8 +35,8 @@ INLINE void sum_runs(__global const uchar *x, long length, long span, int dtype,
   }
 }
 
-// Sum of squares of x - center over the same. Four chains, as additions of one wait for each other, and no array of them,
-// which PoCL would keep in memory.
+// Sum of squares of x - center over the same. Four chains, as additions of one wait for each other, and no array of
+// them, which PoCL would keep in memory.
 INLINE T sum_squares(__global const uchar *x, long length, int dtype, T center) {
 #define CENTERED_SQUARE(value) (((value) - center) * ((value) - center))
   const long step = LSIZE * VEC, block = 4 * CHAIN * step;
@@ -60,8 +60,8 @@ INLINE T sum_squares(__global const uchar *x, long length, int dtype, T center) 
 #undef CENTERED_SQUARE
 }
 
-// On GPUs other groups run while one waits for memory, and sums of the next row would take registers that leave no room for
-// them.
+// On GPUs other groups run while one waits for memory, and sums of the next row would take registers that leave no room
+// for them.
 #ifdef IS_CPU
 #define SUMS_AHEAD true
 #else
@@ -82,8 +82,8 @@ __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong inpu
   long span = by_element ? length : inner, size = dtype_size(DTYPE0);
   GROUP_SHARED(shared);
   GROUP_TASKS(rows, first, last);
-  // Each row is summed while the one before is written, as it comes from memory while that goes there; and in the order of
-  // sum_runs, so that its result does not depend on its position.
+  // Each row is summed while the one before is written, as it comes from memory while that goes there; and in the order
+  // of sum_runs, so that its result does not depend on its position.
   BlockSum sums;
   empty_sum(&sums);
   if (SUMS_AHEAD && mean && first < last)
@@ -121,9 +121,9 @@ __kernel GROUPS_OF(LSIZE) void norm_rows(__global const uchar *input, ulong inpu
   }
 }
 
-// Gradient of the input of norm_rows: with g = dy * weight, dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means over the
-// row. Where a group is one item, `sums` may be given, for what norm_sums_rows and norm_sums_columns compute, with a split
-// for each group: that spares reading dy and x again.
+// Gradient of the input of norm_rows: with g = dy * weight, dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), means
+// over the row. Where a group is one item, `sums` may be given, for what norm_sums_rows and norm_sums_columns compute,
+// with a split for each group: that spares reading dy and x again.
 __kernel GROUPS_OF(LSIZE) void norm_rows_backward(
     __global const uchar *grad, ulong grad_offset, __global const uchar *input, ulong input_offset, int dtype0,
     __global const uchar *weight, ulong weight_offset, int dtype1, __global const uchar *mean, ulong mean_offset,
@@ -288,7 +288,8 @@ __kernel GROUPS_OF(LSIZE) void norm_sums_columns(SUMS_ARGUMENTS, int parts) {
 }
 
 // Joins the splits of norm_sums_*, of which items share a channel's as columns.cl has it, and stores the gradients of
-// weight and bias. For batch norm it also leaves, as T [4][channels], the a, b, c and d of dx = a * dy + b * (x - c) + d.
+// weight and bias. For batch norm it also leaves, as T [4][channels], the a, b, c and d of
+// dx = a * dy + b * (x - c) + d.
 __kernel GROUPS_OF(LSIZE) void norm_sums_finish(__global const uchar *sums, ulong sums_offset,
                                                 __global uchar *grad_weight, ulong grad_weight_offset,
                                                 __global uchar *grad_bias, ulong grad_bias_offset,

@@ -4,10 +4,10 @@ use crate::error::Result;
 use crate::kernels::entry::{self, EntryPoint};
 use crate::kernels::{Class, Family};
 use crate::ops::core::geometry::Geometry;
-use crate::ops::core::multi_tensor::{MultiTensorBatch, CHUNK};
+use crate::ops::core::multi_tensor::{ListedTensor, MultiTensorBatch, CHUNK};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
-use crate::ops::{Scalar, Target, TensorList};
+use crate::ops::{Scalar, Target, Tensor, TensorList};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -94,7 +94,7 @@ pub use ffi::{OptimizerOperands, OptimizerRule, OptimizerSettings};
 /// Lists of a step; as in `optimizer.cl`.
 const LISTS: usize = 6;
 /// Parameters of a launch, which has to fit the 1024 bytes of arguments that every device takes.
-type Tensors = MultiTensorBatch<11, LISTS>;
+type Tensors = MultiTensorBatch<12, LISTS>;
 
 impl OptimizerRule {
     const fn kernel(self) -> EntryPoint<entry::SgdStep<'static>> {
@@ -117,15 +117,15 @@ pub fn optimizer_step(
     counts: &[i64],
     operands: &OptimizerOperands<'_>,
 ) -> Result<()> {
-    let OptimizerOperands { params, lr, grad_scale, found_inf, .. } = operands;
-    let lists = &operands.lists();
+    let (params, lists) = (&operands.params, &operands.lists());
     let Some(present) = counts.iter().position(|count| *count > 0) else { return Ok(()) };
     let target = Target::of(params.address(present))?;
     let class = params.dtype.class();
     let geometry = Geometry::of(&target, class);
     let step = settings.step_struct(class, operands);
     let same_dtype = lists.iter().take(LISTS - 1).all(|list| list.dtype == params.dtype);
-    Tensors::for_each(&target, lists, counts.iter().copied().enumerate(), |batch| {
+    let (shared, found_inf) = (ListedTensor::shared(&target, &operands.shared())?, target.tensor(&operands.found_inf)?);
+    Tensors::for_each_beside(shared.as_ref(), &target, lists, counts.iter().copied().enumerate(), |batch| {
         let elements = batch.elements();
         let constants = [("SPEC_DTYPE0", params.dtype.code())];
         let spec = Tensors::define(tier(if same_dtype { elements } else { 0 }, &constants));
@@ -135,13 +135,7 @@ pub fn optimizer_step(
         let chunk = div_ceil(share, CHUNK).max(1) * CHUNK;
         let table = batch.table(chunk);
         let args = entry::SgdStep {
-            step: entry::StepArguments {
-                step: &step,
-                lr: target.tensor(lr)?,
-                grad_scale: target.tensor(grad_scale)?,
-                found_inf: target.tensor(found_inf)?,
-                multi_tensor: batch.arguments(&table),
-            },
+            step: entry::StepArguments { step: &step, found_inf, multi_tensor: batch.arguments(&table) },
         };
         let global = [batch.groups(chunk) * geometry.group];
         target.launch_elements(&program, rule.kernel(), &args, elements, &global, Some(&[geometry.group]))
@@ -151,6 +145,11 @@ pub fn optimizer_step(
 impl<'a> OptimizerOperands<'a> {
     fn lists(&self) -> [TensorList<'a>; LISTS] {
         [self.params, self.grads, self.first_states, self.second_states, self.largest_second_states, self.steps]
+    }
+
+    /// Of all parameters; as in `optimizer.cl`. More than two would not always fit a launch's buffers beside the lists.
+    const fn shared(&self) -> [Tensor<'a>; 2] {
+        [self.lr, self.grad_scale]
     }
 }
 
@@ -173,10 +172,11 @@ impl OptimizerSettings {
         for value in hyperparameters {
             Scalar { real: value, ..Scalar::default() }.write(class, &mut bytes);
         }
-        let lists = operands.lists();
-        let present: i32 = lists.iter().zip(0..).map(|(list, bit)| i32::from(!list.addresses.is_empty()) << bit).sum();
-        let single = [operands.lr.dtype, operands.grad_scale.dtype, operands.found_inf.dtype];
-        let dtypes = lists.iter().map(|list| list.dtype).chain(single).map(|dtype| dtype.code());
+        let (lists, shared) = (operands.lists(), operands.shared());
+        let is_present = lists.map(|list| !list.addresses.is_empty()).into_iter().chain(shared.map(|t| t.address != 0));
+        let present: i32 = is_present.zip(0..).map(|(is_present, bit)| i32::from(is_present) << bit).sum();
+        let single = shared.map(|t| t.dtype).into_iter().chain([operands.found_inf.dtype]);
+        let dtypes = lists.map(|list| list.dtype).into_iter().chain(single).map(|dtype| dtype.code());
         let flags = [present, i32::from(self.is_first_step), i32::from(self.nesterov)];
         bytes.extend(dtypes.chain(flags).flat_map(i32::to_ne_bytes));
         bytes

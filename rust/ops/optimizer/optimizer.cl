@@ -4,7 +4,7 @@
 //
 // The tensors of a parameter are dense and laid out alike. The step count, the learning rate, the gradients' scale and
 // the flag of infinite gradients are scalars in device memory, so that the host need not wait for them; the last three
-// are null where absent.
+// are shared by all parameters, and the flag is null where absent.
 
 #ifdef SPEC_DTYPE0
 #define DTYPE_OF(operand) SPEC_DTYPE0
@@ -12,7 +12,7 @@
 #define DTYPE_OF(operand) step.dtypes[operand]
 #endif
 
-// The lists, and after them the scalars.
+// The lists, and after them what all parameters share.
 #define PARAMETER 0
 #define GRADIENT 1
 #define STATE0 2
@@ -37,29 +37,29 @@ typedef struct {
   T log_beta2;
   T lr_decay;
   int dtypes[STEP_OPERANDS];
-  int present;  // a bit for each list that there is
+  int present;  // a bit for each operand that there is
   int is_first_step;  // the first state is not initialised
   int nesterov;
 } Step;
 
-#define STEP_ARGUMENTS                                                                                             \
-  Step step, __global const uchar *lr, ulong lr_offset, __global const uchar *grad_scale, ulong grad_scale_offset, \
-      __global const uchar *found_inf, ulong found_inf_offset, MULTI_TENSOR_ARGUMENTS
+#define STEP_ARGUMENTS Step step, __global const uchar *found_inf, ulong found_inf_offset, MULTI_TENSOR_ARGUMENTS
 
-#define LIST(operand) (step.present & (1 << operand) ? TENSOR_START(table, s, operand) : 0)
+#define HAS(operand) (step.present & (1 << (operand)))
+#define LIST(operand) (HAS(operand) ? TENSOR_START(table, s, operand) : 0)
+#define SHARED_SCALAR(operand) load_at(SHARED_START(table, (operand) - LR), step.dtypes[operand])
 
 // Returns where gradients are infinite, unless a state has to be initialised first; gives this group's tensors,
 // `learning_rate`, and `factor`, which gradients are multiplied by.
 #define BEGIN_STEP                                                                                         \
+  TENSOR_CHUNK(table, s, n, start, end);                                                                   \
   const bool is_skipped = found_inf && load_at(found_inf + found_inf_offset, step.dtypes[FOUND_INF]) != 0; \
   if (is_skipped && !step.is_first_step) return;                                                           \
-  TENSOR_CHUNK(table, s, n, start, end);                                                                   \
   __global uchar *const parameter = LIST(PARAMETER), *const gradient = LIST(GRADIENT);                     \
   __global uchar *const state0 = LIST(STATE0), *const state1 = LIST(STATE1), *const state2 = LIST(STATE2); \
   __global const uchar *const count = LIST(COUNT);                                                         \
-  T learning_rate = lr ? load_at(lr + lr_offset, step.dtypes[LR]) : step.lr;                               \
+  const T learning_rate = HAS(LR) ? SHARED_SCALAR(LR) : step.lr;                                           \
   T factor = step.sign;                                                                                    \
-  if (grad_scale) factor /= load_at(grad_scale + grad_scale_offset, step.dtypes[GRAD_SCALE]);              \
+  if (HAS(GRAD_SCALE)) factor /= SHARED_SCALAR(GRAD_SCALE);                                                \
   const T steps = count ? load_at(count, step.dtypes[COUNT]) : 1;
 #define FOR_EACH_VECTOR(i) for (long i = start + get_local_id(0) * VEC; i < end; i += LSIZE * VEC)
 
@@ -69,7 +69,7 @@ typedef struct {
 // Unscaled gradients are kept, as the caller may look at them.
 #define LOAD_GRADIENT(g)                    \
   TV g = LOAD(gradient, GRADIENT) * factor; \
-  if (grad_scale) STORE(gradient, GRADIENT, g *step.sign);
+  if (HAS(GRAD_SCALE)) STORE(gradient, GRADIENT, g *step.sign);
 
 // Sutskever, Martens, Dahl and Hinton 2013.
 __kernel GROUPS_OF(LSIZE) void sgd_step(STEP_ARGUMENTS) {

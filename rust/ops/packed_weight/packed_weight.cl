@@ -1,5 +1,5 @@
-// Weights of 8 and 4 bits (CLASS_F): products with few rows of x, in which reading the weight takes the time and each value
-// is read once for ROWS rows, and the values of a weight of 4 bits for matmuls of more.
+// Weights of 8 and 4 bits (CLASS_F): products with few rows of x, in which reading the weight takes the time and each
+// value is read once for ROWS rows, and the values of a weight of 4 bits for matmuls of more.
 
 #define ROWS 4
 
@@ -54,8 +54,8 @@ __kernel GROUPS_OF(LSIZE) void int8_few_rows(FEW_ROWS_ARGUMENTS) {
   }
 }
 
-// Eight values of 4 bits lie in an int32 of [rows / 8][outer][32][pairs] as tensor cores of NVIDIA take operand B: of two
-// tiles of 16 columns, number 4 * row + pair of 32 has the columns 2 * pair, 2 * pair + 8 and their neighbours.
+// Eight values of 4 bits lie in an int32 of [rows / 8][outer][32][pairs] as tensor cores of NVIDIA take operand B: of
+// two tiles of 16 columns, number 4 * row + pair of 32 has the columns 2 * pair, 2 * pair + 8 and their neighbours.
 #define TILE_ROWS 8
 #define PAIR_COLUMNS 32
 

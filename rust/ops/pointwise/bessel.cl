@@ -1,6 +1,6 @@
-// Bessel functions of orders 0 and 1, for rows with `part: bessel`, by polynomials of scripts/polynomials.py: in x^2 up to 5, and
-// above it the two factors of Hankel's expansions (DLMF 10.17), in 1 / x^2. Errors: 6 ulp, Y0 8 ulp, of the value or, if that
-// is larger, of the amplitude sqrt(2 / (pi x)).
+// Bessel functions of orders 0 and 1, for rows with `part: bessel`, by polynomials of scripts/polynomials.py: in x^2 up
+// to 5, and above it the two factors of Hankel's expansions (DLMF 10.17), in 1 / x^2. Errors: 6 ulp, Y0 8 ulp, of the
+// value or, if that is larger, of the amplitude sqrt(2 / (pi x)).
 
 #ifdef IS_FLOAT
 // J0(x) over its zeros, x^2 up to 25
@@ -115,8 +115,8 @@ static inline TV bessel_j1_near(TV x) {
   return POLYNOMIAL(J1_NEAR, x * x * LIT(0.08) - 1) * over_zeros(x, J1_ZEROS) * x;
 }
 
-// Both for x > 0, with the sine and cosine of x - pi / 4 in p and q times the square root of 2. These are sums of those of x,
-// which is not rounded so.
+// Both for x > 0, with the sine and cosine of x - pi / 4 in p and q times the square root of 2. These are sums of those
+// of x, which is not rounded so.
 #define HANKEL(x, p, q, series)                                                            \
   const TV s = m_sin(x), c = m_cos(x), w = LIT(7.0710678118654755) / x;                    \
   const TV p = POLYNOMIAL(P##series, w * w - 1), q = POLYNOMIAL(Q##series, w * w - 1) / x; \

@@ -1,5 +1,5 @@
-// The error function's relatives, and entropy, for rows with `part: error_function`. The polynomials are by scripts/polynomials.py.
-// Errors: erfcx and log_ndtr 6 ulp, erfinv and ndtri 4 ulp, entr 2 ulp.
+// The error function's relatives, and entropy, for rows with `part: error_function`. The polynomials are by
+// scripts/polynomials.py. Errors: erfcx and log_ndtr 6 ulp, erfinv and ndtri 4 ulp, entr 2 ulp.
 
 #ifdef IS_FLOAT
 // -x log x, continued by 0 at 0 and by -inf below it.
@@ -124,8 +124,8 @@ static inline TV log_ndtr(TV x) {
   return SEL(x < 0, m_log(scaled) - LIT(0.5) * x * x, m_log1p(-scaled * exp_square(x, -LIT(0.5))));
 }
 
-// Quantiles of the normal distribution: odd in p - 1/2, and near 0 and 1 in z = sqrt(-2 log p), with the terms that Cephes
-// (ndtri.c) takes off.
+// Quantiles of the normal distribution: odd in p - 1/2, and near 0 and 1 in z = sqrt(-2 log p), with the terms that
+// Cephes (ndtri.c) takes off.
 static inline TV ndtri(TV p) {
   const TV tail = SEL(p > LIT(0.8646647167633873), 1 - p, p), centred = p - LIT(0.5);
   const TV centre = centred * POLYNOMIAL(NDTRI_CENTRE, centred * centred * LIT(15.026296018031555) - 1);

@@ -43,8 +43,8 @@ static inline TV digamma_far(TV x) {
   return sum + m_log(x) - LIT(0.5) / x - tail;
 }
 
-// Derivative of log gamma: a series between 1 and 2, which the recurrence carries down to 0 and up to 3, and reflection below 0
-// (Abramowitz and Stegun 6.3.7). 6 ulp; below 0, where there is a zero in each unit, of 16.
+// Derivative of log gamma: a series between 1 and 2, which the recurrence carries down to 0 and up to 3, and reflection
+// below 0 (Abramowitz and Stegun 6.3.7). 6 ulp; below 0, where there is a zero in each unit, of 16.
 static inline TV digamma(TV a) {
   const TV x = SEL(a < 0, 1 - a, a);
   const TV y = SEL(x < 1, x + 1, SEL(x > 2, x - 1, x));

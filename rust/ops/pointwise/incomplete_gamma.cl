@@ -1,7 +1,7 @@
-// The regularised incomplete gamma functions P(a, x) and Q(a, x), for rows with `part: incomplete_gamma`: the series of P,
-// the continued fraction of Q, or the uniform expansion where a is large and near x, as in A. Gil, J. Segura and N. M. Temme,
-// "Efficient and accurate algorithms for the computation and inversion of the incomplete gamma function ratios" (SIAM J. Sci.
-// Comput. 34, 2012). Errors in float: 2^-21, and 0.1 % of values down to 1e-30.
+// The regularised incomplete gamma functions P(a, x) and Q(a, x), for rows with `part: incomplete_gamma`: the series of
+// P, the continued fraction of Q, or the uniform expansion where a is large and near x, as in A. Gil, J. Segura and N.
+// M. Temme, "Efficient and accurate algorithms for the computation and inversion of the incomplete gamma function
+// ratios" (SIAM J. Sci. Comput. 34, 2012). Errors in float: 2^-21, and 0.1 % of values down to 1e-30.
 
 #ifdef IS_FLOAT
 // log gamma(1 + a) / (a (a - 1)), a up to 1

@@ -46,8 +46,8 @@ const WORD_SIZE: i64 = WORD.size() as i64;
 /// Work-items of a group. One size for all launches: PoCL compiles a kernel again for each.
 pub(super) const GROUP: usize = 64;
 
-/// Computes `operands[0] = op(operands[1], ...)` over `shape` (innermost dimension first). Bit k of `casts` brings input k to
-/// `compute` first, to which PyTorch promoted it.
+/// Computes `operands[0] = op(operands[1], ...)` over `shape` (innermost dimension first). Bit k of `casts` brings
+/// input k to `compute` first, to which PyTorch promoted it.
 ///
 /// # Errors
 /// [`Error::Unsupported`] when the row has no expression for the class of `compute`.

@@ -1,6 +1,6 @@
 // Modified Bessel functions of orders 0 and 1, for rows with `part: modified_bessel`, in the scheme of S. L. Moshier's
-// Cephes Mathematical Library (i0.c, i1.c, k0.c, k1.c), with polynomials by scripts/polynomials.py: in x^2 up to 4 (K), and in 1 / x
-// from 8 (I) or 2 on (K). Errors: I 5 ulp, K1 6 ulp, K0 8 ulp.
+// Cephes Mathematical Library (i0.c, i1.c, k0.c, k1.c), with polynomials by scripts/polynomials.py: in x^2 up to 4 (K),
+// and in 1 / x from 8 (I) or 2 on (K). Errors: I 5 ulp, K1 6 ulp, K0 8 ulp.
 
 #ifdef IS_FLOAT
 // exp(-x) sqrt(x) I0(x) from 8 on

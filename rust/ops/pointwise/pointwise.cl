@@ -117,7 +117,8 @@ static inline TV apply(int op, int DTYPE, TV a, TV b, TV c, TV d, T s0, T s1, T 
   return a;
 }
 
-// Input k as the CPU's iterator would hold it: integers wrapped, floats rounded, to the dtype that all were promoted to.
+// Input k as the CPU's iterator would hold it: integers wrapped, floats rounded, to the dtype that all were promoted
+// to.
 #ifdef SPEC_OP
 INLINE TV cast_to(TV x, int dtype) { return rounded(x, dtype); }
 #else
@@ -146,8 +147,8 @@ INLINE TV result_of(int op, int dtype, int out, TV a, TV b, TV c, TV d, T s0, T 
 #endif
 #endif
 
-// Elements first, first + 1 ... of a dense operand of n, which may end before the vector does unless `is_whole`; past the end
-// the last one again.
+// Elements first, first + 1 ... of a dense operand of n, which may end before the vector does unless `is_whole`; past
+// the end the last one again.
 INLINE TV load_dense(__global const uchar *p, long first, long n, bool is_whole, int dt, int source, T value) {
   if (source == SOURCE_VALUE) return (TV)(value);
   if (source == SOURCE_ONE) return (TV)(load_at(p, dt));
@@ -231,8 +232,9 @@ INLINE void compute_dense(Launch launch, OPERANDS, long first, bool is_whole) {
 __kernel void pointwise_dense(Launch launch, OPERANDS) {
   const long first = (long)get_global_id(0) * VEC;
 #ifdef SPEC_OP
-  // A compiler that makes loops of work-groups makes two of this, as the condition is the same for all items, and the one for
-  // whole groups keeps no registers for the ends of operands: `abs` of bf16 takes a fifth less time, GELU a tenth.
+  // A compiler that makes loops of work-groups makes two of this, as the condition is the same for all items, and the
+  // one for whole groups keeps no registers for the ends of operands: `abs` of bf16 takes a fifth less time, GELU a
+  // tenth.
   if ((long)(get_group_id(0) + 1) * (long)get_local_size(0) * VEC <= launch.n) {
     compute_dense(launch, OPERAND_NAMES, first, true);
     return;
@@ -277,9 +279,9 @@ static inline void store_strided(__global uchar *p, long stride, const LaneOffse
 
 // Any strides; operand 0 of the layout is the output. `sources` tells SOURCE_VALUE only: stride 0 repeats. A task is a
 // tile of `tile_rows` positions of dimension 1, or of so many times `rows_at_once`, by `tile_vectors` vectors along
-// dimension 0. On CPUs an item takes whole tiles. On GPUs it takes one vector, of one element where rows are not aligned:
-// neighbouring items take neighbours of a row, or, where a tile has many rows, a group takes a tile. What lies across is
-// then read in lines as long as the tile is high, all of which the group uses.
+// dimension 0. On CPUs an item takes whole tiles. On GPUs it takes one vector, of one element where rows are not
+// aligned: neighbouring items take neighbours of a row, or, where a tile has many rows, a group takes a tile. What lies
+// across is then read in lines as long as the tile is high, all of which the group uses.
 __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
   const long vectors = (layout.sizes[0] + VEC - 1) / VEC;
   const long across = (vectors + launch.tile_vectors - 1) / launch.tile_vectors;

@@ -1,6 +1,7 @@
-// Orthogonal polynomials of degree n at x, for rows with `part: polynomial`: by their recurrences in the degree (DLMF 18.9),
-// and Chebyshev's, between -1 and 1, by sines and cosines (DLMF 18.5), which take no longer for a great degree. A degree is cut
-// to an integer, and polynomials of a negative one are 0, as in PyTorch. Errors grow with the degree: 2^-20 (n + 1) of the greatest value.
+// Orthogonal polynomials of degree n at x, for rows with `part: polynomial`: by their recurrences in the degree (DLMF
+// 18.9), and Chebyshev's, between -1 and 1, by sines and cosines (DLMF 18.5), which take no longer for a great degree.
+// A degree is cut to an integer, and polynomials of a negative one are 0, as in PyTorch. Errors grow with the degree:
+// 2^-20 (n + 1) of the greatest value.
 
 #ifdef IS_FLOAT
 // The degree, or -1 for what is none.

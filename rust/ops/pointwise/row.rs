@@ -100,8 +100,8 @@ impl PointwiseRow {
         self.short.get(class as usize).copied().unwrap_or_default()
     }
 
-    /// Inputs that a family's programs of this row have: ops of few inputs share theirs, which spares compiling more. Lists
-    /// take as many buffers whatever the op, but for others every one takes time.
+    /// Inputs that a family's programs of this row have: ops of few inputs share theirs, which spares compiling more.
+    /// Lists take as many buffers whatever the op, but for others every one takes time.
     pub(in crate::ops) fn slots(&self, family: Family) -> usize {
         self.arity.max(if family == Family::Foreach { 3 } else { 2 })
     }
@@ -111,9 +111,10 @@ impl PointwiseRow {
         (self.arity..self.slots(family)).fold(0, |sources, index| sources | (Source::Value as i32) << (2 * index))
     }
 
-    /// The cases of a generic program: of all ops that share it and are as short, or as long, as this one. Those that are a
-    /// few instructions have a program of their own, as it takes PoCL 0.2 s to compile and not 0.5 to 0.7 s: most of
-    /// what a first step runs is in it. An op with a part shares none: such take long to compile, and few models call two.
+    /// The cases of a generic program: of all ops that share it and are as short, or as long, as this one. Those that
+    /// are a few instructions have a program of their own, as it takes PoCL 0.2 s to compile and not 0.5 to 0.7 s: most
+    /// of what a first step runs is in it. An op with a part shares none: such take long to compile, and few models
+    /// call two.
     fn cases_alike(&self, family: Family, class: Class) -> String {
         let (slots, expr) = (self.slots(family), expr_class(class));
         let alike = |row: &&Self| {

@@ -33,8 +33,8 @@ fn volume(sizes: &[i64]) -> [i64; 3] {
     [depth, height, width]
 }
 
-/// Pools [planes, ..., height, width] by windows of `kernel_size`, of two dimensions or three. All tensors are contiguous;
-/// `random_samples` [planes, dimensions] are at least as many as there are planes.
+/// Pools [planes, ..., height, width] by windows of `kernel_size`, of two dimensions or three. All tensors are
+/// contiguous; `random_samples` [planes, dimensions] are at least as many as there are planes.
 ///
 /// # Errors
 /// As the driver reports.

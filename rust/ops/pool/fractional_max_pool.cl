@@ -9,7 +9,8 @@ typedef struct {
 } Fractional;
 SHARED(Fractional, 72);
 
-// Where window `index` of a dimension begins: the last one at the end, the others by a sequence of steps that differ by 1.
+// Where window `index` of a dimension begins: the last one at the end, the others by a sequence of steps that differ by
+// 1.
 INLINE long window_start(T sample, long index, long input, long output, long kernel_size) {
   if (index == output - 1) return input - kernel_size;
   const T alpha = (T)(input - kernel_size) / (T)(output - 1);

@@ -56,7 +56,8 @@ pub use ffi::{Divisor, Pool};
 
 /// Elements in a row of a window from which vectors along it pay, and not across channels.
 const WIDE_WINDOW: i64 = 8;
-/// Occupancy target: planes or output positions for each core of a CPU, whose items take whole ones and then get fair shares.
+/// Occupancy target: planes or output positions for each core of a CPU, whose items take whole ones and then get fair
+/// shares.
 const OCCUPANCY_TARGET: i64 = 8;
 
 /// Equivalent kernels.

@@ -91,8 +91,8 @@ __kernel void max_pool_channels_last(__global uchar *output, ulong output_offset
   }
 }
 
-// The averages of COUNT vectors of channels from `channel` on. Divided, which takes 16 cycles a vector: with the reciprocal
-// the mean of ones would not be one.
+// The averages of COUNT vectors of channels from `channel` on. Divided, which takes 16 cycles a vector: with the
+// reciprocal the mean of ones would not be one.
 #define AVERAGE_OF(COUNT, LOAD, STORE)                                    \
   TV sums[COUNT];                                                         \
   FOR_STRIPS(COUNT) sums[s] = (TV)0;                                      \

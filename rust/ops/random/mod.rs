@@ -80,8 +80,8 @@ fn program(target: &Target, class: Class, spec: &Spec) -> Result<Arc<CachedProgr
     })
 }
 
-/// Enqueues a kernel whose items check whether there is anything for them: one size of group, so that drivers that compile
-/// a kernel for each do so once.
+/// Enqueues a kernel whose items check whether there is anything for them: one size of group, so that drivers that
+/// compile a kernel for each do so once.
 fn launch<A: Arguments>(
     target: &Target,
     program: &CachedProgram,

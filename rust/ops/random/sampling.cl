@@ -1,7 +1,7 @@
 // Samples of distributions whose parameters differ between elements (CLASS_F and CLASS_D). Most are drawn by rejection.
 //
-// Each element has a counter of the generator's stream, by its position. The third word of that counter numbers what its
-// loop draws, so results depend neither on the launch nor on what other elements draw.
+// Each element has a counter of the generator's stream, by its position. The third word of that counter numbers what
+// its loop draws, so results depend neither on the launch nor on what other elements draw.
 
 #define POISSON 0
 #define BINOMIAL 1
@@ -34,8 +34,8 @@ INLINE Pair draw(Draws *draws) {
 #endif
 }
 
-// Logarithms of probabilities as C. Loader computes them, "Fast and accurate computation of binomial probabilities" (2000):
-// terms as large as the parameters would cancel, and take all digits of a float with them.
+// Logarithms of probabilities as C. Loader computes them, "Fast and accurate computation of binomial probabilities"
+// (2000): terms as large as the parameters would cancel, and take all digits of a float with them.
 
 // log(k!) - (k log k - k): by Stirling's series where k is large.
 INLINE T factorial_tail(T k) {

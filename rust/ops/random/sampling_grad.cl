@@ -1,10 +1,11 @@
-// Gradients of samples by parameters of their distribution (CLASS_F and CLASS_D): implicit reparameterisation, minus the
-// derivative of the cumulative distribution function by the parameter, over the density. Where which approximation is
-// taken, and the coefficients of the rational ones, are those of PyTorch (ATen/native/Distributions.h), by M. Jankowiak and
-// F. Obermeyer, "Pathwise derivatives beyond the reparameterization trick" (2018). Terms that would cancel in single
-// precision are written otherwise.
+// Gradients of samples by parameters of their distribution (CLASS_F and CLASS_D): implicit reparameterisation, minus
+// the derivative of the cumulative distribution function by the parameter, over the density. Where which approximation
+// is taken, and the coefficients of the rational ones, are those of PyTorch (ATen/native/Distributions.h), by M.
+// Jankowiak and F. Obermeyer, "Pathwise derivatives beyond the reparameterization trick" (2018). Terms that would
+// cancel in single precision are written otherwise.
 
-// Derivative of log gamma for x > 0: recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.5, 6.3.18).
+// Derivative of log gamma for x > 0: recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.5,
+// 6.3.18).
 INLINE T psi(T x) {
   T sum = 0;
   for (; x < 10; x += 1) sum -= 1 / x;
@@ -21,7 +22,8 @@ INLINE T psi(T x) {
 // By alpha, of a sample x of the gamma distribution.
 INLINE T gamma_grad(T alpha, T x) {
   if (x < LIT(0.8)) {
-    // The Taylor series by x of the function and of its derivative, without their first terms, whose sum is in closed form.
+    // The Taylor series by x of the function and of its derivative, without their first terms, whose sum is in closed
+    // form.
     T term = 1, series = 0, slopes = 0;
     for (int i = 1; i <= 5; i++) {
       term *= -x / i;

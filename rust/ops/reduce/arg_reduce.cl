@@ -172,7 +172,8 @@ __kernel GROUPS_OF(LSIZE) void arg_columns(EXTREMES_ARGUMENTS, int parts) {
   }
 }
 
-// The first of the splits' winners, of which items share a result's as columns.cl has it. Operand 2 of `kept` is not used.
+// The first of the splits' winners, of which items share a result's as columns.cl has it. Operand 2 of `kept` is not
+// used.
 __kernel GROUPS_OF(LSIZE) void arg_merge(__global const uchar *best, ulong best_offset, int best_dtype,
                                          __global const uchar *best_indices, ulong best_indices_offset,
                                          __global uchar *values, ulong values_offset, int values_dtype,

@@ -115,8 +115,8 @@ impl<const N: usize> Reduction<N> {
         wanted.clamp(1, (self.length() / shortest).max(1))
     }
 
-    /// The results of the first pass over `splits` pieces: the outputs are workspaces `[splits, results]` of elements of
-    /// `sizes` bytes.
+    /// The results of the first pass over `splits` pieces: the outputs are workspaces `[splits, results]` of elements
+    /// of `sizes` bytes.
     pub fn split(&self, splits: i64, sizes: [i64; N]) -> Vec<Dim<N>> {
         let mut count = 1;
         let mut kept: Vec<Dim<N>> = Vec::with_capacity(self.kept.len() + 1);

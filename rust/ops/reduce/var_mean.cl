@@ -195,7 +195,8 @@ __kernel GROUPS_OF(LSIZE) void var_mean_columns(VAR_MEAN_ARGUMENTS, int parts) {
   }
 }
 
-// Joins the splits' sums of squares and means, both [splits][outputs] of T: items share a result's as columns.cl has it.
+// Joins the splits' sums of squares and means, both [splits][outputs] of T: items share a result's as columns.cl has
+// it.
 __kernel GROUPS_OF(LSIZE) void var_mean_merge(__global const uchar *squares, ulong squares_offset,
                                               __global const uchar *means, ulong means_offset, __global uchar *variance,
                                               ulong variance_offset, int variance_dtype, __global uchar *mean,

@@ -60,8 +60,8 @@ mod ffi {
 
 pub use ffi::{ResampleRule, ResampleStep};
 
-/// Elements of an input row for each of an output row, up to which all are read before some are gathered. A choice: the more
-/// there are, the fewer of them are needed.
+/// Elements of an input row for each of an output row, up to which all are read before some are gathered. A choice: the
+/// more there are, the fewer of them are needed.
 const MOST_INPUTS: i64 = 4;
 /// Local memory for a row of inputs: a part of L1.
 const LINE_BYTES: usize = 16 << 10;
@@ -82,8 +82,8 @@ impl ResampleStep {
     /// A dimension that stays as it is.
     const SAME: Self = Self { rule: ResampleRule::Replicate, align_corners: false, scale: 1.0, shift: 0 };
 
-    /// The most elements that an output position takes, or with `transposed` gives to its gradient: how wide the table of
-    /// a dimension with `coarse` input and `fine` output positions is.
+    /// The most elements that an output position takes, or with `transposed` gives to its gradient: how wide the table
+    /// of a dimension with `coarse` input and `fine` output positions is.
     fn width(&self, coarse: i64, fine: i64, transposed: bool) -> i64 {
         let reach = self.rule.reach();
         match (self.rule, transposed) {

@@ -189,7 +189,8 @@ static inline int append_reader(const ResampleAxis *axis, long i, long o, int co
     weight += element_weight(axis, &t, k);
     reads = true;
   }
-  // Positions before the first read the second as well, with weight 0: of those there may be more than the table has room for.
+  // Positions before the first read the second as well, with weight 0: of those there may be more than the table has
+  // room for.
   if (!reads || weight == 0 || count == axis->width) return count;
   indices[count * step] = (int)o;
   weights[count * step] = (TR)weight;

@@ -18,9 +18,9 @@ mod ffi {
     }
 }
 
-/// Writes the element of each row of `input` that a stable ascending sort would put at `positions`, and its index in the
-/// row to `indices`. All are contiguous; `values`, `indices` and `positions` (64-bit both) have one element for each row.
-/// NaN counts as larger than every number.
+/// Writes the element of each row of `input` that a stable ascending sort would put at `positions`, and its index in
+/// the row to `indices`. All are contiguous; `values`, `indices` and `positions` (64-bit both) have one element for
+/// each row. NaN counts as larger than every number.
 ///
 /// # Errors
 /// As the driver reports.

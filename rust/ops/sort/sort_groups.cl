@@ -36,8 +36,8 @@ static inline INLINED_ON_GPUS void merge_taken(__local TileIndex *to, __local co
   }
 }
 
-// Sorts blocks of `width` elements, a power of two from TAKEN to TILE. A row has `blocks` of them, of TILE elements; or it
-// has one, and a group takes as many rows as fill its tile.
+// Sorts blocks of `width` elements, a power of two from TAKEN to TILE. A row has `blocks` of them, of TILE elements; or
+// it has one, and a group takes as many rows as fill its tile.
 __kernel GROUPS_OF(LSIZE) void sort_group_blocks(__global uchar *values, ulong values_offset, __global uchar *indices,
                                                  ulong indices_offset, __global const uchar *input, ulong input_offset,
                                                  int dtype0, long length, long blocks, long rows, int width,

@@ -5,7 +5,8 @@ use crate::error::Result;
 use crate::kernels::entry;
 use crate::ops::{Target, Tensor, Workspace};
 
-/// Occupancy target, pieces of rows for each core of a CPU that has too few rows: each more has a heap of its own to fill.
+/// Occupancy target, pieces of rows for each core of a CPU that has too few rows: each more has a heap of its own to
+/// fill.
 const OCCUPANCY_TARGET: i64 = 2;
 /// A heap pays while it is this much smaller than what it is fed from: then few elements enter it. Of 1024 rows of 1024
 /// floats, the first 100 of each take 16 ms, and sorting all of them 6 ms (PoCL, 2 cores;

@@ -12,7 +12,7 @@ enum class PointwiseOp : uint32_t {
   bitwise_and_Tensor_out = 2,
   where_self = 3,
   fill__Scalar = 4,
-  frexp_Tensor_out = 5,
+  frexp_stub = 5,
   isnan = 6,
   div_trunc_stub = 7,
 };
@@ -23,7 +23,7 @@ enum class ClassFrom : uint8_t { Common, Out, In0 };
 constexpr ClassFrom class_from(PointwiseOp op) {
   switch (op) {
     case PointwiseOp::where_self: return ClassFrom::Out;
-    case PointwiseOp::frexp_Tensor_out: return ClassFrom::In0;
+    case PointwiseOp::frexp_stub: return ClassFrom::In0;
     default: return ClassFrom::Common;
   }
 }

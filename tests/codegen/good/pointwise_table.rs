@@ -13,8 +13,8 @@ pub enum PointwiseOp {
     WhereSelf = 3,
     /// `fill_.Scalar`
     FillInplaceScalar = 4,
-    /// `frexp.Tensor_out`
-    FrexpTensorOut = 5,
+    /// `frexp_stub`
+    FrexpStub = 5,
     /// `isnan`
     Isnan = 6,
     /// `div_trunc_stub`
@@ -122,8 +122,8 @@ pub static POINTWISE: &[PointwiseRow] = &[
         short: [true, true, true],
     },
     PointwiseRow {
-        op: PointwiseOp::FrexpTensorOut,
-        name: "frexp.Tensor_out",
+        op: PointwiseOp::FrexpStub,
+        name: "frexp_stub",
         arity: 1,
         scalars: &[],
         outputs: 2,

@@ -6,16 +6,20 @@
 #include "entries/matmul.h"
 #include "entries/reduce.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/native/Pointwise.h>
 #include <ATen/native/ReduceOps.h>
 #include <ATen/ops/aminmax_native.h>
 #include <ATen/ops/aminmax_ops.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/fill_native.h>
 #include <ATen/ops/fill_ops.h>
 #include <ATen/ops/histc_native.h>
 #include <ATen/ops/histc_ops.h>
 #include <ATen/ops/mm_native.h>
 #include <ATen/ops/mm_ops.h>
+#include <ATen/ops/nonzero_native.h>
+#include <ATen/ops/nonzero_ops.h>
 #include <ATen/ops/qr_native.h>
 #include <ATen/ops/qr_ops.h>
 #include <ATen/ops/sum_native.h>
@@ -24,6 +28,7 @@
 namespace torch_opencl::native {
 
 std::remove_pointer_t<decltype(at::native::sum_stub)::FnPtr> sum;
+constexpr auto nonzero_outputs = []([[maybe_unused]] auto&& self) -> Returns<at::_ops::nonzero> { return at::cat({self.exp()}, 0); };
 
 }  // namespace torch_opencl::native
 
@@ -45,6 +50,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_OUT(m, "mm.out", mm_out, torch_opencl::native::mm_out, 1, 0x86e0ull);
   TORCH_OPENCL_FUNCTION(m, "histc", histc, torch_opencl::native::histc, 0x80e0ull);
   TORCH_OPENCL_COPIED(m, "histc.out", histc_out, torch_opencl::native::histc, 1, 0x80e0ull);
+  TORCH_OPENCL_ALLOCATING(m, "nonzero", nonzero, torch_opencl::native::nonzero_out, torch_opencl::native::nonzero_outputs, 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "nonzero.out", nonzero_out, torch_opencl::native::nonzero_out, 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "mm.dtype", mm_dtype, (torch_opencl::with_struct<at::_ops::mm_dtype, &torch_opencl::native::mm_dtype>), 0x80e0ull);
   TORCH_OPENCL_HOST(m, "qr");
   TORCH_OPENCL_HOST(m, "qr.out");
 }
@@ -76,18 +84,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 #include "native/entries.h"
 
 #include <ATen/native/Pointwise.h>
-#include <ATen/ops/frexp_native.h>
-#include <ATen/ops/frexp_ops.h>
 
 namespace at::native {
 
-REGISTER_PRIVATEUSE1_DISPATCH(frexp_stub, (&torch_opencl::Pointwise<decltype(frexp_stub)::FnPtr, torch_opencl::PointwiseOp::frexp_Tensor_out>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(frexp_stub, (&torch_opencl::Pointwise<decltype(frexp_stub)::FnPtr, torch_opencl::PointwiseOp::frexp_stub>::call))
 
 }  // namespace at::native
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  TORCH_OPENCL_FUNCTION(m, "frexp.Tensor_out", frexp_Tensor_out, at::native::frexp_out, 0x80e8ull);
-}
 
 // Generated from native_functions.yaml by rust/codegen.
 
@@ -184,6 +186,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 #include <ATen/ops/cat_meta.h>
 #include <ATen/ops/cat_native.h>
 #include <ATen/ops/cat_ops.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/frexp_native.h>
+#include <ATen/ops/frexp_ops.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/roll_native.h>
 #include <ATen/ops/roll_ops.h>
@@ -191,6 +196,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 namespace torch_opencl::native {
 
 using cat_class = Cat<at::meta::structured_cat, 2>;
+constexpr auto frexp_Tensor_outputs = []([[maybe_unused]] auto&& self) -> Returns<at::_ops::frexp_Tensor> { return {at::exp(self), self}; };
 constexpr auto roll_expression = []([[maybe_unused]] auto&& self, [[maybe_unused]] auto&& shifts, [[maybe_unused]] auto&& dims) -> Returns<at::_ops::roll> { return at::cat({self.narrow(dims[0], 0, shifts[0]), at::isnan(self)}, 0).to(at::kFloat); };
 
 }  // namespace torch_opencl::native
@@ -206,6 +212,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_OUT(m, "bitwise_and.Tensor_out", bitwise_and_Tensor_out, at::native::structured_bitwise_and_out, 1, 0x081full);
   TORCH_OPENCL_FUNCTIONAL(m, "cat", cat, torch_opencl::native::cat_class, 1, 0x8effull);
   TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_class, 1, 0x8effull);
+  TORCH_OPENCL_ALLOCATING(m, "frexp.Tensor", frexp_Tensor, (torch_opencl::with_struct<at::_ops::frexp_Tensor_out, &torch_opencl::native::frexp_out>), torch_opencl::native::frexp_Tensor_outputs, 0x80e0ull);
+  TORCH_OPENCL_FUNCTION(m, "frexp.Tensor_out", frexp_Tensor_out, (torch_opencl::with_struct<at::_ops::frexp_Tensor_out, &torch_opencl::native::frexp_out>), 0x80e0ull);
   TORCH_OPENCL_FUNCTION(torch_opencl::GpuLibrary(m, 0x8effull), "roll", roll, torch_opencl::native::roll_expression, 0x8effull);
 }
 
