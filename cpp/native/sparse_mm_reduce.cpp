@@ -86,21 +86,17 @@ std::tuple<at::Tensor, at::Tensor> sparse_mm_reduce(
   const ReductionType reduction = reduction_of(self, other, reduce);
   const auto [crow_indices, col_indices] = at::sparse_csr::getCompressedPlainIndices(self);
   at::Tensor arg_out = at::empty({0}, col_indices.options());
-  if (!is_extreme(reduction)) {
-    at::Tensor out = sparse::matmul(self, /*transpose=*/false, other);
-    if (reduction == ReductionType::MEAN) out.div_(counts(self));
-    return {std::move(out), std::move(arg_out)};
-  }
   at::Tensor out = at::zeros({self.size(0), other.size(1)}, other.options());
   if (self._nnz() == 0) return {std::move(out), std::move(arg_out)};
-  if (at::GradMode::is_enabled() && (self.requires_grad() || other.requires_grad())) arg_out.resize_(out.sizes());
+  const bool has_gradient = at::GradMode::is_enabled() && (self.requires_grad() || other.requires_grad());
+  if (is_extreme(reduction) && has_gradient) arg_out.resize_(out.sizes());
   if (out.numel() == 0) return {std::move(out), std::move(arg_out)};
   const at::Tensor crow = crow_indices.contiguous(), columns = col_indices.contiguous();
   const at::Tensor values = self.values().contiguous(), dense = other.contiguous();
   checked([&] {
     const bridge::CsrMatrix matrix{arg(crow), arg(columns), arg(values)};
     const bridge::Tensor elements = arg_out.numel() > 0 ? arg(arg_out) : bridge::Tensor{};
-    bridge::sparse_mm_extreme(arg(out), elements, matrix, arg(dense), static_cast<int32_t>(reduction));
+    bridge::sparse_mm_reduce(arg(out), elements, matrix, arg(dense), static_cast<int32_t>(reduction));
   });
   return {std::move(out), std::move(arg_out)};
 }

@@ -155,7 +155,7 @@ def distributions() -> Iterator[Call]:
 
 
 def quantization() -> Iterator[Call]:
-    """Yield fake quantisation, and matmuls of sparse matrices whose sums are extremes."""
+    """Yield fake quantisation, and matmuls of sparse matrices with each reduction."""
     for dtype, size in product((torch.float32, torch.float64, torch.float16), (7, 1 << 15)):
 
         def quantize(device: torch.device, dtype=dtype, size=size) -> None:
@@ -170,8 +170,8 @@ def quantization() -> Iterator[Call]:
         def reduce(device: torch.device, dtype=dtype, size=size) -> None:
             starts, columns = torch.arange(5, device=device), torch.arange(4, device=device)
             matrix = torch.sparse_csr_tensor(starts, columns, torch.ones(4, dtype=dtype, device=device), (4, 4))
-            for extreme in ("amax", "amin"):
-                torch.sparse.mm(matrix, torch.ones(4, size, dtype=dtype, device=device), extreme)
+            for reduction in ("sum", "mean", "amax", "amin"):
+                torch.sparse.mm(matrix, torch.ones(4, size, dtype=dtype, device=device), reduction)
 
         yield reduce
 

@@ -1,4 +1,4 @@
-//! Matmuls of a CSR matrix and a dense one whose sums are extremes.
+//! Matmuls of a CSR matrix and a dense one, with a choice of reduction.
 
 use crate::error::Result;
 use crate::kernels::{entry, Family};
@@ -26,7 +26,7 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn sparse_mm_extreme(
+        fn sparse_mm_reduce(
             out: &Tensor,
             arg_out: &Tensor,
             matrix: &CsrMatrix,
@@ -38,12 +38,12 @@ mod ffi {
 
 pub use ffi::CsrMatrix;
 
-/// Writes the extreme products of each row of `matrix` and the columns of `other`, and the elements of `matrix` that they
-/// are of; `arg_out` may be absent. `reduction` is an `at::native::ReductionType`: the maximum or the minimum.
+/// Writes the sums, means or extremes of the products of each row of `matrix` and the columns of `other`, and of extremes
+/// the elements of `matrix` that they are of; `arg_out` may be absent. `reduction` is an `at::native::ReductionType`.
 ///
 /// # Errors
 /// As the driver reports.
-pub fn sparse_mm_extreme(
+pub fn sparse_mm_reduce(
     out: &Tensor<'_>,
     arg_out: &Tensor<'_>,
     matrix: &CsrMatrix<'_>,
@@ -56,7 +56,7 @@ pub fn sparse_mm_extreme(
     let constants = [("SPEC_OP", reduction), ("SPEC_DTYPE0", out.dtype.code())];
     let spec = geometry.define(tier(nnz * columns, &constants));
     let program = target.program(Family::SegmentReduce, out.class(), &spec)?;
-    let args = entry::SparseMmExtreme {
+    let args = entry::SparseMmReduce {
         out: target.tensor(out)?,
         arg_out: target.tensor(arg_out)?,
         crow_indices: target.tensor(&matrix.crow_indices)?,
@@ -72,5 +72,5 @@ pub fn sparse_mm_extreme(
         nnz,
     };
     let items = geometry.items_for(rows * div_ceil(columns, geometry.lanes as i64));
-    target.launch(&program, entry::SPARSE_MM_EXTREME, &args, &items, None)
+    target.launch(&program, entry::SPARSE_MM_REDUCE, &args, &items, None)
 }

@@ -194,18 +194,18 @@ def test_places_of_grids(dtype: torch.dtype, is_deterministic: bool):
 
 
 @pytest.mark.parametrize("dtype", computed([torch.float32, torch.float16, torch.float64]), ids=str)
-def test_matmuls_whose_sums_are_extremes(dtype: torch.dtype):
+def test_sparse_matmuls_with_a_reduction(dtype: torch.dtype):
     matrix = torch.randn(300, 90).where(torch.rand(300, 90) < 0.2, 0)
     matrix[7] = 0
     starts, columns = matrix.to_sparse_csr().crow_indices(), matrix.to_sparse_csr().col_indices()
     values = matrix.to_sparse_csr().values().to(dtype)
 
-    def reduce(values: torch.Tensor, dense: torch.Tensor, extreme: str) -> torch.Tensor:
+    def reduce(values: torch.Tensor, dense: torch.Tensor, how: str) -> torch.Tensor:
         indices = (starts.to(values.device), columns.to(values.device))
-        return torch.sparse.mm(torch.sparse_csr_tensor(*indices, values, (300, 90)), dense, extreme)
+        return torch.sparse.mm(torch.sparse_csr_tensor(*indices, values, (300, 90)), dense, how)
 
-    for width, extreme in product((1, 37), ("amax", "amin")):
-        check(lambda a, b, extreme=extreme: reduce(a, b, extreme), values, torch.randn(90, width).to(dtype))
+    for width, how in product((1, 37), ("sum", "mean", "amax", "amin")):
+        check(lambda a, b, how=how: reduce(a, b, how), values, torch.randn(90, width).to(dtype))
 
 
 @pytest.mark.parametrize("dtype", computed([torch.float32, torch.float16, torch.float64]), ids=str)
