@@ -4,9 +4,10 @@
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/ReductionType.h>
-#include <ATen/ops/_convert_indices_from_csr_to_coo.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/diff.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/searchsorted.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -78,6 +79,45 @@ std::tuple<at::Tensor, at::Tensor> extreme_gradients(
   return {grad_self, grad_other};
 }
 
+// Of the elements, in a sum.
+at::Tensor sum_gradient(const sparse::Elements& matrix, const at::Tensor& grad, const at::Tensor& other) {
+  const at::Tensor values = at::zeros({matrix.values.numel()}, grad.options());
+  if (values.numel() == 0 || grad.numel() == 0) return values;
+  const at::Tensor rows = matrix.rows.contiguous(), columns = matrix.columns.contiguous();
+  const at::Tensor dense_grad = grad.contiguous(), dense = other.contiguous();
+  checked([&] { bridge::sparse_mm_grad_values(arg(values), arg(rows), arg(columns), arg(dense_grad), arg(dense)); });
+  return values;
+}
+
+void reduce_matmul(
+    const at::Tensor& out,
+    const at::Tensor& arg_out,
+    const at::Tensor& crow_indices,
+    const at::Tensor& col_indices,
+    const at::Tensor& values,
+    const at::Tensor& other,
+    ReductionType reduction) {
+  const at::Tensor crow = crow_indices.contiguous(), columns = col_indices.contiguous();
+  const at::Tensor elements = values.contiguous(), dense = other.contiguous();
+  checked([&] {
+    const bridge::CsrMatrix matrix{arg(crow), arg(columns), arg(elements)};
+    const bridge::Tensor chosen = arg_out.defined() && arg_out.numel() > 0 ? arg(arg_out) : bridge::Tensor{};
+    bridge::sparse_mm_reduce(arg(out), chosen, matrix, arg(dense), static_cast<int32_t>(reduction));
+  });
+}
+
+// The matmul of the transpose of a matrix with `columns` columns.
+at::Tensor transposed_matmul(const sparse::Elements& matrix, int64_t columns, const at::Tensor& dense) {
+  const at::Tensor out = at::zeros({columns, dense.size(1)}, dense.options());
+  if (out.numel() == 0 || matrix.values.numel() == 0) return out;
+  const auto [sorted, order] = matrix.columns.sort(/*stable=*/true, 0, /*descending=*/false);
+  const at::Tensor starts = at::searchsorted(sorted, at::arange(columns + 1, sorted.options()), /*out_int32=*/false);
+  reduce_matmul(
+      out, at::Tensor(), starts, matrix.rows.index_select(0, order).to(at::kLong), matrix.values.index_select(0, order),
+      dense, ReductionType::SUM);
+  return out;
+}
+
 } // namespace
 
 // The second result, of extremes that will have a gradient, is the element of `self` that each is of.
@@ -91,13 +131,7 @@ std::tuple<at::Tensor, at::Tensor> sparse_mm_reduce(
   const bool has_gradient = at::GradMode::is_enabled() && (self.requires_grad() || other.requires_grad());
   if (is_extreme(reduction) && has_gradient) arg_out.resize_(out.sizes());
   if (out.numel() == 0) return {std::move(out), std::move(arg_out)};
-  const at::Tensor crow = crow_indices.contiguous(), columns = col_indices.contiguous();
-  const at::Tensor values = self.values().contiguous(), dense = other.contiguous();
-  checked([&] {
-    const bridge::CsrMatrix matrix{arg(crow), arg(columns), arg(values)};
-    const bridge::Tensor elements = arg_out.numel() > 0 ? arg(arg_out) : bridge::Tensor{};
-    bridge::sparse_mm_reduce(arg(out), elements, matrix, arg(dense), static_cast<int32_t>(reduction));
-  });
+  reduce_matmul(out, arg_out, crow_indices, col_indices, self.values(), other, reduction);
   return {std::move(out), std::move(arg_out)};
 }
 
@@ -112,12 +146,9 @@ std::tuple<at::Tensor, at::Tensor> sparse_mm_reduce_backward(
   if (is_extreme(reduction) && self._nnz() > 0) return extreme_gradients(self, grad_out, weight, arg_out, output_mask);
   const at::Tensor grad = reduction == ReductionType::MEAN ? grad_out / counts(self) : grad_out;
   at::Tensor grad_self, grad_other;
-  if (output_mask[0]) {
-    const sparse::Elements all = sparse::elements(self);
-    const at::Tensor products = weight.index_select(0, all.columns).mul_(grad.index_select(0, all.rows));
-    grad_self = like(self, products.sum(1));
-  }
-  if (output_mask[1]) grad_other = sparse::matmul(self, /*transpose=*/true, grad);
+  const sparse::Elements all = sparse::elements(self);
+  if (output_mask[0]) grad_self = like(self, sum_gradient(all, grad, weight));
+  if (output_mask[1]) grad_other = transposed_matmul(all, self.size(1), grad);
   return {grad_self, grad_other};
 }
 

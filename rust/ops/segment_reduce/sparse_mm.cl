@@ -43,3 +43,27 @@ __kernel void sparse_mm_reduce(__global uchar *out, ulong out_offset, __global u
     }
   }
 }
+
+// The gradient of the elements of the CSR matrix, where each result is a sum: that of element e is the dot product of row
+// rows[e] of `grad` and row col_indices[e] of `other`. All tensors are contiguous.
+__kernel void sparse_mm_grad_values(__global uchar *grad_values, ulong grad_values_offset,
+                                    __global const uchar *row_indices, ulong row_indices_offset,
+                                    __global const uchar *col_indices, ulong col_indices_offset,
+                                    __global const uchar *grad, ulong grad_offset, __global const uchar *other,
+                                    ulong other_offset, int dtype0, int index_dtype, long rows, long columns,
+                                    long other_rows, long nnz) {
+  const long row_bytes = columns * dtype_size(DTYPE0);
+  ITEM_TASKS(nnz, first, last);
+  for (long e = first; e < last; e++) {
+    const long row = clamp(load_index(row_indices + row_indices_offset, e, index_dtype), 0l, rows - 1);
+    const long index = clamp(load_index(col_indices + col_indices_offset, e, index_dtype), 0l, other_rows - 1);
+    Lanes sums;
+    sums.vector = (TV)0;
+    for (long column = 0; column < columns; column += VEC)
+      sums.vector += load_part(grad + grad_offset + row * row_bytes, column, columns, DTYPE0, 0) *
+                     load_part(other + other_offset + index * row_bytes, column, columns, DTYPE0, 0);
+    T sum = 0;
+    for (int l = 0; l < VEC; l++) sum += sums.lanes[l];
+    store(grad_values + grad_values_offset, e, DTYPE0, sum);
+  }
+}

@@ -33,6 +33,13 @@ mod ffi {
             other: &Tensor,
             reduction: i32,
         ) -> Result<()>;
+        fn sparse_mm_grad_values(
+            grad_values: &Tensor,
+            row_indices: &Tensor,
+            col_indices: &Tensor,
+            grad: &Tensor,
+            other: &Tensor,
+        ) -> Result<()>;
     }
 }
 
@@ -73,4 +80,37 @@ pub fn sparse_mm_reduce(
     };
     let items = geometry.items_for(rows * div_ceil(columns, geometry.lanes as i64));
     target.launch(&program, entry::SPARSE_MM_REDUCE, &args, &items, None)
+}
+
+/// Writes the gradient of each element of a sparse matrix in a sum: the dot product of a row of `grad` and one of `other`,
+/// by the row and the column of the element. Indices are of one dtype.
+///
+/// # Errors
+/// As the driver reports.
+pub fn sparse_mm_grad_values(
+    grad_values: &Tensor<'_>,
+    row_indices: &Tensor<'_>,
+    col_indices: &Tensor<'_>,
+    grad: &Tensor<'_>,
+    other: &Tensor<'_>,
+) -> Result<()> {
+    let (nnz, columns) = (grad_values.numel(), grad.size(1));
+    let target = Target::of(grad_values.address)?;
+    let geometry = Geometry::of(&target, grad.class());
+    let spec = geometry.define(tier(nnz * columns, &[("SPEC_DTYPE0", grad.dtype.code())]));
+    let program = target.program(Family::SegmentReduce, grad.class(), &spec)?;
+    let args = entry::SparseMmGradValues {
+        grad_values: target.tensor(grad_values)?,
+        row_indices: target.tensor(row_indices)?,
+        col_indices: target.tensor(col_indices)?,
+        grad: target.tensor(grad)?,
+        other: target.tensor(other)?,
+        dtype0: grad.dtype,
+        index_dtype: col_indices.dtype,
+        rows: grad.size(0),
+        columns,
+        other_rows: other.size(0),
+        nnz,
+    };
+    target.launch(&program, entry::SPARSE_MM_GRAD_VALUES, &args, &geometry.items_for(nnz), None)
 }
