@@ -27,4 +27,11 @@ void assert_async_msg(const at::Tensor& self, c10::string_view assert_msg) {
   assert_nonzero(self, assert_msg.empty() ? std::string("Assertion is failed") : std::string(assert_msg));
 }
 
+// The token keeps assertions of a traced program in their order.
+at::Tensor functional_assert_async_msg(
+    const at::Tensor& self, c10::string_view assert_msg, const at::Tensor& dep_token) {
+  native::assert_async_msg(self, assert_msg);
+  return dep_token.clone();
+}
+
 } // namespace torch_opencl::native

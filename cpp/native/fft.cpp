@@ -4,6 +4,8 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/SpectralOpsUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <algorithm>
 #include <cmath>
@@ -98,6 +100,13 @@ at::Tensor transformed(
   return result;
 }
 
+// Of an empty batch, which the CPU's library refuses.
+at::Tensor nothing(const at::Tensor& self, at::IntArrayRef dim, int64_t last_dim_size, at::ScalarType dtype) {
+  at::DimVector sizes(self.sizes());
+  sizes[static_cast<size_t>(at::maybe_wrap_dim(dim.back(), self.dim()))] = last_dim_size;
+  return at::empty(sizes, self.options().dtype(dtype));
+}
+
 void check_complex(const at::Tensor& self) {
   TORCH_CHECK(self.is_complex(), "Only supports complex dtypes, but found: ", self.scalar_type());
 }
@@ -106,6 +115,7 @@ void check_complex(const at::Tensor& self) {
 
 at::Tensor fft_c2c(const at::Tensor& self, at::IntArrayRef dim, int64_t normalization, bool forward) {
   check_complex(self);
+  if (self.numel() == 0) return at::empty_like(self);
   if (is_host_cpu(self)) return on_host<at::_ops::_fft_c2c>(self, dim, normalization, forward);
   if (dim.empty()) return self.clone();
   at::DimVector dims = wrapped(self, dim);
@@ -117,6 +127,10 @@ at::Tensor fft_c2c(const at::Tensor& self, at::IntArrayRef dim, int64_t normaliz
 
 at::Tensor fft_r2c(const at::Tensor& self, at::IntArrayRef dim, int64_t normalization, bool onesided) {
   TORCH_CHECK(self.is_floating_point(), "Only supports floating-point dtypes, but found: ", self.scalar_type());
+  if (self.numel() == 0) {
+    const int64_t last = self.size(dim.back());
+    return nothing(self, dim, onesided ? last / 2 + 1 : last, at::toComplexType(self.scalar_type()));
+  }
   if (is_host_cpu(self)) return on_host<at::_ops::_fft_r2c>(self, dim, normalization, onesided);
   at::DimVector dims = wrapped(self, dim), sizes(self.sizes());
   sort_dims(dims, dims.size() - 1, self.strides());
@@ -129,6 +143,7 @@ at::Tensor fft_r2c(const at::Tensor& self, at::IntArrayRef dim, int64_t normaliz
 
 at::Tensor fft_c2r(const at::Tensor& self, at::IntArrayRef dim, int64_t normalization, int64_t last_dim_size) {
   check_complex(self);
+  if (self.numel() == 0) return nothing(self, dim, last_dim_size, at::toRealValueType(self.scalar_type()));
   if (is_host_cpu(self)) return on_host<at::_ops::_fft_c2r>(self, dim, normalization, last_dim_size);
   at::DimVector dims = wrapped(self, dim), sizes(self.sizes()), strides(self.strides());
   const size_t last = static_cast<size_t>(dims.back());

@@ -1,9 +1,13 @@
 #include "foreach.h"
 
+#include <ATen/ops/_foreach_clone_native.h>
 #include <ATen/ops/_foreach_copy_native.h>
 #include <ATen/ops/_foreach_zero_native.h>
 
 #include <ATen/MemoryOverlap.h>
+#include <ATen/native/ForeachUtils.h>
+#include <ATen/ops/_foreach_addcdiv.h>
+#include <ATen/ops/_foreach_addcmul.h>
 #include <ATen/ops/_foreach_norm_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -101,6 +105,41 @@ void foreach_copy_(at::TensorList self, at::TensorList src, bool non_blocking) {
   if (!call.is_simple()) return at::native::foreach_tensor_copy_list_kernel_slow_(self, src, non_blocking);
   call.lists.erase(call.lists.begin());
   call.run(PointwiseOp::_copy_from, self);
+}
+
+std::vector<at::Tensor> foreach_clone(at::TensorList self, std::optional<at::MemoryFormat> memory_format) {
+  foreach
+    ::Call call{foreach::Number::Parameter, {self}, {}, {}};
+  const bool preserves = memory_format.value_or(at::MemoryFormat::Preserve) == at::MemoryFormat::Preserve;
+  if (!preserves || !call.is_simple()) return at::native::foreach_tensor_clone_slow(self, memory_format);
+  std::vector<at::Tensor> out = call.like_self();
+  call.run(PointwiseOp::_copy_from, out);
+  return out;
+}
+
+// A tensor of the host has the scalars.
+std::vector<at::Tensor> foreach_addcmul_tensor(
+    at::TensorList self, at::TensorList tensor1, at::TensorList tensor2, const at::Tensor& scalars) {
+  const auto values = at::native::convert_tensor_to_scalar_list(scalars, static_cast<int64_t>(tensor1.size()));
+  return at::_foreach_addcmul(self, tensor1, tensor2, values);
+}
+
+void foreach_addcmul_tensor_(
+    at::TensorList self, at::TensorList tensor1, at::TensorList tensor2, const at::Tensor& scalars) {
+  const auto values = at::native::convert_tensor_to_scalar_list(scalars, static_cast<int64_t>(tensor1.size()));
+  at::_foreach_addcmul_(self, tensor1, tensor2, values);
+}
+
+std::vector<at::Tensor> foreach_addcdiv_tensor(
+    at::TensorList self, at::TensorList tensor1, at::TensorList tensor2, const at::Tensor& scalars) {
+  const auto values = at::native::convert_tensor_to_scalar_list(scalars, static_cast<int64_t>(tensor1.size()));
+  return at::_foreach_addcdiv(self, tensor1, tensor2, values);
+}
+
+void foreach_addcdiv_tensor_(
+    at::TensorList self, at::TensorList tensor1, at::TensorList tensor2, const at::Tensor& scalars) {
+  const auto values = at::native::convert_tensor_to_scalar_list(scalars, static_cast<int64_t>(tensor1.size()));
+  at::_foreach_addcdiv_(self, tensor1, tensor2, values);
 }
 
 std::vector<at::Tensor> foreach_norm(at::TensorList self, const at::Scalar& ord, std::optional<at::ScalarType> dtype) {

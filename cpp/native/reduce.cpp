@@ -1,5 +1,6 @@
 #include "entries/reduce.h"
 #include "entries/composite.h"
+#include "entries/unary.h"
 
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/ReduceOpsUtils.h>
@@ -12,6 +13,7 @@
 
 #include "../error.h"
 #include "../operand.h"
+#include "../pointwise.h"
 #include "torch_opencl/rust/ops/reduce/arg_reduce.rs.h"
 #include "torch_opencl/rust/ops/reduce/mod.rs.h"
 #include "torch_opencl/rust/ops/reduce/var_mean.rs.h"
@@ -204,6 +206,34 @@ void aminmax_out::impl(
   const at::IntArrayRef dims = dim.has_value() ? at::IntArrayRef(*dim) : at::IntArrayRef();
   at::amin_out(smallest, self, dims, keepdim);
   at::amax_out(largest, self, dims, keepdim);
+}
+
+namespace {
+
+// What a hash is taken of: 64-bit integers, or what reductions load as such.
+at::Tensor hashed_bits(const at::Tensor& self) {
+  if (!self.is_floating_point()) return self;
+  if (self.scalar_type() == at::kDouble) return self.view(at::kLong);
+  const at::Tensor input = self.to(at::kFloat).view(at::kInt);
+  at::Tensor bits = at::empty(self.sizes(), self.options().dtype(at::kLong));
+  auto iter = at::TensorIteratorConfig().check_all_same_dtype(false).add_output(bits).add_const_input(input).build();
+  run_pointwise(iter, PointwiseOp::hash_tensor, {});
+  return bits;
+}
+
+} // namespace
+
+void hash_tensor_out::impl(
+    const at::Tensor& self, at::IntArrayRef dim, bool keepdim, int64_t mode, const at::Tensor& result) {
+  TORCH_CHECK(mode == 0, "Unknown hash_tensor mode: ", mode);
+  if (self.numel() == 0) {
+    result.zero_();
+    return;
+  }
+  // The same bits: an integer of the result is no number.
+  const at::Tensor bits = hashed_bits(self), words = result.view(at::kLong);
+  auto iter = at::meta::make_reduction(bits, words, dim, keepdim, bits.scalar_type());
+  reduce(iter, ReduceOp::Xor);
 }
 
 void nansum(at::TensorIterator& iter) {

@@ -33,6 +33,31 @@ at::Tensor coalesced(const Elements& elements, at::IntArrayRef sizes);
 // Positions of sparse elements in the flattened sparse dimensions.
 at::Tensor flatten_indices(const at::Tensor& indices, at::IntArrayRef sizes);
 
+// The same of the elements of a COO tensor.
+at::Tensor flat(const at::Tensor& self);
+
+// Where flat indices are among those of a coalesced tensor: positions, and which of them are right.
+struct Matches {
+  at::Tensor position, found;
+};
+
+Matches find(const at::Tensor& sorted, const at::Tensor& wanted);
+
+// `values`, or zero, where `found` is false for an element.
+at::Tensor masked(const at::Tensor& values, const at::Tensor& found);
+
+// A COO tensor with the options of `self` but its dtype, which is that of the values.
+at::Tensor like(
+    const at::Tensor& self,
+    at::IntArrayRef sizes,
+    const at::Tensor& indices,
+    const at::Tensor& values,
+    bool is_coalesced);
+
+// Gives a COO tensor other contents.
+at::Tensor& assign(
+    at::Tensor& out, at::IntArrayRef sizes, const at::Tensor& indices, const at::Tensor& values, bool is_coalesced);
+
 // beta * self + alpha * matmul_result, in `out`; `self` is not read where beta is 0.
 void add_matmul(
     const at::Tensor& self,

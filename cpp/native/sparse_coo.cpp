@@ -34,14 +34,11 @@ REGISTER_PRIVATEUSE1_DISPATCH(flatten_indices_stub, &torch_opencl::native::spars
 } // namespace at::native
 
 namespace torch_opencl::native {
-namespace {
+namespace sparse {
 
-using at::sparse::get_sparse_impl;
-
-// Gives a tensor other contents.
 at::Tensor& assign(
     at::Tensor& out, at::IntArrayRef sizes, const at::Tensor& indices, const at::Tensor& values, bool is_coalesced) {
-  auto* impl = get_sparse_impl(out);
+  auto* impl = at::sparse::get_sparse_impl(out);
   const int64_t sparse_dim = indices.size(0);
   impl->raw_resize_(sparse_dim, static_cast<int64_t>(sizes.size()) - sparse_dim, sizes);
   impl->set_indices_and_values_unsafe(indices, values.to(out.scalar_type()));
@@ -60,21 +57,6 @@ at::Tensor like(
       self.options().dtype(values.scalar_type()), is_coalesced);
 }
 
-// Sums of values along dimension 0, each added to the element of `sums` that `index` names. The sum of bool is `or`.
-void add_at(const at::Tensor& sums, const at::Tensor& index, const at::Tensor& values) {
-  if (sums.scalar_type() != at::kBool) {
-    sums.index_add_(0, index, values);
-  } else {
-    const at::Tensor counts = sums.to(at::kInt);
-    sums.copy_(counts.index_add_(0, index, values.to(at::kInt)).ne(0));
-  }
-}
-
-// Where flat indices are among those of a coalesced tensor: positions, and which of them are right.
-struct Matches {
-  at::Tensor position, found;
-};
-
 Matches find(const at::Tensor& sorted, const at::Tensor& wanted) {
   const at::Tensor position = at::searchsorted(sorted, wanted).clamp_max_(sorted.numel() - 1);
   return {position, sorted.index_select(0, position).eq(wanted)};
@@ -84,11 +66,31 @@ at::Tensor flat(const at::Tensor& self) {
   return sparse::flatten_indices(self._indices(), self.sizes());
 }
 
-// `values`, or zero, where `found` is false for an element.
 at::Tensor masked(const at::Tensor& values, const at::Tensor& found) {
   at::DimVector shape(values.dim(), 1);
   shape[0] = found.numel();
   return at::where(found.view(shape), values, at::zeros({}, values.options()));
+}
+
+} // namespace sparse
+
+namespace {
+
+using sparse::assign;
+using sparse::find;
+using sparse::flat;
+using sparse::like;
+using sparse::masked;
+using sparse::Matches;
+
+// Sums of values along dimension 0, each added to the element of `sums` that `index` names. The sum of bool is `or`.
+void add_at(const at::Tensor& sums, const at::Tensor& index, const at::Tensor& values) {
+  if (sums.scalar_type() != at::kBool) {
+    sums.index_add_(0, index, values);
+  } else {
+    const at::Tensor counts = sums.to(at::kInt);
+    sums.copy_(counts.index_add_(0, index, values.to(at::kInt)).ne(0));
+  }
 }
 
 void check_same_sizes(const at::Tensor& self, const at::Tensor& other) {

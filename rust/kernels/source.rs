@@ -46,7 +46,7 @@ texts! {
     matrix activation epilogue panel pack_matrix tile gemm matmul gemm_local gemm_operands im2col pack_im2col
     pack_im2col_transposed conv winograd_transforms winograd_tiles winograd conv_channels conv_weight columns reduce
     arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_channels_last fractional_max_pool fault
-    loss ctc margin segment_reduce assertion optimizer rnn resample resample_rows grid_sampler embedding_bag
+    loss ctc margin segment_reduce sparse_mm assertion optimizer rnn resample resample_rows grid_sampler embedding_bag
     multi_tensor foreach_norm foreach block scores attention attention_query attention_backward butterfly fft
     packed_weight linalg_panel linalg householder pointwise
 }
@@ -119,7 +119,7 @@ families! {
     /// Margin losses.
     Margin margin: prelude tier vector fault margin;
     /// Reductions of runs of rows.
-    SegmentReduce segment_reduce: prelude tier vector segment_reduce;
+    SegmentReduce segment_reduce: prelude tier vector segment_reduce sparse_mm;
     /// Assertions.
     Assertion assertion: prelude fault assertion;
     /// Steps of optimizers.

@@ -154,6 +154,28 @@ def distributions() -> Iterator[Call]:
         yield draw
 
 
+def quantization() -> Iterator[Call]:
+    """Yield fake quantisation, and matmuls of sparse matrices with each reduction."""
+    for dtype, size in product((torch.float32, torch.float64, torch.float16), (7, 1 << 15)):
+
+        def quantize(device: torch.device, dtype=dtype, size=size) -> None:
+            x = torch.ones(5, size, dtype=dtype, device=device)
+            scale, zero_point = torch.ones(5, device=device), torch.zeros(5, dtype=torch.int32, device=device)
+            torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -8, 7)
+            state = (scale[:1], scale[:1], scale.clone(), -scale, scale, zero_point)
+            torch.fused_moving_avg_obs_fake_quant(x, *state, 0.1, -8, 7, 0, True)
+
+        yield quantize
+
+        def reduce(device: torch.device, dtype=dtype, size=size) -> None:
+            starts, columns = torch.arange(5, device=device), torch.arange(4, device=device)
+            matrix = torch.sparse_csr_tensor(starts, columns, torch.ones(4, dtype=dtype, device=device), (4, 4))
+            for reduction in ("sum", "mean", "amax", "amin"):
+                torch.sparse.mm(matrix, torch.ones(4, size, dtype=dtype, device=device), reduction)
+
+        yield reduce
+
+
 def workloads(quick: bool) -> Iterator[Call]:
     """Yield the rows of the benchmarks: what large tensors and whole models ask for."""
     from benchmarks.cases import all_cases
@@ -213,6 +235,7 @@ def main() -> None:
             "operators": (operators(few=True), devices[:1]),
             "layers": (layers(), devices[:1]),
             "distributions": (distributions(), devices[:1]),
+            "quantization": (quantization(), devices[:1]),
         }
     else:
         kinds = {
@@ -220,6 +243,7 @@ def main() -> None:
             "conversions": (conversions(), devices),
             "layers": (layers(), devices),
             "distributions": (distributions(), devices),
+            "quantization": (quantization(), devices),
             "random calls": (random_calls(), devices),
             "quick workloads": (workloads(quick=True), devices),
             "workloads": (workloads(quick=False), devices[:1]),

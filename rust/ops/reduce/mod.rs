@@ -49,6 +49,8 @@ mod ffi {
         NormPower,
         /// `sum(|x|^p)`.
         PowerSum,
+        /// Exclusive or of the bits of integers.
+        Xor,
     }
 
     unsafe extern "C++" {
@@ -83,6 +85,7 @@ enum Fold {
     Multiply = 1,
     Minimum = 2,
     Maximum = 3,
+    Xor = 4,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +114,7 @@ impl ReduceOp {
             Self::NormMinimum => (Map::Magnitude, Fold::Minimum, Finish::Nothing),
             Self::NormPower => (Map::Power, Fold::Add, Finish::Root),
             Self::PowerSum => (Map::Power, Fold::Add, Finish::Nothing),
+            Self::Xor => (Map::Copy, Fold::Xor, Finish::Nothing),
             _ => return Err(Error::Invalid(format!("OpenCL: {} is not a reduction", self.repr))),
         })
     }

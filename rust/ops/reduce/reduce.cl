@@ -22,6 +22,7 @@
 #define FOLD_MUL 1
 #define FOLD_MIN 2
 #define FOLD_MAX 3
+#define FOLD_XOR 4  // of integers
 
 #define FINISH_NONE 0
 #define FINISH_DIVIDE 1
@@ -111,6 +112,12 @@ INLINE TV power_vector(TV x, TR power) {
   return v.vector;
 }
 
+#ifdef IS_INTEGER
+#define EXCLUSIVE_OR(a, b) ((a) ^ (b))
+#else
+#define EXCLUSIVE_OR(a, b) (a)
+#endif
+
 // x != x is how NaN shows; min and max let it win, as PyTorch does.
 #define DEFINE_STEPS(MAP_NAME, FOLD_NAME, POWER, V)       \
   INLINE V MAP_NAME(int map, V x, TR power) {             \
@@ -128,6 +135,7 @@ INLINE TV power_vector(TV x, TR power) {
       case FOLD_MUL: return a * b;                        \
       case FOLD_MIN: return ((b < a) | (b != b)) ? b : a; \
       case FOLD_MAX: return ((b > a) | (b != b)) ? b : a; \
+      case FOLD_XOR: return EXCLUSIVE_OR(a, b);           \
     }                                                     \
     return a + b;                                         \
   }

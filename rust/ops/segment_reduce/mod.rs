@@ -1,5 +1,7 @@
 //! Reductions of runs of rows.
 
+pub mod sparse_mm;
+
 use std::sync::Arc;
 
 use crate::error::Result;

@@ -191,3 +191,41 @@ def test_places_of_grids(dtype: torch.dtype, is_deterministic: bool):
         check(lambda x, y: F.grid_sample(x, y, align_corners=True), x.to(dtype), places.to(dtype))
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("dtype", computed([torch.float32, torch.float16, torch.float64]), ids=str)
+def test_sparse_matmuls_with_a_reduction(dtype: torch.dtype):
+    matrix = torch.randn(300, 90).where(torch.rand(300, 90) < 0.2, 0)
+    matrix[7] = 0
+    starts, columns = matrix.to_sparse_csr().crow_indices(), matrix.to_sparse_csr().col_indices()
+    values = matrix.to_sparse_csr().values().to(dtype)
+
+    def reduce(values: torch.Tensor, dense: torch.Tensor, how: str) -> torch.Tensor:
+        indices = (starts.to(values.device), columns.to(values.device))
+        return torch.sparse.mm(torch.sparse_csr_tensor(*indices, values, (300, 90)), dense, how)
+
+    for width, how in product((1, 37), ("sum", "mean", "amax", "amin")):
+        check(lambda a, b, how=how: reduce(a, b, how), values, torch.randn(90, width).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", computed([torch.float32, torch.float16, torch.float64]), ids=str)
+def test_fake_quantisation(dtype: torch.dtype):
+    for size in (7, 40001):
+        # Far from the middle between two integers, as a test in a wider dtype must not round otherwise.
+        x = ((torch.randint(-40, 40, (3, size)) + 0.2) / 4).to(dtype)
+        scale, zero_point = torch.full((3,), 0.25), torch.tensor([0, -3, 4], dtype=torch.int32)
+        check(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.25, 3, -16, 15), x)
+        with torch.no_grad():
+            check(
+                lambda x, z, scale=scale: torch.fake_quantize_per_channel_affine(x, scale.to(x.device), z, 0, -16, 15),
+                x,
+                zero_point,
+            )
+
+
+def test_hashes():
+    for dtype in (torch.float32, torch.float16, torch.int64, torch.uint8):
+        x = torch.testing.make_tensor((3, 7001), dtype=dtype, device="cpu")
+        with torch.no_grad():
+            for dims in ((), (0,), (1,)):
+                check(lambda x, dims=dims: torch.hash_tensor(x, dims).view(torch.int64), x)

@@ -48,3 +48,17 @@ def test_zeros_without_memory_are_zeros_to_operators(device: torch.device) -> No
         dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
         tangent = torch.autograd.forward_ad.unpack_dual(dual * 2 + x).tangent
         assert (tangent == 2).all()
+
+
+@covers("_functional_assert_async.msg", "_make_dep_token")
+def test_assertions_of_traced_programs_return_their_token(device: torch.device) -> None:
+    token = torch.ops.aten._make_dep_token(device=device)
+    assert token.device.type == device.type
+    assert token.shape == ()
+    token.fill_(3)
+    after = torch.ops.aten._functional_assert_async.msg(torch.tensor(1, device=device), "no", token)
+    assert after.item() == 3
+    with pytest.raises(RuntimeError, match="no such luck"):
+        torch.ops.aten._functional_assert_async.msg(torch.tensor(0, device=device), "no such luck", token).item()
+    with pytest.raises(RuntimeError):
+        torch.ops.aten._functional_assert_async.msg(torch.ones(2, device=device), "no", token)

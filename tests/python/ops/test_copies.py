@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from float64 import computed
+from op_table import covers
 from processes import output_of, two_devices
 
 DTYPES = [
@@ -240,3 +241,15 @@ def test_results_too_large_for_caches(offset, dtype, device):
     assert inner.eq(1).all() and not base[:offset].any() and not base[offset + count :].any()
     columns = source[: 4096 * (count // 4096)].view(4096, -1)
     assert columns.to(device).t().contiguous().cpu().equal(columns.t().contiguous())
+
+
+@covers("narrow_copy")
+def test_narrow_copies_into_out(device: torch.device) -> None:
+    x = torch.arange(24).reshape(4, 6)
+    for dim, start, length in ((0, 1, 2), (1, -3, 3), (1, 6, 0)):
+        out = torch.empty(0, dtype=torch.int64, device=device)
+        assert torch.equal(
+            torch.narrow_copy(x.to(device), dim, start, length, out=out).cpu(), x.narrow(dim, start, length)
+        )
+        assert torch.equal(out.cpu(), x.narrow(dim, start, length))
+        assert torch.equal(torch.narrow_copy(x.t().to(device), dim, 0, 1).cpu(), x.t().narrow(dim, 0, 1))

@@ -104,3 +104,20 @@ def test_nothing_of_signal_processing_falls_back(device):
     torch.testing.assert_close(torch.fft.irfft(torch.fft.rfft(moved)).cpu(), x)
     torch.testing.assert_close(torch.fft.fft(moved[:, :7]).cpu(), torch.fft.fft(x[:, :7]))
     assert torch.opencl.fallbacks() == {}
+
+
+def test_an_empty_batch_has_an_empty_transform(device: torch.device) -> None:
+    for name, shape in (
+        ("fft", (0, 8)),
+        ("ifft", (0, 8)),
+        ("rfft", (0, 5)),
+        ("irfft", (0, 14)),
+        ("hfft", (0, 14)),
+        ("ihfft", (0, 5)),
+        ("fft2", (0, 8, 8)),
+    ):
+        result = getattr(torch.fft, name)(torch.zeros(0, *((8,) * (len(shape) - 1)), device=device))
+        assert result.shape == shape
+        assert result.is_complex() == (name not in ("irfft", "hfft"))
+    with pytest.raises(RuntimeError, match="Invalid number of data points"):
+        torch.fft.fft(torch.zeros(3, 0, device=device))

@@ -204,3 +204,34 @@ def test_lists_may_hold_tensors_of_several_devices(device: torch.device) -> None
     assert [norm.item() for norm in torch._foreach_norm(lists[1])] == pytest.approx([3**0.5] * 2)
     with pytest.raises(RuntimeError, match="scalar tensor expected to be 0 dim"):
         torch._foreach_mul(lists[0][1:], torch.tensor([1.0, 2.0]))
+
+
+@covers(
+    "_foreach_clone",
+    "_foreach_addcmul.Tensor",
+    "_foreach_addcmul_.Tensor",
+    "_foreach_addcdiv.Tensor",
+    "_foreach_addcdiv_.Tensor",
+)
+def test_lists_with_scalars_in_a_tensor_and_clones(device: torch.device) -> None:
+    torch.manual_seed(0)
+    lists = [[torch.rand(size) + 0.5 for size in ((3,), (), (40, 7), (0, 2))] for _ in range(3)]
+    ours = [[tensor.to(device) for tensor in each] for each in lists]
+    scalars = torch.tensor([0.5, -1.0, 2.0, 3.0])
+    for name in ("addcmul", "addcdiv"):
+        function, inplace = getattr(torch, f"_foreach_{name}"), getattr(torch, f"_foreach_{name}_")
+        expected = function(*lists, scalars)
+        for mine, theirs in zip(function(*ours, scalars), expected, strict=True):
+            torch.testing.assert_close(mine.cpu(), theirs)
+        changed = torch.ops.aten._foreach_clone(ours[0])
+        inplace(changed, *ours[1:], scalars)
+        for mine, theirs in zip(changed, expected, strict=True):
+            torch.testing.assert_close(mine.cpu(), theirs)
+        for wrong in (scalars[:2], scalars.to(device)):
+            with pytest.raises(RuntimeError):
+                function(*ours, wrong)
+    transposed = [tensor.t() if tensor.dim() == 2 else tensor for tensor in ours[0]]
+    for clone, source in zip(torch.ops.aten._foreach_clone(transposed), transposed, strict=True):
+        assert clone.stride() == source.stride()
+        assert torch.equal(clone, source)
+        assert clone.numel() == 0 or clone.data_ptr() != source.data_ptr()

@@ -268,3 +268,19 @@ def test_an_undefined_gradient_of_the_output(device: torch.device) -> None:
         undefined(attention(query, query, query)).sum().backward()
         results.append(query.grad)
     assert results == [None, None]
+
+
+def test_second_derivatives_of_fused_attention_raise_and_those_of_its_composition_are_right(
+    device: torch.device,
+) -> None:
+    def second(where: torch.device | str, backend: SDPBackend) -> torch.Tensor:
+        x = torch.linspace(-1, 1, 64, device=where).reshape(1, 2, 4, 8).requires_grad_()
+        with sdpa_kernel(backend):
+            y = attention(x, x.sin(), x.cos())
+        (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), x)[0].cpu()
+
+    torch.testing.assert_close(second(device, SDPBackend.MATH), second("cpu", SDPBackend.MATH))
+    for where in ("cpu", device):
+        with pytest.raises(RuntimeError, match="not implemented"):
+            second(where, SDPBackend.FLASH_ATTENTION if where == "cpu" else SDPBackend.OVERRIDEABLE)

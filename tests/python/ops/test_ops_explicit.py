@@ -7,13 +7,16 @@ import test_assertions  # noqa: F401 - these tests declare the rows that they co
 import test_attention  # noqa: F401
 import test_attention_names  # noqa: F401
 import test_convolution_names  # noqa: F401
+import test_copies  # noqa: F401
 import test_distances  # noqa: F401
 import test_distributions  # noqa: F401
 import test_embedding_bag  # noqa: F401
+import test_fake_quantize  # noqa: F401
 import test_foreach  # noqa: F401
 import test_fused_attention  # noqa: F401
 import test_indexing  # noqa: F401
 import test_interpolation  # noqa: F401
+import test_jagged  # noqa: F401
 import test_layers  # noqa: F401
 import test_linear_algebra  # noqa: F401
 import test_losses  # noqa: F401
@@ -22,6 +25,7 @@ import test_pooling  # noqa: F401
 import test_random_ops  # noqa: F401
 import test_segments  # noqa: F401
 import test_sparse  # noqa: F401
+import test_sparse_results  # noqa: F401
 import test_sync_batch_norm  # noqa: F401
 import torch
 from float64 import computed
@@ -284,3 +288,38 @@ def test_results_are_rounded_before_a_wider_output(name: str, step: int, device:
     storage = torch.empty(2 * step, device=device)
     actual = function(*[value.to(device) for value in inputs], out=storage[::step])
     assert_same(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", computed((*INTEGRAL, torch.float32, torch.float64)), ids=str)
+@covers("_add_relu.Tensor", "_add_relu.Scalar", "_add_relu.out", "_add_relu_.Tensor", "_add_relu_.Scalar")
+def test_add_relu(dtype: torch.dtype, device: torch.device) -> None:
+    a, b = some(dtype, 3, 4), some(dtype, 4)
+    a = a - 3 if dtype.is_signed else a
+    with NoFallback():
+        for other, arguments in ((b, {}), (b, {"alpha": 2}), (2, {})):
+            there = other.to(device) if isinstance(other, torch.Tensor) else other
+            # The CPU has no kernel for uint8.
+            theirs = torch.add(a, other, **arguments).relu()
+            assert_same(torch._add_relu(a.to(device), there, **arguments), theirs)
+            assert_same(torch._add_relu_(a.to(device), there, **arguments), theirs)
+        out = torch.empty(0, dtype=dtype, device=device)
+        assert_same(torch._add_relu(a.to(device), b.to(device), out=out), torch.add(a, b).relu())
+
+
+def test_hashes_are_those_of_the_cpu(device: torch.device) -> None:
+    special = [0.0, -0.0, 1e-45, -3e-39, 1.1754944e-38, 1.0, -2.5, 3.4e38, float("inf"), -float("inf"), float("nan")]
+    with NoFallback():
+        for dtype in (torch.float16, torch.bfloat16, torch.float32):
+            for number in special:
+                x = torch.tensor([number]).to(dtype)
+                assert torch.hash_tensor(x.to(device)).cpu() == torch.hash_tensor(x), number
+        for dtype in computed((torch.bool, *INTEGRAL, *FLOATING)):
+            x = torch.testing.make_tensor((5, 3000), dtype=dtype, device="cpu")
+            for arguments in ({}, {"dim": 1}, {"dim": 0, "keepdim": True}, {"dim": (0, 1)}):
+                for given in (x, x.t(), x[:, ::3]):
+                    theirs = torch.hash_tensor(given, **arguments)
+                    ours = torch.hash_tensor(given.to(device), **arguments)
+                    assert torch.equal(ours.cpu().view(torch.int64), theirs.view(torch.int64))
+    for wrong in (lambda x: torch.hash_tensor(x, mode=1), lambda x: torch.hash_tensor(x.cfloat())):
+        with pytest.raises(RuntimeError):
+            wrong(torch.ones(3, device=device))

@@ -125,6 +125,18 @@ def test_normal_with_tensors(device: torch.device) -> None:
         assert stats.kstest(standard.numpy(), stats.norm.cdf).pvalue > SIGNIFICANCE
 
 
+@pytest.mark.parametrize("dtype", [torch.complex32, torch.complex64, torch.complex128], ids=str)
+def test_uniform_complex(dtype: torch.dtype, device: torch.device) -> None:
+    values = torch.empty(COUNT, dtype=dtype, device=device).uniform_(-2, 3).cpu()
+    parts = torch.view_as_real(values).double()
+    if dtype == torch.complex32:
+        torch.testing.assert_close(parts.mean(0), torch.full((2,), 0.5).double(), rtol=0, atol=0.05)
+    for part in parts.unbind(-1):
+        if dtype != torch.complex32:
+            assert stats.kstest(part.numpy(), stats.uniform(-2, 5).cdf).pvalue > SIGNIFICANCE
+    assert torch.corrcoef(parts.t())[0, 1].abs() < 0.05
+
+
 def test_normal_complex(device: torch.device) -> None:
     values = torch.randn(COUNT, dtype=torch.complex64, device=device).cpu()
     for part in (values.real, values.imag):

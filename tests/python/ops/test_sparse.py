@@ -348,10 +348,11 @@ def test_gradients_accumulate_and_are_cleared(device: torch.device) -> None:
 
 
 def test_operators_without_a_kernel_run_on_the_cpu(device: torch.device) -> None:
-    theirs = numbers(4, 5).to_sparse()
+    theirs = numbers(4, 5).to_sparse_csr()
+    product = torch.ops.aten._sparse_csr_prod.dim_dtype
     torch.opencl.reset_fallbacks()
-    same(torch.sparse.softmax(theirs.to(device), 1), torch.sparse.softmax(theirs, 1))
-    assert "aten::_sparse_softmax" in torch.opencl.fallbacks()
+    same(product(theirs.to(device), [0], True), product(theirs, [0], True))
+    assert "aten::_sparse_csr_prod.dim_dtype" in torch.opencl.fallbacks()
 
 
 def test_tensors_on_two_devices_are_refused(device: torch.device) -> None:

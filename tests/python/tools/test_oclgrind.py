@@ -29,7 +29,7 @@ SAMPLE = """
             return result, torch.autograd.grad(result, inputs, weights)
         return call
 
-    r = torch.randn
+    r, csr = torch.randn, torch.sparse_csr_tensor
     CALLS = {
         "attention": (gradients(F.scaled_dot_product_attention), r(1, 2, 5, 8), r(1, 2, 9, 8), r(1, 2, 9, 8)),
         "attention_query": (F.scaled_dot_product_attention, r(1, 2, 1, 8), r(1, 2, 9, 8), r(1, 2, 9, 8)),
@@ -61,6 +61,9 @@ SAMPLE = """
         "solve": (torch.linalg.solve, r(40, 40) + 9 * torch.eye(40), r(40, 3)),
         "cholesky": (lambda x: torch.linalg.cholesky(x @ x.t() + torch.eye(9).to(x)), r(9, 9)),
         "qr": (torch.linalg.qr, r(40, 9)),
+        "fake_quantize": (lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -8, 7), r(37)),
+        "hash": (lambda x: torch.hash_tensor(x).view(torch.int64), r(37)),
+        "sparse_mm": (lambda i, x: torch.sparse.mm(csr(i, i[:5], x[:5, 0]), x, "amax"), torch.arange(6), r(5, 19)),
     }
     for name, (function, *inputs) in CALLS.items():
         expected = tree_leaves(function(*inputs))
