@@ -206,7 +206,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_OUT(m, "bitwise_and.Tensor_out", bitwise_and_Tensor_out, at::native::structured_bitwise_and_out, 1, 0x081full);
   TORCH_OPENCL_FUNCTIONAL(m, "cat", cat, torch_opencl::native::cat_class, 1, 0x8effull);
   TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_class, 1, 0x8effull);
-  TORCH_OPENCL_FUNCTION(torch_opencl::GpuLibrary(m, 0x8effull), "roll", roll, torch_opencl::native::roll_expression, 0x8effull);
+  TORCH_OPENCL_FUNCTION(torch_opencl::GpuLibrary(m, {torch_opencl::HostCalls::All, 0x8effull, 0x8effull}), "roll", roll, torch_opencl::native::roll_expression, 0x8effull);
 }
 
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
