@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from benchmarks.case import Case, Work
-from benchmarks.inputs import forward, indices, random
+from benchmarks.inputs import indices, random
 
 # name: layout, rows and columns, elements of a row, columns of the dense matrix.
 MATMULS: dict[str, tuple[torch.layout, int, int, int]] = {
@@ -45,4 +45,5 @@ def _matmul(layout: torch.layout, side: int, per_row: int, columns: int, device:
 
 
 def _converted(function: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> Work:
-    return forward(lambda x: function(x), [_sparse(device, torch.sparse_coo, 4096, 16)])
+    matrix = _sparse(device, torch.sparse_coo, 4096, 16)
+    return Work(run=lambda: function(matrix))
