@@ -41,6 +41,11 @@ CALLS: dict[str, tuple[Callable, Callable]] = {
         lambda x, i, v: x.index_reduce(0, i, v, "amax"),
         lambda: (floats(99, 30), below(99, 5000), floats(5000, 30)),
     ),
+    "index_fill": (lambda x, i: x.index_fill(0, i, 2.0), lambda: (floats(SIDE, SIDE), below(SIDE, 50))),
+    "bags of embeddings": (
+        lambda w, i: F.embedding_bag(i, w.detach(), mode="mean") + F.embedding_bag(i, w, mode="sum"),
+        lambda: (floats(3000, 30), below(3000, 700, 5)),
+    ),
     "masked_scatter": (lambda x, v: x.masked_scatter(x > 0, v), lambda: (floats(SIDE, SIDE), floats(SIDE, SIDE))),
     "flip": (lambda x: x.flip(0, 1), lambda: (floats(SIDE, SIDE),)),
     "tril": (lambda x: x.tril(2), lambda: (floats(SIDE, SIDE),)),
