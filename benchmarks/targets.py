@@ -37,6 +37,8 @@ TARGETS = {
     "gemm-f64": Target(row=0.9, mean=1.0),
     "conv": Target(row=0.8, mean=1.0),
     "conv-backward": Target(row=0.8, mean=1.0),
+    "sparse": Target(row=0.9, mean=1.0),
+    "layer": Target(row=0.9, mean=1.0),
     "pooling": Target(row=1.0, mean=1.0),
     "indexing": Target(row=1.0, mean=1.0),
     "sorting": Target(row=1.0, mean=1.0),

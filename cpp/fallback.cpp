@@ -11,6 +11,7 @@
 #include "device_check.h"
 #include "fallback_arguments.h"
 #include "fallback_widening.h"
+#include "host_memory.h"
 #include "host_view.h"
 
 namespace torch_opencl {
@@ -163,6 +164,7 @@ class Call {
       if (copy.host.is_same(result)) return copy.device;
     }
     TORCH_INTERNAL_ASSERT(device_.has_value());
+    if (std::optional<at::Tensor> taken = take_device_memory(result)) return *taken;
     // A copy would resolve what the CPU conjugates lazily.
     return result.is_conj() ? result.conj().to(*device_).conj() : result.to(*device_);
   }
@@ -170,6 +172,10 @@ class Call {
   void convert_back(c10::IValue& value) const {
     if (!device_.has_value()) return;
     map_tensors(value, [&](const at::Tensor& tensor) { return to_device(tensor); });
+  }
+
+  std::optional<c10::Device> device() const {
+    return device_;
   }
 
   void write_back() {
@@ -256,7 +262,10 @@ void call_host(const c10::OperatorHandle& op, const std::string& name, torch::ji
     call.convert((*stack)[begin + i], alias != nullptr && alias->isWrite());
   }
   check_host_arguments(name, torch::jit::last(*stack, arguments));
-  run_on_host(served, stack);
+  {
+    const MakesDeviceMemory scope(call.device());
+    run_on_host(served, stack);
+  }
   call.write_back();
   for (size_t i = stack->size() - returns; i < stack->size(); i++) call.convert_back((*stack)[i]);
 }

@@ -7,6 +7,12 @@
 #include "fallback_arguments.h"
 
 namespace torch_opencl {
+namespace {
+
+// Elements of a tensor from which its call takes longer than waiting for a queue (some 50 us, PoCL, 2 cores).
+constexpr int64_t kLarge = int64_t{1} << 16;
+
+} // namespace
 
 bool is_host_cpu(const at::Tensor& tensor) {
   return checked([&] { return bridge::is_host_cpu(tensor.get_device()); });
@@ -28,9 +34,13 @@ bool HostOnCpu::takes_host(c10::ArrayRef<c10::IValue> arguments) const {
 bool HostOnCpu::takes_host(const at::Tensor& tensor) const {
   if (!tensor.is_privateuseone()) return false;
   const auto code = static_cast<unsigned>(tensor.scalar_type());
-  if (code >= 64 || (dtypes_ >> code & 1u) == 0) return true;
+  const auto contains = [&](uint64_t dtypes) { return code < 64 && (dtypes >> code & 1u) != 0; };
+  if (choice_.calls == HostCalls::Large) {
+    return tensor.numel() >= kLarge && contains(choice_.host_dtypes) && is_host_cpu(tensor);
+  }
+  if (!contains(choice_.kernel_dtypes) || (contains(choice_.host_dtypes) && is_host_cpu(tensor))) return true;
   const bool is_double = tensor.scalar_type() == at::kDouble || tensor.scalar_type() == at::kComplexDouble;
-  return is_host_cpu(tensor) || (is_double && !checked([&] { return bridge::computes_in_fp64(tensor.get_device()); }));
+  return is_double && checked([&] { return !bridge::computes_in_fp64(tensor.get_device()); });
 }
 
 } // namespace torch_opencl

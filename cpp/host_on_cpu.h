@@ -1,4 +1,4 @@
-// Kernels for GPUs of operators that the CPU's own functions compute better on a device that is the CPU.
+// Kernels of operators that the CPU's own functions compute better on a device that is the CPU.
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -19,10 +19,21 @@ auto call_on_host(const Args&... args) {
   return at::native::call_fallback_fn<&host_kernel, Op>::call(args...);
 }
 
-// A kernel, or in its place `host_kernel`: on devices that are the CPU, and for dtypes that the kernel does not take.
+// The calls that a device which is the CPU leaves to the host: all, or those with a large tensor. A short call by a
+// kernel is only enqueued, where the host would have to wait for what is before it.
+enum class HostCalls { All, Large };
+
+// The `on_cpu` of a row, and sets of dtypes: those of its kernel, and those of tensors that the host takes.
+struct OnCpu {
+  HostCalls calls;
+  uint64_t kernel_dtypes, host_dtypes;
+};
+
+// A kernel, or in its place `host_kernel` on devices that are the CPU. Where these leave it all calls, all devices
+// leave it dtypes that the kernel does not take.
 class HostOnCpu final : public c10::OperatorKernel {
  public:
-  HostOnCpu(c10::KernelFunction kernel, uint64_t dtypes) : kernel_(std::move(kernel)), dtypes_(dtypes) {}
+  HostOnCpu(c10::KernelFunction kernel, OnCpu choice) : kernel_(std::move(kernel)), choice_(choice) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) const;
 
@@ -31,23 +42,23 @@ class HostOnCpu final : public c10::OperatorKernel {
   bool takes_host(const at::Tensor& tensor) const;
 
   c10::KernelFunction kernel_;
-  uint64_t dtypes_;
+  OnCpu choice_;
 };
 
-// Stands for the library `m` in the macros of registration.h, for kernels of GPUs.
+// Stands for the library `m` in the macros of registration.h, for rows with `on_cpu`.
 class GpuLibrary {
  public:
-  GpuLibrary(torch::Library& library, uint64_t dtypes) : library_(library), dtypes_(dtypes) {}
+  GpuLibrary(torch::Library& library, OnCpu choice) : library_(library), choice_(choice) {}
 
   template <class Function>
   void impl(const char* name, Function function) {
-    auto kernel = std::make_unique<HostOnCpu>(c10::KernelFunction::makeFromUnboxedFunction(function), dtypes_);
+    auto kernel = std::make_unique<HostOnCpu>(c10::KernelFunction::makeFromUnboxedFunction(function), choice_);
     library_.impl(name, torch::CppFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(std::move(kernel))));
   }
 
  private:
   torch::Library& library_;
-  uint64_t dtypes_;
+  OnCpu choice_;
 };
 
 } // namespace torch_opencl

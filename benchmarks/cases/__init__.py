@@ -11,6 +11,7 @@ from benchmarks.cases import (
     host,
     indexing,
     latency,
+    layers,
     matrix,
     networks,
     normalization,
@@ -18,6 +19,7 @@ from benchmarks.cases import (
     pooling,
     reductions,
     sorting,
+    sparse,
     spectral,
 )
 from benchmarks.targets import TARGETS
@@ -29,8 +31,10 @@ _FILES = (
     spectral,
     normalization,
     matrix,
+    sparse,
     convolution,
     pooling,
+    layers,
     indexing,
     sorting,
     attention,

@@ -53,6 +53,7 @@ ROWS_OF_TABLE: dict[str, BuildWork] = {
     "take": partial(_by_element, torch.take),
     "scatter_add rows": partial(_by_element, lambda x, i: torch.zeros_like(x).scatter_add_(1, i, x)),
     "scatter_add columns": partial(_by_element, lambda x, i: torch.zeros_like(x).scatter_add_(0, i, x)),
+    "scatter_add all": partial(_by_element, lambda x, i: x.new_zeros(SIDE).scatter_add_(0, i.flatten(), x.flatten())),
     "index_add rows": partial(_adds_rows, lambda x, i, y: x.index_add_(0, i, y)),
     "index_put accumulate": partial(_adds_rows, lambda x, i, y: x.index_put_((i,), y, accumulate=True)),
     "masked_select": partial(_masked, torch.masked_select),

@@ -21,7 +21,10 @@ FUNCTIONS: dict[str, tuple[tuple[int, ...], Callable[[torch.Tensor], torch.Tenso
     "median of 1M": ((1 << 20,), torch.median, ("f32",)),
     "kthvalue of 1024x1024": ((1024, 1024), lambda x: x.kthvalue(100, 1).values, ("f32",)),
     "unique of 1M": ((1 << 20,), torch.unique, ("i64",)),
+    "unique_consecutive of 1M": ((1 << 20,), torch.unique_consecutive, ("i64",)),
     "bincount of 1M": ((1 << 20,), torch.bincount, ("i64",)),
+    "histogram of 1M": ((1 << 20,), lambda x: torch.histogram(x, 100, range=(-3.0, 3.0)).hist, ("f32",)),
+    "searchsorted 1M in 1000": ((1 << 20,), lambda x: torch.searchsorted(x[:1000].sort().values, x), ("f32",)),
 }
 
 

@@ -3,7 +3,12 @@
 
 #include <ATen/core/DimVector.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/CPUFallback.h>
+#include <ATen/ops/avg_pool2d_ops.h>
+#include <ATen/ops/avg_pool3d_ops.h>
 #include <tuple>
+
+#include "../host_on_cpu.h"
 
 namespace torch_opencl::native {
 
@@ -24,6 +29,8 @@ struct PoolWindows {
 void max_pool(const PoolWindows& windows, const at::Tensor& self, const at::Tensor& output, const at::Tensor& indices);
 void max_pool_backward(
     const PoolWindows& windows, const at::Tensor& grad_output, const at::Tensor& indices, const at::Tensor& grad_input);
+// Returns true on devices that are the CPU for averages over so few planes that ATen's own function is faster.
+bool has_few_planes(const at::Tensor& self, int64_t spatial);
 void avg_pool(
     const PoolWindows& windows,
     const at::Tensor& self,
@@ -74,10 +81,17 @@ struct AvgPool : Meta {
       at::IntArrayRef kernel_size,
       at::IntArrayRef stride,
       at::IntArrayRef padding,
-      bool /*ceil_mode*/,
+      bool ceil_mode,
       bool count_include_pad,
       std::optional<int64_t> divisor_override,
       const at::Tensor& output) {
+    if (has_few_planes(self, kSpatial)) {
+      using Out = std::conditional_t<kSpatial == 2, at::_ops::avg_pool2d_out, at::_ops::avg_pool3d_out>;
+      at::Tensor out = output;
+      at::native::call_fallback_fn<&host_kernel, Out>::call(
+          self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out);
+      return;
+    }
     avg_pool({kSpatial, kernel_size, stride, padding}, self, output, count_include_pad, divisor_override);
   }
 };

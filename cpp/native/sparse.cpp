@@ -5,17 +5,19 @@
 #include <ATen/OpMathType.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/native/EmbeddingBag.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_convert_indices_from_csr_to_coo.h>
-#include <ATen/ops/_embedding_bag_forward_only.h>
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include "../error.h"
+#include "../tensor_arg.h"
 #include "entries/composite.h"
+#include "torch_opencl/rust/ops/sparse/mod.rs.h"
 
 namespace torch_opencl::native {
 namespace sparse {
@@ -71,23 +73,28 @@ void check_dtypes(const at::Tensor& values, const at::Tensor& dense) {
       dense.scalar_type());
 }
 
-// Sums of rows of a dense matrix, with weights: what a bag of embeddings is. Row i of the sparse matrix begins at
-// starts[i].
-at::Tensor sums_of_rows(
+// What the kernel takes: others are summed in another dtype than theirs.
+bool has_kernel(const at::Tensor& dense) {
+  return dense.scalar_type() != at::kBool && dense.scalar_type() != at::kComplexHalf;
+}
+
+// Row i of the sparse matrix begins at starts[i].
+at::Tensor csr_matmul(
     const at::Tensor& starts, const at::Tensor& columns, const at::Tensor& values, const at::Tensor& dense) {
-  constexpr auto kSum = static_cast<int64_t>(at::native::EmbeddingBagMode::SUM);
-  return std::get<0>(at::_embedding_bag_forward_only(
-      dense, columns, starts, /*scale_grad_by_freq=*/false, kSum, /*sparse=*/false, values,
-      /*include_last_offset=*/true));
+  at::Tensor out = at::empty({starts.size(0) - 1, dense.size(1)}, dense.options());
+  const at::Tensor first = starts.contiguous(), column = columns.to(first.scalar_type()).contiguous(),
+                   value = values.contiguous(), matrix = dense.stride(1) == 1 ? dense : dense.contiguous();
+  checked([&] { bridge::csr_matmul(arg(out), {arg(first), arg(column), arg(value)}, arg(matrix)); });
+  return out;
 }
 
 } // namespace
 
 at::Tensor matmul(const at::Tensor& matrix, bool transpose, const at::Tensor& dense) {
   check_dtypes(matrix.is_sparse() ? matrix._values() : matrix.values(), dense);
-  if (matrix.layout() == (transpose ? at::kSparseCsc : at::kSparseCsr) && dense.is_floating_point()) {
+  if (matrix.layout() == (transpose ? at::kSparseCsc : at::kSparseCsr) && has_kernel(dense)) {
     const auto [starts, columns] = at::sparse_csr::getCompressedPlainIndices(matrix);
-    return sums_of_rows(starts, columns, matrix.values(), dense);
+    return csr_matmul(starts, columns, matrix.values(), dense);
   }
   const Elements all = elements(matrix);
   return matmul(transpose ? all.transposed() : all, matrix.size(transpose ? 1 : 0), dense);
@@ -95,7 +102,7 @@ at::Tensor matmul(const at::Tensor& matrix, bool transpose, const at::Tensor& de
 
 at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense) {
   check_dtypes(matrix.values, dense);
-  if (dense.is_floating_point()) {
+  if (has_kernel(dense)) {
     at::Tensor sorted = matrix.rows, columns = matrix.columns, values = matrix.values;
     if (!matrix.by_row) {
       const auto [sorted_rows, order] = matrix.rows.sort(/*stable=*/true, 0, /*descending=*/false);
@@ -104,7 +111,7 @@ at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense)
       values = values.index_select(0, order);
     }
     const at::Tensor starts = at::searchsorted(sorted, at::arange(rows + 1, sorted.options()));
-    return sums_of_rows(starts, columns, values, dense);
+    return csr_matmul(starts, columns, values, dense);
   }
   const at::ScalarType sum_dtype = at::toOpMathType(dense.scalar_type());
   const at::Tensor sum = at::zeros({rows, dense.size(1)}, dense.options().dtype(sum_dtype));

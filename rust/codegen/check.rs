@@ -9,7 +9,7 @@ use super::expr::is_identifier;
 use super::family::{Family, Kind, INPUTS};
 use super::layout::Layout;
 use super::nearest::nearest;
-use super::plan::{Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
+use super::plan::{HostCalls, OnCpu, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
 use super::release::{Release, Supported};
 use super::resolve;
 use super::schema::Index;
@@ -98,7 +98,7 @@ impl Checker<'_> {
         Some(PlannedRow {
             family,
             dtypes,
-            on_host_cpu: false,
+            on_cpu: None,
             registrations,
             pointwise: None,
             distribution: None,
@@ -137,17 +137,28 @@ impl Checker<'_> {
             }
             Kind::Composite | Kind::Host => (None, None),
         };
-        let on_host_cpu = self.on_host_cpu(row);
-        Some(PlannedRow { family, dtypes, on_host_cpu, registrations, pointwise, distribution, stub })
+        let on_cpu = self.on_cpu(row, dtypes);
+        Some(PlannedRow { family, dtypes, on_cpu, registrations, pointwise, distribution, stub })
     }
 
-    fn on_host_cpu(&mut self, row: &Row) -> bool {
-        let Some(choice) = &row.on_cpu else { return false };
-        if choice.value != "host" {
-            let message = format!("bad value `{}` of `on_cpu`", choice.value);
-            self.report.error_with_hint(choice.line, message, "`on_cpu: host`, or no such key");
-        }
-        true
+    fn on_cpu(&mut self, row: &Row, dtypes: Dtypes) -> Option<OnCpu> {
+        let host_dtypes = self.dtypes(&row.host_dtypes);
+        let Some(choice) = &row.on_cpu else {
+            if let Some(first) = row.host_dtypes.first() {
+                self.report.error(first.line, "the row has no `on_cpu` that these are for");
+            }
+            return None;
+        };
+        let calls = match choice.value.as_str() {
+            "host" => HostCalls::All,
+            "host_if_large" => HostCalls::Large,
+            other => {
+                let message = format!("bad value `{other}` of `on_cpu`");
+                self.report.error_with_hint(choice.line, message, "`host`, `host_if_large`, or no such key");
+                return None;
+            }
+        };
+        Some(OnCpu { calls, dtypes: if host_dtypes.is_empty() { dtypes } else { host_dtypes } })
     }
 
     fn is_for_this_torch(&mut self, row: &Row) -> bool {
@@ -261,7 +272,7 @@ impl Checker<'_> {
         let on_cpu = ("on_cpu", row.on_cpu.as_ref());
         let (entry, returns) = (("entry", row.entry.as_ref()), ("returns", row.returns.as_ref()));
         let foreign: Vec<_> = match family.kind {
-            Kind::Pointwise { .. } => vec![kernel, returns, on_cpu],
+            Kind::Pointwise { .. } => vec![kernel, returns],
             Kind::Kernel => operation.to_vec(),
             Kind::Random if row.exprs.is_empty() => operation.to_vec(),
             Kind::Random => operation.into_iter().filter(|(key, _)| !["expr", "scalars"].contains(key)).collect(),

@@ -13,12 +13,14 @@
 //! TORCH_OPENCL_HOST(m, name);
 //! ```
 //!
-//! In the place of `m` a row with `on_cpu: host` has a `GpuLibrary` (`host_on_cpu.h`).
+//! In the place of `m` a row with `on_cpu` has a `GpuLibrary` (`host_on_cpu.h`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::layout::Layout;
-use super::plan::{ClassFrom, Declaration, Form, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel};
+use super::plan::{
+    ClassFrom, Declaration, Form, OnCpu, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel,
+};
 
 const BANNER: &str = "// Generated from native_functions.yaml by rust/codegen.\n";
 
@@ -269,6 +271,14 @@ fn registration(registration: &Registration, row: &PlannedRow) -> String {
         Form::Host => return format!("  TORCH_OPENCL_HOST(m, \"{op}\");\n"),
     };
     let mask = row.dtypes.mask();
-    let library = if row.on_host_cpu { format!("torch_opencl::GpuLibrary(m, {mask:#06x}ull)") } else { "m".to_owned() };
+    let library = match row.on_cpu {
+        Some(OnCpu { calls, dtypes }) => {
+            let host = dtypes.mask();
+            format!(
+                "torch_opencl::GpuLibrary(m, {{torch_opencl::HostCalls::{calls:?}, {mask:#06x}ull, {host:#06x}ull}})"
+            )
+        }
+        None => "m".to_owned(),
+    };
     format!("  TORCH_OPENCL_{form}({library}, \"{op}\", {function}, {implementation}, {outputs}{mask:#06x}ull);\n")
 }

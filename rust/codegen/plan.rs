@@ -29,8 +29,8 @@ impl Plan {
 pub struct PlannedRow {
     pub family: Family,
     pub dtypes: Dtypes,
-    /// Devices that are the CPU compute the op by ATen's own function.
-    pub on_host_cpu: bool,
+    /// The calls that devices which are the CPU leave to ATen's own function.
+    pub on_cpu: Option<OnCpu>,
     /// Overloads to register; none where the row only fills a stub.
     pub registrations: Vec<Registration>,
     /// The operation that the row adds to the pointwise kernels.
@@ -39,6 +39,21 @@ pub struct PlannedRow {
     pub distribution: Option<Distribution>,
     /// The stub that the row fills.
     pub stub: Option<StubFill>,
+}
+
+/// Calls that devices which are the CPU leave to ATen's own function.
+#[derive(Clone, Copy, Debug)]
+pub struct OnCpu {
+    pub calls: HostCalls,
+    /// Dtypes of their tensors.
+    pub dtypes: Dtypes,
+}
+
+/// `HostCalls` of `host_on_cpu.h`.
+#[derive(Clone, Copy, Debug)]
+pub enum HostCalls {
+    All,
+    Large,
 }
 
 /// One overload and the C++ that implements it.

@@ -13,7 +13,7 @@ use super::nearest::nearest;
 use super::yaml::{line_of, load_list, text, words, Text};
 
 /// Keys that a row may have.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 26] = [
     "op",
     "family",
     "layout",
@@ -33,6 +33,7 @@ const KEYS: [&str; 25] = [
     "dtypes",
     "computes",
     "on_cpu",
+    "host_dtypes",
     "also",
     "foreach",
     "out",
@@ -75,8 +76,10 @@ pub struct Row {
     pub dtypes: Vec<Text>,
     /// Dtypes that reach the kernel, where ATen converts or serves the others before.
     pub computes: Vec<Text>,
-    /// `host`, where devices that are the CPU compute the op by ATen's own function.
+    /// Calls that devices which are the CPU leave to ATen's own function: `host` or `host_if_large`.
     pub on_cpu: Option<Text>,
+    /// Their dtypes, where not all.
+    pub host_dtypes: Vec<Text>,
     /// Further overloads that the same kernel serves.
     pub also: Vec<Text>,
     /// Out= overloads that store what the entry returns.
@@ -167,6 +170,7 @@ fn set(row: &mut Row, key: &str, value: &Node) -> Result<(), Problem> {
         "since" => row.since = Some(scalar(value)?),
         "until" => row.until = Some(scalar(value)?),
         "on_cpu" => row.on_cpu = Some(scalar(value)?),
+        "host_dtypes" => row.host_dtypes = words(value).ok_or(Problem::NotWords)?,
         "also" => row.also = words(value).ok_or(Problem::NotWords)?,
         "out" => row.out = words(value).ok_or(Problem::NotWords)?,
         "allocates" => row.allocates = words(value).ok_or(Problem::NotWords)?,

@@ -48,7 +48,7 @@ texts! {
     arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_channels_last fractional_max_pool fault
     loss ctc margin segment_reduce sparse_mm assertion optimizer rnn resample resample_rows grid_sampler embedding_bag
     multi_tensor foreach_norm foreach block scores attention attention_query attention_backward butterfly fft
-    packed_weight linalg_panel linalg householder pointwise
+    packed_weight linalg_panel linalg householder sparse pointwise
 }
 
 families! {
@@ -99,7 +99,7 @@ families! {
     /// Winograd convolutions.
     Winograd winograd: prelude vector matrix panel tile winograd_transforms winograd_tiles winograd;
     /// Sums, products, extremes and norms.
-    Reduce reduce: prelude tier vector columns reduce;
+    Reduce reduce: prelude tier vector notation elementary power columns reduce;
     /// Extremes and their indices.
     ArgReduce arg_reduce: prelude tier vector columns arg_reduce;
     /// Mean and variance.
@@ -130,6 +130,8 @@ families! {
     Resample resample: prelude tier vector resample resample_rows;
     /// Interpolation at the positions of a grid.
     GridSampler grid_sampler: prelude tier vector grid_sampler;
+    /// Matmuls of sparse matrices.
+    Sparse sparse: prelude tier vector sparse;
     /// Sums over bags of embeddings.
     EmbeddingBag embedding_bag: prelude tier vector fault embedding_bag;
     /// Scaled dot-product attention.

@@ -27,6 +27,7 @@ pub mod scan;
 pub mod segment_reduce;
 pub mod softmax;
 pub mod sort;
+pub mod sparse;
 pub mod tuning;
 
 pub use self::core::target::{Target, Workspace};

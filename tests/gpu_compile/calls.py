@@ -150,6 +150,7 @@ def distributions() -> Iterator[Call]:
             image = ones[:6].view(1, 2, 3).requires_grad_()
             backward(torch.nn.functional.fractional_max_pool2d(image, 1, output_size=2))
             torch._assert_async(ones[0])
+            (ones.view(20, 50).to_sparse_csr() @ ones.view(50, 20)).mv(ones[:20])
 
         yield draw
 

@@ -7,7 +7,7 @@
 
 // Bag b holds indices[offsets[b]] and what follows up to the next bag, without those equal to `padding` if that is not
 // negative. `scales` has a per-sample weight for each index, or is null. There may be one offset more than bags, which
-// only has to be in range. Writes the bags, how many rows each has (as dtype `index_dtype`) and, for the maximum, the
+// only has to be in range. Writes the bags, how many rows each has (as `dtype1`) and, for the maximum, the
 // row of each element. Rows of `weight` lie `step` elements apart; everything else is contiguous.
 // A task is a vector of columns of one bag.
 __kernel void embedding_bag(__global uchar *output, ulong output_offset, __global uchar *bag_size,
@@ -15,36 +15,36 @@ __kernel void embedding_bag(__global uchar *output, ulong output_offset, __globa
                             __global const uchar *weight, ulong weight_offset, __global const uchar *indices,
                             ulong indices_offset, __global const uchar *offsets, ulong offsets_offset,
                             __global const uchar *scales, ulong scales_offset, __global uchar *faults,
-                            ulong faults_offset, int dtype0, int index_dtype, int mode, long bags, long starts,
-                            long count, long columns, long embeddings, long step, long padding) {
+                            ulong faults_offset, int dtype0, int dtype1, int op, long bags, long starts, long count,
+                            long columns, long embeddings, long step, long padding) {
   indices += indices_offset;
   offsets += offsets_offset;
   long strips = (columns + VEC - 1) / VEC;
   if (get_global_id(0) == 0) {
-    long start = load_index(offsets, 0, index_dtype), stop = load_index(offsets, starts - 1, index_dtype);
+    long start = load_index(offsets, 0, DTYPE1), stop = load_index(offsets, starts - 1, DTYPE1);
     if (start != 0) report_fault(faults + faults_offset, FAULT_EMBEDDING_BAG_FIRST, start, 0);
     if (stop > count) report_fault(faults + faults_offset, FAULT_EMBEDDING_BAG_LAST, stop, count);
   }
   ITEM_TASKS(bags * strips, first, last);
   for (long task = first; task < last; task++) {
     long bag = task / strips, column = task % strips * VEC;
-    long begin = load_index(offsets, bag, index_dtype);
-    long end = bag + 1 < bags ? load_index(offsets, bag + 1, index_dtype) : count;
+    long begin = load_index(offsets, bag, DTYPE1);
+    long end = bag + 1 < bags ? load_index(offsets, bag + 1, DTYPE1) : count;
     if (begin > end && begin <= count) report_fault(faults + faults_offset, FAULT_EMBEDDING_BAG_ORDER, end, begin);
     long taken = 0;
     TV sum = (TV)0;
     long top_rows[VEC];
     for (int l = 0; l < VEC; l++) top_rows[l] = 0;
     for (long i = max(begin, 0l); i < min(end, count); i++) {
-      long index = load_index(indices, i, index_dtype);
+      long index = load_index(indices, i, DTYPE1);
       if (padding >= 0 && index == padding) continue;
       if (index < 0 || index >= embeddings) {
         report_fault(faults + faults_offset, FAULT_EMBEDDING_BAG_INDEX, index, embeddings);
         continue;
       }
       TV row = load_part(weight + weight_offset + index * step * dtype_size(DTYPE0), column, columns, DTYPE0, 0);
-      if (scales) row *= load(scales + scales_offset, i, DTYPE0);
-      if (mode == EMBEDDING_BAG_MAX) {
+      if (OP == EMBEDDING_BAG_SUM && scales) row *= load(scales + scales_offset, i, DTYPE0);
+      if (OP == EMBEDDING_BAG_MAX) {
         TM better = taken == 0 ? (TM)-1 : (TM)(row > sum);
         sum = better ? row : sum;
         Lanes chosen;
@@ -55,15 +55,15 @@ __kernel void embedding_bag(__global uchar *output, ulong output_offset, __globa
       }
       taken++;
     }
-    if (mode == EMBEDDING_BAG_MEAN && taken > 0) sum /= (T)taken;
+    if (OP == EMBEDDING_BAG_MEAN && taken > 0) sum /= (T)taken;
     store_part(output + output_offset + bag * columns * dtype_size(DTYPE0), column, columns, DTYPE0, sum);
     if (column == 0) {
-      if (index_dtype == DT_I64) ((__global long *)(bag_size + bag_size_offset))[bag] = taken;
+      if (DTYPE1 == DT_I64) ((__global long *)(bag_size + bag_size_offset))[bag] = taken;
       else ((__global int *)(bag_size + bag_size_offset))[bag] = (int)taken;
     }
-    for (int l = 0; mode == EMBEDDING_BAG_MAX && l < VEC && column + l < columns; l++) {
+    for (int l = 0; OP == EMBEDDING_BAG_MAX && l < VEC && column + l < columns; l++) {
       long at = bag * columns + column + l;
-      if (index_dtype == DT_I64) ((__global long *)(rows + rows_offset))[at] = top_rows[l];
+      if (DTYPE1 == DT_I64) ((__global long *)(rows + rows_offset))[at] = top_rows[l];
       else ((__global int *)(rows + rows_offset))[at] = (int)top_rows[l];
     }
   }

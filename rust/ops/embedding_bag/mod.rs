@@ -56,7 +56,9 @@ pub fn embedding_bag(
     let target = Target::of(inputs.offsets.address)?;
     let class = output.class();
     let geometry = Geometry::of(&target, class);
-    let spec = geometry.define(tier(inputs.indices.numel() * columns, &[("SPEC_DTYPE0", output.dtype.code())]));
+    let constants =
+        [("SPEC_OP", inputs.mode), ("SPEC_DTYPE0", output.dtype.code()), ("SPEC_DTYPE1", inputs.indices.dtype.code())];
+    let spec = geometry.define(tier(inputs.indices.numel() * columns, &constants));
     let program = target.program(Family::EmbeddingBag, class, &spec)?;
     let args = entry::EmbeddingBag {
         output: target.tensor(output)?,
@@ -68,8 +70,8 @@ pub fn embedding_bag(
         scales: target.tensor(&inputs.scales)?,
         faults: target.faults()?,
         dtype0: output.dtype,
-        index_dtype: inputs.indices.dtype,
-        mode: inputs.mode,
+        dtype1: inputs.indices.dtype,
+        op: inputs.mode,
         bags: count,
         starts: inputs.offsets.numel(),
         count: inputs.indices.numel(),

@@ -96,20 +96,18 @@ INLINE T fold_vector(int fold, T a, T b) {
 
 #else
 
-INLINE T power_one(T x, TR power) {
+INLINE TV power_vector(TV x, TR power) {
 #if defined(IS_FLOAT) && HAS_POWER
-  return pow(fabs(x), power);
+  return m_pow(fabs(x), (TV)power);
 #else
   return x;
 #endif
 }
 
-// Lane by lane: PoCL 3.1's pow of a double8 is wrong in some lanes when another lane is zero.
-INLINE TV power_vector(TV x, TR power) {
+INLINE T power_one(T x, TR power) {
   Lanes v;
-  v.vector = x;
-  for (int l = 0; l < VEC; l++) v.lanes[l] = power_one(v.lanes[l], power);
-  return v.vector;
+  v.vector = power_vector((TV)x, power);
+  return v.lanes[0];
 }
 
 #ifdef IS_INTEGER

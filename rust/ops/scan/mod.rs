@@ -41,6 +41,9 @@ const SHORTEST_CHUNK: i64 = 4096;
 const GROUP: usize = 128;
 const SHORTEST_FOR_GROUP: i64 = 256;
 
+/// Rows of neighbours that an item of a CPU takes, as in `scan.cl`: a cache line of floats.
+const SCAN_COLUMNS: i64 = 16;
+
 /// A tensor seen as [outer, length, inner] around a dimension.
 struct ScanShape {
     length: i64,
@@ -96,6 +99,9 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
     // Phases are those of the order of additions, and would else depend on the number of pieces.
     let in_order = op == ScanOp::LogSumExp && input.class().is_complex();
     let (pieces, group) = if in_order { (1, 1) } else { (rows.chunks(&target), rows.group(&target)) };
+    if pieces == 1 && target.is_cpu() && rows.inner > 1 {
+        return scan_columns(&target, out, input, op, &rows);
+    }
     let chunk = div_ceil(rows.length, pieces);
     let chunks = div_ceil(rows.length, chunk);
     let (totals_kernel, apply_kernel) = if group > 1 {
@@ -125,6 +131,20 @@ pub fn scan(out: &Tensor<'_>, input: &Tensor<'_>, dim: usize, op: ScanOp) -> Res
     }
     let args = entry::ScanApply { out: target.tensor(out)?, input: input_memory, totals, scan };
     target.launch(&program, apply_kernel, &args, &global, local)
+}
+
+/// The same where CPUs take whole rows of neighbours.
+fn scan_columns(target: &Target, out: &Tensor<'_>, input: &Tensor<'_>, op: ScanOp, rows: &ScanShape) -> Result<()> {
+    let spec = tier(input.numel(), &[("SPEC_OP", op.repr), ("SPEC_DTYPE0", input.dtype.code())]);
+    let program = target.program(Family::Scan, input.class(), &spec.define("LSIZE", 1))?;
+    let &ScanShape { length, inner, count } = rows;
+    let args = entry::ScanColumns {
+        out: target.tensor(out)?,
+        input: target.tensor(input)?,
+        scan: entry::ScanArguments { op: op.repr, dtype0: input.dtype, length, inner, chunks: 1, chunk: length },
+    };
+    let items = count / inner * div_ceil(inner, SCAN_COLUMNS);
+    target.launch(&program, entry::SCAN_COLUMNS, &args, &[items as usize], None)
 }
 
 /// Running maximum or minimum along `dim` and its index. All are contiguous and of one shape; `indices` is of 64-bit

@@ -86,6 +86,16 @@ static inline Total accumulate(int op, Total a, Total b) {
   return a + b;
 }
 
+// Sums and products may be regrouped where totals are wider than elements, or wrap around: then not every operation has to
+// wait for the one before it.
+#if defined(IS_CPU) && (defined(IS_INTEGER) || (defined(CLASS_F) && defined(HAS_FP64)))
+#define REGROUPS
+#endif
+
+// Element i of a row, and the total up to it.
+#define ELEMENT(i) TO_TOTAL(load(input + input_offset, start + (i) * inner, DTYPE0))
+#define STORE_TOTAL(i, total) store(out + out_offset, start + (i) * inner, DTYPE0, FROM_TOTAL(total))
+
 // First element of a row, in elements.
 static inline long row_start(long row, long length, long inner) { return row / inner * length * inner + row % inner; }
 
@@ -97,8 +107,18 @@ __kernel void scan_totals(__global const uchar *input, ulong input_offset, __glo
   long start = row_start(item / chunks, length, inner);
   long begin = item % chunks * chunk, end = min(begin + chunk, length);
   Total total = identity(OP);
-  for (long i = begin; i < end; i++)
-    total = accumulate(OP, total, TO_TOTAL(load(input + input_offset, start + i * inner, DTYPE0)));
+  long i = begin;
+#ifdef REGROUPS
+  Total second = total, third = total, fourth = total;
+  for (; OP != SCAN_LOGSUMEXP && i + 4 <= end; i += 4) {
+    total = accumulate(OP, total, ELEMENT(i));
+    second = accumulate(OP, second, ELEMENT(i + 1));
+    third = accumulate(OP, third, ELEMENT(i + 2));
+    fourth = accumulate(OP, fourth, ELEMENT(i + 3));
+  }
+  total = accumulate(OP, accumulate(OP, total, second), accumulate(OP, third, fourth));
+#endif
+  for (; i < end; i++) total = accumulate(OP, total, ELEMENT(i));
   ((__global Total *)(totals + totals_offset))[item] = total;
 }
 
@@ -110,12 +130,51 @@ __kernel void scan_apply(__global uchar *out, ulong out_offset, __global const u
   Total total = identity(OP);
   for (long c = item - item % chunks; c < item; c++)
     total = accumulate(OP, total, ((__global const Total *)(totals + totals_offset))[c]);
-  for (long i = begin; i < end; i++) {
-    long at = start + i * inner;
-    total = accumulate(OP, total, TO_TOTAL(load(input + input_offset, at, DTYPE0)));
-    store(out + out_offset, at, DTYPE0, FROM_TOTAL(total));
+  long i = begin;
+#ifdef REGROUPS
+  for (; OP != SCAN_LOGSUMEXP && i + 4 <= end; i += 4) {
+    const Total one = ELEMENT(i), two = accumulate(OP, one, ELEMENT(i + 1));
+    const Total last = ELEMENT(i + 2), three = accumulate(OP, two, last);
+    const Total four = accumulate(OP, two, accumulate(OP, last, ELEMENT(i + 3)));
+    STORE_TOTAL(i, accumulate(OP, total, one));
+    STORE_TOTAL(i + 1, accumulate(OP, total, two));
+    STORE_TOTAL(i + 2, accumulate(OP, total, three));
+    total = accumulate(OP, total, four);
+    STORE_TOTAL(i + 3, total);
+  }
+#endif
+  for (; i < end; i++) {
+    total = accumulate(OP, total, ELEMENT(i));
+    STORE_TOTAL(i, total);
   }
 }
+
+#ifdef IS_CPU
+// The same without chunks: an item takes SCAN_COLUMNS neighbouring rows of an outer position, whose elements lie side by
+// side.
+#define SCAN_COLUMNS 16
+
+__kernel void scan_columns(__global uchar *out, ulong out_offset, __global const uchar *input, ulong input_offset,
+                           SCAN_ARGUMENTS) {
+  const long strips = (inner + SCAN_COLUMNS - 1) / SCAN_COLUMNS, item = get_global_id(0);
+  const long column = item % strips * SCAN_COLUMNS, first = item / strips * length * inner + column;
+  const int width = (int)min((long)SCAN_COLUMNS, inner - column);
+  Total totals[SCAN_COLUMNS];
+  for (int c = 0; c < SCAN_COLUMNS; c++) totals[c] = identity(OP);
+  for (long at = first; at < first + length * inner; at += inner) {
+    if (width == SCAN_COLUMNS) {
+      for (int c = 0; c < SCAN_COLUMNS; c++)
+        totals[c] = accumulate(OP, totals[c], TO_TOTAL(load(input + input_offset, at + c, DTYPE0)));
+      for (int c = 0; c < SCAN_COLUMNS; c++) store(out + out_offset, at + c, DTYPE0, FROM_TOTAL(totals[c]));
+      continue;
+    }
+    for (int c = 0; c < width; c++) {
+      totals[c] = accumulate(OP, totals[c], TO_TOTAL(load(input + input_offset, at + c, DTYPE0)));
+      store(out + out_offset, at + c, DTYPE0, FROM_TOTAL(totals[c]));
+    }
+  }
+}
+#endif
 
 #if LSIZE > 1
 // The same for GPUs and inner == 1: a group takes a piece, its items neighbouring elements.

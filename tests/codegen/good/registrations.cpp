@@ -214,7 +214,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_class, 1, 0x8effull);
   TORCH_OPENCL_ALLOCATING(m, "frexp.Tensor", frexp_Tensor, (torch_opencl::with_struct<at::_ops::frexp_Tensor_out, &torch_opencl::native::frexp_out>), torch_opencl::native::frexp_Tensor_outputs, 0x80e0ull);
   TORCH_OPENCL_FUNCTION(m, "frexp.Tensor_out", frexp_Tensor_out, (torch_opencl::with_struct<at::_ops::frexp_Tensor_out, &torch_opencl::native::frexp_out>), 0x80e0ull);
-  TORCH_OPENCL_FUNCTION(torch_opencl::GpuLibrary(m, 0x8effull), "roll", roll, torch_opencl::native::roll_expression, 0x8effull);
+  TORCH_OPENCL_FUNCTION(torch_opencl::GpuLibrary(m, {torch_opencl::HostCalls::All, 0x8effull, 0x8effull}), "roll", roll, torch_opencl::native::roll_expression, 0x8effull);
 }
 
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {

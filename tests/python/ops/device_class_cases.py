@@ -363,6 +363,22 @@ def test_steps_of_optimizers(name: str):
         check(train, *(torch.randn(size, dtype=dtype) for size in sizes))
 
 
+@pytest.mark.parametrize("columns", [1, 3, 33, 70])
+def test_matmuls_of_sparse_matrices(columns: int):
+    torch.manual_seed(2)
+    for rows, inner, density in ((1, 5000, 0.5), (300, 40, 0.1), (70, 900, 0.02), (5, 7, 0)):
+        matrix = torch.randn(rows, inner).where(torch.rand(rows, inner) < density, 0)
+        for dtype in computed((torch.float16, torch.float32, torch.float64, torch.int32, torch.complex64)):
+            dense = (torch.randn(inner, columns) * 4).to(dtype)
+            for layout in (torch.sparse_csr, torch.sparse_coo):
+                sparse = (matrix * 4).to(dtype).to_sparse(layout=layout)
+                wide = {torch.float16: torch.float32}.get(dtype, dtype)
+                expected = (matrix * 4).to(dtype).to(wide) @ dense.to(wide)
+                actual = (sparse.to("opencl") @ dense.to("opencl")).cpu().to(wide)
+                tolerance = {torch.float16: 0.3, torch.float64: 1e-9, torch.int32: 0}.get(dtype, 2e-3)
+                torch.testing.assert_close(actual, expected, rtol=tolerance / 100, atol=tolerance)
+
+
 def test_recurrent_cells():
     torch.manual_seed(1)
     cells = {device: torch.nn.LSTM(5, 7).to(device) for device in ("cpu", "opencl")}

@@ -1,0 +1,72 @@
+"""Layers and losses that no other file has."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch.nn import functional
+
+from benchmarks.case import Case, Work
+from benchmarks.inputs import backward, forward, indices, random
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A function of float32 tensors, the first of which may get a gradient.
+
+    Attributes:
+        function: what is measured.
+        shapes: its inputs.
+        has_backward: its backward pass has a row, too.
+    """
+
+    function: Callable[..., torch.Tensor]
+    shapes: tuple[tuple[int, ...], ...]
+    has_backward: bool = False
+
+
+def _sample(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+    return functional.grid_sample(x, grid, align_corners=False)
+
+
+def _ctc_loss(x: torch.Tensor) -> torch.Tensor:
+    targets = indices(x.device, x.size(2) - 1, x.size(1), 60) + 1
+    return functional.ctc_loss(x, targets, [x.size(0)] * x.size(1), [60] * x.size(1))
+
+
+def _segments(x: torch.Tensor) -> torch.Tensor:
+    return torch.segment_reduce(x, "sum", lengths=torch.full((x.size(0) // 64,), 64, device=x.device))
+
+
+LAYERS = {
+    "adaptive_avg_pool3d": Layer(lambda x: functional.adaptive_avg_pool3d(x, 8), ((2, 8, 32, 32, 32),), True),
+    "cdist p=1": Layer(partial(torch.cdist, p=1.0), ((1024, 64), (1024, 64))),
+    "ctc_loss": Layer(_ctc_loss, ((256, 32, 64),), True),
+    "fractional_max_pool2d": Layer(
+        lambda x, s: functional.fractional_max_pool2d(x, 3, output_size=64, _random_samples=s.sigmoid()),
+        ((8, 16, 128, 128), (8, 16, 2)),
+    ),
+    "grid_sample": Layer(_sample, ((4, 16, 128, 128), (4, 128, 128, 2)), True),
+    "local_response_norm": Layer(lambda x: functional.local_response_norm(x, 3), ((4, 16, 128, 128),)),
+    "pdist": Layer(functional.pdist, ((1024, 64),)),
+    "reflection_pad2d": Layer(lambda x: functional.pad(x, (3,) * 4, mode="reflect"), ((4, 16, 128, 128),), True),
+    "replication_pad3d": Layer(lambda x: functional.pad(x, (2,) * 6, mode="replicate"), ((2, 8, 32, 32, 32),), True),
+    "segment_reduce": Layer(_segments, ((1 << 20,),)),
+}
+
+
+def cases() -> Iterator[Case]:
+    """Yield each layer, and the backward passes of some."""
+    for name, layer in LAYERS.items():
+        yield Case(group="layer", name=f"{name} f32", build=partial(_build, layer, forward))
+        if layer.has_backward:
+            yield Case(group="layer", name=f"{name} backward f32", build=partial(_build, layer, _backward))
+
+
+def _backward(function: Callable[..., torch.Tensor], operands: list[torch.Tensor]) -> Work:
+    return backward(function, operands, wanted=[0])
+
+
+def _build(layer: Layer, direction: Callable[..., Work], device: torch.device) -> Work:
+    return direction(layer.function, [random(device, *shape, index=i) for i, shape in enumerate(layer.shapes)])

@@ -1,0 +1,100 @@
+//! Matmuls of sparse matrices.
+
+use crate::error::Result;
+use crate::kernels::{entry, Family};
+use crate::ops::core::geometry::Geometry;
+use crate::ops::core::space::div_ceil;
+use crate::ops::core::tier::tier;
+use crate::ops::{Target, Tensor};
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// A sparse matrix in CSR, all contiguous.
+    #[derive(Clone, Copy, Debug)]
+    pub struct CsrMatrix<'a> {
+        /// First element of each row, and one past the last.
+        pub starts: Tensor<'a>,
+        /// Column of each element, of the same dtype, 32- or 64-bit.
+        pub columns: Tensor<'a>,
+        /// Value of each element.
+        pub values: Tensor<'a>,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type Tensor<'a> = crate::abi::Tensor<'a>;
+    }
+
+    extern "Rust" {
+        fn csr_matmul(out: &Tensor, matrix: &CsrMatrix, dense: &Tensor) -> Result<()>;
+    }
+}
+
+pub use ffi::CsrMatrix;
+
+/// Items side by side that read one row of the dense matrix on GPUs: a subgroup.
+const ACROSS: i64 = 32;
+
+/// `out = matrix @ dense`, of one dtype; `out` is contiguous, and rows of `dense` are.
+///
+/// # Errors
+/// As the driver reports.
+pub fn csr_matmul(out: &Tensor<'_>, matrix: &CsrMatrix<'_>, dense: &Tensor<'_>) -> Result<()> {
+    let (rows, columns) = (out.size(0), out.size(1));
+    if rows == 0 || columns == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let geometry = Geometry::of(&target, out.class());
+    let count = matrix.values.numel();
+    let constants = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", matrix.columns.dtype.code())];
+    let spec = geometry.define(tier(count.max(rows) * columns, &constants));
+    let program = target.program(Family::Sparse, out.class(), &spec)?;
+    let csr = entry::CsrArguments {
+        starts: target.tensor(&matrix.starts)?,
+        indices: target.tensor(&matrix.columns)?,
+        values: target.tensor(&matrix.values)?,
+        dense: target.tensor(dense)?,
+        dtype0: out.dtype,
+        dtype1: matrix.columns.dtype,
+        out: target.tensor(out)?,
+        rows,
+        columns,
+        inner: dense.size(0),
+        count,
+        step: dense.stride(0),
+    };
+    if geometry.group == 1 {
+        let args = entry::CsrMatmulRows { csr };
+        return target.launch(&program, entry::CSR_MATMUL_ROWS, &args, &geometry.items_for(rows), None);
+    }
+    let group = geometry.group as i64;
+    let (across, along) = shares(group, columns, count / rows);
+    let groups = div_ceil(rows * div_ceil(columns, across), group / (across * along));
+    let args = entry::CsrMatmulGroup { csr, across: across as i32, along: along as i32 };
+    target.launch(&program, entry::CSR_MATMUL_GROUP, &args, &[(groups * group) as usize], Some(&[geometry.group]))
+}
+
+/// Items of a group that share the columns of a row, and how many times as many share its elements, of which a row has so
+/// many on average: no more than leave each of them two.
+fn shares(group: i64, columns: i64, elements: i64) -> (i64, i64) {
+    let power_of_two = |value: i64| 1_i64 << value.max(1).ilog2();
+    let across = (columns as u64).next_power_of_two() as i64;
+    let across = across.min(ACROSS).min(group);
+    (across, power_of_two(elements / 2).min(ACROSS).min(group / across))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shares;
+
+    #[test]
+    fn items_share_elements_where_columns_are_few() {
+        assert_eq!(shares(256, 1, 16), (1, 8));
+        assert_eq!(shares(256, 1, 0), (1, 1));
+        assert_eq!(shares(256, 1, 1 << 20), (1, 32));
+        assert_eq!(shares(256, 3, 9), (4, 4));
+        assert_eq!(shares(256, 64, 1000), (32, 8));
+        assert_eq!(shares(1, 64, 1000), (1, 1));
+    }
+}
