@@ -13,6 +13,8 @@ import pytest
 import torch
 from watched import Channel
 
+from upstream.older import provide
+
 # By the name that a test class gets for a device: the name in those of its tests.
 NAMES = {"PRIVATEUSE1": "opencl", "CPU": "cpu"}
 TEXT = 300
@@ -51,6 +53,9 @@ class Loop:
             # As if it were the last one: what its class or file has set up is taken down before the answer.
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
             outcome, text = summarised(self.reports)
+            error = late_error()
+            if error and outcome == "passed":
+                outcome, text = "failed", error
             self.channel.say(
                 outcome=outcome,
                 text=text,
@@ -58,6 +63,19 @@ class Loop:
                 fallbacks=sorted(torch.opencl.fallbacks()),
             )
         os._exit(0)
+
+
+def late_error() -> str:
+    """Wait for the device, so that no test meets the errors of an earlier one.
+
+    Returns:
+        The error that a kernel reports and nobody has read; nothing if there is none.
+    """
+    try:
+        torch.opencl.synchronize()
+    except Exception as error:  # noqa: BLE001, whatever a kernel reports
+        return f"an error that the test does not read: {error}"[:TEXT]
+    return ""
 
 
 def is_of(item: pytest.Item, suffix: str) -> bool:
@@ -118,5 +136,6 @@ def work(file: Path, suffix: str) -> None:
     channel = Channel()
     # PyTorch's helpers read the command line when they are imported.
     sys.argv = [str(file)]
+    provide()
     arguments: list[Any] = [str(file), "-q", "-c", os.devnull, f"--rootdir={file.parent}", "--noconftest"]
     pytest.main([*arguments, "-p", "no:cacheprovider", "-p", "no:xdist"], plugins=[Loop(channel, suffix)])
