@@ -1,7 +1,9 @@
 """Helpers that test files of older releases import, and that the release in use has under other names or not at all."""
 
+import unittest
+from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 INTERNAL = "torch.testing._internal"
@@ -21,6 +23,7 @@ def provide() -> None:
     devices = _internal("common_device_type")
     if hasattr(devices, "skipOps"):
         _set(_internal("common_methods_invocations"), "skipOps", _skip_ops)
+    devices.instantiate_device_type_tests = _with_supers(devices.instantiate_device_type_tests)
     # Of CUDA devices, and of tests without a device type: neither is run here.
     _set(_internal("common_cuda"), "tf32_is_not_fp32", lambda: False)
     _set(_internal("common_nn"), "new_module_tests", [])
@@ -30,6 +33,20 @@ def _skip_ops(test_class: str, test: str, skipped: Any) -> Any:
     """Take the class and the name of a test too, which are no longer asked for."""
     del test_class, test
     return _internal("common_device_type").skipOps(skipped)
+
+
+def _with_supers(instantiate: Callable[..., None]) -> Callable[..., None]:
+    """Let `super(self.__class__, self)` mean the class that the tests are written in, not one made of it."""
+
+    def instantiated(generic: type[unittest.TestCase], scope: dict[str, Any], **options: Any) -> None:
+        for name in ("setUp", "tearDown"):
+            method = vars(generic).get(name)
+            if isinstance(method, FunctionType) and {"super", "__class__"} <= set(method.__code__.co_names):
+                names = {**method.__globals__, "super": lambda _, self: super(generic, self)}
+                setattr(generic, name, FunctionType(method.__code__, names, name, None, method.__closure__))
+        instantiate(generic, scope, **options)
+
+    return instantiated
 
 
 def _set(module: ModuleType, name: str, value: Any) -> None:
