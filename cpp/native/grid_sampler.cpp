@@ -22,7 +22,6 @@ bridge::GridSampler sampler(int64_t interpolation, int64_t padding, bool align_c
 
 // Sizes of the output: those of the grid, with the input's channels where the grid has its coordinates.
 at::DimVector output_sizes(const at::Tensor& input, const at::Tensor& grid) {
-  at::native::check_grid_sampler_common(input, grid);
   TORCH_CHECK(
       grid.scalar_type() == input.scalar_type(), "grid_sampler(): expected scalar type ", input.scalar_type(),
       " but found ", grid.scalar_type(), " for grid");
@@ -70,6 +69,7 @@ at::Tensor grid_sampler_2d(
 
 at::Tensor grid_sampler_3d(
     const at::Tensor& input, const at::Tensor& grid, int64_t interpolation, int64_t padding, bool align_corners) {
+  at::native::check_grid_sampler_common(input, grid);
   at::native::check_grid_sampler_3d(input, grid, interpolation);
   return sample(input, grid, sampler(interpolation, padding, align_corners));
 }
