@@ -2,6 +2,7 @@
 
 from fnmatch import fnmatch
 
+REFUSED_BFLOAT16 = "asks that bfloat16 is refused by all devices but the CPU and newer GPUs"
 ON_CPU = "`map_` and `map2_` are of the CPU alone"
 QUANTIZED = "uses quantized tensors too, which the backend does not have"
 TAKEN_FOR_CPU = "asks of each device but CUDA for classes of the CPU"
@@ -16,8 +17,8 @@ EXCLUSIONS: dict[str, str] = {
     "nn/test_embedding.py *::test_EmbeddingBag_per_sample_weights_and_offsets_*_float16": (
         "allows less than a unit in the last place, and its reference rounds each sum to float16"
     ),
-    "test_linalg.py *::test_addbmm_bfloat16": "asks that bfloat16 is refused by all devices but the CPU and newer GPUs",
-    "test_linalg.py *::test_baddbmm_bfloat16": "asks that bfloat16 is refused by all devices but the CPU and newer GPUs",
+    "test_linalg.py *::test_addbmm_bfloat16": REFUSED_BFLOAT16,
+    "test_linalg.py *::test_baddbmm_bfloat16": REFUSED_BFLOAT16,
     "test_linalg.py *::test_compile_int4_mm_*": "compiles by Inductor, which has no code generator for the device",
     "test_linalg.py *::test_compile_int8_mm_*": "compiles by Inductor, which has no code generator for the device",
     "test_nn.py *::test_TransformerEncoderLayer_empty": "nested tensors, which the backend does not have",
