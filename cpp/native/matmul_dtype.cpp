@@ -63,28 +63,28 @@ void resize(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, at:
 at::Tensor mm_dtype(const at::Tensor& self, const at::Tensor& mat2, at::ScalarType out_dtype) {
   check_matrices("self", self, mat2, out_dtype);
   at::Tensor out = empty_product(self, mat2, out_dtype);
-  multiply("mm", out, self, mat2, {}, 0, 1);
+  multiply(out, self, mat2, {}, 0, 1);
   return out;
 }
 
 at::Tensor& mm_dtype_out(const at::Tensor& self, const at::Tensor& mat2, at::ScalarType out_dtype, at::Tensor& out) {
   check_matrices("self", self, mat2, out_dtype);
   resize(out, self, mat2, out_dtype);
-  multiply("mm", out, self, mat2, {}, 0, 1);
+  multiply(out, self, mat2, {}, 0, 1);
   return out;
 }
 
 at::Tensor bmm_dtype(const at::Tensor& self, const at::Tensor& mat2, at::ScalarType out_dtype) {
   check_batches(self, mat2, out_dtype);
   at::Tensor out = empty_product(self, mat2, out_dtype);
-  multiply("bmm", out, self, mat2, {}, 0, 1);
+  multiply(out, self, mat2, {}, 0, 1);
   return out;
 }
 
 at::Tensor& bmm_dtype_out(const at::Tensor& self, const at::Tensor& mat2, at::ScalarType out_dtype, at::Tensor& out) {
   check_batches(self, mat2, out_dtype);
   resize(out, self, mat2, out_dtype);
-  multiply("bmm", out, self, mat2, {}, 0, 1);
+  multiply(out, self, mat2, {}, 0, 1);
   return out;
 }
 
@@ -98,7 +98,7 @@ at::Tensor addmm_dtype(
   check_matrices("mat1", mat1, mat2, out_dtype);
   check_bias(self, mat1, out_dtype);
   at::Tensor out = empty_product(mat1, mat2, out_dtype);
-  multiply("addmm", out, mat1, mat2, self, beta, alpha);
+  multiply(out, mat1, mat2, self, beta, alpha);
   return out;
 }
 
@@ -113,7 +113,7 @@ at::Tensor& addmm_dtype_out(
   check_matrices("mat1", mat1, mat2, out_dtype);
   check_bias(self, mat1, out_dtype);
   resize(out, mat1, mat2, out_dtype);
-  multiply("addmm", out, mat1, mat2, self, beta, alpha);
+  multiply(out, mat1, mat2, self, beta, alpha);
   return out;
 }
 
@@ -127,7 +127,7 @@ at::Tensor baddbmm_dtype(
   check_batches(batch1, batch2, out_dtype);
   check_bias(self, batch1, out_dtype);
   at::Tensor out = empty_product(batch1, batch2, out_dtype);
-  multiply("baddbmm", out, batch1, batch2, self, beta, alpha);
+  multiply(out, batch1, batch2, self, beta, alpha);
   return out;
 }
 
@@ -142,7 +142,7 @@ at::Tensor& baddbmm_dtype_out(
   check_batches(batch1, batch2, out_dtype);
   check_bias(self, batch1, out_dtype);
   resize(out, batch1, batch2, out_dtype);
-  multiply("baddbmm", out, batch1, batch2, self, beta, alpha);
+  multiply(out, batch1, batch2, self, beta, alpha);
   return out;
 }
 
