@@ -1,5 +1,6 @@
 #include "entries/pool.h"
 
+#include <ATen/native/FractionalMaxPooling.h>
 #include <ATen/ops/empty_like.h>
 
 #include "../error.h"
@@ -70,6 +71,7 @@ void fractional_max_pool2d_out::impl(
     const at::Tensor& random_samples,
     const at::Tensor& output,
     const at::Tensor& indices) {
+  at::native::fractional_max_pool_check_shape<2>(self, random_samples);
   forward(self, kernel_size, random_samples, output, indices);
 }
 
@@ -80,6 +82,7 @@ void fractional_max_pool3d_out::impl(
     const at::Tensor& random_samples,
     const at::Tensor& output,
     const at::Tensor& indices) {
+  at::native::fractional_max_pool_check_shape<3>(self, random_samples);
   forward(self, kernel_size, random_samples, output, indices);
 }
 

@@ -23,7 +23,6 @@ bridge::GridSampler sampler(const Arguments<Op>& args) {
 
 // Sizes of the output: those of the grid, with the input's channels where the grid has its coordinates.
 at::DimVector output_sizes(const at::Tensor& input, const at::Tensor& grid) {
-  at::native::check_grid_sampler_common(input, grid);
   TORCH_CHECK(
       grid.scalar_type() == input.scalar_type(), "grid_sampler(): expected scalar type ", input.scalar_type(),
       " but found ", grid.scalar_type(), " for grid");
@@ -94,6 +93,7 @@ at::Tensor grid_sampler_2d(const Arguments<at::_ops::grid_sampler_2d>& args) {
 }
 
 at::Tensor grid_sampler_3d(const Arguments<at::_ops::grid_sampler_3d>& args) {
+  at::native::check_grid_sampler_common(args.input, args.grid);
   at::native::check_grid_sampler_3d(args.input, args.grid, args.interpolation_mode);
   return sample(args);
 }

@@ -52,7 +52,7 @@ at::Tensor product_of_bytes(const at::Tensor& self, const at::Tensor& mat2) {
   at::Tensor part = at::empty(sizes, self.options().dtype(at::kFloat)), sums;
   for (int64_t first = 0; first < k; first += longest) {
     const int64_t terms = std::min(longest, k - first);
-    multiply("_int_mm", part, a.narrow(1, first, terms), b.narrow(0, first, terms), {}, 0, 1);
+    multiply(part, a.narrow(1, first, terms), b.narrow(0, first, terms), {}, 0, 1);
     sums = sums.defined() ? sums.add_(part.to(at::kInt)) : part.to(at::kInt);
   }
   return sums.defined() ? sums : at::zeros(sizes, self.options().dtype(at::kInt));
@@ -102,7 +102,7 @@ at::Tensor weight_int8pack_mm(const at::Tensor& self, const at::Tensor& mat2, co
   if (checked([&] { return bridge::int8_few_rows(arg(out), arg(x), arg(weight), arg(factors)); })) return out;
   const at::Tensor sums = at::empty(out.sizes(), out.options().dtype(at::kFloat));
   // Every dtype of floats holds int8.
-  multiply(op, sums, x, weight.to(self.scalar_type()).t(), {}, 0, 1);
+  multiply(sums, x, weight.to(self.scalar_type()).t(), {}, 0, 1);
   return at::mul_out(out, sums, factors);
 }
 
@@ -156,7 +156,7 @@ at::Tensor weight_int4pack_mm(
   if (is_done) return out;
   const at::Tensor weight = at::empty({rows, columns}, self.options());
   checked([&] { bridge::int4_unpack(arg(weight), arg(mat2), arg(parameters), q_group_size); });
-  multiply(op, out, x, weight.t(), {}, 0, 1);
+  multiply(out, x, weight.t(), {}, 0, 1);
   return out;
 }
 

@@ -18,10 +18,13 @@ using bridge::Activation;
 
 namespace {
 
-void check_dtypes(const char* op, const at::Tensor& a, const at::Tensor& b) {
+// With the CPU's messages, of which matrices and batches have one each.
+void check_dtypes(const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(
-      a.scalar_type() == b.scalar_type(), op, ": expected both matrices to have the same dtype, but got ",
-      a.scalar_type(), a.sizes(), " and ", b.scalar_type(), b.sizes());
+      a.dim() == 3 || a.scalar_type() == b.scalar_type(),
+      "expected m1 and m2 to have the same dtype, but got: ", a.dtype(), " != ", b.dtype());
+  TORCH_CHECK(
+      a.scalar_type() == b.scalar_type(), "expected scalar type ", a.scalar_type(), " but found ", b.scalar_type());
 }
 
 bool overlaps(const at::Tensor& out, const at::Tensor& input) {
@@ -72,7 +75,6 @@ void check_vectors(const at::Tensor& a, const at::Tensor& b) {
 } // namespace
 
 void multiply(
-    const char* op,
     const at::Tensor& out,
     const at::Tensor& a,
     const at::Tensor& b,
@@ -80,7 +82,7 @@ void multiply(
     const at::Scalar& beta,
     const at::Scalar& alpha,
     Activation activation) {
-  check_dtypes(op, a, b);
+  check_dtypes(a, b);
   // A `bias` that does not fit is refused, whether it would be read or not.
   const at::Tensor expanded = bias.defined() ? bias.expand(out.sizes()) : bias;
   if (out.numel() == 0) return;
@@ -92,7 +94,7 @@ void multiply(
   const bool is_lazy = out.is_conj() || out.is_neg();
   if (is_lazy || overlaps(out, a) || overlaps(out, b) || (!is_same_memory(out, expanded) && overlaps(out, expanded))) {
     const at::Tensor result = at::empty(out.sizes(), out.options());
-    multiply(op, result, a, b, bias, beta, alpha, activation);
+    multiply(result, a, b, bias, beta, alpha, activation);
     out.copy_(result);
     return;
   }
@@ -112,7 +114,7 @@ void multiply(
 }
 
 void mm_out::impl(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {
-  multiply("mm", out, self, mat2, at::Tensor(), 0, 1);
+  multiply(out, self, mat2, at::Tensor(), 0, 1);
 }
 
 void addmm_out::impl(
@@ -122,7 +124,7 @@ void addmm_out::impl(
     const at::Scalar& beta,
     const at::Scalar& alpha,
     const at::Tensor& out) {
-  multiply("addmm", out, mat1, mat2, self, beta, alpha);
+  multiply(out, mat1, mat2, self, beta, alpha);
 }
 
 void addmm_activation_out::impl(
@@ -134,11 +136,11 @@ void addmm_activation_out::impl(
     bool use_gelu,
     const at::Tensor& out) {
   const Activation activation = use_gelu ? Activation::Gelu : Activation::Relu;
-  multiply("_addmm_activation", out, mat1, mat2, self, beta, alpha, activation);
+  multiply(out, mat1, mat2, self, beta, alpha, activation);
 }
 
 void bmm_out::impl(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {
-  multiply("bmm", out, self, mat2, at::Tensor(), 0, 1);
+  multiply(out, self, mat2, at::Tensor(), 0, 1);
 }
 
 void baddbmm_out::impl(
@@ -148,7 +150,7 @@ void baddbmm_out::impl(
     const at::Scalar& beta,
     const at::Scalar& alpha,
     const at::Tensor& out) {
-  multiply("baddbmm", out, batch1, batch2, self, beta, alpha);
+  multiply(out, batch1, batch2, self, beta, alpha);
 }
 
 void addmv_out::impl(
@@ -159,7 +161,7 @@ void addmv_out::impl(
     const at::Scalar& alpha,
     const at::Tensor& out) {
   const at::Tensor bias = self.expand(out.sizes()).unsqueeze(1);
-  multiply("addmv", out.unsqueeze(1), mat, vec.unsqueeze(1), bias, beta, alpha);
+  multiply(out.unsqueeze(1), mat, vec.unsqueeze(1), bias, beta, alpha);
 }
 
 at::Tensor dot(const at::Tensor& self, const at::Tensor& other) {

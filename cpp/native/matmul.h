@@ -9,7 +9,6 @@ namespace torch_opencl::native {
 // out = activation(alpha * a @ b + beta * bias), in the dtype of `out`, which a and b may differ from but not among
 // themselves; operands multiplied by zero are not read, as in BLAS, so that their NaNs do not count.
 void multiply(
-    const char* op,
     const at::Tensor& out,
     const at::Tensor& a,
     const at::Tensor& b,

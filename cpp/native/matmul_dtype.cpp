@@ -54,14 +54,14 @@ void resize(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, at:
 at::Tensor& mm_dtype_out(const at::Tensor& self, const at::Tensor& mat2, at::ScalarType out_dtype, at::Tensor& out) {
   check_matrices("self", self, mat2, out_dtype);
   resize(out, self, mat2, out_dtype);
-  multiply("mm", out, self, mat2, {}, 0, 1);
+  multiply(out, self, mat2, {}, 0, 1);
   return out;
 }
 
 at::Tensor& bmm_dtype_out(const at::Tensor& self, const at::Tensor& mat2, at::ScalarType out_dtype, at::Tensor& out) {
   check_batches(self, mat2, out_dtype);
   resize(out, self, mat2, out_dtype);
-  multiply("bmm", out, self, mat2, {}, 0, 1);
+  multiply(out, self, mat2, {}, 0, 1);
   return out;
 }
 
@@ -69,7 +69,7 @@ at::Tensor& addmm_dtype_out(const Arguments<at::_ops::addmm_dtype_out>& args) {
   check_matrices("mat1", args.mat1, args.mat2, args.out_dtype);
   check_bias(args.self, args.mat1, args.out_dtype);
   resize(args.out, args.mat1, args.mat2, args.out_dtype);
-  multiply("addmm", args.out, args.mat1, args.mat2, args.self, args.beta, args.alpha);
+  multiply(args.out, args.mat1, args.mat2, args.self, args.beta, args.alpha);
   return args.out;
 }
 
@@ -77,7 +77,7 @@ at::Tensor& baddbmm_dtype_out(const Arguments<at::_ops::baddbmm_dtype_out>& args
   check_batches(args.batch1, args.batch2, args.out_dtype);
   check_bias(args.self, args.batch1, args.out_dtype);
   resize(args.out, args.batch1, args.batch2, args.out_dtype);
-  multiply("baddbmm", args.out, args.batch1, args.batch2, args.self, args.beta, args.alpha);
+  multiply(args.out, args.batch1, args.batch2, args.self, args.beta, args.alpha);
   return args.out;
 }
 

@@ -55,7 +55,7 @@ struct ScaledMatmul {
   // a @ b * scale_a * scale_b + bias in float32, with a scale for each matrix, or for each row of a and column of b.
   at::Tensor by_factors(const std::optional<at::Tensor>& bias) const {
     at::Tensor sums = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
-    multiply("_scaled_mm", sums, a.to(at::kBFloat16), b.to(at::kBFloat16), {}, 0, 1);
+    multiply(sums, a.to(at::kBFloat16), b.to(at::kBFloat16), {}, 0, 1);
     sums.mul_(is_tensorwise() ? scale_a.reshape({}) : scale_a).mul_(is_tensorwise() ? scale_b.reshape({}) : scale_b);
     return bias.has_value() ? sums.add_(bias->reshape({-1})) : sums;
   }
@@ -63,7 +63,7 @@ struct ScaledMatmul {
   // The same with scales for each block along k of a row of a, or of 128 rows, and alike of b.
   at::Tensor by_blocks(const std::optional<at::Tensor>& bias, Scaling recipe_a, Scaling recipe_b) const {
     at::Tensor sums = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
-    multiply("_scaled_mm", sums, widened(a, scale_a, recipe_a), widened(b.t(), scale_b, recipe_b).t(), {}, 0, 1);
+    multiply(sums, widened(a, scale_a, recipe_a), widened(b.t(), scale_b, recipe_b).t(), {}, 0, 1);
     return bias.has_value() ? sums.add_(bias->reshape({-1})) : sums;
   }
 

@@ -119,7 +119,9 @@ void add_elements(const at::Tensor& dense, const at::Tensor& sparse, const at::T
 }
 
 at::Tensor scaled(const at::Tensor& values, const at::Scalar& alpha, at::ScalarType dtype) {
-  return alpha.equal(1) ? values.to(dtype) : values.mul(alpha).to(dtype);
+  // Converted first: -1 times a uint8 would wrap around.
+  const at::Tensor converted = values.to(dtype);
+  return alpha.equal(1) ? converted : converted.mul(alpha).to(dtype);
 }
 
 at::Tensor& add_to_dense(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {

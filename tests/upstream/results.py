@@ -59,7 +59,8 @@ def lines(results: Iterable[Result], refused: dict[str, str]) -> Iterator[str]:
     yield from (f"not imported: {file}: {error}" for file, error in refused.items())
     yield ""
     for file in dict.fromkeys(result.file for result in results):
-        yield f"{file}: {_counts(result for result in results if result.file == file)}"
+        of_file = [result for result in results if result.file == file]
+        yield f"{file}: {_counts(of_file)}; {passed(of_file):.2f} %"
     yield f"all: {_counts(results)}"
     yield f"{passed(results):.2f} % of what the CPU passes (at least {LEAST_PASSED})"
 

@@ -22,8 +22,8 @@ FILES = (
     "test_sort_and_select.py", "test_scatter_gather_ops.py", "test_shape_ops.py", "test_tensor_creation_ops.py",
     "test_type_promotion.py", "test_serialization.py", "test_transformers.py", "nn/*",
 )  # fmt: skip
-# Which of PyTorch's device types a run makes tests for, and how these classes' names end.
-SUFFIXES = {"device": ("privateuse1", "PRIVATEUSE1"), "cpu": ("cpu", "CPU")}
+# Which of PyTorch's device types a run makes tests for, and what they call the device.
+DEVICES = {"device": ("privateuse1", "opencl"), "cpu": ("cpu", "cpu")}
 HANG_SECONDS = 180.0
 # Of all tests of a file, on a busy machine.
 COLLECT_SECONDS = 600.0
@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="which tests")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results, to which a run adds")
     parser.add_argument("--failures", action="store_true", help="run tests again that did not pass")
-    parser.add_argument("--worker", choices=SUFFIXES, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", choices=DEVICES, help=argparse.SUPPRESS)
     asked = parser.parse_intermixed_args()
     folder = asked.pytorch / "test"
     if not folder.is_dir():
@@ -57,7 +57,7 @@ def main() -> int:
     if asked.worker:
         from upstream.worker import work
 
-        work(Path(asked.files[0]), SUFFIXES[asked.worker][1])
+        work(Path(asked.files[0]), DEVICES[asked.worker][1])
         return 0
     return supervise(asked, folder.resolve())
 
@@ -164,7 +164,7 @@ class Run:
 
     def launch(self, file: str, on: str) -> Watched:
         """Start a worker for a file."""
-        kind = SUFFIXES[on][0]
+        kind = DEVICES[on][0]
         environment = {
             **os.environ,
             "PYTORCH_TESTING_DEVICE_ONLY_FOR": kind,

@@ -13,17 +13,20 @@ import pytest
 import torch
 from watched import Channel
 
-# By the name that a test class gets for a device: the name in those of its tests.
-NAMES = {"PRIVATEUSE1": "opencl", "CPU": "cpu"}
+from upstream.older import provide
+
+# By a device's name in those of tests: how the names of test classes for it end. PyTorch learns what the device is
+# called when it makes the first of them.
+SUFFIXES = {"opencl": ("PRIVATEUSE1", "OPENCL"), "cpu": ("CPU",)}
 TEXT = 300
 
 
 class Loop:
     """A plugin of pytest: runs the tests that it is told to, in the order in which it is told."""
 
-    def __init__(self, channel: Channel, suffix: str) -> None:
+    def __init__(self, channel: Channel, device: str) -> None:
         self.channel = channel
-        self.suffix = suffix
+        self.device = device
         self.reports: list[pytest.TestReport] = []
         self.refusal = ""
 
@@ -38,7 +41,7 @@ class Loop:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests that are asked for, until there are no more."""
-        items = {key(item, self.suffix): item for item in session.items if is_of(item, self.suffix)}
+        items = {key(item, self.device): item for item in session.items if is_of(item, self.device)}
         self.channel.say(tests=list(items), refusal=self.refusal)
         while (job := self.channel.heard()) is not None:
             if job["test"] not in items:
@@ -51,6 +54,9 @@ class Loop:
             # As if it were the last one: what its class or file has set up is taken down before the answer.
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
             outcome, text = summarised(self.reports)
+            error = late_error()
+            if error and outcome == "passed":
+                outcome, text = "failed", error
             self.channel.say(
                 outcome=outcome,
                 text=text,
@@ -60,31 +66,47 @@ class Loop:
         os._exit(0)
 
 
-def is_of(item: pytest.Item, suffix: str) -> bool:
+def late_error() -> str:
+    """Wait for the device, so that no test meets the errors of an earlier one.
+
+    Returns:
+        The error that a kernel reports and nobody has read; nothing if there is none.
+    """
+    try:
+        torch.opencl.synchronize()
+    except Exception as error:
+        return f"an error that the test does not read: {error}"[:TEXT]
+    return ""
+
+
+def is_of(item: pytest.Item, device: str) -> bool:
     """Return true if a test was made for a device.
 
     Args:
         item: the test.
-        suffix: what the names of classes for the device end with.
+        device: `opencl` or `cpu`.
 
     Returns:
         False for tests of another device, and those of none.
     """
-    return item.cls is not None and item.cls.__name__.endswith(suffix) and f"_{NAMES[suffix]}" in item.name
+    return item.cls is not None and item.cls.__name__.endswith(SUFFIXES[device]) and f"_{device}" in item.name
 
 
-def key(item: pytest.Item, suffix: str) -> str:
+def key(item: pytest.Item, device: str) -> str:
     """Name a test alike for all devices.
 
     Args:
         item: the test.
-        suffix: of its class.
+        device: that it was made for.
 
     Returns:
         Class and test, without the device.
     """
-    before, _, after = item.name.rpartition(f"_{NAMES[suffix]}")
-    return f"{item.cls.__name__.removesuffix(suffix)}::{before}{after}"
+    before, _, after = item.name.rpartition(f"_{device}")
+    name = item.cls.__name__
+    for suffix in SUFFIXES[device]:
+        name = name.removesuffix(suffix)
+    return f"{name}::{before}{after}"
 
 
 def summarised(reports: list[pytest.TestReport]) -> tuple[str, str]:
@@ -108,15 +130,16 @@ def summarised(reports: list[pytest.TestReport]) -> tuple[str, str]:
     return "passed", ""
 
 
-def work(file: Path, suffix: str) -> None:
+def work(file: Path, device: str) -> None:
     """Collect a file's tests, and run those that are asked for.
 
     Args:
         file: of PyTorch.
-        suffix: the device's in names of classes.
+        device: `opencl` or `cpu`.
     """
     channel = Channel()
     # PyTorch's helpers read the command line when they are imported.
     sys.argv = [str(file)]
+    provide()
     arguments: list[Any] = [str(file), "-q", "-c", os.devnull, f"--rootdir={file.parent}", "--noconftest"]
-    pytest.main([*arguments, "-p", "no:cacheprovider", "-p", "no:xdist"], plugins=[Loop(channel, suffix)])
+    pytest.main([*arguments, "-p", "no:cacheprovider", "-p", "no:xdist"], plugins=[Loop(channel, device)])

@@ -381,3 +381,11 @@ def test_auto_leaves_operands_and_results_right(measures, device, tmp_path):
         print(len(torch.backends.opencl.blas_choices()))
     """
     assert output_of(code, TORCH_OPENCL_CACHE_DIR=str(tmp_path), TORCH_OPENCL_BLAS="auto") == "2"
+
+
+def test_matmuls_of_two_dtypes_are_refused_as_on_the_cpu(device):
+    a, b = torch.ones(1, 10, dtype=torch.int16, device=device), torch.ones(10, 20, device=device)
+    with pytest.raises(RuntimeError, match="expected m1 and m2 to have the same dtype, but got: short int != float"):
+        a @ b
+    with pytest.raises(RuntimeError, match="expected scalar type Short but found Float"):
+        torch.bmm(a[None], b[None])

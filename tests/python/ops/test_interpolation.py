@@ -1,6 +1,7 @@
 """Interpolation, padding and grids beyond what OpInfo samples: many sizes, layouts, hostile numbers."""
 
 import time
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -208,3 +209,12 @@ def test_windows_as_columns(windows: dict, device: torch.device) -> None:
         out = torch.empty(0, device=device)
         torch.ops.aten.col2im.out(columns.to(device), (8, 9), *pairs, out=out)
     assert_same(out, F.fold(columns, (8, 9), **windows))
+
+
+@pytest.mark.parametrize("sampler", (torch.grid_sampler_2d, torch.grid_sampler_3d))
+def test_a_grid_of_another_batch_is_refused_before_its_dimensions(sampler: Callable, device: torch.device) -> None:
+    for spatial in (2, 3):
+        x = torch.randn(5, 5, *[5] * spatial, device=device)
+        grid = torch.zeros(1, *[4] * spatial, spatial, device=device)
+        with pytest.raises(RuntimeError, match="expected grid and input to have same batch size"):
+            sampler(x, grid, 0, 0, True)

@@ -145,6 +145,15 @@ def test_windows_at_random_positions_of_the_device_are_pooled(device: torch.devi
     assert values[0, 0, -1, -1] == 19
 
 
+@pytest.mark.parametrize("spatial", (2, 3))
+def test_random_positions_for_fewer_images_are_refused(spatial: int, device: torch.device) -> None:
+    pool = getattr(functional, f"fractional_max_pool{spatial}d")
+    x = torch.randn(2, 3, *[8] * spatial, device=device)
+    for sizes, message in (((1, 3, spatial), "size.0."), ((2, 2, spatial), "size.1."), ((2, 3, 1), "size.2.")):
+        with pytest.raises(RuntimeError, match=f"Expect _random_samples.{message}"):
+            pool(x, 2, output_size=3, _random_samples=torch.rand(sizes, device=device))
+
+
 @covers("adaptive_avg_pool3d_backward.grad_input")
 def test_gradient_of_adaptive_average_into_a_given_tensor(device: torch.device) -> None:
     x, grad = torch.randn(2, 3, 5, 6, 7), torch.randn(2, 3, 2, 3, 4)

@@ -161,6 +161,13 @@ def test_addition_of_sparse_to_dense_and_to_sparse(device: torch.device, dtype: 
             assert (x.to(device) + y.to(device)).is_coalesced() or not (x + y).is_coalesced()
 
 
+def test_unsigned_values_are_subtracted_in_the_dtype_of_the_result(device: torch.device) -> None:
+    signed, unsigned = torch.eye(4, dtype=torch.int8), torch.full((4, 4), 200, dtype=torch.uint8)
+    with on_device():
+        difference = torch.sub(signed.to_sparse().to(device), unsigned.to_sparse().to(device))
+    same(difference, (signed.short() - unsigned.short()).to_sparse())
+
+
 @pytest.mark.parametrize("dtype", (torch.float32, torch.int64, torch.complex64), ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_multiplication_and_division(device: torch.device, dtype: torch.dtype, layout: torch.layout) -> None:
