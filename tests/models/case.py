@@ -20,7 +20,7 @@ class Case:
         generate: arguments of calls of `generate`, of which the results must be as on the CPU, or where they are
             sampled the same twice.
         tolerance: how far a tensor may be from the CPU's, by the greatest element.
-        evaluates: compares outputs in evaluation mode.
+        evaluates: compares outputs in evaluation mode; without it they are only computed.
         trains: compares gradients and optimizer steps.
     """
 
