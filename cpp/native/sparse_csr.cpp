@@ -7,6 +7,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/mm_native.h>
 #include <ATen/ops/resize_as_sparse.h>
 
 #include "sparse.h"
@@ -64,6 +65,13 @@ at::Tensor& addmm_sparse_csr_out(
   const auto expanded = at::expand_size(self, {rows, columns}, "addmm_out");
   sparse::add_matmul(*expanded, matmul_result, beta, alpha, out);
   return out;
+}
+
+// ATen's function converts a matrix in CSC layout, such as the transposed one of a gradient, to CSR.
+at::Tensor mm_sparse_csr(const at::Tensor& self, const at::Tensor& mat2) {
+  if (self.layout() != at::kSparseCsc || mat2.layout() != at::kStrided) return at::native::_sparse_csr_mm(self, mat2);
+  check_matmul(self, mat2);
+  return sparse::matmul(self, /*transpose=*/false, mat2);
 }
 
 at::Tensor& addmv_sparse_csr_out(

@@ -152,7 +152,7 @@ def cases() -> Iterator[Case]:
         yield Case(f"torchvision/{name}", build, partial(image, 2, 3, 96, 96), tolerance=1e-3)
     for name in ("r3d_18", "r2plus1d_18"):
         build = partial(make, "torchvision.models.video", name, weights=None, num_classes=5)
-        yield Case(f"torchvision/{name}", build, partial(image, 2, 3, 8, 64, 64), tolerance=1e-3)
+        yield Case(f"torchvision/{name}", build, partial(image, 2, 3, 4, 64, 64), tolerance=1e-3)
     yield Case(
         "torchvision/raft_small",
         partial(make, "torchvision.models.optical_flow", "raft_small", weights=None),
