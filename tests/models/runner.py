@@ -17,12 +17,14 @@ from typing import Any
 TIMEOUT_SECONDS = 300.0
 # A ratio below this is slower than the CPU: the ratios of two runs differ by as much.
 SLOWER = 0.95
-# What these libraries import late.
-LAZY = {
-    "transformers": ("transformers.modeling_utils", "transformers.generation"),
-    "diffusers": ("diffusers.models.modeling_utils", "diffusers.schedulers.scheduling_ddpm"),
+# Modules that models of a library import, and that take long. diffusers itself asks for devices while it is imported: no
+# process may do so that others are forked from, as drivers do not survive that.
+PRELOADED = {
     "torchvision": ("torchvision.models",),
     "timm": ("timm.models",),
+    "transformers": ("transformers.modeling_utils", "transformers.generation"),
+    "diffusers": ("transformers.modeling_utils",),
+    "torch_geometric": ("torch_geometric.nn",),
 }
 # Statuses of models that are right, or cannot be tried here.
 GOOD = {"right", "missing"}
@@ -97,7 +99,7 @@ def all_of(names: list[str], asked: argparse.Namespace) -> int:
     # Processes are forked from one that has imported the libraries, which takes longer than most models.
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     used = {name.partition("/")[0] for name in names}
-    modules = [module for library in sorted(used) for module in (library, *LAZY.get(library, ()))]
+    modules = [module for library in sorted(used) for module in PRELOADED.get(library, ())]
     multiprocessing.set_forkserver_preload(["models.compare", *modules])
     print(f"{'model':<44} {'result':<9} {'error':>8} {'CPU/ours':>9} {'seconds':>8}", flush=True)
     for name in names:

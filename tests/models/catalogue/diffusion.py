@@ -40,9 +40,6 @@ FLUX = {
     "patch_size": 1, "in_channels": 16, "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 8,
     "num_attention_heads": 4, "joint_attention_dim": 24, "pooled_projection_dim": 16, "axes_dims_rope": (2, 2, 4),
 }  # fmt: skip
-CONTROL = {key: CONDITIONED[key] for key in CONDITIONED if key not in ("sample_size", "up_block_types")} | {
-    "conditioning_embedding_out_channels": (8, 16)
-}
 VIDEO = CONDITIONED | {
     "down_block_types": ("CrossAttnDownBlock3D", "DownBlock3D"),
     "up_block_types": ("UpBlock3D", "CrossAttnUpBlock3D"),
@@ -145,13 +142,6 @@ def cases() -> Iterator[Case]:
             "timestep": torch.tensor([10, 500]),
             "added_cond_kwargs": {"resolution": None, "aspect_ratio": None},
         },
-    )
-    yield Case(
-        "diffusers/ControlNet",
-        _made("ControlNetModel", **CONTROL),
-        lambda: (
-            _noisy(4) | {"encoder_hidden_states": torch.randn(2, 7, 24), "controlnet_cond": torch.randn(2, 3, 32, 32)}
-        ),
     )
     tiny = {"encoder_block_out_channels": (16, 16), "decoder_block_out_channels": (16, 16)}
     blocks = {"num_encoder_blocks": (1, 1), "num_decoder_blocks": (1, 1)}
