@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,12 +28,13 @@ class WrongError(Exception):
     """A result that is not the CPU's."""
 
 
-def moved(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def moved(value: Any, change: Callable[[torch.Tensor], torch.Tensor], but: Sequence[str] = ()) -> Any:
     """Copy inputs to a device or to another dtype.
 
     Args:
         value: tensors, and lists and mappings with tensors.
         change: makes the copy of a tensor.
+        but: names in mappings that stay as they are.
 
     Returns:
         The same with copies.
@@ -41,9 +42,9 @@ def moved(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, dict):
-        return {key: moved(item, change) for key, item in value.items()}
+        return {key: item if key in but else moved(item, change, but) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(moved(item, change) for item in value)
+        return type(value)(moved(item, change, but) for item in value)
     return value
 
 
@@ -213,7 +214,7 @@ class Pair:
         model = _without_dropout(self.case.build()).double()
         torch.manual_seed(1)
         with _drawn_on_host():
-            results = tensors(exact(model, moved(self.inputs["cpu"], _wide)))
+            results = tensors(exact(model, moved(self.inputs["cpu"], _wide, self.case.narrow)))
         return distance(map(_wide, ours), results), distance(map(_wide, theirs), results)
 
     def forward(self) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 TIMEOUT_SECONDS = 300.0
 # A ratio below this is slower than the CPU: the ratios of two runs differ by as much.
 SLOWER = 0.95
-# Modules that models of a library import, and that take long. diffusers itself asks for devices while it is imported: no
-# process may do so that others are forked from, as drivers do not survive that.
+# Modules that models of a library import, and that take long. diffusers itself asks for devices while it is imported:
+# no process may do so that others are forked from, as drivers do not survive that.
 PRELOADED = {
     "torchvision": ("torchvision.models",),
     "timm": ("timm.models",),
