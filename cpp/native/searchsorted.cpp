@@ -9,6 +9,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/searchsorted.h>
+#include <ATen/ops/stack.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -67,9 +68,11 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> o
   TORCH_CHECK(
       repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt, "repeats has to be Long or Int tensor");
   if (repeats.numel() == 0) return at::empty_like(repeats);
-  TORCH_CHECK((repeats >= 0).all().item<bool>(), "repeats can not be negative");
   const at::Tensor ends = repeats.cumsum(0);
-  const int64_t total = ends[-1].item<int64_t>();
+  // One wait for both numbers.
+  const at::Tensor numbers = at::stack({repeats.min().to(at::kLong), ends[-1]}).cpu();
+  TORCH_CHECK(numbers[0].item<int64_t>() >= 0, "repeats can not be negative");
+  const int64_t total = numbers[1].item<int64_t>();
   TORCH_CHECK(
       !output_size.has_value() || *output_size == total,
       "allocated size does not match required size: ", output_size.value_or(0), " and ", total);

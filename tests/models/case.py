@@ -20,8 +20,9 @@ class Case:
         generate: arguments of calls of `generate`, of which the results must be as on the CPU, or where they are
             sampled the same twice.
         tolerance: how far a tensor may be from the CPU's, by the greatest element.
-        evaluates: compares outputs in evaluation mode.
+        evaluates: compares outputs in evaluation mode; without it they are only computed.
         trains: compares gradients and optimizer steps.
+        narrow: names of inputs that the model refuses in float64.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Case:
     tolerance: float = 1e-4
     evaluates: bool = True
     trains: bool = True
+    narrow: Sequence[str] = ()
 
     @property
     def library(self) -> str:

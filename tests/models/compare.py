@@ -1,7 +1,8 @@
 """Runs one model on both devices, and compares what comes of it."""
 
+import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,8 +11,14 @@ from torch import nn
 
 from models.case import Case, mean_square, tensors
 
-# Seconds of training steps to time on each device.
-TIMED_SECONDS = 2.0
+# Rounds to time, in each of which both devices take a step: so many, and more for as long as this.
+LEAST_ROUNDS = 5
+TIMED_SECONDS = 4.0
+# Steps before those, and seconds that they take at least: kernels are built, allocators and caches filled.
+LEAST_WARM_UPS = 3
+WARM_UP_SECONDS = 1.0
+# How much farther from the result in float64 than the CPU's float32 may be what is beyond its tolerance.
+CPU_FACTOR = 4
 # A gradient passes more roundings than an output.
 GRADIENT_FACTOR = 10
 DEVICE = "opencl"
@@ -21,23 +28,28 @@ class WrongError(Exception):
     """A result that is not the CPU's."""
 
 
-def moved(value: Any, device: str) -> Any:
-    """Copy inputs to a device.
+def moved(value: Any, change: Callable[[torch.Tensor], torch.Tensor], but: Sequence[str] = ()) -> Any:
+    """Copy inputs to a device or to another dtype.
 
     Args:
         value: tensors, and lists and mappings with tensors.
-        device: where to.
+        change: makes the copy of a tensor.
+        but: names in mappings that stay as they are.
 
     Returns:
-        The same with copies on the device.
+        The same with copies.
     """
-    if hasattr(value, "to"):
-        return value.to(device)
+    if isinstance(value, torch.Tensor):
+        return change(value)
     if isinstance(value, dict):
-        return {key: moved(item, device) for key, item in value.items()}
+        return {key: item if key in but else moved(item, change, but) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(moved(item, device) for item in value)
+        return type(value)(moved(item, change, but) for item in value)
     return value
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def distance(ours: Iterable[torch.Tensor], theirs: Iterable[torch.Tensor]) -> float:
@@ -129,7 +141,7 @@ class Pair:
             torch.manual_seed(0)
             self.models[device] = _without_dropout(case.build()).to(device)
         inputs = case.inputs()
-        self.inputs = {device: moved(inputs, device) for device in self.models}
+        self.inputs = {device: moved(inputs, lambda tensor, to=device: tensor.to(to)) for device in self.models}
         self.errors: dict[str, float] = {}
 
     def both(self, run: Callable[[str], Any]) -> tuple[Any, Any]:
@@ -148,7 +160,14 @@ class Pair:
                 results.append(run(device))
         return results[0], results[1]
 
-    def check(self, phase: str, ours: Any, theirs: Any, factor: float = 1) -> None:
+    def check(
+        self,
+        phase: str,
+        ours: Any,
+        theirs: Any,
+        factor: float = 1,
+        exact: Callable[[nn.Module, dict[str, Any]], Any] | None = None,
+    ) -> None:
         """Compare results.
 
         Args:
@@ -156,32 +175,55 @@ class Pair:
             ours: of the device.
             theirs: of the CPU.
             factor: of the case's tolerance.
+            exact: computes the same of a new model and inputs in float64. Networks with random weights multiply the
+                rounding of their input: beyond the tolerance, the device may be as far from this as the CPU is.
 
         Raises:
             WrongError: where they are too far apart.
         """
-        error = distance(tensors(ours), tensors(theirs))
+        ours, theirs = tensors(ours), tensors(theirs)
+        error = distance(ours, theirs)
         self.errors[phase] = error
-        if not error <= factor * self.case.tolerance:
-            raise WrongError(f"{phase}: {error:.1e} from the CPU's, more than {factor * self.case.tolerance:.0e}")
+        if error <= factor * self.case.tolerance:
+            return
+        message = f"{phase}: {error:.1e} from the CPU's, more than {factor * self.case.tolerance:.0e}"
+        if exact is not None:
+            own, cpu = self.exact_errors(ours, theirs, exact)
+            if own <= CPU_FACTOR * cpu:
+                return
+            message += f"; {own:.1e} from the result in float64, and the CPU's {cpu:.1e}"
+        raise WrongError(message)
+
+    def exact_errors(
+        self,
+        ours: list[torch.Tensor],
+        theirs: list[torch.Tensor],
+        exact: Callable[[nn.Module, dict[str, Any]], Any],
+    ) -> tuple[float, float]:
+        """Compare results with those in float64.
+
+        Args:
+            ours: of the device.
+            theirs: of the CPU.
+            exact: computes the same of a model and its inputs.
+
+        Returns:
+            The errors of the device and of the CPU.
+        """
+        torch.manual_seed(0)
+        model = _without_dropout(self.case.build()).double()
+        torch.manual_seed(1)
+        with _drawn_on_host():
+            results = tensors(exact(model, moved(self.inputs["cpu"], _wide, self.case.narrow)))
+        return distance(map(_wide, ours), results), distance(map(_wide, theirs), results)
 
     def forward(self) -> None:
         """Compare outputs in evaluation mode."""
         for model in self.models.values():
             model.eval()
         with torch.no_grad():
-            self.check("forward", *self.both(lambda device: _called(self.models[device], self.inputs[device])))
-
-    def loss(self, device: str) -> torch.Tensor:
-        """Compute a loss.
-
-        Args:
-            device: where.
-
-        Returns:
-            One number.
-        """
-        return (self.case.loss or mean_square)(_called(self.models[device], self.inputs[device]))
+            results = self.both(lambda device: _called(self.models[device], self.inputs[device]))
+            self.check("forward", *results, exact=lambda model, inputs: _called(model.eval(), inputs))
 
     def backward(self, device: str) -> torch.Tensor:
         """Compute gradients.
@@ -192,8 +234,20 @@ class Pair:
         Returns:
             The loss.
         """
-        self.models[device].zero_grad()
-        loss = self.loss(device)
+        return self.differentiated(self.models[device], self.inputs[device])
+
+    def differentiated(self, model: nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
+        """Compute gradients of a model.
+
+        Args:
+            model: the model.
+            inputs: its inputs.
+
+        Returns:
+            The loss.
+        """
+        model.zero_grad()
+        loss = (self.case.loss or mean_square)(_called(model, inputs))
         loss.backward()
         return loss
 
@@ -201,18 +255,24 @@ class Pair:
         """Compare gradients, and a step of SGD and of AdamW."""
         for model in self.models.values():
             model.train()
-        self.check("loss", *self.both(self.backward))
+        self.check("loss", *self.both(self.backward), exact=self.differentiated)
         ours, theirs = ({n: p.grad for n, p in self.models[device].named_parameters()} for device in (DEVICE, "cpu"))
         missing = [name for name in theirs if (ours[name] is None) != (theirs[name] is None)]
         if missing:
             raise WrongError(f"gradients of one device only: {missing[:3]}")
         given = [name for name in theirs if theirs[name] is not None]
-        self.check("gradients", [ours[n] for n in given], [theirs[n] for n in given], GRADIENT_FACTOR)
+
+        def exact(model: nn.Module, inputs: dict[str, Any]) -> list[torch.Tensor]:
+            self.differentiated(model, inputs)
+            parameters = dict(model.named_parameters())
+            return [parameters[name].grad for name in given]
+
+        self.check("gradients", [ours[n] for n in given], [theirs[n] for n in given], GRADIENT_FACTOR, exact)
         self.check("buffers", list(self.models[DEVICE].buffers()), list(self.models["cpu"].buffers()))
-        self.step("SGD", lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=0.01))
-        # The first step of AdamW is as long where a gradient is nothing but rounding: both get the same gradients.
+        # Parameters then differ by the step alone: the first one of AdamW is as long where a gradient is but rounding.
         for name in given:
             ours[name].copy_(theirs[name])
+        self.step("SGD", lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=0.01))
         self.step("AdamW", lambda p: torch.optim.AdamW(p, lr=0.01))
 
     def step(self, name: str, optimizer: Callable) -> None:
@@ -241,25 +301,48 @@ class Pair:
             else:
                 self.check(name, *self.both(run))
 
-    def seconds(self, device: str) -> float:
-        """Time a training step, or an inference where the model is not trained.
+    def timed(self) -> dict[str, float]:
+        """Time training steps, or inferences of a model that is not trained, on both devices in turns.
+
+        Returns:
+            The medians, and how many times as fast as the CPU the device is, once kernels are built.
+        """
+        once = self.backward if self.case.trains else self.inference
+        for model in self.models.values():
+            model.train(self.case.trains)
+        until = time.monotonic() + WARM_UP_SECONDS
+        warm_ups = 0
+        while warm_ups < LEAST_WARM_UPS or time.monotonic() < until:
+            for device in self.models:
+                self.seconds(once, device)
+            warm_ups += 1
+            # Steps may ask for builds of specialised programs. Those before a build do not count.
+            if torch.opencl.kernel_cache_info()["pending"]:
+                torch.ops.torch_opencl.wait_for_builds(60.0)
+                warm_ups = 0
+        rounds: list[tuple[float, float]] = []
+        until = time.monotonic() + TIMED_SECONDS
+        while len(rounds) < LEAST_ROUNDS or time.monotonic() < until:
+            rounds.append((self.seconds(once, DEVICE), self.seconds(once, "cpu")))
+        ours, theirs = (statistics.median(column) for column in zip(*rounds, strict=True))
+        ratio = statistics.median(there / here for here, there in rounds)
+        return {"milliseconds": ours * 1e3, "cpu_milliseconds": theirs * 1e3, "ratio": ratio, "rounds": len(rounds)}
+
+    def seconds(self, once: Callable[[str], Any], device: str) -> float:
+        """Time one step.
 
         Args:
+            once: takes the device.
             device: where.
 
         Returns:
-            The shortest time, once kernels are built.
+            The time until the device is done.
         """
-        once = self.backward if self.case.trains else self.inference
-        times: list[float] = []
-        until = time.monotonic() + TIMED_SECONDS
-        while len(times) < 3 or time.monotonic() < until:
-            start = time.perf_counter()
-            once(device)
-            if device == DEVICE:
-                torch.opencl.synchronize()
-            times.append(time.perf_counter() - start)
-        return min(times)
+        start = time.perf_counter()
+        once(device)
+        if device == DEVICE:
+            torch.opencl.synchronize()
+        return time.perf_counter() - start
 
     def inference(self, device: str) -> None:
         """Call the model without gradients.
@@ -288,13 +371,14 @@ def run(case: Case, timed: bool) -> dict[str, Any]:
         pair = Pair(case)
         if case.evaluates:
             pair.forward()
+        else:
+            pair.models[DEVICE].eval()
+            pair.inference(DEVICE)
         if case.trains:
             pair.train()
         pair.generated()
         if timed:
-            torch.ops.torch_opencl.wait_for_builds(60.0)
-            ours, theirs = pair.seconds(DEVICE), pair.seconds("cpu")
-            result |= {"milliseconds": ours * 1e3, "cpu_milliseconds": theirs * 1e3, "ratio": theirs / ours}
+            result |= pair.timed()
     except WrongError as error:
         result |= {"status": "wrong", "message": str(error)}
     except Exception as error:

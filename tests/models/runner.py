@@ -4,15 +4,28 @@ import argparse
 import fnmatch
 import importlib.util
 import json
-import subprocess
+import multiprocessing
+import os
 import sys
+import tempfile
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
 # Longer than any model takes that compiles its kernels on two cores.
 TIMEOUT_SECONDS = 300.0
+# A ratio below this is slower than the CPU: the ratios of two runs differ by as much.
+SLOWER = 0.95
+# Modules that models of a library import, and that take long. diffusers itself asks for devices while it is imported:
+# no process may do so that others are forked from, as drivers do not survive that.
+PRELOADED = {
+    "torchvision": ("torchvision.models",),
+    "timm": ("timm.models",),
+    "transformers": ("transformers.modeling_utils", "transformers.generation"),
+    "diffusers": ("transformers.modeling_utils",),
+    "torch_geometric": ("torch_geometric.nn",),
+}
 # Statuses of models that are right, or cannot be tried here.
 GOOD = {"right", "missing"}
 
@@ -29,10 +42,7 @@ def main() -> int:
     parser.add_argument("--untimed", action="store_true", help="compare, and time nothing")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, help="seconds that a model may take")
     parser.add_argument("--results", type=Path, help="a file that gets each model's result as a line of JSON")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.one:
-        return one(asked)
     names = chosen(asked.pattern)
     if not names:
         print("There is no such model; --list names them.", file=sys.stderr)
@@ -57,20 +67,22 @@ def chosen(patterns: list[str]) -> list[str]:
     return [name for name in names() if not patterns or any(fnmatch.fnmatch(name, each) for each in patterns)]
 
 
-def one(asked: argparse.Namespace) -> int:
-    """Compare one model in this process, and print its result as JSON.
+def one(name: str, timed: bool, results: Connection, log: str) -> None:
+    """Compare one model in this process.
 
     Args:
-        asked: the command line.
-
-    Returns:
-        The exit status.
+        name: the model.
+        timed: times it too if true.
+        results: gets what is found.
+        log: a file that gets what this process writes.
     """
+    written = os.open(log, os.O_WRONLY)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
     from models.catalogue import case
     from models.compare import run
 
-    print("\n" + json.dumps(run(case(asked.one), not asked.untimed)), flush=True)
-    return 0
+    results.send(run(case(name), timed))
 
 
 def all_of(names: list[str], asked: argparse.Namespace) -> int:
@@ -84,6 +96,11 @@ def all_of(names: list[str], asked: argparse.Namespace) -> int:
         The exit status: 1 if one is not right.
     """
     results = []
+    # Processes are forked from one that has imported the libraries, which takes longer than most models.
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    used = {name.partition("/")[0] for name in names}
+    modules = [module for library in sorted(used) for module in PRELOADED.get(library, ())]
+    multiprocessing.set_forkserver_preload(["models.compare", *modules])
     print(f"{'model':<44} {'result':<9} {'error':>8} {'CPU/ours':>9} {'seconds':>8}", flush=True)
     for name in names:
         result = watched(name, asked)
@@ -94,6 +111,9 @@ def all_of(names: list[str], asked: argparse.Namespace) -> int:
                 file.write(json.dumps(result) + "\n")
     counts = {status: sum(result["status"] == status for result in results) for status in sorted(_statuses(results))}
     print("\n" + ", ".join(f"{count} {status}" for status, count in counts.items()))
+    slower = [f"{result['name']} {result['ratio']:.2f}" for result in results if result.get("ratio", 1) < SLOWER]
+    if slower:
+        print(f"  slower than the CPU: {', '.join(slower)}")
     fallbacks: dict[str, list[str]] = {}
     for result in results:
         for op in result.get("fallbacks", {}):
@@ -137,18 +157,25 @@ def watched(name: str, asked: argparse.Namespace) -> dict[str, Any]:
     start = time.monotonic()
     if library != "torch" and importlib.util.find_spec(library) is None:
         return {"name": name, "status": "missing", "message": f"{library} is not installed", "seconds": 0.0}
-    command = [sys.executable, str(HERE), "--one", name, *(["--untimed"] if asked.untimed else [])]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=asked.timeout, check=False)
-        result = _parsed(name, done)
-    except subprocess.TimeoutExpired:
-        result = {"name": name, "status": "timeout", "message": f"no result after {asked.timeout:g} s"}
+    with tempfile.NamedTemporaryFile("r") as log:
+        result = _waited(name, asked, log)
     return result | {"seconds": time.monotonic() - start}
 
 
-def _parsed(name: str, done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    last = done.stdout.splitlines()[-1:] or [""]
-    if done.returncode == 0 and last[0].startswith("{"):
-        return json.loads(last[0])
-    message = " ".join(done.stderr.splitlines()[-3:])
-    return {"name": name, "status": "crash", "message": f"exit status {done.returncode}: {message}"}
+def _waited(name: str, asked: argparse.Namespace, log: Any) -> dict[str, Any]:
+    context = multiprocessing.get_context("forkserver")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=one, args=(name, not asked.untimed, theirs, log.name))
+    process.start()
+    theirs.close()
+    try:
+        if not ours.poll(asked.timeout):
+            return {"name": name, "status": "timeout", "message": f"no result after {asked.timeout:g} s"}
+        return ours.recv()
+    except EOFError:
+        process.join()
+        message = " ".join(log.read().splitlines()[-3:])
+        return {"name": name, "status": "crash", "message": f"exit status {process.exitcode}: {message}"}
+    finally:
+        process.kill()
+        process.join()

@@ -1,9 +1,9 @@
 """The models, by library. A module here imports its library only when a model of it is made."""
 
 from models.case import Case
-from models.catalogue import diffusion, graphs, images, language, plain, sound_and_vision
+from models.catalogue import detection, diffusion, graphs, images, language, plain, sound_and_vision
 
-_MODULES = (plain, images, language, sound_and_vision, diffusion, graphs)
+_MODULES = (plain, images, detection, language, sound_and_vision, diffusion, graphs)
 _CASES = {case.name: case for module in _MODULES for case in module.cases()}
 
 

@@ -21,13 +21,21 @@ CLASSIFIERS = {
     "efficientnet_b0": {},
     "densenet121": {},
     "mnasnet0_5": {},
+    "alexnet": {},
+    "vgg11_bn": {},
+    "mobilenet_v2": {},
+    "googlenet": {"init_weights": False},
+    "resnext50_32x4d": {},
+    "wide_resnet50_2": {},
+    "efficientnet_v2_s": {},
+    "convnext_tiny": {},
 }
 TIMM = {
     "resnet10t": {},
     "vit_tiny_patch16_224": {"img_size": 64, "depth": 3},
     "deit_tiny_patch16_224": {"img_size": 64, "depth": 3},
     "convnext_atto": {},
-    "mixer_s32_224": {"img_size": 64},
+    "resmlp_12_224": {"img_size": 64},
     "mobilevitv2_050": {},
     "edgenext_xx_small": {},
     "ghostnet_050": {},
@@ -43,46 +51,71 @@ TIMM = {
     "levit_128s": {"img_size": 224},
     "repvgg_a0": {},
     "fastvit_t8": {},
+    "mobilenetv4_conv_small": {},
+    "mobilenetv4_hybrid_medium": {},
+    "mobileone_s0": {},
+    "regnety_002": {},
+    "nf_regnet_b0": {},
+    "eca_nfnet_l0": {},
+    "maxvit_rmlp_pico_rw_256": {"img_size": 64},
+    "coatnet_nano_rw_224": {"img_size": 64},
+    "convnextv2_atto": {},
+    "inception_next_atto": {},
+    "efficientformerv2_s0": {"img_size": 64},
+    "tf_efficientnetv2_b0": {},
+    "crossvit_tiny_240": {"img_size": 240},
+    "cait_xxs24_224": {"img_size": 64, "depth": 3},
+    "xcit_nano_12_p16_224": {"img_size": 64, "depth": 3},
+    "poolformer_s12": {},
+    "hrnet_w18_small": {},
+    "dla34": {},
+    "ese_vovnet19b_dw": {},
+    "gcresnet33ts": {},
+    "botnet26t_256": {"img_size": 64},
+    "lambda_resnet26t": {"img_size": 64},
+    "focalnet_tiny_srf": {},
+    "davit_tiny": {},
+    "mvitv2_tiny": {"img_size": 64},
+    "hiera_tiny_224": {"img_size": 64},
+    "swinv2_tiny_window8_256": {"img_size": 64},
+    "gcvit_xxtiny": {"img_size": 64},
+    "efficientvit_b0": {},
+    "sequencer2d_s": {"img_size": 64},
+    "resnest14d": {},
+    "skresnet18": {},
+    "gmlp_ti16_224": {"img_size": 64},
+    "mambaout_femto": {},
+    "pvt_v2_b0": {},
+    "rexnet_100": {},
+    "hgnetv2_b0": {},
+}
+MAXVIT = {
+    "input_size": (64, 64),
+    "stem_channels": 16,
+    "partition_size": 2,
+    "block_channels": [16, 32],
+    "block_layers": [1, 1],
+    "head_dim": 8,
+    "stochastic_depth_prob": 0.0,
 }
 
 
-def _make(module: str, name: str, **options: Any) -> nn.Module:
+def make(module: str, name: str, **options: Any) -> nn.Module:
+    """Make a model by a function of a library.
+
+    Args:
+        module: the function's module.
+        name: the function.
+        options: its arguments.
+
+    Returns:
+        The model.
+    """
     return getattr(importlib.import_module(module), name)(**options)
 
 
-def _boxes() -> dict[str, Any]:
-    targets = [
-        {
-            "boxes": torch.tensor([[5.0, 5.0, 40.0, 30.0], [20.0, 10.0, 60.0, 60.0]]),
-            "labels": torch.tensor([1, 3]),
-            "masks": (torch.rand(2, 64, 64) < 0.5).byte(),
-            "keypoints": torch.tensor([10.0, 10.0, 1.0]).repeat(2, 3, 1),
-        }
-        for _ in range(2)
-    ]
-    return {"args": ([torch.rand(3, 64, 64) for _ in range(2)], targets)}
-
-
-def _sum_of_losses(losses: dict[str, torch.Tensor]) -> torch.Tensor:
-    return torch.stack(list(losses.values())).sum()
-
-
-def _detector(name: str, **options: Any) -> Case:
-    sizes = {} if name.startswith("ssd") else {"min_size": 64, "max_size": 96}
-    options = {"weights": None, "weights_backbone": None, "num_classes": 5, **sizes, **options}
-    return Case(
-        f"torchvision/{name}",
-        partial(_make, "torchvision.models.detection", name, **options),
-        _boxes,
-        loss=_sum_of_losses,
-        # Scores of random weights are nearly equal: rounding decides which boxes stay.
-        evaluates=False,
-        tolerance=1e-3,
-    )
-
-
 def _timm(name: str, options: dict[str, Any]) -> Callable[[], nn.Module]:
-    return partial(_make, "timm", "create_model", model_name=name, num_classes=10, **options)
+    return partial(make, "timm", "create_model", model_name=name, num_classes=10, **options)
 
 
 def cases() -> Iterator[Case]:
@@ -92,37 +125,40 @@ def cases() -> Iterator[Case]:
         Each model.
     """
     for name, options in CLASSIFIERS.items():
-        build = partial(_make, "torchvision.models", name, weights=None, num_classes=10, **options)
+        build = partial(make, "torchvision.models", name, weights=None, num_classes=10, **options)
         yield Case(f"torchvision/{name}", build, partial(image, 4, 3, 64, 64), tolerance=1e-3)
     vit = {"image_size": 32, "patch_size": 8, "num_layers": 2, "num_heads": 2, "hidden_dim": 32, "mlp_dim": 64}
     yield Case(
         "torchvision/vit",
-        partial(_make, "torchvision.models", "VisionTransformer", **vit),
+        partial(make, "torchvision.models", "VisionTransformer", **vit),
         partial(image, 2, 3, 32, 32),
     )
     swin = {"patch_size": [4, 4], "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": [4, 4]}
     yield Case(
         "torchvision/swin",
-        partial(_make, "torchvision.models", "SwinTransformer", **swin, stochastic_depth_prob=0.0),
+        partial(make, "torchvision.models", "SwinTransformer", **swin, stochastic_depth_prob=0.0),
         partial(image, 2, 3, 64, 64),
     )
-    for name in ("lraspp_mobilenet_v3_large", "deeplabv3_mobilenet_v3_large"):
-        build = partial(
-            _make, "torchvision.models.segmentation", name, weights=None, weights_backbone=None, num_classes=5
-        )
-        yield Case(f"torchvision/{name}", build, partial(image, 2, 3, 96, 96), tolerance=1e-3)
     yield Case(
-        "torchvision/r3d_18",
-        partial(_make, "torchvision.models.video", "r3d_18", weights=None, num_classes=5),
-        partial(image, 1, 3, 4, 32, 32),
+        "torchvision/maxvit",
+        partial(make, "torchvision.models", "MaxVit", **MAXVIT),
+        partial(image, 2, 3, 64, 64),
         tolerance=1e-3,
     )
-    yield _detector("fasterrcnn_mobilenet_v3_large_320_fpn")
-    yield _detector("ssdlite320_mobilenet_v3_large")
-    yield _detector("retinanet_resnet50_fpn_v2")
-    yield _detector("fcos_resnet50_fpn")
-    yield _detector("maskrcnn_resnet50_fpn")
-    yield _detector("keypointrcnn_resnet50_fpn", num_keypoints=3)
+    for name in ("lraspp_mobilenet_v3_large", "deeplabv3_mobilenet_v3_large", "fcn_resnet50"):
+        build = partial(
+            make, "torchvision.models.segmentation", name, weights=None, weights_backbone=None, num_classes=5
+        )
+        yield Case(f"torchvision/{name}", build, partial(image, 2, 3, 96, 96), tolerance=1e-3)
+    for name in ("r3d_18", "r2plus1d_18"):
+        build = partial(make, "torchvision.models.video", name, weights=None, num_classes=5)
+        yield Case(f"torchvision/{name}", build, partial(image, 2, 3, 4, 64, 64), tolerance=1e-3)
+    yield Case(
+        "torchvision/raft_small",
+        partial(make, "torchvision.models.optical_flow", "raft_small", weights=None),
+        lambda: {"args": (torch.rand(1, 3, 128, 128), torch.rand(1, 3, 128, 128)), "num_flow_updates": 2},
+        tolerance=1e-3,
+    )
     for name, options in TIMM.items():
         side = options.get("img_size", 96)
         yield Case(f"timm/{name}", _timm(name, options), partial(image, 2, 3, side, side), tolerance=1e-3)

@@ -47,7 +47,58 @@ DECODERS: dict[str, dict[str, Any]] = {
     "Mamba": SMALL | {"state_size": 8},
     "Mamba2": SMALL | {"state_size": 8, "num_heads": 8, "head_dim": 8, "n_groups": 1, "chunk_size": 8},
     "FalconMamba": SMALL | {"state_size": 8},
+    "Phi": GROUPED,
+    "Bloom": SMALL | {"n_head": 4, "n_layer": 2},
+    "GPTJ": SMALL | {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
+    "Olmo2": GROUPED,
+    "Cohere": GROUPED,
+    "Glm4": GROUPED | {"head_dim": 8},
+    "GptOss": MOE | {"num_local_experts": 4, "head_dim": 8, "sliding_window": 8},
+    "DeepseekV3": MOE
+    | {
+        "moe_intermediate_size": 16,
+        "n_routed_experts": 4,
+        "n_group": 2,
+        "topk_group": 1,
+        "first_k_dense_replace": 1,
+        "kv_lora_rank": 16,
+        "q_lora_rank": 16,
+        "qk_rope_head_dim": 8,
+        "v_head_dim": 8,
+        "qk_nope_head_dim": 8,
+        "num_key_value_heads": 4,
+    },
+    "RecurrentGemma": GROUPED
+    | {
+        "num_hidden_layers": 3,
+        "head_dim": 8,
+        "lru_width": 32,
+        "attention_window_size": 8,
+    },
+    "Rwkv": {key: SMALL[key] for key in ("vocab_size", "hidden_size", "num_hidden_layers")} | {"eos_token_id": None},
+    "Jamba": MOE
+    | {
+        "num_experts": 2,
+        "attn_layer_period": 2,
+        "attn_layer_offset": 1,
+        "mamba_d_state": 8,
+        "mamba_dt_rank": 4,
+    },
+    "Qwen3Next": MOE
+    | {
+        "num_experts": 4,
+        "moe_intermediate_size": 16,
+        "shared_expert_intermediate_size": 16,
+        "head_dim": 8,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "layer_types": ["linear_attention", "full_attention"],
+    },
 }
+# These keep a state, or keys and values of their own kind, for which transformers has no static cache.
+WITHOUT_STATIC_CACHE = ("Mamba", "Mamba2", "FalconMamba", "RecurrentGemma", "Rwkv", "Jamba", "Qwen3Next")
 SMALL_GPT2 = {
     "vocab_size": VOCABULARY,
     "n_embd": 32,
@@ -63,6 +114,12 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "Electra": SMALL | {"embedding_size": 16},
     "ModernBert": SMALL | {"cls_token_id": 1, "sep_token_id": 2, "local_attention": 8},
     "DebertaV2": SMALL | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 8},
+    "DistilBert": {"vocab_size": VOCABULARY, "dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4},
+    "FNet": SMALL | {"type_vocab_size": 2},
+    "Longformer": SMALL | {"attention_window": 4},
+    "BigBird": SMALL | {"attention_type": "original_full"},
+    "MPNet": SMALL,
+    "RoFormer": SMALL | {"embedding_size": 16},
 }
 
 
@@ -105,7 +162,7 @@ def cases() -> Iterator[Case]:
     """
     for name, options in DECODERS.items():
         model = name.removesuffix("Text") + "ForCausalLM" if name != "Gemma3Text" else "Gemma3ForCausalLM"
-        generate = GENERATE if "Mamba" not in name else (GREEDY, GENERATE[-1])
+        generate = GENERATE if name not in WITHOUT_STATIC_CACHE else (GREEDY, GENERATE[-1])
         yield Case(f"transformers/{name}", partial(_made, name, model, options), tokens, generate=generate)
     gpt2 = partial(_made, "GPT2", "GPT2LMHeadModel", SMALL_GPT2)
     yield Case("transformers/GPT2", gpt2, tokens, generate=GENERATE[:1] + GENERATE[2:])
@@ -115,9 +172,11 @@ def cases() -> Iterator[Case]:
         "vocab_size": VOCABULARY, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4,
         "decoder_start_token_id": 0, "eos_token_id": None,
     }  # fmt: skip
-    yield Case("transformers/T5", partial(_made, "T5", "T5ForConditionalGeneration", t5), _pair)
+    yield Case("transformers/T5", partial(_made, "T5", "T5ForConditionalGeneration", t5), _pair, generate=(GREEDY,))
     bart = SMALL | {
         "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
         "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48,
     }  # fmt: skip
-    yield Case("transformers/Bart", partial(_made, "Bart", "BartForConditionalGeneration", bart), _pair)
+    yield Case(
+        "transformers/Bart", partial(_made, "Bart", "BartForConditionalGeneration", bart), _pair, generate=(GREEDY,)
+    )

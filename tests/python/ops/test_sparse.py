@@ -297,6 +297,30 @@ def test_gradients_of_a_matmul(device: torch.device, layout: torch.layout) -> No
         same(ours, theirs)
 
 
+@covers("_sparse_mm_reduce_impl", "_sparse_mm_reduce_impl_backward")
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+@pytest.mark.parametrize("dtype", computed((torch.float32, torch.float64, torch.bfloat16)), ids=str)
+def test_matmul_with_a_reduction(device: torch.device, dtype: torch.dtype, reduce: str) -> None:
+    dense, other = numbers(6, 5, dtype=dtype), torch.randn(5, 3).to(dtype)
+    # A row without elements, and NaN.
+    dense[2] = 0
+    dense[1, 1], other[1, 1] = 2, torch.nan
+    results = []
+    with on_device():
+        for where in (device, "cpu"):
+            matrix, right = dense.to_sparse_csr().to(where).requires_grad_(), leaf(other, where)
+            product = torch.sparse.mm(matrix, right, reduce)
+            product.nan_to_num().cos().sum().backward()
+            results.append((product.detach(), matrix.grad, right.grad))
+            with torch.no_grad():
+                results[-1] += (torch.sparse.mm(matrix, right, reduce),)
+    for ours, theirs in zip(*results, strict=True):
+        close = {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {}
+        same(ours, theirs, equal_nan=True, **close)
+    with pytest.raises(RuntimeError, match="prod has not been enabled"):
+        torch.sparse.mm(dense.to_sparse_csr().to(device), other.to(device), "prod")
+
+
 def test_gradients_through_conversions_and_sums(device: torch.device) -> None:
     weights, values = torch.randn(4, 5), torch.randn(3)
     indices = torch.tensor([[0, 1, 3], [2, 0, 4]])

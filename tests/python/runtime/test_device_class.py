@@ -12,8 +12,8 @@ FOLDER = Path(__file__).parents[1] / "ops"
 
 
 # In processes of their own, as compiling these kernels for the first time takes most of a minute.
-CASES, ORDER_CASES, DTYPE_CASES, FFT_CASES, LINALG_CASES = (
-    f"device_class{kind}_cases.py" for kind in ("", "_order", "_dtype", "_fft", "_linalg")
+CASES, ORDER_CASES, DTYPE_CASES, FFT_CASES, LINALG_CASES, VISION_CASES = (
+    f"device_class{kind}_cases.py" for kind in ("", "_order", "_dtype", "_fft", "_linalg", "_vision")
 )
 PARTS = [
     (CASES, "matmul or tiles"),
@@ -25,6 +25,7 @@ PARTS = [
     (FFT_CASES, ""),
     (LINALG_CASES, "lu or qr or triangles"),
     (LINALG_CASES, "not (lu or qr or triangles)"),
+    (VISION_CASES, ""),
 ]
 
 
