@@ -190,7 +190,8 @@ TORCH_LIBRARY_IMPL(torchvision, PrivateUse1, m) {
     m.impl(op, torch::CppFunction::makeFromBoxedFunction<&torch_opencl::host_kernel>());
   }
   const auto bit = [](at::ScalarType dtype) { return uint64_t{1} << static_cast<unsigned>(dtype); };
-  torch_opencl::GpuLibrary gpu(m, bit(at::kFloat) | bit(at::kDouble) | bit(at::kHalf));
+  constexpr uint64_t kDtypes = bit(at::kFloat) | bit(at::kDouble) | bit(at::kHalf);
+  torch_opencl::GpuLibrary gpu(m, {torch_opencl::HostCalls::All, kDtypes, kDtypes});
   gpu.impl("roi_align", TORCH_FN(torch_opencl::native::roi_align));
   gpu.impl("_roi_align_backward", TORCH_FN(torch_opencl::native::roi_align_backward));
 }
