@@ -197,7 +197,7 @@ int64_t fused_sdp_choice(
 }
 
 // Output, logsumexp [batch, heads, queries], two sequence bounds that stay undefined, lengths of queries and keys, seed
-// and offset of the random numbers (scalars on the host, undefined without dropout), and an undefined debugging mask.
+// and offset of the random numbers (scalars on the host), and an undefined debugging mask.
 // Tensors are [batch, heads, length, head_dim] or lack the batch; query heads share key heads in equal groups.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
 scaled_dot_product_attention(
@@ -211,15 +211,13 @@ scaled_dot_product_attention(
     std::optional<double> scale) {
   TORCH_CHECK(!return_debug_mask, kOp, ": there is no debugging mask, as no matrix of weights is made");
   AttentionOptions options{dropout_p, is_causal, scale};
-  at::Tensor seed, offset;
   const int64_t queries = query.size(-2), keys = key.size(-2);
-  if (dropout_p > 0) {
-    options.stream = attention_stream(query, attention_counters(query, key));
-    seed = at::scalar_to_tensor(static_cast<int64_t>(options.stream.seed));
-    offset = at::scalar_to_tensor(static_cast<int64_t>(options.stream.offset));
-  }
+  if (dropout_p > 0) options.stream = attention_stream(query, attention_counters(query, key));
+  // Tensors without dropout too: compiled graphs keep them for the backward.
+  at::Tensor seed = at::scalar_to_tensor(static_cast<int64_t>(options.stream.seed));
+  at::Tensor offset = at::scalar_to_tensor(static_cast<int64_t>(options.stream.offset));
   auto [out, logsumexp] = fused_attention(query, key, value, attn_bias.value_or(at::Tensor()), options);
-  return {std::move(out), std::move(logsumexp), at::Tensor(), at::Tensor(), queries, keys, seed, offset, at::Tensor()};
+  return {std::move(out), std::move(logsumexp), at::Tensor(), at::Tensor(), queries, keys, std::move(seed), std::move(offset), at::Tensor()};
 }
 
 // Gradients of query, key, value and bias, that of the bias undefined unless it is asked for.
