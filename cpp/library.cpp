@@ -174,6 +174,7 @@ TORCH_LIBRARY(torch_opencl, m) {
       "launch_kernel(int kernel, int global_size, int local_size, bool is_short, Tensor[] buffers, Scalar[] scalars) "
       "-> ()",
       &launch_kernel);
+  m.def("launch_function() -> int", [] { return static_cast<int64_t>(bridge::launch_function()); });
   m.def("fault_message(str text) -> int", [](const std::string& text) { return bridge::fault_message(rust::Str(text)); });
   m.def("launches() -> int", [] { return static_cast<int64_t>(bridge::launch_count()); });
 }

@@ -69,7 +69,16 @@ def _log_sigmoid(before: Any, fake_mode: Any, func: Any, self: Any) -> tuple:
 
 
 def _batch_norm(
-    before: Any, fake_mode: Any, func: Any, input: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *_: Any
+    before: Any,
+    fake_mode: Any,
+    func: Any,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    training: bool,
+    *_: Any,
 ) -> tuple:
     """In evaluation there are no statistics to keep."""
     with fake_mode:

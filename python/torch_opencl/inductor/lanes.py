@@ -284,7 +284,13 @@ class Lanes:
     def op_check_bounds(self, expr: Expr, width: int) -> str:
         index, _, _, size, mask = expr.args
         wide = width if self.is_wide(index, width) else 1
-        active = "1" if mask is None else self._any(mask, width) if wide == 1 else self.operand(mask, torch.bool, width, wide)
+        active = (
+            "1"
+            if mask is None
+            else self._any(mask, width)
+            if wide == 1
+            else self.operand(mask, torch.bool, width, wide)
+        )
         if mask is None and wide > 1:
             active = f"(int{wide})(-1)"
         suffix = str(wide) if wide > 1 else ""
@@ -322,7 +328,11 @@ def converted(text: str, source: torch.dtype, target: torch.dtype, wide: int) ->
     Returns:
         An expression.
     """
-    if source == target or (target in HALVES and source == torch.float32) or (source in HALVES and target == torch.float32):
+    if (
+        source == target
+        or (target in HALVES and source == torch.float32)
+        or (source in HALVES and target == torch.float32)
+    ):
         return text
     suffix = str(wide) if wide > 1 else ""
     ours, theirs = compute_type(source), compute_type(target)

@@ -242,4 +242,4 @@ def without_templates() -> list[str]:
     Returns:
         Names of operators, such as `special_bessel_j0`.
     """
-    return [data.name for name, data in pointwise_overrides_data.items() if name not in TEMPLATES]
+    return ["erfinv", *(data.name for name, data in pointwise_overrides_data.items() if name not in TEMPLATES)]

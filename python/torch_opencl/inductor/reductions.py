@@ -127,7 +127,10 @@ class Accumulator:
         """
         wide = self._wide(width)
         parts = self._parts(width)
-        operands = [self.lanes.operand(value, dtype, width, wide) for value, dtype in zip(self.values, self.dtypes, strict=False)]
+        operands = [
+            self.lanes.operand(value, dtype, width, wide)
+            for value, dtype in zip(self.values, self.dtypes, strict=False)
+        ]
         if self.kind.has_index and len(operands) == 1:
             operands.append(f"((long{wide if wide > 1 else ''})({position}))")
         if self.name == "welford_reduce":

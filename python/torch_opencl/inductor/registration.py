@@ -21,6 +21,14 @@ def add_to_gpu_types(module: Any) -> None:
         else:
             module.get_gpu_type()
         module.GPU_TYPES.append("opencl")
+        is_big_gpu = module.is_big_gpu
+
+        def is_big(index_or_device: Any = 0) -> bool:
+            # It would warn that the device is too small for matmuls by Triton.
+            is_ours = isinstance(index_or_device, torch.device) and index_or_device.type == "opencl"
+            return False if is_ours else is_big_gpu(index_or_device)
+
+        module.is_big_gpu = is_big
 
 
 def keep_out_of_graphs(module: Any) -> None:

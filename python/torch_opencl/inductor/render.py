@@ -285,7 +285,9 @@ class _Renderer:
                 self._statements(phase.statements, 1, accumulators)
             return
         self.out.writeline("{")
-        with self._block(f"const long length = {self._size(self.length)};\nfor (long r0_row = 0; r0_row < ({numel}) / length; r0_row++)"):
+        with self._block(
+            f"const long length = {self._size(self.length)};\nfor (long r0_row = 0; r0_row < ({numel}) / length; r0_row++)"
+        ):
             self._entries("r0_", "r0_row", is_lane=False)
             self.out.writeline("long i = 0;")
             for width in self.widths:

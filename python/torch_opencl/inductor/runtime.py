@@ -1,14 +1,12 @@
 """What generated wrappers call: building a graph's program, and launches."""
 
-import itertools
+import importlib.machinery
+import importlib.util
 import weakref
+from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from torch_opencl._load import native
-
-_launch_kernel = torch.ops.torch_opencl.launch_kernel.default
+from torch_opencl._load import LIBRARY, native
 
 
 class Library:
@@ -47,15 +45,16 @@ class Library:
         return native().fault_message(text)
 
 
-def launch(kernel: int, global_size: int, local_size: int, is_short: int, *args: Any) -> None:
-    """Enqueue a kernel on the current stream.
+def _load_launch() -> Callable[..., None]:
+    """Load the extension: a launch through ``torch.ops`` takes the host several times as long."""
+    path = str(LIBRARY.parent / "_launch.abi3.so")
+    loader = importlib.machinery.ExtensionFileLoader("_launch", path)
+    spec = importlib.util.spec_from_file_location("_launch", path, loader=loader)
+    module = importlib.util.module_from_spec(spec)
+    module.bind(native().launch_function())
+    return module.launch
 
-    Args:
-        kernel: its number.
-        global_size: work-items.
-        local_size: work-items of a group.
-        is_short: true where it need not start before others do.
-        args: tensors, then numbers.
-    """
-    buffers = list(itertools.takewhile(lambda arg: isinstance(arg, torch.Tensor), args))
-    _launch_kernel(kernel, global_size, local_size, bool(is_short), buffers, args[len(buffers) :])
+
+# launch(kernel, global_size, local_size, is_short, *args) enqueues a kernel on the current stream: its number, work-items, those
+# of a group, true where it need not start before others do; tensors and numbers.
+launch = _load_launch()

@@ -27,7 +27,11 @@ class OpenCLScheduling(SIMDScheduling):
 
     @classmethod
     def get_tiling_and_scores(
-        cls, node_schedule: Any, numel: sympy.Expr, reduction_numel: sympy.Expr = sympy.S.One, coalesce_analysis: Any = None
+        cls,
+        node_schedule: Any,
+        numel: sympy.Expr,
+        reduction_numel: sympy.Expr = sympy.S.One,
+        coalesce_analysis: Any = None,
     ) -> tuple[dict[str, sympy.Expr], None]:
         """Leave x whole."""
         return cls.create_tiling([numel], [reduction_numel]), None

@@ -72,8 +72,17 @@ class OpenCLSubgraphWrapper(_Calls, SubgraphPythonWrapperCodegen):
     """The wrapper of a part of a graph."""
 
 
+_NO_CPP = (
+    "torch.compile for opencl has no wrapper in C++ and no ahead-of-time compilation: set "
+    "torch._inductor.config.cpp_wrapper = False, and use torch.compile instead of aot_compile."
+)
+
+
 class CppWrapper:
     """What stands in the place of a wrapper in C++."""
+
+    # Asked before one is made.
+    supports_caching = False
 
     def __init__(self, *args: Any, **options: Any) -> None:
         raise NotImplementedError(_NO_CPP)
@@ -82,9 +91,3 @@ class CppWrapper:
     def create(*args: Any, **options: Any) -> Any:
         """Refuse."""
         raise NotImplementedError(_NO_CPP)
-
-
-_NO_CPP = (
-    "torch.compile for opencl has no wrapper in C++ and no ahead-of-time compilation: set "
-    "torch._inductor.config.cpp_wrapper = False, and use torch.compile instead of aot_compile."
-)

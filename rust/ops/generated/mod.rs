@@ -27,6 +27,7 @@ mod ffi {
             values: &[u64],
         ) -> Result<()>;
         fn fault_message(text: &str) -> i64;
+        fn launch_function() -> usize;
     }
 }
 
@@ -127,6 +128,53 @@ pub fn launch_kernel(
     }
     let start = if is_short { Start::Batched } else { Start::Now };
     target.launch_generated(&generated.kernel, args.get(..=last).unwrap_or_default(), global, local, start)
+}
+
+/// [`launch_kernel`] by C's calling convention, for other languages: `python/launch` calls it.
+///
+/// Returns 0; or 1, and 2 where an index is out of range, with a message of at most `size` bytes that ends with a zero.
+///
+/// # Safety
+/// `buffers` points to `buffer_count` addresses of tensors, `values` to `value_count` scalars, `message` to `size` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn torch_opencl_launch(
+    kernel: i64,
+    global: usize,
+    local: usize,
+    is_short: i32,
+    buffers: *const usize,
+    buffer_count: usize,
+    values: *const u64,
+    value_count: usize,
+    message: *mut u8,
+    size: usize,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    let (buffers, values, message) = unsafe {
+        (
+            std::slice::from_raw_parts(buffers, buffer_count),
+            std::slice::from_raw_parts(values, value_count),
+            std::slice::from_raw_parts_mut(message, size),
+        )
+    };
+    let Err(error) = launch_kernel(kernel, global, local, is_short != 0, buffers, values) else { return 0 };
+    let text = error.message();
+    for (slot, byte) in message.iter_mut().zip(text.bytes().chain([0])) {
+        *slot = byte;
+    }
+    if let Some(last) = message.last_mut() {
+        *last = 0;
+    }
+    if matches!(error, Error::Index(_)) {
+        2
+    } else {
+        1
+    }
+}
+
+/// The address of [`torch_opencl_launch`].
+pub fn launch_function() -> usize {
+    torch_opencl_launch as *const () as usize
 }
 
 /// The number of an assertion's message, for a kernel's scalar.
