@@ -16,6 +16,8 @@ from pathlib import Path
 from build_support.checks import ROOT, check_toolchain, torch_release, torch_version
 
 LIBRARY = "libtorch_opencl.so"
+# A module for Python, which does not depend on its version: launches of generated kernels.
+EXTENSION = "libtorch_opencl_launch.so"
 
 
 def build() -> None:
@@ -28,13 +30,19 @@ def build() -> None:
     built = compile_library()
     library = package_folder() / LIBRARY
     library.parent.mkdir(parents=True, exist_ok=True)
-    if not library.exists() or not filecmp.cmp(built, library):
-        # Renamed into place: a process that has the old library mapped keeps it whole.
-        fresh = library.with_suffix(".tmp")
-        shutil.copyfile(built, fresh)
-        os.replace(fresh, library)
+    _put(built, library)
+    _put(built.parent / EXTENSION, library.parent / "_launch.abi3.so")
     info = {"version": package_version(), "torch": torch_version()}
     (library.parent / "build_info.json").write_text(json.dumps(info) + "\n")
+
+
+def _put(built: Path, target: Path) -> None:
+    """Copy a library into the package, if it has changed."""
+    if not target.exists() or not filecmp.cmp(built, target):
+        # Renamed into place: a process that has the old library mapped keeps it whole.
+        fresh = target.with_suffix(".tmp")
+        shutil.copyfile(built, fresh)
+        os.replace(fresh, target)
 
 
 def package_folder() -> Path:
@@ -85,7 +93,8 @@ def compile_library(variables: Mapping[str, str] | None = None) -> Path:
         SystemExit: the compilation failed.
     """
     environment = cargo_environment() | (variables or {})
-    command = ["cargo", "build", "--release", "--message-format=json-render-diagnostics"]
+    packages = ["--package", "torch-opencl", "--package", "torch-opencl-launch"]
+    command = ["cargo", "build", "--release", *packages, "--message-format=json-render-diagnostics"]
     cargo = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if cargo.returncode != 0:
         raise SystemExit(f"`{' '.join(command)}` failed; its messages are above.")

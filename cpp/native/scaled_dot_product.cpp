@@ -184,7 +184,7 @@ int64_t fused_sdp_choice(
 }
 
 // Output, logsumexp [batch, heads, queries], two sequence bounds that stay undefined, lengths of queries and keys, seed
-// and offset of the random numbers (scalars on the host, undefined without dropout), and an undefined debugging mask.
+// and offset of the random numbers (scalars on the host), and an undefined debugging mask.
 // Tensors are [batch, heads, length, head_dim] or lack the batch; query heads share key heads in equal groups.
 Returns<at::_ops::_scaled_dot_product_fused_attention_overrideable> scaled_dot_product_attention(
     const Arguments<at::_ops::_scaled_dot_product_fused_attention_overrideable>& args) {
@@ -195,12 +195,10 @@ Returns<at::_ops::_scaled_dot_product_fused_attention_overrideable> scaled_dot_p
       args.value,
       args.attn_bias.value_or(at::Tensor()),
       {args.dropout_p, args.is_causal, args.scale}};
-  at::Tensor seed, offset;
-  if (args.dropout_p > 0) {
-    call.draw();
-    seed = at::scalar_to_tensor(static_cast<int64_t>(call.options.stream.seed));
-    offset = at::scalar_to_tensor(static_cast<int64_t>(call.options.stream.offset));
-  }
+  if (args.dropout_p > 0) call.draw();
+  // Tensors without dropout too: compiled graphs keep them for the backward.
+  at::Tensor seed = at::scalar_to_tensor(static_cast<int64_t>(call.options.stream.seed));
+  at::Tensor offset = at::scalar_to_tensor(static_cast<int64_t>(call.options.stream.offset));
   auto [out, logsumexp] = call.forward();
   return {std::move(out),      std::move(logsumexp), at::Tensor(), at::Tensor(),
           args.query.size(-2), args.key.size(-2),    seed,         offset,

@@ -6,13 +6,7 @@ of ``torch.cuda``, ``torch.xpu`` and ``torch.accelerator``.
 
 import sys
 
-from torch_opencl import _load, amp, random
-from torch_opencl._inductor import (
-    CppWrapperCodegen as CppWrapperCodegen,
-    PythonWrapperCodegen as PythonWrapperCodegen,
-    Scheduling as Scheduling,
-    WrapperFxCodegen as WrapperFxCodegen,
-)
+from torch_opencl import _hooks, _load, amp, random
 from torch_opencl._lazy import (
     _is_in_bad_fork as _is_in_bad_fork,
     _lazy_init as _lazy_init,
@@ -177,3 +171,12 @@ def __getattr__(name: str):
 
 
 _load.load(sys.modules[__name__])
+
+# torch.compile: each is done when PyTorch imports the module, which `import torch` does not.
+_hooks.when_imported("torch._inductor.utils", "torch_opencl.inductor.registration:add_to_gpu_types")
+_hooks.when_imported("torch._inductor.scheduler", "torch_opencl.inductor.registration:allow_without_triton")
+_hooks.when_imported("torch._inductor.lowering", "torch_opencl.inductor.registration:leave_to_eager")
+_hooks.when_imported("torch._inductor.codegen.common", "torch_opencl.inductor.registration:register_backend")
+_hooks.when_imported("torch._dynamo.trace_rules", "torch_opencl.inductor.registration:keep_out_of_graphs")
+_hooks.when_imported("torch._subclasses.fake_impls", "torch_opencl.inductor.fakes:install")
+_hooks.when_imported("torch._dynamo.device_interface", "torch_opencl.inductor.registration:register_interface")

@@ -39,6 +39,7 @@ class DeviceProperties:
     major: int
     minor: int
     type: str
+    device_class: str
     compute_units: int
     max_clock_mhz: int
     global_mem_bytes: int

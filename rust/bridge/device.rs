@@ -54,7 +54,12 @@ fn describe(info: &DeviceInfo) -> Value {
 }
 
 pub fn device_json(index: i32) -> Result<String> {
-    Ok(describe(&device(index)?.info).to_string())
+    let device = device(index)?;
+    let mut description = describe(&device.info);
+    if let Value::Object(fields) = &mut description {
+        fields.insert("device_class".to_owned(), json!(device.class.name()));
+    }
+    Ok(description.to_string())
 }
 
 pub fn platforms_json() -> String {

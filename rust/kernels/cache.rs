@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use foldhash::HashMap;
 
-use super::build::{build, is_stored, Recipe};
+use super::build::{build, build_with, is_stored, Recipe};
 use super::compile_thread::{CompileThread, Job};
 use super::source::Switch;
 use super::spec::{Constant, Tier};
@@ -15,7 +15,7 @@ use super::warning::warn;
 use super::{disk, Class, Family, Spec};
 use crate::cl::{Kernel, Program};
 use crate::error::{Error, Result};
-use crate::runtime::Device;
+use crate::runtime::{Device, DeviceClass};
 
 /// Constants are looked up as a slice, so that a launch does not allocate for it.
 type Programs = HashMap<(i32, Family, Class), HashMap<Vec<Constant>, Arc<Slot>>>;
@@ -53,6 +53,31 @@ impl CachedProgram {
         kernels.insert(name, Arc::clone(&kernel));
         Ok(kernel)
     }
+}
+
+impl CachedProgram {
+    /// A kernel that was written at run time, by its name.
+    pub fn generated_kernel(&self, name: &str) -> Result<Arc<Kernel>> {
+        Ok(Arc::new(self.program.kernel(name)?))
+    }
+}
+
+/// A program of kernels that are written at run time, behind what they call (`generated.cl`).
+///
+/// # Errors
+/// [`Error::Build`] with the compiler's log.
+pub fn generated_program(device: &'static Device, kernels: &str) -> Result<CachedProgram> {
+    let lanes = if device.class == DeviceClass::Cpu { 16 } else { 1 };
+    let recipe = Recipe {
+        device,
+        family: Family::Generated,
+        class: Class::Float,
+        tier: Tier::Generic,
+        constants: vec![("VEC", lanes)],
+        switch: Switch::default(),
+    };
+    let program = COMPILE_THREAD.on_the_spot(|| build_with(&recipe, kernels))?;
+    Ok(CachedProgram { program, kernels: RwLock::new(HashMap::default()) })
 }
 
 /// The slot of one program, built or not.

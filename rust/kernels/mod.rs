@@ -21,7 +21,7 @@ pub mod structs;
 mod tiers;
 mod warning;
 
-pub use cache::{cache_info, program, stop_building, wait_for_builds, CachedProgram};
+pub use cache::{cache_info, generated_program, program, stop_building, wait_for_builds, CachedProgram};
 pub use disk::{check_cache_folder, folder as cache_folder, Entry as DiskEntry};
 pub use driver_cache::{check_driver_cache, driver_cache_obstacle, leave as leave_driver_cache};
 pub use dtype::{Class, DType};

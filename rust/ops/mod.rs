@@ -9,6 +9,7 @@ pub mod embedding_bag;
 pub mod factory;
 pub mod fft;
 pub mod foreach;
+pub mod generated;
 pub mod grid_sampler;
 pub mod index;
 pub mod linalg;

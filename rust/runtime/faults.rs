@@ -98,6 +98,7 @@ fn error_of([kind, value, bound]: [i64; 3]) -> Result<()> {
             "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive, but got {value} of {bound}. Did you \
              properly pass the result of lu_factor?"
         ))),
+        13 => Err(Error::Index(format!("index {value} is out of bounds for dimension with size {bound}"))),
         _ => Err(Error::Invalid(format!("OpenCL: a kernel left an unknown fault, {kind}"))),
     }
 }

@@ -13,6 +13,7 @@
 #define FAULT_POISSON_RATE 10
 #define FAULT_ASSERTION 11
 #define FAULT_PIVOT 12
+#define FAULT_INDEX 13
 
 // The first report stays. Work-items that race differ only in the value that they name.
 static inline void report_fault(__global uchar *faults, int kind, long value, long bound) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::abi::Tensor;
-use crate::cl::{Arg, Grid, Memory, Read, Start};
+use crate::cl::{Arg, Grid, Kernel, Memory, Read, Start};
 use crate::error::Result;
 use crate::kernels::entry::{Arguments, EntryPoint};
 use crate::kernels::{program, CachedProgram, Class, DType, Family, Spec, Switch, Tier};
@@ -126,6 +126,22 @@ impl Target {
     ) -> Result<()> {
         let start = if count <= SHORT { Start::Batched } else { Start::Now };
         args.bind(|args| self.enqueue(program, kernel.name, args, global, local, start))
+    }
+
+    /// Enqueues a kernel that was written at run time.
+    pub fn launch_generated(
+        &self,
+        kernel: &Kernel,
+        args: &[Arg<'_>],
+        global: usize,
+        local: usize,
+        start: Start,
+    ) -> Result<()> {
+        if global == 0 {
+            return Ok(());
+        }
+        let grid = Grid { first: None, global: &[global], local: Some(&[local]) };
+        self.stream.launch(&self.state.context, kernel, args, &grid, start)
     }
 
     fn enqueue(

@@ -1,0 +1,68 @@
+"""Runs functions when modules are imported, so that what is not used is not imported either."""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+__all__ = ["when_imported"]
+
+
+def when_imported(name: str, function: str) -> None:
+    """Call a function of ours with a module, once it is imported; at once if it has been.
+
+    Args:
+        name: of the module.
+        function: ``module:function`` of ours, imported when it is needed.
+    """
+    if name in sys.modules:
+        _call(function, sys.modules[name])
+        return
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+    _Finder.waiting.setdefault(name, []).append(function)
+
+
+def _call(function: str, module: ModuleType) -> None:
+    owner, _, attribute = function.partition(":")
+    getattr(importlib.import_module(owner), attribute)(module)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds nothing by itself: it wraps the loaders of modules that somebody waits for."""
+
+    waiting: dict[str, list[str]] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self.waiting:
+            return None
+        functions = self.waiting.pop(fullname)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        spec.loader = _Loader(spec.loader, functions)
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads a module as its own loader does, and calls functions with it."""
+
+    def __init__(self, loader: importlib.abc.Loader, functions: list[str]) -> None:
+        self.loader = loader
+        self.functions = functions
+
+    def __getattr__(self, name: str):
+        return getattr(self.loader, name)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.loader.exec_module(module)
+        for function in self.functions:
+            _call(function, module)

@@ -1,0 +1,58 @@
+"""What Dynamo and Inductor ask of a device."""
+
+from typing import Any
+
+import torch
+from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
+
+
+class OpenCLInterface(DeviceInterface):
+    """OpenCL devices."""
+
+    device = torch.opencl.device
+    Event = torch.opencl.Event
+    Stream = torch.opencl.Stream
+    current_device = staticmethod(torch.opencl.current_device)
+    set_device = staticmethod(torch.opencl.set_device)
+    device_count = staticmethod(torch.opencl.device_count)
+    stream = staticmethod(torch.opencl.stream)
+    current_stream = staticmethod(torch.opencl.current_stream)
+    set_stream = staticmethod(torch.opencl.set_stream)
+    synchronize = staticmethod(torch.opencl.synchronize)
+    is_available = staticmethod(torch.opencl.is_available)
+    memory_allocated = staticmethod(torch.opencl.memory_allocated)
+    exchange_device = staticmethod(torch._C._accelerator_exchangeDevice)
+    maybe_exchange_device = staticmethod(torch._C._accelerator_maybeExchangeDevice)
+
+    class Worker:
+        """The same where only properties may be asked for."""
+
+        set_device = staticmethod(torch.opencl.set_device)
+        current_device = staticmethod(torch.opencl.current_device)
+        get_device_properties = staticmethod(torch.opencl.get_device_properties)
+
+    @staticmethod
+    def get_raw_stream(device_idx: int) -> int:
+        """A handle that nobody uses: launches find the current stream themselves."""
+        return 0
+
+    @staticmethod
+    def get_compute_capability(device: Any = None) -> str:
+        """Part of cache keys."""
+        return torch.opencl.get_device_properties(device).opencl_c_version
+
+    @staticmethod
+    def is_bf16_supported(including_emulation: bool = False) -> bool:
+        """All devices store and compute bfloat16, in float32."""
+        return True
+
+    @classmethod
+    def raise_if_triton_unavailable(cls, device: Any = None) -> None:
+        """Kernels are in OpenCL C: Triton is not needed."""
+
+
+def register() -> None:
+    """Make the interface known, for the device and for each of its indices."""
+    register_interface_for_device("opencl", OpenCLInterface)
+    for index in range(torch.opencl.device_count()):
+        register_interface_for_device(f"opencl:{index}", OpenCLInterface)

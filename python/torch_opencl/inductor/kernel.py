@@ -1,0 +1,291 @@
+"""One kernel: Inductor's loop bodies become statements, in phases."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor.codegen.simd import IterationRangesEntry, SIMDKernel
+from torch._inductor.utils import get_bounds_index_expr
+from torch._inductor.virtualized import V
+from torch.utils._ordered_set import OrderedSet
+from torch.utils._sympy.symbol import SymT, free_symbol_is_type
+
+from .dtypes import HALVES, compute_type
+from .ops import Overrides
+from .printer import print_index
+from .statements import Expr, Phase, Statement, StatementCSE, Statements, Value
+
+
+class OpenCLKernel(SIMDKernel):
+    """Collects the statements of a kernel; :mod:`render` makes text of them."""
+
+    overrides = Overrides
+    kexpr = staticmethod(print_index)
+    sexpr = staticmethod(print_index)
+
+    def __init__(self, tiling: dict[str, sympy.Expr], **kwargs: Any) -> None:
+        super().__init__(tiling, **kwargs)
+        self.cse = StatementCSE()
+        self.loads, self.compute, self.stores, self.after = (Statements() for _ in range(4))
+        self.phases: list[Phase] = []
+        # Symbols of index expressions, by the name of the variable.
+        self.entries: dict[str, IterationRangesEntry] = {}
+        # Results of statements, by their name in index expressions.
+        self.named: dict[str, Value] = {}
+        # Values that stay known when a loop ends.
+        self.outside: OrderedSet[Value] = OrderedSet()
+        # Arguments that are numbers of the host: 0-dimensional tensors of the CPU.
+        self.host_scalars: dict[str, torch.dtype] = {}
+        self.reports_faults = False
+        self.messages: list[str] = []
+
+    # --- what the base class asks for
+
+    def create_cse_var(self, *args: Any, **kwargs: Any) -> Value:
+        """Make a name for a result."""
+        value = Value(*args, **kwargs)
+        self.named[value.name] = value
+        return value
+
+    def dtype_to_str(self, dtype: torch.dtype) -> str:
+        """The scalar type of OpenCL C for a dtype."""
+        return compute_type(dtype)
+
+    def codegen_iteration_ranges_entry(self, entry: IterationRangesEntry) -> None:
+        """Note that an index expression uses a part of an index."""
+        self.entries[entry.name] = entry
+
+    def want_no_x_dim(self) -> bool:
+        """Tell that kernels always have an x."""
+        return False
+
+    def should_use_persistent_reduction(self) -> bool:
+        """Tell that reductions are loops."""
+        return False
+
+    # --- memory
+
+    def _list_for(self, index: sympy.Expr, loads: Statements) -> Statements:
+        """Where a load goes: behind what computes its mask or its index, if there is such a thing."""
+        return self.compute if self._load_mask is not None or free_symbol_is_type(index, SymT.TMP) else loads
+
+    def load(self, name: str, index: sympy.Expr) -> Value:
+        """Load an element of a buffer.
+
+        Args:
+            name: of the graph's buffer.
+            index: in elements.
+
+        Returns:
+            Its value; 16-bit floats become float32.
+        """
+        dtype = V.graph.get_dtype(name)
+        pointer = self.args.input(name)
+        computed = torch.float32 if dtype in HALVES else dtype
+        if V.graph.is_unspec_arg(name):
+            self.host_scalars[pointer] = dtype
+            return self.cse.generate(self.loads, Expr("host_scalar", (pointer,)), dtype=computed)
+        index = self.prepare_indexing(index)
+        expr = Expr("load", (pointer, index, dtype, self._load_mask))
+        return self.cse.generate(self._list_for(index, self.loads), expr, dtype=computed)
+
+    def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
+        """Store an element, or add to it.
+
+        Args:
+            name: of the graph's buffer.
+            index: in elements.
+            value: what is stored.
+            mode: None or "atomic_add".
+
+        Raises:
+            NotImplementedError: for other modes.
+        """
+        if mode not in (None, "atomic_add"):
+            raise NotImplementedError(f"store with mode {mode}")
+        pointer = self.args.output(name)
+        index = self.prepare_indexing(index)
+        dtype = V.graph.get_dtype(name)
+        op = "store" if mode is None else "atomic_add"
+        self.stores.append(Statement((), Expr(op, (pointer, index, dtype, value)), name))
+
+    def store_reduction(self, name: str, index: sympy.Expr, value: Value) -> None:
+        """Store the result of a reduction, once its loop has ended."""
+        prior, self.inside_reduction = self.inside_reduction, False
+        stores, self.stores = self.stores, self.after
+        try:
+            self.store(name, index, value)
+        finally:
+            self.inside_reduction, self.stores = prior, stores
+
+    # --- reductions
+
+    def reduction(
+        self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Value | tuple[Value, ...]
+    ) -> Value | tuple[Value, ...]:
+        """Reduce over the indices r.
+
+        Args:
+            dtype: of the result.
+            src_dtype: of what is reduced.
+            reduction_type: Inductor's name.
+            value: what is reduced; several for reductions of pairs and triples.
+
+        Returns:
+            The result, as many as the reduction has.
+        """
+        key = (src_dtype, reduction_type, value)
+        if key in self.cse.reduction_cache:
+            return self.cse.reduction_cache[key]
+        values = value if isinstance(value, tuple) else (value,)
+        count = 3 if reduction_type.startswith("welford") else 1
+        kind = torch.float32 if dtype in HALVES else dtype
+        if reduction_type == "any":
+            kind = torch.bool
+        targets = tuple(self.cse.newvar(dtype=kind, shape=()) for _ in range(count))
+        self.compute.append(Statement(targets, Expr("reduce", (reduction_type, *values))))
+        self.outside.update(targets)
+        result = targets if count > 1 else targets[0]
+        self.cse.reduction_cache[key] = result
+        return result
+
+    def codegen_body(self) -> None:
+        """End a phase: what was collected runs together."""
+        if not (self.loads or self.compute or self.stores or self.after):
+            return
+        is_loop = self.inside_reduction and self.features.is_reduction()
+        statements = Statements([*self.loads, *self.compute, *self.stores])
+        self.phases.append(Phase(is_loop, statements, self.after))
+        self.loads, self.compute, self.stores, self.after = (Statements() for _ in range(4))
+        if is_loop:
+            self.cse.invalidate(self.outside)
+            for entry in self.entries.values():
+                entry.cache_clear()
+        else:
+            self.outside.update(target for statement in statements for target in statement.targets)
+
+    # --- bad input
+
+    def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
+        """Report an index out of range, and go on with one that is in it."""
+        if not (lower or upper) or not isinstance(expr, sympy.Symbol):
+            return
+        index = self.named[expr.name]
+        self.reports_faults = True
+        bounds = (0 if lower else None, size if upper else None)
+        self.compute.append(Statement((), Expr("check_bounds", (index, *bounds, size, self._load_mask))))
+
+    def device_assert_async(self, cond: Value, msg: str) -> None:
+        """Report a condition that does not hold."""
+        self.reports_faults = True
+        if msg not in self.messages:
+            self.messages.append(msg)
+        self.compute.append(Statement((), Expr("assert", (cond, self.messages.index(msg), self._load_mask))))
+
+    # --- the wrapper's call
+
+    def parameters(self) -> tuple[list[tuple[str, torch.dtype, str]], list[tuple[str, str, str]]]:
+        """What the kernel is called with.
+
+        Returns:
+            Buffers: the name inside, the dtype and the wrapper's expression. Then scalars: the name inside, its type
+            in OpenCL C and the wrapper's expression.
+        """
+        buffers, scalars = [], []
+        for outer, inner in self.args.output_buffers.items():
+            if isinstance(inner, str) and outer not in self.removed_buffers:
+                buffers.append((inner, V.graph.get_dtype(outer), outer))
+        for outer, inner in self.args.input_buffers.items():
+            dtype = V.graph.get_dtype(outer)
+            if inner in self.host_scalars:
+                kind = "double" if dtype.is_floating_point else "long"
+                convert = "float" if dtype.is_floating_point else "int"
+                scalars.append((inner, kind, f"{convert}({outer}.item())"))
+            else:
+                buffers.append((inner, dtype, outer))
+        for outer, inner in self.args.sizevars.items():
+            kind = "double" if outer.is_integer is False else "long"
+            scalars.append((inner, kind, str(outer)))
+        return buffers, scalars
+
+    def codegen_kernel(self, name: str = "KERNEL_NAME") -> str:
+        """Make the text.
+
+        Args:
+            name: of the kernel.
+
+        Returns:
+            OpenCL C, to be compiled behind compiled.cl.
+        """
+        from .render import render
+
+        self.codegen_body()
+        self.text = render(self, name)
+        return self.text.source
+
+    def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
+        """Write the launch into the wrapper."""
+        wrapper = V.graph.wrapper_code
+        for size in self.args.sizevars:
+            wrapper.ensure_size_computed(size)
+        buffers, scalars = self.parameters()
+        launch = self.text.launch
+        args = [*launch, *(outer for _, _, outer in buffers), *(outer for _, _, outer in scalars)]
+        args += [f"_opencl.message({message!r})" for message in self.messages]
+        device = V.graph.get_current_device_or_throw()
+        wrapper.generate_kernel_call(name, args, device=device, triton=False, arg_types=[None] * len(args))
+
+    # --- indices
+
+    def lane_stride(self, index: sympy.Expr, prefix: str, varies: set[str]) -> sympy.Expr | None:
+        """By how much an index grows from one lane to the next.
+
+        Args:
+            index: the index expression.
+            prefix: of the range along which lanes lie.
+            varies: names of values that are not the same in all lanes.
+
+        Returns:
+            The difference; None where it is not the same between all lanes.
+        """
+        if any(symbol.name in varies for symbol in index.free_symbols):
+            return None
+        symbols = [
+            symbol
+            for symbol, entry in self.range_tree_nodes.items()
+            if entry.prefix == prefix and entry.divisor == 1 and index.has(symbol)
+        ]
+        if not symbols:
+            return sympy.S.Zero
+        step = sympy.expand(index.xreplace({symbol: symbol + 1 for symbol in symbols}) - index)
+        step = V.graph.sizevars.simplify(step)
+        return None if any(step.has(symbol) for symbol in self.range_tree_nodes) else step
+
+    def inner_length(self, prefix: str) -> sympy.Expr | None:
+        """The number of neighbouring indices of a range that differ in their innermost part alone.
+
+        A range's index is split as `row * length + i`: parts with divisor 1 become `i`, all others depend on the row.
+
+        Args:
+            prefix: of the range.
+
+        Returns:
+            The length; None where the range cannot be split so.
+        """
+        sizevars = V.graph.sizevars
+        tree = next(tree for tree in self.range_trees if tree.prefix == prefix)
+        used = [entry for entry in self.entries.values() if entry.prefix == prefix]
+        lengths = [entry.length if entry.divisor == 1 else entry.divisor for entry in used]
+        length = min(lengths, key=lambda size: sizevars.optimization_hint(size), default=tree.numel)
+        return length if all(sizevars.statically_known_multiple_of(size, length) for size in lengths) else None
+
+
+def bounds_of(expr: sympy.Expr) -> Any:
+    """The bounds of an index expression."""
+    return get_bounds_index_expr(expr)
+
+
+def as_sequence(value: Any) -> Sequence[Any]:
+    """Several results, or the one, as a sequence."""
+    return value if isinstance(value, tuple) else (value,)

@@ -1,0 +1,357 @@
+"""Statements as text, at a vector width."""
+
+import sympy
+import torch
+from torch._inductor.virtualized import OpsValue
+from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
+
+from .dtypes import HALVES, NARROW, STORAGE, compute_type, literal
+from .ops import TEMPLATES, Operands
+from .statements import Expr, Phase, Statement, Value
+
+# Functions that may be evaluated on vectors of indices.
+_LANE_FUNCTIONS = (FloorDiv, ModularIndexing, Identity)
+# Operations that act, or whose result may differ from one time to the next.
+_EFFECTS = {"store", "atomic_add", "check_bounds", "assert", "reduce"}
+
+
+class Lanes:
+    """Which values are the same in all lanes, and the text of statements.
+
+    Attributes:
+        varies: names of values that differ from lane to lane.
+        is_scalar_only: true where some statement has no text for vectors.
+        hoisted: identities of statements whose text is in front of the loop.
+    """
+
+    def __init__(self, kernel, phases: list[Phase], prefix: str, has_lanes: bool) -> None:
+        self.kernel = kernel
+        self.prefix = prefix
+        self.varies: set[str] = set()
+        self.is_scalar_only = False
+        self.hoisted: set[int] = set()
+        self.stored: set[str] = set()
+        self.in_front: set[str] = set()
+        for phase in phases:
+            for statement in (*phase.statements, *phase.after):
+                if statement.expr.op in ("store", "atomic_add"):
+                    self.stored.add(statement.expr.args[0])
+                if has_lanes:
+                    self._analyse(statement)
+
+    # --- what differs between lanes
+
+    def _analyse(self, statement: Statement) -> None:
+        expr = statement.expr
+        if expr.op == "reduce" and self.prefix != "x":
+            return
+        if expr.op in ("load", "index"):
+            varies = self._stride(expr) != 0
+        else:
+            varies = any(value.name in self.varies for value in expr.values())
+        if varies:
+            self.varies.update(target.name for target in statement.targets)
+        index = self._index(expr)
+        if index is not None and self._stride(expr) is None:
+            functions = index.atoms(sympy.Function) | index.atoms(sympy.Max, sympy.Min, sympy.Pow)
+            if not all(isinstance(function, _LANE_FUNCTIONS) for function in functions):
+                self.is_scalar_only = True
+
+    @staticmethod
+    def _index(expr: Expr) -> sympy.Expr | None:
+        if expr.op == "index":
+            return expr.args[0]
+        return expr.args[1] if expr.op in ("load", "store", "atomic_add") else None
+
+    def _stride(self, expr: Expr) -> sympy.Expr | None:
+        return self.kernel.lane_stride(self._index(expr), self.prefix, self.varies)
+
+    def may_be_hoisted(self, statement: Statement) -> bool:
+        """Tell whether a statement gives the same in all of a row, and reads nothing that the kernel writes."""
+        expr = statement.expr
+        if expr.op in _EFFECTS or any(target.name in self.varies for target in statement.targets):
+            return False
+        if expr.op == "load" and (expr.args[0] in self.stored or expr.args[3] is not None):
+            return False
+        index = self._index(expr)
+        used = {symbol.name for symbol in index.free_symbols} if index is not None else set()
+        inner = {e.name for e in self.kernel.entries.values() if e.prefix == self.prefix and e.divisor == 1}
+        if used & inner:
+            return False
+        names = {value.name for value in expr.values()} | {name for name in used if name in self.kernel.named}
+        return names <= self.in_front
+
+    def put_in_front(self, statement: Statement) -> None:
+        """Note that a statement's text is in front of the loop."""
+        self.hoisted.add(id(statement))
+        self.in_front.update(target.name for target in statement.targets)
+
+    # --- operands
+
+    def is_wide(self, value: object, width: int) -> bool:
+        """Tell whether a value is a vector in text of a width."""
+        return width > 1 and isinstance(value, Value) and value.name in self.varies
+
+    def type(self, dtype: torch.dtype, wide: int) -> str:
+        """The type of OpenCL C for values of a dtype in so many lanes."""
+        return compute_type(dtype) + (str(wide) if wide > 1 else "")
+
+    def operand(self, value: object, dtype: torch.dtype, width: int, wide: int) -> str:
+        """The text of an operand.
+
+        Args:
+            value: a value or a number.
+            dtype: to which it is converted.
+            width: of the text.
+            wide: lanes that the result has.
+
+        Returns:
+            An expression.
+        """
+        if isinstance(value, OpsValue):
+            value = value.value
+        if not isinstance(value, Value):
+            text = literal(value, dtype)
+            if wide > 1:
+                text = f"(-{text})" if dtype == torch.bool else text
+                return f"(({self.type(dtype, wide)})({text}))"
+            return text
+        if wide > 1 and not self.is_wide(value, width):
+            text = converted(value.name, value.dtype, dtype, 1)
+            text = f"-({text})" if dtype == torch.bool else text
+            return f"(({self.type(dtype, wide)})({text}))"
+        return converted(value.name, value.dtype, dtype, wide)
+
+    def index(self, index: sympy.Expr, expr: Expr | None = None, wide: int = 1) -> str:
+        """The text of an index, in all lanes where it is wide."""
+        if wide == 1:
+            return self.kernel.index_to_str(index)
+        stride = self.kernel.lane_stride(index, self.prefix, self.varies)
+        if stride is not None:
+            step = self.kernel.index_to_str(stride)
+            return f"(({self.kernel.index_to_str(index)}) + LANES{wide} * (long)({step}))"
+        lanes = {
+            symbol: sympy.Symbol(f"({entry.name} + LANES{wide})", integer=True, nonnegative=True)
+            for symbol, entry in self.kernel.range_tree_nodes.items()
+            if entry.prefix == self.prefix and entry.divisor == 1
+        }
+        return self.kernel.index_to_str(index.xreplace(lanes))
+
+    # --- statements
+
+    def text(self, statement: Statement, width: int) -> str:
+        """The text of a statement.
+
+        Args:
+            statement: any but a reduction.
+            width: of vectors; 1 for scalars.
+
+        Returns:
+            A line.
+        """
+        expr = statement.expr
+        if not statement.targets:
+            return getattr(self, f"op_{expr.op}")(expr, width)
+        (target,) = statement.targets
+        wide = width if self.is_wide(target, width) else 1
+        written = getattr(self, f"op_{expr.op}", None)
+        text = written(expr, target, width, wide) if written else self._template(expr, target, width, wide)
+        return f"{self.type(target.dtype, wide)} {target.name} = {text};\n"
+
+    def _template(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        template = TEMPLATES[expr.op]
+        dtype = target.dtype
+        if template.operands is Operands.PROMOTED:
+            dtype = promoted(expr.args)
+        kind = self.type(dtype, wide)
+        text = template.text
+        if not dtype.is_floating_point and template.integers:
+            text = template.integers
+        elif kind.startswith("float") and wide > 1 and template.vectors:
+            text = template.vectors
+        if expr.op == "bitwise_not" and dtype == torch.bool:
+            text = "not_@({0})"
+        if expr.op == "logical_not" or expr.op.startswith("logical"):
+            dtype, kind = torch.bool, self.type(torch.bool, wide)
+            text = text.replace("not_@", f"not_{kind}")
+        text = text.replace("@", kind).format(*(self.operand(arg, dtype, width, wide) for arg in expr.args))
+        if template.operands is Operands.PROMOTED and wide > 1 and compute_type(dtype) in ("long", "ulong", "double"):
+            text = f"convert_int{wide}({text})"
+        if template.may_overflow and dtype in NARROW:
+            text = f"wrap_{STORAGE[dtype].name}{wide if wide > 1 else ''}({text})"
+        return text
+
+    def op_constant(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        return literal(expr.args[0], target.dtype)
+
+    def op_host_scalar(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        return f"({compute_type(target.dtype)})({expr.args[0]})"
+
+    def op_to_dtype(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        x, dtype, _ = expr.args
+        text = self.operand(x, target.dtype, width, wide)
+        # The value itself is to be of 16 bits.
+        if target.dtype in HALVES:
+            text = f"round_{STORAGE[dtype].name}{wide if wide > 1 else ''}({text})"
+        return text
+
+    def op_bitcast(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        x, dtype, source = expr.args
+        suffix = str(wide) if wide > 1 else ""
+        bits = self.operand(x, x.dtype, width, wide)
+        if source.itemsize == 2:
+            bits = f"bits_of_{STORAGE[source].name}{suffix}({bits})"
+            return f"{STORAGE[dtype].name}_of_bits{suffix}({bits})"
+        if source.itemsize == 1:
+            return f"wrap_{STORAGE[dtype].name}{suffix}({bits})"
+        return f"as_{compute_type(target.dtype)}{suffix}({bits})"
+
+    def op_index(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        text = f"({self.index(expr.args[0], wide=wide)})"
+        kind = torch.float64 if any(symbol.is_integer is False for symbol in expr.args[0].free_symbols) else torch.int64
+        if wide == 1:
+            return converted(f"({compute_type(kind)}){text}", kind, target.dtype, 1)
+        return converted(text, kind, target.dtype, wide)
+
+    def op_where(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        condition, x, y = expr.args
+        mask = self.operand(condition, torch.bool, width, wide)
+        if wide > 1 and compute_type(target.dtype) in ("long", "ulong", "double"):
+            mask = f"convert_long{wide}({mask})"
+        return f"({mask} ? {self.operand(x, target.dtype, width, wide)} : {self.operand(y, target.dtype, width, wide)})"
+
+    def _random(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        args = [self.operand(arg, torch.int64, width, wide if place else 1) for place, arg in enumerate(expr.args)]
+        return f"{expr.op}{wide if wide > 1 else ''}({', '.join(args)})"
+
+    op_rand = op_randn = op_randint64 = _random
+
+    def op_frexp_significand(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        return f"{expr.op}_{self.type(expr.args[0].dtype, wide)}({self.operand(expr.args[0], expr.args[0].dtype, width, wide)})"
+
+    op_frexp_exponent = op_frexp_significand
+
+    def op_ldexp(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        x, n = expr.args
+        return f"ldexp({self.operand(x, target.dtype, width, wide)}, {self.operand(n, torch.int32, width, wide)})"
+
+    # --- memory
+
+    def op_load(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        pointer, index, dtype, mask = expr.args
+        name = STORAGE[dtype].name
+        if wide == 1:
+            text = f"load_{name}({pointer} + ({self.index(index)}))"
+            return text if mask is None else f"({self._any(mask, width)} ? {text} : 0)"
+        stride = self._stride(expr)
+        if stride == 1:
+            head, place = f"load{wide}", f"{pointer} + ({self.index(index)})"
+        else:
+            head, place = f"gather{wide}", f"{pointer}, {self.index(index, wide=wide)}"
+        if mask is None:
+            return f"{head}_{name}({place})"
+        if not self.is_wide(mask, width):
+            return f"({mask} ? {head}_{name}({place}) : ({self.type(dtype, wide)})(0))"
+        return f"{head}_masked_{name}({place}, {mask})"
+
+    def _any(self, mask: Value, width: int) -> str:
+        return f"any{width}({mask})" if self.is_wide(mask, width) else str(mask)
+
+    def op_store(self, expr: Expr, width: int) -> str:
+        pointer, index, dtype, value = expr.args
+        name, computed = STORAGE[dtype].name, torch.float32 if dtype in HALVES else dtype
+        stride = self._stride(expr) if width > 1 else sympy.S.Zero
+        if stride == 0 and not self.is_wide(value, width):
+            return f"store_{name}({pointer} + ({self.index(index)}), {self.operand(value, computed, width, 1)});\n"
+        text = self.operand(value, computed, width, width)
+        if stride == 1:
+            return f"store{width}_{name}({pointer} + ({self.index(index)}), {text});\n"
+        return f"scatter{width}_{name}({pointer}, {self.index(index, wide=width)}, {text});\n"
+
+    def op_atomic_add(self, expr: Expr, width: int) -> str:
+        pointer, index, dtype, value = expr.args
+        name, computed = STORAGE[dtype].name, torch.float32 if dtype in HALVES else dtype
+        varies = width > 1 and (self._stride(expr) != 0 or self.is_wide(value, width))
+        if not varies:
+            # The same in all lanes: it is added as often.
+            text = f"atomic_add_{name}({pointer} + ({self.index(index)}), {self.operand(value, computed, width, 1)});"
+            return f"for (int lane = 0; lane < {width}; lane++) {text}\n"
+        text = self.operand(value, computed, width, width)
+        return f"atomic_add{width}_{name}({pointer}, {self.index(index, wide=width)}, {text});\n"
+
+    # --- bad input
+
+    def op_check_bounds(self, expr: Expr, width: int) -> str:
+        index, _, _, size, mask = expr.args
+        wide = width if self.is_wide(index, width) else 1
+        active = (
+            "1"
+            if mask is None
+            else self._any(mask, width)
+            if wide == 1
+            else self.operand(mask, torch.bool, width, wide)
+        )
+        if mask is None and wide > 1:
+            active = f"(int{wide})(-1)"
+        suffix = str(wide) if wide > 1 else ""
+        return f"{index} = checked_index{suffix}({index}, {self.index(size)}, {active}, faults);\n"
+
+    def op_assert(self, expr: Expr, width: int) -> str:
+        condition, message, mask = expr.args
+        wide = self.is_wide(condition, width)
+        failed = f"any{width}(~{condition})" if wide else f"!({condition})"
+        if mask is not None:
+            failed = f"{failed} && {self._any(mask, width)}"
+            if wide and self.is_wide(mask, width):
+                failed = f"any{width}(~{condition} & {mask})"
+        return f"if ({failed}) report_fault(faults, FAULT_ASSERTION, args.message{message}, 0);\n"
+
+
+def promoted(args: tuple[object, ...]) -> torch.dtype:
+    """The dtype to which values promote each other; numbers do not count."""
+    dtypes = [arg.dtype for arg in args if isinstance(arg, Value)]
+    dtype = dtypes[0]
+    for other in dtypes[1:]:
+        dtype = torch.promote_types(dtype, other)
+    return dtype
+
+
+def converted(text: str, source: torch.dtype, target: torch.dtype, wide: int) -> str:
+    """A value of one dtype as one of another.
+
+    Args:
+        text: the value, an expression that needs no parentheses.
+        source: its dtype.
+        target: the other dtype.
+        wide: lanes.
+
+    Returns:
+        An expression.
+    """
+    if (
+        source == target
+        or (target in HALVES and source == torch.float32)
+        or (source in HALVES and target == torch.float32)
+    ):
+        return text
+    suffix = str(wide) if wide > 1 else ""
+    ours, theirs = compute_type(source), compute_type(target)
+    if target == torch.bool:
+        test = f"({text} != 0)"
+        return f"convert_int{suffix}{test}" if wide > 1 and ours in ("long", "ulong", "double") else test
+    if source == torch.bool:
+        bit = f"({text} & 1)" if wide > 1 else text
+        return bit if theirs == "int" else f"convert_{theirs}{suffix}({bit})"
+    if target in NARROW:
+        whole = text if ours == "int" else f"convert_int{suffix}({_whole(text, ours, suffix)})"
+        return f"wrap_{STORAGE[target].name}{suffix}({whole})"
+    if ours == theirs:
+        return text
+    if theirs in ("int", "uint", "ulong"):
+        text = _whole(text, ours, suffix)
+    return f"convert_{theirs}{suffix}({text})"
+
+
+def _whole(text: str, kind: str, suffix: str) -> str:
+    """Floating values as longs, through which what does not fit a narrower type goes."""
+    return f"convert_long{suffix}({text})" if kind in ("float", "double") else text

@@ -1,0 +1,212 @@
+"""Reductions: accumulators, how values are folded into them, and how those of lanes and work-items are joined."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from .dtypes import compute_type, literal
+from .lanes import Lanes, promoted
+from .statements import Phase, Statement, Value
+
+# Names of the parts of two partial results, and the type of the first part with its lanes: statements that fold the second
+# into the first.
+Fold = Callable[[list[str], list[str], str], list[str]]
+
+
+def _by_operator(text: str) -> Fold:
+    def fold(a: list[str], b: list[str], kind: str) -> list[str]:
+        return [f"{a[0]} = {text.format(a[0], b[0]).replace('@', kind)};"]
+
+    return fold
+
+
+def _extreme_index(sign: str) -> Fold:
+    def fold(a: list[str], b: list[str], kind: str) -> list[str]:
+        # NaN before all numbers; of equal values the first.
+        return [
+            f"{{ const MASK_{kind} later = arg_{sign}_{kind}({a[0]}, {a[1]}, {b[0]}, {b[1]});",
+            f"{a[0]} = later ? {b[0]} : {a[0]}; {a[1]} = INDEX_MASK_{kind}(later) ? {b[1]} : {a[1]}; }}",
+        ]
+
+    return fold
+
+
+def _welford(a: list[str], b: list[str], kind: str) -> list[str]:
+    # Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979).
+    mean, m2, weight = a
+    return [
+        f"{{ const {kind} total = {weight} + {b[2]}, delta = {b[0]} - {mean};",
+        f"const {kind} share = total == 0 ? ({kind})(0) : {b[2]} / total;",
+        f"{mean} += delta * share; {m2} += {b[1]} + delta * delta * {weight} * share; {weight} = total; }}",
+    ]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A reduction.
+
+    Attributes:
+        fold: of two partial results.
+        start: of each part, with which a fold changes nothing: a number.
+        has_index: true where the second part is a position.
+    """
+
+    fold: Fold
+    start: tuple[float, ...]
+    has_index: bool = False
+
+
+KINDS = {
+    "sum": Kind(_by_operator("{0} + {1}"), (0,)),
+    "prod": Kind(_by_operator("{0} * {1}"), (1,)),
+    "any": Kind(_by_operator("{0} | {1}"), (0,)),
+    "xor_sum": Kind(_by_operator("{0} ^ {1}"), (0,)),
+    "max": Kind(_by_operator("maximum_@({0}, {1})"), (float("-inf"),)),
+    "min": Kind(_by_operator("minimum_@({0}, {1})"), (float("inf"),)),
+    "argmax": Kind(_extreme_index("max"), (float("-inf"), float("inf")), has_index=True),
+    "argmin": Kind(_extreme_index("min"), (float("inf"), float("inf")), has_index=True),
+    "welford_reduce": Kind(_welford, (0, 0, 0)),
+    "welford_combine": Kind(_welford, (0, 0, 0)),
+}
+
+
+class Accumulator:
+    """The partial results of one reduction.
+
+    Attributes:
+        statement: the reduction.
+    """
+
+    def __init__(self, statement: Statement, lanes: Lanes) -> None:
+        self.statement = statement
+        self.lanes = lanes
+        self.name, *self.values = statement.expr.args
+        self.kind = KINDS[self.name]
+        if self.kind.has_index:
+            dtype = promoted((self.values[0],))
+            self.dtypes = [dtype, torch.int64]
+        else:
+            self.dtypes = [target.dtype for target in statement.targets]
+
+    # --- names and types
+
+    def _wide(self, width: int) -> int:
+        """Lanes of the accumulator in text of a width: of sums over lanes each has its own."""
+        if self.lanes.prefix != "x":
+            return width
+        return width if self.lanes.is_wide(self.statement.targets[0], width) else 1
+
+    def _parts(self, width: int) -> list[str]:
+        base = self.statement.targets[0].name
+        return [f"{base}_part{i}_{self._wide(width)}" for i in range(len(self.dtypes))]
+
+    def _type(self, part: int, wide: int) -> str:
+        return self.lanes.type(self.dtypes[part], wide)
+
+    # --- text
+
+    def declared(self, width: int) -> str:
+        """Declare the accumulators of a width, empty."""
+        wide = self._wide(width)
+        lines = []
+        for part, name in enumerate(self._parts(width)):
+            start = literal(self.kind.start[part], self.dtypes[part])
+            lines.append(f"{self._type(part, wide)} {name} = ({self._type(part, wide)})({start});\n")
+        return "".join(lines)
+
+    def updated(self, width: int, position: str) -> str:
+        """Fold the next value into the accumulators.
+
+        Args:
+            width: of the text.
+            position: the flat index of the reduction.
+
+        Returns:
+            Statements.
+        """
+        wide = self._wide(width)
+        parts = self._parts(width)
+        operands = [
+            self.lanes.operand(value, dtype, width, wide)
+            for value, dtype in zip(self.values, self.dtypes, strict=False)
+        ]
+        if self.kind.has_index and len(operands) == 1:
+            operands.append(f"((long{wide if wide > 1 else ''})({position}))")
+        if self.name == "welford_reduce":
+            operands += [f"(({self._type(part, wide)})({number}))" for part, number in ((1, 0), (2, 1))]
+        return "".join(f"{line}\n" for line in self.kind.fold(parts, operands, self._type(0, wide)))
+
+    def result(self, width: int) -> str:
+        """Name the results, where each lane has its own."""
+        wide = self._wide(width)
+        parts = self._parts(width)
+        return self._named(parts, wide)
+
+    def _named(self, parts: list[str], wide: int) -> str:
+        sources = [1] if self.kind.has_index else range(len(parts))
+        lines = []
+        for target, part in zip(self.statement.targets, sources, strict=True):
+            lines.append(f"{self.lanes.type(target.dtype, wide)} {target.name} = {parts[part]};\n")
+        return "".join(lines)
+
+    def joined(self, widths: tuple[int, ...]) -> str:
+        """Join the lanes of a loop's accumulators, and those of its tail."""
+        lines = []
+        scalars: list[list[str]] = []
+        for width in widths:
+            parts = self._parts(width)
+            while width > 1:
+                half = width // 2
+                low, high = ([f"{part}_{side}{half}" for part in self._bases()] for side in ("low", "high"))
+                for part, name in enumerate(parts):
+                    kind = self._type(part, half)
+                    lines.append(f"{kind} {low[part]} = {name}.lo, {high[part]} = {name}.hi;")
+                lines += self.kind.fold(low, high, self._type(0, half))
+                parts, width = low, half
+            scalars.append(parts)
+        first, *others = scalars
+        for other in others:
+            lines += self.kind.fold(first, other, self._type(0, 1))
+        return "".join(f"{line}\n" for line in lines) + self._named(first, 1)
+
+    def _bases(self) -> list[str]:
+        return [f"{self.statement.targets[0].name}_{i}" for i in range(len(self.dtypes))]
+
+    def local_memory(self, group: int) -> list[str]:
+        """Declare the local memory in which a group's items join their results."""
+        return [f"__local {self._type(part, 1)} {base}_local[{group}];\n" for part, base in enumerate(self._bases())]
+
+    def in_group(self, group: int) -> str:
+        """Join the accumulators of a group's items, by halves."""
+        own = self._parts(1)
+        memory = [f"{base}_local" for base in self._bases()]
+        other = [f"{base}_other" for base in self._bases()]
+        lines = [f"{place}[get_local_id(0)] = {name};" for place, name in zip(memory, own, strict=True)]
+        lines.append("barrier(CLK_LOCAL_MEM_FENCE);")
+        lines.append(f"for (int half_group = {group // 2}; half_group > 0; half_group /= 2) {{")
+        lines.append("if (get_local_id(0) < half_group) {")
+        for part, (place, name) in enumerate(zip(memory, other, strict=True)):
+            lines.append(f"const {self._type(part, 1)} {name} = {place}[get_local_id(0) + half_group];")
+        lines += self.kind.fold(own, other, self._type(0, 1))
+        lines += [f"{place}[get_local_id(0)] = {name};" for place, name in zip(memory, own, strict=True)]
+        lines += ["}", "barrier(CLK_LOCAL_MEM_FENCE);", "}"]
+        lines += [f"{name} = {place}[0];" for place, name in zip(memory, own, strict=True)]
+        lines.append("barrier(CLK_LOCAL_MEM_FENCE);")
+        return "".join(f"{line}\n" for line in lines) + self._named(own, 1)
+
+
+def of(phase: Phase, lanes: Lanes) -> list[Accumulator]:
+    """The accumulators of a phase's reductions.
+
+    Args:
+        phase: a loop.
+        lanes: its text.
+
+    Returns:
+        One for each reduction.
+    """
+    return [Accumulator(statement, lanes) for statement in phase.statements if statement.expr.op == "reduce"]
+
+
+__all__ = ["KINDS", "Accumulator", "Kind", "Value", "compute_type", "of"]

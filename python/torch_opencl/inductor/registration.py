@@ -1,0 +1,148 @@
+"""Makes Inductor know the device."""
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def add_to_gpu_types(module: Any) -> None:
+    """Let Inductor treat opencl as a device with memory of its own.
+
+    Args:
+        module: torch._inductor.utils.
+    """
+    if "opencl" not in module.GPU_TYPES:
+        # Its result is kept, and it takes one GPU type for granted: where there is another it stays.
+        if not any(getattr(torch, name).is_available() for name in module.GPU_TYPES):
+            module.get_gpu_type.cache_clear()
+        else:
+            module.get_gpu_type()
+        module.GPU_TYPES.append("opencl")
+        is_big_gpu = module.is_big_gpu
+
+        def is_big(index_or_device: Any = 0) -> bool:
+            # It would warn that the device is too small for matmuls by Triton.
+            is_ours = isinstance(index_or_device, torch.device) and index_or_device.type == "opencl"
+            return False if is_ours else is_big_gpu(index_or_device)
+
+        module.is_big_gpu = is_big
+
+
+def keep_out_of_graphs(module: Any) -> None:
+    """Let Dynamo call the functions of this package instead of tracing them.
+
+    Args:
+        module: torch._dynamo.trace_rules.
+    """
+    module.add("torch_opencl")
+
+
+def register_interface(module: Any) -> None:
+    """Tell Dynamo how streams and devices are called.
+
+    Args:
+        module: torch._dynamo.device_interface.
+    """
+    from . import interface
+
+    interface.register()
+
+
+def allow_without_triton(module: Any) -> None:
+    """Let the scheduler make ours, where it would ask for Triton.
+
+    Args:
+        module: torch._inductor.scheduler.
+    """
+    create = module.Scheduler.create_backend
+
+    def create_backend(self: Any, device: torch.device) -> Any:
+        if device.type != "opencl":
+            return create(self, device)
+        module.V.graph.add_device_info(device)
+        return module.get_scheduling_for_device("opencl")(self)
+
+    module.Scheduler.create_backend = create_backend
+
+
+def leave_to_eager(module: Any) -> None:
+    """Serve by eager operators what has no template: refused here, it is no error when text is made.
+
+    Args:
+        module: torch._inductor.lowering.
+    """
+    from .ops import without_templates
+
+    for name in without_templates():
+        for namespace in (torch.ops.aten, torch.ops.prims):
+            packet = getattr(namespace, name, None)
+            for overload in packet.overloads() if packet is not None else ():
+                op = getattr(packet, overload)
+                if op in module.lowerings:
+                    module.lowerings[op] = _eager_on_opencl(module, op)
+
+
+def _eager_on_opencl(module: Any, op: Any) -> Any:
+    lower, eager = module.lowerings[op], module.fallback_handler(op, add_to_fallback_set=False)
+
+    @functools.wraps(lower)
+    def lowered(*args: Any, **kwargs: Any) -> Any:
+        tensors = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, module.TensorBox)]
+        on_opencl = any(tensor.get_device().type == "opencl" for tensor in tensors)
+        return (eager if on_opencl else lower)(*args, **kwargs)
+
+    return lowered
+
+
+def register_backend(module: Any) -> None:
+    """Name our code generator.
+
+    Args:
+        module: torch._inductor.codegen.common.
+    """
+    init = module.init_backend_registration
+
+    def init_backend_registration() -> None:
+        init()
+        if not isinstance(module.device_codegens.get("opencl"), module.DeviceCodegen) or not _is_ours(module):
+            _register(module)
+
+    module.init_backend_registration = init_backend_registration
+
+
+def _is_ours(module: Any) -> bool:
+    return getattr(module.device_codegens["opencl"].scheduling, "__name__", "") == "OpenCLScheduling"
+
+
+def _register(module: Any) -> None:
+    from torch._inductor.custom_graph_pass import CustomGraphModulePass
+
+    from . import wrapper
+    from .scheduling import OpenCLScheduling
+
+    class Identity(CustomGraphModulePass):
+        """Changes nothing: its identifier is part of the key under which Inductor keeps graphs."""
+
+        def __call__(self, gm: torch.fx.GraphModule) -> None:
+            """Leave the graph as it is."""
+
+        def uuid(self) -> Any:
+            return _fingerprint()
+
+    module.register_device_op_overrides("opencl", wrapper.OpenCLOpOverrides())
+    module.register_backend_for_device(
+        "opencl", OpenCLScheduling, wrapper.OpenCLWrapper, wrapper.CppWrapper, None, Identity()
+    )
+
+
+def _fingerprint() -> str:
+    """Everything that a generated kernel depends on, besides its graph."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    for index in range(torch.opencl.device_count()):
+        digest.update(repr(vars(torch.opencl.get_device_properties(index))).encode())
+    return digest.hexdigest()

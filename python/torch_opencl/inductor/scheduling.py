@@ -1,0 +1,69 @@
+"""Which nodes are fused, and how kernels get into the wrapper."""
+
+import re
+from typing import Any
+
+import sympy
+from torch._inductor.codegen.simd import SIMDScheduling
+from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
+from torch._inductor.virtualized import V
+from torch.utils._ordered_set import OrderedSet
+
+from .kernel import OpenCLKernel
+
+# Of a name that Inductor makes of all operators in a kernel.
+MOST_NAME = 60
+
+
+class OpenCLScheduling(SIMDScheduling):
+    """Inductor's scheduling for flat indices, with kernels in OpenCL C."""
+
+    kernel_type = OpenCLKernel
+
+    @classmethod
+    def get_backend_features(cls, device: Any) -> OrderedSet:
+        """Name what else kernels can do: scans, sorts and bucketize are left to eager operators."""
+        return OrderedSet()
+
+    @classmethod
+    def get_tiling_and_scores(
+        cls,
+        node_schedule: Any,
+        numel: sympy.Expr,
+        reduction_numel: sympy.Expr = sympy.S.One,
+        coalesce_analysis: Any = None,
+    ) -> tuple[dict[str, sympy.Expr], None]:
+        """Leave x whole."""
+        return cls.create_tiling([numel], [reduction_numel]), None
+
+    def define_kernel(self, src_code: str, node_schedule: Any, kernel: OpenCLKernel) -> str:
+        """Write a kernel's text into the wrapper.
+
+        Args:
+            src_code: OpenCL C, with KERNEL_NAME for the name.
+            node_schedule: what is in it.
+            kernel: its statements.
+
+        Returns:
+            The name of the kernel's number in the wrapper. Equal texts have one.
+        """
+        wrapper = V.graph.wrapper_code
+        if src_code in wrapper.src_to_kernel:
+            return wrapper.src_to_kernel[src_code]
+        fused = re.sub(r"\W", "_", get_fused_kernel_name(node_schedule, "original_aten"))
+        name = f"cl_{fused[:MOST_NAME]}_{wrapper.next_kernel_suffix()}"
+        if kernel.reports_faults:
+            name += "_faults"
+        wrapper.src_to_kernel[src_code] = name
+        origins, details = get_kernel_metadata(node_schedule, wrapper)
+        text = src_code.replace("KERNEL_NAME", name)
+        wrapper.header.splice(f"\n{origins}\n{details}\n")
+        wrapper.header.writeline(f"_opencl.add({name!r}, '''")
+        for line in text.splitlines():
+            wrapper.header.writeline(line)
+        wrapper.header.writeline("''')")
+        return name
+
+    def codegen_sync(self) -> None:
+        """Write a wait for the device."""
+        V.graph.wrapper_code.writeline("torch.opencl.synchronize()")

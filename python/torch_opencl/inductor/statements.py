@@ -1,0 +1,136 @@
+"""Kernels as lists of statements: what Inductor's loop bodies compute, before there is any text.
+
+A statement gives a name to one operation on named values. Names have dtypes, so that text can be made of them in a language
+that needs types, at any vector width.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._inductor.codegen.common import CSE, CSEVariable
+from torch._inductor.virtualized import OpsValue
+from torch.utils._sympy.value_ranges import ValueRanges
+
+
+class Value(CSEVariable):
+    """The result of a statement. Booleans, 16-bit floats and narrow integers are computed in wider types."""
+
+
+@dataclass(frozen=True)
+class Expr:
+    """One operation.
+
+    Attributes:
+        op: its name: one of Inductor's, or `load`, `store`, `reduce`, `index` and the like.
+        args: values, numbers, dtypes, names of buffers and index expressions.
+        dtype: that of the result, where Inductor does not tell it.
+    """
+
+    op: str
+    args: tuple[Any, ...]
+    dtype: torch.dtype | None = None
+
+    def __post_init__(self) -> None:
+        unwrapped = tuple(arg.value if isinstance(arg, OpsValue) else arg for arg in self.args)
+        object.__setattr__(self, "args", unwrapped)
+
+    def __str__(self) -> str:
+        return f"{self.op}({', '.join(map(str, self.args))}){self.dtype or ''}"
+
+    def values(self) -> Iterator[Value]:
+        """The values among the arguments."""
+        return (arg for arg in _leaves(self.args) if isinstance(arg, Value))
+
+
+def _leaves(args: Iterable[Any]) -> Iterator[Any]:
+    for arg in args:
+        if isinstance(arg, tuple):
+            yield from _leaves(arg)
+        else:
+            yield arg
+
+
+@dataclass
+class Statement:
+    """An operation and the names of its results.
+
+    Attributes:
+        targets: none for stores and checks, several for reductions such as Welford's.
+        expr: the operation.
+        buffer: of a store, the name of the graph's buffer, which Inductor may later find to be needed by nobody.
+    """
+
+    targets: tuple[Value, ...]
+    expr: Expr
+    buffer: str | None = None
+
+
+class Statements(list[Statement]):
+    """A list of statements, in the place of Inductor's buffers of text."""
+
+    def splice(self, others: Iterable[Statement]) -> None:
+        """Append other statements."""
+        self.extend(others)
+
+
+@dataclass
+class Phase:
+    """Statements that run together.
+
+    Attributes:
+        is_loop: true where they run for each index of the reduction.
+        statements: in their order.
+        after: what runs once the loop has ended: stores of its results.
+    """
+
+    is_loop: bool
+    statements: Statements
+    after: Statements = field(default_factory=Statements)
+
+
+class StatementCSE(CSE):
+    """Common subexpressions among statements."""
+
+    def generate(
+        self,
+        buffer: Statements,
+        expr: Expr | CSEVariable | OpsValue,
+        *,
+        bounds: ValueRanges[Any] = ValueRanges.unknown(),  # noqa: B008 the base class's own default
+        write: bool = True,
+        assignment: bool = True,
+        dtype: torch.dtype | None = None,
+        shape: Any = None,
+    ) -> CSEVariable:
+        """Give an operation a name, or find the one that it has.
+
+        Args:
+            buffer: where the statement goes.
+            expr: the operation.
+            bounds: known of its result.
+            write: not used.
+            assignment: not used.
+            dtype: of the result.
+            shape: not used: all values are scalars here, whatever the width of the text.
+
+        Returns:
+            The name.
+        """
+        if isinstance(expr, OpsValue):
+            expr = expr.value
+        if isinstance(expr, CSEVariable):
+            expr.bounds = expr.bounds.tighten(bounds)
+            expr.use_count += 1
+            return expr
+        key = str(expr)
+        found = self.try_get(key)
+        if found is not None:
+            found.bounds = found.bounds.tighten(bounds)
+            found.use_count += 1
+            return found
+        value = self.newvar(bounds, expr.dtype or dtype, ())
+        self.put(key, value)
+        buffer.append(Statement((value,), expr))
+        return value

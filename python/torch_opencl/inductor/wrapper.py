@@ -1,0 +1,93 @@
+"""The wrapper: the Python function that allocates, launches kernels and calls eager operators."""
+
+from typing import Any
+
+from torch._inductor.codegen.common import DeviceOpOverrides
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
+from torch._inductor.virtualized import V
+
+
+class OpenCLOpOverrides(DeviceOpOverrides):
+    """Names that wrappers use."""
+
+    def import_get_raw_stream_as(self, name: str) -> str:
+        """Import what gives a stream's handle: launches find the current stream themselves."""
+        return f"def {name}(_): return 0"
+
+    def set_device(self, device_idx: int) -> str:
+        """Make a device current."""
+        return f"torch.opencl.set_device({device_idx})"
+
+    def synchronize(self) -> str:
+        """Wait for the device."""
+        return "torch.opencl.synchronize()"
+
+    def device_guard(self, device_idx: int) -> str:
+        """Make a device current for a block."""
+        return f"torch.opencl.device({device_idx})"
+
+
+class _Calls:
+    """Launches, in wrappers of graphs and of their parts."""
+
+    def _generate_kernel_call_helper(
+        self, kernel_name: str, call_args: list[str], *, device: Any = None, **options: Any
+    ) -> None:
+        device = device or V.graph.get_current_device_or_throw()
+        if device.type != "opencl":
+            super()._generate_kernel_call_helper(kernel_name, call_args, device=device, **options)
+            return
+        self.writeline(f"_opencl_launch({', '.join([kernel_name, *call_args])})")
+
+
+class OpenCLWrapper(_Calls, PythonWrapperCodegen):
+    """The wrapper of a graph."""
+
+    @staticmethod
+    def create(is_subgraph: bool, subgraph_name: Any, parent_wrapper: Any, partition_signatures: Any = None) -> Any:
+        """Make the wrapper of a graph or of a part of one."""
+        if is_subgraph:
+            return OpenCLSubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
+        return OpenCLWrapper()
+
+    def write_header(self) -> None:
+        """Write the imports."""
+        super().write_header()
+        self.header.splice(
+            """
+            from torch_opencl.inductor.runtime import Library as _OpenCLLibrary, launch as _opencl_launch
+            _opencl = _OpenCLLibrary()
+            """,
+            strip=True,
+        )
+
+    def write_async_compile_wait(self) -> None:
+        """Write the wait for the graph's program."""
+        index = V.graph.get_current_device_or_throw().index if V.graph.current_device else 0
+        self.prefix.splice(f"\n_opencl.build(globals(), {index or 0})\n")
+        super().write_async_compile_wait()
+
+
+class OpenCLSubgraphWrapper(_Calls, SubgraphPythonWrapperCodegen):
+    """The wrapper of a part of a graph."""
+
+
+_NO_CPP = (
+    "torch.compile for opencl has no wrapper in C++ and no ahead-of-time compilation: set "
+    "torch._inductor.config.cpp_wrapper = False, and use torch.compile instead of aot_compile."
+)
+
+
+class CppWrapper:
+    """What stands in the place of a wrapper in C++."""
+
+    # Asked before one is made.
+    supports_caching = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        raise NotImplementedError(_NO_CPP)
+
+    @staticmethod
+    def create(*args: Any, **options: Any) -> Any:
+        """Refuse."""
+        raise NotImplementedError(_NO_CPP)

@@ -1,0 +1,183 @@
+//! Kernels that are written at run time: those of `torch.compile`, and the user's own.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::cl::{Arg, Kernel, Start};
+use crate::error::{Error, Result};
+use crate::kernels::{generated_program, CachedProgram};
+use crate::ops::Target;
+use crate::runtime::message_index;
+
+/// Most buffers of a kernel: as many as fit the arguments that every device takes, with an offset for each.
+const MOST_BUFFERS: usize = 60;
+/// Most 64-bit values of a kernel, offsets of buffers included.
+const MOST_VALUES: usize = 64;
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    extern "Rust" {
+        fn build_kernels(device: i32, source: &str, names: &Vec<String>) -> Result<Vec<i64>>;
+        fn release_kernels(kernels: &[i64]);
+        fn launch_kernel(
+            kernel: i64,
+            global: usize,
+            local: usize,
+            is_short: bool,
+            buffers: &[usize],
+            values: &[u64],
+        ) -> Result<()>;
+        fn fault_message(text: &str) -> i64;
+        fn launch_function() -> usize;
+    }
+}
+
+/// A kernel that can be launched by its number.
+#[derive(Debug)]
+struct Generated {
+    device: i32,
+    kernel: Arc<Kernel>,
+    /// The record of faults is its last argument.
+    reports_faults: bool,
+    /// A kernel's code goes with its program.
+    _program: Arc<CachedProgram>,
+}
+
+/// By their numbers; those that were released leave a gap.
+static KERNELS: RwLock<Vec<Option<Arc<Generated>>>> = RwLock::new(Vec::new());
+
+/// Builds the kernels of a source, or loads what an earlier process has built.
+///
+/// The source follows `generated.cl`. Each kernel takes its buffers, then one struct of 64-bit values by value: the
+/// buffers' offsets in bytes and its scalars; then, if its name ends in `_faults`, the record of faults.
+///
+/// # Errors
+/// [`Error::Build`] with the compiler's log.
+pub fn build_kernels(device: i32, source: &str, names: &Vec<String>) -> Result<Vec<i64>> {
+    let program = Arc::new(generated_program(crate::runtime::device(device)?, source)?);
+    let built = names
+        .iter()
+        .map(|name| {
+            let kernel = program.generated_kernel(name)?;
+            let reports_faults = name.ends_with("_faults");
+            Ok(Arc::new(Generated { device, kernel, reports_faults, _program: Arc::clone(&program) }))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let mut kernels = KERNELS.write().unwrap_or_else(PoisonError::into_inner);
+    let first = kernels.len() as i64;
+    kernels.extend(built.into_iter().map(Some));
+    Ok((first..kernels.len() as i64).collect())
+}
+
+/// Forgets kernels, once what was launched has run.
+pub fn release_kernels(numbers: &[i64]) {
+    let mut kernels = KERNELS.write().unwrap_or_else(PoisonError::into_inner);
+    for number in numbers {
+        if let Some(kernel) = usize::try_from(*number).ok().and_then(|number| kernels.get_mut(number)) {
+            *kernel = None;
+        }
+    }
+}
+
+/// Enqueues a kernel on this thread's current stream of its device.
+///
+/// # Errors
+/// [`Error::Invalid`] for a number that is none, buffers of another device, and too many arguments.
+pub fn launch_kernel(
+    kernel: i64,
+    global: usize,
+    local: usize,
+    is_short: bool,
+    buffers: &[usize],
+    values: &[u64],
+) -> Result<()> {
+    let found = {
+        let kernels = KERNELS.read().unwrap_or_else(PoisonError::into_inner);
+        usize::try_from(kernel).ok().and_then(|number| kernels.get(number)?.clone())
+    };
+    let generated = found.ok_or_else(|| Error::Invalid(format!("OpenCL: there is no generated kernel {kernel}")))?;
+    let (offsets, count) = (buffers.len(), buffers.len() + values.len());
+    if offsets > MOST_BUFFERS || count > MOST_VALUES {
+        return Err(Error::Unsupported(format!(
+            "OpenCL: the generated kernel {} has {offsets} buffers and {} scalars; devices need not take more than \
+             {MOST_BUFFERS} buffers and {MOST_VALUES} scalars and offsets",
+            generated.kernel.name(),
+            values.len()
+        )));
+    }
+    let target = Target::at(generated.device)?;
+    let mut packed = [0_u64; MOST_VALUES];
+    let mut args = [Arg::Local(0); MOST_BUFFERS + 2];
+    for ((slot, value), address) in args.iter_mut().zip(&mut packed).zip(buffers) {
+        let memory = target.memory(*address)?;
+        (*slot, *value) = (Arg::Buffer(memory.handle), memory.offset);
+    }
+    for (slot, value) in packed.iter_mut().skip(offsets).zip(values) {
+        *slot = *value;
+    }
+    // A struct has one member at least.
+    let bytes = bytemuck::cast_slice(packed.get(..count.max(1)).unwrap_or_default());
+    let mut last = offsets;
+    if let Some(slot) = args.get_mut(last) {
+        *slot = Arg::Bytes(bytes);
+    }
+    if generated.reports_faults {
+        last += 1;
+        if let Some(slot) = args.get_mut(last) {
+            *slot = Arg::Buffer(target.faults()?.handle);
+        }
+    }
+    let start = if is_short { Start::Batched } else { Start::Now };
+    target.launch_generated(&generated.kernel, args.get(..=last).unwrap_or_default(), global, local, start)
+}
+
+/// [`launch_kernel`] by C's calling convention, for other languages: `python/launch` calls it.
+///
+/// Returns 0; or 1, and 2 where an index is out of range, with a message of at most `size` bytes that ends with a zero.
+///
+/// # Safety
+/// `buffers` points to `buffer_count` addresses of tensors, `values` to `value_count` scalars, `message` to `size` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn torch_opencl_launch(
+    kernel: i64,
+    global: usize,
+    local: usize,
+    is_short: i32,
+    buffers: *const usize,
+    buffer_count: usize,
+    values: *const u64,
+    value_count: usize,
+    message: *mut u8,
+    size: usize,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    let (buffers, values, message) = unsafe {
+        (
+            std::slice::from_raw_parts(buffers, buffer_count),
+            std::slice::from_raw_parts(values, value_count),
+            std::slice::from_raw_parts_mut(message, size),
+        )
+    };
+    let Err(error) = launch_kernel(kernel, global, local, is_short != 0, buffers, values) else { return 0 };
+    let text = error.message();
+    for (slot, byte) in message.iter_mut().zip(text.bytes().chain([0])) {
+        *slot = byte;
+    }
+    if let Some(last) = message.last_mut() {
+        *last = 0;
+    }
+    if matches!(error, Error::Index(_)) {
+        2
+    } else {
+        1
+    }
+}
+
+/// The address of [`torch_opencl_launch`].
+pub fn launch_function() -> usize {
+    torch_opencl_launch as *const () as usize
+}
+
+/// The number of an assertion's message, for a kernel's scalar.
+pub fn fault_message(text: &str) -> i64 {
+    message_index(text)
+}
