@@ -63,8 +63,7 @@ void store_tuning(int64_t device, const std::string& text) {
   checked([&] { bridge::store_tuning(device_index(device), rust::Str(text)); });
 }
 
-std::vector<int64_t> build_kernels(
-    int64_t device, const std::string& source, const std::vector<std::string>& names) {
+std::vector<int64_t> build_kernels(int64_t device, const std::string& source, const std::vector<std::string>& names) {
   rust::Vec<rust::String> list;
   for (const std::string& name : names) list.push_back(name);
   const rust::Vec<int64_t> kernels =
@@ -175,7 +174,8 @@ TORCH_LIBRARY(torch_opencl, m) {
       "-> ()",
       &launch_kernel);
   m.def("launch_function() -> int", [] { return static_cast<int64_t>(bridge::launch_function()); });
-  m.def("fault_message(str text) -> int", [](const std::string& text) { return bridge::fault_message(rust::Str(text)); });
+  m.def(
+      "fault_message(str text) -> int", [](const std::string& text) { return bridge::fault_message(rust::Str(text)); });
   m.def("launches() -> int", [] { return static_cast<int64_t>(bridge::launch_count()); });
 }
 

@@ -16,7 +16,8 @@ const MOST_VALUES: usize = 64;
 const MESSAGE: usize = 4096;
 
 /// As rust/ops/generated/mod.rs has it.
-type Launch = unsafe extern "C" fn(i64, usize, usize, c_int, *const usize, usize, *const u64, usize, *mut u8, usize) -> c_int;
+type Launch =
+    unsafe extern "C" fn(i64, usize, usize, c_int, *const usize, usize, *const u64, usize, *mut u8, usize) -> c_int;
 
 /// The address of the library's function; 0 until [`bind`] is called.
 static LAUNCH: AtomicUsize = AtomicUsize::new(0);
@@ -76,9 +77,8 @@ impl Arguments {
         }
         let slot = self.addresses.get_mut(self.buffers).ok_or_else(too_many)?;
         // SAFETY: the name was made when the module was; the list of arguments ends with a null.
-        let address = unsafe {
-            PyObject_CallMethodObjArgs(object, DATA_PTR.load(Ordering::Relaxed), null_mut::<PyObject>())
-        };
+        let address =
+            unsafe { PyObject_CallMethodObjArgs(object, DATA_PTR.load(Ordering::Relaxed), null_mut::<PyObject>()) };
         let address = NonNull::new(address).ok_or(Raised)?.as_ptr();
         // SAFETY: an integer that is ours to release.
         let value = check(unsafe { PyLong_AsUnsignedLongLong(address) });
@@ -92,13 +92,11 @@ impl Arguments {
 
 fn launch(args: &[*mut PyObject]) -> Result<(), Raised> {
     // SAFETY: kinds of exceptions are static.
-    let (type_error, runtime_error, index_error) =
-        unsafe { (PyExc_TypeError, PyExc_RuntimeError, PyExc_IndexError) };
+    let (type_error, runtime_error, index_error) = unsafe { (PyExc_TypeError, PyExc_RuntimeError, PyExc_IndexError) };
     let [kernel, global, local, is_short, rest @ ..] = args else {
         return Err(raise(type_error, "launch() takes a kernel, two sizes, a flag, tensors and numbers"));
     };
-    let mut arguments =
-        Arguments { addresses: [0; MOST_BUFFERS], buffers: 0, values: [0; MOST_VALUES], scalars: 0 };
+    let mut arguments = Arguments { addresses: [0; MOST_BUFFERS], buffers: 0, values: [0; MOST_VALUES], scalars: 0 };
     for object in rest {
         arguments.push(*object)?;
     }
