@@ -1,14 +1,12 @@
 // torch.ops.torch_opencl: the Python package's interface to the runtime, beyond PyTorch's generic ones.
 
 #include <ATen/core/Generator.h>
-#include <c10/util/bit_cast.h>
 #include <torch/library.h>
 #include <utility>
 
 #include "error.h"
 #include "fallback.h"
 #include "generator.h"
-#include "tensor_arg.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/bridge/builds.rs.h"
 #include "torch_opencl/rust/ops/core/struct_check.rs.h"
@@ -67,31 +65,8 @@ std::vector<int64_t> build_kernels(int64_t device, const std::string& source, co
   rust::Vec<rust::String> list;
   for (const std::string& name : names) list.push_back(name);
   const rust::Vec<int64_t> kernels =
-      checked([&] { return bridge::build_kernels(device_index(device), rust::Str(source), list); });
+      checked([&] { return bridge::build_kernels(device_index(device), rust::Str(source), std::move(list)); });
   return {kernels.begin(), kernels.end()};
-}
-
-// Scalars travel as 64 bits: integers as they are, others as doubles.
-void launch_kernel(
-    int64_t kernel,
-    int64_t global_size,
-    int64_t local_size,
-    bool is_short,
-    const std::vector<at::Tensor>& buffers,
-    const std::vector<at::Scalar>& scalars) {
-  std::vector<uintptr_t> addresses;
-  for (const at::Tensor& buffer : buffers) addresses.push_back(arg(buffer).address);
-  std::vector<uint64_t> values;
-  for (const at::Scalar& scalar : scalars) {
-    values.push_back(
-        scalar.isFloatingPoint() ? c10::bit_cast<uint64_t>(scalar.to<double>())
-                                 : static_cast<uint64_t>(scalar.to<int64_t>()));
-  }
-  checked([&] {
-    bridge::launch_kernel(
-        kernel, static_cast<size_t>(global_size), static_cast<size_t>(local_size), is_short,
-        {addresses.data(), addresses.size()}, {values.data(), values.size()});
-  });
 }
 
 } // namespace
@@ -169,10 +144,6 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("release_kernels(int[] kernels) -> ()", [](const std::vector<int64_t>& kernels) {
     bridge::release_kernels({kernels.data(), kernels.size()});
   });
-  m.def(
-      "launch_kernel(int kernel, int global_size, int local_size, bool is_short, Tensor[] buffers, Scalar[] scalars) "
-      "-> ()",
-      &launch_kernel);
   m.def("launch_function() -> int", [] { return static_cast<int64_t>(bridge::launch_function()); });
   m.def(
       "fault_message(str text) -> int", [](const std::string& text) { return bridge::fault_message(rust::Str(text)); });

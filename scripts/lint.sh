@@ -31,7 +31,7 @@ case $task in
     step cargo fmt --check
     echo "==> clang-format (${#clang[@]} files)"
     clang-format --dry-run -Werror "${clang[@]}"
-    step cargo clippy --release --package torch-opencl "${@/#/--package=}" --all-targets -- -D warnings
+    step cargo clippy --release --package torch-opencl --package torch-opencl-launch "${@/#/--package=}" --all-targets -- -D warnings
     RUSTDOCFLAGS="-D warnings" step cargo doc --release --no-deps --document-private-items --quiet
     ;;
   fix)

@@ -5,8 +5,12 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from types import ModuleType
+from typing import ClassVar
+
+import torch
 
 __all__ = ["when_imported"]
 
@@ -28,13 +32,22 @@ def when_imported(name: str, function: str) -> None:
 
 def _call(function: str, module: ModuleType) -> None:
     owner, _, attribute = function.partition(":")
-    getattr(importlib.import_module(owner), attribute)(module)
+    try:
+        getattr(importlib.import_module(owner), attribute)(module)
+    except Exception as failure:
+        # Another release of PyTorch: what does not concern this device must go on.
+        warnings.warn(
+            f"torch.compile does not work for opencl with torch {torch.__version__}: {module.__name__} is not as "
+            f"expected ({failure!r}). Use torch.compile(..., backend='aot_eager') for models on opencl.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds nothing by itself: it wraps the loaders of modules that somebody waits for."""
 
-    waiting: dict[str, list[str]] = {}
+    waiting: ClassVar[dict[str, list[str]]] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

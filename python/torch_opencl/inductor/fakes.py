@@ -1,4 +1,4 @@
-"""Fake operators that must tell of ours what PyTorch's own tell of other devices: strides, shapes, devices of results."""
+"""Fake operators for ours that differ from other devices' in the strides, shapes or devices of their results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,10 +30,9 @@ def _install(table: dict, op: Any, fake: Callable) -> None:
     table[op] = serve
 
 
-def _attention(
-    before: Any, fake_mode: Any, func: Any, query: Any, key: Any, value: Any, *args: Any, **kwargs: Any
-) -> tuple:
+def _attention(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> tuple:
     """Heads lie beside each other in the output; seed and offset are numbers of the host."""
+    query, key, value = args[:3]
     with fake_mode:
         *batch, heads, length, _ = query.shape
         out = query.new_empty([*batch, length, heads, value.shape[-1]]).transpose(-3, -2)
@@ -62,36 +61,9 @@ def _convolution(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: A
         return result.contiguous(memory_format=last)
 
 
-def _log_sigmoid(before: Any, fake_mode: Any, func: Any, self: Any) -> tuple:
-    """Nothing is kept for the backward."""
-    with fake_mode:
-        return torch.empty_like(self), self.new_empty(0)
-
-
-def _batch_norm(
-    before: Any,
-    fake_mode: Any,
-    func: Any,
-    input: Any,
-    weight: Any,
-    bias: Any,
-    mean: Any,
-    var: Any,
-    training: bool,
-    *_: Any,
-) -> tuple:
-    """In evaluation there are no statistics to keep."""
-    with fake_mode:
-        dtype = torch.float64 if input.dtype == torch.float64 else torch.float32
-        kept = [input.new_empty(input.shape[1] if training else 0, dtype=dtype) for _ in range(2)]
-        return (torch.empty_like(input), *kept)
-
-
 _FAKES: dict[Any, Callable] = {
     _aten._scaled_dot_product_fused_attention_overrideable.default: _attention,
     _aten.convolution.default: _convolution,
     _aten._convolution.default: _convolution,
     _aten.convolution_backward.default: _convolution,
-    _aten.log_sigmoid_forward.default: _log_sigmoid,
-    _aten.native_batch_norm.default: _batch_norm,
 }

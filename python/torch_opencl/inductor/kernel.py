@@ -14,6 +14,7 @@ from torch.utils._sympy.symbol import SymT, free_symbol_is_type
 from .dtypes import HALVES, compute_type
 from .ops import Overrides
 from .printer import print_index
+from .render import render
 from .statements import Expr, Phase, Statement, StatementCSE, Statements, Value
 
 
@@ -218,8 +219,6 @@ class OpenCLKernel(SIMDKernel):
         Returns:
             OpenCL C, to be compiled behind compiled.cl.
         """
-        from .render import render
-
         self.codegen_body()
         self.text = render(self, name)
         return self.text.source
@@ -277,7 +276,7 @@ class OpenCLKernel(SIMDKernel):
         tree = next(tree for tree in self.range_trees if tree.prefix == prefix)
         used = [entry for entry in self.entries.values() if entry.prefix == prefix]
         lengths = [entry.length if entry.divisor == 1 else entry.divisor for entry in used]
-        length = min(lengths, key=lambda size: sizevars.optimization_hint(size), default=tree.numel)
+        length = min(lengths, key=sizevars.optimization_hint, default=tree.numel)
         return length if all(sizevars.statically_known_multiple_of(size, length) for size in lengths) else None
 
 

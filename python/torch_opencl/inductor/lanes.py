@@ -151,10 +151,10 @@ class Lanes:
         """
         expr = statement.expr
         if not statement.targets:
-            return getattr(self, f"op_{expr.op}")(expr, width)
+            return getattr(self, f"_op_{expr.op}")(expr, width)
         (target,) = statement.targets
         wide = width if self.is_wide(target, width) else 1
-        written = getattr(self, f"op_{expr.op}", None)
+        written = getattr(self, f"_op_{expr.op}", None)
         text = written(expr, target, width, wide) if written else self._template(expr, target, width, wide)
         return f"{self.type(target.dtype, wide)} {target.name} = {text};\n"
 
@@ -181,13 +181,13 @@ class Lanes:
             text = f"wrap_{STORAGE[dtype].name}{wide if wide > 1 else ''}({text})"
         return text
 
-    def op_constant(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+    def _op_constant(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         return literal(expr.args[0], target.dtype)
 
-    def op_host_scalar(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+    def _op_host_scalar(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         return f"({compute_type(target.dtype)})({expr.args[0]})"
 
-    def op_to_dtype(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+    def _op_to_dtype(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         x, dtype, _ = expr.args
         text = self.operand(x, target.dtype, width, wide)
         # The value itself is to be of 16 bits.
@@ -195,7 +195,7 @@ class Lanes:
             text = f"round_{STORAGE[dtype].name}{wide if wide > 1 else ''}({text})"
         return text
 
-    def op_bitcast(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+    def _op_bitcast(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         x, dtype, source = expr.args
         suffix = str(wide) if wide > 1 else ""
         bits = self.operand(x, x.dtype, width, wide)
@@ -206,14 +206,14 @@ class Lanes:
             return f"wrap_{STORAGE[dtype].name}{suffix}({bits})"
         return f"as_{compute_type(target.dtype)}{suffix}({bits})"
 
-    def op_index(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+    def _op_index(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         text = f"({self.index(expr.args[0], wide=wide)})"
         kind = torch.float64 if any(symbol.is_integer is False for symbol in expr.args[0].free_symbols) else torch.int64
         if wide == 1:
             return converted(f"({compute_type(kind)}){text}", kind, target.dtype, 1)
         return converted(text, kind, target.dtype, wide)
 
-    def op_where(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+    def _op_where(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         condition, x, y = expr.args
         mask = self.operand(condition, torch.bool, width, wide)
         if wide > 1 and compute_type(target.dtype) in ("long", "ulong", "double"):
@@ -224,20 +224,21 @@ class Lanes:
         args = [self.operand(arg, torch.int64, width, wide if place else 1) for place, arg in enumerate(expr.args)]
         return f"{expr.op}{wide if wide > 1 else ''}({', '.join(args)})"
 
-    op_rand = op_randn = op_randint64 = _random
+    _op_rand = _op_randn = _op_randint64 = _random
 
-    def op_frexp_significand(self, expr: Expr, target: Value, width: int, wide: int) -> str:
-        return f"{expr.op}_{self.type(expr.args[0].dtype, wide)}({self.operand(expr.args[0], expr.args[0].dtype, width, wide)})"
+    def _op_frexp_significand(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        (x,) = expr.args
+        return f"{expr.op}_{self.type(x.dtype, wide)}({self.operand(x, x.dtype, width, wide)})"
 
-    op_frexp_exponent = op_frexp_significand
+    _op_frexp_exponent = _op_frexp_significand
 
-    def op_ldexp(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+    def _op_ldexp(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         x, n = expr.args
         return f"ldexp({self.operand(x, target.dtype, width, wide)}, {self.operand(n, torch.int32, width, wide)})"
 
     # --- memory
 
-    def op_load(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+    def _op_load(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         pointer, index, dtype, mask = expr.args
         name = STORAGE[dtype].name
         if wide == 1:
@@ -257,7 +258,7 @@ class Lanes:
     def _any(self, mask: Value, width: int) -> str:
         return f"any{width}({mask})" if self.is_wide(mask, width) else str(mask)
 
-    def op_store(self, expr: Expr, width: int) -> str:
+    def _op_store(self, expr: Expr, width: int) -> str:
         pointer, index, dtype, value = expr.args
         name, computed = STORAGE[dtype].name, torch.float32 if dtype in HALVES else dtype
         stride = self._stride(expr) if width > 1 else sympy.S.Zero
@@ -268,7 +269,7 @@ class Lanes:
             return f"store{width}_{name}({pointer} + ({self.index(index)}), {text});\n"
         return f"scatter{width}_{name}({pointer}, {self.index(index, wide=width)}, {text});\n"
 
-    def op_atomic_add(self, expr: Expr, width: int) -> str:
+    def _op_atomic_add(self, expr: Expr, width: int) -> str:
         pointer, index, dtype, value = expr.args
         name, computed = STORAGE[dtype].name, torch.float32 if dtype in HALVES else dtype
         varies = width > 1 and (self._stride(expr) != 0 or self.is_wide(value, width))
@@ -281,7 +282,7 @@ class Lanes:
 
     # --- bad input
 
-    def op_check_bounds(self, expr: Expr, width: int) -> str:
+    def _op_check_bounds(self, expr: Expr, width: int) -> str:
         index, _, _, size, mask = expr.args
         wide = width if self.is_wide(index, width) else 1
         active = (
@@ -296,7 +297,7 @@ class Lanes:
         suffix = str(wide) if wide > 1 else ""
         return f"{index} = checked_index{suffix}({index}, {self.index(size)}, {active}, faults);\n"
 
-    def op_assert(self, expr: Expr, width: int) -> str:
+    def _op_assert(self, expr: Expr, width: int) -> str:
         condition, message, mask = expr.args
         wide = self.is_wide(condition, width)
         failed = f"any{width}(~{condition})" if wide else f"!({condition})"

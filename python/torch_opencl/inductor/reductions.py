@@ -9,8 +9,8 @@ from .dtypes import compute_type, literal
 from .lanes import Lanes, promoted
 from .statements import Phase, Statement, Value
 
-# Names of the parts of two partial results, and the type of the first part with its lanes: statements that fold the second
-# into the first.
+# Statements that fold the second of two partial results into the first: of names of their parts, and the type of the
+# first part with its lanes.
 Fold = Callable[[list[str], list[str], str], list[str]]
 
 
@@ -155,15 +155,15 @@ class Accumulator:
         lines = []
         scalars: list[list[str]] = []
         for width in widths:
-            parts = self._parts(width)
-            while width > 1:
-                half = width // 2
+            parts, lanes = self._parts(width), width
+            while lanes > 1:
+                half = lanes // 2
                 low, high = ([f"{part}_{side}{half}" for part in self._bases()] for side in ("low", "high"))
                 for part, name in enumerate(parts):
                     kind = self._type(part, half)
                     lines.append(f"{kind} {low[part]} = {name}.lo, {high[part]} = {name}.hi;")
                 lines += self.kind.fold(low, high, self._type(0, half))
-                parts, width = low, half
+                parts, lanes = low, half
             scalars.append(parts)
         first, *others = scalars
         for other in others:

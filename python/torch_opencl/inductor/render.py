@@ -1,11 +1,11 @@
 """The text of a kernel: OpenCL C for CPU devices, in explicit vectors, and for GPU devices, an element to a work-item.
 
 CPU devices. Lanes of a vector lie along one range: of a kernel without reductions its x; of one with reductions the
-range along which more of the memory is contiguous. The index of that range is `row * length + i`, and vectors run along i. A
-work-item takes a block of tasks: pieces of rows of x, or, where lanes lie along the reduction, all of an x.
+range along which more of the memory is contiguous. The index of that range is `row * length + i`, and vectors run along
+i. A work-item takes a block of tasks: pieces of rows of x, or, where lanes lie along the reduction, all of an x.
 
-GPU devices. The same with one lane. A work-item takes one x and loops over the reduction, or, where the reduction is the
-contiguous range and long, a work-group takes one x and joins its items' results in local memory.
+GPU devices. The same with one lane. A work-item takes one x and loops over the reduction, or, where the reduction is
+the contiguous range and long, a work-group takes one x and joins its items' results in local memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -164,7 +164,8 @@ class _Renderer:
         if self.kernel.reports_faults:
             params.append("__global uchar *faults")
         group = "" if self.target.is_cpu else f"__attribute__((reqd_work_group_size({GROUP}, 1, 1))) "
-        return f"typedef struct {{ {' '.join(fields)} }} {name}_args;\n__kernel {group}void {name}({', '.join(params)}) {{\n"
+        struct = f"typedef struct {{ {' '.join(fields)} }} {name}_args;\n"
+        return f"{struct}__kernel {group}void {name}({', '.join(params)}) {{\n"
 
     def _unpacked(self) -> str:
         buffers, scalars = self.kernel.parameters()
@@ -286,7 +287,8 @@ class _Renderer:
             return
         self.out.writeline("{")
         with self._block(
-            f"const long length = {self._size(self.length)};\nfor (long r0_row = 0; r0_row < ({numel}) / length; r0_row++)"
+            f"const long length = {self._size(self.length)};\n"
+            f"for (long r0_row = 0; r0_row < ({numel}) / length; r0_row++)"
         ):
             self._entries("r0_", "r0_row", is_lane=False)
             self.out.writeline("long i = 0;")

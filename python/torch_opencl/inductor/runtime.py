@@ -55,6 +55,6 @@ def _load_launch() -> Callable[..., None]:
     return module.launch
 
 
-# launch(kernel, global_size, local_size, is_short, *args) enqueues a kernel on the current stream: its number, work-items, those
-# of a group, true where it need not start before others do; tensors and numbers.
+# launch(kernel, global_size, local_size, is_short, *args) enqueues a kernel on the current stream: its number,
+# work-items, those of a group, true where it need not start before others do; tensors and numbers.
 launch = _load_launch()

@@ -1,7 +1,7 @@
 """Kernels as lists of statements: what Inductor's loop bodies compute, before there is any text.
 
-A statement gives a name to one operation on named values. Names have dtypes, so that text can be made of them in a language
-that needs types, at any vector width.
+A statement gives a name to one operation on named values. Names have dtypes, so that text can be made of them in a
+language that needs types, at any vector width.
 """
 
 from collections.abc import Iterable, Iterator

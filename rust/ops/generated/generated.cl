@@ -13,16 +13,16 @@ INLINE long floor_div(long x, long y) { return y == 0 ? 0 : x / y - (x % y != 0 
 INLINE long floor_mod(long x, long y) { return y == 0 ? 0 : x - floor_div(x, y) * y; }
 
 // Division by zero gives 0, and the one quotient that does not fit wraps; both would trap on a CPU.
-#define DEFINE_DIVISION(type, is_least)                                                                       \
-  INLINE type div_trunc_##type(type a, type b) { return b == 0 ? 0 : is_least(b) ? 0 - a : a / b; }           \
-  INLINE type mod_trunc_##type(type a, type b) { return b == 0 || is_least(b) ? 0 : a % b; }                  \
-  INLINE type div_floor_##type(type a, type b) {                                                              \
-    const type q = div_trunc_##type(a, b), r = mod_trunc_##type(a, b);                                        \
-    return q - (r != 0 && (r < 0) != (b < 0));                                                                \
-  }                                                                                                           \
-  INLINE type mod_floor_##type(type a, type b) {                                                              \
-    const type r = mod_trunc_##type(a, b);                                                                    \
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                          \
+#define DEFINE_DIVISION(type, is_least)                                                             \
+  INLINE type div_trunc_##type(type a, type b) { return b == 0 ? 0 : is_least(b) ? 0 - a : a / b; } \
+  INLINE type mod_trunc_##type(type a, type b) { return b == 0 || is_least(b) ? 0 : a % b; }        \
+  INLINE type div_floor_##type(type a, type b) {                                                    \
+    const type q = div_trunc_##type(a, b), r = mod_trunc_##type(a, b);                              \
+    return q - (r != 0 && (r < 0) != (b < 0));                                                      \
+  }                                                                                                 \
+  INLINE type mod_floor_##type(type a, type b) {                                                    \
+    const type r = mod_trunc_##type(a, b);                                                          \
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                                \
   }
 #define IS_MINUS_ONE(b) ((b) == -1)
 #define IS_NEVER(b) 0
@@ -32,8 +32,8 @@ DEFINE_DIVISION(uint, IS_NEVER)
 DEFINE_DIVISION(ulong, IS_NEVER)
 
 // A shift by more than the width, or by less than nothing, moves every bit out.
-#define DEFINE_SHIFTS(type, bits)                                                                                  \
-  INLINE type shift_left_##type(type a, type n) { return n < 0 || n >= bits ? (type)0 : a << n; }                  \
+#define DEFINE_SHIFTS(type, bits)                                                                 \
+  INLINE type shift_left_##type(type a, type n) { return n < 0 || n >= bits ? (type)0 : a << n; } \
   INLINE type shift_right_##type(type a, type n) { return a >> (n < 0 || n >= bits ? (type)(bits - 1) : n); }
 DEFINE_SHIFTS(int, 32)
 DEFINE_SHIFTS(long, 64)
@@ -43,15 +43,15 @@ INLINE ulong shift_left_ulong(ulong a, ulong n) { return n >= 64 ? 0 : a << n; }
 INLINE ulong shift_right_ulong(ulong a, ulong n) { return n >= 64 ? 0 : a >> n; }
 
 // By squaring, with wrap. A negative power is 0 but for the bases 1 and -1.
-#define DEFINE_INTEGER_POWER(type)                                                             \
-  INLINE type power_##type(type a, type n) {                                                   \
-    if (n < 0) return a == 1 ? 1 : a + 1 == 0 ? ((n & 1) ? a : 1) : 0;                         \
-    type result = 1;                                                                           \
-    for (; n > 0; n >>= 1) {                                                                   \
-      if (n & 1) result *= a;                                                                  \
-      a *= a;                                                                                  \
-    }                                                                                          \
-    return result;                                                                             \
+#define DEFINE_INTEGER_POWER(type)                                     \
+  INLINE type power_##type(type a, type n) {                           \
+    if (n < 0) return a == 1 ? 1 : a + 1 == 0 ? ((n & 1) ? a : 1) : 0; \
+    type result = 1;                                                   \
+    for (; n > 0; n >>= 1) {                                           \
+      if (n & 1) result *= a;                                          \
+      a *= a;                                                          \
+    }                                                                  \
+    return result;                                                     \
   }
 DEFINE_INTEGER_POWER(int)
 DEFINE_INTEGER_POWER(long)
@@ -60,11 +60,11 @@ DEFINE_INTEGER_POWER(ulong)
 
 // --- extremes, at every width that a reduction passes: NaN wins
 
-#define DEFINE_FLOAT_EXTREMES(type)                                                      \
-  INLINE type maximum_##type(type a, type b) { return (a > b) | (a != a) ? a : b; }      \
+#define DEFINE_FLOAT_EXTREMES(type)                                                 \
+  INLINE type maximum_##type(type a, type b) { return (a > b) | (a != a) ? a : b; } \
   INLINE type minimum_##type(type a, type b) { return (a < b) | (a != a) ? a : b; }
-#define DEFINE_INTEGER_EXTREMES(type)                                   \
-  INLINE type maximum_##type(type a, type b) { return max(a, b); }      \
+#define DEFINE_INTEGER_EXTREMES(type)                              \
+  INLINE type maximum_##type(type a, type b) { return max(a, b); } \
   INLINE type minimum_##type(type a, type b) { return min(a, b); }
 #define FOR_WIDTHS(define, type) define(type) define(type##2) define(type##4) define(type##8) define(type##16)
 FOR_WIDTHS(DEFINE_FLOAT_EXTREMES, float)
@@ -78,28 +78,28 @@ FOR_WIDTHS(DEFINE_FLOAT_EXTREMES, double)
 
 // Returns true where the second of two values, each with its index, takes the place of the first: NaN before all numbers, of
 // equal values the one with the lower index.
-#define DEFINE_ARG(type, mask, index, to_mask)                                                                     \
-  typedef mask MASK_##type;                                                                                        \
-  INLINE mask arg_max_##type(type a, index ai, type b, index bi) {                                                 \
-    const mask earlier = to_mask(bi < ai), both_nan = (a != a) & (b != b);                                         \
-    return (b > a) | ((b != b) & (a == a)) | (((a == b) | both_nan) & earlier);                                    \
-  }                                                                                                                \
-  INLINE mask arg_min_##type(type a, index ai, type b, index bi) {                                                 \
-    const mask earlier = to_mask(bi < ai), both_nan = (a != a) & (b != b);                                         \
-    return (b < a) | ((b != b) & (a == a)) | (((a == b) | both_nan) & earlier);                                    \
+#define DEFINE_ARG(type, mask, index, to_mask)                                  \
+  typedef mask MASK_##type;                                                     \
+  INLINE mask arg_max_##type(type a, index ai, type b, index bi) {              \
+    const mask earlier = to_mask(bi < ai), both_nan = (a != a) & (b != b);      \
+    return (b > a) | ((b != b) & (a == a)) | (((a == b) | both_nan) & earlier); \
+  }                                                                             \
+  INLINE mask arg_min_##type(type a, index ai, type b, index bi) {              \
+    const mask earlier = to_mask(bi < ai), both_nan = (a != a) & (b != b);      \
+    return (b < a) | ((b != b) & (a == a)) | (((a == b) | both_nan) & earlier); \
   }
 #define SAME(x) (x)
-#define DEFINE_ARGS_32(type)                      \
-  DEFINE_ARG(type, int, long, SAME)               \
-  DEFINE_ARG(type##2, int2, long2, convert_int2)  \
-  DEFINE_ARG(type##4, int4, long4, convert_int4)  \
-  DEFINE_ARG(type##8, int8, long8, convert_int8)  \
+#define DEFINE_ARGS_32(type)                     \
+  DEFINE_ARG(type, int, long, SAME)              \
+  DEFINE_ARG(type##2, int2, long2, convert_int2) \
+  DEFINE_ARG(type##4, int4, long4, convert_int4) \
+  DEFINE_ARG(type##8, int8, long8, convert_int8) \
   DEFINE_ARG(type##16, int16, long16, convert_int16)
-#define DEFINE_ARGS_64(type)               \
-  DEFINE_ARG(type, int, long, SAME)        \
-  DEFINE_ARG(type##2, long2, long2, SAME)  \
-  DEFINE_ARG(type##4, long4, long4, SAME)  \
-  DEFINE_ARG(type##8, long8, long8, SAME)  \
+#define DEFINE_ARGS_64(type)              \
+  DEFINE_ARG(type, int, long, SAME)       \
+  DEFINE_ARG(type##2, long2, long2, SAME) \
+  DEFINE_ARG(type##4, long4, long4, SAME) \
+  DEFINE_ARG(type##8, long8, long8, SAME) \
   DEFINE_ARG(type##16, long16, long16, SAME)
 DEFINE_ARGS_32(float)
 DEFINE_ARGS_32(int)
@@ -225,8 +225,8 @@ INLINE int ushort_of_bits(int x) { return (ushort)x; }
 
 // --- memory
 
-#define DEFINE_LOAD(name, pointer, type, read, write)                                    \
-  INLINE type load_##name(__global const pointer *p) { return read; }                    \
+#define DEFINE_LOAD(name, pointer, type, read, write)                 \
+  INLINE type load_##name(__global const pointer *p) { return read; } \
   INLINE void store_##name(__global pointer *p, type v) { write; }
 DEFINE_LOAD(float, float, float, *p, *p = v)
 DEFINE_LOAD(long, long, long, *p, *p = v)
@@ -245,30 +245,30 @@ DEFINE_LOAD(double, double, double, *p, *p = v)
 #endif
 
 // Of types without an atomic addition of their own: the word that holds the element is replaced until nobody has changed it.
-#define DEFINE_ATOMIC_32(name, type)                                                                          \
-  INLINE void atomic_add_##name(volatile __global type *p, type v) {                                          \
-    volatile __global uint *word = (volatile __global uint *)p;                                               \
-    uint seen = *word, old;                                                                                   \
-    do {                                                                                                      \
-      old = seen;                                                                                             \
-      seen = atomic_cmpxchg(word, old, as_uint(as_##type(old) + v));                                          \
-    } while (seen != old);                                                                                    \
+#define DEFINE_ATOMIC_32(name, type)                                 \
+  INLINE void atomic_add_##name(volatile __global type *p, type v) { \
+    volatile __global uint *word = (volatile __global uint *)p;      \
+    uint seen = *word, old;                                          \
+    do {                                                             \
+      old = seen;                                                    \
+      seen = atomic_cmpxchg(word, old, as_uint(as_##type(old) + v)); \
+    } while (seen != old);                                           \
   }
 DEFINE_ATOMIC_32(float, float)
 INLINE void atomic_add_int(volatile __global int *p, int v) { atomic_add(p, v); }
 INLINE void atomic_add_uint(volatile __global uint *p, uint v) { atomic_add(p, v); }
 
-#define DEFINE_ATOMIC_PART(name, pointer, type, bits, from, to)                                                  \
-  INLINE void atomic_add_##name(volatile __global pointer *p, type v) {                                          \
-    volatile __global uint *word = (volatile __global uint *)((uintptr_t)p & ~(uintptr_t)3);                     \
-    const uint shift = ((uint)(uintptr_t)p & 3u) * 8, field = ((1u << bits) - 1u) << shift;                      \
-    uint seen = *word, old;                                                                                      \
-    do {                                                                                                         \
-      old = seen;                                                                                                \
-      const uint part = (old & field) >> shift;                                                                  \
-      const uint sum = (uint)(to(from(part) + v)) & ((1u << bits) - 1u);                                         \
-      seen = atomic_cmpxchg(word, old, (old & ~field) | sum << shift);                                           \
-    } while (seen != old);                                                                                       \
+#define DEFINE_ATOMIC_PART(name, pointer, type, bits, from, to)                              \
+  INLINE void atomic_add_##name(volatile __global pointer *p, type v) {                      \
+    volatile __global uint *word = (volatile __global uint *)((uintptr_t)p & ~(uintptr_t)3); \
+    const uint shift = ((uint)(uintptr_t)p & 3u) * 8, field = ((1u << bits) - 1u) << shift;  \
+    uint seen = *word, old;                                                                  \
+    do {                                                                                     \
+      old = seen;                                                                            \
+      const uint part = (old & field) >> shift;                                              \
+      const uint sum = (uint)(to(from(part) + v)) & ((1u << bits) - 1u);                     \
+      seen = atomic_cmpxchg(word, old, (old & ~field) | sum << shift);                       \
+    } while (seen != old);                                                                   \
   }
 DEFINE_ATOMIC_PART(half, half, float, 16, half_of_bits, bits_of_half)
 DEFINE_ATOMIC_PART(bf16, ushort, float, 16, bf16_of_bits, bits_of_bf16)

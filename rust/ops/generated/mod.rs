@@ -16,16 +16,8 @@ const MOST_VALUES: usize = 64;
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
     extern "Rust" {
-        fn build_kernels(device: i32, source: &str, names: &Vec<String>) -> Result<Vec<i64>>;
+        fn build_kernels(device: i32, source: &str, names: Vec<String>) -> Result<Vec<i64>>;
         fn release_kernels(kernels: &[i64]);
-        fn launch_kernel(
-            kernel: i64,
-            global: usize,
-            local: usize,
-            is_short: bool,
-            buffers: &[usize],
-            values: &[u64],
-        ) -> Result<()>;
         fn fault_message(text: &str) -> i64;
         fn launch_function() -> usize;
     }
@@ -52,7 +44,7 @@ static KERNELS: RwLock<Vec<Option<Arc<Generated>>>> = RwLock::new(Vec::new());
 ///
 /// # Errors
 /// [`Error::Build`] with the compiler's log.
-pub fn build_kernels(device: i32, source: &str, names: &Vec<String>) -> Result<Vec<i64>> {
+pub fn build_kernels(device: i32, source: &str, names: Vec<String>) -> Result<Vec<i64>> {
     let program = Arc::new(generated_program(crate::runtime::device(device)?, source)?);
     let built = names
         .iter()
@@ -82,7 +74,7 @@ pub fn release_kernels(numbers: &[i64]) {
 ///
 /// # Errors
 /// [`Error::Invalid`] for a number that is none, buffers of another device, and too many arguments.
-pub fn launch_kernel(
+fn launch_kernel(
     kernel: i64,
     global: usize,
     local: usize,
@@ -130,7 +122,7 @@ pub fn launch_kernel(
     target.launch_generated(&generated.kernel, args.get(..=last).unwrap_or_default(), global, local, start)
 }
 
-/// [`launch_kernel`] by C's calling convention, for other languages: `python/launch` calls it.
+/// Enqueues a kernel, by C's calling convention: `python/launch` calls it for Python.
 ///
 /// Returns 0; or 1, and 2 where an index is out of range, with a message of at most `size` bytes that ends with a zero.
 ///

@@ -34,6 +34,8 @@ FILLERS = {"number": 0.5, "float": 0.5, "bool": False, "int": 1}
 OTHERS = {"complex", "polar", "where", "glu", "glu_backward", "glu_jvp", "clamp", "div"}
 # Rows whose CPU kernels do not compute in the common dtype: they round elsewhere, or reuse a buffer of forward.
 OTHERS |= {"huber_loss", "log_sigmoid_backward", "mse_loss_backward"}
+# Their other tensors have parts of their own: scales, zero points, switches.
+OTHERS |= {"_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", "_fused_moving_avg_obs_fq_helper"}
 # The CPU takes the last 32 bits of the exponent.
 OTHERS |= {"ldexp"}
 # Their CPU kernels round to 16 bits between steps, or take other steps in vectors than in single elements.

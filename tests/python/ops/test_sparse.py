@@ -297,7 +297,6 @@ def test_gradients_of_a_matmul(device: torch.device, layout: torch.layout) -> No
         same(ours, theirs)
 
 
-@covers("_sparse_mm_reduce_impl", "_sparse_mm_reduce_impl_backward")
 @pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
 @pytest.mark.parametrize("dtype", computed((torch.float32, torch.float64, torch.bfloat16)), ids=str)
 def test_matmul_with_a_reduction(device: torch.device, dtype: torch.dtype, reduce: str) -> None:

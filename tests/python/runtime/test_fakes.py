@@ -1,0 +1,131 @@
+"""Fake operators promise what ours give: compiled graphs and FakeTensorMode rely on strides, dtypes and devices."""
+
+import functools
+from itertools import islice
+
+import pytest
+import torch
+from op_samples import mirror_all
+from releases import requires_torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+# Operators that differ, each with its reason.
+ALLOWED = {
+    "aten.col2im.default": "The offset of a result without elements.",
+    "aten._embedding_bag.default": "ATen's fake operator counts a bag too many where include_last_offset is set.",
+    "aten.log_sigmoid_forward.default": "The backward needs no buffer, and ignores the one that other devices have.",
+    "aten.native_batch_norm.default": "In evaluation nothing is kept: the backward takes the running statistics.",
+}
+# Of each OpInfo; all of them take minutes.
+SAMPLES = 2
+TAGS = {torch.Tag.dynamic_output_shape, torch.Tag.inplace_view, torch.Tag.data_dependent_output}
+LIFTS = {torch.ops.aten.lift_fresh.default, torch.ops.aten._local_scalar_dense.default}
+PARTS = 4
+
+
+def described(tensor):
+    """All that a graph may rely on; strides where they tell anything."""
+    strides = [
+        stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size != 1 and tensor.numel()
+    ]
+    return tuple(tensor.shape), strides, tensor.dtype, tensor.device.type, tensor.storage_offset()
+
+
+class Compare(TorchDispatchMode):
+    """Calls each operator with fake tensors first, and notes what differs."""
+
+    def __init__(self):
+        super().__init__()
+        self.differences = {}
+        self.calls = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        fakes = None if self._is_left_out(func, args, kwargs) else self._fake(func, args, kwargs)
+        real = func(*args, **kwargs)
+        if fakes is not None and str(func) not in ALLOWED:
+            self.calls += 1
+            mine, theirs = (
+                [described(leaf) if isinstance(leaf, torch.Tensor) else type(leaf) for leaf in tree_leaves(results)]
+                for results in (real, fakes)
+            )
+            if mine != theirs:
+                self.differences.setdefault(str(func), (mine, theirs))
+        return real
+
+    @staticmethod
+    def _is_left_out(func, args, kwargs):
+        mutates = any(arg.alias_info and arg.alias_info.is_write and not arg.is_out for arg in func._schema.arguments)
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        strided = all(tensor.layout == torch.strided for tensor in tensors)
+        return func in LIFTS or mutates or not strided or TAGS & set(func.tags)
+
+    @staticmethod
+    def _fake(func, args, kwargs):
+        try:
+            with FakeTensorMode(shape_env=ShapeEnv()) as mode:
+                make = functools.partial(mode.from_tensor, static_shapes=True)
+                fake_args, fake_kwargs = tree_map_only(torch.Tensor, make, (args, kwargs))
+                return func(*fake_args, **fake_kwargs)
+        except Exception:
+            # Arguments that the operator refuses, or an operator that has no fake.
+            return None
+
+
+def sample_calls(info):
+    torch.manual_seed(0)
+    grads = info.supports_autograd and torch.float32 in info.supported_backward_dtypes("cpu")
+    return list(islice(info.sample_inputs("cpu", torch.float32, grads), SAMPLES))
+
+
+@requires_torch("2.13", "some fake operators, which were added or mended since")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_results_are_what_fake_operators_promise(device, part):
+    compare = Compare()
+    for info in op_db[part::PARTS]:
+        if torch.float32 not in info.supported_dtypes("cpu") or "sparse" in info.name or "jiterator" in info.name:
+            continue
+        for sample in sample_calls(info):
+            first, args, kwargs = mirror_all((sample.input, sample.args, sample.kwargs), device)
+            with compare:
+                try:
+                    out = info.op(first, *args, **kwargs)
+                except (RuntimeError, NotImplementedError, TypeError):
+                    continue
+                outs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+                ins = [leaf for leaf in tree_leaves((first, args, kwargs)) if isinstance(leaf, torch.Tensor)]
+                ins = [leaf for leaf in ins if leaf.requires_grad]
+                if outs and ins:
+                    torch.autograd.grad(outs, ins, [torch.ones_like(leaf) for leaf in outs], allow_unused=True)
+    assert compare.calls > 500
+    assert not compare.differences
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 3, 4, 8, 8)], ids=["2d", "3d"])
+@pytest.mark.parametrize("channels_last", ["input", "weight", "neither"])
+def test_convolutions_keep_the_memory_format_that_fakes_promise(device, shape, channels_last):
+    last = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
+    x, w = torch.randn(shape, device=device), torch.randn(4, 3, *[3] * (len(shape) - 2), device=device)
+    x = x.to(memory_format=last) if channels_last == "input" else x
+    w = w.to(memory_format=last) if channels_last == "weight" else w
+    x.requires_grad_()
+    w.requires_grad_()
+    compare = Compare()
+    with compare:
+        function = torch.nn.functional.conv2d if len(shape) == 4 else torch.nn.functional.conv3d
+        function(x, w, padding=1).sum().backward()
+    assert compare.calls > 1
+    assert not compare.differences
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_fused_attention_gives_what_its_fake_promises(device, dropout):
+    q, k, v = (torch.randn(2, 3, 16, 8, device=device, requires_grad=True) for _ in range(3))
+    compare = Compare()
+    with compare:
+        torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout).sum().backward()
+    assert not compare.differences
