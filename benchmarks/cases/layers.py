@@ -56,10 +56,14 @@ LAYERS = {
 }
 
 
+QUICK = {"grid_sample", "reflection_pad2d"}
+
+
 def cases() -> Iterator[Case]:
     """Yield each layer, and the backward passes of some."""
     for name, layer in LAYERS.items():
-        yield Case(group="layer", name=f"{name} f32", build=partial(_build, layer, forward))
+        build = partial(_build, layer, forward)
+        yield Case(group="layer", name=f"{name} f32", build=build, quick=name in QUICK)
         if layer.has_backward:
             yield Case(group="layer", name=f"{name} backward f32", build=partial(_build, layer, _backward))
 
