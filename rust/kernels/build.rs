@@ -61,14 +61,9 @@ pub(super) fn is_stored(recipe: &Recipe) -> bool {
 
 /// Builds a program, or loads it.
 pub(super) fn build(recipe: &Recipe) -> Result<Program> {
-    build_with(recipe, "")
-}
-
-/// The same with kernels that are written at run time, behind the recipe's own text.
-pub(super) fn build_with(recipe: &Recipe, kernels: &str) -> Result<Program> {
     let info = &recipe.device.info;
     recipe.class.check(info)?;
-    let source = recipe.source() + kernels;
+    let source = recipe.source();
     let options = recipe.options();
     let context = &recipe.device.state()?.context;
     let entry = disk::Entry::new(info, &source, &options);

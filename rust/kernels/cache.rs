@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use foldhash::HashMap;
 
-use super::build::{build, build_with, is_stored, Recipe};
+use super::build::{build, is_stored, Recipe};
 use super::compile_thread::{CompileThread, Job};
 use super::source::Switch;
 use super::spec::{Constant, Tier};
@@ -74,9 +74,9 @@ pub fn generated_program(device: &'static Device, kernels: &str) -> Result<Cache
         class: Class::Float,
         tier: Tier::Generic,
         constants: vec![("VEC", lanes)],
-        switch: Switch::default(),
+        switch: Switch { functions: "", cases: kernels.to_owned() },
     };
-    let program = COMPILE_THREAD.on_the_spot(|| build_with(&recipe, kernels))?;
+    let program = COMPILE_THREAD.on_the_spot(|| build(&recipe))?;
     Ok(CachedProgram { program, kernels: RwLock::new(HashMap::default()) })
 }
 

@@ -150,7 +150,6 @@ def distributions() -> Iterator[Call]:
             image = ones[:6].view(1, 2, 3).requires_grad_()
             backward(torch.nn.functional.fractional_max_pool2d(image, 1, output_size=2))
             torch._assert_async(ones[0])
-            (ones.view(20, 50).to_sparse_csr() @ ones.view(50, 20)).mv(ones[:20])
 
         yield draw
 
@@ -174,7 +173,32 @@ def quantization() -> Iterator[Call]:
             for reduction in ("sum", "mean", "amax", "amin"):
                 torch.sparse.mm(matrix, torch.ones(4, size, dtype=dtype, device=device), reduction)
 
+            matrix @ torch.ones(4, size, dtype=dtype, device=device)
+            matrix.mv(torch.ones(4, dtype=dtype, device=device))
+
         yield reduce
+
+
+COMPILED: tuple[Callable[[torch.Tensor], object], ...] = (
+    lambda x: torch.nn.functional.gelu(x * 2 + 1).half().tanh(),
+    lambda x: x.softmax(-1),
+    lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+    lambda x: (x.sum(0), x.amax(1), x.argmax(1), x.var(0), x.any(1)),
+    # Clang's target for NVIDIA's GPUs lacks the atomic operations of 64 bits that their driver has.
+    lambda x: torch.zeros_like(x, dtype=torch.float32).index_add(0, (x[:, 0] > 0).long(), x[x[:, 0].long()].float()),
+    lambda x: torch.cat([x.tril(), torch.nn.functional.dropout(x, 0.5)], 1).long() // 3,
+)
+
+
+def compiled() -> Iterator[Call]:
+    """Yield functions whose kernels torch.compile generates."""
+    for function, dtype in product(COMPILED, (torch.float32, torch.float64, torch.bfloat16)):
+
+        def run(device: torch.device, function=function, dtype=dtype) -> None:
+            torch._dynamo.reset()
+            torch.compile(function)(torch.ones(40, 200, dtype=dtype, device=device))
+
+        yield run
 
 
 def workloads(quick: bool) -> Iterator[Call]:
@@ -237,6 +261,7 @@ def main() -> None:
             "layers": (layers(), devices[:1]),
             "distributions": (distributions(), devices[:1]),
             "quantization": (quantization(), devices[:1]),
+            "compiled functions": (compiled(), devices[:1]),
         }
     else:
         kinds = {
@@ -245,6 +270,7 @@ def main() -> None:
             "layers": (layers(), devices),
             "distributions": (distributions(), devices),
             "quantization": (quantization(), devices),
+            "compiled functions": (compiled(), devices),
             "random calls": (random_calls(), devices),
             "quick workloads": (workloads(quick=True), devices),
             "workloads": (workloads(quick=False), devices[:1]),

@@ -45,11 +45,12 @@ class Family:
         before, _, between = head.partition(FUNCTIONS_LINE)
         if not (source.startswith(before) and source.endswith(after)):
             return None
-        functions, found, cases = source[len(before) : len(source) - len(after)].partition(between)
-        if between and not found:
-            return None
+        body = source[len(before) : len(source) - len(after)]
         if not between:
-            return functions
+            return body
+        functions, found, cases = body.partition(between)
+        if not found:
+            return None
         return functions + CASES_LINE + cases if functions else cases
 
     def source(self, cases: str) -> str:

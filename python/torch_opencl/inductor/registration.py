@@ -29,6 +29,18 @@ def add_to_gpu_types(module: Any) -> None:
             return False if is_ours else is_big_gpu(index_or_device)
 
         module.is_big_gpu = is_big
+        lacks_atomics = module.needs_fallback_due_to_atomic_add_limitations
+
+        def lacks_atomic_add(dtype: torch.dtype) -> bool:
+            return lacks_atomics(dtype) or (dtype == torch.float64 and not _has_wide_atomics())
+
+        module.needs_fallback_due_to_atomic_add_limitations = lacks_atomic_add
+
+
+def _has_wide_atomics() -> bool:
+    """Tell whether all devices have atomic operations of 64 bits: Inductor does not say for which device it asks."""
+    devices = map(torch.opencl.get_device_properties, range(torch.opencl.device_count()))
+    return all("cl_khr_int64_base_atomics" in device.extensions for device in devices)
 
 
 def keep_out_of_graphs(module: Any) -> None:

@@ -550,3 +550,6 @@ INLINE long16 checked_index16(long16 index, long size, int16 is_active, __global
   return place.v;
 }
 #endif
+
+// The kernels.
+//@CASES@
