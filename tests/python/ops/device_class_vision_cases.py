@@ -76,6 +76,7 @@ def test_regions_of_feature_maps(dtype: torch.dtype, aligned: bool, ratio: int):
     rois = torch.tensor([(k % 2, *each) for k, each in enumerate(corners)], dtype=torch.float64)
     shape = (0.5, 2, 3)
     grad = torch.randn(len(rois), 5, 2, 3, dtype=torch.float64)
+    torch.opencl.reset_fallbacks()
     ours = torch.ops.torchvision.roi_align(
         features.to("opencl", dtype), rois.to("opencl", dtype), *shape, ratio, aligned
     )
