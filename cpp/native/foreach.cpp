@@ -1,6 +1,5 @@
 #include "foreach.h"
 
-#include <ATen/ops/_foreach_clone_native.h>
 #include <ATen/ops/_foreach_copy_native.h>
 #include <ATen/ops/_foreach_zero_native.h>
 
@@ -14,6 +13,11 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <algorithm>
 #include <limits>
+
+#include "../compat.h"
+#if TORCH_OPENCL_TORCH_AT_LEAST(13)
+#include <ATen/ops/_foreach_clone_native.h>
+#endif
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -107,15 +111,16 @@ void foreach_copy_(at::TensorList self, at::TensorList src, bool non_blocking) {
   call.run(PointwiseOp::_copy_from, self);
 }
 
+#if TORCH_OPENCL_TORCH_AT_LEAST(13)
 std::vector<at::Tensor> foreach_clone(at::TensorList self, std::optional<at::MemoryFormat> memory_format) {
-  foreach
-    ::Call call{foreach::Number::Parameter, {self}, {}, {}};
+  auto call = foreach::Call{foreach::Number::Parameter, {self}, {}, {}};
   const bool preserves = memory_format.value_or(at::MemoryFormat::Preserve) == at::MemoryFormat::Preserve;
   if (!preserves || !call.is_simple()) return at::native::foreach_tensor_clone_slow(self, memory_format);
   std::vector<at::Tensor> out = call.like_self();
   call.run(PointwiseOp::_copy_from, out);
   return out;
 }
+#endif
 
 // A tensor of the host has the scalars.
 std::vector<at::Tensor> foreach_addcmul_tensor(
