@@ -10,34 +10,34 @@ from torch_opencl._load import LIBRARY, native
 
 
 class Library:
-    """The kernels of a graph: one program."""
+    """The kernels of a graph: one program for each device."""
 
     def __init__(self) -> None:
-        self.sources: list[tuple[str, str]] = []
+        self.sources: dict[int, dict[str, str]] = {}
 
-    def add(self, name: str, source: str) -> None:
+    def add(self, name: str, source: str, device: int) -> None:
         """Add a kernel.
 
         Args:
             name: of its function.
             source: OpenCL C.
+            device: index of the device.
         """
-        self.sources.append((name, source))
+        self.sources.setdefault(device, {})[name] = source
 
-    def build(self, scope: dict[str, Any], device: int) -> None:
-        """Build the program, and put the kernels' numbers in place of their names.
+    def build(self, scope: dict[str, Any]) -> None:
+        """Build the programs, and put the kernels' numbers in place of their names.
 
         Args:
             scope: the wrapper's module.
-            device: index of the device.
+
+        Raises:
+            RuntimeError: a kernel does not compile; the message has the compiler's log.
         """
-        if not self.sources:
-            return
-        names = [name for name, _ in self.sources]
-        source = "\n".join(source for _, source in self.sources)
-        kernels = native().build_kernels(device, source, names)
-        scope.update(zip(names, kernels, strict=True))
-        weakref.finalize(self, native().release_kernels, kernels)
+        for device, sources in self.sources.items():
+            kernels = native().build_kernels(device, "\n".join(sources.values()), list(sources))
+            scope.update(zip(sources, kernels, strict=True))
+            weakref.finalize(self, native().release_kernels, kernels).atexit = False
 
     @staticmethod
     def message(text: str) -> int:

@@ -11,6 +11,8 @@ from torch.utils._ordered_set import OrderedSet
 
 from .kernel import OpenCLKernel
 
+# Of a kernel's arguments; rust/ops/generated/mod.rs refuses 60, and sizes come on top.
+MOST_BUFFERS = 40
 # Of a name that Inductor makes of all operators in a kernel.
 MOST_NAME = 60
 
@@ -36,6 +38,15 @@ class OpenCLScheduling(SIMDScheduling):
         """Leave x whole."""
         return cls.create_tiling([numel], [reduction_numel]), None
 
+    def can_fuse(self, node1: Any, node2: Any) -> bool:
+        """Tell whether two nodes may be one kernel: its buffers must fit the arguments that every device takes."""
+        read_writes = (node1.read_writes, node2.read_writes)
+        buffers = {dep.name for each in read_writes for dep in (*each.reads, *each.writes)}
+        return len(buffers) <= MOST_BUFFERS and super().can_fuse(node1, node2)
+
+    can_fuse_vertical = can_fuse
+    can_fuse_horizontal = can_fuse
+
     def define_kernel(self, src_code: str, node_schedule: Any, kernel: OpenCLKernel) -> str:
         """Write a kernel's text into the wrapper.
 
@@ -45,23 +56,25 @@ class OpenCLScheduling(SIMDScheduling):
             kernel: its statements.
 
         Returns:
-            The name of the kernel's number in the wrapper. Equal texts have one.
+            The name of the kernel's number in the wrapper. Equal texts for one device have one.
         """
         wrapper = V.graph.wrapper_code
-        if src_code in wrapper.src_to_kernel:
-            return wrapper.src_to_kernel[src_code]
+        device = V.graph.get_current_device_or_throw().index or 0
+        key = f"{device} {src_code}"
+        if key in wrapper.src_to_kernel:
+            return wrapper.src_to_kernel[key]
         fused = re.sub(r"\W", "_", get_fused_kernel_name(node_schedule, "original_aten"))
         name = f"cl_{fused[:MOST_NAME]}_{wrapper.next_kernel_suffix()}"
         if kernel.reports_faults:
             name += "_faults"
-        wrapper.src_to_kernel[src_code] = name
+        wrapper.src_to_kernel[key] = name
         origins, details = get_kernel_metadata(node_schedule, wrapper)
         text = src_code.replace("KERNEL_NAME", name)
         wrapper.header.splice(f"\n{origins}\n{details}\n")
         wrapper.header.writeline(f"_opencl.add({name!r}, '''")
         for line in text.splitlines():
             wrapper.header.writeline(line)
-        wrapper.header.writeline("''')")
+        wrapper.header.writeline(f"''', {device})")
         return name
 
     def codegen_sync(self) -> None:

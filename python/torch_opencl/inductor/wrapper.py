@@ -62,9 +62,8 @@ class OpenCLWrapper(_Calls, PythonWrapperCodegen):
         )
 
     def write_async_compile_wait(self) -> None:
-        """Write the wait for the graph's program."""
-        index = V.graph.get_current_device_or_throw().index if V.graph.current_device else 0
-        self.prefix.splice(f"\n_opencl.build(globals(), {index or 0})\n")
+        """Write the call that builds the graph's kernels."""
+        self.prefix.splice("\n_opencl.build(globals())\n")
         super().write_async_compile_wait()
 
 

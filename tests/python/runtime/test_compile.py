@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from processes import run_python
+from processes import run_python, two_devices
 from torch import nn
 
 FUNCTIONS = {
@@ -192,6 +192,30 @@ def test_another_device_class_does_not_get_the_kernels_of_the_first(tmp_path):
         done = run_python(SCRIPT, TORCH_OPENCL_DEVICE_CLASS=kind, TORCHINDUCTOR_CACHE_DIR=str(tmp_path))
         assert done.returncode == 0, done.stderr
         assert "hits 0 0" in done.stdout
+
+
+def test_two_devices_have_kernels_of_their_own():
+    done = run_python(
+        """
+        import torch
+        function = torch.compile(lambda x: (x.sin() + 1).sum(1))
+        for index in (1, 0):
+            x = torch.randn(8, 40, device=f"opencl:{index}")
+            result = function(x)
+            assert result.device.index == index
+            torch.testing.assert_close(result, (x.sin() + 1).sum(1))
+        """,
+        **two_devices(),
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_kernels_with_more_buffers_than_devices_take_are_divided(device):
+    tensors = [torch.randn(20, device=device) for _ in range(150)]
+    function = lambda tensors: [tensor.sin() + 1 for tensor in tensors]  # noqa: E731 compiled and not
+    close(torch.compile(function)(tensors), function(tensors))
+    total = lambda tensors: sum(tensor.sin() for tensor in tensors)  # noqa: E731 as above
+    close(torch.compile(total)(tensors), total(tensors), rtol=1e-4, atol=1e-4)
 
 
 def test_importing_torch_imports_nothing_of_the_compiler():
