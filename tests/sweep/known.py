@@ -8,6 +8,8 @@ COMPLEX = "No kernel for complex numbers yet."
 # By a pattern of "kind name dtype check": why. `fallback` stands in the place of the check for what falls back.
 KNOWN: dict[str, str] = {
     "op nn.functional.rms_norm * jvp": "ATen's formula gives the dtype of rstd: float32 on all devices but the CPU.",
+    "op nn.functional.scaled_dot_product_attention * gradgrad": "No fused operator has a second "
+    "derivative, on no device; torch.nn.attention.sdpa_kernel(SDPBackend.MATH) has.",
     "op _upsample_bilinear2d_aa uint8 fallback": UINT8_IMAGES,
     "op nn.functional.interpolate.bi* uint8 fallback": UINT8_IMAGES,
     "op nn.functional.upsample_bilinear uint8 fallback": UINT8_IMAGES,

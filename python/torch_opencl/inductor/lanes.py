@@ -3,14 +3,16 @@
 import sympy
 import torch
 from torch._inductor.virtualized import OpsValue
-from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 
 from .dtypes import HALVES, NARROW, STORAGE, compute_type, literal
 from .ops import TEMPLATES, Operands
+from .printer import has_vectors, is_real
 from .statements import Expr, Phase, Statement, Value
 
-# Functions that may be evaluated on vectors of indices.
-_LANE_FUNCTIONS = (FloorDiv, ModularIndexing, Identity)
+# Comparisons other than for equality.
+_ORDERS = {"lt", "le", "gt", "ge"}
+# Operations whose text is another for bools.
+_OF_BOOLS = {"bitwise_not": "not_@({0})", "maximum": "({0} | {1})", "minimum": "({0} & {1})"}
 # Operations that act, or whose result may differ from one time to the next.
 _EFFECTS = {"store", "atomic_add", "check_bounds", "assert", "reduce"}
 
@@ -52,10 +54,8 @@ class Lanes:
         if varies:
             self.varies.update(target.name for target in statement.targets)
         index = self._index(expr)
-        if index is not None and self._stride(expr) is None:
-            functions = index.atoms(sympy.Function) | index.atoms(sympy.Max, sympy.Min, sympy.Pow)
-            if not all(isinstance(function, _LANE_FUNCTIONS) for function in functions):
-                self.is_scalar_only = True
+        if index is not None and self._stride(expr) != 0 and not has_vectors(index):
+            self.is_scalar_only = True
 
     @staticmethod
     def _index(expr: Expr) -> sympy.Expr | None:
@@ -163,14 +163,16 @@ class Lanes:
         dtype = target.dtype
         if template.operands is Operands.PROMOTED:
             dtype = promoted(expr.args)
+            # True is -1 in a lane of a vector: the order of bools is that of their numbers.
+            dtype = torch.int32 if dtype == torch.bool and expr.op in _ORDERS else dtype
         kind = self.type(dtype, wide)
         text = template.text
         if not dtype.is_floating_point and template.integers:
             text = template.integers
         elif kind.startswith("float") and wide > 1 and template.vectors:
             text = template.vectors
-        if expr.op == "bitwise_not" and dtype == torch.bool:
-            text = "not_@({0})"
+        if dtype == torch.bool:
+            text = _OF_BOOLS.get(expr.op, text)
         if expr.op == "logical_not" or expr.op.startswith("logical"):
             dtype, kind = torch.bool, self.type(torch.bool, wide)
             text = text.replace("not_@", f"not_{kind}")
@@ -198,7 +200,9 @@ class Lanes:
     def _op_bitcast(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         x, dtype, source = expr.args
         suffix = str(wide) if wide > 1 else ""
-        bits = self.operand(x, x.dtype, width, wide)
+        bits = self.operand(x, torch.uint8 if source == torch.bool else x.dtype, width, wide)
+        if dtype == torch.bool:
+            return converted(bits, torch.int32, torch.bool, wide)
         if source.itemsize == 2:
             bits = f"bits_of_{STORAGE[source].name}{suffix}({bits})"
             return f"{STORAGE[dtype].name}_of_bits{suffix}({bits})"
@@ -208,10 +212,10 @@ class Lanes:
 
     def _op_index(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         text = f"({self.index(expr.args[0], wide=wide)})"
-        kind = torch.float64 if any(symbol.is_integer is False for symbol in expr.args[0].free_symbols) else torch.int64
-        if wide == 1:
-            return converted(f"({compute_type(kind)}){text}", kind, target.dtype, 1)
-        return converted(text, kind, target.dtype, wide)
+        if is_real(expr.args[0]):
+            text = f"({text} != 0)" if target.dtype == torch.bool else text
+            return f"({compute_type(target.dtype)}){text}"
+        return converted(f"(long){text}" if wide == 1 else text, torch.int64, target.dtype, wide)
 
     def _op_where(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         condition, x, y = expr.args

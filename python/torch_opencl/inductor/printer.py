@@ -1,6 +1,7 @@
 """Index expressions as OpenCL C."""
 
 import sympy
+from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from torch.utils._sympy.printers import ExprPrinter
 
 
@@ -58,7 +59,7 @@ class IndexPrinter(ExprPrinter):
     def _print_Pow(self, expr: sympy.Expr) -> str:
         base, exponent = expr.args
         if not (exponent.is_Integer and int(exponent) > 0):
-            raise NotImplementedError(f"{expr} in an index")
+            return f"pow({self._real(base)}, {self._real(exponent)})"
         return "(" + " * ".join([f"({self.doprint(base)})"] * int(exponent)) + ")"
 
     def _print_PowByNatural(self, expr: sympy.Expr) -> str:
@@ -72,24 +73,90 @@ class IndexPrinter(ExprPrinter):
         x, shift = (self.doprint(arg) for arg in expr.args)
         return f"((long)({x}) >> ({shift}))"
 
+    # --- what Python computes in double: `Real` is double where the device has it
+
+    def _real(self, expr: sympy.Expr) -> str:
+        return f"(Real)({self.doprint(expr)})"
+
     def _print_TruncToInt(self, expr: sympy.Expr) -> str:
         return f"(long)({self.doprint(expr.args[0])})"
 
     def _print_FloorToInt(self, expr: sympy.Expr) -> str:
-        return f"(long)floor((float)({self.doprint(expr.args[0])}))"
+        return f"(long)floor({self._real(expr.args[0])})"
 
     def _print_CeilToInt(self, expr: sympy.Expr) -> str:
-        return f"(long)ceil((float)({self.doprint(expr.args[0])}))"
+        return f"(long)ceil({self._real(expr.args[0])})"
+
+    def _print_RoundToInt(self, expr: sympy.Expr) -> str:
+        return f"(long)rint({self._real(expr.args[0])})"
+
+    def _print_TruncToFloat(self, expr: sympy.Expr) -> str:
+        return f"trunc({self._real(expr.args[0])})"
 
     def _print_ToFloat(self, expr: sympy.Expr) -> str:
-        return f"(float)({self.doprint(expr.args[0])})"
+        return f"({self._real(expr.args[0])})"
 
     def _print_IntTrueDiv(self, expr: sympy.Expr) -> str:
-        x, y = (self.doprint(arg) for arg in expr.args)
-        return f"((float)({x}) / (float)({y}))"
+        x, y = map(self._real, expr.args)
+        return f"({x} / {y})"
+
+    _print_FloatTrueDiv = _print_IntTrueDiv
+
+    def _print_FloatPow(self, expr: sympy.Expr) -> str:
+        x, y = map(self._real, expr.args)
+        return f"pow({x}, {y})"
+
+    def _print_Rational(self, expr: sympy.Rational) -> str:
+        return f"((Real){expr.p} / (Real){expr.q})"
 
     def _print_Float(self, expr: sympy.Float) -> str:
-        return f"{float(expr)!r}f"
+        return f"((Real){float(expr)!r})"
+
+
+def _print_unary(self: IndexPrinter, expr: sympy.Expr) -> str:
+    name = type(expr).__name__.removeprefix("OpaqueUnaryFn_")
+    return f"{name}({self._real(expr.args[0])})"
+
+
+for _name in (
+    "sqrt",
+    "cos",
+    "cosh",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+    "asin",
+    "acos",
+    "atan",
+    "exp",
+    "log",
+    "log2",
+    "asinh",
+):
+    setattr(IndexPrinter, f"_print_OpaqueUnaryFn_{_name}", _print_unary)
+
+# Functions whose value is no integer, or is one of what is none.
+_REAL = {"IntTrueDiv", "FloatTrueDiv", "FloatPow", "ToFloat", "TruncToFloat", "Float", "Rational", "Half"}
+
+
+def is_real(expr: sympy.Expr) -> bool:
+    """Tell whether the value of an index expression is a floating-point number."""
+    if expr.is_integer:
+        return False
+    kinds = {type(part).__name__ for part in sympy.preorder_traversal(expr)}
+    is_symbol = any(symbol.is_integer is False for symbol in expr.free_symbols)
+    return is_symbol or bool(kinds & _REAL) or any(kind.startswith("OpaqueUnaryFn") for kind in kinds)
+
+
+def has_vectors(expr: sympy.Expr) -> bool:
+    """Tell whether the text of an index expression holds for vectors of indices."""
+    for part in sympy.preorder_traversal(expr):
+        if isinstance(part, (sympy.Add, sympy.Mul, sympy.Symbol, sympy.Integer, ModularIndexing, Identity)):
+            continue
+        if not (isinstance(part, FloorDiv) and _is_natural(part)):
+            return False
+    return True
 
 
 def _is_natural(expr: sympy.Expr) -> bool:

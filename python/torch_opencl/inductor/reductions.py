@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from .dtypes import compute_type, literal
-from .lanes import Lanes, promoted
+from .lanes import Lanes, converted, promoted
 from .statements import Phase, Statement, Value
 
 # Statements that fold the second of two partial results into the first: of names of their parts, and the type of the
@@ -85,9 +85,9 @@ class Accumulator:
         self.kind = KINDS[self.name]
         if self.kind.has_index:
             dtype = promoted((self.values[0],))
-            self.dtypes = [dtype, torch.int64]
+            self.dtypes = [_as_number(dtype), torch.int64]
         else:
-            self.dtypes = [target.dtype for target in statement.targets]
+            self.dtypes = [_as_number(target.dtype) for target in statement.targets]
 
     # --- names and types
 
@@ -147,7 +147,8 @@ class Accumulator:
         sources = [1] if self.kind.has_index else range(len(parts))
         lines = []
         for target, part in zip(self.statement.targets, sources, strict=True):
-            lines.append(f"{self.lanes.type(target.dtype, wide)} {target.name} = {parts[part]};\n")
+            text = converted(parts[part], self.dtypes[part], target.dtype, wide)
+            lines.append(f"{self.lanes.type(target.dtype, wide)} {target.name} = {text};\n")
         return "".join(lines)
 
     def joined(self, widths: tuple[int, ...]) -> str:
@@ -194,6 +195,11 @@ class Accumulator:
         lines += [f"{name} = {place}[0];" for place, name in zip(memory, own, strict=True)]
         lines.append("barrier(CLK_LOCAL_MEM_FENCE);")
         return "".join(f"{line}\n" for line in lines) + self._named(own, 1)
+
+
+def _as_number(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which values are reduced: bools have another form in each lane than in a scalar."""
+    return torch.int32 if dtype == torch.bool else dtype
 
 
 def of(phase: Phase, lanes: Lanes) -> list[Accumulator]:

@@ -7,6 +7,13 @@
 #define LANES16 ((long16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
 #define TASKS_LOOP(first, last) for (long task = first; task < last; task++)
 
+// What Python computes with sizes.
+#ifdef HAS_FP64
+typedef double Real;
+#else
+typedef float Real;
+#endif
+
 // --- integers
 
 INLINE long floor_div(long x, long y) { return y == 0 ? 0 : x / y - (x % y != 0 && (x < 0) != (y < 0)); }

@@ -26,6 +26,31 @@ FUNCTIONS = {
     "integer division": lambda x, y: ((x * 9).int() // 4, (x * 9).int() % 4, torch.fmod(x * 9, 4), (x * 9).int() >> 1),
     "scans and sorts": lambda x, y: x.cumsum(1).sort(1)[0] + 1,
     "functions without a template": lambda x, y: torch.special.bessel_j0(x) + torch.erfinv(x.clamp(-0.9, 0.9)),
+    "bools in order": lambda x, y: (
+        (x > 0) < (y > 0),
+        (x > 0) >= (y > 0),
+        torch.maximum(x > 0, y > 0),
+        torch.minimum(x > 0, y > 0),
+        (x > 0).view(torch.uint8),
+        (x > 0).max(1)[1],
+        (x > 0).clone().max(0)[1],
+        (x > 0).any(0).float() * 2,
+    ),
+    "arithmetic of sizes": lambda x, y: (
+        x * (x.shape[0] / 3),
+        x.double() * (x.shape[0] / 7),
+        x * round(x.shape[0] * 0.3),
+        x * x.shape[1] ** 0.5,
+    ),
+    "arithmetic of positions": lambda x, y: (
+        y + torch.arange(y.shape[0], device=y.device).clamp(3, 20),
+        y + (torch.arange(y.shape[0], device=y.device) - 5) // 3,
+    ),
+    "windows": lambda x, y: (
+        F.interpolate(x[None, None], size=x.shape[0] * 2 // 3 + 3, mode="nearest")
+        if x.dim() == 3
+        else F.avg_pool2d(x[None, None], 3, 2, 1, count_include_pad=False)
+    ),
     "whole rows of odd length": lambda x, y: x[:, :37].softmax(-1) * y[:37],
 }
 
