@@ -1,12 +1,10 @@
 """One kernel: Inductor's loop bodies become statements, in phases."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import sympy
 import torch
 from torch._inductor.codegen.simd import IterationRangesEntry, SIMDKernel
-from torch._inductor.utils import get_bounds_index_expr
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 from torch.utils._sympy.symbol import SymT, free_symbol_is_type
@@ -278,13 +276,3 @@ class OpenCLKernel(SIMDKernel):
         lengths = [entry.length if entry.divisor == 1 else entry.divisor for entry in used]
         length = min(lengths, key=sizevars.optimization_hint, default=tree.numel)
         return length if all(sizevars.statically_known_multiple_of(size, length) for size in lengths) else None
-
-
-def bounds_of(expr: sympy.Expr) -> Any:
-    """The bounds of an index expression."""
-    return get_bounds_index_expr(expr)
-
-
-def as_sequence(value: Any) -> Sequence[Any]:
-    """Several results, or the one, as a sequence."""
-    return value if isinstance(value, tuple) else (value,)

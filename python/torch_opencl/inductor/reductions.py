@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from .dtypes import compute_type, literal
+from .dtypes import literal
 from .lanes import Lanes, converted, promoted
-from .statements import Phase, Statement, Value
+from .statements import Phase, Statement
 
 # Statements that fold the second of two partial results into the first: of names of their parts, and the type of the
 # first part with its lanes.
@@ -213,6 +213,3 @@ def of(phase: Phase, lanes: Lanes) -> list[Accumulator]:
         One for each reduction.
     """
     return [Accumulator(statement, lanes) for statement in phase.statements if statement.expr.op == "reduce"]
-
-
-__all__ = ["KINDS", "Accumulator", "Kind", "Value", "compute_type", "of"]

@@ -5,24 +5,16 @@ use crate::kernels::{entry, Family};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
+use crate::ops::sparse::CsrMatrix;
 use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
-    /// A matrix in CSR layout. All tensors are contiguous; indices are of one dtype, 32- or 64-bit.
-    #[derive(Clone, Copy, Debug)]
-    pub struct CsrMatrix<'a> {
-        /// First element of each row, and the number of elements.
-        pub crow_indices: Tensor<'a>,
-        /// Column of each element.
-        pub col_indices: Tensor<'a>,
-        /// The elements.
-        pub values: Tensor<'a>,
-    }
-
     unsafe extern "C++" {
         include!("torch_opencl/rust/abi.rs.h");
         type Tensor<'a> = crate::abi::Tensor<'a>;
+        include!("torch_opencl/rust/ops/sparse/mod.rs.h");
+        type CsrMatrix<'a> = crate::ops::sparse::CsrMatrix<'a>;
     }
 
     extern "Rust" {
@@ -42,8 +34,6 @@ mod ffi {
         ) -> Result<()>;
     }
 }
-
-pub use ffi::CsrMatrix;
 
 /// Writes the sums, means or extremes of the products of each row of `matrix` and the columns of `other`, and of extremes
 /// the elements of `matrix` that they are of; `arg_out` may be absent. `reduction` is an `at::native::ReductionType`.

@@ -13,9 +13,9 @@ mod ffi {
     #[derive(Clone, Copy, Debug)]
     pub struct CsrMatrix<'a> {
         /// First element of each row, and one past the last.
-        pub starts: Tensor<'a>,
+        pub crow_indices: Tensor<'a>,
         /// Column of each element, of the same dtype, 32- or 64-bit.
-        pub columns: Tensor<'a>,
+        pub col_indices: Tensor<'a>,
         /// Value of each element.
         pub values: Tensor<'a>,
     }
@@ -47,16 +47,16 @@ pub fn csr_matmul(out: &Tensor<'_>, matrix: &CsrMatrix<'_>, dense: &Tensor<'_>) 
     let target = Target::of(out.address)?;
     let geometry = Geometry::of(&target, out.class());
     let count = matrix.values.numel();
-    let constants = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", matrix.columns.dtype.code())];
+    let constants = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", matrix.col_indices.dtype.code())];
     let spec = geometry.define(tier(count.max(rows) * columns, &constants));
     let program = target.program(Family::Sparse, out.class(), &spec)?;
     let csr = entry::CsrArguments {
-        starts: target.tensor(&matrix.starts)?,
-        indices: target.tensor(&matrix.columns)?,
+        starts: target.tensor(&matrix.crow_indices)?,
+        indices: target.tensor(&matrix.col_indices)?,
         values: target.tensor(&matrix.values)?,
         dense: target.tensor(dense)?,
         dtype0: out.dtype,
-        dtype1: matrix.columns.dtype,
+        dtype1: matrix.col_indices.dtype,
         out: target.tensor(out)?,
         rows,
         columns,

@@ -1,0 +1,222 @@
+// The functions of generated.cl in sixteen lanes, for CPUs; the kernels follow.
+
+#ifdef IS_CPU
+
+INLINE int any16(int16 v) {
+  const int8 eight = v.lo | v.hi;
+  const int4 four = eight.lo | eight.hi;
+  const int2 two = four.lo | four.hi;
+  return two.x | two.y;
+}
+#define any1(v) (v)
+
+// Functions of one and two operands, a lane at a time.
+#define LANEWISE_1(name, result, type)                                    \
+  INLINE result##16 name##_##type##16(type##16 x) {                       \
+    union {                                                               \
+      result##16 v;                                                       \
+      result lane[16];                                                    \
+    } out;                                                                \
+    union {                                                               \
+      type##16 v;                                                         \
+      type lane[16];                                                      \
+    } in = {x};                                                           \
+    for (int l = 0; l < 16; l++) out.lane[l] = name##_##type(in.lane[l]); \
+    return out.v;                                                         \
+  }
+#define LANEWISE_2(name, type)                                                      \
+  INLINE type##16 name##_##type##16(type##16 x, type##16 y) {                       \
+    union {                                                                         \
+      type##16 v;                                                                   \
+      type lane[16];                                                                \
+    } out, a = {x}, b = {y};                                                        \
+    for (int l = 0; l < 16; l++) out.lane[l] = name##_##type(a.lane[l], b.lane[l]); \
+    return out.v;                                                                   \
+  }
+#define LANEWISE_INTEGERS(type) \
+  LANEWISE_2(div_trunc, type)   \
+  LANEWISE_2(mod_trunc, type)   \
+  LANEWISE_2(div_floor, type)   \
+  LANEWISE_2(mod_floor, type)   \
+  LANEWISE_2(shift_left, type)  \
+  LANEWISE_2(shift_right, type) \
+  LANEWISE_2(power, type)       \
+  LANEWISE_1(abs, type, type)   \
+  LANEWISE_1(sign, type, type)
+LANEWISE_INTEGERS(int)
+LANEWISE_INTEGERS(uint)
+LANEWISE_INTEGERS(long)
+LANEWISE_INTEGERS(ulong)
+INLINE float16 mod_trunc_float16(float16 a, float16 b) { return modulo_trunc(a, b); }
+INLINE float16 mod_floor_float16(float16 a, float16 b) { return modulo_floor(a, b); }
+INLINE float16 div_trunc_float16(float16 a, float16 b) { return trunc(a / b); }
+INLINE float16 div_floor_float16(float16 a, float16 b) { return floor(a / b); }
+INLINE float16 sign_float16(float16 x) { return x > 0 ? (float16)(1) : x < 0 ? (float16)(-1) : (float16)(0); }
+LANEWISE_1(frexp_significand, float, float)
+LANEWISE_1(frexp_exponent, int, float)
+#ifdef HAS_FP64
+LANEWISE_2(mod_trunc, double)
+LANEWISE_2(mod_floor, double)
+LANEWISE_2(div_trunc, double)
+LANEWISE_2(div_floor, double)
+LANEWISE_1(sign, double, double)
+LANEWISE_1(frexp_significand, double, double)
+LANEWISE_1(frexp_exponent, int, double)
+#endif
+
+INLINE int16 wrap_char16(int16 x) { return convert_int16(convert_char16(x)); }
+INLINE int16 wrap_uchar16(int16 x) { return convert_int16(convert_uchar16(x)); }
+INLINE int16 wrap_short16(int16 x) { return convert_int16(convert_short16(x)); }
+INLINE int16 wrap_ushort16(int16 x) { return convert_int16(convert_ushort16(x)); }
+
+INLINE ushort16 bf16_bits16(float16 x) {
+  const uint16 bits = as_uint16(x);
+  return convert_ushort16(x != x ? (uint16)(0x7fc0u) : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+INLINE float16 bf16_values16(ushort16 bits) { return as_float16(convert_uint16(bits) << 16); }
+INLINE ushort16 half_bits16(float16 x) {
+  ushort16 bits;
+  vstore_half16_rte(x, 0, (half *)&bits);
+  return bits;
+}
+INLINE float16 half_values16(ushort16 bits) { return vload_half16(0, (const half *)&bits); }
+INLINE float16 round_half16(float16 x) { return half_values16(half_bits16(x)); }
+INLINE float16 round_bf1616(float16 x) { return bf16_values16(bf16_bits16(x)); }
+INLINE int16 bits_of_half16(float16 x) { return convert_int16(half_bits16(x)); }
+INLINE float16 half_of_bits16(int16 x) { return half_values16(convert_ushort16(x)); }
+INLINE int16 bits_of_bf1616(float16 x) { return convert_int16(bf16_bits16(x)); }
+INLINE float16 bf16_of_bits16(int16 x) { return bf16_values16(convert_ushort16(x)); }
+INLINE int16 bits_of_short16(int16 x) { return x & 0xffff; }
+INLINE int16 bits_of_ushort16(int16 x) { return x & 0xffff; }
+INLINE int16 short_of_bits16(int16 x) { return wrap_short16(x); }
+INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
+
+// A store through a packed struct does what vstoreN does, for which PoCL 3.1 makes pieces.
+#define DEFINE_MEMORY_16(name, pointer, type, element, from, to)                                         \
+  typedef struct __attribute__((packed, aligned(sizeof(element)))) {                                     \
+    element##16 v;                                                                                       \
+  } Put_##name;                                                                                          \
+  INLINE type##16 load16_##name(__global const pointer *p) {                                             \
+    const element##16 v = vload16(0, (__global const element *)p);                                       \
+    return from(v);                                                                                      \
+  }                                                                                                      \
+  INLINE void store16_##name(__global pointer *p, type##16 v) { ((__global Put_##name *)p)->v = to(v); } \
+  INLINE type##16 gather16_##name(__global const pointer *p, long16 index) {                             \
+    union {                                                                                              \
+      long16 v;                                                                                          \
+      long lane[16];                                                                                     \
+    } place = {index};                                                                                   \
+    union {                                                                                              \
+      element##16 v;                                                                                     \
+      element lane[16];                                                                                  \
+    } out;                                                                                               \
+    for (int l = 0; l < 16; l++) out.lane[l] = ((__global const element *)p)[place.lane[l]];             \
+    return from(out.v);                                                                                  \
+  }                                                                                                      \
+  INLINE type##16 gather16_masked_##name(__global const pointer *p, long16 index, int16 mask) {          \
+    union {                                                                                              \
+      long16 v;                                                                                          \
+      long lane[16];                                                                                     \
+    } place = {index};                                                                                   \
+    union {                                                                                              \
+      int16 v;                                                                                           \
+      int lane[16];                                                                                      \
+    } is_set = {mask};                                                                                   \
+    union {                                                                                              \
+      element##16 v;                                                                                     \
+      element lane[16];                                                                                  \
+    } out;                                                                                               \
+    for (int l = 0; l < 16; l++)                                                                         \
+      out.lane[l] = is_set.lane[l] ? ((__global const element *)p)[place.lane[l]] : (element)0;          \
+    return from(out.v);                                                                                  \
+  }                                                                                                      \
+  INLINE type##16 load16_masked_##name(__global const pointer *p, int16 mask) {                          \
+    if (!any16(~mask)) return load16_##name(p);                                                          \
+    return gather16_masked_##name(p, LANES16, mask);                                                     \
+  }                                                                                                      \
+  INLINE void scatter16_##name(__global pointer *p, long16 index, type##16 value) {                      \
+    union {                                                                                              \
+      long16 v;                                                                                          \
+      long lane[16];                                                                                     \
+    } place = {index};                                                                                   \
+    union {                                                                                              \
+      element##16 v;                                                                                     \
+      element lane[16];                                                                                  \
+    } in = {to(value)};                                                                                  \
+    for (int l = 0; l < 16; l++) ((__global element *)p)[place.lane[l]] = in.lane[l];                    \
+  }                                                                                                      \
+  DEFINE_ATOMIC_LANES(name, pointer, type)
+#define DEFINE_ATOMIC_LANES(name, pointer, type)                                       \
+  INLINE void atomic_add16_##name(__global pointer *p, long16 index, type##16 value) { \
+    union {                                                                            \
+      long16 v;                                                                        \
+      long lane[16];                                                                   \
+    } place = {index};                                                                 \
+    union {                                                                            \
+      type##16 v;                                                                      \
+      type lane[16];                                                                   \
+    } in = {value};                                                                    \
+    for (int l = 0; l < 16; l++) atomic_add_##name(p + place.lane[l], in.lane[l]);     \
+  }
+#define BOOL_LANES(v) convert_int16((v) != (uchar16)(0))
+#define BOOL_BYTES(v) (convert_uchar16(v) & (uchar)1)
+DEFINE_MEMORY_16(float, float, float, float, SAME, SAME)
+DEFINE_MEMORY_16(int, int, int, int, SAME, SAME)
+DEFINE_MEMORY_16(uint, uint, uint, uint, SAME, SAME)
+DEFINE_MEMORY_16(short, short, int, short, convert_int16, convert_short16)
+DEFINE_MEMORY_16(ushort, ushort, int, ushort, convert_int16, convert_ushort16)
+DEFINE_MEMORY_16(char, char, int, char, convert_int16, convert_char16)
+DEFINE_MEMORY_16(uchar, uchar, int, uchar, convert_int16, convert_uchar16)
+DEFINE_MEMORY_16(bool, uchar, int, uchar, BOOL_LANES, BOOL_BYTES)
+DEFINE_MEMORY_16(half, half, float, ushort, half_values16, half_bits16)
+DEFINE_MEMORY_16(bf16, ushort, float, ushort, bf16_values16, bf16_bits16)
+#ifdef cl_khr_int64_base_atomics
+DEFINE_MEMORY_16(long, long, long, long, SAME, SAME)
+DEFINE_MEMORY_16(ulong, ulong, ulong, ulong, SAME, SAME)
+#ifdef HAS_FP64
+DEFINE_MEMORY_16(double, double, double, double, SAME, SAME)
+#endif
+#endif
+
+#define DEFINE_RANDOM_16(name)                                            \
+  INLINE float16 name##16(long seed, long16 offset) {                     \
+    union {                                                               \
+      long16 v;                                                           \
+      long lane[16];                                                      \
+    } place = {offset};                                                   \
+    union {                                                               \
+      float16 v;                                                          \
+      float lane[16];                                                     \
+    } out;                                                                \
+    for (int l = 0; l < 16; l++) out.lane[l] = name(seed, place.lane[l]); \
+    return out.v;                                                         \
+  }
+DEFINE_RANDOM_16(rand)
+DEFINE_RANDOM_16(randn)
+INLINE long16 randint6416(long seed, long16 offset, long16 low, long16 high) {
+  union {
+    long16 v;
+    long lane[16];
+  } place = {offset}, from = {low}, to = {high}, out;
+  for (int l = 0; l < 16; l++) out.lane[l] = randint64(seed, place.lane[l], from.lane[l], to.lane[l]);
+  return out.v;
+}
+
+INLINE long16 checked_index16(long16 index, long size, int16 is_active, __global uchar *faults) {
+  const long16 is_out = (index < 0) | (index >= size);
+  if (!any16(convert_int16(is_out))) return index;
+  union {
+    long16 v;
+    long lane[16];
+  } place = {index};
+  union {
+    int16 v;
+    int lane[16];
+  } active = {is_active};
+  for (int l = 0; l < 16; l++) place.lane[l] = checked_index(place.lane[l], size, active.lane[l], faults);
+  return place.v;
+}
+#endif
+
+// The kernels.
+//@CASES@
