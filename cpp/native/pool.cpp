@@ -143,12 +143,7 @@ bool has_few_planes(const at::Tensor& self, int64_t spatial) {
 }
 
 void avg_pool(
-    const PoolWindows& windows,
-    const at::Tensor& self,
-    const at::Tensor& output,
-    bool count_include_pad,
-    std::optional<int64_t> divisor_override) {
-  const bridge::Divisor divisor{count_include_pad, divisor_override.value_or(0)};
+    const PoolWindows& windows, const at::Tensor& self, const at::Tensor& output, const bridge::Divisor& divisor) {
   checked([&] { bridge::avg_pool(args_of(windows), arg(output), arg(self), divisor); });
 }
 
@@ -156,10 +151,8 @@ void avg_pool_backward(
     const PoolWindows& windows,
     const at::Tensor& grad_output,
     const at::Tensor& grad_input,
-    bool count_include_pad,
-    std::optional<int64_t> divisor_override) {
+    const bridge::Divisor& divisor) {
   const at::Tensor gradient = repeated_in_batches_only(grad_output, grad_input.suggest_memory_format());
-  const bridge::Divisor divisor{count_include_pad, divisor_override.value_or(0)};
   checked([&] { bridge::avg_pool_backward(args_of(windows), arg(grad_input), arg(gradient), divisor); });
 }
 

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "../host_on_cpu.h"
+#include "torch_opencl/rust/ops/pool/mod.rs.h"
 
 namespace torch_opencl::native {
 
@@ -32,17 +33,12 @@ void max_pool_backward(
 // Returns true on devices that are the CPU for averages over so few planes that ATen's own function is faster.
 bool has_few_planes(const at::Tensor& self, int64_t spatial);
 void avg_pool(
-    const PoolWindows& windows,
-    const at::Tensor& self,
-    const at::Tensor& output,
-    bool count_include_pad = false,
-    std::optional<int64_t> divisor_override = std::nullopt);
+    const PoolWindows& windows, const at::Tensor& self, const at::Tensor& output, const bridge::Divisor& divisor = {});
 void avg_pool_backward(
     const PoolWindows& windows,
     const at::Tensor& grad_output,
     const at::Tensor& grad_input,
-    bool count_include_pad = false,
-    std::optional<int64_t> divisor_override = std::nullopt);
+    const bridge::Divisor& divisor = {});
 
 // Two- and three-dimensional ops; `Meta` is ATen's class, `kSpatial` 2 or 3.
 template <class Meta, int64_t kSpatial>
@@ -92,7 +88,7 @@ struct AvgPool : Meta {
           self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out);
       return;
     }
-    avg_pool({kSpatial, kernel_size, stride, padding}, self, output, count_include_pad, divisor_override);
+    avg_pool({kSpatial, kernel_size, stride, padding}, self, output, {count_include_pad, divisor_override.value_or(0)});
   }
 };
 template <class Meta, int64_t kSpatial>
@@ -108,7 +104,8 @@ struct AvgPoolBackward : Meta {
       std::optional<int64_t> divisor_override,
       const at::Tensor& grad_input) {
     avg_pool_backward(
-        {kSpatial, kernel_size, stride, padding}, grad_output, grad_input, count_include_pad, divisor_override);
+        {kSpatial, kernel_size, stride, padding}, grad_output, grad_input,
+        {count_include_pad, divisor_override.value_or(0)});
   }
 };
 template <class Meta, int64_t kSpatial>

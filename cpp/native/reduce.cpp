@@ -210,7 +210,7 @@ void aminmax_out::impl(
 
 namespace {
 
-// What a hash is taken of: 64-bit integers, or what reductions load as such.
+// The input of a hash: 64-bit integers, or dtypes that reductions load as such.
 at::Tensor hashed_bits(const at::Tensor& self) {
   if (!self.is_floating_point()) return self;
   if (self.scalar_type() == at::kDouble) return self.view(at::kLong);

@@ -69,10 +69,10 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> o
       repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt, "repeats has to be Long or Int tensor");
   if (repeats.numel() == 0) return at::empty_like(repeats);
   const at::Tensor ends = repeats.cumsum(0);
-  // One wait for both numbers.
-  const at::Tensor numbers = at::stack({repeats.min().to(at::kLong), ends[-1]}).cpu();
-  TORCH_CHECK(numbers[0].item<int64_t>() >= 0, "repeats can not be negative");
-  const int64_t total = numbers[1].item<int64_t>();
+  // One wait for both.
+  const at::Tensor bounds = at::stack({repeats.min().to(at::kLong), ends[-1]}).cpu();
+  TORCH_CHECK(bounds[0].item<int64_t>() >= 0, "repeats can not be negative");
+  const int64_t total = bounds[1].item<int64_t>();
   TORCH_CHECK(
       !output_size.has_value() || *output_size == total,
       "allocated size does not match required size: ", output_size.value_or(0), " and ", total);

@@ -73,7 +73,7 @@ void check_dtypes(const at::Tensor& values, const at::Tensor& dense) {
       dense.scalar_type());
 }
 
-// What the kernel takes: others are summed in another dtype than theirs.
+// Dtypes of the kernel: others are summed in another dtype than theirs.
 bool has_kernel(const at::Tensor& dense) {
   return dense.scalar_type() != at::kBool && dense.scalar_type() != at::kComplexHalf;
 }

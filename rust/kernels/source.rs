@@ -134,7 +134,7 @@ families! {
     Sparse sparse: prelude tier vector sparse;
     /// Sums over bags of embeddings.
     EmbeddingBag embedding_bag: prelude tier vector fault embedding_bag;
-    /// What kernels that are written at run time call; their text follows.
+    /// Functions for kernels that are written at run time, whose text follows.
     Generated generated: prelude vector notation elementary power rounding math fault generated
         generated_lanes;
     /// Scaled dot-product attention.

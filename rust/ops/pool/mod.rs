@@ -4,7 +4,7 @@ pub mod fractional;
 
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Arguments, EntryPoint};
-use crate::kernels::structs::pool::PoolWindow;
+use crate::kernels::structs::pool::{AverageDivisor, PoolWindow};
 use crate::kernels::Family;
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::planes::{self, layout, SPATIAL};
@@ -169,8 +169,7 @@ pub fn avg_pool(pool: &Pool<'_>, output: &Tensor<'_>, input: &Tensor<'_>, diviso
             layout,
             w: call.window,
             adaptive: call.adaptive,
-            count_include_pad: i32::from(divisor.count_include_pad),
-            divisor_override: divisor.divisor_override,
+            divided_by: divisor.into(),
         })
     };
     pool.launch(&Kernels { gather: entry::AVG_POOL, whole }, output, (input, output), args)
@@ -193,11 +192,16 @@ pub fn avg_pool_backward(pool: &Pool<'_>, grad_input: &Tensor<'_>, grad: &Tensor
             outputs,
             w: call.window,
             adaptive: call.adaptive,
-            count_include_pad: i32::from(divisor.count_include_pad),
-            divisor_override: divisor.divisor_override,
+            divided_by: divisor.into(),
         })
     };
     pool.launch(&Kernels { gather: entry::AVG_POOL_BACKWARD, whole }, grad_input, (grad_input, grad), args)
+}
+
+impl From<Divisor> for AverageDivisor {
+    fn from(Divisor { divisor_override, count_include_pad }: Divisor) -> Self {
+        Self { divisor_override, count_include_pad: count_include_pad.into(), pad: 0 }
+    }
 }
 
 impl Pool<'_> {

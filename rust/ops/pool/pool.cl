@@ -23,6 +23,14 @@ typedef struct {
 } PoolWindow;
 SHARED(PoolWindow, 72);
 
+// By what a sum is divided.
+typedef struct {
+  long divisor_override;  // in place of the count; 0 for none
+  int count_include_pad;
+  int pad;
+} AverageDivisor;
+SHARED(AverageDivisor, 16);
+
 // Range that one output or input position covers along each dimension: begin, begin + step, ... < end.
 typedef struct {
   int begin[3], end[3], step[3];
@@ -92,12 +100,11 @@ INLINE int counted_elements(const PoolWindow *w, int adaptive, int count_include
 }
 
 // Divisor of the average over output position (x, y, z).
-INLINE long average_divisor(const PoolWindow *w, int adaptive, int count_include_pad, long divisor_override, int x,
-                            int y, int z) {
-  if (divisor_override != 0) return divisor_override;
-  return (long)counted_elements(w, adaptive, count_include_pad, 0, x) *
-         counted_elements(w, adaptive, count_include_pad, 1, y) *
-         counted_elements(w, adaptive, count_include_pad, 2, z);
+INLINE long average_divisor(const PoolWindow *w, int adaptive, const AverageDivisor *by, int x, int y, int z) {
+  if (by->divisor_override != 0) return by->divisor_override;
+  return (long)counted_elements(w, adaptive, by->count_include_pad, 0, x) *
+         counted_elements(w, adaptive, by->count_include_pad, 1, y) *
+         counted_elements(w, adaptive, by->count_include_pad, 2, z);
 }
 
 // The position of a task: its index in the planes, its first channel and how many it has, its sample.
@@ -251,10 +258,9 @@ __kernel void max_pool_backward(__global uchar *grad_input, ulong grad_input_off
   }
 }
 
-// The mean of each window, or its sum over `divisor_override` where that is not 0. Operands: output, input.
+// The mean of each window, or its sum over the divisor that takes the count's place. Operands: output, input.
 __kernel void avg_pool(__global uchar *output, ulong output_offset, __global const uchar *input, ulong input_offset,
-                       int dtype0, Layout layout, PoolWindow w, int adaptive, int count_include_pad,
-                       long divisor_override) {
+                       int dtype0, Layout layout, PoolWindow w, int adaptive, AverageDivisor divided_by) {
   WindowRange r;
   long divisor = 1;
   FOR_TASKS(layout, 1) {
@@ -262,9 +268,7 @@ __kernel void avg_pool(__global uchar *output, ulong output_offset, __global con
       r = window_range(&w, ADAPTIVE, task.at);
       // An empty window gives 0, whatever the divisor.
       divisor = 1;
-      if (!is_empty(&r))
-        divisor =
-            average_divisor(&w, ADAPTIVE, count_include_pad, divisor_override, task.at[0], task.at[1], task.at[2]);
+      if (!is_empty(&r)) divisor = average_divisor(&w, ADAPTIVE, &divided_by, task.at[0], task.at[1], task.at[2]);
     }
     __global const uchar *p = input + input_offset + plane_of(&layout, 1, &task);
     TV sum = (TV)0;
@@ -279,19 +283,19 @@ __kernel void avg_pool(__global uchar *output, ulong output_offset, __global con
 // of the input: grad_input; of `outputs`: grad_output.
 __kernel void avg_pool_backward(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
                                 ulong grad_offset, int dtype0, Layout layout, Layout outputs, PoolWindow w,
-                                int adaptive, int count_include_pad, long divisor_override) {
+                                int adaptive, AverageDivisor divided_by) {
   WindowRange r;
   long divisor = 1;
   FOR_TASKS(layout, 0) {
     if (MOVED) {
       r = cover_range(&w, ADAPTIVE, task.at);
-      divisor = average_divisor(&w, ADAPTIVE, count_include_pad, divisor_override, r.begin[0], r.begin[1], r.begin[2]);
+      divisor = average_divisor(&w, ADAPTIVE, &divided_by, r.begin[0], r.begin[1], r.begin[2]);
     }
     bool single = r.end[0] - r.begin[0] == 1 && r.end[1] - r.begin[1] == 1 && r.end[2] - r.begin[2] == 1;
     __global const uchar *g = grad + grad_offset + plane_of(&outputs, 0, &task);
     TV sum = (TV)0;
     FOR_RANGE(r, x, y, z) {
-      if (!single) divisor = average_divisor(&w, ADAPTIVE, count_include_pad, divisor_override, x, y, z);
+      if (!single) divisor = average_divisor(&w, ADAPTIVE, &divided_by, x, y, z);
       sum +=
           load_lanes(g + spatial_offset(&outputs, 0, x, y, z), outputs.strides[0][3], task.width, DTYPE0) / (T)divisor;
     }

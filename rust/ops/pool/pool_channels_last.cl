@@ -104,14 +104,13 @@ __kernel void max_pool_channels_last(__global uchar *output, ulong output_offset
 
 __kernel void avg_pool_channels_last(__global uchar *output, ulong output_offset, __global const uchar *input,
                                      ulong input_offset, int dtype0, Layout layout, PoolWindow w, int adaptive,
-                                     int count_include_pad, long divisor_override) {
+                                     AverageDivisor divided_by) {
   const long channels = layout.sizes[3];
   FOR_POSITIONS(layout) {
     WindowRange r = window_range(&w, ADAPTIVE, task.at);
     // A window that lies in the padding alone, which ceil_mode can make, is empty.
     const bool empty = is_empty(&r);
-    T divisor =
-        (T)average_divisor(&w, ADAPTIVE, count_include_pad, divisor_override, task.at[0], task.at[1], task.at[2]);
+    T divisor = (T)average_divisor(&w, ADAPTIVE, &divided_by, task.at[0], task.at[1], task.at[2]);
     __global const uchar *p = input + input_offset + plane_of(&layout, 1, &task);
     __global uchar *out = output + output_offset + position_offset(&layout, 0, &task);
     long channel = 0;

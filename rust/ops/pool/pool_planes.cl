@@ -60,12 +60,11 @@ INLINE void next_window(const PoolWindow *w, int adaptive, Cursor *c) {
 }
 
 // Divisor of the average over a window, which has no dilation.
-INLINE long cursor_divisor(const PoolWindow *w, int adaptive, int count_include_pad, long divisor_override,
-                           const Cursor *c) {
+INLINE long cursor_divisor(const PoolWindow *w, int adaptive, const AverageDivisor *by, const Cursor *c) {
   const WindowRange *r = &c->range;
-  if (divisor_override == 0 && (adaptive || !count_include_pad))
+  if (by->divisor_override == 0 && (adaptive || !by->count_include_pad))
     return (long)(r->end[0] - r->begin[0]) * (r->end[1] - r->begin[1]) * (r->end[2] - r->begin[2]);
-  return average_divisor(w, adaptive, count_include_pad, divisor_override, c->at[0], c->at[1], c->at[2]);
+  return average_divisor(w, adaptive, by, c->at[0], c->at[1], c->at[2]);
 }
 
 #define FOR_WINDOWS(w, adaptive, c)                      \
@@ -128,7 +127,7 @@ __kernel void max_pool_planes(__global uchar *output, ulong output_offset, __glo
 // Rows of windows are long here: mod.rs ensures it.
 __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __global const uchar *input,
                               ulong input_offset, int dtype0, Layout layout, PoolWindow w, int adaptive,
-                              int count_include_pad, long divisor_override) {
+                              AverageDivisor divided_by) {
   FOR_PLANES(layout) {
     __global const uchar *x_plane = input + input_offset + plane_offset(&layout, 1, plane);
     __global uchar *y_plane = output + output_offset + plane_offset(&layout, 0, plane);
@@ -141,7 +140,7 @@ __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __glo
       }
       // A window that lies in the padding alone, which ceil_mode can make, is empty.
       bool empty = r.begin[0] >= r.end[0] || r.begin[1] >= r.end[1] || r.begin[2] >= r.end[2];
-      T divisor = (T)cursor_divisor(&w, ADAPTIVE, count_include_pad, divisor_override, &c);
+      T divisor = (T)cursor_divisor(&w, ADAPTIVE, &divided_by, &c);
       store(y_plane, output_index, DTYPE0, empty ? (T)0 : lanes_sum(sum) / divisor);
     }
   }
@@ -149,14 +148,14 @@ __kernel void avg_pool_planes(__global uchar *output, ulong output_offset, __glo
 
 __kernel void avg_pool_backward_planes(__global uchar *grad_input, ulong grad_input_offset, __global const uchar *grad,
                                        ulong grad_offset, int dtype0, Layout layout, Layout outputs, PoolWindow w,
-                                       int adaptive, int count_include_pad, long divisor_override) {
+                                       int adaptive, AverageDivisor divided_by) {
   FOR_PLANES(layout) {
     __global uchar *dx = grad_input + grad_input_offset + plane_offset(&layout, 0, plane);
     __global const uchar *g = grad + grad_offset + plane_offset(&outputs, 0, plane);
     clear_plane(dx, plane_size(&layout), DTYPE0);
     FOR_WINDOWS(w, ADAPTIVE, c) {
       WindowRange r = c.range;
-      T part = load(g, output_index, DTYPE0) / (T)cursor_divisor(&w, ADAPTIVE, count_include_pad, divisor_override, &c);
+      T part = load(g, output_index, DTYPE0) / (T)cursor_divisor(&w, ADAPTIVE, &divided_by, &c);
       FOR_ROWS(r, y, z) {
         __global uchar *row = dx + row_start(&w, y, z) * dtype_size(DTYPE0);
         for (long i = r.begin[0]; i < r.end[0]; i += VEC)
