@@ -60,59 +60,68 @@ INLINE TV lane_parameters(__global const uchar *scales, long column, long column
   return v;
 }
 
-// `count` rows of x, of which the first is x[0], times the TILE_ROWS rows of the weight from `column` on.
-INLINE void int4_tile(__global const OrderedVector *x, __global const Int4Words *weight, __global const uchar *scales,
-                      __global uchar *out, const int count, long column, long columns, long blocks, int log2_group,
-                      int dtype0) {
-  TV sums[TILE_ROWS][ROWS];
-  for (int c = 0; c < TILE_ROWS; c++) {
-    for (int r = 0; r < count; r++) sums[c][r] = (TV)0;
+// COUNT rows of x, of which the first is x[0], times the TILE_ROWS rows of the weight from `column` on. COUNT is a
+// constant from the start: loops that are unrolled late leave their sums in memory.
+#define DEFINE_INT4_TILE(NAME, COUNT)                                                                               \
+  INLINE void NAME(__global const OrderedVector *x, __global const Int4Words *weight, __global const uchar *scales, \
+                   __global uchar *out, long column, long columns, long blocks, int log2_group, int dtype0) {       \
+    const long pitch = blocks * BLOCK_VECTORS;                                                                      \
+    TV sums[TILE_ROWS][COUNT];                                                                                      \
+    for (int c = 0; c < TILE_ROWS; c++) {                                                                           \
+      for (int r = 0; r < COUNT; r++) sums[c][r] = (TV)0;                                                           \
+    }                                                                                                               \
+    for (long block = 0; block < blocks; block++) {                                                                 \
+      __global const OrderedVector *here = x + block * BLOCK_VECTORS;                                               \
+      for (int c = 0; c < TILE_ROWS; c++) {                                                                         \
+        const PASTE(int, VEC) words = weight[block * TILE_ROWS + c].values;                                         \
+        TV products[COUNT];                                                                                         \
+  UNROLL for (int r = 0; r < COUNT; r++) products[r] = (TV)0;                                                       \
+  UNROLL for (int s = 0; s < VALUES; s++) {                                                                         \
+          const TV v = TO_TV(words >> (4 * s) & 15);                                                                \
+  UNROLL for (int r = 0; r < COUNT; r++) products[r] = fma(v, here[r * pitch + s].values, products[r]);             \
+        }                                                                                                           \
+        const TV scale = lane_parameters(scales, column + c, columns, block, 0, log2_group, DTYPE0);                \
+        const TV zero = lane_parameters(scales, column + c, columns, block, 1, log2_group, DTYPE0);                 \
+        /* The values are 8 too high. */                                                                            \
+        const TV offset = fma(scale, (TV)-8, zero);                                                                 \
+  UNROLL for (int r = 0; r < COUNT; r++)                                                                            \
+          sums[c][r] += fma(products[r], scale, here[r * pitch + VALUES].values * offset);                          \
+      }                                                                                                             \
+    }                                                                                                               \
+    for (int c = 0; c < TILE_ROWS; c++) {                                                                           \
+      for (int r = 0; r < COUNT; r++) store(out, r * columns + column + c, DTYPE0, lanes_sum(sums[c][r]));          \
+    }                                                                                                               \
   }
-  for (long block = 0; block < blocks; block++) {
-    __global const OrderedVector *here = x + block * BLOCK_VECTORS;
-    for (int c = 0; c < TILE_ROWS; c++) {
-      const PASTE(int, VEC) words = weight[block * TILE_ROWS + c].values;
-      TV products[ROWS];
-      UNROLL for (int r = 0; r < count; r++) products[r] = (TV)0;
-      UNROLL for (int s = 0; s < VALUES; s++) {
-        const TV v = TO_TV(words >> (4 * s) & 15);
-        UNROLL for (int r = 0; r < count; r++) {
-          products[r] = fma(v, here[r * blocks * BLOCK_VECTORS + s].values, products[r]);
-        }
-      }
-      const TV scale = lane_parameters(scales, column + c, columns, block, 0, log2_group, DTYPE0);
-      const TV zero = lane_parameters(scales, column + c, columns, block, 1, log2_group, DTYPE0);
-      // The values are 8 too high.
-      const TV offset = fma(scale, (TV)-8, zero);
-      UNROLL for (int r = 0; r < count; r++) {
-        const TV total = here[r * blocks * BLOCK_VECTORS + VALUES].values;
-        sums[c][r] += fma(products[r], scale, total * offset);
-      }
-    }
-  }
-  for (int c = 0; c < TILE_ROWS; c++) {
-    for (int r = 0; r < count; r++) store(out, r * columns + column + c, DTYPE0, lanes_sum(sums[c][r]));
-  }
-}
+
+DEFINE_INT4_TILE(int4_tile, ROWS)
+DEFINE_INT4_TILE(int4_row, 1)
+
+// Rows of x that all tiles of an item read before the next ones, as long as these stay in a core's cache.
+#define CACHED_ROWS 32
 
 // out = x @ weight.T as int4_few_rows computes it, of an ordered x.
 __kernel void int4_ordered_rows(FEW_ROWS_ARGUMENTS, int log2_group) {
   const long blocks = k / (VEC * VALUES);
+  x += x_offset;
+  weight += weight_offset;
+  scales += scales_offset;
+  out += out_offset;
   ITEM_TASKS(columns / TILE_ROWS, first_tile, last_tile);
-  for (long tile = first_tile; tile < last_tile; tile++) {
-    __global const Int4Words *words =
-        (__global const Int4Words *)(weight + weight_offset) + tile * blocks * TILE_ROWS;
-    const long column = tile * TILE_ROWS;
-    for (long row = 0; row < rows;) {
-      __global const OrderedVector *from =
-          (__global const OrderedVector *)(x + x_offset) + row * blocks * BLOCK_VECTORS;
-      __global uchar *to = out + out_offset + row * columns * dtype_size(DTYPE0);
-      if (row + ROWS <= rows) {
-        int4_tile(from, words, scales + scales_offset, to, ROWS, column, columns, blocks, log2_group, DTYPE0);
-        row += ROWS;
-      } else {
-        int4_tile(from, words, scales + scales_offset, to, 1, column, columns, blocks, log2_group, DTYPE0);
-        row++;
+  for (long begin = 0; begin < rows; begin += CACHED_ROWS) {
+    const long end = min(begin + CACHED_ROWS, rows);
+    for (long tile = first_tile; tile < last_tile; tile++) {
+      __global const Int4Words *words = (__global const Int4Words *)weight + tile * blocks * TILE_ROWS;
+      const long column = tile * TILE_ROWS;
+      for (long row = begin; row < end;) {
+        __global const OrderedVector *from = (__global const OrderedVector *)x + row * blocks * BLOCK_VECTORS;
+        __global uchar *to = out + row * columns * dtype_size(DTYPE0);
+        if (row + ROWS <= end) {
+          int4_tile(from, words, scales, to, column, columns, blocks, log2_group, DTYPE0);
+          row += ROWS;
+        } else {
+          int4_row(from, words, scales, to, column, columns, blocks, log2_group, DTYPE0);
+          row++;
+        }
       }
     }
   }
