@@ -13,6 +13,7 @@
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <optional>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -88,13 +89,35 @@ at::Tensor csr_matmul(
   return out;
 }
 
+// Of elements in any order, or with their columns compressed, where that needs no sorting; nothing elsewhere.
+std::optional<at::Tensor> scattered_matmul(
+    const at::Tensor& rows,
+    const at::Tensor& columns,
+    const at::Tensor& values,
+    bool is_compressed,
+    int64_t out_rows,
+    const at::Tensor& dense) {
+  // Sums are kept in `out`.
+  if (at::toOpMathType(dense.scalar_type()) != dense.scalar_type()) return std::nullopt;
+  at::Tensor out = at::empty({out_rows, dense.size(1)}, dense.options());
+  const at::Tensor row = rows.contiguous(), column = columns.to(row.scalar_type()).contiguous(),
+                   value = values.contiguous(), matrix = dense.stride(1) == 1 ? dense : dense.contiguous();
+  const bool is_done = checked([&] {
+    return bridge::scattered_matmul(arg(out), {arg(row), arg(column), arg(value), is_compressed}, arg(matrix));
+  });
+  return is_done ? std::optional(out) : std::nullopt;
+}
+
 } // namespace
 
 at::Tensor matmul(const at::Tensor& matrix, bool transpose, const at::Tensor& dense) {
   check_dtypes(matrix.is_sparse() ? matrix._values() : matrix.values(), dense);
-  if (matrix.layout() == (transpose ? at::kSparseCsc : at::kSparseCsr) && has_kernel(dense)) {
-    const auto [starts, columns] = at::sparse_csr::getCompressedPlainIndices(matrix);
-    return csr_matmul(starts, columns, matrix.values(), dense);
+  const bool is_by_row = matrix.layout() == (transpose ? at::kSparseCsc : at::kSparseCsr);
+  if ((is_by_row || matrix.layout() == (transpose ? at::kSparseCsr : at::kSparseCsc)) && has_kernel(dense)) {
+    const auto [starts, plain] = at::sparse_csr::getCompressedPlainIndices(matrix);
+    if (is_by_row) return csr_matmul(starts, plain, matrix.values(), dense);
+    const int64_t rows = matrix.size(transpose ? 1 : 0);
+    if (auto out = scattered_matmul(plain, starts, matrix.values(), /*is_compressed=*/true, rows, dense)) return *out;
   }
   const Elements all = elements(matrix);
   return matmul(transpose ? all.transposed() : all, matrix.size(transpose ? 1 : 0), dense);
@@ -105,6 +128,7 @@ at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense)
   if (has_kernel(dense)) {
     at::Tensor sorted = matrix.rows, columns = matrix.columns, values = matrix.values;
     if (!matrix.by_row) {
+      if (auto out = scattered_matmul(sorted, columns, values, /*is_compressed=*/false, rows, dense)) return *out;
       const auto [sorted_rows, order] = matrix.rows.sort(/*stable=*/true, 0, /*descending=*/false);
       sorted = sorted_rows;
       columns = columns.index_select(0, order);

@@ -4,10 +4,8 @@
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/ReductionType.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/diff.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/searchsorted.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -89,35 +87,6 @@ at::Tensor sum_gradient(const sparse::Elements& matrix, const at::Tensor& grad, 
   return values;
 }
 
-void reduce_matmul(
-    const at::Tensor& out,
-    const at::Tensor& arg_out,
-    const at::Tensor& crow_indices,
-    const at::Tensor& col_indices,
-    const at::Tensor& values,
-    const at::Tensor& other,
-    ReductionType reduction) {
-  const at::Tensor crow = crow_indices.contiguous(), columns = col_indices.contiguous();
-  const at::Tensor elements = values.contiguous(), dense = other.contiguous();
-  checked([&] {
-    const bridge::CsrMatrix matrix{arg(crow), arg(columns), arg(elements)};
-    const bridge::Tensor chosen = arg_out.defined() && arg_out.numel() > 0 ? arg(arg_out) : bridge::Tensor{};
-    bridge::sparse_mm_reduce(arg(out), chosen, matrix, arg(dense), static_cast<int32_t>(reduction));
-  });
-}
-
-// The matmul of the transpose of a matrix with `columns` columns.
-at::Tensor transposed_matmul(const sparse::Elements& matrix, int64_t columns, const at::Tensor& dense) {
-  const at::Tensor out = at::zeros({columns, dense.size(1)}, dense.options());
-  if (out.numel() == 0 || matrix.values.numel() == 0) return out;
-  const auto [sorted, order] = matrix.columns.sort(/*stable=*/true, 0, /*descending=*/false);
-  const at::Tensor starts = at::searchsorted(sorted, at::arange(columns + 1, sorted.options()), /*out_int32=*/false);
-  reduce_matmul(
-      out, at::Tensor(), starts, matrix.rows.index_select(0, order).to(at::kLong), matrix.values.index_select(0, order),
-      dense, ReductionType::SUM);
-  return out;
-}
-
 } // namespace
 
 // The second result, of extremes that will have a gradient, is the element of `self` that each is of.
@@ -131,7 +100,13 @@ std::tuple<at::Tensor, at::Tensor> sparse_mm_reduce(
   const bool has_gradient = at::GradMode::is_enabled() && (self.requires_grad() || other.requires_grad());
   if (is_extreme(reduction) && has_gradient) arg_out.resize_(out.sizes());
   if (out.numel() == 0) return {std::move(out), std::move(arg_out)};
-  reduce_matmul(out, arg_out, crow_indices, col_indices, self.values(), other, reduction);
+  const at::Tensor crow = crow_indices.contiguous(), columns = col_indices.contiguous();
+  const at::Tensor values = self.values().contiguous(), dense = other.contiguous();
+  checked([&] {
+    const bridge::CsrMatrix matrix{arg(crow), arg(columns), arg(values)};
+    const bridge::Tensor elements = arg_out.numel() > 0 ? arg(arg_out) : bridge::Tensor{};
+    bridge::sparse_mm_reduce(arg(out), elements, matrix, arg(dense), static_cast<int32_t>(reduction));
+  });
   return {std::move(out), std::move(arg_out)};
 }
 
@@ -146,9 +121,8 @@ std::tuple<at::Tensor, at::Tensor> sparse_mm_reduce_backward(
   if (is_extreme(reduction) && self._nnz() > 0) return extreme_gradients(self, grad_out, weight, arg_out, output_mask);
   const at::Tensor grad = reduction == ReductionType::MEAN ? grad_out / counts(self) : grad_out;
   at::Tensor grad_self, grad_other;
-  const sparse::Elements all = sparse::elements(self);
-  if (output_mask[0]) grad_self = like(self, sum_gradient(all, grad, weight));
-  if (output_mask[1]) grad_other = transposed_matmul(all, self.size(1), grad);
+  if (output_mask[0]) grad_self = like(self, sum_gradient(sparse::elements(self), grad, weight));
+  if (output_mask[1]) grad_other = sparse::matmul(self, /*transpose=*/true, grad);
   return {grad_self, grad_other};
 }
 

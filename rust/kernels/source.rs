@@ -48,7 +48,7 @@ texts! {
     arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_channels_last fractional_max_pool fault
     loss ctc margin segment_reduce sparse_mm assertion optimizer rnn resample resample_rows grid_sampler embedding_bag
     multi_tensor foreach_norm foreach block scores attention attention_query attention_backward butterfly fft
-    packed_weight linalg_panel linalg householder sparse pointwise generated generated_lanes
+    packed_weight int4_vectors linalg_panel linalg householder sparse pointwise generated generated_lanes
 }
 
 families! {
@@ -93,7 +93,7 @@ families! {
     /// Matmuls and convolutions for GPUs.
     GemmLocal gemm_local: prelude vector matrix panel activation epilogue gemm_operands gemm_local;
     /// Products with weights of 8 and 4 bits.
-    PackedWeight packed_weight: prelude tier vector packed_weight;
+    PackedWeight packed_weight: prelude tier vector packed_weight int4_vectors;
     /// Convolutions.
     Conv conv: prelude vector matrix conv conv_channels conv_weight;
     /// Winograd convolutions.

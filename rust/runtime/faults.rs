@@ -11,8 +11,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::cl::{Buffer, Context, MemHandle, Queue, Read};
 use crate::error::{Error, Result};
 
-/// Three longs, the kind, a value and its bound: see `fault.cl`.
-const BYTES: usize = 24;
+/// Three longs, the kind, a value and its bound: see `fault.cl`. Or four of an index: see `index.cl`.
+const BYTES: usize = 32;
+
+/// An index out of range, of an operator that waits for its kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadPlace {
+    /// The index.
+    pub index: i64,
+    /// Size of the dimension.
+    pub size: i64,
+    /// The dimension.
+    pub dim: i64,
+}
 
 thread_local! {
     /// Lives as long as its thread, and tells it from others.
@@ -47,6 +58,8 @@ impl Record {
 #[derive(Debug, Default)]
 pub struct Faults {
     records: Mutex<Vec<Record>>,
+    /// Those that their thread itself reads at once, and nobody else.
+    places: Mutex<Vec<Record>>,
     /// True where any record is armed.
     armed: AtomicBool,
 }
@@ -123,13 +136,37 @@ fn take(memory: MemHandle, queue: &Queue) -> Result<()> {
 
 /// Raises what a record says, and clears it.
 fn settle(memory: MemHandle, queue: &Queue, bytes: [u8; BYTES]) -> Result<()> {
+    let [kind, value, bound, _] = cleared(memory, queue, bytes)?;
+    error_of([kind, value, bound])
+}
+
+/// What a record says, which is then cleared.
+fn cleared(memory: MemHandle, queue: &Queue, bytes: [u8; BYTES]) -> Result<[i64; 4]> {
     let mut fields = bytes.chunks_exact(8).map(|field| field.try_into().map_or(0, i64::from_ne_bytes));
-    let mut next = || fields.next().unwrap_or(0);
-    let record = [next(), next(), next()];
-    if record != [0; 3] {
+    let record = std::array::from_fn(|_| fields.next().unwrap_or(0));
+    if record != [0; 4] {
         queue.fill(memory, 0, &[0], BYTES)?;
     }
-    error_of(record)
+    Ok(record)
+}
+
+/// The calling thread's record in a list, which gets one where there is none: others read only while it is armed.
+fn own<'a>(records: &'a mut Vec<Record>, context: &Context, queue: &Queue) -> Result<&'a mut Record> {
+    let Ok(thread) = THREAD.try_with(Arc::clone) else { return Err(ending()) };
+    let free = |record: &Record| record.thread.strong_count() == 0 && !record.armed;
+    let found = records.iter().position(|record| record.is_of(&thread)).or_else(|| records.iter().position(free));
+    let index = match found {
+        Some(index) => index,
+        None => {
+            let memory = Buffer::new(context, BYTES, true)?;
+            queue.fill(memory.handle(), 0, &[0], BYTES)?;
+            records.push(Record { thread: Weak::new(), memory, armed: false });
+            records.len() - 1
+        }
+    };
+    let Some(record) = records.get_mut(index) else { return Err(ending()) };
+    record.thread = Arc::downgrade(&thread);
+    Ok(record)
 }
 
 impl Faults {
@@ -139,24 +176,27 @@ impl Faults {
 
     /// The calling thread's record, for a launch on `queue` that may write it.
     pub fn arm(&self, context: &Context, queue: &Queue) -> Result<MemHandle> {
-        let Ok(thread) = THREAD.try_with(Arc::clone) else { return Err(ending()) };
         let mut records = self.records();
-        let free = |record: &Record| record.thread.strong_count() == 0 && !record.armed;
-        let found = records.iter().position(|record| record.is_of(&thread)).or_else(|| records.iter().position(free));
-        let index = match found {
-            Some(index) => index,
-            None => {
-                let memory = Buffer::new(context, BYTES, true)?;
-                queue.fill(memory.handle(), 0, &[0], BYTES)?;
-                records.push(Record { thread: Weak::new(), memory, armed: false });
-                records.len() - 1
-            }
-        };
-        let Some(record) = records.get_mut(index) else { return Err(ending()) };
-        record.thread = Arc::downgrade(&thread);
+        let record = own(&mut records, context, queue)?;
         record.armed = true;
         self.armed.store(true, Ordering::Release);
         Ok(record.memory.handle())
+    }
+
+    /// The record of an index out of range, for launches that [`Self::take_place`] follows.
+    pub fn place(&self, context: &Context, queue: &Queue) -> Result<MemHandle> {
+        let mut records = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(own(&mut records, context, queue)?.memory.handle())
+    }
+
+    /// Waits, and returns the index out of range that the calling thread's kernels have found.
+    pub fn take_place(&self, context: &Context, queue: &Queue) -> Result<Option<BadPlace>> {
+        let memory = self.place(context, queue)?;
+        let mut bytes = [0; BYTES];
+        // SAFETY: the array is exclusively borrowed during the call.
+        unsafe { queue.read_now(&[Read { source: memory, offset: 0, target: bytes.as_mut_ptr(), size: BYTES }])? };
+        let [is_set, index, dim, size] = cleared(memory, queue, bytes)?;
+        Ok((is_set != 0).then_some(BadPlace { index, size, dim }))
     }
 
     /// The records of the calling thread's kernels and, where they are asked about, of others', that may hold something.

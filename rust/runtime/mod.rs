@@ -28,7 +28,7 @@ pub use device::{
     DeviceState,
 };
 pub use event::TimedEvent;
-pub use faults::{message_index, Launched};
+pub use faults::{message_index, BadPlace, Launched};
 pub use fork::in_bad_fork;
 pub use pinned::{
     allocate_pinned, empty_pinned_cache, free_pinned, host_memory_stats, is_pinned, record_pinned,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::faults::{Faults, Launched};
+use super::faults::{BadPlace, Faults, Launched};
 use crate::cl::{Arg, Context, Event, Grid, Kernel, MemHandle, Queue, Read, Start};
 use crate::error::Result;
 
@@ -95,6 +95,16 @@ impl Stream {
     /// for callers that wait for the stream anyway.
     pub fn raise_faults(&self, launched: Launched) -> Result<()> {
         self.used_queue().map_or(Ok(()), |queue| self.faults.raise(queue, launched))
+    }
+
+    /// The record in which kernels report an index out of range; [`Self::take_place`] reads it.
+    pub fn place_record(&self, context: &Context) -> Result<MemHandle> {
+        self.faults.place(context, self.queue(context)?)
+    }
+
+    /// Waits for the stream, and returns the index out of range that the calling thread's kernels have reported.
+    pub fn take_place(&self, context: &Context) -> Result<Option<BadPlace>> {
+        self.faults.take_place(context, self.queue(context)?)
     }
 
     /// Returns true if the stream has nothing left to do.

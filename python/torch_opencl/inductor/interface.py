@@ -51,8 +51,13 @@ class OpenCLInterface(DeviceInterface):
         """Kernels are in OpenCL C: Triton is not needed."""
 
 
+# Counting devices loads the driver, after which a forked process cannot use it. Libraries import Dynamo, and with it
+# this module, without a use of devices: names are registered for as many as a machine may have.
+MOST_DEVICES = 16
+
+
 def register() -> None:
-    """Make the interface known, for the device and for each of its indices."""
+    """Make the interface known, for the device and for each index that one may have."""
     register_interface_for_device("opencl", OpenCLInterface)
-    for index in range(torch.opencl.device_count()):
+    for index in range(MOST_DEVICES):
         register_interface_for_device(f"opencl:{index}", OpenCLInterface)

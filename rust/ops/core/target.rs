@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::kernels::entry::{Arguments, EntryPoint};
 use crate::kernels::{program, CachedProgram, Class, DType, Family, Spec, Switch, Tier};
 use crate::runtime::{
-    before_wait, current_stream, device, device_of_address, Device, DeviceClass, DeviceState, Stream,
+    before_wait, current_stream, device, device_of_address, BadPlace, Device, DeviceClass, DeviceState, Stream,
 };
 
 /// This many elements take a core about as long as waking it, some 5 us (`make bench CASES="enqueue round-trip"`).
@@ -212,6 +212,17 @@ impl Target {
     /// Memory where the next launch may record faults of its input: an argument of kernels with `fault.cl`.
     pub fn faults(&self) -> Result<Memory> {
         Ok(Memory { handle: self.stream.fault_record(&self.state.context)?, offset: 0 })
+    }
+
+    /// Memory where kernels report an index out of range, for [`Self::take_place`].
+    pub fn place(&self) -> Result<Memory> {
+        Ok(Memory { handle: self.stream.place_record(&self.state.context)?, offset: 0 })
+    }
+
+    /// Waits for kernels, and returns the index out of range that they have reported.
+    pub fn take_place(&self) -> Result<Option<BadPlace>> {
+        before_wait()?;
+        self.stream.take_place(&self.state.context)
     }
 
     /// Reads device memory after everything enqueued before; blocks.

@@ -7,11 +7,13 @@ pub mod nonzero;
 pub mod scatter;
 pub mod searchsorted;
 
+use crate::cl::Memory;
 use crate::error::{Error, Result};
 use crate::kernels::structs::index::Indexed;
 use crate::kernels::{entry, Class, DType, Family, Spec, MAX_DIMS};
 use crate::ops::core::space::{coalesce, dims, div_ceil, layout, span, Dim};
 use crate::ops::{Target, Tensor, Workspace};
+use crate::runtime::BadPlace;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -61,7 +63,7 @@ mod ffi {
 pub use ffi::{BadIndex, IndexAxis};
 
 impl BadIndex {
-    fn error(self, index: i64, dim: i64, size: i64) -> Error {
+    fn error(self, BadPlace { index, size, dim }: BadPlace) -> Error {
         let text = format!("index {index} is out of bounds for dimension {dim} with size {size}");
         match self {
             Self::InSelf => Error::Index(format!("index out of range in self: {text}")),
@@ -88,32 +90,21 @@ impl IndexAxis<'_> {
     }
 }
 
-/// Memory where kernels report an index that is out of range: four longs, the first of them a flag.
+/// Memory where kernels report an index that is out of range: four longs, the first of them a flag. It is the thread's
+/// own, and cleared where something has been reported alone, so that nothing has to be launched for it.
 pub(super) struct Report {
-    pub(super) memory: Workspace,
+    pub(super) memory: Memory,
     bad: BadIndex,
 }
 
 impl Report {
-    const BYTES: usize = 32;
-
     pub(super) fn new(target: &Target, axes: &[IndexAxis<'_>]) -> Result<Self> {
-        let memory = target.workspace(Self::BYTES)?;
-        target.fill(memory.address, 0, Self::BYTES)?;
-        Ok(Self { memory, bad: axes.first().map_or(BadIndex::Plain, |axis| axis.bad) })
+        Ok(Self { memory: target.place()?, bad: axes.first().map_or(BadIndex::Plain, |axis| axis.bad) })
     }
 
     /// Waits for the kernels and raises what they reported.
     pub(super) fn check(&self, target: &Target) -> Result<()> {
-        let mut bytes = [0; Self::BYTES];
-        target.read(self.memory.address, &mut bytes)?;
-        let mut fields = bytes.chunks_exact(8).map(|field| field.try_into().map_or(0, i64::from_ne_bytes));
-        let mut next = || fields.next().unwrap_or(0);
-        let (is_set, index, dim, size) = (next(), next(), next(), next());
-        if is_set == 0 {
-            return Ok(());
-        }
-        Err(self.bad.error(index, dim, size))
+        target.take_place()?.map_or(Ok(()), |place| Err(self.bad.error(place)))
     }
 }
 
@@ -192,7 +183,7 @@ pub(super) fn write_offsets(
         axis: axis.walked(),
         first: i32::from(is_first),
         chunk,
-        status: target.memory(report.memory.address)?,
+        status: report.memory,
     };
     let program = target.program(Family::Index, Class::Integer, &Spec::generic())?;
     target.launch(&program, entry::INDEX_OFFSETS, &args, &[items], None)
@@ -254,7 +245,7 @@ pub fn index_get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>]) -> 
         axis: axis.walked(),
         width: width as i32,
         chunk,
-        status: target.memory(report.memory.address)?,
+        status: report.memory,
     };
     target.launch(&program, entry::INDEX_GET, &args, &[items], None)?;
     report.check(&target)

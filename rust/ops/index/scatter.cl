@@ -172,6 +172,24 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
   }
 }
 
+#ifdef IS_CPU
+// Sums of dense rows of `width` elements, dst[index[d]] += src[d], where rows are too short to divide: a work-item makes
+// all updates, in order, of a part of dst. All of them read all indices.
+__kernel void index_add_rows(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
+                             __global const uchar *index, ulong index_offset, int dtype1, const Indexed axis,
+                             int dtype0, long count, long width, long src_step, long index_step,
+                             __global uchar *status, ulong status_offset) {
+  const Indexed known = axis;
+  SHARE_TASKS(known.size, get_global_id(0), get_global_size(0), first, last)
+  const long begin = first * known.stride, end = last * known.stride;
+  for (long d = 0; d < count; d++) {
+    const long step = resolve(load_index(index + index_offset + d * index_step, 0, DTYPE1), &known,
+                              (__global long *)(status + status_offset));
+    if (step >= begin && step < end) add_run(dst + dst_offset + step, src + src_offset + d * src_step, 0, width, DTYPE0);
+  }
+}
+#endif
+
 #ifndef IS_CPU
 // The same in order, where a lane has too many updates for one work-item. `offsets` has the byte offsets of each lane's
 // `depth` updates in ascending order, those of one destination next to one another, as a stable sort leaves them, and

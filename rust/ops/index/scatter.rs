@@ -87,6 +87,9 @@ pub fn index_set(
         ([], [dim]) if scatter.may_reorder(order) && op == SetOp::Add && suits_copies(&target, &axis, dim.size) => {
             scatter.by_copies(&operands, *dim)?;
         }
+        ([] | [_], [dim]) if op == SetOp::Add && suits_rows(&target, &axis, row_of(&lanes, dtype), dtype) => {
+            scatter.by_rows(&operands, row_of(&lanes, dtype), *dim)?;
+        }
         _ => match scatter.serialisation(&lanes, &depth, order) {
             Serialisation::Atomics => scatter.race(&operands, lanes, depth)?,
             Serialisation::Sort => scatter.by_destination(&operands, lanes, depth)?,
@@ -267,9 +270,30 @@ impl Scatter<'_> {
             op: self.op.repr,
             dtype0: self.dtype,
             chunk,
-            status: target.memory(self.report.memory.address)?,
+            status: self.report.memory,
         };
         target.launch(&program, entry::INDEX_SET, &args, &[global as usize], None)
+    }
+
+    /// Adds dense rows, each work-item those of a part of the destination.
+    fn by_rows(&self, operands: &MoveOperands<'_>, row: Dim<3>, dim: Dim<3>) -> Result<()> {
+        let (target, index) = (self.target, &operands.axis.index);
+        let [_, src_step, index_step] = dim.strides;
+        let program = self.program((row.size * dim.size) as usize, index.dtype)?;
+        let args = entry::IndexAddRows {
+            dst: target.memory(operands.dst)?,
+            src: target.memory(operands.src)?,
+            index: target.tensor(index)?,
+            dtype1: index.dtype,
+            axis: operands.axis.walked(),
+            dtype0: self.dtype,
+            count: dim.size,
+            width: row.size,
+            src_step,
+            index_step,
+            status: self.report.memory,
+        };
+        target.launch(&program, entry::INDEX_ADD_ROWS, &args, &[target.compute_units()], None)
     }
 
     /// Adds along one dimension whose pieces each have a copy of the destination; copies are added up at the end.
@@ -317,6 +341,28 @@ const OCCUPANCY_TARGET: i64 = 4;
 fn suits_copies(target: &Target, axis: &IndexAxis<'_>, elements: i64) -> bool {
     let copies = target.compute_units() as i64 * OCCUPANCY_TARGET;
     target.is_cpu() && axis.size < elements && axis.size * copies * 4 <= elements
+}
+
+/// Rows of a destination for each core of a CPU from which cores can share them, as indices then meet all parts.
+const ROWS_FOR_A_CORE: i64 = 16;
+/// Bytes of a row for each core below which a part of the row is too little for it.
+const SHARE_OF_ROW: i64 = 512;
+
+/// The dimension of elements that share an index; of one, where each has its own.
+fn row_of(lanes: &[Dim<3>], dtype: DType) -> Dim<3> {
+    let element = dtype.size() as i64;
+    lanes.first().copied().unwrap_or(Dim { size: 1, strides: [element, element, 0] })
+}
+
+/// Returns true if a CPU's cores should share the rows of the destination, and not each row.
+fn suits_rows(target: &Target, axis: &IndexAxis<'_>, row: Dim<3>, dtype: DType) -> bool {
+    let (cores, element) = (target.compute_units() as i64, dtype.size() as i64);
+    target.is_cpu()
+        && row.strides == [element, element, 0]
+        && axis.stride > 0
+        // Offsets that several indices were folded into have a dimension without end.
+        && (cores * ROWS_FOR_A_CORE..i64::from(i32::MAX)).contains(&axis.size)
+        && row.size * element < cores * SHARE_OF_ROW
 }
 
 /// Returns true if too few lanes walk too deep for a CPU. A sequential walk gives the same result every time, so it is

@@ -28,6 +28,9 @@ const MANY_ROWS: i64 = 16;
 const GPU_GROUP: usize = 64;
 /// Groups for each compute unit of a CPU, where they take several rows each.
 const CPU_GROUPS: usize = 16;
+/// Rows of a packed int4 weight that lie in one tile, and values in an int32, as in the kernels.
+const TILE_ROWS: usize = 8;
+const VALUES: i64 = 8;
 
 /// Target, work-groups and constants of the kernels for few rows.
 struct FewRows {
@@ -111,12 +114,56 @@ pub fn int4_few_rows(
     scales: &Tensor<'_>,
     q_group_size: i64,
 ) -> Result<bool> {
+    let target = Target::of(out.address)?;
+    if target.is_cpu() {
+        return int4_by_vectors(&target, out, x, weight, scales, q_group_size);
+    }
     let Some(call) = FewRows::of(out, x, weight.numel())? else { return Ok(false) };
     let program = call.target.program(Family::PackedWeight, Class::Float, &call.spec)?;
     let few_rows = call.arguments(out, x, weight, scales)?;
     let args = entry::Int4FewRows { few_rows, log2_pairs: log2(weight.size(3)), log2_group: log2(q_group_size) };
     let (global, local) = ([call.groups * call.group], [call.group]);
     call.target.launch(&program, entry::INT4_FEW_ROWS, &args, &global, Some(&local))?;
+    Ok(true)
+}
+
+/// The same on CPUs, for any number of rows: unpacking takes longer than all products of some hundred.
+fn int4_by_vectors(
+    target: &Target,
+    out: &Tensor<'_>,
+    x: &Tensor<'_>,
+    weight: &Tensor<'_>,
+    scales: &Tensor<'_>,
+    q_group_size: i64,
+) -> Result<bool> {
+    let (rows, columns, k) = (out.size(0), out.size(1), x.size(1));
+    if out.numel() == 0 || k == 0 {
+        return Ok(false);
+    }
+    // The int32 of a row in a block.
+    let lanes = 4 * weight.size(3);
+    let spec = spec(weight.numel(), x.dtype).define("VEC", lanes);
+    let program = target.program(Family::PackedWeight, Class::Float, &spec)?;
+    let blocks = rows * k / (lanes * VALUES);
+    // A vector of sums follows the values of each block.
+    let bytes = blocks * lanes * (VALUES + 1) * DType::F32.size() as i64;
+    let ordered = target.workspace(bytes as usize)?;
+    let memory = target.memory(ordered.address)?;
+    let args = entry::Int4Order { x: target.tensor(x)?, dtype0: x.dtype, ordered: memory };
+    target.launch(&program, entry::INT4_ORDER, &args, &[blocks as usize], None)?;
+    let few_rows = entry::FewRowsArguments {
+        x: memory,
+        weight: target.tensor(weight)?,
+        scales: target.tensor(scales)?,
+        dtype0: x.dtype,
+        out: target.tensor(out)?,
+        rows,
+        columns,
+        k,
+    };
+    let args = entry::Int4OrderedRows { few_rows, log2_group: log2(q_group_size) };
+    let items = (target.compute_units() * CPU_GROUPS).min(columns as usize / TILE_ROWS);
+    target.launch(&program, entry::INT4_ORDERED_ROWS, &args, &[items], None)?;
     Ok(true)
 }
 

@@ -45,7 +45,11 @@ static inline TV chebyshev_result(ChebyshevArgument y, TV first, TV within, TV a
   return SEL(y.n < 0, 0, value);
 }
 
-static inline TV angle_of(ChebyshevArgument y) { return 2 * atan2(sqrt(y.below), sqrt(y.above)); }
+// 0 where another result is taken: the cosine of NaN, or of many turns, is computed in a way that takes long.
+static inline TV angle_of(ChebyshevArgument y) {
+  const TV below = SEL(y.is_within, y.below, 0), above = SEL(y.is_within, y.above, 1);
+  return 2 * atan2(sqrt(below), sqrt(above));
+}
 
 static inline TV chebyshev_t(ChebyshevArgument y) {
   return chebyshev_result(y, LIT(0.5) * y.twice, m_cos(y.n * angle_of(y)), C(1), C(1));

@@ -20,6 +20,20 @@ mod ffi {
         pub values: Tensor<'a>,
     }
 
+    /// A sparse matrix whose elements are in any order, all contiguous.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ScatteredMatrix<'a> {
+        /// Row of each element, 32- or 64-bit.
+        pub rows: Tensor<'a>,
+        /// Column of each element, of the same dtype; or, where it is compressed, the first element of each column and
+        /// one past the last.
+        pub columns: Tensor<'a>,
+        /// Value of each element.
+        pub values: Tensor<'a>,
+        /// True for columns in compressed form.
+        pub is_compressed: bool,
+    }
+
     unsafe extern "C++" {
         include!("torch_opencl/rust/abi.rs.h");
         type Tensor<'a> = crate::abi::Tensor<'a>;
@@ -27,10 +41,11 @@ mod ffi {
 
     extern "Rust" {
         fn csr_matmul(out: &Tensor, matrix: &CsrMatrix, dense: &Tensor) -> Result<()>;
+        fn scattered_matmul(out: &Tensor, matrix: &ScatteredMatrix, dense: &Tensor) -> Result<bool>;
     }
 }
 
-pub use ffi::CsrMatrix;
+pub use ffi::{CsrMatrix, ScatteredMatrix};
 
 /// Items side by side that read one row of the dense matrix on GPUs: a subgroup.
 const ACROSS: i64 = 32;
@@ -73,6 +88,47 @@ pub fn csr_matmul(out: &Tensor<'_>, matrix: &CsrMatrix<'_>, dense: &Tensor<'_>) 
     let groups = div_ceil(rows * div_ceil(columns, across), group / (across * along));
     let args = entry::CsrMatmulGroup { csr, across: across as i32, along: along as i32 };
     target.launch(&program, entry::CSR_MATMUL_GROUP, &args, &[(groups * group) as usize], Some(&[geometry.group]))
+}
+
+/// Rows of the result for each core of a CPU from which cores can share them, as elements then meet all parts.
+const ROWS_FOR_A_CORE: usize = 4;
+
+/// The same of elements in any order, summed in the dtype of `out`. Returns false, and computes nothing, on GPUs, where
+/// items would have to race for a row, and for few rows.
+///
+/// # Errors
+/// As the driver reports.
+pub fn scattered_matmul(out: &Tensor<'_>, matrix: &ScatteredMatrix<'_>, dense: &Tensor<'_>) -> Result<bool> {
+    let (rows, columns) = (out.size(0), out.size(1));
+    if out.numel() == 0 {
+        return Ok(false);
+    }
+    let target = Target::of(out.address)?;
+    if !target.is_cpu() || (rows as usize) < target.compute_units() * ROWS_FOR_A_CORE {
+        return Ok(false);
+    }
+    let geometry = Geometry::of(&target, out.class());
+    let count = matrix.values.numel();
+    let constants = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", matrix.rows.dtype.code())];
+    let spec = geometry.define(tier(count.max(rows) * columns, &constants));
+    let program = target.program(Family::Sparse, out.class(), &spec)?;
+    let args = entry::ScatteredMatmul {
+        targets: target.tensor(&matrix.rows)?,
+        sources: target.tensor(&matrix.columns)?,
+        values: target.tensor(&matrix.values)?,
+        dense: target.tensor(dense)?,
+        dtype0: out.dtype,
+        dtype1: matrix.rows.dtype,
+        out: target.tensor(out)?,
+        rows,
+        columns,
+        inner: dense.size(0),
+        count,
+        step: dense.stride(0),
+        is_compressed: i32::from(matrix.is_compressed),
+    };
+    target.launch(&program, entry::SCATTERED_MATMUL, &args, &[target.compute_units()], None)?;
+    Ok(true)
 }
 
 /// Items of a group that share the columns of a row, and how many times as many share its elements, of which a row has so

@@ -67,6 +67,52 @@ __kernel void csr_matmul_rows(CSR_ARGUMENTS) {
     }
   }
 }
+
+// Adds an element to its row of out, where that is one of this item's.
+#define ADD_ELEMENT(e, source)                                                                                  \
+  {                                                                                                             \
+    const long row = load_index(targets, e, DTYPE1), from_row = source;                                         \
+    if (row >= first_row && row < last_row && (ulong)from_row < (ulong)inner) {                                 \
+      add_product(out + row * columns * size, dense + from_row * step * size, load(values, e, DTYPE0), columns, \
+                  dtype0);                                                                                      \
+    }                                                                                                           \
+  }
+
+INLINE void add_product(__global uchar *to, __global const uchar *from, T value, long columns, int dtype0) {
+  long i = 0;
+  for (; i + VEC <= columns; i += VEC) {
+    const TV sum = load_vector(to, i, DTYPE0) + TIMES((TV)value, load_vector(from, i, DTYPE0));
+    store_vector(to, i, DTYPE0, sum);
+  }
+  for (; i < columns; i++) store(to, i, DTYPE0, load(to, i, DTYPE0) + TIMES(value, load(from, i, DTYPE0)));
+}
+
+// The same of elements in any order: each adds a row of `dense`, given by `sources`, to the row of `out` in `targets`.
+// Where `is_compressed` is set, `sources` says at which element each row of `dense` begins instead. An item reads all
+// indices, and makes some rows of `out`, which nobody need have sorted.
+__kernel void scattered_matmul(__global const uchar *targets, ulong targets_offset, __global const uchar *sources,
+                               ulong sources_offset, __global const uchar *values, ulong values_offset,
+                               __global const uchar *dense, ulong dense_offset, int dtype0, int dtype1,
+                               __global uchar *out, ulong out_offset, long rows, long columns, long inner, long count,
+                               long step, int is_compressed) {
+  targets += targets_offset;
+  sources += sources_offset;
+  values += values_offset;
+  dense += dense_offset;
+  out += out_offset;
+  const long size = dtype_size(DTYPE0);
+  ITEM_TASKS(rows, first_row, last_row);
+  for (long i = first_row * columns; i < last_row * columns; i++) store(out, i, DTYPE0, (T)0);
+  if (!is_compressed) {
+    for (long e = 0; e < count; e++) ADD_ELEMENT(e, load_index(sources, e, DTYPE1))
+    return;
+  }
+  for (long source = 0; source < inner; source++) {
+    const long begin = max(load_index(sources, source, DTYPE1), 0l);
+    const long end = min(load_index(sources, source + 1, DTYPE1), count);
+    for (long e = begin; e < end; e++) ADD_ELEMENT(e, source)
+  }
+}
 #else
 
 // A row's columns are shared by `across` items side by side, and its elements by `along` times as many, which add their

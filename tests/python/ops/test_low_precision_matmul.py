@@ -135,6 +135,22 @@ def test_weights_of_4_bits(inner_k_tiles, dtype, device, no_fallback):
     assert_near(actual, exact, 2 * ROUNDING[dtype])
 
 
+@pytest.mark.parametrize("rows", [1, 4, 17, 80])
+@pytest.mark.parametrize("group", [32, 64, 256])
+@pytest.mark.parametrize("inner_k_tiles", [2, 4, 8])
+def test_groups_of_4_bits_have_their_own_scale(inner_k_tiles, group, rows, device, no_fallback):
+    n, k = 40, 768
+    values = torch.randint(0, 16, (n, k))
+    packed = torch._convert_weight_to_int4pack(
+        (values[:, ::2] * 16 + values[:, 1::2]).to(torch.uint8).to(device), inner_k_tiles
+    )
+    # Rows of x and parameters that do not begin where their memory does.
+    x, parameters = torch.randn(rows + 1, k), torch.randn(k // group + 1, n, 2)
+    scale, zero = (parameters[1:, :, i].t().double().repeat_interleave(group, 1) for i in (0, 1))
+    actual = torch._weight_int4pack_mm(x.to(device)[1:], packed, group, parameters.to(device)[1:])
+    assert_near(actual, x[1:].double() @ ((values - 8) * scale + zero).t(), 2 * ROUNDING[torch.float32])
+
+
 def test_packed_weights_are_checked(device):
     weight = torch.zeros(16, 64, dtype=torch.uint8, device=device)
     with pytest.raises(RuntimeError, match="innerKTiles"):

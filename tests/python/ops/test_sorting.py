@@ -91,6 +91,25 @@ def test_places_are_checked_in_copies(device: torch.device) -> None:
         torch.zeros(7, device=device).index_add_(0, index.to(device), torch.ones(5000, device=device))
 
 
+@pytest.mark.parametrize("width", [1, 16, 37])
+@pytest.mark.parametrize("scatters", [False, True])
+def test_sums_of_short_rows_are_made_in_order(scatters: bool, width: int, device: torch.device) -> None:
+    """Where a CPU's cores share the rows of the result, each is summed as on one core; others skip no check."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3000, width, generator=generator)
+    index = torch.randint(0, 2000, (3000,), generator=generator)
+
+    def add(where: torch.device | str, index: torch.Tensor) -> torch.Tensor:
+        out, rows = torch.ones(2 * 2000, width, device=where)[::2], x.to(where)
+        index = index.to(where)
+        return out.scatter_add_(0, index[:, None].expand_as(x), rows) if scatters else out.index_add_(0, index, rows)
+
+    torch.testing.assert_close(add(device, index).cpu(), add("cpu", index))
+    index[2999] = 2000
+    with pytest.raises((IndexError, RuntimeError), match="index 2000 is out of bounds for dimension 0 with size 2000"):
+        add(device, index)
+
+
 @pytest.mark.parametrize("shape", [(7,), (5000,), (70, 80)], ids=str)
 def test_masked_select(shape: tuple[int, ...], device: torch.device) -> None:
     x = torch.arange(torch.Size(shape).numel()).view(shape)

@@ -42,6 +42,20 @@ def test_a_forked_child_is_refused_and_the_parent_lives_on():
         assert "'spawn' start method" in line
 
 
+def test_a_child_may_use_devices_if_its_parent_only_imported_the_compiler():
+    code = (
+        IN_CHILD
+        + """
+    import torch._dynamo.device_interface
+    def use():
+        assert torch.ones(3, device="opencl").sum().item() == 3
+    assert in_child(use) == 0
+    print("ok")
+    """
+    )
+    assert output_of(code) == "ok"
+
+
 def test_a_forked_child_may_drop_tensors_and_end():
     code = (
         IN_CHILD
