@@ -35,6 +35,8 @@ SHORT = 4096
 SHORTEST_GROUP_REDUCTION = 64
 # Up to this many x lanes lie along the reduction.
 FEW_COLUMNS = 16
+# How much an access to a matrix counts where one to a vector counts 1.
+FULL_ACCESS = 16
 # Outputs of so many bytes go past the caches of a CPU, where nothing in the graph reads them again.
 STREAMED_BYTES = 16 << 20
 
@@ -111,11 +113,18 @@ def _is_along_x(kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> 
         if statement.expr.op in ("load", "store")
         for arg in statement.expr.args[1:2]
     ]
+    named = set(kernel.named)
     contiguous = {
-        prefix: sum(kernel.lane_stride(index, prefix, set(kernel.named)) == 1 for index in indices)
+        prefix: sum(_weight(kernel, index) for index in indices if kernel.lane_stride(index, prefix, named) == 1)
         for prefix in ("x", "r0_")
     }
     return contiguous["x"] > contiguous["r0_"] and hint(kernel.numels["x"]) >= FEW_COLUMNS
+
+
+def _weight(kernel: "OpenCLKernel", index: sympy.Expr) -> int:
+    """How much an access counts: one that differs with both ranges far more than one of a vector."""
+    nodes = kernel.range_tree_nodes
+    return FULL_ACCESS if len({nodes[s].prefix for s in index.free_symbols if s in nodes}) > 1 else 1
 
 
 def _streamed(phases: list[Phase]) -> set[str]:
