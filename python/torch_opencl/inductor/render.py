@@ -133,6 +133,11 @@ class _Renderer:
     def _size(self, expr: sympy.Expr) -> str:
         return self.kernel.kexpr(self.kernel.rename_indexing(expr))
 
+    def _divisor(self, expr: sympy.Expr) -> str:
+        """A size by which others are divided: those that depend on data may be 0."""
+        text = self._size(expr)
+        return text if isinstance(expr, sympy.Integer) else f"max((long)({text}), 1L)"
+
     def _hint(self, expr: sympy.Expr) -> int:
         return int(V.graph.sizevars.optimization_hint(expr))
 
@@ -206,7 +211,7 @@ class _Renderer:
             self.out.writeline("const long length = 1, piece = 1, pieces = 1;")
         else:
             self.out.writeline(
-                f"const long length = {self._size(self.length)}, piece = {self._piece()}, "
+                f"const long length = {self._divisor(self.length)}, piece = {self._piece()}, "
                 "pieces = (length + piece - 1) / piece;"
             )
         with self._block(f"ITEM_TASKS(({self.numels['x']}) / length * pieces, first, last);\nTASKS_LOOP(first, last)"):
@@ -247,7 +252,8 @@ class _Renderer:
 
     def _rows(self) -> None:
         if self.is_group:
-            with self._block("for (long xindex = get_group_id(0), xindex_once = 1; xindex_once; xindex_once = 0)"):
+            once = f"xindex_once = xindex < {self.numels['x']}"
+            with self._block(f"for (long xindex = get_group_id(0), {once}; xindex_once; xindex_once = 0)"):
                 self._row()
         else:
             with self._block(f"ITEM_TASKS({self.numels['x']}, first, last);\nTASKS_LOOP(first, last)"):
@@ -287,7 +293,7 @@ class _Renderer:
             return
         self.out.writeline("{")
         with self._block(
-            f"const long length = {self._size(self.length)};\n"
+            f"const long length = {self._divisor(self.length)};\n"
             f"for (long r0_row = 0; r0_row < ({numel}) / length; r0_row++)"
         ):
             self._entries("r0_", "r0_row", is_lane=False)
