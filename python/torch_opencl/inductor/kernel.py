@@ -203,6 +203,10 @@ class OpenCLKernel(SIMDKernel):
                 self._compute("lt", position, end, dtype=torch.bool),
                 dtype=torch.bool,
             )
+            if self._load_mask is not None:
+                # Elsewhere the position is not used, and says nothing of other loads.
+                unused = self._compute("logical_not", self._load_mask, dtype=torch.bool)
+                in_range = self._compute("logical_or", in_range, unused, dtype=torch.bool)
             self.guards.append((self.current_node, self._ranges(expr), in_range))
             index = self.cse.newvar(dtype=torch.int64, shape=())
             self.compute.append(Statement((index,), Expr("index", (expr,))))

@@ -90,6 +90,13 @@ class IndexPrinter(ExprPrinter):
     def _print_RoundToInt(self, expr: sympy.Expr) -> str:
         return f"(long)rint({self._real(expr.args[0])})"
 
+    def _print_RoundDecimal(self, expr: sympy.Expr) -> str:
+        x, digits = expr.args
+        if x.is_integer and int(digits) < 0:
+            unit = f"{10 ** -int(digits)}L"
+            return f"((long)rint({self._real(x)} / {unit}) * {unit})"
+        return f"(rint({self._real(x)} * (Real)1e{int(digits)}) / (Real)1e{int(digits)})"
+
     def _print_TruncToFloat(self, expr: sympy.Expr) -> str:
         return f"trunc({self._real(expr.args[0])})"
 
@@ -137,7 +144,7 @@ for _name in (
     setattr(IndexPrinter, f"_print_OpaqueUnaryFn_{_name}", _print_unary)
 
 # Functions whose value is no integer, or is one of what is none.
-_REAL = {"IntTrueDiv", "FloatTrueDiv", "FloatPow", "ToFloat", "TruncToFloat", "Float", "Rational", "Half"}
+_REAL = {"IntTrueDiv", "FloatTrueDiv", "FloatPow", "ToFloat", "TruncToFloat", "Float", "Rational", "Half", "RoundDecimal"}
 
 
 def is_real(expr: sympy.Expr) -> bool:

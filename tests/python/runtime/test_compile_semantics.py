@@ -36,6 +36,12 @@ def test_positions_out_of_range_raise_what_eager_raises(device, function, dynami
     close(compiled(x), function(x))
 
 
+def test_positions_that_a_mask_leaves_out_are_not_checked(device):
+    grad, x = torch.randn(1, 2, 10, 10, device=device), torch.randn(1, 2, 8, 8, device=device)
+    with torch._inductor.config.patch(debug_index_asserts=True):
+        same(lambda grad, x: torch.ops.aten.reflection_pad2d_backward(grad, x, [1, 1, 1, 1]), grad, x)
+
+
 def test_an_index_for_a_whole_row_is_checked(device):
     rows, table = torch.randn(30, 64, device=device), torch.randn(9, device=device)
     index = torch.arange(30, device=device) % 9
