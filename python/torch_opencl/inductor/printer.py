@@ -91,11 +91,10 @@ class IndexPrinter(ExprPrinter):
         return f"(long)rint({self._real(expr.args[0])})"
 
     def _print_RoundDecimal(self, expr: sympy.Expr) -> str:
-        x, digits = expr.args
-        if x.is_integer and int(digits) < 0:
-            unit = f"{10 ** -int(digits)}L"
-            return f"((long)rint({self._real(x)} / {unit}) * {unit})"
-        return f"(rint({self._real(x)} * (Real)1e{int(digits)}) / (Real)1e{int(digits)})"
+        x, digits = self._real(expr.args[0]), int(expr.args[1])
+        # By whole powers of ten, which are exact.
+        unit = f"((Real)1e{abs(digits)})"
+        return f"(rint({x} * {unit}) / {unit})" if digits >= 0 else f"(rint({x} / {unit}) * {unit})"
 
     def _print_TruncToFloat(self, expr: sympy.Expr) -> str:
         return f"trunc({self._real(expr.args[0])})"

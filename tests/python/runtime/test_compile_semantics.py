@@ -81,3 +81,15 @@ def test_sizes_that_depend_on_data_may_be_zero(device, selected):
 
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         close(torch.compile(function, fullgraph=True)(x), function(x))
+
+
+def test_numbers_that_python_rounds_to_digits(device):
+    x = torch.zeros(3, device=device)
+
+    def function(x, i):
+        number = i / 2 * 123.4567
+        return x + round(number, -1), x + round(number, 0), x + round(number, 1)
+
+    compiled = torch.compile(function, dynamic=True, fullgraph=True)
+    for i in (2, 3, 7):
+        close(compiled(x, i), function(x, i))
