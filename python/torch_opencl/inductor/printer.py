@@ -143,7 +143,17 @@ for _name in (
     setattr(IndexPrinter, f"_print_OpaqueUnaryFn_{_name}", _print_unary)
 
 # Functions whose value is no integer, or is one of what is none.
-_REAL = {"IntTrueDiv", "FloatTrueDiv", "FloatPow", "ToFloat", "TruncToFloat", "Float", "Rational", "Half", "RoundDecimal"}
+_REAL = {
+    "IntTrueDiv",
+    "FloatTrueDiv",
+    "FloatPow",
+    "ToFloat",
+    "TruncToFloat",
+    "Float",
+    "Rational",
+    "Half",
+    "RoundDecimal",
+}
 
 
 def is_real(expr: sympy.Expr) -> bool:
