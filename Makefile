@@ -54,7 +54,7 @@ SMOKE := $(patsubst %,tests/python/ops/test_%.py,ops_explicit normalisation blas
 SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator device) tests/python/tools/test_install.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean models bench-ulp
+.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean models bench-ulp
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,6 +103,9 @@ sweep: build ## Check every operator of PyTorch's test databases (WORDS="linalg.
 
 upstream-tests: build ## Run PyTorch's own tests on the device (PYTORCH=checkout FILES="test_torch nn/*"; SAMPLE=500; JOBS=2)
 	@$(RUN) tests/upstream "$(PYTORCH)" $(if $(SAMPLE),--sample $(SAMPLE) --seed $(SEED)) $(if $(JOBS),--jobs $(JOBS)) $(FILES)
+
+inductor-tests: FILES := --hang 900 $(or $(FILES),$(addprefix inductor/test_torchinductor,.py _dynamic_shapes _opinfo))
+inductor-tests: upstream-tests ## Run PyTorch's own tests of Inductor on the device (PYTORCH=checkout SAMPLE=150; JOBS=2)
 
 models: build ## Compare models of torchvision, transformers, timm, diffusers and torch_geometric with the CPU (CASES="timm/*")
 	@cmp -s requirements-models.txt .venv-models/requirements.txt || { echo "==> installing models into .venv-models" && \

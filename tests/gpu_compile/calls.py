@@ -5,6 +5,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
+from pathlib import Path
 
 import torch
 from torch.testing._internal.opinfo.core import SampleInput
@@ -199,6 +200,25 @@ def compiled() -> Iterator[Call]:
             torch.compile(function)(torch.ones(40, 200, dtype=dtype, device=device))
 
         yield run
+    # Those of the tests, and training steps of their models.
+    sys.path.append(str(Path(__file__).parents[1] / "python" / "runtime"))
+    from test_compile import FUNCTIONS, MODELS
+
+    for function in FUNCTIONS.values():
+
+        def call(device: torch.device, function=function) -> None:
+            torch._dynamo.reset()
+            torch.compile(function)(torch.ones(48, 64, device=device), torch.ones(64, device=device))
+
+        yield call
+    for make in MODELS.values():
+
+        def train(device: torch.device, make=make) -> None:
+            torch._dynamo.reset()
+            model, x = make()
+            backward(torch.compile(model.to(device))(x.to(device)))
+
+        yield train
 
 
 def workloads(quick: bool) -> Iterator[Call]:

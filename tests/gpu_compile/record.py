@@ -25,6 +25,7 @@ ORIGINS = (
     "benchmarks/**/*.py",
     "tests/fuzz/*.py",
     "tests/python/op_*.py",
+    "tests/python/runtime/test_compile.py",
     "tests/gpu_compile/calls.py",
     "tests/gpu_compile/paper_driver.cpp",
     "tests/gpu_compile/record.py",

@@ -6,8 +6,21 @@ REFUSED_BFLOAT16 = "asks that bfloat16 is refused by all devices but the CPU and
 ON_CPU = "`map_` and `map2_` are of the CPU alone"
 QUANTIZED = "uses quantized tensors too, which the backend does not have"
 TAKEN_FOR_CPU = "asks of each device but CUDA for classes of the CPU"
+TRITON = "reads Triton's text, or counts the kernels that Inductor makes for it"
 # By a pattern of "file Class::test", without the device: why.
 EXCLUSIONS: dict[str, str] = {
+    "inductor/*.py *::test_expanded_reduction*": (
+        "a sum's tolerance is less than float32 allows where terms are added in sequence, as Inductor's C++ adds them"
+    ),
+    "inductor/*.py *::test_linear_float64*": "multiplies float64 by float16, in its part for devices but the CPU",
+    "inductor/*.py *::test_neg_index*": TRITON,
+    "inductor/*.py *::test_nll_loss_backward*": (
+        "a total weight in float32 for float16: other devices refuse it, and PyTorch's decomposition gives float32"
+    ),
+    "inductor/*.py *::test_randint_kernel_count*": TRITON,
+    "inductor/*.py *::test_comprehensive_nn_functional_glu_float16": (
+        "the compiled gradient is nearer to the one in float64 than that of eager mode, here and on the CPU"
+    ),
     "nn/test_convolution.py *::test_conv_backend_*": (
         "asks which of ATen's own convolutions is chosen; for a backend outside of PyTorch that is `Overrideable`"
     ),

@@ -13,11 +13,14 @@ import pytest
 import torch
 from watched import Channel
 
-from upstream.older import provide
+from upstream import compiler, older
 
 # By a device's name in those of tests: how the names of test classes for it end. PyTorch learns what the device is
 # called when it makes the first of them.
-SUFFIXES = {"opencl": ("PRIVATEUSE1", "OPENCL"), "cpu": ("CPU",)}
+SUFFIXES = {
+    "opencl": ("PRIVATEUSE1", "OPENCL", *compiler.SUFFIXES["opencl"]),
+    "cpu": ("CPU", *compiler.SUFFIXES["cpu"]),
+}
 TEXT = 300
 
 
@@ -42,6 +45,8 @@ class Loop:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests that are asked for, until there are no more."""
         items = {key(item, self.device): item for item in session.items if is_of(item, self.device)}
+        for module in {item.module for item in items.values()}:
+            compiler.adopt(module)
         self.channel.say(tests=list(items), refusal=self.refusal)
         while (job := self.channel.heard()) is not None:
             if job["test"] not in items:
@@ -106,7 +111,8 @@ def key(item: pytest.Item, device: str) -> str:
     name = item.cls.__name__
     for suffix in SUFFIXES[device]:
         name = name.removesuffix(suffix)
-    return f"{name}::{before}{after}"
+    # Of a class that is named by the device alone.
+    return f"{name or 'Tests'}::{before}{after}"
 
 
 def summarised(reports: list[pytest.TestReport]) -> tuple[str, str]:
@@ -140,6 +146,8 @@ def work(file: Path, device: str) -> None:
     channel = Channel()
     # PyTorch's helpers read the command line when they are imported.
     sys.argv = [str(file)]
-    provide()
+    older.provide()
+    if compiler.is_of_compiler(file):
+        compiler.provide(device)
     arguments: list[Any] = [str(file), "-q", "-c", os.devnull, f"--rootdir={file.parent}", "--noconftest"]
     pytest.main([*arguments, "-p", "no:cacheprovider", "-p", "no:xdist"], plugins=[Loop(channel, device)])

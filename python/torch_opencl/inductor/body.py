@@ -93,6 +93,11 @@ class Body:
         """The text of a size."""
         return self.kernel.kexpr(self.kernel.rename_indexing(expr))
 
+    def divisor(self, expr: sympy.Expr) -> str:
+        """A size by which others are divided: those that depend on data may be 0."""
+        text = self.size(expr)
+        return text if isinstance(expr, sympy.Integer) else f"max((long)({text}), 1L)"
+
     def line(self, text: str) -> None:
         """Write a line."""
         self.out.writeline(text)

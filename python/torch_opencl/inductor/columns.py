@@ -44,7 +44,7 @@ class Pieces(Body):
             self.line("const long length = 1, piece = 1, pieces = 1;")
         else:
             self.line(
-                f"const long length = {self.size(self.length)}, piece = {self.piece}, "
+                f"const long length = {self.divisor(self.length)}, piece = {self.piece}, "
                 "pieces = (length + piece - 1) / piece;"
             )
         with self.block(f"ITEM_TASKS(({self.numels['x']}) / length * pieces, first, last);\nTASKS_LOOP(first, last)"):

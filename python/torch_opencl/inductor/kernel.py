@@ -4,6 +4,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch._inductor import ir
 from torch._inductor.codegen.simd import IterationRangesEntry, SIMDKernel
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
@@ -38,6 +39,9 @@ class OpenCLKernel(SIMDKernel):
         self.host_scalars: dict[str, torch.dtype] = {}
         self.reports_faults = False
         self.messages: list[str] = []
+        # Positions that are checked although nothing of them is loaded: by whom, of which ranges, and whether they are
+        # in bounds.
+        self.guards: list[tuple[Any, OrderedSet[str], Value]] = []
 
     # --- what the base class asks for
 
@@ -65,9 +69,20 @@ class OpenCLKernel(SIMDKernel):
 
     # --- memory
 
-    def _list_for(self, index: sympy.Expr, loads: Statements) -> Statements:
-        """Where a load goes: behind what computes its mask or its index, if there is such a thing."""
-        return self.compute if self._load_mask is not None or free_symbol_is_type(index, SymT.TMP) else loads
+    def _guarded(self, index: sympy.Expr, mask: Value | None) -> Value | None:
+        """Add to a mask that positions which an index depends on are in bounds."""
+        ranges = self._ranges(index)
+        for node, checked, in_range in self.guards:
+            if node is self.current_node and checked <= ranges:
+                mask = in_range if mask is None else self._compute("logical_and", mask, in_range, dtype=torch.bool)
+        return mask
+
+    def _ranges(self, index: sympy.Expr) -> OrderedSet[str]:
+        nodes = self.range_tree_nodes
+        return OrderedSet(nodes[symbol].prefix for symbol in index.free_symbols if symbol in nodes)
+
+    def _compute(self, op: str, *args: Any, dtype: torch.dtype) -> Value:
+        return self.cse.generate(self.compute, Expr(op, args), dtype=dtype)
 
     def load(self, name: str, index: sympy.Expr) -> Value:
         """Load an element of a buffer.
@@ -86,8 +101,9 @@ class OpenCLKernel(SIMDKernel):
             self.host_scalars[pointer] = dtype
             return self.cse.generate(self.loads, Expr("host_scalar", (pointer,)), dtype=computed)
         index = self.prepare_indexing(index)
-        expr = Expr("load", (pointer, index, dtype, self._load_mask))
-        return self.cse.generate(self._list_for(index, self.loads), expr, dtype=computed)
+        mask = self._guarded(index, self._load_mask)
+        loads = self.compute if mask is not None or free_symbol_is_type(index, SymT.TMP) else self.loads
+        return self.cse.generate(loads, Expr("load", (pointer, index, dtype, mask)), dtype=computed)
 
     def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         """Store an element, or add to it.
@@ -107,7 +123,10 @@ class OpenCLKernel(SIMDKernel):
         index = self.prepare_indexing(index)
         dtype = V.graph.get_dtype(name)
         op = "store" if mode is None else "atomic_add"
-        self.stores.append(Statement((), Expr(op, (pointer, index, dtype, value)), name))
+        # The index of any other store is in bounds.
+        is_scatter = self.current_node is not None and isinstance(self.current_node.node.data, ir.Scatter)
+        mask = self._guarded(index, None) if is_scatter else None
+        self.stores.append(Statement((), Expr(op, (pointer, index, dtype, value, mask)), name))
 
     def store_reduction(self, name: str, index: sympy.Expr, value: Value) -> None:
         """Store the result of a reduction, once its loop has ended."""
@@ -156,6 +175,7 @@ class OpenCLKernel(SIMDKernel):
         is_loop = self.inside_reduction and self.features.is_reduction()
         statements = Statements([*self.loads, *self.compute, *self.stores])
         self.phases.append(Phase(is_loop, statements, self.after))
+        self.guards.clear()
         self.loads, self.compute, self.stores, self.after = (Statements() for _ in range(4))
         if is_loop:
             self.cse.invalidate(self.outside)
@@ -167,11 +187,29 @@ class OpenCLKernel(SIMDKernel):
     # --- bad input
 
     def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
-        """Report an index out of range, and go on with one that is in it."""
-        if not (lower or upper) or not isinstance(expr, sympy.Symbol):
+        """Report an index out of range, and go on with one that is in it, or with what is in range alone."""
+        if not (lower or upper):
             return
-        index = self.named[expr.name]
         self.reports_faults = True
+        index = self.named.get(str(expr))
+        if index is None:
+            # A position, which others use too: what is checked, and changed, has a name of its own.
+            expr = self.prepare_indexing(expr)
+            position = self._compute("index", expr, dtype=torch.int64)
+            end = self._compute("index", self.prepare_indexing(sympy.sympify(size)), dtype=torch.int64)
+            in_range = self._compute(
+                "logical_and",
+                self._compute("ge", position, 0, dtype=torch.bool),
+                self._compute("lt", position, end, dtype=torch.bool),
+                dtype=torch.bool,
+            )
+            if self._load_mask is not None:
+                # Elsewhere the position is not used, and says nothing of other loads.
+                unused = self._compute("logical_not", self._load_mask, dtype=torch.bool)
+                in_range = self._compute("logical_or", in_range, unused, dtype=torch.bool)
+            self.guards.append((self.current_node, self._ranges(expr), in_range))
+            index = self.cse.newvar(dtype=torch.int64, shape=())
+            self.compute.append(Statement((index,), Expr("index", (expr,))))
         bounds = (0 if lower else None, size if upper else None)
         self.compute.append(Statement((), Expr("check_bounds", (index, *bounds, size, self._load_mask))))
 

@@ -61,6 +61,8 @@ class Lanes:
         index = self._index(expr)
         if index is not None and self.stride(expr) != 0 and not has_vectors(index):
             self.is_scalar_only = True
+        if expr.op in ("store", "atomic_add") and expr.args[4] is not None:
+            self.is_scalar_only = True
 
     @staticmethod
     def _index(expr: Expr) -> sympy.Expr | None:
@@ -75,6 +77,9 @@ class Lanes:
     def may_be_hoisted(self, statement: Statement) -> bool:
         """Tell whether a statement gives the same in all of a row, and reads nothing that the kernel writes."""
         expr = statement.expr
+        if expr.op == "check_bounds":
+            # In front of the loads that it is for.
+            return expr.args[0].name in self.in_front and expr.args[4] is None
         if expr.op in EFFECTS or any(target.name in self.varies for target in statement.targets):
             return False
         if expr.op == "load" and (expr.args[0] in self.stored or expr.args[3] is not None):
@@ -271,7 +276,9 @@ class Lanes:
         return f"any{width}({mask})" if self.is_wide(mask, width) else str(mask)
 
     def _op_store(self, expr: Expr, width: int) -> str:
-        pointer, index, dtype, value = expr.args
+        pointer, index, dtype, value, mask = expr.args
+        if mask is not None:
+            return f"if ({mask}) {self._op_store(Expr('store', (*expr.args[:4], None)), 1)}"
         name, computed = STORAGE[dtype].name, torch.float32 if dtype in HALVES else dtype
         if (pointer, index) in self.tiles:
             return f"{self.tiles[pointer, index]} = {self.operand(value, computed, width, width)};\n"
@@ -297,7 +304,9 @@ class Lanes:
         return f"{array}[place]" if width == 1 else f"KEPT({self.type(target.dtype, width)}, {array} + place)"
 
     def _op_atomic_add(self, expr: Expr, width: int) -> str:
-        pointer, index, dtype, value = expr.args
+        pointer, index, dtype, value, mask = expr.args
+        if mask is not None:
+            return f"if ({mask}) {self._op_atomic_add(Expr('atomic_add', (*expr.args[:4], None)), 1)}"
         name, computed = STORAGE[dtype].name, torch.float32 if dtype in HALVES else dtype
         varies = width > 1 and (self.stride(expr) != 0 or self.is_wide(value, width))
         if not varies:

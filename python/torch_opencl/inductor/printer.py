@@ -90,6 +90,12 @@ class IndexPrinter(ExprPrinter):
     def _print_RoundToInt(self, expr: sympy.Expr) -> str:
         return f"(long)rint({self._real(expr.args[0])})"
 
+    def _print_RoundDecimal(self, expr: sympy.Expr) -> str:
+        x, digits = self._real(expr.args[0]), int(expr.args[1])
+        # By whole powers of ten, which are exact.
+        unit = f"((Real)1e{abs(digits)})"
+        return f"(rint({x} * {unit}) / {unit})" if digits >= 0 else f"(rint({x} / {unit}) * {unit})"
+
     def _print_TruncToFloat(self, expr: sympy.Expr) -> str:
         return f"trunc({self._real(expr.args[0])})"
 
@@ -137,7 +143,17 @@ for _name in (
     setattr(IndexPrinter, f"_print_OpaqueUnaryFn_{_name}", _print_unary)
 
 # Functions whose value is no integer, or is one of what is none.
-_REAL = {"IntTrueDiv", "FloatTrueDiv", "FloatPow", "ToFloat", "TruncToFloat", "Float", "Rational", "Half"}
+_REAL = {
+    "IntTrueDiv",
+    "FloatTrueDiv",
+    "FloatPow",
+    "ToFloat",
+    "TruncToFloat",
+    "Float",
+    "Rational",
+    "Half",
+    "RoundDecimal",
+}
 
 
 def is_real(expr: sympy.Expr) -> bool:

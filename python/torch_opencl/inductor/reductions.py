@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .dtypes import literal
+from .dtypes import NARROW, STORAGE, literal
 from .lanes import Lanes, converted, promoted
 from .statements import Phase, Statement
 
@@ -158,6 +158,8 @@ class Accumulator:
         lines = []
         for target, part in zip(self.statement.targets, sources, strict=True):
             text = converted(parts[part], self.dtypes[part], target.dtype, wide)
+            if target.dtype in NARROW:
+                text = f"wrap_{STORAGE[target.dtype].name}{wide if wide > 1 else ''}({text})"
             lines.append(f"{self.lanes.type(target.dtype, wide)} {target.name} = {text};\n")
         return "".join(lines)
 

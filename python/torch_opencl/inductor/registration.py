@@ -81,11 +81,12 @@ def allow_without_triton(module: Any) -> None:
 
 
 def leave_to_eager(module: Any) -> None:
-    """Serve by eager operators what has no template: refused here, it is no error when text is made.
+    """Serve by eager operators what has no template or no type: refused here, it is no error when text is made.
 
     Args:
         module: torch._inductor.lowering.
     """
+    from .dtypes import STORAGE
     from .ops import without_templates
 
     for name in without_templates():
@@ -95,6 +96,12 @@ def leave_to_eager(module: Any) -> None:
                 op = getattr(packet, overload)
                 if op in module.lowerings:
                     module.lowerings[op] = _eager_on_opencl(module, op)
+    is_unsupported = module.unsupported_input_tensor
+
+    def unsupported_input_tensor(t: torch.Tensor, node: Any = None) -> bool:
+        return is_unsupported(t, node) or (t.device.type == "opencl" and t.dtype not in STORAGE)
+
+    module.unsupported_input_tensor = unsupported_input_tensor
 
 
 def _eager_on_opencl(module: Any, op: Any) -> Any:

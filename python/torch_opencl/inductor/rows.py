@@ -86,7 +86,7 @@ class Rows(Body):
             return
         self.line("{")
         with self.block(
-            f"const long length = {self.size(self.length)};\n"
+            f"const long length = {self.divisor(self.length)};\n"
             f"for (long r0_row = 0; r0_row < ({numel}) / length; r0_row++)"
         ):
             self.entries("r0_", "r0_row", is_lane=False)
@@ -113,7 +113,8 @@ class GroupRows(Rows):
 
     def write(self) -> None:
         """Write the text."""
-        with self.block("for (long xindex = get_group_id(0), xindex_once = 1; xindex_once; xindex_once = 0)"):
+        once = f"xindex_once = xindex < {self.numels['x']}"
+        with self.block(f"for (long xindex = get_group_id(0), {once}; xindex_once; xindex_once = 0)"):
             self.row()
 
     def loop(

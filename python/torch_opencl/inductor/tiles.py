@@ -74,12 +74,13 @@ def turned(kernel: "OpenCLKernel", phases: list[Phase]) -> Turned | None:
             stored.setdefault(statement.expr.args[0], set()).add(statement.expr.args[1])
     found: dict[str, Turned] = {}
     for statement in statements:
-        pointer, index, _, last = statement.expr.args
+        pointer, index = statement.expr.args[:2]
         if kernel.lane_stride(index, "x", set(kernel.named)) in (0, 1):
             continue
         is_load = statement.expr.op == "load"
+        mask = statement.expr.args[3 if is_load else 4]
         # What a kernel both reads and writes, it does at one index.
-        if is_load and (last is not None or stored.get(pointer, {index}) != {index}):
+        if mask is not None or (is_load and stored.get(pointer, {index}) != {index}):
             continue
         for entry in kernel.entries.values():
             if entry.prefix == "x" and entry.divisor != 1 and _is_along(kernel, index, entry, length):
@@ -196,7 +197,7 @@ class Tiles(Body):
             self.out.writelines(turns)
 
     def _move(self, statement: Statement, element: str, width: int) -> None:
-        pointer, index, dtype, _ = statement.expr.args
+        pointer, index, dtype = statement.expr.args[:3]
         place = f"{pointer} + ({self.lanes.index(index)})"
         name = f"{width if width > 1 else ''}_{STORAGE[dtype].name}"
         if statement.expr.op == "load":

@@ -73,16 +73,73 @@ SAMPLE = """
     print(len(CALLS))
 """
 
+# What torch.compile generates for the functions and the models of its tests, forward and backward.
+GENERATED = """
+    import sys
+    sys.path += {folders!r}
+    import torch
+    from test_compile import FUNCTIONS, MODELS
+    from torch.utils._pytree import tree_leaves
+
+    assert "Oclgrind" in torch.opencl.get_device_name(), torch.opencl.get_device_name()
+    torch.manual_seed(0)
+
+    def check(name, actual, expected):
+        for mine, theirs in zip(tree_leaves(actual), tree_leaves(expected), strict=True):
+            text = lambda text: f"{{name}}: {{text}}"
+            torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-4, atol=1e-4, msg=text)
+
+    names = sorted(FUNCTIONS)[{part}::4]
+    for name in names:
+        torch._dynamo.reset()
+        x, y = torch.randn(5, 130), torch.randn(130)
+        check(name, torch.compile(FUNCTIONS[name])(x.to("opencl"), y.to("opencl")), FUNCTIONS[name](x, y))
+    for name in sorted(MODELS)[{part}::4]:
+        torch._dynamo.reset()
+        model, x = MODELS[name]()
+        expected = model(x)
+        expected.square().mean().backward()
+        gradients = [parameter.grad for parameter in model.parameters()]
+        model.zero_grad()
+        model, x = model.to("opencl"), x.to("opencl")
+        actual = torch.compile(model)(x)
+        actual.square().mean().backward()
+        check(name, [actual, *(parameter.grad for parameter in model.parameters())], [expected, *gradients])
+        names.append(name)
+    print(len(names))
+"""
+
 
 @pytest.mark.parametrize("device_class", ["cpu", "gpu"])
 def test_kernels_have_no_races_and_stay_within_bounds(device_class: str, tmp_path: Path) -> None:
+    assert run_clean(SAMPLE, device_class, tmp_path) > 20
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_generated_kernels_for_gpus_have_no_races_and_stay_within_bounds(part: int, tmp_path: Path) -> None:
+    tests = Path(__file__).parents[1]
+    code = GENERATED.format(folders=[str(tests), str(tests / "runtime")], part=part)
+    assert run_clean(code, "gpu", tmp_path) > 5
+
+
+def run_clean(code: str, device_class: str, tmp_path: Path) -> int:
+    """Run code under Oclgrind, which may find nothing.
+
+    Args:
+        code: prints a number last.
+        device_class: for which kernels are built.
+        tmp_path: an empty folder.
+
+    Returns:
+        The number.
+    """
     driver = next((path for path in DRIVERS if path.exists()), None)
     if driver is None:
         pytest.skip("Oclgrind is not installed (Debian: apt-get install oclgrind)")
     (tmp_path / "oclgrind.icd").write_text(f"{driver}\n")
     log = tmp_path / "log"
     printed = output_of(
-        SAMPLE,
+        code,
         OCL_ICD_VENDORS=str(tmp_path),
         OCLGRIND_LOG=str(log),
         OCLGRIND_DATA_RACES="1",
@@ -90,7 +147,8 @@ def test_kernels_have_no_races_and_stay_within_bounds(device_class: str, tmp_pat
         OCLGRIND_BUILD_OPTIONS="-cl-opt-disable",
         TORCH_OPENCL_DEVICE_CLASS=device_class,
         TORCH_OPENCL_CACHE_DIR="",
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
     )
-    assert int(printed.splitlines()[-1]) > 20
     found = log.read_text() if log.exists() else ""
     assert not found, found[:2000]
+    return int(printed.splitlines()[-1])

@@ -1,0 +1,95 @@
+"""torch.compile: what PyTorch's own tests of Inductor ask beyond plain functions: bounds, dtypes, mutation, sizes."""
+
+import pytest
+import torch
+
+
+def close(actual, expected, **limits):
+    torch.testing.assert_close(actual, expected, equal_nan=True, **(limits or {"rtol": 1e-5, "atol": 1e-5}))
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def same(function, *args, **limits):
+    close(torch.compile(function)(*args), function(*args), **limits)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[torch.arange(10, device=x.device)] + 1,
+        lambda x: torch.nn.functional.pad(x[torch.arange(3, device=x.device) + 3], (0, 0, 1, 1)),
+        lambda x: x.index_put((torch.arange(10, device=x.device) - 2,), x.new_ones(10, x.shape[1])),
+    ],
+    ids=["gather", "masked", "scatter"],
+)
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_positions_out_of_range_raise_what_eager_raises(device, function, dynamic):
+    compiled = torch.compile(function, dynamic=dynamic)
+    with pytest.raises(IndexError, match="out of bounds for dimension with size 5"):
+        compiled(torch.randn(5, 40, device=device)).cpu()
+    x = torch.randn(20, 40, device=device)
+    close(compiled(x), function(x))
+
+
+def test_positions_that_a_mask_leaves_out_are_not_checked(device):
+    grad, x = torch.randn(1, 2, 10, 10, device=device), torch.randn(1, 2, 8, 8, device=device)
+    with torch._inductor.config.patch(debug_index_asserts=True):
+        same(lambda grad, x: torch.ops.aten.reflection_pad2d_backward(grad, x, [1, 1, 1, 1]), grad, x)
+
+
+def test_an_index_for_a_whole_row_is_checked(device):
+    rows, table = torch.randn(30, 64, device=device), torch.randn(9, device=device)
+    index = torch.arange(30, device=device) % 9
+    function = lambda rows, table, index: rows + table[index][:, None]  # noqa: E731 compiled and not
+    same(function, rows, table, index)
+    with pytest.raises(IndexError, match="index 29 is out of bounds for dimension with size 9"):
+        torch.compile(function)(rows, table, torch.full_like(index, 29)).cpu()
+
+
+def test_sums_in_narrow_dtypes_wrap(device):
+    x = torch.full((3, 50), 77, dtype=torch.uint8, device=device)
+    same(lambda x: x.sum(1, dtype=torch.uint8).int() + 1, x)
+    same(lambda x: x.sum(0, dtype=torch.int8).int() + 1, x)
+    same(lambda x: x.prod(1, dtype=torch.int16).float(), x)
+
+
+def test_dtypes_that_no_kernel_computes_in_are_left_to_eager(device):
+    x = torch.randn(20, device=device)
+    same(lambda x: (x + 1).to(torch.float8_e4m3fn).float() * 2, x)
+
+
+def test_indices_of_extremes_are_those_of_the_tensor_not_of_its_memory(device):
+    x, y = torch.randn(7, 40, device=device), torch.randn(40, 7, device=device)
+    same(lambda x, y: (x.t().argmax(), (x + y.t()).argmin(), x.t().contiguous().argmax(), y.argmax()), x, y)
+    images = torch.randn(2, 3, 5, 20, device=device).to(memory_format=torch.channels_last)
+    same(lambda x: (x.argmax(), (x * 2).argmin(), x.transpose(0, 3).argmax(), x.argmax(1)), images)
+
+
+@pytest.mark.parametrize("selected", [0, 5, 40], ids=["none", "some", "all"])
+def test_sizes_that_depend_on_data_may_be_zero(device, selected):
+    x = torch.arange(40.0, device=device)
+
+    def function(x):
+        chosen = x[x < selected] * 2
+        rows = x[:, None].expand(-1, 3)[x < selected]
+        return chosen + 1, rows.tanh() + 1, torch.cat([chosen, x.exp()]), rows.softmax(0), rows.sum(1)
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        close(torch.compile(function, fullgraph=True)(x), function(x))
+
+
+def test_numbers_that_python_rounds_to_digits(device):
+    x = torch.zeros(3, device=device)
+
+    def function(x, i):
+        number = i / 2 * 123.4567
+        return x + round(number, -1), x + round(number, 0), x + round(number, 1)
+
+    compiled = torch.compile(function, dynamic=True, fullgraph=True)
+    for i in (2, 3, 7):
+        close(compiled(x, i), function(x, i))
