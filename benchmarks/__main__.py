@@ -7,9 +7,10 @@ from pathlib import Path
 
 EPILOG = """\
 A WORD is a group (pointwise, gemm, conv ...), a row's name, or a pattern for names such as "add *" or "*bf16*".
-Five words do something else:
+Six words do something else:
   growth             time against size; neighbours that are more than twice apart
   gpu                what GPUs are measured by, beside the vendor's own device (--against cuda)
+  compiled NAME ...  torch.compile beside eager mode and beside Inductor's C++; all rows by default
   first-use          new processes, with and without compiled kernels
   constants NAME ... rows with other values of constants that were chosen by measurement; all by default
   summary FILE ...   the summary and the plot of earlier results
@@ -44,7 +45,14 @@ def main() -> int:
 
 
 def _commands() -> dict:
-    return {"growth": _growth, "first-use": _first_use, "gpu": _gpu, "constants": _constants, "summary": _summary}
+    return {
+        "growth": _growth,
+        "first-use": _first_use,
+        "gpu": _gpu,
+        "compiled": _compiled,
+        "constants": _constants,
+        "summary": _summary,
+    }
 
 
 def _table(options: argparse.Namespace) -> int:
@@ -79,6 +87,19 @@ def _gpu(options: argparse.Namespace) -> int:
     from benchmarks.gpu import run  # noqa: PLC0415
 
     return run(options.device, None if options.against == "none" else options.against, options.rows)
+
+
+def _compiled(options: argparse.Namespace) -> int:
+    # Eager mode and the compiled graphs' own matmuls at their best.
+    os.environ.setdefault("TORCH_OPENCL_SPECIALIZE", "eager")
+    from benchmarks.cases.compiled import select  # noqa: PLC0415
+    from benchmarks.compiled import run  # noqa: PLC0415
+
+    chosen = select(options.word[1:], options.quick)
+    if options.list:
+        print("\n".join(f"{case.group:<14} {case.name}" for case in chosen))
+        return 0
+    return run(chosen, options.device, options.rows, with_host=not options.word[1:] or "host" in options.word)
 
 
 def _constants(options: argparse.Namespace) -> int:

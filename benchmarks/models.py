@@ -125,6 +125,8 @@ class DecoderLayer(nn.Module):
         heads: of the attention.
     """
 
+    is_causal = True
+
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
@@ -137,7 +139,7 @@ class DecoderLayer(nn.Module):
         batch, tokens, width = x.shape
         qkv = self.qkv(self.attention_norm(x)).view(batch, tokens, 3, self.heads, -1)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
-        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=self.is_causal)
         x = x + self.projection(attended.transpose(1, 2).reshape(batch, tokens, width))
         return x + self.feed_forward(self.forward_norm(x))
 

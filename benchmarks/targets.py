@@ -49,3 +49,26 @@ TARGETS = {
     "round-trip": Target(),
     "host": Target(),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledTarget:
+    """What a group of compiled rows has to reach; None where nothing is asked.
+
+    Attributes:
+        eager: the least ratio of a row to eager mode on the same device; a row may ask for another one.
+        inductor: the least ratio of a row to Inductor's C++ on the CPU.
+        inductor_mean: the least geometric mean of these ratios.
+    """
+
+    eager: float
+    inductor: float | None = None
+    inductor_mean: float | None = None
+
+
+COMPILED = {
+    "compiled-chain": CompiledTarget(eager=2.0, inductor=1.0),
+    "compiled-norm": CompiledTarget(eager=0.95, inductor_mean=1.3),
+    "compiled-sum": CompiledTarget(eager=0.95, inductor_mean=1.0),
+    "compiled-model": CompiledTarget(eager=1.1, inductor_mean=1.2),
+}

@@ -7,6 +7,7 @@
 #include "error.h"
 #include "fallback.h"
 #include "generator.h"
+#include "library.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/bridge/builds.rs.h"
 #include "torch_opencl/rust/ops/core/struct_check.rs.h"
@@ -144,6 +145,9 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("release_kernels(int[] kernels) -> ()", [](const std::vector<int64_t>& kernels) {
     bridge::release_kernels({kernels.data(), kernels.size()});
   });
+  m.def("new_tensor_function() -> int", &new_tensor_function);
+  // The number by which C++ knows a dtype.
+  m.def("dtype_code(ScalarType dtype) -> int", [](at::ScalarType dtype) { return static_cast<int64_t>(dtype); });
   m.def("launch_function() -> int", [] { return static_cast<int64_t>(bridge::launch_function()); });
   m.def(
       "fault_message(str text) -> int", [](const std::string& text) { return bridge::fault_message(rust::Str(text)); });

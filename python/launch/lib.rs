@@ -2,6 +2,9 @@
 //!
 //! A launch through `torch.ops` costs the host about 4 us: its arguments become a stack of values for the dispatcher. This
 //! extension takes them as Python passes them, and calls the library's own function, whose address [`bind`] is given.
+//! `empty_strided` allocates in the same way.
+
+mod empty_strided;
 
 use std::ffi::{c_char, c_int};
 use std::ptr::{null_mut, NonNull};
@@ -131,14 +134,22 @@ fn launch(args: &[*mut PyObject]) -> Result<(), Raised> {
     Err(raise(if status == 2 { index_error } else { runtime_error }, &String::from_utf8_lossy(text)))
 }
 
-unsafe extern "C" fn launch_entry(_: *mut PyObject, args: *mut *mut PyObject, count: Py_ssize_t) -> *mut PyObject {
-    let args = if count == 0 {
-        &[][..]
+/// The arguments of a call.
+///
+/// # Safety
+/// Python passes as many arguments as it says, and keeps them during the call, for which the slice is used.
+unsafe fn arguments<'a>(args: *mut *mut PyObject, count: Py_ssize_t) -> &'a [*mut PyObject] {
+    if count == 0 {
+        &[]
     } else {
-        // SAFETY: Python passes as many arguments as it says, and keeps them during the call.
+        // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts(args.cast_const(), count as usize) }
-    };
-    match launch(args) {
+    }
+}
+
+unsafe extern "C" fn launch_entry(_: *mut PyObject, args: *mut *mut PyObject, count: Py_ssize_t) -> *mut PyObject {
+    // SAFETY: as Python calls it.
+    match launch(unsafe { arguments(args, count) }) {
         // SAFETY: None, with a reference for the caller.
         Ok(()) => unsafe { Py_NewRef(Py_None()) },
         Err(Raised) => null_mut(),
@@ -161,7 +172,7 @@ struct Table<T>(std::cell::UnsafeCell<T>);
 // SAFETY: Python changes them under its lock alone.
 unsafe impl<T> Sync for Table<T> {}
 
-static METHODS: Table<[PyMethodDef; 3]> = Table(std::cell::UnsafeCell::new([
+static METHODS: Table<[PyMethodDef; 5]> = Table(std::cell::UnsafeCell::new([
     PyMethodDef {
         ml_name: c"launch".as_ptr(),
         ml_meth: PyMethodDefPointer { PyCFunctionFast: launch_entry },
@@ -174,6 +185,8 @@ static METHODS: Table<[PyMethodDef; 3]> = Table(std::cell::UnsafeCell::new([
         ml_flags: METH_O,
         ml_doc: c"bind(address): tell where the library's function is.".as_ptr(),
     },
+    empty_strided::METHOD,
+    empty_strided::BIND,
     PyMethodDef::zeroed(),
 ]));
 

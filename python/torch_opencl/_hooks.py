@@ -5,14 +5,13 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-import warnings
 from collections.abc import Sequence
 from types import ModuleType
 from typing import ClassVar
 
-import torch
+from torch_opencl.inductor import names
 
-__all__ = ["when_imported"]
+__all__ = ["failures", "note_failure", "when_imported"]
 
 
 def when_imported(name: str, function: str) -> None:
@@ -30,18 +29,29 @@ def when_imported(name: str, function: str) -> None:
     _Finder.waiting.setdefault(name, []).append(function)
 
 
+# What did not fit another release of PyTorch, in words: graphs on this device are then left to eager mode.
+failures: list[str] = []
+
+
+def note_failure(name: str, failure: Exception) -> None:
+    """Keep that a module is not as expected.
+
+    What concerns other devices goes on; who compiles for this one is told (:mod:`torch_opencl.inductor.fall_back`).
+
+    Args:
+        name: of the module.
+        failure: what its use has raised.
+    """
+    failures.append(f"{name} is not as expected ({failure!r})")
+
+
 def _call(function: str, module: ModuleType) -> None:
     owner, _, attribute = function.partition(":")
     try:
+        names.check(module)
         getattr(importlib.import_module(owner), attribute)(module)
     except Exception as failure:
-        # Another release of PyTorch: what does not concern this device must go on.
-        warnings.warn(
-            f"torch.compile does not work for opencl with torch {torch.__version__}: {module.__name__} is not as "
-            f"expected ({failure!r}). Use torch.compile(..., backend='aot_eager') for models on opencl.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        note_failure(module.__name__, failure)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -7,6 +7,10 @@ from typing import Any
 
 import torch
 
+from torch_opencl import _hooks
+
+from . import names
+
 
 def add_to_gpu_types(module: Any) -> None:
     """Let Inductor treat opencl as a device with memory of its own.
@@ -116,18 +120,44 @@ def _eager_on_opencl(module: Any, op: Any) -> Any:
     return lowered
 
 
+def register_benchmarker(module: Any) -> None:
+    """Let Inductor time what it chooses between: on the wall clock, from an idle device to its end.
+
+    Args:
+        module: torch._inductor.runtime.benchmarking.
+    """
+
+    def benchmark(self: Any, function: Any, *, warmup: int, rep: int, **options: Any) -> float:
+        def run_to_its_end() -> None:
+            function()
+            torch.opencl.synchronize()
+
+        torch.opencl.synchronize()
+        return self.benchmark_cpu(run_to_its_end, warmup=warmup, rep=rep)
+
+    if hasattr(module, "register_benchmarker"):
+        module.register_benchmarker("opencl", benchmark, override=True)
+
+
 def register_backend(module: Any) -> None:
     """Name our code generator.
 
     Args:
         module: torch._inductor.codegen.common.
     """
-    init = module.init_backend_registration
+    init, failed = module.init_backend_registration, set()
 
+    @functools.wraps(init)
     def init_backend_registration() -> None:
         init()
-        if not isinstance(module.device_codegens.get("opencl"), module.DeviceCodegen) or not _is_ours(module):
+        is_registered = isinstance(module.device_codegens.get("opencl"), module.DeviceCodegen) and _is_ours(module)
+        if is_registered or module.__name__ in failed:
+            return
+        try:
             _register(module)
+        except Exception as failure:
+            failed.add(module.__name__)
+            _hooks.note_failure(module.__name__, failure)
 
     module.init_backend_registration = init_backend_registration
 
@@ -137,23 +167,27 @@ def _is_ours(module: Any) -> bool:
 
 
 def _register(module: Any) -> None:
+    from torch._inductor.codegen import simd, wrapper as wrappers
     from torch._inductor.custom_graph_pass import CustomGraphModulePass
 
-    from . import wrapper
+    for needed in (simd, wrappers):
+        names.check(needed)
+    from . import flex_attention, wrapper
     from .scheduling import OpenCLScheduling
 
-    class Identity(CustomGraphModulePass):
-        """Changes nothing: its identifier is part of the key under which Inductor keeps graphs."""
+    class Rewrite(CustomGraphModulePass):
+        """Changes graphs; its identifier is part of the key under which Inductor keeps them."""
 
         def __call__(self, gm: torch.fx.GraphModule) -> None:
-            """Leave the graph as it is."""
+            """Change a graph."""
+            flex_attention.inline(gm)
 
         def uuid(self) -> Any:
             return _fingerprint()
 
     module.register_device_op_overrides("opencl", wrapper.OpenCLOpOverrides())
     module.register_backend_for_device(
-        "opencl", OpenCLScheduling, wrapper.OpenCLWrapper, wrapper.CppWrapper, None, Identity()
+        "opencl", OpenCLScheduling, wrapper.OpenCLWrapper, wrapper.CppWrapper, None, Rewrite()
     )
 
 

@@ -1,10 +1,13 @@
 """What generated wrappers call: building a graph's program, and launches."""
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import weakref
-from collections.abc import Callable
+from types import ModuleType
 from typing import Any
+
+import torch
 
 from torch_opencl._load import LIBRARY, native
 
@@ -45,16 +48,34 @@ class Library:
         return native().fault_message(text)
 
 
-def _load_launch() -> Callable[..., None]:
-    """Load the extension: a launch through ``torch.ops`` takes the host several times as long."""
+def dtype_code(dtype: torch.dtype) -> int:
+    """The number by which C++ knows a dtype."""
+    return native().dtype_code(dtype)
+
+
+def _empty_strided(size: tuple[int, ...], stride: tuple[int, ...], code: int, device: int) -> torch.Tensor:
+    """Allocate by the dispatcher: what the extension cannot, and what is an error."""
+    dtypes = {dtype_code(dtype): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+    return torch.empty_strided(size, stride, dtype=dtypes[code], device=f"opencl:{device}")
+
+
+def _load_extension() -> ModuleType:
+    """Load the extension: through ``torch.ops`` and ``torch.empty_strided`` the host takes several times as long."""
     path = str(LIBRARY.parent / "_launch.abi3.so")
     loader = importlib.machinery.ExtensionFileLoader("_launch", path)
     spec = importlib.util.spec_from_file_location("_launch", path, loader=loader)
     module = importlib.util.module_from_spec(spec)
     module.bind(native().launch_function())
-    return module.launch
+    module.bind_empty_strided(native().new_tensor_function(), _empty_strided)
+    return module
 
 
+_extension = _load_extension()
 # launch(kernel, global_size, local_size, is_short, *args) enqueues a kernel on the current stream: its number,
 # work-items, those of a group, true where it need not start before others do; tensors and numbers.
-launch = _load_launch()
+launch = _extension.launch
+# empty_strided(size, stride, dtype_code, device) makes a tensor: its size and stride in elements, the number of its
+# dtype, the index of its device.
+empty_strided = _extension.empty_strided
+# Stands for a device guard where there is one device alone.
+nothing = contextlib.nullcontext()

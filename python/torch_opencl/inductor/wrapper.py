@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import torch
+from torch._inductor import config
 from torch._inductor.codegen.common import DeviceOpOverrides
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
 from torch._inductor.virtualized import V
+
+from .runtime import dtype_code
 
 
 class OpenCLOpOverrides(DeviceOpOverrides):
@@ -16,7 +20,7 @@ class OpenCLOpOverrides(DeviceOpOverrides):
 
     def set_device(self, device_idx: int) -> str:
         """Make a device current."""
-        return f"torch.opencl.set_device({device_idx})"
+        return "pass" if _is_alone() else f"torch.opencl.set_device({device_idx})"
 
     def synchronize(self) -> str:
         """Wait for the device."""
@@ -24,7 +28,12 @@ class OpenCLOpOverrides(DeviceOpOverrides):
 
     def device_guard(self, device_idx: int) -> str:
         """Make a device current for a block."""
-        return f"torch.opencl.device({device_idx})"
+        return "_opencl_nothing" if _is_alone() else f"torch.opencl.device({device_idx})"
+
+
+def _is_alone() -> bool:
+    """Tell whether there is one device: it is always current. The key under which graphs are kept holds the number."""
+    return torch.opencl.device_count() == 1
 
 
 class _Calls:
@@ -38,6 +47,17 @@ class _Calls:
             super()._generate_kernel_call_helper(kernel_name, call_args, device=device, **options)
             return
         self.writeline(f"_opencl_launch({', '.join([kernel_name, *call_args])})")
+
+    def make_allocation(self, name: str, device: torch.device, dtype: torch.dtype, *shapes: Any, **more: Any) -> str:
+        """Write an allocation: its shape, its stride and, where that is another one, the shape that is allocated."""
+        if device.type != "opencl" or device.index is None or config.test_configs.track_memory_lifecycle:
+            return super().make_allocation(name, device, dtype, *shapes, **more)
+        given = dict(zip(("shape", "stride", "allocation_shape"), shapes, strict=False)) | more
+        sizes, strides = (self.codegen_python_shape_tuple(given[name]) for name in ("shape", "stride"))
+        larger = given.get("allocation_shape")
+        allocated = sizes if larger is None else self.codegen_python_shape_tuple(larger)
+        call = f"{name} = _opencl_empty({allocated}, {strides}, {dtype_code(dtype)}, {device.index})"
+        return call if allocated == sizes else f"{call}.as_strided({sizes}, {strides})"
 
 
 class OpenCLWrapper(_Calls, PythonWrapperCodegen):
@@ -56,6 +76,7 @@ class OpenCLWrapper(_Calls, PythonWrapperCodegen):
         self.header.splice(
             """
             from torch_opencl.inductor.runtime import Library as _OpenCLLibrary, launch as _opencl_launch
+            from torch_opencl.inductor.runtime import empty_strided as _opencl_empty, nothing as _opencl_nothing
             _opencl = _OpenCLLibrary()
             """,
             strip=True,

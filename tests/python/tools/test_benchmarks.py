@@ -11,13 +11,14 @@ from processes import output_of
 
 from benchmarks import constants, gpu
 from benchmarks.case import Case, Work
-from benchmarks.cases import all_cases, gpu as gpu_rows, measured as constants_rows, select
+from benchmarks.cases import all_cases, compiled as compiled_rows, gpu as gpu_rows, measured as constants_rows, select
+from benchmarks.compiled import CompiledRow
 from benchmarks.growth import cliffs
 from benchmarks.limits import Limits
 from benchmarks.measure import Row, WrongResult, measure
 from benchmarks.report import print_summary
 from benchmarks.summary import groups, shortfall
-from benchmarks.targets import TARGETS
+from benchmarks.targets import COMPILED, TARGETS
 from build_support import native
 
 DEVICE = torch.device("opencl")
@@ -37,6 +38,24 @@ def test_each_row_has_a_name_and_each_group_a_target():
     names = Counter((case.group, case.name) for case in cases)
     assert [name for name, count in names.items() if count > 1] == []
     assert {case.group for case in cases} == set(TARGETS)
+
+
+def test_each_compiled_row_has_a_name_and_each_of_their_groups_a_target():
+    cases = list(compiled_rows.cases())
+    assert len({case.name for case in cases}) == len(cases)
+    assert {case.group for case in cases} == set(COMPILED)
+    assert {case.group for case in compiled_rows.select([], quick=True)} == set(COMPILED)
+    assert {case.name for case in compiled_rows.select(["softmax"])} == {
+        "softmax f32",
+        "softmax, forward and backward f32",
+    }
+
+
+@pytest.mark.parametrize(("judged", "lacks"), [(0, "eager 2"), (1, "inductor 1")])
+def test_a_compiled_row_is_short_of_eager_mode_or_of_inductor(judged, lacks):
+    sides = {"eager": [(1.9, 2.1)] * 3, "compiled": [(1.0, 1.0)] * 3, "inductor": [(1.1, 0.9)] * 3}
+    row = CompiledRow(group="compiled-chain", name="a row", **sides, least=2.0, judged=judged)
+    assert row.shortfall == lacks
 
 
 def test_each_measured_constant_has_other_values_and_rows_and_each_row_for_constants_a_constant():

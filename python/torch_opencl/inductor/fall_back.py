@@ -1,0 +1,58 @@
+"""Runs graphs on opencl as they are, where this PyTorch's compiler is not the one that this package knows."""
+
+import functools
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._inductor.codegen import common
+
+from torch_opencl import _hooks
+
+
+def install(module: Any) -> None:
+    """Ask, before a graph is compiled, whether it can be.
+
+    Args:
+        module: torch._inductor.compile_fx.
+    """
+    compile_fx = module.compile_fx
+
+    @functools.wraps(compile_fx)
+    def compile_or_not(model: Any, example_inputs: Any, *args: Any, **options: Any) -> Any:
+        if _is_for_opencl(model, example_inputs) and (failure := _failure()):
+            _warn(failure)
+            return model
+        return compile_fx(model, example_inputs, *args, **options)
+
+    module.compile_fx = compile_or_not
+
+
+def _failure() -> str | None:
+    """Say what does not fit, once all that Inductor asks for has been registered; None where everything does."""
+    common.init_backend_registration()
+    return next(iter(_hooks.failures), None)
+
+
+def _is_for_opencl(model: Any, example_inputs: Any) -> bool:
+    if any(_is_on_opencl(value) for value in example_inputs if isinstance(example_inputs, Sequence)):
+        return True
+    # Tensors that the graph makes itself.
+    nodes = model.graph.nodes if isinstance(model, torch.fx.GraphModule) else ()
+    return any(_is_on_opencl(node.meta.get("example_value", node.meta.get("val"))) for node in nodes)
+
+
+def _is_on_opencl(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.device.type == "opencl"
+
+
+@functools.cache
+def _warn(failure: str) -> None:
+    """Warn, once for each failure."""
+    warnings.warn(
+        f"torch.compile leaves graphs on opencl to eager mode with torch {torch.__version__}: {failure}. Install a "
+        "release of PyTorch that torch-opencl-rs names as supported to have kernels generated.",
+        RuntimeWarning,
+        stacklevel=2,
+    )

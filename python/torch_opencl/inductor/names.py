@@ -1,0 +1,65 @@
+"""The names of PyTorch's compiler that this package changes or builds on: what a release must have."""
+
+from types import ModuleType
+
+__all__ = ["NEEDED", "check"]
+
+# module: its names, with dots where they are names of names
+NEEDED: dict[str, tuple[str, ...]] = {
+    "torch._dynamo.device_interface": ("DeviceInterface", "register_interface_for_device"),
+    "torch._dynamo.trace_rules": ("add",),
+    "torch._inductor.codegen.common": (
+        "DeviceCodegen",
+        "DeviceOpOverrides",
+        "device_codegens",
+        "init_backend_registration",
+        "register_backend_for_device",
+        "register_device_op_overrides",
+    ),
+    "torch._inductor.codegen.simd": (
+        "SIMDKernel.check_bounds",
+        "SIMDKernel.codegen_body",
+        "SIMDKernel.codegen_iteration_ranges_entry",
+        "SIMDKernel.finalize_indexing",
+        "SIMDKernel.prepare_indexing",
+        "SIMDKernel.want_no_x_dim",
+        "SIMDScheduling.create_tiling",
+        "SIMDScheduling.get_tiling_and_scores",
+    ),
+    "torch._inductor.codegen.wrapper": (
+        "PythonWrapperCodegen._generate_kernel_call_helper",
+        "PythonWrapperCodegen.codegen_python_shape_tuple",
+        "PythonWrapperCodegen.create",
+        "PythonWrapperCodegen.make_allocation",
+        "PythonWrapperCodegen.write_async_compile_wait",
+        "PythonWrapperCodegen.write_header",
+        "SubgraphPythonWrapperCodegen",
+    ),
+    "torch._inductor.compile_fx": ("compile_fx",),
+    "torch._inductor.lowering": ("TensorBox", "fallback_handler", "lowerings"),
+    "torch._inductor.scheduler": ("Scheduler.create_backend", "V", "get_scheduling_for_device"),
+    "torch._inductor.utils": (
+        "GPU_TYPES",
+        "get_gpu_type.cache_clear",
+        "is_big_gpu",
+        "needs_fallback_due_to_atomic_add_limitations",
+    ),
+    "torch._subclasses.fake_impls": ("op_implementations_dict",),
+}
+
+
+def check(module: ModuleType) -> None:
+    """Look for the names in a module.
+
+    Args:
+        module: one of PyTorch's; any other needs nothing.
+
+    Raises:
+        AttributeError: it lacks one; the message names both.
+    """
+    for name in NEEDED.get(module.__name__, ()):
+        owner = module
+        for part in name.split("."):
+            if not hasattr(owner, part):
+                raise AttributeError(f"{module.__name__} has no {name}")
+            owner = getattr(owner, part)
