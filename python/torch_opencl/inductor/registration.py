@@ -152,7 +152,7 @@ def _register(module: Any) -> None:
 
 def _fingerprint() -> str:
     """Everything that a generated kernel depends on, besides its graph."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(torch.ops.torch_opencl.preferred_blas_library().encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     for index in range(torch.opencl.device_count()):

@@ -215,7 +215,7 @@ INLINE bool is_run(const long *offsets) {
 // Global size: squares * batches * splits groups of ITEMS, in one dimension, as the others are limited on some devices.
 __kernel GROUPS_OF(ITEMS) void gemm_local(
     __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int input_dtype, Matrix a_layout,
-    Matrix b_layout, Im2colLayout im2col, Extent extent, EPILOGUE_ARGUMENTS) {
+    Matrix b_layout, Im2colLayout im2col, Extent extent, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
   __local T a_block[STEP * PITCH] __attribute__((aligned(32)));
   __local T b_block[STEP * PITCH] __attribute__((aligned(32)));
 #if !DENSE
@@ -325,11 +325,13 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
         UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] += scale(e.beta, biass.lanes[l]);
       }
       values.vector = ACTIVATE_VECTOR(values.vector);
+#ifndef FUSED
       if (left >= VEC && IS_RUN(out_layout, c))
         store_vector(e.out, out_row + COLUMN_OFFSET(out_layout, c), OUT_DTYPE, values.vector);
       else
+#endif
         UNROLL for (int l = 0; l < VEC; ++l)
-            if (l < left) store(e.out, out_row + COLUMN_OFFSET(out_layout, c + l), OUT_DTYPE, values.lanes[l]);
+            if (l < left) store_result(&e, out_row + COLUMN_OFFSET(out_layout, c + l), values.lanes[l]);
     }
   }
 }
@@ -337,7 +339,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 // The dot product of a row and a column, of which each group of ITEMS sums a part of k.
 __kernel GROUPS_OF(ITEMS) void gemm_local_dot(__global const uchar *a, ulong a_offset, __global const uchar *b,
                                               ulong b_offset, int input_dtype, long a_stride, long b_stride,
-                                              Extent extent, EPILOGUE_ARGUMENTS) {
+                                              Extent extent, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
   __local T sums[ITEMS];
   const int item = get_local_id(0);
   const long split = get_group_id(0), per_split = (extent.k + extent.splits - 1) / extent.splits;
@@ -358,7 +360,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local_dot(__global const uchar *a, ulong a_o
 
 // Adds the sums of `extent.splits` parts of k, each dense [batches, rows, columns]. One item for each element.
 __kernel void gemm_local_finish(__global const uchar *partial, ulong partial_offset, Extent extent,
-                                EPILOGUE_ARGUMENTS) {
+                                EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
   const long i = get_global_id(0);
   if (i >= extent.split_stride) return;
   __global const T *sums = (__global const T *)(partial + partial_offset) + i;
@@ -371,5 +373,5 @@ __kernel void gemm_local_finish(__global const uchar *partial, ulong partial_off
     const long at = axis_offset(&bias_layout.rows, row) + axis_offset(&bias_layout.columns, column);
     value += scale(e.beta, load(e.bias, at, BIAS_DTYPE));
   }
-  store(e.out, axis_offset(&out_layout.rows, row) + axis_offset(&out_layout.columns, column), OUT_DTYPE, ACTIVATE(value));
+  store_result(&e, axis_offset(&out_layout.rows, row) + axis_offset(&out_layout.columns, column), ACTIVATE(value));
 }
