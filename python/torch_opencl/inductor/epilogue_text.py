@@ -78,11 +78,11 @@ class _EpilogueRenderer(_Renderer):
 
     def _one(self) -> str:
         body = self._taken(lambda: (self._entries("x", "xindex"), self._statements(self.phases[0].statements, 1)))
-        return "static inline void fused_one(const Fused *fused, long xindex, float result) {\n" + body + "}\n"
+        return "OUTLINED void fused_one(const Fused *fused, long xindex, float result) {\n" + body + "}\n"
 
     def _lanes(self) -> str:
         width = self.target.vector_width
-        head = f"static inline void fused_lanes(const Fused *fused, long xindex, float{width} result) {{\n"
+        head = f"INLINE void fused_lanes(const Fused *fused, long xindex, float{width} result) {{\n"
         each = (
             f"union {{ float{width} v; float lane[{width}]; }} lanes = {{result}};\n"
             f"for (int l = 0; l < {width}; l++) fused_one(fused, xindex + l, lanes.lane[l]);\n"

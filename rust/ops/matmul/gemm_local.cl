@@ -307,7 +307,17 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 #define COLUMN_OFFSET(layout, c) layout##_columns[c]
 #define IS_RUN(layout, c) is_run(layout##_columns + c)
 #endif
+#ifdef FUSED
+  // As many copies of the text as a row has results, not a square of them.
+#define RESULT(r, c) row_sums[c]
+  T row_sums[ITEM];
+  _Pragma("unroll 1") for (int r = 0; r < ITEM; ++r) {
+    UNROLL for (int taken = 0; taken < ITEM; ++taken)
+      if (taken == r) UNROLL for (int c = 0; c < ITEM; ++c) row_sums[c] = sums[taken][c];
+#else
+#define RESULT(r, c) sums[r][c]
   UNROLL for (int r = 0; r < ITEM; ++r) {
+#endif
     const long at = row + TILE_INDEX(down, r);
     if (at >= extent.rows) continue;
     const long out_row = OFFSET_ALONG(&out_layout.rows, at);
@@ -315,7 +325,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
     UNROLL for (int c = 0; c < ITEM; c += VEC) {
       const long left = extent.columns - (column + TILE_INDEX(across, c));
       Lanes values, biass;
-      UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, sums[r][c + l]);
+      UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, RESULT(r, c + l));
       if (has_bias) {
         if (left >= VEC && IS_RUN(bias_layout, c))
           biass.vector = load_vector(e.bias, bias_row + COLUMN_OFFSET(bias_layout, c), BIAS_DTYPE);
