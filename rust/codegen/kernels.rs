@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 use super::diagnostic::Diagnostic;
 use super::entries::Entries;
-use super::packed::{argument_bytes, packed};
+use super::packed::{argument_bytes, packed, scalars};
 use super::structs::{SharedStructs, TYPES};
 
 /// Bytes of arguments that every device takes (`CL_DEVICE_MAX_PARAMETER_SIZE`).
@@ -160,6 +160,9 @@ impl Reader<'_> {
             from = body;
             let declared = code.get(list.clone()).unwrap_or_default();
             let Some(parameters) = self.parameters(path, declared).map_err(problem)? else { continue };
+            if parameters.iter().any(|p| p.kind == Kind::Open) && scalars(&parameters, "").is_empty() {
+                return Err(problem(format!("{name} has no scalar in front of the parameters that a text adds")));
+            }
             let bytes = argument_bytes(&parameters);
             if bytes > MOST_BYTES {
                 return Err(problem(format!("{name} takes {bytes} bytes of arguments"))

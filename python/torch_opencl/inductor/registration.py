@@ -88,7 +88,8 @@ def leave_to_eager(module: Any) -> None:
     """
     from .ops import without_templates
 
-    for name in without_templates():
+    # The lowering of the last wants its scales in memory.
+    for name in (*without_templates(), "_weight_int8pack_mm"):
         for namespace in (torch.ops.aten, torch.ops.prims):
             packet = getattr(namespace, name, None)
             for overload in packet.overloads() if packet is not None else ():
@@ -134,19 +135,21 @@ def _register(module: Any) -> None:
 
     from . import wrapper
     from .scheduling import OpenCLScheduling
+    from .weights import multiply_as_stored
 
-    class Identity(CustomGraphModulePass):
-        """Changes nothing: its identifier is part of the key under which Inductor keeps graphs."""
+    class Pass(CustomGraphModulePass):
+        """Rewrites graphs. Its identifier is part of the key under which Inductor keeps them."""
 
         def __call__(self, gm: torch.fx.GraphModule) -> None:
-            """Leave the graph as it is."""
+            """Let operators of ours take the place of several."""
+            multiply_as_stored(gm)
 
         def uuid(self) -> Any:
             return _fingerprint()
 
     module.register_device_op_overrides("opencl", wrapper.OpenCLOpOverrides())
     module.register_backend_for_device(
-        "opencl", OpenCLScheduling, wrapper.OpenCLWrapper, wrapper.CppWrapper, None, Identity()
+        "opencl", OpenCLScheduling, wrapper.OpenCLWrapper, wrapper.CppWrapper, None, Pass()
     )
 
 

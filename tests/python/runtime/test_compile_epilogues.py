@@ -161,6 +161,19 @@ def test_gradients_of_layers(device):
         close(actual.grad, expected.grad, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_few_rows_are_multiplied_by_weights_of_8_bits_as_they_are_stored(device, rows, dtype):
+    x = torch.randn(1, rows, 64, device=device, dtype=dtype)
+    weight = torch.randint(-127, 128, (70, 64), dtype=torch.int8, device=device)
+    scales, bias = (torch.rand(70, device=device, dtype=dtype) / 100 for _ in range(2))
+    function = lambda x, weight, scales, bias: F.linear(x, weight.to(x.dtype)) * scales + bias  # noqa: E731 as above
+    result, (code,) = run_and_get_code(torch.compile(function), x, weight, scales, bias)
+    assert ("_weight_int8pack_mm" in code) == (rows < 16), code
+    limits = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 4e-3, "atol": 2e-2}
+    close(result, function(x, weight, scales, bias), **limits)
+
+
 @pytest.mark.skipif(os.environ.get("TORCH_OPENCL_DEVICE_CLASS") == "gpu", reason="this is the other class")
 def test_epilogues_of_the_kernels_for_gpus():
     done = run_python(f"-m pytest -q -x {Path(__file__)}", TORCH_OPENCL_DEVICE_CLASS="gpu")
