@@ -8,6 +8,7 @@
 #include "fallback.h"
 #include "generator.h"
 #include "library.h"
+#include "native/fused_matmul.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/bridge/builds.rs.h"
 #include "torch_opencl/rust/ops/core/struct_check.rs.h"
@@ -148,6 +149,11 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("new_tensor_function() -> int", &new_tensor_function);
   // The number by which C++ knows a dtype.
   m.def("dtype_code(ScalarType dtype) -> int", [](at::ScalarType dtype) { return static_cast<int64_t>(dtype); });
+  m.def("fused_text(str source, bool reports_faults) -> int", &native::fused_text);
+  m.def(
+      "fused_matmul(int text, Tensor a, Tensor b, Tensor? bias, Scalar beta, Scalar alpha, Tensor[] buffers, "
+      "int[] scalars) -> ()",
+      &native::fused_matmul);
   m.def("launch_function() -> int", [] { return static_cast<int64_t>(bridge::launch_function()); });
   m.def(
       "fault_message(str text) -> int", [](const std::string& text) { return bridge::fault_message(rust::Str(text)); });

@@ -107,6 +107,7 @@ impl Entries {
                 Kind::Shared(path, _) => format!("structs::{path}"),
                 Kind::Bytes => "&'a [u8]".to_owned(),
                 Kind::Group(group) => format!("{}{}", camel(&format!("{name}_arguments")), lifetime(group)),
+                Kind::Open => continue,
             };
             let _ = writeln!(text, "    pub {name}: {rust},");
         }
@@ -166,7 +167,7 @@ fn bind(parameters: &[Parameter], path: &str, bound: &mut String) {
                 bind(group, &format!("{path}.{name}"), bound);
                 Ok(())
             }
-            Kind::DType | Kind::Number(_) | Kind::Value(_) => Ok(()),
+            Kind::DType | Kind::Number(_) | Kind::Value(_) | Kind::Open => Ok(()),
         };
     }
 }

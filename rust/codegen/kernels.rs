@@ -27,12 +27,13 @@
 //! | `T`, `TR`                                  | `Value`, a scalar of the compute class        | packed, as its bits  |
 //! | a struct with `SHARED`                     | the struct of `kernels::structs`              | by itself            |
 //! | any other struct                           | `&[u8]`                                       | by itself            |
+//! | a macro `X_PARAMETERS`, at the end         | none: a program's own text lists them         | by the launcher      |
 
 use std::path::{Path, PathBuf};
 
 use super::diagnostic::Diagnostic;
 use super::entries::Entries;
-use super::packed::{argument_bytes, packed};
+use super::packed::{argument_bytes, packed, scalars};
 use super::structs::{SharedStructs, TYPES};
 
 /// Bytes of arguments that every device takes (`CL_DEVICE_MAX_PARAMETER_SIZE`).
@@ -63,6 +64,8 @@ pub enum Kind {
     Bytes,
     /// The parameters that a macro lists.
     Group(Vec<Parameter>),
+    /// A macro `X_PARAMETERS` for what a program's own text adds behind all others, each behind a comma.
+    Open,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -157,6 +160,9 @@ impl Reader<'_> {
             from = body;
             let declared = code.get(list.clone()).unwrap_or_default();
             let Some(parameters) = self.parameters(path, declared).map_err(problem)? else { continue };
+            if parameters.iter().any(|p| p.kind == Kind::Open) && scalars(&parameters, "").is_empty() {
+                return Err(problem(format!("{name} has no scalar in front of the parameters that a text adds")));
+            }
             let bytes = argument_bytes(&parameters);
             if bytes > MOST_BYTES {
                 return Err(problem(format!("{name} takes {bytes} bytes of arguments"))
@@ -172,6 +178,10 @@ impl Reader<'_> {
         let mut parameters: Vec<Parameter> = Vec::new();
         for declared in list.split(',').map(|declared| declared.split_whitespace().collect::<Vec<_>>().join(" ")) {
             if declared.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_') {
+                if declared.ends_with("_PARAMETERS") {
+                    parameters.push(Parameter { name: declared.to_lowercase(), declared, kind: Kind::Open });
+                    continue;
+                }
                 let definition = self.definition(&declared)?;
                 if definition.contains('(') || !declared.ends_with("_ARGUMENTS") {
                     return Ok(None);

@@ -85,7 +85,7 @@ pub fn scalars(parameters: &[Parameter], path: &str) -> Vec<Packed> {
                 16,
             )),
             Kind::Group(group) => found.extend(scalars(group, &format!("{path}.{name}"))),
-            Kind::Buffer { has_offset: false } | Kind::Local | Kind::Shared(..) | Kind::Bytes => {}
+            Kind::Buffer { has_offset: false } | Kind::Local | Kind::Shared(..) | Kind::Bytes | Kind::Open => {}
         }
     }
     found.sort_by_key(|scalar| scalar.size == 4);
@@ -120,6 +120,9 @@ pub fn packed(text: &str, kernels: &[Kernel]) -> String {
             }
         }
         let _ = write!(printed, "const {name}_packed packed");
+        for parameter in kernel.parameters.iter().filter(|parameter| parameter.kind == Kind::Open) {
+            let _ = write!(printed, " {}", parameter.declared);
+        }
         let lines = part(kernel.list.start, kernel.list.end).matches('\n').count();
         printed.push_str(&"\n".repeat(lines));
         printed.push_str(part(kernel.list.end, kernel.body));

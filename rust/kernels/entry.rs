@@ -61,6 +61,31 @@ impl Arguments for Listed<'_> {
     }
 }
 
+/// The arguments of a kernel, and behind them those that its program's own text adds.
+#[derive(Clone, Copy, Debug)]
+pub struct Extended<'a, A> {
+    /// The kernel's own.
+    pub own: &'a A,
+    /// The text's.
+    pub added: &'a [Arg<'a>],
+}
+
+impl<A: Arguments> Arguments for Extended<'_, A> {
+    fn bind<R>(&self, run: impl FnOnce(&[Arg<'_>]) -> R) -> R {
+        if self.added.is_empty() {
+            return self.own.bind(run);
+        }
+        self.own.bind(|own| run(&[own, self.added].concat()))
+    }
+}
+
+impl<A> EntryPoint<A> {
+    /// The same kernel in programs with a text of their own.
+    pub const fn extended<'a>(self) -> EntryPoint<Extended<'a, A>> {
+        EntryPoint::new(self.name)
+    }
+}
+
 /// Bytes of local memory.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalBytes(pub usize);

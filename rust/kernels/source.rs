@@ -92,6 +92,14 @@ families! {
         prelude vector notation elementary matrix panel activation epilogue pack_matrix gemm_operands tile gemm matmul;
     /// Matmuls and convolutions for GPUs.
     GemmLocal gemm_local: prelude vector matrix panel activation epilogue gemm_operands gemm_local;
+    /// Matmuls that end in a text of torch.compile, with the functions that it calls.
+    MatmulFused matmul_fused:
+        prelude vector notation elementary power rounding math fault generated generated_lanes matrix panel activation
+        epilogue pack_matrix gemm_operands tile gemm matmul;
+    /// The same for GPUs.
+    GemmLocalFused gemm_local_fused:
+        prelude vector notation elementary power rounding math fault generated generated_lanes matrix panel activation
+        epilogue gemm_operands gemm_local;
     /// Products with weights of 8 and 4 bits.
     PackedWeight packed_weight: prelude tier vector packed_weight int4_vectors;
     /// Convolutions.

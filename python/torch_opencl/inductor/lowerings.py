@@ -8,6 +8,9 @@ import sympy
 import torch
 from torch._inductor.virtualized import ops
 
+# Matmuls, and how many tensors come before the two matrices.
+_MATMULS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
+
 
 def install(module: Any) -> None:
     """Change the lowerings of opencl, and leave those of other devices as they are.
@@ -16,6 +19,10 @@ def install(module: Any) -> None:
         module: torch._inductor.lowering.
     """
     module._make_reduction_inner = _with_positions(module._make_reduction_inner)
+    for operator, added in _MATMULS.items():
+        op = getattr(torch.ops.aten, operator).default
+        if op in module.lowerings:
+            module.lowerings[op] = _matmul(operator, added, module.lowerings[op])
 
 
 def _with_positions(make: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -39,3 +46,22 @@ def _with_positions(make: Callable[..., dict[str, Any]]) -> Callable[..., dict[s
         return {**kwargs, "inner_fn": load_with_position}
 
     return made
+
+
+def _matmul(operator: str, added: int, lower: Any) -> Any:
+    """Let a matmul be fused with what follows it."""
+
+    @functools.wraps(lower)
+    def lowered(*args: Any, **kwargs: Any) -> Any:
+        scales = {name: kwargs.get(name, 1) for name in ("beta", "alpha")} if added else {}
+        asks_more = any(value is not None for name, value in kwargs.items() if name not in scales)
+        if len(args) == added + 2 and not asks_more:
+            # What it needs is imported with the rest of the compiler.
+            from . import epilogues
+
+            result = epilogues.lowered(operator, args[added:], args[:added], scales)
+            if result is not None:
+                return result
+        return lower(*args, **kwargs)
+
+    return lowered

@@ -93,7 +93,8 @@ def leave_to_eager(module: Any) -> None:
     from .dtypes import STORAGE
     from .ops import without_templates
 
-    for name in without_templates():
+    # The lowering of the last wants its scales in memory.
+    for name in (*without_templates(), "_weight_int8pack_mm"):
         for namespace in (torch.ops.aten, torch.ops.prims):
             packet = getattr(namespace, name, None)
             for overload in packet.overloads() if packet is not None else ():
@@ -174,6 +175,7 @@ def _register(module: Any) -> None:
         names.check(needed)
     from . import flex_attention, wrapper
     from .scheduling import OpenCLScheduling
+    from .weights import multiply_as_stored
 
     class Rewrite(CustomGraphModulePass):
         """Changes graphs; its identifier is part of the key under which Inductor keeps them."""
@@ -181,6 +183,7 @@ def _register(module: Any) -> None:
         def __call__(self, gm: torch.fx.GraphModule) -> None:
             """Change a graph."""
             flex_attention.inline(gm)
+            multiply_as_stored(gm)
 
         def uuid(self) -> Any:
             return _fingerprint()
@@ -193,7 +196,7 @@ def _register(module: Any) -> None:
 
 def _fingerprint() -> str:
     """Everything that a generated kernel depends on, besides its graph."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(torch.ops.torch_opencl.preferred_blas_library().encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     for index in range(torch.opencl.device_count()):

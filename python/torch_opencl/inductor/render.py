@@ -66,7 +66,7 @@ def render(kernel: "OpenCLKernel", name: str) -> Text:
         The text, and how it is launched.
     """
     target = Target.current()
-    phases = [_live(phase, kernel.removed_buffers) for phase in kernel.phases]
+    phases = [live(phase, kernel.removed_buffers) for phase in kernel.phases]
     body = _body(kernel, phases, target)
     if target.is_cpu:
         body.lanes.streamed = _streamed(phases)
@@ -174,7 +174,7 @@ def _unpacked(kernel: "OpenCLKernel") -> str:
     return "".join(lines)
 
 
-def _live(phase: Phase, removed: set[str]) -> Phase:
+def live(phase: Phase, removed: set[str]) -> Phase:
     """A phase without stores to buffers that nobody needs."""
     keep = [
         type(phase.statements)(statement for statement in statements if statement.buffer not in removed)

@@ -9,6 +9,7 @@ from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
+from . import epilogues
 from .kernel import OpenCLKernel
 
 # Of a kernel's arguments; rust/ops/generated/mod.rs refuses 60, and sizes come on top.
@@ -40,6 +41,8 @@ class OpenCLScheduling(SIMDScheduling):
 
     def can_fuse(self, node1: Any, node2: Any) -> bool:
         """Tell whether two nodes may be one kernel: its buffers must fit the arguments that every device takes."""
+        if node1.is_template() or node2.is_template():
+            return epilogues.can_fuse(node1, node2)
         read_writes = (node1.read_writes, node2.read_writes)
         buffers = {dep.name for each in read_writes for dep in (*each.reads, *each.writes)}
         return len(buffers) <= MOST_BUFFERS and super().can_fuse(node1, node2)
@@ -76,6 +79,12 @@ class OpenCLScheduling(SIMDScheduling):
             wrapper.header.writeline(line)
         wrapper.header.writeline(f"''', {device})")
         return name
+
+    def codegen_template(
+        self, template_node: Any, epilogue_nodes: list[Any], prologue_nodes: list[Any], **options: Any
+    ) -> None:
+        """Write a matmul, and what is computed of its result, into the wrapper."""
+        epilogues.generate(self, template_node, list(epilogue_nodes))
 
     def codegen_sync(self) -> None:
         """Write a wait for the device."""

@@ -32,7 +32,7 @@ pub(in crate::ops) fn backward_weight(
     target: &Target,
     direct: &Direct,
     class: Class,
-    epilogue: &Epilogue,
+    epilogue: &Epilogue<'_>,
 ) -> Result<bool> {
     let Direct { input, output, groups, .. } = *direct;
     let (rows, channels, k) = (direct.out_channels(), direct.in_channels(), direct.k());

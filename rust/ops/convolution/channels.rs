@@ -99,7 +99,7 @@ pub(in crate::ops) fn backward_weight(
     target: &Target,
     direct: &Direct,
     class: Class,
-    epilogue: &Epilogue,
+    epilogue: &Epilogue<'_>,
 ) -> Result<()> {
     let Direct { input, output, weight, groups: channels, .. } = *direct;
     let lanes = native_lanes(target, class);

@@ -254,7 +254,7 @@ impl SubConvolution {
     }
 
     /// Output channels as rows, output positions as columns.
-    pub fn epilogue(&self) -> Result<Epilogue> {
+    pub fn epilogue(&self) -> Result<Epilogue<'static>> {
         let channels = self.out_channels();
         let layout = Matrix {
             rows: Axis::line(channels, self.out.channel_stride),
@@ -298,7 +298,7 @@ pub fn convolve_backward_weight(
         dilation: spatial(parameters.dilation, 1),
     };
     let im2col = Im2col::of(&image, kernel_map, groups);
-    let epilogue = |order: Im2colOrder| -> Result<Epilogue> {
+    let epilogue = |order: Im2colOrder| -> Result<Epilogue<'static>> {
         let layout = Matrix {
             rows: Axis::line(rows, kernel.image_stride),
             columns: kernel.kernel_axis(channels, kernel.channel_stride, order)?,

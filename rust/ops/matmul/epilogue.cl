@@ -1,6 +1,15 @@
 // Epilogue of every matmul: out = activation(alpha * A B + beta * bias).
 //
 // `bias` is a matrix (beta * C of BLAS); that of a linear layer has stride 0 for its rows, or its columns.
+//
+// Where FUSED is defined, results go to functions that torch.compile has written (python/torch_opencl/inductor/
+// epilogues.py), with their place in the layout of `out`, which nothing else is stored to:
+//   fused_one(const Fused *, long place, float value), and on CPUs
+//   fused_lanes(const Fused *, long place, float16 values) for places that follow one another.
+// The text also has the parameters that kernels take for it, FUSED_PARAMETERS, and makes a `Fused` of them.
+#ifndef FUSED
+#define FUSED_PARAMETERS
+#endif
 
 typedef struct {
   T alpha;
@@ -12,6 +21,10 @@ typedef struct {
   __global uchar *out;
   int out_dtype;
   const Matrix *out_layout;
+#ifdef FUSED
+  long first;  // place of the batch's first result
+  Fused fused;
+#endif
 } Epilogue;
 
 #ifdef SPEC_DTYPE1
@@ -40,7 +53,12 @@ typedef struct {
    &bias_layout,                                                                                                \
    out + out_offset + ((batch) * out_layout.batch_stride + (part) * (part_stride)) * dtype_size(OUT_DTYPE),     \
    OUT_DTYPE,                                                                                                   \
-   &out_layout}
+   &out_layout FUSED_VALUES(batch)}
+#ifdef FUSED
+#define FUSED_VALUES(batch) , (batch) * out_layout.batch_stride, FUSED_OPERANDS
+#else
+#define FUSED_VALUES(batch)
+#endif
 
 static inline T scale(T alpha, T x) {
 #ifdef IS_COMPLEX
@@ -49,6 +67,30 @@ static inline T scale(T alpha, T x) {
   return alpha * x;
 #endif
 }
+
+// Stores a result, and VEC of them in neighbouring columns, at their place in `out`.
+static inline void store_result(const Epilogue *e, long i, T value) {
+#ifdef FUSED
+  fused_one(&e->fused, e->first + i, value);
+#else
+  store(e->out, i, OUT_DTYPE_OF(e), value);
+#endif
+}
+
+#ifndef IS_COMPLEX
+static inline void store_results(const Epilogue *e, long i, TV values) {
+#if !defined(FUSED)
+  if (OUT_DTYPE_OF(e) == R_DTYPE) STORE_UNALIGNED(values, (__global R *)e->out + i);
+  else store_vector(e->out, i, OUT_DTYPE_OF(e), values);
+#elif defined(IS_CPU) && VEC == 16
+  fused_lanes(&e->fused, e->first + i, values);
+#else
+  Lanes lanes;
+  lanes.vector = values;
+  for (int l = 0; l < VEC; ++l) fused_one(&e->fused, e->first + i + l, lanes.lanes[l]);
+#endif
+}
+#endif
 
 // Any columns: in runs, in which both `out` and `bias` are evenly spaced.
 static inline void store_elements(const Epilogue *e, const T *values, int pitch, long row, long column, int rows,
@@ -62,16 +104,18 @@ static inline void store_elements(const Epilogue *e, const T *values, int pitch,
       const T *from = values + r * pitch + c;
       const long out = axis_offset(&e->out_layout->rows, row + r) + out_walk.offset;
       const long out_step = out_columns->strides[0];
+#ifndef FUSED
       if (OUT_DTYPE_OF(e) == T_DTYPE && !e->has_bias) {
         __global T *to = (__global T *)e->out + out;
         for (int i = 0; i < run; ++i) to[i * out_step] = ACTIVATE(scale(e->alpha, from[i]));
         continue;
       }
+#endif
       const long bias = axis_offset(&e->bias_layout->rows, row + r) + bias_walk.offset;
       for (int i = 0; i < run; ++i) {
         T v = scale(e->alpha, from[i]);
         if (e->has_bias) v += scale(e->beta, load_one(e->bias, bias + i * bias_columns->strides[0], BIAS_DTYPE_OF(e)));
-        store(e->out, out + i * out_step, OUT_DTYPE_OF(e), ACTIVATE(v));
+        store_result(e, out + i * out_step, ACTIVATE(v));
       }
     }
     c += run;
@@ -93,9 +137,7 @@ static inline void store_vectors(const Epilogue *e, const T *values, int pitch, 
     for (int v = 0; v < vectors; ++v) {
       if (e->has_bias && !one_value) added = e->beta * load_dense(e->bias, bias + v * VEC, BIAS_DTYPE_OF(e));
       const TV sum = e->alpha * LOAD_PRIVATE(values + r * pitch + v * VEC) + added;
-      const TV value = ACTIVATE_VECTOR(sum);
-      if (OUT_DTYPE_OF(e) == R_DTYPE) STORE_UNALIGNED(value, (__global R *)e->out + out + v * VEC);
-      else store_vector(e->out, out + v * VEC, OUT_DTYPE_OF(e), value);
+      store_results(e, out + v * VEC, ACTIVATE_VECTOR(sum));
     }
   }
 }
@@ -117,7 +159,13 @@ static inline void store_blocks(const Epilogue *e, const T *values, int pitch, l
       value += e->beta * (one_value ? (RB)(load(e->bias, bias, BIAS_DTYPE_OF(e)))
                           : load_block(e->bias, bias, BIAS_DTYPE_OF(e)));
     }
-    store_block(e->out, out_row + axis_offset(&e->out_layout->columns, column + c), OUT_DTYPE_OF(e), ACTIVATE_BLOCK(value));
+    const long out = out_row + axis_offset(&e->out_layout->columns, column + c);
+#ifdef FUSED
+    block.vector = ACTIVATE_BLOCK(value);
+    for (int r = 0; r < BLOCK; ++r) store_result(e, out + r, block.lanes[r]);
+#else
+    store_block(e->out, out, OUT_DTYPE_OF(e), ACTIVATE_BLOCK(value));
+#endif
   }
 }
 #endif

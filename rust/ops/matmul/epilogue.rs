@@ -1,9 +1,13 @@
 //! The epilogue of every matmul.
 
+use std::sync::Arc;
+
+use super::fused::Fused;
 use super::matrix::MatrixOperand;
-use crate::kernels::entry::EpilogueArguments;
-use crate::kernels::Class;
-use crate::ops::Scalar;
+use crate::error::Result;
+use crate::kernels::entry::{EpilogueArguments, Extended};
+use crate::kernels::{CachedProgram, Class, Family, Spec};
+use crate::ops::{Scalar, Target};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -24,7 +28,7 @@ pub use ffi::Activation;
 
 /// The epilogue of a matmul: `out = activation(alpha * a @ b + beta * bias)`.
 #[derive(Clone, Copy, Debug)]
-pub struct Epilogue {
+pub struct Epilogue<'a> {
     /// Scale of the matmul.
     pub alpha: Scalar,
     /// Scale of `bias`.
@@ -35,19 +39,46 @@ pub struct Epilogue {
     pub activation: Activation,
     /// The result.
     pub out: MatrixOperand,
+    /// What is computed of the result and stored in its place: of `out` only the layout counts then.
+    pub fused: Option<Fused<'a>>,
 }
 
-impl Epilogue {
+impl<'a> Epilogue<'a> {
     /// Stores the matmul, plus `bias` if there is one.
     pub fn plain(out: MatrixOperand, bias: Option<MatrixOperand>) -> Self {
         let one = Scalar { real: 1.0, imag: 0.0, integer: 1 };
-        Self { alpha: one, beta: one, bias, activation: Activation::None, out }
+        Self { alpha: one, beta: one, bias, activation: Activation::None, out, fused: None }
     }
 
     /// With rows and columns exchanged.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self { bias: self.bias.map(MatrixOperand::transposed), out: self.out.transposed(), ..self }
+    }
+
+    /// The program of a family, or the one of `fused_family` with the text that follows the matmul.
+    ///
+    /// # Errors
+    /// As the compiler reports.
+    pub fn program(
+        &self,
+        target: &Target,
+        [family, fused_family]: [Family; 2],
+        class: Class,
+        spec: Spec,
+    ) -> Result<Arc<CachedProgram>> {
+        match self.fused {
+            None => target.program(family, class, &spec),
+            Some(fused) => {
+                let spec = spec.define("FUSED", fused.text.key);
+                target.program_with_switch(fused_family, class, &spec, |_| fused.text.switch())
+            }
+        }
+    }
+
+    /// A kernel's arguments, and those of the text.
+    pub fn extended<'b, A>(&'b self, own: &'b A) -> Extended<'b, A> {
+        Extended { own, added: self.fused.map_or(&[], |fused| fused.arguments) }
     }
 
     /// As kernels take it.

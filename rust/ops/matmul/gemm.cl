@@ -143,7 +143,7 @@ static inline __global TileVector *multiply_strip(const Epilogue *epilogue, Stri
 // is streamed in strips, which stay in L1 panel by panel.
 __kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int input_dtype,
                    OperandLayouts layouts, Blocking blocking, __global uchar *partial, ulong partial_offset,
-                   __local R *a_panels, __local R *b_panels, EPILOGUE_ARGUMENTS) {
+                   __local R *a_panels, __local R *b_panels, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
   const long batch = get_global_id(2) / blocking.splits;
   const long split = get_global_id(2) % blocking.splits;
   a += a_offset + batch * layouts.a.batch_stride * dtype_size(INPUT_DTYPE);
@@ -183,7 +183,7 @@ __kernel void gemm(__global const uchar *a, ulong a_offset, __global const uchar
 // Sums the `splits` partial results of rows x columns values, each batch dense and one after the other.
 // Global size (column parts of `step`, rows, batches).
 __kernel void gemm_finish(__global const uchar *partial, ulong partial_offset, long columns, long step, long splits,
-                          EPILOGUE_ARGUMENTS) {
+                          EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
   const long row = get_global_id(1);
   const long batch = get_global_id(2);
   const long matrix = get_global_size(1) * columns;

@@ -21,7 +21,7 @@ use crate::ops::Target;
 /// Columns that a work-item of the kernel that adds partial sums takes.
 const FINISH_COLUMNS: i64 = 4096;
 
-impl Gemm {
+impl Gemm<'_> {
     /// With rows and columns exchanged, C' = B' A', for matrices.
     fn transposed(&self) -> Option<Self> {
         let (GemmOperand::Matrix(a), GemmOperand::Matrix(b)) = (self.a, self.b) else { return None };
@@ -48,10 +48,15 @@ impl Gemm {
     /// The GEMM, or its transpose where that is cheaper, and its blocking. The transpose of `x @ weight.T` reads the
     /// rows of the weight in place, and packs only those of `x`: 158 GFLOP/s instead of 129 for 32 x 1024 x 256 (PoCL,
     /// Xeon; `make bench CASES="'few rows *'"` has the like).
+    /// Transposed results would reach a text that follows one by one.
     fn planned(&self, tile: Tile, cores: &Cores) -> (Self, GemmPlan) {
         let plan = |gemm: &Self| GemmPlan::of(gemm.size, tile, cores, gemm.rows_stay());
         let (as_is, cost) = plan(self);
-        match self.transposed().filter(Self::rows_stay).map(|other| (other, plan(&other))) {
+        match self
+            .transposed()
+            .filter(|other| other.rows_stay() && other.epilogue.fused.is_none())
+            .map(|other| (other, plan(&other)))
+        {
             Some((other, (blocking, other_cost))) if other_cost < cost => (other, blocking),
             _ => (*self, as_is),
         }
@@ -69,7 +74,7 @@ pub fn program(
     tile: Tile,
     [a_kind, b_kind]: [i64; 2],
     operand_dtype: DType,
-    epilogue: &Epilogue,
+    epilogue: &Epilogue<'_>,
 ) -> Result<Arc<CachedProgram>> {
     let bias = epilogue.bias.map_or(epilogue.out.dtype, |bias| bias.dtype);
     let spec = Spec::generic()
@@ -84,7 +89,7 @@ pub fn program(
         .define("SPEC_DTYPE2", i64::from(bias.code()))
         .define("ACTIVATION", i64::from(epilogue.activation.repr));
     let family = if epilogue.activation == Activation::Gelu { Family::MatmulGelu } else { Family::Matmul };
-    target.program(family, class, &spec)
+    epilogue.program(target, [family, Family::MatmulFused], class, spec)
 }
 
 /// Enqueues a kernel of independent work-items. On CPUs a work-group of one lets every core take any of them.
@@ -109,7 +114,7 @@ pub fn occupancy_target(target: &Target) -> i64 {
 ///
 /// # Errors
 /// As the allocator and the driver report.
-pub fn multiply(target: &Target, gemm: &Gemm) -> Result<()> {
+pub fn multiply(target: &Target, gemm: &Gemm<'_>) -> Result<()> {
     let size = gemm.size;
     if size.rows * size.columns * size.batches == 0 {
         return Ok(());
@@ -120,7 +125,7 @@ pub fn multiply(target: &Target, gemm: &Gemm) -> Result<()> {
     }
 }
 
-fn multiply_packed(target: &Target, gemm: &Gemm, cores: &Cores) -> Result<()> {
+fn multiply_packed(target: &Target, gemm: &Gemm<'_>, cores: &Cores) -> Result<()> {
     let tile = Tile::tuned(&cores.tuning, gemm.class);
     let (gemm, plan) = gemm.planned(tile, cores);
     let Gemm { class, size, a, b, epilogue } = gemm;
@@ -179,7 +184,7 @@ fn multiply_packed(target: &Target, gemm: &Gemm, cores: &Cores) -> Result<()> {
     };
     let (across, down) = plan.parts(size);
     let global = [across, down, size.batches * plan.splits];
-    launch(target, &program, entry::GEMM, &args, global)?;
+    launch(target, &program, entry::GEMM.extended(), &goal.extended(&args), global)?;
     if plan.splits > 1 {
         finish(target, class, size, plan.splits, sums, &epilogue)?;
     }
@@ -196,7 +201,7 @@ pub fn finish(
     size: GemmSize,
     splits: i64,
     sums: Memory,
-    epilogue: &Epilogue,
+    epilogue: &Epilogue<'_>,
 ) -> Result<()> {
     if let Tuning::Gpu(tuning) = Tuning::of(target.device) {
         return gemm_local::finish(target, class, size, splits, sums, epilogue, &tuning);
@@ -211,5 +216,5 @@ pub fn finish(
         epilogue: epilogue.arguments(class),
     };
     let global = [div_ceil(size.columns, FINISH_COLUMNS), size.rows, size.batches];
-    launch(target, &program, entry::GEMM_FINISH, &args, global)
+    launch(target, &program, entry::GEMM_FINISH.extended(), &epilogue.extended(&args), global)
 }

@@ -215,7 +215,7 @@ INLINE bool is_run(const long *offsets) {
 // Global size: squares * batches * splits groups of ITEMS, in one dimension, as the others are limited on some devices.
 __kernel GROUPS_OF(ITEMS) void gemm_local(
     __global const uchar *a, ulong a_offset, __global const uchar *b, ulong b_offset, int input_dtype, Matrix a_layout,
-    Matrix b_layout, Im2colLayout im2col, Extent extent, EPILOGUE_ARGUMENTS) {
+    Matrix b_layout, Im2colLayout im2col, Extent extent, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
   __local T a_block[STEP * PITCH] __attribute__((aligned(32)));
   __local T b_block[STEP * PITCH] __attribute__((aligned(32)));
 #if !DENSE
@@ -307,7 +307,17 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 #define COLUMN_OFFSET(layout, c) layout##_columns[c]
 #define IS_RUN(layout, c) is_run(layout##_columns + c)
 #endif
+#ifdef FUSED
+  // As many copies of the text as a row has results, not a square of them.
+#define RESULT(r, c) row_sums[c]
+  T row_sums[ITEM];
+  _Pragma("unroll 1") for (int r = 0; r < ITEM; ++r) {
+    UNROLL for (int taken = 0; taken < ITEM; ++taken)
+      if (taken == r) UNROLL for (int c = 0; c < ITEM; ++c) row_sums[c] = sums[taken][c];
+#else
+#define RESULT(r, c) sums[r][c]
   UNROLL for (int r = 0; r < ITEM; ++r) {
+#endif
     const long at = row + TILE_INDEX(down, r);
     if (at >= extent.rows) continue;
     const long out_row = OFFSET_ALONG(&out_layout.rows, at);
@@ -315,7 +325,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
     UNROLL for (int c = 0; c < ITEM; c += VEC) {
       const long left = extent.columns - (column + TILE_INDEX(across, c));
       Lanes values, biass;
-      UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, sums[r][c + l]);
+      UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] = scale(e.alpha, RESULT(r, c + l));
       if (has_bias) {
         if (left >= VEC && IS_RUN(bias_layout, c))
           biass.vector = load_vector(e.bias, bias_row + COLUMN_OFFSET(bias_layout, c), BIAS_DTYPE);
@@ -325,11 +335,13 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
         UNROLL for (int l = 0; l < VEC; ++l) values.lanes[l] += scale(e.beta, biass.lanes[l]);
       }
       values.vector = ACTIVATE_VECTOR(values.vector);
+#ifndef FUSED
       if (left >= VEC && IS_RUN(out_layout, c))
         store_vector(e.out, out_row + COLUMN_OFFSET(out_layout, c), OUT_DTYPE, values.vector);
       else
+#endif
         UNROLL for (int l = 0; l < VEC; ++l)
-            if (l < left) store(e.out, out_row + COLUMN_OFFSET(out_layout, c + l), OUT_DTYPE, values.lanes[l]);
+            if (l < left) store_result(&e, out_row + COLUMN_OFFSET(out_layout, c + l), values.lanes[l]);
     }
   }
 }
@@ -337,7 +349,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local(
 // The dot product of a row and a column, of which each group of ITEMS sums a part of k.
 __kernel GROUPS_OF(ITEMS) void gemm_local_dot(__global const uchar *a, ulong a_offset, __global const uchar *b,
                                               ulong b_offset, int input_dtype, long a_stride, long b_stride,
-                                              Extent extent, EPILOGUE_ARGUMENTS) {
+                                              Extent extent, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
   __local T sums[ITEMS];
   const int item = get_local_id(0);
   const long split = get_group_id(0), per_split = (extent.k + extent.splits - 1) / extent.splits;
@@ -358,7 +370,7 @@ __kernel GROUPS_OF(ITEMS) void gemm_local_dot(__global const uchar *a, ulong a_o
 
 // Adds the sums of `extent.splits` parts of k, each dense [batches, rows, columns]. One item for each element.
 __kernel void gemm_local_finish(__global const uchar *partial, ulong partial_offset, Extent extent,
-                                EPILOGUE_ARGUMENTS) {
+                                EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
   const long i = get_global_id(0);
   if (i >= extent.split_stride) return;
   __global const T *sums = (__global const T *)(partial + partial_offset) + i;
@@ -371,5 +383,5 @@ __kernel void gemm_local_finish(__global const uchar *partial, ulong partial_off
     const long at = axis_offset(&bias_layout.rows, row) + axis_offset(&bias_layout.columns, column);
     value += scale(e.beta, load(e.bias, at, BIAS_DTYPE));
   }
-  store(e.out, axis_offset(&out_layout.rows, row) + axis_offset(&out_layout.columns, column), OUT_DTYPE, ACTIVATE(value));
+  store_result(&e, axis_offset(&out_layout.rows, row) + axis_offset(&out_layout.columns, column), ACTIVATE(value));
 }

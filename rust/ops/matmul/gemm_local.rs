@@ -51,7 +51,7 @@ fn is_plain(operand: &GemmOperand, along_k: bool, exchanged: bool) -> bool {
 }
 
 /// Returns true if programs with `DENSE` compute the GEMM: one of plain matrices, which items copy by whole vectors.
-fn is_dense(gemm: &Gemm, tiling: &GpuTiling, lanes: i64, step: i64, along_k: [bool; 2]) -> bool {
+fn is_dense(gemm: &Gemm<'_>, tiling: &GpuTiling, lanes: i64, step: i64, along_k: [bool; 2]) -> bool {
     let Gemm { a, b, epilogue, .. } = gemm;
     let [a_along_k, b_along_k] = along_k;
     let is_line = |operand: &MatrixOperand| operand.layout.rows.is_line() && operand.layout.columns.is_line();
@@ -78,7 +78,7 @@ struct GpuTiling {
 impl GpuTiling {
     /// The larger part of C for each item where that leaves no compute unit idle, and elements are not wider than
     /// floats.
-    fn of(gemm: &Gemm, units: i64, tuning: &GpuTuning) -> Self {
+    fn of(gemm: &Gemm<'_>, units: i64, tuning: &GpuTuning) -> Self {
         let side = tuning.side;
         let GemmSize { rows, columns, k, batches } = gemm.size;
         let squares = |item: i64| div_ceil(rows, side * item) * div_ceil(columns, side * item);
@@ -94,7 +94,7 @@ impl GpuTiling {
 ///
 /// # Errors
 /// [`Error::Invalid`] where both operands are im2col matrices; otherwise as the allocator and the driver report.
-pub fn multiply(target: &Target, gemm: &Gemm, tuning: &GpuTuning) -> Result<()> {
+pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<()> {
     let Gemm { class, size, a, b, epilogue } = *gemm;
     let GemmSize { rows, columns, k, batches } = size;
     let results = rows * columns * batches;
@@ -134,7 +134,7 @@ pub fn multiply(target: &Target, gemm: &Gemm, tuning: &GpuTuning) -> Result<()> 
         ("B_ALONG_K", i64::from(b_along_k)),
         ("DENSE", i64::from(dense)),
     ];
-    let program = |epilogue: &Epilogue| program(target, class, dtype, epilogue, &constants);
+    let program = |epilogue: &Epilogue<'_>| program(target, class, dtype, epilogue, &constants);
     let extent = Extent { rows, columns, k, splits: tiling.splits, split_stride: results };
     let args = entry::GemmLocal {
         a: a.memory(),
@@ -148,7 +148,9 @@ pub fn multiply(target: &Target, gemm: &Gemm, tuning: &GpuTuning) -> Result<()> 
     };
     let items = tiling.side * tiling.side;
     let global = tiling.squares * batches * tiling.splits * items;
-    target.launch(&*program(&goal)?, entry::GEMM_LOCAL, &args, &[global as usize], Some(&[items as usize]))?;
+    let kernel = entry::GEMM_LOCAL.extended();
+    let args = goal.extended(&args);
+    target.launch(&*program(&goal)?, kernel, &args, &[global as usize], Some(&[items as usize]))?;
     if sums.is_some() {
         launch_finish(target, &*program(&epilogue)?, class, goal.out.memory, extent, results, &epilogue)?;
     }
@@ -161,7 +163,7 @@ fn program(
     target: &Target,
     class: Class,
     operand_dtype: DType,
-    epilogue: &Epilogue,
+    epilogue: &Epilogue<'_>,
     constants: &[(&'static str, i64)],
 ) -> Result<Arc<CachedProgram>> {
     let bias = epilogue.bias.unwrap_or(epilogue.out).dtype;
@@ -172,7 +174,7 @@ fn program(
         .define("VEC", Geometry::of(target, class).lanes as i64)
         .define("ACTIVATION", i64::from(epilogue.activation.repr));
     let spec = constants.iter().fold(spec, |spec, (name, value)| spec.define(name, *value));
-    target.program(Family::GemmLocal, class, &spec)
+    epilogue.program(target, [Family::GemmLocal, Family::GemmLocalFused], class, spec)
 }
 
 /// Constants of programs that copy no blocks.
@@ -188,11 +190,12 @@ fn launch_finish(
     sums: Memory,
     extent: Extent,
     results: i64,
-    epilogue: &Epilogue,
+    epilogue: &Epilogue<'_>,
 ) -> Result<()> {
     let args = entry::GemmLocalFinish { partial: sums, extent, epilogue: epilogue.arguments(class) };
+    let args = epilogue.extended(&args);
     let global = (results.max(0) as usize).next_multiple_of(ITEM_GROUP);
-    target.launch(program, entry::GEMM_LOCAL_FINISH, &args, &[global], None)
+    target.launch(program, entry::GEMM_LOCAL_FINISH.extended(), &args, &[global], None)
 }
 
 /// Adds `splits` partial results, each of dense batches of rows, and applies the epilogue.
@@ -205,7 +208,7 @@ pub fn finish(
     size: GemmSize,
     splits: i64,
     sums: Memory,
-    epilogue: &Epilogue,
+    epilogue: &Epilogue<'_>,
     tuning: &GpuTuning,
 ) -> Result<()> {
     let GemmSize { rows, columns, k, batches } = size;
@@ -231,7 +234,7 @@ pub fn dot(
     class: Class,
     k: i64,
     [row, column]: [MatrixOperand; 2],
-    epilogue: &Epilogue,
+    epilogue: &Epilogue<'_>,
     tuning: &GpuTuning,
 ) -> Result<()> {
     let group = tuning.side * tuning.side;
@@ -255,7 +258,7 @@ pub fn dot(
         extent,
         epilogue: goal.arguments(class),
     };
-    let program = |epilogue: &Epilogue| program(target, class, row.dtype, epilogue, &constants);
+    let program = |epilogue: &Epilogue<'_>| program(target, class, row.dtype, epilogue, &constants);
     let (global, local) = ([(splits * group) as usize], [group as usize]);
     target.launch(&*program(&goal)?, entry::GEMM_LOCAL_DOT, &args, &global, Some(&local))?;
     if sums.is_some() {

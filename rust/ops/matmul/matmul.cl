@@ -63,7 +63,7 @@ DEFINE_DOT(1, 4)
 DEFINE_DOT(4, 4)
 
 // The launcher gives k stride 1 in both operands.
-__kernel void gemm_dot(THIN_ARGUMENTS, EPILOGUE_ARGUMENTS) {
+__kernel void gemm_dot(THIN_ARGUMENTS, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
   const long column = get_global_id(0) * DOT_COLUMNS;
   const long row = get_global_id(1) * THIN_ROWS;
   const long batch = get_global_id(2) / splits;
@@ -145,7 +145,7 @@ OUTLINED T add_elements(__global const uchar *a, long a_at, const Axis *a_column
 }
 
 // Any strides. A work-item computes THIN_ROWS x `width` * VEC values; `width` is LONGEST at most.
-__kernel void gemm_add_rows(THIN_ARGUMENTS, long width, EPILOGUE_ARGUMENTS) {
+__kernel void gemm_add_rows(THIN_ARGUMENTS, long width, EPILOGUE_ARGUMENTS, FUSED_PARAMETERS) {
   const long row = get_global_id(1) * THIN_ROWS;
   const long batch = get_global_id(2) / splits;
   const long split = get_global_id(2) % splits;

@@ -1,6 +1,7 @@
 //! Matmuls of tensors: thin ones stream their operands, the others are packed.
 
 pub mod epilogue;
+pub mod fused;
 pub mod gemm;
 pub mod gemm_local;
 pub mod im2col;
@@ -61,6 +62,16 @@ pub fn matmul(
         return Ok(());
     }
     let target = Target::of(out.address)?;
+    let epilogue = |out, bias| Epilogue { alpha, beta, bias, activation, out, fused: None };
+    compute(&target, [out, a, b, bias], epilogue)
+}
+
+/// A matmul of `[out, a, b, bias]` with an epilogue of `out` and `bias`.
+fn compute<'a>(
+    target: &Target,
+    [out, a, b, bias]: [&Tensor<'_>; 4],
+    epilogue: impl FnOnce(MatrixOperand, Option<MatrixOperand>) -> Epilogue<'a>,
+) -> Result<()> {
     let operand = |tensor: &Tensor<'_>| -> Result<MatrixOperand> {
         Ok(MatrixOperand { memory: target.tensor(tensor)?, dtype: tensor.dtype, layout: Matrix::of(tensor) })
     };
@@ -80,12 +91,12 @@ pub fn matmul(
         size: GemmSize { rows, columns, k, batches: if out.ndim() < 3 { 1 } else { out.size(out.ndim() - 3) } },
         a: GemmOperand::Matrix(first),
         b: GemmOperand::Matrix(second),
-        epilogue: Epilogue { alpha, beta, bias, activation, out: result },
+        epilogue: epilogue(result, bias),
     };
     let thin = if target.is_cpu() { Thin::of(&gemm, first, second) } else { None };
     match thin {
-        Some(thin) => thin.run(&target),
-        None => multiply(&target, &gemm),
+        Some(thin) => thin.run(target),
+        None => multiply(target, &gemm),
     }
 }
 
@@ -123,17 +134,17 @@ enum Kernel {
 }
 
 /// A matmul that is not worth packing.
-struct Thin {
-    gemm: Gemm,
+struct Thin<'a> {
+    gemm: Gemm<'a>,
     a: MatrixOperand,
     b: MatrixOperand,
     kernel: Kernel,
 }
 
-impl Thin {
+impl<'a> Thin<'a> {
     /// The thin form of a matmul, if it is thin or small and its layout suits a kernel, perhaps with the operands
     /// exchanged: C' = B' A'.
-    fn of(gemm: &Gemm, a: MatrixOperand, b: MatrixOperand) -> Option<Self> {
+    fn of(gemm: &Gemm<'a>, a: MatrixOperand, b: MatrixOperand) -> Option<Self> {
         let GemmSize { rows, columns, k, .. } = gemm.size;
         let is_small = rows * columns * k <= SMALL;
         if !is_small && rows.min(columns) > THIN_ROWS {
@@ -210,11 +221,11 @@ impl Thin {
         match self.kernel {
             Kernel::Dot => {
                 let args = entry::GemmDot { thin, epilogue: goal.arguments(class) };
-                launch(target, &program, entry::GEMM_DOT, &args, global)?;
+                launch(target, &program, entry::GEMM_DOT.extended(), &goal.extended(&args), global)?;
             }
             Kernel::AddRows => {
                 let args = entry::GemmAddRows { thin, width, epilogue: goal.arguments(class) };
-                launch(target, &program, entry::GEMM_ADD_ROWS, &args, global)?;
+                launch(target, &program, entry::GEMM_ADD_ROWS.extended(), &goal.extended(&args), global)?;
             }
         }
         if sums_memory.is_some() {

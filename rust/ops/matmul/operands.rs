@@ -73,7 +73,7 @@ impl GemmOperand {
 
 /// A GEMM to compute.
 #[derive(Clone, Copy, Debug)]
-pub struct Gemm {
+pub struct Gemm<'a> {
     /// Compute class.
     pub class: Class,
     /// Rows, columns and K, and the batch size.
@@ -83,5 +83,5 @@ pub struct Gemm {
     /// Operand B; only one of the two is an im2col matrix.
     pub b: GemmOperand,
     /// Its epilogue, which has the result.
-    pub epilogue: Epilogue,
+    pub epilogue: Epilogue<'a>,
 }

@@ -158,7 +158,7 @@ impl BackwardWeight {
     }
 
     /// The GEMMs of all points.
-    fn multiply(&self, target: &Target, class: Class, epilogue: Epilogue) -> Result<()> {
+    fn multiply(&self, target: &Target, class: Class, epilogue: Epilogue<'_>) -> Result<()> {
         let size = self.size();
         let evaluated = |operand: TileOperand, channels: i64| -> Result<(Workspace, MatrixOperand)> {
             let workspace = target.workspace((POINTS * channels * size.k * self.tile.element) as usize)?;

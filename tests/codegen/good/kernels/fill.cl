@@ -1,6 +1,7 @@
 // Of all kinds of parameters one; `in` the comment (is no parameter.
 __kernel GROUPS_OF(LSIZE) void fill(__global uchar *out, ulong out_offset, int out_dtype, const Layout layout, T value,
-                                    RANGE_ARGUMENTS, int mode, __local T *line, __global const uchar *table, Unshared rest) {
+                                    RANGE_ARGUMENTS, int mode, __local T *line, __global const uchar *table, Unshared rest,
+                                    TEXT_PARAMETERS) {
   store(out + out_offset, first, out_dtype, value);
 }
 

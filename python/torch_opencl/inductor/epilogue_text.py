@@ -1,0 +1,115 @@
+"""The text of what follows a matmul: functions of one result, and of sixteen neighbours on CPU devices."""
+
+from typing import TYPE_CHECKING
+
+from .body import Body
+from .dtypes import STORAGE
+from .lanes import Lanes
+from .render import live
+from .statements import Expr, Value
+from .target import Target
+
+if TYPE_CHECKING:
+    from .epilogues import EpilogueKernel
+
+# The buffer from which statements load the matmul's result: a parameter of the functions.
+RESULT = "result"
+
+
+def epilogue_text(kernel: "EpilogueKernel") -> str:
+    """Make the text of what follows a matmul.
+
+    Args:
+        kernel: its statements.
+
+    Returns:
+        What rust/ops/matmul/epilogue.cl calls, in OpenCL C.
+    """
+    return _Functions(kernel, Target.current()).source()
+
+
+class _EpilogueLanes(Lanes):
+    def _op_load(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        return RESULT if expr.args[0] == RESULT else super()._op_load(expr, target, width, wide)
+
+
+class _Functions(Body):
+    def __init__(self, kernel: "EpilogueKernel", target: Target) -> None:
+        super().__init__(kernel, [live(phase, kernel.removed_buffers) for phase in kernel.phases], target)
+        self.lanes = _EpilogueLanes(kernel, self.phases, self.prefix, self.length is not None)
+        self.width = self._width()
+
+    def source(self) -> str:
+        # Sizes that the functions use are known behind them.
+        functions = self._one() + (self._lanes() if self.target.is_cpu else "")
+        return self._operands() + functions
+
+    def _operands(self) -> str:
+        """The struct of the operands, the kernels' parameters, and how the one comes from the others."""
+        buffers, scalars = self.kernel.parameters()
+        fields = [f"long {inner}_offset;" for inner, _, _ in buffers] + [
+            f"{kind} {inner};" for inner, kind, _ in scalars
+        ]
+        fields += [f"long message{i};" for i in range(len(self.kernel.messages))]
+        pointers = [f"__global {STORAGE[dtype].pointer} *" for _, dtype, _ in buffers]
+        faults = ["__global uchar *faults"] if self.kernel.reports_faults else []
+        named = list(zip(pointers, (inner for inner, _, _ in buffers), strict=True))
+        parameters = [*(f"{kind}{inner}_memory" for kind, inner in named), "const FusedScalars fused_scalars", *faults]
+        members = [f"{kind}{inner}; " for kind, inner in named] + [f"{fault}; " for fault in faults]
+        values = [
+            f"({kind})((__global uchar *){inner}_memory + fused_scalars.{inner}_offset), " for kind, inner in named
+        ]
+        values += ["faults, "] if faults else []
+        return (
+            f"typedef struct {{ {' '.join(fields) or 'long unused;'} }} FusedScalars;\n"
+            f"typedef struct {{ {''.join(members)}FusedScalars scalars; }} Fused;\n"
+            f"#define FUSED_PARAMETERS , {', '.join(parameters)}\n"
+            f"#define FUSED_OPERANDS {{{''.join(values)}fused_scalars}}\n"
+        )
+
+    def _unpacked_operands(self) -> None:
+        buffers, scalars = self.kernel.parameters()
+        for inner, dtype, _ in buffers:
+            self.line(f"__global {STORAGE[dtype].pointer} *const {inner} = fused->{inner};")
+        if self.kernel.reports_faults:
+            self.line("__global uchar *const faults = fused->faults;")
+        self.line("const FusedScalars args = fused->scalars;")
+        for inner, kind, _ in scalars:
+            self.line(f"const {kind} {inner} = args.{inner};")
+
+    def _one(self) -> str:
+        body = self._taken(lambda: (self.entries("x", "xindex"), self.statements(self.phases[0].statements, 1)))
+        return "OUTLINED void fused_one(const Fused *fused, long xindex, float result) {\n" + body + "}\n"
+
+    def _lanes(self) -> str:
+        width = self.target.vector_width
+        head = f"INLINE void fused_lanes(const Fused *fused, long xindex, float{width} result) {{\n"
+        each = (
+            f"union {{ float{width} v; float lane[{width}]; }} lanes = {{result}};\n"
+            f"for (int l = 0; l < {width}; l++) fused_one(fused, xindex + l, lanes.lane[l]);\n"
+        )
+        if self.width != width:
+            return head + each + "}\n"
+
+        def lanes() -> None:
+            self.line(f"const long length = {self.divisor(self.length)};")
+            self.line("const long xrow = xindex / length, i = xindex - xrow * length;")
+            with self.block(f"if (i + {width} > length)"):
+                self.out.splice(each)
+                self.line("return;")
+            self.entries("x", "xrow", is_lane=False)
+            self.entries("x", "xrow", is_lane=True)
+            self.statements(self.phases[0].statements, width)
+
+        return head + self._taken(lanes) + "}\n"
+
+    def _taken(self, write) -> str:
+        """What a function writes, behind the operands."""
+        self.out.clear()
+        with self.out.indent():
+            write()
+        body = self.out.getvalue()
+        self.out.clear()
+        with self.out.indent():
+            self._unpacked_operands()
+        return self.out.getvalue() + body
