@@ -7,8 +7,10 @@
 #include "error.h"
 #include "fallback.h"
 #include "generator.h"
+#include "tensor_arg.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/bridge/builds.rs.h"
+#include "torch_opencl/rust/bridge/interop.rs.h"
 #include "torch_opencl/rust/ops/core/struct_check.rs.h"
 #include "torch_opencl/rust/ops/generated/mod.rs.h"
 
@@ -67,6 +69,43 @@ std::vector<int64_t> build_kernels(int64_t device, const std::string& source, co
   const rust::Vec<int64_t> kernels =
       checked([&] { return bridge::build_kernels(device_index(device), rust::Str(source), std::move(list)); });
   return {kernels.begin(), kernels.end()};
+}
+
+int64_t build_user_kernel(int64_t device, const std::string& source, const std::string& name) {
+  return checked([&] { return bridge::build_user_kernel(device_index(device), rust::Str(source), rust::Str(name)); });
+}
+
+// Buffers are those that the kernel writes, then those that it only reads.
+void launch_user_kernel(
+    int64_t kernel,
+    at::TensorList written,
+    at::TensorList read,
+    at::IntArrayRef values,
+    at::IntArrayRef global,
+    at::IntArrayRef local) {
+  std::vector<size_t> buffers;
+  buffers.reserve(written.size() + read.size());
+  for (const at::Tensor& tensor : written) buffers.push_back(address_of(tensor));
+  for (const at::Tensor& tensor : read) buffers.push_back(address_of(tensor));
+  checked([&] {
+    bridge::launch_user_kernel(kernel, arg(global), arg(local), {buffers.data(), buffers.size()}, arg(values));
+  });
+  // So that autograd sees that what it has saved is no more what it was.
+  for (const at::Tensor& tensor : written) {
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+// The cl_mem and the offset in bytes.
+std::vector<int64_t> native_buffer(const at::Tensor& tensor) {
+  const auto buffer = checked([&] { return bridge::native_buffer(address_of(tensor)); });
+  return {static_cast<int64_t>(buffer.memory), static_cast<int64_t>(buffer.offset)};
+}
+
+// The address and the size in bytes.
+std::vector<int64_t> adopt_buffer(int64_t device, int64_t memory) {
+  const auto buffer = checked([&] { return bridge::adopt_buffer(device_index(device), static_cast<size_t>(memory)); });
+  return {static_cast<int64_t>(buffer.address), static_cast<int64_t>(buffer.size)};
 }
 
 } // namespace
@@ -147,6 +186,22 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("launch_function() -> int", [] { return static_cast<int64_t>(bridge::launch_function()); });
   m.def(
       "fault_message(str text) -> int", [](const std::string& text) { return bridge::fault_message(rust::Str(text)); });
+  m.def("build_user_kernel(int device, str source, str name) -> int", &build_user_kernel);
+  m.def(
+      "launch_user_kernel(int kernel, Tensor(a!)[] written, Tensor[] read, int[] values, int[] global_size, int[] "
+      "local_size) -> ()",
+      &launch_user_kernel);
+  m.def("native_device(int device) -> int", [](int64_t device) {
+    return static_cast<int64_t>(checked([&] { return bridge::native_device(device_index(device)); }));
+  });
+  m.def("native_context(int device) -> int", [](int64_t device) {
+    return static_cast<int64_t>(checked([&] { return bridge::native_context(device_index(device)); }));
+  });
+  m.def("native_buffer(Tensor tensor) -> int[]", &native_buffer);
+  m.def("adopt_buffer(int device, int memory) -> int[]", &adopt_buffer);
+  m.def("abandon_buffer(int device, int address) -> ()", [](int64_t device, int64_t address) {
+    checked([&] { bridge::abandon_buffer(device_index(device), static_cast<size_t>(address)); });
+  });
   m.def("launches() -> int", [] { return static_cast<int64_t>(bridge::launch_count()); });
 }
 

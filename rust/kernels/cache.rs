@@ -62,15 +62,15 @@ impl CachedProgram {
     }
 }
 
-/// A program of kernels that are written at run time, behind what they call (`generated.cl`).
+/// A program of kernels that are written at run time, behind what they call, the text of a family.
 ///
 /// # Errors
 /// [`Error::Build`] with the compiler's log.
-pub fn generated_program(device: &'static Device, kernels: &str) -> Result<CachedProgram> {
+pub fn generated_program(device: &'static Device, family: Family, kernels: &str) -> Result<CachedProgram> {
     let lanes = if device.class == DeviceClass::Cpu { 16 } else { 1 };
     let recipe = Recipe {
         device,
-        family: Family::Generated,
+        family,
         class: Class::Float,
         tier: Tier::Generic,
         constants: vec![("VEC", lanes)],

@@ -37,6 +37,8 @@ pub(super) struct Allocator {
     fraction: f64,
     addresses: AddressMap,
     segments: HashMap<usize, Buffer>,
+    /// Buffers of other code, which hold no blocks.
+    foreign: HashMap<usize, Buffer>,
     blocks: Blocks,
     pending: Vec<Pending>,
     stats: MemoryStats,
@@ -49,6 +51,7 @@ impl Allocator {
             fraction: 1.0,
             addresses: AddressMap::new(space),
             segments: HashMap::default(),
+            foreign: HashMap::default(),
             blocks: Blocks::default(),
             pending: Vec::new(),
             stats: MemoryStats::default(),
@@ -113,6 +116,20 @@ impl Allocator {
         self.stats.active.sub(1);
         self.stats.active_bytes.sub(size);
         self.blocks.give_back(address);
+    }
+
+    /// Gives a buffer of other code an address.
+    pub fn adopt(&mut self, space: &AddressSpace, buffer: Buffer) -> Result<usize> {
+        let address = self.addresses.insert(space, buffer.size().max(1), buffer.handle())?;
+        self.foreign.insert(address, buffer);
+        Ok(address)
+    }
+
+    /// Takes a buffer of other code out again, for callers that have waited for the device.
+    pub fn abandon(&mut self, space: &AddressSpace, address: usize) {
+        if let Some(buffer) = self.foreign.remove(&address) {
+            self.addresses.remove(space, address, buffer.size().max(1));
+        }
     }
 
     /// Notes that a stream other than the block's own uses it.

@@ -12,7 +12,7 @@ use super::fork;
 use super::snapshot::SegmentView;
 use super::stats::MemoryStats;
 use super::stream::{Stream, POOL_STREAMS};
-use crate::cl::{self, Context, DeviceInfo, DeviceType, PlatformInfo};
+use crate::cl::{self, Buffer, Context, DeviceInfo, DeviceType, PlatformInfo};
 use crate::error::{Error, Result};
 
 /// One OpenCL device; initialised on first use.
@@ -234,6 +234,18 @@ impl DeviceState {
     /// Returns memory to the allocator.
     pub fn free(&self, address: usize) -> Result<()> {
         self.allocator().free(address, |stream| self.stream(stream)?.queue(&self.context)?.marker())
+    }
+
+    /// Gives a buffer of other code an address; it is shared until [`Self::abandon`].
+    pub fn adopt(&self, buffer: Buffer) -> Result<usize> {
+        self.allocator().adopt(&self.space, buffer)
+    }
+
+    /// Lets go of a buffer of other code, once nothing uses it: with some drivers a launch does not keep it alive.
+    pub fn abandon(&self, address: usize) -> Result<()> {
+        let synchronized = self.synchronize();
+        self.allocator().abandon(&self.space, address);
+        synchronized
     }
 
     /// Notes that `stream` uses the block that starts at `address`.
