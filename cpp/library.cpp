@@ -4,6 +4,7 @@
 #include <torch/library.h>
 #include <utility>
 
+#include "allocator.h"
 #include "error.h"
 #include "fallback.h"
 #include "generator.h"
@@ -102,10 +103,19 @@ std::vector<int64_t> native_buffer(const at::Tensor& tensor) {
   return {static_cast<int64_t>(buffer.memory), static_cast<int64_t>(buffer.offset)};
 }
 
-// The address and the size in bytes.
-std::vector<int64_t> adopt_buffer(int64_t device, int64_t memory) {
+// A tensor of the bytes of a buffer of other code.
+at::Tensor adopt_buffer(int64_t device, int64_t memory) {
   const auto buffer = checked([&] { return bridge::adopt_buffer(device_index(device), static_cast<size_t>(memory)); });
-  return {static_cast<int64_t>(buffer.address), static_cast<int64_t>(buffer.size)};
+  auto* data = reinterpret_cast<void*>(buffer.address);
+  const c10::Device place(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device));
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), buffer.size,
+      c10::DataPtr(data, data, device_allocator()->raw_deleter(), place), device_allocator(), /*resizable=*/false);
+  at::Tensor bytes = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      caffe2::TypeMeta::Make<uint8_t>());
+  bytes.unsafeGetTensorImpl()->set_sizes_contiguous({static_cast<int64_t>(buffer.size)});
+  return bytes;
 }
 
 } // namespace
@@ -198,10 +208,7 @@ TORCH_LIBRARY(torch_opencl, m) {
     return static_cast<int64_t>(checked([&] { return bridge::native_context(device_index(device)); }));
   });
   m.def("native_buffer(Tensor tensor) -> int[]", &native_buffer);
-  m.def("adopt_buffer(int device, int memory) -> int[]", &adopt_buffer);
-  m.def("abandon_buffer(int device, int address) -> ()", [](int64_t device, int64_t address) {
-    checked([&] { bridge::abandon_buffer(device_index(device), static_cast<size_t>(address)); });
-  });
+  m.def("adopt_buffer(int device, int memory) -> Tensor", &adopt_buffer);
   m.def("launches() -> int", [] { return static_cast<int64_t>(bridge::launch_count()); });
 }
 

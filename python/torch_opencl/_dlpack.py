@@ -8,19 +8,8 @@ else to PyTorch's.
 
 import ctypes
 import functools
-from ctypes import (
-    CFUNCTYPE,
-    POINTER,
-    Structure,
-    c_char_p,
-    c_int,
-    c_int32,
-    c_int64,
-    c_uint8,
-    c_uint16,
-    c_uint32,
-    c_void_p,
-)
+from collections.abc import Callable, Sequence
+from ctypes import CFUNCTYPE, POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 import torch
@@ -32,46 +21,40 @@ from torch_opencl._load import native
 
 _NAME, _USED = b"dltensor", b"used_dltensor"
 _VERSIONED_NAME, _VERSIONED_USED = b"dltensor_versioned", b"used_dltensor_versioned"
-_IS_COPIED = 2
 
-# Codes of DLPack and bits of an element.
-DTYPES = {
-    torch.int8: (0, 8),
-    torch.int16: (0, 16),
-    torch.int32: (0, 32),
-    torch.int64: (0, 64),
-    torch.uint8: (1, 8),
-    torch.uint16: (1, 16),
-    torch.uint32: (1, 32),
-    torch.uint64: (1, 64),
-    torch.float16: (2, 16),
-    torch.float32: (2, 32),
-    torch.float64: (2, 64),
-    torch.bfloat16: (4, 16),
-    torch.complex32: (5, 32),
-    torch.complex64: (5, 64),
-    torch.complex128: (5, 128),
-    torch.bool: (6, 8),
+# By DLPack's codes and bits of an element.
+_DTYPES = {
+    (0, 8): torch.int8,
+    (0, 16): torch.int16,
+    (0, 32): torch.int32,
+    (0, 64): torch.int64,
+    (1, 8): torch.uint8,
+    (1, 16): torch.uint16,
+    (1, 32): torch.uint32,
+    (1, 64): torch.uint64,
+    (2, 16): torch.float16,
+    (2, 32): torch.float32,
+    (2, 64): torch.float64,
+    (4, 16): torch.bfloat16,
+    (5, 32): torch.complex32,
+    (5, 64): torch.complex64,
+    (5, 128): torch.complex128,
+    (6, 8): torch.bool,
 }
-
-
-class _Device(Structure):
-    _fields_ = (("type", c_int32), ("index", c_int32))
-
-
-class _DataType(Structure):
-    _fields_ = (("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16))
 
 
 class _Tensor(Structure):
     _fields_ = (
         ("data", c_void_p),
-        ("device", _Device),
+        ("device_type", c_int32),
+        ("device_index", c_int32),
         ("ndim", c_int32),
-        ("dtype", _DataType),
+        ("code", c_uint8),
+        ("bits", c_uint8),
+        ("lanes", c_uint16),
         ("shape", POINTER(c_int64)),
         ("strides", POINTER(c_int64)),
-        ("byte_offset", ctypes.c_uint64),
+        ("byte_offset", c_uint64),
     )
 
 
@@ -88,61 +71,27 @@ class _ManagedVersioned(Structure):
         ("minor", c_uint32),
         ("context", c_void_p),
         ("deleter", _Deleter),
-        ("flags", ctypes.c_uint64),
+        ("flags", c_uint64),
         ("tensor", _Tensor),
     )
 
 
-# Functions of its own: others may declare those of ctypes.pythonapi otherwise. Capsules pass as addresses where they
-# are about to end.
+# Functions of its own: others may declare those of ctypes.pythonapi otherwise.
 _python = ctypes.PyDLL(None)
-_CapsuleEnd = ctypes.PYFUNCTYPE(None, c_void_p)
-_new = _python.PyCapsule_New
-_new.restype, _new.argtypes = ctypes.py_object, (c_void_p, c_char_p, _CapsuleEnd)
 _is_valid = _python.PyCapsule_IsValid
-_is_valid.restype, _is_valid.argtypes = c_int, (c_void_p, c_char_p)
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
 _pointer = _python.PyCapsule_GetPointer
-_pointer.restype, _pointer.argtypes = c_void_p, (c_void_p, c_char_p)
+_pointer.restype, _pointer.argtypes = c_void_p, (ctypes.py_object, ctypes.c_char_p)
 _rename = _python.PyCapsule_SetName
-_rename.restype, _rename.argtypes = c_int, (c_void_p, c_char_p)
-
-# What consumers still hold: the struct, and what it must keep alive.
-_exported: dict[int, tuple[Any, ...]] = {}
+_rename.restype, _rename.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
 
 
-@_Deleter
-def _delete(address: int, exported: dict[int, tuple[Any, ...]] = _exported) -> None:
-    held = exported.pop(address, None)
-    if held is not None and held[-1] is not None:
-        held[-1]()
-
-
-@_CapsuleEnd
-def _end(capsule: int, names: tuple[bytes, ...] = (_NAME, _VERSIONED_NAME)) -> None:
-    # One that was consumed has another name.
-    for name in names:
+def _managed(capsule: Any) -> Any:
+    """What a capsule that nobody has consumed holds."""
+    for name, kind in ((_NAME, _Managed), (_VERSIONED_NAME, _ManagedVersioned)):
         if _is_valid(capsule, name):
-            _delete(_pointer(capsule, name))
-
-
-# Consumers may call them until the process ends.
-for _callback in (_delete, _end):
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_callback))
-
-
-def _capsule(filled: _Tensor, held: tuple[Any, ...], release: Any, is_versioned: bool, flags: int = 0) -> Any:
-    managed: Structure
-    if is_versioned:
-        managed = _ManagedVersioned(major=1, minor=0, deleter=_delete, flags=flags, tensor=filled)
-    else:
-        managed = _Managed(tensor=filled, deleter=_delete)
-    address = ctypes.addressof(managed)
-    _exported[address] = (managed, filled, *held, release)
-    return _new(address, _VERSIONED_NAME if is_versioned else _NAME, _end)
-
-
-def _sizes(values: tuple[int, ...]) -> Any:
-    return (c_int64 * max(1, len(values)))(*values)
+            return kind.from_address(_pointer(capsule, name))
+    raise RuntimeError("from_dlpack expects a DLPack capsule that nobody has consumed: it can be used once")
 
 
 def to_capsule(
@@ -157,7 +106,7 @@ def to_capsule(
 
     Args:
         tensor: the tensor.
-        stream: -1 where the consumer uses the tensor's stream; otherwise the device is waited for.
+        stream: -1 where the consumer uses the tensor's stream; otherwise that is waited for.
         max_version: of DLPack, that the consumer knows.
         dl_device: where the consumer wants it: on its device, or on the CPU, which copies.
         copy: whether to copy; None where it must be.
@@ -182,22 +131,42 @@ def to_capsule(
         return tensor.cpu().__dlpack__(max_version=max_version)
     if wanted != own:
         raise BufferError(f"a tensor of {tensor.device} cannot be exported to DLPack's device {wanted}")
-    if tensor.dtype not in DTYPES:
-        raise BufferError(f"{tensor.dtype} is not exported to DLPack")
     if copy:
         tensor = tensor.clone()
     memory, offset = native().native_buffer(tensor) if tensor.numel() > 0 else (0, 0)
     if stream != -1:
         torch.accelerator.current_stream(tensor.device).synchronize()
-    code, bits = DTYPES[tensor.dtype]
-    shape, strides = _sizes(tuple(tensor.shape)), _sizes(tensor.stride())
-    filled = _Tensor(memory, _Device(*own), tensor.dim(), _DataType(code, bits, 1), shape, strides, offset)
     is_versioned = max_version is not None and max_version[0] >= 1
-    return _capsule(filled, (shape, strides, tensor), None, is_versioned, _IS_COPIED if copy else 0)
+    # PyTorch's own capsule, which owns the tensor, with our names for device and memory.
+    capsule = torch._C._to_dlpack_versioned(tensor) if is_versioned else torch._C._to_dlpack(tensor)
+    filled = _managed(capsule).tensor
+    filled.device_type, filled.device_index = own
+    filled.data, filled.byte_offset = memory, offset
+    return capsule
+
+
+class _Held:
+    """What must live as long as a storage, whose attribute it is."""
+
+    def __init__(self, device: int, release: Callable[[], object]) -> None:
+        self.synchronize, self.device, self.release = native().synchronize, device, release
+
+    def __del__(self) -> None:
+        # The memory may be used anew from then on.
+        try:
+            self.synchronize(self.device)
+        finally:
+            self.release()
 
 
 def tensor_of(
-    memory: int, offset: int, shape: Any, strides: Any, *, dtype: tuple[int, int], release: Any
+    memory: int,
+    offset: int,
+    *,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    dtype: torch.dtype,
+    release: Callable[[], object],
 ) -> torch.Tensor:
     """Return a tensor over a buffer of other code, without copying.
 
@@ -206,7 +175,7 @@ def tensor_of(
         offset: bytes from its start.
         shape: elements in each dimension.
         strides: elements between neighbours in each dimension.
-        dtype: DLPack's code, and the bits of an element.
+        dtype: of the elements.
         release: called when the tensor's memory is no more used.
 
     Returns:
@@ -214,36 +183,31 @@ def tensor_of(
 
     Raises:
         RuntimeError: no device of ours has the buffer.
-        ValueError: it is too short.
+        ValueError: the tensor does not lie in it.
     """
     _lazy_init()
-    index, (address, size) = _adopt(memory)
-
-    def let_go() -> None:
-        native().abandon_buffer(index, address)
-        release()
-
+    whole, size = _adopted(memory), dtype.itemsize
     last = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True)) if 0 not in shape else -1
-    if offset + (last + 1) * dtype[1] // 8 > size or any(stride < 0 for stride in strides):
-        native().abandon_buffer(index, address)
+    if offset % size or offset + (last + 1) * size > whole.numel() or any(stride < 0 for stride in strides):
         raise ValueError(
-            f"a tensor of shape {tuple(shape)}, {offset} bytes into a buffer of {size}, does not lie in it"
+            f"a tensor of shape {tuple(shape)} and {dtype}, {offset} bytes into a buffer of {whole.numel()} bytes, "
+            "does not lie in it"
         )
-    sizes, steps = _sizes(tuple(shape)), _sizes(tuple(strides))
-    device = _Device(int(DLDeviceType.kDLExtDev), index)
-    filled = _Tensor(address + offset, device, len(shape), _DataType(*dtype, 1), sizes, steps, 0)
-    # What PyTorch calls its out-of-tree device; its data is an address of ours.
-    return torch._C._from_dlpack(_capsule(filled, (sizes, steps), let_go, False))
+    elements = whole[: whole.numel() // size * size].view(dtype)
+    # PyTorch keeps the object of a storage as long as the storage.
+    whole.untyped_storage()._held = _Held(whole.device.index, release)  # type: ignore[attr-defined]
+    return elements.as_strided(shape, strides, offset // size)
 
 
-def _adopt(memory: int) -> tuple[int, list[int]]:
-    failure: Exception | None = None
+def _adopted(memory: int) -> torch.Tensor:
+    """The bytes of a buffer, on the device whose context it is of."""
+    failure: Exception = RuntimeError("there is no OpenCL device")
     for index in range(device_count()):
         try:
-            return index, native().adopt_buffer(index, memory)
+            return native().adopt_buffer(index, memory)
         except RuntimeError as error:
             failure = error
-    raise failure or RuntimeError("there is no OpenCL device")
+    raise failure
 
 
 def from_capsule(capsule: Any) -> torch.Tensor:
@@ -256,34 +220,30 @@ def from_capsule(capsule: Any) -> torch.Tensor:
         The tensor.
 
     Raises:
-        RuntimeError: the memory is not of the context of one of our devices.
+        RuntimeError: the memory is not of the context of one of our devices, or the capsule is used up.
         BufferError: its elements are of no dtype of PyTorch.
     """
-    is_versioned = bool(_is_valid(id(capsule), _VERSIONED_NAME))
-    name, used = (_VERSIONED_NAME, _VERSIONED_USED) if is_versioned else (_NAME, _USED)
-    address = _pointer(id(capsule), name)
-    managed = (_ManagedVersioned if is_versioned else _Managed).from_address(address)
-    tensor, deleter = managed.tensor, managed.deleter
-    shape = tensor.shape[: tensor.ndim] if tensor.ndim else []
-    strides = _contiguous(shape) if not tensor.strides else tensor.strides[: tensor.ndim]
-    dtype = tensor.dtype.code, tensor.dtype.bits
-    if tensor.dtype.lanes != 1 or dtype not in DTYPES.values():
-        raise BufferError(f"elements with DLPack's code {dtype[0]}, {dtype[1]} bits, are of no dtype of PyTorch")
+    managed = _managed(capsule)
+    held, deleter, address = managed.tensor, managed.deleter, ctypes.addressof(managed)
+    used = _VERSIONED_USED if isinstance(managed, _ManagedVersioned) else _USED
+    shape = held.shape[: held.ndim] if held.ndim else []
+    strides = held.strides[: held.ndim] if held.strides and held.ndim else _contiguous(shape)
+    dtype = _DTYPES.get((held.code, held.bits)) if held.lanes == 1 else None
+    if dtype is None:
+        raise BufferError(f"elements with DLPack's code {held.code} and {held.bits} bits are of no dtype of PyTorch")
 
     def release() -> None:
         if deleter:
             deleter(address)
 
     if 0 in shape:
-        _rename(id(capsule), used)
+        tensor = torch.empty(shape, dtype=dtype, device=torch.device("opencl", held.device_index))
+        _rename(capsule, used)
         release()
-        torch_dtype = next(key for key, value in DTYPES.items() if value == dtype)
-        return torch.empty_strided(
-            shape, strides, dtype=torch_dtype, device=torch.device("opencl", tensor.device.index)
-        )
-    made = tensor_of(tensor.data, tensor.byte_offset, shape, strides, dtype=dtype, release=release)
-    _rename(id(capsule), used)
-    return made
+        return tensor
+    tensor = tensor_of(held.data, held.byte_offset, shape=shape, strides=strides, dtype=dtype, release=release)
+    _rename(capsule, used)
+    return tensor
 
 
 def _contiguous(shape: list[int]) -> list[int]:
@@ -295,11 +255,8 @@ def _contiguous(shape: list[int]) -> list[int]:
 
 def _is_ours(capsule: Any) -> bool:
     """Whether a capsule holds OpenCL memory."""
-    for name, kind in ((_NAME, _Managed), (_VERSIONED_NAME, _ManagedVersioned)):
-        if _is_valid(id(capsule), name):
-            held = kind.from_address(_pointer(id(capsule), name))
-            return held.tensor.device.type == int(DLDeviceType.kDLOpenCL)
-    return False
+    is_capsule = _is_valid(capsule, _NAME) or _is_valid(capsule, _VERSIONED_NAME)
+    return bool(is_capsule) and _managed(capsule).tensor.device_type == int(DLDeviceType.kDLOpenCL)
 
 
 def install() -> None:

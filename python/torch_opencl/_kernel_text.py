@@ -6,6 +6,7 @@ of these buffers and the scalars. Behind its opening brace stand the author's pa
 numbers.
 """
 
+import contextlib
 import math
 import re
 import struct
@@ -54,6 +55,8 @@ _ALIASES = {f"unsigned {name}": f"u{name}" for name in ("char", "short", "int", 
 _QUALIFIERS = re.compile(r"\b(?:__)?(?:const|restrict|volatile)\b")
 _SPACES = re.compile(r"\b(?:__)?(global|local|constant|private)\b|\b(GLOBAL|LOCAL|CONSTANT)\b")
 _KERNEL = re.compile(r"\b(?:__kernel|kernel|KERNEL)\b([^;{}]*?)\bvoid\b([^;{}()]*(?:\(\([^;{}]*\)\)\s*)?)\b(\w+)\s*\(")
+
+_BRACE = re.compile(r"\s*(?:__attribute__\s*\(\(.*?\)\)\s*)*\{", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -106,21 +109,38 @@ def read_signature(source: str, name: str, types: Sequence[str]) -> Signature:
         ValueError: there is no such kernel, or it takes what no argument can be.
     """
     code = _without_comments(source)
-    found = [match for match in _KERNEL.finditer(code) if match.group(3) == name]
-    for match in found:
-        closing = _closing(code, match.end())
-        brace = re.compile(r"\s*(?:__attribute__\s*\(\(.*?\)\)\s*)*\{", re.DOTALL).match(code, closing + 1)
-        if brace is None:
-            continue
-        inside = code[match.end() : closing]
-        parts = [] if inside.strip() in ("", "void") else inside.split(",")
-        parameters = tuple(_parameter(part, name, types) for part in parts)
-        names = [parameter.name for parameter in parameters]
-        if len(set(names)) < len(names):
-            raise ValueError(f"kernel {name}: two parameters have one name: {', '.join(names)}")
-        return Signature(name, parameters, match.end(), closing, brace.end())
+    for match in _KERNEL.finditer(code):
+        if match.group(3) == name and (signature := _signature(code, match, types)) is not None:
+            return signature
     others = sorted({match.group(3) for match in _KERNEL.finditer(code)})
     raise ValueError(f"the source has no kernel {name!r}; its kernels are: {', '.join(others) or 'none'}")
+
+
+def _signature(code: str, match: re.Match[str], types: Sequence[str]) -> Signature | None:
+    """A kernel's signature; None for a declaration without a body."""
+    name = match.group(3)
+    closing = _closing(code, match.end())
+    brace = _BRACE.match(code, closing + 1)
+    if brace is None:
+        return None
+    inside = code[match.end() : closing]
+    parts = [] if inside.strip() in ("", "void") else inside.split(",")
+    parameters = tuple(_parameter(part, name, types) for part in parts)
+    names = [parameter.name for parameter in parameters]
+    if len(set(names)) < len(names):
+        raise ValueError(f"kernel {name}: two parameters have one name: {', '.join(names)}")
+    return Signature(name, parameters, match.end(), closing, brace.end())
+
+
+def _signatures(source: str, types: Sequence[str]) -> list[Signature]:
+    """The kernels of a source, last ones first, but those that take what no argument can be."""
+    code = _without_comments(source)
+    found = []
+    for match in _KERNEL.finditer(code):
+        with contextlib.suppress(ValueError):
+            if (signature := _signature(code, match, types)) is not None:
+                found.append(signature)
+    return found[::-1]
 
 
 def program_text(
@@ -143,10 +163,23 @@ def program_text(
         word = str(dtype).removeprefix("torch.")
         lines += [f"typedef {storage} {name};", f"typedef {work} work_{name};"]
         lines += [f"#define {verb}_{name} {verb}_{word}" for verb in ("load", "store")]
+    text = source
+    # All kernels of the source: OpenCL C has no parameters of size_t.
+    for other in _signatures(source, tuple(dtypes)):
+        lines.append(_packed(other))
+        text = _rewritten(text, other, dtypes)
+    return "\n".join([*lines, f'#line 1 "{signature.name}"', text, ""])
+
+
+def _packed(signature: Signature) -> str:
+    """The struct of a kernel's offsets and scalars."""
+    count = max(1, len(signature.parameters))
+    return f"typedef struct {{ long {', '.join(f'v{i}' for i in range(count))}; }} {signature.name}_packed_;"
+
+
+def _rewritten(source: str, signature: Signature, dtypes: Mapping[str, torch.dtype]) -> str:
+    """The source with the parameters that a kernel is given in place of those that its author wrote."""
     buffers, scalars = signature.buffers(), signature.scalars()
-    count = max(1, len(buffers) + len(scalars))
-    packed = f"{signature.name}_packed_"
-    lines.append(f"typedef struct {{ long {', '.join(f'v{i}' for i in range(count))}; }} {packed};")
     head = [f"__global uchar *{parameter.name}_buffer_" for parameter in buffers]
     unpacked = ""
     for i, parameter in enumerate(buffers):
@@ -159,9 +192,9 @@ def program_text(
         )
     # What the author wrote between the parentheses keeps its lines, as a comment would.
     breaks = "\n" * source.count("\n", signature.opening, signature.closing)
-    text = source[: signature.opening] + ", ".join([*head, f"const {packed} packed_"]) + breaks
-    text += source[signature.closing : signature.brace] + unpacked + source[signature.brace :]
-    return "\n".join([*lines, f'#line 1 "{signature.name}"', text, ""])
+    written = ", ".join([*head, f"const {signature.name}_packed_ packed_"]) + breaks
+    rest = source[signature.closing : signature.brace] + unpacked + source[signature.brace :]
+    return source[: signature.opening] + written + rest
 
 
 _UNPACK = {

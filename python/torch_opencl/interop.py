@@ -118,9 +118,14 @@ def from_pyopencl(array: "pyopencl.array.Array") -> torch.Tensor:
         raise ValueError(f"tensors have no strides of {array.strides} bytes with elements of {size}")
     strides = [stride // size for stride in array.strides]
     held = [array]
-    memory, offset = array.base_data.int_ptr, int(array.offset)
-    shape, code = list(array.shape), _dlpack.DTYPES[dtype]
-    tensor = _dlpack.tensor_of(memory, offset, shape, strides, dtype=code, release=held.clear)
+    tensor = _dlpack.tensor_of(
+        array.base_data.int_ptr,
+        int(array.offset),
+        shape=array.shape,
+        strides=strides,
+        dtype=dtype,
+        release=held.clear,
+    )
     _order(cl, array, queue(current_stream(tensor.device)))
     return tensor
 

@@ -263,6 +263,8 @@ class Kernel:
 
         def checked(value: float) -> int:
             try:
+                if isinstance(value, str):
+                    raise TypeError
                 number = convert(value)
                 if is_size and number < 0:
                     raise ValueError(f"{number} is no size")

@@ -26,7 +26,6 @@ pub mod ffi {
         fn native_context(index: i32) -> Result<usize>;
         fn native_buffer(address: usize) -> Result<NativeBuffer>;
         unsafe fn adopt_buffer(index: i32, memory: usize) -> Result<AdoptedBuffer>;
-        fn abandon_buffer(index: i32, address: usize) -> Result<()>;
     }
 }
 
@@ -46,7 +45,7 @@ pub fn native_buffer(address: usize) -> Result<ffi::NativeBuffer> {
     Ok(ffi::NativeBuffer { memory: location.memory.to_bits(), offset: location.offset })
 }
 
-/// Gives a buffer of other code an address, until [`abandon_buffer`].
+/// Gives a buffer of other code an address, until that is freed.
 ///
 /// # Errors
 /// As [`Buffer::adopt`].
@@ -59,9 +58,4 @@ pub unsafe fn adopt_buffer(index: i32, memory: usize) -> Result<ffi::AdoptedBuff
     let buffer = unsafe { Buffer::adopt(&state.context, MemHandle::from_bits(memory))? };
     let size = buffer.size();
     Ok(ffi::AdoptedBuffer { address: state.adopt(buffer)?, size })
-}
-
-/// Lets go of a buffer, once the device has nothing left to do.
-pub fn abandon_buffer(index: i32, address: usize) -> Result<()> {
-    device(index)?.state()?.abandon(address)
 }

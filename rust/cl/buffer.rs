@@ -1,9 +1,9 @@
 //! Device memory.
 
 use opencl3::memory::{
-    create_buffer, get_mem_object_info, release_mem_object, retain_mem_object, CL_MEM_ALLOC_HOST_PTR, CL_MEM_CONTEXT,
-    CL_MEM_HOST_PTR, CL_MEM_OBJECT_BUFFER, CL_MEM_READ_WRITE, CL_MEM_SIZE, CL_MEM_TYPE, CL_MEM_USES_SVM_POINTER,
-    CL_MEM_USE_HOST_PTR,
+    create_buffer, get_mem_object_info, release_mem_object, retain_mem_object, CL_MEM_ALLOC_HOST_PTR,
+    CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_HOST_PTR, CL_MEM_OBJECT_BUFFER, CL_MEM_READ_WRITE, CL_MEM_SIZE,
+    CL_MEM_TYPE, CL_MEM_USES_SVM_POINTER, CL_MEM_USE_HOST_PTR,
 };
 use opencl3::types::cl_mem;
 
@@ -98,7 +98,11 @@ impl Buffer {
             );
         }
         // The host's side of memory that is shared needs no command only where it is the driver's own.
-        let is_svm = get_mem_object_info(handle.0, CL_MEM_USES_SVM_POINTER).is_ok_and(|info| info.to_uint() != 0);
+        // A part of a buffer says so only of the whole.
+        let parent =
+            get_mem_object_info(handle.0, CL_MEM_ASSOCIATED_MEMOBJECT).map_or(0, |info| info.to_ptr()) as cl_mem;
+        let whole = if parent.is_null() { handle.0 } else { parent };
+        let is_svm = get_mem_object_info(whole, CL_MEM_USES_SVM_POINTER).is_ok_and(|info| info.to_uint() != 0);
         if handle.host_pointer().is_some() && !is_svm {
             return refuse("lies in memory of the host (CL_MEM_USE_HOST_PTR). Copy it to one that does not.");
         }

@@ -68,12 +68,13 @@ impl CachedProgram {
 /// [`Error::Build`] with the compiler's log.
 pub fn generated_program(device: &'static Device, family: Family, kernels: &str) -> Result<CachedProgram> {
     let lanes = if device.class == DeviceClass::Cpu { 16 } else { 1 };
+    let constants = if family == Family::Generated { vec![("VEC", lanes)] } else { Vec::new() };
     let recipe = Recipe {
         device,
         family,
         class: Class::Float,
         tier: Tier::Generic,
-        constants: vec![("VEC", lanes)],
+        constants,
         switch: Switch { functions: "", cases: kernels.to_owned() },
     };
     let program = COMPILE_THREAD.on_the_spot(|| build(&recipe))?;

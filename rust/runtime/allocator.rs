@@ -95,9 +95,9 @@ impl Allocator {
         Ok(address)
     }
 
-    /// Frees a block; `mark` records a marker on another stream that used it.
-    pub fn free(&mut self, address: usize, mark: impl Fn(i64) -> Result<Event>) -> Result<()> {
-        let Some(block) = self.blocks.get_mut(address) else { return Ok(()) };
+    /// Frees a block; `mark` records a marker on another stream that used it. Returns false where no block starts.
+    pub fn free(&mut self, address: usize, mark: impl Fn(i64) -> Result<Event>) -> Result<bool> {
+        let Some(block) = self.blocks.get_mut(address) else { return Ok(false) };
         let streams = std::mem::take(&mut block.used_by);
         let (size, requested) = (block.size, block.requested);
         self.stats.allocation.sub(1);
@@ -105,11 +105,11 @@ impl Allocator {
         self.stats.requested_bytes.sub(requested);
         if streams.is_empty() {
             self.retire(address, size);
-            return Ok(());
+            return Ok(true);
         }
         let markers = streams.into_iter().map(mark).collect::<Result<_>>()?;
         self.pending.push(Pending { address, markers });
-        Ok(())
+        Ok(true)
     }
 
     fn retire(&mut self, address: usize, size: usize) {
@@ -125,11 +125,13 @@ impl Allocator {
         Ok(address)
     }
 
-    /// Takes a buffer of other code out again, for callers that have waited for the device.
-    pub fn abandon(&mut self, space: &AddressSpace, address: usize) {
-        if let Some(buffer) = self.foreign.remove(&address) {
-            self.addresses.remove(space, address, buffer.size().max(1));
-        }
+    /// Lets go of a buffer of other code, if one starts there.
+    pub fn abandon(&mut self, space: &AddressSpace, address: usize, idle: impl Fn() -> Result<()>) -> Result<()> {
+        let Some(buffer) = self.foreign.remove(&address) else { return Ok(()) };
+        // With some drivers a launch does not keep a buffer alive.
+        let idle = idle();
+        self.addresses.remove(space, address, buffer.size().max(1));
+        idle
     }
 
     /// Notes that a stream other than the block's own uses it.

@@ -233,19 +233,16 @@ impl DeviceState {
 
     /// Returns memory to the allocator.
     pub fn free(&self, address: usize) -> Result<()> {
-        self.allocator().free(address, |stream| self.stream(stream)?.queue(&self.context)?.marker())
+        let mut allocator = self.allocator();
+        if allocator.free(address, |stream| self.stream(stream)?.queue(&self.context)?.marker())? {
+            return Ok(());
+        }
+        allocator.abandon(&self.space, address, || self.synchronize())
     }
 
-    /// Gives a buffer of other code an address; it is shared until [`Self::abandon`].
+    /// Gives a buffer of other code an address; it is shared until [`Self::free`].
     pub fn adopt(&self, buffer: Buffer) -> Result<usize> {
         self.allocator().adopt(&self.space, buffer)
-    }
-
-    /// Lets go of a buffer of other code, once nothing uses it: with some drivers a launch does not keep it alive.
-    pub fn abandon(&self, address: usize) -> Result<()> {
-        let synchronized = self.synchronize();
-        self.allocator().abandon(&self.space, address);
-        synchronized
     }
 
     /// Notes that `stream` uses the block that starts at `address`.

@@ -81,7 +81,7 @@ def test_capsules_of_opencl_memory_become_tensors_over_it(device, options):
 
 
 def test_capsules_keep_memory_until_they_and_their_tensors_are_gone(device):
-    torch.opencl.synchronize()
+    gc.collect()
     before = torch.opencl.memory_allocated()
 
     def used() -> int:
@@ -156,6 +156,7 @@ def test_tensors_share_memory_with_arrays(cl, device):
 
 def test_arrays_and_tensors_keep_each_other(cl, device):
     interop = torch.opencl.interop
+    gc.collect()
     before = torch.opencl.memory_allocated()
     view = interop.to_pyopencl(torch.ones(1 << 18, device=device))[7:]
     gc.collect()
