@@ -148,7 +148,7 @@ def main() -> None:
         x, weight = torch.randn(37, 300).to(dtype), torch.randn(300).to(dtype)
         for function in (rms_norm, torch.compile(rms_norm, fullgraph=True)):
             ours = [tensor.to("opencl").requires_grad_() for tensor in (x, weight)]
-            theirs = [tensor.float().requires_grad_() for tensor in (x, weight)]
+            theirs = [tensor.float().clone().requires_grad_() for tensor in (x, weight)]
             y, expected = function(*ours), F.rms_norm(theirs[0], (300,), theirs[1], 1e-6)
             y.float().square().sum().backward()
             expected.square().sum().backward()
