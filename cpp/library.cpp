@@ -4,13 +4,16 @@
 #include <torch/library.h>
 #include <utility>
 
+#include "allocator.h"
 #include "error.h"
 #include "fallback.h"
 #include "generator.h"
 #include "library.h"
 #include "native/fused_matmul.h"
+#include "tensor_arg.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/bridge/builds.rs.h"
+#include "torch_opencl/rust/bridge/interop.rs.h"
 #include "torch_opencl/rust/ops/core/struct_check.rs.h"
 #include "torch_opencl/rust/ops/generated/mod.rs.h"
 
@@ -69,6 +72,52 @@ std::vector<int64_t> build_kernels(int64_t device, const std::string& source, co
   const rust::Vec<int64_t> kernels =
       checked([&] { return bridge::build_kernels(device_index(device), rust::Str(source), std::move(list)); });
   return {kernels.begin(), kernels.end()};
+}
+
+int64_t build_user_kernel(int64_t device, const std::string& source, const std::string& name) {
+  return checked([&] { return bridge::build_user_kernel(device_index(device), rust::Str(source), rust::Str(name)); });
+}
+
+// Buffers are those that the kernel writes, then those that it only reads.
+void launch_user_kernel(
+    int64_t kernel,
+    at::TensorList written,
+    at::TensorList read,
+    at::IntArrayRef values,
+    at::IntArrayRef global,
+    at::IntArrayRef local) {
+  std::vector<size_t> buffers;
+  buffers.reserve(written.size() + read.size());
+  for (const at::Tensor& tensor : written) buffers.push_back(address_of(tensor));
+  for (const at::Tensor& tensor : read) buffers.push_back(address_of(tensor));
+  checked([&] {
+    bridge::launch_user_kernel(kernel, arg(global), arg(local), {buffers.data(), buffers.size()}, arg(values));
+  });
+  // So that autograd sees that what it has saved is no more what it was.
+  for (const at::Tensor& tensor : written) {
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+// The cl_mem and the offset in bytes.
+std::vector<int64_t> native_buffer(const at::Tensor& tensor) {
+  const auto buffer = checked([&] { return bridge::native_buffer(address_of(tensor)); });
+  return {static_cast<int64_t>(buffer.memory), static_cast<int64_t>(buffer.offset)};
+}
+
+// A tensor of the bytes of a buffer of other code.
+at::Tensor adopt_buffer(int64_t device, int64_t memory) {
+  const auto buffer = checked([&] { return bridge::adopt_buffer(device_index(device), static_cast<size_t>(memory)); });
+  auto* data = reinterpret_cast<void*>(buffer.address);
+  const c10::Device place(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device));
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), buffer.size,
+      c10::DataPtr(data, data, device_allocator()->raw_deleter(), place), device_allocator(), /*resizable=*/false);
+  at::Tensor bytes = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      caffe2::TypeMeta::Make<uint8_t>());
+  bytes.unsafeGetTensorImpl()->set_sizes_contiguous({static_cast<int64_t>(buffer.size)});
+  return bytes;
 }
 
 } // namespace
@@ -157,6 +206,19 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("launch_function() -> int", [] { return static_cast<int64_t>(bridge::launch_function()); });
   m.def(
       "fault_message(str text) -> int", [](const std::string& text) { return bridge::fault_message(rust::Str(text)); });
+  m.def("build_user_kernel(int device, str source, str name) -> int", &build_user_kernel);
+  m.def(
+      "launch_user_kernel(int kernel, Tensor(a!)[] written, Tensor[] read, int[] values, int[] global_size, int[] "
+      "local_size) -> ()",
+      &launch_user_kernel);
+  m.def("native_device(int device) -> int", [](int64_t device) {
+    return static_cast<int64_t>(checked([&] { return bridge::native_device(device_index(device)); }));
+  });
+  m.def("native_context(int device) -> int", [](int64_t device) {
+    return static_cast<int64_t>(checked([&] { return bridge::native_context(device_index(device)); }));
+  });
+  m.def("native_buffer(Tensor tensor) -> int[]", &native_buffer);
+  m.def("adopt_buffer(int device, int memory) -> Tensor", &adopt_buffer);
   m.def("launches() -> int", [] { return static_cast<int64_t>(bridge::launch_count()); });
 }
 

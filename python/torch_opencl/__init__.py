@@ -5,8 +5,9 @@ of ``torch.cuda``, ``torch.xpu`` and ``torch.accelerator``.
 """
 
 import sys
+from typing import Any
 
-from torch_opencl import _hooks, _load, amp, random
+from torch_opencl import _dlpack, _hooks, _load, amp, interop, random
 from torch_opencl._lazy import (
     _is_in_bad_fork as _is_in_bad_fork,
     _lazy_init as _lazy_init,
@@ -28,6 +29,7 @@ from torch_opencl.device import (
     get_device_name,
     get_device_properties,
     is_bf16_supported,
+    is_tf32_supported,
     set_device,
     synchronize,
 )
@@ -39,6 +41,7 @@ from torch_opencl.diagnostics import (
     reset_fallbacks,
     set_sync_debug_mode,
 )
+from torch_opencl.kernels import Kernel, compile_kernel
 from torch_opencl.memory import (
     OutOfMemoryError,
     empty_cache,
@@ -90,12 +93,14 @@ __version__ = "0.1.0"
 __all__ = [
     "DeviceProperties",
     "Event",
+    "Kernel",
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
     "WarmupStatistics",
     "amp",
     "can_device_access_peer",
+    "compile_kernel",
     "current_device",
     "current_stream",
     "default_generators",
@@ -117,11 +122,13 @@ __all__ = [
     "host_memory_stats",
     "init",
     "initial_seed",
+    "interop",
     "ipc_collect",
     "is_available",
     "is_bf16_supported",
     "is_current_stream_capturing",
     "is_initialized",
+    "is_tf32_supported",
     "kernel_cache_info",
     "launches",
     "manual_seed",
@@ -160,7 +167,7 @@ __all__ = [
 globals().update(tensor_types())
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     # A function elsewhere, a tuple here: that is what `torch.cuda.default_generators` is.
     if name == "default_generators":
         return random.default_generators()
@@ -171,6 +178,8 @@ def __getattr__(name: str):
 
 
 _load.load(sys.modules[__name__])
+if _load.error() is None:
+    _dlpack.install()
 
 # torch.compile: each is done when PyTorch imports the module, which `import torch` does not.
 _hooks.when_imported("torch._inductor.utils", "torch_opencl.inductor.registration:add_to_gpu_types")

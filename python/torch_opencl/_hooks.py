@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch_opencl.inductor import names
 
@@ -79,7 +79,7 @@ class _Loader(importlib.abc.Loader):
         self.loader = loader
         self.functions = functions
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:

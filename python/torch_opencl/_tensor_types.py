@@ -26,7 +26,7 @@ class _TensorType(type):
         return getattr(torch, cls.__name__)(*arguments).to("opencl")
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, torch.Tensor) and instance.is_opencl and instance.dtype == cls.dtype
+        return isinstance(instance, torch.Tensor) and instance.device.type == "opencl" and instance.dtype == cls.dtype
 
 
 def tensor_types() -> dict[str, type]:

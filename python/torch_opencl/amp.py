@@ -1,8 +1,11 @@
 """Mixed precision: what :func:`torch.autocast` asks of a backend, and its classes with this device filled in."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
-__all__ = ["GradScaler", "autocast", "get_amp_supported_dtype"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "get_amp_supported_dtype"]
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
@@ -49,3 +52,29 @@ class GradScaler(torch.amp.GradScaler):
         enabled: bool = True,
     ) -> None:
         super().__init__("opencl", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+
+
+def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: torch.dtype | None = None) -> Callable[..., Any]:
+    """:func:`torch.amp.custom_fwd` for this device: a decorator of ``forward`` of a ``torch.autograd.Function``.
+
+    Args:
+        fwd: the function; None where the decorator is called with options.
+        cast_inputs: the dtype that floating inputs are cast to within autocast, which is then off in ``fwd``; None
+            leaves them and autocast as they are.
+
+    Returns:
+        The decorated function, or the decorator.
+    """
+    return torch.amp.custom_fwd(fwd, device_type="opencl", cast_inputs=cast_inputs)
+
+
+def custom_bwd(bwd: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """:func:`torch.amp.custom_bwd` for this device: a decorator of ``backward``, which runs as ``forward`` did.
+
+    Args:
+        bwd: the function; None where the decorator is called.
+
+    Returns:
+        The decorated function, or the decorator.
+    """
+    return torch.amp.custom_bwd(bwd, device_type="opencl")

@@ -1,9 +1,9 @@
 """``torch.backends.opencl``: how operators are computed, with the names of ``torch.backends.cuda``."""
 
-import json
+import json as _json
 
-from torch_opencl._load import native
-from torch_opencl._utils import DeviceLike, _get_device_index
+from torch_opencl._load import native as _native
+from torch_opencl._utils import DeviceLike as _DeviceLike, _get_device_index
 
 __all__ = ["blas_choices", "preferred_blas_library"]
 
@@ -31,11 +31,11 @@ def preferred_blas_library(backend: str | None = None) -> str:
             says why.
     """
     if backend is not None:
-        native().set_preferred_blas_library(backend)
-    return native().preferred_blas_library()
+        _native().set_preferred_blas_library(backend)
+    return _native().preferred_blas_library()
 
 
-def blas_choices(device: DeviceLike = None) -> dict[str, str]:
+def blas_choices(device: _DeviceLike = None) -> dict[str, str]:
     """Return what ``"auto"`` has chosen in this process so far.
 
     Args:
@@ -48,4 +48,4 @@ def blas_choices(device: DeviceLike = None) -> dict[str, str]:
     Raises:
         LibraryError: the native library cannot be loaded.
     """
-    return json.loads(native().blas_choices(_get_device_index(device, optional=True)))
+    return _json.loads(_native().blas_choices(_get_device_index(device, optional=True)))

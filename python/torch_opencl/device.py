@@ -21,6 +21,7 @@ __all__ = [
     "get_device_name",
     "get_device_properties",
     "is_bf16_supported",
+    "is_tf32_supported",
     "set_device",
     "synchronize",
 ]
@@ -216,6 +217,15 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
         True where there is a device and emulation counts.
     """
     return including_emulation and is_available()
+
+
+def is_tf32_supported() -> bool:
+    """Return whether the device multiplies float32 matrices in TensorFloat-32.
+
+    Returns:
+        False: OpenCL C has no such type.
+    """
+    return False
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:

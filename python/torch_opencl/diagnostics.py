@@ -1,10 +1,12 @@
 """What the backend has been doing: CPU fallbacks, kernel launches, compiled kernels, waits for the device."""
 
 import json
+from typing import TypedDict
 
 from torch_opencl._load import native
 
 __all__ = [
+    "KernelCacheInfo",
     "fallbacks",
     "get_sync_debug_mode",
     "kernel_cache_info",
@@ -51,7 +53,22 @@ def launches() -> int:
     return native().launches()
 
 
-def kernel_cache_info() -> dict[str, str | int | None]:
+class KernelCacheInfo(TypedDict):
+    """What :func:`kernel_cache_info` returns."""
+
+    path: str | None
+    entries: int
+    bytes: int
+    hits: int
+    compiled: int
+    loaded: int
+    specialized: int
+    pending: int
+    failed: int
+    specialize: str
+
+
+def kernel_cache_info() -> KernelCacheInfo:
     """Return where compiled kernels are kept, and how this process came by those that it uses.
 
     Returns:

@@ -2,8 +2,7 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -87,7 +86,13 @@ def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
     return nested
 
 
-def _statistic(name: str, key: str, returns: str) -> Callable[[DeviceLike], int]:
+class _Statistic(Protocol):
+    """A function of a device, the current one by default."""
+
+    def __call__(self, device: DeviceLike = None) -> int: ...
+
+
+def _statistic(name: str, key: str, returns: str) -> _Statistic:
     def statistic(device: DeviceLike = None) -> int:
         return memory_stats(device).get(key, 0)
 

@@ -94,7 +94,7 @@ def manual_seed(seed: int) -> None:
         seed: the seed.
     """
     seed = int(seed)
-    seed_when_initialized("current", lambda: _generator("opencl").manual_seed(seed))
+    seed_when_initialized("current", lambda: _seed(_generator("opencl"), seed))
 
 
 def manual_seed_all(seed: int) -> None:
@@ -145,6 +145,10 @@ def initial_seed() -> int:
         RuntimeError: there is no OpenCL device.
     """
     return _generator(current_device()).initial_seed()
+
+
+def _seed(generator: torch.Generator, seed: int) -> None:
+    generator.manual_seed(seed)
 
 
 def _generator(device: DeviceLike) -> torch.Generator:

@@ -77,7 +77,9 @@ class Event(torch.Event):
         ValueError: ``interprocess`` is True.
     """
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
+    def __new__(  # type: ignore[misc]  # a plain event, on purpose
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> torch.Event:
         """Make an event on the current device."""
         if interprocess:
             raise ValueError("OpenCL events cannot be shared between processes")

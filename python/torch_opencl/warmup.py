@@ -81,8 +81,14 @@ def warmup(function: Callable[..., Any], *args: Any, progress: bool = True, **kw
     finally:
         native().set_eager_builds(False)
     after = kernel_cache_info()
-    counts = {name: after[name] - before[name] for name in ("compiled", "loaded", "specialized", "failed")}
-    return WarmupStatistics(time.perf_counter() - start, calls, **counts)
+    return WarmupStatistics(
+        time.perf_counter() - start,
+        calls,
+        compiled=after["compiled"] - before["compiled"],
+        loaded=after["loaded"] - before["loaded"],
+        specialized=after["specialized"] - before["specialized"],
+        failed=after["failed"] - before["failed"],
+    )
 
 
 def _wait(pending: int, progress: bool) -> None:

@@ -1,14 +1,15 @@
 //! Device memory.
 
 use opencl3::memory::{
-    create_buffer, get_mem_object_info, release_mem_object, CL_MEM_ALLOC_HOST_PTR, CL_MEM_HOST_PTR, CL_MEM_READ_WRITE,
-    CL_MEM_SIZE, CL_MEM_USE_HOST_PTR,
+    create_buffer, get_mem_object_info, release_mem_object, retain_mem_object, CL_MEM_ALLOC_HOST_PTR,
+    CL_MEM_ASSOCIATED_MEMOBJECT, CL_MEM_CONTEXT, CL_MEM_HOST_PTR, CL_MEM_OBJECT_BUFFER, CL_MEM_READ_WRITE, CL_MEM_SIZE,
+    CL_MEM_TYPE, CL_MEM_USES_SVM_POINTER, CL_MEM_USE_HOST_PTR,
 };
 use opencl3::types::cl_mem;
 
 use super::shared::Shared;
 use super::{check, Context};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A borrowed `cl_mem`, for kernel arguments and copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,39 @@ impl Buffer {
         // SAFETY: the memory has `size` bytes and outlives the buffer.
         let result = unsafe { create_buffer(context.handle, flags, size, shared.pointer) };
         Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, _shared: Some(shared) })
+    }
+
+    /// Shares a buffer that other code has made in the same context.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is no buffer, for one of another context, and for one over memory of the host.
+    ///
+    /// # Safety
+    /// The handle is a live memory object.
+    pub unsafe fn adopt(context: &Context, handle: MemHandle) -> Result<Self> {
+        let ask = |what| check("clGetMemObjectInfo", get_mem_object_info(handle.0, what));
+        let refuse = |reason: &str| Err(Error::Invalid(format!("OpenCL: the memory object {reason}")));
+        if ask(CL_MEM_TYPE)?.to_uint() != CL_MEM_OBJECT_BUFFER {
+            return refuse("is an image or a pipe. Only buffers can be tensors.");
+        }
+        if ask(CL_MEM_CONTEXT)?.to_ptr() as usize != context.native_handle() {
+            return refuse(
+                "belongs to another OpenCL context, and contexts share no memory. Make it in the context of                  torch.opencl.interop.context(), or copy it through the host.",
+            );
+        }
+        // The host's side of memory that is shared needs no command only where it is the driver's own.
+        // A part of a buffer says so only of the whole.
+        let parent =
+            get_mem_object_info(handle.0, CL_MEM_ASSOCIATED_MEMOBJECT).map_or(0, |info| info.to_ptr()) as cl_mem;
+        let whole = if parent.is_null() { handle.0 } else { parent };
+        let is_svm = get_mem_object_info(whole, CL_MEM_USES_SVM_POINTER).is_ok_and(|info| info.to_uint() != 0);
+        if handle.host_pointer().is_some() && !is_svm {
+            return refuse("lies in memory of the host (CL_MEM_USE_HOST_PTR). Copy it to one that does not.");
+        }
+        let size = ask(CL_MEM_SIZE)?.to_size();
+        // SAFETY: the caller's promise.
+        check("clRetainMemObject", unsafe { retain_mem_object(handle.0) })?;
+        Ok(Self { handle, size, _shared: None })
     }
 
     /// Borrowed handle.

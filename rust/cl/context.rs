@@ -35,6 +35,11 @@ impl Context {
         self.device
     }
 
+    /// The `cl_context`, for interoperation with other OpenCL code.
+    pub fn native_handle(&self) -> usize {
+        self.handle as usize
+    }
+
     /// Returns true if host-visible buffers are shared with the host: it uses them without a command.
     pub fn shares_memory(&self) -> bool {
         self.shares_memory

@@ -15,6 +15,13 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceId(pub(super) cl_device_id);
 
+impl DeviceId {
+    /// The `cl_device_id`, for interoperation with other OpenCL code.
+    pub fn native_handle(self) -> usize {
+        self.0 as usize
+    }
+}
+
 // SAFETY: root devices are never released, and OpenCL device queries are thread-safe.
 unsafe impl Send for DeviceId {}
 // SAFETY: as above.

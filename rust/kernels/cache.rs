@@ -62,19 +62,24 @@ impl CachedProgram {
     }
 }
 
-/// A program of kernels that are written at run time, behind what they call (`generated.cl`).
+/// A program of kernels that are written at run time, behind what they call, the text of a family.
 ///
 /// # Errors
 /// [`Error::Build`] with the compiler's log.
-pub fn generated_program(device: &'static Device, kernels: &str) -> Result<CachedProgram> {
+pub fn generated_program(device: &'static Device, family: Family, kernels: &str) -> Result<CachedProgram> {
     let lanes = if device.class == DeviceClass::Cpu { 16 } else { 1 };
+    let constants = if family == Family::Generated {
+        // The last for the stores that the text itself chooses to stream.
+        vec![("VEC", lanes), ("SPEC_NON_TEMPORAL", 1)]
+    } else {
+        Vec::new()
+    };
     let recipe = Recipe {
         device,
-        family: Family::Generated,
+        family,
         class: Class::Float,
         tier: Tier::Generic,
-        // For the stores that the text itself chooses to stream.
-        constants: vec![("VEC", lanes), ("SPEC_NON_TEMPORAL", 1)],
+        constants,
         switch: Switch { functions: "", cases: kernels.to_owned() },
     };
     let program = COMPILE_THREAD.on_the_spot(|| build(&recipe))?;

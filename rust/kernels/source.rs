@@ -48,7 +48,7 @@ texts! {
     arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_channels_last fractional_max_pool fault
     loss ctc margin segment_reduce sparse_mm assertion optimizer rnn resample resample_rows grid_sampler embedding_bag
     multi_tensor foreach_norm foreach block scores attention attention_query attention_backward butterfly fft
-    packed_weight int4_vectors linalg_panel linalg householder sparse pointwise generated generated_lanes
+    packed_weight int4_vectors linalg_panel linalg householder sparse pointwise generated generated_lanes user
 }
 
 families! {
@@ -142,9 +142,11 @@ families! {
     Sparse sparse: prelude tier vector sparse;
     /// Sums over bags of embeddings.
     EmbeddingBag embedding_bag: prelude tier vector fault embedding_bag;
-    /// Functions for kernels that are written at run time, whose text follows.
+    /// Functions for kernels that `torch.compile` generates, whose text follows.
     Generated generated: prelude vector notation elementary power rounding math fault generated
         generated_lanes;
+    /// Macros and functions for kernels of the user's own, whose text follows.
+    User user: user;
     /// Scaled dot-product attention.
     Attention attention: prelude tier vector block scores attention;
     /// The same for few queries.

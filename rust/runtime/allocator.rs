@@ -37,6 +37,8 @@ pub(super) struct Allocator {
     fraction: f64,
     addresses: AddressMap,
     segments: HashMap<usize, Buffer>,
+    /// Buffers of other code, which hold no blocks.
+    foreign: HashMap<usize, Buffer>,
     blocks: Blocks,
     pending: Vec<Pending>,
     stats: MemoryStats,
@@ -49,6 +51,7 @@ impl Allocator {
             fraction: 1.0,
             addresses: AddressMap::new(space),
             segments: HashMap::default(),
+            foreign: HashMap::default(),
             blocks: Blocks::default(),
             pending: Vec::new(),
             stats: MemoryStats::default(),
@@ -92,9 +95,9 @@ impl Allocator {
         Ok(address)
     }
 
-    /// Frees a block; `mark` records a marker on another stream that used it.
-    pub fn free(&mut self, address: usize, mark: impl Fn(i64) -> Result<Event>) -> Result<()> {
-        let Some(block) = self.blocks.get_mut(address) else { return Ok(()) };
+    /// Frees a block; `mark` records a marker on another stream that used it. Returns false where no block starts.
+    pub fn free(&mut self, address: usize, mark: impl Fn(i64) -> Result<Event>) -> Result<bool> {
+        let Some(block) = self.blocks.get_mut(address) else { return Ok(false) };
         let streams = std::mem::take(&mut block.used_by);
         let (size, requested) = (block.size, block.requested);
         self.stats.allocation.sub(1);
@@ -102,17 +105,33 @@ impl Allocator {
         self.stats.requested_bytes.sub(requested);
         if streams.is_empty() {
             self.retire(address, size);
-            return Ok(());
+            return Ok(true);
         }
         let markers = streams.into_iter().map(mark).collect::<Result<_>>()?;
         self.pending.push(Pending { address, markers });
-        Ok(())
+        Ok(true)
     }
 
     fn retire(&mut self, address: usize, size: usize) {
         self.stats.active.sub(1);
         self.stats.active_bytes.sub(size);
         self.blocks.give_back(address);
+    }
+
+    /// Gives a buffer of other code an address.
+    pub fn adopt(&mut self, space: &AddressSpace, buffer: Buffer) -> Result<usize> {
+        let address = self.addresses.insert(space, buffer.size().max(1), buffer.handle())?;
+        self.foreign.insert(address, buffer);
+        Ok(address)
+    }
+
+    /// Lets go of a buffer of other code, if one starts there.
+    pub fn abandon(&mut self, space: &AddressSpace, address: usize, idle: impl Fn() -> Result<()>) -> Result<()> {
+        let Some(buffer) = self.foreign.remove(&address) else { return Ok(()) };
+        // With some drivers a launch does not keep a buffer alive.
+        let idle = idle();
+        self.addresses.remove(space, address, buffer.size().max(1));
+        idle
     }
 
     /// Notes that a stream other than the block's own uses it.

@@ -12,7 +12,7 @@ use super::fork;
 use super::snapshot::SegmentView;
 use super::stats::MemoryStats;
 use super::stream::{Stream, POOL_STREAMS};
-use crate::cl::{self, Context, DeviceInfo, DeviceType, PlatformInfo};
+use crate::cl::{self, Buffer, Context, DeviceInfo, DeviceType, PlatformInfo};
 use crate::error::{Error, Result};
 
 /// One OpenCL device; initialised on first use.
@@ -233,7 +233,16 @@ impl DeviceState {
 
     /// Returns memory to the allocator.
     pub fn free(&self, address: usize) -> Result<()> {
-        self.allocator().free(address, |stream| self.stream(stream)?.queue(&self.context)?.marker())
+        let mut allocator = self.allocator();
+        if allocator.free(address, |stream| self.stream(stream)?.queue(&self.context)?.marker())? {
+            return Ok(());
+        }
+        allocator.abandon(&self.space, address, || self.synchronize())
+    }
+
+    /// Gives a buffer of other code an address; it is shared until [`Self::free`].
+    pub fn adopt(&self, buffer: Buffer) -> Result<usize> {
+        self.allocator().adopt(&self.space, buffer)
     }
 
     /// Notes that `stream` uses the block that starts at `address`.

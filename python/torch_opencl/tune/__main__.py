@@ -9,11 +9,10 @@ import json
 import sys
 from collections.abc import Iterator
 
-import torch
-
 from torch_opencl._lazy import _lazy_init, device_count
 from torch_opencl._load import native
 from torch_opencl._utils import _check_index
+from torch_opencl.device import get_device_name
 from torch_opencl.tune import recorded, tune
 from torch_opencl.tune.record import Record, alone, file_of
 from torch_opencl.tune.search import mean
@@ -59,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _name(device: int) -> str:
-    return f"opencl:{device} ({torch.opencl.get_device_name(device)})"
+    return f"opencl:{device} ({get_device_name(device)})"
 
 
 def _summary(device: int) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
+from torch_opencl.device import get_device_properties, synchronize
+
 # A timing takes at least so many seconds: shorter work is repeated.
 _LEAST_SECONDS = 0.01
 # How uncertain a ratio may be, and how often it is measured at most for that: where other programs run, times differ by
@@ -113,11 +115,11 @@ class Bench:
 
     def _seconds(self, repeats: int) -> float:
         """Time the work, from an idle device to an idle device."""
-        torch.opencl.synchronize(self._device)
+        synchronize(self._device)
         start = time.perf_counter()
         for _ in range(repeats):
             self.work.run(*self._inputs)
-        torch.opencl.synchronize(self._device)
+        synchronize(self._device)
         return time.perf_counter() - start
 
 
@@ -162,7 +164,7 @@ def checked_work(device: torch.device) -> list[Work]:
         Small work of odd sizes, in every dtype that kernels have variants for.
     """
     dtypes = [torch.float32, torch.bfloat16, torch.int64, torch.complex64]
-    if torch.opencl.get_device_properties(device).fp64:
+    if get_device_properties(device).fp64:
         dtypes += [torch.float64, torch.complex128]
     return [
         *(_matmul(f"67 x 131 x 301 of {dtype}", 67, 131, 301, dtype=dtype) for dtype in dtypes),

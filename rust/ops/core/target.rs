@@ -111,7 +111,7 @@ impl Target {
         global: &[usize],
         local: Option<&[usize]>,
     ) -> Result<()> {
-        args.bind(|args| self.enqueue(program, kernel.name, args, global, local, Start::Now))
+        args.bind(|args| self.enqueue_of(program, kernel.name, args, global, local, Start::Now))
     }
 
     /// Enqueues an element-wise kernel over `count` elements; where those are few it need not start before others do.
@@ -125,7 +125,7 @@ impl Target {
         local: Option<&[usize]>,
     ) -> Result<()> {
         let start = if count <= SHORT { Start::Batched } else { Start::Now };
-        args.bind(|args| self.enqueue(program, kernel.name, args, global, local, start))
+        args.bind(|args| self.enqueue_of(program, kernel.name, args, global, local, start))
     }
 
     /// Enqueues a kernel that was written at run time.
@@ -133,18 +133,17 @@ impl Target {
         &self,
         kernel: &Kernel,
         args: &[Arg<'_>],
-        global: usize,
-        local: usize,
+        global: &[usize],
+        local: Option<&[usize]>,
         start: Start,
     ) -> Result<()> {
-        if global == 0 {
+        if global.contains(&0) {
             return Ok(());
         }
-        let grid = Grid { first: None, global: &[global], local: Some(&[local]) };
-        self.stream.launch(&self.state.context, kernel, args, &grid, start)
+        self.enqueue(kernel, args, global, local, start)
     }
 
-    fn enqueue(
+    fn enqueue_of(
         &self,
         program: &CachedProgram,
         kernel: &'static str,
@@ -157,8 +156,19 @@ impl Target {
             return Ok(());
         }
         let kernel = program.kernel(kernel)?;
+        self.enqueue(&kernel, args, global, local, start)
+    }
+
+    fn enqueue(
+        &self,
+        kernel: &Kernel,
+        args: &[Arg<'_>],
+        global: &[usize],
+        local: Option<&[usize]>,
+        start: Start,
+    ) -> Result<()> {
         let launch = |first: Option<&[usize]>, global: &[usize], local: Option<&[usize]>| {
-            self.stream.launch(&self.state.context, &kernel, args, &Grid { first, global, local }, start)
+            self.stream.launch(&self.state.context, kernel, args, &Grid { first, global, local }, start)
         };
         match (local, global) {
             (None, _) if self.is_cpu() => launch(None, global, Self::group_for(global).get(..global.len())),

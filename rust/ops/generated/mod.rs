@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::cl::{Arg, Kernel, Start};
 use crate::error::{Error, Result};
-use crate::kernels::{generated_program, CachedProgram};
+use crate::kernels::{generated_program, CachedProgram, Family};
 use crate::ops::Target;
 use crate::runtime::message_index;
 
@@ -17,6 +17,14 @@ const MOST_VALUES: usize = 64;
 mod ffi {
     extern "Rust" {
         fn build_kernels(device: i32, source: &str, names: Vec<String>) -> Result<Vec<i64>>;
+        fn build_user_kernel(device: i32, source: &str, name: &str) -> Result<i64>;
+        fn launch_user_kernel(
+            kernel: i64,
+            global: &[i64],
+            local: &[i64],
+            buffers: &[usize],
+            values: &[i64],
+        ) -> Result<()>;
         fn release_kernels(kernels: &[i64]);
         fn fault_message(text: &str) -> i64;
         fn launch_function() -> usize;
@@ -45,12 +53,26 @@ static KERNELS: RwLock<Vec<Option<Arc<Generated>>>> = RwLock::new(Vec::new());
 /// # Errors
 /// [`Error::Build`] with the compiler's log.
 pub fn build_kernels(device: i32, source: &str, names: Vec<String>) -> Result<Vec<i64>> {
-    let program = Arc::new(generated_program(crate::runtime::device(device)?, source)?);
+    build(device, Family::Generated, source, &names)
+}
+
+/// Builds a kernel of the user's own, as [`build_kernels`]. The source follows `user.cl`, and
+/// python/torch_opencl/_kernel_text.py has given the kernel the parameters that are described there.
+///
+/// # Errors
+/// [`Error::Build`] with the compiler's log.
+pub fn build_user_kernel(device: i32, source: &str, name: &str) -> Result<i64> {
+    let kernels = build(device, Family::User, source, &[name.to_owned()])?;
+    kernels.first().copied().ok_or_else(|| Error::Invalid(format!("OpenCL: {name} was not built")))
+}
+
+fn build(device: i32, family: Family, source: &str, names: &[String]) -> Result<Vec<i64>> {
+    let program = Arc::new(generated_program(crate::runtime::device(device)?, family, source)?);
     let built = names
         .iter()
         .map(|name| {
             let kernel = program.generated_kernel(name)?;
-            let reports_faults = name.ends_with("_faults");
+            let reports_faults = family == Family::Generated && name.ends_with("_faults");
             Ok(Arc::new(Generated { device, kernel, reports_faults, _program: Arc::clone(&program) }))
         })
         .collect::<Result<Vec<_>>>()?;
@@ -76,9 +98,9 @@ pub fn release_kernels(numbers: &[i64]) {
 /// [`Error::Invalid`] for a number that is none, buffers of another device, and too many arguments.
 fn launch_kernel(
     kernel: i64,
-    global: usize,
-    local: usize,
-    is_short: bool,
+    global: &[usize],
+    local: Option<&[usize]>,
+    start: Start,
     buffers: &[usize],
     values: &[u64],
 ) -> Result<()> {
@@ -118,8 +140,18 @@ fn launch_kernel(
             *slot = Arg::Buffer(target.faults()?.handle);
         }
     }
-    let start = if is_short { Start::Batched } else { Start::Now };
     target.launch_generated(&generated.kernel, args.get(..=last).unwrap_or_default(), global, local, start)
+}
+
+/// Enqueues a kernel of the user's own over up to three dimensions; without `local` in groups that suit the device.
+///
+/// # Errors
+/// As [`launch_kernel`]; [`Error::Unsupported`] for groups larger than the device takes.
+pub fn launch_user_kernel(kernel: i64, global: &[i64], local: &[i64], buffers: &[usize], values: &[i64]) -> Result<()> {
+    let sizes = |sizes: &[i64]| sizes.iter().map(|size| usize::try_from(*size).unwrap_or(0)).collect::<Vec<_>>();
+    let (global, local) = (sizes(global), sizes(local));
+    let local = (!local.is_empty()).then_some(local.as_slice());
+    launch_kernel(kernel, &global, local, Start::Now, buffers, bytemuck::cast_slice(values))
 }
 
 /// Enqueues a kernel, by C's calling convention: `python/launch` calls it for Python.
@@ -149,7 +181,8 @@ pub unsafe extern "C" fn torch_opencl_launch(
             std::slice::from_raw_parts_mut(message, size),
         )
     };
-    let Err(error) = launch_kernel(kernel, global, local, is_short != 0, buffers, values) else { return 0 };
+    let start = if is_short != 0 { Start::Batched } else { Start::Now };
+    let Err(error) = launch_kernel(kernel, &[global], Some(&[local]), start, buffers, values) else { return 0 };
     let text = error.message();
     for (slot, byte) in message.iter_mut().zip(text.bytes().chain([0])) {
         *slot = byte;

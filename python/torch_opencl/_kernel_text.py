@@ -1,0 +1,310 @@
+"""Reads the signature of a user's kernel, and writes the text that the library builds.
+
+A buffer of OpenCL 1.2 has no address, and a tensor may start anywhere in it. A kernel is therefore given other
+parameters than its author wrote: its buffers, those that it writes first, and one struct of 64-bit values, the offsets
+of these buffers and the scalars. Behind its opening brace stand the author's parameters as variables. Lines keep their
+numbers.
+"""
+
+import contextlib
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+Kind = Literal["tensor", "scalar", "size"]
+
+# What the elements of a tensor are in OpenCL C, and what is computed in.
+STORAGE = {
+    torch.bool: ("bool_t", "int"),
+    torch.uint8: ("uchar", "int"),
+    torch.int8: ("char", "int"),
+    torch.uint16: ("ushort", "int"),
+    torch.int16: ("short", "int"),
+    torch.uint32: ("uint", "uint"),
+    torch.int32: ("int", "int"),
+    torch.uint64: ("ulong", "ulong"),
+    torch.int64: ("long", "long"),
+    torch.float16: ("half", "float"),
+    torch.bfloat16: ("bfloat16_t", "float"),
+    torch.float32: ("float", "float"),
+    torch.float64: ("double", "double"),
+    torch.complex64: ("float2", "float2"),
+    torch.complex128: ("double2", "double2"),
+}
+DTYPES = {storage: dtype for dtype, (storage, _) in STORAGE.items()}
+
+# Least and greatest value of integers.
+_INTEGERS = {
+    "bool": (0, 1),
+    "char": (-(2**7), 2**7 - 1),
+    "uchar": (0, 2**8 - 1),
+    "short": (-(2**15), 2**15 - 1),
+    "ushort": (0, 2**16 - 1),
+    "int": (-(2**31), 2**31 - 1),
+    "uint": (0, 2**32 - 1),
+    "long": (-(2**63), 2**63 - 1),
+    "ulong": (0, 2**64 - 1),
+    "size_t": (0, 2**64 - 1),
+}
+_ALIASES = {f"unsigned {name}": f"u{name}" for name in ("char", "short", "int", "long")} | {"unsigned": "uint"}
+_QUALIFIERS = re.compile(r"\b(?:__)?(?:const|restrict|volatile)\b")
+_SPACES = re.compile(r"\b(?:__)?(global|local|constant|private)\b|\b(GLOBAL|LOCAL|CONSTANT)\b")
+_KERNEL = re.compile(r"\b(?:__kernel|kernel|KERNEL)\b([^;{}]*?)\bvoid\b([^;{}()]*(?:\(\([^;{}]*\)\)\s*)?)\b(\w+)\s*\(")
+
+_BRACE = re.compile(r"\s*(?:__attribute__\s*\(\(.*?\)\)\s*)*\{", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a kernel: its name, what it takes, and its type in OpenCL C."""
+
+    name: str
+    kind: Kind
+    type: str
+    """Of a tensor the type of its elements: one of OpenCL C, ``void``, or a type parameter."""
+    is_written: bool = False
+    """Whether a tensor's elements are not ``const``."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kernel's parameters, and where its text has them."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    opening: int
+    """Behind the parenthesis."""
+    closing: int
+    """Before the other one."""
+    brace: int
+    """Behind the brace."""
+
+    def buffers(self) -> list[Parameter]:
+        """Return the tensors in the order in which kernels are given them: those that are written first."""
+        tensors = [parameter for parameter in self.parameters if parameter.kind == "tensor"]
+        return sorted(tensors, key=lambda parameter: not parameter.is_written)
+
+    def scalars(self) -> list[Parameter]:
+        """Return the other parameters, in their order."""
+        return [parameter for parameter in self.parameters if parameter.kind != "tensor"]
+
+
+def read_signature(source: str, name: str, types: Sequence[str]) -> Signature:
+    """Read the parameters of a kernel.
+
+    Args:
+        source: the text.
+        name: the kernel's.
+        types: names of type parameters.
+
+    Returns:
+        The signature.
+
+    Raises:
+        ValueError: there is no such kernel, or it takes what no argument can be.
+    """
+    code = _without_comments(source)
+    for match in _KERNEL.finditer(code):
+        if match.group(3) == name and (signature := _signature(code, match, types)) is not None:
+            return signature
+    others = sorted({match.group(3) for match in _KERNEL.finditer(code)})
+    raise ValueError(f"the source has no kernel {name!r}; its kernels are: {', '.join(others) or 'none'}")
+
+
+def _signature(code: str, match: re.Match[str], types: Sequence[str]) -> Signature | None:
+    """A kernel's signature; None for a declaration without a body."""
+    name = match.group(3)
+    closing = _closing(code, match.end())
+    brace = _BRACE.match(code, closing + 1)
+    if brace is None:
+        return None
+    inside = code[match.end() : closing]
+    parts = [] if inside.strip() in ("", "void") else inside.split(",")
+    parameters = tuple(_parameter(part, name, types) for part in parts)
+    names = [parameter.name for parameter in parameters]
+    if len(set(names)) < len(names):
+        raise ValueError(f"kernel {name}: two parameters have one name: {', '.join(names)}")
+    return Signature(name, parameters, match.end(), closing, brace.end())
+
+
+def _signatures(source: str, types: Sequence[str]) -> list[Signature]:
+    """The kernels of a source, last ones first, but those that take what no argument can be."""
+    code = _without_comments(source)
+    found = []
+    for match in _KERNEL.finditer(code):
+        with contextlib.suppress(ValueError):
+            if (signature := _signature(code, match, types)) is not None:
+                found.append(signature)
+    return found[::-1]
+
+
+def program_text(
+    source: str, signature: Signature, dtypes: Mapping[str, torch.dtype], constants: Mapping[str, int | float | bool]
+) -> str:
+    """Write what follows ``user.cl`` in the program.
+
+    Args:
+        source: the user's text.
+        signature: of the kernel that is built.
+        dtypes: what the type parameters are.
+        constants: macros to define.
+
+    Returns:
+        OpenCL C; lines of the source have their own numbers in the compiler's messages.
+    """
+    lines = [f"#define {name} {_literal(value)}" for name, value in constants.items()]
+    for name, dtype in dtypes.items():
+        storage, work = STORAGE[dtype]
+        word = str(dtype).removeprefix("torch.")
+        lines += [f"typedef {storage} {name};", f"typedef {work} work_{name};"]
+        lines += [f"#define {verb}_{name} {verb}_{word}" for verb in ("load", "store")]
+    text = source
+    # All kernels of the source: OpenCL C has no parameters of size_t.
+    for other in _signatures(source, tuple(dtypes)):
+        lines.append(_packed(other))
+        text = _rewritten(text, other, dtypes)
+    return "\n".join([*lines, f'#line 1 "{signature.name}"', text, ""])
+
+
+def _packed(signature: Signature) -> str:
+    """The struct of a kernel's offsets and scalars."""
+    count = max(1, len(signature.parameters))
+    return f"typedef struct {{ long {', '.join(f'v{i}' for i in range(count))}; }} {signature.name}_packed_;"
+
+
+def _rewritten(source: str, signature: Signature, dtypes: Mapping[str, torch.dtype]) -> str:
+    """The source with the parameters that a kernel is given in place of those that its author wrote."""
+    buffers, scalars = signature.buffers(), signature.scalars()
+    head = [f"__global uchar *{parameter.name}_buffer_" for parameter in buffers]
+    unpacked = ""
+    for i, parameter in enumerate(buffers):
+        kind = f"__global {'' if parameter.is_written else 'const '}{parameter.type} *"
+        unpacked += f" {kind}{parameter.name} = ({kind})({parameter.name}_buffer_ + packed_.v{i});"
+    for i, parameter in enumerate(scalars, len(buffers)):
+        work = _work(parameter.type, dtypes)
+        unpacked += (
+            f" const {parameter.type} {parameter.name} = {_UNPACK.get(work, f'({work})packed_.v{i}').format(i)};"
+        )
+    # What the author wrote between the parentheses keeps its lines, as a comment would.
+    breaks = "\n" * source.count("\n", signature.opening, signature.closing)
+    written = ", ".join([*head, f"const {signature.name}_packed_ packed_"]) + breaks
+    rest = source[signature.closing : signature.brace] + unpacked + source[signature.brace :]
+    return source[: signature.opening] + written + rest
+
+
+_UNPACK = {
+    "float": "as_float((uint)packed_.v{0})",
+    "double": "as_double(packed_.v{0})",
+    "bool": "packed_.v{0} != 0",
+}
+
+
+def packer(type: str, dtypes: Mapping[str, torch.dtype]) -> Callable[[Any], int]:
+    """Return the function that turns an argument into the 64 bits that the kernel unpacks.
+
+    Args:
+        type: of a scalar, in OpenCL C.
+        dtypes: what the type parameters are.
+
+    Returns:
+        The function: it takes a number, and raises TypeError and ValueError.
+    """
+    work = _work(type, dtypes)
+    if work in ("float", "double"):
+        form, bits = ("<f", "<I") if work == "float" else ("<d", "<q")
+
+        def pack(value: float) -> int:
+            try:
+                return struct.unpack(bits, struct.pack(form, value))[0]
+            except OverflowError:
+                return struct.unpack(bits, struct.pack(form, float("inf") if value > 0 else float("-inf")))[0]
+
+        return pack
+    least, most = _INTEGERS[work]
+
+    def pack_integer(value: int) -> int:
+        if not least <= value <= most:
+            raise ValueError(f"{value} does not fit its type {work}")
+        return value - 2**64 if value >= 2**63 else value
+
+    return pack_integer
+
+
+def is_integer(type: str, dtypes: Mapping[str, torch.dtype]) -> bool:
+    """Return whether a scalar's type takes integers alone.
+
+    Args:
+        type: of a scalar, in OpenCL C.
+        dtypes: what the type parameters are.
+
+    Returns:
+        False for floating types.
+    """
+    return _work(type, dtypes) in _INTEGERS
+
+
+def _work(type: str, dtypes: Mapping[str, torch.dtype]) -> str:
+    """A scalar's type, where it may be that of a type parameter."""
+    name = type.removeprefix("work_")
+    return STORAGE[dtypes[name]][1] if name != type and name in dtypes else type
+
+
+def _parameter(text: str, kernel: str, types: Sequence[str]) -> Parameter:
+    written = " ".join(text.split())
+    found = re.match(r"(.*?)(\w+)\s*$", text, re.DOTALL)
+    spaces = [word.lower() for pair in _SPACES.findall(text) for word in pair if word]
+    if found is None or not found.group(1).strip() or "[" in text:
+        raise ValueError(
+            f"kernel {kernel}: the parameter {written!r} cannot be read: write a type and a name, no macro"
+        )
+    declared, name = found.groups()
+    stars = declared.count("*")
+    plain = " ".join(_SPACES.sub(" ", _QUALIFIERS.sub(" ", declared.replace("*", " "))).split())
+    plain = _ALIASES.get(plain, plain)
+    if stars > 1 or "local" in spaces or ("constant" in spaces and stars):
+        raise ValueError(
+            f"kernel {kernel}: {written!r} is no pointer to global memory; declare local memory within the kernel, and "
+            f"constant memory as `__global const`"
+        )
+    if stars == 1:
+        if "global" not in spaces:
+            raise ValueError(f"kernel {kernel}: the pointer {written!r} lacks __global")
+        if plain not in DTYPES and plain not in types and plain != "void":
+            known = ", ".join([*types, *DTYPES, "void"])
+            raise ValueError(f"kernel {kernel}: {written!r} points to no type of tensors; these are {known}")
+        return Parameter(name, "tensor", plain, re.search(r"\b(__)?const\b", declared.split("*")[0]) is None)
+    works = [f"work_{type}" for type in types]
+    if plain not in _INTEGERS and plain not in ("float", "double") and plain not in works:
+        known = ", ".join([*works, *_INTEGERS, "float", "double"])
+        raise ValueError(f"kernel {kernel}: {written!r} is neither a pointer nor a number; numbers are {known}")
+    return Parameter(name, "size" if plain == "size_t" else "scalar", plain)
+
+
+def _without_comments(source: str) -> str:
+    """The same text with spaces in place of comments and strings."""
+    pattern = r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\""
+    return re.sub(pattern, lambda match: re.sub(r"[^\n]", " ", match.group()), source, flags=re.DOTALL)
+
+
+def _closing(code: str, start: int) -> int:
+    depth = 1
+    for position in range(start, len(code)):
+        depth += {"(": 1, ")": -1}.get(code[position], 0)
+        if depth == 0:
+            return position
+    raise ValueError("the source has a parenthesis that is never closed")
+
+
+def _literal(value: int | float | bool) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, int):
+        return f"({value}{'' if -(2**31) < value < 2**31 else 'L'})"
+    if not math.isfinite(value):
+        return {"nan": "NAN", "inf": "INFINITY", "-inf": "(-INFINITY)"}[str(value)]
+    return f"({value!r}f)"
