@@ -39,6 +39,13 @@ from torch_opencl.diagnostics import (
     reset_fallbacks,
     set_sync_debug_mode,
 )
+from torch_opencl.graphs import (
+    OpenCLGraph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+)
 from torch_opencl.memory import (
     OutOfMemoryError,
     empty_cache,
@@ -79,7 +86,6 @@ from torch_opencl.streams import (
     StreamContext,
     current_stream,
     default_stream,
-    is_current_stream_capturing,
     set_stream,
     stream,
 )
@@ -90,6 +96,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DeviceProperties",
     "Event",
+    "OpenCLGraph",
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
@@ -114,6 +121,8 @@ __all__ = [
     "get_rng_state",
     "get_rng_state_all",
     "get_sync_debug_mode",
+    "graph",
+    "graph_pool_handle",
     "host_memory_stats",
     "init",
     "initial_seed",
@@ -124,6 +133,7 @@ __all__ = [
     "is_initialized",
     "kernel_cache_info",
     "launches",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -180,3 +190,6 @@ _hooks.when_imported("torch._inductor.codegen.common", "torch_opencl.inductor.re
 _hooks.when_imported("torch._dynamo.trace_rules", "torch_opencl.inductor.registration:keep_out_of_graphs")
 _hooks.when_imported("torch._subclasses.fake_impls", "torch_opencl.inductor.fakes:install")
 _hooks.when_imported("torch._dynamo.device_interface", "torch_opencl.inductor.registration:register_interface")
+_hooks.when_imported("torch._inductor.cudagraph_utils", "torch_opencl.inductor.registration:allow_graphs")
+_hooks.when_imported("torch._inductor.compile_fx", "torch_opencl.inductor.registration:make_graphs")
+_hooks.when_imported("torch._inductor.output_code", "torch_opencl.inductor.registration:leave_generations_to_cuda")

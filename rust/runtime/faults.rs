@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::cl::{Buffer, Context, MemHandle, Queue, Read};
 use crate::error::{Error, Result};
 
-/// Three longs, the kind, a value and its bound: see `fault.cl`.
-const BYTES: usize = 24;
+/// Four longs, the kind, a value and its bound (see `fault.cl`), and the dimension that an index was for.
+pub const FAULT_BYTES: usize = 32;
+const BYTES: usize = FAULT_BYTES;
 
 thread_local! {
     /// Lives as long as its thread, and tells it from others.
@@ -135,6 +136,11 @@ fn settle(memory: MemHandle, queue: &Queue, bytes: [u8; BYTES]) -> Result<()> {
 impl Faults {
     fn records(&self) -> MutexGuard<'_, Vec<Record>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true if a buffer is one of the records.
+    pub fn has(&self, memory: MemHandle) -> bool {
+        self.records().iter().any(|record| record.memory.handle() == memory)
     }
 
     /// The calling thread's record, for a launch on `queue` that may write it.

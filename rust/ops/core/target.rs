@@ -200,13 +200,13 @@ impl Target {
             return Ok(());
         }
         let location = self.state.resolve(address)?;
-        self.stream.queue(&self.state.context)?.fill(location.memory, location.offset, &[byte], size)
+        self.stream.fill(&self.state.context, location.memory, location.offset, &[byte], size)
     }
 
     /// Fills device memory with a pattern of 1, 2, 4, 8 or 16 bytes.
     pub fn fill_pattern(&self, address: usize, pattern: &[u8], size: usize) -> Result<()> {
         let location = self.state.resolve(address)?;
-        self.stream.queue(&self.state.context)?.fill(location.memory, location.offset, pattern, size)
+        self.stream.fill(&self.state.context, location.memory, location.offset, pattern, size)
     }
 
     /// Memory where the next launch may record faults of its input: an argument of kernels with `fault.cl`.
@@ -225,13 +225,15 @@ impl Target {
         unsafe { queue.read_now(&[read]) }
     }
 
-    /// Writes device memory after everything enqueued before; blocks.
-    pub fn write(&self, address: usize, source: &[u8]) -> Result<()> {
+    /// Memory with a table that kernels read. Blocks. During a capture too it is written now, and once: it is no part
+    /// of the graph's pool, whose memory replays write anew.
+    pub fn constants(&self, source: &[u8]) -> Result<Workspace> {
         before_wait()?;
+        let address = self.state.allocate_outside(source.len(), self.stream.id())?;
+        let workspace = Workspace { state: self.state, address };
         let location = self.state.resolve(address)?;
-        let queue = self.stream.queue(&self.state.context)?;
-        // SAFETY: the slice is borrowed during the call.
-        unsafe { queue.write_now(location.memory, location.offset, source.as_ptr(), source.len()) }
+        self.stream.write_outside(&self.state.context, location.memory, location.offset, source)?;
+        Ok(workspace)
     }
 
     /// Allocates scratch memory that is returned when the value is dropped.

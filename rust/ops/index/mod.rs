@@ -7,11 +7,13 @@ pub mod nonzero;
 pub mod scatter;
 pub mod searchsorted;
 
+use crate::cl::Memory;
 use crate::error::{Error, Result};
 use crate::kernels::structs::index::Indexed;
 use crate::kernels::{entry, Class, DType, Family, Spec, MAX_DIMS};
 use crate::ops::core::space::{coalesce, dims, div_ceil, layout, span, Dim};
 use crate::ops::{Target, Tensor, Workspace};
+use crate::runtime::FAULT_BYTES;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -88,28 +90,37 @@ impl IndexAxis<'_> {
     }
 }
 
-/// Memory where kernels report an index that is out of range: four longs, the first of them a flag.
+/// Memory where kernels report an index that is out of range: a record of faults. While a graph is captured it is that
+/// of the stream, which is read when the host next waits.
 pub(super) struct Report {
-    pub(super) memory: Workspace,
+    memory: Option<Workspace>,
     bad: BadIndex,
 }
 
 impl Report {
-    const BYTES: usize = 32;
-
     pub(super) fn new(target: &Target, axes: &[IndexAxis<'_>]) -> Result<Self> {
-        let memory = target.workspace(Self::BYTES)?;
-        target.fill(memory.address, 0, Self::BYTES)?;
-        Ok(Self { memory, bad: axes.first().map_or(BadIndex::Plain, |axis| axis.bad) })
+        let bad = axes.first().map_or(BadIndex::Plain, |axis| axis.bad);
+        if target.stream.capture().is_some() {
+            return Ok(Self { memory: None, bad });
+        }
+        let memory = target.workspace(FAULT_BYTES)?;
+        target.fill(memory.address, 0, FAULT_BYTES)?;
+        Ok(Self { memory: Some(memory), bad })
+    }
+
+    /// The record, as kernels take it.
+    pub(super) fn status(&self, target: &Target) -> Result<Memory> {
+        self.memory.as_ref().map_or_else(|| target.faults(), |memory| target.memory(memory.address))
     }
 
     /// Waits for the kernels and raises what they reported.
     pub(super) fn check(&self, target: &Target) -> Result<()> {
-        let mut bytes = [0; Self::BYTES];
-        target.read(self.memory.address, &mut bytes)?;
+        let Some(memory) = &self.memory else { return Ok(()) };
+        let mut bytes = [0; FAULT_BYTES];
+        target.read(memory.address, &mut bytes)?;
         let mut fields = bytes.chunks_exact(8).map(|field| field.try_into().map_or(0, i64::from_ne_bytes));
         let mut next = || fields.next().unwrap_or(0);
-        let (is_set, index, dim, size) = (next(), next(), next(), next());
+        let (is_set, index, size, dim) = (next(), next(), next(), next());
         if is_set == 0 {
             return Ok(());
         }
@@ -192,7 +203,7 @@ pub(super) fn write_offsets(
         axis: axis.walked(),
         first: i32::from(is_first),
         chunk,
-        status: target.memory(report.memory.address)?,
+        status: report.status(target)?,
     };
     let program = target.program(Family::Index, Class::Integer, &Spec::generic())?;
     target.launch(&program, entry::INDEX_OFFSETS, &args, &[items], None)
@@ -254,7 +265,7 @@ pub fn index_get(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>]) -> 
         axis: axis.walked(),
         width: width as i32,
         chunk,
-        status: target.memory(report.memory.address)?,
+        status: report.status(&target)?,
     };
     target.launch(&program, entry::INDEX_GET, &args, &[items], None)?;
     report.check(&target)

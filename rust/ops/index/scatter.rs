@@ -267,7 +267,7 @@ impl Scatter<'_> {
             op: self.op.repr,
             dtype0: self.dtype,
             chunk,
-            status: target.memory(self.report.memory.address)?,
+            status: self.report.status(target)?,
         };
         target.launch(&program, entry::INDEX_SET, &args, &[global as usize], None)
     }
