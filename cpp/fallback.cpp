@@ -9,10 +9,12 @@
 #include <unordered_set>
 
 #include "device_check.h"
+#include "error.h"
 #include "fallback_arguments.h"
 #include "fallback_widening.h"
 #include "host_memory.h"
 #include "host_view.h"
+#include "torch_opencl/rust/bridge/graph.rs.h"
 
 namespace torch_opencl {
 namespace {
@@ -254,8 +256,12 @@ void call_host(const c10::OperatorHandle& op, const std::string& name, torch::ji
   const size_t arguments = schema.arguments().size(), returns = schema.returns().size();
   const size_t begin = stack->size() - arguments;
   const Nesting nesting(name);
+  const auto device = common_device(name, torch::jit::last(*stack, arguments));
+  if (device.has_value() && device->is_privateuseone() && device->has_index()) {
+    checked([&] { bridge::refuse_host_in_capture(device->index(), rust::Str(name)); });
+  }
   const c10::OperatorHandle served = host_operator(op, name);
-  Call call(common_device(name, torch::jit::last(*stack, arguments)));
+  Call call(device);
   agree(served);
   for (size_t i = 0; i < arguments; i++) {
     const auto* alias = schema.arguments()[i].alias_info();

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "error.h"
+#include "torch_opencl/rust/bridge/graph.rs.h"
 
 namespace torch_opencl {
 namespace {
@@ -107,8 +108,25 @@ GeneratorImpl* generator_for(const std::optional<at::Generator>& generator, c10:
   return state;
 }
 
+namespace {
+
+// Stand-ins for seed and counter, which a graph replaces at each replay: the generator advances then.
+PhiloxArgs draw_captured(GeneratorImpl* state, uint64_t blocks) {
+  const int32_t device = state->device().index();
+  const bridge::CapturedDraw draw =
+      checked([&] { return bridge::draw_captured(device, reinterpret_cast<uint64_t>(state), blocks); });
+  if (draw.is_first) {
+    auto generator = at::Generator(c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(state));
+    checked([&] { bridge::hold_generator(device, std::make_unique<GeneratorHold>(std::move(generator))); });
+  }
+  return {draw.seed, draw.offset};
+}
+
+} // namespace
+
 PhiloxArgs philox(const std::optional<at::Generator>& generator, c10::Device device, uint64_t blocks) {
   GeneratorImpl* state = generator_for(generator, device);
+  if (checked([&] { return bridge::is_capturing(device.index()); })) return draw_captured(state, blocks);
   const std::lock_guard<std::mutex> lock(state->mutex_);
   const uint64_t first = state->advance(blocks);
   return {state->current_seed(), first};

@@ -46,6 +46,11 @@ struct PhiloxArgs {
   uint64_t offset;
 };
 
+// Keeps a generator that a graph draws from.
+struct GeneratorHold final {
+  at::Generator generator;
+};
+
 // Takes `blocks` counter values from the given generator, or from the default one of the device.
 PhiloxArgs philox(const std::optional<at::Generator>& generator, c10::Device device, uint64_t blocks);
 

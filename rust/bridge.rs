@@ -4,6 +4,7 @@
 
 mod builds;
 mod device;
+mod graph;
 mod interop;
 mod memory;
 mod runtime;

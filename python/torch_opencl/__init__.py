@@ -41,6 +41,13 @@ from torch_opencl.diagnostics import (
     reset_fallbacks,
     set_sync_debug_mode,
 )
+from torch_opencl.graphs import (
+    OpenCLGraph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+)
 from torch_opencl.kernels import Kernel, compile_kernel
 from torch_opencl.memory import (
     OutOfMemoryError,
@@ -82,7 +89,6 @@ from torch_opencl.streams import (
     StreamContext,
     current_stream,
     default_stream,
-    is_current_stream_capturing,
     set_stream,
     stream,
 )
@@ -94,6 +100,7 @@ __all__ = [
     "DeviceProperties",
     "Event",
     "Kernel",
+    "OpenCLGraph",
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
@@ -119,6 +126,8 @@ __all__ = [
     "get_rng_state",
     "get_rng_state_all",
     "get_sync_debug_mode",
+    "graph",
+    "graph_pool_handle",
     "host_memory_stats",
     "init",
     "initial_seed",
@@ -131,6 +140,7 @@ __all__ = [
     "is_tf32_supported",
     "kernel_cache_info",
     "launches",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -193,3 +203,6 @@ _hooks.when_imported("torch._dynamo.trace_rules", "torch_opencl.inductor.registr
 _hooks.when_imported("torch.nn.attention.flex_attention", "torch_opencl.inductor.flex_attention:allow")
 _hooks.when_imported("torch._subclasses.fake_impls", "torch_opencl.inductor.fakes:install")
 _hooks.when_imported("torch._dynamo.device_interface", "torch_opencl.inductor.registration:register_interface")
+_hooks.when_imported("torch._inductor.cudagraph_utils", "torch_opencl.inductor.registration:allow_graphs")
+_hooks.when_imported("torch._inductor.compile_fx", "torch_opencl.inductor.registration:make_graphs")
+_hooks.when_imported("torch._inductor.output_code", "torch_opencl.inductor.registration:leave_generations_to_cuda")

@@ -12,7 +12,6 @@ __all__ = [
     "StreamContext",
     "current_stream",
     "default_stream",
-    "is_current_stream_capturing",
     "set_stream",
     "stream",
 ]
@@ -150,15 +149,6 @@ def default_stream(device: DeviceLike = None) -> Stream:
     """
     current = current_stream(device)
     return _wrap(0, current.device_index, current.device_type)
-
-
-def is_current_stream_capturing() -> bool:
-    """Return whether launches are being recorded into a graph.
-
-    Returns:
-        False: OpenCL has no graphs.
-    """
-    return False
 
 
 def set_stream(stream: torch.Stream) -> None:

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::ops;
 use crate::ops::matmul::epilogue::Activation;
 use crate::ops::{Scalar, Tensor};
-use crate::runtime::device_of_address;
+use crate::runtime::{current_stream, device_of_address};
 
 pub use matmul::{Matmul, MatmulSize};
 pub use preference::{preference, set_preference, Preference};
@@ -166,6 +166,10 @@ pub fn matmul(
 fn library(matmul: &Matmul<'_>) -> Result<Library> {
     let preference = preference()?;
     if preference == Preference::Only(Library::OpenCl) || matmul.size().volume() == 0 {
+        return Ok(Library::OpenCl);
+    }
+    // A graph holds our own kernels only.
+    if current_stream(device_of_address(matmul.out.address)?.index)?.capture().is_some() {
         return Ok(Library::OpenCl);
     }
     match preference {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use serde_json::{json, Value};
 
 use super::builds::ffi::warn;
+use super::graph::is_capturing;
 use crate::cl::DeviceInfo;
 use crate::error::Result;
 use crate::kernels;
@@ -118,11 +119,14 @@ pub fn pool_stream(index: i32) -> Result<i64> {
 }
 
 pub fn stream_is_idle(index: i32, stream: i64) -> Result<bool> {
-    device(index)?.state()?.stream(stream)?.is_idle()
+    let stream = device(index)?.state()?.stream(stream)?;
+    stream.refuse_capture("the stream was asked whether it has work left")?;
+    stream.is_idle()
 }
 
 pub fn synchronize_stream(index: i32, stream: i64) -> Result<()> {
     let stream = device(index)?.state()?.stream(stream)?;
+    stream.refuse_capture("the host cannot wait for the stream")?;
     runtime::before_wait()?;
     stream.synchronize()?;
     stream.raise_faults(runtime::Launched::Anywhere)
@@ -139,6 +143,7 @@ pub fn finish_all() -> Result<()> {
 
 pub fn synchronize_device(index: i32) -> Result<()> {
     let state = device(index)?.state()?;
+    runtime::current_stream(index)?.refuse_capture("the host cannot wait for the device")?;
     state.synchronize()?;
     state.raise_faults()
 }
@@ -152,9 +157,10 @@ pub fn computes_in_fp64(index: i32) -> Result<bool> {
     Ok(device(index)?.info.fp64)
 }
 
-/// Returns true for a device that is the host's processor, and so of the class of CPUs: its memory is the host's.
+/// Returns true for a device that is the host's processor, and so of the class of CPUs: its memory is the host's. Not
+/// while a graph is captured, which holds kernels only.
 pub fn is_host_cpu(index: i32) -> Result<bool> {
-    Ok(device(index)?.class == DeviceClass::Cpu)
+    Ok(device(index)?.class == DeviceClass::Cpu && !is_capturing(index)?)
 }
 
 pub fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>> {

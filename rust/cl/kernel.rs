@@ -63,6 +63,7 @@ impl<'a> Arg<'a> {
 pub struct Kernel {
     handle: Mutex<KernelHandle>,
     name: String,
+    c_name: CString,
     /// Work-items of the largest work-group that the device can run it with.
     largest_group: usize,
     /// Bit set of the hashes of launch shapes so far, where the first launch of each shape is in doubt.
@@ -70,7 +71,7 @@ pub struct Kernel {
 }
 
 #[derive(Debug)]
-pub(super) struct KernelHandle(cl_kernel);
+pub(super) struct KernelHandle(pub(super) cl_kernel);
 
 // SAFETY: the handle is only used under the mutex of its `Kernel`.
 unsafe impl Send for KernelHandle {}
@@ -84,7 +85,7 @@ impl Kernel {
         let size = get_kernel_work_group_info(handle.0, device.0, CL_KERNEL_WORK_GROUP_SIZE);
         let largest_group = check("clGetKernelWorkGroupInfo", size)?.to_size().max(1);
         let shapes = is_in_doubt.then(AtomicU64::default);
-        Ok(Self { handle: Mutex::new(handle), name: name.to_owned(), largest_group, shapes })
+        Ok(Self { handle: Mutex::new(handle), name: name.to_owned(), c_name, largest_group, shapes })
     }
 
     /// Returns true if a launch makes the driver load code for groups of this shape that it has not run before: PoCL
@@ -106,8 +107,20 @@ impl Kernel {
         self.largest_group
     }
 
-    /// Refuses work-groups larger than the device can run the kernel with.
-    pub(super) fn check_group(&self, local: &[usize]) -> Result<()> {
+    /// Refuses grids that have no meaning, or whose work-groups are larger than the device can run the kernel with.
+    pub(super) fn check_grid(&self, grid: &Grid<'_>) -> Result<()> {
+        let Grid { first, global, local } = *grid;
+        let fits = |sizes: Option<&[usize]>| sizes.is_none_or(|sizes| sizes.len() == global.len());
+        if !fits(local) || !fits(first) || !(1..=3).contains(&global.len()) {
+            return Err(Error::Invalid(format!(
+                "kernel {}: a launch over {global:?} from {first:?} in groups of {local:?} has no meaning",
+                self.name
+            )));
+        }
+        self.check_group(local.unwrap_or_default())
+    }
+
+    fn check_group(&self, local: &[usize]) -> Result<()> {
         let asked: usize = local.iter().product();
         if asked <= self.largest_group {
             return Ok(());
@@ -121,7 +134,7 @@ impl Kernel {
 
     /// Refuses arguments that some device would not take. Structs whose bytes launchers write have sizes that no build
     /// knows.
-    fn check_size(&self, args: &[Arg<'_>]) -> Result<()> {
+    pub(super) fn check_size(&self, args: &[Arg<'_>]) -> Result<()> {
         let size: usize = args.iter().map(Arg::size).sum();
         if size <= MOST_ARGUMENT_BYTES {
             return Ok(());
@@ -131,6 +144,11 @@ impl Kernel {
              {MOST_ARGUMENT_BYTES}",
             self.name
         )))
+    }
+
+    /// The same, as the driver takes it.
+    pub(super) fn c_name(&self) -> &CString {
+        &self.c_name
     }
 
     /// Name of the kernel function.
@@ -152,7 +170,7 @@ impl Kernel {
 
 impl KernelHandle {
     /// Sets one argument; returns the index of the next.
-    fn set(&self, index: u32, arg: &Arg<'_>) -> Result<u32> {
+    pub(super) fn set(&self, index: u32, arg: &Arg<'_>) -> Result<u32> {
         let mut next = index;
         let mut put = |size: usize, value: *const c_void| {
             // SAFETY: `value` points to `size` readable bytes for the time of the call, or is null for local

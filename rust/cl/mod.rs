@@ -12,6 +12,7 @@ mod program;
 mod proof;
 mod queue;
 mod queue_throttle;
+mod recording;
 mod shared;
 
 pub use buffer::{Buffer, MemHandle};
@@ -23,6 +24,7 @@ pub use launch_batch::Start;
 pub use program::Program;
 pub use proof::{witness_with, Witness};
 pub use queue::{Grid, MapAccess, Queue, Read};
+pub use recording::Recording;
 
 use opencl3::error_codes::ClError;
 

@@ -12,14 +12,14 @@ use opencl3::types::{cl_command_queue, cl_event, CL_FALSE};
 use super::launch_batch::{LaunchBatch, Start};
 use super::queue_throttle::QueueThrottle;
 use super::{check, proof, Arg, Context, Event, Kernel, MemHandle, Status};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// An owning in-order `cl_command_queue` with timestamps.
 ///
 /// Waiting is for an event, never for the queue: another thread may enqueue a launch that a batch holds back.
 #[derive(Debug)]
 pub struct Queue {
-    handle: cl_command_queue,
+    pub(super) handle: cl_command_queue,
     /// Commands and markers enqueued so far.
     enqueued: AtomicU64,
     /// Number of them known to have completed: the queue is in order.
@@ -120,7 +120,7 @@ impl Queue {
         self.completed.fetch_max(event.position, Ordering::AcqRel);
     }
 
-    fn batch(&self) -> MutexGuard<'_, LaunchBatch> {
+    pub(super) fn batch(&self) -> MutexGuard<'_, LaunchBatch> {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,15 +143,21 @@ impl Queue {
     }
 
     /// Counts the command just enqueued and returns its position; the batch is locked.
-    fn advance(&self) -> u64 {
+    pub(super) fn advance(&self) -> u64 {
         self.enqueued.fetch_add(1, Ordering::Release) + 1
     }
 
     /// Waits where the host is far ahead of the device.
     fn throttle_host(&self, commands: u64) -> Result<()> {
-        if !QueueThrottle::is_due(commands) {
-            return Ok(());
+        if QueueThrottle::is_due(commands) {
+            self.throttle_now()
+        } else {
+            Ok(())
         }
+    }
+
+    /// The same, when it is time for a marker.
+    pub(super) fn throttle_now(&self) -> Result<()> {
         let mark = self.marker()?;
         self.throttle.push(mark).map_or(Ok(()), |oldest| self.flush().and_then(|()| oldest.wait()))
     }
@@ -159,14 +165,7 @@ impl Queue {
     /// Enqueues a kernel over a grid of work-items.
     pub fn launch(&self, kernel: &Kernel, args: &[Arg<'_>], grid: &Grid<'_>, start: Start) -> Result<()> {
         let Grid { first, global, local } = *grid;
-        let fits = |sizes: Option<&[usize]>| sizes.is_none_or(|sizes| sizes.len() == global.len());
-        if !fits(local) || !fits(first) || !(1..=3).contains(&global.len()) {
-            return Err(Error::Invalid(format!(
-                "kernel {}: a launch over {global:?} from {first:?} in groups of {local:?} has no meaning",
-                kernel.name()
-            )));
-        }
-        kernel.check_group(local.unwrap_or_default())?;
+        kernel.check_grid(grid)?;
         if kernel.is_in_doubt(grid) {
             proof::doubt();
         }

@@ -65,7 +65,7 @@ families! {
     /// Norms of the tensors of lists.
     ForeachNorm foreach_norm: prelude tier vector multi_tensor foreach_norm;
     /// Gathers, scatters, nonzero and searchsorted.
-    Index index: prelude tier vector index scatter nonzero searchsorted;
+    Index index: prelude tier vector fault index scatter nonzero searchsorted;
     /// Philox and the distributions drawn from it.
     Random random: prelude tier fault philox random random_lanes random_groups;
     /// Distributions with parameters of each element.

@@ -4,13 +4,15 @@
 //! enqueued later cannot overtake work enqueued before the free. Blocks that other streams used wait for those
 //! streams' markers. Segments go back to the driver only when they are wholly free, after the device is idle.
 
+use std::sync::Arc;
+
 use foldhash::HashMap;
 
 use super::address::{AddressMap, AddressSpace};
-use super::blocks::{Blocks, Pool, ALIGNMENT};
+use super::blocks::{Blocks, Owner, Pool, ALIGNMENT};
 use super::snapshot::{BlockView, SegmentView};
 use super::stats::MemoryStats;
-use crate::cl::{Buffer, Context, Event};
+use crate::cl::{Buffer, Context, Event, MemHandle};
 use crate::error::{Error, Result};
 
 /// A freed block that other streams may still read, with the markers to wait for.
@@ -36,7 +38,8 @@ pub(super) struct Allocator {
     /// Part of `limits.global_mem` that this process may hold, from 0 to 1.
     fraction: f64,
     addresses: AddressMap,
-    segments: HashMap<usize, Buffer>,
+    /// Shared with the graphs that use them.
+    segments: HashMap<usize, Arc<Buffer>>,
     /// Buffers of other code, which hold no blocks.
     foreign: HashMap<usize, Buffer>,
     blocks: Blocks,
@@ -58,13 +61,13 @@ impl Allocator {
         }
     }
 
-    /// Allocates `requested` bytes for a stream. `idle` blocks until the device has nothing left to do.
+    /// Allocates `requested` bytes for a stream and pool. `idle` blocks until the device has nothing left to do.
     pub fn allocate(
         &mut self,
         context: &Context,
         space: &AddressSpace,
         requested: usize,
-        stream: i64,
+        owner: Owner,
         idle: impl Fn() -> Result<()>,
     ) -> Result<usize> {
         if requested > self.limits.max_alloc {
@@ -73,17 +76,17 @@ impl Allocator {
         }
         let size = requested.max(1).next_multiple_of(ALIGNMENT);
         self.collect_pending(false)?;
-        let mut found = self.blocks.take(size, requested, stream);
+        let mut found = self.blocks.take(size, requested, owner);
         if found.is_none() {
-            if self.add_segment(context, space, size, stream).is_err() {
+            if self.add_segment(context, space, size, owner).is_err() {
                 self.stats.num_alloc_retries += 1;
                 self.release_cached(space, idle)?;
-                if let Err(cause) = self.add_segment(context, space, size, stream) {
+                if let Err(cause) = self.add_segment(context, space, size, owner) {
                     self.stats.num_ooms += 1;
                     return Err(self.out_of_memory(requested, &cause));
                 }
             }
-            found = self.blocks.take(size, requested, stream);
+            found = self.blocks.take(size, requested, owner);
         }
         let address = found.ok_or_else(|| Error::Invalid("a fresh segment holds no free block".to_owned()))?;
         let size = self.blocks.get(address).map_or(size, |block| block.size);
@@ -95,8 +98,9 @@ impl Allocator {
         Ok(address)
     }
 
-    /// Frees a block; `mark` records a marker on another stream that used it. Returns false where no block starts.
-    pub fn free(&mut self, address: usize, mark: impl Fn(i64) -> Result<Event>) -> Result<bool> {
+    /// Frees a block; `mark` records a marker on another stream that used it, where one is needed. Returns false where
+    /// no block starts.
+    pub fn free(&mut self, address: usize, mark: impl Fn(i64) -> Result<Option<Event>>) -> Result<bool> {
         let Some(block) = self.blocks.get_mut(address) else { return Ok(false) };
         let streams = std::mem::take(&mut block.used_by);
         let (size, requested) = (block.size, block.requested);
@@ -107,7 +111,7 @@ impl Allocator {
             self.retire(address, size);
             return Ok(true);
         }
-        let markers = streams.into_iter().map(mark).collect::<Result<_>>()?;
+        let markers = streams.into_iter().filter_map(|stream| mark(stream).transpose()).collect::<Result<_>>()?;
         self.pending.push(Pending { address, markers });
         Ok(true)
     }
@@ -137,7 +141,7 @@ impl Allocator {
     /// Notes that a stream other than the block's own uses it.
     pub fn record_stream(&mut self, address: usize, stream: i64) {
         if let Some(block) = self.blocks.get_mut(address) {
-            if block.stream != stream && !block.used_by.contains(&stream) {
+            if block.owner.stream != stream && !block.used_by.contains(&stream) {
                 block.used_by.push(stream);
             }
         }
@@ -165,7 +169,7 @@ impl Allocator {
         Ok(())
     }
 
-    fn add_segment(&mut self, context: &Context, space: &AddressSpace, size: usize, stream: i64) -> Result<()> {
+    fn add_segment(&mut self, context: &Context, space: &AddressSpace, size: usize, owner: Owner) -> Result<()> {
         let pool = Pool::of(size);
         let segment_size = pool.segment_size(size).min(self.limits.max_alloc.max(size));
         if self.reserved() + segment_size > self.budget() {
@@ -173,20 +177,22 @@ impl Allocator {
         }
         let buffer = Buffer::new(context, segment_size, self.limits.host_unified)?;
         let address = self.addresses.insert(space, segment_size, buffer.handle())?;
-        self.segments.insert(address, buffer);
-        self.blocks.add_segment(address, segment_size, stream, pool);
+        self.segments.insert(address, Arc::new(buffer));
+        self.blocks.add_segment(address, segment_size, owner, pool);
         self.stats.segment.add(1);
         self.stats.reserved_bytes.add(segment_size);
         self.stats.num_device_alloc += 1;
         Ok(())
     }
 
-    /// Releases wholly free segments to the driver.
+    /// Releases wholly free segments to the driver, but for those that a graph uses.
     pub fn release_cached(&mut self, space: &AddressSpace, idle: impl Fn() -> Result<()>) -> Result<()> {
         // Queued kernels do not keep a buffer alive on every driver: nothing may run while buffers go.
         idle()?;
         self.collect_pending(true)?;
-        for address in self.blocks.remove_free_segments() {
+        let segments = &self.segments;
+        let is_in_graph = |address| segments.get(&address).is_some_and(|buffer| Arc::strong_count(buffer) > 1);
+        for address in self.blocks.remove_free_segments(is_in_graph) {
             if let Some(buffer) = self.segments.remove(&address) {
                 self.addresses.remove(space, address, buffer.size());
                 self.stats.segment.sub(1);
@@ -195,6 +201,11 @@ impl Allocator {
             }
         }
         Ok(())
+    }
+
+    /// The buffer of a handle.
+    pub fn buffer(&self, handle: MemHandle) -> Option<Arc<Buffer>> {
+        self.segments.values().find(|buffer| buffer.handle() == handle).cloned()
     }
 
     /// The largest address range [start, end) of the block that starts at `address`.
@@ -209,7 +220,7 @@ impl Allocator {
             let first = self.blocks.get(*start)?;
             let blocks = self.blocks.of_segment(*start);
             let blocks = blocks.map(|(address, block)| BlockView::new(address, block, is_pending(address))).collect();
-            Some(SegmentView { address: *start, stream: first.stream, pool: first.pool, blocks })
+            Some(SegmentView { address: *start, owner: first.owner, pool: first.pool, blocks })
         };
         let mut segments: Vec<_> = self.segments.keys().filter_map(view).collect();
         segments.sort_by_key(|segment| segment.address);

@@ -12,8 +12,8 @@ pub struct Block {
     pub size: usize,
     /// Bytes asked for; 0 when free.
     pub requested: usize,
-    /// Stream whose work may use it without waiting.
-    pub stream: i64,
+    /// Whom it may be given to without waiting.
+    pub owner: Owner,
     /// Small and large blocks come from separate segments.
     pub pool: Pool,
     /// Owned by a tensor, or waiting for another stream.
@@ -29,6 +29,19 @@ impl Block {
     pub fn is_split(&self) -> bool {
         self.previous.is_some() || self.next.is_some()
     }
+}
+
+/// A pool of memory for captured graphs, named by two numbers as PyTorch does; (0, 0) is everybody's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemPool(pub [u64; 2]);
+
+/// A stream whose work may use a block without waiting, and the pool that the block stays in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// The pool.
+    pub mempool: MemPool,
+    /// The stream.
+    pub stream: i64,
 }
 
 /// Segments for small blocks are kept apart, so that long-lived small tensors do not pin large segments.
@@ -81,22 +94,22 @@ impl Pool {
 #[derive(Debug, Default)]
 pub struct Blocks {
     by_address: HashMap<usize, Block>,
-    free: BTreeSet<(i64, Pool, usize, usize)>,
+    free: BTreeSet<(Owner, Pool, usize, usize)>,
 }
 
 impl Blocks {
     /// Adds a fresh segment as one free block.
-    pub fn add_segment(&mut self, address: usize, size: usize, stream: i64, pool: Pool) {
-        self.free.insert((stream, pool, size, address));
+    pub fn add_segment(&mut self, address: usize, size: usize, owner: Owner, pool: Pool) {
+        self.free.insert((owner, pool, size, address));
         let block =
-            Block { size, requested: 0, stream, pool, in_use: false, used_by: Vec::new(), previous: None, next: None };
+            Block { size, requested: 0, owner, pool, in_use: false, used_by: Vec::new(), previous: None, next: None };
         self.by_address.insert(address, block);
     }
 
     /// Takes the smallest free block that fits, splitting it when the rest is worth it.
-    pub fn take(&mut self, size: usize, requested: usize, stream: i64) -> Option<usize> {
+    pub fn take(&mut self, size: usize, requested: usize, owner: Owner) -> Option<usize> {
         let pool = Pool::of(size);
-        let found = *self.free.range((stream, pool, size, 0)..=(stream, pool, usize::MAX, usize::MAX)).next()?;
+        let found = *self.free.range((owner, pool, size, 0)..=(owner, pool, usize::MAX, usize::MAX)).next()?;
         self.free.remove(&found);
         let address = found.3;
         let block = self.by_address.get_mut(&address)?;
@@ -119,7 +132,7 @@ impl Blocks {
                 after.previous = Some(rest_address);
             }
             self.by_address.insert(rest_address, rest);
-            self.free.insert((stream, pool, remainder, rest_address));
+            self.free.insert((owner, pool, remainder, rest_address));
         }
         Some(address)
     }
@@ -146,7 +159,7 @@ impl Blocks {
         if let Some(after) = block.next.and_then(|after| self.by_address.get_mut(&after)) {
             after.previous = Some(start);
         }
-        self.free.insert((block.stream, block.pool, block.size, start));
+        self.free.insert((block.owner, block.pool, block.size, start));
         self.by_address.insert(start, block);
     }
 
@@ -156,7 +169,7 @@ impl Blocks {
             return None;
         }
         let block = self.by_address.remove(&address)?;
-        self.free.remove(&(block.stream, block.pool, block.size, address));
+        self.free.remove(&(block.owner, block.pool, block.size, address));
         Some((address, block))
     }
 
@@ -176,13 +189,15 @@ impl Blocks {
         self.by_address.get_mut(&address)
     }
 
-    /// Removes the segments that are wholly free; returns their addresses.
-    pub fn remove_free_segments(&mut self) -> Vec<usize> {
+    /// Removes the segments that are wholly free, and that nobody needs; returns their addresses.
+    pub fn remove_free_segments(&mut self, is_needed: impl Fn(usize) -> bool) -> Vec<usize> {
         let whole: Vec<_> = self
             .free
             .iter()
             .copied()
-            .filter(|(.., address)| self.by_address.get(address).is_some_and(|block| !block.is_split()))
+            .filter(|(.., address)| {
+                self.by_address.get(address).is_some_and(|block| !block.is_split()) && !is_needed(*address)
+            })
             .collect();
         for key in &whole {
             self.free.remove(key);
@@ -210,43 +225,47 @@ impl Blocks {
 mod tests {
     use super::*;
 
+    const FIRST: Owner = Owner { mempool: MemPool([0, 0]), stream: 0 };
+
     fn one_segment(size: usize, pool: Pool) -> Blocks {
         let mut blocks = Blocks::default();
-        blocks.add_segment(0x1000_0000, size, 0, pool);
+        blocks.add_segment(0x1000_0000, size, FIRST, pool);
         blocks
     }
 
     #[test]
     fn small_blocks_split_a_segment_and_merge_back() {
         let mut blocks = one_segment(SMALL_SEGMENT, Pool::Small);
-        let taken: Vec<_> = (0..3).map(|_| blocks.take(1024, 1000, 0).unwrap()).collect();
+        let taken: Vec<_> = (0..3).map(|_| blocks.take(1024, 1000, FIRST).unwrap()).collect();
         assert_eq!(blocks.inactive_split(), (1, SMALL_SEGMENT - 3 * 1024));
         let cut: Vec<_> = blocks.of_segment(0x1000_0000).map(|(_, block)| block.size).collect();
         assert_eq!(cut, [1024, 1024, 1024, SMALL_SEGMENT - 3 * 1024]);
         for order in [1, 0, 2] {
             blocks.give_back(*taken.get(order).unwrap());
         }
-        assert_eq!(blocks.remove_free_segments(), vec![0x1000_0000]);
+        assert_eq!(blocks.remove_free_segments(|_| true), vec![]);
+        assert_eq!(blocks.remove_free_segments(|_| false), vec![0x1000_0000]);
     }
 
     #[test]
-    fn a_block_is_not_given_to_another_stream() {
+    fn a_block_is_not_given_to_another_stream_nor_to_another_pool() {
         let mut blocks = one_segment(SMALL_SEGMENT, Pool::Small);
-        assert!(blocks.take(512, 512, 1).is_none());
-        assert!(blocks.take(512, 512, 0).is_some());
+        assert!(blocks.take(512, 512, Owner { stream: 1, ..FIRST }).is_none());
+        assert!(blocks.take(512, 512, Owner { mempool: MemPool([1, 0]), ..FIRST }).is_none());
+        assert!(blocks.take(512, 512, FIRST).is_some());
     }
 
     #[test]
     fn a_large_block_keeps_a_remainder_too_small_to_be_worth_splitting() {
         let mut blocks = one_segment(LARGE_SEGMENT, Pool::Large);
-        let address = blocks.take(LARGE_SEGMENT - SMALL_REQUEST, 1, 0).unwrap();
+        let address = blocks.take(LARGE_SEGMENT - SMALL_REQUEST, 1, FIRST).unwrap();
         assert_eq!(blocks.get(address).unwrap().size, LARGE_SEGMENT);
     }
 
     #[test]
     fn best_fit_prefers_the_smaller_free_block() {
         let mut blocks = one_segment(LARGE_SEGMENT, Pool::Large);
-        blocks.add_segment(0x2000_0000, LARGE_SEGMENT / 2, 0, Pool::Large);
-        assert_eq!(blocks.take(4 << 20, 1, 0), Some(0x2000_0000));
+        blocks.add_segment(0x2000_0000, LARGE_SEGMENT / 2, FIRST, Pool::Large);
+        assert_eq!(blocks.take(4 << 20, 1, FIRST), Some(0x2000_0000));
     }
 }

@@ -2,17 +2,18 @@
 
 use std::cell::Cell;
 use std::env::{self, VarError};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::address::{AddressSpace, Location};
 use super::allocator::{Allocator, Limits};
+use super::blocks::{MemPool, Owner};
 use super::class::DeviceClass;
 use super::faults::Launched;
 use super::fork;
 use super::snapshot::SegmentView;
 use super::stats::MemoryStats;
 use super::stream::{Stream, POOL_STREAMS};
-use crate::cl::{self, Buffer, Context, DeviceInfo, DeviceType, PlatformInfo};
+use crate::cl::{self, Buffer, Context, DeviceInfo, DeviceType, MemHandle, PlatformInfo};
 use crate::error::{Error, Result};
 
 /// One OpenCL device; initialised on first use.
@@ -223,18 +224,39 @@ impl DeviceState {
         self.streams.iter().try_for_each(|stream| stream.raise_faults(Launched::Anywhere))
     }
 
-    /// Allocates device memory for a stream; returns its address.
+    /// Allocates device memory for a stream, in the pool of the graph that it captures if it does; returns its address.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] with the figures a user needs.
     pub fn allocate(&self, size: usize, stream: i64) -> Result<usize> {
-        self.allocator().allocate(&self.context, &self.space, size, stream, || self.synchronize())
+        let mempool = self.stream(stream)?.capture().map(|capture| capture.mempool).unwrap_or_default();
+        self.allocate_for(size, Owner { mempool, stream })
+    }
+
+    /// The same, but never in the pool of a graph.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] with the figures a user needs.
+    pub fn allocate_outside(&self, size: usize, stream: i64) -> Result<usize> {
+        self.allocate_for(size, Owner { mempool: MemPool::default(), stream })
+    }
+
+    fn allocate_for(&self, size: usize, owner: Owner) -> Result<usize> {
+        self.allocator().allocate(&self.context, &self.space, size, owner, || self.synchronize())
     }
 
     /// Returns memory to the allocator.
     pub fn free(&self, address: usize) -> Result<()> {
         let mut allocator = self.allocator();
-        if allocator.free(address, |stream| self.stream(stream)?.queue(&self.context)?.marker())? {
+        let mark = |stream| {
+            let stream = self.stream(stream)?;
+            // Recorded commands run in the order of their recording, and those that take the memory next come later.
+            if stream.capture().is_some() {
+                return Ok(None);
+            }
+            stream.queue(&self.context)?.marker().map(Some)
+        };
+        if allocator.free(address, mark)? {
             return Ok(());
         }
         allocator.abandon(&self.space, address, || self.synchronize())
@@ -243,6 +265,11 @@ impl DeviceState {
     /// Gives a buffer of other code an address; it is shared until [`Self::free`].
     pub fn adopt(&self, buffer: Buffer) -> Result<usize> {
         self.allocator().adopt(&self.space, buffer)
+    }
+
+    /// The buffer of a handle, if the allocator has made it.
+    pub(super) fn buffer(&self, handle: MemHandle) -> Option<Arc<Buffer>> {
+        self.allocator().buffer(handle)
     }
 
     /// Notes that `stream` uses the block that starts at `address`.

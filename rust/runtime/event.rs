@@ -1,5 +1,8 @@
 //! Events with timing, as `torch.Event` records, waits for and measures them.
 
+use std::sync::{Arc, Weak};
+
+use super::capture::Capture;
 use super::device::device;
 use crate::cl::{Event, Queue};
 use crate::error::{Error, Result};
@@ -8,44 +11,90 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct TimedEvent {
     device: i32,
-    queue: &'static Queue,
-    marker: Event,
+    mark: Mark,
+}
+
+#[derive(Debug)]
+enum Mark {
+    /// Behind commands of a queue.
+    Enqueued { queue: &'static Queue, marker: Event },
+    /// Behind commands that a capture has recorded.
+    Recorded(Weak<Capture>),
 }
 
 impl TimedEvent {
     /// Records a marker behind everything enqueued on the stream so far.
     pub fn record(index: i32, stream: i64) -> Result<Self> {
         let state = device(index)?.state()?;
-        let queue = state.stream(stream)?.queue(&state.context)?;
+        let stream = state.stream(stream)?;
+        if let Some(capture) = stream.capture() {
+            return Ok(Self { device: index, mark: Mark::Recorded(Arc::downgrade(&capture)) });
+        }
+        let queue = stream.queue(&state.context)?;
         let marker = queue.marker()?;
         queue.flush()?;
-        Ok(Self { device: index, queue, marker })
+        Ok(Self { device: index, mark: Mark::Enqueued { queue, marker } })
     }
 
-    /// Holds back a stream's later work until the event has completed.
+    /// The queue and the marker.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an event that a capture has recorded: it happens at no time of its own.
+    fn enqueued(&self) -> Result<(&'static Queue, &Event)> {
+        match &self.mark {
+            Mark::Enqueued { queue, marker } => Ok((queue, marker)),
+            Mark::Recorded(capture) => Err(match capture.upgrade() {
+                Some(capture) => capture.refuse("an event of the capture was waited for or queried"),
+                None => Error::Invalid(
+                    "OpenCL: an event that was recorded while a graph was captured orders the work of that graph, and \
+                     cannot be waited for or queried."
+                        .to_owned(),
+                ),
+            }),
+        }
+    }
+
+    /// Holds back a stream's later work until the event has completed. A stream that waits for an event of a capture
+    /// joins the capture.
     ///
     /// Between two devices there is no shared context to express this in: the host waits instead.
     pub fn block(&self, index: i32, stream: i64) -> Result<()> {
+        let state = device(index)?.state()?;
+        let stream = state.stream(stream)?;
+        let (queue, marker) = match &self.mark {
+            Mark::Recorded(capture) => {
+                let active = capture.upgrade().filter(|capture| capture.is_active());
+                return active.map_or(Ok(()), |capture| capture.join(stream));
+            }
+            Mark::Enqueued { queue, marker } => (*queue, marker),
+        };
+        // A graph cannot wait for what is not in it, and need not where that is over.
+        if let Some(capture) = stream.capture() {
+            let is_over = queue.is_complete(marker)?;
+            let what = "a capturing stream was to wait for work that is not captured,";
+            return if is_over { Ok(()) } else { Err(capture.refuse(what)) };
+        }
         if index != self.device {
             return self.synchronize();
         }
-        let state = device(index)?.state()?;
-        let queue = state.stream(stream)?.queue(&state.context)?;
+        let target = stream.queue(&state.context)?;
         // A queue is in order, and nothing needs to wait for a completed event.
-        if std::ptr::eq(queue, self.queue) || self.queue.is_known_complete(&self.marker) {
+        if std::ptr::eq(target, queue) || queue.is_known_complete(marker) {
             return Ok(());
         }
-        queue.wait_for(&self.marker)
+        target.wait_for(marker)
     }
 
     /// Returns true if everything before the event has completed.
     pub fn is_complete(&self) -> Result<bool> {
-        self.queue.is_complete(&self.marker)
+        let (queue, marker) = self.enqueued()?;
+        queue.is_complete(marker)
     }
 
     /// Blocks the host until the event has completed.
     pub fn synchronize(&self) -> Result<()> {
-        self.queue.wait(&self.marker)
+        let (queue, marker) = self.enqueued()?;
+        queue.wait(marker)
     }
 
     /// Milliseconds of device time from this event to `end`.
@@ -61,7 +110,7 @@ impl TimedEvent {
                 "OpenCL: both events must be completed before calculating elapsed time: synchronize first".to_owned(),
             ));
         }
-        let (start, end) = (self.marker.end_time()?, end.marker.end_time()?);
+        let (start, end) = (self.enqueued()?.1.end_time()?, end.enqueued()?.1.end_time()?);
         Ok((end as f64 - start as f64) / 1e6)
     }
 }

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::cl::{Buffer, Context, MemHandle, Queue, Read};
 use crate::error::{Error, Result};
 
-/// Three longs, the kind, a value and its bound: see `fault.cl`. Or four of an index: see `index.cl`.
+/// Four longs, the kind, a value and its bound (see `fault.cl`), and the dimension that an index was for.
 const BYTES: usize = 32;
 
 /// An index out of range, of an operator that waits for its kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadPlace {
+pub struct BadIndexRecord {
     /// The index.
     pub index: i64,
     /// Size of the dimension.
@@ -59,7 +59,7 @@ impl Record {
 pub struct Faults {
     records: Mutex<Vec<Record>>,
     /// Those that their thread itself reads at once, and nobody else.
-    places: Mutex<Vec<Record>>,
+    index_records: Mutex<Vec<Record>>,
     /// True where any record is armed.
     armed: AtomicBool,
 }
@@ -174,6 +174,11 @@ impl Faults {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns true if a buffer is one of the records.
+    pub fn has(&self, memory: MemHandle) -> bool {
+        self.records().iter().any(|record| record.memory.handle() == memory)
+    }
+
     /// The calling thread's record, for a launch on `queue` that may write it.
     pub fn arm(&self, context: &Context, queue: &Queue) -> Result<MemHandle> {
         let mut records = self.records();
@@ -183,20 +188,20 @@ impl Faults {
         Ok(record.memory.handle())
     }
 
-    /// The record of an index out of range, for launches that [`Self::take_place`] follows.
-    pub fn place(&self, context: &Context, queue: &Queue) -> Result<MemHandle> {
-        let mut records = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The record of an index out of range, for launches that [`Self::take_index_record`] follows.
+    pub fn index_record(&self, context: &Context, queue: &Queue) -> Result<MemHandle> {
+        let mut records = self.index_records.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(own(&mut records, context, queue)?.memory.handle())
     }
 
     /// Waits, and returns the index out of range that the calling thread's kernels have found.
-    pub fn take_place(&self, context: &Context, queue: &Queue) -> Result<Option<BadPlace>> {
-        let memory = self.place(context, queue)?;
+    pub fn take_index_record(&self, context: &Context, queue: &Queue) -> Result<Option<BadIndexRecord>> {
+        let memory = self.index_record(context, queue)?;
         let mut bytes = [0; BYTES];
         // SAFETY: the array is exclusively borrowed during the call.
         unsafe { queue.read_now(&[Read { source: memory, offset: 0, target: bytes.as_mut_ptr(), size: BYTES }])? };
-        let [is_set, index, dim, size] = cleared(memory, queue, bytes)?;
-        Ok((is_set != 0).then_some(BadPlace { index, size, dim }))
+        let [kind, index, size, dim] = cleared(memory, queue, bytes)?;
+        Ok((kind != 0).then_some(BadIndexRecord { index, size, dim }))
     }
 
     /// The records of the calling thread's kernels and, where they are asked about, of others', that may hold something.

@@ -6,12 +6,15 @@
 mod address;
 mod allocator;
 mod blocks;
+mod capture;
 mod class;
 mod current;
 mod device;
+mod draws;
 mod event;
 mod faults;
 mod fork;
+mod graph;
 mod pinned;
 mod snapshot;
 mod stats;
@@ -20,16 +23,19 @@ mod transfer;
 mod waits;
 
 pub use address::{Location, GRANULE};
-pub use blocks::Pool;
+pub use blocks::{MemPool, Pool};
+pub use capture::{new_mempool, Capture, Drawn};
 pub use class::DeviceClass;
 pub use current::{current_stream, set_current_stream};
 pub use device::{
     current_device, device, device_count, device_of_address, devices, platforms, set_current_device, Device,
     DeviceState,
 };
+pub use draws::drawn;
 pub use event::TimedEvent;
-pub use faults::{message_index, BadPlace, Launched};
+pub use faults::{message_index, BadIndexRecord, Launched};
 pub use fork::in_bad_fork;
+pub use graph::Graph;
 pub use pinned::{
     allocate_pinned, empty_pinned_cache, free_pinned, host_memory_stats, is_pinned, record_pinned,
     reset_accumulated_host_stats, reset_peak_host_stats,

@@ -1,14 +1,14 @@
 //! Snapshot of an allocator: its segments and their blocks.
 
-use super::blocks::{Block, Pool};
+use super::blocks::{Block, Owner, Pool};
 
 /// A buffer of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentView {
     /// Start of its address range.
     pub address: usize,
-    /// Stream whose tensors it serves.
-    pub stream: i64,
+    /// Stream and pool whose tensors it serves.
+    pub owner: Owner,
     /// The pool, of small or of large blocks.
     pub pool: Pool,
     /// Its blocks by address; together they are the segment.

@@ -1,11 +1,13 @@
 //! Streams: in-order queues from a fixed pool per device.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::faults::{BadPlace, Faults, Launched};
-use crate::cl::{Arg, Context, Event, Grid, Kernel, MemHandle, Queue, Read, Start};
+use super::capture::Capture;
+use super::faults::{BadIndexRecord, Faults, Launched};
+use crate::cl::{Arg, Context, Event, Grid, Kernel, MemHandle, Queue, Read, Recording, Start};
 use crate::error::Result;
 
 /// Streams of the pool, besides the default stream; the pool is handed out round robin.
@@ -30,11 +32,23 @@ pub struct Stream {
     /// The marker that was last asked about.
     probe: Mutex<Option<Event>>,
     faults: Faults,
+    /// The capture that records its commands.
+    capture: Mutex<Option<Arc<Capture>>>,
+    /// True where there is one: launches ask for nothing else.
+    is_capturing: AtomicBool,
 }
 
 impl Stream {
     pub(super) fn new(device: i32, id: i64) -> Self {
-        Self { device, id, queue: OnceLock::new(), probe: Mutex::new(None), faults: Faults::default() }
+        Self {
+            device,
+            id,
+            queue: OnceLock::new(),
+            probe: Mutex::new(None),
+            faults: Faults::default(),
+            capture: Mutex::new(None),
+            is_capturing: AtomicBool::new(false),
+        }
     }
 
     /// Index of the stream's device.
@@ -47,8 +61,46 @@ impl Stream {
         self.id
     }
 
-    /// The queue, created on first use.
+    /// The capture that records its commands, if one does.
+    pub fn capture(&self) -> Option<Arc<Capture>> {
+        if !self.is_capturing.load(Ordering::Acquire) {
+            return None;
+        }
+        self.capture.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_capture(&self, capture: Option<Arc<Capture>>) {
+        let mut slot = self.capture.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_capturing.store(capture.is_some(), Ordering::Release);
+        *slot = capture;
+    }
+
+    /// Keeps something as long as the graph that is being captured, if one is, may use it.
+    pub fn keep<T: Any + Send + Sync>(&self, value: &Arc<T>) {
+        if let Some(capture) = self.capture() {
+            capture.keep(Arc::clone(value) as Arc<dyn Any + Send + Sync>);
+        }
+    }
+
+    /// The queue, for commands that no graph holds, and to wait for.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::Invalid`] during a capture.
     pub fn queue(&self, context: &Context) -> Result<&Queue> {
+        self.refuse_capture("the host cannot wait for the device, nor read or write its memory,")?;
+        self.own_queue(context)
+    }
+
+    /// Refuses a call during a capture.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::Invalid`] then; the capture is spoilt.
+    pub fn refuse_capture(&self, what: &str) -> Result<()> {
+        self.capture().map_or(Ok(()), |capture| Err(capture.refuse(what)))
+    }
+
+    /// The queue, created on first use.
+    fn own_queue(&self, context: &Context) -> Result<&Queue> {
         self.queue.get_or_init(|| Queue::new(context)).as_ref().map_err(Clone::clone)
     }
 
@@ -66,19 +118,63 @@ impl Stream {
         grid: &Grid<'_>,
         start: Start,
     ) -> Result<()> {
-        self.queue(context)?.launch(kernel, args, grid, start)?;
+        if let Some(capture) = self.capture() {
+            return capture.launch(kernel, args, grid, start, |handle| self.faults.has(handle));
+        }
+        self.own_queue(context)?.launch(kernel, args, grid, start)?;
         LAUNCHES.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Blocks until the stream has nothing left to do.
+    /// Copies between two buffers of the context, each with the byte where its range starts.
+    pub fn copy(
+        &self,
+        context: &Context,
+        source: (MemHandle, usize),
+        target: (MemHandle, usize),
+        size: usize,
+    ) -> Result<()> {
+        match self.capture() {
+            Some(capture) => capture.copy(source, target, size),
+            None => self.own_queue(context)?.copy(source.0, source.1, target.0, target.1, size),
+        }
+    }
+
+    /// Fills a range with a pattern of 1, 2, 4, 8 or 16 bytes, to which offset and size must be aligned.
+    pub fn fill(&self, context: &Context, target: MemHandle, offset: usize, pattern: &[u8], size: usize) -> Result<()> {
+        match self.capture() {
+            Some(capture) => capture.fill(target, offset, pattern, size),
+            None => self.own_queue(context)?.fill(target, offset, pattern, size),
+        }
+    }
+
+    /// Writes to a buffer now, whether the stream captures or not. Blocks.
+    pub fn write_outside(&self, context: &Context, memory: MemHandle, offset: usize, source: &[u8]) -> Result<()> {
+        let queue = self.own_queue(context)?;
+        // SAFETY: the slice is borrowed during the call.
+        unsafe { queue.write_now(memory, offset, source.as_ptr(), source.len()) }
+    }
+
+    /// Enqueues the commands of a recording.
+    pub(super) fn replay(&self, context: &Context, recording: &mut Recording) -> Result<()> {
+        self.own_queue(context)?.replay(recording)?;
+        LAUNCHES.fetch_add(recording.launches(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Sends everything enqueued to the device.
+    pub(super) fn flush(&self) -> Result<()> {
+        self.used_queue().map_or(Ok(()), Queue::flush)
+    }
+
+    /// Blocks until the stream has nothing left to do; what a capture records has no part in that.
     pub fn synchronize(&self) -> Result<()> {
         self.used_queue().map_or(Ok(()), Queue::finish)
     }
 
     /// The record in which the next kernel may report bad input; [`Self::raise_faults`] raises it.
     pub fn fault_record(&self, context: &Context) -> Result<MemHandle> {
-        self.faults.arm(context, self.queue(context)?)
+        self.faults.arm(context, self.own_queue(context)?)
     }
 
     /// Copies from a buffer to the host, behind everything enqueued before, and raises the faults of the stream's
@@ -97,14 +193,14 @@ impl Stream {
         self.used_queue().map_or(Ok(()), |queue| self.faults.raise(queue, launched))
     }
 
-    /// The record in which kernels report an index out of range; [`Self::take_place`] reads it.
-    pub fn place_record(&self, context: &Context) -> Result<MemHandle> {
-        self.faults.place(context, self.queue(context)?)
+    /// The record in which kernels report an index out of range; [`Self::take_index_record`] reads it.
+    pub fn index_record(&self, context: &Context) -> Result<MemHandle> {
+        self.faults.index_record(context, self.queue(context)?)
     }
 
     /// Waits for the stream, and returns the index out of range that the calling thread's kernels have reported.
-    pub fn take_place(&self, context: &Context) -> Result<Option<BadPlace>> {
-        self.faults.take_place(context, self.queue(context)?)
+    pub fn take_index_record(&self, context: &Context) -> Result<Option<BadIndexRecord>> {
+        self.faults.take_index_record(context, self.queue(context)?)
     }
 
     /// Returns true if the stream has nothing left to do.

@@ -21,6 +21,10 @@ const STAGING: usize = 32 << 20;
 /// `source` holds `size` readable bytes.
 pub unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize, non_blocking: bool) -> Result<()> {
     let device = device_of_address(target)?;
+    // SAFETY: the caller's promise.
+    if unsafe { record_number(device, target, source, size)? } {
+        return Ok(());
+    }
     let (queue, stream) = queue_of(device)?;
     let asynchronous = non_blocking && pinned::is_pinned(source as usize);
     if !asynchronous {
@@ -35,6 +39,26 @@ pub unsafe fn copy_host_to_device(target: usize, source: *const u8, size: usize,
     unsafe { queue.write(location.memory, location.offset, source, size)? };
     queue.flush()?;
     pinned::record_pinned(source as usize, device.index, stream)
+}
+
+/// Records a number of the host's, by its value, where a graph is captured: a scalar that an operator wants on the device.
+/// Returns true if it has.
+///
+/// # Safety
+/// `source` holds `size` readable bytes.
+unsafe fn record_number(device: &'static Device, target: usize, source: *const u8, size: usize) -> Result<bool> {
+    let stream = current_stream(device.index)?;
+    if stream.capture().is_none() || !matches!(size, 1 | 2 | 4 | 8 | 16) {
+        return Ok(false);
+    }
+    let state = device.state()?;
+    let location = state.resolve(target)?;
+    if !location.offset.is_multiple_of(size) {
+        return Ok(false);
+    }
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { std::slice::from_raw_parts(source, size) };
+    stream.fill(&state.context, location.memory, location.offset, bytes, size).map(|()| true)
 }
 
 /// Copies `size` bytes to the host on the current stream of the source's device; a blocking copy raises the faults of
@@ -71,7 +95,8 @@ pub fn copy_device_to_device(target: usize, source: usize, size: usize) -> Resul
     let destination = to.state()?.resolve(target)?;
     let origin = from.state()?.resolve(source)?;
     if to.index == from.index {
-        return queue_of(to)?.0.copy(origin.memory, origin.offset, destination.memory, destination.offset, size);
+        let (source, target) = ((origin.memory, origin.offset), (destination.memory, destination.offset));
+        return current_stream(to.index)?.copy(&to.state()?.context, source, target, size);
     }
     let (reader, writer) = (queue_of(from)?.0, queue_of(to)?.0);
     before_wait()?;

@@ -202,3 +202,63 @@ def _fingerprint() -> str:
     for index in range(torch.opencl.device_count()):
         digest.update(repr(vars(torch.opencl.get_device_properties(index))).encode())
     return digest.hexdigest()
+
+
+def allow_graphs(module: Any) -> None:
+    """Let graphs be made of code for one opencl device, as of code for one CUDA device.
+
+    Args:
+        module: torch._inductor.cudagraph_utils.
+    """
+    check = module.check_multiple_devices_or_any_cpu_nodes
+
+    def check_devices(device_node_mapping: dict[torch.device, Any]) -> str | None:
+        reason = check(device_node_mapping)
+        is_ours = len(device_node_mapping) == 1 and next(iter(device_node_mapping)).type == "opencl"
+        return None if is_ours else reason
+
+    module.check_multiple_devices_or_any_cpu_nodes = check_devices
+
+
+def make_graphs(module: Any) -> None:
+    """Replay parts of compiled graphs by graphs of ours, where they compute on opencl.
+
+    Args:
+        module: torch._inductor.compile_fx.
+    """
+    cudagraphify = module.cudagraphify
+
+    def graphify(model: Any, static_input_idxs: Any = (), **options: Any) -> Any:
+        chosen: Any = None
+
+        def run(inputs: list[Any]) -> Any:
+            nonlocal chosen
+            if chosen is None:
+                if any(isinstance(given, torch.Tensor) and given.is_cuda for given in inputs):
+                    chosen = cudagraphify(model, static_input_idxs, **options)
+                else:
+                    from .replay import Replayed
+
+                    mutated = options.get("mutated_input_idxs", ())
+                    skip = module.log_cudagraph_skip_and_bump_counter
+                    chosen = Replayed(model, static_input_idxs, mutated, skip)
+            return chosen(inputs)
+
+        return run
+
+    module.cudagraphify = graphify
+
+
+def leave_generations_to_cuda(module: Any) -> None:
+    """Keep CUDA's bookkeeping of passes away from graphs of ours.
+
+    Args:
+        module: torch._inductor.output_code.
+    """
+    handle = module.maybe_handle_backward_generation
+
+    def handle_backward(compiled_graph: Any, boxed_forward_device_index: Any) -> None:
+        if "opencl" not in compiled_graph.device_types:
+            handle(compiled_graph, boxed_forward_device_index)
+
+    module.maybe_handle_backward_generation = handle_backward

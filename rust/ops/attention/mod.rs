@@ -15,6 +15,7 @@ use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::div_ceil;
 use crate::ops::{Target, Tensor};
+use crate::runtime::drawn;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -219,9 +220,12 @@ impl AttentionLaunch {
     }
 
     pub fn dropout(&self, mode: &AttentionMode) -> entry::DropoutArguments {
+        // The forward pass may have been captured, and this be the backward pass of its last replay.
+        let is_captured = self.target.stream.capture().is_some();
+        let number = |value| if is_captured { value } else { drawn(value) };
         entry::DropoutArguments {
-            seed: mode.stream.seed,
-            offset: mode.stream.offset,
+            seed: number(mode.stream.seed),
+            offset: number(mode.stream.offset),
             keep_prob: Value::real(self.class, mode.keep_prob()),
         }
     }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::kernels::entry::{Arguments, EntryPoint};
 use crate::kernels::{program, CachedProgram, Class, DType, Family, Spec, Switch, Tier};
 use crate::runtime::{
-    before_wait, current_stream, device, device_of_address, BadPlace, Device, DeviceClass, DeviceState, Stream,
+    before_wait, current_stream, device, device_of_address, BadIndexRecord, Device, DeviceClass, DeviceState, Stream,
 };
 
 /// This many elements take a core about as long as waking it, some 5 us (`make bench CASES="enqueue round-trip"`).
@@ -210,13 +210,13 @@ impl Target {
             return Ok(());
         }
         let location = self.state.resolve(address)?;
-        self.stream.queue(&self.state.context)?.fill(location.memory, location.offset, &[byte], size)
+        self.stream.fill(&self.state.context, location.memory, location.offset, &[byte], size)
     }
 
     /// Fills device memory with a pattern of 1, 2, 4, 8 or 16 bytes.
     pub fn fill_pattern(&self, address: usize, pattern: &[u8], size: usize) -> Result<()> {
         let location = self.state.resolve(address)?;
-        self.stream.queue(&self.state.context)?.fill(location.memory, location.offset, pattern, size)
+        self.stream.fill(&self.state.context, location.memory, location.offset, pattern, size)
     }
 
     /// Memory where the next launch may record faults of its input: an argument of kernels with `fault.cl`.
@@ -224,15 +224,15 @@ impl Target {
         Ok(Memory { handle: self.stream.fault_record(&self.state.context)?, offset: 0 })
     }
 
-    /// Memory where kernels report an index out of range, for [`Self::take_place`].
-    pub fn place(&self) -> Result<Memory> {
-        Ok(Memory { handle: self.stream.place_record(&self.state.context)?, offset: 0 })
+    /// Memory where kernels report an index out of range, for [`Self::take_index_record`].
+    pub fn index_record(&self) -> Result<Memory> {
+        Ok(Memory { handle: self.stream.index_record(&self.state.context)?, offset: 0 })
     }
 
     /// Waits for kernels, and returns the index out of range that they have reported.
-    pub fn take_place(&self) -> Result<Option<BadPlace>> {
+    pub fn take_index_record(&self) -> Result<Option<BadIndexRecord>> {
         before_wait()?;
-        self.stream.take_place(&self.state.context)
+        self.stream.take_index_record(&self.state.context)
     }
 
     /// Reads device memory after everything enqueued before; blocks.
@@ -246,13 +246,15 @@ impl Target {
         unsafe { queue.read_now(&[read]) }
     }
 
-    /// Writes device memory after everything enqueued before; blocks.
-    pub fn write(&self, address: usize, source: &[u8]) -> Result<()> {
+    /// Memory with a table that kernels read. Blocks. During a capture too it is written now, and once: it is no part
+    /// of the graph's pool, whose memory replays write anew.
+    pub fn constants(&self, source: &[u8]) -> Result<Workspace> {
         before_wait()?;
+        let address = self.state.allocate_outside(source.len(), self.stream.id())?;
+        let workspace = Workspace { state: self.state, address };
         let location = self.state.resolve(address)?;
-        let queue = self.stream.queue(&self.state.context)?;
-        // SAFETY: the slice is borrowed during the call.
-        unsafe { queue.write_now(location.memory, location.offset, source.as_ptr(), source.len()) }
+        self.stream.write_outside(&self.state.context, location.memory, location.offset, source)?;
+        Ok(workspace)
     }
 
     /// Allocates scratch memory that is returned when the value is dropped.

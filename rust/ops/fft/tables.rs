@@ -35,6 +35,12 @@ impl Table {
     /// # Errors
     /// As the driver reports.
     pub fn on(self, target: &Target, class: Class) -> Result<Arc<Workspace>> {
+        let memory = self.find_or_make(target, class)?;
+        target.stream.keep(&memory);
+        Ok(memory)
+    }
+
+    fn find_or_make(self, target: &Target, class: Class) -> Result<Arc<Workspace>> {
         // A workspace belongs to the stream, whose commands are in order: it may be freed while kernels read it.
         let key = (target.device.index, target.stream.id(), class, self);
         let find = |kept: &mut VecDeque<Kept>| {
@@ -47,8 +53,7 @@ impl Table {
             return Ok(memory);
         }
         let bytes = encoded(&self.values(), class);
-        let memory = Arc::new(target.workspace(bytes.len())?);
-        target.write(memory.address, &bytes)?;
+        let memory = Arc::new(target.constants(&bytes)?);
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_back(Kept { key, memory: memory.clone(), bytes: bytes.len() });
         while kept.len() > 1 && kept.iter().map(|table| table.bytes).sum::<usize>() > KEPT_BYTES {

@@ -11,7 +11,7 @@
 // tensor of byte offsets.
 //
 // An index out of range is reported in `status`, which the host turns into an IndexError, and touches no
-// memory.
+// memory. It is a record of faults (fault.cl) with the dimension behind it.
 
 // The dimension that indices walk: steps of `stride` bytes along `dim`, which has `size` of them; `lowest` is -size
 // where negative indices count from the end, else 0.
@@ -31,9 +31,9 @@ INLINE long resolve(long index, const Indexed *axis, __global long *status) {
     return (index < 0 ? index + axis->size : index) * axis->stride;
   if (status[0] == 0) {
     status[1] = index;
-    status[2] = axis->dim;
-    status[3] = axis->size;
-    status[0] = 1;
+    status[2] = axis->size;
+    status[3] = axis->dim;
+    status[0] = FAULT_INDEX;
   }
   return -1;
 }

@@ -13,7 +13,7 @@ use crate::kernels::structs::index::Indexed;
 use crate::kernels::{entry, Class, DType, Family, Spec, MAX_DIMS};
 use crate::ops::core::space::{coalesce, dims, div_ceil, layout, span, Dim};
 use crate::ops::{Target, Tensor, Workspace};
-use crate::runtime::BadPlace;
+use crate::runtime::BadIndexRecord;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -63,7 +63,7 @@ mod ffi {
 pub use ffi::{BadIndex, IndexAxis};
 
 impl BadIndex {
-    fn error(self, BadPlace { index, size, dim }: BadPlace) -> Error {
+    fn error(self, BadIndexRecord { index, size, dim }: BadIndexRecord) -> Error {
         let text = format!("index {index} is out of bounds for dimension {dim} with size {size}");
         match self {
             Self::InSelf => Error::Index(format!("index out of range in self: {text}")),
@@ -90,21 +90,28 @@ impl IndexAxis<'_> {
     }
 }
 
-/// Memory where kernels report an index that is out of range: four longs, the first of them a flag. It is the thread's
-/// own, and cleared where something has been reported alone, so that nothing has to be launched for it.
+/// Memory where kernels report an index that is out of range: a record of faults, with the dimension behind it. It is the
+/// thread's own, and cleared where something has been reported alone, so that nothing has to be launched for it. While a
+/// graph is captured it is that of the stream, which is read when the host next waits.
 pub(super) struct Report {
     pub(super) memory: Memory,
+    is_deferred: bool,
     bad: BadIndex,
 }
 
 impl Report {
     pub(super) fn new(target: &Target, axes: &[IndexAxis<'_>]) -> Result<Self> {
-        Ok(Self { memory: target.place()?, bad: axes.first().map_or(BadIndex::Plain, |axis| axis.bad) })
+        let is_deferred = target.stream.capture().is_some();
+        let memory = if is_deferred { target.faults()? } else { target.index_record()? };
+        Ok(Self { memory, is_deferred, bad: axes.first().map_or(BadIndex::Plain, |axis| axis.bad) })
     }
 
     /// Waits for the kernels and raises what they reported.
     pub(super) fn check(&self, target: &Target) -> Result<()> {
-        target.take_place()?.map_or(Ok(()), |place| Err(self.bad.error(place)))
+        if self.is_deferred {
+            return Ok(());
+        }
+        target.take_index_record()?.map_or(Ok(()), |record| Err(self.bad.error(record)))
     }
 }
 

@@ -1,0 +1,89 @@
+"""The host's time for a replay of small kernels, beside the driver's own time to enqueue as many.
+
+    python -m benchmarks.graphs
+
+All take turns, and the time of the calling thread counts. The driver is measured by a C program (enqueue.c), with the
+graph's own kernels: as it is, and with the first launch held back by a user event, as the backend holds back short
+launches with PoCL.
+"""
+
+import ctypes
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from benchmarks.opencl import OpenCLError
+
+KERNELS = 200
+ROUNDS = 100
+# Most that a replay may take of the host, over the driver's own time with the first launch held back.
+MOST = 1.3
+
+
+def _compiled(folder: str) -> ctypes.CDLL:
+    library, source = Path(folder) / "enqueue.so", Path(__file__).with_name("enqueue.c")
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"], check=True)
+    driver = ctypes.CDLL(str(library))
+    driver.enqueue.restype = ctypes.c_double
+    return driver
+
+
+def _time(call: Callable[[], object]) -> float:
+    start = time.thread_time_ns()
+    call()
+    taken = (time.thread_time_ns() - start) / 1000
+    torch.opencl.synchronize()
+    return taken
+
+
+def _chain(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(KERNELS):
+        x = x + 1
+    return x
+
+
+def run() -> int:
+    """Measure, and print microseconds a kernel.
+
+    Returns:
+        The exit code: 1 where a replay takes longer than it may.
+    """
+    x = torch.zeros(4, device="opencl")
+    _chain(x)
+    graph = torch.opencl.OpenCLGraph()
+    with torch.opencl.graph(graph):
+        _chain(x)
+    with tempfile.TemporaryDirectory() as folder:
+        driver = _compiled(folder)
+        launches = graph.raw_kernels()
+        kernels = (ctypes.c_void_p * KERNELS)(*(kernel for kernel, _, _ in launches))
+        sizes = (ctypes.c_size_t * KERNELS)(*(size for _, (size,), _ in launches))
+        groups = (ctypes.c_size_t * KERNELS)(*(group[0] if group else 0 for _, _, group in launches))
+        if status := driver.prepare(ctypes.c_void_p(kernels[0])):
+            raise OpenCLError(f"enqueue.c: error {status}")
+        cases = {
+            "driver, held back": lambda: driver.enqueue(kernels, sizes, groups, KERNELS, 1),
+            "driver": lambda: driver.enqueue(kernels, sizes, groups, KERNELS, 0),
+            "replay": lambda: _time(graph.replay),
+            "eager": lambda: _time(lambda: _chain(x)),
+        }
+        times: dict[str, list[float]] = {case: [] for case in cases}
+        for _ in range(ROUNDS):
+            for case, measure in cases.items():
+                times[case].append(measure() / KERNELS)
+    medians = {case: statistics.median(found) for case, found in times.items()}
+    print(f"{torch.opencl.get_device_name()}, microseconds of the host for a kernel, medians of {ROUNDS} rounds:")
+    for case, median in medians.items():
+        print(f"{case:20} {median:6.2f}")
+    held, plain = (medians["replay"] / medians[case] for case in ("driver, held back", "driver"))
+    print(f"replay over the driver: {held:.2f} (at most {MOST}); over the driver as it is: {plain:.2f}")
+    return int(held > MOST)
+
+
+if __name__ == "__main__":
+    raise SystemExit(run())

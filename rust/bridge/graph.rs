@@ -1,0 +1,134 @@
+//! Graphs for C++.
+
+use std::sync::Arc;
+
+use crate::abi::RandomStream;
+use crate::error::Result;
+use crate::runtime::{self, current_stream, new_mempool, MemPool};
+
+pub use crate::runtime::Graph;
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    /// Stand-ins for seed and offset of a recorded launch.
+    struct CapturedDraw {
+        seed: u64,
+        offset: u64,
+        /// True at the first draw of a capture from its generator.
+        is_first: bool,
+    }
+
+    /// What a replay takes from a generator.
+    struct GeneratorDraw {
+        generator: u64,
+        blocks: u64,
+    }
+
+    unsafe extern "C++" {
+        include!("torch_opencl/rust/abi.rs.h");
+        type RandomStream = crate::abi::RandomStream;
+
+        include!("generator.h");
+        #[namespace = "torch_opencl"]
+        type GeneratorHold;
+    }
+
+    extern "Rust" {
+        type Graph;
+        fn new_graph() -> Box<Graph>;
+        fn begin_capture(graph: &Graph, device: i32, pool: [u64; 2]) -> Result<()>;
+        fn end_capture(graph: &Graph) -> Result<()>;
+        fn replay_graph(graph: &Graph, streams: &[RandomStream]) -> Result<()>;
+        fn reset_graph(graph: &Graph);
+        fn graph_device(graph: &Graph) -> Result<i32>;
+        fn graph_pool(graph: &Graph) -> Result<[u64; 2]>;
+        fn graph_draws(graph: &Graph) -> Vec<GeneratorDraw>;
+        fn describe_graph(graph: &Graph) -> Result<String>;
+        fn graph_kernels(graph: &Graph) -> Result<Vec<i64>>;
+        fn new_graph_pool() -> [u64; 2];
+        fn is_capturing(device: i32) -> Result<bool>;
+        fn refuse_host_in_capture(device: i32, op: &str) -> Result<()>;
+        fn hold_generator(device: i32, generator: UniquePtr<GeneratorHold>) -> Result<()>;
+        fn draw_captured(device: i32, generator: u64, blocks: u64) -> Result<CapturedDraw>;
+    }
+}
+
+use ffi::{CapturedDraw, GeneratorDraw};
+
+fn new_graph() -> Box<Graph> {
+    Box::default()
+}
+
+fn begin_capture(graph: &Graph, device: i32, pool: [u64; 2]) -> Result<()> {
+    graph.begin(device, MemPool(pool))
+}
+
+fn end_capture(graph: &Graph) -> Result<()> {
+    graph.end()
+}
+
+fn replay_graph(graph: &Graph, streams: &[RandomStream]) -> Result<()> {
+    let streams: Vec<[u64; 2]> = streams.iter().map(|stream| [stream.seed, stream.offset]).collect();
+    graph.replay(&streams)
+}
+
+fn reset_graph(graph: &Graph) {
+    graph.reset();
+}
+
+fn graph_device(graph: &Graph) -> Result<i32> {
+    graph.device()
+}
+
+fn graph_pool(graph: &Graph) -> Result<[u64; 2]> {
+    graph.mempool().map(|pool| pool.0)
+}
+
+fn graph_draws(graph: &Graph) -> Vec<GeneratorDraw> {
+    let draws = graph.generators().into_iter();
+    draws.map(|drawn| GeneratorDraw { generator: drawn.generator, blocks: drawn.blocks }).collect()
+}
+
+fn describe_graph(graph: &Graph) -> Result<String> {
+    graph.describe()
+}
+
+/// Eight numbers for each launch.
+fn graph_kernels(graph: &Graph) -> Result<Vec<i64>> {
+    Ok(graph.kernels()?.into_iter().flatten().map(|number| number as i64).collect())
+}
+
+fn new_graph_pool() -> [u64; 2] {
+    new_mempool().0
+}
+
+/// Returns true if this thread's current stream of a device records into a graph. Sets no device up.
+pub fn is_capturing(device: i32) -> Result<bool> {
+    let device = runtime::device(device)?;
+    Ok(device.initialised().is_some() && current_stream(device.index)?.capture().is_some())
+}
+
+/// Refuses an operator that the host computes, where a graph is captured.
+fn refuse_host_in_capture(device: i32, op: &str) -> Result<()> {
+    current_stream(device)?.refuse_capture(&format!("{op} is computed by the host, and was called"))
+}
+
+// SAFETY: a generator's references are counted by atomics, and its state has a lock.
+unsafe impl Send for ffi::GeneratorHold {}
+// SAFETY: as above.
+unsafe impl Sync for ffi::GeneratorHold {}
+
+/// Keeps a generator as long as the graph that is being captured.
+fn hold_generator(device: i32, generator: cxx::UniquePtr<ffi::GeneratorHold>) -> Result<()> {
+    current_stream(device)?.keep(&Arc::new(generator));
+    Ok(())
+}
+
+/// Takes counters from a generator for a launch that is recorded.
+fn draw_captured(device: i32, generator: u64, blocks: u64) -> Result<CapturedDraw> {
+    let Some(capture) = current_stream(device)?.capture() else {
+        return Err(crate::error::Error::Invalid("OpenCL: no graph is captured on this stream".to_owned()));
+    };
+    let ([seed, offset], is_first) = capture.draw(generator, blocks);
+    Ok(CapturedDraw { seed, offset, is_first })
+}

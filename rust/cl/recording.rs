@@ -1,0 +1,320 @@
+//! Recorded commands, which a queue takes again and again without anybody who makes their arguments.
+//!
+//! Arguments are state of a `cl_kernel`, so each recorded launch has a kernel object of its own, whose arguments are set
+//! once. A driver reads them when a launch is enqueued: those that change from one replay to the next are set again
+//! before it.
+
+use std::ffi::c_void;
+
+use opencl3::command_queue as api;
+use opencl3::kernel::{create_kernel, get_kernel_info, CL_KERNEL_PROGRAM};
+use opencl3::program::{release_program, retain_program};
+use opencl3::types::{cl_command_queue, cl_event, cl_program};
+
+use super::kernel::KernelHandle;
+use super::launch_batch::Start;
+use super::queue_throttle::QueueThrottle;
+use super::{check, proof, Arg, Event, Grid, Kernel, MemHandle, Queue, Status};
+use crate::error::{Error, Result};
+
+/// Commands that are enqueued while the queue is locked.
+const CHUNK: usize = 256;
+
+/// A reference to a program, whose code its kernels run.
+#[derive(Debug)]
+struct ProgramReference(cl_program);
+
+// SAFETY: programs are reference counted by the driver.
+unsafe impl Send for ProgramReference {}
+
+impl Drop for ProgramReference {
+    fn drop(&mut self) {
+        // SAFETY: retained when the reference was made.
+        let _ = unsafe { release_program(self.0) };
+    }
+}
+
+/// A launch with a kernel object of its own.
+#[derive(Debug)]
+struct Launch {
+    name: String,
+    kernel: KernelHandle,
+    /// Released after the kernel object.
+    _program: ProgramReference,
+    dimensions: u32,
+    first: Option<[usize; 3]>,
+    global: [usize; 3],
+    local: Option<[usize; 3]>,
+    starts_now: bool,
+}
+
+/// A command as the driver gets it.
+#[derive(Debug)]
+enum Command {
+    Launch(Launch),
+    Copy { source: MemHandle, source_offset: usize, target: MemHandle, target_offset: usize, size: usize },
+    Fill { target: MemHandle, offset: usize, pattern: Vec<u8>, size: usize },
+}
+
+/// A list of commands, in the order of their recording.
+#[derive(Debug, Default)]
+pub struct Recording {
+    commands: Vec<Command>,
+    launches: u64,
+    /// True where a driver may not have run a launch of this shape before.
+    is_in_doubt: bool,
+}
+
+fn padded(sizes: &[usize]) -> [usize; 3] {
+    let mut result = [0; 3];
+    for (slot, size) in result.iter_mut().zip(sizes) {
+        *slot = *size;
+    }
+    result
+}
+
+impl Launch {
+    fn new(kernel: &Kernel, args: &[Arg<'_>], grid: &Grid<'_>, start: Start) -> Result<Self> {
+        let copied = kernel.with_args(&[], |handle| {
+            let program = check("clGetKernelInfo", get_kernel_info(handle, CL_KERNEL_PROGRAM))?.to_ptr() as cl_program;
+            let copy = KernelHandle(check("clCreateKernel", create_kernel(program, kernel.c_name()))?);
+            // SAFETY: the program of a live kernel.
+            check("clRetainProgram", unsafe { retain_program(program) })?;
+            Ok((copy, ProgramReference(program)))
+        });
+        let (copy, program) = copied?;
+        let launch = Self {
+            name: kernel.name().to_owned(),
+            kernel: copy,
+            _program: program,
+            dimensions: grid.global.len() as u32,
+            first: grid.first.map(padded),
+            global: padded(grid.global),
+            local: grid.local.map(padded),
+            starts_now: start == Start::Now,
+        };
+        kernel.check_size(args)?;
+        let mut index = 0;
+        for arg in args {
+            index = launch.kernel.set(index, arg)?;
+        }
+        Ok(launch)
+    }
+
+    fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> std::result::Result<cl_event, i32> {
+        let pointer = |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(std::ptr::null(), |sizes| sizes.as_ptr());
+        // SAFETY: the arrays hold as many sizes as there are dimensions, the wait list one event or none; nobody else
+        // has the kernel object.
+        let result = unsafe {
+            api::enqueue_nd_range_kernel(
+                queue,
+                self.kernel.0,
+                self.dimensions,
+                pointer(&self.first),
+                self.global.as_ptr(),
+                pointer(&self.local),
+                u32::from(wait.is_some()),
+                wait.map_or(std::ptr::null(), std::ptr::from_ref),
+            )
+        };
+        result.map_err(|error| error.code())
+    }
+}
+
+impl Command {
+    fn call(&self) -> &'static str {
+        match self {
+            Self::Launch(_) => "clEnqueueNDRangeKernel",
+            Self::Copy { .. } => "clEnqueueCopyBuffer",
+            Self::Fill { .. } => "clEnqueueFillBuffer",
+        }
+    }
+
+    fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> Result<cl_event> {
+        let (count, list) = (u32::from(wait.is_some()), wait.map_or(std::ptr::null(), std::ptr::from_ref));
+        let result = match self {
+            Self::Launch(launch) => launch.enqueue(queue, wait),
+            Self::Copy { source, source_offset, target, target_offset, size } => {
+                // SAFETY: the driver checks the ranges against the buffers' sizes.
+                let copied = unsafe {
+                    api::enqueue_copy_buffer(
+                        queue,
+                        source.0,
+                        target.0,
+                        *source_offset,
+                        *target_offset,
+                        *size,
+                        count,
+                        list,
+                    )
+                };
+                copied.map_err(|error| error.code())
+            }
+            Self::Fill { target, offset, pattern, size } => {
+                let bytes: *const c_void = pattern.as_ptr().cast();
+                // SAFETY: the pattern is read before the call returns.
+                let filled = unsafe {
+                    api::enqueue_fill_buffer(queue, target.0, bytes, pattern.len(), *offset, *size, count, list)
+                };
+                filled.map_err(|error| error.code())
+            }
+        };
+        check(self.call(), result)
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Launch(launch) => {
+                let sizes =
+                    |sizes: &[usize; 3]| format!("{:?}", sizes.get(..launch.dimensions as usize).unwrap_or_default());
+                let local = launch.local.as_ref().map_or_else(|| "the driver's".to_owned(), sizes);
+                format!("{} over {} in groups of {local}", launch.name, sizes(&launch.global))
+            }
+            Self::Copy { size, .. } => format!("copy of {size} bytes"),
+            Self::Fill { size, pattern, .. } => format!("fill of {size} bytes, {} at a time", pattern.len()),
+        }
+    }
+}
+
+impl Recording {
+    /// Commands.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Kernels among the commands.
+    pub fn launches(&self) -> u64 {
+        self.launches
+    }
+
+    /// Adds a launch; returns its position.
+    pub fn launch(&mut self, kernel: &Kernel, args: &[Arg<'_>], grid: &Grid<'_>, start: Start) -> Result<usize> {
+        kernel.check_grid(grid)?;
+        let launch = Launch::new(kernel, args, grid, start)?;
+        self.is_in_doubt |= kernel.is_in_doubt(grid);
+        self.launches += 1;
+        self.commands.push(Command::Launch(launch));
+        Ok(self.commands.len() - 1)
+    }
+
+    /// Adds a copy between two buffers of one context.
+    pub fn copy(
+        &mut self,
+        source: MemHandle,
+        source_offset: usize,
+        target: MemHandle,
+        target_offset: usize,
+        size: usize,
+    ) {
+        self.commands.push(Command::Copy { source, source_offset, target, target_offset, size });
+    }
+
+    /// Adds a fill; returns its position.
+    pub fn fill(&mut self, target: MemHandle, offset: usize, pattern: &[u8], size: usize) -> usize {
+        self.commands.push(Command::Fill { target, offset, pattern: pattern.to_vec(), size });
+        self.commands.len() - 1
+    }
+
+    /// Sets an argument of a launch anew, or the pattern of a fill, for the replays to come.
+    ///
+    /// # Errors
+    /// As the driver reports.
+    pub fn set(&mut self, position: usize, index: u32, arg: &Arg<'_>) -> Result<()> {
+        match (self.commands.get_mut(position), arg) {
+            (Some(Command::Launch(launch)), _) => launch.kernel.set(index, arg).map(drop),
+            (Some(Command::Fill { pattern, .. }), Arg::Bytes(bytes)) => {
+                pattern.clear();
+                pattern.extend_from_slice(bytes);
+                Ok(())
+            }
+            _ => Err(Error::Invalid(format!("OpenCL: command {position} of a recording has no argument {index}"))),
+        }
+    }
+
+    /// Of each launch the `cl_kernel`, the number of dimensions, three global sizes and three of a group; 0 where there
+    /// is none.
+    pub fn kernels(&self) -> Vec<[usize; 8]> {
+        let launches = self.commands.iter().filter_map(|command| match command {
+            Command::Launch(launch) => Some(launch),
+            _ => None,
+        });
+        let numbers = |launch: &Launch| {
+            let ([a, b, c], [d, e, f]) = (launch.global, launch.local.unwrap_or_default());
+            [launch.kernel.0 as usize, launch.dimensions as usize, a, b, c, d, e, f]
+        };
+        launches.map(numbers).collect()
+    }
+
+    /// One line for each command.
+    pub fn describe(&self) -> String {
+        let lines = self.commands.iter().zip(0..).map(|(command, index)| format!("{index}: {}\n", command.describe()));
+        lines.collect()
+    }
+}
+
+/// Replays.
+impl Queue {
+    /// Enqueues all commands of a recording. Where it is short kernels they are held back like others.
+    ///
+    /// # Errors
+    /// As the driver reports; commands before the one that failed run.
+    pub fn replay(&self, recording: &mut Recording) -> Result<()> {
+        if std::mem::take(&mut recording.is_in_doubt) {
+            proof::doubt();
+        }
+        for chunk in recording.commands.chunks(CHUNK) {
+            if self.replay_chunk(chunk)? {
+                self.throttle_now()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if the host should wait where it is far ahead of the device.
+    fn replay_chunk(&self, chunk: &[Command]) -> Result<bool> {
+        let mut batch = self.batch();
+        let (mut is_far, mut is_due, mut starts) = (false, false, false);
+        let mut enqueue = || -> Result<()> {
+            for command in chunk {
+                let wait = batch.wait_list(Start::Batched)?;
+                let handle = command.enqueue(self.handle, wait.as_ref())?;
+                drop(Event { handle, position: self.advance() });
+                let commands = batch.count();
+                is_far |= QueueThrottle::is_due(commands);
+                is_due |= commands.is_multiple_of(batch.flush_period());
+                starts |= !matches!(command, Command::Launch(launch) if !launch.starts_now);
+            }
+            Ok(())
+        };
+        let enqueued = enqueue();
+        if starts || is_due || enqueued.is_err() {
+            batch.submit()?;
+        }
+        if is_due {
+            check("clFlush", api::flush(self.handle))?;
+        }
+        enqueued.map(|()| is_far)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_recording_has_nothing_to_say() {
+        let recording = Recording::default();
+        assert_eq!((recording.len(), recording.launches()), (0, 0));
+        assert_eq!(recording.describe(), "");
+    }
+
+    #[test]
+    fn a_fill_takes_another_pattern_and_a_copy_takes_none() {
+        let mut recording = Recording::default();
+        let fill = recording.fill(MemHandle::NULL, 0, &[0; 16], 16);
+        recording.copy(MemHandle::NULL, 0, MemHandle::NULL, 0, 4);
+        assert!(recording.set(fill, 0, &Arg::Bytes(&[1; 8])).is_ok());
+        assert!(recording.describe().starts_with("0: fill of 16 bytes, 8 at a time\n1: copy of 4 bytes"));
+        assert!(recording.set(fill + 1, 0, &Arg::Bytes(&[1; 8])).is_err());
+    }
+}

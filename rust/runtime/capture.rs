@@ -1,0 +1,228 @@
+//! Capture: while a stream captures, its commands are recorded instead of enqueued.
+//!
+//! Streams that wait for an event of a capturing one join the capture. The host calls in an order in which every command
+//! comes after those that it waits for, so one list holds the commands of all.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use foldhash::HashMap;
+
+use super::blocks::MemPool;
+use super::device::device;
+use super::draws::{find_words, Draw, Word};
+use crate::cl::{Arg, Buffer, Grid, Kernel, MemHandle, Recording, Start};
+use crate::error::{Error, Result};
+
+/// Something that a graph needs as long as it lives.
+pub(super) struct Kept(#[allow(dead_code)] Arc<dyn Any + Send + Sync>);
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+/// An argument in which words of generators stand.
+#[derive(Debug)]
+pub(super) struct Patch {
+    pub position: usize,
+    pub index: u32,
+    pub bytes: Vec<u8>,
+    pub words: Vec<(usize, Word)>,
+}
+
+/// What a graph draws from one generator.
+#[derive(Clone, Copy, Debug)]
+pub struct Drawn {
+    /// The caller's name for the generator.
+    pub generator: u64,
+    /// Counters that a replay takes.
+    pub blocks: u64,
+}
+
+/// Everything recorded so far.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub recording: Recording,
+    /// Buffers that commands use, by their handles.
+    pub buffers: HashMap<usize, Arc<Buffer>>,
+    pub kept: Vec<Kept>,
+    pub generators: Vec<Drawn>,
+    pub draws: Vec<Arc<Draw>>,
+    pub patches: Vec<Patch>,
+    /// Arguments that are the record of faults: position and index.
+    pub faults: Vec<(usize, u32)>,
+    /// Streams that have joined.
+    joined: Vec<i64>,
+    failure: Option<Error>,
+}
+
+/// A capture that is under way.
+#[derive(Debug)]
+pub struct Capture {
+    pub(super) device: i32,
+    /// The stream that it has begun on.
+    pub(super) origin: i64,
+    pub(super) mempool: MemPool,
+    content: Mutex<Content>,
+}
+
+/// A pool of its own for each graph that is given none.
+pub fn new_mempool() -> MemPool {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    MemPool([NEXT.fetch_add(1, Ordering::Relaxed), 0])
+}
+
+impl Capture {
+    pub(super) fn new(device: i32, origin: i64, mempool: MemPool) -> Self {
+        Self { device, origin, mempool, content: Mutex::default() }
+    }
+
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true until the capture has ended.
+    pub(super) fn is_active(self: &Arc<Self>) -> bool {
+        let origin = device(self.device).and_then(super::Device::state).and_then(|state| state.stream(self.origin));
+        origin.is_ok_and(|stream| stream.capture().is_some_and(|capture| Arc::ptr_eq(&capture, self)))
+    }
+
+    /// The error for a call that cannot be recorded: the capture is spoilt.
+    pub(super) fn refuse(&self, what: &str) -> Error {
+        let error = Error::Invalid(format!(
+            "OpenCL: {what} while a graph is captured on this stream. A graph holds kernels, copies on the device and \
+             fills: do everything else before the capture or after it."
+        ));
+        self.content().failure.get_or_insert(error).clone()
+    }
+
+    /// Records a launch; `is_fault_record` tells which buffers are records of faults.
+    pub(super) fn launch(
+        &self,
+        kernel: &Kernel,
+        args: &[Arg<'_>],
+        grid: &Grid<'_>,
+        start: Start,
+        is_fault_record: impl Fn(MemHandle) -> bool,
+    ) -> Result<()> {
+        let mut content = self.content();
+        let position = content.recording.launch(kernel, args, grid, start)?;
+        for (arg, index) in args.iter().zip(0..) {
+            match arg {
+                Arg::Buffer(handle) if is_fault_record(*handle) => content.faults.push((position, index)),
+                Arg::Buffer(handle) => content.hold(self.device, *handle)?,
+                Arg::Bytes(bytes) => content.patch(position, index, bytes),
+                Arg::Local(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Records a copy between two buffers.
+    pub(super) fn copy(&self, source: (MemHandle, usize), target: (MemHandle, usize), size: usize) -> Result<()> {
+        let mut content = self.content();
+        content.hold(self.device, source.0)?;
+        content.hold(self.device, target.0)?;
+        content.recording.copy(source.0, source.1, target.0, target.1, size);
+        Ok(())
+    }
+
+    /// Records a fill.
+    pub(super) fn fill(&self, target: MemHandle, offset: usize, pattern: &[u8], size: usize) -> Result<()> {
+        let mut content = self.content();
+        content.hold(self.device, target)?;
+        let position = content.recording.fill(target, offset, pattern, size);
+        content.patch(position, 0, pattern);
+        Ok(())
+    }
+
+    /// Keeps something until the graph is gone.
+    pub(super) fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
+        self.content().kept.push(Kept(value));
+    }
+
+    /// Stand-ins for seed and offset of a launch that takes `blocks` counters, and whether the generator is new.
+    pub fn draw(&self, generator: u64, blocks: u64) -> ([u64; 2], bool) {
+        let mut content = self.content();
+        let known = content.generators.iter().position(|drawn| drawn.generator == generator);
+        let index = known.unwrap_or(content.generators.len());
+        if known.is_none() {
+            content.generators.push(Drawn { generator, blocks: 0 });
+        }
+        let before = content.generators.get(index).map_or(0, |drawn| drawn.blocks);
+        if let Some(drawn) = content.generators.get_mut(index) {
+            drawn.blocks = before.wrapping_add(blocks);
+        }
+        let draw = Draw::new(index, before);
+        let stand_ins = draw.stand_ins;
+        content.draws.push(draw);
+        (stand_ins, known.is_none())
+    }
+
+    /// Lets another stream of the device in.
+    pub(super) fn join(self: &Arc<Self>, stream: &super::Stream) -> Result<()> {
+        match stream.capture() {
+            Some(capture) if Arc::ptr_eq(&capture, self) => return Ok(()),
+            Some(_) => return Err(self.refuse("another capturing stream was to wait for this one")),
+            None => {}
+        }
+        if stream.device() != self.device {
+            return Err(self.refuse("a stream of another device was to wait for this one"));
+        }
+        self.content().joined.push(stream.id());
+        stream.set_capture(Some(Arc::clone(self)));
+        Ok(())
+    }
+
+    /// Ends the capture: its streams enqueue again.
+    ///
+    /// # Errors
+    /// The first call that could not be recorded.
+    pub(super) fn end(&self) -> (Content, Result<()>) {
+        let joined = self.content().joined.clone();
+        if let Ok(state) = device(self.device).and_then(super::Device::state) {
+            for id in joined.iter().chain([&self.origin]) {
+                if let Ok(stream) = state.stream(*id) {
+                    stream.set_capture(None);
+                }
+            }
+        }
+        let mut content = std::mem::take(&mut *self.content());
+        let failure = content.failure.take();
+        let used = |draw: &&Arc<Draw>| {
+            content.patches.iter().flat_map(|patch| &patch.words).any(|(_, word)| Arc::ptr_eq(word.draw(), draw))
+        };
+        let result = match failure {
+            Some(error) => Err(error),
+            None if content.draws.iter().any(|draw| !used(&draw)) => Err(Error::Invalid(
+                "OpenCL: an operation drew random numbers that a graph cannot draw anew at each replay.".to_owned(),
+            )),
+            None => Ok(()),
+        };
+        (content, result)
+    }
+}
+
+impl Content {
+    fn hold(&mut self, index: i32, handle: MemHandle) -> Result<()> {
+        if handle == MemHandle::NULL || self.buffers.contains_key(&handle.to_bits()) {
+            return Ok(());
+        }
+        // Other buffers, of kernel tables, live as long as the process.
+        if let Some(buffer) = device(index)?.state()?.buffer(handle) {
+            self.buffers.insert(handle.to_bits(), buffer);
+        }
+        Ok(())
+    }
+
+    fn patch(&mut self, position: usize, index: u32, bytes: &[u8]) {
+        let words = find_words(bytes);
+        if !words.is_empty() {
+            self.patches.push(Patch { position, index, bytes: bytes.to_vec(), words });
+        }
+    }
+}

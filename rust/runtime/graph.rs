@@ -1,0 +1,200 @@
+//! Graphs: commands captured on a stream, and replayed on any stream of its device.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::blocks::MemPool;
+use super::capture::{new_mempool, Capture, Content, Drawn};
+use super::current::current_stream;
+use super::device::device;
+use super::fork;
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+
+/// What a graph holds.
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Empty,
+    Capturing(Arc<Capture>),
+    Captured(Box<Captured>),
+}
+
+#[derive(Debug)]
+struct Captured {
+    device: i32,
+    mempool: MemPool,
+    content: Content,
+    /// Streams that it has been replayed on, which may still use it.
+    streams: Vec<i64>,
+}
+
+/// A graph, as `torch.opencl.OpenCLGraph` and `torch.accelerator.Graph` have it.
+#[derive(Debug, Default)]
+pub struct Graph(Mutex<State>);
+
+fn invalid<T>(text: &str) -> Result<T> {
+    Err(Error::Invalid(format!("OpenCL: {text}")))
+}
+
+impl Graph {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to capture this thread's current stream of a device; `pool` is (0, 0) for a pool of its own.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for the default stream, for one that captures already, and for a graph that is not empty.
+    pub fn begin(&self, index: i32, pool: MemPool) -> Result<()> {
+        let mut state = self.state();
+        if !matches!(*state, State::Empty) {
+            return invalid("this graph has been captured already. Call reset() first, or make another graph.");
+        }
+        let stream = current_stream(index)?;
+        if let Some(capture) = stream.capture() {
+            return Err(capture.refuse("another capture began"));
+        }
+        if stream.id() == 0 {
+            return invalid(
+                "a graph cannot be captured on the default stream, which other threads use too. Capture it under \
+                 torch.opencl.graph(), or make another stream current.",
+            );
+        }
+        // Commands wait for the queue that the stream has; what is on its way is no part of the graph.
+        stream.flush()?;
+        let pool = if pool == MemPool::default() { new_mempool() } else { pool };
+        let capture = Arc::new(Capture::new(index, stream.id(), pool));
+        stream.set_capture(Some(Arc::clone(&capture)));
+        *state = State::Capturing(capture);
+        Ok(())
+    }
+
+    /// Ends the capture.
+    ///
+    /// # Errors
+    /// The first call that could not be recorded: the graph is empty then, as it is where no capture has begun.
+    pub fn end(&self) -> Result<()> {
+        let mut state = self.state();
+        let State::Capturing(capture) = &*state else { return invalid("no capture of this graph has begun.") };
+        if current_stream(capture.device)?.id() != capture.origin {
+            return invalid("a capture ends on the stream that it has begun on: make that the current one.");
+        }
+        let (content, result) = capture.end();
+        let (device, mempool) = (capture.device, capture.mempool);
+        *state = State::Empty;
+        result?;
+        *state = State::Captured(Box::new(Captured { device, mempool, content, streams: Vec::new() }));
+        Ok(())
+    }
+
+    /// The device, once a capture has begun.
+    pub fn device(&self) -> Result<i32> {
+        match &*self.state() {
+            State::Empty => invalid("this graph is empty: capture it first."),
+            State::Capturing(capture) => Ok(capture.device),
+            State::Captured(captured) => Ok(captured.device),
+        }
+    }
+
+    /// The generators that a replay draws from, in the order of [`Self::replay`]'s argument.
+    pub fn generators(&self) -> Vec<Drawn> {
+        match &*self.state() {
+            State::Captured(captured) => captured.content.generators.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Enqueues the commands on this thread's current stream; `streams` has seed and first counter of each generator.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a graph that has not been captured, and inside a capture; else as the driver reports.
+    pub fn replay(&self, streams: &[[u64; 2]]) -> Result<()> {
+        let mut state = self.state();
+        let State::Captured(captured) = &mut *state else {
+            return invalid("this graph cannot be replayed before it has been captured.");
+        };
+        let stream = current_stream(captured.device)?;
+        if let Some(capture) = stream.capture() {
+            return Err(capture.refuse("another graph was replayed"));
+        }
+        if !captured.streams.contains(&stream.id()) {
+            captured.streams.push(stream.id());
+        }
+        let content = &mut captured.content;
+        for draw in &content.draws {
+            if let Some([seed, first]) = streams.get(draw.generator) {
+                draw.set(*seed, *first);
+            }
+        }
+        for patch in &mut content.patches {
+            for (start, word) in &patch.words {
+                if let Some(slot) = patch.bytes.get_mut(*start..*start + 8) {
+                    slot.copy_from_slice(&word.value().to_ne_bytes());
+                }
+            }
+            content.recording.set(patch.position, patch.index, &Arg::Bytes(&patch.bytes))?;
+        }
+        let context = &device(captured.device)?.state()?.context;
+        if !content.faults.is_empty() {
+            let record = stream.fault_record(context)?;
+            for (position, index) in &content.faults {
+                content.recording.set(*position, *index, &Arg::Buffer(record))?;
+            }
+        }
+        stream.replay(context, &mut content.recording)
+    }
+
+    /// Empties the graph. Waits for its replays; ends its capture.
+    pub fn reset(&self) {
+        let state = std::mem::take(&mut *self.state());
+        match state {
+            State::Empty => {}
+            State::Capturing(capture) => drop(capture.end()),
+            State::Captured(captured) => {
+                // Its kernels and buffers may go with it, and not every driver keeps them for what is enqueued.
+                if let Ok(state) = device(captured.device).and_then(super::Device::state) {
+                    for id in &captured.streams {
+                        // A failure is an earlier command's, and the next wait reports it.
+                        let _ = state.stream(*id).and_then(super::Stream::synchronize);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The pool that the graph's memory comes from.
+    pub fn mempool(&self) -> Result<MemPool> {
+        match &*self.state() {
+            State::Empty => invalid("this graph has no memory pool before it is captured."),
+            State::Capturing(capture) => Ok(capture.mempool),
+            State::Captured(captured) => Ok(captured.mempool),
+        }
+    }
+
+    /// The kernels and sizes of its launches, as [`crate::cl::Recording::kernels`] gives them.
+    pub fn kernels(&self) -> Result<Vec<[usize; 8]>> {
+        match &*self.state() {
+            State::Captured(captured) => Ok(captured.content.recording.kernels()),
+            _ => invalid("this graph has not been captured."),
+        }
+    }
+
+    /// One line for each command.
+    pub fn describe(&self) -> Result<String> {
+        match &*self.state() {
+            State::Captured(captured) => Ok(captured.content.recording.describe()),
+            _ => invalid("this graph has not been captured."),
+        }
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if fork::in_bad_fork() {
+            // The driver's objects are the parent's.
+            std::mem::forget(std::mem::take(&mut *self.state()));
+        } else {
+            self.reset();
+        }
+    }
+}
