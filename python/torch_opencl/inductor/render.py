@@ -346,7 +346,8 @@ class _Renderer:
             if entry.prefix != prefix:
                 continue
             if is_lane is None or self.length is None:
-                if is_lane is False:
+                # A row of one element has no lanes: all depends on the row.
+                if is_lane:
                     continue
                 root = sympy.Symbol(base, integer=True, nonnegative=True)
                 text = self._size(entry.expr.xreplace({entry.root.index_sym(): root}))

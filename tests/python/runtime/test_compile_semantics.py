@@ -93,3 +93,13 @@ def test_numbers_that_python_rounds_to_digits(device):
     compiled = torch.compile(function, dynamic=True, fullgraph=True)
     for i in (2, 3, 7):
         close(compiled(x, i), function(x, i))
+
+
+def test_rows_of_one_element(device):
+    function = torch.compile(lambda x: torch.nn.functional.pad(x, (0, 0, 0, 1)).transpose(1, 2) * 2, dynamic=True)
+    view = torch.compile(lambda x: torch.nn.functional.pad(x, (0, 0, 0, 1)).view(x.shape[0], x.shape[2], -1))
+    for shape in ((3, 5, 7), (2, 9, 20)):
+        x = torch.randn(shape, device=device)
+        padded = torch.nn.functional.pad(x, (0, 0, 0, 1))
+        close(function(x), padded.transpose(1, 2) * 2)
+        close(view(x), padded.view(x.shape[0], x.shape[2], -1))
