@@ -29,7 +29,8 @@ bool is_transformed(const at::Tensor& tensor) {
   return tensor.key_set().has_any(transforms);
 }
 
-// The reason why kernels cannot take these arguments; empty where they can.
+// The reason why kernels cannot take these arguments; empty where they can. Of tensors of a graph whose sizes are
+// symbols, what is compared holds for the graph from now on, and rows have the width that they have now.
 std::string obstacle(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask) {
   if (query.is_nested() || key.is_nested() || value.is_nested()) return "nested tensors";
@@ -41,19 +42,21 @@ std::string obstacle(
     return "tensors of other than 3 or 4 dimensions";
   if (query.scalar_type() != key.scalar_type() || query.scalar_type() != value.scalar_type()) return "different dtypes";
   if (!query.is_floating_point()) return "a dtype that is not floating";
-  const int64_t heads = key.size(-3);
-  if (heads != value.size(-3) || heads == 0 || query.size(-3) % heads != 0)
+  const c10::SymInt heads = key.sym_size(-3);
+  if (heads != value.sym_size(-3) || heads == 0 || query.sym_size(-3) % heads != 0)
     return "numbers of heads that do not divide";
-  if (dims == 4 && (query.size(0) != key.size(0) || query.size(0) != value.size(0))) return "different batches";
-  if (key.size(-2) != value.size(-2)) return "different numbers of keys and values";
-  if (query.size(-1) != key.size(-1)) return "different widths of queries and keys";
-  const int64_t batch = dims == 4 ? query.size(0) : 1;
-  const std::array<int64_t, 4> scores{batch, query.size(-3), query.size(-2), key.size(-2)};
-  if (mask.has_value() && mask->defined() && !at::is_expandable_to(mask->sizes(), scores))
+  if (dims == 4 && (query.sym_size(0) != key.sym_size(0) || query.sym_size(0) != value.sym_size(0)))
+    return "different batches";
+  if (key.sym_size(-2) != value.sym_size(-2)) return "different numbers of keys and values";
+  if (query.sym_size(-1) != key.sym_size(-1)) return "different widths of queries and keys";
+  const c10::SymInt batch = dims == 4 ? query.sym_size(0) : c10::SymInt(1);
+  const std::array<c10::SymInt, 4> scores{batch, query.sym_size(-3), query.sym_size(-2), key.sym_size(-2)};
+  if (mask.has_value() && mask->defined() && !at::is_expandable_to(mask->sym_sizes(), scores))
     return "a mask of another shape";
-  const bool fits = checked([&] {
-    return bridge::attention_fits(query.device().index(), arg(query.scalar_type()), query.size(-1), value.size(-1));
-  });
+  const int64_t width = query.sym_size(-1).guard_int(__FILE__, __LINE__),
+                value_width = value.sym_size(-1).guard_int(__FILE__, __LINE__);
+  const bool fits = checked(
+      [&] { return bridge::attention_fits(query.device().index(), arg(query.scalar_type()), width, value_width); });
   return fits ? "" : "rows that do not fit the local memory of the device";
 }
 
@@ -175,9 +178,9 @@ int64_t fused_sdp_choice(
       context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP() || context.userEnabledOverrideableSDP();
   // PyTorch's composed attention reports contradictory arguments, and handles empty tensors.
   const bool is_plain =
-      query.numel() > 0 && key.numel() > 0 && value.numel() > 0 && !(is_causal && attn_mask.has_value());
+      query.sym_numel() > 0 && key.sym_numel() > 0 && value.sym_numel() > 0 && !(is_causal && attn_mask.has_value());
   if (wants_fused && is_plain && obstacle(query, key, value, attn_mask).empty() &&
-      (enable_gqa || query.size(-3) == key.size(-3))) {
+      (enable_gqa || query.sym_size(-3) == key.sym_size(-3))) {
     return static_cast<int64_t>(at::SDPBackend::overrideable);
   }
   return static_cast<int64_t>(context.userEnabledMathSDP() ? at::SDPBackend::math : at::SDPBackend::error);

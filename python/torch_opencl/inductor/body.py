@@ -169,7 +169,8 @@ class Body:
             if entry.prefix != prefix or entry.name in without:
                 continue
             if is_lane is None or self.length is None:
-                if is_lane is False:
+                # A row of one element has no lanes: all depends on the row.
+                if is_lane:
                     continue
                 root = sympy.Symbol(base, integer=True, nonnegative=True)
                 text = self.size(entry.expr.xreplace({entry.root.index_sym(): root}))

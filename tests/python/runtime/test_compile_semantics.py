@@ -93,3 +93,28 @@ def test_numbers_that_python_rounds_to_digits(device):
     compiled = torch.compile(function, dynamic=True, fullgraph=True)
     for i in (2, 3, 7):
         close(compiled(x, i), function(x, i))
+
+
+def test_rows_of_one_element(device):
+    function = torch.compile(lambda x: torch.nn.functional.pad(x, (0, 0, 0, 1)).transpose(1, 2) * 2, dynamic=True)
+    view = torch.compile(lambda x: torch.nn.functional.pad(x, (0, 0, 0, 1)).view(x.shape[0], x.shape[2], -1))
+    for shape in ((3, 5, 7), (2, 9, 20)):
+        x = torch.randn(shape, device=device)
+        padded = torch.nn.functional.pad(x, (0, 0, 0, 1))
+        close(function(x), padded.transpose(1, 2) * 2)
+        close(view(x), padded.view(x.shape[0], x.shape[2], -1))
+
+
+def test_attention_of_sizes_that_change(device):
+    def attend(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
+
+    compiled = torch.compile(attend, dynamic=True, fullgraph=True)
+    for length in (9, 13):
+        results = []
+        tensors = torch.randn(3, 2, length, 4, 16, device=device).unbind()
+        for function in (compiled, attend):
+            inputs = [tensor.clone().requires_grad_() for tensor in tensors]
+            out = function(*inputs)
+            results.append([out, *torch.autograd.grad(out.square().sum(), inputs)])
+        close(*results, rtol=1e-4, atol=1e-5)
