@@ -195,6 +195,7 @@ if _load.error() is None:
 _hooks.when_imported("torch._inductor.utils", "torch_opencl.inductor.registration:add_to_gpu_types")
 _hooks.when_imported("torch._inductor.scheduler", "torch_opencl.inductor.registration:allow_without_triton")
 _hooks.when_imported("torch._inductor.compile_fx", "torch_opencl.inductor.fall_back:install")
+_hooks.when_imported("torch._inductor.graph", "torch_opencl.inductor.registration:keep_layouts")
 _hooks.when_imported("torch._inductor.lowering", "torch_opencl.inductor.registration:leave_to_eager")
 _hooks.when_imported("torch._inductor.lowering", "torch_opencl.inductor.lowerings:install")
 _hooks.when_imported("torch._inductor.runtime.benchmarking", "torch_opencl.inductor.registration:register_benchmarker")

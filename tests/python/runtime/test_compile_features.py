@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from processes import output_of
 from releases import requires_torch
 from torch import nn
+from torch._inductor.utils import run_and_get_code
 from torch_opencl.inductor import runtime
 
 MODELS = Path(__file__).parents[3] / ".venv-models"
@@ -60,6 +61,15 @@ def test_freezing_makes_weights_constants(device):
     model, x = model.eval().to(device), torch.randn(2, 3, 8, 8, device=device)
     with torch._inductor.config.patch(freezing=True), torch.no_grad():
         close(torch.compile(model)(x), model(x))
+
+
+def test_convolutions_keep_the_layout_of_their_inputs(device):
+    model = nn.Sequential(nn.Conv2d(64, 128, 3, bias=False), nn.Conv2d(128, 128, 3, bias=False)).to(device)
+    x = torch.randn(2, 64, 16, 16, device=device)
+    with torch.no_grad(), torch._inductor.config.patch(force_disable_caches=True):
+        result, (code,) = run_and_get_code(torch.compile(model), x)
+    assert "_opencl.add(" not in code
+    close(result, model(x), rtol=1e-3, atol=1e-3)
 
 
 @requires_torch("2.13", "a registry of what measures for a device")
