@@ -20,8 +20,9 @@ from .epilogue_text import RESULT, epilogue_text
 from .kernel import OpenCLKernel
 from .statements import Expr
 
-# Buffers of the operations: what the arguments of the GEMM kernels leave of those that every device takes.
-MOST_BUFFERS = 5
+# Words of 64 bits that the arguments of the GEMM kernels leave of those that every device takes: a buffer has two of
+# them, the record of faults and a size one each.
+MOST_WORDS = 14
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -126,7 +127,15 @@ def can_fuse(node1: Any, node2: Any) -> bool:
     deps = [dep for node in epilogue for dep in (*node.read_writes.reads, *node.read_writes.writes)]
     results = [dep for node in epilogue for dep in node.read_writes.reads if dep.name == matmul.get_name()]
     is_flat = all(_is_flat(dep, numel) for dep in results)
-    return bool(results) and is_flat and len({dep.name for dep in deps}) <= MOST_BUFFERS
+    words = 2 * len({dep.name for dep in deps}) + len(_sizes(deps)) + 1
+    return bool(results) and is_flat and words <= MOST_WORDS
+
+
+def _sizes(deps: list[Any]) -> set[sympy.Symbol]:
+    """Sizes that are not known while compiling."""
+    of_memory = [dep for dep in deps if isinstance(dep, MemoryDep)]
+    used = [(expr, dep) for dep in of_memory for expr in (dep.index, *dep.size)]
+    return {symbol for expr, dep in used for symbol in expr.free_symbols if symbol not in dep.var_names}
 
 
 def _is_flat(dep: Any, numel: sympy.Expr) -> bool:
