@@ -159,6 +159,8 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "runtime/test_synchronisation.py": 1,
             "runtime/test_tuning.py": 1,
             "runtime/test_compile.py": 1,
+            "runtime/test_user_kernels.py": 1,
+            "runtime/test_interop.py": 1,
             "runtime/test_fork.py": 1,
             "runtime/test_multiprocessing.py": 1,
             "runtime/test_profiler.py": 1,
