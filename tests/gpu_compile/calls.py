@@ -202,7 +202,7 @@ def compiled() -> Iterator[Call]:
 
 
 USER_KERNEL = """
-KERNEL void user(GLOBAL const T *x, GLOBAL T *y, const work_T factor) {
+__kernel void user(GLOBAL const T *x, GLOBAL T *y, const work_T factor) {
   LOCAL float scratch[64];
   const work_T value = load_T(x, ELEMENT) * factor;
   store_T(y, ELEMENT, group_sum(value, scratch) + group_max(value, scratch));
