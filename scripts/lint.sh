@@ -28,6 +28,7 @@ case $task in
   check)
     step ruff check
     step ruff format --check
+    step mypy
     step cargo fmt --check
     echo "==> clang-format (${#clang[@]} files)"
     clang-format --dry-run -Werror "${clang[@]}"

@@ -162,6 +162,8 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "runtime/test_compile_bad_days.py": 1,
             "runtime/test_compile_features.py": 1,
             "runtime/test_graphs.py": 1,
+            "runtime/test_user_kernels.py": 1,
+            "runtime/test_interop.py": 1,
             "runtime/test_fork.py": 1,
             "runtime/test_multiprocessing.py": 1,
             "runtime/test_profiler.py": 1,

@@ -51,6 +51,8 @@ from torch_opencl.graphs import (
 from torch_opencl.kernels import Kernel, compile_kernel
 from torch_opencl.memory import (
     OutOfMemoryError,
+    _dump_snapshot as _dump_snapshot,
+    _snapshot as _snapshot,
     empty_cache,
     get_per_process_memory_fraction,
     host_memory_stats,

@@ -1,6 +1,7 @@
 """How much memory tensors use, and the cache behind it."""
 
 import json
+import pickle
 from collections import OrderedDict
 from typing import Any, Protocol
 
@@ -178,6 +179,30 @@ def memory_snapshot() -> list[dict[str, Any]]:
     if not is_initialized():
         return []
     return [segment for index in range(device_count()) for segment in json.loads(native().memory_snapshot(index))]
+
+
+def _snapshot(device: DeviceLike = None) -> dict[str, Any]:
+    """Return :func:`memory_snapshot` in the form that PyTorch's memory visualiser reads.
+
+    Args:
+        device: leave out the buffers of other devices; None for all.
+
+    Returns:
+        A dictionary with the keys of ``torch.cuda.memory._snapshot``. No events are recorded, so that traces are empty.
+    """
+    index = None if device is None else _check_index(device)
+    segments = [segment for segment in memory_snapshot() if index in (None, segment["device"])]
+    return {"segments": segments, "device_traces": [[] for _ in range(device_count())], "allocator_settings": {}}
+
+
+def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
+    """Write :func:`_snapshot` to a file, for https://pytorch.org/memory_viz: its view of the allocator's state.
+
+    Args:
+        filename: the file.
+    """
+    with open(filename, "wb") as file:
+        pickle.dump(_snapshot(), file)
 
 
 def host_memory_stats() -> OrderedDict[str, int]:

@@ -222,6 +222,27 @@ def compiled() -> Iterator[Call]:
         yield train
 
 
+USER_KERNEL = """
+__kernel void user(GLOBAL const T *x, GLOBAL T *y, const work_T factor) {
+  LOCAL float scratch[64];
+  const work_T value = load_T(x, ELEMENT) * factor;
+  store_T(y, ELEMENT, group_sum(value, scratch) + group_max(value, scratch));
+}
+"""
+
+
+def user_kernels() -> Iterator[Call]:
+    """Yield calls of kernels of the user's own."""
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        kernel = torch.opencl.compile_kernel(USER_KERNEL, "user", types={"T": [dtype]})
+
+        def run(device: torch.device, kernel=kernel, dtype=dtype) -> None:
+            x = torch.ones(128, dtype=dtype, device=device)
+            kernel(x, torch.empty_like(x), 0.5, global_size=128, local_size=64)
+
+        yield run
+
+
 def workloads(quick: bool) -> Iterator[Call]:
     """Yield the rows of the benchmarks: what large tensors and whole models ask for."""
     from benchmarks.cases import all_cases
@@ -283,6 +304,7 @@ def main() -> None:
             "distributions": (distributions(), devices[:1]),
             "quantization": (quantization(), devices[:1]),
             "compiled functions": (compiled(), devices[:1]),
+            "kernels of the user": (user_kernels(), devices[:1]),
         }
     else:
         kinds = {
@@ -292,6 +314,7 @@ def main() -> None:
             "distributions": (distributions(), devices),
             "quantization": (quantization(), devices),
             "compiled functions": (compiled(), devices),
+            "kernels of the user": (user_kernels(), devices),
             "random calls": (random_calls(), devices),
             "quick workloads": (workloads(quick=True), devices),
             "workloads": (workloads(quick=False), devices[:1]),

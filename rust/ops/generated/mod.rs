@@ -146,7 +146,8 @@ fn launch_kernel(
 /// Enqueues a kernel of the user's own over up to three dimensions; without `local` in groups that suit the device.
 ///
 /// # Errors
-/// As [`launch_kernel`]; [`Error::Unsupported`] for groups larger than the device takes.
+/// [`Error::Invalid`] for a number that is none and buffers of another device; [`Error::Unsupported`] for too many
+/// arguments, and for groups larger than the device takes.
 pub fn launch_user_kernel(kernel: i64, global: &[i64], local: &[i64], buffers: &[usize], values: &[i64]) -> Result<()> {
     let sizes = |sizes: &[i64]| sizes.iter().map(|size| usize::try_from(*size).unwrap_or(0)).collect::<Vec<_>>();
     let (global, local) = (sizes(global), sizes(local));

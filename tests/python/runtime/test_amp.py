@@ -146,3 +146,29 @@ def test_the_classes_with_the_device_filled_in(x):
     scaler.update()
     assert parameter.tolist() == [0.5, 0.5]
     assert scaler.get_scale() == 8
+
+
+def test_custom_functions_cast_their_inputs_and_run_backward_as_forward(device):
+    seen = []
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        @torch.opencl.amp.custom_fwd(cast_inputs=torch.float32)
+        def forward(ctx, x):
+            seen.append((x.dtype, torch.is_autocast_enabled("opencl")))
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @torch.opencl.amp.custom_bwd
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            seen.append((x.dtype, torch.is_autocast_enabled("opencl")))
+            return 2 * x * grad
+
+    x = torch.ones(3, dtype=torch.float16, device=device, requires_grad=True)
+    with torch.opencl.amp.autocast():
+        y = Square.apply(x)
+    y.sum().backward()
+    assert y.dtype == torch.float32 and x.grad.eq(2).all()
+    assert seen == [(torch.float32, False), (torch.float32, False)]

@@ -1,6 +1,7 @@
 """Memory: the figures, the cache, its limits, and what happens at them."""
 
 import gc
+import pickle
 import signal
 import threading
 
@@ -278,3 +279,17 @@ def test_pinned_memory_that_nobody_uses_goes_back(device):
     assert kept.to(device, non_blocking=True).sum().item() == 499500
     again = torch.ones(1 << 20).pin_memory()
     assert again.is_pinned() and again.to(device).sum().item() == 1 << 20
+
+
+def test_snapshots_are_what_pytorchs_visualiser_reads(device, tmp_path):
+    from torch.cuda import _memory_viz
+
+    kept = torch.ones(3 << 20, device=device)
+    torch.opencl.memory._dump_snapshot(str(tmp_path / "snapshot.pickle"))
+    snapshot = pickle.loads((tmp_path / "snapshot.pickle").read_bytes())
+    assert set(snapshot) == {"segments", "device_traces", "allocator_settings"}
+    in_use = sum(segment["allocated_size"] for segment in snapshot["segments"])
+    assert in_use == torch.opencl.memory_allocated() >= kept.nbytes
+    assert "12.0MiB" in _memory_viz.segsum(snapshot)
+    assert "<html" in _memory_viz.segment_plot(snapshot)
+    assert torch.opencl.memory._snapshot(device)["segments"] == torch.opencl.memory_snapshot()
