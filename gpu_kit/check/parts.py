@@ -160,6 +160,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "runtime/test_tuning.py": 1,
             "runtime/test_compile.py": 1,
             "runtime/test_graphs.py": 1,
+            "runtime/test_graphed_models.py": 1,
             "runtime/test_fork.py": 1,
             "runtime/test_multiprocessing.py": 1,
             "runtime/test_profiler.py": 1,
