@@ -2,12 +2,15 @@
 
     python -m benchmarks.graphs
 
-All take turns, and the time of the calling thread counts. The driver is measured by a C program (enqueue.c), with the
-graph's own kernels: as it is, and with the first launch held back by a user event, as the backend holds back short
-launches with PoCL.
+Replays and the driver take turns in random order; eager calls come after them, as behind these PoCL takes half as long
+again for each command. The time of the calling thread counts. The driver is measured by a C program (enqueue.c), with
+the graph's own kernels: as it is, and with the first launch held back by a user event, as the backend holds back short
+launches with PoCL. The quickest tenth of the rounds is compared: in others the driver's threads, or other processes,
+take caches and locks.
 """
 
 import ctypes
+import random
 import statistics
 import subprocess
 import tempfile
@@ -20,7 +23,7 @@ import torch
 from benchmarks.opencl import OpenCLError
 
 KERNELS = 200
-ROUNDS = 100
+ROUNDS = 200
 # Most that a replay may take of the host, over the driver's own time with the first launch held back.
 MOST = 1.3
 
@@ -70,18 +73,21 @@ def run() -> int:
             "driver, held back": lambda: driver.enqueue(kernels, sizes, groups, KERNELS, 1),
             "driver": lambda: driver.enqueue(kernels, sizes, groups, KERNELS, 0),
             "replay": lambda: _time(graph.replay),
-            "eager": lambda: _time(lambda: _chain(x)),
         }
         times: dict[str, list[float]] = {case: [] for case in cases}
         for _ in range(ROUNDS):
-            for case, measure in cases.items():
+            # In any order: each finds the memory as the one before has left it.
+            for case, measure in random.sample(list(cases.items()), len(cases)):
                 times[case].append(measure() / KERNELS)
-    medians = {case: statistics.median(found) for case, found in times.items()}
-    print(f"{torch.opencl.get_device_name()}, microseconds of the host for a kernel, medians of {ROUNDS} rounds:")
-    for case, median in medians.items():
-        print(f"{case:20} {median:6.2f}")
-    held, plain = (medians["replay"] / medians[case] for case in ("driver, held back", "driver"))
-    print(f"replay over the driver: {held:.2f} (at most {MOST}); over the driver as it is: {plain:.2f}")
+    times["eager"] = [_time(lambda: _chain(x)) / KERNELS for _ in range(ROUNDS)]
+    print(
+        f"{torch.opencl.get_device_name()}, microseconds of the host for a kernel, {ROUNDS} rounds: median, quick tenth"
+    )
+    quick = {case: sorted(found)[ROUNDS // 10] for case, found in times.items()}
+    for case, found in times.items():
+        print(f"{case:20} {statistics.median(found):6.2f} {quick[case]:6.2f}")
+    held, plain = (quick["replay"] / quick[case] for case in ("driver, held back", "driver"))
+    print(f"replay over the driver, quick tenths: {held:.2f} (at most {MOST}); over the driver as it is: {plain:.2f}")
     return int(held > MOST)
 
 

@@ -5,11 +5,13 @@
 //! before it.
 
 use std::ffi::c_void;
+use std::sync::OnceLock;
 
 use opencl3::command_queue as api;
+use opencl3::error_codes::CL_SUCCESS;
 use opencl3::kernel::{create_kernel, get_kernel_info, CL_KERNEL_PROGRAM};
 use opencl3::program::{release_program, retain_program};
-use opencl3::types::{cl_command_queue, cl_event, cl_program};
+use opencl3::types::{cl_command_queue, cl_event, cl_kernel, cl_program};
 
 use super::kernel::KernelHandle;
 use super::launch_batch::Start;
@@ -101,24 +103,61 @@ impl Launch {
         Ok(launch)
     }
 
-    fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> std::result::Result<cl_event, i32> {
+    fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> std::result::Result<(), i32> {
         let pointer = |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(std::ptr::null(), |sizes| sizes.as_ptr());
-        // SAFETY: the arrays hold as many sizes as there are dimensions, the wait list one event or none; nobody else
-        // has the kernel object.
-        let result = unsafe {
-            api::enqueue_nd_range_kernel(
-                queue,
-                self.kernel.0,
-                self.dimensions,
-                pointer(&self.first),
-                self.global.as_ptr(),
-                pointer(&self.local),
-                u32::from(wait.is_some()),
-                wait.map_or(std::ptr::null(), std::ptr::from_ref),
-            )
-        };
-        result.map_err(|error| error.code())
+        let (kernel, first, global) = (self.kernel.0, pointer(&self.first), self.global.as_ptr());
+        let (local, dimensions) = (pointer(&self.local), self.dimensions);
+        let (count, list) = (u32::from(wait.is_some()), wait.map_or(std::ptr::null(), std::ptr::from_ref));
+        if let Some(enqueue) = enqueue_function() {
+            let none = std::ptr::null_mut();
+            // SAFETY: the arrays hold as many sizes as there are dimensions, the wait list one event or none; nobody else
+            // has the kernel object.
+            let status = unsafe { enqueue(queue, kernel, dimensions, first, global, local, count, list, none) };
+            return if status == CL_SUCCESS { Ok(()) } else { Err(status) };
+        }
+        // SAFETY: as above.
+        let result =
+            unsafe { api::enqueue_nd_range_kernel(queue, kernel, dimensions, first, global, local, count, list) };
+        result.map(release).map_err(|error| error.code())
     }
+}
+
+/// Releases an event that nobody waits for.
+fn release(handle: cl_event) {
+    drop(Event { handle, position: 0 });
+}
+
+type EnqueueKernel = unsafe extern "C" fn(
+    cl_command_queue,
+    cl_kernel,
+    u32,
+    *const usize,
+    *const usize,
+    *const usize,
+    u32,
+    *const cl_event,
+    *mut cl_event,
+) -> i32;
+
+/// The loader's `clEnqueueNDRangeKernel`, to be called without an event: the crate's own function makes one for each
+/// launch. `None` where the crate has been told to load another library.
+fn enqueue_function() -> Option<EnqueueKernel> {
+    static FUNCTION: OnceLock<Option<EnqueueKernel>> = OnceLock::new();
+    *FUNCTION.get_or_init(|| {
+        if std::env::var_os("OPENCL_DYLIB_PATH").is_some() {
+            return None;
+        }
+        // SAFETY: the names end with a zero; the library is loaded already, and stays.
+        let found = unsafe {
+            let library = libc::dlopen(c"libOpenCL.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
+            if library.is_null() {
+                return None;
+            }
+            libc::dlsym(library, c"clEnqueueNDRangeKernel".as_ptr())
+        };
+        // SAFETY: a function of that name has this type (OpenCL 1.2, section 5.8).
+        (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, EnqueueKernel>(found) })
+    })
 }
 
 impl Command {
@@ -130,7 +169,7 @@ impl Command {
         }
     }
 
-    fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> Result<cl_event> {
+    fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> Result<()> {
         let (count, list) = (u32::from(wait.is_some()), wait.map_or(std::ptr::null(), std::ptr::from_ref));
         let result = match self {
             Self::Launch(launch) => launch.enqueue(queue, wait),
@@ -148,7 +187,7 @@ impl Command {
                         list,
                     )
                 };
-                copied.map_err(|error| error.code())
+                copied.map(release).map_err(|error| error.code())
             }
             Self::Fill { target, offset, pattern, size } => {
                 let bytes: *const c_void = pattern.as_ptr().cast();
@@ -156,7 +195,7 @@ impl Command {
                 let filled = unsafe {
                     api::enqueue_fill_buffer(queue, target.0, bytes, pattern.len(), *offset, *size, count, list)
                 };
-                filled.map_err(|error| error.code())
+                filled.map(release).map_err(|error| error.code())
             }
         };
         check(self.call(), result)
@@ -277,8 +316,8 @@ impl Queue {
         let mut enqueue = || -> Result<()> {
             for command in chunk {
                 let wait = batch.wait_list(Start::Batched)?;
-                let handle = command.enqueue(self.handle, wait.as_ref())?;
-                drop(Event { handle, position: self.advance() });
+                command.enqueue(self.handle, wait.as_ref())?;
+                self.advance();
                 let commands = batch.count();
                 is_far |= QueueThrottle::is_due(commands);
                 is_due |= commands.is_multiple_of(batch.flush_period());

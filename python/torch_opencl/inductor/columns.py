@@ -2,14 +2,16 @@
 
 import sympy
 
-from .body import Body
+from .body import Body, hint
 
 # Elements of a piece of a row that a CPU's work-item takes as one task.
 PIECE = 4096
 # Vectors of columns that a loop over a reduction sums at once: neighbouring lines of memory are fetched together, and
-# the accumulators still fit in registers.
+# the accumulators still fit in registers. Both sums of layer norm's gradient over 4096 rows of 1024 floats take 1.9 ms
+# of all cores; with 4 vectors 2.4, with one 6.6 (PoCL).
 COLUMN_VECTORS = 8
-# The most statements of a loop for which there are so many; longer ones take half as many, and so on.
+FEWEST_COLUMN_VECTORS = 2
+# The most statements of a loop for which there are 8; longer ones take half as many, and so on.
 COLUMN_STATEMENTS = 10
 
 
@@ -78,6 +80,12 @@ class Columns(Pieces):
         longest = max(len(phase.statements) for phase in self.phases if phase.is_loop)
         copies = COLUMN_VECTORS
         while copies > 1 and longest > COLUMN_STATEMENTS * (COLUMN_VECTORS // copies):
+            copies //= 2
+        # Every core is to have a task, as long as rows of a task are not too short for memory.
+        columns = hint(self.kernel.numels["x"])
+        while (
+            copies > FEWEST_COLUMN_VECTORS and columns < copies * self.target.vector_width * self.target.compute_units
+        ):
             copies //= 2
         return copies
 

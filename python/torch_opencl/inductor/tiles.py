@@ -23,8 +23,8 @@ from .target import Target
 if TYPE_CHECKING:
     from .kernel import OpenCLKernel
 
-# Sides of a CPU's task along i and j, and of a GPU's tile. Runs along i as long as these keep streams of memory going:
-# a transpose of 2048 x 2048 floats, added to another matrix, takes 2.6 ms of all cores instead of 3.3 with 128 (PoCL).
+# Sides of a CPU's task along i and j, and of a GPU's tile. Such long runs along i keep streams of memory going: a
+# transpose of 2048 x 2048 floats, added to another matrix, takes 2.6 ms of all cores instead of 3.3 with 128 (PoCL).
 SIDE_I, SIDE_J = 2048, 64
 GROUP_SIDE = 32
 # The shortest ranges that are tiled.
