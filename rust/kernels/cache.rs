@@ -73,7 +73,8 @@ pub fn generated_program(device: &'static Device, kernels: &str) -> Result<Cache
         family: Family::Generated,
         class: Class::Float,
         tier: Tier::Generic,
-        constants: vec![("VEC", lanes)],
+        // For the stores that the text itself chooses to stream.
+        constants: vec![("VEC", lanes), ("SPEC_NON_TEMPORAL", 1)],
         switch: Switch { functions: "", cases: kernels.to_owned() },
     };
     let program = COMPILE_THREAD.on_the_spot(|| build(&recipe))?;

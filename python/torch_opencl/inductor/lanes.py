@@ -14,7 +14,7 @@ _ORDERS = {"lt", "le", "gt", "ge"}
 # Operations whose text is another for bools.
 _OF_BOOLS = {"bitwise_not": "not_@({0})", "maximum": "({0} | {1})", "minimum": "({0} & {1})"}
 # Operations that act, or whose result may differ from one time to the next.
-_EFFECTS = {"store", "atomic_add", "check_bounds", "assert", "reduce"}
+EFFECTS = {"store", "atomic_add", "check_bounds", "assert", "reduce"}
 
 
 class Lanes:
@@ -24,6 +24,9 @@ class Lanes:
         varies: names of values that differ from lane to lane.
         is_scalar_only: true where some statement has no text for vectors.
         hoisted: identities of statements whose text is in front of the loop.
+        stored: pointers through which the kernel stores.
+        streamed: those past the caches.
+        tiles: elements of arrays that take the place of memory, by pointer and index.
     """
 
     def __init__(self, kernel, phases: list[Phase], prefix: str, has_lanes: bool) -> None:
@@ -34,6 +37,8 @@ class Lanes:
         self.hoisted: set[int] = set()
         self.stored: set[str] = set()
         self.in_front: set[str] = set()
+        self.streamed: set[str] = set()
+        self.tiles: dict[tuple[str, sympy.Expr], str] = {}
         for phase in phases:
             for statement in (*phase.statements, *phase.after):
                 if statement.expr.op in ("store", "atomic_add"):
@@ -48,13 +53,13 @@ class Lanes:
         if expr.op == "reduce" and self.prefix != "x":
             return
         if expr.op in ("load", "index"):
-            varies = self._stride(expr) != 0
+            varies = self.stride(expr) != 0
         else:
             varies = any(value.name in self.varies for value in expr.values())
         if varies:
             self.varies.update(target.name for target in statement.targets)
         index = self._index(expr)
-        if index is not None and self._stride(expr) != 0 and not has_vectors(index):
+        if index is not None and self.stride(expr) != 0 and not has_vectors(index):
             self.is_scalar_only = True
 
     @staticmethod
@@ -63,13 +68,14 @@ class Lanes:
             return expr.args[0]
         return expr.args[1] if expr.op in ("load", "store", "atomic_add") else None
 
-    def _stride(self, expr: Expr) -> sympy.Expr | None:
+    def stride(self, expr: Expr) -> sympy.Expr | None:
+        """By how much the index of a load or a store grows from lane to lane; None where that differs."""
         return self.kernel.lane_stride(self._index(expr), self.prefix, self.varies)
 
     def may_be_hoisted(self, statement: Statement) -> bool:
         """Tell whether a statement gives the same in all of a row, and reads nothing that the kernel writes."""
         expr = statement.expr
-        if expr.op in _EFFECTS or any(target.name in self.varies for target in statement.targets):
+        if expr.op in EFFECTS or any(target.name in self.varies for target in statement.targets):
             return False
         if expr.op == "load" and (expr.args[0] in self.stored or expr.args[3] is not None):
             return False
@@ -245,10 +251,12 @@ class Lanes:
     def _op_load(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         pointer, index, dtype, mask = expr.args
         name = STORAGE[dtype].name
+        if mask is None and (pointer, index) in self.tiles:
+            return self.tiles[pointer, index]
         if wide == 1:
             text = f"load_{name}({pointer} + ({self.index(index)}))"
             return text if mask is None else f"({self._any(mask, width)} ? {text} : 0)"
-        stride = self._stride(expr)
+        stride = self.stride(expr)
         if stride == 1:
             head, place = f"load{wide}", f"{pointer} + ({self.index(index)})"
         else:
@@ -265,18 +273,33 @@ class Lanes:
     def _op_store(self, expr: Expr, width: int) -> str:
         pointer, index, dtype, value = expr.args
         name, computed = STORAGE[dtype].name, torch.float32 if dtype in HALVES else dtype
-        stride = self._stride(expr) if width > 1 else sympy.S.Zero
+        if (pointer, index) in self.tiles:
+            return f"{self.tiles[pointer, index]} = {self.operand(value, computed, width, width)};\n"
+        stride = self.stride(expr) if width > 1 else sympy.S.Zero
         if stride == 0 and not self.is_wide(value, width):
             return f"store_{name}({pointer} + ({self.index(index)}), {self.operand(value, computed, width, 1)});\n"
         text = self.operand(value, computed, width, width)
         if stride == 1:
-            return f"store{width}_{name}({pointer} + ({self.index(index)}), {text});\n"
+            head = "stream" if pointer in self.streamed else "store"
+            return f"{head}{width}_{name}({pointer} + ({self.index(index)}), {text});\n"
         return f"scatter{width}_{name}({pointer}, {self.index(index, wide=width)}, {text});\n"
+
+    # --- private memory, at `place` of a row
+
+    def _op_keep(self, expr: Expr, width: int) -> str:
+        array, value = expr.args
+        if width == 1:
+            return f"{array}[place] = {value};\n"
+        return f"KEPT({self.type(value.dtype, width)}, {array} + place) = {value};\n"
+
+    def _op_kept(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        (array,) = expr.args
+        return f"{array}[place]" if width == 1 else f"KEPT({self.type(target.dtype, width)}, {array} + place)"
 
     def _op_atomic_add(self, expr: Expr, width: int) -> str:
         pointer, index, dtype, value = expr.args
         name, computed = STORAGE[dtype].name, torch.float32 if dtype in HALVES else dtype
-        varies = width > 1 and (self._stride(expr) != 0 or self.is_wide(value, width))
+        varies = width > 1 and (self.stride(expr) != 0 or self.is_wide(value, width))
         if not varies:
             # The same in all lanes: it is added as often.
             text = f"atomic_add_{name}({pointer} + ({self.index(index)}), {self.operand(value, computed, width, 1)});"

@@ -76,11 +76,13 @@ class Accumulator:
 
     Attributes:
         statement: the reduction.
+        copies: vectors of partial results. In text, `copy` is the place of the one that is used.
     """
 
-    def __init__(self, statement: Statement, lanes: Lanes) -> None:
+    def __init__(self, statement: Statement, lanes: Lanes, copies: int) -> None:
         self.statement = statement
         self.lanes = lanes
+        self.copies = copies
         self.name, *self.values = statement.expr.args
         self.kind = KINDS[self.name]
         if self.kind.has_index:
@@ -97,9 +99,15 @@ class Accumulator:
             return width
         return width if self.lanes.is_wide(self.statement.targets[0], width) else 1
 
-    def _parts(self, width: int) -> list[str]:
+    def _arrays(self, width: int) -> list[str]:
         base = self.statement.targets[0].name
         return [f"{base}_part{i}_{self._wide(width)}" for i in range(len(self.dtypes))]
+
+    def _parts(self, width: int, copy: str | int = "copy") -> list[str]:
+        return [f"{name}[{copy}]" for name in self._arrays(width)]
+
+    def _copies(self, width: int) -> int:
+        return self.copies if width > 1 else 1
 
     def _type(self, part: int, wide: int) -> str:
         return self.lanes.type(self.dtypes[part], wide)
@@ -108,11 +116,13 @@ class Accumulator:
 
     def declared(self, width: int) -> str:
         """Declare the accumulators of a width, empty."""
-        wide = self._wide(width)
+        wide, copies = self._wide(width), self._copies(width)
         lines = []
-        for part, name in enumerate(self._parts(width)):
+        for part, name in enumerate(self._arrays(width)):
             start = literal(self.kind.start[part], self.dtypes[part])
-            lines.append(f"{self._type(part, wide)} {name} = ({self._type(part, wide)})({start});\n")
+            kind = self._type(part, wide)
+            lines.append(f"{kind} {name}[{copies}];\n")
+            lines.append(f"UNROLL for (int copy = 0; copy < {copies}; copy++) {name}[copy] = ({kind})({start});\n")
         return "".join(lines)
 
     def updated(self, width: int, position: str) -> str:
@@ -156,7 +166,9 @@ class Accumulator:
         lines = []
         scalars: list[list[str]] = []
         for width in widths:
-            parts, lanes = self._parts(width), width
+            parts, lanes = self._parts(width, 0), width
+            for copy in range(1, self._copies(width)):
+                lines += self.kind.fold(parts, self._parts(width, copy), self._type(0, width))
             while lanes > 1:
                 half = lanes // 2
                 low, high = ([f"{part}_{side}{half}" for part in self._bases()] for side in ("low", "high"))
@@ -180,7 +192,7 @@ class Accumulator:
 
     def in_group(self, group: int) -> str:
         """Join the accumulators of a group's items, by halves."""
-        own = self._parts(1)
+        own = self._parts(1, 0)
         memory = [f"{base}_local" for base in self._bases()]
         other = [f"{base}_other" for base in self._bases()]
         lines = [f"{place}[get_local_id(0)] = {name};" for place, name in zip(memory, own, strict=True)]
@@ -202,14 +214,15 @@ def _as_number(dtype: torch.dtype) -> torch.dtype:
     return torch.int32 if dtype == torch.bool else dtype
 
 
-def of(phase: Phase, lanes: Lanes) -> list[Accumulator]:
+def of(phase: Phase, lanes: Lanes, copies: int = 1) -> list[Accumulator]:
     """The accumulators of a phase's reductions.
 
     Args:
         phase: a loop.
         lanes: its text.
+        copies: vectors that a step of the loop takes.
 
     Returns:
         One for each reduction.
     """
-    return [Accumulator(statement, lanes) for statement in phase.statements if statement.expr.op == "reduce"]
+    return [Accumulator(statement, lanes, copies) for statement in phase.statements if statement.expr.op == "reduce"]

@@ -91,7 +91,7 @@ INLINE int16 bits_of_ushort16(int16 x) { return x & 0xffff; }
 INLINE int16 short_of_bits16(int16 x) { return wrap_short16(x); }
 INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
 
-// A store through a packed struct does what vstoreN does, for which PoCL 3.1 makes pieces.
+// A store through a packed struct does what vstoreN does, for which PoCL 3.1 makes pieces. Streams go past the caches.
 #define DEFINE_MEMORY_16(name, pointer, type, element, from, to)                                         \
   typedef struct __attribute__((packed, aligned(sizeof(element)))) {                                     \
     element##16 v;                                                                                       \
@@ -101,6 +101,14 @@ INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
     return from(v);                                                                                      \
   }                                                                                                      \
   INLINE void store16_##name(__global pointer *p, type##16 v) { ((__global Put_##name *)p)->v = to(v); } \
+  INLINE void stream16_##name(__global pointer *p, type##16 v) {                                         \
+    const element##16 stored = to(v);                                                                    \
+    if (IS_NON_TEMPORAL(p, stored)) {                                                                    \
+      STORE_NON_TEMPORAL(p, element##16, stored);                                                        \
+    } else {                                                                                             \
+      ((__global Put_##name *)p)->v = stored;                                                            \
+    }                                                                                                    \
+  }                                                                                                      \
   INLINE type##16 gather16_##name(__global const pointer *p, long16 index) {                             \
     union {                                                                                              \
       long16 v;                                                                                          \
@@ -132,6 +140,7 @@ INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
   }                                                                                                      \
   INLINE type##16 load16_masked_##name(__global const pointer *p, int16 mask) {                          \
     if (!any16(~mask)) return load16_##name(p);                                                          \
+    if (!any16(mask)) return (type##16)(0);                                                              \
     return gather16_masked_##name(p, LANES16, mask);                                                     \
   }                                                                                                      \
   INLINE void scatter16_##name(__global pointer *p, long16 index, type##16 value) {                      \
@@ -176,6 +185,37 @@ DEFINE_MEMORY_16(ulong, ulong, ulong, ulong, SAME, SAME)
 #ifdef HAS_FP64
 DEFINE_MEMORY_16(double, double, double, double, SAME, SAME)
 #endif
+#endif
+
+// A vector in private memory, from an element on.
+#define KEPT(type, p) (((Kept_##type *)(p))->v)
+// Turns a square of lanes, row by row: each stage rotates the bits of row and column by one.
+#define DEFINE_SQUARE_16(type)                                    \
+  typedef struct __attribute__((packed, aligned(sizeof(type)))) { \
+    type##16 v;                                                   \
+  } Kept_##type##16;                                              \
+  INLINE void turn16_##type(type##16 * rows) {                    \
+    type##16 lines[16];                                           \
+    UNROLL for (int i = 0; i < 16; i++) lines[i] = rows[i];       \
+    UNROLL for (int stage = 0; stage < 4; stage++) {              \
+      type##16 next[16];                                          \
+      UNROLL for (int i = 0; i < 8; i++) {                        \
+        next[2 * i].even = lines[i].lo;                           \
+        next[2 * i].odd = lines[i + 8].lo;                        \
+        next[2 * i + 1].even = lines[i].hi;                       \
+        next[2 * i + 1].odd = lines[i + 8].hi;                    \
+      }                                                           \
+      UNROLL for (int i = 0; i < 16; i++) lines[i] = next[i];     \
+    }                                                             \
+    UNROLL for (int i = 0; i < 16; i++) rows[i] = lines[i];       \
+  }
+DEFINE_SQUARE_16(float)
+DEFINE_SQUARE_16(int)
+DEFINE_SQUARE_16(uint)
+DEFINE_SQUARE_16(long)
+DEFINE_SQUARE_16(ulong)
+#ifdef HAS_FP64
+DEFINE_SQUARE_16(double)
 #endif
 
 #define DEFINE_RANDOM_16(name)                                            \

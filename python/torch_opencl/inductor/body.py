@@ -1,0 +1,260 @@
+"""What the texts of all kernels have in common: sizes, parts of indices, loops over vectors, statements."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import sympy
+from torch._inductor.codegen.common import IndentedBuffer
+from torch._inductor.virtualized import V
+
+from . import reductions
+from .lanes import Lanes
+from .statements import Phase, Statement, Value
+from .target import Target
+
+if TYPE_CHECKING:
+    from .kernel import OpenCLKernel
+
+# Work-items of a GPU's group.
+GROUP = 64
+# Tasks are split among so many work-items for each compute unit of a CPU.
+ITEMS_PER_UNIT = 4
+# Below this many elements a launch has one work-item.
+FEW = 8192
+
+
+def hint(expr: sympy.Expr) -> int:
+    """What a size is likely to be."""
+    return int(V.graph.sizevars.optimization_hint(expr))
+
+
+class Body:
+    """The text between a kernel's braces; subclasses write its loops.
+
+    Attributes:
+        prefix: of the range along which lanes lie.
+        out: the text.
+        locals: declarations of local memory, which stand in front of everything else.
+    """
+
+    prefix = "x"
+
+    def __init__(self, kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> None:
+        self.kernel = kernel
+        self.phases = phases
+        self.target = target
+        self.out = IndentedBuffer()
+        self.locals: list[str] = []
+        self.numels = {tree.prefix: self.size(tree.numel) for tree in kernel.range_trees}
+        self.length = kernel.inner_length(self.prefix) if target.is_cpu else None
+        self.lanes = Lanes(kernel, self.phases, self.prefix, self.length is not None)
+        self.width = self._width()
+
+    def _width(self) -> int:
+        width = self.target.vector_width
+        if not self.target.is_cpu or self.length is None or self.lanes.is_scalar_only:
+            return 1
+        return 1 if isinstance(self.length, sympy.Integer) and int(self.length) < width else width
+
+    # --- what subclasses write
+
+    def write(self) -> None:
+        """Write the text."""
+        raise NotImplementedError
+
+    def tasks(self) -> sympy.Expr:
+        """The number of tasks that a CPU's work-items share."""
+        raise NotImplementedError
+
+    def group_items(self) -> sympy.Expr:
+        """The number of a GPU's work-items."""
+        return (self.kernel.numels["x"] + GROUP - 1) // GROUP * GROUP
+
+    def global_size(self, work: int) -> str:
+        """The number of work-items, as the wrapper's Python.
+
+        Args:
+            work: the likely number of elements.
+
+        Returns:
+            An expression.
+        """
+        pexpr = V.graph.wrapper_code.codegen_python_sizevar
+        if not self.target.is_cpu:
+            return f"max({GROUP}, {pexpr(sympy.expand(self.group_items()))})"
+        if work <= FEW:
+            return "1"
+        return f"max(1, min({ITEMS_PER_UNIT * self.target.compute_units}, {pexpr(self.tasks())}))"
+
+    # --- sizes and blocks
+
+    def size(self, expr: sympy.Expr) -> str:
+        """The text of a size."""
+        return self.kernel.kexpr(self.kernel.rename_indexing(expr))
+
+    def line(self, text: str) -> None:
+        """Write a line."""
+        self.out.writeline(text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Write a block of statements behind a head, such as a loop's."""
+        self.out.splice(head + " {\n")
+        with self.out.indent():
+            yield
+        self.line("}")
+
+    def steps(self, copies: int = 1) -> list[tuple[int, int]]:
+        """How loops along the lanes are divided: most of a length in vectors, its rest in smaller steps.
+
+        Args:
+            copies: vectors that a step of the first loop takes.
+
+        Returns:
+            For each loop the width of vectors and their number in a step.
+        """
+        if self.width == 1:
+            return [(1, 1)]
+        left = int(self.length) if isinstance(self.length, sympy.Integer) else None
+        steps = []
+        for width, count in ((self.width, copies), (self.width, 1), (1, 1)):
+            if (width, count) in steps or (left is not None and left < width * count):
+                continue
+            steps.append((width, count))
+            left = None if left is None else left % (width * count)
+        return steps
+
+    @contextmanager
+    def step(self, end: str, width: int, copies: int = 1) -> Iterator[None]:
+        """Write a loop of `at` along the lanes. Inside it `i` is the first lane's place.
+
+        Args:
+            end: where it ends.
+            width: of vectors.
+            copies: vectors in a step; `copy` counts them.
+        """
+        span = width * copies
+        head = f"for (; at + {span} <= {end}; at += {span})" if span > 1 else f"for (; at < {end}; at++)"
+        with self.block(head), self.each_copy(copies):
+            self.line(f"const long i = at + copy * {width};" if copies > 1 else "const long i = at;")
+            yield
+
+    @contextmanager
+    def each_copy(self, copies: int) -> Iterator[None]:
+        """Write a loop over the vectors of a step, which compilers unroll."""
+        unrolled = "UNROLL " if copies > 1 else ""
+        with self.block(f"{unrolled}for (int copy = 0; copy < {copies}; copy++)"):
+            yield
+
+    # --- indices
+
+    def entries(self, prefix: str, base: str, is_lane: bool | None = None, without: Sequence[str] = ()) -> None:
+        """Declare the parts of a range's index.
+
+        Args:
+            prefix: of the range.
+            base: the variable of the index, or of its row.
+            is_lane: None where `base` is the whole index. Else true for the parts that depend on i, false for the
+                others, which depend on the row alone.
+            without: parts that are declared elsewhere.
+        """
+        sizevars = V.graph.sizevars
+        for entry in self.kernel.entries.values():
+            if entry.prefix != prefix or entry.name in without:
+                continue
+            if is_lane is None or self.length is None:
+                if is_lane is False:
+                    continue
+                root = sympy.Symbol(base, integer=True, nonnegative=True)
+                text = self.size(entry.expr.xreplace({entry.root.index_sym(): root}))
+            elif (entry.divisor == 1) is not is_lane:
+                continue
+            elif is_lane and sizevars.statically_known_equals(entry.length, self.length):
+                text = "i"
+            elif is_lane and sizevars.statically_known_equals(entry.length, entry.root.numel):
+                text = f"{base} * length + i"
+            elif is_lane:
+                text = f"{base} % (({self.size(entry.length)}) / length) * length + i"
+            else:
+                text = f"{base} / (({self.size(entry.divisor)}) / length)"
+                if not sizevars.statically_known_equals(entry.divisor * entry.length, entry.root.numel):
+                    text += f" % ({self.size(entry.length)})"
+            self.line(f"const long {entry.name} = {text};")
+
+    # --- statements
+
+    def statements(
+        self,
+        statements: Sequence[Statement],
+        width: int,
+        accumulators: Sequence[reductions.Accumulator] = (),
+        position: str = "r0_index",
+    ) -> None:
+        """Write statements.
+
+        Args:
+            statements: those of a phase.
+            width: of vectors.
+            accumulators: of the phase's reductions.
+            position: the flat index of the reduction.
+        """
+        by_target = {accumulator.statement.targets[0]: accumulator for accumulator in accumulators}
+        for statement in statements:
+            if id(statement) in self.lanes.hoisted:
+                continue
+            if statement.expr.op == "reduce":
+                self.out.splice(by_target[statement.targets[0]].updated(width, position))
+            else:
+                self.out.splice(self.lanes.text(statement, width))
+
+    def phases_of_x(self, width: int, copies: int = 1) -> None:
+        """Write all phases for an x, for a vector of them, or for some vectors; reductions are loops of single indices.
+
+        What a phase leaves to those behind it is an array with an element for each vector.
+
+        Args:
+            width: of vectors.
+            copies: vectors, from `at` on.
+        """
+        known: list[Value] = []
+        for phase in self.phases:
+            if not phase.is_loop:
+                with self._copies_of_x(width, copies, known, phase.statements) as made:
+                    self.statements(phase.statements, width)
+                known += made
+                continue
+            accumulators = reductions.of(phase, self.lanes, copies)
+            for accumulator in accumulators:
+                self.out.splice(accumulator.declared(width))
+            with self.block(f"for (long r0_index = 0; r0_index < {self.numels['r0_']}; r0_index++)"):
+                self.entries("r0_", "r0_index")
+                with self._copies_of_x(width, copies, known, ()):
+                    self.statements(phase.statements, width, accumulators)
+            results = [accumulator.statement for accumulator in accumulators]
+            with self._copies_of_x(width, copies, known, [*results, *phase.after]) as made:
+                for accumulator in accumulators:
+                    self.out.splice(accumulator.result(width))
+                self.statements(phase.after, width)
+            known += made
+
+    @contextmanager
+    def _copies_of_x(
+        self, width: int, copies: int, known: Sequence[Value], statements: Sequence[Statement]
+    ) -> Iterator[list[Value]]:
+        """A loop over vectors of x, whose results are kept for later ones."""
+        made = [target for statement in statements for target in statement.targets]
+        for value in made:
+            self.line(f"{self._type(value, width)} {value.name}_of[{copies}];")
+        with self.each_copy(copies):
+            if self.target.is_cpu:
+                self.line(f"const long i = at + copy * {width};")
+                self.entries("x", "xrow", is_lane=True)
+            for value in known:
+                self.line(f"{self._type(value, width)} {value.name} = {value.name}_of[copy];")
+            yield made
+            for value in made:
+                self.line(f"{value.name}_of[copy] = {value.name};")
+
+    def _type(self, value: Value, width: int) -> str:
+        return self.lanes.type(value.dtype, width if self.lanes.is_wide(value, width) else 1)

@@ -1,0 +1,131 @@
+"""Reductions whose lanes lie along the reduction: a row for each x, which an item or a GPU's group takes."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import sympy
+
+from . import reductions
+from .body import GROUP, Body
+from .kept import Kept
+from .statements import Phase
+from .target import Target
+
+if TYPE_CHECKING:
+    from .kernel import OpenCLKernel
+
+# Vectors that a short loop folds at once, each into an accumulator of its own: an addition need not wait for the last.
+VECTORS = 4
+# The most statements of such a loop.
+SHORT_LOOP = 8
+
+
+class Rows(Body):
+    """For CPUs: a task is a row. What later phases of a short row need again is kept in private memory."""
+
+    prefix = "r0_"
+
+    def __init__(self, kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> None:
+        super().__init__(kernel, phases, target)
+        self.kept = None
+        if target.is_cpu and self.width > 1:
+            self.kept = Kept(self.phases, self.lanes, kernel.features.reduction_numel)
+            self.phases = self.kept.phases
+
+    def tasks(self) -> sympy.Expr:
+        """The number of rows."""
+        return self.kernel.numels["x"]
+
+    def write(self) -> None:
+        """Write the text."""
+        with self.block(f"ITEM_TASKS({self.numels['x']}, first, last);\nTASKS_LOOP(first, last)"):
+            self.line("const long xindex = task;")
+            self.row()
+
+    def row(self) -> None:
+        """Write all phases of a row."""
+        self.entries("x", "xindex")
+        if self.kept is not None:
+            self.out.splice(self.kept.declared())
+        for phase in self.phases:
+            if not phase.is_loop:
+                self.statements(phase.statements, 1)
+                continue
+            steps = self.steps(self._copies(phase))
+            copies = max(copies for _, copies in steps)
+            accumulators = reductions.of(phase, self.lanes, copies)
+            widths = tuple(dict.fromkeys(width for width, _ in steps))
+            for accumulator in accumulators:
+                for width in widths:
+                    self.out.splice(accumulator.declared(width))
+            self.loop(phase, steps, accumulators)
+            for accumulator in accumulators:
+                self.join(accumulator, widths)
+            self.statements(phase.after, 1)
+
+    @staticmethod
+    def _copies(phase: Phase) -> int:
+        reduces = any(statement.expr.op == "reduce" for statement in phase.statements)
+        return VECTORS if reduces and len(phase.statements) <= SHORT_LOOP else 1
+
+    def loop(
+        self, phase: Phase, steps: Sequence[tuple[int, int]], accumulators: Sequence[reductions.Accumulator]
+    ) -> None:
+        """Write the loop over a row.
+
+        Args:
+            phase: what is in it.
+            steps: its division.
+            accumulators: of its reductions.
+        """
+        numel = self.numels["r0_"]
+        if self.length is None:
+            with self.block(f"for (long r0_index = 0, copy = 0; r0_index < {numel}; r0_index++)"):
+                self.entries("r0_", "r0_index")
+                self.statements(phase.statements, 1, accumulators)
+            return
+        self.line("{")
+        with self.block(
+            f"const long length = {self.size(self.length)};\n"
+            f"for (long r0_row = 0; r0_row < ({numel}) / length; r0_row++)"
+        ):
+            self.entries("r0_", "r0_row", is_lane=False)
+            self.line("long at = 0;")
+            for width, copies in steps:
+                with self.step("length", width, copies):
+                    self.line("const long place = r0_row * length + i;")
+                    self.entries("r0_", "r0_row", is_lane=True)
+                    position = f"(place{f' + LANES{width}' if width > 1 else ''})"
+                    self.statements(phase.statements, width, accumulators, position)
+        self.line("}")
+
+    def join(self, accumulator: reductions.Accumulator, widths: tuple[int, ...]) -> None:
+        """Write what makes one result of a loop's accumulators."""
+        self.out.splice(accumulator.joined(widths))
+
+
+class GroupRows(Rows):
+    """For GPUs: a work-group takes a row, and joins its items' results in local memory."""
+
+    def group_items(self) -> sympy.Expr:
+        """A group for each row."""
+        return self.kernel.numels["x"] * GROUP
+
+    def write(self) -> None:
+        """Write the text."""
+        with self.block("for (long xindex = get_group_id(0), xindex_once = 1; xindex_once; xindex_once = 0)"):
+            self.row()
+
+    def loop(
+        self, phase: Phase, steps: Sequence[tuple[int, int]], accumulators: Sequence[reductions.Accumulator]
+    ) -> None:
+        """Write the loop over a row: neighbouring items take neighbouring elements."""
+        numel = self.numels["r0_"]
+        with self.block(f"for (long r0_index = get_local_id(0), copy = 0; r0_index < {numel}; r0_index += {GROUP})"):
+            self.entries("r0_", "r0_index")
+            self.statements(phase.statements, 1, accumulators)
+
+    def join(self, accumulator: reductions.Accumulator, widths: tuple[int, ...]) -> None:
+        """Write what makes one result of the items' accumulators."""
+        self.locals += accumulator.local_memory(GROUP)
+        self.out.splice(accumulator.in_group(GROUP))

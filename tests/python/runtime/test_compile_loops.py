@@ -1,0 +1,131 @@
+"""torch.compile: the loops of generated kernels, at lengths that vectors and tiles divide and at others."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from processes import run_python
+from torch import nn
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def check(function, *args, dynamic=None, **limits):
+    """Compare a compiled function with eager operators."""
+    actual = torch.compile(function, dynamic=dynamic, fullgraph=True)(*args)
+    torch.testing.assert_close(actual, function(*args), equal_nan=True, **(limits or {"rtol": 1e-5, "atol": 1e-5}))
+
+
+PERMUTATIONS = {
+    "a transpose that is read": lambda x: x.transpose(-1, -2).contiguous() * 2 + 1,
+    "a transpose that is written": lambda x: (x * 2 + 1).transpose(-1, -2).clone(memory_format=torch.preserve_format),
+    "both layouts": lambda x: (x.relu(), x.transpose(-1, -2).contiguous().tanh(), x.movedim(0, -1).contiguous()),
+    "a sum of two layouts": lambda x: x.transpose(0, -1).contiguous() + x.movedim(0, -1).reshape(-1)[0].sin(),
+    "a masked transpose": lambda x: F.pad(x.transpose(-1, -2), (1, 2)).contiguous() + 1,
+    "channels last": lambda x: x[None].to(memory_format=torch.channels_last) if x.dim() == 3 else x.t().contiguous(),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", PERMUTATIONS)
+def test_permuted_tensors(device, name, dynamic):
+    compiled = torch.compile(PERMUTATIONS[name], dynamic=dynamic)
+    for shape in ((64, 32), (37, 150), (3, 48, 33), (17, 5, 130)):
+        x = torch.randn(shape, device=device)
+        torch.testing.assert_close(compiled(x), PERMUTATIONS[name](x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.bool])
+def test_permuted_tensors_of_other_dtypes(device, dtype):
+    x = torch.randint(0, 2, (50, 64), device=device).to(dtype)
+    check(lambda x: (x.t().contiguous(), x.t().contiguous() == x.t().logical_not()), x)
+
+
+def test_a_view_with_an_offset_is_transposed(device):
+    x = torch.randn(70, 90, device=device)[3:, 5:]
+    check(lambda x: x.t().contiguous() + x.t().exp(), x)
+
+
+def test_a_transpose_in_place(device):
+    def function(x, y):
+        return (x @ y).t().contiguous().add_(1), (x @ y).t().relu_()
+
+    check(function, torch.randn(40, 30, device=device), torch.randn(30, 50, device=device), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("length", [1, 3, 15, 16, 17, 48, 64, 77, 100, 1000, 1024, 4096, 5003])
+def test_rows_of_any_length(device, length):
+    x, y = torch.randn(3, length, device=device), torch.randn(length, device=device)
+
+    def function(x, y):
+        normed = F.layer_norm(F.gelu(x) + y, (length,), y, y)
+        return x.softmax(-1) * y, x.log_softmax(-1), normed, x.square().mean(-1), F.dropout(x, 0.5).softmax(-1).isnan()
+
+    check(function, x, y)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 16, 50, 128, 130, 300])
+def test_columns_of_any_number(device, columns):
+    x = torch.randn(211, columns, device=device)
+    check(lambda x: (x.sum(0), x.amax(0), x.argmin(0), x.var(0), x.softmax(0), (x > 0).any(0)), x)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_reductions_over_outer_and_inner_dimensions(device, dynamic):
+    compiled = torch.compile(function := lambda x: (x.sum((0, 2)), x.mean((0, 1)), x.amax((1, 2))), dynamic=dynamic)
+    for shape in ((6, 20, 49), (3, 5, 64)):
+        x = torch.randn(shape, device=device)
+        torch.testing.assert_close(compiled(x), function(x), rtol=1e-5, atol=1e-5)
+
+
+def test_infinities_and_nan_in_rows(device):
+    x = torch.randn(5, 200, device=device)
+    x[0, 3], x[1, 190], x[2, 7], x[3] = torch.inf, -torch.inf, torch.nan, -torch.inf
+    check(lambda x: (x.softmax(-1), x.amax(-1), x.argmax(-1), x.logsumexp(-1)), x)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.LayerNorm(200),
+        lambda: nn.RMSNorm(77),
+        lambda: nn.Sequential(nn.LayerNorm(64), nn.GELU(), nn.Softmax(-1)),
+        lambda: nn.BatchNorm1d(48),
+    ],
+    ids=["layer norm", "RMS norm", "a chain", "batch norm"],
+)
+def test_gradients_of_norms(device, make):
+    layer = make().to(device)
+    width = {"LayerNorm": 200, "RMSNorm": 77, "Sequential": 64, "BatchNorm1d": 48}[type(layer).__name__]
+    x = torch.randn(90, width, device=device, requires_grad=True)
+    weights = torch.randn(90, width, device=device)
+    results = []
+    for function in (layer, torch.compile(layer)):
+        result = function(x)
+        results.append((result, *torch.autograd.grad((result * weights).sum(), [x, *layer.parameters()])))
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+
+
+def test_cross_entropy_of_a_vocabulary_of_odd_size(device):
+    logits = torch.randn(30, 5003, device=device, requires_grad=True)
+    target = torch.randint(0, 5003, (30,), device=device)
+    results = []
+    for function in (F.cross_entropy, torch.compile(F.cross_entropy)):
+        loss = function(logits, target)
+        results.append((loss, *torch.autograd.grad(loss, logits)))
+    torch.testing.assert_close(*results)
+
+
+def test_outputs_larger_than_the_caches(device):
+    x = torch.randn(2049, 2055, device=device)
+    check(lambda x: (x.sigmoid() + 1, x.t().contiguous() * 2, x.bfloat16()), x)
+
+
+def test_loops_for_gpus():
+    if torch.opencl.get_device_properties().device_class == "gpu":
+        pytest.skip("the class of this device")
+    done = run_python("-m pytest -q -x", __file__, "-k", "not gpus and not larger", TORCH_OPENCL_DEVICE_CLASS="gpu")
+    assert done.returncode == 0, done.stdout + done.stderr
