@@ -12,6 +12,10 @@ EXCLUSIONS: dict[str, str] = {
     "inductor/*.py *::test_expanded_reduction*": (
         "a sum's tolerance is less than float32 allows where terms are added in sequence, as Inductor's C++ adds them"
     ),
+    "inductor/*.py *::test_inner_fn_str_and_stride*": "calls a function that PyTorch no longer has",
+    "inductor/*.py *::test_max_pool2d_with_indices_backward4*": (
+        "counts the kernels of a gradient in float16, which the test leaves out for the CPU"
+    ),
     "inductor/*.py *::test_linear_float64*": "multiplies float64 by float16, in its part for devices but the CPU",
     "inductor/*.py *::test_neg_index*": TRITON,
     "inductor/*.py *::test_nll_loss_backward*": (
