@@ -7,6 +7,7 @@
 #include <ATen/native/Gelu.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/mul.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "../pointwise.h"
 
@@ -55,6 +56,8 @@ at::Tensor& rrelu_with_noise_out(
   const double low = lower.toDouble(), high = upper.toDouble();
   if (!training) return at::leaky_relu_out(out, self, (low + high) / 2);
   TORCH_CHECK(self.sizes() == noise.sizes(), "noise tensor shape must match self tensor shape");
+  // Batched gradients let this operator through, and would refuse the one that it calls.
+  const c10::impl::ExcludeDispatchKeyGuard in_one_operator(c10::DispatchKey::VmapMode);
   noise.uniform_(low, high, std::move(generator)).masked_fill_(self.gt(0), 1);
   return at::mul_out(out, self, noise);
 }

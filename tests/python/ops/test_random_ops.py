@@ -268,6 +268,16 @@ def test_leaky_relu_of_random_slope(dtype: torch.dtype, device: torch.device) ->
     torch.testing.assert_close(average.cpu(), expected)
 
 
+@pytest.mark.needs_float64
+def test_a_random_slope_has_batched_tangents(device: torch.device) -> None:
+    def activation(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(0)
+        return torch.nn.functional.rrelu(x, 0.1, 0.5, training=True)
+
+    x = torch.randn(3, dtype=torch.float64, device=device, requires_grad=True)
+    assert torch.autograd.gradcheck(activation, (x,), check_forward_ad=True, check_batched_forward_grad=True)
+
+
 @pytest.mark.parametrize("size", [2, 0])
 @pytest.mark.parametrize(
     "draw",
