@@ -93,6 +93,10 @@ class Kernel:
         listed = ", ".join(f"{parameter.name}: {self._kinds[parameter.name]}" for parameter in self.parameters)
         return f"<torch.opencl.Kernel {self.name}({listed})>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copies of modules that have kernels, and other processes, build their own.
+        return Kernel, (self._source, self.name, self._kinds, self._types, self._constants)
+
     def compile(self, device: DeviceLike = None, **types: torch.dtype) -> None:
         """Compile now rather than at the first call.
 

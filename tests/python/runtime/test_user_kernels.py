@@ -1,5 +1,7 @@
 """Kernels of the user's own: torch.opencl.compile_kernel."""
 
+import copy
+import pickle
 import re
 from pathlib import Path
 
@@ -294,6 +296,14 @@ def test_kernels_are_built_once_and_kept_on_disk(tmp_path):
     variables = {"TORCH_OPENCL_CACHE_DIR": str(tmp_path), "TORCH_OPENCL_SPECIALIZE": "never"}
     assert output_of(code, **variables) == "True False"
     assert output_of(code, **variables) == "False True"
+
+
+def test_kernels_are_copied_and_pickled_with_what_has_them(axpy, device):
+    x = torch.ones(5, device=device)
+    for copied in (copy.deepcopy(axpy), pickle.loads(pickle.dumps(axpy))):
+        y = torch.zeros(5, device=device)
+        copied(x, y, 3)
+        assert y.eq(3).all() and copied.parameters == axpy.parameters
 
 
 def test_compiling_ahead_asks_for_all_dtypes(axpy):
