@@ -39,7 +39,7 @@ struct Features {
   }
 };
 
-// Elements that the samples of all bins read along one dimension, [regions, bins, samples, 2]: two neighbours, and their weights
+// Elements that all bins read along one dimension, [regions, bins, samples, 2]: two neighbours, and their weights
 // in the bin's mean.
 struct Samples {
   at::Tensor indices, weights;

@@ -44,8 +44,7 @@ class GraphedCallable:
         self.inputs: Tensors = tuple(pytree.tree_leaves(arguments))
         if not all(isinstance(leaf, torch.Tensor) for leaf in self.inputs):
             raise RuntimeError("sample_args must hold tensors only: other arguments cannot change between replays.")
-        is_module = isinstance(function, torch.nn.Module)
-        self.parameters: Tensors = tuple(function.parameters()) if is_module else ()
+        self.parameters: Tensors = tuple(function.parameters()) if isinstance(function, torch.nn.Module) else ()
         self.allows_unused = allows_unused
         self.forward_graph: Any = None
         self.backward_graph: Any = None

@@ -235,7 +235,7 @@ def make_graphed_callables(
     if torch.is_autocast_enabled("opencl") and torch.is_autocast_cache_enabled():
         raise RuntimeError("make_graphed_callables does not support autocast's cache: pass cache_enabled=False")
     is_one = not isinstance(callables, tuple)
-    functions = (callables,) if is_one else callables
+    functions = callables if isinstance(callables, tuple) else (callables,)
     samples = (sample_args,) if is_one else sample_args
     if len(functions) != len(samples):
         raise RuntimeError(f"there are {len(functions)} callables and sample_args for {len(samples)}")
