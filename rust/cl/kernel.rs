@@ -120,7 +120,7 @@ impl Kernel {
         self.check_group(local.unwrap_or_default())
     }
 
-    fn check_group(&self, local: &[usize]) -> Result<()> {
+    pub(super) fn check_group(&self, local: &[usize]) -> Result<()> {
         let asked: usize = local.iter().product();
         if asked <= self.largest_group {
             return Ok(());

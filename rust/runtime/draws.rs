@@ -31,8 +31,11 @@ pub struct Word {
     which: usize,
 }
 
+/// The draw of each stand-in, and which of its words it is.
+type Words = HashMap<u64, (Weak<Draw>, usize)>;
+
 /// Stand-ins of graphs that live.
-static WORDS: Mutex<Option<HashMap<u64, (Weak<Draw>, usize)>>> = Mutex::new(None);
+static WORDS: Mutex<Option<Words>> = Mutex::new(None);
 /// Number of draws that live: mostly none, and then nobody looks for stand-ins.
 static DRAWS: AtomicUsize = AtomicUsize::new(0);
 
