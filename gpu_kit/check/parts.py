@@ -165,6 +165,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "runtime/test_graphed_models.py": 1,
             "runtime/test_user_kernels.py": 1,
             "runtime/test_interop.py": 1,
+            "runtime/test_compile_loops.py": 1,
             "runtime/test_fork.py": 1,
             "runtime/test_multiprocessing.py": 1,
             "runtime/test_profiler.py": 1,
