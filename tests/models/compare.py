@@ -53,9 +53,9 @@ def _without_dropout(model: nn.Module) -> nn.Module:
         # torchvision's StochasticDepth is no dropout of PyTorch's.
         if isinstance(module, nn.modules.dropout._DropoutNd) or isinstance(getattr(module, "p", None), float):
             module.p = 0.0
-        # Of stochastic depth in timm and transformers, and of functions that modules of timm call.
-        for name in ("drop_prob", "drop_rate"):
-            if hasattr(module, name):
+        # Of stochastic depth in timm and transformers, and of functions that modules call (nn.MultiheadAttention).
+        for name in ("drop_prob", "drop_rate", "dropout"):
+            if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
     return model
 
