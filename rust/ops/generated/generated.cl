@@ -247,11 +247,12 @@ DEFINE_LOAD(bf16, ushort, float, bf16_to_float(*p), *p = float_to_bf16(v))
 DEFINE_LOAD(double, double, double, *p, *p = v)
 #endif
 
-// Of types without an atomic addition of their own: the word that holds the element is replaced until nobody has changed it.
+// Of types without an atomic addition of their own: the word that holds the element is replaced until nobody has changed
+// it. The first exchange guesses that it is 0, and tells what it is: a plain load would race with others' exchanges.
 #define DEFINE_ATOMIC_32(name, type)                                 \
   INLINE void atomic_add_##name(volatile __global type *p, type v) { \
     volatile __global uint *word = (volatile __global uint *)p;      \
-    uint seen = *word, old;                                          \
+    uint seen = 0, old;                                              \
     do {                                                             \
       old = seen;                                                    \
       seen = atomic_cmpxchg(word, old, as_uint(as_##type(old) + v)); \
@@ -265,7 +266,7 @@ INLINE void atomic_add_uint(volatile __global uint *p, uint v) { atomic_add(p, v
   INLINE void atomic_add_##name(volatile __global pointer *p, type v) {                      \
     volatile __global uint *word = (volatile __global uint *)((uintptr_t)p & ~(uintptr_t)3); \
     const uint shift = ((uint)(uintptr_t)p & 3u) * 8, field = ((1u << bits) - 1u) << shift;  \
-    uint seen = *word, old;                                                                  \
+    uint seen = 0, old;                                                                      \
     do {                                                                                     \
       old = seen;                                                                            \
       const uint part = (old & field) >> shift;                                              \
@@ -288,7 +289,7 @@ INLINE void atomic_add_ulong(volatile __global ulong *p, ulong v) { atom_add(p, 
 #ifdef HAS_FP64
 INLINE void atomic_add_double(volatile __global double *p, double v) {
   volatile __global ulong *word = (volatile __global ulong *)p;
-  ulong seen = *word, old;
+  ulong seen = 0, old;
   do {
     old = seen;
     seen = atom_cmpxchg(word, old, as_ulong(as_double(old) + v));
