@@ -15,7 +15,7 @@ SOURCES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" 
 CASES_LINE = "//@CASES@"
 FUNCTIONS_LINE = "//@FUNCTIONS@"
 # Programs that GPUs never ask for: Winograd convolutions, and GEMMs that are packed for a CPU's caches.
-CPU_ONLY = {"winograd", "matmul", "matmul_gelu"}
+CPU_ONLY = {"winograd", "matmul", "matmul_gelu", "matmul_fused"}
 
 
 class UnknownProgram(Exception):
