@@ -202,6 +202,7 @@ _hooks.when_imported("torch._inductor.lowering", "torch_opencl.inductor.registra
 _hooks.when_imported("torch._inductor.lowering", "torch_opencl.inductor.lowerings:install")
 _hooks.when_imported("torch._inductor.runtime.benchmarking", "torch_opencl.inductor.registration:register_benchmarker")
 _hooks.when_imported("torch._inductor.codegen.common", "torch_opencl.inductor.registration:register_backend")
+_hooks.when_imported("torch._dynamo.variables.optimizer", "torch_opencl.inductor.registration:move_optimizer_state")
 _hooks.when_imported("torch._dynamo.trace_rules", "torch_opencl.inductor.registration:keep_out_of_graphs")
 _hooks.when_imported("torch.nn.attention.flex_attention", "torch_opencl.inductor.flex_attention:allow")
 _hooks.when_imported("torch._subclasses.fake_impls", "torch_opencl.inductor.fakes:install")

@@ -1,6 +1,7 @@
 """Graphs: work that is captured once and replayed, as with ``torch.cuda.graph``."""
 
 import gc
+import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -165,7 +166,8 @@ class graph:
         RuntimeError: the block called what no graph holds.
     """
 
-    _streams: ClassVar[dict[int, Stream]] = {}
+    # By device: one thread captures on a stream.
+    _streams: ClassVar[threading.local] = threading.local()
 
     def __init__(
         self,
@@ -177,7 +179,8 @@ class graph:
         _lazy_init()
         if stream is None:
             index = torch._C._accelerator_getDeviceIndex()
-            stream = self._streams.get(index) or self._streams.setdefault(index, Stream(index))
+            streams = vars(self._streams)
+            stream = streams.get(index) or streams.setdefault(index, Stream(index))
         self.opencl_graph = opencl_graph
         self.pool = pool
         self.capture_stream = stream

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bytemuck::{bytes_of, NoUninit};
+use opencl3::device::{get_device_info, CL_DEVICE_LOCAL_MEM_SIZE};
 use opencl3::kernel::{
-    create_kernel, get_kernel_work_group_info, release_kernel, set_kernel_arg, CL_KERNEL_WORK_GROUP_SIZE,
+    create_kernel, get_kernel_work_group_info, release_kernel, set_kernel_arg, CL_KERNEL_LOCAL_MEM_SIZE,
+    CL_KERNEL_WORK_GROUP_SIZE,
 };
 use opencl3::types::{cl_kernel, cl_program};
 
@@ -84,6 +86,15 @@ impl Kernel {
         // Fewer than the device's own limit where the compiler has given each work-item many registers.
         let size = get_kernel_work_group_info(handle.0, device.0, CL_KERNEL_WORK_GROUP_SIZE);
         let largest_group = check("clGetKernelWorkGroupInfo", size)?.to_size().max(1);
+        // Refused here: a driver may abort at the launch. One that does not know the size says 0, or nothing.
+        let info = get_kernel_work_group_info(handle.0, device.0, CL_KERNEL_LOCAL_MEM_SIZE);
+        let local = info.map_or(0, |size| size.to_ulong());
+        let most = get_device_info(device.0, CL_DEVICE_LOCAL_MEM_SIZE).map_or(0, |size| size.to_ulong());
+        if most > 0 && local > most {
+            return Err(Error::Unsupported(format!(
+                "OpenCL: the kernel {name} takes {local} bytes of local memory, and this device has {most} for a work-group"
+            )));
+        }
         let shapes = is_in_doubt.then(AtomicU64::default);
         Ok(Self { handle: Mutex::new(handle), name: name.to_owned(), c_name, largest_group, shapes })
     }

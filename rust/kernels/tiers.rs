@@ -1,7 +1,7 @@
 //! When and where a specialised program is built.
 
 use std::env::{self, VarError};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -72,13 +72,15 @@ impl Specialisation {
     }
 }
 
-/// While set, specialised programs are asked for at their first launch.
-static EAGER_BUILDS: AtomicBool = AtomicBool::new(false);
+/// While more than 0, specialised programs are asked for at their first launch: callers that want it.
+static EAGER_BUILDS: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets whether every specialised program is asked for at its first launch, or (the default) once it is worth its
-/// build.
+/// Asks for every specialised program at its first launch, instead of once it is worth its build, until the same caller
+/// passes false.
 pub fn set_eager_builds(on: bool) {
-    EAGER_BUILDS.store(on, Ordering::Relaxed);
+    let count = |callers: usize| Some(if on { callers + 1 } else { callers.saturating_sub(1) });
+    // The function never refuses.
+    let _ = EAGER_BUILDS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
 }
 
 /// Where compiling takes place, seen from the device.
@@ -126,7 +128,7 @@ impl HotCounter {
     pub fn count(&self, elements: u64, compiler: Compiler) -> bool {
         self.largest.fetch_max(elements, Ordering::Relaxed);
         let before = self.elements.fetch_add(elements, Ordering::Relaxed);
-        let is_warm = before.saturating_add(elements) >= compiler.warm() || EAGER_BUILDS.load(Ordering::Relaxed);
+        let is_warm = before.saturating_add(elements) >= compiler.warm() || EAGER_BUILDS.load(Ordering::Relaxed) > 0;
         is_warm && self.moves(COLD, ASKED_FOR)
     }
 

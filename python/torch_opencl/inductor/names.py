@@ -8,6 +8,7 @@ __all__ = ["NEEDED", "check"]
 NEEDED: dict[str, tuple[str, ...]] = {
     "torch._dynamo.device_interface": ("DeviceInterface", "register_interface_for_device"),
     "torch._dynamo.trace_rules": ("add",),
+    "torch._dynamo.variables.optimizer": ("OptimizerVariable.move_step_if_cpu",),
     "torch._inductor.codegen.common": (
         "DeviceCodegen",
         "DeviceOpOverrides",

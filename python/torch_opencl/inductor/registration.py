@@ -241,6 +241,28 @@ def allow_graphs(module: Any) -> None:
     module.check_multiple_devices_or_any_cpu_nodes = check_devices
 
 
+def move_optimizer_state(module: Any) -> None:
+    """Move all of an optimizer's state to its parameters' device, as Dynamo does with ``step`` alone.
+
+    NAdam has a product beside it, which operators of the compiled step would read together with ``step``.
+
+    Args:
+        module: torch._dynamo.variables.optimizer.
+    """
+    move = module.OptimizerVariable.move_step_if_cpu
+
+    def move_if_cpu(self: Any) -> None:
+        move(self)
+        for parameter, state in self.value.state.items():
+            if parameter.device.type != "opencl":
+                continue
+            for name, value in state.items():
+                if isinstance(value, torch.Tensor) and value.is_cpu and value.dim() == 0:
+                    state[name] = value.to(parameter.device)
+
+    module.OptimizerVariable.move_step_if_cpu = move_if_cpu
+
+
 def make_graphs(module: Any) -> None:
     """Replay parts of compiled graphs by graphs of ours, where they compute on opencl.
 
@@ -255,14 +277,16 @@ def make_graphs(module: Any) -> None:
         def run(inputs: list[Any]) -> Any:
             nonlocal chosen
             if chosen is None:
-                if any(isinstance(given, torch.Tensor) and given.is_cuda for given in inputs):
-                    chosen = cudagraphify(model, static_input_idxs, **options)
+                types = {given.device.type for given in inputs if isinstance(given, torch.Tensor)}
+                if "opencl" not in types and torch.cuda.is_available():
+                    # Without an input of either nothing tells whose graph it is.
+                    chosen = cudagraphify(model, static_input_idxs, **options) if "cuda" in types else model
                 else:
                     from .replay import Replayed
 
                     mutated = options.get("mutated_input_idxs", ())
                     skip = module.log_cudagraph_skip_and_bump_counter
-                    chosen = Replayed(model, static_input_idxs, mutated, skip)
+                    chosen = Replayed(model, options["device_index"], static_input_idxs, mutated, skip)
             return chosen(inputs)
 
         return run

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import torch
 
 from torch_opencl._load import native
+from torch_opencl.device import device as device_guard
 from torch_opencl.diagnostics import kernel_cache_info
-from torch_opencl.graphs import OpenCLGraph, graph_pool_handle
+from torch_opencl.graphs import OpenCLGraph
 from torch_opencl.streams import Stream, stream as select_stream
 
 # Calls before the capture: a replay keeps the programs of its capture, so those that are specialised are built before.
@@ -31,21 +32,16 @@ Model = Callable[[list[Any]], Any]
 class _Memory:
     """What captures of a device share."""
 
-    # Memory between the kernels of one replay: replays on one stream follow each other.
-    pools: ClassVar[dict[tuple[int, int], tuple[int, int]]] = {}
-    sides: ClassVar[dict[int, Stream]] = {}
+    # Streams to capture on, by device: one thread captures on a stream.
+    sides: ClassVar[threading.local] = threading.local()
     # Starts of the storages that captured results lie in.
     results: ClassVar[set[int]] = set()
 
     @classmethod
     def side(cls, device: int) -> Stream:
-        """A stream to capture on."""
-        return cls.sides.get(device) or cls.sides.setdefault(device, Stream(device))
-
-    @classmethod
-    def pool(cls, device: int, stream: int) -> tuple[int, int]:
-        """The pool of captures that are replayed on a stream."""
-        return cls.pools.get((device, stream)) or cls.pools.setdefault((device, stream), graph_pool_handle())
+        """The calling thread's stream to capture on."""
+        streams = vars(cls.sides)
+        return streams.get(device) or streams.setdefault(device, Stream(device))
 
 
 class _Copied:
@@ -89,7 +85,9 @@ class _Capture:
         buffers = {_start(buffer) for buffer in self.buffers}
         self.graph = OpenCLGraph()
         with select_stream(_Memory.side(device)):
-            self.graph.capture_begin(_Memory.pool(device, stream))
+            # A pool of its own: in one that is shared, memory between the kernels of one capture would become results
+            # of another, which somebody may hold when the first is replayed.
+            self.graph.capture_begin()
             try:
                 outputs = model(arguments)
                 self.graph.capture_end()
@@ -157,15 +155,17 @@ class Replayed:
 
     Args:
         model: calls it by Inductor's wrapper, and empties the list of inputs.
+        device: index of the device that it runs on.
         static: indices of inputs that stay where they are.
         mutated: indices of inputs that it writes.
         skip: called with the reason when it cannot be captured.
     """
 
     def __init__(
-        self, model: Model, static: Sequence[int], mutated: Sequence[int], skip: Callable[[str], None]
+        self, model: Model, device: int, static: Sequence[int], mutated: Sequence[int], skip: Callable[[str], None]
     ) -> None:
         self.model = model
+        self.device = device
         self.static = frozenset(static)
         self.mutated = frozenset(mutated)
         self.skip = skip
@@ -184,12 +184,15 @@ class Replayed:
         Returns:
             Its outputs.
         """
+        if torch._C._accelerator_getDeviceIndex() != self.device:
+            with device_guard(self.device):
+                return self(inputs)
         if self.is_refused or native().is_current_stream_capturing():
             return self.model(inputs)
         if not self.is_warm:
             return self._warm_up(inputs)
         with self.lock:
-            stream = torch._C._accelerator_getStream(torch._C._accelerator_getDeviceIndex()).stream_id
+            stream = torch._C._accelerator_getStream(self.device).stream_id
             for capture in self.captures:
                 if capture.fits(inputs, stream):
                     return capture.replay(inputs)
@@ -214,8 +217,7 @@ class Replayed:
         reason = self._obstacle(inputs)
         if reason is None:
             try:
-                device = torch._C._accelerator_getDeviceIndex()
-                capture = _Capture(self.model, inputs, self.static, device, stream)
+                capture = _Capture(self.model, inputs, self.static, self.device, stream)
             except (RuntimeError, IndexError) as error:
                 reason = str(error)
             else:
@@ -228,12 +230,13 @@ class Replayed:
     def _obstacle(self, inputs: list[Any]) -> str | None:
         if not all(isinstance(given, torch.Tensor) for given in inputs):
             return "sizes may change"
-        if not all(given.device.type == "opencl" for given in inputs):
+        if not all(given.device == torch.device("opencl", self.device) for given in inputs):
             return "inputs on several devices"
         if self.mutated - self.static:
             return "an input is mutated that is no weight or buffer of the model"
         return None
 
     def __del__(self) -> None:
-        for capture in self.captures:
+        # At exit the module may be gone already.
+        for capture in self.captures if _Memory is not None else ():
             capture.forget()

@@ -5,6 +5,7 @@ from typing import Any
 
 import sympy
 from torch._inductor.codegen.simd import SIMDScheduling
+from torch._inductor.dependencies import MemoryDep
 from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
@@ -40,7 +41,12 @@ class OpenCLScheduling(SIMDScheduling):
         return cls.create_tiling([numel], [reduction_numel]), None
 
     def can_fuse(self, node1: Any, node2: Any) -> bool:
-        """Tell whether two nodes may be one kernel: its buffers must fit the arguments that every device takes."""
+        """Tell whether two nodes may be one kernel.
+
+        Its buffers must fit the arguments that every device takes, and no item may write what another one reads.
+        """
+        if _overwrites(node1, node2):
+            return False
         if node1.is_template() or node2.is_template():
             return epilogues.can_fuse(node1, node2)
         read_writes = (node1.read_writes, node2.read_writes)
@@ -89,3 +95,35 @@ class OpenCLScheduling(SIMDScheduling):
     def codegen_sync(self) -> None:
         """Write a wait for the device."""
         V.graph.wrapper_code.writeline("torch.opencl.synchronize()")
+
+
+def _overwrites(node1: Any, node2: Any) -> bool:
+    """Tell whether one of two nodes mutates a buffer that the other uses in another order.
+
+    Inductor's own check compares indices of loops whose orders may differ: a kernel of `x.copy_(x.t().contiguous())`
+    would write elements that other work-items have not yet read.
+    """
+    real_names = V.graph.scheduler.mutation_real_name
+    mutated: set[str] = set()
+    used: list[dict[str, set[Any]]] = []
+    for node in (node1, node2):
+        orders: dict[str, set[Any]] = {}
+        for dep in (*node.read_writes.reads, *node.read_writes.writes):
+            name = dep.name
+            while name in real_names:
+                mutated.add(real_names[name])
+                name = real_names[name]
+            orders.setdefault(name, set()).add(_order(dep))
+        used.append(orders)
+    shared = used[0].keys() & used[1].keys()
+    if not shared & mutated:
+        return False
+    return any(None in orders or len(orders) > 1 for orders in (used[0][name] | used[1][name] for name in shared))
+
+
+def _order(dep: Any) -> tuple[Any, Any] | None:
+    """The order in which a buffer is used; None where nothing is known of it."""
+    if not isinstance(dep, MemoryDep):
+        return None
+    dep = dep.normalize()
+    return dep.index, dep.size

@@ -44,6 +44,7 @@ class _Calls:
     ) -> None:
         device = device or V.graph.get_current_device_or_throw()
         if device.type != "opencl":
+            _refuse_foreign(call_args, device)
             super()._generate_kernel_call_helper(kernel_name, call_args, device=device, **options)
             return
         self.writeline(f"_opencl_launch({', '.join([kernel_name, *call_args])})")
@@ -58,6 +59,18 @@ class _Calls:
         allocated = sizes if larger is None else self.codegen_python_shape_tuple(larger)
         call = f"{name} = _opencl_empty({allocated}, {strides}, {dtype_code(dtype)}, {device.index})"
         return call if allocated == sizes else f"{call}.as_strided({sizes}, {strides})"
+
+
+def _refuse_foreign(call_args: list[str], device: torch.device) -> None:
+    """Refuse a kernel of another device that reads ours: it would take an address of ours for one of its own."""
+    for name in call_args:
+        tensor = V.graph.graph_inputs.get(name) or V.graph.try_get_buffer(name)
+        found = tensor.get_device() if hasattr(tensor, "get_device") else None
+        if found is not None and found.type == "opencl":
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but a compiled operator on {device} reads a tensor on "
+                f"{found}. Move one of them, for example by tensor.to({str(found)!r})."
+            )
 
 
 class OpenCLWrapper(_Calls, PythonWrapperCodegen):

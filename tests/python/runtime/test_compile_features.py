@@ -174,3 +174,22 @@ def test_generating_with_a_static_cache(tmp_path):
     path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(MODELS)])
     environment = {"PYTHONPATH": path, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "HF_HUB_OFFLINE": "1"}
     assert output_of(code, **environment).splitlines()[-1] == "True"
+
+
+@pytest.mark.parametrize("kind", [torch.optim.NAdam, torch.optim.ASGD, torch.optim.Adamax])
+def test_compiled_optimizers_follow_schedules(device, kind):
+    def weights(device, compiles):
+        torch.manual_seed(0)
+        layer = nn.Linear(4, 3)
+        layer.to(device)
+        optimizer = kind(layer.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+        step = torch.compile(optimizer.step) if compiles else optimizer.step
+        for _ in range(4):
+            optimizer.zero_grad()
+            layer(torch.ones(2, 4, device=device)).square().sum().backward()
+            step()
+            schedule.step()
+        return layer.weight.detach().cpu()
+
+    close(weights(device, compiles=True), weights(torch.device("cpu"), compiles=False))

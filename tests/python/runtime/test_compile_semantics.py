@@ -118,3 +118,18 @@ def test_attention_of_sizes_that_change(device):
             out = function(*inputs)
             results.append([out, *torch.autograd.grad(out.square().sum(), inputs)])
         close(*results, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(128, 128), (33, 33)])
+def test_tensors_are_replaced_by_their_own_elements_in_another_order(device, shape):
+    for function in (lambda x: x.copy_(x.t().contiguous()), lambda x: x.add_(x.flip(0)), lambda x: x.mul_(x.sum(0))):
+        x = torch.randn(shape, device=device)
+        expected = function(x.clone())
+        torch.compile(function)(x)
+        close(x, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_operators_of_several_devices_are_refused(device):
+    on_host, there = torch.tensor(3.0), torch.tensor(2.0, device=device)
+    with pytest.raises(Exception, match="Expected all tensors to be on the same device"):
+        torch.compile(lambda a, b: torch._foreach_mul_([a], [b]))(on_host, there)

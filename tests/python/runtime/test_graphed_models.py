@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from processes import output_of
+from processes import output_of, two_devices
 from releases import requires_torch
 from torch import nn
 
@@ -211,3 +211,39 @@ def test_reduced_overhead_keeps_results_that_are_held_and_goes_on_where_graphs_c
         "print('right')\n"
     )
     assert "right" in output_of(program)
+
+
+def test_reduced_overhead_accumulates_gradients_and_keeps_results_of_other_functions():
+    program = (
+        "import torch\n"
+        "def deep(x): return (((x @ x).sin() @ x).cos() @ x).relu()\n"
+        "f, g = (torch.compile(function, mode='reduce-overhead') for function in (deep, lambda x: deep(x + 1) * 2))\n"
+        "x = torch.randn(64, 64, device='opencl') / 8\n"
+        "for _ in range(6):\n"
+        "    y = f(x); kept = y.clone(); z = g(x * 2)\n"
+        "    torch.testing.assert_close(y, kept, rtol=0, atol=0)\n"
+        "torch.manual_seed(0)\n"
+        "layers = torch.nn.Sequential(*(torch.nn.Linear(32, 32) for _ in range(4))).to('opencl')\n"
+        "h = torch.compile(lambda x: layers(x.sin()).cos().square().mean(), mode='reduce-overhead')\n"
+        "for _ in range(6):\n"
+        "    grads = []\n"
+        "    for call in (h, lambda x: layers(x.sin()).cos().square().mean()):\n"
+        "        layers.zero_grad()\n"
+        "        for i in range(2): call(torch.full((8, 32), 0.5 + i, device='opencl')).backward()\n"
+        "        grads.append([p.grad.clone() for p in layers.parameters()])\n"
+        "    torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)\n"
+        "print('right')\n"
+    )
+    assert "right" in output_of(program)
+
+
+def test_reduced_overhead_runs_on_the_device_of_its_tensors():
+    program = (
+        "import torch\n"
+        "f = torch.compile(lambda x: (x + 1) * 2, mode='reduce-overhead')\n"
+        "for i in range(8):\n"
+        "    x = torch.full((100,), float(i), device='opencl:1')\n"
+        "    assert f(x).eq((i + 1) * 2).all(), i\n"
+        "print('right')\n"
+    )
+    assert "right" in output_of(program, **two_devices())
