@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
+from .conversions import converted, promoted
 from .dtypes import NARROW, STORAGE, literal
-from .lanes import Lanes, converted, promoted
+from .lanes import Lanes
 from .statements import Phase, Statement
 
 # Statements that fold the second of two partial results into the first: of names of their parts, and the type of the
