@@ -120,6 +120,12 @@ def test_quotients_and_remainders_of_a_flat_index(device, length):
     check(function, x, few, many)
 
 
+def test_variances_of_shifted_rows(device):
+    x = torch.randn(7, 1000, device=device) + 1e4
+    x[3, 5], x[4, 7] = torch.inf, torch.nan
+    check(lambda x: (torch.var_mean(x, 1), x.std(0)), x, rtol=1e-3, atol=1e-3)
+
+
 def test_infinities_and_nan_in_rows(device):
     x = torch.randn(5, 200, device=device)
     x[0, 3], x[1, 190], x[2, 7], x[3] = torch.inf, -torch.inf, torch.nan, -torch.inf
@@ -166,6 +172,6 @@ def test_outputs_larger_than_the_caches(device):
 def test_loops_for_gpus():
     if torch.opencl.get_device_properties().device_class == "gpu":
         pytest.skip("the class of this device")
-    some = "static and (read or layouts or joined) or 1024 or 300 or odd_size or nan or groups or flat"
+    some = "static and (read or layouts or joined) or 1024 or 300 or odd_size or nan or groups or flat or shifted"
     done = run_python("-m pytest -q -x", __file__, "-k", some, TORCH_OPENCL_DEVICE_CLASS="gpu")
     assert done.returncode == 0, done.stdout + done.stderr
