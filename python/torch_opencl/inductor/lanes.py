@@ -11,6 +11,7 @@ from .conversions import converted, promoted
 from .dtypes import HALVES, NARROW, STORAGE, compute_type, literal
 from .ops import TEMPLATES, Operands
 from .printer import has_vectors, is_real
+from .softmax import Softmax
 from .statements import Expr, Phase, Statement, Value
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Lanes:
         self.width = width
         self.positions: dict[str, Expr] = {}
         self.whole: dict[str, Comparison] = {}
+        self.softmax = Softmax(phases)
         self.varies: set[str] = set()
         self.is_scalar_only = False
         self.hoisted: set[int] = set()
@@ -273,6 +275,18 @@ class Lanes:
     def _op_ldexp(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         x, n = expr.args
         return f"ldexp({self.operand(x, target.dtype, width, wide)}, {self.operand(n, torch.int32, width, wide)})"
+
+    def _op_truediv(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        x, y = expr.args
+        is_sum = isinstance(y, Value) and y.name in self.softmax.sums and y.dtype == target.dtype
+        if wide == 1 or not is_sum:
+            return self._template(expr, target, width, wide)
+        return f"({self.operand(x, target.dtype, width, wide)} * (1 / {y}))"
+
+    def _op_exp(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        if wide == 1 or target.name not in self.softmax.exponentials:
+            return self._template(expr, target, width, wide)
+        return f"exp_below{wide}({self.operand(expr.args[0], target.dtype, width, wide)})"
 
     # --- memory
 

@@ -126,6 +126,22 @@ def test_variances_of_shifted_rows(device):
     check(lambda x: (torch.var_mean(x, 1), x.std(0)), x, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_softmax_of_far_and_masked_values(device, dim):
+    x = torch.randn(48, 80, device=device) * 50
+    x[x > 60] = -torch.inf
+    x[3], x[:, 5] = -torch.inf, 1e4
+    x[7, 9] = torch.nan
+
+    def function(x):
+        masked = x.masked_fill(torch.ones_like(x, dtype=torch.bool).triu(1), -torch.inf) * 0.125
+        below = x.exp() / x.exp().sum(dim, keepdim=True), (x - x.amax(dim, keepdim=True)).exp()
+        return x.softmax(dim), masked.softmax(dim), x.log_softmax(dim), *below
+
+    check(function, x)
+    check(function, torch.randn(48, 80, device=device) - 85)
+
+
 def test_infinities_and_nan_in_rows(device):
     x = torch.randn(5, 200, device=device)
     x[0, 3], x[1, 190], x[2, 7], x[3] = torch.inf, -torch.inf, torch.nan, -torch.inf
@@ -172,6 +188,8 @@ def test_outputs_larger_than_the_caches(device):
 def test_loops_for_gpus():
     if torch.opencl.get_device_properties().device_class == "gpu":
         pytest.skip("the class of this device")
-    some = "static and (read or layouts or joined) or 1024 or 300 or odd_size or nan or groups or flat or shifted"
+    some = (
+        "static and (read or layouts or joined) or 1024 or 300 or odd_size or nan or groups or flat or shifted or far"
+    )
     done = run_python("-m pytest -q -x", __file__, "-k", some, TORCH_OPENCL_DEVICE_CLASS="gpu")
     assert done.returncode == 0, done.stdout + done.stderr
