@@ -6,6 +6,7 @@ Vectors begin at multiples of their width. Where a bound is one too, it lies bet
 from typing import TYPE_CHECKING, NamedTuple
 
 import sympy
+import torch
 from torch._inductor.virtualized import V
 
 from .statements import Expr, Value
@@ -40,7 +41,8 @@ def whole_comparison(lanes: "Lanes", expr: Expr) -> Comparison | None:
     if _number(lanes, x) is not None:
         op, x, y = _EXCHANGED[op], y, x
     bound = _number(lanes, y) if lanes.width is not None else None
-    known = lanes.positions.get(x.name) if isinstance(x, Value) else None
+    # A position in a narrower type may wrap between two lanes.
+    known = lanes.positions.get(x.name) if isinstance(x, Value) and x.dtype in (torch.int32, torch.int64) else None
     if bound is None or known is None or known.op != "index":
         return None
     # `x <= 15` is `x < 16`.
