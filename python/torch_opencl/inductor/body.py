@@ -48,7 +48,7 @@ class Body:
         self.locals: list[str] = []
         self.numels = {tree.prefix: self.size(tree.numel) for tree in kernel.range_trees}
         self.length = kernel.inner_length(self.prefix) if target.is_cpu else None
-        self.lanes = Lanes(kernel, self.phases, self.prefix, self.length is not None)
+        self.lanes = Lanes(kernel, self.phases, self.prefix, self.length, target.vector_width)
         self.width = self._width()
 
     def _width(self) -> int:

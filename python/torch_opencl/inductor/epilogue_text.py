@@ -36,7 +36,7 @@ class _EpilogueLanes(Lanes):
 class _Functions(Body):
     def __init__(self, kernel: "EpilogueKernel", target: Target) -> None:
         super().__init__(kernel, [live(phase, kernel.removed_buffers) for phase in kernel.phases], target)
-        self.lanes = _EpilogueLanes(kernel, self.phases, self.prefix, self.length is not None)
+        self.lanes = _EpilogueLanes(kernel, self.phases, self.prefix, self.length, None)
         self.width = self._width()
 
     def source(self) -> str:

@@ -1,5 +1,7 @@
 """One kernel: Inductor's loop bodies become statements, in phases."""
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import sympy
@@ -8,6 +10,7 @@ from torch._inductor import ir
 from torch._inductor.codegen.simd import IterationRangesEntry, SIMDKernel
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
+from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from torch.utils._sympy.symbol import SymT, free_symbol_is_type
 
 from .dtypes import HALVES, compute_type
@@ -15,6 +18,9 @@ from .ops import Overrides
 from .printer import print_index
 from .render import render
 from .statements import Expr, Phase, Statement, StatementCSE, Statements, Value
+
+# The shortest rows into which longer ones are divided, so that quotients are the same in a row.
+SHORTEST_ROW = 64
 
 
 class OpenCLKernel(SIMDKernel):
@@ -273,13 +279,20 @@ class OpenCLKernel(SIMDKernel):
 
     # --- indices
 
-    def lane_stride(self, index: sympy.Expr, prefix: str, varies: set[str]) -> sympy.Expr | None:
+    def prepare_indexing(self, index: sympy.Expr) -> sympy.Expr:
+        """Simplify an index. Inductor marks those of masked loads, so that they are not expanded: here they are."""
+        return super().prepare_indexing(index).replace(Identity, lambda part: part)
+
+    def lane_stride(
+        self, index: sympy.Expr, prefix: str, varies: set[str], length: sympy.Expr | None
+    ) -> sympy.Expr | None:
         """By how much an index grows from one lane to the next.
 
         Args:
             index: the index expression.
             prefix: of the range along which lanes lie.
             varies: names of values that are not the same in all lanes.
+            length: of the rows in which lanes are neighbours, as :meth:`inner_length` gives it; None for a row of all.
 
         Returns:
             The difference; None where it is not the same between all lanes.
@@ -293,9 +306,31 @@ class OpenCLKernel(SIMDKernel):
         ]
         if not symbols:
             return sympy.S.Zero
+        if length is not None:
+            index = self._in_row(index, symbols, length)
         step = sympy.expand(index.xreplace({symbol: symbol + 1 for symbol in symbols}) - index)
         step = V.graph.sizevars.simplify(step)
-        return None if any(step.has(symbol) for symbol in self.range_tree_nodes) else step
+        is_known = not step.has(sympy.Dummy) and not any(step.has(symbol) for symbol in self.range_tree_nodes)
+        return step if is_known else None
+
+    def _in_row(self, index: sympy.Expr, lanes: list[sympy.Symbol], length: sympy.Expr) -> sympy.Expr:
+        """An index that grows likewise within a row, with less quotients and remainders."""
+        known = V.graph.sizevars.statically_known_multiple_of
+
+        def simpler(part: sympy.Expr) -> sympy.Expr:
+            base, divisor, *modulus = part.args
+            found = [symbol for symbol in lanes if base.has(symbol)]
+            start = sympy.expand(base - sum(found))
+            # A multiple of the length, and the place in the row.
+            if len(found) != 1 or start.has(*found) or not known(start, length):
+                return part
+            if known(divisor, length):
+                return sympy.Dummy(integer=True, nonnegative=True)
+            if modulus and divisor == 1 and known(modulus[0], length):
+                return sympy.Dummy(integer=True, nonnegative=True) + found[0]
+            return part
+
+        return index.replace(lambda part: isinstance(part, (FloorDiv, ModularIndexing)), simpler)
 
     def inner_length(self, prefix: str) -> sympy.Expr | None:
         """The number of neighbouring indices of a range that differ in their innermost part alone.
@@ -313,4 +348,25 @@ class OpenCLKernel(SIMDKernel):
         used = [entry for entry in self.entries.values() if entry.prefix == prefix]
         lengths = [entry.length if entry.divisor == 1 else entry.divisor for entry in used]
         length = min(lengths, key=sizevars.optimization_hint, default=tree.numel)
-        return length if all(sizevars.statically_known_multiple_of(size, length) for size in lengths) else None
+        if not all(sizevars.statically_known_multiple_of(size, length) for size in lengths):
+            return None
+        if not isinstance(length, sympy.Integer):
+            return length
+        shorter = math.gcd(int(length), *self._quotients(prefix))
+        return sympy.Integer(shorter) if shorter >= SHORTEST_ROW else length
+
+    def _quotients(self, prefix: str) -> Iterator[int]:
+        """By what an index is divided in index expressions: in rows of such a length the quotients are the same."""
+        statements = [statement for phase in self.phases for statement in (*phase.statements, *phase.after)]
+        parts = {
+            part
+            for statement in statements
+            for arg in statement.expr.args
+            if isinstance(arg, sympy.Expr)
+            for part in arg.atoms(FloorDiv, ModularIndexing)
+        }
+        for base, divisor, *modulus in (part.args for part in parts):
+            entries = [self.range_tree_nodes[symbol] for symbol in base.free_symbols if symbol in self.range_tree_nodes]
+            if any(entry.prefix == prefix and entry.divisor == 1 for entry in entries):
+                size = modulus[0] if modulus and divisor == 1 else divisor
+                yield from [int(size)] if isinstance(size, sympy.Integer) else ()

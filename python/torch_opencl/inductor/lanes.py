@@ -1,16 +1,22 @@
 """Statements as text, at a vector width."""
 
+from typing import TYPE_CHECKING
+
 import sympy
 import torch
 from torch._inductor.virtualized import OpsValue
 
+from .blocks import ORDERS, Comparison, whole_comparison
+from .conversions import converted, promoted
 from .dtypes import HALVES, NARROW, STORAGE, compute_type, literal
 from .ops import TEMPLATES, Operands
 from .printer import has_vectors, is_real
+from .softmax import Softmax
 from .statements import Expr, Phase, Statement, Value
 
-# Comparisons other than for equality.
-_ORDERS = {"lt", "le", "gt", "ge"}
+if TYPE_CHECKING:
+    from .kernel import OpenCLKernel
+
 # Operations whose text is another for bools.
 _OF_BOOLS = {"bitwise_not": "not_@({0})", "maximum": "({0} | {1})", "minimum": "({0} & {1})"}
 # Operations that act, or whose result may differ from one time to the next.
@@ -21,17 +27,27 @@ class Lanes:
     """Which values are the same in all lanes, and the text of statements.
 
     Attributes:
+        length: of the rows in which lanes lie; None where there are none.
+        width: of vectors, which begin at its multiples in a row; None where they begin anywhere.
         varies: names of values that differ from lane to lane.
         is_scalar_only: true where some statement has no text for vectors.
         hoisted: identities of statements whose text is in front of the loop.
         stored: pointers through which the kernel stores.
         streamed: those past the caches.
         tiles: elements of arrays that take the place of memory, by pointer and index.
+        whole: comparisons of positions whose result is the same in all lanes of a vector, by its name.
     """
 
-    def __init__(self, kernel, phases: list[Phase], prefix: str, has_lanes: bool) -> None:
+    def __init__(
+        self, kernel: "OpenCLKernel", phases: list[Phase], prefix: str, length: sympy.Expr | None, width: int | None
+    ) -> None:
         self.kernel = kernel
         self.prefix = prefix
+        self.length = length
+        self.width = width
+        self.positions: dict[str, Expr] = {}
+        self.whole: dict[str, Comparison] = {}
+        self.softmax = Softmax(phases)
         self.varies: set[str] = set()
         self.is_scalar_only = False
         self.hoisted: set[int] = set()
@@ -43,7 +59,7 @@ class Lanes:
             for statement in (*phase.statements, *phase.after):
                 if statement.expr.op in ("store", "atomic_add"):
                     self.stored.add(statement.expr.args[0])
-                if has_lanes:
+                if length is not None:
                     self._analyse(statement)
 
     # --- what differs between lanes
@@ -56,7 +72,12 @@ class Lanes:
             varies = self.stride(expr) != 0
         else:
             varies = any(value.name in self.varies for value in expr.values())
-        if varies:
+        if expr.op in ("index", "constant"):
+            self.positions[statement.targets[0].name] = expr
+        comparison = whole_comparison(self, expr) if varies and expr.op in ORDERS else None
+        if comparison is not None:
+            self.whole[statement.targets[0].name] = comparison
+        elif varies:
             self.varies.update(target.name for target in statement.targets)
         index = self._index(expr)
         if index is not None and self.stride(expr) != 0 and not has_vectors(index):
@@ -72,7 +93,7 @@ class Lanes:
 
     def stride(self, expr: Expr) -> sympy.Expr | None:
         """By how much the index of a load or a store grows from lane to lane; None where that differs."""
-        return self.kernel.lane_stride(self._index(expr), self.prefix, self.varies)
+        return self.kernel.lane_stride(self._index(expr), self.prefix, self.varies, self.length)
 
     def may_be_hoisted(self, statement: Statement) -> bool:
         """Tell whether a statement gives the same in all of a row, and reads nothing that the kernel writes."""
@@ -137,7 +158,7 @@ class Lanes:
         """The text of an index, in all lanes where it is wide."""
         if wide == 1:
             return self.kernel.index_to_str(index)
-        stride = self.kernel.lane_stride(index, self.prefix, self.varies)
+        stride = self.kernel.lane_stride(index, self.prefix, self.varies, self.length)
         if stride is not None:
             step = self.kernel.index_to_str(stride)
             return f"(({self.kernel.index_to_str(index)}) + LANES{wide} * (long)({step}))"
@@ -164,6 +185,9 @@ class Lanes:
         if not statement.targets:
             return getattr(self, f"_op_{expr.op}")(expr, width)
         (target,) = statement.targets
+        if target.name in self.whole:
+            position, sign, bound = self.whole[target.name]
+            return f"int {target.name} = (long)({self.index(position)}) {sign} {bound}L;\n"
         wide = width if self.is_wide(target, width) else 1
         written = getattr(self, f"_op_{expr.op}", None)
         text = written(expr, target, width, wide) if written else self._template(expr, target, width, wide)
@@ -175,7 +199,7 @@ class Lanes:
         if template.operands is Operands.PROMOTED:
             dtype = promoted(expr.args)
             # True is -1 in a lane of a vector: the order of bools is that of their numbers.
-            dtype = torch.int32 if dtype == torch.bool and expr.op in _ORDERS else dtype
+            dtype = torch.int32 if dtype == torch.bool and expr.op in ORDERS else dtype
         kind = self.type(dtype, wide)
         text = template.text
         if not dtype.is_floating_point and template.integers:
@@ -230,8 +254,9 @@ class Lanes:
 
     def _op_where(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         condition, x, y = expr.args
-        mask = self.operand(condition, torch.bool, width, wide)
-        if wide > 1 and compute_type(target.dtype) in ("long", "ulong", "double"):
+        is_wide = self.is_wide(condition, width)
+        mask = self.operand(condition, torch.bool, width, wide if is_wide else 1)
+        if is_wide and compute_type(target.dtype) in ("long", "ulong", "double"):
             mask = f"convert_long{wide}({mask})"
         return f"({mask} ? {self.operand(x, target.dtype, width, wide)} : {self.operand(y, target.dtype, width, wide)})"
 
@@ -250,6 +275,18 @@ class Lanes:
     def _op_ldexp(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         x, n = expr.args
         return f"ldexp({self.operand(x, target.dtype, width, wide)}, {self.operand(n, torch.int32, width, wide)})"
+
+    def _op_truediv(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        x, y = expr.args
+        is_sum = isinstance(y, Value) and y.name in self.softmax.sums and y.dtype == target.dtype
+        if wide == 1 or not is_sum:
+            return self._template(expr, target, width, wide)
+        return f"({self.operand(x, target.dtype, width, wide)} * (1 / {y}))"
+
+    def _op_exp(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        if wide == 1 or target.name not in self.softmax.exponentials:
+            return self._template(expr, target, width, wide)
+        return f"exp_below{wide}({self.operand(expr.args[0], target.dtype, width, wide)})"
 
     # --- memory
 
@@ -342,53 +379,3 @@ class Lanes:
             if wide and self.is_wide(mask, width):
                 failed = f"any{width}(~{condition} & {mask})"
         return f"if ({failed}) report_fault(faults, FAULT_ASSERTION, args.message{message}, 0);\n"
-
-
-def promoted(args: tuple[object, ...]) -> torch.dtype:
-    """The dtype to which values promote each other; numbers do not count."""
-    dtypes = [arg.dtype for arg in args if isinstance(arg, Value)]
-    dtype = dtypes[0]
-    for other in dtypes[1:]:
-        dtype = torch.promote_types(dtype, other)
-    return dtype
-
-
-def converted(text: str, source: torch.dtype, target: torch.dtype, wide: int) -> str:
-    """A value of one dtype as one of another.
-
-    Args:
-        text: the value, an expression that needs no parentheses.
-        source: its dtype.
-        target: the other dtype.
-        wide: lanes.
-
-    Returns:
-        An expression.
-    """
-    if (
-        source == target
-        or (target in HALVES and source == torch.float32)
-        or (source in HALVES and target == torch.float32)
-    ):
-        return text
-    suffix = str(wide) if wide > 1 else ""
-    ours, theirs = compute_type(source), compute_type(target)
-    if target == torch.bool:
-        test = f"({text} != 0)"
-        return f"convert_int{suffix}{test}" if wide > 1 and ours in ("long", "ulong", "double") else test
-    if source == torch.bool:
-        bit = f"({text} & 1)" if wide > 1 else text
-        return bit if theirs == "int" else f"convert_{theirs}{suffix}({bit})"
-    if target in NARROW:
-        whole = text if ours == "int" else f"convert_int{suffix}({_whole(text, ours, suffix)})"
-        return f"wrap_{STORAGE[target].name}{suffix}({whole})"
-    if ours == theirs:
-        return text
-    if theirs in ("int", "uint", "ulong"):
-        text = _whole(text, ours, suffix)
-    return f"convert_{theirs}{suffix}({text})"
-
-
-def _whole(text: str, kind: str, suffix: str) -> str:
-    """Floating values as longs, through which what does not fit a narrower type goes."""
-    return f"convert_long{suffix}({text})" if kind in ("float", "double") else text

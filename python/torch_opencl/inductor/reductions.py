@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
+from .conversions import converted, promoted
 from .dtypes import NARROW, STORAGE, literal
-from .lanes import Lanes, converted, promoted
+from .lanes import Lanes
 from .statements import Phase, Statement
 
 # Statements that fold the second of two partial results into the first: of names of their parts, and the type of the
@@ -42,6 +43,18 @@ def _welford(a: list[str], b: list[str], kind: str) -> list[str]:
     ]
 
 
+def _welford_step(a: list[str], b: list[str], kind: str) -> list[str]:
+    # Welford, "Note on a method for calculating corrected sums of squares and products" (1962). All lanes have folded
+    # equally many values: one division serves them.
+    mean, m2, weight = a
+    one = kind.rstrip("0123456789")
+    first = weight if kind == one else f"{weight}.s0"
+    return [
+        f"{{ const {kind} delta = {b[0]} - {mean}; {weight} += 1;",
+        f"{mean} += delta * (({one})1 / {first}); {m2} += delta * ({b[0]} - {mean}); }}",
+    ]
+
+
 @dataclass(frozen=True)
 class Kind:
     """A reduction.
@@ -50,11 +63,13 @@ class Kind:
         fold: of two partial results.
         start: of each part, with which a fold changes nothing: a number.
         has_index: true where the second part is a position.
+        step: of a partial result and a single value, where that is not a partial result of its own.
     """
 
     fold: Fold
     start: tuple[float, ...]
     has_index: bool = False
+    step: Fold | None = None
 
 
 KINDS = {
@@ -66,7 +81,7 @@ KINDS = {
     "min": Kind(_by_operator("minimum_@({0}, {1})"), (float("inf"),)),
     "argmax": Kind(_extreme_index("max"), (float("-inf"), float("inf")), has_index=True),
     "argmin": Kind(_extreme_index("min"), (float("inf"), float("inf")), has_index=True),
-    "welford_reduce": Kind(_welford, (0, 0, 0)),
+    "welford_reduce": Kind(_welford, (0, 0, 0), step=_welford_step),
     "welford_combine": Kind(_welford, (0, 0, 0)),
 }
 
@@ -143,9 +158,8 @@ class Accumulator:
         ]
         if self.kind.has_index and len(operands) == 1:
             operands.append(f"((long{wide if wide > 1 else ''})({position}))")
-        if self.name == "welford_reduce":
-            operands += [f"(({self._type(part, wide)})({number}))" for part, number in ((1, 0), (2, 1))]
-        return "".join(f"{line}\n" for line in self.kind.fold(parts, operands, self._type(0, wide)))
+        fold = self.kind.step or self.kind.fold
+        return "".join(f"{line}\n" for line in fold(parts, operands, self._type(0, wide)))
 
     def result(self, width: int) -> str:
         """Name the results, where each lane has its own."""

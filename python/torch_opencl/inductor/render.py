@@ -114,10 +114,11 @@ def _is_along_x(kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> 
         for arg in statement.expr.args[1:2]
     ]
     named = set(kernel.named)
-    contiguous = {
-        prefix: sum(_weight(kernel, index) for index in indices if kernel.lane_stride(index, prefix, named) == 1)
-        for prefix in ("x", "r0_")
-    }
+    contiguous = {}
+    for prefix in ("x", "r0_"):
+        length = kernel.inner_length(prefix)
+        steps = [(index, kernel.lane_stride(index, prefix, named, length)) for index in indices]
+        contiguous[prefix] = sum(_weight(kernel, index) for index, step in steps if step == 1)
     return contiguous["x"] > contiguous["r0_"] and hint(kernel.numels["x"]) >= FEW_COLUMNS
 
 

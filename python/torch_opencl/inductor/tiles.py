@@ -75,7 +75,7 @@ def turned(kernel: "OpenCLKernel", phases: list[Phase]) -> Turned | None:
     found: dict[str, Turned] = {}
     for statement in statements:
         pointer, index = statement.expr.args[:2]
-        if kernel.lane_stride(index, "x", set(kernel.named)) in (0, 1):
+        if kernel.lane_stride(index, "x", set(kernel.named), length) in (0, 1):
             continue
         is_load = statement.expr.op == "load"
         mask = statement.expr.args[3 if is_load else 4]

@@ -10,6 +10,13 @@ INLINE int any16(int16 v) {
 }
 #define any1(v) (v)
 
+// exp(x) for x <= 0; what is less than exp(-87), about the least normal number, counts as 0.
+INLINE float16 exp_below16(float16 x) {
+  int16 biased;
+  const float16 fraction = expm1_near(reduce_exponent(x, &biased)), scale = power_of_two(biased);
+  return x < -87 ? (float16)0 : fma(fraction, scale, scale);
+}
+
 // Functions of one and two operands, a lane at a time.
 #define LANEWISE_1(name, result, type)                                    \
   INLINE result##16 name##_##type##16(type##16 x) {                       \

@@ -81,6 +81,67 @@ def test_reductions_over_outer_and_inner_dimensions(device, dynamic):
         torch.testing.assert_close(compiled(x), function(x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("widths", [(32, 48, 16), (512, 768, 4096), (30, 7, 100)], ids=str)
+def test_joined_tensors(device, widths, dynamic):
+    def function(a, b, c):
+        joined = torch.cat([a, b * 2, c.exp()], 1)
+        mirrored = torch.cat([-a[:, a.shape[1] // 2 :], a[:, : a.shape[1] // 2]], 1) * a
+        sums = torch.cat([a, b], 1).sum(1)
+        return (
+            joined,
+            mirrored,
+            sums,
+            F.pad(a, (16, 8)),
+            F.pad(b, (3, 32)).amax(0),
+            torch.cat([c, c + 1], 0),
+            joined > 1,
+        )
+
+    tensors = [torch.randn(5, width, device=device) for width in widths]
+    check(function, *tensors, dynamic=dynamic)
+    check(function, *(tensor.bfloat16() for tensor in tensors), dynamic=dynamic, rtol=2e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 16, 20), (3, 16, 12, 12), (2, 8, 3, 5)], ids=str)
+def test_norms_of_groups_of_channels(device, shape):
+    x, weight, bias = torch.randn(shape, device=device), *torch.randn(2, shape[1], device=device)
+    check(lambda x, w, b: (F.group_norm(x, 4, w, b), F.instance_norm(x, weight=w), x.var((0, 2, 3))), x, weight, bias)
+
+
+@pytest.mark.parametrize("length", [64, 96, 80])
+def test_quotients_and_remainders_of_a_flat_index(device, length):
+    x, few, many = torch.randn(6, 8 * length, device=device), *torch.randn(2, 8, length, device=device)
+
+    def function(x, few, many):
+        rows = few[:, 0].repeat_interleave(length)
+        return x * rows, (x + many.flatten()).sum(1), x.flatten() * many.flatten().repeat(6), x.roll(length, 1)
+
+    check(function, x, few, many)
+
+
+def test_variances_of_shifted_rows(device):
+    x = torch.randn(7, 1000, device=device) + 1e4
+    x[3, 5], x[4, 7] = torch.inf, torch.nan
+    check(lambda x: (torch.var_mean(x, 1), x.std(0)), x, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_softmax_of_far_and_masked_values(device, dim):
+    x = torch.randn(48, 80, device=device) * 50
+    x[x > 60] = -torch.inf
+    x[3], x[:, 5] = -torch.inf, 1e4
+    x[7, 9] = torch.nan
+
+    def function(x):
+        masked = x.masked_fill(torch.ones_like(x, dtype=torch.bool).triu(1), -torch.inf) * 0.125
+        below = x.exp() / x.exp().sum(dim, keepdim=True), (x - x.amax(dim, keepdim=True)).exp()
+        return x.softmax(dim), masked.softmax(dim), x.log_softmax(dim), *below
+
+    check(function, x)
+    check(function, torch.randn(48, 80, device=device) - 85)
+
+
 def test_infinities_and_nan_in_rows(device):
     x = torch.randn(5, 200, device=device)
     x[0, 3], x[1, 190], x[2, 7], x[3] = torch.inf, -torch.inf, torch.nan, -torch.inf
@@ -127,6 +188,8 @@ def test_outputs_larger_than_the_caches(device):
 def test_loops_for_gpus():
     if torch.opencl.get_device_properties().device_class == "gpu":
         pytest.skip("the class of this device")
-    some = "static and (read or layouts) or 1024 or 300 or odd_size or nan"
+    some = (
+        "static and (read or layouts or joined) or 1024 or 300 or odd_size or nan or groups or flat or shifted or far"
+    )
     done = run_python("-m pytest -q -x", __file__, "-k", some, TORCH_OPENCL_DEVICE_CLASS="gpu")
     assert done.returncode == 0, done.stdout + done.stderr
