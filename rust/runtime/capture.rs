@@ -212,7 +212,7 @@ impl Content {
         if handle == MemHandle::NULL || self.buffers.contains_key(&handle.to_bits()) {
             return Ok(());
         }
-        // Other buffers, of kernel tables, live as long as the process.
+        // All others are records of faults, which live as long as the process.
         if let Some(buffer) = device(index)?.state()?.buffer(handle) {
             self.buffers.insert(handle.to_bits(), buffer);
         }

@@ -105,6 +105,21 @@ def test_capsules_keep_memory_until_they_and_their_tensors_are_gone(device):
     assert used() == 0
 
 
+def test_a_graph_keeps_memory_that_other_code_has_lent(device):
+    x = torch.ones(1 << 20, device=device)
+    lent = [torch.from_dlpack(x.__dlpack__())]
+    del x
+    graph = torch.opencl.OpenCLGraph()
+    with torch.opencl.graph(graph):
+        y = lent[0] + 1
+    lent.clear()
+    gc.collect()
+    torch.opencl.empty_cache()
+    graph.replay()
+    torch.opencl.synchronize()
+    assert y.shape == (1 << 20,)
+
+
 def test_memory_that_is_no_buffer_of_ours_is_refused(device):
     x = torch.ones(4, device=device)
     capsule = x.__dlpack__()
