@@ -17,7 +17,8 @@ use crate::cl::{Arg, Buffer, Grid, Kernel, MemHandle, Recording, Start};
 use crate::error::{Error, Result};
 
 /// Something that a graph needs as long as it lives.
-pub(super) struct Kept(#[allow(dead_code)] Arc<dyn Any + Send + Sync>);
+#[derive(Clone)]
+pub struct Kept(#[allow(dead_code)] Arc<dyn Any + Send + Sync>);
 
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
