@@ -26,8 +26,9 @@ void Graph::capture_end() {
 
 void Graph::replay() {
   std::vector<bridge::RandomStream> streams;
-  for (const bridge::GeneratorDraw& draw : bridge::graph_draws(*graph_)) {
-    // The graph keeps its generators.
+  // Keeps the generators, which a reset by another thread would free.
+  const rust::Box<bridge::GraphDraws> draws = bridge::graph_draws(*graph_);
+  for (const bridge::GeneratorDraw& draw : draws->list()) {
     auto* generator = reinterpret_cast<GeneratorImpl*>(draw.generator);
     const std::lock_guard<std::mutex> lock(generator->mutex_);
     const uint64_t first = generator->advance(draw.blocks);

@@ -10,7 +10,7 @@ import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from ctypes import CFUNCTYPE, POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.overrides import has_torch_function_unary
@@ -148,13 +148,20 @@ def to_capsule(
 class _Held:
     """What must live as long as a storage, whose attribute it is."""
 
+    # What has died in a forked child, where the driver's objects are the parent's.
+    forked: ClassVar[list[object]] = []
+
     def __init__(self, device: int, release: Callable[[], object]) -> None:
-        self.synchronize, self.device, self.release = native().synchronize, device, release
+        self.finish, self.in_bad_fork = native().finish, native().in_bad_fork
+        self.device, self.release = device, release
 
     def __del__(self) -> None:
-        # The memory may be used anew from then on.
+        if self.in_bad_fork():
+            self.forked.append(self.release)
+            return
+        # The memory may be used anew from then on. The garbage collector may come at any time, in a capture too.
         try:
-            self.synchronize(self.device)
+            self.finish(self.device)
         finally:
             self.release()
 

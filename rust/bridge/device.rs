@@ -141,6 +141,12 @@ pub fn finish_all() -> Result<()> {
     synchronized
 }
 
+/// Waits for a device whose memory is about to go: a capture, whose commands run later, does not mind, and faults are left
+/// to callers who ask.
+pub fn finish_device(index: i32) -> Result<()> {
+    device(index)?.state()?.synchronize()
+}
+
 pub fn synchronize_device(index: i32) -> Result<()> {
     let state = device(index)?.state()?;
     runtime::current_stream(index)?.refuse_capture("the host cannot wait for the device")?;

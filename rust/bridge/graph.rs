@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::abi::RandomStream;
 use crate::error::Result;
-use crate::runtime::{self, current_stream, new_mempool, MemPool};
+use crate::runtime::{self, current_stream, new_mempool, Drawn, Kept, MemPool};
 
 pub use crate::runtime::Graph;
 
@@ -42,7 +42,9 @@ mod ffi {
         fn reset_graph(graph: &Graph);
         fn graph_device(graph: &Graph) -> Result<i32>;
         fn graph_pool(graph: &Graph) -> Result<[u64; 2]>;
-        fn graph_draws(graph: &Graph) -> Vec<GeneratorDraw>;
+        type GraphDraws;
+        fn graph_draws(graph: &Graph) -> Box<GraphDraws>;
+        fn list(self: &GraphDraws) -> &[GeneratorDraw];
         fn describe_graph(graph: &Graph) -> Result<String>;
         fn graph_kernels(graph: &Graph) -> Result<Vec<i64>>;
         fn new_graph_pool() -> [u64; 2];
@@ -84,9 +86,22 @@ fn graph_pool(graph: &Graph) -> Result<[u64; 2]> {
     graph.mempool().map(|pool| pool.0)
 }
 
-fn graph_draws(graph: &Graph) -> Vec<GeneratorDraw> {
-    let draws = graph.generators().into_iter();
-    draws.map(|drawn| GeneratorDraw { generator: drawn.generator, blocks: drawn.blocks }).collect()
+/// What a replay takes from generators, which live as long as this.
+struct GraphDraws {
+    draws: Vec<GeneratorDraw>,
+    _kept: Vec<Kept>,
+}
+
+impl GraphDraws {
+    fn list(&self) -> &[GeneratorDraw] {
+        &self.draws
+    }
+}
+
+fn graph_draws(graph: &Graph) -> Box<GraphDraws> {
+    let (drawn, kept) = graph.generators();
+    let draw = |drawn: Drawn| GeneratorDraw { generator: drawn.generator, blocks: drawn.blocks };
+    Box::new(GraphDraws { draws: drawn.into_iter().map(draw).collect(), _kept: kept })
 }
 
 fn describe_graph(graph: &Graph) -> Result<String> {

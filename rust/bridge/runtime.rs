@@ -38,6 +38,7 @@ pub mod ffi {
         fn stream_is_idle(index: i32, stream: i64) -> Result<bool>;
         fn synchronize_stream(index: i32, stream: i64) -> Result<()>;
         fn synchronize_device(index: i32) -> Result<()>;
+        fn finish_device(index: i32) -> Result<()>;
         fn finish_all() -> Result<()>;
         fn stream_handle(index: i32, stream: i64) -> Result<usize>;
         fn computes_in_fp64(index: i32) -> Result<bool>;

@@ -94,7 +94,8 @@ impl Buffer {
         }
         if ask(CL_MEM_CONTEXT)?.to_ptr() as usize != context.native_handle() {
             return refuse(
-                "belongs to another OpenCL context, and contexts share no memory. Make it in the context of                  torch.opencl.interop.context(), or copy it through the host.",
+                "belongs to another OpenCL context, and contexts share no memory. Make it in the context of \
+                 torch.opencl.interop.context(), or copy it through the host.",
             );
         }
         // The host's side of memory that is shared needs no command only where it is the driver's own.

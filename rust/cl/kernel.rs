@@ -118,7 +118,7 @@ impl Kernel {
         self.largest_group
     }
 
-    /// Refuses grids that have no meaning, or whose work-groups are larger than the device can run the kernel with.
+    /// Refuses grids that have no meaning, and work-groups as [`Self::check_group`] does.
     pub(super) fn check_grid(&self, grid: &Grid<'_>) -> Result<()> {
         let Grid { first, global, local } = *grid;
         let fits = |sizes: Option<&[usize]>| sizes.is_none_or(|sizes| sizes.len() == global.len());
@@ -131,6 +131,7 @@ impl Kernel {
         self.check_group(local.unwrap_or_default())
     }
 
+    /// Refuses work-groups that are larger than the device can run the kernel with.
     pub(super) fn check_group(&self, local: &[usize]) -> Result<()> {
         let asked: usize = local.iter().product();
         if asked <= self.largest_group {

@@ -40,8 +40,8 @@ pub(super) struct Allocator {
     addresses: AddressMap,
     /// Shared with the graphs that use them.
     segments: HashMap<usize, Arc<Buffer>>,
-    /// Buffers of other code, which hold no blocks.
-    foreign: HashMap<usize, Buffer>,
+    /// Buffers of other code, which hold no blocks; shared with graphs too.
+    foreign: HashMap<usize, Arc<Buffer>>,
     blocks: Blocks,
     pending: Vec<Pending>,
     stats: MemoryStats,
@@ -125,7 +125,7 @@ impl Allocator {
     /// Gives a buffer of other code an address.
     pub fn adopt(&mut self, space: &AddressSpace, buffer: Buffer) -> Result<usize> {
         let address = self.addresses.insert(space, buffer.size().max(1), buffer.handle())?;
-        self.foreign.insert(address, buffer);
+        self.foreign.insert(address, Arc::new(buffer));
         Ok(address)
     }
 
@@ -203,9 +203,10 @@ impl Allocator {
         Ok(())
     }
 
-    /// The buffer of a handle.
+    /// The buffer of a handle. One that other code has been lent and gives back is our own first.
     pub fn buffer(&self, handle: MemHandle) -> Option<Arc<Buffer>> {
-        self.segments.values().find(|buffer| buffer.handle() == handle).cloned()
+        let mut buffers = self.segments.values().chain(self.foreign.values());
+        buffers.find(|buffer| buffer.handle() == handle).cloned()
     }
 
     /// The largest address range [start, end) of the block that starts at `address`.

@@ -17,7 +17,8 @@ use crate::cl::{Arg, Buffer, Grid, Kernel, MemHandle, Recording, Start};
 use crate::error::{Error, Result};
 
 /// Something that a graph needs as long as it lives.
-pub(super) struct Kept(#[allow(dead_code)] Arc<dyn Any + Send + Sync>);
+#[derive(Clone)]
+pub struct Kept(#[allow(dead_code)] Arc<dyn Any + Send + Sync>);
 
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,7 +213,7 @@ impl Content {
         if handle == MemHandle::NULL || self.buffers.contains_key(&handle.to_bits()) {
             return Ok(());
         }
-        // Other buffers, of kernel tables, live as long as the process.
+        // All others are records of faults, which live as long as the process.
         if let Some(buffer) = device(index)?.state()?.buffer(handle) {
             self.buffers.insert(handle.to_bits(), buffer);
         }

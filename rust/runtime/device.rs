@@ -267,7 +267,7 @@ impl DeviceState {
         self.allocator().adopt(&self.space, buffer)
     }
 
-    /// The buffer of a handle, if the allocator has made it.
+    /// The buffer of a handle, if tensors lie in it.
     pub(super) fn buffer(&self, handle: MemHandle) -> Option<Arc<Buffer>> {
         self.allocator().buffer(handle)
     }

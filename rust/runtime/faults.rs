@@ -44,7 +44,7 @@ pub enum Launched {
 struct Record {
     thread: Weak<()>,
     memory: Buffer,
-    /// True where a kernel that may write the record has been launched since it was last read.
+    /// True where a kernel that may write the record may have been launched since it was last read.
     armed: bool,
 }
 
@@ -150,10 +150,16 @@ fn cleared(memory: MemHandle, queue: &Queue, bytes: [u8; BYTES]) -> Result<[i64;
     Ok(record)
 }
 
-/// The calling thread's record in a list, which gets one where there is none: others read only while it is armed.
-fn own<'a>(records: &'a mut Vec<Record>, context: &Context, queue: &Queue) -> Result<&'a mut Record> {
+/// The calling thread's record in a list, which gets one where there is none, that of a thread which has ended if
+/// `is_free` says that nobody else reads it.
+fn own<'a>(
+    records: &'a mut Vec<Record>,
+    context: &Context,
+    queue: &Queue,
+    is_free: impl Fn(&Record) -> bool,
+) -> Result<&'a mut Record> {
     let Ok(thread) = THREAD.try_with(Arc::clone) else { return Err(ending()) };
-    let free = |record: &Record| record.thread.strong_count() == 0 && !record.armed;
+    let free = |record: &Record| record.thread.strong_count() == 0 && is_free(record);
     let found = records.iter().position(|record| record.is_of(&thread)).or_else(|| records.iter().position(free));
     let index = match found {
         Some(index) => index,
@@ -174,6 +180,10 @@ impl Faults {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn index_records(&self) -> MutexGuard<'_, Vec<Record>> {
+        self.index_records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns true if a buffer is one of the records.
     pub fn has(&self, memory: MemHandle) -> bool {
         self.records().iter().any(|record| record.memory.handle() == memory)
@@ -182,7 +192,8 @@ impl Faults {
     /// The calling thread's record, for a launch on `queue` that may write it.
     pub fn arm(&self, context: &Context, queue: &Queue) -> Result<MemHandle> {
         let mut records = self.records();
-        let record = own(&mut records, context, queue)?;
+        // Others read only while it is armed.
+        let record = own(&mut records, context, queue, |record| !record.armed)?;
         record.armed = true;
         self.armed.store(true, Ordering::Release);
         Ok(record.memory.handle())
@@ -190,17 +201,25 @@ impl Faults {
 
     /// The record of an index out of range, for launches that [`Self::take_index_record`] follows.
     pub fn index_record(&self, context: &Context, queue: &Queue) -> Result<MemHandle> {
-        let mut records = self.index_records.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(own(&mut records, context, queue)?.memory.handle())
+        let mut records = self.index_records();
+        let record = own(&mut records, context, queue, |_| true)?;
+        // An operator that failed after a launch has not read it: what it has found is nobody's.
+        if std::mem::replace(&mut record.armed, true) {
+            queue.fill(record.memory.handle(), 0, &[0], BYTES)?;
+        }
+        Ok(record.memory.handle())
     }
 
     /// Waits, and returns the index out of range that the calling thread's kernels have found.
     pub fn take_index_record(&self, context: &Context, queue: &Queue) -> Result<Option<BadIndexRecord>> {
-        let memory = self.index_record(context, queue)?;
+        let memory = own(&mut self.index_records(), context, queue, |_| true)?.memory.handle();
         let mut bytes = [0; BYTES];
         // SAFETY: the array is exclusively borrowed during the call.
         unsafe { queue.read_now(&[Read { source: memory, offset: 0, target: bytes.as_mut_ptr(), size: BYTES }])? };
         let [kind, index, size, dim] = cleared(memory, queue, bytes)?;
+        if let Some(record) = self.index_records().iter_mut().find(|record| record.memory.handle() == memory) {
+            record.armed = false;
+        }
         Ok((kind != 0).then_some(BadIndexRecord { index, size, dim }))
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::blocks::MemPool;
-use super::capture::{new_mempool, Capture, Content, Drawn};
+use super::capture::{new_mempool, Capture, Content, Drawn, Kept};
 use super::current::current_stream;
 use super::device::device;
 use super::fork;
@@ -96,11 +96,12 @@ impl Graph {
         }
     }
 
-    /// The generators that a replay draws from, in the order of [`Self::replay`]'s argument.
-    pub fn generators(&self) -> Vec<Drawn> {
+    /// The generators that a replay draws from, in the order of [`Self::replay`]'s argument, with what keeps them: another
+    /// thread may reset the graph at any time.
+    pub fn generators(&self) -> (Vec<Drawn>, Vec<Kept>) {
         match &*self.state() {
-            State::Captured(captured) => captured.content.generators.clone(),
-            _ => Vec::new(),
+            State::Captured(captured) => (captured.content.generators.clone(), captured.content.kept.clone()),
+            _ => Default::default(),
         }
     }
 

@@ -24,7 +24,7 @@ mod waits;
 
 pub use address::{Location, GRANULE};
 pub use blocks::{MemPool, Pool};
-pub use capture::{new_mempool, Capture, Drawn};
+pub use capture::{new_mempool, Capture, Drawn, Kept};
 pub use class::DeviceClass;
 pub use current::{current_stream, set_current_stream};
 pub use device::{

@@ -1,5 +1,6 @@
-// How a kernel reports bad input: in a record of three longs, a kind, a value and its bound, which the host turns into
-// an error when it next waits for the stream. rust/runtime/faults.rs holds the kinds and their messages.
+// How a kernel reports bad input: in a record of four longs, a kind, a value, its bound and the dimension of an index,
+// which the host turns into an error when it next waits for the stream. rust/runtime/faults.rs holds the kinds and their
+// messages.
 
 #define FAULT_TARGET 1
 #define FAULT_INPUT_PROBABILITY 2

@@ -91,8 +91,8 @@ impl IndexAxis<'_> {
 }
 
 /// Memory where kernels report an index that is out of range: a record of faults, with the dimension behind it. It is the
-/// thread's own, and cleared where something has been reported alone, so that nothing has to be launched for it. While a
-/// graph is captured it is that of the stream, which is read when the host next waits.
+/// thread's own, and cleared where something has been reported alone, or where a failure has kept it from being read, so
+/// that nothing has to be launched for it. While a graph is captured it is that of the stream, which is read when the host next waits.
 pub(super) struct Report {
     pub(super) memory: Memory,
     is_deferred: bool,

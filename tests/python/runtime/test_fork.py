@@ -62,6 +62,7 @@ def test_a_forked_child_may_drop_tensors_and_end():
         + """
     import gc
     tensors = [torch.ones(5, device="opencl"), torch.ones(5, pin_memory=True)]
+    tensors.append(torch.from_dlpack(torch.ones(5, device="opencl").__dlpack__()))
     def drop():
         tensors.clear()
         gc.collect()

@@ -105,6 +105,33 @@ def test_capsules_keep_memory_until_they_and_their_tensors_are_gone(device):
     assert used() == 0
 
 
+def test_a_graph_keeps_memory_that_other_code_has_lent(device):
+    x = torch.ones(1 << 20, device=device)
+    lent = [torch.from_dlpack(x.__dlpack__())]
+    del x
+    graph = torch.opencl.OpenCLGraph()
+    with torch.opencl.graph(graph):
+        y = lent[0] + 1
+    lent.clear()
+    gc.collect()
+    torch.opencl.empty_cache()
+    graph.replay()
+    torch.opencl.synchronize()
+    assert y.shape == (1 << 20,)
+
+
+def test_memory_that_is_given_back_in_a_capture_does_not_spoil_it(device):
+    lent = [torch.from_dlpack(torch.ones(8, device=device).__dlpack__())]
+    x = torch.ones(8, device=device)
+    graph = torch.opencl.OpenCLGraph()
+    with torch.opencl.graph(graph):
+        lent.clear()
+        gc.collect()
+        y = x + 1
+    graph.replay()
+    assert y.tolist() == [2.0] * 8
+
+
 def test_memory_that_is_no_buffer_of_ours_is_refused(device):
     x = torch.ones(4, device=device)
     capsule = x.__dlpack__()
