@@ -135,9 +135,9 @@ TORCH_LIBRARY(torch_opencl, m) {
   });
   m.def("synchronize(int device) -> ()", [](int64_t device) {
     checked([&] { bridge::synchronize_device(device_index(device)); });
-    m.def("finish(int device) -> ()", [](int64_t device) {
-      checked([&] { bridge::finish_device(device_index(device)); });
-    });
+  });
+  m.def("finish_device(int device) -> ()", [](int64_t device) {
+    checked([&] { bridge::finish_device(device_index(device)); });
   });
   m.def("finish() -> ()", [] { checked([] { bridge::finish_all(); }); });
   m.def("empty_cache(int device) -> ()", [](int64_t device) {

@@ -152,7 +152,7 @@ class _Held:
     forked: ClassVar[list[object]] = []
 
     def __init__(self, device: int, release: Callable[[], object]) -> None:
-        self.finish, self.in_bad_fork = native().finish, native().in_bad_fork
+        self.finish, self.in_bad_fork = native().finish_device, native().in_bad_fork
         self.device, self.release = device, release
 
     def __del__(self) -> None:

@@ -3,7 +3,7 @@
 import gc
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -153,6 +153,25 @@ class OpenCLGraph:
         self._graph.dump(debug_path)
 
 
+class _SideStreams(threading.local):
+    """The calling thread's streams to capture on, by device."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, Stream] = {}
+
+
+_SIDE_STREAMS = _SideStreams()
+
+
+def side_stream(device: int) -> Stream:
+    """The calling thread's stream to capture on: two threads cannot capture on one.
+
+    Args:
+        device: its index.
+    """
+    return _SIDE_STREAMS.streams.get(device) or _SIDE_STREAMS.streams.setdefault(device, Stream(device))
+
+
 class graph:
     """Context manager that captures the work of its block into a graph.
 
@@ -166,9 +185,6 @@ class graph:
         RuntimeError: the block called what no graph holds.
     """
 
-    # By device: one thread captures on a stream.
-    _streams: ClassVar[threading.local] = threading.local()
-
     def __init__(
         self,
         opencl_graph: OpenCLGraph,
@@ -178,9 +194,7 @@ class graph:
     ) -> None:
         _lazy_init()
         if stream is None:
-            index = torch._C._accelerator_getDeviceIndex()
-            streams = vars(self._streams)
-            stream = streams.get(index) or streams.setdefault(index, Stream(index))
+            stream = side_stream(torch._C._accelerator_getDeviceIndex())
         self.opencl_graph = opencl_graph
         self.pool = pool
         self.capture_stream = stream

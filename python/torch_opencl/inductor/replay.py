@@ -15,8 +15,8 @@ import torch
 from torch_opencl._load import native
 from torch_opencl.device import device as device_guard
 from torch_opencl.diagnostics import kernel_cache_info
-from torch_opencl.graphs import OpenCLGraph
-from torch_opencl.streams import Stream, stream as select_stream
+from torch_opencl.graphs import OpenCLGraph, side_stream
+from torch_opencl.streams import stream as select_stream
 
 # Calls before the capture: a replay keeps the programs of its capture, so those that are specialised are built before.
 _WARM_UPS = 2
@@ -32,16 +32,8 @@ Model = Callable[[list[Any]], Any]
 class _Memory:
     """What captures of a device share."""
 
-    # Streams to capture on, by device: one thread captures on a stream.
-    sides: ClassVar[threading.local] = threading.local()
     # Starts of the storages that captured results lie in.
     results: ClassVar[set[int]] = set()
-
-    @classmethod
-    def side(cls, device: int) -> Stream:
-        """The calling thread's stream to capture on."""
-        streams = vars(cls.sides)
-        return streams.get(device) or streams.setdefault(device, Stream(device))
 
 
 class _Copied:
@@ -84,7 +76,7 @@ class _Capture:
         starts = {_start(arguments[i]) for i in by_address}
         buffers = {_start(buffer) for buffer in self.buffers}
         self.graph = OpenCLGraph()
-        with select_stream(_Memory.side(device)):
+        with select_stream(side_stream(device)):
             # A pool of its own: in one that is shared, memory between the kernels of one capture would become results
             # of another, which somebody may hold when the first is replayed.
             self.graph.capture_begin()

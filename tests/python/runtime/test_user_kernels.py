@@ -362,6 +362,11 @@ def test_examples_run_in_both_device_classes(name, device_class):
 
 
 def test_more_local_memory_than_the_device_has_is_refused(device):
-    source = "KERNEL void k(GLOBAL float *x) { LOCAL float s[1 << 22]; s[LOCAL_ID(0)] = 1; LOCAL_BARRIER(); x[0] = s[0]; }"
+    source = """KERNEL void k(GLOBAL float *x) {
+      LOCAL float s[1 << 22];
+      s[LOCAL_ID(0)] = 1;
+      LOCAL_BARRIER();
+      x[0] = s[0];
+    }"""
     with pytest.raises(RuntimeError, match="bytes of local memory, and this device has"):
         torch.opencl.compile_kernel(source, "k")(torch.zeros(4, device=device))
