@@ -31,7 +31,7 @@ def run_python(code: str, *arguments: str, **environment: str | None) -> subproc
         env=variables,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,  # under Oclgrind, beside other tests
         check=False,
     )
 

@@ -115,7 +115,7 @@ def test_kernels_have_no_races_and_stay_within_bounds(device_class: str, tmp_pat
     assert run_clean(SAMPLE, device_class, tmp_path) > 20
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [1, 2])  # half of them, which scatter
 def test_generated_kernels_for_gpus_have_no_races_and_stay_within_bounds(part: int, tmp_path: Path) -> None:
     tests = Path(__file__).parents[1]
     code = GENERATED.format(folders=[str(tests), str(tests / "runtime")], part=part)
