@@ -14,7 +14,7 @@ KNOWN: dict[str, str] = {
     "op nn.functional.interpolate.bi* uint8 fallback": UINT8_IMAGES,
     "op nn.functional.upsample_bilinear uint8 fallback": UINT8_IMAGES,
     "op nn.functional.linear_cross_entropy.chunked* *float16 forward": "PyTorch sums in float32 by default on the CPU "
-    "and CUDA alone, elsewhere in the input's dtype, in which a loss near 0 is 0; acc_dtype=torch.float32 is as exact.",
+    "and CUDA alone, elsewhere in the input's dtype, in which a loss near 0 is 0.",
     "op ldexp * fallback": "No kernel for bools and complex numbers yet.",
     "op logaddexp complex* fallback": COMPLEX,
     "op renorm complex* fallback": COMPLEX,
