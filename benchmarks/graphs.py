@@ -2,9 +2,9 @@
 
     python -m benchmarks.graphs
 
-Replays and the driver take turns in random order; eager calls come after them, as behind these commands
-have been seen to take PoCL longer. The time of the calling thread counts. The driver is measured by a C program (enqueue.c), with
-the graph's own kernels: as it is, and with the first launch held back by a user event, as the backend holds back short
+Replays and the driver take turns in random order; eager calls come after them, as behind these commands have been seen
+to take PoCL longer. The time of the calling thread counts. The driver is measured by a C program (enqueue.c), with the
+graph's own kernels: as it is, and with the first launch held back by a user event, as the backend holds back short
 launches with PoCL. The quickest tenth of the rounds is compared: in others the driver's threads, or other processes,
 take caches and locks.
 """
