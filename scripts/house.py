@@ -107,6 +107,8 @@ def kernels() -> Iterator[tuple[str, int]]:
             spelled = parameters
             while listed := re.search(r"\w+_ARGUMENTS", spelled):
                 spelled = spelled.replace(listed[0], lists[listed[0]])
+            # Empty but where torch.compile has written a text behind the kernel.
+            spelled = spelled.replace(", FUSED_PARAMETERS", "")
             numbers = re.findall(r"(?:^|,)\s*(?:int|long|ulong|T|TR)\s+\w+", spelled)
             yield name, len(spelled.split(",")) - max(len(numbers) - 1, 0)
 

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use foldhash::HashMap;
 
 use super::blocks::MemPool;
-use super::device::device;
 use super::draws::{find_words, Draw, Word};
 use crate::cl::{Arg, Buffer, Grid, Kernel, MemHandle, Recording, Start};
 use crate::error::{Error, Result};
@@ -57,8 +56,8 @@ pub(super) struct Content {
     /// Arguments that are the record of faults: position and index.
     pub faults: Vec<(usize, u32)>,
     /// Streams that have joined.
-    joined: Vec<i64>,
-    failure: Option<Error>,
+    pub joined: Vec<i64>,
+    pub failure: Option<Error>,
 }
 
 /// A capture that is under way.
@@ -68,8 +67,12 @@ pub struct Capture {
     /// The stream that it has begun on.
     pub(super) origin: i64,
     pub(super) mempool: MemPool,
+    buffer_of: BufferOf,
     content: Mutex<Content>,
 }
+
+/// How the buffer behind a handle of a device is found. This module knows no device: those have streams, which capture.
+pub(super) type BufferOf = fn(i32, MemHandle) -> Result<Option<Arc<Buffer>>>;
 
 /// A pool of its own for each graph that is given none.
 pub fn new_mempool() -> MemPool {
@@ -78,18 +81,12 @@ pub fn new_mempool() -> MemPool {
 }
 
 impl Capture {
-    pub(super) fn new(device: i32, origin: i64, mempool: MemPool) -> Self {
-        Self { device, origin, mempool, content: Mutex::default() }
+    pub(super) fn new(device: i32, origin: i64, mempool: MemPool, buffer_of: BufferOf) -> Self {
+        Self { device, origin, mempool, buffer_of, content: Mutex::default() }
     }
 
-    fn content(&self) -> MutexGuard<'_, Content> {
+    pub(super) fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns true until the capture has ended.
-    pub(super) fn is_active(self: &Arc<Self>) -> bool {
-        let origin = device(self.device).and_then(super::Device::state).and_then(|state| state.stream(self.origin));
-        origin.is_ok_and(|stream| stream.capture().is_some_and(|capture| Arc::ptr_eq(&capture, self)))
     }
 
     /// The error for a call that cannot be recorded: the capture is spoilt.
@@ -115,7 +112,7 @@ impl Capture {
         for (arg, index) in args.iter().zip(0..) {
             match arg {
                 Arg::Buffer(handle) if is_fault_record(*handle) => content.faults.push((position, index)),
-                Arg::Buffer(handle) => content.hold(self.device, *handle)?,
+                Arg::Buffer(handle) => content.hold(self, *handle)?,
                 Arg::Bytes(bytes) => content.patch(position, index, bytes),
                 Arg::Local(_) => {}
             }
@@ -126,8 +123,8 @@ impl Capture {
     /// Records a copy between two buffers.
     pub(super) fn copy(&self, source: (MemHandle, usize), target: (MemHandle, usize), size: usize) -> Result<()> {
         let mut content = self.content();
-        content.hold(self.device, source.0)?;
-        content.hold(self.device, target.0)?;
+        content.hold(self, source.0)?;
+        content.hold(self, target.0)?;
         content.recording.copy(source.0, source.1, target.0, target.1, size);
         Ok(())
     }
@@ -135,7 +132,7 @@ impl Capture {
     /// Records a fill.
     pub(super) fn fill(&self, target: MemHandle, offset: usize, pattern: &[u8], size: usize) -> Result<()> {
         let mut content = self.content();
-        content.hold(self.device, target)?;
+        content.hold(self, target)?;
         let position = content.recording.fill(target, offset, pattern, size);
         content.patch(position, 0, pattern);
         Ok(())
@@ -163,58 +160,15 @@ impl Capture {
         content.draws.push(draw);
         (stand_ins, known.is_none())
     }
-
-    /// Lets another stream of the device in.
-    pub(super) fn join(self: &Arc<Self>, stream: &super::Stream) -> Result<()> {
-        match stream.capture() {
-            Some(capture) if Arc::ptr_eq(&capture, self) => return Ok(()),
-            Some(_) => return Err(self.refuse("another capturing stream was to wait for this one")),
-            None => {}
-        }
-        if stream.device() != self.device {
-            return Err(self.refuse("a stream of another device was to wait for this one"));
-        }
-        self.content().joined.push(stream.id());
-        stream.set_capture(Some(Arc::clone(self)));
-        Ok(())
-    }
-
-    /// Ends the capture: its streams enqueue again.
-    ///
-    /// # Errors
-    /// The first call that could not be recorded.
-    pub(super) fn end(&self) -> (Content, Result<()>) {
-        let joined = self.content().joined.clone();
-        if let Ok(state) = device(self.device).and_then(super::Device::state) {
-            for id in joined.iter().chain([&self.origin]) {
-                if let Ok(stream) = state.stream(*id) {
-                    stream.set_capture(None);
-                }
-            }
-        }
-        let mut content = std::mem::take(&mut *self.content());
-        let failure = content.failure.take();
-        let used = |draw: &&Arc<Draw>| {
-            content.patches.iter().flat_map(|patch| &patch.words).any(|(_, word)| Arc::ptr_eq(word.draw(), draw))
-        };
-        let result = match failure {
-            Some(error) => Err(error),
-            None if content.draws.iter().any(|draw| !used(&draw)) => Err(Error::Invalid(
-                "OpenCL: an operation drew random numbers that a graph cannot draw anew at each replay.".to_owned(),
-            )),
-            None => Ok(()),
-        };
-        (content, result)
-    }
 }
 
 impl Content {
-    fn hold(&mut self, index: i32, handle: MemHandle) -> Result<()> {
+    fn hold(&mut self, capture: &Capture, handle: MemHandle) -> Result<()> {
         if handle == MemHandle::NULL || self.buffers.contains_key(&handle.to_bits()) {
             return Ok(());
         }
         // All others are records of faults, which live as long as the process.
-        if let Some(buffer) = device(index)?.state()?.buffer(handle) {
+        if let Some(buffer) = (capture.buffer_of)(capture.device, handle)? {
             self.buffers.insert(handle.to_bits(), buffer);
         }
         Ok(())

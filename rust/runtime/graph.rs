@@ -10,7 +10,7 @@ use super::fork;
 use crate::cl::Arg;
 use crate::error::{Error, Result};
 
-/// What a graph holds.
+/// The stages of a graph.
 #[derive(Debug, Default)]
 enum State {
     #[default]
@@ -63,7 +63,9 @@ impl Graph {
         // Commands wait for the queue that the stream has; what is on its way is no part of the graph.
         stream.flush()?;
         let pool = if pool == MemPool::default() { new_mempool() } else { pool };
-        let capture = Arc::new(Capture::new(index, stream.id(), pool));
+        let capture = Arc::new(Capture::new(index, stream.id(), pool, |index, handle| {
+            Ok(device(index)?.state()?.buffer(handle))
+        }));
         stream.set_capture(Some(Arc::clone(&capture)));
         *state = State::Capturing(capture);
         Ok(())

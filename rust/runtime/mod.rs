@@ -7,6 +7,7 @@ mod address;
 mod allocator;
 mod blocks;
 mod capture;
+mod capture_streams;
 mod class;
 mod current;
 mod device;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fused::Fused;
+use super::fused_text::Fused;
 use super::matrix::MatrixOperand;
 use crate::error::Result;
 use crate::kernels::entry::{EpilogueArguments, Extended};

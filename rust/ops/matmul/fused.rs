@@ -1,16 +1,10 @@
 //! Matmuls whose results go on into element-wise operations of a graph, in the matmul's own kernel.
 
-use std::collections::BTreeMap;
-use std::hash::BuildHasher;
-use std::sync::{Arc, PoisonError, RwLock};
-
-use foldhash::fast::FixedState;
-
 use super::compute;
 use super::epilogue::{Activation, Epilogue};
+use super::fused_text::{Fused, FusedText};
 use crate::cl::Arg;
-use crate::error::{Error, Result};
-use crate::kernels::Switch;
+use crate::error::Result;
 use crate::ops::Target;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -52,55 +46,18 @@ mod ffi {
 
 use ffi::FusedMatmul;
 
-/// A text that follows matmuls; `epilogue.cl` says what it defines.
-#[derive(Debug)]
-pub struct FusedText {
-    /// The same in every process, as a constant of programs.
-    pub key: i64,
-    source: String,
-    /// The record of faults is its last argument.
-    reports_faults: bool,
-}
-
-impl FusedText {
-    /// What programs put behind the functions that the text calls.
-    pub fn switch(&self) -> Switch {
-        Switch { functions: "", cases: self.source.clone() }
-    }
-}
-
-/// A text, and the arguments that kernels take for it.
-#[derive(Clone, Copy, Debug)]
-pub struct Fused<'a> {
-    /// The text.
-    pub text: &'a FusedText,
-    /// Its buffers, the struct of their offsets and of its scalars, and the record of faults.
-    pub arguments: &'a [Arg<'a>],
-}
-
-/// By their keys.
-static TEXTS: RwLock<BTreeMap<i64, Arc<FusedText>>> = RwLock::new(BTreeMap::new());
-
-/// Gives a text a number.
 fn fused_text(source: &str, reports_faults: bool) -> i64 {
-    let mut texts = TEXTS.write().unwrap_or_else(PoisonError::into_inner);
-    let mut key = (FixedState::with_seed(0).hash_one(source) >> 1) as i64;
-    while texts.get(&key).is_some_and(|other| other.source != source) {
-        key = (key + 1) & i64::MAX;
-    }
-    texts.entry(key).or_insert_with(|| Arc::new(FusedText { key, source: source.to_owned(), reports_faults }));
-    key
+    FusedText::register(source, reports_faults)
 }
 
 /// Computes a matmul and what its text makes of the result.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a number that is none and for shapes that do not fit; otherwise as the compiler, the allocator
+/// [`crate::error::Error::Invalid`] for a number that is none and for shapes that do not fit; otherwise as the compiler, the allocator
 /// and the driver report.
 fn fused_matmul(matmul: &FusedMatmul<'_>) -> Result<()> {
     let FusedMatmul { out, a, b, bias, alpha, beta, text, buffers, scalars } = matmul;
-    let text = TEXTS.read().unwrap_or_else(PoisonError::into_inner).get(text).cloned();
-    let text = text.ok_or_else(|| Error::Invalid("OpenCL: there is no such text behind a matmul".to_owned()))?;
+    let text = FusedText::numbered(*text)?;
     let target = Target::of(out.address)?;
     let memories = buffers.iter().map(|address| target.memory(*address)).collect::<Result<Vec<_>>>()?;
     let offsets = memories.iter().map(|memory| memory.offset);

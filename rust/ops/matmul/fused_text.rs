@@ -1,0 +1,60 @@
+//! Texts of element-wise operations that kernels of matmuls apply to their results.
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use foldhash::fast::FixedState;
+
+use crate::cl::Arg;
+use crate::error::{Error, Result};
+use crate::kernels::Switch;
+
+/// A text that follows matmuls; `epilogue.cl` says what it defines.
+#[derive(Debug)]
+pub struct FusedText {
+    /// The same in every process, as a constant of programs.
+    pub key: i64,
+    source: String,
+    /// The record of faults is its last argument.
+    pub reports_faults: bool,
+}
+
+/// A text, and the arguments that kernels take for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Fused<'a> {
+    /// The text.
+    pub text: &'a FusedText,
+    /// Its buffers, the struct of their offsets and of its scalars, and the record of faults.
+    pub arguments: &'a [Arg<'a>],
+}
+
+/// By their keys.
+static TEXTS: RwLock<BTreeMap<i64, Arc<FusedText>>> = RwLock::new(BTreeMap::new());
+
+impl FusedText {
+    /// Gives a text a number.
+    pub fn register(source: &str, reports_faults: bool) -> i64 {
+        let mut texts = TEXTS.write().unwrap_or_else(PoisonError::into_inner);
+        let mut key = (FixedState::with_seed(0).hash_one(source) >> 1) as i64;
+        while texts.get(&key).is_some_and(|other| other.source != source) {
+            key = (key + 1) & i64::MAX;
+        }
+        texts.entry(key).or_insert_with(|| Arc::new(Self { key, source: source.to_owned(), reports_faults }));
+        key
+    }
+
+    /// The text with a number.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a number that is none.
+    pub fn numbered(key: i64) -> Result<Arc<Self>> {
+        let text = TEXTS.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        text.ok_or_else(|| Error::Invalid("OpenCL: there is no such text behind a matmul".to_owned()))
+    }
+
+    /// The part of programs behind the functions that the text calls.
+    pub fn switch(&self) -> Switch {
+        Switch { functions: "", cases: self.source.clone() }
+    }
+}
