@@ -63,8 +63,8 @@ void Graph::dump(const std::string& path) const {
 }
 
 std::vector<int64_t> Graph::kernels() const {
-  const auto numbers = checked([&] { return bridge::graph_kernels(*graph_); });
-  return {numbers.begin(), numbers.end()};
+  const auto indices = checked([&] { return bridge::graph_kernels(*graph_); });
+  return {indices.begin(), indices.end()};
 }
 
 namespace {

@@ -109,10 +109,10 @@ std::vector<int64_t> native_buffer(const at::Tensor& tensor) {
 at::Tensor adopt_buffer(int64_t device, int64_t memory) {
   const auto buffer = checked([&] { return bridge::adopt_buffer(device_index(device), static_cast<size_t>(memory)); });
   auto* data = reinterpret_cast<void*>(buffer.address);
-  const c10::Device place(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device));
+  const c10::Device where(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device));
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), buffer.size,
-      c10::DataPtr(data, data, device_allocator()->raw_deleter(), place), device_allocator(), /*resizable=*/false);
+      c10::DataPtr(data, data, device_allocator()->raw_deleter(), where), device_allocator(), /*resizable=*/false);
   at::Tensor bytes = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
       caffe2::TypeMeta::Make<uint8_t>());

@@ -272,11 +272,11 @@ impl Recording {
             Command::Launch(launch) => Some(launch),
             _ => None,
         });
-        let numbers = |launch: &Launch| {
+        let geometry = |launch: &Launch| {
             let ([a, b, c], [d, e, f]) = (launch.global, launch.local.unwrap_or_default());
             [launch.kernel.0 as usize, launch.dimensions as usize, a, b, c, d, e, f]
         };
-        launches.map(numbers).collect()
+        launches.map(geometry).collect()
     }
 
     /// One line for each command.

@@ -83,9 +83,9 @@ fn build(device: i32, family: Family, source: &str, names: &[String]) -> Result<
 }
 
 /// Forgets kernels, once what was launched has run.
-pub fn release_kernels(numbers: &[i64]) {
+pub fn release_kernels(released: &[i64]) {
     let mut kernels = KERNELS.write().unwrap_or_else(PoisonError::into_inner);
-    for number in numbers {
+    for number in released {
         if let Some(kernel) = usize::try_from(*number).ok().and_then(|number| kernels.get_mut(number)) {
             *kernel = None;
         }

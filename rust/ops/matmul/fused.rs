@@ -39,15 +39,15 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn fused_text(source: &str, reports_faults: bool) -> i64;
+        fn fused_text(code: &str, reports_faults: bool) -> i64;
         fn fused_matmul(matmul: &FusedMatmul) -> Result<()>;
     }
 }
 
 use ffi::FusedMatmul;
 
-fn fused_text(source: &str, reports_faults: bool) -> i64 {
-    FusedText::register(source, reports_faults)
+fn fused_text(code: &str, reports_faults: bool) -> i64 {
+    FusedText::register(code, reports_faults)
 }
 
 /// Computes a matmul and what its text makes of the result.

@@ -15,7 +15,7 @@ use crate::kernels::Switch;
 pub struct FusedText {
     /// The same in every process, as a constant of programs.
     pub key: i64,
-    source: String,
+    code: String,
     /// The record of faults is its last argument.
     pub reports_faults: bool,
 }
@@ -34,13 +34,13 @@ static TEXTS: RwLock<BTreeMap<i64, Arc<FusedText>>> = RwLock::new(BTreeMap::new(
 
 impl FusedText {
     /// Gives a text a number.
-    pub fn register(source: &str, reports_faults: bool) -> i64 {
+    pub fn register(code: &str, reports_faults: bool) -> i64 {
         let mut texts = TEXTS.write().unwrap_or_else(PoisonError::into_inner);
-        let mut key = (FixedState::with_seed(0).hash_one(source) >> 1) as i64;
-        while texts.get(&key).is_some_and(|other| other.source != source) {
+        let mut key = (FixedState::with_seed(0).hash_one(code) >> 1) as i64;
+        while texts.get(&key).is_some_and(|other| other.code != code) {
             key = (key + 1) & i64::MAX;
         }
-        texts.entry(key).or_insert_with(|| Arc::new(Self { key, source: source.to_owned(), reports_faults }));
+        texts.entry(key).or_insert_with(|| Arc::new(Self { key, code: code.to_owned(), reports_faults }));
         key
     }
 
@@ -55,6 +55,6 @@ impl FusedText {
 
     /// The part of programs behind the functions that the text calls.
     pub fn switch(&self) -> Switch {
-        Switch { functions: "", cases: self.source.clone() }
+        Switch { functions: "", cases: self.code.clone() }
     }
 }
