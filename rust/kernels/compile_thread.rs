@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Builds that may wait; more are refused, and asked for again when they are next wanted.
@@ -47,7 +47,7 @@ struct State {
     last: Option<Instant>,
     /// Callers that wait for the queue to be empty.
     waiting: usize,
-    has_thread: bool,
+    thread: Option<JoinHandle<()>>,
     is_building: bool,
     stopped: bool,
 }
@@ -84,7 +84,7 @@ impl CompileThread {
             last_on_the_spot: None,
             last: None,
             waiting: 0,
-            has_thread: false,
+            thread: None,
             is_building: false,
             stopped: false,
         };
@@ -106,12 +106,10 @@ impl CompileThread {
         if state.stopped || state.jobs.len() >= CAPACITY {
             return false;
         }
-        if !state.has_thread {
+        if state.thread.is_none() {
             let spawned = thread::Builder::new().name("torch-opencl-build".to_owned()).spawn(|| self.run());
-            state.has_thread = spawned.is_ok();
-            if !state.has_thread {
-                return false;
-            }
+            let Ok(thread) = spawned else { return false };
+            state.thread = Some(thread);
         }
         state.jobs.push(job);
         self.pending.fetch_add(1, Ordering::Relaxed);
@@ -140,16 +138,19 @@ impl CompileThread {
         self.pending()
     }
 
-    /// Gives up what is queued and waits for the build that is under way: drivers do not survive the end of the process
-    /// in the middle of one. Nothing is built afterwards.
+    /// Gives up what is queued and waits for the build that is under way, and for the thread: drivers do not survive the
+    /// end of the process in the middle of a build, nor while what a compiler keeps for a thread is given back. Nothing is
+    /// built afterwards.
     pub fn stop(&self) {
         let mut state = self.state();
         state.stopped = true;
         self.pending.fetch_sub(state.jobs.len(), Ordering::Relaxed);
         state.jobs.clear();
+        let thread = state.thread.take();
         self.changed.notify_all();
-        let done = self.changed.wait_while(state, |state| state.is_building);
-        drop(done.unwrap_or_else(PoisonError::into_inner));
+        drop(state);
+        // A build that panicked has said so.
+        let _ = thread.map(JoinHandle::join);
     }
 
     fn run(&self) {
