@@ -102,7 +102,7 @@ def speed(document: str) -> str:
         elements += [
             text(left - 10, y + 13, name, "end"),
             bar(left, y, ratio * scale, KINDS[0][2] if ratio >= 1 else KINDS[2][2]),
-            text(left + ratio * scale + 6, y + 13, f"{ratio:.2f}"),
+            text(left + max(1, ratio) * scale + 6, y + 13, f"{ratio:.2f}"),
         ]
         y += ROW
     elements.append(f'<path d="M{left + scale:.1f} 56V{y:.0f}" stroke="black" stroke-dasharray="4 3"/>')
