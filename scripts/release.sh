@@ -60,7 +60,7 @@ for wheel in dist/release/*.post"$usual"-*.whl; do
 done
 
 echo "==> checked, in dist/release:"
-(cd dist/release && sha256sum ./* | tee SHA256SUMS)
+(cd dist/release && sha256sum -- *.whl | tee SHA256SUMS)
 if [ -z "$upload" ]; then
   echo "Nothing was uploaded. To do so: scripts/release.sh --upload ${releases[*]}"
   exit 0
