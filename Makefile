@@ -54,7 +54,7 @@ SMOKE := $(patsubst %,tests/python/ops/test_%.py,ops_explicit normalisation blas
 SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator device) tests/python/tools/test_install.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean models bench-ulp
+.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean models bench-ulp site figures
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,8 +119,9 @@ gpu-compile: build ## Compile for GPUs, without one, all that they are asked to 
 coalescing: build ## Measure under Oclgrind how kernels for GPUs touch memory (CASES="pointwise copies")
 	@$(RUN) tests/coalescing $(CASES)
 
-lint: setup ## Check format and lints of all languages
+lint: setup ## Check format and lints of all languages, and build the documentation's site
 	@scripts/lint.sh check $(ORACLE)
+	@$(MAKE) --no-print-directory site
 
 house: setup ## Count what the code costs to change
 	@$(RUN) scripts/house.py
@@ -143,11 +144,23 @@ bench-ulp: build ## Measure the greatest error of a function over all float32 (O
 bench-constants: build ## Repeat the measurements that constants were chosen by (CASES="LAUNCH_BATCH")
 	@$(RUN) -m benchmarks constants $(CASES)
 
-docs: build ## Write the rows' part of docs/coverage.md, and the documentation of the Rust code into target/doc
+docs: build ## Write the rows' part of docs/coverage.md, the site, and the documentation of the Rust code into target/doc
 ifeq ($(TORCH),$(USUAL_TORCH))
 	@$(RUN) tests/sweep --table "$${CARGO_TARGET_DIR:-target}/release/coverage.md"
 endif
 	@cargo doc $(CARGO_FLAGS) --no-deps --document-private-items
+	@$(MAKE) --no-print-directory figures site
+
+site: setup ## Build the documentation's site into target/site; a warning is an error
+	@cmp -s requirements-docs.txt .venv-docs/requirements.txt || { echo "==> installing MkDocs into .venv-docs" && \
+		$(RUN) -m venv .venv-docs && \
+		.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt && \
+		cp requirements-docs.txt .venv-docs/requirements.txt; }
+	@echo "==> mkdocs build --strict"
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+
+figures: setup ## Draw the README's pictures again, from the tables of docs/coverage.md and docs/performance.md
+	@$(RUN) scripts/figures.py
 
 info: build ## Say which OpenCL devices there are and whether they work
 	@$(RUN) -m torch_opencl.info

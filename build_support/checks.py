@@ -1,4 +1,4 @@
-"""What a build needs, and the one sentence that says what to install where it is missing."""
+"""Requirements of a build, and the one sentence that says what to install where it is missing."""
 
 import importlib.util
 import os

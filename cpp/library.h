@@ -1,4 +1,4 @@
-// What torch.ops.torch_opencl offers that is defined elsewhere.
+// Operators of torch.ops.torch_opencl that are defined elsewhere.
 #pragma once
 
 #include <cstdint>

@@ -87,7 +87,7 @@ _rename.restype, _rename.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_ch
 
 
 def _managed(capsule: Any) -> Any:
-    """What a capsule that nobody has consumed holds."""
+    """The content of a capsule that nobody has consumed."""
     for name, kind in ((_NAME, _Managed), (_VERSIONED_NAME, _ManagedVersioned)):
         if _is_valid(capsule, name):
             return kind.from_address(_pointer(capsule, name))
@@ -146,7 +146,7 @@ def to_capsule(
 
 
 class _Held:
-    """What must live as long as a storage, whose attribute it is."""
+    """The owner of a storage's memory: an attribute of the storage."""
 
     # What has died in a forked child, where the driver's objects are the parent's.
     forked: ClassVar[list[object]] = []
@@ -261,7 +261,7 @@ def _contiguous(shape: list[int]) -> list[int]:
 
 
 def _is_ours(capsule: Any) -> bool:
-    """Whether a capsule holds OpenCL memory."""
+    """Return whether a capsule holds OpenCL memory."""
     is_capsule = _is_valid(capsule, _NAME) or _is_valid(capsule, _VERSIONED_NAME)
     return bool(is_capsule) and _managed(capsule).tensor.device_type == int(DLDeviceType.kDLOpenCL)
 

@@ -58,7 +58,7 @@ def init() -> None:
 
 
 def _lazy_init() -> None:
-    """What PyTorch calls before it makes the first OpenCL tensor; see :func:`init`."""
+    """Start OpenCL; PyTorch calls this before it makes the first tensor. See :func:`init`."""
     global _initialized
     if is_initialized():
         return

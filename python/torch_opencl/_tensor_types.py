@@ -17,7 +17,7 @@ _DTYPES = {
 
 
 class _TensorType(type):
-    """What a call makes, and what ``isinstance`` says."""
+    """Construction of typed tensors, and ``isinstance``."""
 
     dtype: torch.dtype
 

@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceProperties:
-    """What an OpenCL driver says about a device. Sizes are in bytes."""
+    """Properties of a device, as its OpenCL driver gives them. Sizes are in bytes."""
 
     name: str
     vendor: str

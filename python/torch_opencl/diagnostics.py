@@ -1,4 +1,4 @@
-"""What the backend has been doing: CPU fallbacks, kernel launches, compiled kernels, waits for the device."""
+"""Counters of the backend: CPU fallbacks, kernel launches, compiled kernels, waits for the device."""
 
 import json
 from typing import TypedDict
@@ -54,7 +54,7 @@ def launches() -> int:
 
 
 class KernelCacheInfo(TypedDict):
-    """What :func:`kernel_cache_info` returns."""
+    """The result of :func:`kernel_cache_info`."""
 
     path: str | None
     entries: int

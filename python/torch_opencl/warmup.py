@@ -20,7 +20,7 @@ _INTERVAL = 0.2
 
 @dataclass(frozen=True)
 class WarmupStatistics:
-    """What :func:`warmup` has done.
+    """The work that :func:`warmup` has done.
 
     Attributes:
         seconds: how long it took.

@@ -18,7 +18,7 @@ mod ffi {
         is_first: bool,
     }
 
-    /// What a replay takes from a generator.
+    /// The random numbers that a replay takes from a generator.
     struct GeneratorDraw {
         generator: u64,
         blocks: u64,
@@ -86,7 +86,7 @@ fn graph_pool(graph: &Graph) -> Result<[u64; 2]> {
     graph.mempool().map(|pool| pool.0)
 }
 
-/// What a replay takes from generators, which live as long as this.
+/// The random numbers that a replay takes from generators, which live as long as this.
 struct GraphDraws {
     draws: Vec<GeneratorDraw>,
     _kept: Vec<Kept>,

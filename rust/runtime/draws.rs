@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use foldhash::HashMap;
 
-/// What one launch draws from a generator.
+/// The random numbers that one launch draws from a generator.
 #[derive(Debug)]
 pub struct Draw {
     /// Index of the generator among those of its graph.

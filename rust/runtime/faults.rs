@@ -140,7 +140,7 @@ fn settle(memory: MemHandle, queue: &Queue, bytes: [u8; BYTES]) -> Result<()> {
     error_of([kind, value, bound])
 }
 
-/// What a record says, which is then cleared.
+/// Reads a record, and clears it.
 fn cleared(memory: MemHandle, queue: &Queue, bytes: [u8; BYTES]) -> Result<[i64; 4]> {
     let mut fields = bytes.chunks_exact(8).map(|field| field.try_into().map_or(0, i64::from_ne_bytes));
     let record = std::array::from_fn(|_| fields.next().unwrap_or(0));

@@ -104,7 +104,7 @@ class _Functions(Body):
         return head + self._taken(lanes) + "}\n"
 
     def _taken(self, write) -> str:
-        """What a function writes, behind the operands."""
+        """The outputs of a function, behind the operands."""
         self.out.clear()
         with self.out.indent():
             write()

@@ -1,4 +1,4 @@
-"""What wrappers call for matmuls that are fused with what follows them."""
+"""Functions that wrappers call for matmuls that are fused with what follows them."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What Dynamo and Inductor ask of a device."""
+"""The interface by which Dynamo and Inductor ask about devices."""
 
 from typing import Any
 

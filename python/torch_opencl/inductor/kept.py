@@ -1,4 +1,4 @@
-"""What the phases of a short row keep for later ones: softmax computes its exponentials once."""
+"""Values that the phases of a short row keep for later ones: softmax computes its exponentials once."""
 
 import re
 
@@ -20,7 +20,7 @@ _SCATTERED_LOAD = 8
 
 
 def _cost(op: str) -> int:
-    """What an operation costs: one with a function in its text much, one with an operator alone little."""
+    """The cost of an operation: one with a function in its text much, one with an operator alone little."""
     if op in _COSTS or op not in TEMPLATES:
         return _COSTS.get(op, _FUNCTION if op.startswith("rand") else 1)
     return _FUNCTION if re.search(r"[a-z0-9]\(", TEMPLATES[op].text) else 1

@@ -261,7 +261,7 @@ class Lanes:
         return f"({mask} ? {self.operand(x, target.dtype, width, wide)} : {self.operand(y, target.dtype, width, wide)})"
 
     def _random(self, expr: Expr, target: Value, width: int, wide: int) -> str:
-        args = [self.operand(arg, torch.int64, width, wide if place else 1) for place, arg in enumerate(expr.args)]
+        args = [self.operand(arg, torch.int64, width, wide if number else 1) for number, arg in enumerate(expr.args)]
         return f"{expr.op}{wide if wide > 1 else ''}({', '.join(args)})"
 
     _op_rand = _op_randn = _op_randint64 = _random
@@ -300,14 +300,14 @@ class Lanes:
             return text if mask is None else f"({self._any(mask, width)} ? {text} : 0)"
         stride = self.stride(expr)
         if stride == 1:
-            head, place = f"load{wide}", f"{pointer} + ({self.index(index)})"
+            head, where = f"load{wide}", f"{pointer} + ({self.index(index)})"
         else:
-            head, place = f"gather{wide}", f"{pointer}, {self.index(index, wide=wide)}"
+            head, where = f"gather{wide}", f"{pointer}, {self.index(index, wide=wide)}"
         if mask is None:
-            return f"{head}_{name}({place})"
+            return f"{head}_{name}({where})"
         if not self.is_wide(mask, width):
-            return f"({mask} ? {head}_{name}({place}) : ({self.type(dtype, wide)})(0))"
-        return f"{head}_masked_{name}({place}, {mask})"
+            return f"({mask} ? {head}_{name}({where}) : ({self.type(dtype, wide)})(0))"
+        return f"{head}_masked_{name}({where}, {mask})"
 
     def _any(self, mask: Value, width: int) -> str:
         return f"any{width}({mask})" if self.is_wide(mask, width) else str(mask)
@@ -328,17 +328,17 @@ class Lanes:
             return f"{head}{width}_{name}({pointer} + ({self.index(index)}), {text});\n"
         return f"scatter{width}_{name}({pointer}, {self.index(index, wide=width)}, {text});\n"
 
-    # --- private memory, at `place` of a row
+    # --- private memory, at `position` of a row
 
     def _op_keep(self, expr: Expr, width: int) -> str:
         array, value = expr.args
         if width == 1:
-            return f"{array}[place] = {value};\n"
-        return f"KEPT({self.type(value.dtype, width)}, {array} + place) = {value};\n"
+            return f"{array}[position] = {value};\n"
+        return f"KEPT({self.type(value.dtype, width)}, {array} + position) = {value};\n"
 
     def _op_kept(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         (array,) = expr.args
-        return f"{array}[place]" if width == 1 else f"KEPT({self.type(target.dtype, width)}, {array} + place)"
+        return f"{array}[position]" if width == 1 else f"KEPT({self.type(target.dtype, width)}, {array} + position)"
 
     def _op_atomic_add(self, expr: Expr, width: int) -> str:
         pointer, index, dtype, value, mask = expr.args

@@ -147,7 +147,7 @@ TEMPLATES: dict[str, Template] = {
 
 
 class Overrides(OpOverrides):
-    """What Inductor calls for each operation of a loop body: it gives an expression instead of text."""
+    """The handler that Inductor calls for each operation of a loop body: it gives an expression instead of text."""
 
     @staticmethod
     def constant(value: float | int | bool, dtype: torch.dtype) -> Expr:

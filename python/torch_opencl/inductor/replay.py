@@ -30,7 +30,7 @@ Model = Callable[[list[Any]], Any]
 
 
 class _Memory:
-    """What captures of a device share."""
+    """State that captures of a device share."""
 
     # Starts of the storages that captured results lie in.
     results: ClassVar[set[int]] = set()
@@ -52,7 +52,7 @@ class _Copied:
         self.argument = self.buffer.as_strided(given.shape, given.stride())
 
     def source(self, inputs: Sequence[Any]) -> torch.Tensor:
-        """What the buffer gets.
+        """Return what is copied into the buffer.
 
         Args:
             inputs: of the call.

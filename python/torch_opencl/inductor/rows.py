@@ -93,9 +93,9 @@ class Rows(Body):
             self.line("long at = 0;")
             for width, copies in steps:
                 with self.step("length", width, copies):
-                    self.line("const long place = r0_row * length + i;")
+                    self.line("const long position = r0_row * length + i;")
                     self.entries("r0_", "r0_row", is_lane=True)
-                    position = f"(place{f' + LANES{width}' if width > 1 else ''})"
+                    position = f"(position{f' + LANES{width}' if width > 1 else ''})"
                     self.statements(phase.statements, width, accumulators, position)
         self.line("}")
 

@@ -1,4 +1,4 @@
-"""What generated wrappers call: building a graph's program, and launches."""
+"""Functions that generated wrappers call: building a graph's program, and launches."""
 
 import contextlib
 import importlib.machinery

@@ -13,7 +13,7 @@ from .statements import Expr, Phase, Statement, Value
 
 
 class Softmax:
-    """What a kernel computes of softmax.
+    """The part of softmax that a kernel computes.
 
     Attributes:
         exponentials: names of exponentials of differences from their own maximum.

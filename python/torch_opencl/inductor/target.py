@@ -9,7 +9,7 @@ from torch._inductor.virtualized import V
 
 @dataclass(frozen=True)
 class Target:
-    """What the text depends on.
+    """Properties of a device that the text depends on.
 
     Attributes:
         is_cpu: true where kernels are built for CPUs.

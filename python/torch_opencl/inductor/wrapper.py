@@ -112,7 +112,7 @@ _NO_CPP = (
 
 
 class CppWrapper:
-    """What stands in the place of a wrapper in C++."""
+    """The refusal of a wrapper in C++."""
 
     # Asked before one is made.
     supports_caching = False

@@ -74,7 +74,7 @@ def _status(record: Record | None) -> str:
 
 
 def _report(device: int) -> Iterator[str]:
-    """What a device uses, next to what it would start with."""
+    """Yield the values that a device uses, next to its defaults."""
     state, record = json.loads(native().tuning(device)), recorded(device)
     yield _summary(device)
     yield f"file: {state['path'] or 'none is kept, as TORCH_OPENCL_CACHE_DIR is empty or there is no home'}"

@@ -1,4 +1,4 @@
-"""What has been measured on a device so far, in a file that native code reads and people can."""
+"""Measurements made on a device so far, in a file that native code reads and people can."""
 
 import contextlib
 import fcntl

@@ -17,7 +17,7 @@ _HOPELESS = 0.8
 
 
 class Rig(Protocol):
-    """What measures."""
+    """A source of measurements."""
 
     names: list[str]
 

@@ -1,4 +1,4 @@
-"""What is tried, for each class of devices: groups of parameters, in order; groups hardly depend on one another.
+"""The values to try, for each class of devices: groups of parameters, in order; groups hardly depend on one another.
 
 A candidate names the parameters that it changes. Native code refuses those that a device cannot have.
 """

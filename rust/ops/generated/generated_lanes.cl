@@ -120,19 +120,19 @@ INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
     union {                                                                                              \
       long16 v;                                                                                          \
       long lane[16];                                                                                     \
-    } place = {index};                                                                                   \
+    } position = {index};                                                                                \
     union {                                                                                              \
       element##16 v;                                                                                     \
       element lane[16];                                                                                  \
     } out;                                                                                               \
-    for (int l = 0; l < 16; l++) out.lane[l] = ((__global const element *)p)[place.lane[l]];             \
+    for (int l = 0; l < 16; l++) out.lane[l] = ((__global const element *)p)[position.lane[l]];          \
     return from(out.v);                                                                                  \
   }                                                                                                      \
   INLINE type##16 gather16_masked_##name(__global const pointer *p, long16 index, int16 mask) {          \
     union {                                                                                              \
       long16 v;                                                                                          \
       long lane[16];                                                                                     \
-    } place = {index};                                                                                   \
+    } position = {index};                                                                                \
     union {                                                                                              \
       int16 v;                                                                                           \
       int lane[16];                                                                                      \
@@ -142,7 +142,7 @@ INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
       element lane[16];                                                                                  \
     } out;                                                                                               \
     for (int l = 0; l < 16; l++)                                                                         \
-      out.lane[l] = is_set.lane[l] ? ((__global const element *)p)[place.lane[l]] : (element)0;          \
+      out.lane[l] = is_set.lane[l] ? ((__global const element *)p)[position.lane[l]] : (element)0;       \
     return from(out.v);                                                                                  \
   }                                                                                                      \
   INLINE type##16 load16_masked_##name(__global const pointer *p, int16 mask) {                          \
@@ -154,12 +154,12 @@ INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
     union {                                                                                              \
       long16 v;                                                                                          \
       long lane[16];                                                                                     \
-    } place = {index};                                                                                   \
+    } position = {index};                                                                                \
     union {                                                                                              \
       element##16 v;                                                                                     \
       element lane[16];                                                                                  \
     } in = {to(value)};                                                                                  \
-    for (int l = 0; l < 16; l++) ((__global element *)p)[place.lane[l]] = in.lane[l];                    \
+    for (int l = 0; l < 16; l++) ((__global element *)p)[position.lane[l]] = in.lane[l];                 \
   }                                                                                                      \
   DEFINE_ATOMIC_LANES(name, pointer, type)
 #define DEFINE_ATOMIC_LANES(name, pointer, type)                                       \
@@ -167,12 +167,12 @@ INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
     union {                                                                            \
       long16 v;                                                                        \
       long lane[16];                                                                   \
-    } place = {index};                                                                 \
+    } position = {index};                                                              \
     union {                                                                            \
       type##16 v;                                                                      \
       type lane[16];                                                                   \
     } in = {value};                                                                    \
-    for (int l = 0; l < 16; l++) atomic_add_##name(p + place.lane[l], in.lane[l]);     \
+    for (int l = 0; l < 16; l++) atomic_add_##name(p + position.lane[l], in.lane[l]);  \
   }
 #define BOOL_LANES(v) convert_int16((v) != (uchar16)(0))
 #define BOOL_BYTES(v) (convert_uchar16(v) & (uchar)1)
@@ -225,18 +225,18 @@ DEFINE_SQUARE_16(ulong)
 DEFINE_SQUARE_16(double)
 #endif
 
-#define DEFINE_RANDOM_16(name)                                            \
-  INLINE float16 name##16(long seed, long16 offset) {                     \
-    union {                                                               \
-      long16 v;                                                           \
-      long lane[16];                                                      \
-    } place = {offset};                                                   \
-    union {                                                               \
-      float16 v;                                                          \
-      float lane[16];                                                     \
-    } out;                                                                \
-    for (int l = 0; l < 16; l++) out.lane[l] = name(seed, place.lane[l]); \
-    return out.v;                                                         \
+#define DEFINE_RANDOM_16(name)                                               \
+  INLINE float16 name##16(long seed, long16 offset) {                        \
+    union {                                                                  \
+      long16 v;                                                              \
+      long lane[16];                                                         \
+    } position = {offset};                                                   \
+    union {                                                                  \
+      float16 v;                                                             \
+      float lane[16];                                                        \
+    } out;                                                                   \
+    for (int l = 0; l < 16; l++) out.lane[l] = name(seed, position.lane[l]); \
+    return out.v;                                                            \
   }
 DEFINE_RANDOM_16(rand)
 DEFINE_RANDOM_16(randn)

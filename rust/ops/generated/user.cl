@@ -1,4 +1,4 @@
-// What the user's own kernels may call, whose text follows: docs/kernels.md describes it.
+// Functions and macros for the user's own kernels, whose text follows: docs/kernels.md describes them.
 //
 // For a type parameter T of torch.opencl.compile_kernel there are also T itself, work_T, load_T and store_T, which stand
 // for what is here under the names of dtypes.

@@ -3,9 +3,9 @@
 // `bias` is a matrix (beta * C of BLAS); that of a linear layer has stride 0 for its rows, or its columns.
 //
 // Where FUSED is defined, results go to functions that torch.compile has written (python/torch_opencl/inductor/
-// epilogues.py), with their place in the layout of `out`, which nothing else is stored to:
-//   fused_one(const Fused *, long place, float value), and on CPUs
-//   fused_lanes(const Fused *, long place, float16 values) for places that follow one another.
+// epilogues.py), with their position in the layout of `out`, which nothing else is stored to:
+//   fused_one(const Fused *, long position, float value), and on CPUs
+//   fused_lanes(const Fused *, long position, float16 values) for positions that follow one another.
 // The text also has the parameters that kernels take for it, FUSED_PARAMETERS, and makes a `Fused` of them.
 #ifndef FUSED
 #define FUSED_PARAMETERS
@@ -22,7 +22,7 @@ typedef struct {
   int out_dtype;
   const Matrix *out_layout;
 #ifdef FUSED
-  long first;  // place of the batch's first result
+  long first;  // position of the batch's first result
   Fused fused;
 #endif
 } Epilogue;
@@ -68,7 +68,7 @@ static inline T scale(T alpha, T x) {
 #endif
 }
 
-// Stores a result, and VEC of them in neighbouring columns, at their place in `out`.
+// Stores a result, and VEC of them in neighbouring columns, at their position in `out`.
 static inline void store_result(const Epilogue *e, long i, T value) {
 #ifdef FUSED
   fused_one(&e->fused, e->first + i, value);

@@ -1,0 +1,58 @@
+"""A hook of MkDocs: pages of the root folder and the examples become parts of the site, and links to them lead there.
+
+On a code host the same links lead to the files.
+"""
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+}
+# Roles of Sphinx in docstrings: :class:`Stream`.
+ROLE = re.compile(r":(?:attr|class|func|meth|mod):(?=<code>)")
+LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)((?:#[^)\s]*)?)\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what is not in the folder of documents."""
+    for name, page in PAGES.items():
+        files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
+    for example in sorted((ROOT / "examples").glob("*.py")):
+        files.append(File.generated(config, f"examples/{example.name}", abs_src_path=str(example)))
+    titles = {path.name: path.read_text().partition("\n")[0] for path in (ROOT / "docs/decisions").glob("*.md")}
+    index = [f"- [{title.lstrip('# ')}]({name})\n" for name, title in sorted(titles.items())]
+    files.append(File.generated(config, "decisions/index.md", content="# Decisions\n\n" + "".join(index)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn links to files of the repository into links to pages."""
+    names = {uri: name for name, uri in PAGES.items()}
+    source = names.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+
+    def rewritten(link: re.Match[str]) -> str:
+        path, heading = link.groups()
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        if target == "docs/decisions":
+            target = "docs/decisions/index.md"
+        uri = PAGES.get(target, target.removeprefix("docs/"))
+        if files.get_file_from_path(uri) is None:
+            return link[0]
+        return f"]({posixpath.relpath(uri, posixpath.dirname(page.file.src_uri) or '.')}{heading})"
+
+    return LINK.sub(rewritten, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show names that docstrings refer to as plain code."""
+    return ROLE.sub("", html)

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Builds and checks the wheels of all supported releases of PyTorch in dist, and the source distribution. It uploads nothing:
+#
+#   scripts/release.sh                  all releases
+#   scripts/release.sh 2.11 2.13        some
+#   scripts/release.sh --upload ...     then uploads by twine, which asks for a token, after one more question
+#
+# A wheel is for the C library of the machine that links it, and of newer ones: build on the oldest distribution that is to be
+# served. auditwheel names the tag (manylinux_...), and refuses a library that needs what no tag allows.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+stop() {
+  printf 'release: %s\n' "$*" >&2
+  exit 1
+}
+
+limit() { sed -n "/^\[package.metadata.torch\]/,/^$/s/^$1 = \"\(.*\)\"/\1/p" Cargo.toml; }
+
+upload=
+if [ "${1:-}" = --upload ]; then
+  upload=yes
+  shift
+fi
+case "${1:-}" in -*) stop "usage: scripts/release.sh [--upload] [RELEASE...]" ;; esac
+releases=("$@")
+if [ ${#releases[@]} -eq 0 ]; then
+  oldest=$(limit oldest) newest=$(limit newest)
+  for minor in $(seq "${oldest#*.}" "${newest#*.}"); do releases+=("${oldest%%.*}.$minor"); done
+fi
+
+# What is released is a commit, with a line in the changelog.
+[ -z "$(git status --porcelain)" ] || stop "there are changes that are not committed"
+version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' python/torch_opencl/__init__.py)
+grep -q "^## $version" CHANGELOG.md || stop "CHANGELOG.md has no section for $version"
+grep -q "^version = \"$version\"" Cargo.toml || stop "Cargo.toml has another version than the package, $version"
+
+rm -rf dist/release
+mkdir -p dist/release
+for release in "${releases[@]}"; do
+  echo "==> torch $release"
+  make wheel TORCH="$release"
+  tag=post${release/./}
+  built=$(find dist -maxdepth 1 -name "torch_opencl_rs-$version.$tag-*manylinux*.whl" -newer dist/release | head -n 1)
+  [ -n "$built" ] || stop "there is no manylinux wheel for torch $release in dist"
+  # The largest file that a package index takes by default.
+  [ "$(stat -c %s "$built")" -lt $((100 << 20)) ] || stop "$built is larger than 100 MiB"
+  cp "$built" dist/release/
+done
+
+# A wheel that was built can be installed and computes, without the sources.
+RUN=$PWD/.venv/bin/python
+usual=$("$RUN" -c 'import torch; print("".join(torch.__version__.split(".")[:2]))')
+installed=target/release-check
+for wheel in dist/release/*.post"$usual"-*.whl; do
+  [ -e "$wheel" ] || continue
+  rm -rf "$installed"
+  "$RUN" -m pip install --quiet --disable-pip-version-check --no-deps --target "$installed" "$wheel"
+  (cd "$installed" && PYTHONPATH=$PWD "$RUN" -m torch_opencl.info)
+done
+
+echo "==> checked, in dist/release:"
+(cd dist/release && sha256sum -- *.whl | tee SHA256SUMS)
+if [ -z "$upload" ]; then
+  echo "Nothing was uploaded. To do so: scripts/release.sh --upload ${releases[*]}"
+  exit 0
+fi
+read -r -p "Upload these files of version $version? Type the version: " answer
+[ "$answer" = "$version" ] || stop "not uploaded"
+exec "$RUN" -m twine upload dist/release/*.whl
