@@ -220,7 +220,7 @@ def bad_tensors_are_refused() -> None:
     for call, message in refused:
         try:
             call()
-        except (RuntimeError, ValueError) as failure:
+        except (RuntimeError, TypeError, ValueError) as failure:
             assert message in str(failure), failure
         else:
             raise AssertionError(f"not refused: {message}")
@@ -236,6 +236,8 @@ def device_is_known_to_every_name_of_gloo() -> None:
             tensor = torch.ones(3, device=device)
             dist.all_reduce(tensor)
             assert tensor.tolist() == [world] * 3
+        assert isinstance(dist.group.WORLD._get_backend(torch.device("cpu")), dist.ProcessGroupGloo)
+        assert dist.group.WORLD._get_backend_name() == "gloo"
 
 
 def trains_like_one_process(
@@ -339,11 +341,13 @@ def run(rank: int, world: int, names: list[str]) -> None:
     failures: dict[str, str] = {}
     join(rank, world, "opencl:gloo")
     for name in names:
+        if failures:  # the processes are no longer at the same place
+            failures[name] = "not run: a case before it has failed"
+            continue
         try:
             globals()[name]()
         except Exception:
             failures[name] = traceback.format_exc()
-            break  # the processes are no longer at the same place
     (FOLDER / f"{rank}.json").write_text(json.dumps(failures))
     dist.destroy_process_group()
 
