@@ -213,7 +213,7 @@ def bad_tensors_are_refused() -> None:
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: dist.all_reduce(torch.ones(4, 4, device="opencl")[::2, ::2]), "must be contiguous"),
         (lambda: dist.all_reduce(torch.ones(4, device="opencl").to(torch.uint64)), "cannot be reduced"),
-        (lambda: dist.all_gather_into_tensor(torch.ones(3, device="opencl"), torch.ones(2, device="opencl")), "size"),
+        (lambda: dist.all_gather_into_tensor(torch.ones(3, device="opencl"), torch.ones(2, device="opencl")), "times"),
         (lambda: dist.reduce_scatter_tensor(torch.ones(3, device="opencl"), torch.ones(4, device="opencl")), "times"),
         (lambda: dist.all_gather([torch.ones(3) for _ in range(2)], torch.ones(3, device="opencl")), "opencl"),
     ]
