@@ -10,6 +10,7 @@
 #include "generator.h"
 #include "library.h"
 #include "native/fused_matmul.h"
+#include "process_group.h"
 #include "tensor_arg.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/bridge/builds.rs.h"
@@ -222,6 +223,7 @@ TORCH_LIBRARY(torch_opencl, m) {
   });
   m.def("native_buffer(Tensor tensor) -> int[]", &native_buffer);
   m.def("adopt_buffer(int device, int memory) -> Tensor", &adopt_buffer);
+  m.def("add_device_backend(__torch__.torch.classes.c10d.ProcessGroup group) -> ()", &add_device_backend);
   m.def("launches() -> int", [] { return static_cast<int64_t>(bridge::launch_count()); });
 }
 

@@ -192,6 +192,7 @@ def __getattr__(name: str) -> Any:
 _load.load(sys.modules[__name__])
 if _load.error() is None:
     _dlpack.install()
+    _hooks.when_imported("torch.distributed.distributed_c10d", "torch_opencl._distributed:install")
 
 # torch.compile: each is done when PyTorch imports the module, which `import torch` does not.
 _hooks.when_imported("torch._inductor.utils", "torch_opencl.inductor.registration:add_to_gpu_types")

@@ -1,4 +1,4 @@
-"""The names of PyTorch's compiler that this package changes or builds on: what a release must have."""
+"""The names of PyTorch's compiler and process groups that this package changes or builds on."""
 
 from types import ModuleType
 
@@ -47,6 +47,11 @@ NEEDED: dict[str, tuple[str, ...]] = {
         "needs_fallback_due_to_atomic_add_limitations",
     ),
     "torch._subclasses.fake_impls": ("op_implementations_dict",),
+    "torch.distributed.distributed_c10d": (
+        "Backend.backend_capability",
+        "Backend.default_device_backend_map",
+        "ProcessGroup._register_backend",
+    ),
 }
 
 

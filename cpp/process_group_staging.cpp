@@ -1,0 +1,99 @@
+#include "process_group_staging.h"
+
+#include <ATen/ops/from_blob.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace torch_opencl::distributed {
+namespace {
+
+// Of a tensor with a dimension 0 of its own length.
+at::Tensor as_bytes(const at::Tensor& host) {
+  TORCH_CHECK_VALUE(host.is_contiguous(), "torch.distributed: tensors of ", host.scalar_type(), " must be contiguous");
+  const int64_t rows = host.dim() == 0 ? 1 : host.size(0);
+  const int64_t elements = rows == 0 ? 1 : host.numel() / rows;
+  const int64_t bytes = elements * static_cast<int64_t>(host.element_size());
+  // The view keeps the memory, not this tensor.
+  return at::from_blob(host.data_ptr(), {rows, bytes}, at::TensorOptions(at::kCPU).dtype(at::kByte));
+}
+
+} // namespace
+
+bool engines_know(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kBool:
+    case at::kByte:
+    case at::kChar:
+    case at::kInt:
+    case at::kLong:
+      return true;
+    default:
+      return false;
+  }
+}
+
+at::Tensor Staging::values(const at::Tensor& tensor, Access access) {
+  TORCH_CHECK(tensor.defined(), "torch.distributed: expected a tensor, got None");
+  TORCH_CHECK(
+      tensor.is_privateuseone() && tensor.layout() == at::kStrided,
+      "torch.distributed: expected dense opencl tensors, ", "but one is ", tensor.layout(), " on ", tensor.device());
+  // Engines take the elements as they lie in memory.
+  TORCH_CHECK_VALUE(tensor.is_non_overlapping_and_dense(), "torch.distributed: tensors must be contiguous");
+  views_.push_back(std::make_unique<HostView>(tensor, access == Access::Write));
+  return views_.back()->host();
+}
+
+Tensors Staging::values(const Tensors& tensors, Access access) {
+  Tensors result;
+  result.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) result.push_back(values(tensor, access));
+  return result;
+}
+
+at::Tensor Staging::moved(const at::Tensor& tensor, Access access) {
+  const at::Tensor host = values(tensor, access);
+  return engines_know(tensor.scalar_type()) ? host : as_bytes(host);
+}
+
+Tensors Staging::moved(const Tensors& tensors, Access access) {
+  Tensors result;
+  result.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) result.push_back(moved(tensor, access));
+  return result;
+}
+
+TensorLists Staging::moved(const TensorLists& lists, Access access) {
+  TensorLists result;
+  result.reserve(lists.size());
+  for (const Tensors& tensors : lists) result.push_back(moved(tensors, access));
+  return result;
+}
+
+c10::Device Staging::device() const {
+  TORCH_CHECK_VALUE(!views_.empty(), "torch.distributed: expected tensors, got an empty list");
+  return views_.front()->device().device();
+}
+
+void Staging::finish() {
+  for (const auto& view : views_) view->write_back();
+  const c10::impl::VirtualGuardImpl device(c10::DeviceType::PrivateUse1);
+  const auto record = [&](const at::Tensor& tensor) {
+    device.recordDataPtrOnStream(tensor.storage().data_ptr(), device.getStream(tensor.device()));
+  };
+  for (const auto& view : views_) record(view->device());
+  for (const at::Tensor& tensor : kept_) record(tensor);
+  // Unmaps: what follows are kernels, which must not run on memory that is mapped.
+  views_.clear();
+  for (const auto& function : after_) function();
+}
+
+void Staging::close() {
+  views_.clear();
+  after_.clear();
+  kept_.clear();
+}
+
+} // namespace torch_opencl::distributed

@@ -1,0 +1,107 @@
+#include "process_group_work.h"
+
+#include <c10/core/StreamGuard.h>
+
+namespace torch_opencl::distributed {
+namespace {
+
+// A list, or a list of lists, as the futures of PyTorch's own engines have them.
+c10::TypePtr type_of(const TensorLists& outputs) {
+  const c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
+  return outputs.size() > 1 ? c10::ListType::create(list) : list;
+}
+
+} // namespace
+
+DeviceWork::DeviceWork(
+    c10d::OpType type,
+    c10::intrusive_ptr<c10d::Work> engine,
+    Staging staging,
+    TensorLists outputs,
+    c10::Stream stream,
+    Ends ends)
+    : c10d::Work(/*rank=*/-1, type),
+      engine_(std::move(engine)),
+      staging_(std::move(staging)),
+      outputs_(std::move(outputs)),
+      stream_(stream),
+      ends_(ends),
+      future_(c10::make_intrusive<c10::ivalue::Future>(type_of(outputs_), std::vector<c10::Device>{stream.device()})) {}
+
+DeviceWork::~DeviceWork() {
+  engine_.reset();
+  staging_.close();
+}
+
+void DeviceWork::start() {
+  if (ends_ == Ends::ByWait) return;
+  auto self = c10::intrusive_ptr<DeviceWork>::unsafe_reclaim_from_nonowning(this);
+  engine_->getFuture()->addCallback(
+      [self](c10::ivalue::Future& done) { self->complete(done.hasError() ? done.exception_ptr() : nullptr); });
+}
+
+bool DeviceWork::wait(std::chrono::milliseconds timeout) {
+  if (ends_ == Ends::ByWait && !wait_for_engine(timeout)) return false;
+  return c10d::Work::wait(timeout);
+}
+
+bool DeviceWork::wait_for_engine(std::chrono::milliseconds timeout) {
+  const std::lock_guard<std::mutex> lock(waiting_);
+  if (isCompleted()) return true;
+  std::exception_ptr failure;
+  try {
+    if (!engine_->wait(timeout)) return false; // aborted
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  complete(failure);
+  return true;
+}
+
+void DeviceWork::complete(std::exception_ptr failure) {
+  {
+    const c10::StreamGuard guard(stream_);
+    try {
+      if (failure == nullptr) staging_.finish();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    staging_.close();
+    // Records an event of the stream, and calls what waits for the future.
+    failure == nullptr ? future_->markCompleted(value()) : future_->setError(failure);
+  }
+  finish(failure);
+}
+
+c10::IValue DeviceWork::value() const {
+  if (outputs_.size() > 1) return outputs_;
+  return outputs_.empty() ? Tensors() : outputs_.front();
+}
+
+void DeviceWork::synchronize() {
+  future_->wait();
+}
+
+void DeviceWork::abort() {
+  engine_->abort();
+}
+
+int DeviceWork::sourceRank() const {
+  return engine_->sourceRank();
+}
+
+std::vector<at::Tensor> DeviceWork::result() {
+  TORCH_CHECK(isCompleted(), "Work needs to be completed before calling result(). Should call wait() before result().");
+  TORCH_CHECK(outputs_.size() <= 1, "work result does not support list of lists, use .getFuture() and value()");
+  return outputs_.empty() ? Tensors() : outputs_.front();
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
+  return ends_ == Ends::ByFuture ? future_ : c10d::Work::getFuture();
+}
+
+uint64_t DeviceWork::getSequencenumber() const {
+  return engine_->getSequencenumber();
+}
+
+} // namespace torch_opencl::distributed

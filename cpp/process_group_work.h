@@ -1,0 +1,57 @@
+// Collectives of device tensors that an engine on the CPU carries out.
+#pragma once
+
+#include <c10/core/Stream.h>
+#include <mutex>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "process_group_staging.h"
+
+namespace torch_opencl::distributed {
+
+// How an engine tells that it is done.
+enum class Ends {
+  ByFuture, // it completes a future, in a thread of its own
+  ByWait,   // only who waits is told
+};
+
+// A collective under way. The engine's threads finish it on a stream of its own; who waits for it, or for its future,
+// has the current stream wait for that one.
+class DeviceWork final : public c10d::Work {
+ public:
+  DeviceWork(
+      c10d::OpType type,
+      c10::intrusive_ptr<c10d::Work> engine,
+      Staging staging,
+      TensorLists outputs,
+      c10::Stream stream,
+      Ends ends);
+  // Of an engine that has not ended by itself, the buffers must not go before it.
+  ~DeviceWork() override;
+
+  // Called once, after the constructor.
+  void start();
+
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override;
+  void abort() override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override;
+
+ private:
+  void complete(std::exception_ptr failure);
+  bool wait_for_engine(std::chrono::milliseconds timeout);
+  c10::IValue value() const;
+
+  c10::intrusive_ptr<c10d::Work> engine_;
+  Staging staging_;
+  TensorLists outputs_;
+  c10::Stream stream_;
+  Ends ends_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::mutex waiting_;
+};
+
+} // namespace torch_opencl::distributed

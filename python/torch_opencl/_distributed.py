@@ -1,0 +1,50 @@
+"""``torch.distributed`` with tensors of the device: its engines for the CPU carry out the collectives."""
+
+from typing import Any
+
+import torch
+
+__all__ = ["install"]
+
+# Engines of PyTorch that read and write the host's memory. "fake" touches none.
+_ENGINES = ("gloo", "mpi", "ucc")
+
+
+def install(module: Any) -> None:
+    """Make the device known to process groups.
+
+    The engines named for it, and gloo where none is named, get a backend in front of them that knows its tensors.
+
+    Args:
+        module: torch.distributed.distributed_c10d. Does nothing where PyTorch was built without it.
+    """
+    if not torch.distributed.is_available():
+        return
+    module.Backend.default_device_backend_map.setdefault("opencl", "gloo")
+    for engine in (*_ENGINES, "fake"):
+        devices = module.Backend.backend_capability[engine]
+        if "opencl" not in devices:
+            devices.append("opencl")
+
+    types = module.ProcessGroup.BackendType
+    engine_types = tuple(getattr(types, engine.upper()) for engine in _ENGINES)
+    register = module.ProcessGroup._register_backend
+
+    def register_backend(group: Any, device: torch.device, backend_type: Any, backend: Any = None) -> None:
+        """Register a backend for a device, as PyTorch's own method does, in front of an engine for the CPU."""
+        if device.type != "opencl" or backend is None or backend_type not in engine_types:
+            register(group, device, backend_type, backend)
+            return
+        # `init_process_group()` makes only the backend of the accelerator: the CPU gets its engine as well.
+        if torch.device("cpu") not in group._device_types:
+            register(group, torch.device("cpu"), backend_type, backend)
+        # C++ knows groups, and no backend by itself.
+        carrier = module.ProcessGroup(torch.distributed.HashStore(), backend.rank(), backend.size())
+        register(carrier, torch.device("cpu"), backend_type, backend)
+        torch.ops.torch_opencl.add_device_backend(carrier.boxed())
+        register(group, device, types.CUSTOM, carrier._get_backend(device))
+        # PyTorch names none where the backends were given by device.
+        if group._get_backend_name() == "undefined" and group._get_backend(torch.device("cpu")) is backend:
+            group._set_default_backend(backend_type)
+
+    module.ProcessGroup._register_backend = register_backend
