@@ -5,7 +5,7 @@ from typing import Any
 
 import sympy
 from torch._inductor.codegen.simd import SIMDScheduling
-from torch._inductor.dependencies import MemoryDep
+from torch._inductor.dependencies import MemoryDep, WeakDep
 from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
@@ -109,6 +109,9 @@ def _overwrites(node1: Any, node2: Any) -> bool:
     for node in (node1, node2):
         orders: dict[str, set[Any]] = {}
         for dep in (*node.read_writes.reads, *node.read_writes.writes):
+            if isinstance(dep, WeakDep):
+                # It stands for an order, and reads nothing.
+                continue
             name = dep.name
             while name in real_names:
                 mutated.add(real_names[name])
