@@ -10,6 +10,8 @@ import torch
 PARTS_PER_UNIT = 4
 # Elements of all results together below which one work-item is as fast.
 FEW = 1 << 16
+# Columns of a task, where sums are those of columns (columns.py).
+COLUMNS = 32
 # The longest part: its sums have 64 accumulators (rows.py), whose rounding errors grow with it.
 LONGEST = 1 << 17
 
@@ -23,29 +25,30 @@ def install(module: Any) -> None:
     choose = module.InductorChoices.reduction_split_factor
 
     @functools.wraps(choose)
-    def reduction_split_factor(device: torch.device, length: int, results: int, *args: Any, **options: Any) -> int:
+    def reduction_split_factor(device: torch.device, length: int, results: int, inner_reduction: bool) -> int:
         properties = torch.opencl.get_device_properties(device) if device.type == "opencl" else None
         if properties is None or properties.device_class != "cpu":
-            return choose(device, length, results, *args, **options)
-        return parts(length, results, properties.multi_processor_count)
+            return choose(device, length, results, inner_reduction)
+        tasks = results if inner_reduction else -(-results // COLUMNS)
+        return parts(length, results, tasks, properties.multi_processor_count)
 
     module.InductorChoices.reduction_split_factor = staticmethod(reduction_split_factor)
 
 
-def parts(length: int, results: int, units: int) -> int:
+def parts(length: int, results: int, tasks: int, units: int) -> int:
     """Choose the number of parts.
 
     Args:
         length: elements of a result.
         results: how many results there are.
+        tasks: which share the results.
         units: compute units of the device.
 
     Returns:
-        1 where there are results or rows of memory enough, or little work; else a number that divides the length
-        evenly, if one is near.
+        1 where there are tasks enough, or little work; else a number that divides the length evenly, if one is near.
     """
-    if results >= 2 * units or length * results <= FEW:
+    if tasks >= units or length * results <= FEW:
         return 1
-    wanted = max(-(-PARTS_PER_UNIT * units // results), -(-length // LONGEST))
+    wanted = max(-(-PARTS_PER_UNIT * units // tasks), -(-length // LONGEST))
     divisor = next((divisor for divisor in sympy.divisors(length) if divisor >= wanted), length)
     return divisor if divisor <= 2 * wanted else wanted
