@@ -207,6 +207,6 @@ def in_lanes(index: sympy.Expr, first: sympy.Symbol, length: sympy.Expr, width: 
         text = f"((uint{width})((uint){first}) + convert_uint{width}(LANES{width}))"
         text = text if divisor == 1 else f"({text} / {divisor}u)"
         text = f"({text} % {modulus[0]}u)" if modulus else text
-        return sympy.Symbol(f"convert_long{width}({text})", integer=True)
+        return sympy.Symbol(f"convert_long{width}({text})", integer=True, nonnegative=True)
 
     return index.replace(fits, text)

@@ -31,7 +31,8 @@ def join(kernel: "OpenCLKernel", width: int) -> None:
             continue
         whole = tree.lookup(sympy.S.One, tree.numel)
         parts = [entry for entry in kernel.entries.values() if entry.prefix == tree.prefix and entry is not whole]
-        if not parts:
+        # Quotients by unknown sizes have no text for vectors.
+        if not parts or not all(isinstance(entry.divisor, sympy.Integer) for entry in parts):
             continue
         _rewrite(kernel, {entry.symbol(): _part(entry, whole.symbol()) for entry in parts}, whole.symbol(), tree.numel)
         for entry in parts:
