@@ -16,9 +16,7 @@ EAGER_ON_CPUS = (
     "max_pool2d_with_indices_backward",
     "max_pool3d_with_indices",
     "avg_pool2d",
-    "avg_pool2d_backward",
     "avg_pool3d",
-    "avg_pool3d_backward",
 )
 # Matmuls, and how many tensors come before the two matrices.
 _MATMULS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
