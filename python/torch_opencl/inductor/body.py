@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import sympy
@@ -27,6 +28,21 @@ FEW = 8192
 def hint(expr: sympy.Expr) -> int:
     """What a size is likely to be."""
     return int(V.graph.sizevars.optimization_hint(expr))
+
+
+@dataclass
+class Vectors:
+    """Vectors of x from `at` on, of which a kernel computes all phases.
+
+    Attributes:
+        width: of each.
+        copies: how many.
+        known: what a phase has left to those behind it, in an array with an element for each vector.
+    """
+
+    width: int
+    copies: int
+    known: list[Value] = field(default_factory=list)
 
 
 class Body:
@@ -146,9 +162,9 @@ class Body:
             yield
 
     @contextmanager
-    def each_copy(self, copies: int) -> Iterator[None]:
+    def each_copy(self, copies: int, is_unrolled: bool = True) -> Iterator[None]:
         """Write a loop over the vectors of a step, which compilers unroll."""
-        unrolled = "UNROLL " if copies > 1 else ""
+        unrolled = "UNROLL " if copies > 1 and is_unrolled else ""
         with self.block(f"{unrolled}for (int copy = 0; copy < {copies}; copy++)"):
             yield
 
@@ -223,44 +239,63 @@ class Body:
             width: of vectors.
             copies: vectors, from `at` on.
         """
-        known: list[Value] = []
+        columns = Vectors(width, copies)
         for phase in self.phases:
             if not phase.is_loop:
-                with self._copies_of_x(width, copies, known, phase.statements) as made:
+                with self.copies_of_x(columns, phase.statements):
                     self.statements(phase.statements, width)
-                known += made
                 continue
             accumulators = reductions.of(phase, self.lanes, copies)
             for accumulator in accumulators:
                 self.out.splice(accumulator.declared(width))
-            with self.block(f"for (long r0_index = 0; r0_index < {self.numels['r0_']}; r0_index++)"):
-                self.entries("r0_", "r0_index")
-                with self._copies_of_x(width, copies, known, ()):
-                    self.statements(phase.statements, width, accumulators)
+            self.loop_of_x(phase, columns, accumulators)
             results = [accumulator.statement for accumulator in accumulators]
-            with self._copies_of_x(width, copies, known, [*results, *phase.after]) as made:
+            with self.copies_of_x(columns, [*results, *phase.after]):
                 for accumulator in accumulators:
                     self.out.splice(accumulator.result(width))
                 self.statements(phase.after, width)
-            known += made
+
+    def loop_of_x(
+        self, phase: Phase, columns: Vectors, accumulators: Sequence[reductions.Accumulator], first: str = "0"
+    ) -> None:
+        """Write a loop over a reduction for vectors of x.
+
+        Args:
+            phase: what is in it.
+            columns: the vectors.
+            accumulators: of the phase's reductions.
+            first: index of the reduction.
+        """
+        with self.block(f"for (long r0_index = {first}; r0_index < {self.numels['r0_']}; r0_index++)"):
+            self.entries("r0_", "r0_index")
+            with self.copies_of_x(columns):
+                self.statements(phase.statements, columns.width, accumulators)
 
     @contextmanager
-    def _copies_of_x(
-        self, width: int, copies: int, known: Sequence[Value], statements: Sequence[Statement]
-    ) -> Iterator[list[Value]]:
-        """A loop over vectors of x, whose results are kept for later ones."""
+    def copies_of_x(
+        self, columns: Vectors, statements: Sequence[Statement] = (), is_unrolled: bool = True
+    ) -> Iterator[None]:
+        """Write a loop over vectors of x.
+
+        Args:
+            columns: the vectors.
+            statements: those of which later loops need the results.
+            is_unrolled: whether compilers unroll it.
+        """
+        width, copies = columns.width, columns.copies
         made = [target for statement in statements for target in statement.targets]
         for value in made:
             self.line(f"{self._type(value, width)} {value.name}_of[{copies}];")
-        with self.each_copy(copies):
+        with self.each_copy(copies, is_unrolled):
             if self.target.is_cpu:
                 self.line(f"const long i = at + copy * {width};")
                 self.entries("x", "xrow", is_lane=True)
-            for value in known:
+            for value in columns.known:
                 self.line(f"{self._type(value, width)} {value.name} = {value.name}_of[copy];")
-            yield made
+            yield
             for value in made:
                 self.line(f"{value.name}_of[copy] = {value.name};")
+        columns.known += made
 
     def _type(self, value: Value, width: int) -> str:
         return self.lanes.type(value.dtype, width if self.lanes.is_wide(value, width) else 1)

@@ -1,8 +1,14 @@
 """Kernels whose lanes lie along x, and those of which a GPU's work-item takes one x."""
 
-import sympy
+from collections.abc import Sequence
 
-from .body import Body, hint
+import sympy
+from torch._inductor.virtualized import V
+
+from . import reductions
+from .body import Body, Vectors, hint
+from .statements import Phase, Statement
+from .turning import Turning
 
 # Elements of a piece of a row that a CPU's work-item takes as one task.
 PIECE = 4096
@@ -71,8 +77,12 @@ class Pieces(Body):
                     self.statements(phase.statements, width)
 
 
-class Columns(Pieces):
-    """For CPUs: the same with loops over a reduction inside, such as sums of columns."""
+class Columns(Pieces, Turning):
+    """For CPUs: the same with loops over a reduction inside, such as sums of columns.
+
+    What is contiguous along the reduction, such as the result of a norm over channels that a matmul takes, is turned in
+    tiles: one step of the reduction for each row of a tile.
+    """
 
     @property
     def copies(self) -> int:
@@ -101,3 +111,63 @@ class Columns(Pieces):
             span = width * copies
             with self.block(f"for (; at + {span} <= end; at += {span})"):
                 self.phases_of_x(width, copies)
+
+    def loop_of_x(
+        self, phase: Phase, columns: Vectors, accumulators: Sequence[reductions.Accumulator], first: str = "0"
+    ) -> None:
+        """Write a loop over a reduction for vectors of x: in tiles, and then what is left of it step by step."""
+        turned = self._turned(phase) if columns.width > 1 else []
+        if not turned:
+            super().loop_of_x(phase, columns, accumulators, first)
+            return
+        width = columns.width
+        with self.block(""):
+            self.line(f"long r0_first = {first};")
+            with (
+                self.block(f"for (; r0_first + {width} <= {self.numels['r0_']}; r0_first += {width})"),
+                self.copies_of_x(columns, is_unrolled=False),
+            ):
+                self._tile(phase, turned, accumulators)
+            super().loop_of_x(phase, columns, accumulators, "r0_first")
+
+    def _turned(self, phase: Phase) -> list[Statement]:
+        """Loads and stores of a phase that are contiguous along the reduction, and not along the lanes."""
+        length, numel = self.kernel.inner_length("r0_"), self.kernel.numels["r0_"]
+        is_row = V.graph.sizevars.statically_known_equals
+        is_whole = V.graph.sizevars.statically_known_multiple_of
+        if length is None or not (is_row(length, numel) or is_whole(length, sympy.Integer(self.width))):
+            return []
+        found = []
+        accesses = [statement for statement in phase.statements if statement.expr.op in ("load", "store")]
+        for statement in accesses:
+            index, mask = statement.expr.args[1], statement.expr.args[3 if statement.expr.op == "load" else 4]
+            steps = (
+                self.lanes.stride(statement.expr),
+                self.kernel.lane_stride(index, "r0_", set(self.kernel.named), length),
+            )
+            if mask is None and steps[0] not in (0, 1) and steps[1] == 1:
+                found.append(statement)
+        # A tile is written once all of it has been read: what the phase reads and writes, it does at one index.
+        indices: dict[str, set[sympy.Expr]] = {}
+        for statement in accesses:
+            indices.setdefault(statement.expr.args[0], set()).add(statement.expr.args[1])
+        return [s for s in found if s.expr.args[0] not in self.lanes.stored or len(indices[s.expr.args[0]]) == 1]
+
+    def _tile(self, phase: Phase, turned: list[Statement], accumulators: Sequence[reductions.Accumulator]) -> None:
+        arrays = self.arrays(turned)
+        self.line("const long first_i = i;")
+        self.declare(arrays)
+        self.turn(arrays, [s for s in turned if s.expr.op == "load"], is_load=True)
+        self.lanes.tiles = {key[:2]: f"{array}[tile_row]" for key, array in arrays.items()}
+        with self.block(f"for (int tile_row = 0; tile_row < {self.width}; tile_row++)"):
+            self.line("const long r0_index = r0_first + tile_row;")
+            self.entries("r0_", "r0_index")
+            self.statements(phase.statements, self.width, accumulators)
+        self.lanes.tiles = {}
+        self.turn(arrays, [s for s in turned if s.expr.op == "store"], is_load=False)
+
+    def place_of_lane(self) -> None:
+        """Declare the parts of indices where a lane's row of a tile begins in memory."""
+        self.line("const long r0_index = r0_first, i = first_i + lane;")
+        self.entries("r0_", "r0_index")
+        self.entries("x", "xrow", is_lane=True)

@@ -125,7 +125,9 @@ class OpenCLKernel(SIMDKernel):
         """
         if mode not in (None, "atomic_add"):
             raise NotImplementedError(f"store with mode {mode}")
-        pointer = self.args.output(name)
+        # What has been read, and is now replaced, has one pointer.
+        real_name = V.graph.scheduler.mutation_real_name.get(name, name)
+        pointer = self.args.input_buffers.get(real_name) or self.args.output(name)
         index = self.prepare_indexing(index)
         dtype = V.graph.get_dtype(name)
         op = "store" if mode is None else "atomic_add"

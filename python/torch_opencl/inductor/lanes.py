@@ -10,7 +10,7 @@ from .blocks import ORDERS, Comparison, whole_comparison
 from .conversions import converted, promoted
 from .dtypes import HALVES, NARROW, STORAGE, compute_type, literal
 from .ops import TEMPLATES, Operands
-from .printer import has_vectors, is_real
+from .printer import has_vectors, in_lanes, is_real
 from .softmax import Softmax
 from .statements import Expr, Phase, Statement, Value
 
@@ -162,11 +162,11 @@ class Lanes:
         if stride is not None:
             step = self.kernel.index_to_str(stride)
             return f"(({self.kernel.index_to_str(index)}) + LANES{wide} * (long)({step}))"
-        lanes = {
-            symbol: sympy.Symbol(f"({entry.name} + LANES{wide})", integer=True, nonnegative=True)
-            for symbol, entry in self.kernel.range_tree_nodes.items()
-            if entry.prefix == self.prefix and entry.divisor == 1
-        }
+        lanes = {}
+        for symbol, entry in self.kernel.range_tree_nodes.items():
+            if entry.prefix == self.prefix and entry.divisor == 1:
+                index = in_lanes(index, symbol, entry.length, wide)
+                lanes[symbol] = sympy.Symbol(f"({entry.name} + LANES{wide})", integer=True, nonnegative=True)
         return self.kernel.index_to_str(index.xreplace(lanes))
 
     # --- statements

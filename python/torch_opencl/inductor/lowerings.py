@@ -6,8 +6,18 @@ from typing import Any
 
 import sympy
 import torch
-from torch._inductor.virtualized import ops
+from torch._inductor.virtualized import V, ops
 
+# Operators that CPU devices compute by a kernel of eager mode. Gradients of embeddings and of maxima would be atomic
+# additions, element by element; windows of pooling would be loaded lane by lane.
+EAGER_ON_CPUS = (
+    "embedding_dense_backward",
+    "max_pool2d_with_indices",
+    "max_pool2d_with_indices_backward",
+    "max_pool3d_with_indices",
+    "avg_pool2d",
+    "avg_pool3d",
+)
 # Matmuls, and how many tensors come before the two matrices.
 _MATMULS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
 
@@ -23,6 +33,60 @@ def install(module: Any) -> None:
         op = getattr(torch.ops.aten, operator).default
         if op in module.lowerings:
             module.lowerings[op] = _matmul(operator, added, module.lowerings[op])
+    for name in EAGER_ON_CPUS:
+        op = getattr(torch.ops.aten, name).default
+        module.lowerings[op] = eager_where(module, op, _is_cpu)
+    convolution = torch.ops.aten.convolution.default
+    if convolution in module.lowerings:
+        module.lowerings[convolution] = _convolution(module, module.lowerings[convolution])
+
+
+def keep_whole(module: Any) -> None:
+    """Leave operators whole that kernels of eager mode compute faster than what they would be made of.
+
+    Args:
+        module: torch._inductor.decomposition.
+    """
+    for name in EAGER_ON_CPUS:
+        op = getattr(torch.ops.aten, name).default
+        if op in module.decompositions:
+            module.decompositions[op] = _whole_on_cpus(module.decompositions[op])
+
+
+def _whole_on_cpus(decompose: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(decompose)
+    def decomposed(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        is_whole = x.device.type == "opencl" and _is_cpu(x.device)
+        return NotImplemented if is_whole else decompose(x, *args, **kwargs)
+
+    return decomposed
+
+
+def _is_cpu(device: torch.device) -> bool:
+    return torch.opencl.get_device_properties(device).device_class == "cpu"
+
+
+def eager_where(module: Any, op: Any, applies: Callable[[torch.device], bool]) -> Callable[..., Any]:
+    """Let an operator of eager mode serve opencl.
+
+    Args:
+        module: torch._inductor.lowering.
+        op: the operator.
+        applies: tells for which devices, of opencl, it does.
+
+    Returns:
+        Its lowering.
+    """
+    lower, eager = module.lowerings.get(op), module.fallback_handler(op, add_to_fallback_set=False)
+
+    @functools.wraps(lower or eager)
+    def lowered(*args: Any, **kwargs: Any) -> Any:
+        tensors = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, module.TensorBox)]
+        devices = [tensor.get_device() for tensor in tensors]
+        is_eager = lower is None or any(device.type == "opencl" and applies(device) for device in devices)
+        return (eager if is_eager else lower)(*args, **kwargs)
+
+    return lowered
 
 
 def _with_positions(make: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -63,5 +127,19 @@ def _matmul(operator: str, added: int, lower: Any) -> Any:
             if result is not None:
                 return result
         return lower(*args, **kwargs)
+
+    return lowered
+
+
+def _convolution(module: Any, lower: Any) -> Any:
+    """Let the kernel of a convolution add the bias: PyTorch would leave it to a kernel behind that of a GPU."""
+    eager = module.fallback_handler(torch.ops.aten.convolution.default, add_to_fallback_set=False)
+
+    @functools.wraps(lower)
+    def lowered(x: Any, weight: Any, bias: Any, *args: Any, **kwargs: Any) -> Any:
+        is_ours = x.get_device().type == "opencl" and bias is not None
+        # Else it is for PyTorch to choose the layouts.
+        is_as_given = not V.graph.layout_opt and len(x.get_size()) == len(weight.get_size())
+        return (eager if is_ours and is_as_given else lower)(x, weight, bias, *args, **kwargs)
 
     return lowered

@@ -9,6 +9,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "torch._dynamo.device_interface": ("DeviceInterface", "register_interface_for_device"),
     "torch._dynamo.trace_rules": ("add",),
     "torch._dynamo.variables.optimizer": ("OptimizerVariable.move_step_if_cpu",),
+    "torch._inductor.choices": ("InductorChoices.reduction_split_factor",),
     "torch._inductor.codegen.common": (
         "DeviceCodegen",
         "DeviceOpOverrides",
@@ -37,6 +38,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
         "SubgraphPythonWrapperCodegen",
     ),
     "torch._inductor.compile_fx": ("compile_fx",),
+    "torch._inductor.decomposition": ("decompositions",),
     "torch._inductor.graph": ("GraphLowering.decide_layout_opt", "config.force_layout_optimization"),
     "torch._inductor.lowering": ("TensorBox", "_make_reduction_inner", "fallback_handler", "lowerings"),
     "torch._inductor.scheduler": ("Scheduler.create_backend", "V", "get_scheduling_for_device"),

@@ -180,3 +180,33 @@ def _is_natural(expr: sympy.Expr) -> bool:
 
 
 print_index = IndexPrinter().doprint
+
+
+def in_lanes(index: sympy.Expr, first: sympy.Symbol, length: sympy.Expr, width: int) -> sympy.Expr:
+    """Replace quotients and remainders of a lane's position by their text.
+
+    Processors divide by numbers in vectors of 32 bits, and not in those of 64.
+
+    Args:
+        index: an index expression.
+        first: the position of the first lane.
+        length: more than any position.
+        width: lanes.
+
+    Returns:
+        The expression, with symbols whose names are vectors.
+    """
+
+    def fits(part: sympy.Expr) -> bool:
+        if not (isinstance(part, (FloorDiv, ModularIndexing)) and part.args[0] == first):
+            return False
+        return all(isinstance(size, sympy.Integer) and 0 < size < 1 << 31 for size in (*part.args[1:], length))
+
+    def text(part: sympy.Expr) -> sympy.Symbol:
+        divisor, *modulus = part.args[1:]
+        text = f"((uint{width})((uint){first}) + convert_uint{width}(LANES{width}))"
+        text = text if divisor == 1 else f"({text} / {divisor}u)"
+        text = f"({text} % {modulus[0]}u)" if modulus else text
+        return sympy.Symbol(f"convert_long{width}({text})", integer=True, nonnegative=True)
+
+    return index.replace(fits, text)

@@ -55,6 +55,27 @@ def _welford_step(a: list[str], b: list[str], kind: str) -> list[str]:
     ]
 
 
+def _welford_vectors(a: list[str], b: list[str], kind: str) -> list[str]:
+    # As _welford, where each of the two has folded equally many values in all lanes.
+    mean, m2, weight = a
+    one = kind.rstrip("0123456789")
+    return [
+        f"{{ const {one} own = {weight}.s0, other = {b[2]}.s0, share = other == 0 ? ({one})0 : other / (own + other);",
+        f"const {kind} delta = {b[0]} - {mean}; {mean} += delta * share;",
+        f"{m2} += {b[1]} + delta * delta * (own * share); {weight} += {b[2]}; }}",
+    ]
+
+
+def _welford_halves(a: list[str], b: list[str], kind: str) -> list[str]:
+    # As _welford, where both have folded equally many values.
+    mean, m2, weight = a
+    half = f"({kind.rstrip('0123456789')})0.5f"
+    return [
+        f"{{ const {kind} delta = {b[0]} - {mean}; {mean} += delta * {half};",
+        f"{m2} += {b[1]} + delta * delta * ({weight} * {half}); {weight} += {b[2]}; }}",
+    ]
+
+
 @dataclass(frozen=True)
 class Kind:
     """A reduction.
@@ -64,12 +85,16 @@ class Kind:
         start: of each part, with which a fold changes nothing: a number.
         has_index: true where the second part is a position.
         step: of a partial result and a single value, where that is not a partial result of its own.
+        vectors: of vectors each of which has had one value after another in all lanes.
+        halves: of the halves of such a vector.
     """
 
     fold: Fold
     start: tuple[float, ...]
     has_index: bool = False
     step: Fold | None = None
+    vectors: Fold | None = None
+    halves: Fold | None = None
 
 
 KINDS = {
@@ -81,7 +106,7 @@ KINDS = {
     "min": Kind(_by_operator("minimum_@({0}, {1})"), (float("inf"),)),
     "argmax": Kind(_extreme_index("max"), (float("-inf"), float("inf")), has_index=True),
     "argmin": Kind(_extreme_index("min"), (float("inf"), float("inf")), has_index=True),
-    "welford_reduce": Kind(_welford, (0, 0, 0), step=_welford_step),
+    "welford_reduce": Kind(_welford, (0, 0, 0), step=_welford_step, vectors=_welford_vectors, halves=_welford_halves),
     "welford_combine": Kind(_welford, (0, 0, 0)),
 }
 
@@ -184,14 +209,14 @@ class Accumulator:
         for width in widths:
             parts, lanes = self._parts(width, 0), width
             for copy in range(1, self._copies(width)):
-                lines += self.kind.fold(parts, self._parts(width, copy), self._type(0, width))
+                lines += (self.kind.vectors or self.kind.fold)(parts, self._parts(width, copy), self._type(0, width))
             while lanes > 1:
                 half = lanes // 2
                 low, high = ([f"{part}_{side}{half}" for part in self._bases()] for side in ("low", "high"))
                 for part, name in enumerate(parts):
                     kind = self._type(part, half)
                     lines.append(f"{kind} {low[part]} = {name}.lo, {high[part]} = {name}.hi;")
-                lines += self.kind.fold(low, high, self._type(0, half))
+                lines += (self.kind.halves or self.kind.fold)(low, high, self._type(0, half))
                 parts, lanes = low, half
             scalars.append(parts)
         first, *others = scalars

@@ -112,6 +112,7 @@ def leave_to_eager(module: Any) -> None:
         module: torch._inductor.lowering.
     """
     from .dtypes import STORAGE
+    from .lowerings import eager_where
     from .ops import without_templates
 
     # The lowering of the last wants its scales in memory.
@@ -121,25 +122,13 @@ def leave_to_eager(module: Any) -> None:
             for overload in packet.overloads() if packet is not None else ():
                 op = getattr(packet, overload)
                 if op in module.lowerings:
-                    module.lowerings[op] = _eager_on_opencl(module, op)
+                    module.lowerings[op] = eager_where(module, op, lambda device: True)
     is_unsupported = module.unsupported_input_tensor
 
     def unsupported_input_tensor(t: torch.Tensor, node: Any = None) -> bool:
         return is_unsupported(t, node) or (t.device.type == "opencl" and t.dtype not in STORAGE)
 
     module.unsupported_input_tensor = unsupported_input_tensor
-
-
-def _eager_on_opencl(module: Any, op: Any) -> Any:
-    lower, eager = module.lowerings[op], module.fallback_handler(op, add_to_fallback_set=False)
-
-    @functools.wraps(lower)
-    def lowered(*args: Any, **kwargs: Any) -> Any:
-        tensors = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, module.TensorBox)]
-        on_opencl = any(tensor.get_device().type == "opencl" for tensor in tensors)
-        return (eager if on_opencl else lower)(*args, **kwargs)
-
-    return lowered
 
 
 def register_benchmarker(module: Any) -> None:

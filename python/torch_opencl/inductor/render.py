@@ -18,6 +18,7 @@ from torch._inductor.codegen.common import IndentedBuffer
 from torch._inductor.scheduler import OutputNode
 from torch._inductor.virtualized import V
 
+from . import short_rows
 from .body import GROUP, Body, hint
 from .columns import Columns, Items, Pieces
 from .dtypes import STORAGE
@@ -66,6 +67,8 @@ def render(kernel: "OpenCLKernel", name: str) -> Text:
         The text, and how it is launched.
     """
     target = Target.current()
+    if target.is_cpu:
+        short_rows.join(kernel, target.vector_width)
     phases = [live(phase, kernel.removed_buffers) for phase in kernel.phases]
     body = _body(kernel, phases, target)
     if target.is_cpu:

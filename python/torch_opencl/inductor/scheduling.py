@@ -5,7 +5,7 @@ from typing import Any
 
 import sympy
 from torch._inductor.codegen.simd import SIMDScheduling
-from torch._inductor.dependencies import MemoryDep
+from torch._inductor.dependencies import MemoryDep, StarDep, WeakDep
 from torch._inductor.utils import get_fused_kernel_name, get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
@@ -108,7 +108,11 @@ def _overwrites(node1: Any, node2: Any) -> bool:
     used: list[dict[str, set[Any]]] = []
     for node in (node1, node2):
         orders: dict[str, set[Any]] = {}
+        replaced = {name for buffer in node.get_outputs() for name in buffer.get_mutations()}
         for dep in (*node.read_writes.reads, *node.read_writes.writes):
+            if isinstance(dep, WeakDep) or (isinstance(dep, StarDep) and dep.name in replaced):
+                # It stands for an order, and reads nothing.
+                continue
             name = dep.name
             while name in real_names:
                 mutated.add(real_names[name])

@@ -10,22 +10,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sympy
-import torch
 from torch._inductor.codegen.simd import IterationRangesEntry
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import CeilDiv, FloorDiv
 
-from .body import GROUP, Body, hint
-from .dtypes import STORAGE, compute_type
+from .body import GROUP, ITEMS_PER_UNIT, hint
+from .dtypes import compute_type
 from .statements import Phase, Statement
 from .target import Target
+from .turning import Place, Turning
 
 if TYPE_CHECKING:
     from .kernel import OpenCLKernel
 
-# Sides of a CPU's task along i and j, and of a GPU's tile. Such long runs along i keep streams of memory going: a
-# transpose of 2048 x 2048 floats, added to another matrix, takes 2.6 ms of all cores instead of 3.3 with 128 (PoCL).
+# The longest sides of a CPU's task along i and j, and the sides of a GPU's tile. Such long runs along i keep streams
+# of memory going: a transpose of 2048 x 2048 floats, added to another matrix, takes 2.6 ms of all cores instead of 3.3
+# with 128 (PoCL).
 SIDE_I, SIDE_J = 2048, 64
+# The least side along i.
+SHORTEST_SIDE = 64
 GROUP_SIDE = 32
 # The shortest ranges that are tiled.
 SHORTEST = 16
@@ -33,10 +36,6 @@ SHORTEST = 16
 UNROLLED_STATEMENTS = 10
 # The most tensors that are: a GPU's tiles share local memory.
 MOST_TILES = 4
-
-
-# Pointer, index and dtype of what is turned.
-Place = tuple[str, sympy.Expr, torch.dtype]
 
 
 @dataclass
@@ -115,7 +114,7 @@ def is_apart(entry: IterationRangesEntry, j: IterationRangesEntry) -> bool:
     return known(entry.divisor, j.divisor * j.length) or known(j.divisor, entry.divisor * entry.length)
 
 
-class Tiles(Body):
+class Tiles(Turning):
     """For CPUs: a task is a square of `i` and `j`, in tiles as wide as a vector; its edges go row by row."""
 
     def __init__(self, kernel: "OpenCLKernel", phases: list[Phase], target: Target, which: Turned) -> None:
@@ -126,18 +125,30 @@ class Tiles(Body):
         self.apart = [
             e.name for e in kernel.entries.values() if e.prefix == "x" and e.divisor != 1 and is_apart(e, which.j)
         ]
+        self.side_i, self.side_j = self._sides()
+
+    def _sides(self) -> tuple[int, int]:
+        """Sides of a task's square along i and j: shorter ones where there would be fewer tasks than work-items."""
+        length, count, numel = hint(self.inner), hint(self.j.length), hint(self.kernel.numels["x"])
+        items, side_i, side_j = ITEMS_PER_UNIT * self.target.compute_units, SIDE_I, SIDE_J
+        while numel // (min(side_i, length) * min(side_j, count)) < items and side_i > SHORTEST_SIDE:
+            side_i, side_j = (side_i, side_j // 2) if side_j > self.target.vector_width else (side_i // 2, side_j)
+        return side_i, side_j
 
     def tasks(self) -> sympy.Expr:
         """The number of squares, or less."""
-        return (self.kernel.numels["x"] + SIDE_I * SIDE_J - 1) // (SIDE_I * SIDE_J)
+        square = min(self.side_i, hint(self.inner)) * min(self.side_j, hint(self.j.length))
+        return (self.kernel.numels["x"] + square - 1) // square
 
     def write(self) -> None:
         """Write the text."""
-        self._sizes(SIDE_I, SIDE_J)
+        self._sizes(self.side_i, self.side_j)
         rest = f"({self.numels['x']}) / length / count"
         with self.block(f"ITEM_TASKS({rest} * down * across, first, last);\nTASKS_LOOP(first, last)"):
-            self.line(f"const long i_first = task % across * {SIDE_I}, i_last = min(length, i_first + {SIDE_I});")
-            self.line(f"const long j_first = task / across % down * {SIDE_J}, j_last = min(count, j_first + {SIDE_J});")
+            for name, task, end in (("i", "task % across", "length"), ("j", "task / across % down", "count")):
+                side = self.side_i if name == "i" else self.side_j
+                self.line(f"const long {name}_first = {task} * {side};")
+                self.line(f"const long {name}_last = min({end}, {name}_first + {side});")
             self.line("const long outer = task / across / down;")
             self.line("const long row = outer / step * count * step + outer % step;")
             # The parts that do not depend on j.
@@ -166,9 +177,8 @@ class Tiles(Body):
     def _tile(self) -> None:
         width = self.width
         arrays = self._arrays()
-        for (_, _, dtype), array in arrays.items():
-            self.line(f"{compute_type(dtype)}{width} {array}[{width}];")
-        self._turned(arrays, self.which.loads, is_load=True)
+        self.declare(arrays)
+        self.turn(arrays, self.which.loads, is_load=True)
         self.lanes.tiles = {key[:2]: f"{array}[tile_row]" for key, array in arrays.items()}
         # A tile stays in registers where the body is short.
         unrolled = "UNROLL " if sum(len(phase.statements) for phase in self.phases) <= UNROLLED_STATEMENTS else ""
@@ -176,35 +186,14 @@ class Tiles(Body):
             self._place("tile_j + tile_row", "tile_i")
             self._body(width)
         self.lanes.tiles = {}
-        self._turned(arrays, self.which.stores, is_load=False)
+        self.turn(arrays, self.which.stores, is_load=False)
 
     def _arrays(self) -> dict[Place, str]:
-        places = dict.fromkeys(s.expr.args[:3] for s in (*self.which.loads, *self.which.stores))
-        return {place: f"tile{number}" for number, place in enumerate(places)}
+        return self.arrays((*self.which.loads, *self.which.stores))
 
-    def _turned(self, arrays: dict[Place, str], statements: list[Statement], is_load: bool) -> None:
-        """Read tiles along j and turn them, or turn and write them."""
-        if not statements:
-            return
-        turns = [f"turn{self.width}_{compute_type(s.expr.args[2])}({arrays[s.expr.args[:3]]});" for s in statements]
-        if not is_load:
-            self.out.writelines(turns)
-        with self.block(f"UNROLL for (int lane = 0; lane < {self.width}; lane++)"):
-            self._place("tile_j", "tile_i + lane")
-            for statement in statements:
-                self._move(statement, f"{arrays[statement.expr.args[:3]]}[lane]", self.width)
-        if is_load:
-            self.out.writelines(turns)
-
-    def _move(self, statement: Statement, element: str, width: int) -> None:
-        pointer, index, dtype = statement.expr.args[:3]
-        place = f"{pointer} + ({self.lanes.index(index)})"
-        name = f"{width if width > 1 else ''}_{STORAGE[dtype].name}"
-        if statement.expr.op == "load":
-            self.line(f"{element} = load{name}({place});")
-        else:
-            head = "stream" if pointer in self.lanes.streamed else "store"
-            self.line(f"{head}{name}({place}, {element});")
+    def place_of_lane(self) -> None:
+        """Declare the parts of x where a lane's row of a tile begins in memory."""
+        self._place("tile_j", "tile_i + lane")
 
     def _place(self, j: str, i: str) -> None:
         """Declare the parts of x at a place."""
@@ -273,7 +262,7 @@ class GroupTiles(Tiles):
     def _in_group(self, arrays: dict[Place, str], statements: list[Statement]) -> None:
         with self._items("lane", "lane", "beside"):
             for statement in statements:
-                self._move(statement, f"{arrays[statement.expr.args[:3]]}[lane][beside]", 1)
+                self.move(statement, f"{arrays[statement.expr.args[:3]]}[lane][beside]", 1)
 
     @contextmanager
     def _items(self, row: str, i: str, j: str) -> Iterator[None]:

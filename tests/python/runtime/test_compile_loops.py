@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from processes import run_python
 from torch import nn
+from torch._inductor.utils import run_and_get_code
 
 
 @pytest.fixture(autouse=True)
@@ -180,6 +181,85 @@ def test_cross_entropy_of_a_vocabulary_of_odd_size(device):
     torch.testing.assert_close(*results)
 
 
+@pytest.mark.parametrize("shape", [(2, 48, 16, 16), (1, 50, 15, 15)], ids=str)
+def test_norms_over_channels_whose_result_is_channels_last(device, shape):
+    x, weight = torch.randn(shape, device=device), torch.randn(shape[1], device=device)
+    other = torch.randn(shape[0], *shape[2:], shape[1], device=device)
+
+    def function(x, weight, other):
+        rows = F.layer_norm(x.permute(0, 2, 3, 1), weight.shape, weight).reshape(-1, weight.numel())
+        return rows, x.softmax(1).permute(0, 2, 3, 1).contiguous(), (x.permute(0, 2, 3, 1) * other).sum((1, 2))
+
+    check(function, x, weight, other)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_rows_shorter_than_a_vector(device, dynamic):
+    def points(x, scale, bias):
+        return (x * scale + bias).relu(), x.sum(1), x.square().sum(0), torch.cat([x, bias], 1), x > scale
+
+    def images(x, scale):
+        normed = (x - scale[None, :, None, None]) * x.var((0, 2, 3))[None, :, None, None]
+        return normed, x.mean((0, 2, 3)), x.amax((2, 3))
+
+    for length, columns in ((333, 3), (64, 5)):
+        tensors = (torch.randn(shape, device=device) for shape in ((length, columns), (columns,), (length, 1)))
+        check(points, *tensors, dynamic=dynamic)
+    check(images, torch.randn(8, 40, 2, 2, device=device), torch.randn(40, device=device), dynamic=dynamic)
+
+
+def test_long_reductions_with_few_results(device):
+    rows, columns = torch.randn(2, 140_007, device=device) + 3, torch.randn(70_001, 17, device=device)
+    check(
+        lambda x, y: (x.sum(1), x.var(1), x.mean(), x.amax(), y.sum(0), y.var(0)), rows, columns, rtol=1e-4, atol=1e-2
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "function"),
+    [
+        ((2, 5, 18, 20), lambda x: F.max_pool2d(x.sin(), 3, 2, 1).exp()),
+        ((2, 5, 18, 20), lambda x: F.avg_pool2d(x.sin(), 3, 2, 1).exp()),
+        ((2, 3, 6, 8, 10), lambda x: F.max_pool3d(x, 2) + F.avg_pool3d(x, 2)),
+        ((30, 24), lambda x: F.embedding(torch.arange(60, device=x.device).view(3, 20) % 7, x, padding_idx=2).exp()),
+        ((2, 3, 20, 20), lambda x: F.conv2d(x, x[:1, :, :3, :3].detach(), x[0, 0, 0, :1].detach()).relu()),
+    ],
+    ids=["max pooling", "average pooling", "3-D pooling", "embedding", "convolution with a bias"],
+)
+def test_gradients_beside_operators_of_eager_mode(device, shape, function):
+    x = torch.randn(shape, device=device, requires_grad=True)
+    results = []
+    for each in (function, torch.compile(function)):
+        result = each(x)
+        results.append((result, torch.autograd.grad(result.square().sum(), x)))
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+
+
+def test_batch_norm_updates_its_statistics_in_its_own_kernel(device):
+    layer = nn.BatchNorm2d(16).to(device)
+    x = torch.randn(4, 16, 8, 8, device=device)
+    _, (code,) = run_and_get_code(torch.compile(lambda x: layer(x).relu()), x)
+    # Its normalization, and the counter of batches.
+    assert code.count("_opencl_launch(") <= 2
+    expected = nn.BatchNorm2d(16).to(device)
+    expected(x)
+    torch.testing.assert_close(dict(layer.named_buffers()), dict(expected.named_buffers()))
+
+
+def test_tensors_that_are_read_and_replaced_in_one_kernel(device):
+    def replace(x, y, weight):
+        before = x * 2
+        x.copy_(x.softmax(-1))
+        y.sub_(y.mean(-1, keepdim=True)).mul_(weight)
+        weight.add_(1).mul_(weight)
+        return before, x.sum(-1), y.square().mean(-1), x + y
+
+    tensors = [torch.randn(shape, device=device) for shape in ((50, 200), (50, 200), (200,))]
+    copies = [tensor.clone() for tensor in tensors]
+    results = torch.compile(replace)(*tensors), replace(*copies)
+    torch.testing.assert_close((results[0], tensors), (results[1], copies), rtol=1e-5, atol=1e-5)
+
+
 def test_outputs_larger_than_the_caches(device):
     x = torch.randn(2049, 2055, device=device)
     check(lambda x: (x.sigmoid() + 1, x.t().contiguous() * 2, x.bfloat16()), x)
@@ -189,7 +269,8 @@ def test_loops_for_gpus():
     if torch.opencl.get_device_properties().device_class == "gpu":
         pytest.skip("the class of this device")
     some = (
-        "static and (read or layouts or joined) or 1024 or 300 or odd_size or nan or groups or flat or shifted or far"
+        "static and (read or layouts or joined or shorter) or 1024 or 300 or odd_size or nan or groups or flat"
+        " or shifted or far or few_results or over_channels"
     )
     done = run_python("-m pytest -q -x", __file__, "-k", some, TORCH_OPENCL_DEVICE_CLASS="gpu")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,54 @@
+"""Into how many parts a CPU divides a reduction with few results."""
+
+import functools
+from typing import Any
+
+import sympy
+import torch
+
+# Work-items for each compute unit that a divided reduction has.
+PARTS_PER_UNIT = 4
+# Elements of all results together below which one work-item is as fast.
+FEW = 1 << 16
+# Columns of a task, where sums are those of columns (columns.py).
+COLUMNS = 32
+# The longest part: its sums have 64 accumulators (rows.py), whose rounding errors grow with it.
+LONGEST = 1 << 17
+
+
+def install(module: Any) -> None:
+    """Let CPU devices divide reductions by what they are: PyTorch counts on thousands of threads.
+
+    Args:
+        module: torch._inductor.choices.
+    """
+    choose = module.InductorChoices.reduction_split_factor
+
+    @functools.wraps(choose)
+    def reduction_split_factor(device: torch.device, length: int, results: int, inner_reduction: bool) -> int:
+        properties = torch.opencl.get_device_properties(device) if device.type == "opencl" else None
+        if properties is None or properties.device_class != "cpu":
+            return choose(device, length, results, inner_reduction)
+        tasks = results if inner_reduction else -(-results // COLUMNS)
+        return parts(length, results, tasks, properties.multi_processor_count)
+
+    module.InductorChoices.reduction_split_factor = staticmethod(reduction_split_factor)
+
+
+def parts(length: int, results: int, tasks: int, units: int) -> int:
+    """Choose the number of parts.
+
+    Args:
+        length: elements of a result.
+        results: how many results there are.
+        tasks: which share the results.
+        units: compute units of the device.
+
+    Returns:
+        1 where there are tasks enough, or little work; else a number that divides the length evenly, if one is near.
+    """
+    if tasks >= units or length * results <= FEW:
+        return 1
+    wanted = max(-(-PARTS_PER_UNIT * units // tasks), -(-length // LONGEST))
+    divisor = next((divisor for divisor in sympy.divisors(length) if divisor >= wanted), length)
+    return divisor if divisor <= 2 * wanted else wanted
