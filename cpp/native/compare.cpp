@@ -1,6 +1,11 @@
 #include "entries/reduce.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+
+#include "../error.h"
+#include "../tensor_arg.h"
+#include "torch_opencl/rust/ops/index/searchsorted.rs.h"
 
 namespace torch_opencl::native {
 
@@ -12,8 +17,12 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
 }
 
 void isin(const at::Tensor& elements, const at::Tensor& test_elements, bool invert, const at::Tensor& out) {
-  const at::Tensor found = elements.unsqueeze(-1).eq(test_elements.reshape(-1)).any(-1);
-  out.copy_(invert ? found.logical_not() : found);
+  const at::ScalarType dtype = c10::promoteTypes(elements.scalar_type(), test_elements.scalar_type());
+  const at::Tensor values = elements.to(out.device(), dtype).contiguous();
+  const at::Tensor others = test_elements.to(out.device(), dtype).contiguous();
+  const at::Tensor found = out.is_contiguous() ? out : at::empty(elements.sizes(), out.options());
+  checked([&] { bridge::is_among(arg(found), arg(values), arg(others), invert); });
+  if (!found.is_same(out)) out.copy_(found);
 }
 
 } // namespace torch_opencl::native

@@ -3,6 +3,7 @@
 #include <ATen/native/im2col_shape_check.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/zeros.h>
+#include <algorithm>
 
 #include "../compat.h"
 
@@ -102,9 +103,13 @@ at::Tensor col2im(
 }
 
 void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, int64_t size, int64_t step) {
-  // Windows overlap, but the k-th elements of all windows do not.
-  const int64_t last = (grad.size(dim) - 1) * step;
-  for (int64_t k = 0; k < size; k++) grad_in.slice(dim, k, k + last + 1, step).add_(grad.select(-1, k));
+  // Windows overlap, but those that lie `apart` of one another do not: few launches, each over dense runs.
+  const int64_t windows = grad.size(dim), apart = (size + step - 1) / step;
+  for (int64_t first = 0; first < std::min(windows, apart); first++) {
+    const int64_t last = first + (windows - 1 - first) / apart * apart;
+    at::Tensor target = grad_in.slice(dim, first * step, last * step + size).unfold(dim, size, apart * step);
+    target.add_(grad.slice(dim, first, last + 1, apart));
+  }
 }
 
 } // namespace torch_opencl::native

@@ -3,6 +3,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
 
@@ -40,6 +41,40 @@ void masked_fill(at::TensorIterator& iter, const at::Scalar& value) {
   scalar_as(value, self.scalar_type()); // raises where the dtype cannot hold it
   const at::Tensor fill = at::scalar_tensor(value, self.options().device(at::kCPU));
   at::where_out(self, mask, fill, self);
+}
+
+namespace {
+
+// The only index, if it is a mask of the device, as one that broadcasts to `self`.
+std::optional<at::Tensor> only_mask(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices) {
+  std::optional<at::Tensor> mask;
+  int64_t before = 0;
+  for (const std::optional<at::Tensor>& index : indices) {
+    const bool is_given = index.has_value() && index->defined();
+    if (is_given && (mask.has_value() || index->scalar_type() != at::kBool)) return std::nullopt;
+    if (is_given) mask = *index;
+    before += mask.has_value() ? 0 : 1;
+  }
+  if (!mask.has_value() || mask->device() != self.device() || before + mask->dim() > self.dim()) return std::nullopt;
+  if (mask->sizes() != self.sizes().slice(static_cast<size_t>(before), static_cast<size_t>(mask->dim()))) {
+    return std::nullopt;
+  }
+  at::DimVector sizes(mask->sizes());
+  sizes.append(static_cast<size_t>(self.dim() - before - mask->dim()), 1);
+  return mask->reshape(sizes);
+}
+
+} // namespace
+
+at::Tensor& index_put_(
+    at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices, const at::Tensor& values, bool accumulate) {
+  // One value for all elements of a mask needs none of their positions, for which the host would have to wait.
+  const bool is_one = values.numel() == 1 && values.scalar_type() == self.scalar_type() && !accumulate &&
+      (values.device() == self.device() || values.dim() == 0) && at::has_internal_overlap(self) == at::MemOverlap::No &&
+      self.numel() > 0;
+  const std::optional<at::Tensor> mask = is_one ? only_mask(self, indices) : std::nullopt;
+  if (!mask.has_value()) return at::_index_put_impl_(self, indices, values, accumulate, /*unsafe=*/false);
+  return at::where_out(self, *mask, values.reshape({}), self);
 }
 
 at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {

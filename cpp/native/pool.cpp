@@ -5,6 +5,7 @@
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/Pool.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_adaptive_avg_pool2d.h>
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/avg_pool3d.h>
 #include <ATen/ops/empty.h>
@@ -213,6 +214,12 @@ at::Tensor max_pool3d_with_indices_backward(const Arguments<at::_ops::max_pool3d
 }
 
 at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size) {
+  // Lanes for channels would gather from planes: 7 x 7 averages of 64 planes of 64 x 64 take 0.7 ms so, and 0.2 ms by
+  // the CPU's own function (PoCL, 2 cores).
+  constexpr int64_t kLarge = int64_t{1} << 16;
+  if (self.numel() >= kLarge && self.is_contiguous() && is_host_cpu(self)) {
+    return call_on_host<at::_ops::_adaptive_avg_pool2d>(self, output_size);
+  }
   return adaptive_average(self, output_size, 2);
 }
 at::Tensor adaptive_avg_pool3d(const at::Tensor& self, at::IntArrayRef output_size) {

@@ -151,9 +151,16 @@ at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out
   TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
   at::native::check_supported_max_int_with_precision(n, out);
   at::native::resize_output(out, {n});
-  // The order of random keys; of 63 bits, so that ties, which would favour the lower index, do not happen.
   const at::Tensor keys = at::empty({n}, out.options().dtype(at::kLong)).random_(std::move(generator));
-  return out.copy_(keys.argsort());
+  if (n == 0) return out;
+  if (!checked([&] { return bridge::swaps_permutations(arg(keys)); })) {
+    // The order of random keys; of 63 bits, so that ties, which would favour the lower index, do not happen.
+    return out.copy_(keys.argsort());
+  }
+  const bool is_target = out.scalar_type() == at::kLong && out.is_contiguous();
+  const at::Tensor order = is_target ? out : at::empty_like(keys);
+  checked([&] { bridge::permutation(arg(order), arg(keys)); });
+  return is_target ? out : out.copy_(order);
 }
 
 } // namespace torch_opencl::native

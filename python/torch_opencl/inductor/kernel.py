@@ -219,7 +219,20 @@ class OpenCLKernel(SIMDKernel):
             index = self.cse.newvar(dtype=torch.int64, shape=())
             self.compute.append(Statement((index,), Expr("index", (expr,))))
         bounds = (0 if lower else None, size if upper else None)
-        self.compute.append(Statement((), Expr("check_bounds", (index, *bounds, size, self._load_mask))))
+        checked = (index, *bounds, size, self._load_mask, self._is_wrapped(index))
+        self.compute.append(Statement((), Expr("check_bounds", checked)))
+
+    def _is_wrapped(self, index: Value) -> bool:
+        """Tell whether an index has had the size added where it was negative, as Inductor does it."""
+        made = {target.name: statement.expr for statement in self.compute for target in statement.targets}
+        chosen = made.get(index.name)
+        if chosen is not None and chosen.op == "to_dtype":
+            chosen = made.get(str(chosen.args[0]))
+        if chosen is None or chosen.op != "where":
+            return False
+        below, moved, given = (made.get(str(arg)) if i < 2 else arg for i, arg in enumerate(chosen.args))
+        wanted = ((below, "lt"), (moved, "add"))
+        return all(expr is not None and expr.op == op and expr.args[0] is given for expr, op in wanted)
 
     def device_assert_async(self, cond: Value, msg: str) -> None:
         """Report a condition that does not hold."""

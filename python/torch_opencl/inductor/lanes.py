@@ -356,7 +356,7 @@ class Lanes:
     # --- bad input
 
     def _op_check_bounds(self, expr: Expr, width: int) -> str:
-        index, _, _, size, mask = expr.args
+        index, _, _, size, mask, is_wrapped = expr.args
         wide = width if self.is_wide(index, width) else 1
         active = (
             "1"
@@ -368,7 +368,8 @@ class Lanes:
         if mask is None and wide > 1:
             active = f"(int{wide})(-1)"
         suffix = str(wide) if wide > 1 else ""
-        return f"{index} = checked_index{suffix}({index}, {self.index(size)}, {active}, faults);\n"
+        arguments = f"{index}, {self.index(size)}, {int(is_wrapped)}, {active}, faults"
+        return f"{index} = checked_index{suffix}({arguments});\n"
 
     def _op_assert(self, expr: Expr, width: int) -> str:
         condition, message, mask = expr.args

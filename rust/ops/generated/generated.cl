@@ -328,8 +328,9 @@ INLINE long randint64(long seed, long offset, long low, long high) {
 
 // --- bad input
 
-INLINE long checked_index(long index, long size, int is_active, __global uchar *faults) {
+// A report names the index as it was given: before the size was added, where negative ones count from the end.
+INLINE long checked_index(long index, long size, int is_wrapped, int is_active, __global uchar *faults) {
   if (index >= 0 && index < size) return index;
-  if (is_active) report_fault(faults, FAULT_INDEX, index, size);
+  if (is_active) report_fault(faults, FAULT_INDEX, is_wrapped && index < 0 ? index - size : index, size);
   return 0;
 }

@@ -249,7 +249,7 @@ INLINE long16 randint6416(long seed, long16 offset, long16 low, long16 high) {
   return out.v;
 }
 
-INLINE long16 checked_index16(long16 index, long size, int16 is_active, __global uchar *faults) {
+INLINE long16 checked_index16(long16 index, long size, int is_wrapped, int16 is_active, __global uchar *faults) {
   const long16 is_out = (index < 0) | (index >= size);
   if (!any16(convert_int16(is_out))) return index;
   union {
@@ -260,7 +260,7 @@ INLINE long16 checked_index16(long16 index, long size, int16 is_active, __global
     int16 v;
     int lane[16];
   } active = {is_active};
-  for (int l = 0; l < 16; l++) place.lane[l] = checked_index(place.lane[l], size, active.lane[l], faults);
+  for (int l = 0; l < 16; l++) place.lane[l] = checked_index(place.lane[l], size, is_wrapped, active.lane[l], faults);
   return place.v;
 }
 #endif

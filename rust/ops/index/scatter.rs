@@ -232,12 +232,12 @@ impl Scatter<'_> {
         }
         // Where what is read (the source, then the index) is denser along the depth, a work-item keeps to one lane: 48
         // ms become 6 for a scatter_add of 2048 rows of 2048 floats (PoCL, 2 cores;
-        // `make bench CASES="'scatter_add *'"`).
+        // `make bench CASES="'scatter_add *'"`). So does the only one of a single lane.
         let keeps_lane = !races
             && target.is_cpu()
             && match (lanes.first(), depth.first()) {
                 (Some(lane), Some(deep)) => {
-                    span(&lanes) >= target.compute_units() && deep.strides[1..] < lane.strides[1..]
+                    span(&lanes) == 1 || span(&lanes) >= target.compute_units() && deep.strides[1..] < lane.strides[1..]
                 }
                 _ => false,
             };
@@ -354,10 +354,12 @@ fn row_of(lanes: &[Dim<3>], dtype: DType) -> Dim<3> {
     lanes.first().copied().unwrap_or(Dim { size: 1, strides: [element, element, 0] })
 }
 
-/// Returns true if a CPU's cores should share the rows of the destination, and not each row.
+/// Returns true if a CPU's cores should share the rows of the destination, and not each row. Of rows of one element each
+/// core would take as long to find its own as one core takes to add them all.
 fn suits_rows(target: &Target, axis: &IndexAxis<'_>, row: Dim<3>, dtype: DType) -> bool {
     let (cores, element) = (target.compute_units() as i64, dtype.size() as i64);
     target.is_cpu()
+        && row.size > 1
         && row.strides == [element, element, 0]
         && axis.stride > 0
         // Offsets that several indices were folded into have a dimension without end.

@@ -1,4 +1,4 @@
-// Insertion indices of values among sorted ones.
+// Values among others: where sorted ones would take them, and whether they are there.
 
 #ifndef IS_COMPLEX
 // Insertion index of values[i] in its ascending row of `length` boundaries. `right` puts equal values after. `per_row`
@@ -22,5 +22,25 @@ __kernel void searchsorted(__global uchar *out, ulong out_offset, __global const
   }
   if (out_dtype == DT_I64) ((__global long *)(out + out_offset))[item] = low;
   else ((__global int *)(out + out_offset))[item] = (int)low;
+}
+
+// Which of n values are among `count` others, or with `inverted` which are not: bools. All others are looked at, which
+// vectors of values share.
+__kernel void is_among(__global uchar *out, ulong out_offset, __global const uchar *values, ulong values_offset,
+                       __global const uchar *others, ulong others_offset, int dtype0, long n, long count,
+                       int inverted) {
+  const long size = dtype_size(DTYPE0);
+  ITEM_TASKS((n + VEC - 1) / VEC, first, last);
+  for (long i = first * VEC; i < min(last * VEC, n); i += VEC) {
+    const int width = (int)min(n - i, (long)VEC);
+    const TV v = load_lanes(values + values_offset + i * size, size, width, DTYPE0);
+    union {
+      TM vector;
+      TI lanes[VEC];
+    } found;
+    found.vector = (TM)0;
+    for (long k = 0; k < count; k++) found.vector |= v == (TV)load(others + others_offset, k, DTYPE0);
+    FIRST_LANES(l, width) out[out_offset + i + l] = (found.lanes[l] != 0) != (inverted != 0);
+  }
 }
 #endif

@@ -1,7 +1,9 @@
-//! Insertion indices of values among sorted ones.
+//! Values among others: where sorted ones would take them, and whether they are there.
 
 use crate::error::Result;
 use crate::kernels::{entry, Family};
+use crate::ops::core::geometry::Geometry;
+use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor};
 
@@ -15,6 +17,7 @@ mod ffi {
     extern "Rust" {
         fn searchsorted(out: &Tensor, values: &Tensor, boundaries: &Tensor, sorter: &Tensor, right: bool)
             -> Result<()>;
+        fn is_among(out: &Tensor, values: &Tensor, others: &Tensor, inverted: bool) -> Result<()>;
     }
 }
 
@@ -54,4 +57,32 @@ pub fn searchsorted(
         right: i32::from(right),
     };
     target.launch(&program, entry::SEARCHSORTED, &args, &[count as usize], None)
+}
+
+/// Writes to `out`, of bools, which values are among `others`, of which there are few, or which are not; all tensors
+/// contiguous.
+///
+/// # Errors
+/// As the driver reports.
+pub fn is_among(out: &Tensor<'_>, values: &Tensor<'_>, others: &Tensor<'_>, inverted: bool) -> Result<()> {
+    let n = values.numel();
+    if n == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let class = values.class();
+    let geometry = Geometry::of(&target, class);
+    let spec = geometry.define(tier(n, &[("SPEC_DTYPE0", values.dtype.code())]));
+    let program = target.program(Family::Index, class, &spec)?;
+    let args = entry::IsAmong {
+        out: target.tensor(out)?,
+        values: target.tensor(values)?,
+        others: target.tensor(others)?,
+        dtype0: values.dtype,
+        n,
+        count: others.numel(),
+        inverted: i32::from(inverted),
+    };
+    let vectors = div_ceil(n, geometry.lanes as i64);
+    target.launch(&program, entry::IS_AMONG, &args, &geometry.items_for(vectors), None)
 }

@@ -25,6 +25,8 @@ mod ffi {
         fn random_sample(out: &Tensor, distribution: u32, parameters: [f64; 2], stream: RandomStream) -> Result<()>;
         fn random_integers(out: &Tensor, range: u64, base: i64, stream: RandomStream) -> Result<()>;
         fn random_bernoulli(out: &Tensor, probabilities: &Tensor, stream: RandomStream) -> Result<()>;
+        fn swaps_permutations(out: &Tensor) -> Result<bool>;
+        fn permutation(out: &Tensor, keys: &Tensor) -> Result<()>;
         fn dropout(out: &Tensor, mask: &Tensor, input: &Tensor, keep_prob: f64, stream: RandomStream) -> Result<()>;
         fn dropout_backward(grad_in: &Tensor, grad_out: &Tensor, mask: &Tensor, scale: f64) -> Result<()>;
     }
@@ -173,6 +175,31 @@ pub fn random_bernoulli(out: &Tensor<'_>, probabilities: &Tensor<'_>, stream: Ra
         faults: target.faults()?,
     };
     launch(&target, &program, entry::RANDOM_BERNOULLI, &args, drawing_items(&target, class, count))
+}
+
+/// Returns true if [`permutation`] runs where `out` is: on CPUs, where one work-item takes a quarter of the time that
+/// sorting random keys takes.
+///
+/// # Errors
+/// [`Error::Invalid`] for an address of no device.
+pub fn swaps_permutations(out: &Tensor<'_>) -> Result<bool> {
+    Ok(Target::of(out.address)?.is_cpu())
+}
+
+/// Fills `out` with a permutation that random numbers of 63 bits, `keys`, tell. Both are dense and int64.
+///
+/// # Errors
+/// As the driver reports.
+pub fn permutation(out: &Tensor<'_>, keys: &Tensor<'_>) -> Result<()> {
+    let n = out.numel();
+    if n == 0 {
+        return Ok(());
+    }
+    let target = Target::of(out.address)?;
+    let spec = tier(n, &[("SPEC_DTYPE0", out.dtype.code())]);
+    let program = program(&target, Class::Integer, &spec)?;
+    let args = entry::Permutation { out: target.tensor(out)?, keys: target.tensor(keys)?, n };
+    target.launch(&program, entry::PERMUTATION, &args, &[1], Some(&[1]))
 }
 
 /// Keeps each element with probability `keep_prob`, divided by it; `mask` (bool) tells which. All are laid out alike.

@@ -26,6 +26,20 @@ __kernel void random_integers(__global uchar *out, ulong out_offset, int dtype0,
   }
 }
 
+// A permutation of 0 to n - 1 by swaps (R. Durstenfeld, "Algorithm 235: random permutation", Communications of the ACM 7,
+// 1964), of which `keys` has the random numbers, of 63 bits. One work-item: each swap follows from those before.
+__kernel void permutation(__global uchar *out, ulong out_offset, __global const uchar *keys, ulong keys_offset,
+                          long n) {
+  __global long *order = (__global long *)(out + out_offset);
+  __global const ulong *key = (__global const ulong *)(keys + keys_offset);
+  for (long i = 0; i < n; i++) order[i] = i;
+  for (long i = 0; i < n - 1; i++) {
+    const long other = i + (long)mul_hi(key[i] << 1, (ulong)(n - i)), value = order[other];
+    order[other] = order[i];
+    order[i] = value;
+  }
+}
+
 #elif defined(IS_FLOAT)
 
 // Up to 8 elements from `first` on.

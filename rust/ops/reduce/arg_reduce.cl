@@ -72,9 +72,11 @@ __kernel GROUPS_OF(LSIZE) void arg_rows(EXTREMES_ARGUMENTS) {
     long index = begin, i = begin;
     if (dense) {
       long step = (long)BLOCK * VEC;
-      for (i += item * step; i + step <= end; i += LSIZE * step) {
+      for (i += item * step; i + VEC <= end; i += LSIZE * step) {
+        // Rows may be shorter than a block, and the last block may be.
+        const int vectors = BLOCK == 1 ? 1 : (int)min((long)BLOCK, (end - i) / VEC);
         TV block = load_vector(p, i, DTYPE0);
-        for (int b = 1; b < BLOCK; b++) {
+        for (int b = 1; b < vectors; b++) {
           TV x = load_vector(p, i + b * VEC, DTYPE0);
           block = BEATS(LARGEST, block, x) ? x : block;
         }
@@ -92,12 +94,15 @@ __kernel GROUPS_OF(LSIZE) void arg_rows(EXTREMES_ARGUMENTS) {
         if (BEATS(LARGEST, best, winner)) {
           best = winner;
           index = i;
+#if VEC > 1
+          while (all(BEATS(LARGEST, load_vector(p, index, DTYPE0), (TV)best))) index += VEC;
+#endif
           for (T x = load(p, index, DTYPE0); BEATS(LARGEST, x, best); x = load(p, index, DTYPE0)) index++;
         }
 #endif
       }
-      // Every item moves on to the elements that do not fill a block.
-      i = begin + (end - begin) / step * step;
+      // Every item moves on to the elements that do not fill a vector.
+      i = begin + (end - begin) / VEC * VEC;
     }
     for (i += item; i < end; i += LSIZE) {
       T x = load_at(p + i * stride, DTYPE0);

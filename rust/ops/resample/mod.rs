@@ -185,8 +185,11 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[ResampleStep],
         positions += axis.positions();
     }
     let target = Target::of(output.address)?;
-    let by_channel = planes::channels_are_neighbours(&[output, input], steps.len());
     let geometry = Geometry::of(&target, class);
+    let [length, _, _, channels, _] = from;
+    // Vectors of fewer channels than lanes, such as those of images, are read and written element by element.
+    let fills_lanes = !target.is_cpu() || channels >= geometry.lanes as i64;
+    let by_channel = fills_lanes && planes::channels_are_neighbours(&[output, input], steps.len());
     // Neighbours of a row have indices and weights of their own.
     let geometry = if by_channel { geometry } else { geometry.for_columns() };
     let spec = geometry.define(tier(output.numel(), &[("SPEC_DTYPE0", output.dtype.code())]));
@@ -201,7 +204,7 @@ pub fn resample(output: &Tensor<'_>, input: &Tensor<'_>, steps: &[ResampleStep],
     let layout = planes::layout(&[output, input], steps.len())?;
     let (lanes, rest) = planes::strips(&to, by_channel, geometry.lanes);
     let (dtype0, output, input) = (output.dtype, target.tensor(output)?, target.tensor(input)?);
-    let ([width, ..], [length, ..]) = (to, from);
+    let [width, ..] = to;
     let line_bytes = (length as u64).next_multiple_of(geometry.lanes as u64) as usize * class.size();
     let by_row = !by_channel && length <= width * MOST_INPUTS && line_bytes <= LINE_BYTES;
     if target.is_cpu() && by_row && line_bytes * 2 <= target.device.info.local_mem as usize {

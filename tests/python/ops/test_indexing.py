@@ -52,6 +52,51 @@ def test_an_index_out_of_range_is_named(place: int, index: int, device: torch.de
         x.view(1, 7)[pairs, indices.to(device)]
 
 
+@covers("index_put_")
+def test_one_value_for_what_a_mask_selects(device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(5, 6, 7, generator=generator)
+    for index in ((x > 0,), (x[..., 0] > 0,), (x[:, 0, 0] > 0,), (slice(None), x[0] > 0), (..., x[0, 0] > 0)):
+        there = tuple(i.to(device) if isinstance(i, torch.Tensor) else i for i in index)
+        for value in (3.0, torch.tensor(4.0), torch.tensor([5.0])):
+            expected, ours = x.clone(), x.to(device)
+            expected[index] = value
+            ours[there] = value.to(device) if isinstance(value, torch.Tensor) else value
+            assert torch.equal(ours.cpu(), expected)
+    ours = x.to(device)
+    with pytest.raises(IndexError, match="does not match the shape of the indexed tensor"):
+        ours[torch.ones(5, 5, dtype=torch.bool, device=device)] = 0.0
+    with pytest.raises(RuntimeError, match="dtype"):
+        ours.index_put_((ours > 0,), torch.zeros((), dtype=torch.int64, device=device))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32], ids=str)
+def test_values_among_others(dtype: torch.dtype, device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randint(0, 99, (3, 1111), generator=generator).to(dtype)
+    if dtype.is_floating_point:
+        values[0, ::7] = torch.nan
+    for count in (0, 1, 5):
+        others = values.view(-1)[:count]
+        for invert in (False, True):
+            ours = torch.isin(values.to(device), others.to(device), invert=invert)
+            assert torch.equal(ours.cpu(), torch.isin(values, others, invert=invert))
+    assert torch.equal(torch.isin(values.to(device), 3).cpu(), torch.isin(values, 3))
+
+
+@pytest.mark.parametrize("step", [1, 3, 8, 11])
+def test_gradients_of_sliding_windows(step: int, device: torch.device) -> None:
+    x = torch.randn(4, 50, 3, generator=torch.Generator().manual_seed(0))
+    for dim, size in ((1, 8), (2, 3), (0, 1)):
+        grads = []
+        for where in (torch.device("cpu"), device):
+            input = x.to(where).requires_grad_()
+            windows = input.unfold(dim, size, step)
+            weights = torch.arange(windows.numel(), device=where).view(windows.shape).remainder(17) * 1.0
+            grads.append(torch.autograd.grad((windows * weights).sum(), input)[0].cpu())
+        torch.testing.assert_close(grads[1], grads[0])
+
+
 @pytest.mark.filterwarnings("ignore:Use of masked_fill_ on expanded tensors")
 @pytest.mark.parametrize("mask_shape", [(3, 4), (4,), (3, 1), ()], ids=str)
 def test_masked_fill_of_an_expanded_tensor(mask_shape: tuple[int, ...], device: torch.device) -> None:

@@ -85,6 +85,22 @@ def test_smoothing(mode: str, align_corners: bool, size: tuple[int, int], device
     both_ways(lambda x: op(x, size, align_corners), device, torch.randn(2, 3, 7, 11))
 
 
+@pytest.mark.parametrize("channels", [2, 3, 17])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_images_whose_channels_are_neighbours(mode: str, channels: int, device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    image = torch.randn(2, channels, 37, 43, generator=generator).contiguous(memory_format=torch.channels_last)
+    for size in ((60, 150), (20, 21)):
+        results = []
+        for where in (torch.device("cpu"), device):
+            x = image.to(where).requires_grad_()
+            y = F.interpolate(x, size=size, mode=mode)
+            assert y.is_contiguous(memory_format=torch.channels_last)
+            (grad,) = torch.autograd.grad(y.square().sum(), x)
+            results.append((y.detach().cpu(), grad.cpu()))
+        torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)
+
+
 def test_what_is_not_a_number_stays_where_it_is(device: torch.device) -> None:
     values = torch.zeros(1, 1, 8, 8)
     values[0, 0, 0, 0] = float("nan")

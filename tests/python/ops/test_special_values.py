@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from op_samples import NoFallback
 from torch.nn import functional
 
 ACTIVATIONS = {
@@ -207,3 +208,21 @@ def test_the_greatest_number_deviates_by_nothing(device, dtype):
     greatest = torch.finfo(dtype).max
     assert torch.full((), greatest, dtype=dtype, device=device).std(correction=0).item() == 0
     assert (torch.full((1, 40), greatest, dtype=dtype, device=device).var(0, correction=0) == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, pytest.param(torch.complex128, marks=pytest.mark.needs_float64)])
+def test_magnitudes_of_complex_numbers_neither_overflow_nor_vanish(dtype: torch.dtype, device: torch.device) -> None:
+    limits = torch.finfo(dtype)
+    parts = [0.0, 1.0, 3e-5, limits.max, limits.max / 3, limits.tiny * 9, limits.max**0.5 * 2, math.inf, math.nan]
+    values = torch.tensor(parts, dtype=dtype.to_real())
+    real, imag = torch.meshgrid(values, values, indexing="ij")
+    numbers = torch.complex(real, -imag)
+    torch.testing.assert_close(numbers.to(device).abs().cpu(), torch.hypot(real, imag), equal_nan=True)
+
+
+def test_complex_numbers_are_made_of_halves(device: torch.device) -> None:
+    real, imag = torch.randn(2, 99, generator=torch.Generator().manual_seed(0)).half()
+    with NoFallback():
+        numbers = torch.complex(real.to(device), imag.to(device))
+    assert numbers.dtype == torch.complex32
+    assert torch.equal(torch.view_as_real(numbers).cpu(), torch.stack((real, imag), -1))

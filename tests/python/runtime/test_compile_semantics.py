@@ -51,6 +51,15 @@ def test_an_index_for_a_whole_row_is_checked(device):
         torch.compile(function)(rows, table, torch.full_like(index, 29)).cpu()
 
 
+def test_a_negative_index_out_of_range_is_named_as_it_was_given(device):
+    x, index = torch.randn(5, 40, device=device), torch.tensor([0, -7, 4, -5], device=device)
+    with pytest.raises(IndexError, match="index -7 is out of bounds for dimension with size 5"):
+        torch.compile(lambda x, index: x[index] + 1)(x, index).cpu()
+    flat = torch.arange(40, device=device) - 41
+    with pytest.raises(IndexError, match="index -41 is out of bounds for dimension with size 40"):
+        torch.compile(lambda x, index: x[0][index] + 1)(x, flat).cpu()
+
+
 def test_sums_in_narrow_dtypes_wrap(device):
     x = torch.full((3, 50), 77, dtype=torch.uint8, device=device)
     same(lambda x: x.sum(1, dtype=torch.uint8).int() + 1, x)
