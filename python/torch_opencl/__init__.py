@@ -4,10 +4,10 @@
 of ``torch.cuda``, ``torch.xpu`` and ``torch.accelerator``.
 """
 
-import sys
-from typing import Any
+import sys as _sys
+from typing import Any as _Any
 
-from torch_opencl import _dlpack, _hooks, _load, amp, interop, random
+from torch_opencl import _dlpack, _hooks, _load, amp, integrations, interop, random
 from torch_opencl._lazy import (
     _is_in_bad_fork as _is_in_bad_fork,
     _lazy_init as _lazy_init,
@@ -133,6 +133,7 @@ __all__ = [
     "host_memory_stats",
     "init",
     "initial_seed",
+    "integrations",
     "interop",
     "ipc_collect",
     "is_available",
@@ -179,7 +180,7 @@ __all__ = [
 globals().update(tensor_types())
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     # A function elsewhere, a tuple here: that is what `torch.cuda.default_generators` is.
     if name == "default_generators":
         return random.default_generators()
@@ -189,9 +190,13 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_load.load(sys.modules[__name__])
+_load.load(_sys.modules[__name__])
 if _load.error() is None:
     _dlpack.install()
+
+# Lightning has registries for this: nothing of its own is changed.
+_hooks.when_imported("lightning.pytorch.accelerators", "torch_opencl.integrations.lightning:register")
+_hooks.when_imported("lightning.fabric.accelerators", "torch_opencl.integrations.lightning:register")
 
 # torch.compile: each is done when PyTorch imports the module, which `import torch` does not.
 _hooks.when_imported("torch._inductor.utils", "torch_opencl.inductor.registration:add_to_gpu_types")
