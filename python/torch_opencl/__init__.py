@@ -52,15 +52,19 @@ from torch_opencl.kernels import Kernel, compile_kernel
 from torch_opencl.memory import (
     OutOfMemoryError,
     _dump_snapshot as _dump_snapshot,
+    _record_memory_history as _record_memory_history,
     _snapshot as _snapshot,
     empty_cache,
     get_per_process_memory_fraction,
     host_memory_stats,
+    host_memory_stats_as_nested_dict,
     ipc_collect,
     max_memory_allocated,
+    max_memory_cached,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
+    memory_cached,
     memory_reserved,
     memory_snapshot,
     memory_stats,
@@ -94,6 +98,7 @@ from torch_opencl.streams import (
     set_stream,
     stream,
 )
+from torch_opencl.usage import clock_rate, device_memory_used, memory_usage, utilization
 from torch_opencl.warmup import WarmupStatistics, warmup
 
 __version__ = "0.1.0"
@@ -109,6 +114,7 @@ __all__ = [
     "WarmupStatistics",
     "amp",
     "can_device_access_peer",
+    "clock_rate",
     "compile_kernel",
     "current_device",
     "current_stream",
@@ -116,6 +122,7 @@ __all__ = [
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
     "device_of",
     "empty_cache",
     "fallbacks",
@@ -131,6 +138,7 @@ __all__ = [
     "graph",
     "graph_pool_handle",
     "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "init",
     "initial_seed",
     "integrations",
@@ -147,14 +155,17 @@ __all__ = [
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "memory_usage",
     "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_fallbacks",
@@ -172,6 +183,7 @@ __all__ = [
     "set_sync_debug_mode",
     "stream",
     "synchronize",
+    "utilization",
     "warmup",
 ]
 
