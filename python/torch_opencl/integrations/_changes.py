@@ -4,7 +4,7 @@ import functools
 import importlib
 import importlib.metadata
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +27,7 @@ class Changes:
 
     distribution: str
     names: Mapping[str, Replace]
-    done: list[tuple[Any, str, Any]] = field(default_factory=list)
+    done: list[tuple[Any, str, Any, Any]] = field(default_factory=list)
 
     def apply(self) -> None:
         """Replace all names; do nothing where that has been done.
@@ -42,14 +42,14 @@ class Changes:
         for owner, attribute, replace in found:
             original = vars(owner)[attribute]
             replacement = _made_of(original, replace)
-            for place in _places(owner, attribute, original):
-                self.done.append((place, attribute, original))
-                setattr(place, attribute, replacement)
+            self.done.append((owner, attribute, original, replacement))
+            _exchange(owner, attribute, original, replacement)
 
     def undo(self) -> None:
         """Put back what has been replaced."""
         while self.done:
-            setattr(*self.done.pop())
+            owner, attribute, original, replacement = self.done.pop()
+            _exchange(owner, attribute, replacement, original)
 
     def _find(self, name: str) -> tuple[Any, str]:
         module, _, path = name.partition(":")
@@ -87,14 +87,12 @@ def _made_of(original: Any, replace: Replace) -> Any:
     return functools.wraps(original)(replace(original))
 
 
-def _places(owner: Any, attribute: str, original: Any) -> Iterable[Any]:
-    """The owner, and modules that have imported the original by its name."""
-    yield owner
-    if isinstance(owner, type):
-        return
-    for module in list(sys.modules.values()):
-        if module is not owner and getattr(module, "__dict__", {}).get(attribute) is original:
-            yield module
+def _exchange(owner: Any, attribute: str, present: Any, other: Any) -> None:
+    """Put another value in the place of the present one, in modules too that have imported it by its name."""
+    modules = [] if isinstance(owner, type) else list(sys.modules.values())
+    importers = [module for module in modules if getattr(module, "__dict__", {}).get(attribute) is present]
+    for place in (owner, *importers):
+        setattr(place, attribute, other)
 
 
 @contextmanager
