@@ -95,7 +95,7 @@ def test_pipelines_use_the_device_unless_told_otherwise(device):
 def test_weights_are_loaded_to_the_device(device, tmp_path):
     torch_opencl.integrations.enable("transformers")
     gpt().save_pretrained(tmp_path)
-    for place in ("opencl", {"": 0}):
+    for place in ("opencl", "auto", {"": 0}):
         model = transformers.GPT2LMHeadModel.from_pretrained(tmp_path, device_map=place)
         assert {parameter.device.type for parameter in model.parameters()} == {"opencl"}, place
     out = model.generate(torch.tensor([[1, 2]], device=device), max_new_tokens=4, do_sample=False)

@@ -88,11 +88,12 @@ def _made_of(original: Any, replace: Replace) -> Any:
 
 
 def _exchange(owner: Any, attribute: str, present: Any, other: Any) -> None:
-    """Put another value in the place of the present one, in modules too that have imported it by its name."""
-    modules = [] if isinstance(owner, type) else list(sys.modules.values())
-    importers = [module for module in modules if getattr(module, "__dict__", {}).get(attribute) is present]
-    for place in (owner, *importers):
-        setattr(place, attribute, other)
+    """Put another value in the place of the present one, in modules too that have imported it, by whatever name."""
+    setattr(owner, attribute, other)
+    for module in [] if isinstance(owner, type) else list(sys.modules.values()):
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if value is present:
+                setattr(module, name, other)
 
 
 @contextmanager
