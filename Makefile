@@ -54,7 +54,7 @@ SMOKE := $(patsubst %,tests/python/ops/test_%.py,ops_explicit normalisation blas
 SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator device) tests/python/tools/test_install.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean models bench-ulp site figures
+.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean models libraries bench-ulp site figures
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,6 +112,13 @@ models: build ## Compare models of torchvision, transformers, timm, diffusers an
 		$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv-models -r requirements-models.txt && \
 		cp requirements-models.txt .venv-models/requirements.txt; }
 	@$(RUN) tests/models $(CASES)
+
+libraries: build ## Try accelerate, transformers, lightning and other libraries on the device (PYTEST_FLAGS="-k trainer")
+	@cmp -s requirements-libraries.txt .venv-libraries/requirements.txt || { \
+		echo "==> installing libraries into .venv-libraries" && \
+		$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv-libraries \
+			-r requirements-libraries.txt && cp requirements-libraries.txt .venv-libraries/requirements.txt; }
+	@$(WITH) $(RUN) -m pytest $(PYTEST_FLAGS) tests/libraries
 
 gpu-compile: build ## Compile for GPUs, without one, all that they are asked to run (CASES="gemm_local"; SAMPLE=1)
 	@RUN="$(RUN)" scripts/setup_gpu_compile.sh

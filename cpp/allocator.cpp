@@ -4,15 +4,38 @@
 #include <c10/util/Exception.h>
 
 #include "error.h"
+#include "memory_history.h"
 
 namespace torch_opencl {
 namespace {
+
+// Tells torch.profiler of bytes that tensors have taken, or given back where the number is negative.
+void report_to_profiler(size_t address, int64_t bytes, int32_t index) {
+  const auto stats = bridge::memory_stats(index);
+  // The order is that of MemoryStats::named in rust/runtime/stats.rs.
+  c10::reportMemoryUsageToProfiler(
+      reinterpret_cast<void*>(address), bytes, stats.at(4).current, stats.at(5).current,
+      c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index)));
+}
+
+// Tells the profiler and the history of a block that has been allocated.
+void report(int32_t index, size_t address) {
+  const size_t bytes = bridge::block_size(index, address);
+  if (c10::memoryProfilingEnabled()) report_to_profiler(address, static_cast<int64_t>(bytes), index);
+  if (records_memory()) record_allocation(index, address, bytes, bridge::current_stream(index));
+}
 
 void free_device(void* address) {
   // Runs in destructors: an error here has nobody to be reported to, and the memory is lost at worst.
   try {
     const auto at = reinterpret_cast<size_t>(address);
-    bridge::free(bridge::device_of_address(at), at);
+    const int32_t index = bridge::device_of_address(at);
+    const bool is_profiled = c10::memoryProfilingEnabled();
+    const size_t bytes = is_profiled || records_memory() ? bridge::block_size(index, at) : 0;
+    // Before another tensor may get the block.
+    if (records_memory()) record_free(index, at, bytes);
+    bridge::free(index, at);
+    if (is_profiled) report_to_profiler(at, -static_cast<int64_t>(bytes), index);
   } catch (const rust::Error& error) {
     if (!bridge::in_bad_fork()) {
       TORCH_WARN_ONCE("OpenCL: freeing device memory failed: ", message_of(error));
@@ -36,7 +59,11 @@ class Allocator final : public c10::DeviceAllocator {
     const auto index = static_cast<c10::DeviceIndex>(bridge::current_device());
     const c10::Device device(c10::DeviceType::PrivateUse1, index);
     if (size == 0) return {nullptr, device};
-    auto* data = reinterpret_cast<void*>(checked([&] { return bridge::allocate(index, size); }));
+    const size_t address = checked([&] { return bridge::allocate(index, size); });
+    if (c10::memoryProfilingEnabled() || records_memory()) {
+      checked([&] { report(index, address); });
+    }
+    auto* data = reinterpret_cast<void*>(address);
     return {data, data, &free_device, device};
   }
 

@@ -8,4 +8,5 @@ mod graph;
 mod interop;
 mod memory;
 mod runtime;
+mod trace;
 mod tuning;

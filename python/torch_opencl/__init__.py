@@ -4,10 +4,10 @@
 of ``torch.cuda``, ``torch.xpu`` and ``torch.accelerator``.
 """
 
-import sys
-from typing import Any
+import sys as _sys
+from typing import Any as _Any
 
-from torch_opencl import _dlpack, _hooks, _load, amp, interop, random
+from torch_opencl import _dlpack, _hooks, _load, amp, integrations, interop, random
 from torch_opencl._lazy import (
     _is_in_bad_fork as _is_in_bad_fork,
     _lazy_init as _lazy_init,
@@ -52,15 +52,19 @@ from torch_opencl.kernels import Kernel, compile_kernel
 from torch_opencl.memory import (
     OutOfMemoryError,
     _dump_snapshot as _dump_snapshot,
+    _record_memory_history as _record_memory_history,
     _snapshot as _snapshot,
     empty_cache,
     get_per_process_memory_fraction,
     host_memory_stats,
+    host_memory_stats_as_nested_dict,
     ipc_collect,
     max_memory_allocated,
+    max_memory_cached,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
+    memory_cached,
     memory_reserved,
     memory_snapshot,
     memory_stats,
@@ -94,6 +98,7 @@ from torch_opencl.streams import (
     set_stream,
     stream,
 )
+from torch_opencl.usage import clock_rate, device_memory_used, memory_usage, utilization
 from torch_opencl.warmup import WarmupStatistics, warmup
 
 __version__ = "0.1.0"
@@ -109,6 +114,7 @@ __all__ = [
     "WarmupStatistics",
     "amp",
     "can_device_access_peer",
+    "clock_rate",
     "compile_kernel",
     "current_device",
     "current_stream",
@@ -116,6 +122,7 @@ __all__ = [
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
     "device_of",
     "empty_cache",
     "fallbacks",
@@ -131,8 +138,10 @@ __all__ = [
     "graph",
     "graph_pool_handle",
     "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "init",
     "initial_seed",
+    "integrations",
     "interop",
     "ipc_collect",
     "is_available",
@@ -146,14 +155,17 @@ __all__ = [
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "memory_usage",
     "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_fallbacks",
@@ -171,6 +183,7 @@ __all__ = [
     "set_sync_debug_mode",
     "stream",
     "synchronize",
+    "utilization",
     "warmup",
 ]
 
@@ -179,7 +192,7 @@ __all__ = [
 globals().update(tensor_types())
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     # A function elsewhere, a tuple here: that is what `torch.cuda.default_generators` is.
     if name == "default_generators":
         return random.default_generators()
@@ -189,10 +202,14 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_load.load(sys.modules[__name__])
+_load.load(_sys.modules[__name__])
 if _load.error() is None:
     _dlpack.install()
     _hooks.when_imported("torch.distributed.distributed_c10d", "torch_opencl._distributed:install")
+
+# Lightning has registries for this: nothing of its own is changed.
+_hooks.when_imported("lightning.pytorch.accelerators", "torch_opencl.integrations.lightning:register")
+_hooks.when_imported("lightning.fabric.accelerators", "torch_opencl.integrations.lightning:register")
 
 # torch.compile: each is done when PyTorch imports the module, which `import torch` does not.
 _hooks.when_imported("torch._inductor.utils", "torch_opencl.inductor.registration:add_to_gpu_types")

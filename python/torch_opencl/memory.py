@@ -1,7 +1,6 @@
 """How much memory tensors use, and the cache behind it."""
 
 import json
-import pickle
 from collections import OrderedDict
 from typing import Any, Protocol
 
@@ -9,18 +8,25 @@ import torch
 
 from torch_opencl._lazy import device_count, is_initialized
 from torch_opencl._load import native
+from torch_opencl._snapshots import _dump_snapshot, _record_memory_history, _snapshot, memory_snapshot
 from torch_opencl._utils import DeviceLike, _check_index, _get_device_index
 
 __all__ = [
     "OutOfMemoryError",
+    "_dump_snapshot",
+    "_record_memory_history",
+    "_snapshot",
     "empty_cache",
     "get_per_process_memory_fraction",
     "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "ipc_collect",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
@@ -77,14 +83,7 @@ def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
     Raises:
         RuntimeError: there is no such device.
     """
-    nested: dict[str, Any] = {}
-    for name, value in memory_stats(device).items():
-        *parts, last = name.split(".")
-        inner = nested
-        for part in parts:
-            inner = inner.setdefault(part, {})
-        inner[last] = value
-    return nested
+    return _nested(memory_stats(device))
 
 
 class _Statistic(Protocol):
@@ -128,6 +127,11 @@ max_memory_reserved = _statistic(
 )
 
 
+# Older names, as torch.cuda has them.
+memory_cached = memory_reserved
+max_memory_cached = max_memory_reserved
+
+
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     """Return the statistics of a device's memory allocator as a table to print.
 
@@ -169,42 +173,6 @@ _SUMMARY = (
 )
 
 
-def memory_snapshot() -> list[dict[str, Any]]:
-    """Return the buffers that the allocators of all devices hold, and the blocks that each is cut into.
-
-    Returns:
-        A dictionary a buffer, with the keys of :func:`torch.cuda.memory_snapshot`; no call stacks are recorded, so
-        ``frames`` are empty. Empty where OpenCL has not been used yet.
-    """
-    if not is_initialized():
-        return []
-    return [segment for index in range(device_count()) for segment in json.loads(native().memory_snapshot(index))]
-
-
-def _snapshot(device: DeviceLike = None) -> dict[str, Any]:
-    """Return :func:`memory_snapshot` in the form that PyTorch's memory visualiser reads.
-
-    Args:
-        device: leave out the buffers of other devices; None for all.
-
-    Returns:
-        A dictionary with the keys of ``torch.cuda.memory._snapshot``. No events are recorded, so that traces are empty.
-    """
-    index = None if device is None else _check_index(device)
-    segments = [segment for segment in memory_snapshot() if index in (None, segment["device"])]
-    return {"segments": segments, "device_traces": [[] for _ in range(device_count())], "allocator_settings": {}}
-
-
-def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
-    """Write :func:`_snapshot` to a file, for https://pytorch.org/memory_viz: its view of the allocator's state.
-
-    Args:
-        filename: the file.
-    """
-    with open(filename, "wb") as file:
-        pickle.dump(_snapshot(), file)
-
-
 def host_memory_stats() -> OrderedDict[str, int]:
     """Return the statistics of the allocator of pinned host memory.
 
@@ -215,6 +183,18 @@ def host_memory_stats() -> OrderedDict[str, int]:
         LibraryError: the native library cannot be loaded.
     """
     return _sorted(native().host_memory_stats())
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """Return :func:`host_memory_stats` with a dictionary for each part of a name.
+
+    Returns:
+        The statistics.
+
+    Raises:
+        LibraryError: the native library cannot be loaded.
+    """
+    return _nested(host_memory_stats())
 
 
 def reset_peak_host_memory_stats() -> None:
@@ -329,6 +309,17 @@ def ipc_collect() -> None:
 
 def _sorted(stats: str) -> OrderedDict[str, int]:
     return OrderedDict(sorted(json.loads(stats).items()))
+
+
+def _nested(stats: OrderedDict[str, int]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, value in stats.items():
+        *parts, last = name.split(".")
+        inner = nested
+        for part in parts:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return nested
 
 
 def _size(count: int) -> str:

@@ -25,6 +25,11 @@ pub fn record_stream(index: i32, address: usize, stream: i64) -> Result<()> {
     Ok(())
 }
 
+/// Bytes of the block that starts at an address; 0 where none does.
+pub fn block_size(index: i32, address: usize) -> Result<usize> {
+    Ok(device(index)?.state()?.block_size(address).unwrap_or(0))
+}
+
 pub fn empty_cache(index: i32) -> Result<()> {
     device(index)?.initialised().map_or(Ok(()), runtime::DeviceState::empty_cache)
 }

@@ -56,6 +56,7 @@ pub mod ffi {
         fn allocate(index: i32, size: usize) -> Result<usize>;
         fn free(index: i32, address: usize) -> Result<()>;
         fn record_stream(index: i32, address: usize, stream: i64) -> Result<()>;
+        fn block_size(index: i32, address: usize) -> Result<usize>;
         fn empty_cache(index: i32) -> Result<()>;
         fn memory_info(index: i32) -> Result<MemoryInfo>;
         fn memory_stats(index: i32) -> Result<Vec<NamedStat>>;

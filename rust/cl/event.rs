@@ -2,7 +2,7 @@
 
 use opencl3::event::{
     get_event_info, get_event_profiling_info, release_event, wait_for_events, CL_COMPLETE,
-    CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_END,
+    CL_EVENT_COMMAND_EXECUTION_STATUS, CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START,
 };
 use opencl3::types::cl_event;
 
@@ -38,6 +38,12 @@ impl Event {
             status if status < 0 => Err(Error::OpenCl { call: "an enqueued command", code: status }),
             status => Ok(status == CL_COMPLETE),
         }
+    }
+
+    /// Device time at which the command began, in nanoseconds.
+    pub fn start_time(&self) -> Result<u64> {
+        let info = get_event_profiling_info(self.handle, CL_PROFILING_COMMAND_START);
+        Ok(check("clGetEventProfilingInfo", info)?.to_ulong())
     }
 
     /// Device time at which the command ended, in nanoseconds.

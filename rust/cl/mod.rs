@@ -14,6 +14,7 @@ mod queue;
 mod queue_throttle;
 mod recording;
 mod shared;
+mod trace;
 
 pub use buffer::{Buffer, MemHandle};
 pub use context::Context;
@@ -25,6 +26,7 @@ pub use program::Program;
 pub use proof::{witness_with, Witness};
 pub use queue::{Grid, MapAccess, Queue, Read};
 pub use recording::Recording;
+pub use trace::{pop_correlation, push_correlation, start_trace, stop_trace, take_trace, TracedCommand, TracedKind};
 
 use opencl3::error_codes::ClError;
 

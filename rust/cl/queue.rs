@@ -11,7 +11,7 @@ use opencl3::types::{cl_command_queue, cl_event, CL_FALSE};
 
 use super::launch_batch::{LaunchBatch, Start};
 use super::queue_throttle::QueueThrottle;
-use super::{check, proof, Arg, Context, Event, Kernel, MemHandle, Status};
+use super::{check, proof, trace, Arg, Context, Event, Kernel, MemHandle, Status};
 use crate::error::Result;
 
 /// An owning in-order `cl_command_queue` with timestamps.
@@ -124,15 +124,24 @@ impl Queue {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enqueues a command that starts now.
+    /// What traces know the queue by.
+    pub fn trace_id(&self) -> usize {
+        self.handle as usize
+    }
+
+    /// Enqueues a command that starts now, and moves so many bytes.
     fn submit<S: Status>(
         &self,
         call: &'static str,
+        bytes: usize,
         enqueue: impl FnOnce() -> std::result::Result<cl_event, S>,
     ) -> Result<Event> {
         let mut batch = self.batch();
         let handle = check(call, enqueue())?;
         let event = Event { handle, position: self.advance() };
+        if trace::is_tracing() {
+            trace::note_transfer(self.trace_id(), &event, call, bytes);
+        }
         let commands = batch.count();
         batch.submit()?;
         drop(batch);
@@ -187,7 +196,11 @@ impl Queue {
                 )
             };
             let handle = check("clEnqueueNDRangeKernel", result)?;
-            drop(Event { handle, position: self.advance() });
+            let event = Event { handle, position: self.advance() };
+            if trace::is_tracing() {
+                trace::note_launch(self.trace_id(), &event, kernel.name(), grid);
+            }
+            drop(event);
             let commands = batch.count();
             let is_last = commands.is_multiple_of(batch.flush_period());
             if start == Start::Now || is_last {
@@ -207,7 +220,7 @@ impl Queue {
     /// `source` holds `size` readable bytes, and keeps them unchanged until the event completes.
     pub unsafe fn write(&self, target: MemHandle, offset: usize, source: *const u8, size: usize) -> Result<Event> {
         // SAFETY: promised by the caller.
-        self.submit("clEnqueueWriteBuffer", || unsafe {
+        self.submit("clEnqueueWriteBuffer", size, || unsafe {
             api::enqueue_write_buffer(self.handle, target.0, CL_FALSE, offset, size, source.cast(), 0, std::ptr::null())
         })
     }
@@ -218,7 +231,7 @@ impl Queue {
     /// `target` holds `size` writable bytes that nothing else uses until the event completes.
     pub unsafe fn read(&self, source: MemHandle, offset: usize, target: *mut u8, size: usize) -> Result<Event> {
         // SAFETY: promised by the caller.
-        self.submit("clEnqueueReadBuffer", || unsafe {
+        self.submit("clEnqueueReadBuffer", size, || unsafe {
             api::enqueue_read_buffer(self.handle, source.0, CL_FALSE, offset, size, target.cast(), 0, std::ptr::null())
         })
     }
@@ -234,7 +247,7 @@ impl Queue {
     ) -> Result<()> {
         let (queue, none) = (self.handle, std::ptr::null());
         // SAFETY: the driver checks the ranges against the buffers' sizes.
-        let copied = self.submit("clEnqueueCopyBuffer", || unsafe {
+        let copied = self.submit("clEnqueueCopyBuffer", size, || unsafe {
             api::enqueue_copy_buffer(queue, source.0, target.0, source_offset, target_offset, size, 0, none)
         });
         copied.map(drop)
@@ -244,7 +257,7 @@ impl Queue {
     pub fn fill(&self, target: MemHandle, offset: usize, pattern: &[u8], size: usize) -> Result<()> {
         let (queue, bytes, none) = (self.handle, pattern.as_ptr().cast(), std::ptr::null());
         // SAFETY: the pattern is read before the call returns.
-        let filled = self.submit("clEnqueueFillBuffer", || unsafe {
+        let filled = self.submit("clEnqueueFillBuffer", size, || unsafe {
             api::enqueue_fill_buffer(queue, target.0, bytes, pattern.len(), offset, size, 0, none)
         });
         filled.map(drop)
@@ -260,7 +273,7 @@ impl Queue {
         let mut pointer: *mut c_void = std::ptr::null_mut();
         let (queue, out, none) = (self.handle, &raw mut pointer, std::ptr::null());
         // SAFETY: the driver checks the range against the buffer's size; `out` points to a local.
-        let mapped = self.submit("clEnqueueMapBuffer", || unsafe {
+        let mapped = self.submit("clEnqueueMapBuffer", size, || unsafe {
             api::enqueue_map_buffer(queue, buffer.0, CL_FALSE, flags, offset, size, &mut *out, 0, none)
         });
         mapped.map(|event| (pointer.cast(), event))
@@ -272,7 +285,7 @@ impl Queue {
     /// `pointer` came from [`Self::map`] of this buffer and is not used afterwards.
     pub unsafe fn unmap(&self, buffer: MemHandle, pointer: *mut u8) -> Result<Event> {
         // SAFETY: promised by the caller.
-        self.submit("clEnqueueUnmapMemObject", || unsafe {
+        self.submit("clEnqueueUnmapMemObject", 0, || unsafe {
             api::enqueue_unmap_mem_object(self.handle, buffer.0, pointer.cast(), 0, std::ptr::null())
         })
     }
@@ -291,7 +304,7 @@ impl Queue {
     pub fn wait_for(&self, event: &Event) -> Result<()> {
         let events: [cl_event; 1] = [event.handle];
         // SAFETY: the list holds one live event.
-        let barrier = self.submit("clEnqueueBarrierWithWaitList", || unsafe {
+        let barrier = self.submit("clEnqueueBarrierWithWaitList", 0, || unsafe {
             api::enqueue_barrier_with_wait_list(self.handle, 1, events.as_ptr())
         });
         barrier.map(drop)

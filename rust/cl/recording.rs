@@ -16,7 +16,7 @@ use opencl3::types::{cl_command_queue, cl_event, cl_kernel, cl_program};
 use super::kernel::KernelHandle;
 use super::launch_batch::Start;
 use super::queue_throttle::QueueThrottle;
-use super::{check, proof, Arg, Event, Grid, Kernel, MemHandle, Queue, Status};
+use super::{check, proof, trace, Arg, Event, Grid, Kernel, MemHandle, Queue, Status};
 use crate::error::{Error, Result};
 
 /// Commands that are enqueued while the queue is locked.
@@ -103,28 +103,37 @@ impl Launch {
         Ok(launch)
     }
 
-    fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> std::result::Result<(), i32> {
+    /// Returns the event, where there is one.
+    fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> std::result::Result<Option<cl_event>, i32> {
         let pointer = |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(std::ptr::null(), |sizes| sizes.as_ptr());
         let (kernel, first, global) = (self.kernel.0, pointer(&self.first), self.global.as_ptr());
         let (local, dimensions) = (pointer(&self.local), self.dimensions);
         let (count, list) = (u32::from(wait.is_some()), wait.map_or(std::ptr::null(), std::ptr::from_ref));
-        if let Some(enqueue) = enqueue_function() {
+        if let Some(enqueue) = enqueue_function().filter(|_| !trace::is_tracing()) {
             let none = std::ptr::null_mut();
             // SAFETY: the arrays hold as many sizes as there are dimensions, the wait list one event or none; nobody else
             // has the kernel object.
             let status = unsafe { enqueue(queue, kernel, dimensions, first, global, local, count, list, none) };
-            return if status == CL_SUCCESS { Ok(()) } else { Err(status) };
+            return if status == CL_SUCCESS { Ok(None) } else { Err(status) };
         }
         // SAFETY: as above.
         let result =
             unsafe { api::enqueue_nd_range_kernel(queue, kernel, dimensions, first, global, local, count, list) };
-        result.map(release).map_err(|error| error.code())
+        result.map(Some).map_err(|error| error.code())
     }
-}
 
-/// Releases an event that nobody waits for.
-fn release(handle: cl_event) {
-    drop(Event { handle, position: 0 });
+    /// The sizes of the launch's dimensions.
+    fn used<'a>(&self, sizes: &'a [usize; 3]) -> &'a [usize] {
+        sizes.get(..self.dimensions as usize).unwrap_or_default()
+    }
+
+    fn grid(&self) -> Grid<'_> {
+        Grid {
+            first: self.first.as_ref().map(|sizes| self.used(sizes)),
+            global: self.used(&self.global),
+            local: self.local.as_ref().map(|sizes| self.used(sizes)),
+        }
+    }
 }
 
 type EnqueueKernel = unsafe extern "C" fn(
@@ -169,7 +178,8 @@ impl Command {
         }
     }
 
-    fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> Result<()> {
+    /// Returns the event, where there is one.
+    fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> Result<Option<Event>> {
         let (count, list) = (u32::from(wait.is_some()), wait.map_or(std::ptr::null(), std::ptr::from_ref));
         let result = match self {
             Self::Launch(launch) => launch.enqueue(queue, wait),
@@ -187,7 +197,7 @@ impl Command {
                         list,
                     )
                 };
-                copied.map(release).map_err(|error| error.code())
+                copied.map(Some).map_err(|error| error.code())
             }
             Self::Fill { target, offset, pattern, size } => {
                 let bytes: *const c_void = pattern.as_ptr().cast();
@@ -195,17 +205,25 @@ impl Command {
                 let filled = unsafe {
                     api::enqueue_fill_buffer(queue, target.0, bytes, pattern.len(), *offset, *size, count, list)
                 };
-                filled.map(release).map_err(|error| error.code())
+                filled.map(Some).map_err(|error| error.code())
             }
         };
-        check(self.call(), result)
+        Ok(check(self.call(), result)?.map(|handle| Event { handle, position: 0 }))
+    }
+
+    fn trace(&self, queue: usize, event: &Event) {
+        match self {
+            Self::Launch(launch) => trace::note_launch(queue, event, &launch.name, &launch.grid()),
+            Self::Copy { size, .. } | Self::Fill { size, .. } => {
+                trace::note_transfer(queue, event, self.call(), *size);
+            }
+        }
     }
 
     fn describe(&self) -> String {
         match self {
             Self::Launch(launch) => {
-                let sizes =
-                    |sizes: &[usize; 3]| format!("{:?}", sizes.get(..launch.dimensions as usize).unwrap_or_default());
+                let sizes = |sizes: &[usize; 3]| format!("{:?}", launch.used(sizes));
                 let local = launch.local.as_ref().map_or_else(|| "the driver's".to_owned(), sizes);
                 format!("{} over {} in groups of {local}", launch.name, sizes(&launch.global))
             }
@@ -311,7 +329,10 @@ impl Queue {
         let mut enqueue = || -> Result<()> {
             for command in chunk {
                 let wait = batch.wait_list(Start::Batched)?;
-                command.enqueue(self.handle, wait.as_ref())?;
+                let event = command.enqueue(self.handle, wait.as_ref())?;
+                if let Some(event) = event.filter(|_| trace::is_tracing()) {
+                    command.trace(self.trace_id(), &event);
+                }
                 self.advance();
                 let commands = batch.count();
                 is_far |= QueueThrottle::is_due(commands);

@@ -214,6 +214,11 @@ impl DeviceState {
             .ok_or_else(|| Error::Invalid(format!("OpenCL: {id} is not the id of a stream")))
     }
 
+    /// What traces know the queues by, each with the id of its stream.
+    pub(super) fn trace_ids(&self) -> impl Iterator<Item = (usize, i64)> + '_ {
+        self.streams.iter().filter_map(|stream| Some((stream.trace_id()?, stream.id())))
+    }
+
     /// Blocks until every stream of the device has finished.
     pub fn synchronize(&self) -> Result<()> {
         self.streams.iter().try_for_each(Stream::synchronize)

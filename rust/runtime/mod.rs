@@ -17,6 +17,7 @@ mod faults;
 mod fork;
 mod graph;
 mod pinned;
+mod profile;
 mod snapshot;
 mod stats;
 mod stream;
@@ -41,6 +42,7 @@ pub use pinned::{
     allocate_pinned, empty_pinned_cache, free_pinned, host_memory_stats, is_pinned, record_pinned,
     reset_accumulated_host_stats, reset_peak_host_stats,
 };
+pub use profile::{start_profile, stop_profile, ProfiledCommand};
 pub use snapshot::{BlockState, BlockView, SegmentView};
 pub use stats::{HostMemoryStats, MemoryStats, Stat};
 pub use stream::{launch_count, Stream, POOL_STREAMS};

@@ -104,6 +104,11 @@ impl Stream {
         self.queue.get_or_init(|| Queue::new(context)).as_ref().map_err(Clone::clone)
     }
 
+    /// What traces know its queue by, if it has one.
+    pub(super) fn trace_id(&self) -> Option<usize> {
+        self.used_queue().map(Queue::trace_id)
+    }
+
     /// The queue, if anything was ever enqueued.
     fn used_queue(&self) -> Option<&Queue> {
         self.queue.get().and_then(|queue| queue.as_ref().ok())

@@ -293,3 +293,27 @@ def test_snapshots_are_what_pytorchs_visualiser_reads(device, tmp_path):
     assert "12.0MiB" in _memory_viz.segsum(snapshot)
     assert "<html" in _memory_viz.segment_plot(snapshot)
     assert torch.opencl.memory._snapshot(device)["segments"] == torch.opencl.memory_snapshot()
+
+
+def test_the_history_of_allocations_names_the_lines_that_made_them(device):
+    from torch.cuda import _memory_viz
+
+    torch.opencl.memory._record_memory_history(max_entries=100, clear_history=True)
+    try:
+        tensor = torch.ones(1 << 20, device=device)
+        address = tensor.data_ptr()
+        del tensor
+    finally:
+        torch.opencl.memory._record_memory_history(enabled=None)
+    torch.ones(3, device=device)
+    snapshot = torch.opencl.memory._snapshot()
+    events = [event for event in snapshot["device_traces"][device.index] if event["addr"] == address]
+    assert [event["action"] for event in events] == ["alloc", "free_requested", "free_completed"]
+    assert all(event["size"] >= 4 << 20 and event["stream"] == 0 for event in events)
+    assert any(frame["filename"] == __file__ for frame in events[0]["frames"])
+    assert len(snapshot["device_traces"][device.index]) <= 200
+    assert "<html" in _memory_viz.trace_plot(snapshot)
+    torch.opencl.memory._record_memory_history(enabled=None, clear_history=True)
+    assert torch.opencl.memory._snapshot()["device_traces"][device.index] == []
+    with pytest.raises(RuntimeError, match="expected enabled to be"):
+        torch.opencl.memory._record_memory_history(enabled="sometimes")

@@ -45,6 +45,18 @@ def there_and_back():
     process.terminate()
 
 
+def test_batches_of_spawned_workers_are_pinned_and_copied_while_the_host_goes_on(device):
+    data = torch.utils.data.TensorDataset(torch.arange(16.0))
+    loader = torch.utils.data.DataLoader(
+        data, 4, num_workers=1, multiprocessing_context="spawn", pin_memory=True, timeout=120
+    )
+    total = torch.zeros((), device=device)
+    for (batch,) in loader:
+        assert batch.is_pinned()
+        total += batch.to(device, non_blocking=True).sum()
+    assert total.item() == 120
+
+
 def test_workers_of_a_data_loader_may_return_tensors_of_the_device(device):
     loader = torch.utils.data.DataLoader(OnTheDevice(), 8, num_workers=2, multiprocessing_context="spawn", timeout=120)
     seen = []

@@ -1,8 +1,11 @@
-"""torch.profiler: the time of ops on the device, between marks in its stream."""
+"""torch.profiler: the time of ops on the device, between marks in its stream, and of its commands."""
+
+import json
 
 import pytest
 import torch
 from processes import run_python
+from releases import requires_torch
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -28,3 +31,70 @@ def test_nothing_is_written_to_the_error_stream():
     done = run_python(code)
     assert done.returncode == 0
     assert "Exception" not in done.stderr and "not enabled" not in done.stderr
+
+
+def profiled(call, **options):
+    """Profile a call on the device that has been warmed up."""
+    call()
+    torch.opencl.synchronize()
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
+    with torch.profiler.profile(activities=activities, **options) as profile:
+        call()
+        torch.opencl.synchronize()
+    return profile
+
+
+@requires_torch("2.13", "a tracer of the backend's own")
+def test_kernels_and_copies_have_device_times_and_belong_to_their_operators(device):
+    x, host = torch.randn(256, 256, device=device), torch.randn(256, 256)
+
+    def call():
+        with torch.profiler.record_function("products"):
+            y = (x @ x).tanh() + host.to(device)
+        return y.clone()
+
+    profile = profiled(call)
+    kernels = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.PrivateUse1]
+    assert kernels and all(event.time_range.elapsed_us() >= 0 and event.device_index == 0 for event in kernels)
+    averages = {average.key: average for average in profile.key_averages()}
+    for name in ("aten::mm", "aten::tanh", "aten::add"):
+        assert averages[name].self_device_time_total > 0, name
+    assert averages["aten::tanh"].self_device_time_total < averages["aten::mm"].device_time_total * 100
+    assert "opencl" in profile.key_averages().table(sort_by="self_device_time_total").lower()
+
+
+@requires_torch("2.13", "a tracer of the backend's own")
+def test_the_exported_trace_has_a_track_of_the_device_at_the_hosts_time(device, tmp_path):
+    x = torch.randn(512, 512, device=device)
+    graph = torch.opencl.OpenCLGraph()
+    with torch.opencl.graph(graph):
+        y = (x @ x).exp()
+    profile = profiled(lambda: ((x @ x).sum().item(), graph.replay()))
+    profile.export_chrome_trace(str(tmp_path / "trace.json"))
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name" and event["pid"] == 0}
+    assert "opencl:0" in names
+    kernels = [event for event in events if event.get("cat") == "kernel"]
+    operators = [event for event in events if event.get("cat") == "cpu_op"]
+    first = min(event["ts"] for event in operators)
+    # Microseconds. The clocks of device and host are compared by the time that the host is told of an event's end.
+    assert all(event["ts"] > first - 2000 and event["dur"] >= 0 for event in kernels)
+    assert any(event["args"].get("External id") for event in kernels)
+    # Replayed kernels belong to no operator.
+    assert sum(not event["args"].get("External id") for event in kernels) >= 2
+    assert all(event["args"]["global size"][0] > 0 for event in kernels)
+    assert y.shape == (512, 512)
+
+
+@requires_torch("2.13", "a tracer of the backend's own")
+def test_allocations_are_told_to_the_profiler(device):
+    x = torch.ones(1024, device=device)
+    profile = profiled(lambda: x + 1, profile_memory=True)
+    averages = {average.key: average for average in profile.key_averages()}
+    assert averages["aten::add"].device_memory_usage >= 4096
+
+
+def test_a_profile_of_the_host_alone_traces_nothing_on_the_device(device):
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        torch.ones(3, device=device).add_(1)
+    assert all(event.device_type == torch.autograd.DeviceType.CPU for event in profile.events())

@@ -34,6 +34,26 @@ def test_map_location_both_ways(device):
         assert loaded.cpu().equal(host)
 
 
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_checkpoints_of_a_cuda_device_are_loaded(device, monkeypatch, weights_only):
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    with monkeypatch.context() as patched:
+        # What a file names for each of its storages.
+        patched.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
+        stream = saved({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    loaded = torch.load(stream, map_location="opencl", weights_only=weights_only)
+    assert loaded["model"]["weight"].device == device
+    assert loaded["model"]["weight"].cpu().equal(model.weight.detach())
+    there = torch.nn.Linear(3, 2, device=device)
+    there.load_state_dict(loaded["model"])
+    again = torch.optim.Adam(there.parameters())
+    again.load_state_dict(loaded["optimizer"])
+    assert again.state[there.weight]["exp_avg"].device == device
+
+
 def test_a_location_that_does_not_exist_names_the_cure(device):
     stream = saved(torch.ones(1))
     with pytest.raises(RuntimeError, match="map_location"):

@@ -1,0 +1,193 @@
+"""Lightning: ``Trainer(accelerator="opencl")`` and ``Fabric(accelerator="opencl")``.
+
+The accelerator is registered in Lightning's own registries when they are imported. Lightning then still has lists of
+devices that single-device training and mixed precision are for; those functions are replaced when the accelerator is
+first made, and do otherwise for no other accelerator.
+"""
+
+import importlib
+import sys
+import warnings
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import torch
+
+import torch_opencl
+from torch_opencl._utils import _get_device_index
+from torch_opencl.integrations._changes import Changes
+
+__all__ = ["accelerator_class", "disable", "enable", "register"]
+
+
+def enable() -> None:
+    """Make Lightning use OpenCL, also for ``accelerator="auto"``; see :func:`torch_opencl.integrations.enable`."""
+    for package in _PACKAGES:
+        importlib.import_module(f"{package}.accelerators")
+        register(sys.modules[f"{package}.accelerators"])
+        _changes(package).apply()
+        _chosen(package).apply()
+
+
+def disable() -> None:
+    """Put back what :func:`enable` has changed; the accelerator stays in the registries."""
+    for package in _PACKAGES:
+        _changes(package).undo()
+        _chosen(package).undo()
+
+
+def register(module: ModuleType) -> None:
+    """Add the accelerator to Lightning's registry; do nothing where it is in there.
+
+    Args:
+        module: ``lightning.pytorch.accelerators`` or ``lightning.fabric.accelerators``.
+    """
+    package = module.__name__.removesuffix(".accelerators")
+    registry = getattr(module, _PACKAGES[package]["registry"], None)
+    if registry is None:
+        warnings.warn(f"{package} has no registry of accelerators that torch_opencl knows", stacklevel=2)
+    elif "opencl" not in registry:
+        registry.register("opencl", accelerator_class(package), description="OpenCL devices")
+
+
+@cache
+def accelerator_class(package: str = "lightning.pytorch") -> type:
+    """Return the class of accelerators, for ``Trainer(accelerator=accelerator_class()())``.
+
+    Args:
+        package: ``lightning.pytorch`` or ``lightning.fabric``.
+
+    Returns:
+        A subclass of the package's ``Accelerator``.
+
+    Raises:
+        ImportError: Lightning is not installed.
+    """
+    base: Any = importlib.import_module(f"{package}.accelerators.accelerator").Accelerator
+
+    class OpenCLAccelerator(base):
+        """OpenCL devices."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            _changes(package).apply()
+
+        def setup_device(self, device: torch.device) -> None:
+            if device.type != "opencl":
+                raise ValueError(f"Device should be opencl, got {device} instead.")
+            torch_opencl.set_device(device)
+
+        def get_device_stats(self, device: Any) -> dict[str, Any]:
+            return dict(torch_opencl.memory_stats(device))
+
+        def teardown(self) -> None:
+            torch_opencl.empty_cache()
+
+        @staticmethod
+        def parse_devices(devices: Any) -> list[int]:
+            return _parsed(devices)
+
+        @staticmethod
+        def get_parallel_devices(devices: Any) -> list[torch.device]:
+            return [torch.device("opencl", index) for index in devices]
+
+        @staticmethod
+        def auto_device_count() -> int:
+            return torch_opencl.device_count()
+
+        @staticmethod
+        def is_available() -> bool:
+            return torch_opencl.is_available()
+
+        @staticmethod
+        def name() -> str:
+            return "opencl"
+
+    OpenCLAccelerator.__qualname__ = "OpenCLAccelerator"
+    return OpenCLAccelerator
+
+
+def _parsed(devices: Any) -> list[int]:
+    """The indices that an argument ``devices`` stands for: a number of devices, or a list or string of indices."""
+    count = torch_opencl.device_count()
+    if isinstance(devices, str):
+        # A number alone is one of devices, as for other accelerators.
+        devices = [each for each in devices.split(",") if each.strip()] if "," in devices else int(devices)
+    if isinstance(devices, int):
+        devices = range(count if devices == -1 else devices)
+    indices = [each if isinstance(each, int) else _index(each) for each in devices]
+    if missing := [index for index in indices if not 0 <= index < count]:
+        raise ValueError(f"there are {count} OpenCL devices, and Lightning was asked for {missing}")
+    return indices
+
+
+def _index(device: str | torch.device) -> int:
+    text = str(device).strip()
+    return int(text) if text.isdigit() else _get_device_index(text, optional=True)
+
+
+# Where each package has what is replaced.
+_PACKAGES: dict[str, dict[str, str]] = {
+    "lightning.pytorch": {
+        "registry": "AcceleratorRegistry",
+        "connector": "lightning.pytorch.trainer.connectors.accelerator_connector:_AcceleratorConnector",
+        "precision": "lightning.pytorch.plugins.precision.amp",
+        "single": "lightning.pytorch.strategies.single_device",
+        "asked": "_precision_flag",
+        "given": "_precision_plugin_flag",
+    },
+    "lightning.fabric": {
+        "registry": "ACCELERATOR_REGISTRY",
+        "connector": "lightning.fabric.connector:_Connector",
+        "precision": "lightning.fabric.plugins.precision.amp",
+        "single": "lightning.fabric.strategies.single_device",
+        "asked": "_precision_input",
+        "given": "_precision_instance",
+    },
+}
+
+
+def _is_ours(connector: Any, package: str) -> bool:
+    return isinstance(connector.accelerator, accelerator_class(package))
+
+
+@cache
+def _changes(package: str) -> Changes:
+    """What is replaced for the accelerator, and does as before for others."""
+    names = _PACKAGES[package]
+
+    def choose_strategy(original: Any) -> Any:
+        def replacement(self: Any) -> Any:
+            if not _is_ours(self, package) or self._num_nodes_flag > 1 or len(self._parallel_devices) != 1:
+                return original(self)
+            return importlib.import_module(names["single"]).SingleDeviceStrategy(device=self._parallel_devices[0])
+
+        return replacement
+
+    def init_precision(original: Any) -> Any:
+        def replacement(self: Any) -> Any:
+            asked = getattr(self, names["asked"])
+            if _is_ours(self, package) and asked in ("16-mixed", "bf16-mixed") and not getattr(self, names["given"]):
+                plugin = importlib.import_module(names["precision"]).MixedPrecision(asked, "opencl")
+                setattr(self, names["given"], plugin)
+            return original(self)
+
+        return replacement
+
+    connector = names["connector"]
+    return Changes(
+        "lightning",
+        {f"{connector}._choose_strategy": choose_strategy, f"{connector}._check_and_init_precision": init_precision},
+    )
+
+
+@cache
+def _chosen(package: str) -> Changes:
+    """What is replaced for ``accelerator="auto"``."""
+
+    def choose(original: Any) -> Any:
+        return lambda: "opencl" if torch_opencl.is_available() else original()
+
+    connector = _PACKAGES[package]["connector"]
+    return Changes("lightning", {f"{connector}._choose_auto_accelerator": choose})

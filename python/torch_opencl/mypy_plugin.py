@@ -1,0 +1,61 @@
+"""A plugin for mypy: ``torch.opencl`` is this package, and tensors, modules and storages have its methods.
+
+PyTorch adds those names when this package is loaded, which type checkers do not see. In pyproject.toml::
+
+    [tool.mypy]
+    plugins = ["torch_opencl.mypy_plugin"]
+"""
+
+from collections.abc import Callable
+
+from mypy.nodes import GDEF, MypyFile, SymbolTableNode
+from mypy.plugin import ClassDefContext, Plugin
+
+__all__ = ["plugin"]
+
+# mypy's priority of an import that others may be in a cycle with.
+_PRIORITY = 20
+
+# Names of ours, each with the one whose type it has.
+_ALIKE = {"opencl": "cuda", "is_opencl": "is_cuda"}
+_CLASSES = ("torch._C.TensorBase", "torch.nn.modules.module.Module", "torch.storage._StorageBase")
+
+
+def _add_names(context: ClassDefContext) -> None:
+    names = context.cls.info.names
+    for ours, theirs in _ALIKE.items():
+        if theirs in names:
+            names[ours] = names[theirs].copy()
+
+
+def _add_module(context: ClassDefContext) -> None:
+    modules = context.api.modules
+    if "torch_opencl" in modules:
+        modules["torch"].names["opencl"] = SymbolTableNode(GDEF, modules["torch_opencl"])
+
+
+class _OpenCLPlugin(Plugin):
+    """What mypy asks, while it reads PyTorch."""
+
+    def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
+        """Return what a module of PyTorch needs read besides what it imports."""
+        return [(_PRIORITY, "torch_opencl", -1)] if file.fullname == "torch" else []
+
+    def get_customize_class_mro_hook(self, fullname: str) -> Callable[[ClassDefContext], None] | None:
+        """Return what is called when a class is analysed."""
+        if fullname in _CLASSES:
+            return _add_names
+        # A class of the module torch itself, whose names are at hand when it is analysed.
+        return _add_module if fullname == "torch.SymInt" else None
+
+
+def plugin(version: str) -> type[Plugin]:
+    """Return the plugin, as mypy asks for it.
+
+    Args:
+        version: of mypy.
+
+    Returns:
+        The class.
+    """
+    return _OpenCLPlugin

@@ -1,0 +1,228 @@
+//! The commands of all queues with their times, while a profiler asks for them.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use opencl3::event::retain_event;
+
+use super::{Event, Grid};
+
+/// Commands between two looks at which have completed: an event takes a driver several hundred bytes.
+const SETTLE_EVERY: usize = 1024;
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TracedKind {
+    /// Runs a kernel.
+    Kernel,
+    /// Copies memory, or maps it for the host.
+    Copy,
+    /// Fills memory.
+    Fill,
+}
+
+/// A command that was enqueued during the trace.
+#[derive(Debug)]
+pub struct TracedCommand {
+    /// Of the kernel, or what is copied where.
+    pub name: String,
+    /// What it does.
+    pub kind: TracedKind,
+    /// [`super::Queue::trace_id`] of its queue.
+    pub queue: usize,
+    /// What [`push_correlation`] was given last in the thread that enqueued it; 0 where nothing was.
+    pub correlation: u64,
+    /// Bytes that are copied or filled.
+    pub bytes: usize,
+    /// Work-items of a kernel, 0 where it has fewer dimensions.
+    pub global: [usize; 3],
+    /// The same of a work-group, 0 where the driver chooses.
+    pub local: [usize; 3],
+    /// Start and end, in nanoseconds of the device's clock; `None` where the driver does not tell.
+    pub times: Option<(u64, u64)>,
+    /// The command's, until the times are known.
+    event: Option<Event>,
+}
+
+impl TracedCommand {
+    /// Asks for the times, if the command has completed; returns false where it has not.
+    fn settle(&mut self) -> bool {
+        let Some(event) = &self.event else { return true };
+        match event.is_complete() {
+            Ok(false) => return false,
+            Ok(true) => self.times = event.start_time().and_then(|start| Ok((start, event.end_time()?))).ok(),
+            Err(_) => {}
+        }
+        self.event = None;
+        true
+    }
+}
+
+#[derive(Debug)]
+struct Trace {
+    commands: Vec<TracedCommand>,
+    /// Number of the first ones whose times are known.
+    settled: usize,
+}
+
+impl Trace {
+    fn settle(&mut self) {
+        for command in self.commands.iter_mut().skip(self.settled) {
+            if !command.settle() {
+                break;
+            }
+            self.settled += 1;
+        }
+    }
+}
+
+static TRACE: Mutex<Trace> = Mutex::new(Trace { commands: Vec::new(), settled: 0 });
+/// Number of the trace that is being made; 0 where none is.
+static ACTIVE: AtomicU64 = AtomicU64::new(0);
+/// Number of the last trace.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Correlations of the calling thread, with the number of the trace that they are of.
+    static CORRELATIONS: RefCell<(u64, Vec<u64>)> = const { RefCell::new((0, Vec::new())) };
+}
+
+fn trace() -> MutexGuard<'static, Trace> {
+    TRACE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns true while commands are traced.
+pub fn is_tracing() -> bool {
+    ACTIVE.load(Ordering::Relaxed) != 0
+}
+
+/// Traces all commands from now on; what an earlier trace has is dropped.
+pub fn start_trace() {
+    let mut trace = trace();
+    *trace = Trace { commands: Vec::new(), settled: 0 };
+    ACTIVE.store(LAST.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Traces no more commands.
+pub fn stop_trace() {
+    ACTIVE.store(0, Ordering::Relaxed);
+}
+
+/// The commands of the trace, for callers that have waited for them: those that have not completed have no times.
+pub fn take_trace() -> Vec<TracedCommand> {
+    let mut trace = trace();
+    trace.settle();
+    trace.settled = 0;
+    std::mem::take(&mut trace.commands)
+}
+
+/// Names what the calling thread does from now on, until [`pop_correlation`].
+pub fn push_correlation(id: u64) {
+    let active = ACTIVE.load(Ordering::Relaxed);
+    CORRELATIONS.with_borrow_mut(|(trace, ids)| {
+        if *trace != active {
+            *trace = active;
+            ids.clear();
+        }
+        ids.push(id);
+    });
+}
+
+/// Ends what the last [`push_correlation`] of the thread has begun.
+pub fn pop_correlation() {
+    CORRELATIONS.with_borrow_mut(|(_, ids)| ids.pop());
+}
+
+fn correlation() -> u64 {
+    let active = ACTIVE.load(Ordering::Relaxed);
+    CORRELATIONS.with_borrow(|(trace, ids)| ids.last().copied().filter(|_| *trace == active).unwrap_or(0))
+}
+
+/// A retained copy of an event.
+fn retained(event: &Event) -> Option<Event> {
+    // SAFETY: a live event; the copy releases it.
+    let copied = unsafe { retain_event(event.handle) };
+    copied.is_ok().then_some(Event { handle: event.handle, position: event.position })
+}
+
+fn padded(sizes: Option<&[usize]>) -> [usize; 3] {
+    let mut result = [0; 3];
+    for (slot, size) in result.iter_mut().zip(sizes.unwrap_or_default()) {
+        *slot = *size;
+    }
+    result
+}
+
+/// Notes a launch; callers ask [`is_tracing`] first.
+pub(super) fn note_launch(queue: usize, event: &Event, name: &str, grid: &Grid<'_>) {
+    note(TracedCommand {
+        name: name.to_owned(),
+        kind: TracedKind::Kernel,
+        queue,
+        correlation: correlation(),
+        bytes: 0,
+        global: padded(Some(grid.global)),
+        local: padded(grid.local),
+        times: None,
+        event: retained(event),
+    });
+}
+
+/// Notes a command that moves memory, by the driver's call; callers ask [`is_tracing`] first.
+pub(super) fn note_transfer(queue: usize, event: &Event, call: &str, bytes: usize) {
+    let (name, kind) = match call {
+        "clEnqueueWriteBuffer" => ("Memcpy HtoD", TracedKind::Copy),
+        "clEnqueueReadBuffer" => ("Memcpy DtoH", TracedKind::Copy),
+        "clEnqueueCopyBuffer" => ("Memcpy DtoD", TracedKind::Copy),
+        "clEnqueueMapBuffer" => ("Map for the host", TracedKind::Copy),
+        "clEnqueueUnmapMemObject" => ("Unmap", TracedKind::Copy),
+        "clEnqueueFillBuffer" => ("Memset", TracedKind::Fill),
+        _ => return,
+    };
+    note(TracedCommand {
+        name: name.to_owned(),
+        kind,
+        queue,
+        correlation: correlation(),
+        bytes,
+        global: [0; 3],
+        local: [0; 3],
+        times: None,
+        event: retained(event),
+    });
+}
+
+fn note(command: TracedCommand) {
+    let mut trace = trace();
+    trace.commands.push(command);
+    if trace.commands.len().is_multiple_of(SETTLE_EVERY) {
+        trace.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn correlations_are_a_stack_of_the_thread_and_of_one_trace() {
+        start_trace();
+        push_correlation(3);
+        push_correlation(5);
+        assert_eq!(correlation(), 5);
+        assert_eq!(std::thread::spawn(correlation).join().ok(), Some(0));
+        pop_correlation();
+        assert_eq!(correlation(), 3);
+        start_trace();
+        assert_eq!(correlation(), 0);
+        push_correlation(7);
+        assert_eq!(correlation(), 7);
+        pop_correlation();
+        pop_correlation();
+        assert_eq!(correlation(), 0);
+        stop_trace();
+        assert!(!is_tracing());
+        assert!(take_trace().is_empty());
+    }
+}

@@ -1,0 +1,73 @@
+"""Lightning: `Trainer(accelerator="opencl")` and `Fabric(accelerator="opencl")`."""
+
+import pytest
+import torch
+import torch_opencl
+
+pytest.importorskip("lightning", reason="lightning is not installed: make libraries")
+import lightning
+
+
+class Regression(lightning.LightningModule):
+    """A small network that keeps its losses."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.GELU(), torch.nn.Linear(32, 1))
+        self.losses = []
+        self.seen = set()
+
+    def training_step(self, batch, _):
+        x, y = batch
+        self.seen |= {x.device.type, self.device.type}
+        loss = torch.nn.functional.mse_loss(self.layers(x), y)
+        self.losses.append(loss.item())
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=1e-2)
+
+
+def trained(folder, **options):
+    options = {"max_epochs": 1, "logger": False, "enable_progress_bar": False, "enable_model_summary": False} | options
+    generator = torch.Generator().manual_seed(1)
+    data = torch.utils.data.TensorDataset(*(torch.randn(64, size, generator=generator) for size in (8, 1)))
+    model = Regression()
+    run = lightning.Trainer(default_root_dir=str(folder), enable_checkpointing=False, **options)
+    run.fit(model, torch.utils.data.DataLoader(data, batch_size=16))
+    return run, model
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed", "bf16-true"])
+def test_trainer_gives_the_losses_of_the_cpu(device, tmp_path, precision):
+    run, model = trained(tmp_path, accelerator="opencl", devices=1, precision=precision)
+    assert model.seen == {"opencl"}
+    assert run.strategy.root_device == torch.device("opencl", 0)
+    _, on_cpu = trained(tmp_path, accelerator="cpu")
+    tolerance = 1e-4 if precision == "32-true" else 5e-2
+    torch.testing.assert_close(torch.tensor(model.losses), torch.tensor(on_cpu.losses), rtol=tolerance, atol=tolerance)
+
+
+def test_auto_chooses_the_device_only_where_that_is_enabled(device, tmp_path):
+    assert trained(tmp_path, accelerator="auto")[1].seen == {"cpu"}
+    torch_opencl.integrations.enable("lightning")
+    assert trained(tmp_path, accelerator="auto")[1].seen == {"opencl"}
+
+
+def test_devices_that_are_not_there_are_refused(device):
+    with pytest.raises(ValueError, match=r"there are \d+ OpenCL devices, and Lightning was asked for \[1000\]"):
+        lightning.Trainer(accelerator="opencl", devices=[1000])
+
+
+@pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
+def test_fabric_sets_up_models_on_the_device(device, precision):
+    fabric = lightning.Fabric(accelerator="opencl", devices=1, precision=precision)
+    fabric.launch()
+    assert fabric.device == torch.device("opencl", 0)
+    model = torch.nn.Linear(4, 4)
+    model, optimizer = fabric.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    loss = model(fabric.to_device(torch.ones(2, 4))).square().sum()
+    fabric.backward(loss)
+    optimizer.step()
+    assert loss.device.type == "opencl"
