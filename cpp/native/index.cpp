@@ -115,9 +115,10 @@ struct IndexedTarget final : Structured<IndexTensor<at::meta::structured_index_T
 // Writes along `dim` for a 1-D index and a source of the iteration's shape.
 void set_slices(
     const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, SetOp op, BadIndex bad) {
+  const GivenIndex given = index;
   const at::Tensor slices = at_least_1d(source);
   dim = at::maybe_wrap_dim(dim, slices.dim());
-  scatter_along(self, dim, along(index, dim, slices.sizes()), slices, op, index, bad);
+  scatter_along(self, dim, along(index, dim, slices.sizes()), slices, op, given, bad);
 }
 
 // result[..., index, ...] of the shape of `index`, which is `given` or a view of it, along one dimension.
@@ -126,7 +127,7 @@ void gather_along(
     const at::Tensor& self,
     int64_t dim,
     const at::Tensor& index,
-    const at::Tensor& given,
+    const GivenIndex& given,
     BadIndex bad) {
   if (index.numel() == 0) return;
   const at::Tensor target = at_least_1d(result), source = at_least_1d(self),
@@ -154,7 +155,7 @@ void scatter_along(
     const at::Tensor& index,
     const at::Tensor& src,
     SetOp op,
-    const at::Tensor& given,
+    const GivenIndex& given,
     BadIndex bad) {
   if (index.numel() == 0) return;
   const at::Tensor target = at_least_1d(self), where = at_least_1d(on_device_of(self, index)),
@@ -191,12 +192,14 @@ void index_add_out::impl(
 }
 
 void take_rows(const at::Tensor& result, const at::Tensor& self, const at::Tensor& index) {
+  const GivenIndex given = index;
   const at::Tensor flat = on_device_of(self, index).reshape(-1);
-  gather_along(result, self, 0, along(flat, 0, result.sizes()), index, BadIndex::InSelf);
+  gather_along(result, self, 0, along(flat, 0, result.sizes()), given, BadIndex::InSelf);
 }
 
 void add_rows(const at::Tensor& self, const at::Tensor& index, const at::Tensor& rows) {
-  scatter_along(self, 0, along(index.reshape(-1), 0, rows.sizes()), rows, SetOp::Add, index, BadIndex::InSelf);
+  const GivenIndex given = index;
+  scatter_along(self, 0, along(index.reshape(-1), 0, rows.sizes()), rows, SetOp::Add, given, BadIndex::InSelf);
 }
 
 void index_copy_out::impl(
@@ -307,8 +310,9 @@ at::Tensor& index_select_out(const at::Tensor& self, int64_t dim, const at::Tens
     if (self.dim() > 1 && index.numel() > 0) check_indices_of_nothing(self, dim, index);
     return out;
   }
+  const GivenIndex given = index;
   const at::Tensor target = at_least_1d(out);
-  gather_along(target, self, dim, along(on_device_of(self, index), dim, target.sizes()), index, BadIndex::InSelf);
+  gather_along(target, self, dim, along(on_device_of(self, index), dim, target.sizes()), given, BadIndex::InSelf);
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
 
+#include "known_indices.h"
 #include "torch_opencl/rust/ops/index/mod.rs.h"
 #include "torch_opencl/rust/ops/index/scatter.rs.h"
 
@@ -21,7 +22,7 @@ void scatter_along(
     const at::Tensor& index,
     const at::Tensor& src,
     bridge::SetOp op,
-    const at::Tensor& given,
+    const GivenIndex& given,
     bridge::BadIndex bad = bridge::BadIndex::Gather);
 
 // result = self[index] along dimension 0, for an index of any shape, of which `result` has a row for each element.

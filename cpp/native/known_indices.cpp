@@ -71,6 +71,8 @@ bool is_of(const Known& known, const at::Tensor& index) {
 
 } // namespace
 
+GivenIndex::GivenIndex(const at::Tensor& index) : tensor(index), has_version(native::has_version(index)) {}
+
 IndexBounds bounds_of(const at::Tensor& self, at::IOptTensorListRef indices) {
   IndexBounds bounds;
   int64_t dim = 0;
@@ -86,8 +88,8 @@ bool are_in_range(c10::ArrayRef<IndexBound> bounds) {
   Table& all = table();
   const std::lock_guard<std::mutex> lock(all.mutex);
   return std::all_of(bounds.begin(), bounds.end(), [&](const IndexBound& bound) {
-    return has_version(bound.index) && std::any_of(all.known.begin(), all.known.end(), [&](const Known& known) {
-             return known.size <= bound.size && known.wraps <= bound.wraps && is_of(known, bound.index);
+    return bound.index.has_version && std::any_of(all.known.begin(), all.known.end(), [&](const Known& known) {
+             return known.size <= bound.size && known.wraps <= bound.wraps && is_of(known, bound.index.tensor);
            });
   });
 }
@@ -95,8 +97,9 @@ bool are_in_range(c10::ArrayRef<IndexBound> bounds) {
 void remember_in_range(c10::ArrayRef<IndexBound> bounds) {
   Table& all = table();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  for (const auto& [index, size, wraps] : bounds) {
-    if (!has_version(index)) continue;
+  for (const auto& [given, size, wraps] : bounds) {
+    if (!given.has_version) continue;
+    const at::Tensor& index = given.tensor;
     const auto& storage = index.storage();
     Known entry{
         c10::weak_intrusive_ptr<c10::StorageImpl>(storage.getWeakStorageImpl()),

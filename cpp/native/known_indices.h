@@ -9,9 +9,18 @@
 
 namespace torch_opencl::native {
 
-// An index tensor, as the dispatcher gave it, and the dimension that it walks.
+// An index tensor as the dispatcher gave it, before C++ makes views of it.
+struct GivenIndex {
+  GivenIndex(const at::Tensor& index);
+
+  at::Tensor tensor;
+  // True if its version tells whether an operator has written to it.
+  bool has_version;
+};
+
+// It, and the dimension that it walks.
 struct IndexBound {
-  at::Tensor index;
+  GivenIndex index;
   // Of the dimension.
   int64_t size;
   // True where negative indices count from the end.
