@@ -3,7 +3,9 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorShape.h>
 #include <ATen/ops/conj_physical.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/neg.h>
@@ -14,6 +16,7 @@
 #include "../operand.h"
 #include "../pointwise.h"
 #include "../tensor_arg.h"
+#include "torch_opencl/rust/ops/copy/mod.rs.h"
 #include "torch_opencl/rust/ops/pointwise/mod.rs.h"
 
 namespace torch_opencl::native {
@@ -134,6 +137,25 @@ void flip(at::TensorIterator& iter, bool /*quantized*/) {
         static_cast<uint32_t>(PointwiseOp::_copy_from), arg(iter.dtype(1)), arg(iter.shape()), 1,
         rust::Slice<const bridge::Operand>(operands.data(), operands.size()), {}, 0);
   });
+}
+
+void cat_out::impl(const at::ITensorListRef& tensors, int64_t dim, const at::Tensor& result) {
+  const auto parts = tensors.materialize();
+  dim = at::legacy_cat_wrap_dim(dim, parts);
+  int64_t start = 0;
+  for (const at::Tensor& part : parts) {
+    if (at::native::cat_should_skip_tensor(part)) continue;
+    result.narrow(dim, start, part.size(dim)).copy_(part);
+    start += part.size(dim);
+  }
+}
+
+void tril_out::impl(const at::Tensor& self, int64_t diagonal, const at::Tensor& result) {
+  checked([&] { bridge::triangle(arg(result), arg(self), diagonal, /*upper=*/false); });
+}
+
+void triu_out::impl(const at::Tensor& self, int64_t diagonal, const at::Tensor& result) {
+  checked([&] { bridge::triangle(arg(result), arg(self), diagonal, /*upper=*/true); });
 }
 
 } // namespace torch_opencl::native

@@ -3,17 +3,17 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/native/EmbeddingBag.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/searchsorted.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
+#include "index_moves.h"
+#include "sparse.h"
 #include "torch_opencl/rust/ops/embedding_bag/mod.rs.h"
 
 namespace torch_opencl::native {
@@ -70,21 +70,39 @@ void check_indices_of_nothing(const at::Tensor& weight, const at::Tensor& indice
 
 } // namespace
 
+// ATen's function makes a view of an index with several dimensions.
+at::Tensor embedding(
+    const at::Tensor& weight,
+    const at::Tensor& indices,
+    int64_t /*padding_idx*/,
+    bool /*scale_grad_by_freq*/,
+    bool /*sparse*/) {
+  TORCH_CHECK(weight.dim() == 2, "'weight' must be 2-D");
+  at::checkScalarTypes("embedding", {indices, "indices", 1}, {at::kLong, at::kInt});
+  if (indices.dim() == 1) return weight.index_select(0, indices);
+  at::DimVector sizes(indices.sizes());
+  sizes.push_back(weight.size(1));
+  const at::Tensor rows = at::empty({indices.numel(), weight.size(1)}, weight.options());
+  if (rows.numel() == 0) return weight.index_select(0, indices.reshape(-1)).view(sizes);
+  take_rows(rows, weight, indices);
+  return rows.view(sizes);
+}
+
 at::Tensor embedding_dense_backward(
     const at::Tensor& grad_output,
     const at::Tensor& indices,
     int64_t num_weights,
     int64_t padding_idx,
     bool scale_grad_by_freq) {
-  const at::Tensor index = indices.reshape(-1);
-  at::Tensor rows = grad_output.reshape({index.numel(), grad_output.size(-1)});
+  const int64_t count = indices.numel();
+  at::Tensor rows = grad_output.reshape({count, grad_output.size(-1)});
   if (scale_grad_by_freq) {
-    const at::Tensor counts =
-        at::zeros({num_weights}, rows.options()).index_add_(0, index, at::ones({index.numel()}, rows.options()));
+    const at::Tensor index = indices.reshape(-1), counts = at::zeros({num_weights}, rows.options());
+    add_rows(counts.unsqueeze(1), indices, at::ones({count, 1}, rows.options()));
     rows = rows / counts.index_select(0, index).unsqueeze(1);
   }
   const at::Tensor grad = at::zeros({num_weights, rows.size(1)}, rows.options());
-  grad.index_add_(0, index, rows);
+  add_rows(grad, indices, rows);
   if (padding_idx >= 0) grad.select(0, padding_idx).zero_();
   return grad;
 }
@@ -102,22 +120,20 @@ Returns<Op> bags_of(const Arguments<Op>& args) {
   const at::Tensor picked = indices.to(dtype).contiguous(), scales = contiguous(args.per_sample_weights);
   check_indices_of_nothing(weight, picked);
   const int64_t bags = offsets.size(0) - (args.include_last_offset ? 1 : 0);
-  const at::Tensor all_offsets = offsets.to(dtype).contiguous(), starts = all_offsets.narrow(0, 0, bags);
+  const at::Tensor all_offsets = offsets.to(dtype).contiguous();
   const auto integers = picked.options();
 
   at::Tensor output = at::empty({bags, weight.size(1)}, weight.options());
-  at::Tensor bag_size = at::zeros({bags}, integers);
+  // Where there is no bag, no kernel writes the bag of an index.
+  at::Tensor bag_size = at::empty({bags}, integers),
+             offset2bag = bags > 0 ? at::empty(picked.sizes(), integers) : at::zeros(picked.sizes(), integers);
   const bool needs_rows = mode_of(args.mode) == Mode::MAX;
   at::Tensor chosen = needs_rows ? at::empty(output.sizes(), integers) : at::empty({0}, integers);
   checked([&] {
     bridge::embedding_bag(
         {arg(rows), arg(picked), arg(all_offsets), arg(scales), args.padding_idx, static_cast<int32_t>(args.mode)},
-        arg(output), arg(bag_size), arg(chosen));
+        {arg(output), arg(bag_size), arg(offset2bag), arg(chosen)});
   });
-  // The last bag that begins at or before each index.
-  const at::Tensor positions = at::arange(picked.size(0), integers);
-  at::Tensor offset2bag =
-      at::searchsorted(starts, positions, /*out_int32=*/!is_wide, /*right=*/true).sub_(1).clamp_min_(0);
   return {std::move(output), std::move(offset2bag), std::move(bag_size), std::move(chosen)};
 }
 
@@ -131,6 +147,20 @@ Returns<at::_ops::_embedding_bag_forward_only> embedding_bag(
   return bags_of(args);
 }
 
+namespace {
+
+// The gradient by one matmul with a sparse matrix, which has an element for each index, where that needs no sorting.
+std::optional<at::Tensor> sum_by_index(
+    const Arguments<at::_ops::_embedding_bag_dense_backward>& args, const at::Tensor& grad, const at::Tensor& weights) {
+  if (args.scale_grad_by_freq) return std::nullopt;
+  auto sum = sparse::scattered_matmul(
+      {args.indices, args.offset2bag, weights}, /*is_compressed=*/false, args.num_weights, grad);
+  if (sum.has_value() && args.padding_idx >= 0) sum->select(0, args.padding_idx).zero_();
+  return sum;
+}
+
+} // namespace
+
 at::Tensor embedding_bag_dense_backward(const Arguments<at::_ops::_embedding_bag_dense_backward>& args) {
   const at::Tensor &grad = args.grad, weights = value_of(args.per_sample_weights);
   if (grad.numel() == 0 || args.num_weights == 0) return at::zeros({args.num_weights, grad.size(1)}, grad.options());
@@ -139,8 +169,9 @@ at::Tensor embedding_bag_dense_backward(const Arguments<at::_ops::_embedding_bag
     return at::zeros({args.num_weights, grad.size(1)}, grad.options())
         .scatter_add_(0, args.maximum_indices.to(at::kLong), taken);
   }
-  const at::Tensor each =
-      mode_of(args.mode) == Mode::MEAN ? grad / args.bag_size.clamp_min(1).unsqueeze(1).to(grad.dtype()) : grad;
+  // No index is in an empty bag; one that has padding alone is.
+  const at::Tensor each = mode_of(args.mode) == Mode::MEAN ? grad / args.bag_size.unsqueeze(1) : grad;
+  if (auto sum = sum_by_index(args, each, weights)) return *sum;
   at::Tensor rows = for_each_index(each, args.offset2bag);
   if (weights.defined()) rows = rows * weights.unsqueeze(1);
   return at::embedding_dense_backward(rows, args.indices, args.num_weights, args.padding_idx, args.scale_grad_by_freq);

@@ -1,31 +1,21 @@
 #include "index.h"
 
-#include <ATen/native/ReductionType.h>
-
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
-#include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
-#include <ATen/native/TensorShape.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
-#include <ATen/ops/scatter_add.h>
-#include <ATen/ops/scatter_reduce.h>
 #include <c10/util/SmallVector.h>
 
 #include "../bridge.h"
 #include "../error.h"
-#include "../fallback.h"
 #include "../structured.h"
 #include "../tensor_arg.h"
-#include "entries/copy.h"
 #include "entries/index.h"
-#include "torch_opencl/rust/ops/copy/mod.rs.h"
-#include "torch_opencl/rust/ops/index/mod.rs.h"
-#include "torch_opencl/rust/ops/index/scatter.rs.h"
+#include "index_moves.h"
+#include "known_indices.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -38,14 +28,32 @@ rust::Slice<const bridge::IndexAxis> slice(const Axes& axes) {
   return {axes.data(), axes.size()};
 }
 
-void get(const at::Tensor& dst, const at::Tensor& src, const Axes& axes) {
-  checked([&] { bridge::index_get(arg(dst), arg(src), slice(axes)); });
+// Makes a move, which waits unless the indices are known to be in range; without bounds nothing is known of them.
+template <class Move>
+void checked_move(const std::optional<IndexBounds>& bounds, Move&& move) {
+  const bool is_known = bounds.has_value() && are_in_range(*bounds);
+  const bool has_waited = checked([&] { return move(is_known); });
+  if (has_waited && bounds.has_value()) remember_in_range(*bounds);
 }
 
-void set(const at::Tensor& dst, const at::Tensor& src, const Axes& axes, SetOp op) {
+void get(
+    const at::Tensor& dst,
+    const at::Tensor& src,
+    const Axes& axes,
+    const std::optional<IndexBounds>& bounds = std::nullopt) {
+  checked_move(bounds, [&](bool is_known) { return bridge::index_get(arg(dst), arg(src), slice(axes), is_known); });
+}
+
+void set(
+    const at::Tensor& dst,
+    const at::Tensor& src,
+    const Axes& axes,
+    SetOp op,
+    const std::optional<IndexBounds>& bounds = std::nullopt) {
   const bool in_order = at::globalContext().deterministicAlgorithms();
   const ScatterOrder order = in_order ? ScatterOrder::Sequential : ScatterOrder::Any;
-  checked([&] { bridge::index_set(arg(dst), arg(src), slice(axes), op, order); });
+  checked_move(
+      bounds, [&](bool is_known) { return bridge::index_set(arg(dst), arg(src), slice(axes), {op, order, is_known}); });
 }
 
 // A dimension of `self`, walked by an index of the iteration's shape.
@@ -76,10 +84,6 @@ at::Tensor on_device_of(const at::Tensor& self, const at::Tensor& index) {
   return index.dim() == 0 ? index.to(self.device()) : index;
 }
 
-at::Tensor filled(const at::Scalar& value, const at::Tensor& like) {
-  return at::full({}, value, like.options());
-}
-
 // The index tensors of an iterator that ATen built for advanced indexing: operands from the third on.
 std::vector<at::Tensor> index_operands(const at::TensorIteratorBase& iter, at::IntArrayRef shape) {
   std::vector<at::Tensor> indices;
@@ -108,36 +112,28 @@ struct IndexedTarget final : Structured<IndexTensor<at::meta::structured_index_T
   }
 };
 
-// self[..., index, ...] op= src along one dimension; `src` may be larger than `index`.
-void scatter_along(
+// Writes along `dim` for a 1-D index and a source of the iteration's shape.
+void set_slices(
+    const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, SetOp op, BadIndex bad) {
+  const GivenIndex given = index;
+  const at::Tensor slices = at_least_1d(source);
+  dim = at::maybe_wrap_dim(dim, slices.dim());
+  scatter_along(self, dim, along(index, dim, slices.sizes()), slices, op, given, bad);
+}
+
+// result[..., index, ...] of the shape of `index`, which is `given` or a view of it, along one dimension.
+void gather_along(
+    const at::Tensor& result,
     const at::Tensor& self,
     int64_t dim,
     const at::Tensor& index,
-    const at::Tensor& src,
-    SetOp op,
-    BadIndex bad = BadIndex::Gather) {
-  if (index.numel() == 0) return;
-  const at::Tensor target = at_least_1d(self), where = at_least_1d(on_device_of(self, index)),
-                   source = at_least_1d(on_device_of(self, src));
-  set(stand_still(target, dim, where.sizes()), source.as_strided(where.sizes(), source.strides()),
-      {axis(target, dim, where, /*wraps=*/false, bad)}, op);
-}
-
-// The same for a 1-D index and a source of the iteration's shape.
-void set_slices(
-    const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, SetOp op, BadIndex bad) {
-  const at::Tensor slices = at_least_1d(source);
-  dim = at::maybe_wrap_dim(dim, slices.dim());
-  scatter_along(self, dim, along(index, dim, slices.sizes()), slices, op, bad);
-}
-
-// result[..., index, ...] of the shape of `index`, along one dimension.
-void gather_along(
-    const at::Tensor& result, const at::Tensor& self, int64_t dim, const at::Tensor& index, BadIndex bad) {
+    const GivenIndex& given,
+    BadIndex bad) {
   if (index.numel() == 0) return;
   const at::Tensor target = at_least_1d(result), source = at_least_1d(self),
                    where = at_least_1d(on_device_of(self, index));
-  get(target, stand_still(source, dim, where.sizes()), {axis(source, dim, where, /*wraps=*/false, bad)});
+  get(target, stand_still(source, dim, where.sizes()), {axis(source, dim, where, /*wraps=*/false, bad)},
+      IndexBounds{{given, source.size(dim), /*wraps=*/false}});
 }
 
 // The CPU's check in index_select for several dimensions without elements: there is nothing to read, but indices count.
@@ -151,23 +147,22 @@ void check_indices_of_nothing(const at::Tensor& self, int64_t dim, const at::Ten
   }
 }
 
-SetOp set_op(at::native::ReductionType reduce) {
-  switch (reduce) {
-    case at::native::ReductionType::MAX:
-      return SetOp::Maximum;
-    case at::native::ReductionType::MIN:
-      return SetOp::Minimum;
-    case at::native::ReductionType::PROD:
-      return SetOp::Multiply;
-    // ATen divides sums by counts itself.
-    case at::native::ReductionType::MEAN:
-    case at::native::ReductionType::SUM:
-      break;
-  }
-  return SetOp::Add;
-}
-
 } // namespace
+
+void scatter_along(
+    const at::Tensor& self,
+    int64_t dim,
+    const at::Tensor& index,
+    const at::Tensor& src,
+    SetOp op,
+    const GivenIndex& given,
+    BadIndex bad) {
+  if (index.numel() == 0) return;
+  const at::Tensor target = at_least_1d(self), where = at_least_1d(on_device_of(self, index)),
+                   source = at_least_1d(on_device_of(self, src));
+  set(stand_still(target, dim, where.sizes()), source.as_strided(where.sizes(), source.strides()),
+      {axis(target, dim, where, /*wraps=*/false, bad)}, op, IndexBounds{{given, target.size(dim), /*wraps=*/false}});
+}
 
 template <class Meta>
 void IndexTensor<Meta>::meta(const at::Tensor& self, at::IOptTensorListRef indices) {
@@ -177,10 +172,10 @@ void IndexTensor<Meta>::meta(const at::Tensor& self, at::IOptTensorListRef indic
 }
 
 template <class Meta>
-void IndexTensor<Meta>::impl(const at::Tensor&, at::IOptTensorListRef, const at::Tensor& result) {
+void IndexTensor<Meta>::impl(const at::Tensor& self, at::IOptTensorListRef given, const at::Tensor& result) {
   if (result.numel() == 0) return;
   const auto indices = index_operands(*this, result.sizes());
-  get(result, this->tensor(1), indexed_axes(indices, indexed_sizes, indexed_strides));
+  get(result, this->tensor(1), indexed_axes(indices, indexed_sizes, indexed_strides), bounds_of(self, given));
 }
 
 template struct IndexTensor<at::meta::structured_index_Tensor>;
@@ -194,6 +189,17 @@ void index_add_out::impl(
     const at::Tensor& result) {
   if (!result.is_same(self)) result.copy_(self);
   set_slices(result, dim, index, alpha.equal(1) ? source : at::mul(source, alpha), SetOp::Add, BadIndex::InSelf);
+}
+
+void take_rows(const at::Tensor& result, const at::Tensor& self, const at::Tensor& index) {
+  const GivenIndex given = index;
+  const at::Tensor flat = on_device_of(self, index).reshape(-1);
+  gather_along(result, self, 0, along(flat, 0, result.sizes()), given, BadIndex::InSelf);
+}
+
+void add_rows(const at::Tensor& self, const at::Tensor& index, const at::Tensor& rows) {
+  const GivenIndex given = index;
+  scatter_along(self, 0, along(index.reshape(-1), 0, rows.sizes()), rows, SetOp::Add, given, BadIndex::InSelf);
 }
 
 void index_copy_out::impl(
@@ -217,25 +223,6 @@ void index_reduce_out::impl(
   // Reads one element by every index, only to raise this operator's own error.
   at::empty({}, result.options()).expand({at_least_1d(result).size(dim)}).index_select(0, at_least_1d(index));
   at_least_1d(result).scatter_reduce_(dim, where, slices, reduce, include_self);
-}
-
-void cat_out::impl(const at::ITensorListRef& tensors, int64_t dim, const at::Tensor& result) {
-  const auto parts = tensors.materialize();
-  dim = at::legacy_cat_wrap_dim(dim, parts);
-  int64_t start = 0;
-  for (const at::Tensor& part : parts) {
-    if (at::native::cat_should_skip_tensor(part)) continue;
-    result.narrow(dim, start, part.size(dim)).copy_(part);
-    start += part.size(dim);
-  }
-}
-
-void tril_out::impl(const at::Tensor& self, int64_t diagonal, const at::Tensor& result) {
-  checked([&] { bridge::triangle(arg(result), arg(self), diagonal, /*upper=*/false); });
-}
-
-void triu_out::impl(const at::Tensor& self, int64_t diagonal, const at::Tensor& result) {
-  checked([&] { bridge::triangle(arg(result), arg(self), diagonal, /*upper=*/true); });
 }
 
 void index_put(at::TensorIterator& iter, at::IntArrayRef sizes, at::IntArrayRef strides, bool accumulate) {
@@ -267,7 +254,7 @@ void index_put_repeated(
       " cannot be broadcast to indexing result of shape ", shape);
   const auto expanded = index_operands(indexed, shape);
   const Axes axes = indexed_axes(expanded, indexed.indexed_sizes, indexed.indexed_strides);
-  set(indexed.tensor(1), value.expand(shape), axes, accumulate ? SetOp::Add : SetOp::Assign);
+  set(indexed.tensor(1), value.expand(shape), axes, accumulate ? SetOp::Add : SetOp::Assign, bounds_of(self, indices));
 }
 
 void index_fill(at::TensorIterator& iter, int64_t dim, int64_t size, int64_t stride, const at::Scalar& value) {
@@ -280,66 +267,7 @@ void index_fill(at::TensorIterator& iter, int64_t dim, int64_t size, int64_t str
 }
 
 void gather(const at::Tensor& result, const at::Tensor& self, int64_t dim, const at::Tensor& index) {
-  gather_along(result, self, dim, index, BadIndex::Gather);
-}
-
-void scatter(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src) {
-  scatter_along(self, dim, index, src, SetOp::Assign);
-}
-
-void scatter_fill(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value) {
-  scatter_along(self, dim, index, filled(value, self).expand(index.sizes()), SetOp::Assign);
-}
-
-namespace {
-
-// A CPU updates few rows one element after the other in a tenth of the time that its atomic operations take.
-bool scatters_on_host(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
-  constexpr int64_t kFewRows = 16, kLarge = int64_t{1} << 16;
-  if (index.numel() < kLarge || self.dim() == 0 || self.numel() / self.size(dim) >= kFewRows) return false;
-  return checked([&] { return bridge::is_host_cpu(self.get_device()); });
-}
-
-std::string_view name_of(at::native::ReductionType reduce) {
-  using at::native::ReductionType;
-  if (reduce == ReductionType::PROD) return "prod";
-  if (reduce == ReductionType::MAX) return "amax";
-  return reduce == ReductionType::MIN ? "amin" : "sum"; // of a mean, too: ATen divides afterwards
-}
-
-} // namespace
-
-void scatter_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src) {
-  if (scatters_on_host(self, dim, index)) {
-    at::Tensor out = self;
-    at::native::call_fallback_fn<&host_kernel, at::_ops::scatter_add_>::call(out, dim, index, src);
-    return;
-  }
-  scatter_along(self, dim, index, src, SetOp::Add);
-}
-
-void scatter_reduce(
-    const at::Tensor& self,
-    int64_t dim,
-    const at::Tensor& index,
-    const at::Tensor& src,
-    const at::native::ReductionType& reduce) {
-  if (scatters_on_host(self, dim, index)) {
-    at::Tensor out = self;
-    at::native::call_fallback_fn<&host_kernel, at::_ops::scatter_reduce__two>::call(
-        out, dim, index, src, name_of(reduce), /*include_self=*/true);
-    return;
-  }
-  scatter_along(self, dim, index, src, set_op(reduce));
-}
-
-void scatter_scalar_reduce(
-    const at::Tensor& self,
-    int64_t dim,
-    const at::Tensor& index,
-    const at::Scalar& value,
-    const at::native::ReductionType& reduce) {
-  scatter_along(self, dim, index, filled(value, self).expand(index.sizes()), set_op(reduce));
+  gather_along(result, self, dim, index, index, BadIndex::Gather);
 }
 
 void take(at::TensorIterator& iter, const at::TensorBase& input) {
@@ -382,8 +310,9 @@ at::Tensor& index_select_out(const at::Tensor& self, int64_t dim, const at::Tens
     if (self.dim() > 1 && index.numel() > 0) check_indices_of_nothing(self, dim, index);
     return out;
   }
+  const GivenIndex given = index;
   const at::Tensor target = at_least_1d(out);
-  gather_along(target, self, dim, along(on_device_of(self, index), dim, target.sizes()), BadIndex::InSelf);
+  gather_along(target, self, dim, along(on_device_of(self, index), dim, target.sizes()), given, BadIndex::InSelf);
   return out;
 }
 

@@ -9,7 +9,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/searchsorted.h>
-#include <ATen/ops/stack.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -69,10 +68,9 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> o
       repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt, "repeats has to be Long or Int tensor");
   if (repeats.numel() == 0) return at::empty_like(repeats);
   const at::Tensor ends = repeats.cumsum(0);
-  // One wait for both.
-  const at::Tensor bounds = at::stack({repeats.min().to(at::kLong), ends[-1]}).cpu();
-  TORCH_CHECK(bounds[0].item<int64_t>() >= 0, "repeats can not be negative");
-  const int64_t total = bounds[1].item<int64_t>();
+  // The second finds nothing left to wait for.
+  TORCH_CHECK(repeats.min().item<int64_t>() >= 0, "repeats can not be negative");
+  const int64_t total = ends[-1].item<int64_t>();
   TORCH_CHECK(
       !output_size.has_value() || *output_size == total,
       "allocated size does not match required size: ", output_size.value_or(0), " and ", total);

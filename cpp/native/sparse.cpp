@@ -13,7 +13,6 @@
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
-#include <optional>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -89,26 +88,21 @@ at::Tensor csr_matmul(
   return out;
 }
 
-// Of elements in any order, or with their columns compressed, where that needs no sorting; nothing elsewhere.
+} // namespace
+
 std::optional<at::Tensor> scattered_matmul(
-    const at::Tensor& rows,
-    const at::Tensor& columns,
-    const at::Tensor& values,
-    bool is_compressed,
-    int64_t out_rows,
-    const at::Tensor& dense) {
+    const Elements& matrix, bool is_compressed, int64_t out_rows, const at::Tensor& dense) {
   // Sums are kept in `out`.
   if (at::toOpMathType(dense.scalar_type()) != dense.scalar_type()) return std::nullopt;
   at::Tensor out = at::empty({out_rows, dense.size(1)}, dense.options());
-  const at::Tensor row = rows.contiguous(), column = columns.to(row.scalar_type()).contiguous(),
-                   value = values.contiguous(), matrix = dense.stride(1) == 1 ? dense : dense.contiguous();
+  const at::Tensor row = matrix.rows.contiguous(), column = matrix.columns.to(row.scalar_type()).contiguous(),
+                   value = matrix.values.defined() ? matrix.values.contiguous() : at::Tensor(),
+                   by_row = dense.stride(1) == 1 ? dense : dense.contiguous();
   const bool is_done = checked([&] {
-    return bridge::scattered_matmul(arg(out), {arg(row), arg(column), arg(value), is_compressed}, arg(matrix));
+    return bridge::scattered_matmul(arg(out), {arg(row), arg(column), arg(value), is_compressed}, arg(by_row));
   });
   return is_done ? std::optional(out) : std::nullopt;
 }
-
-} // namespace
 
 at::Tensor matmul(const at::Tensor& matrix, bool transpose, const at::Tensor& dense) {
   check_dtypes(matrix.is_sparse() ? matrix._values() : matrix.values(), dense);
@@ -117,7 +111,7 @@ at::Tensor matmul(const at::Tensor& matrix, bool transpose, const at::Tensor& de
     const auto [starts, plain] = at::sparse_csr::getCompressedPlainIndices(matrix);
     if (is_by_row) return csr_matmul(starts, plain, matrix.values(), dense);
     const int64_t rows = matrix.size(transpose ? 1 : 0);
-    if (auto out = scattered_matmul(plain, starts, matrix.values(), /*is_compressed=*/true, rows, dense)) return *out;
+    if (auto out = scattered_matmul({plain, starts, matrix.values()}, /*is_compressed=*/true, rows, dense)) return *out;
   }
   const Elements all = elements(matrix);
   return matmul(transpose ? all.transposed() : all, matrix.size(transpose ? 1 : 0), dense);
@@ -128,7 +122,7 @@ at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense)
   if (has_kernel(dense)) {
     at::Tensor sorted = matrix.rows, columns = matrix.columns, values = matrix.values;
     if (!matrix.by_row) {
-      if (auto out = scattered_matmul(sorted, columns, values, /*is_compressed=*/false, rows, dense)) return *out;
+      if (auto out = scattered_matmul(matrix, /*is_compressed=*/false, rows, dense)) return *out;
       const auto [sorted_rows, order] = matrix.rows.sort(/*stable=*/true, 0, /*descending=*/false);
       sorted = sorted_rows;
       columns = columns.index_select(0, order);
@@ -153,6 +147,12 @@ void add_matmul(
   at::Tensor sum = alpha.equal(1) ? matmul_result : matmul_result * alpha;
   // As in BLAS, NaN in `self` is then ignored.
   if (!beta.equal(0)) sum = self.mul(beta).add_(sum);
+  // ATen's addmm gives an output without elements, which then needs no memory of its own.
+  const bool is_new = out.numel() == 0 && out.scalar_type() == sum.scalar_type() && sum.is_contiguous();
+  if (is_new && out.storage().use_count() == 1) {
+    out.set_(sum);
+    return;
+  }
   at::native::resize_output(out, matmul_result.sizes());
   out.copy_(sum);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <optional>
 
 namespace torch_opencl::native::sparse {
 
@@ -26,6 +27,11 @@ Elements matmul(const Elements& a, const Elements& b, int64_t inner);
 at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense);
 // The same for a matrix, or its transpose, in COO or in a compressed layout.
 at::Tensor matmul(const at::Tensor& matrix, bool transpose, const at::Tensor& dense);
+
+// The same of elements in any order, or with their columns compressed, where that needs no sorting; nothing elsewhere.
+// Values that are not defined are ones.
+std::optional<at::Tensor> scattered_matmul(
+    const Elements& matrix, bool is_compressed, int64_t out_rows, const at::Tensor& dense);
 
 // A COO matrix, coalesced.
 at::Tensor coalesced(const Elements& elements, at::IntArrayRef sizes);

@@ -7,6 +7,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/mm_native.h>
 #include <ATen/ops/resize_as_sparse.h>
 
 #include "check.h"
@@ -58,6 +59,14 @@ at::Tensor& addmm_sparse_csr_out(
       "addmm: the product of a sparse and a strided matrix is strided, but self and out have layouts ", self.layout(),
       " and ", out.layout());
   return sparse::add_dense_matmul(self, mat1, mat2, beta, alpha, out);
+}
+
+// ATen's function converts a matrix in CSC layout, such as the transposed one of a gradient, to CSR.
+at::Tensor mm_sparse_csr(const at::Tensor& self, const at::Tensor& mat2) {
+  const bool is_single = self.layout() == at::kSparseCsr || self.layout() == at::kSparseCsc;
+  if (!is_single || mat2.layout() != at::kStrided) return at::native::_sparse_csr_mm(self, mat2);
+  check_matmul(self, mat2);
+  return sparse::matmul(self, /*transpose=*/false, mat2);
 }
 
 at::Tensor& addmv_sparse_csr_out(

@@ -91,7 +91,7 @@ NOT_COMPARABLE = {
 COMPOSITES = (
     "chunk", "diff", "einsum", "expand", "hstack", "linalg.norm", "logsumexp", "matmul", "movedim", "narrow",
     "nn.functional.adaptive_avg_pool1d", "nn.functional.avg_pool1d", "nn.functional.binary_cross_entropy_with_logits",
-    "nn.functional.cosine_similarity", "nn.functional.cross_entropy", "nn.functional.embedding",
+    "nn.functional.cosine_similarity", "nn.functional.cross_entropy",
     "nn.functional.kl_div", "nn.functional.l1_loss", "nn.functional.layer_norm", "nn.functional.linear",
     "nn.functional.max_pool1d", "nn.functional.normalize", "nn.functional.one_hot", "nn.functional.pad",
     "outer", "permute", "repeat", "select", "split", "squeeze", "stack",

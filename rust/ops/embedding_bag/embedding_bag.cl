@@ -5,21 +5,27 @@
 #define EMBEDDING_BAG_MEAN 1
 #define EMBEDDING_BAG_MAX 2
 
+INLINE void store_index(__global uchar *p, long i, int dt, long index) {
+  if (dt == DT_I64) ((__global long *)p)[i] = index;
+  else ((__global int *)p)[i] = (int)index;
+}
+
 // Bag b holds indices[offsets[b]] and what follows up to the next bag, without those equal to `padding` if that is not
 // negative. `scales` has a per-sample weight for each index, or is null. There may be one offset more than bags, which
-// only has to be in range. Writes the bags, how many rows each has (as `dtype1`) and, for the maximum, the
-// row of each element. Rows of `weight` lie `step` elements apart; everything else is contiguous.
+// only has to be in range. Writes the bags, how many rows each has (as `dtype1`), the bag of each index and, for the
+// maximum, the row of each element. Rows of `weight` lie `step` elements apart; everything else is contiguous.
 // A task is a vector of columns of one bag.
 __kernel void embedding_bag(__global uchar *output, ulong output_offset, __global uchar *bag_size,
-                            ulong bag_size_offset, __global uchar *rows, ulong rows_offset,
-                            __global const uchar *weight, ulong weight_offset, __global const uchar *indices,
-                            ulong indices_offset, __global const uchar *offsets, ulong offsets_offset,
-                            __global const uchar *scales, ulong scales_offset, __global uchar *faults,
-                            ulong faults_offset, int dtype0, int dtype1, int op, long bags, long starts, long count,
-                            long columns, long embeddings, long step, long padding) {
+                            ulong bag_size_offset, __global uchar *offset2bag, ulong offset2bag_offset,
+                            __global uchar *rows, ulong rows_offset, __global const uchar *weight, ulong weight_offset,
+                            __global const uchar *indices, ulong indices_offset, __global const uchar *offsets,
+                            ulong offsets_offset, __global const uchar *scales, ulong scales_offset,
+                            __global uchar *faults, ulong faults_offset, int dtype0, int dtype1, int op, long bags,
+                            long starts, long count, long columns, long embeddings, long step, long padding) {
   indices += indices_offset;
   offsets += offsets_offset;
-  long strips = (columns + VEC - 1) / VEC;
+  // A bag without columns is a task too.
+  long strips = max((columns + VEC - 1) / VEC, 1l);
   if (get_global_id(0) == 0) {
     long start = load_index(offsets, 0, DTYPE1), stop = load_index(offsets, starts - 1, DTYPE1);
     if (start != 0) report_fault(faults + faults_offset, FAULT_EMBEDDING_BAG_FIRST, start, 0);
@@ -58,13 +64,14 @@ __kernel void embedding_bag(__global uchar *output, ulong output_offset, __globa
     if (OP == EMBEDDING_BAG_MEAN && taken > 0) sum /= (T)taken;
     store_part(output + output_offset + bag * columns * dtype_size(DTYPE0), column, columns, DTYPE0, sum);
     if (column == 0) {
-      if (DTYPE1 == DT_I64) ((__global long *)(bag_size + bag_size_offset))[bag] = taken;
-      else ((__global int *)(bag_size + bag_size_offset))[bag] = (int)taken;
+      store_index(bag_size + bag_size_offset, bag, DTYPE1, taken);
+      // Each index is in a bag, whatever the offsets are: the first bag has all before the second.
+      for (long i = bag == 0 ? 0 : max(begin, 0l); i < min(end, count); i++) {
+        store_index(offset2bag + offset2bag_offset, i, DTYPE1, bag);
+      }
     }
     for (int l = 0; OP == EMBEDDING_BAG_MAX && l < VEC && column + l < columns; l++) {
-      long at = bag * columns + column + l;
-      if (DTYPE1 == DT_I64) ((__global long *)(rows + rows_offset))[at] = top_rows[l];
-      else ((__global int *)(rows + rows_offset))[at] = (int)top_rows[l];
+      store_index(rows + rows_offset, bag * columns + column + l, DTYPE1, top_rows[l]);
     }
   }
 }

@@ -5,7 +5,7 @@ use crate::kernels::{entry, Family};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
-use crate::ops::{Target, Tensor};
+use crate::ops::Target;
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 mod ffi {
@@ -26,32 +26,41 @@ mod ffi {
         pub mode: i32,
     }
 
+    /// Outputs of `embedding_bag`, contiguous; all but the first have the indices' dtype.
+    #[derive(Clone, Copy, Debug)]
+    pub struct EmbeddingBagOutputs<'a> {
+        /// The bags, one a row.
+        pub output: Tensor<'a>,
+        /// How many rows each bag has.
+        pub bag_size: Tensor<'a>,
+        /// The bag of each index.
+        pub offset2bag: Tensor<'a>,
+        /// For the maximum, the row that each element is from; else empty.
+        pub rows: Tensor<'a>,
+    }
+
     unsafe extern "C++" {
         include!("torch_opencl/rust/abi.rs.h");
         type Tensor<'a> = crate::abi::Tensor<'a>;
     }
 
     extern "Rust" {
-        fn embedding_bag(inputs: &EmbeddingBagInputs, output: &Tensor, bag_size: &Tensor, rows: &Tensor) -> Result<()>;
+        fn embedding_bag(inputs: &EmbeddingBagInputs, outputs: &EmbeddingBagOutputs) -> Result<()>;
     }
 }
 
-pub use ffi::EmbeddingBagInputs;
+pub use ffi::{EmbeddingBagInputs, EmbeddingBagOutputs};
 
-/// Writes each bag's row of `output`, how many rows it has and, for the maximum, which row each element is from.
+/// Computes bags: each of at least one offset.
 ///
 /// # Errors
 /// As the driver reports; an index out of range is reported at the next synchronising read.
-pub fn embedding_bag(
-    inputs: &EmbeddingBagInputs<'_>,
-    output: &Tensor<'_>,
-    bag_size: &Tensor<'_>,
-    rows: &Tensor<'_>,
-) -> Result<()> {
+pub fn embedding_bag(inputs: &EmbeddingBagInputs<'_>, outputs: &EmbeddingBagOutputs<'_>) -> Result<()> {
     // Offsets are checked even where there are no columns, or no bag begins at them.
     if inputs.offsets.numel() == 0 {
         return Ok(());
     }
+    let output = &outputs.output;
     let (count, columns) = (output.size(0), output.size(1));
     let target = Target::of(inputs.offsets.address)?;
     let class = output.class();
@@ -62,8 +71,9 @@ pub fn embedding_bag(
     let program = target.program(Family::EmbeddingBag, class, &spec)?;
     let args = entry::EmbeddingBag {
         output: target.tensor(output)?,
-        bag_size: target.tensor(bag_size)?,
-        rows: target.tensor(rows)?,
+        bag_size: target.tensor(&outputs.bag_size)?,
+        offset2bag: target.tensor(&outputs.offset2bag)?,
+        rows: target.tensor(&outputs.rows)?,
         weight: target.tensor(&inputs.weight)?,
         indices: target.tensor(&inputs.indices)?,
         offsets: target.tensor(&inputs.offsets)?,
@@ -80,6 +90,6 @@ pub fn embedding_bag(
         step: inputs.weight.stride(0),
         padding: inputs.padding,
     };
-    let strips = div_ceil(columns, geometry.lanes as i64);
+    let strips = div_ceil(columns, geometry.lanes as i64).max(1);
     target.launch(&program, entry::EMBEDDING_BAG, &args, &geometry.items_for((count * strips).max(1)), None)
 }

@@ -55,6 +55,19 @@ INLINE long extent(const Layout *layout, int first, int last) {
   return n;
 }
 
+// What this work-item takes: elements [begin, end) of dimension 0, at positions [first_row, last_row) of the others. On
+// GPUs an item takes one element.
+#ifdef IS_CPU
+#define ITEM_ROWS(rows) rows
+#else
+#define ITEM_ROWS(rows) 1
+#endif
+#define ITEM_SHARE(layout, chunk, rows)                                                      \
+  const long chunks = ((layout).sizes[0] + (chunk) - 1) / (chunk), item = get_global_id(0);  \
+  const long begin = item % chunks * (chunk), end = min(begin + (chunk), (layout).sizes[0]); \
+  const long first_row = item / chunks * ITEM_ROWS(rows);                                    \
+  const long last_row = min(first_row + ITEM_ROWS(rows), extent(&(layout), 1, (layout).ndim));
+
 // Eight dense 64-bit indices in one load, of which PoCL's vload8 makes several.
 typedef struct __attribute__((packed, aligned(8))) {
   long8 values;
@@ -72,36 +85,37 @@ INLINE bool resolve_block(__global const uchar *index, const Indexed *axis, long
 
 // Folds one index tensor into byte offsets; the first one overwrites them. A rejected position stays
 // negative, so that the move that follows leaves it alone.
-// Layout: offsets, index. A work-item takes `chunk` elements of dimension 0, as in index_get.
+// Layout: offsets, index, of which a work-item takes a share as in index_get.
 __kernel void index_offsets(__global uchar *offsets, ulong offsets_offset, __global const uchar *index,
                             ulong index_offset, int index_dtype, const Layout layout, const Indexed axis, int first,
-                            long chunk, __global uchar *status, ulong status_offset) {
-  long chunks = (layout.sizes[0] + chunk - 1) / chunk;
-  long item = get_global_id(0);
-  long i = item % chunks * chunk, end = min(i + chunk, layout.sizes[0]);
-  long at[2] = {offsets_offset, index_offset};
-  add_offsets(&layout, 2, 1, layout.ndim, item / chunks, at);
+                            long chunk, long rows, __global uchar *status, ulong status_offset) {
   const Indexed known = axis;
   const long to_step = layout.strides[0][0], from_step = layout.strides[1][0];
-  __global uchar *to = offsets + at[0];
-  __global const uchar *from = index + at[1];
-  if (index_dtype == DT_I64 && to_step == 8 && from_step == 8) {
-    for (; i + 8 <= end; i += 8) {
-      long8 steps;
-      if (!resolve_block(from + i * 8, &known, &steps)) break;
-      if (!first) {
-        long8 before = ((__global const Block *)(to + i * 8))->values;
-        steps = before < 0 ? before : before + steps;
+  ITEM_SHARE(layout, chunk, rows)
+  for (long row = first_row; row < last_row; row++) {
+    long at[2] = {offsets_offset, index_offset};
+    add_offsets(&layout, 2, 1, layout.ndim, row, at);
+    __global uchar *to = offsets + at[0];
+    __global const uchar *from = index + at[1];
+    long i = begin;
+    if (index_dtype == DT_I64 && to_step == 8 && from_step == 8) {
+      for (; i + 8 <= end; i += 8) {
+        long8 steps;
+        if (!resolve_block(from + i * 8, &known, &steps)) break;
+        if (!first) {
+          long8 before = ((__global const Block *)(to + i * 8))->values;
+          steps = before < 0 ? before : before + steps;
+        }
+        ((__global Block *)(to + i * 8))->values = steps;
       }
-      ((__global Block *)(to + i * 8))->values = steps;
     }
-  }
-  for (; i < end; i++) {
-    __global long *offset = (__global long *)(to + i * to_step);
-    long step =
-        resolve(load_index(from + i * from_step, 0, index_dtype), &known, (__global long *)(status + status_offset));
-    long before = first ? 0 : *offset;
-    *offset = step < 0 || before < 0 ? -1 : before + step;
+    for (; i < end; i++) {
+      __global long *offset = (__global long *)(to + i * to_step);
+      long step =
+          resolve(load_index(from + i * from_step, 0, index_dtype), &known, (__global long *)(status + status_offset));
+      long before = first ? 0 : *offset;
+      *offset = step < 0 || before < 0 ? -1 : before + step;
+    }
   }
 }
 
@@ -188,27 +202,28 @@ DEFINE_GET_RUN(uint)
 DEFINE_GET_RUN(ulong)
 DEFINE_GET_RUN(ulong2)
 
-// Layout: dst, src, index. A work-item takes `chunk` elements of dimension 0, so the range is
-// ceil(sizes[0] / chunk) times the other sizes. Elements are `width` bytes; the dtype does not matter.
+// Layout: dst, src, index. A work-item takes `chunk` elements of dimension 0 at each of `rows` positions of the others, of
+// which one is more than 1 at most. Elements are `width` bytes; the dtype does not matter.
 __kernel void index_get(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                         __global const uchar *index, ulong index_offset, int index_dtype, const Layout layout,
-                        const Indexed axis, int width, long chunk, __global uchar *status, ulong status_offset) {
-  long chunks = (layout.sizes[0] + chunk - 1) / chunk;
-  long item = get_global_id(0);
-  long begin = item % chunks * chunk, end = min(begin + chunk, layout.sizes[0]);
-  long at[3] = {dst_offset, src_offset, index_offset};
-  add_offsets(&layout, 3, 1, layout.ndim, item / chunks, at);
-  __global uchar *d = dst + at[0];
-  __global const uchar *s = src + at[1];
-  __global const uchar *x = index + at[2];
+                        const Indexed axis, int width, long chunk, long rows, __global uchar *status,
+                        ulong status_offset) {
   __global long *report = (__global long *)(status + status_offset);
   // A copy, as for all the compiler knows stores to dst might change the arguments.
   const Indexed known = axis;
-  switch (width) {
-    case 1: get_run_uchar(d, s, x, index_dtype, &layout, &known, begin, end, report); break;
-    case 2: get_run_ushort(d, s, x, index_dtype, &layout, &known, begin, end, report); break;
-    case 4: get_run_uint(d, s, x, index_dtype, &layout, &known, begin, end, report); break;
-    case 8: get_run_ulong(d, s, x, index_dtype, &layout, &known, begin, end, report); break;
-    case 16: get_run_ulong2(d, s, x, index_dtype, &layout, &known, begin, end, report); break;
+  ITEM_SHARE(layout, chunk, rows)
+  for (long row = first_row; row < last_row; row++) {
+    long at[3] = {dst_offset, src_offset, index_offset};
+    add_offsets(&layout, 3, 1, layout.ndim, row, at);
+    __global uchar *d = dst + at[0];
+    __global const uchar *s = src + at[1];
+    __global const uchar *x = index + at[2];
+    switch (width) {
+      case 1: get_run_uchar(d, s, x, index_dtype, &layout, &known, begin, end, report); break;
+      case 2: get_run_ushort(d, s, x, index_dtype, &layout, &known, begin, end, report); break;
+      case 4: get_run_uint(d, s, x, index_dtype, &layout, &known, begin, end, report); break;
+      case 8: get_run_ulong(d, s, x, index_dtype, &layout, &known, begin, end, report); break;
+      case 16: get_run_ulong2(d, s, x, index_dtype, &layout, &known, begin, end, report); break;
+    }
   }
 }

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use super::heuristics::{
+    is_across, is_worth_racing, row_of, step_of_reads, suits_copies, suits_rows, OCCUPANCY_TARGET, RACING_ITEMS,
+    SHALLOW, SORTING_ITEMS, UPDATE_COST,
+};
 use super::{fold, slices, write_offsets, IndexAxis, Report};
 use crate::error::Result;
 use crate::kernels::{entry, CachedProgram, Class, DType, Family, MAX_DIMS};
@@ -39,6 +43,17 @@ mod ffi {
         Sequential,
     }
 
+    /// How `index_set` writes.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Writing {
+        /// What becomes of source and destination.
+        pub op: SetOp,
+        /// Of the updates of one destination.
+        pub order: ScatterOrder,
+        /// True where all indices are known to be in range.
+        pub is_known: bool,
+    }
+
     unsafe extern "C++" {
         include!("torch_opencl/rust/abi.rs.h");
         include!("torch_opencl/rust/ops/index/mod.rs.h");
@@ -47,31 +62,26 @@ mod ffi {
     }
 
     extern "Rust" {
-        fn index_set(dst: &Tensor, src: &Tensor, axes: &[IndexAxis], op: SetOp, order: ScatterOrder) -> Result<()>;
+        fn index_set(dst: &Tensor, src: &Tensor, axes: &[IndexAxis], writing: Writing) -> Result<bool>;
     }
 }
 
-pub use ffi::{ScatterOrder, SetOp};
+pub use ffi::{ScatterOrder, SetOp, Writing};
 
-/// `dst[p + index[p] * stride] op= src[p]` for every position p.
+/// `dst[p + index[p] * stride] op= src[p]` for every position p. Returns what `index_get` does.
 ///
 /// # Errors
 /// The axes' own error for an index out of range; positions before it may have been written.
-pub fn index_set(
-    dst: &Tensor<'_>,
-    src: &Tensor<'_>,
-    axes: &[IndexAxis<'_>],
-    op: SetOp,
-    order: ScatterOrder,
-) -> Result<()> {
+pub fn index_set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>], writing: Writing) -> Result<bool> {
     if src.numel() == 0 {
-        return Ok(());
+        return Ok(false);
     }
     if dst.ndim() > MAX_DIMS {
-        return slices(dst, src, axes, |dst, src, axes| index_set(dst, src, axes, op, order));
+        return slices(dst, src, axes, |dst, src, axes| index_set(dst, src, axes, writing));
     }
+    let Writing { op, order, is_known } = writing;
     let target = Target::of(dst.address)?;
-    let report = Report::new(&target, axes)?;
+    let report = Report::new(&target, axes, is_known)?;
     let mut strides = Vec::new();
     let folded = fold(&target, axes, &mut strides, &report)?;
     let axis = folded.axis;
@@ -87,7 +97,7 @@ pub fn index_set(
         ([], [dim]) if scatter.may_reorder(order) && op == SetOp::Add && suits_copies(&target, &axis, dim.size) => {
             scatter.by_copies(&operands, *dim)?;
         }
-        ([] | [_], [dim]) if op == SetOp::Add && suits_rows(&target, &axis, row_of(&lanes, dtype), dtype) => {
+        ([] | [_], [dim]) if suits_rows(&target, &axis, row_of(&lanes, dtype), dtype) => {
             scatter.by_rows(&operands, row_of(&lanes, dtype), *dim)?;
         }
         _ => match scatter.serialisation(&lanes, &depth, order) {
@@ -129,7 +139,7 @@ struct Scatter<'a> {
 impl Scatter<'_> {
     fn program(&self, elements: usize, index: DType) -> Result<Arc<CachedProgram>> {
         let constants = [("SPEC_OP", self.op.repr), ("SPEC_DTYPE0", self.dtype.code()), ("SPEC_DTYPE1", index.code())];
-        let spec = with_rare(tier(elements as i64, &constants), [self.dtype]);
+        let spec = with_rare(tier(elements as i64 * UPDATE_COST, &constants), [self.dtype]);
         self.target.program(Family::Index, self.dtype.class(), &spec)
     }
 
@@ -275,17 +285,18 @@ impl Scatter<'_> {
         target.launch(&program, entry::INDEX_SET, &args, &[global as usize], None)
     }
 
-    /// Adds dense rows, each work-item those of a part of the destination.
+    /// Combines dense rows, each work-item those of a part of the destination.
     fn by_rows(&self, operands: &MoveOperands<'_>, row: Dim<3>, dim: Dim<3>) -> Result<()> {
         let (target, index) = (self.target, &operands.axis.index);
         let [_, src_step, index_step] = dim.strides;
         let program = self.program((row.size * dim.size) as usize, index.dtype)?;
-        let args = entry::IndexAddRows {
+        let args = entry::IndexSetRows {
             dst: target.memory(operands.dst)?,
             src: target.memory(operands.src)?,
             index: target.tensor(index)?,
             dtype1: index.dtype,
             axis: operands.axis.walked(),
+            op: self.op.repr,
             dtype0: self.dtype,
             count: dim.size,
             width: row.size,
@@ -293,7 +304,7 @@ impl Scatter<'_> {
             index_step,
             status: self.report.memory,
         };
-        target.launch(&program, entry::INDEX_ADD_ROWS, &args, &[target.compute_units()], None)
+        target.launch(&program, entry::INDEX_SET_ROWS, &args, &[target.compute_units()], None)
     }
 
     /// Adds along one dimension whose pieces each have a copy of the destination; copies are added up at the end.
@@ -329,68 +340,5 @@ impl Scatter<'_> {
         };
         let program = self.program(dim.size as usize, operands.axis.index.dtype)?;
         target.launch(&program, entry::INDEX_ADD_COPIES, &args, &[size as usize], None)
-    }
-}
-
-/// Occupancy target: copies of the destination, each a work-item's, for each core.
-const OCCUPANCY_TARGET: i64 = 4;
-
-/// Returns true if a CPU's cores should have their own copies of a destination that all elements of a vector are added
-/// to: that costs little where the vector is much longer, and spares atomics: bincount went from 33 ms to 3
-/// (`make bench CASES="'bincount *'"`).
-fn suits_copies(target: &Target, axis: &IndexAxis<'_>, elements: i64) -> bool {
-    let copies = target.compute_units() as i64 * OCCUPANCY_TARGET;
-    target.is_cpu() && axis.size < elements && axis.size * copies * 4 <= elements
-}
-
-/// Rows of a destination for each core of a CPU from which cores can share them, as indices then meet all parts.
-const ROWS_FOR_A_CORE: i64 = 16;
-/// Bytes of a row for each core below which a part of the row is too little for it.
-const SHARE_OF_ROW: i64 = 512;
-
-/// The dimension of elements that share an index; of one, where each has its own.
-fn row_of(lanes: &[Dim<3>], dtype: DType) -> Dim<3> {
-    let element = dtype.size() as i64;
-    lanes.first().copied().unwrap_or(Dim { size: 1, strides: [element, element, 0] })
-}
-
-/// Returns true if a CPU's cores should share the rows of the destination, and not each row. Of rows of one element each
-/// core would take as long to find its own as one core takes to add them all.
-fn suits_rows(target: &Target, axis: &IndexAxis<'_>, row: Dim<3>, dtype: DType) -> bool {
-    let (cores, element) = (target.compute_units() as i64, dtype.size() as i64);
-    target.is_cpu()
-        && row.size > 1
-        && row.strides == [element, element, 0]
-        && axis.stride > 0
-        // Offsets that several indices were folded into have a dimension without end.
-        && (cores * ROWS_FOR_A_CORE..i64::from(i32::MAX)).contains(&axis.size)
-        && row.size * element < cores * SHARE_OF_ROW
-}
-
-/// Returns true if too few lanes walk too deep for a CPU. A sequential walk gives the same result every time, so it is
-/// kept as long as it keeps the device busy: atomics pay only from 16 idle cores on.
-fn is_worth_racing(target: &Target, lanes: usize, depth: usize) -> bool {
-    lanes < target.compute_units() / 16 && depth > 4096
-}
-
-/// Updates of a lane that a GPU's work-item makes one after the other, each of which waits for the one before. This and
-/// the next two are guesses until they are measured on a GPU.
-const SHALLOW: usize = 16;
-/// Work-items for a compute unit of a GPU from which lanes that walk keep it as busy as updates that race would.
-const RACING_ITEMS: usize = 512;
-/// The same for updates that are sorted first, which costs several passes over their offsets.
-const SORTING_ITEMS: usize = 64;
-
-/// Distance between the reads of neighbours along a dimension.
-fn step_of_reads(dim: &Dim<3>) -> i64 {
-    let [_, src, index] = dim.strides;
-    src.abs() + index.abs()
-}
-
-/// Returns true if reads are denser along the depth than along lanes.
-fn is_across(lanes: &[Dim<3>], depth: &[Dim<3>]) -> bool {
-    match (lanes.first(), depth.first()) {
-        (Some(lane), Some(deep)) => step_of_reads(deep) < step_of_reads(lane),
-        _ => false,
     }
 }

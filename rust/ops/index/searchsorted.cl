@@ -1,27 +1,53 @@
 // Values among others: where sorted ones would take them, and whether they are there.
 
 #ifndef IS_COMPLEX
-// Insertion index of values[i] in its ascending row of `length` boundaries. `right` puts equal values after. `per_row`
-// values share a row; rows are `row_step` elements apart (0: all use the only one). Where `sorted` is 0 the row is read
-// through the sorter, a tensor of 64-bit indices.
+// The element of a row of boundaries that is at a place in order: where `sorter` is given, it says where that lies.
+INLINE T boundary(__global const uchar *boundaries, __global const uchar *sorter, long row, long place, int dtype0) {
+  const long at = sorter ? ((__global const long *)sorter)[row + place] : place;
+  return load(boundaries, row + at, DTYPE0);
+}
+
+// True if a value is inserted behind a boundary; `right` puts equal ones there. Negated, so that NaN counts as larger
+// than every boundary.
+#define IS_BEHIND(place, v)                                          \
+  (right ? !(boundary(boundaries, sorter, row, place, dtype0) > (v)) \
+         : !(boundary(boundaries, sorter, row, place, dtype0) >= (v)))
+
+// Insertion index of values[i] in its ascending row of `length` boundaries. `per_row` values share a row; rows are
+// `row_step` elements apart (0: all use the only one). An item takes `chunk` values (one on GPUs). It looks from the index
+// of the value before, in steps that double, and between the last two by halves: a galloping search (Bentley and Yao, An
+// Almost Optimal Algorithm for Unbounded Searching, 1976), as values are often in order too.
 __kernel void searchsorted(__global uchar *out, ulong out_offset, __global const uchar *values, ulong values_offset,
                            __global const uchar *boundaries, ulong boundaries_offset, __global const uchar *sorter,
-                           ulong sorter_offset, int out_dtype, int dtype0, long length, long per_row, long row_step,
-                           int sorted, int right) {
-  long item = get_global_id(0);
-  long row = item / per_row * row_step;
-  T v = load(values + values_offset, item, DTYPE0);
-  long low = 0, high = length;
-  while (low < high) {
-    long middle = low + (high - low) / 2;
-    long at = sorted ? middle : ((__global const long *)(sorter + sorter_offset))[row + middle];
-    T b = load(boundaries + boundaries_offset, row + at, DTYPE0);
-    // Negated, so that NaN counts as larger than every boundary.
-    if (right ? !(b > v) : !(b >= v)) low = middle + 1;
-    else high = middle;
+                           ulong sorter_offset, int out_dtype, int dtype0, long length, long count, long chunk,
+                           long per_row, long row_step, int right) {
+  boundaries += boundaries_offset;
+  if (sorter) sorter += sorter_offset;
+  const long first = get_global_id(0) * chunk, last = min(first + chunk, count);
+  long found = 0;
+  for (long i = first; i < last; i++) {
+    const long row = i / per_row * row_step;
+    const T v = load(values + values_offset, i, DTYPE0);
+    long low = 0, high = length;
+    if (i > first) {
+      long step = 1;
+      if (found == 0 || IS_BEHIND(found - 1, v)) {
+        low = found;
+        for (; low + step <= length && IS_BEHIND(low + step - 1, v); step *= 2) low += step;
+        high = min(low + step - 1, length);
+      } else {
+        high = found - 1;
+      }
+    }
+    while (low < high) {
+      const long middle = low + (high - low) / 2;
+      if (IS_BEHIND(middle, v)) low = middle + 1;
+      else high = middle;
+    }
+    found = low;
+    if (out_dtype == DT_I64) ((__global long *)(out + out_offset))[i] = low;
+    else ((__global int *)(out + out_offset))[i] = (int)low;
   }
-  if (out_dtype == DT_I64) ((__global long *)(out + out_offset))[item] = low;
-  else ((__global int *)(out + out_offset))[item] = (int)low;
 }
 
 // Which of n values are among `count` others, or with `inverted` which are not: bools. All others are looked at, which

@@ -41,6 +41,8 @@ pub fn searchsorted(
     let length = boundaries.sizes.last().copied().unwrap_or(1);
     let shared = boundaries.ndim() <= 1;
     let per_row = if shared { count } else { values.sizes.last().copied().unwrap_or(1) };
+    // Several for each core, as some find their neighbours' place and others halve the whole row.
+    let chunk = if target.is_cpu() { div_ceil(count, target.compute_units() as i64 * 4) } else { 1 };
     let spec = tier(count, &[("SPEC_DTYPE0", values.dtype.code())]);
     let program = target.program(Family::Index, values.class(), &spec)?;
     let args = entry::Searchsorted {
@@ -51,12 +53,13 @@ pub fn searchsorted(
         out_dtype: out.dtype,
         dtype0: values.dtype,
         length,
+        count,
+        chunk,
         per_row,
         row_step: if shared { 0 } else { length },
-        sorted: i32::from(!sorter.is_present()),
         right: i32::from(right),
     };
-    target.launch(&program, entry::SEARCHSORTED, &args, &[count as usize], None)
+    target.launch(&program, entry::SEARCHSORTED, &args, &[div_ceil(count, chunk) as usize], None)
 }
 
 /// Writes to `out`, of bools, which values are among `others`, of which there are few, or which are not; all tensors

@@ -28,7 +28,7 @@ mod ffi {
         /// Column of each element, of the same dtype; or, where it is compressed, the first element of each column and
         /// one past the last.
         pub columns: Tensor<'a>,
-        /// Value of each element.
+        /// Value of each element; absent where all are 1.
         pub values: Tensor<'a>,
         /// True for columns in compressed form.
         pub is_compressed: bool,
@@ -108,7 +108,7 @@ pub fn scattered_matmul(out: &Tensor<'_>, matrix: &ScatteredMatrix<'_>, dense: &
         return Ok(false);
     }
     let geometry = Geometry::of(&target, out.class());
-    let count = matrix.values.numel();
+    let count = matrix.rows.numel();
     let constants = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", matrix.rows.dtype.code())];
     let spec = geometry.define(tier(count.max(rows) * columns, &constants));
     let program = target.program(Family::Sparse, out.class(), &spec)?;

@@ -69,13 +69,13 @@ __kernel void csr_matmul_rows(CSR_ARGUMENTS) {
 }
 
 // Adds an element to its row of out, where that is one of this item's.
-#define ADD_ELEMENT(e, source)                                                                                  \
-  {                                                                                                             \
-    const long row = load_index(targets, e, DTYPE1), from_row = source;                                         \
-    if (row >= first_row && row < last_row && (ulong)from_row < (ulong)inner) {                                 \
-      add_product(out + row * columns * size, dense + from_row * step * size, load(values, e, DTYPE0), columns, \
-                  dtype0);                                                                                      \
-    }                                                                                                           \
+#define ADD_ELEMENT(e, source)                                                       \
+  {                                                                                  \
+    const long row = load_index(targets, e, DTYPE1), from_row = source;              \
+    if (row >= first_row && row < last_row && (ulong)from_row < (ulong)inner) {      \
+      add_product(out + row * columns * size, dense + from_row * step * size,        \
+                  values ? load(values, e, DTYPE0) : FROM_REAL(1), columns, dtype0); \
+    }                                                                                \
   }
 
 INLINE void add_product(__global uchar *to, __global const uchar *from, T value, long columns, int dtype0) {
@@ -88,7 +88,7 @@ INLINE void add_product(__global uchar *to, __global const uchar *from, T value,
 }
 
 // The same of elements in any order: each adds a row of `dense`, given by `sources`, to the row of `out` in `targets`.
-// Where `is_compressed` is set, `sources` says at which element each row of `dense` begins instead. An item reads all
+// Without `values` all are 1. Where `is_compressed` is set, `sources` says at which element each row of `dense` begins instead. An item reads all
 // indices, and makes some rows of `out`, which nobody need have sorted.
 __kernel void scattered_matmul(__global const uchar *targets, ulong targets_offset, __global const uchar *sources,
                                ulong sources_offset, __global const uchar *values, ulong values_offset,
@@ -97,7 +97,7 @@ __kernel void scattered_matmul(__global const uchar *targets, ulong targets_offs
                                long step, int is_compressed) {
   targets += targets_offset;
   sources += sources_offset;
-  values += values_offset;
+  if (values) values += values_offset;
   dense += dense_offset;
   out += out_offset;
   const long size = dtype_size(DTYPE0);

@@ -118,3 +118,39 @@ def test_adding_at_no_index_at_all(device):
     for where in ("cpu", device):
         with pytest.raises(RuntimeError, match="shape mismatch: value tensor"):
             torch.ones((), device=where).index_put([], torch.ones(1, device=where), accumulate=True)
+
+
+def test_an_index_is_checked_again_once_it_was_written_to(device):
+    x, edges = torch.arange(8.0, device=device).view(4, 2), torch.zeros(2, 3, dtype=torch.long, device=device)
+    uses = (
+        lambda index: x.index_select(0, index),
+        lambda index: torch.embedding(x, index),
+        lambda index: torch.embedding(x, index.view(1, 3)),
+        lambda index: x[index],
+        lambda index: x.gather(0, index[:, None]),
+        lambda index: x.index_add(0, index, torch.ones(3, 2, device=device)),
+    )
+    for use in uses:
+        for index in (edges[1], edges[1].clone()):
+            use(index), use(index)
+            index[2] = 4
+            with pytest.raises((IndexError, RuntimeError), match="4 is out of bounds"):
+                use(index)
+            index[2] = 0
+            use(index)
+    # The same indices in a smaller tensor.
+    edges.fill_(3)
+    assert x[edges[0]].shape == (3, 2)
+    with pytest.raises(IndexError, match="3 is out of bounds for dimension 0 with size 3"):
+        x[:3][edges[0]]
+
+
+def test_what_changed_unseen_is_raised_when_the_host_waits(device):
+    x, edges = torch.arange(4.0, device=device), torch.tensor([[0, 3, 1], [0, 0, 0]], device=device)
+    index = edges[0]
+    assert x.index_select(0, index).tolist() == [0, 3, 1]
+    index.data[1] = 7
+    found = x.index_select(0, index)
+    with pytest.raises(IndexError, match="7 is out of bounds"):
+        found.tolist()
+    assert found.tolist()[::2] == [0, 1]

@@ -182,3 +182,45 @@ def test_searchsorted_of_a_number_into_a_given_tensor(right: bool, device: torch
     with NoFallback():
         torch.searchsorted(boundaries.to(device), 2, right=right, out=out)
     assert out.item() == torch.searchsorted(boundaries, 2, right=right).item()
+
+
+ROWS, WIDTH = 50, 5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.complex64], ids=str)
+def test_short_rows_are_read_by_one_index_and_by_pairs(dtype: torch.dtype, device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(-9, 9, (7, 3, WIDTH), generator=generator).to(dtype)
+    index = torch.randint(7, (10007,), generator=generator)
+    middle = index % 3
+    ours, picked = x.to(device), index.to(device)
+    assert torch.equal(ours.index_select(0, picked).cpu(), x.index_select(0, index))
+    assert torch.equal(ours[:, :, 1:4][picked].cpu(), x[:, :, 1:4][index])
+    assert torch.equal(ours[picked, middle.to(device)].cpu(), x[index, middle])
+    tokens = index[:9996].view(-1, 6, 2)
+    assert torch.equal(torch.embedding(ours[:, 0], tokens.to(device)).cpu(), torch.embedding(x[:, 0], tokens))
+
+
+@pytest.mark.parametrize("width", [None, WIDTH, 40], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.uint8], ids=str)
+@pytest.mark.parametrize("reduce", ["amax", "amin", "prod", "assign"])
+def test_rows_meet_in_a_row(reduce: str, dtype: torch.dtype, width: int | None, device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    shape = (4 * ROWS,) if width is None else (4 * ROWS, width)
+    source = torch.randint(1, 3, shape, generator=generator).to(dtype)
+    if dtype.is_floating_point:
+        source.view(-1)[::97] = torch.nan
+    index = torch.randint(ROWS, shape[:1], generator=generator)
+    if reduce == "assign":
+        index, source = torch.randperm(ROWS, generator=generator), source[:ROWS]
+        shape = source.shape
+    rows = index if width is None else index[:, None].expand(shape)
+    base = torch.full((ROWS, *shape[1:]), 2, dtype=dtype)
+
+    def run(where: torch.device | str) -> torch.Tensor:
+        out, indices, values = base.to(where), rows.to(where), source.to(where)
+        if reduce == "assign":
+            return out.index_copy(0, index.to(where), values)
+        return out.scatter_reduce(0, indices, values, reduce)
+
+    torch.testing.assert_close(run(device).cpu(), run("cpu"), rtol=0, atol=0, equal_nan=True)

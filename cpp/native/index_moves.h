@@ -1,0 +1,34 @@
+// Moves along one dimension, which operators on indices share.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+
+#include "known_indices.h"
+#include "torch_opencl/rust/ops/index/mod.rs.h"
+#include "torch_opencl/rust/ops/index/scatter.rs.h"
+
+namespace torch_opencl::native {
+
+inline at::Tensor filled(const at::Scalar& value, const at::Tensor& like) {
+  return at::full({}, value, like.options());
+}
+
+// self[..., index, ...] op= src along one dimension; `src` may be larger than `index`, which is `given` or a view of
+// it.
+void scatter_along(
+    const at::Tensor& self,
+    int64_t dim,
+    const at::Tensor& index,
+    const at::Tensor& src,
+    bridge::SetOp op,
+    const GivenIndex& given,
+    bridge::BadIndex bad = bridge::BadIndex::Gather);
+
+// result = self[index] along dimension 0, for an index of any shape, of which `result` has a row for each element.
+void take_rows(const at::Tensor& result, const at::Tensor& self, const at::Tensor& index);
+
+// self[index] += rows along dimension 0, likewise.
+void add_rows(const at::Tensor& self, const at::Tensor& index, const at::Tensor& rows);
+
+} // namespace torch_opencl::native
