@@ -230,6 +230,60 @@ def test_sizes_that_make_no_sense_are_refused(axpy, device):
         axpy(x, x.clone(), 1, elements=2.5)
 
 
+def test_groups_are_of_the_size_that_the_kernel_requires(device):
+    source = """__kernel __attribute__((reqd_work_group_size(G, 2, 1))) void f(GLOBAL float *x) {
+      x[ELEMENT + 16 * GLOBAL_ID(1)] = LOCAL_SIZE(0);
+    }"""
+    kernel = torch.opencl.compile_kernel(source, "f", constants={"G": 4})
+    x = torch.zeros(64, device=device)
+    kernel(x, global_size=(16, 4), local_size=(4, 2))
+    assert x.tolist() == [4.0] * 64
+    for sizes in ({}, {"elements": 8}, {"global_size": 64, "local_size": 4}, {"global_size": (16, 4)}):
+        with pytest.raises(ValueError, match=r"kernel f has reqd_work_group_size\(4, 2, 1\).*local_size=\(4, 2\)"):
+            kernel(x, **sizes)
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        ("kernel void f(global float *packed_) {}", {}),
+        ("kernel void f(global float *x, int x_buffer_) {}", {}),
+        ("kernel void f(global float *x) {}", {"constants": {"ELEMENT": 1}}),
+        ("kernel void f(global float *x) {}", {"types": {"float": [torch.float32]}}),
+    ],
+)
+def test_names_that_are_taken_are_refused(source, options):
+    with pytest.raises(ValueError, match=r"the name '\w+' is taken"):
+        torch.opencl.compile_kernel(source, "f", **options)
+
+
+def test_a_type_parameter_has_dtypes():
+    with pytest.raises(ValueError, match="the type parameter T has no dtypes"):
+        torch.opencl.compile_kernel(AXPY, "axpy", types={"T": []})
+
+
+def test_numbers_beyond_float_are_refused(device):
+    kernel = torch.opencl.compile_kernel("kernel void f(global float *x, float a) { x[0] = a; }", "f")
+    x = torch.zeros(1, device=device)
+    kernel(x, float("inf"))
+    assert x.item() == float("inf")
+    with pytest.raises(ValueError, match=r"1e\+300 does not fit its type float"):
+        kernel(x, 1e300)
+    source = "kernel void f(global float *x) { x[0] = C; }"
+    with pytest.raises(ValueError, match="does not fit a float"):
+        torch.opencl.compile_kernel(source, "f", constants={"C": 1e300})(x)
+
+
+@pytest.mark.needs_float64
+def test_constants_are_doubles_where_the_kernel_takes_doubles(device):
+    source = "kernel void f(global T *x) { x[0] = C; x[1] = sizeof(C); }"
+    kernel = torch.opencl.compile_kernel(source, "f", types={"T": [torch.float32, torch.float64]}, constants={"C": 0.1})
+    for dtype, size in ((torch.float32, 4), (torch.float64, 8)):
+        x = torch.zeros(2, dtype=dtype, device=device)
+        kernel(x)
+        assert x.tolist() == [torch.tensor(0.1, dtype=dtype).item(), size]
+
+
 def test_tensors_without_elements_launch_nothing(axpy, device):
     empty = torch.empty(0, 5, device=device)
     before = torch.opencl.launches()
