@@ -41,6 +41,7 @@ from torch_opencl.diagnostics import (
     reset_fallbacks,
     set_sync_debug_mode,
 )
+from torch_opencl.extensions import include_paths, library_path
 from torch_opencl.graphs import (
     OpenCLGraph,
     graph,
@@ -131,6 +132,7 @@ __all__ = [
     "graph",
     "graph_pool_handle",
     "host_memory_stats",
+    "include_paths",
     "init",
     "initial_seed",
     "interop",
@@ -142,6 +144,7 @@ __all__ = [
     "is_tf32_supported",
     "kernel_cache_info",
     "launches",
+    "library_path",
     "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
