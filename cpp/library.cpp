@@ -14,6 +14,7 @@
 #include "tensor_arg.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
 #include "torch_opencl/rust/bridge/builds.rs.h"
+#include "torch_opencl/rust/bridge/bundle.rs.h"
 #include "torch_opencl/rust/bridge/interop.rs.h"
 #include "torch_opencl/rust/ops/core/struct_check.rs.h"
 #include "torch_opencl/rust/ops/generated/mod.rs.h"
@@ -77,6 +78,19 @@ std::vector<int64_t> build_kernels(int64_t device, const std::string& source, co
 
 int64_t build_user_kernel(int64_t device, const std::string& source, const std::string& name) {
   return checked([&] { return bridge::build_user_kernel(device_index(device), rust::Str(source), rust::Str(name)); });
+}
+
+// Into a file; returns the names of the kernels.
+std::string compile_binary(
+    int64_t device,
+    const std::string& name,
+    const std::string& source,
+    const std::string& options,
+    const std::string& path) {
+  return to_string(checked([&] {
+    return bridge::compile_binary(
+        device_index(device), rust::Str(name), rust::Str(source), rust::Str(options), rust::Str(path));
+  }));
 }
 
 // Buffers are those that the kernel writes, then those that it only reads.
@@ -173,6 +187,16 @@ TORCH_LIBRARY(torch_opencl, m) {
   m.def("kernel_cache_info() -> str", [] { return to_string(bridge::kernel_cache_json()); });
   m.def("wait_for_builds(float seconds) -> int", [](double seconds) { return bridge::wait_for_builds(seconds); });
   m.def("set_eager_builds(bool on) -> ()", [](bool on) { bridge::set_eager_builds(on); });
+  m.def("bundle_path() -> str", [] { return to_string(bridge::bundle_path()); });
+  m.def("bundle_identity(int device) -> str", [](int64_t device) {
+    return to_string(checked([&] { return bridge::bundle_identity(device_index(device)); }));
+  });
+  m.def("kernel_catalogue(int device) -> str", [](int64_t device) {
+    return to_string(checked([&] { return bridge::kernel_catalogue(device_index(device)); }));
+  });
+  m.def("record_programs() -> ()", [] { bridge::record_programs(); });
+  m.def("recorded_programs() -> str", [] { return to_string(bridge::recorded_programs()); });
+  m.def("compile_binary(int device, str name, str source, str options, str path) -> str", &compile_binary);
   m.def("preferred_blas_library() -> str", [] {
     return to_string(checked([] { return bridge::preferred_blas_library(); }));
   });

@@ -3,6 +3,8 @@
 //! (docs/decisions/006).
 
 mod builds;
+mod bundle;
+mod c_interface;
 mod device;
 mod graph;
 mod interop;

@@ -41,6 +41,7 @@ from torch_opencl.diagnostics import (
     reset_fallbacks,
     set_sync_debug_mode,
 )
+from torch_opencl.extensions import include_paths, library_path
 from torch_opencl.graphs import (
     OpenCLGraph,
     graph,
@@ -139,6 +140,7 @@ __all__ = [
     "graph_pool_handle",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
+    "include_paths",
     "init",
     "initial_seed",
     "integrations",
@@ -151,6 +153,7 @@ __all__ = [
     "is_tf32_supported",
     "kernel_cache_info",
     "launches",
+    "library_path",
     "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",

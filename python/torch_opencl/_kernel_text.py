@@ -51,11 +51,22 @@ _INTEGERS = {
     "ulong": (0, 2**64 - 1),
     "size_t": (0, 2**64 - 1),
 }
+_LARGEST_FLOAT = torch.finfo(torch.float32).max
 _ALIASES = {f"unsigned {name}": f"u{name}" for name in ("char", "short", "int", "long")} | {"unsigned": "uint"}
 _QUALIFIERS = re.compile(r"\b(?:__)?(?:const|restrict|volatile)\b")
 _SPACES = re.compile(r"\b(?:__)?(global|local|constant|private)\b|\b(GLOBAL|LOCAL|CONSTANT)\b")
 _KERNEL = re.compile(r"\b(?:__kernel|kernel|KERNEL)\b([^;{}]*?)\bvoid\b([^;{}()]*(?:\(\([^;{}]*\)\)\s*)?)\b(\w+)\s*\(")
 
+_REQUIRED = re.compile(r"\b(?:__)?reqd_work_group_size(?:__)?\s*\(([^()]*)\)")
+# Macros and types that the text in front of a source defines; load_T and store_T are checked by their beginnings.
+_TAKEN = {
+    *("KERNEL", "GLOBAL", "LOCAL", "CONSTANT", "ELEMENT", "GLOBAL_ID", "GLOBAL_SIZE", "GROUP_ID", "GROUPS"),
+    *("LOCAL_ID", "LOCAL_SIZE", "LOCAL_BARRIER", "GLOBAL_BARRIER", "HAS_FP64", "HAS_CLANG_BUILTINS", "IS_CPU"),
+    *("group_sum", "group_max", "group_min", "bfloat16_of", "float_of", "DEFINE_ELEMENT", "DEFINE_GROUP_JOIN"),
+    *("void", "size_t", "kernel", "global", "local", "constant", "private", "const", "if", "for", "while", "return"),
+    *_INTEGERS,
+    *(name for types in STORAGE.values() for name in types),
+}
 _BRACE = re.compile(r"\s*(?:__attribute__\s*\(\(.*?\)\)\s*)*\{", re.DOTALL)
 
 
@@ -83,6 +94,8 @@ class Signature:
     """Before the other one."""
     brace: int
     """Behind the brace."""
+    group: tuple[str, ...] = ()
+    """What ``reqd_work_group_size`` asks for, as it is written; empty where it is not there."""
 
     def buffers(self) -> list[Parameter]:
         """Return the tensors in the order in which kernels are given them: those that are written first."""
@@ -127,9 +140,26 @@ def _signature(code: str, match: re.Match[str], types: Sequence[str]) -> Signatu
     parts = [] if inside.strip() in ("", "void") else inside.split(",")
     parameters = tuple(_parameter(part, name, types) for part in parts)
     names = [parameter.name for parameter in parameters]
+    for word in (name, *names):
+        check_name(word)
     if len(set(names)) < len(names):
         raise ValueError(f"kernel {name}: two parameters have one name: {', '.join(names)}")
-    return Signature(name, parameters, match.end(), closing, brace.end())
+    required = _REQUIRED.search(code[match.start() : match.end()] + code[closing : brace.end()])
+    group = tuple(part.strip() for part in required.group(1).split(",")) if required else ()
+    return Signature(name, parameters, match.end(), closing, brace.end(), group)
+
+
+def check_name(word: str) -> None:
+    """Refuse names that the text in front of a source defines, or that kernels are given for their own use.
+
+    Args:
+        word: the name of a kernel, a parameter, a constant or a type parameter.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    if word in _TAKEN or word == "packed_" or word.endswith(("_buffer_", "_packed_")):
+        raise ValueError(f"the name {word!r} is taken: see docs/kernels.md; choose another")
 
 
 def _signatures(source: str, types: Sequence[str]) -> list[Signature]:
@@ -157,7 +187,9 @@ def program_text(
     Returns:
         OpenCL C; lines of the source have their own numbers in the compiler's messages.
     """
-    lines = [f"#define {name} {_literal(value)}" for name, value in constants.items()]
+    types = {STORAGE[dtype][0] for dtype in dtypes.values()} | {parameter.type for parameter in signature.parameters}
+    is_double = not types.isdisjoint({"double", "double2"})
+    lines = [f"#define {name} {_literal(value, is_double)}" for name, value in constants.items()]
     for name, dtype in dtypes.items():
         storage, work = STORAGE[dtype]
         word = str(dtype).removeprefix("torch.")
@@ -222,7 +254,7 @@ def packer(type: str, dtypes: Mapping[str, torch.dtype]) -> Callable[[Any], int]
             try:
                 return struct.unpack(bits, struct.pack(form, value))[0]
             except OverflowError:
-                return struct.unpack(bits, struct.pack(form, float("inf") if value > 0 else float("-inf")))[0]
+                raise ValueError(f"{value} does not fit its type {work}") from None
 
         return pack
     least, most = _INTEGERS[work]
@@ -300,11 +332,16 @@ def _closing(code: str, start: int) -> int:
     raise ValueError("the source has a parenthesis that is never closed")
 
 
-def _literal(value: int | float | bool) -> str:
+def _literal(value: int | float | bool, is_double: bool) -> str:
+    """A number in OpenCL C; a double would make a kernel of floats compute in double where the device can."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, int):
         return f"({value}{'' if -(2**31) < value < 2**31 else 'L'})"
     if not math.isfinite(value):
         return {"nan": "NAN", "inf": "INFINITY", "-inf": "(-INFINITY)"}[str(value)]
+    if is_double:
+        return f"({value!r})"
+    if abs(value) > _LARGEST_FLOAT:
+        raise ValueError(f"the constant {value} does not fit a float, and the kernel takes no doubles")
     return f"({value!r}f)"

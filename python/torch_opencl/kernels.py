@@ -40,14 +40,16 @@ def compile_kernel(
             an integer of at least 0. Where given, the kernel's own parameters must agree.
         types: type parameters, such as ``T``, and the dtypes that each may be. A call finds them by its tensors. In the
             text ``T`` is the type of elements in memory and ``work_T`` the one to compute in.
-        constants: macros to define before the source.
+        constants: macros to define before the source. Those that are no integers are doubles in a kernel that takes
+            doubles, and floats in all others.
 
     Returns:
         The function.
 
     Raises:
         ValueError: there is no such kernel, its parameters are not those of ``parameters`` or of no type that an
-            argument can have, or a name is none in OpenCL C.
+            argument can have, a name is none in OpenCL C or taken by what a source may use, or a type parameter has no
+            dtypes.
         TypeError: a constant is no number.
     """
     return Kernel(source, name, parameters or {}, types or {}, constants or {})
@@ -67,15 +69,19 @@ class Kernel:
         for word in (name, *types, *constants):
             if not re.fullmatch(r"[A-Za-z_]\w*", word):
                 raise ValueError(f"{word!r} is no name in OpenCL C")
+            _kernel_text.check_name(word)
         for word, value in constants.items():
             if not isinstance(value, int | float):
                 raise TypeError(f"the constant {word} must be a number, not {type(value).__name__}")
         for word, dtypes in types.items():
+            if not dtypes:
+                raise ValueError(f"the type parameter {word} has no dtypes: name those that it may be")
             if unknown := [dtype for dtype in dtypes if dtype not in _kernel_text.STORAGE]:
                 raise ValueError(f"the type parameter {word} cannot be {unknown[0]}")
         self._source, self._types, self._constants = source, {k: tuple(v) for k, v in types.items()}, dict(constants)
         self._signature = _kernel_text.read_signature(source, name, tuple(types))
         self._kinds = _checked(self._signature, parameters)
+        self._group = _required_group(self._signature, self._constants)
         self._builds: dict[tuple[int, tuple[torch.dtype, ...]], _Build] = {}
         self._lock = threading.Lock()
 
@@ -224,6 +230,7 @@ class Kernel:
             count = first.numel() if elements is None else operator.index(elements)
             if count < 0:
                 raise ValueError(f"kernel {self.name}: {count} elements make no sense")
+            self._check_group([])
             return [count], []
         if elements is not None:
             raise ValueError(f"kernel {self.name}: pass either elements or global_size")
@@ -236,7 +243,20 @@ class Kernel:
                 f"kernel {self.name}: global_size={tuple(items)}, local_size={tuple(group) or None}: there are one to "
                 "three sizes, and as many of a group, which divide them"
             )
+        self._check_group(group)
         return items, group
+
+    def _check_group(self, group: list[int]) -> None:
+        """Hold the size of a group against what the kernel's attribute asks for: drivers only say that it is wrong."""
+        if self._group is None or (group and (*group, 1, 1)[:3] == self._group):
+            return
+        needed: tuple[int, ...] = self._group
+        while len(needed) > 1 and needed[-1] == 1:
+            needed = needed[:-1]
+        raise ValueError(
+            f"kernel {self.name} has reqd_work_group_size{self._group}: pass global_size and local_size={needed}, not "
+            f"local_size={tuple(group) or None}"
+        )
 
     def _built(self, device: int, dtypes: dict[str, torch.dtype]) -> "_Build":
         key = device, tuple(dtypes[name] for name in self._types)
@@ -292,6 +312,17 @@ class _Build:
     def __init__(self, kernel: int) -> None:
         self.kernel = kernel
         weakref.finalize(self, native().release_kernels, [kernel]).atexit = False
+
+
+def _required_group(
+    signature: _kernel_text.Signature, constants: Mapping[str, int | float | bool]
+) -> tuple[int, int, int] | None:
+    """The work-group that a kernel's attribute asks for; None without one, or where the source's own macro has it."""
+    sizes = [constants.get(word, int(word) if word.isdecimal() else None) for word in signature.group]
+    if len(sizes) != 3 or not all(isinstance(size, int) for size in sizes):
+        return None
+    x, y, z = map(int, sizes)  # type: ignore[arg-type]
+    return x, y, z
 
 
 def _size_list(sizes: Sizes) -> list[int]:

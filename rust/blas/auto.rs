@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{host, Library, Matmul, MatmulSize};
 use crate::error::Result;
-use crate::kernels::{DType, DiskEntry, Family, Switch};
+use crate::kernels::{is_ahead_of_time, DType, DiskEntry, Family, Switch};
 use crate::ops::tuning::Tuning;
 use crate::runtime::{current_stream, device_of_address, Device, Stream};
 
@@ -79,6 +79,9 @@ pub fn library(matmul: &Matmul<'_>) -> Result<Library> {
         return Ok(Library::OpenCl);
     };
     if !Library::Host.serves(matmul) {
+        return Ok(Library::OpenCl);
+    }
+    if is_ahead_of_time() {
         return Ok(Library::OpenCl);
     }
     let class = SizeClass::of(device, dtype, &size);

@@ -179,6 +179,7 @@ pub fn check_environment() -> Result<()> {
     kernels::check_cache_size()?;
     kernels::check_cache_folder()?;
     kernels::Specialisation::from_environment()?;
+    kernels::check_bundle()?;
     kernels::warn_with(warn);
     // A folder that cannot be used is reported here, in the user's own thread.
     kernels::cache_folder();

@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use opencl3::program::{
     build_program, create_program_with_binary, create_program_with_source, get_program_build_info, get_program_info,
-    release_program, CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_NUM_KERNELS,
+    release_program, CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS,
 };
 use opencl3::types::cl_program;
 
@@ -82,13 +82,19 @@ impl Program {
             .unwrap_or_else(|code| format!("(no build log: status {code})"))
     }
 
-    /// The device binary, for the disk cache.
+    /// The device binary, for the disk cache and for bundles.
     pub fn binary(&self) -> Result<Vec<u8>> {
         let info = check("clGetProgramInfo", get_program_info(self.handle, CL_PROGRAM_BINARIES))?;
         info.to_vec_vec_uchar()
             .into_iter()
             .next()
             .ok_or_else(|| Error::Invalid("the driver returned no program binary".to_owned()))
+    }
+
+    /// Names of its kernels, with semicolons between them.
+    pub fn kernel_names(&self) -> Result<String> {
+        let info = check("clGetProgramInfo", get_program_info(self.handle, CL_PROGRAM_KERNEL_NAMES))?;
+        Ok(info.to_string())
     }
 
     /// Creates a kernel by name.

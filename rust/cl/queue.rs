@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use opencl3::command_queue as api;
 use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::memory::{CL_MAP_READ, CL_MAP_WRITE};
-use opencl3::types::{cl_command_queue, cl_event, CL_FALSE};
+use opencl3::types::{cl_command_queue, cl_event, cl_kernel, CL_FALSE};
 
 use super::launch_batch::{LaunchBatch, Start};
 use super::queue_throttle::QueueThrottle;
@@ -212,6 +212,28 @@ impl Queue {
             Ok(commands)
         })?;
         self.throttle_host(commands)
+    }
+
+    /// Enqueues a kernel of other code, whose arguments that code has set.
+    ///
+    /// # Safety
+    /// `kernel` is a live `cl_kernel` of the queue's context, which nobody else uses during the call.
+    pub unsafe fn launch_native(&self, kernel: usize, grid: &Grid<'_>) -> Result<()> {
+        let Grid { first, global, local } = *grid;
+        // SAFETY: the caller's promise; each slice has as many sizes as the dimension given.
+        let launched = self.submit("clEnqueueNDRangeKernel", || unsafe {
+            api::enqueue_nd_range_kernel(
+                self.handle,
+                kernel as cl_kernel,
+                global.len() as u32,
+                first.map_or(std::ptr::null(), <[usize]>::as_ptr),
+                global.as_ptr(),
+                local.map_or(std::ptr::null(), <[usize]>::as_ptr),
+                0,
+                std::ptr::null(),
+            )
+        });
+        launched.map(drop)
     }
 
     /// Copies from host memory into a buffer.

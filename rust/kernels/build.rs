@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use super::source::Switch;
 use super::spec::{options, Constant, Tier};
-use super::{disk, driver_cache, warn, Class, Family};
+use super::{bundle, disk, driver_cache, listing, warn, Class, Family};
 use crate::cl::{Context, DeviceInfo, Program};
 use crate::error::{Error, Result};
 use crate::runtime::{Device, DeviceClass};
@@ -29,11 +29,21 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    fn source(&self) -> String {
+    /// Family, class and constants, for messages.
+    pub fn name(&self) -> String {
+        format!("{} {}{}", self.family.name(), self.class.define(), options(&self.constants))
+    }
+
+    /// Returns true for kernels of `torch.compile` and of the user's own.
+    pub fn is_written_at_run_time(&self) -> bool {
+        matches!(self.family, Family::Generated | Family::User | Family::MatmulFused | Family::GemmLocalFused)
+    }
+
+    pub(super) fn source(&self) -> String {
         self.family.source(&self.switch)
     }
 
-    fn options(&self) -> String {
+    pub(super) fn options(&self) -> String {
         let fp64 = self.device.info.fp64;
         // Drivers must not warn: PoCL would tell users how many warnings there were.
         let mut text = format!("-cl-std=CL1.2 -w -D {}", self.class.define());
@@ -63,6 +73,12 @@ pub(super) fn is_stored(recipe: &Recipe) -> bool {
 pub(super) fn build(recipe: &Recipe) -> Result<Program> {
     let info = &recipe.device.info;
     recipe.class.check(info)?;
+    listing::note(recipe);
+    if let Some(bundle) = bundle::of_process()? {
+        let program = bundle.program(recipe, &recipe.device.state()?.context)?;
+        LOADED.fetch_add(1, Ordering::Relaxed);
+        return Ok(program);
+    }
     let source = recipe.source();
     let options = recipe.options();
     let context = &recipe.device.state()?.context;
@@ -76,7 +92,7 @@ pub(super) fn build(recipe: &Recipe) -> Result<Program> {
             return Ok(program);
         }
     }
-    let name = format!("{}{}", recipe.family.name(), self::options(&recipe.constants));
+    let name = recipe.name();
     let keeps_builds = driver_cache::keeps_builds(info);
     if keeps_builds && (is_kept || !entry.has_path()) {
         let program = driver_cache::while_loading(|| compile(context, &source, &options, &name, info))?;
@@ -124,6 +140,21 @@ fn compile(context: &Context, source: &str, options: &str, name: &str, info: &De
         }
     }
     Err(error)
+}
+
+/// Compiles a program for a bundle: the device's binary and the names of its kernels.
+///
+/// # Errors
+/// [`Error::Build`] with the compiler's log; [`Error::Invalid`] in a process that must not compile.
+pub fn compile_binary(device: &'static Device, name: &str, source: &str, options: &str) -> Result<(Vec<u8>, String)> {
+    if let Some(path) = bundle::bundle_path() {
+        return Err(Error::Invalid(format!(
+            "OpenCL: with TORCH_OPENCL_KERNEL_BUNDLE={} nothing is compiled: unset it to build a bundle",
+            path.display()
+        )));
+    }
+    let program = compile(&device.state()?.context, source, options, name, &device.info)?;
+    Ok((program.binary()?, program.kernel_names()?))
 }
 
 /// (loaded, compiled) programs of this process.

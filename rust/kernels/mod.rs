@@ -5,6 +5,7 @@
 //! into constants of the specialised one.
 
 mod build;
+mod bundle;
 mod cache;
 mod compile_thread;
 mod disk;
@@ -13,6 +14,7 @@ mod dtype;
 pub mod entry;
 mod evict;
 mod layout;
+mod listing;
 mod marker;
 mod source;
 mod spec;
@@ -21,12 +23,15 @@ pub mod structs;
 mod tiers;
 mod warning;
 
+pub use build::compile_binary;
+pub use bundle::{bundle_path, check_bundle, identity as bundle_identity};
 pub use cache::{cache_info, generated_program, program, stop_building, wait_for_builds, CachedProgram};
 pub use disk::{check_cache_folder, folder as cache_folder, Entry as DiskEntry};
 pub use driver_cache::{check_driver_cache, driver_cache_obstacle, leave as leave_driver_cache};
 pub use dtype::{Class, DType};
 pub use evict::check_cache_size;
 pub use layout::{Layout, MAX_DIMS, MAX_OPERANDS};
+pub use listing::{is_ahead_of_time, record_programs, recorded_programs, Listing};
 pub use source::{Family, Switch};
 pub use spec::{Spec, Tier};
 pub use tiers::{set_eager_builds, Specialisation};

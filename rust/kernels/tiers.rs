@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use super::listing::is_ahead_of_time;
 use crate::cl::{DeviceInfo, DeviceType};
 use crate::error::{Error, Result};
 
@@ -68,7 +69,13 @@ impl Specialisation {
     /// The mode of this process. A wrong value has been refused when the process began to use OpenCL.
     pub fn of_process() -> Self {
         static CHOSEN: OnceLock<Specialisation> = OnceLock::new();
-        *CHOSEN.get_or_init(|| Self::from_environment().unwrap_or(Self::Background))
+        *CHOSEN.get_or_init(|| {
+            if is_ahead_of_time() {
+                Self::Never
+            } else {
+                Self::from_environment().unwrap_or(Self::Background)
+            }
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod assertion;
 pub mod attention;
+pub mod catalogue;
 pub mod convolution;
 pub mod copy;
 pub mod core;

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch._inductor.codegen import common
 
-from torch_opencl import _hooks
+from torch_opencl import _hooks, _load
 
 
 def install(module: Any) -> None:
@@ -21,9 +21,13 @@ def install(module: Any) -> None:
 
     @functools.wraps(compile_fx)
     def compile_or_not(model: Any, example_inputs: Any, *args: Any, **options: Any) -> Any:
-        if _is_for_opencl(model, example_inputs) and (failure := _failure()):
-            _warn(failure)
-            return model
+        if _is_for_opencl(model, example_inputs):
+            if path := _load.native().bundle_path():
+                _warn_of_bundle(path)
+                return model
+            if failure := _failure():
+                _warn(failure)
+                return model
         return compile_fx(model, example_inputs, *args, **options)
 
     module.compile_fx = compile_or_not
@@ -45,6 +49,17 @@ def _is_for_opencl(model: Any, example_inputs: Any) -> bool:
 
 def _is_on_opencl(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == "opencl"
+
+
+@functools.cache
+def _warn_of_bundle(path: str) -> None:
+    """Warn, once, that nothing may be compiled."""
+    warnings.warn(
+        f"torch.compile leaves graphs on opencl to eager mode: with TORCH_OPENCL_KERNEL_BUNDLE={path} no kernels are "
+        "compiled.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 @functools.cache

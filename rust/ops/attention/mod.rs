@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Value};
 use crate::kernels::structs::scores::{Attention, RowStrides};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
+use crate::ops::catalogue::Form;
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::div_ceil;
 use crate::ops::{Target, Tensor};
@@ -152,15 +153,38 @@ impl BlockSizes {
         None
     }
 
-    fn define(&self, spec: Spec) -> Spec {
-        spec.define("LSIZE", self.group as i64)
+    /// Always built for its dtype: matmuls of a few constant shapes are most of it, whatever the size.
+    fn spec(&self, dtype: DType, bias: Option<DType>, drops: bool) -> Spec {
+        let spec = Spec::generic()
+            .define("LSIZE", self.group as i64)
             .define("VEC", self.lanes)
             .define("BLOCK_VECTORS", self.part.0)
             .define("BLOCK_ROWS", self.part.1)
             .define("WIDTH", self.width)
             .define("QUERIES", self.block)
             .define("KEYS", self.block)
+            .define("SPEC_DTYPE0", i64::from(dtype.code()))
+            .define("BIASED", i64::from(bias.is_some()))
+            .define("DROPS", i64::from(drops));
+        bias.into_iter().fold(spec, |spec, bias| spec.define("SPEC_DTYPE1", i64::from(bias.code())))
     }
+}
+
+/// Widths of heads whose programs are listed, and their dtypes.
+pub(super) const LISTED_WIDTHS: [i64; 4] = [32, 64, 96, 128];
+pub(super) const LISTED_DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
+
+/// The usual programs: without and with a bias of the same dtype, without and with dropout.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<(Family, Form)> {
+    let mut found = Vec::new();
+    for (pass, width) in [Pass::Forward, Pass::Backward].into_iter().flat_map(|pass| LISTED_WIDTHS.map(|w| (pass, w))) {
+        let Some(sizes) = block_sizes(target, pass, Class::Float, width) else { continue };
+        for (dtype, drops) in LISTED_DTYPES.into_iter().flat_map(|dtype| [(dtype, false), (dtype, true)]) {
+            let biases = [None, Some(dtype)];
+            found.extend(biases.map(|bias| (pass.family(), (Class::Float, sizes.spec(dtype, bias, drops)))));
+        }
+    }
+    found
 }
 
 /// The plan of a pass for a device.
@@ -201,16 +225,8 @@ impl AttentionLaunch {
                 target.device.info.name
             ))
         })?;
-        // Always built for its dtype: matmuls of a few constant shapes are most of it, whatever the size.
-        let is_biased = inputs.bias.is_present();
-        let mut spec = block_sizes
-            .define(Spec::generic())
-            .define("SPEC_DTYPE0", i64::from(query.dtype.code()))
-            .define("BIASED", i64::from(is_biased))
-            .define("DROPS", i64::from(mode.keep_prob() < 1.0));
-        if is_biased {
-            spec = spec.define("SPEC_DTYPE1", i64::from(inputs.bias.dtype.code()));
-        }
+        let bias = inputs.bias.is_present().then_some(inputs.bias.dtype);
+        let spec = block_sizes.spec(query.dtype, bias, mode.keep_prob() < 1.0);
         let program = target.program(pass.family(), class, &spec)?;
         Ok(Self { target, class, block_sizes, program })
     }

@@ -1,8 +1,9 @@
 //! Attention of few queries, which is split over the keys; `mod.rs` describes the tensors.
 
-use super::{arguments, encode, AttentionInputs, AttentionMode};
+use super::{arguments, encode, AttentionInputs, AttentionMode, LISTED_DTYPES, LISTED_WIDTHS};
 use crate::error::Result;
-use crate::kernels::{entry, Family, Spec};
+use crate::kernels::{entry, Class, DType, Family, Spec};
+use crate::ops::catalogue::Form;
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::target::ITEM_GROUP;
@@ -29,6 +30,37 @@ fn widest(inputs: &AttentionInputs<'_>) -> i64 {
     inputs.query.size(3).max(inputs.value.size(3)).max(1)
 }
 
+fn group(target: &Target) -> usize {
+    if target.is_cpu() {
+        1
+    } else {
+        ITEM_GROUP
+    }
+}
+
+/// Built for its dtypes, as the other kernels of attention.
+fn spec(target: &Target, dtype: DType, bias: Option<DType>, widest: i64) -> Spec {
+    let lanes = Geometry::of(target, dtype.class()).lanes as i64;
+    let spec = Spec::generic()
+        .define("LSIZE", group(target) as i64)
+        .define("VEC", lanes)
+        .define("WIDTH", div_ceil(widest, lanes) * lanes)
+        .define("KEYS", KEYS)
+        .define("SPEC_DTYPE0", i64::from(dtype.code()))
+        .define("BIASED", i64::from(bias.is_some()));
+    bias.into_iter().fold(spec, |spec, bias| spec.define("SPEC_DTYPE1", i64::from(bias.code())))
+}
+
+/// The usual programs, without and with a bias of the same dtype.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
+    let lanes = Geometry::of(target, Class::Float).lanes as i64;
+    let widths = LISTED_WIDTHS.into_iter().filter(|width| *width <= MOST_PARTS * lanes);
+    let dtypes =
+        |width| LISTED_DTYPES.into_iter().flat_map(move |dtype| [(width, dtype, None), (width, dtype, Some(dtype))]);
+    let form = |(width, dtype, bias)| (Class::Float, spec(target, dtype, bias, width));
+    widths.flat_map(dtypes).map(form).collect()
+}
+
 /// As [`super::attention`], of which this is a part.
 ///
 /// # Errors
@@ -42,20 +74,9 @@ pub fn forward(
 ) -> Result<()> {
     let (query, class) = (&inputs.query, inputs.query.class());
     let geometry = Geometry::of(target, class);
-    let lanes = geometry.lanes as i64;
-    let group = if target.is_cpu() { 1 } else { ITEM_GROUP };
-    let is_biased = inputs.bias.is_present();
-    // Built for its dtypes, as the other kernels of attention.
-    let mut spec = Spec::generic()
-        .define("LSIZE", group as i64)
-        .define("VEC", lanes)
-        .define("WIDTH", div_ceil(widest(inputs), lanes) * lanes)
-        .define("KEYS", KEYS)
-        .define("SPEC_DTYPE0", i64::from(query.dtype.code()))
-        .define("BIASED", i64::from(is_biased));
-    if is_biased {
-        spec = spec.define("SPEC_DTYPE1", i64::from(inputs.bias.dtype.code()));
-    }
+    let group = group(target);
+    let bias = inputs.bias.is_present().then_some(inputs.bias.dtype);
+    let spec = spec(target, query.dtype, bias, widest(inputs));
     let program = target.program(Family::AttentionQuery, class, &spec)?;
 
     let tasks = query.size(0) * query.size(1) * query.size(2);

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::kernels::entry::{self, Arguments, EntryPoint, LocalBytes};
 use crate::kernels::structs::conv::{ConvLayout, OutputStrides};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
+use crate::ops::catalogue::{Form, FLOAT_DTYPES};
 use crate::ops::core::geometry::native_lanes;
 use crate::ops::core::space::div_ceil;
 use crate::ops::matmul::epilogue::Epilogue;
@@ -240,11 +241,20 @@ fn items(target: &Target) -> i64 {
 
 /// The program of the kernels that pack nothing.
 pub(in crate::ops) fn program(target: &Target, class: Class, dtype: DType) -> Result<Arc<CachedProgram>> {
-    let spec = Spec::generic()
+    target.program(Family::Conv, class, &spec(target, class, dtype))
+}
+
+fn spec(target: &Target, class: Class, dtype: DType) -> Spec {
+    Spec::generic()
         .define("VEC", native_lanes(target, class))
         .define("ITEMS", items(target))
-        .define("SPEC_DTYPE0", i64::from(dtype.code()));
-    target.program(Family::Conv, class, &spec)
+        .define("SPEC_DTYPE0", i64::from(dtype.code()))
+}
+
+/// The programs of usual dtypes.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
+    let dtypes = FLOAT_DTYPES.into_iter().chain([DType::C64, DType::I64]);
+    dtypes.map(|dtype| (dtype.class(), spec(target, dtype.class(), dtype))).collect()
 }
 
 fn launch<A: Arguments>(

@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::kernels::{entry, Class, Family, Spec};
+use crate::ops::catalogue::Form;
 use crate::ops::core::space::{div_ceil, layout, span, Dim};
 use crate::ops::{Operand, Target};
 
@@ -52,6 +53,23 @@ fn least_side(target: &Target, width: i64) -> Option<i64> {
     }
 }
 
+/// The generic programs.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
+    let widths = [1, 2, 4, 8].into_iter().filter(|width| least_side(target, *width).is_some());
+    let specs = widths.flat_map(|width| [false, target.is_cpu()].map(|non_temporal| spec(width, non_temporal)));
+    specs.map(|spec| (Class::Integer, spec)).collect()
+}
+
+fn spec(width: i64, non_temporal: bool) -> Spec {
+    let spec = Spec::generic().define("WIDTH", width);
+    // Blocks of single bytes do not fill a cache line, and only whole lines should be non-temporal.
+    if non_temporal && width > 1 {
+        spec.define("SPEC_NON_TEMPORAL", 1)
+    } else {
+        spec
+    }
+}
+
 fn launch(
     target: &Target,
     space: &[Dim<2>],
@@ -61,10 +79,7 @@ fn launch(
     non_temporal: bool,
 ) -> Result<()> {
     let &[row, column, ref batch @ ..] = space else { return Ok(()) };
-    let spec = Spec::generic().define("WIDTH", width);
-    // Blocks of single bytes do not fill a cache line, and only whole lines should be non-temporal.
-    let spec = if non_temporal && width > 1 { spec.define("SPEC_NON_TEMPORAL", 1) } else { spec };
-    let program = target.program(Family::Transpose, Class::Integer, &spec)?;
+    let program = target.program(Family::Transpose, Class::Integer, &spec(width, non_temporal))?;
     let (dst, src, layout) = (target.memory(dst.address)?, target.memory(src.address)?, layout(space)?);
     let count = space.iter().map(|dim| dim.size).product();
     if target.is_cpu() {

@@ -7,6 +7,8 @@ mod tables;
 use axis::{Axis, BatchDim, Side};
 
 use crate::error::Result;
+use crate::kernels::{Class, Spec};
+use crate::ops::catalogue::Form;
 use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -19,6 +21,14 @@ mod ffi {
     extern "Rust" {
         fn fft(output: &Tensor, input: &Tensor, dim: &[i64], forward: bool, scale: f64) -> Result<()>;
     }
+}
+
+/// The generic programs.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
+    let most = i64::try_from(target.device.info.max_work_group).unwrap_or(i64::MAX);
+    let groups = plan::GROUPS.into_iter().filter(|group| *group <= most);
+    let specs = groups.map(|group| Spec::generic().define("LSIZE", group));
+    specs.flat_map(|spec| [Class::Complex, Class::ComplexDouble].map(|class| (class, spec.clone()))).collect()
 }
 
 /// Transforms along dimensions, of which the last is special where one side is real, and multiplies by `scale`. There

@@ -7,7 +7,7 @@ use crate::ops::Target;
 const RADICES: [i64; 6] = [8, 7, 5, 4, 3, 2];
 const VALUES: i64 = 8;
 /// Work-groups: the smallest that holds a transform leaves others more of a compute unit.
-const GROUPS: [i64; 4] = [64, 128, 256, 512];
+pub(super) const GROUPS: [i64; 4] = [64, 128, 256, 512];
 /// Local memory that every GPU has. Where there is more, more groups share it.
 const LOCAL_BYTES: i64 = 32 << 10;
 /// Neighbours that are moved together where a transform's own elements lie apart: 32 bytes of complex64, a sector.

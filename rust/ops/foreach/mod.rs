@@ -4,13 +4,14 @@ pub mod norm;
 
 use crate::error::{Error, Result};
 use crate::kernels::entry;
-use crate::kernels::{Class, DType, Family, MAX_OPERANDS};
+use crate::kernels::{Class, DType, Family, Spec, Switch, MAX_OPERANDS};
+use crate::ops::catalogue::{Form, REALS};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::multi_tensor::{MultiTensorBatch, CHUNK};
 use crate::ops::core::target::ITEM_GROUP;
 use crate::ops::core::tier::tier;
 use crate::ops::pointwise;
-use crate::ops::pointwise::row::{program, row, PointwiseRow, Source};
+use crate::ops::pointwise::row::{forms_of, program, row, PointwiseRow, Source};
 use crate::ops::{Operand, Scalar, Target, TensorList};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
@@ -39,6 +40,26 @@ type Tensors = MultiTensorBatch<TENSORS, MAX_OPERANDS>;
 const PARAMETERS: usize = 4;
 /// A larger tensor repays a launch of its own, with a program specialised for it.
 const LARGEST: i64 = 1 << 16;
+
+/// The generic programs, of ops that optimizers and clipping call.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<(Family, Form, Switch)> {
+    let is_common = |row: &PointwiseRow| row.part == 0 && row.outputs == 1 && row.arity <= 3;
+    let forms = |class| forms_of(Family::Foreach, class, &spec(target, class, Spec::generic()), is_common);
+    REALS.into_iter().flat_map(forms).collect()
+}
+
+fn spec(target: &Target, class: Class, spec: Spec) -> Spec {
+    let lanes = Geometry::of(target, class).lanes;
+    Tensors::define(spec).define("VEC", lanes as i64).define("LSIZE", group(target) as i64)
+}
+
+fn group(target: &Target) -> usize {
+    if target.is_cpu() {
+        1
+    } else {
+        ITEM_GROUP
+    }
+}
 
 struct ForeachCall<'a> {
     target: Target,
@@ -129,11 +150,8 @@ impl ForeachCall<'_> {
     fn run(&self, batch: &Tensors) -> Result<()> {
         let row = row(self.op)?;
         let count = batch.elements();
-        let group = if self.target.is_cpu() { 1 } else { ITEM_GROUP };
-        let lanes = Geometry::of(&self.target, self.class).lanes;
-        let spec = Tensors::define(tier(count, &self.constants(row)))
-            .define("VEC", lanes as i64)
-            .define("LSIZE", group as i64);
+        let group = group(&self.target);
+        let spec = spec(&self.target, self.class, tier(count, &self.constants(row)));
         let program = program(&self.target, Family::Foreach, self.class, row, spec)?;
         let (table, launch) = (batch.table(CHUNK), self.launch_struct(batch, row));
         let args = entry::Foreach { launch: &launch, multi_tensor: batch.arguments(&table) };

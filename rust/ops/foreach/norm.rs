@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::kernels::entry;
-use crate::kernels::Family;
+use crate::kernels::{Family, Spec};
+use crate::ops::catalogue::{Form, FLOATS};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::multi_tensor::MultiTensorBatch;
 use crate::ops::core::tier::tier;
@@ -22,6 +23,11 @@ mod ffi {
 
 /// Tensors of a launch, which has to fit the 1024 bytes of arguments that every device takes.
 type Tensors = MultiTensorBatch<28, 2>;
+
+/// The generic programs.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
+    FLOATS.map(|class| (class, Geometry::of(target, class).define(Tensors::define(Spec::generic())))).to_vec()
+}
 /// More elements than any tensor of a launch has: a group takes a whole one.
 const WHOLE: i64 = 1 << 40;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, InfoArguments, MatrixArguments, RightArguments};
 use crate::kernels::{CachedProgram, Class, Family, Spec};
+use crate::ops::catalogue::{Form, FLOATS_AND_COMPLEX};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::target::ITEM_GROUP;
 use crate::ops::{Target, Tensor};
@@ -193,12 +194,29 @@ fn spec(group: usize) -> Spec {
     Spec::generic().define("BLOCK", BLOCK).define("LSIZE", group as i64)
 }
 
-/// The program for a panel, which is moved to local memory if it fits, and the items of a group.
-fn panel_program(target: &Target, family: Family, a: &Tensor<'_>) -> Result<(Arc<CachedProgram>, usize)> {
-    let fits = a.size(1) <= BLOCK;
+/// The generic programs.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
+    let others = [ITEM_GROUP, SOLVE_GROUP, BLOCK_GROUP].map(spec);
+    let others = others.into_iter().flat_map(|spec| FLOATS_AND_COMPLEX.map(|class| (class, spec.clone())));
+    panel_forms(target).into_iter().chain(others).collect()
+}
+
+/// Those for panels.
+pub(in crate::ops) fn panel_forms(target: &Target) -> Vec<Form> {
+    let specs = [true, false].map(|fits| panel_spec(target, fits).0);
+    specs.into_iter().flat_map(|spec| FLOATS_AND_COMPLEX.map(|class| (class, spec.clone()))).collect()
+}
+
+/// The constants for a panel, and the items of a group.
+fn panel_spec(target: &Target, fits: bool) -> (Spec, usize) {
     let largest = 1 << target.device.info.max_work_group.max(1).ilog2();
     let group = if fits { BLOCK_GROUP } else { PANEL_GROUP }.min(largest);
-    let spec = if fits { spec(group).define("IN_LOCAL", 1) } else { spec(group) };
+    (if fits { spec(group).define("IN_LOCAL", 1) } else { spec(group) }, group)
+}
+
+/// The program for a panel, which is moved to local memory if it fits, and the items of a group.
+fn panel_program(target: &Target, family: Family, a: &Tensor<'_>) -> Result<(Arc<CachedProgram>, usize)> {
+    let (spec, group) = panel_spec(target, a.size(1) <= BLOCK);
     Ok((target.program(family, a.class(), &spec)?, group))
 }
 

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Arguments, EntryPoint, LocalBytes};
 use crate::kernels::structs::gemm::Blocking;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
+use crate::ops::catalogue::Form;
 use crate::ops::core::space::div_ceil;
 use crate::ops::tuning::Tuning;
 use crate::ops::Target;
@@ -77,19 +78,55 @@ pub fn program(
     epilogue: &Epilogue<'_>,
 ) -> Result<Arc<CachedProgram>> {
     let bias = epilogue.bias.map_or(epilogue.out.dtype, |bias| bias.dtype);
-    let spec = Spec::generic()
+    let dtypes = [operand_dtype, epilogue.out.dtype, bias];
+    let spec = spec(tile, [a_kind, b_kind], dtypes, epilogue.activation);
+    epilogue.program(target, [family(epilogue.activation), Family::MatmulFused], class, spec)
+}
+
+fn family(activation: Activation) -> Family {
+    if activation == Activation::Gelu {
+        Family::MatmulGelu
+    } else {
+        Family::Matmul
+    }
+}
+
+/// Dtypes are those of the operands, of the result and of the bias.
+fn spec(tile: Tile, [a_kind, b_kind]: [i64; 2], [operands, out, bias]: [DType; 3], activation: Activation) -> Spec {
+    Spec::generic()
         .define("VEC", tile.vector())
         .define("TILE_ROWS", tile.rows * tile.parts)
         .define("TILE_VECTORS", tile.vectors)
         .define("TILE_LANES", tile.lanes)
         .define("A_KIND", a_kind)
         .define("B_KIND", b_kind)
-        .define("SPEC_DTYPE0", i64::from(operand_dtype.code()))
-        .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
+        .define("SPEC_DTYPE0", i64::from(operands.code()))
+        .define("SPEC_DTYPE1", i64::from(out.code()))
         .define("SPEC_DTYPE2", i64::from(bias.code()))
-        .define("ACTIVATION", i64::from(epilogue.activation.repr));
-    let family = if epilogue.activation == Activation::Gelu { Family::MatmulGelu } else { Family::Matmul };
-    epilogue.program(target, [family, Family::MatmulFused], class, spec)
+        .define("ACTIVATION", i64::from(activation.repr))
+}
+
+/// The usual programs of CPUs: one dtype throughout, partial sums, activations of matrices, im2col for convolutions.
+pub(super) fn forms(target: &Target) -> Vec<(Family, Form)> {
+    let mut found = Vec::new();
+    for dtype in super::LISTED_DTYPES {
+        let class = dtype.class();
+        let tile = Tile::of(target, class);
+        let sums = class.storage();
+        let mut add = |kinds, dtypes, activation| {
+            found.push((family(activation), (class, spec(tile, kinds, dtypes, activation))));
+        };
+        for kinds in super::listed_kinds(dtype) {
+            add(kinds, [dtype; 3], Activation::None);
+            add(kinds, [dtype, sums, sums], Activation::None);
+        }
+        add(MATRICES, [sums, dtype, dtype], Activation::None);
+        if dtype.class() == Class::Float {
+            add(MATRICES, [dtype; 3], Activation::Relu);
+            add(MATRICES, [dtype; 3], Activation::Gelu);
+        }
+    }
+    found
 }
 
 /// Enqueues a kernel of independent work-items. On CPUs a work-group of one lets every core take any of them.

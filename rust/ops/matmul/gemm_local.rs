@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use super::epilogue::Epilogue;
+use super::epilogue::{Activation, Epilogue};
+use super::gemm::MATRICES;
 use super::im2col::Im2colOrder;
 use super::matrix::{Matrix, MatrixOperand};
 use super::operands::{Gemm, GemmOperand};
@@ -15,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::kernels::entry;
 use crate::kernels::structs::gemm_local::Extent;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
+use crate::ops::catalogue::Form;
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::target::ITEM_GROUP;
@@ -123,17 +125,7 @@ pub fn multiply(target: &Target, gemm: &Gemm<'_>, tuning: &GpuTuning) -> Result<
     let (step, lanes) = (tuning.step(class, tiling.item), Geometry::of(target, class).lanes as i64);
     let (a_along_k, b_along_k) = (is_along_k(&a, false), is_along_k(&b, true));
     let dense = is_dense(gemm, &tiling, lanes, step, [a_along_k, b_along_k]);
-    let constants = [
-        ("SIDE", tiling.side),
-        ("ITEM", tiling.item),
-        ("STEP", step),
-        ("BAND", tuning.band),
-        ("A_KIND", a.kind()),
-        ("B_KIND", b.kind()),
-        ("A_ALONG_K", i64::from(a_along_k)),
-        ("B_ALONG_K", i64::from(b_along_k)),
-        ("DENSE", i64::from(dense)),
-    ];
+    let constants = blocks(tuning, class, tiling.item, [a.kind(), b.kind()], [a_along_k, b_along_k], dense);
     let program = |epilogue: &Epilogue<'_>| program(target, class, dtype, epilogue, &constants);
     let extent = Extent { rows, columns, k, splits: tiling.splits, split_stride: results };
     let args = entry::GemmLocal {
@@ -167,14 +159,78 @@ fn program(
     constants: &[(&'static str, i64)],
 ) -> Result<Arc<CachedProgram>> {
     let bias = epilogue.bias.unwrap_or(epilogue.out).dtype;
+    let spec = spec(target, class, [operand_dtype, epilogue.out.dtype, bias], epilogue.activation, constants);
+    epilogue.program(target, [Family::GemmLocal, Family::GemmLocalFused], class, spec)
+}
+
+/// Dtypes are those of the operands, of the result and of the bias.
+fn spec(
+    target: &Target,
+    class: Class,
+    [operands, out, bias]: [DType; 3],
+    activation: Activation,
+    constants: &[(&'static str, i64)],
+) -> Spec {
     let spec = Spec::generic()
-        .define("SPEC_DTYPE0", i64::from(operand_dtype.code()))
-        .define("SPEC_DTYPE1", i64::from(epilogue.out.dtype.code()))
+        .define("SPEC_DTYPE0", i64::from(operands.code()))
+        .define("SPEC_DTYPE1", i64::from(out.code()))
         .define("SPEC_DTYPE2", i64::from(bias.code()))
         .define("VEC", Geometry::of(target, class).lanes as i64)
-        .define("ACTIVATION", i64::from(epilogue.activation.repr));
-    let spec = constants.iter().fold(spec, |spec, (name, value)| spec.define(name, *value));
-    epilogue.program(target, [Family::GemmLocal, Family::GemmLocalFused], class, spec)
+        .define("ACTIVATION", i64::from(activation.repr));
+    constants.iter().fold(spec, |spec, (name, value)| spec.define(name, *value))
+}
+
+/// The constants of programs that copy blocks: of items, kinds of operands, which of them lie along K, and whether all
+/// blocks are whole.
+fn blocks(
+    tuning: &GpuTuning,
+    class: Class,
+    item: i64,
+    [a_kind, b_kind]: [i64; 2],
+    [a_along_k, b_along_k]: [bool; 2],
+    dense: bool,
+) -> [(&'static str, i64); 9] {
+    [
+        ("SIDE", tuning.side),
+        ("ITEM", item),
+        ("STEP", tuning.step(class, item)),
+        ("BAND", tuning.band),
+        ("A_KIND", a_kind),
+        ("B_KIND", b_kind),
+        ("A_ALONG_K", i64::from(a_along_k)),
+        ("B_ALONG_K", i64::from(b_along_k)),
+        ("DENSE", i64::from(dense)),
+    ]
+}
+
+/// The usual programs: one dtype throughout or partial sums, of matrices in any order and of convolutions.
+pub(super) fn forms(target: &Target, tuning: &GpuTuning) -> Vec<Form> {
+    let mut found = Vec::new();
+    for dtype in super::LISTED_DTYPES {
+        let (class, sums) = (dtype.class(), dtype.class().storage());
+        let mut add = |dtypes, activation, constants: &[(&'static str, i64)]| {
+            found.push((class, spec(target, class, dtypes, activation, constants)));
+        };
+        add([dtype; 3], Activation::None, &blockless(class, tuning));
+        add([dtype, sums, sums], Activation::None, &blockless(class, tuning));
+        add([sums, dtype, dtype], Activation::None, &blockless(class, tuning));
+        let items: &[i64] =
+            if class == Class::Float { &[tuning.item, GpuTuning::SMALL_ITEM] } else { &[GpuTuning::SMALL_ITEM] };
+        let orders = [[true, true], [true, false], [false, true], [false, false]];
+        let kinds = super::listed_kinds(dtype);
+        for (item, kinds) in items.iter().flat_map(|item| kinds.iter().map(move |kinds| (*item, *kinds))) {
+            // Blocks of im2col matrices are never whole.
+            let wholeness: &[bool] = if kinds == MATRICES { &[true, false] } else { &[false] };
+            for (along_k, dense) in orders.into_iter().flat_map(|order| wholeness.iter().map(move |w| (order, *w))) {
+                let constants = blocks(tuning, class, item, kinds, along_k, dense);
+                add([dtype; 3], Activation::None, &constants);
+                if sums != dtype {
+                    add([dtype, sums, sums], Activation::None, &constants);
+                }
+            }
+        }
+    }
+    found
 }
 
 /// Constants of programs that copy no blocks.

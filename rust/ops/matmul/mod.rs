@@ -16,7 +16,8 @@ use self::matrix::{Axis, Matrix, MatrixOperand};
 use self::operands::{Gemm, GemmOperand};
 use self::plan::{GemmSize, Tile};
 use crate::error::{Error, Result};
-use crate::kernels::entry;
+use crate::kernels::{entry, DType, Family};
+use crate::ops::catalogue::{Form, FLOAT_DTYPES};
 use crate::ops::core::space::div_ceil;
 use crate::ops::tuning::Tuning;
 use crate::ops::{Scalar, Target, Tensor};
@@ -30,6 +31,25 @@ mod ffi {
 
     extern "Rust" {
         fn dot(out: &Tensor, a: &Tensor, b: &Tensor) -> Result<()>;
+    }
+}
+
+/// Dtypes whose programs are listed.
+const LISTED_DTYPES: [DType; 6] = [DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::I64];
+
+/// Kinds of the operands of listed programs: matrices, and in floats those of convolutions and their gradients.
+fn listed_kinds(dtype: DType) -> Vec<[i64; 2]> {
+    let convolutions = FLOAT_DTYPES.contains(&dtype).then_some([[0, 1], [0, 2], [1, 0]]);
+    std::iter::once(MATRICES).chain(convolutions.into_iter().flatten()).collect()
+}
+
+/// The usual programs of a device.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<(Family, Form)> {
+    match Tuning::of(target.device) {
+        Tuning::Cpu(_) => gemm::forms(target),
+        Tuning::Gpu(tuning) => {
+            gemm_local::forms(target, &tuning).into_iter().map(|form| (Family::GemmLocal, form)).collect()
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::kernels::entry::{self, EntryPoint};
-use crate::kernels::{Class, Family};
+use crate::kernels::{Class, Family, Spec};
+use crate::ops::catalogue::{Form, FLOATS};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::multi_tensor::{ListedTensor, MultiTensorBatch, CHUNK};
 use crate::ops::core::space::div_ceil;
@@ -95,6 +96,11 @@ pub use ffi::{OptimizerOperands, OptimizerRule, OptimizerSettings};
 const LISTS: usize = 6;
 /// Parameters of a launch, which has to fit the 1024 bytes of arguments that every device takes.
 type Tensors = MultiTensorBatch<12, LISTS>;
+
+/// The generic programs.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
+    FLOATS.map(|class| (class, Geometry::of(target, class).define(Tensors::define(Spec::generic())))).to_vec()
+}
 
 impl OptimizerRule {
     const fn kernel(self) -> EntryPoint<entry::SgdStep<'static>> {

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::kernels::{entry, Class, DType, Family, Spec};
+use crate::ops::catalogue::Form;
 use crate::ops::core::geometry::native_lanes;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor};
@@ -32,6 +33,20 @@ const CPU_GROUPS: usize = 16;
 const TILE_ROWS: usize = 8;
 const VALUES: i64 = 8;
 
+/// The generic programs: to unpack, for few rows, and on CPUs for blocks of 4, 8 and 16 int32.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
+    let group = if target.is_cpu() { 1 } else { GPU_GROUP };
+    let mut specs = vec![Spec::generic(), few_rows(target, Spec::generic(), group)];
+    if target.is_cpu() {
+        specs.extend([4, 8, 16].map(|lanes| Spec::generic().define("VEC", lanes)));
+    }
+    specs.into_iter().map(|spec| (Class::Float, spec)).collect()
+}
+
+fn few_rows(target: &Target, spec: Spec, group: usize) -> Spec {
+    spec.define("LSIZE", group as i64).define("VEC", native_lanes(target, Class::Float))
+}
+
 /// Target, work-groups and constants of the kernels for few rows.
 struct FewRows {
     target: Target,
@@ -53,9 +68,7 @@ impl FewRows {
         } else {
             (GPU_GROUP, columns as usize)
         };
-        let spec = spec(weight_elements, x.dtype)
-            .define("LSIZE", group as i64)
-            .define("VEC", native_lanes(&target, Class::Float));
+        let spec = few_rows(&target, spec(weight_elements, x.dtype), group);
         Ok(Some(Self { target, group, groups, spec }))
     }
 

@@ -3,6 +3,7 @@
 pub mod row;
 pub mod tiles;
 
+pub(in crate::ops) use self::row::forms;
 use self::row::{program, row, PointwiseRow, Source, BOOL_CASES};
 use self::tiles::{fits_vectors, is_across, layout_facing, Tiles, GPU_SIDE, TILE_ROWS, TILE_VECTORS};
 use crate::cl::{Arg, MemHandle};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec, Switch, Tier};
+use crate::ops::catalogue::{rare, Form, ALL};
 use crate::ops::Target;
 
 mod table {
@@ -56,6 +57,12 @@ pub(in crate::ops) fn program(
     row: &PointwiseRow,
     spec: Spec,
 ) -> Result<Arc<CachedProgram>> {
+    let spec = form(family, class, row, spec);
+    target.program_with_switch(family, class, &spec, |tier| switch(family, class, row, tier))
+}
+
+/// The constants of a row's programs.
+fn form(family: Family, class: Class, row: &PointwiseRow, spec: Spec) -> Spec {
     let expr = expr_class(class);
     let mut spec = spec.define("ARITY", row.slots(family) as i64).define("SHORT_OPS", i64::from(row.is_short(expr)));
     if row.outputs > 1 {
@@ -64,13 +71,55 @@ pub(in crate::ops) fn program(
     if row.part > 0 {
         spec = spec.define("PART_OF_OP", row.op as i64);
     }
-    target.program_with_switch(family, class, &spec, |tier| {
-        let cases = match tier {
-            Tier::Generic => row.cases_alike(family, class),
-            Tier::Specialised => row.case_text(expr).to_owned(),
-        };
-        Switch { functions: PARTS.get(row.part).copied().unwrap_or_default(), cases }
-    })
+    spec
+}
+
+/// The cases of a row's programs, and the functions that they call.
+fn switch(family: Family, class: Class, row: &PointwiseRow, tier: Tier) -> Switch {
+    let cases = match tier {
+        Tier::Generic => row.cases_alike(family, class),
+        Tier::Specialised => row.case_text(expr_class(class)).to_owned(),
+    };
+    Switch { functions: PARTS.get(row.part).copied().unwrap_or_default(), cases }
+}
+
+/// The generic programs of a class, of those rows of a family that `is_wanted` lets through.
+pub(in crate::ops) fn forms_of(
+    family: Family,
+    class: Class,
+    spec: &Spec,
+    is_wanted: impl Fn(&PointwiseRow) -> bool,
+) -> Vec<(Family, Form, Switch)> {
+    let mut found: Vec<(Family, Form, Switch)> = Vec::new();
+    let is_there = |row: &&PointwiseRow| !row.case_text(expr_class(class)).is_empty() && row.is_meant_for(class);
+    for row in POINTWISE.iter().filter(is_there).filter(|row| is_wanted(row)) {
+        let form = (class, form(family, class, row, spec.clone()));
+        if !found.iter().any(|(_, known, _)| *known == form) {
+            found.push((family, form, switch(family, class, row, Tier::Generic)));
+        }
+    }
+    found
+}
+
+/// The generic programs of pointwise ops; of conversions and other short ops those for rare dtypes too.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<(Family, Form, Switch)> {
+    let mut found = Vec::new();
+    for (class, lanes) in ALL.into_iter().flat_map(|class| lanes(target, class).into_iter().map(move |n| (class, n))) {
+        let spec = |spec: Spec| spec.define("VEC", lanes as i64);
+        found.extend(forms_of(Family::Pointwise, class, &spec(Spec::generic()), |_| true));
+        let is_common = |row: &PointwiseRow| row.part == 0 && row.outputs == 1 && row.arity <= 2;
+        found.extend(forms_of(Family::Pointwise, class, &spec(rare()), is_common));
+    }
+    found
+}
+
+/// Widths of vectors that launches may take.
+fn lanes(target: &Target, class: Class) -> Vec<usize> {
+    match class {
+        Class::Complex | Class::ComplexDouble => vec![1],
+        _ if target.is_cpu() => vec![super::CPU_VECTOR / class.size()],
+        _ => vec![1, super::GPU_VECTOR / class.size()],
+    }
 }
 
 const fn expr_class(class: Class) -> ExprClass {
@@ -124,8 +173,11 @@ impl PointwiseRow {
             let is_kin = (row.slots(family), row.outputs, row.part) == (slots, self.outputs, 0);
             is_kin && row.is_short(expr) == self.is_short(expr)
         };
-        // Expressions for signed integers alone need not be valid for others.
-        let is_meant = |row: &&Self| class != Class::Unsigned || row.dtypes >> DType::U64.code() & 1 == 1;
-        POINTWISE.iter().filter(alike).filter(is_meant).map(|row| row.case_text(expr)).collect()
+        POINTWISE.iter().filter(alike).filter(|row| row.is_meant_for(class)).map(|row| row.case_text(expr)).collect()
+    }
+
+    /// Expressions for signed integers alone need not be valid for others.
+    fn is_meant_for(&self, class: Class) -> bool {
+        class != Class::Unsigned || self.dtypes >> DType::U64.code() & 1 == 1
     }
 }

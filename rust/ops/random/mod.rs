@@ -76,10 +76,12 @@ fn drawing_items(target: &Target, class: Class, elements: i64) -> i64 {
 }
 
 fn program(target: &Target, class: Class, spec: &Spec) -> Result<Arc<CachedProgram>> {
-    target.program_with_switch(Family::Random, class, spec, |_| Switch {
-        functions: table::CODES,
-        cases: table::CASES.to_owned(),
-    })
+    target.program_with_switch(Family::Random, class, spec, |_| switch())
+}
+
+/// The distributions of all programs.
+pub(in crate::ops) fn switch() -> Switch {
+    Switch { functions: table::CODES, cases: table::CASES.to_owned() }
 }
 
 /// Enqueues a kernel whose items check whether there is anything for them: one size of group, so that drivers that

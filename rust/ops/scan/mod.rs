@@ -1,7 +1,8 @@
 //! Running totals and extremes along one dimension of contiguous tensors.
 
 use crate::error::Result;
-use crate::kernels::{entry, Family};
+use crate::kernels::{entry, Family, Spec};
+use crate::ops::catalogue::{Form, SIGNED};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor};
@@ -43,6 +44,13 @@ const SHORTEST_FOR_GROUP: i64 = 256;
 
 /// Rows of neighbours that an item of a CPU takes, as in `scan.cl`: a cache line of floats.
 const SCAN_COLUMNS: i64 = 16;
+
+/// The generic programs.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
+    let groups = if target.is_cpu() { vec![1] } else { vec![1, GROUP] };
+    let specs = groups.into_iter().map(|group| Spec::generic().define("LSIZE", group as i64));
+    specs.flat_map(|spec| SIGNED.map(|class| (class, spec.clone()))).collect()
+}
 
 /// A tensor seen as [outer, length, inner] around a dimension.
 struct ScanShape {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::kernels::entry::{self, Arguments, EntryPoint};
-use crate::kernels::{CachedProgram, Class, DType, Family};
+use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
+use crate::ops::catalogue::{rows_and_columns, Form, FLOATS};
 use crate::ops::core::geometry::{Columns, Geometry};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
@@ -92,6 +93,12 @@ pub fn softmax_backward(
     )
 }
 
+/// The generic programs.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
+    let spec = |geometry: Geometry| geometry.define(Spec::generic()).define("STRIP", Strip::longest(&geometry));
+    rows_and_columns(target, &FLOATS).into_iter().map(|(class, geometry)| (class, spec(geometry))).collect()
+}
+
 /// Target and geometry of a call.
 struct SoftmaxCall {
     target: Target,
@@ -159,9 +166,17 @@ struct Strip {
 }
 
 impl Strip {
+    fn longest(geometry: &Geometry) -> i64 {
+        if geometry.group == 1 {
+            WIDEST_STRIP
+        } else {
+            1
+        }
+    }
+
     /// As wide as leaves every core of a CPU some; items of other devices read side by side, and take single columns.
     fn of(geometry: &Geometry, outer: i64, inner: i64) -> Self {
-        let longest = if geometry.group == 1 { WIDEST_STRIP } else { 1 };
+        let longest = Self::longest(geometry);
         let vectors = div_ceil(inner, geometry.lanes as i64);
         let share = vectors * outer * STRIPS_FOR_GROUP / geometry.groups as i64;
         let strip = share.clamp(1, longest);

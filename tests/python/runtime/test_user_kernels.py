@@ -148,86 +148,14 @@ def test_compilers_name_lines_as_the_user_counts_them(device):
     assert re.search(r"broken:6\b|line 6\b|:6:", str(caught.value))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ("float *x", "lacks __global"),
-        ("__global float4 *x", "points to no type of tensors"),
-        ("__global float **x", "no pointer to global memory"),
-        ("__local float *x", "declare local memory within the kernel"),
-        ("image2d_t x", "neither a pointer nor a number"),
-        ("ARGUMENTS", "cannot be read"),
-        ("__global float *x, int x", "two parameters have one name"),
-    ],
-)
-def test_parameters_that_no_argument_fits_are_refused(parameters, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        torch.opencl.compile_kernel(f"__kernel void f({parameters}) {{}}", "f")
-
-
-def test_kernels_that_are_not_there_are_refused_with_those_that_are():
-    with pytest.raises(ValueError, match="'g'; its kernels are: f, h"):
-        torch.opencl.compile_kernel("kernel void f(int a) {} kernel void h(int a) {}", "g")
-    for name, types in [("f;", {}), ("f", {"T;": FLOATS})]:
-        with pytest.raises(ValueError, match="no name in OpenCL C"):
-            torch.opencl.compile_kernel("kernel void f(int a) {}", name, types=types)
-
-
-def test_the_list_of_parameters_must_agree_with_the_kernel():
-    source = "kernel void f(global float *x, float a, int n) {}"
-    right = {"x": "tensor", "a": "scalar", "n": "size"}
-    torch.opencl.compile_kernel(source, "f", parameters=right)
-    for wrong in ({"x": "tensor", "n": "size", "a": "scalar"}, right | {"a": "size"}, right | {"a": "tensor"}):
-        with pytest.raises(ValueError, match="kernel f"):
-            torch.opencl.compile_kernel(source, "f", parameters=wrong)
-
-
-def test_sizes_are_not_negative(device):
-    f = torch.opencl.compile_kernel(
-        "kernel void f(global float *x, int n) {}", "f", parameters={"x": "tensor", "n": "size"}
-    )
-    with pytest.raises(ValueError, match="kernel f: n: -1 is no size"):
-        f(torch.zeros(1, device=device), -1)
-
-
-def test_arguments_that_do_not_fit_are_refused(axpy, device):
-    x, y = torch.ones(8, device=device), torch.ones(8, device=device)
-    for error, message, arguments in [
-        (TypeError, r"takes 3 arguments \(x, y, alpha\), not 2", (x, y)),
-        (TypeError, "x is a tensor, not int", (1, y, 1)),
-        (TypeError, "alpha is a number; pass tensor.item", (x, y, x[0])),
-        (ValueError, "x is on cpu", (x.cpu(), y, 1)),
-        (ValueError, "x is not contiguous", (torch.ones(8, 2, device=device)[:, 0], y, 1)),
-        (TypeError, "torch.float16, and T is already torch.float32", (x, y.half(), 1)),
-        (TypeError, "T may be torch.float16", (x.int(), y.int(), 1)),
-        (ValueError, "y is written and requires gradients", (x, y.clone().requires_grad_(), 1)),
-    ]:
-        with pytest.raises(error, match=message):
-            axpy(*arguments)
-    with pytest.raises(TypeError, match=r"x is a tensor of torch.float32 \(float\), not of torch.int32"):
-        torch.opencl.compile_kernel("kernel void f(global float *x) {}", "f")(x.int())
-
-
-def test_sizes_that_make_no_sense_are_refused(axpy, device):
-    x = torch.ones(8, device=device)
-    for sizes in (
-        {"global_size": 8, "elements": 8},
-        {"local_size": 8},
-        {"elements": -1},
-        {"global_size": 8, "local_size": 3},
-        {"global_size": (8, 1), "local_size": 8},
-        {"global_size": 8, "local_size": 0},
-        {"global_size": -8},
-        {"global_size": ()},
-        {"global_size": (1, 1, 1, 1)},
-    ):
-        with pytest.raises(ValueError, match="kernel axpy"):
-            axpy(x, x.clone(), 1, **sizes)
-    most = torch.opencl.get_device_properties().max_work_group_size
-    with pytest.raises(NotImplementedError, match="groups of"):
-        axpy(x, x.clone(), 1, global_size=most * 64, local_size=most * 64)
-    with pytest.raises(TypeError):
-        axpy(x, x.clone(), 1, elements=2.5)
+@pytest.mark.needs_float64
+def test_constants_are_doubles_where_the_kernel_takes_doubles(device):
+    source = "kernel void f(global T *x) { x[0] = C; x[1] = sizeof(C); }"
+    kernel = torch.opencl.compile_kernel(source, "f", types={"T": [torch.float32, torch.float64]}, constants={"C": 0.1})
+    for dtype, size in ((torch.float32, 4), (torch.float64, 8)):
+        x = torch.zeros(2, dtype=dtype, device=device)
+        kernel(x)
+        assert x.tolist() == [torch.tensor(0.1, dtype=dtype).item(), size]
 
 
 def test_tensors_without_elements_launch_nothing(axpy, device):
@@ -351,22 +279,11 @@ def test_a_kernel_itself_breaks_the_graph_and_still_runs(axpy, device):
 
 
 @pytest.mark.parametrize("name", ["eye_kernel", "rms_norm_kernel"])
-@pytest.mark.parametrize("device_class", ["cpu", "gpu"])
-def test_examples_run_in_both_device_classes(name, device_class):
+def test_examples_run_in_the_other_device_class(name):
+    device_class = "gpu" if torch.opencl.get_device_properties().type == "cpu" else "cpu"
     done = run_python(
         f"import runpy; runpy.run_path({str(EXAMPLES / (name + '.py'))!r}, run_name='__main__')",
         TORCH_OPENCL_DEVICE_CLASS=device_class,
     )
     assert done.returncode == 0, done.stderr
     assert "agree" in done.stdout
-
-
-def test_more_local_memory_than_the_device_has_is_refused(device):
-    source = """KERNEL void k(GLOBAL float *x) {
-      LOCAL float s[1 << 22];
-      s[LOCAL_ID(0)] = 1;
-      LOCAL_BARRIER();
-      x[0] = s[0];
-    }"""
-    with pytest.raises(RuntimeError, match="bytes of local memory, and this device has"):
-        torch.opencl.compile_kernel(source, "k")(torch.zeros(4, device=device))

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::kernels::structs::winograd_tiles::Images;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
+use crate::ops::catalogue::Form;
 use crate::ops::core::space::div_ceil;
 use crate::ops::matmul::im2col::{KernelMap, Spatial, Volume};
 use crate::ops::matmul::plan::{Cores, Tile};
@@ -71,12 +72,21 @@ fn cores_of(target: &Target) -> Option<Cores> {
 }
 
 fn program(target: &Target, class: Class, tile: Tile) -> Result<Arc<CachedProgram>> {
-    let spec = Spec::generic()
+    target.program(Family::Winograd, class, &spec(tile))
+}
+
+fn spec(tile: Tile) -> Spec {
+    Spec::generic()
         .define("VEC", tile.vector())
         .define("TILE_ROWS", tile.rows)
         .define("TILE_VECTORS", tile.vectors)
-        .define("TILE_LANES", tile.lanes);
-    target.program(Family::Winograd, class, &spec)
+        .define("TILE_LANES", tile.lanes)
+}
+
+/// The program of CPUs, which alone have one.
+pub(in crate::ops) fn forms(target: &Target) -> Vec<Form> {
+    let spec = cores_of(target).map(|cores| spec(tile_of(&cores, Class::Float)));
+    spec.into_iter().map(|spec| (Class::Float, spec)).collect()
 }
 
 /// Returns true if Winograd convolution can be used between these volumes.

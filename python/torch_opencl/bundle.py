@@ -1,0 +1,234 @@
+"""``python -m torch_opencl.bundle``: kernels compiled ahead, for devices whose drivers compile nothing.
+
+``export FOLDER`` writes the sources of the kernels, ``build FOLDER FILE`` compiles them for a device into one file, and
+a process with ``TORCH_OPENCL_KERNEL_BUNDLE=FILE`` takes its kernels from there and compiles none. docs/bundles.md has
+the whole way, also through the compilers of FPGA vendors.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import runpy
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch_opencl import _load
+from torch_opencl._lazy import _lazy_init
+from torch_opencl._load import native
+from torch_opencl._progress import progress_bar
+from torch_opencl._utils import DeviceLike, _get_device_index
+
+__all__ = ["build", "export", "main"]
+
+# A listing has no device in it: binaries have.
+LISTING_FORMAT = "torch-opencl kernel sources 1"
+LISTING = "programs.json"
+
+
+class BundleError(Exception):
+    """What was asked for cannot be done; the message says why."""
+
+
+def export(folder: str | os.PathLike[str], run: Sequence[str] = (), device: DeviceLike = None) -> tuple[int, int]:
+    """Write the sources of the kernels that a device may be asked for.
+
+    Args:
+        folder: where to: a file for each program, and ``programs.json`` with the options of each. Made if there is
+            none; the programs of an earlier export stay, so that those of several scripts come together.
+        run: a script and its arguments. Its programs alone are written, those that it asks for while it runs; they are
+            compiled for that. In a process that has not used the device yet: what it has, is not seen.
+        device: the device; the current one by default.
+
+    Returns:
+        The number of programs in the folder, and of different kernels in them.
+
+    Raises:
+        BundleError: the folder has programs of another version or device.
+        RuntimeError: there is no OpenCL device.
+    """
+    _lazy_init()
+    index = _get_device_index(device, optional=True)
+    if run:
+        native().record_programs()
+        _run(run)
+        programs = json.loads(native().recorded_programs())
+    else:
+        programs = json.loads(native().kernel_catalogue(index))
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    made_of = _identity(index, ("version", "sources", "device_class"))
+    known: dict[str, Any] = {"made_of": made_of, "programs": {}}
+    if (target / LISTING).exists():
+        known = _read_listing(target)
+    if known["made_of"] != made_of:
+        raise BundleError(f"{target} has kernels of another version or class of devices: choose an empty folder")
+    for program in programs:
+        name = f"{program['name'].split()[0]}-{program['key'][:16]}.cl"
+        (target / name).write_text(program.pop("source"))
+        known["programs"][program.pop("key")] = program | {"file": name}
+    text = json.dumps({"format": LISTING_FORMAT, **known}, indent=1)
+    (target / LISTING).write_text(text + "\n")
+    return len(known["programs"]), len({name for each in known["programs"].values() for name in each["kernels"]})
+
+
+def build(
+    folder: str | os.PathLike[str],
+    file: str | os.PathLike[str],
+    *,
+    binaries: str | None = None,
+    device: DeviceLike = None,
+    progress: bool = True,
+) -> list[str]:
+    """Compile the programs of a folder for a device, into a bundle.
+
+    Args:
+        folder: what :func:`export` has written.
+        file: the bundle, a zip; it is replaced when all is done.
+        binaries: the ending of binaries that another compiler has made, such as ``".xclbin"``: the file
+            ``NAME.xclbin`` of the folder is taken for the source ``NAME.cl``, and nothing is compiled.
+        device: the device, the current one by default: the bundle is for it and its driver only.
+        progress: whether to show on standard error how far it is.
+
+    Returns:
+        The errors of programs that do not compile, or have no binary: the bundle lacks these.
+
+    Raises:
+        BundleError: the folder has no programs, those of another version, or none that compiles.
+        RuntimeError: there is no OpenCL device.
+    """
+    _lazy_init()
+    index, source = _get_device_index(device, optional=True), Path(folder)
+    listing = _read_listing(source)
+    identity = _identity(index)
+    for name, value in listing["made_of"].items():
+        if identity[name] != value:
+            raise BundleError(f"{source} was exported for the {name} {value!r}, and here it is {identity[name]!r}")
+    programs: dict[str, dict[str, Any]] = listing["programs"]
+    show = progress_bar(len(programs), "OpenCL kernels", "programs") if progress else lambda left: None
+    failures: list[str] = []
+    contents: dict[str, dict[str, Any]] = {}
+    target = Path(file).absolute()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".bundle-") as name:
+        whole = Path(name) / "bundle"
+        with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+            for done, (key, program) in enumerate(programs.items(), 1):
+                try:
+                    if binaries:
+                        kernels = program["kernels"]
+                        content = (source / program["file"]).with_suffix(binaries).read_bytes()
+                    else:
+                        text = _source(source / program["file"], key, program["options"])
+                        scratch = Path(name) / "binary"
+                        arguments = program["name"], text, program["options"], str(scratch)
+                        kernels = native().compile_binary(index, *arguments).split(";")
+                        content = scratch.read_bytes()
+                except (RuntimeError, OSError) as failure:
+                    failures.append(f"{program['name']}: {str(failure).strip()}")
+                else:
+                    archive.writestr(f"programs/{key}.bin", content)
+                    digest = hashlib.sha256(content).hexdigest()
+                    contents[key] = {"sha256": digest, "name": program["name"], "kernels": kernels}
+                show(len(programs) - done)
+            archive.writestr("manifest.json", json.dumps(identity | {"programs": contents}, indent=1))
+        if not contents:
+            raise BundleError("no program has a binary: " + "; ".join(failures[:3]))
+        os.replace(whole, target)
+    return failures
+
+
+def _source(path: Path, key: str, options: str) -> str:
+    """A source as it was exported: a process finds its program by what it would compile itself."""
+    text = path.read_text()
+    if hashlib.sha256(options.encode() + b"\0" + text.encode()).hexdigest() != key:
+        raise RuntimeError(f"{path.name} is not what was exported: export anew")
+    return text
+
+
+def _identity(index: int, names: Sequence[str] = ()) -> dict[str, str]:
+    everything = json.loads(native().bundle_identity(index))
+    return {name: everything[name] for name in names or everything}
+
+
+def _read_listing(folder: Path) -> dict[str, Any]:
+    try:
+        listing = json.loads((folder / LISTING).read_text())
+    except (OSError, ValueError) as failure:
+        raise BundleError(
+            f"{folder} has no {LISTING} that can be read ({failure}): `python -m torch_opencl.bundle export` writes it"
+        ) from failure
+    if listing.pop("format", None) != LISTING_FORMAT:
+        raise BundleError(f"{folder / LISTING} is not of the format {LISTING_FORMAT!r}: choose an empty folder")
+    return listing
+
+
+def _run(command: Sequence[str]) -> None:
+    """Run a script as Python would, in this process."""
+    before, sys.argv = sys.argv, list(command)
+    sys.path.insert(0, str(Path(command[0]).resolve().parent))
+    try:
+        runpy.run_path(command[0], run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise BundleError(f"{command[0]} has ended with the status {end.code}") from end
+    finally:
+        sys.argv = before
+        sys.path.pop(0)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: the command line without the program's name; ``sys.argv`` by default.
+
+    Returns:
+        The exit code: 1 where a program could not be compiled, 2 where nothing could be done.
+    """
+    parser = argparse.ArgumentParser(prog="python -m torch_opencl.bundle", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    exporting = commands.add_parser("export", help="write the kernels' sources, and list their entry points")
+    exporting.add_argument("folder", help="where to")
+    exporting.add_argument("--device", help="such as opencl:1; the first by default")
+    exporting.add_argument(
+        "--run",
+        nargs=argparse.REMAINDER,
+        default=[],
+        metavar="SCRIPT",
+        help="a script and its arguments: write only what it uses",
+    )
+    building = commands.add_parser("build", help="compile them for a device into a bundle")
+    building.add_argument("folder", help="what export has written")
+    building.add_argument("file", help="the bundle")
+    building.add_argument("--device", help="such as opencl:1; the first by default")
+    building.add_argument("--binaries", metavar="ENDING", help="take NAME.ENDING beside NAME.cl, and compile nothing")
+    options = parser.parse_args(arguments)
+    try:
+        return _export(options) if options.command == "export" else _build(options)
+    except (BundleError, _load.LibraryError, OSError) as failure:
+        print(f"{parser.prog}: {failure}", file=sys.stderr)
+        return 2
+
+
+def _export(options: argparse.Namespace) -> int:
+    programs, kernels = export(options.folder, options.run, options.device)
+    print(f"{options.folder}: {programs} programs with {kernels} different kernels")
+    return 0
+
+
+def _build(options: argparse.Namespace) -> int:
+    ending = f".{options.binaries.removeprefix('.')}" if options.binaries else None
+    failures = build(options.folder, options.file, binaries=ending, device=options.device)
+    print(f"{options.file}: {os.path.getsize(options.file) / 2**20:.1f} MiB")
+    for failure in failures:
+        print(f"left out: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+//! A small part of the bridge: programs as text, and what bundles of binaries are made of.
+
+use serde_json::{json, Value};
+
+use crate::error::{Error, Result};
+use crate::kernels::{self, Listing};
+use crate::ops::catalogue::catalogue;
+use crate::runtime::device;
+
+#[cxx::bridge(namespace = "torch_opencl::bridge")]
+mod ffi {
+    extern "Rust" {
+        fn bundle_path() -> String;
+        fn bundle_identity(index: i32) -> Result<String>;
+        fn kernel_catalogue(index: i32) -> Result<String>;
+        fn record_programs();
+        fn recorded_programs() -> String;
+        fn compile_binary(index: i32, name: &str, source: &str, options: &str, path: &str) -> Result<String>;
+    }
+}
+
+/// The file that `TORCH_OPENCL_KERNEL_BUNDLE` names; empty where it names none.
+fn bundle_path() -> String {
+    kernels::bundle_path().map(|path| path.display().to_string()).unwrap_or_default()
+}
+
+/// What a bundle for a device says of it and of this library, in JSON.
+fn bundle_identity(index: i32) -> Result<String> {
+    Ok(kernels::bundle_identity(device(index)?).to_string())
+}
+
+fn describe(programs: &[Listing]) -> String {
+    let program = |listing: &Listing| {
+        json!({
+            "key": listing.key,
+            "name": listing.name,
+            "options": listing.options,
+            "kernels": listing.kernels(),
+            "source": listing.source,
+        })
+    };
+    Value::from(programs.iter().map(program).collect::<Vec<_>>()).to_string()
+}
+
+/// The generic programs that a device may be asked for, in JSON.
+fn kernel_catalogue(index: i32) -> Result<String> {
+    Ok(describe(&catalogue(index)?))
+}
+
+/// Lists from now on the generic programs that are asked for.
+fn record_programs() {
+    kernels::record_programs();
+}
+
+/// Those asked for so far, in JSON.
+fn recorded_programs() -> String {
+    describe(&kernels::recorded_programs())
+}
+
+/// Compiles a program into a file; returns the names of its kernels, with semicolons between them.
+fn compile_binary(index: i32, name: &str, source: &str, options: &str, path: &str) -> Result<String> {
+    let (binary, kernels) = kernels::compile_binary(device(index)?, name, source, options)?;
+    let failed = |error| Error::Invalid(format!("OpenCL: {path} cannot be written ({error})"));
+    std::fs::write(path, binary).map_err(failed)?;
+    Ok(kernels)
+}

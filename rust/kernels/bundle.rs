@@ -1,0 +1,189 @@
+//! A bundle: programs that were compiled ahead, in one file, for a device whose driver compiles nothing, or must not.
+//!
+//! It is a zip with `manifest.json`, which says for what device and what version of this package it was made and has the
+//! hash of every program, and a file for each program, named by the hash of source and options. `python -m
+//! torch_opencl.bundle` makes it. A process that is given one builds nothing from source.
+
+use std::collections::HashMap;
+use std::env;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use serde_json::{json, Value};
+use sha2::{Digest, Sha256};
+use zip::ZipArchive;
+
+use super::build::Recipe;
+use super::listing::{hexadecimal, Listing};
+use super::Family;
+use crate::cl::{Context, Program};
+use crate::error::{Error, Result};
+use crate::runtime::Device;
+
+const VARIABLE: &str = "TORCH_OPENCL_KERNEL_BUNDLE";
+const FORMAT: &str = "torch-opencl kernel bundle 1";
+const MANIFEST: &str = "manifest.json";
+/// No manifest is larger: one of 10,000 programs has 3 MB.
+const MOST_MANIFEST_BYTES: u64 = 64 << 20;
+
+static BUNDLE: OnceLock<Result<Option<Bundle>>> = OnceLock::new();
+
+/// An open bundle.
+#[derive(Debug)]
+pub(super) struct Bundle {
+    path: PathBuf,
+    /// What [`identity`] has to be on the device that it is for.
+    identity: Value,
+    /// Hashes of the binaries, by key.
+    programs: HashMap<String, String>,
+    file: Mutex<File>,
+}
+
+/// The file that this process has its programs from, if it must compile none.
+pub fn bundle_path() -> Option<PathBuf> {
+    env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// Opens the bundle that `TORCH_OPENCL_KERNEL_BUNDLE` names, if it names one.
+///
+/// # Errors
+/// [`Error::Invalid`] for a file that is no bundle, is not whole, or was made by another version of this package.
+pub fn check_bundle() -> Result<()> {
+    of_process().map(drop)
+}
+
+/// The bundle of this process.
+///
+/// # Errors
+/// As [`check_bundle`].
+pub(super) fn of_process() -> Result<Option<&'static Bundle>> {
+    let opened = BUNDLE.get_or_init(|| bundle_path().map(|path| Bundle::open(&path)).transpose());
+    opened.as_ref().map(Option::as_ref).map_err(Clone::clone)
+}
+
+/// What a bundle has to agree in with the device and the library: its manifest without the programs.
+pub fn identity(device: &Device) -> Value {
+    let info = &device.info;
+    json!({
+        "format": FORMAT,
+        "version": env!("CARGO_PKG_VERSION"),
+        "sources": sources(),
+        "platform": info.platform,
+        "device": info.name,
+        "driver_version": info.driver_version,
+        "opencl_version": info.version,
+        "device_class": device.class.name(),
+    })
+}
+
+/// Hash of all sources of this build: a program of other sources may take other arguments.
+fn sources() -> &'static str {
+    static HASH: OnceLock<String> = OnceLock::new();
+    HASH.get_or_init(|| {
+        let all = Family::ALL.iter().map(|family| family.source(&super::Switch::default()));
+        hexadecimal(&all.fold(Sha256::new(), |hash, source| hash.chain_update(source)).finalize())
+    })
+}
+
+impl Bundle {
+    fn open(path: &Path) -> Result<Self> {
+        let refused = |reason: &str| {
+            Error::Invalid(format!(
+                "OpenCL: {VARIABLE}={}: {reason}. `python -m torch_opencl.bundle` makes bundles.",
+                path.display()
+            ))
+        };
+        let mut file = File::open(path).map_err(|error| refused(&format!("it cannot be read ({error})")))?;
+        let no_bundle = || refused("it is no kernel bundle, or is truncated or damaged");
+        let text = content(&mut file, MANIFEST, MOST_MANIFEST_BYTES).ok_or_else(no_bundle)?;
+        let mut identity: Value = serde_json::from_slice(&text).map_err(|_| no_bundle())?;
+        let programs = identity.as_object_mut().and_then(|fields| fields.remove("programs"));
+        let of = |name: &str| identity.get(name).and_then(Value::as_str).unwrap_or_default();
+        if of("format") != FORMAT {
+            return Err(refused(&format!("it is of the format '{}', and this is '{FORMAT}'", of("format"))));
+        }
+        if of("version") != env!("CARGO_PKG_VERSION") || of("sources") != sources() {
+            return Err(refused(&format!(
+                "it was made by torch_opencl {} of other kernel sources than those of this torch_opencl {}; build it anew \
+                 with this one",
+                of("version"),
+                env!("CARGO_PKG_VERSION")
+            )));
+        }
+        let hashes = programs.as_ref().and_then(Value::as_object).ok_or_else(no_bundle)?;
+        let hash = |entry: &Value| entry.get("sha256")?.as_str().map(str::to_owned);
+        let programs = hashes.iter().filter_map(|(key, entry)| Some((key.clone(), hash(entry)?))).collect();
+        Ok(Self { path: path.to_owned(), identity, programs, file: Mutex::new(file) })
+    }
+
+    /// Loads a program.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the bundle is for another device, lacks the program, or has it damaged.
+    pub fn program(&self, recipe: &Recipe, context: &Context) -> Result<Program> {
+        self.check_device(recipe.device)?;
+        let path = self.path.display();
+        if recipe.is_written_at_run_time() {
+            return Err(Error::Unsupported(format!(
+                "OpenCL: kernels of torch.opencl.compile_kernel and torch.compile have to be compiled, and with \
+                 {VARIABLE}={path} nothing is."
+            )));
+        }
+        let listing = Listing::of(recipe);
+        let Some(hash) = self.programs.get(&listing.key) else {
+            return Err(Error::Unsupported(format!(
+                "OpenCL: the kernel bundle {path} has no program '{}' (kernels {}), and with {VARIABLE} nothing is \
+                 compiled. Where there is a compiler, list what this script uses, `python -m torch_opencl.bundle export \
+                 FOLDER --run SCRIPT`, and build the bundle from that folder.",
+                listing.name,
+                listing.kernels().join(", ")
+            )));
+        };
+        let damaged = |reason: &str| {
+            Error::Invalid(format!(
+                "OpenCL: the program '{}' of the kernel bundle {path} {reason}. Copy or build the bundle anew.",
+                listing.name
+            ))
+        };
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let binary = content(&mut *file, &file_name(&listing.key), u64::MAX)
+            .filter(|binary| hexadecimal(&Sha256::digest(binary)) == *hash)
+            .ok_or_else(|| damaged("is damaged"))?;
+        drop(file);
+        Program::from_binary(context, &binary, &listing.options)
+            .map_err(|error| damaged(&format!("is refused by the driver ({})", error.message())))
+    }
+
+    fn check_device(&self, device: &Device) -> Result<()> {
+        let own = identity(device);
+        let differs = |name: &&&str| self.identity.get(**name) != own.get(**name);
+        let fields = ["platform", "device", "driver_version", "opencl_version", "device_class"];
+        let Some(name) = fields.iter().find(differs) else { return Ok(()) };
+        let of = |identity: &Value| identity.get(*name).and_then(Value::as_str).unwrap_or("unknown").to_owned();
+        Err(Error::Invalid(format!(
+            "OpenCL: the kernel bundle {} was built for the {} '{}', and '{}' has '{}'. Build one for it: `python -m \
+             torch_opencl.bundle build`.",
+            self.path.display(),
+            name.replace('_', " "),
+            of(&self.identity),
+            device.info.name,
+            of(&own)
+        )))
+    }
+}
+
+/// The file of a program in a bundle.
+fn file_name(key: &str) -> String {
+    format!("programs/{key}.bin")
+}
+
+/// A file of an archive; `None` where there is none, or it is not whole.
+fn content(archive: &mut (impl Read + Seek), name: &str, most: u64) -> Option<Vec<u8>> {
+    let mut archive = ZipArchive::new(archive).ok()?;
+    let mut bytes = Vec::new();
+    // Its end is where the archive's own checksum is compared.
+    archive.by_name(name).ok()?.take(most).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}

@@ -1,0 +1,119 @@
+//! Programs as text: what a bundle of binaries is made from, on this machine or another.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use sha2::{Digest, Sha256};
+
+use super::build::Recipe;
+use super::bundle::bundle_path;
+use super::source::Switch;
+use super::spec::{Spec, Tier};
+use super::{Class, Family};
+use crate::runtime::Device;
+
+/// A generic program: its source, and the options that it is compiled with.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// Hash of source and options.
+    pub key: String,
+    /// Family, class and constants.
+    pub name: String,
+    /// OpenCL C.
+    pub source: String,
+    /// The compiler's options.
+    pub options: String,
+}
+
+/// Programs that this process has asked for, by key, where it records them.
+static RECORDED: Mutex<Option<BTreeMap<String, Listing>>> = Mutex::new(None);
+
+impl Listing {
+    /// The generic form of a family's program.
+    pub fn new(device: &'static Device, family: Family, class: Class, spec: &Spec, switch: Switch) -> Self {
+        Self::of(&Recipe { device, family, class, tier: Tier::Generic, constants: spec.shared().to_vec(), switch })
+    }
+
+    pub(super) fn of(recipe: &Recipe) -> Self {
+        let (source, options) = (recipe.source(), recipe.options());
+        Self { key: key(&source, &options), name: recipe.name(), source, options }
+    }
+
+    /// Names of the kernels that its source declares; options may leave some out.
+    pub fn kernels(&self) -> Vec<&str> {
+        kernels(&self.source)
+    }
+}
+
+/// What a program is known by in a bundle.
+pub(super) fn key(source: &str, options: &str) -> String {
+    hexadecimal(&Sha256::new().chain_update(options).chain_update([0]).chain_update(source).finalize())
+}
+
+/// A hash as text.
+pub(super) fn hexadecimal(hash: &[u8]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The names behind `__kernel void`, sorted.
+fn kernels(source: &str) -> Vec<&str> {
+    let word = |text: &str| text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    let mut names: Vec<&str> = source
+        .split("__kernel ")
+        .skip(1)
+        .filter_map(|text| {
+            let (attributes, rest) = text.split_once("void ")?;
+            let rest = rest.trim_start();
+            let is_declaration = !attributes.contains([';', '{', '}', '#']);
+            rest.get(..word(rest)).filter(|name| is_declaration && !name.is_empty())
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Keeps a list of the generic programs that are asked for from now on.
+pub fn record_programs() {
+    RECORDED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(BTreeMap::new);
+}
+
+/// Returns true in a process that keeps such a list, or has its programs from a bundle: it asks for generic programs
+/// alone, and for the same ones each time, whatever is faster.
+pub fn is_ahead_of_time() -> bool {
+    bundle_path().is_some() || RECORDED.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
+/// Those asked for so far.
+pub fn recorded_programs() -> Vec<Listing> {
+    let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+    recorded.iter().flat_map(BTreeMap::values).cloned().collect()
+}
+
+/// Notes a program, where programs are recorded.
+pub(super) fn note(recipe: &Recipe) {
+    let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(programs) =
+        recorded.as_mut().filter(|_| recipe.tier == Tier::Generic && !recipe.is_written_at_run_time())
+    {
+        let listing = Listing::of(recipe);
+        programs.insert(listing.key.clone(), listing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_found_by_their_declarations() {
+        let source = "// a __kernel\n__kernel void b_2(int x) {}\n__kernel __attribute__((unused))\nvoid a(int y) {}";
+        assert_eq!(kernels(source), ["a", "b_2"]);
+    }
+
+    #[test]
+    fn source_and_options_are_told_apart() {
+        assert_ne!(key("ab", "c"), key("b", "ca"));
+        assert_eq!(key("a", "b"), key("a", "b"));
+    }
+}

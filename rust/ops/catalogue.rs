@@ -1,0 +1,163 @@
+//! The generic programs that a device may be asked for, without launching anything: what a bundle is made from.
+//!
+//! Most families have one program for each compute class and width of vectors. Those that are built for dtypes or shapes
+//! (matmuls, convolutions, attention) list the usual ones; what else a script asks for is recorded when it runs.
+
+use std::collections::BTreeMap;
+
+use super::core::geometry::Geometry;
+use super::{attention, convolution, copy, fft, foreach, linalg, matmul, optimizer, packed_weight, pointwise};
+use super::{random, scan, softmax, Target};
+use crate::error::Result;
+use crate::kernels::{Class, DType, Family, Listing, Spec, Switch};
+
+/// The compute class and the constants of a program.
+pub(in crate::ops) type Form = (Class, Spec);
+
+pub(in crate::ops) const ALL: [Class; 6] =
+    [Class::Float, Class::Integer, Class::Complex, Class::Double, Class::ComplexDouble, Class::Unsigned];
+pub(in crate::ops) const SIGNED: [Class; 5] =
+    [Class::Float, Class::Integer, Class::Complex, Class::Double, Class::ComplexDouble];
+pub(in crate::ops) const FLOATS: [Class; 2] = [Class::Float, Class::Double];
+pub(in crate::ops) const REALS: [Class; 3] = [Class::Float, Class::Integer, Class::Double];
+pub(in crate::ops) const FLOATS_AND_COMPLEX: [Class; 4] =
+    [Class::Float, Class::Complex, Class::Double, Class::ComplexDouble];
+/// Dtypes of matmuls, convolutions and attention that are listed.
+pub(in crate::ops) const FLOAT_DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
+
+/// Families whose programs have the geometry as their only constants, and their classes.
+const BY_GEOMETRY: [(Family, &[Class]); 12] = [
+    (Family::EmbeddingBag, &FLOATS),
+    (Family::Sparse, &FLOATS_AND_COMPLEX),
+    (Family::SamplingGrad, &FLOATS),
+    (Family::SegmentReduce, &FLOATS),
+    (Family::Sort, &REALS),
+    (Family::Loss, &FLOATS),
+    (Family::Margin, &FLOATS),
+    (Family::Ctc, &FLOATS),
+    (Family::GridSampler, &FLOATS),
+    (Family::Pool, &REALS),
+    (Family::FractionalMaxPool, &FLOATS),
+    (Family::Rnn, &FLOATS),
+];
+/// The same, in the geometries of rows and of columns.
+const BY_ROWS_AND_COLUMNS: [(Family, &[Class]); 4] = [
+    (Family::ArgReduce, &REALS),
+    (Family::VarMean, &FLOATS),
+    (Family::Norm, &FLOATS),
+    (Family::Resample, &[Class::Float, Class::Integer, Class::Double, Class::Complex]),
+];
+
+/// Lists the programs, ordered by name.
+///
+/// # Errors
+/// Errors of starting the device.
+pub fn catalogue(device: i32) -> Result<Vec<Listing>> {
+    let target = Target::at(device)?;
+    let mut catalogue = Catalogue { target, programs: BTreeMap::new() };
+    catalogue.by_geometry();
+    catalogue.plain();
+    catalogue.all(Family::Softmax, softmax::forms(&target));
+    catalogue.all(Family::Scan, scan::forms(&target));
+    catalogue.all(Family::Fft, fft::forms(&target));
+    catalogue.all(Family::ForeachNorm, foreach::norm::forms(&target));
+    catalogue.all(Family::Optimizer, optimizer::forms(&target));
+    catalogue.all(Family::Linalg, linalg::forms(&target));
+    catalogue.all(Family::Householder, linalg::panel_forms(&target));
+    catalogue.all(Family::Transpose, copy::transpose::forms(&target));
+    catalogue.all(Family::PackedWeight, packed_weight::forms(&target));
+    catalogue.all(Family::Conv, convolution::direct::forms(&target));
+    catalogue.all(Family::Winograd, convolution::winograd::forms(&target));
+    catalogue.all(Family::AttentionQuery, attention::query::forms(&target));
+    for (family, form) in attention::forms(&target).into_iter().chain(matmul::forms(&target)) {
+        catalogue.add(family, form, Switch::default());
+    }
+    for class in [Class::Float, Class::Integer, Class::Double] {
+        catalogue.add(Family::Random, (class, Spec::generic()), random::switch());
+    }
+    for (family, form, switch) in pointwise::forms(&target).into_iter().chain(foreach::forms(&target)) {
+        catalogue.add(family, form, switch);
+    }
+    let mut programs: Vec<Listing> = catalogue.programs.into_values().collect();
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(programs)
+}
+
+struct Catalogue {
+    target: Target,
+    /// By key.
+    programs: BTreeMap<String, Listing>,
+}
+
+impl Catalogue {
+    fn add(&mut self, family: Family, (class, spec): Form, switch: Switch) {
+        let device = self.target.device;
+        if class.check(&device.info).is_ok() {
+            let listing = Listing::new(device, family, class, &spec, switch);
+            self.programs.insert(listing.key.clone(), listing);
+        }
+    }
+
+    fn all(&mut self, family: Family, forms: Vec<Form>) {
+        forms.into_iter().for_each(|form| self.add(family, form, Switch::default()));
+    }
+
+    fn by_geometry(&mut self) {
+        for (family, classes) in BY_GEOMETRY {
+            for class in classes {
+                let geometry = Geometry::of(&self.target, *class);
+                self.add(family, (*class, geometry.define(Spec::generic())), Switch::default());
+            }
+        }
+        for class in FLOATS {
+            let spec = Geometry::of(&self.target, class).define(Spec::generic()).define("LANES", 1);
+            self.add(Family::Sampling, (class, spec), Switch::default());
+        }
+        for (family, classes) in BY_ROWS_AND_COLUMNS {
+            for (class, geometry) in rows_and_columns(&self.target, classes) {
+                self.add(family, (class, geometry.define(Spec::generic())), Switch::default());
+            }
+        }
+        for (class, geometry) in rows_and_columns(&self.target, &ALL) {
+            for (spec, has_power) in [(Spec::generic(), 0), (rare(), 0), (Spec::generic(), 1)] {
+                let spec = geometry.define(spec).define("HAS_POWER", has_power);
+                self.add(Family::Reduce, (class, spec), Switch::default());
+            }
+        }
+    }
+
+    /// Programs without constants.
+    fn plain(&mut self) {
+        for class in ALL {
+            self.add(Family::Index, (class, rare()), Switch::default());
+        }
+        let factory = [Class::Float, Class::Double, Class::Integer, Class::Complex, Class::ComplexDouble];
+        let families: [(Family, &[Class]); 4] = [
+            (Family::Index, &SIGNED),
+            (Family::Factory, &factory),
+            (Family::Assertion, &[Class::Float]),
+            (Family::Copy, &[Class::Integer]),
+        ];
+        for (family, classes) in families {
+            classes.iter().for_each(|class| self.add(family, (*class, Spec::generic()), Switch::default()));
+        }
+    }
+}
+
+/// The spec of programs that convert rare dtypes.
+pub(in crate::ops) fn rare() -> Spec {
+    Spec::generic().define("RARE_DTYPES", 1)
+}
+
+/// Each class with the geometry of rows, and where that is another with that of columns.
+pub(in crate::ops) fn rows_and_columns(target: &Target, classes: &[Class]) -> Vec<(Class, Geometry)> {
+    let mut found = Vec::new();
+    for class in classes {
+        let rows = Geometry::of(target, *class);
+        found.push((*class, rows));
+        if rows.for_columns() != rows {
+            found.push((*class, rows.for_columns()));
+        }
+    }
+    found
+}

@@ -1,0 +1,156 @@
+"""What torch.opencl.compile_kernel and its kernels refuse, and what they say."""
+
+import re
+
+import pytest
+import torch
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+
+AXPY = """
+__kernel void axpy(__global const T *x, __global T *y, const work_T alpha) {
+  store_T(y, ELEMENT, load_T(y, ELEMENT) + alpha * load_T(x, ELEMENT));
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def axpy():
+    return torch.opencl.compile_kernel(AXPY, "axpy", types={"T": FLOATS})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ("float *x", "lacks __global"),
+        ("__global float4 *x", "points to no type of tensors"),
+        ("__global float **x", "no pointer to global memory"),
+        ("__local float *x", "declare local memory within the kernel"),
+        ("image2d_t x", "neither a pointer nor a number"),
+        ("ARGUMENTS", "cannot be read"),
+        ("__global float *x, int x", "two parameters have one name"),
+    ],
+)
+def test_parameters_that_no_argument_fits_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        torch.opencl.compile_kernel(f"__kernel void f({parameters}) {{}}", "f")
+
+
+def test_kernels_that_are_not_there_are_refused_with_those_that_are():
+    with pytest.raises(ValueError, match="'g'; its kernels are: f, h"):
+        torch.opencl.compile_kernel("kernel void f(int a) {} kernel void h(int a) {}", "g")
+    for name, types in [("f;", {}), ("f", {"T;": FLOATS})]:
+        with pytest.raises(ValueError, match="no name in OpenCL C"):
+            torch.opencl.compile_kernel("kernel void f(int a) {}", name, types=types)
+
+
+def test_the_list_of_parameters_must_agree_with_the_kernel():
+    source = "kernel void f(global float *x, float a, int n) {}"
+    right = {"x": "tensor", "a": "scalar", "n": "size"}
+    torch.opencl.compile_kernel(source, "f", parameters=right)
+    for wrong in ({"x": "tensor", "n": "size", "a": "scalar"}, right | {"a": "size"}, right | {"a": "tensor"}):
+        with pytest.raises(ValueError, match="kernel f"):
+            torch.opencl.compile_kernel(source, "f", parameters=wrong)
+
+
+def test_sizes_are_not_negative(device):
+    f = torch.opencl.compile_kernel(
+        "kernel void f(global float *x, int n) {}", "f", parameters={"x": "tensor", "n": "size"}
+    )
+    with pytest.raises(ValueError, match="kernel f: n: -1 is no size"):
+        f(torch.zeros(1, device=device), -1)
+
+
+def test_arguments_that_do_not_fit_are_refused(axpy, device):
+    x, y = torch.ones(8, device=device), torch.ones(8, device=device)
+    for error, message, arguments in [
+        (TypeError, r"takes 3 arguments \(x, y, alpha\), not 2", (x, y)),
+        (TypeError, "x is a tensor, not int", (1, y, 1)),
+        (TypeError, "alpha is a number; pass tensor.item", (x, y, x[0])),
+        (ValueError, "x is on cpu", (x.cpu(), y, 1)),
+        (ValueError, "x is not contiguous", (torch.ones(8, 2, device=device)[:, 0], y, 1)),
+        (TypeError, "torch.float16, and T is already torch.float32", (x, y.half(), 1)),
+        (TypeError, "T may be torch.float16", (x.int(), y.int(), 1)),
+        (ValueError, "y is written and requires gradients", (x, y.clone().requires_grad_(), 1)),
+    ]:
+        with pytest.raises(error, match=message):
+            axpy(*arguments)
+    with pytest.raises(TypeError, match=r"x is a tensor of torch.float32 \(float\), not of torch.int32"):
+        torch.opencl.compile_kernel("kernel void f(global float *x) {}", "f")(x.int())
+
+
+def test_sizes_that_make_no_sense_are_refused(axpy, device):
+    x = torch.ones(8, device=device)
+    for sizes in (
+        {"global_size": 8, "elements": 8},
+        {"local_size": 8},
+        {"elements": -1},
+        {"global_size": 8, "local_size": 3},
+        {"global_size": (8, 1), "local_size": 8},
+        {"global_size": 8, "local_size": 0},
+        {"global_size": -8},
+        {"global_size": ()},
+        {"global_size": (1, 1, 1, 1)},
+    ):
+        with pytest.raises(ValueError, match="kernel axpy"):
+            axpy(x, x.clone(), 1, **sizes)
+    most = torch.opencl.get_device_properties().max_work_group_size
+    with pytest.raises(NotImplementedError, match="groups of"):
+        axpy(x, x.clone(), 1, global_size=most * 64, local_size=most * 64)
+    with pytest.raises(TypeError):
+        axpy(x, x.clone(), 1, elements=2.5)
+
+
+def test_groups_are_of_the_size_that_the_kernel_requires(device):
+    source = """__kernel __attribute__((reqd_work_group_size(G, 2, 1))) void f(GLOBAL float *x) {
+      x[ELEMENT + 16 * GLOBAL_ID(1)] = LOCAL_SIZE(0);
+    }"""
+    kernel = torch.opencl.compile_kernel(source, "f", constants={"G": 4})
+    x = torch.zeros(64, device=device)
+    kernel(x, global_size=(16, 4), local_size=(4, 2))
+    assert x.tolist() == [4.0] * 64
+    for sizes in ({}, {"elements": 8}, {"global_size": 64, "local_size": 4}, {"global_size": (16, 4)}):
+        with pytest.raises(ValueError, match=r"kernel f has reqd_work_group_size\(4, 2, 1\).*local_size=\(4, 2\)"):
+            kernel(x, **sizes)
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        ("kernel void f(global float *packed_) {}", {}),
+        ("kernel void f(global float *x, int x_buffer_) {}", {}),
+        ("kernel void f(global float *x) {}", {"constants": {"ELEMENT": 1}}),
+        ("kernel void f(global float *x) {}", {"types": {"float": [torch.float32]}}),
+    ],
+)
+def test_names_that_are_taken_are_refused(source, options):
+    with pytest.raises(ValueError, match=r"the name '\w+' is taken"):
+        torch.opencl.compile_kernel(source, "f", **options)
+
+
+def test_a_type_parameter_has_dtypes():
+    with pytest.raises(ValueError, match="the type parameter T has no dtypes"):
+        torch.opencl.compile_kernel(AXPY, "axpy", types={"T": []})
+
+
+def test_numbers_beyond_float_are_refused(device):
+    kernel = torch.opencl.compile_kernel("kernel void f(global float *x, float a) { x[0] = a; }", "f")
+    x = torch.zeros(1, device=device)
+    kernel(x, float("inf"))
+    assert x.item() == float("inf")
+    with pytest.raises(ValueError, match=r"1e\+300 does not fit its type float"):
+        kernel(x, 1e300)
+    source = "kernel void f(global float *x) { x[0] = C; }"
+    with pytest.raises(ValueError, match="does not fit a float"):
+        torch.opencl.compile_kernel(source, "f", constants={"C": 1e300})(x)
+
+
+def test_more_local_memory_than_the_device_has_is_refused(device):
+    source = """KERNEL void k(GLOBAL float *x) {
+      LOCAL float s[1 << 22];
+      s[LOCAL_ID(0)] = 1;
+      LOCAL_BARRIER();
+      x[0] = s[0];
+    }"""
+    with pytest.raises(RuntimeError, match="bytes of local memory, and this device has"):
+        torch.opencl.compile_kernel(source, "k")(torch.zeros(4, device=device))
