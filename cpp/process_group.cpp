@@ -251,6 +251,7 @@ class Backend final : public c10d::Backend {
     const at::Tensor sent = flat(inputs), received = at::empty({total}, first(outputs).options());
     Staging staging;
     at::Tensor written = staging.moved(received, Access::Write), read = staging.moved(sent, Access::Read);
+    for (const at::Tensor& output : outputs) staging.keep(output);
     staging.then([outputs, pieces = received.split_with_sizes(output_sizes)] {
       for (size_t i = 0; i < pieces.size(); ++i) outputs[i].copy_(pieces[i].view(outputs[i].sizes()));
     });
@@ -300,7 +301,9 @@ class Backend final : public c10d::Backend {
       }
       const at::Tensor copy = reduction.prepare(tensor);
       host.push_back(staging.values(copy, Access::Write));
-      if (is_wanted) staging.then([tensor, copy] { tensor.copy_(copy); });
+      if (!is_wanted) continue;
+      staging.keep(tensor);
+      staging.then([tensor, copy] { tensor.copy_(copy); });
     }
     return host;
   }
@@ -324,6 +327,7 @@ class Backend final : public c10d::Backend {
           input.scalar_type(), ", got ", output.scalar_type());
       const at::Tensor copy = reduction.prepare(input);
       host.push_back(staging.values(copy, Access::Write));
+      staging.keep(output);
       staging.then([output, copy, rank = rank_, size = size_] {
         output.copy_(copy.view({size, -1}).select(0, rank).view(output.sizes()));
       });

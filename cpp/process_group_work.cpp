@@ -62,11 +62,14 @@ void DeviceWork::complete(std::exception_ptr failure) {
   {
     const c10::StreamGuard guard(stream_);
     try {
-      if (failure == nullptr) staging_.finish();
+      if (failure == nullptr) {
+        staging_.finish();
+        staging_.close();
+      }
+      // An engine that has failed may still have the buffers, until it goes: the destructor.
     } catch (...) {
       failure = std::current_exception();
     }
-    staging_.close();
     // Records an event of the stream, and calls what waits for the future.
     failure == nullptr ? future_->markCompleted(value()) : future_->setError(failure);
   }
