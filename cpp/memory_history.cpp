@@ -56,7 +56,10 @@ class History {
     std::deque<Entry> dropped;
     const std::lock_guard lock(mutex_);
     if (entry.is_free) {
-      if (const auto found = streams_.find(entry.address); found != streams_.end()) entry.stream = found->second;
+      if (const auto found = streams_.find(entry.address); found != streams_.end()) {
+        entry.stream = found->second;
+        streams_.erase(found);
+      }
     } else {
       streams_[entry.address] = entry.stream;
     }
@@ -75,7 +78,7 @@ class History {
  private:
   std::mutex mutex_;
   std::deque<Entry> entries_;
-  // Stream of each block that was given out.
+  // Stream of each block that is given out.
   std::unordered_map<int64_t, int64_t> streams_;
   size_t most_ = 0;
   std::atomic<bool> is_on_ = false;
