@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/result_type.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
@@ -17,7 +18,7 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
 }
 
 void isin(const at::Tensor& elements, const at::Tensor& test_elements, bool invert, const at::Tensor& out) {
-  const at::ScalarType dtype = c10::promoteTypes(elements.scalar_type(), test_elements.scalar_type());
+  const at::ScalarType dtype = at::result_type(elements, test_elements);
   const at::Tensor values = elements.to(out.device(), dtype).contiguous();
   const at::Tensor others = test_elements.to(out.device(), dtype).contiguous();
   const at::Tensor found = out.is_contiguous() ? out : at::empty(elements.sizes(), out.options());
