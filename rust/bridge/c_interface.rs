@@ -23,7 +23,8 @@ thread_local! {
 fn status(result: Result<()>) -> c_int {
     let Err(error) = result else { return 0 };
     let text = CString::new(error.message().replace('\0', " ")).unwrap_or_default();
-    LAST_ERROR.with(|last| {
+    // A thread that ends may have lost its message's place; the status tells all the same.
+    let _ = LAST_ERROR.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
             *last = text;
         }
@@ -53,7 +54,8 @@ pub extern "C" fn torch_opencl_interface_version() -> c_int {
 /// The message of this thread's last call that returned -1; valid until its next one that does.
 #[no_mangle]
 pub extern "C" fn torch_opencl_last_error() -> *const c_char {
-    LAST_ERROR.with(|last| last.try_borrow().map_or(c"".as_ptr(), |text| text.as_ptr()))
+    let message = |last: &RefCell<CString>| last.try_borrow().map_or(c"".as_ptr(), |text| text.as_ptr());
+    LAST_ERROR.try_with(message).unwrap_or(c"".as_ptr())
 }
 
 /// The index of the device that holds a tensor's data.

@@ -42,8 +42,10 @@ pub(super) struct Bundle {
 }
 
 /// The file that this process has its programs from, if it must compile none.
-pub fn bundle_path() -> Option<PathBuf> {
-    env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)
+pub fn bundle_path() -> Option<&'static Path> {
+    // Asked for at each matmul, when another thread may be changing the environment.
+    static NAMED: OnceLock<Option<PathBuf>> = OnceLock::new();
+    NAMED.get_or_init(|| env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)).as_deref()
 }
 
 /// Opens the bundle that `TORCH_OPENCL_KERNEL_BUNDLE` names, if it names one.
@@ -59,7 +61,7 @@ pub fn check_bundle() -> Result<()> {
 /// # Errors
 /// As [`check_bundle`].
 pub(super) fn of_process() -> Result<Option<&'static Bundle>> {
-    let opened = BUNDLE.get_or_init(|| bundle_path().map(|path| Bundle::open(&path)).transpose());
+    let opened = BUNDLE.get_or_init(|| bundle_path().map(Bundle::open).transpose());
     opened.as_ref().map(Option::as_ref).map_err(Clone::clone)
 }
 
