@@ -2,8 +2,9 @@
 //
 // The stream is numbered in counters of four 32-bit words. A group is BESIDE consecutive counters, and makes GROUP
 // output elements: the first words of its counters lie side by side, then the second ones. Which counter and word an
-// element gets depends on its position alone, so results do not depend on the launch, the work-group size or the
-// device. The host moves the generator's offset on by BESIDE counters a group.
+// element gets depends on its position alone, so they do not depend on the launch, the work-group size or the device.
+// Permutations, which are made of them, do: CPUs swap by them, and GPUs sort them as keys. The host moves the
+// generator's offset on by BESIDE counters a group.
 //
 // A work-item of a CPU runs the counters of a group in the lanes of vectors; on GPUs each has one (random_groups.cl).
 // Outputs are dense. All distributions share one entry point, `op` and two parameters; each is a row of

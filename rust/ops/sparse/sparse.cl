@@ -88,8 +88,8 @@ INLINE void add_product(__global uchar *to, __global const uchar *from, T value,
 }
 
 // The same of elements in any order: each adds a row of `dense`, given by `sources`, to the row of `out` in `targets`.
-// Without `values` all are 1. Where `is_compressed` is set, `sources` says at which element each row of `dense` begins instead. An item reads all
-// indices, and makes some rows of `out`, which nobody need have sorted.
+// Without `values` all are 1. Where `is_compressed` is set, `sources` says at which element each row of `dense` begins
+// instead. An item reads all indices, and makes some rows of `out`, which nobody need have sorted.
 __kernel void scattered_matmul(__global const uchar *targets, ulong targets_offset, __global const uchar *sources,
                                ulong sources_offset, __global const uchar *values, ulong values_offset,
                                __global const uchar *dense, ulong dense_offset, int dtype0, int dtype1,
