@@ -221,7 +221,7 @@ impl Queue {
     pub unsafe fn launch_native(&self, kernel: usize, grid: &Grid<'_>) -> Result<()> {
         let Grid { first, global, local } = *grid;
         // SAFETY: the caller's promise; each slice has as many sizes as the dimension given.
-        let launched = self.submit("clEnqueueNDRangeKernel", || unsafe {
+        let launched = self.submit("clEnqueueNDRangeKernel", 0, || unsafe {
             api::enqueue_nd_range_kernel(
                 self.handle,
                 kernel as cl_kernel,
@@ -233,7 +233,11 @@ impl Queue {
                 std::ptr::null(),
             )
         });
-        launched.map(drop)
+        launched.map(|event| {
+            if trace::is_tracing() {
+                trace::note_launch(self.trace_id(), &event, "kernel of an extension", grid);
+            }
+        })
     }
 
     /// Copies from host memory into a buffer.
