@@ -39,9 +39,12 @@ class Changes:
         if self.done:
             return
         found = [(*self._find(name), replace) for name, replace in self.names.items()]
+        # All are made before the first one is put in place: a failure leaves the library as it was.
+        made = []
         for owner, attribute, replace in found:
             original = vars(owner)[attribute]
-            replacement = _made_of(original, replace)
+            made.append((owner, attribute, original, _made_of(original, replace)))
+        for owner, attribute, original, replacement in made:
             self.done.append((owner, attribute, original, replacement))
             _exchange(owner, attribute, original, replacement)
 
