@@ -167,6 +167,8 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "runtime/test_graphs.py": 1,
             "runtime/test_graphed_models.py": 1,
             "runtime/test_user_kernels.py": 1,
+            "runtime/test_user_kernel_errors.py": 1,
+            "runtime/test_usage.py": 1,
             "runtime/test_interop.py": 1,
             "runtime/test_compile_loops.py": 1,
             "runtime/test_fork.py": 1,
