@@ -15,14 +15,13 @@ use serde_json::{json, Value};
 use sha2::{Digest, Sha256};
 use zip::ZipArchive;
 
-use super::build::Recipe;
-use super::listing::{hexadecimal, Listing};
+use super::listing::{bundle_path, hexadecimal, Listing, VARIABLE};
+use super::recipe::Recipe;
 use super::Family;
 use crate::cl::{Context, Program};
 use crate::error::{Error, Result};
 use crate::runtime::Device;
 
-const VARIABLE: &str = "TORCH_OPENCL_KERNEL_BUNDLE";
 const FORMAT: &str = "torch-opencl kernel bundle 1";
 const MANIFEST: &str = "manifest.json";
 /// No manifest is larger: one of 10,000 programs has 3 MB.
@@ -39,13 +38,6 @@ pub(super) struct Bundle {
     /// Hashes of the binaries, by key.
     programs: HashMap<String, String>,
     file: Mutex<File>,
-}
-
-/// The file that this process has its programs from, if it must compile none.
-pub fn bundle_path() -> Option<&'static Path> {
-    // Asked for at each matmul, when another thread may be changing the environment.
-    static NAMED: OnceLock<Option<PathBuf>> = OnceLock::new();
-    NAMED.get_or_init(|| env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)).as_deref()
 }
 
 /// Opens the bundle that `TORCH_OPENCL_KERNEL_BUNDLE` names, if it names one.

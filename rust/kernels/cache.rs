@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use foldhash::HashMap;
 
-use super::build::{build, is_stored, Recipe};
+use super::build::{build, is_stored};
 use super::compile_thread::{CompileThread, Job};
+use super::recipe::Recipe;
 use super::source::Switch;
 use super::spec::{Constant, Tier};
 use super::tiers::{Compiler, HotCounter, Specialisation, HOT};

@@ -1,16 +1,26 @@
 //! Programs as text: what a bundle of binaries is made from, on this machine or another.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use super::build::Recipe;
-use super::bundle::bundle_path;
+use super::recipe::Recipe;
 use super::source::Switch;
 use super::spec::{Spec, Tier};
 use super::{Class, Family};
 use crate::runtime::Device;
+
+pub(super) const VARIABLE: &str = "TORCH_OPENCL_KERNEL_BUNDLE";
+
+/// The file that this process has its programs from, if it must compile none.
+pub fn bundle_path() -> Option<&'static Path> {
+    // Asked for at each matmul, when another thread may be changing the environment.
+    static NAMED: OnceLock<Option<PathBuf>> = OnceLock::new();
+    NAMED.get_or_init(|| env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)).as_deref()
+}
 
 /// A generic program: its source, and the options that it is compiled with.
 #[derive(Clone, Debug)]

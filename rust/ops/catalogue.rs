@@ -5,25 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use super::core::forms::{rare, rows_and_columns, Form, ALL, FLOATS, FLOATS_AND_COMPLEX, REALS, SIGNED};
 use super::core::geometry::Geometry;
 use super::{attention, convolution, copy, fft, foreach, linalg, matmul, optimizer, packed_weight, pointwise};
 use super::{random, scan, softmax, Target};
 use crate::error::Result;
-use crate::kernels::{Class, DType, Family, Listing, Spec, Switch};
-
-/// The compute class and the constants of a program.
-pub(in crate::ops) type Form = (Class, Spec);
-
-pub(in crate::ops) const ALL: [Class; 6] =
-    [Class::Float, Class::Integer, Class::Complex, Class::Double, Class::ComplexDouble, Class::Unsigned];
-pub(in crate::ops) const SIGNED: [Class; 5] =
-    [Class::Float, Class::Integer, Class::Complex, Class::Double, Class::ComplexDouble];
-pub(in crate::ops) const FLOATS: [Class; 2] = [Class::Float, Class::Double];
-pub(in crate::ops) const REALS: [Class; 3] = [Class::Float, Class::Integer, Class::Double];
-pub(in crate::ops) const FLOATS_AND_COMPLEX: [Class; 4] =
-    [Class::Float, Class::Complex, Class::Double, Class::ComplexDouble];
-/// Dtypes of matmuls, convolutions and attention that are listed.
-pub(in crate::ops) const FLOAT_DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
+use crate::kernels::{Class, Family, Listing, Spec, Switch};
 
 /// Families whose programs have the geometry as their only constants, and their classes.
 const BY_GEOMETRY: [(Family, &[Class]); 12] = [
@@ -142,22 +129,4 @@ impl Catalogue {
             classes.iter().for_each(|class| self.add(family, (*class, Spec::generic()), Switch::default()));
         }
     }
-}
-
-/// The spec of programs that convert rare dtypes.
-pub(in crate::ops) fn rare() -> Spec {
-    Spec::generic().define("RARE_DTYPES", 1)
-}
-
-/// Each class with the geometry of rows, and where that is another with that of columns.
-pub(in crate::ops) fn rows_and_columns(target: &Target, classes: &[Class]) -> Vec<(Class, Geometry)> {
-    let mut found = Vec::new();
-    for class in classes {
-        let rows = Geometry::of(target, *class);
-        found.push((*class, rows));
-        if rows.for_columns() != rows {
-            found.push((*class, rows.for_columns()));
-        }
-    }
-    found
 }

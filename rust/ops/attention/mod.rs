@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Value};
 use crate::kernels::structs::scores::{Attention, RowStrides};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
-use crate::ops::catalogue::Form;
+use crate::ops::core::forms::Form;
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::div_ceil;
 use crate::ops::{Target, Tensor};

@@ -3,7 +3,7 @@
 use super::{arguments, encode, AttentionInputs, AttentionMode, LISTED_DTYPES, LISTED_WIDTHS};
 use crate::error::Result;
 use crate::kernels::{entry, Class, DType, Family, Spec};
-use crate::ops::catalogue::Form;
+use crate::ops::core::forms::Form;
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::target::ITEM_GROUP;

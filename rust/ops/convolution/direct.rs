@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::kernels::entry::{self, Arguments, EntryPoint, LocalBytes};
 use crate::kernels::structs::conv::{ConvLayout, OutputStrides};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
-use crate::ops::catalogue::{Form, FLOAT_DTYPES};
+use crate::ops::core::forms::{Form, FLOAT_DTYPES};
 use crate::ops::core::geometry::native_lanes;
 use crate::ops::core::space::div_ceil;
 use crate::ops::matmul::epilogue::Epilogue;

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::kernels::{entry, Class, Family, Spec};
-use crate::ops::catalogue::Form;
+use crate::ops::core::forms::Form;
 use crate::ops::core::space::{div_ceil, layout, span, Dim};
 use crate::ops::{Operand, Target};
 

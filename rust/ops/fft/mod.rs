@@ -8,7 +8,7 @@ use axis::{Axis, BatchDim, Side};
 
 use crate::error::Result;
 use crate::kernels::{Class, Spec};
-use crate::ops::catalogue::Form;
+use crate::ops::core::forms::Form;
 use crate::ops::{Target, Tensor};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]

@@ -5,7 +5,7 @@ pub mod norm;
 use crate::error::{Error, Result};
 use crate::kernels::entry;
 use crate::kernels::{Class, DType, Family, Spec, Switch, MAX_OPERANDS};
-use crate::ops::catalogue::{Form, REALS};
+use crate::ops::core::forms::{Form, REALS};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::multi_tensor::{MultiTensorBatch, CHUNK};
 use crate::ops::core::target::ITEM_GROUP;

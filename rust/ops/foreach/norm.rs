@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernels::entry;
 use crate::kernels::{Family, Spec};
-use crate::ops::catalogue::{Form, FLOATS};
+use crate::ops::core::forms::{Form, FLOATS};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::multi_tensor::MultiTensorBatch;
 use crate::ops::core::tier::tier;

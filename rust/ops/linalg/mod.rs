@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, InfoArguments, MatrixArguments, RightArguments};
 use crate::kernels::{CachedProgram, Class, Family, Spec};
-use crate::ops::catalogue::{Form, FLOATS_AND_COMPLEX};
+use crate::ops::core::forms::{Form, FLOATS_AND_COMPLEX};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::target::ITEM_GROUP;
 use crate::ops::{Target, Tensor};

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Arguments, EntryPoint, LocalBytes};
 use crate::kernels::structs::gemm::Blocking;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
-use crate::ops::catalogue::Form;
+use crate::ops::core::forms::Form;
 use crate::ops::core::space::div_ceil;
 use crate::ops::tuning::Tuning;
 use crate::ops::Target;

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::kernels::entry;
 use crate::kernels::structs::gemm_local::Extent;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
-use crate::ops::catalogue::Form;
+use crate::ops::core::forms::Form;
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::target::ITEM_GROUP;

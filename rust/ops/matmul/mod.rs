@@ -17,7 +17,7 @@ use self::operands::{Gemm, GemmOperand};
 use self::plan::{GemmSize, Tile};
 use crate::error::{Error, Result};
 use crate::kernels::{entry, DType, Family};
-use crate::ops::catalogue::{Form, FLOAT_DTYPES};
+use crate::ops::core::forms::{Form, FLOAT_DTYPES};
 use crate::ops::core::space::div_ceil;
 use crate::ops::tuning::Tuning;
 use crate::ops::{Scalar, Target, Tensor};

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::entry::{self, EntryPoint};
 use crate::kernels::{Class, Family, Spec};
-use crate::ops::catalogue::{Form, FLOATS};
+use crate::ops::core::forms::{Form, FLOATS};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::multi_tensor::{ListedTensor, MultiTensorBatch, CHUNK};
 use crate::ops::core::space::div_ceil;

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::kernels::{entry, Class, DType, Family, Spec};
-use crate::ops::catalogue::Form;
+use crate::ops::core::forms::Form;
 use crate::ops::core::geometry::native_lanes;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor};

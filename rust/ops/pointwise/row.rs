@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec, Switch, Tier};
-use crate::ops::catalogue::{rare, Form, ALL};
+use crate::ops::core::forms::{rare, Form, ALL};
 use crate::ops::Target;
 
 mod table {

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::kernels::{entry, Family, Spec};
-use crate::ops::catalogue::{Form, SIGNED};
+use crate::ops::core::forms::{Form, SIGNED};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
 use crate::ops::{Target, Tensor};

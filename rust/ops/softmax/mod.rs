@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::kernels::entry::{self, Arguments, EntryPoint};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
-use crate::ops::catalogue::{rows_and_columns, Form, FLOATS};
+use crate::ops::core::forms::{rows_and_columns, Form, FLOATS};
 use crate::ops::core::geometry::{Columns, Geometry};
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;

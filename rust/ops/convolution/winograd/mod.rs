@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::kernels::structs::winograd_tiles::Images;
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
-use crate::ops::catalogue::Form;
+use crate::ops::core::forms::Form;
 use crate::ops::core::space::div_ceil;
 use crate::ops::matmul::im2col::{KernelMap, Spatial, Volume};
 use crate::ops::matmul::plan::{Cores, Tile};
