@@ -20,7 +20,22 @@
 #define TORCH_OPENCL_NAMES_ARGUMENT , names
 #endif
 
+namespace c10d {
+#if TORCH_OPENCL_TORCH_AT_LEAST(13)
+struct PreMulSumSupplement;
+#else
+struct NCCLPreMulSumSupplement;
+#endif
+} // namespace c10d
+
 namespace torch_opencl::compat {
+
+// The factor of ReduceOp.PREMUL_SUM.
+#if TORCH_OPENCL_TORCH_AT_LEAST(13)
+using PreMulSum = c10d::PreMulSumSupplement;
+#else
+using PreMulSum = c10d::NCCLPreMulSumSupplement;
+#endif
 
 // The dtype that the inputs were promoted to, if they were.
 inline std::optional<at::ScalarType> maybe_common_dtype(const at::TensorIteratorBase& iter) {

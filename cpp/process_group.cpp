@@ -2,12 +2,12 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/library.h>
 #include <map>
 
-#include "compat.h"
-#include "error.h"
+#include "bridge.h"
+#include "process_group_reduction.h"
 #include "process_group_work.h"
 
 namespace torch_opencl {
@@ -16,63 +16,6 @@ namespace {
 
 using c10d::OpType;
 using Work = c10::intrusive_ptr<c10d::Work>;
-
-#if TORCH_OPENCL_TORCH_AT_LEAST(13)
-using PreMulSum = c10d::PreMulSumSupplement;
-#else
-using PreMulSum = c10d::NCCLPreMulSumSupplement;
-#endif
-
-// A reduction as engines know it: of their dtypes, and without a factor.
-class Reduction {
- public:
-  explicit Reduction(const c10d::ReduceOp& op) : op_(op) {
-    if (op.op_ != c10d::ReduceOp::PREMUL_SUM) return;
-    const auto* factor = dynamic_cast<const PreMulSum*>(op.supplement_.get());
-    TORCH_CHECK(factor != nullptr, "ReduceOp.PREMUL_SUM needs a factor: make it by _make_nccl_premul_sum");
-    factor_ = *factor;
-    op_ = c10d::ReduceOp::SUM;
-  }
-
-  const c10d::ReduceOp& op() const {
-    return op_;
-  }
-
-  bool takes(const at::Tensor& tensor) const {
-    return !factor_.has_value() && engines_know(tensor.scalar_type());
-  }
-
-  // A tensor of its own, whose elements engines reduce.
-  at::Tensor prepare(const at::Tensor& tensor) const {
-    const at::ScalarType dtype = reduced_in(tensor.scalar_type());
-    const at::Tensor copy = tensor.to(dtype, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
-    if (!factor_.has_value()) return copy;
-    if (!factor_->tensor_factor.defined()) return copy.mul_(factor_->double_factor);
-    return copy.mul_(factor_->tensor_factor.to(tensor.device()));
-  }
-
- private:
-  static at::ScalarType reduced_in(at::ScalarType dtype) {
-    if (engines_know(dtype)) return dtype;
-    switch (dtype) {
-      case at::kShort:
-      case at::kUInt16:
-        return at::kInt;
-      case at::kUInt32:
-        return at::kLong;
-      case at::kFloat8_e4m3fn:
-      case at::kFloat8_e4m3fnuz:
-      case at::kFloat8_e5m2:
-      case at::kFloat8_e5m2fnuz:
-        return at::kFloat;
-      default:
-        C10_THROW_ERROR(TypeError, c10::str("torch.distributed: opencl tensors of ", dtype, " cannot be reduced"));
-    }
-  }
-
-  c10d::ReduceOp op_;
-  std::optional<PreMulSum> factor_;
-};
 
 at::Tensor flat(const Tensors& tensors) {
   Tensors rows;
@@ -118,90 +61,76 @@ class Backend final : public c10d::Backend {
     engine_->shutdown();
   }
 
+  // Engines begin each collective at once: what is coalesced is the waiting.
+  bool supportsCoalescing() const override {
+    return true;
+  }
+  void startCoalescing() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    coalesced_.emplace();
+  }
+  Work endCoalescing() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_CHECK(coalesced_.has_value(), "torch.distributed: endCoalescing without startCoalescing");
+    auto work = c10::make_intrusive<CoalescedWork>(std::move(*coalesced_));
+    coalesced_.reset();
+    return work;
+  }
+
   Work broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     Staging staging;
     Tensors host = staging.moved(tensors, options.rootRank == rank_ ? Access::Read : Access::Write);
-    return launch(OpType::BROADCAST, engine_->broadcast(host, options), std::move(staging), {tensors});
+    return launch(OpType::BROADCAST, std::move(staging), {tensors}, [&] { return engine_->broadcast(host, options); });
   }
 
   Work allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    const Reduction reduction(options.reduceOp);
-    Staging staging;
-    Tensors host = reduced(staging, tensors, reduction);
-    c10d::AllreduceOptions theirs = options;
-    theirs.reduceOp = reduction.op();
-    return launch(OpType::ALLREDUCE, engine_->allreduce(host, theirs), std::move(staging), {tensors});
+    if (first(tensors).layout() == at::kSparse) return allreduce_sparse(tensors, options);
+    return reduce_in_place(OpType::ALLREDUCE, &c10d::Backend::allreduce, tensors, options);
   }
 
   Work allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
-    const Reduction reduction(options.reduceOp);
-    Staging staging;
-    Tensors host = reduced(staging, tensors, reduction);
-    c10d::AllreduceCoalescedOptions theirs = options;
-    theirs.reduceOp = reduction.op();
-    return launch(
-        OpType::ALLREDUCE_COALESCED, engine_->allreduce_coalesced(host, theirs), std::move(staging), {tensors});
+    return reduce_in_place(OpType::ALLREDUCE_COALESCED, &c10d::Backend::allreduce_coalesced, tensors, options);
   }
 
   Work reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
-    const Reduction reduction(options.reduceOp);
-    Staging staging;
-    Tensors host = reduced(staging, tensors, reduction, /*is_wanted=*/options.rootRank == rank_);
-    c10d::ReduceOptions theirs = options;
-    theirs.reduceOp = reduction.op();
-    return launch(OpType::REDUCE, engine_->reduce(host, theirs), std::move(staging), {tensors});
+    const bool is_wanted = options.rootRank == rank_;
+    return reduce_in_place(OpType::REDUCE, &c10d::Backend::reduce, tensors, options, is_wanted);
   }
 
   Work allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
-    Staging staging;
-    TensorLists written = staging.moved(outputs, Access::Write);
-    Tensors read = staging.moved(inputs, Access::Read);
-    return launch(OpType::ALLGATHER, engine_->allgather(written, read, options), std::move(staging), outputs);
+    return exchange(OpType::ALLGATHER, &c10d::Backend::allgather, outputs, inputs, options);
   }
 
   Work _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override {
     // gloo would divide dimension 0 of the output, which may be shorter.
     const auto elements = [](const at::Tensor& host) { return host.view({host.numel()}); };
     TORCH_CHECK_VALUE(
-        output.is_contiguous() && input.is_contiguous(), "all_gather_into_tensor: tensors must be contiguous");
-    TORCH_CHECK_VALUE(
         output.numel() == input.numel() * size_, "all_gather_into_tensor: expected an output of ", size_,
         " times the input's ", input.numel(), " elements, got ", output.numel());
     Staging staging;
     at::Tensor written = elements(staging.moved(output, Access::Write));
     at::Tensor read = elements(staging.moved(input, Access::Read));
-    return launch(
-        OpType::_ALLGATHER_BASE, engine_->_allgather_base(written, read, options), std::move(staging), {{output}});
+    return launch(OpType::_ALLGATHER_BASE, std::move(staging), {{output}}, [&] {
+      return engine_->_allgather_base(written, read, options);
+    });
   }
 
   Work allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
-    Staging staging;
-    TensorLists written = staging.moved(outputs, Access::Write);
-    Tensors read = staging.moved(inputs, Access::Read);
-    return launch(
-        OpType::ALLGATHER_COALESCED, engine_->allgather_coalesced(written, read, options), std::move(staging), outputs);
+    return exchange(OpType::ALLGATHER_COALESCED, &c10d::Backend::allgather_coalesced, outputs, inputs, options);
   }
 
   Work allgather_into_tensor_coalesced(
       Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
-    Staging staging;
-    Tensors written = staging.moved(outputs, Access::Write), read = staging.moved(inputs, Access::Read);
-    Work work = engine_->allgather_into_tensor_coalesced(written, read, options);
-    return launch(OpType::COALESCED, std::move(work), std::move(staging), {outputs}, Ends::ByWait);
+    const auto collective = &c10d::Backend::allgather_into_tensor_coalesced;
+    return exchange(OpType::COALESCED, collective, outputs, inputs, options, Ends::ByWait);
   }
 
   Work gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
-    Staging staging;
-    TensorLists written = staging.moved(outputs, Access::Write);
-    Tensors read = staging.moved(inputs, Access::Read);
-    return launch(OpType::GATHER, engine_->gather(written, read, options), std::move(staging), outputs);
+    return exchange(OpType::GATHER, &c10d::Backend::gather, outputs, inputs, options);
   }
 
   Work scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override {
-    Staging staging;
-    Tensors written = staging.moved(outputs, Access::Write);
-    TensorLists read = staging.moved(inputs, Access::Read);
-    return launch(OpType::SCATTER, engine_->scatter(written, read, options), std::move(staging), {outputs});
+    return exchange(OpType::SCATTER, &c10d::Backend::scatter, outputs, inputs, options);
   }
 
   Work reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& options) override {
@@ -232,9 +161,9 @@ class Backend final : public c10d::Backend {
       const c10d::AllToAllOptions& options) override {
     Staging staging;
     at::Tensor written = staging.moved(output, Access::Write), read = staging.moved(input, Access::Read);
-    return launch(
-        OpType::ALLTOALL_BASE, engine_->alltoall_base(written, read, output_sizes, input_sizes, options),
-        std::move(staging), {{output}});
+    return launch(OpType::ALLTOALL_BASE, std::move(staging), {{output}}, [&] {
+      return engine_->alltoall_base(written, read, output_sizes, input_sizes, options);
+    });
   }
 
   // Not all engines have it, nor for tensors of different sizes: as one of pieces of two tensors.
@@ -255,31 +184,34 @@ class Backend final : public c10d::Backend {
     staging.then([outputs, pieces = received.split_with_sizes(output_sizes)] {
       for (size_t i = 0; i < pieces.size(); ++i) outputs[i].copy_(pieces[i].view(outputs[i].sizes()));
     });
-    Work work = engine_->alltoall_base(written, read, output_sizes, input_sizes, options);
-    return launch(OpType::ALLTOALL, std::move(work), std::move(staging), {outputs});
+    const auto begin = [&] { return engine_->alltoall_base(written, read, output_sizes, input_sizes, options); };
+    return launch(OpType::ALLTOALL, std::move(staging), {outputs}, begin);
   }
 
   Work send(Tensors& tensors, int target, int tag) override {
     Staging staging;
     Tensors host = staging.moved(tensors, Access::Read);
-    return launch(OpType::SEND, engine_->send(host, target, tag), std::move(staging), {tensors}, Ends::ByWait);
+    return launch(
+        OpType::SEND, std::move(staging), {tensors}, [&] { return engine_->send(host, target, tag); }, Ends::ByWait);
   }
 
   Work recv(Tensors& tensors, int source, int tag) override {
     Staging staging;
     Tensors host = staging.moved(tensors, Access::Write);
-    return launch(OpType::RECV, engine_->recv(host, source, tag), std::move(staging), {tensors}, Ends::ByWait);
+    return launch(
+        OpType::RECV, std::move(staging), {tensors}, [&] { return engine_->recv(host, source, tag); }, Ends::ByWait);
   }
 
   Work recvAnysource(Tensors& tensors, int tag) override {
     Staging staging;
     Tensors host = staging.moved(tensors, Access::Write);
     return launch(
-        OpType::RECVANYSOURCE, engine_->recvAnysource(host, tag), std::move(staging), {tensors}, Ends::ByWait);
+        OpType::RECVANYSOURCE, std::move(staging), {tensors}, [&] { return engine_->recvAnysource(host, tag); },
+        Ends::ByWait);
   }
 
   Work barrier(const c10d::BarrierOptions& options) override {
-    // What comes before it has been done, on this device too.
+    // Commands enqueued before the barrier have completed, on this device too.
     const c10::impl::VirtualGuardImpl device(c10::DeviceType::PrivateUse1);
     const c10::Device current = device.getDevice();
     if (bridge::is_initialized(current.index())) device.synchronizeStream(device.getStream(current));
@@ -291,10 +223,22 @@ class Backend final : public c10d::Backend {
   }
 
  private:
+  static Reduction reduction_of(const c10d::ReduceOp& op, const Tensors& tensors) {
+    return Reduction(op, first(tensors).scalar_type());
+  }
+
+  // The engine gives its copies other indices and values.
+  Work allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+    Staging staging;
+    Tensors host = staging.copied(tensors);
+    return launch(OpType::ALLREDUCE, std::move(staging), {tensors}, [&] { return engine_->allreduce(host, options); });
+  }
+
   // Tensors that the engine reduces in place: the caller's own, or copies that it can reduce.
-  static Tensors reduced(Staging& staging, const Tensors& tensors, const Reduction& reduction, bool is_wanted = true) {
+  static Tensors reduced(Staging& staging, const Tensors& tensors, const Reduction& reduction, bool is_wanted) {
     Tensors host;
-    for (const at::Tensor& tensor : tensors) {
+    for (const at::Tensor& given : tensors) {
+      const at::Tensor tensor = reduction.viewed(given);
       if (reduction.takes(tensor)) {
         host.push_back(staging.values(tensor, Access::Write));
         continue;
@@ -308,13 +252,48 @@ class Backend final : public c10d::Backend {
     return host;
   }
 
+  // A function of an engine that carries out a collective.
+  template <class... Args>
+  using Collective = Work (c10d::Backend::*)(Args...);
+
+  // Has the engine reduce the tensors of this process, which are only written where the result is wanted.
+  template <class Options>
+  Work reduce_in_place(
+      OpType type,
+      Collective<Tensors&, const Options&> collective,
+      const Tensors& tensors,
+      Options options,
+      bool is_wanted = true) {
+    const Reduction reduction = reduction_of(options.reduceOp, tensors);
+    Staging staging;
+    Tensors host = reduced(staging, tensors, reduction, is_wanted);
+    options.reduceOp = reduction.op();
+    return launch(type, std::move(staging), {tensors}, [&] { return ((*engine_).*collective)(host, options); });
+  }
+
+  // Has the engine write the outputs of this process from the inputs of all; either may be lists of tensors.
+  template <class Outputs, class Inputs, class Options>
+  Work exchange(
+      OpType type,
+      Collective<Outputs&, Inputs&, const Options&> collective,
+      const Outputs& outputs,
+      const Inputs& inputs,
+      const Options& options,
+      Ends ends = Ends::ByFuture) {
+    Staging staging;
+    Outputs written = staging.moved(outputs, Access::Write);
+    Inputs read = staging.moved(inputs, Access::Read);
+    const auto begin = [&] { return ((*engine_).*collective)(written, read, options); };
+    return launch(type, std::move(staging), {outputs}, begin, ends);
+  }
+
   // gloo, too, reduces all and drops what other processes get, but not before somebody waits.
   Work reduce_and_split(
       OpType type, const Tensors& outputs, const Tensors& inputs, const c10d::ReduceScatterOptions& options) {
     TORCH_CHECK_VALUE(
         outputs.size() == inputs.size(), "reduce_scatter: expected as many outputs as inputs, got ", outputs.size(),
         " and ", inputs.size());
-    const Reduction reduction(options.reduceOp);
+    const Reduction reduction = reduction_of(options.reduceOp, inputs);
     Staging staging;
     Tensors host;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -325,10 +304,10 @@ class Backend final : public c10d::Backend {
       TORCH_CHECK_VALUE(
           input.scalar_type() == output.scalar_type(), "reduce_scatter: expected an output of the input's dtype ",
           input.scalar_type(), ", got ", output.scalar_type());
-      const at::Tensor copy = reduction.prepare(input);
+      const at::Tensor copy = reduction.prepare(reduction.viewed(input)), kept = reduction.viewed(output);
       host.push_back(staging.values(copy, Access::Write));
       staging.keep(output);
-      staging.then([output, copy, rank = rank_, size = size_] {
+      staging.then([output = kept, copy, rank = rank_, size = size_] {
         output.copy_(copy.view({size, -1}).select(0, rank).view(output.sizes()));
       });
     }
@@ -336,16 +315,21 @@ class Backend final : public c10d::Backend {
     theirs.reduceOp = reduction.op();
     theirs.timeout = options.timeout;
     theirs.asyncOp = options.asyncOp;
-    Work work = host.size() == 1 ? engine_->allreduce(host, theirs) : engine_->allreduce_coalesced(host, theirs);
-    return launch(type, std::move(work), std::move(staging), {outputs});
+    const auto begin = [&] {
+      return host.size() == 1 ? engine_->allreduce(host, theirs) : engine_->allreduce_coalesced(host, theirs);
+    };
+    return launch(type, std::move(staging), {outputs}, begin);
   }
 
-  // What the engine has begun, as a piece of work on device tensors.
-  Work launch(OpType type, Work engine, Staging staging, TensorLists outputs, Ends ends = Ends::ByFuture) {
+  // Has the engine begin a collective, and returns it as work on device tensors.
+  template <typename Begin>
+  Work launch(OpType type, Staging staging, TensorLists outputs, const Begin& begin, Ends ends = Ends::ByFuture) {
+    // Nothing may fail between the engine's begin and the work that keeps its buffers.
     const c10::Stream stream = stream_of(staging.device());
-    auto work =
-        c10::make_intrusive<DeviceWork>(type, std::move(engine), std::move(staging), std::move(outputs), stream, ends);
-    work->start();
+    auto work = c10::make_intrusive<DeviceWork>(type, std::move(staging), std::move(outputs), stream, ends);
+    work->start(begin());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (coalesced_.has_value()) coalesced_->push_back(work);
     return work;
   }
 
@@ -363,7 +347,32 @@ class Backend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> engine_;
   std::mutex mutex_;
   std::map<c10::DeviceIndex, c10::Stream> streams_;
+  // Collectives since startCoalescing.
+  std::optional<std::vector<Work>> coalesced_;
 };
+
+// PyTorch's ops for dense tensors of the device find its backend, which knows what it takes: with none for sparse ones,
+// the fallback would have copies on the CPU reduced, and drop them.
+void as_dense(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
+}
+
+void register_sparse(torch::Library& library) {
+  for (const char* name :
+       {"broadcast_", "allreduce_", "allreduce_coalesced_", "reduce_", "allgather_", "_allgather_base_",
+        "allgather_coalesced_", "allgather_into_tensor_coalesced_", "gather_", "scatter_", "reduce_scatter_",
+        "_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_", "alltoall_", "alltoall_base_", "send", "recv_",
+        "recv_any_source_"}) {
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&as_dense>());
+  }
+}
+
+TORCH_LIBRARY_IMPL(c10d, SparsePrivateUse1, library) {
+  register_sparse(library);
+}
+TORCH_LIBRARY_IMPL(c10d, SparseCsrPrivateUse1, library) {
+  register_sparse(library);
+}
 
 } // namespace
 } // namespace distributed

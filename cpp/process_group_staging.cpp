@@ -1,5 +1,6 @@
 #include "process_group_staging.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -42,6 +43,7 @@ at::Tensor Staging::values(const at::Tensor& tensor, Access access) {
       "torch.distributed: expected dense opencl tensors, ", "but one is ", tensor.layout(), " on ", tensor.device());
   // Engines take the elements as they lie in memory.
   TORCH_CHECK_VALUE(tensor.is_non_overlapping_and_dense(), "torch.distributed: tensors must be contiguous");
+  device_ = tensor.device();
   views_.push_back(std::make_unique<HostView>(tensor, access == Access::Write));
   return views_.back()->host();
 }
@@ -54,6 +56,13 @@ Tensors Staging::values(const Tensors& tensors, Access access) {
 }
 
 at::Tensor Staging::moved(const at::Tensor& tensor, Access access) {
+  if (tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_contiguous()) {
+    if (access == Access::Read) return moved(tensor.contiguous(), access);
+    const at::Tensor copy = at::empty(tensor.sizes(), tensor.options());
+    keep(tensor);
+    then([tensor, copy] { tensor.copy_(copy); });
+    return moved(copy, access);
+  }
   const at::Tensor host = values(tensor, access);
   return engines_know(tensor.scalar_type()) ? host : as_bytes(host);
 }
@@ -72,9 +81,23 @@ TensorLists Staging::moved(const TensorLists& lists, Access access) {
   return result;
 }
 
+Tensors Staging::copied(const Tensors& tensors) {
+  Tensors result;
+  result.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK(
+        tensor.is_privateuseone() && tensor.layout() == at::kSparse,
+        "torch.distributed: expected sparse opencl tensors, ", "but one is ", tensor.layout(), " on ", tensor.device());
+    device_ = tensor.device();
+    result.push_back(tensor.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+    then([tensor, host = result.back()] { tensor.copy_(host); });
+  }
+  return result;
+}
+
 c10::Device Staging::device() const {
-  TORCH_CHECK_VALUE(!views_.empty(), "torch.distributed: expected tensors, got an empty list");
-  return views_.front()->device().device();
+  TORCH_CHECK_VALUE(device_.has_value(), "torch.distributed: expected tensors, got an empty list");
+  return *device_;
 }
 
 void Staging::finish() {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "host_view.h"
@@ -25,10 +26,14 @@ class Staging {
   // The tensor on the CPU, behind all work of the current stream, which is waited for. For reductions.
   at::Tensor values(const at::Tensor& tensor, Access access);
   Tensors values(const Tensors& tensors, Access access);
-  // The same for what is only moved: as bytes, where engines do not know the dtype. Dimension 0 stays.
+  // The same for what is only moved: as bytes, where engines do not know the dtype. Dimension 0 stays. A tensor that is
+  // not contiguous is moved through a copy.
   at::Tensor moved(const at::Tensor& tensor, Access access);
   Tensors moved(const Tensors& tensors, Access access);
   TensorLists moved(const TensorLists& lists, Access access);
+
+  // Copies on the CPU of sparse tensors, which become what the engine makes of them.
+  Tensors copied(const Tensors& tensors);
 
   // Has a function called when what the engine has written is on the device.
   void then(std::function<void()> function) {
@@ -48,12 +53,13 @@ class Staging {
   void close();
 
  private:
+  std::optional<c10::Device> device_;
   std::vector<std::unique_ptr<HostView>> views_;
   std::vector<std::function<void()>> after_;
   Tensors kept_;
 };
 
-// Whether engines compute with elements of a dtype.
+// Returns true if engines compute with elements of a dtype.
 bool engines_know(at::ScalarType dtype);
 
 } // namespace torch_opencl::distributed

@@ -1,6 +1,8 @@
 #include "process_group_work.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/core/StreamGuard.h>
+#include <algorithm>
 
 namespace torch_opencl::distributed {
 namespace {
@@ -13,15 +15,8 @@ c10::TypePtr type_of(const TensorLists& outputs) {
 
 } // namespace
 
-DeviceWork::DeviceWork(
-    c10d::OpType type,
-    c10::intrusive_ptr<c10d::Work> engine,
-    Staging staging,
-    TensorLists outputs,
-    c10::Stream stream,
-    Ends ends)
+DeviceWork::DeviceWork(c10d::OpType type, Staging staging, TensorLists outputs, c10::Stream stream, Ends ends)
     : c10d::Work(/*rank=*/-1, type),
-      engine_(std::move(engine)),
       staging_(std::move(staging)),
       outputs_(std::move(outputs)),
       stream_(stream),
@@ -33,7 +28,8 @@ DeviceWork::~DeviceWork() {
   staging_.close();
 }
 
-void DeviceWork::start() {
+void DeviceWork::start(c10::intrusive_ptr<c10d::Work> engine) {
+  engine_ = std::move(engine);
   if (ends_ == Ends::ByWait) return;
   auto self = c10::intrusive_ptr<DeviceWork>::unsafe_reclaim_from_nonowning(this);
   engine_->getFuture()->addCallback(
@@ -46,7 +42,13 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout) {
 }
 
 bool DeviceWork::wait_for_engine(std::chrono::milliseconds timeout) {
-  const std::lock_guard<std::mutex> lock(waiting_);
+  // One at a time asks the engine; others wait for that one, as long as they would for the engine.
+  std::unique_lock<std::timed_mutex> lock(waiting_, std::defer_lock);
+  if (timeout == kNoTimeout) {
+    lock.lock();
+  } else {
+    TORCH_CHECK(lock.try_lock_for(timeout), "Operation timed out!");
+  }
   if (isCompleted()) return true;
   std::exception_ptr failure;
   try {
@@ -61,6 +63,8 @@ bool DeviceWork::wait_for_engine(std::chrono::milliseconds timeout) {
 void DeviceWork::complete(std::exception_ptr failure) {
   {
     const c10::StreamGuard guard(stream_);
+    // In the engine's thread: parameters are written in place.
+    const at::NoGradGuard no_grad;
     try {
       if (failure == nullptr) {
         staging_.finish();
@@ -105,6 +109,34 @@ c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
 
 uint64_t DeviceWork::getSequencenumber() const {
   return engine_->getSequencenumber();
+}
+
+CoalescedWork::CoalescedWork(std::vector<c10::intrusive_ptr<c10d::Work>> parts)
+    : c10d::Work(/*rank=*/-1, c10d::OpType::COALESCED), parts_(std::move(parts)) {}
+
+bool CoalescedWork::isCompleted() {
+  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isCompleted(); });
+}
+
+bool CoalescedWork::isSuccess() const {
+  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isSuccess(); });
+}
+
+std::exception_ptr CoalescedWork::exception() const {
+  for (const auto& part : parts_) {
+    if (auto failure = part->exception()) return failure;
+  }
+  return nullptr;
+}
+
+bool CoalescedWork::wait(std::chrono::milliseconds timeout) {
+  bool done = true;
+  for (const auto& part : parts_) done = part->wait(timeout) && done;
+  return done;
+}
+
+void CoalescedWork::synchronize() {
+  for (const auto& part : parts_) part->synchronize();
 }
 
 } // namespace torch_opencl::distributed

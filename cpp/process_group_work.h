@@ -19,18 +19,12 @@ enum class Ends {
 // has the current stream wait for that one.
 class DeviceWork final : public c10d::Work {
  public:
-  DeviceWork(
-      c10d::OpType type,
-      c10::intrusive_ptr<c10d::Work> engine,
-      Staging staging,
-      TensorLists outputs,
-      c10::Stream stream,
-      Ends ends);
+  DeviceWork(c10d::OpType type, Staging staging, TensorLists outputs, c10::Stream stream, Ends ends);
   // Of an engine that has not ended by itself, the buffers must not go before it.
   ~DeviceWork() override;
 
-  // Called once, after the constructor.
-  void start();
+  // Called once, with what the engine has begun.
+  void start(c10::intrusive_ptr<c10d::Work> engine);
 
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override;
@@ -51,7 +45,23 @@ class DeviceWork final : public c10d::Work {
   c10::Stream stream_;
   Ends ends_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
-  std::mutex waiting_;
+  std::timed_mutex waiting_;
+};
+
+// Several collectives, which are waited for together.
+class CoalescedWork final : public c10d::Work {
+ public:
+  explicit CoalescedWork(std::vector<c10::intrusive_ptr<c10d::Work>> parts);
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  // With a time-out for each.
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override;
+
+ private:
+  std::vector<c10::intrusive_ptr<c10d::Work>> parts_;
 };
 
 } // namespace torch_opencl::distributed

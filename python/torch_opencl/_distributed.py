@@ -22,12 +22,13 @@ def install(module: Any) -> None:
         return
     module.Backend.default_device_backend_map.setdefault("opencl", "gloo")
     for engine in (*_ENGINES, "fake"):
-        devices = module.Backend.backend_capability[engine]
+        # A release may lack one.
+        devices = module.Backend.backend_capability.get(engine, ["opencl"])
         if "opencl" not in devices:
             devices.append("opencl")
 
     types = module.ProcessGroup.BackendType
-    engine_types = tuple(getattr(types, engine.upper()) for engine in _ENGINES)
+    engine_types = tuple(getattr(types, name) for engine in _ENGINES if hasattr(types, name := engine.upper()))
     register = module.ProcessGroup._register_backend
 
     def register_backend(group: Any, device: torch.device, backend_type: Any, backend: Any = None) -> None:

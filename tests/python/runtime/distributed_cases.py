@@ -1,4 +1,4 @@
-"""What processes of a group do together: run as a program, once for all cases, by test_distributed.py.
+"""Cases that processes of a group run together: a program, once for all cases, started by test_distributed.py.
 
 python distributed_cases.py PROCESSES FOLDER CASE... forks that many processes, has each run the cases in this order,
 and prints a JSON object: for each case the tracebacks of the processes in which it failed.
@@ -7,15 +7,18 @@ and prints a JSON object: for each case the tracebacks of the processes in which
 import copy
 import json
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import distributed_collectives
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as mp
+from distributed_collectives import empty, everyone, mine, same, values
 from distributed_models import Gpt, convolutional, images, losses, text
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
@@ -26,126 +29,6 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 TIMEOUT = timedelta(seconds=60)
-# What gloo moves and reduces by itself; then what is moved as bytes and reduced in another dtype, or not at all.
-KNOWN = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool)
-WIDENED = (torch.int16, torch.float8_e4m3fn)
-MOVED = (*KNOWN, *WIDENED, torch.uint16, torch.complex64)
-
-
-def same(got: torch.Tensor, want: torch.Tensor) -> None:
-    """Compare a tensor of the device with one of the CPU, bit by bit."""
-    assert got.device.type == "opencl"
-    torch.testing.assert_close(got.cpu(), want, rtol=0, atol=0)
-
-
-def values(rank: int, dtype: torch.dtype = torch.float32, rows: int = 3) -> torch.Tensor:
-    """Return the tensor that a process has, on the CPU."""
-    return (torch.arange(rows * 2).view(rows, 2) % 3 + rank).to(dtype)
-
-
-def everyone(dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
-    """Return what each process has."""
-    return [values(rank, dtype) for rank in range(dist.get_world_size())]
-
-
-def mine(dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Return what this process has, on the device."""
-    return values(dist.get_rank(), dtype).to("opencl")
-
-
-def empty(dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Return a tensor for what another process has."""
-    return torch.zeros(3, 2, dtype=dtype, device="opencl")
-
-
-def collectives_move_every_dtype() -> None:
-    rank, world = dist.get_rank(), dist.get_world_size()
-    for dtype in MOVED:
-        theirs = everyone(dtype)
-        tensor = mine(dtype)
-        dist.broadcast(tensor, src=1)
-        same(tensor, theirs[1])
-
-        gathered = torch.cat([empty(dtype) for _ in theirs])
-        dist.all_gather_into_tensor(gathered, mine(dtype))
-        same(gathered, torch.cat(theirs))
-        pieces = [empty(dtype) for _ in theirs]
-        dist.all_gather(pieces, mine(dtype))
-        same(torch.cat(pieces), torch.cat(theirs))
-
-        pieces = [empty(dtype) for _ in theirs]
-        dist.gather(mine(dtype), pieces if rank == 0 else None, dst=0)
-        same(torch.cat(pieces), torch.cat(theirs) if rank == 0 else torch.cat([empty(dtype).cpu() for _ in theirs]))
-        part = empty(dtype)
-        dist.scatter(part, [piece.to("opencl") for piece in theirs] if rank == 1 else None, src=1)
-        same(part, theirs[rank])
-
-        # Row by row: process r gets row r of everyone, and the last one also the rows that are left.
-        rows = [1] * (world - 1) + [3 - (world - 1)]
-        part = torch.zeros(rows[rank] * world, 2, dtype=dtype, device="opencl")
-        dist.all_to_all_single(part, mine(dtype), [rows[rank]] * world, rows)
-        same(part, torch.cat([piece.split(rows)[rank] for piece in theirs]))
-        received = [torch.zeros(rows[rank], 2, dtype=dtype, device="opencl") for _ in theirs]
-        dist.all_to_all(received, list(mine(dtype).split(rows)))
-        same(torch.cat(received), part.cpu())
-
-
-def collectives_reduce() -> None:
-    rank, world = dist.get_rank(), dist.get_world_size()
-    sums = [(dist.ReduceOp.SUM, lambda x: x.sum(0)), (dist.ReduceOp.MAX, lambda x: x.amax(0))]
-    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int32, torch.int64, *WIDENED):
-        exact = torch.stack(everyone(torch.float64))
-        for op, reduce in sums:
-            want = reduce(exact).to(dtype)
-            tensor = mine(dtype)
-            dist.all_reduce(tensor, op)
-            same(tensor, want)
-            tensor = mine(dtype)
-            dist.reduce(tensor, 0, op)
-            if rank == 0:
-                same(tensor, want)
-            blocks = [mine(dtype) for _ in range(world)]
-            for block in (empty(dtype), empty(dtype).view(2, 3)):
-                dist.reduce_scatter_tensor(block, torch.cat(blocks), op)
-                same(block, want.view(block.shape))
-            block = empty(dtype)
-            dist.reduce_scatter(block, blocks, op)
-            same(block, want)
-    total = sum(range(1, world + 1))
-    factors = (dist.ReduceOp.AVG, 1 / world), (dist._make_nccl_premul_sum(0.5), 0.5)
-    for op, factor in factors:
-        tensor = torch.full((5,), rank + 1.0, device="opencl")
-        dist.all_reduce(tensor, op)
-        same(tensor, torch.full((5,), total * factor))
-        block = torch.zeros(5, device="opencl")
-        dist.reduce_scatter_tensor(block, torch.full((5 * world,), rank + 1.0, device="opencl"), op)
-        same(block, torch.full((5,), total * factor))
-    wave = torch.full((3,), 1j * rank, device="opencl")
-    dist.all_reduce(wave)
-    same(wave, torch.full((3,), 1j * sum(range(world))))
-
-
-def processes_send_and_receive() -> None:
-    rank, world = dist.get_rank(), dist.get_world_size()
-    following, preceding = (rank + 1) % world, (rank - 1) % world
-    # More than a socket holds: neither side can be waited for alone.
-    sent, received = torch.full((1 << 20,), float(rank), device="opencl"), torch.zeros(1 << 20, device="opencl")
-    for work in (dist.isend(sent, following), dist.irecv(received, preceding)):
-        work.wait()
-    same(received, torch.full((1 << 20,), float(preceding)))
-    operations = [dist.P2POp(dist.isend, mine(), preceding), dist.P2POp(dist.irecv, part := empty(), following)]
-    for work in dist.batch_isend_irecv(operations):
-        work.wait()
-    same(part, values(following))
-    if rank > 0:
-        dist.send(mine(torch.complex64), 0)
-        return
-    sources = set()
-    for _ in range(world - 1):
-        part = empty(torch.complex64)
-        sources.add(source := dist.recv(part))
-        same(part, values(source, torch.complex64))
-    assert sources == set(range(1, world))
 
 
 def work_is_ordered_with_streams() -> None:
@@ -174,22 +57,27 @@ def work_is_ordered_with_streams() -> None:
         same(part, torch.stack(everyone()).sum(0))
 
 
-def collectives_are_coalesced() -> None:
-    world = dist.get_world_size()
-    parts = [torch.ones(3, device="opencl"), torch.ones(4, device="opencl")]
-    wholes = [torch.zeros(3 * world, device="opencl"), torch.zeros(4 * world, device="opencl")]
-    with dist._coalescing_manager():
-        for part in parts:
-            dist.all_reduce(part)
-    with dist._coalescing_manager():
-        for whole, part in zip(wholes, parts, strict=True):
-            dist.all_gather_into_tensor(whole, part)
-    with dist._coalescing_manager():
-        for whole, part in zip(wholes, parts, strict=True):
-            dist.reduce_scatter_tensor(part, whole)
-    for whole, part in zip(wholes, parts, strict=True):
-        same(whole, torch.full_like(whole, world, device="cpu"))
-        same(part, torch.full_like(part, world**2, device="cpu"))
+def who_waits_with_a_timeout_waits_no_longer() -> None:
+    if dist.get_rank() > 0:
+        dist.barrier()
+        if dist.get_rank() == 1:
+            dist.send(mine(), 0)
+        return
+    part = empty()
+    work = dist.irecv(part, 1)
+    other = threading.Thread(target=work.wait)
+    other.start()
+    time.sleep(0.2)
+    try:
+        work.wait(timedelta(milliseconds=200))
+    except RuntimeError as failure:
+        assert "timed out" in str(failure), failure
+    else:
+        raise AssertionError("did not time out")
+    dist.barrier()
+    other.join()
+    work.wait()
+    same(part, values(1))
 
 
 def objects_and_subgroups_work() -> None:
@@ -207,23 +95,6 @@ def objects_and_subgroups_work() -> None:
         dist.all_reduce(tensor, group=group)
         same(tensor, values(1))
     dist.all_reduce(torch.zeros(0, device="opencl"))
-
-
-def bad_tensors_are_refused() -> None:
-    refused: list[tuple[Callable[[], object], str]] = [
-        (lambda: dist.all_reduce(torch.ones(4, 4, device="opencl")[::2, ::2]), "must be contiguous"),
-        (lambda: dist.all_reduce(torch.ones(4, device="opencl").to(torch.uint64)), "cannot be reduced"),
-        (lambda: dist.all_gather_into_tensor(torch.ones(3, device="opencl"), torch.ones(2, device="opencl")), "times"),
-        (lambda: dist.reduce_scatter_tensor(torch.ones(3, device="opencl"), torch.ones(4, device="opencl")), "times"),
-        (lambda: dist.all_gather([torch.ones(3) for _ in range(2)], torch.ones(3, device="opencl")), "opencl"),
-    ]
-    for call, message in refused:
-        try:
-            call()
-        except (RuntimeError, TypeError, ValueError) as failure:
-            assert message in str(failure), failure
-        else:
-            raise AssertionError(f"not refused: {message}")
 
 
 def device_is_known_to_every_name_of_gloo() -> None:
@@ -345,7 +216,8 @@ def run(rank: int, world: int, names: list[str]) -> None:
             failures[name] = "not run: a case before it has failed"
             continue
         try:
-            globals()[name]()
+            case = getattr(distributed_collectives, name, None) or globals()[name]
+            case()
         except Exception:
             failures[name] = traceback.format_exc()
     (FOLDER / f"{rank}.json").write_text(json.dumps(failures))

@@ -1,4 +1,4 @@
-"""What distributed_cases.py trains: small models, the same in every process, and batches for them."""
+"""Models that distributed_cases.py trains: small, the same in every process, and batches for them."""
 
 import torch
 from torch import nn
@@ -8,9 +8,15 @@ def convolutional() -> nn.Module:
     """Return a network with normalisation, the same in every process."""
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),
-        nn.Flatten(), nn.Linear(8 * 6 * 6, 10),
-    )  # fmt: skip
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(8 * 6 * 6, 10),
+    )
 
 
 class Gpt(nn.Module):

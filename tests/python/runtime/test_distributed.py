@@ -2,13 +2,12 @@
 
 import json
 import os
-import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 from processes import output_of, run_python
+from shared_libraries import OPENCL, shared_library
 
 from benchmarks.caches import caches_in
 
@@ -21,6 +20,9 @@ OF_TWO = [
     "processes_send_and_receive",
     "work_is_ordered_with_streams",
     "collectives_are_coalesced",
+    "sparse_tensors_are_summed",
+    "tensors_that_are_not_contiguous_are_moved",
+    "who_waits_with_a_timeout_waits_no_longer",
     "objects_and_subgroups_work",
     "bad_tensors_are_refused",
     "ddp_with_synchronised_batch_norm_trains_like_one_process",
@@ -34,16 +36,16 @@ OF_FOUR = ["distributed_tensors_on_a_mesh_of_two_dimensions_compute"]
 
 
 # Stands before the loader of OpenCL, and hides that the device shares the host's memory.
-OF_ITS_OWN = """
-#define _GNU_SOURCE
+OF_ITS_OWN = f"""
 #include <dlfcn.h>
 #include <stddef.h>
-int clGetDeviceInfo(void *device, unsigned name, size_t size, void *value, size_t *needed) {
-  int (*theirs)(void *, unsigned, size_t, void *, size_t *) = dlsym(dlopen("LIBRARY", RTLD_NOW), "clGetDeviceInfo");
-  int error = theirs(device, name, size, value, needed);
-  if (name == 0x1035 && value && !error) *(unsigned *)value = 0;  /* CL_DEVICE_HOST_UNIFIED_MEMORY */
+extern "C" int clGetDeviceInfo(void *device, unsigned name, size_t size, void *value, size_t *needed) {{
+  void *const theirs = dlsym(dlopen("{OPENCL}", RTLD_NOW), "clGetDeviceInfo");
+  const auto info = reinterpret_cast<int (*)(void *, unsigned, size_t, void *, size_t *)>(theirs);
+  const int error = info(device, name, size, value, needed);
+  if (name == 0x1035 && value && !error) *static_cast<unsigned *>(value) = 0; // CL_DEVICE_HOST_UNIFIED_MEMORY
   return error;
-}
+}}
 """
 
 
@@ -71,12 +73,7 @@ def test_in_four_processes(tmp_path):
 
 
 def test_devices_with_memory_of_their_own_send_copies(tmp_path):
-    library = "libOpenCL.so.1"
-    source, shim = tmp_path / "shim.c", tmp_path / "shim.so"
-    source.write_text(OF_ITS_OWN.replace("LIBRARY", library))
-    command = ["cc", "-shared", "-fPIC", "-o", shim, source, "-Wl,--no-as-needed", f"-l:{library}"]
-    if shutil.which("cc") is None or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("no C compiler, or no loader of OpenCL to link with")
+    shim = shared_library(tmp_path, OF_ITS_OWN)
     cases = ["collectives_move_every_dtype", "collectives_reduce", "processes_send_and_receive"]
     failed = failures_of(2, cases, tmp_path, OPENCL_DYLIB_PATH=str(shim))
     assert failed == {case: [] for case in cases}, failed
@@ -159,7 +156,6 @@ dist.destroy_process_group()
 
 
 def test_example_trains_with_torchrun(tmp_path):
-    pytest.importorskip("sklearn")
     program = EXAMPLES / "ddp_digits.py"
     # As users run it: the other tests wait for specialised kernels.
     words = f"{TORCHRUN} {program} --epochs 2 --checkpoint {tmp_path / 'digits.pt'}"
