@@ -2,6 +2,7 @@
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/util/Exception.h>
+#include <algorithm>
 
 #include "error.h"
 #include "memory_history.h"
@@ -12,9 +13,13 @@ namespace {
 // Tells torch.profiler of bytes that tensors have taken, or given back where the number is negative.
 void report_to_profiler(size_t address, int64_t bytes, int32_t index) {
   const auto stats = bridge::memory_stats(index);
-  // The order is that of MemoryStats::named in rust/runtime/stats.rs.
+  const auto current = [&](const char* name) {
+    const auto stat =
+        std::find_if(stats.begin(), stats.end(), [&](const auto& each) { return each.name == rust::Str(name); });
+    return stat == stats.end() ? 0 : stat->current;
+  };
   c10::reportMemoryUsageToProfiler(
-      reinterpret_cast<void*>(address), bytes, stats.at(4).current, stats.at(5).current,
+      reinterpret_cast<void*>(address), bytes, current("allocated_bytes"), current("reserved_bytes"),
       c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index)));
 }
 
@@ -81,9 +86,11 @@ class Allocator final : public c10::DeviceAllocator {
     return bridge::device_count() > 0;
   }
 
-  void emptyCache(c10::MempoolId_t) override {
+  // Of one pool, or of all that nobody keeps.
+  void emptyCache(c10::MempoolId_t pool) override {
+    const bool is_one = pool != c10::MempoolId_t{0, 0};
     for (int32_t index = 0; index < bridge::device_count(); index++) {
-      checked([&] { bridge::empty_cache(index); });
+      checked([&] { is_one ? bridge::empty_pool(index, {pool.first, pool.second}) : bridge::empty_cache(index); });
     }
   }
 

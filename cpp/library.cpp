@@ -36,12 +36,6 @@ std::string fallbacks() {
   return json + "}";
 }
 
-// A value too large for an index must not turn into one when it is truncated.
-int32_t device_index(int64_t device) {
-  TORCH_CHECK(std::in_range<c10::DeviceIndex>(device), "OpenCL: invalid device index ", device);
-  return static_cast<int32_t>(device);
-}
-
 std::vector<int64_t> memory_info(int64_t index) {
   const auto info = checked([&] { return bridge::memory_info(device_index(index)); });
   return {static_cast<int64_t>(info.free), static_cast<int64_t>(info.total)};
@@ -155,6 +149,7 @@ TORCH_LIBRARY(torch_opencl, m) {
     checked([&] { bridge::finish_device(device_index(device)); });
   });
   m.def("finish() -> ()", [] { checked([] { bridge::finish_all(); }); });
+  m.def("finish_autograd(int device) -> ()", finish_autograd);
   m.def("empty_cache(int device) -> ()", [](int64_t device) {
     checked([&] { bridge::empty_cache(device_index(device)); });
   });

@@ -7,6 +7,8 @@ of ``torch.cuda``, ``torch.xpu`` and ``torch.accelerator``.
 import sys as _sys
 from typing import Any as _Any
 
+import torch as _torch
+
 from torch_opencl import _dlpack, _hooks, _load, amp, integrations, interop, random
 from torch_opencl._lazy import (
     _is_in_bad_fork as _is_in_bad_fork,
@@ -16,7 +18,8 @@ from torch_opencl._lazy import (
     is_available,
     is_initialized,
 )
-from torch_opencl._tensor_types import tensor_types
+from torch_opencl._refused import reason
+from torch_opencl._tensor_types import storage_types, tensor_types
 from torch_opencl.amp import get_amp_supported_dtype
 from torch_opencl.device import (
     DeviceProperties,
@@ -28,6 +31,7 @@ from torch_opencl.device import (
     get_device_capability,
     get_device_name,
     get_device_properties,
+    get_gencode_flags,
     is_bf16_supported,
     is_tf32_supported,
     set_device,
@@ -79,6 +83,14 @@ from torch_opencl.memory import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
+from torch_opencl.pools import (
+    MemPool,
+    caching_allocator_alloc,
+    caching_allocator_delete,
+    change_current_allocator,
+    get_allocator_backend,
+    use_mem_pool,
+)
 from torch_opencl.random import (
     get_rng_state,
     get_rng_state_all,
@@ -92,10 +104,12 @@ from torch_opencl.random import (
 )
 from torch_opencl.streams import (
     Event,
+    ExternalStream,
     Stream,
     StreamContext,
     current_stream,
     default_stream,
+    get_stream_from_external,
     set_stream,
     stream,
 )
@@ -104,17 +118,28 @@ from torch_opencl.warmup import WarmupStatistics, warmup
 
 __version__ = "0.1.0"
 
+AcceleratorError = _torch.AcceleratorError
+# Of older programs.
+has_half = True
+has_magma = False
+
 __all__ = [
+    "AcceleratorError",
     "DeviceProperties",
     "Event",
+    "ExternalStream",
     "Kernel",
+    "MemPool",
     "OpenCLGraph",
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
     "WarmupStatistics",
     "amp",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
     "can_device_access_peer",
+    "change_current_allocator",
     "clock_rate",
     "compile_kernel",
     "current_device",
@@ -127,17 +152,22 @@ __all__ = [
     "device_of",
     "empty_cache",
     "fallbacks",
+    "get_allocator_backend",
     "get_amp_supported_dtype",
     "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_gencode_flags",
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "get_stream_from_external",
     "get_sync_debug_mode",
     "graph",
     "graph_pool_handle",
+    "has_half",
+    "has_magma",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
     "include_paths",
@@ -186,13 +216,14 @@ __all__ = [
     "set_sync_debug_mode",
     "stream",
     "synchronize",
+    "use_mem_pool",
     "utilization",
     "warmup",
 ]
 
 
 # Names that type checkers do not need: nobody writes new code with them.
-globals().update(tensor_types())
+globals().update(tensor_types() | storage_types())
 
 
 def __getattr__(name: str) -> _Any:
@@ -202,7 +233,7 @@ def __getattr__(name: str) -> _Any:
     # torch.utils.checkpoint reads it before it saves the state of the random numbers.
     if name == "_initialized":
         return is_initialized()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reason(name)}")
 
 
 _load.load(_sys.modules[__name__])

@@ -5,6 +5,8 @@ only imports torch never starts one, and seeds given before the start wait for i
 """
 
 import atexit
+import contextlib
+import glob
 import threading
 from collections.abc import Callable
 
@@ -84,8 +86,22 @@ def _lazy_init() -> None:
 
 def _finish() -> None:
     """Wait for the devices before the process ends: drivers that are unloaded while they work may abort it."""
-    if not _is_in_bad_fork():
-        native().finish()
+    if _is_in_bad_fork():
+        return
+    if _has_autograd_threads():
+        for index in range(device_count()):
+            if native().is_initialized(index):
+                native().finish_autograd(index)
+    native().finish()
+
+
+def _has_autograd_threads() -> bool:
+    """Return whether there has been a backward pass, whose threads may hold Python objects for a moment longer."""
+    for name in glob.iglob("/proc/self/task/*/comm"):
+        with contextlib.suppress(OSError), open(name) as file:
+            if file.read().startswith("pt_autograd"):
+                return True
+    return False
 
 
 def _is_in_bad_fork() -> bool:

@@ -12,8 +12,12 @@ from torch_opencl._utils import DeviceLike, _check_index
 __all__ = ["_dump_snapshot", "_record_memory_history", "_snapshot", "memory_snapshot"]
 
 
-def memory_snapshot() -> list[dict[str, Any]]:
+def memory_snapshot(mempool_id: tuple[int, int] | None = None, include_traces: bool = True) -> list[dict[str, Any]]:
     """Return the buffers that the allocators of all devices hold, and the blocks that each is cut into.
+
+    Args:
+        mempool_id: of the pool whose buffers alone are returned; None for all.
+        include_traces: accepted for compatibility.
 
     Returns:
         A dictionary a buffer, with the keys of :func:`torch.cuda.memory_snapshot`; ``frames`` are empty: call stacks
@@ -21,7 +25,8 @@ def memory_snapshot() -> list[dict[str, Any]]:
     """
     if not is_initialized():
         return []
-    return [segment for index in range(device_count()) for segment in json.loads(native().memory_snapshot(index))]
+    segments = [segment for index in range(device_count()) for segment in json.loads(native().memory_snapshot(index))]
+    return [segment for segment in segments if mempool_id in (None, tuple(segment["segment_pool_id"]))]
 
 
 def _record_memory_history(
@@ -76,11 +81,11 @@ def _snapshot(device: DeviceLike = None) -> dict[str, Any]:
 
 
 def _fill(traces: list[list[dict[str, Any]]], index: int | None) -> None:
-    numbers, files, names, lines = native().memory_history()
+    fields, files, names, lines = native().memory_history()
     frames = [
         {"filename": file, "name": name, "line": line} for file, name, line in zip(files, names, lines, strict=True)
     ]
-    rest = iter(numbers)
+    rest = iter(fields)
     for is_free in rest:
         device, address, size, stream, time, depth = (next(rest) for _ in range(6))
         stack = [frames[next(rest)] for _ in range(depth)]

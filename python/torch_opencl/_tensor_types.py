@@ -1,6 +1,7 @@
-"""The old names of tensor types: ``torch.opencl.FloatTensor`` and its kin."""
+"""The old names of types: ``torch.opencl.FloatTensor``, ``torch.opencl.FloatStorage`` and their kin."""
 
 import torch
+from torch.storage import _LegacyStorage
 
 _DTYPES = {
     "BFloat16Tensor": torch.bfloat16,
@@ -38,3 +39,21 @@ def tensor_types() -> dict[str, type]:
     return {
         name: _TensorType(name, (), {"__module__": "torch.opencl", "dtype": dtype}) for name, dtype in _DTYPES.items()
     }
+
+
+_COMPLEX = {"ComplexDoubleTensor": torch.complex128, "ComplexFloatTensor": torch.complex64}
+
+
+def storage_types() -> dict[str, type]:
+    """Return the types of typed storages by name; PyTorch warns at their first use.
+
+    Returns:
+        One for every dtype that has such a name.
+    """
+    # PyTorch takes the device from the module, and knows the types that it loads from old checkpoints by this set.
+    types: dict[str, type] = {}
+    for tensor_name, dtype in (_DTYPES | _COMPLEX).items():
+        name = tensor_name.removesuffix("Tensor") + "Storage"
+        types[name] = type(name, (_LegacyStorage,), {"__module__": "torch.opencl", "dtype": dtype, "_dtype": dtype})
+        torch._storage_classes.add(types[name])
+    return types

@@ -2,10 +2,33 @@
 
 import json as _json
 
-from torch_opencl._load import native as _native
+from torch_opencl._lazy import is_available as _is_available
+from torch_opencl._load import LibraryError as _LibraryError, native as _native
 from torch_opencl._utils import DeviceLike as _DeviceLike, _get_device_index
 
-__all__ = ["blas_choices", "preferred_blas_library"]
+__all__ = ["blas_choices", "is_available", "is_built", "preferred_blas_library"]
+
+
+def is_built() -> bool:
+    """Return whether the native library can be loaded, as it is built for this release of PyTorch.
+
+    Returns:
+        True if it can; there may be no device.
+    """
+    try:
+        _native()
+    except _LibraryError:
+        return False
+    return True
+
+
+def is_available() -> bool:
+    """Return whether there is an OpenCL device to use. Never raises.
+
+    Returns:
+        As :func:`torch.opencl.is_available`.
+    """
+    return _is_available()
 
 
 def preferred_blas_library(backend: str | None = None) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_gencode_flags",
     "is_bf16_supported",
     "is_tf32_supported",
     "set_device",
@@ -254,3 +255,12 @@ def get_arch_list() -> list[str]:
         Nothing: drivers compile the kernels on the machine that runs them.
     """
     return []
+
+
+def get_gencode_flags() -> str:
+    """Return the compiler's flags for :func:`get_arch_list`.
+
+    Returns:
+        Nothing: there are none.
+    """
+    return ""

@@ -45,7 +45,10 @@ OutOfMemoryError = torch.OutOfMemoryError
 
 
 def empty_cache() -> None:
-    """Give the cached memory that no tensor uses back to the drivers of all devices."""
+    """Give the cached memory that no tensor uses back to the drivers of all devices.
+
+    The memory of a :class:`MemPool` stays, but for the one of the :func:`use_mem_pool` that this is called in.
+    """
     if is_initialized():
         for index in range(device_count()):
             native().empty_cache(index)

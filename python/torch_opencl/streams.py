@@ -1,17 +1,22 @@
 """Streams and events: PyTorch's own, with the OpenCL device as the default."""
 
+from typing import cast
+
 import torch
 
 from torch_opencl._lazy import _lazy_init
+from torch_opencl._load import native
 from torch_opencl._utils import DeviceLike, _get_device_index
 from torch_opencl.device import device as device_guard
 
 __all__ = [
     "Event",
+    "ExternalStream",
     "Stream",
     "StreamContext",
     "current_stream",
     "default_stream",
+    "get_stream_from_external",
     "set_stream",
     "stream",
 ]
@@ -60,6 +65,31 @@ class Stream(torch.Stream):
 
     def __repr__(self) -> str:
         return f"torch.opencl.Stream(device={self.device}, stream_id={self.stream_id:#x})"
+
+
+class ExternalStream(Stream):
+    """The stream of a command queue that other code has made, such as PyOpenCL's.
+
+    Tensors and that code enqueue commands in one order. The queue lives from now on as long as the process, and equal
+    queues are equal streams.
+
+    Args:
+        stream_ptr: the ``cl_command_queue`` as a number, PyOpenCL's ``queue.int_ptr``, in the context of
+            :func:`torch.opencl.interop.context`. Events can only be timed where it has ``CL_QUEUE_PROFILING_ENABLE``.
+        device: the device; the current one by default.
+
+    Raises:
+        RuntimeError: the queue is of another context or device or is not in order, or there is no such device.
+    """
+
+    def __new__(cls, stream_ptr: int, device: DeviceLike = None) -> "ExternalStream":
+        """Make an object for the stream of the queue."""
+        index = _get_device_index(device, optional=True)
+        _lazy_init()
+        kind = torch._C._accelerator_getStream(index).device_type
+        stream_id = native().adopt_queue(index, stream_ptr)
+        made = super().__new__(cls, stream_id=stream_id, device_index=index, device_type=kind)
+        return cast("ExternalStream", made)
 
 
 class Event(torch.Event):
@@ -151,15 +181,33 @@ def default_stream(device: DeviceLike = None) -> Stream:
     return _wrap(0, current.device_index, current.device_type)
 
 
-def set_stream(stream: torch.Stream) -> None:
+def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Stream:
+    """Return the stream of a command queue that other code has made: :class:`ExternalStream`.
+
+    Args:
+        data_ptr: the ``cl_command_queue`` as a number.
+        device: the device; the current one by default.
+
+    Returns:
+        The stream.
+
+    Raises:
+        RuntimeError: as :class:`ExternalStream`.
+    """
+    return ExternalStream(data_ptr, device)
+
+
+def set_stream(stream: torch.Stream | None) -> None:
     """Make a stream, and its device, the current one of this thread.
 
     Args:
-        stream: the stream.
+        stream: the stream; None changes nothing.
 
     Raises:
         RuntimeError: the stream is not one of an OpenCL device.
     """
+    if stream is None:
+        return
     _lazy_init()
     torch._C._accelerator_setStream(stream)
 

@@ -11,11 +11,10 @@ use crate::error::Result;
 use crate::kernels;
 use crate::runtime::{self, device, DeviceClass, POOL_STREAMS};
 
-pub use crate::runtime::TimedEvent;
-
-pub fn device_count() -> i32 {
-    runtime::device_count()
-}
+pub use crate::runtime::{
+    current_device, device_count, in_bad_fork, launch_count, set_current_device, set_current_stream,
+    set_sync_debug_mode, sync_debug_mode, take_sync_warning, TimedEvent,
+};
 
 /// Why there is no device; empty where there is one.
 pub fn device_error() -> String {
@@ -83,14 +82,6 @@ pub fn platforms_json() -> String {
     }
 }
 
-pub fn current_device() -> i32 {
-    runtime::current_device()
-}
-
-pub fn set_current_device(index: i32) -> Result<()> {
-    runtime::set_current_device(index)
-}
-
 pub fn is_initialized(index: i32) -> bool {
     device(index).is_ok_and(|device| device.initialised().is_some())
 }
@@ -99,16 +90,8 @@ pub fn initialize(index: i32) -> Result<()> {
     device(index)?.state().map(drop)
 }
 
-pub fn in_bad_fork() -> bool {
-    runtime::in_bad_fork()
-}
-
 pub fn current_stream(index: i32) -> Result<i64> {
     runtime::current_stream(index).map(runtime::Stream::id)
-}
-
-pub fn set_current_stream(index: i32, stream: i64) -> Result<()> {
-    runtime::set_current_stream(index, stream)
 }
 
 /// The next stream of the pool, round robin over all devices.
@@ -187,25 +170,12 @@ pub fn check_environment() -> Result<()> {
     Ok(())
 }
 
-pub fn launch_count() -> u64 {
-    runtime::launch_count()
-}
-
-pub fn sync_debug_mode() -> i32 {
-    runtime::sync_debug_mode()
-}
-
-pub fn set_sync_debug_mode(mode: i32) -> Result<()> {
-    runtime::set_sync_debug_mode(mode)
-}
-
-pub fn take_sync_warning() -> bool {
-    runtime::take_sync_warning()
-}
-
 pub fn kernel_cache_json() -> String {
     let info = kernels::cache_info();
+    let bundle = kernels::bundle_contents();
     json!({
+        "bundle": bundle.map(|(path, _)| path.display().to_string()),
+        "bundle_programs": bundle.map_or(0, |(_, programs)| programs),
         "path": info.folder,
         "entries": info.entries,
         "bytes": info.bytes,

@@ -25,6 +25,7 @@ pub mod ffi {
         fn native_device(index: i32) -> Result<usize>;
         fn native_context(index: i32) -> Result<usize>;
         fn native_buffer(address: usize) -> Result<NativeBuffer>;
+        unsafe fn adopt_queue(index: i32, queue: usize) -> Result<i64>;
         unsafe fn adopt_buffer(index: i32, memory: usize) -> Result<AdoptedBuffer>;
     }
 }
@@ -58,4 +59,16 @@ pub unsafe fn adopt_buffer(index: i32, memory: usize) -> Result<ffi::AdoptedBuff
     let buffer = unsafe { Buffer::adopt(&state.context, MemHandle::from_bits(memory))? };
     let size = buffer.size();
     Ok(ffi::AdoptedBuffer { address: state.adopt(buffer)?, size })
+}
+
+/// The id of the stream of a command queue of other code, which lives from now on as long as the process.
+///
+/// # Errors
+/// As [`crate::cl::Queue::adopt`].
+///
+/// # Safety
+/// `queue` is a live `cl_command_queue`, or null.
+pub unsafe fn adopt_queue(index: i32, queue: usize) -> Result<i64> {
+    // SAFETY: the caller's promise.
+    unsafe { device(index)?.state()?.adopt_queue(queue) }
 }

@@ -4,7 +4,7 @@ use serde_json::{json, Map, Value};
 
 use super::runtime::ffi::{MemoryInfo, NamedStat};
 use crate::error::{Error, Result};
-use crate::runtime::{self, device, BlockState, Pool, SegmentView, Stat};
+use crate::runtime::{self, device, BlockState, MemPool, Pool, PoolOptions, SegmentView, Stat};
 
 pub use crate::runtime::{
     allocate_pinned, copy_device_to_device, copy_device_to_host, copy_host_to_device, empty_pinned_cache, free_pinned,
@@ -32,6 +32,29 @@ pub fn block_size(index: i32, address: usize) -> Result<usize> {
 
 pub fn empty_cache(index: i32) -> Result<()> {
     device(index)?.initialised().map_or(Ok(()), runtime::DeviceState::empty_cache)
+}
+
+/// Releases the cached buffers of one pool.
+pub fn empty_pool(index: i32, pool: [u64; 2]) -> Result<()> {
+    device(index)?.initialised().map_or(Ok(()), |state| state.empty_pool(MemPool(pool)))
+}
+
+pub fn open_pool(use_on_oom: bool, no_split: bool) -> [u64; 2] {
+    runtime::open_pool(PoolOptions { use_on_oom, no_split }).0
+}
+
+pub fn close_pool(pool: [u64; 2]) -> Result<()> {
+    runtime::close_pool(MemPool(pool))
+}
+
+pub fn enter_pool(index: i32, pool: [u64; 2]) -> Result<()> {
+    device(index)?;
+    runtime::enter_pool(index, MemPool(pool));
+    Ok(())
+}
+
+pub fn leave_pool(index: i32, pool: [u64; 2]) {
+    runtime::leave_pool(index, MemPool(pool));
 }
 
 pub fn memory_info(index: i32) -> Result<MemoryInfo> {

@@ -58,6 +58,11 @@ pub mod ffi {
         fn record_stream(index: i32, address: usize, stream: i64) -> Result<()>;
         fn block_size(index: i32, address: usize) -> Result<usize>;
         fn empty_cache(index: i32) -> Result<()>;
+        fn empty_pool(index: i32, pool: [u64; 2]) -> Result<()>;
+        fn open_pool(use_on_oom: bool, no_split: bool) -> [u64; 2];
+        fn close_pool(pool: [u64; 2]) -> Result<()>;
+        fn enter_pool(index: i32, pool: [u64; 2]) -> Result<()>;
+        fn leave_pool(index: i32, pool: [u64; 2]);
         fn memory_info(index: i32) -> Result<MemoryInfo>;
         fn memory_stats(index: i32) -> Result<Vec<NamedStat>>;
         fn memory_stats_json(index: i32) -> Result<String>;

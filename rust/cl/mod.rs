@@ -6,6 +6,7 @@ mod buffer;
 mod context;
 mod device;
 mod event;
+mod foreign;
 mod kernel;
 mod launch_batch;
 mod program;
@@ -26,7 +27,9 @@ pub use program::Program;
 pub use proof::{witness_with, Witness};
 pub use queue::{Grid, MapAccess, Queue, Read};
 pub use recording::Recording;
-pub use trace::{pop_correlation, push_correlation, start_trace, stop_trace, take_trace, TracedCommand, TracedKind};
+pub use trace::{
+    host_time, pop_correlation, push_correlation, start_trace, stop_trace, take_trace, TracedCommand, TracedKind,
+};
 
 use opencl3::error_codes::ClError;
 

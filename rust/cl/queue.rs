@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use opencl3::command_queue as api;
 use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::memory::{CL_MAP_READ, CL_MAP_WRITE};
-use opencl3::types::{cl_command_queue, cl_event, cl_kernel, CL_FALSE};
+use opencl3::types::{cl_command_queue, cl_event, CL_FALSE};
 
 use super::launch_batch::{LaunchBatch, Start};
 use super::queue_throttle::QueueThrottle;
@@ -77,8 +77,12 @@ impl Queue {
         // SAFETY: the device belongs to the context.
         let result =
             unsafe { api::create_command_queue(context.handle, context.device().0, CL_QUEUE_PROFILING_ENABLE) };
-        let handle = check("clCreateCommandQueue", result)?;
-        Ok(Self {
+        Ok(Self::of_handle(check("clCreateCommandQueue", result)?, context))
+    }
+
+    /// Takes over a reference to a queue on the context's device.
+    pub(super) fn of_handle(handle: cl_command_queue, context: &Context) -> Self {
+        Self {
             handle,
             enqueued: AtomicU64::new(0),
             completed: AtomicU64::new(0),
@@ -86,7 +90,7 @@ impl Queue {
             shares_memory: context.shares_memory(),
             batch: Mutex::new(LaunchBatch::new(context)),
             throttle: QueueThrottle::default(),
-        })
+        }
     }
 
     /// Number of commands enqueued, with markers; one counts when its call has returned.
@@ -124,23 +128,24 @@ impl Queue {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What traces know the queue by.
+    /// The queue's id in traces.
     pub fn trace_id(&self) -> usize {
         self.handle as usize
     }
 
     /// Enqueues a command that starts now, and moves so many bytes.
-    fn submit<S: Status>(
+    pub(super) fn submit<S: Status>(
         &self,
         call: &'static str,
         bytes: usize,
         enqueue: impl FnOnce() -> std::result::Result<cl_event, S>,
     ) -> Result<Event> {
         let mut batch = self.batch();
+        let called = trace::about_to_call();
         let handle = check(call, enqueue())?;
         let event = Event { handle, position: self.advance() };
-        if trace::is_tracing() {
-            trace::note_transfer(self.trace_id(), &event, call, bytes);
+        if let Some(called) = called {
+            trace::note_transfer(called, self.trace_id(), &event, call, bytes);
         }
         let commands = batch.count();
         batch.submit()?;
@@ -181,6 +186,7 @@ impl Queue {
         let commands = kernel.with_args(args, |handle| {
             let mut batch = self.batch();
             let batch_event = batch.wait_list(start)?;
+            let called = trace::about_to_call();
             // SAFETY: `first`, `global` and `local` hold as many sizes as the dimension given, the wait list one event
             // or none; the arguments were set under the kernel's lock, which is still held.
             let result = unsafe {
@@ -197,8 +203,8 @@ impl Queue {
             };
             let handle = check("clEnqueueNDRangeKernel", result)?;
             let event = Event { handle, position: self.advance() };
-            if trace::is_tracing() {
-                trace::note_launch(self.trace_id(), &event, kernel.name(), grid);
+            if let Some(called) = called {
+                trace::note_launch(called, self.trace_id(), &event, kernel.name(), grid);
             }
             drop(event);
             let commands = batch.count();
@@ -212,32 +218,6 @@ impl Queue {
             Ok(commands)
         })?;
         self.throttle_host(commands)
-    }
-
-    /// Enqueues a kernel of other code, whose arguments that code has set.
-    ///
-    /// # Safety
-    /// `kernel` is a live `cl_kernel` of the queue's context, which nobody else uses during the call.
-    pub unsafe fn launch_native(&self, kernel: usize, grid: &Grid<'_>) -> Result<()> {
-        let Grid { first, global, local } = *grid;
-        // SAFETY: the caller's promise; each slice has as many sizes as the dimension given.
-        let launched = self.submit("clEnqueueNDRangeKernel", 0, || unsafe {
-            api::enqueue_nd_range_kernel(
-                self.handle,
-                kernel as cl_kernel,
-                global.len() as u32,
-                first.map_or(std::ptr::null(), <[usize]>::as_ptr),
-                global.as_ptr(),
-                local.map_or(std::ptr::null(), <[usize]>::as_ptr),
-                0,
-                std::ptr::null(),
-            )
-        });
-        launched.map(|event| {
-            if trace::is_tracing() {
-                trace::note_launch(self.trace_id(), &event, "kernel of an extension", grid);
-            }
-        })
     }
 
     /// Copies from host memory into a buffer.

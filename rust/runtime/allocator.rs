@@ -9,7 +9,8 @@ use std::sync::Arc;
 use foldhash::HashMap;
 
 use super::address::{AddressMap, AddressSpace};
-use super::blocks::{Blocks, Owner, Pool, ALIGNMENT};
+use super::blocks::{Blocks, MemPool, Owner, Pool, ALIGNMENT};
+use super::pools;
 use super::snapshot::{BlockView, SegmentView};
 use super::stats::MemoryStats;
 use crate::cl::{Buffer, Context, Event, MemHandle};
@@ -76,17 +77,19 @@ impl Allocator {
         }
         let size = requested.max(1).next_multiple_of(ALIGNMENT);
         self.collect_pending(false)?;
-        let mut found = self.blocks.take(size, requested, owner);
+        let may_split = !pools::options(owner.mempool).is_some_and(|options| options.no_split);
+        let mut found = self.blocks.take(size, requested, owner, may_split);
         if found.is_none() {
             if self.add_segment(context, space, size, owner).is_err() {
                 self.stats.num_alloc_retries += 1;
-                self.release_cached(space, idle)?;
+                let is_released = |pool| pools::options(pool).is_none_or(|options| options.use_on_oom);
+                self.release_cached(space, is_released, idle)?;
                 if let Err(cause) = self.add_segment(context, space, size, owner) {
                     self.stats.num_ooms += 1;
                     return Err(self.out_of_memory(requested, &cause));
                 }
             }
-            found = self.blocks.take(size, requested, owner);
+            found = self.blocks.take(size, requested, owner, may_split);
         }
         let address = found.ok_or_else(|| Error::Invalid("a fresh segment holds no free block".to_owned()))?;
         let size = self.blocks.get(address).map_or(size, |block| block.size);
@@ -185,14 +188,19 @@ impl Allocator {
         Ok(())
     }
 
-    /// Releases wholly free segments to the driver, but for those that a graph uses.
-    pub fn release_cached(&mut self, space: &AddressSpace, idle: impl Fn() -> Result<()>) -> Result<()> {
+    /// Releases wholly free segments of some pools to the driver, but for those that a graph uses.
+    pub fn release_cached(
+        &mut self,
+        space: &AddressSpace,
+        is_released: impl Fn(MemPool) -> bool,
+        idle: impl Fn() -> Result<()>,
+    ) -> Result<()> {
         // Queued kernels do not keep a buffer alive on every driver: nothing may run while buffers go.
         idle()?;
         self.collect_pending(true)?;
         let segments = &self.segments;
         let is_in_graph = |address| segments.get(&address).is_some_and(|buffer| Arc::strong_count(buffer) > 1);
-        for address in self.blocks.remove_free_segments(is_in_graph) {
+        for address in self.blocks.remove_free_segments(|pool, address| !is_released(pool) || is_in_graph(address)) {
             if let Some(buffer) = self.segments.remove(&address) {
                 self.addresses.remove(space, address, buffer.size());
                 self.stats.segment.sub(1);

@@ -31,7 +31,7 @@ impl Block {
     }
 }
 
-/// A pool of memory for captured graphs, named by two numbers as PyTorch does; (0, 0) is everybody's.
+/// A pool of memory, of captured graphs or of the user's, named by two numbers as PyTorch does; (0, 0) is everybody's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemPool(pub [u64; 2]);
 
@@ -106,8 +106,8 @@ impl Blocks {
         self.by_address.insert(address, block);
     }
 
-    /// Takes the smallest free block that fits, splitting it when the rest is worth it.
-    pub fn take(&mut self, size: usize, requested: usize, owner: Owner) -> Option<usize> {
+    /// Takes the smallest free block that fits, splitting it where that is allowed and the rest is worth it.
+    pub fn take(&mut self, size: usize, requested: usize, owner: Owner, may_split: bool) -> Option<usize> {
         let pool = Pool::of(size);
         let found = *self.free.range((owner, pool, size, 0)..=(owner, pool, usize::MAX, usize::MAX)).next()?;
         self.free.remove(&found);
@@ -116,7 +116,7 @@ impl Blocks {
         block.in_use = true;
         block.requested = requested;
         let remainder = block.size - size;
-        if pool.splits(remainder) {
+        if may_split && pool.splits(remainder) {
             block.size = size;
             let rest_address = address + size;
             let rest = Block {
@@ -190,13 +190,14 @@ impl Blocks {
     }
 
     /// Removes the segments that are wholly free, and that nobody needs; returns their addresses.
-    pub fn remove_free_segments(&mut self, is_needed: impl Fn(usize) -> bool) -> Vec<usize> {
+    pub fn remove_free_segments(&mut self, is_needed: impl Fn(MemPool, usize) -> bool) -> Vec<usize> {
         let whole: Vec<_> = self
             .free
             .iter()
             .copied()
-            .filter(|(.., address)| {
-                self.by_address.get(address).is_some_and(|block| !block.is_split()) && !is_needed(*address)
+            .filter(|(owner, .., address)| {
+                self.by_address.get(address).is_some_and(|block| !block.is_split())
+                    && !is_needed(owner.mempool, *address)
             })
             .collect();
         for key in &whole {
@@ -236,36 +237,44 @@ mod tests {
     #[test]
     fn small_blocks_split_a_segment_and_merge_back() {
         let mut blocks = one_segment(SMALL_SEGMENT, Pool::Small);
-        let taken: Vec<_> = (0..3).map(|_| blocks.take(1024, 1000, FIRST).unwrap()).collect();
+        let taken: Vec<_> = (0..3).map(|_| blocks.take(1024, 1000, FIRST, true).unwrap()).collect();
         assert_eq!(blocks.inactive_split(), (1, SMALL_SEGMENT - 3 * 1024));
         let cut: Vec<_> = blocks.of_segment(0x1000_0000).map(|(_, block)| block.size).collect();
         assert_eq!(cut, [1024, 1024, 1024, SMALL_SEGMENT - 3 * 1024]);
         for order in [1, 0, 2] {
             blocks.give_back(*taken.get(order).unwrap());
         }
-        assert!(blocks.remove_free_segments(|_| true).is_empty());
-        assert_eq!(blocks.remove_free_segments(|_| false), vec![0x1000_0000]);
+        assert!(blocks.remove_free_segments(|_, _| true).is_empty());
+        assert_eq!(blocks.remove_free_segments(|_, _| false), vec![0x1000_0000]);
     }
 
     #[test]
     fn a_block_is_not_given_to_another_stream_nor_to_another_pool() {
         let mut blocks = one_segment(SMALL_SEGMENT, Pool::Small);
-        assert!(blocks.take(512, 512, Owner { stream: 1, ..FIRST }).is_none());
-        assert!(blocks.take(512, 512, Owner { mempool: MemPool([1, 0]), ..FIRST }).is_none());
-        assert!(blocks.take(512, 512, FIRST).is_some());
+        assert!(blocks.take(512, 512, Owner { stream: 1, ..FIRST }, true).is_none());
+        assert!(blocks.take(512, 512, Owner { mempool: MemPool([1, 0]), ..FIRST }, true).is_none());
+        assert!(blocks.take(512, 512, FIRST, true).is_some());
     }
 
     #[test]
     fn a_large_block_keeps_a_remainder_too_small_to_be_worth_splitting() {
         let mut blocks = one_segment(LARGE_SEGMENT, Pool::Large);
-        let address = blocks.take(LARGE_SEGMENT - SMALL_REQUEST, 1, FIRST).unwrap();
+        let address = blocks.take(LARGE_SEGMENT - SMALL_REQUEST, 1, FIRST, true).unwrap();
         assert_eq!(blocks.get(address).unwrap().size, LARGE_SEGMENT);
+    }
+
+    #[test]
+    fn a_block_that_may_not_be_split_is_taken_whole() {
+        let mut blocks = one_segment(SMALL_SEGMENT, Pool::Small);
+        let address = blocks.take(512, 512, FIRST, false).unwrap();
+        assert_eq!(blocks.get(address).unwrap().size, SMALL_SEGMENT);
+        assert!(blocks.take(512, 512, FIRST, false).is_none());
     }
 
     #[test]
     fn best_fit_prefers_the_smaller_free_block() {
         let mut blocks = one_segment(LARGE_SEGMENT, Pool::Large);
         blocks.add_segment(0x2000_0000, LARGE_SEGMENT / 2, FIRST, Pool::Large);
-        assert_eq!(blocks.take(4 << 20, 1, FIRST), Some(0x2000_0000));
+        assert_eq!(blocks.take(4 << 20, 1, FIRST, true), Some(0x2000_0000));
     }
 }

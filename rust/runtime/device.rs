@@ -1,7 +1,6 @@
 //! The registry: which devices exist, in which order, and the state of each.
 
 use std::cell::Cell;
-use std::env::{self, VarError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::address::{AddressSpace, Location};
@@ -10,10 +9,13 @@ use super::blocks::{MemPool, Owner};
 use super::class::DeviceClass;
 use super::faults::Launched;
 use super::fork;
+use super::pools::{active_pool, forget_pool, is_open};
+use super::selection::{device_filter, select};
 use super::snapshot::SegmentView;
 use super::stats::MemoryStats;
-use super::stream::{Stream, POOL_STREAMS};
-use crate::cl::{self, Buffer, Context, DeviceInfo, DeviceType, MemHandle, PlatformInfo};
+use super::stream::Stream;
+use super::streams::Streams;
+use crate::cl::{self, Buffer, Context, DeviceInfo, MemHandle, PlatformInfo, Queue};
 use crate::error::{Error, Result};
 
 /// One OpenCL device; initialised on first use.
@@ -35,7 +37,7 @@ pub struct DeviceState {
     pub context: Context,
     space: AddressSpace,
     allocator: Mutex<Allocator>,
-    streams: Vec<Stream>,
+    streams: Streams,
 }
 
 static DEVICES: OnceLock<Result<Vec<Device>>> = OnceLock::new();
@@ -79,56 +81,13 @@ pub fn devices() -> Result<&'static [Device]> {
     found.as_deref().map_err(Clone::clone)
 }
 
-fn device_filter() -> Result<Option<String>> {
-    match env::var("TORCH_OPENCL_DEVICES") {
-        Ok(filter) => Ok(Some(filter)),
-        Err(VarError::NotPresent) => Ok(None),
-        Err(VarError::NotUnicode(raw)) => {
-            Err(Error::NoDevice(format!("TORCH_OPENCL_DEVICES={} is not text in UTF-8.", raw.to_string_lossy())))
-        }
-    }
-}
-
-/// GPUs first, CPUs last, drivers' order within; then what the filter names, in its order.
+/// Ends a pool: its free buffers go back to the drivers, the others when they are free and a cache is emptied.
 ///
-/// The filter is a comma-separated list of indices into that order, of types (`gpu`, `cpu`, `accelerator`), or of
-/// parts of a device's or platform's name. As with `CUDA_VISIBLE_DEVICES`, an unknown entry ends the list.
-fn select(mut all: Vec<DeviceInfo>, filter: Option<&str>) -> Result<Vec<DeviceInfo>> {
-    all.sort_by_key(|info| info.device_type);
-    let Some(filter) = filter else { return Ok(all) };
-    let mut chosen: Vec<DeviceInfo> = Vec::new();
-    for entry in filter.split(',').map(|entry| entry.trim().to_lowercase()).filter(|entry| !entry.is_empty()) {
-        let matches: Vec<&DeviceInfo> = match entry.parse::<usize>() {
-            Ok(index) => all.get(index).into_iter().collect(),
-            Err(_) => all.iter().filter(|info| is_called(info, &entry)).collect(),
-        };
-        if matches.is_empty() {
-            break;
-        }
-        for info in matches {
-            if !chosen.iter().any(|known| known.id == info.id) {
-                chosen.push(info.clone());
-            }
-        }
-    }
-    if chosen.is_empty() && !filter.trim().is_empty() {
-        let known: Vec<String> =
-            all.iter().zip(0..).map(|(info, index)| format!("{index}: {} ({})", info.name, info.platform)).collect();
-        return Err(Error::NoDevice(format!(
-            "TORCH_OPENCL_DEVICES={filter} names no device of this machine. Known: {}.",
-            known.join("; ")
-        )));
-    }
-    Ok(chosen)
-}
-
-fn is_called(info: &DeviceInfo, entry: &str) -> bool {
-    match entry {
-        "gpu" => info.device_type == DeviceType::Gpu,
-        "cpu" => info.device_type == DeviceType::Cpu,
-        "accelerator" => info.device_type == DeviceType::Accelerator,
-        name => info.name.to_lowercase().contains(name) || info.platform.to_lowercase().contains(name),
-    }
+/// # Errors
+/// As the driver reports.
+pub fn close_pool(pool: MemPool) -> Result<()> {
+    forget_pool(pool);
+    devices()?.iter().filter_map(Device::initialised).try_for_each(|state| state.empty_pool(pool))
 }
 
 /// Number of devices; 0 where OpenCL cannot be used.
@@ -198,8 +157,7 @@ impl DeviceState {
             host_unified: info.host_unified,
         };
         let allocator = Mutex::new(Allocator::new(limits, &space));
-        let streams = (0..=POOL_STREAMS).map(|id| Stream::new(index, id)).collect();
-        Ok(Self { context, space, allocator, streams })
+        Ok(Self { context, space, allocator, streams: Streams::new(index) })
     }
 
     fn allocator(&self) -> MutexGuard<'_, Allocator> {
@@ -208,37 +166,49 @@ impl DeviceState {
 
     /// A stream by id: 0 is the default stream.
     pub fn stream(&self, id: i64) -> Result<&Stream> {
-        usize::try_from(id)
-            .ok()
-            .and_then(|id| self.streams.get(id))
-            .ok_or_else(|| Error::Invalid(format!("OpenCL: {id} is not the id of a stream")))
+        self.streams.get(id).ok_or_else(|| Error::Invalid(format!("OpenCL: {id} is not the id of a stream")))
     }
 
-    /// What traces know the queues by, each with the id of its stream.
+    /// The id of a stream whose queue other code has made: the same one for the same queue.
+    ///
+    /// # Errors
+    /// As [`Queue::adopt`].
+    ///
+    /// # Safety
+    /// `handle` is a live `cl_command_queue`.
+    pub unsafe fn adopt_queue(&self, handle: usize) -> Result<i64> {
+        // SAFETY: the caller's promise.
+        Ok(self.streams.adopt(unsafe { Queue::adopt(&self.context, handle)? }))
+    }
+
+    /// Ids of the queues in traces, each with the id of its stream.
     pub(super) fn trace_ids(&self) -> impl Iterator<Item = (usize, i64)> + '_ {
-        self.streams.iter().filter_map(|stream| Some((stream.trace_id()?, stream.id())))
+        self.streams.all().filter_map(|stream| Some((stream.trace_id()?, stream.id())))
     }
 
     /// Blocks until every stream of the device has finished.
     pub fn synchronize(&self) -> Result<()> {
-        self.streams.iter().try_for_each(Stream::synchronize)
+        self.streams.all().try_for_each(Stream::synchronize)
     }
 
     /// Raises the faults that kernels recorded, on any stream; for callers that have synchronised the device.
     pub fn raise_faults(&self) -> Result<()> {
-        self.streams.iter().try_for_each(|stream| stream.raise_faults(Launched::Anywhere))
+        self.streams.all().try_for_each(|stream| stream.raise_faults(Launched::Anywhere))
     }
 
-    /// Allocates device memory for a stream, in the pool of the graph that it captures if it does; returns its address.
+    /// Allocates device memory for a stream, in the pool of the graph that it captures or in the calling thread's; returns
+    /// its address.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] with the figures a user needs.
     pub fn allocate(&self, size: usize, stream: i64) -> Result<usize> {
-        let mempool = self.stream(stream)?.capture().map(|capture| capture.mempool).unwrap_or_default();
+        let stream_object = self.stream(stream)?;
+        let mempool =
+            stream_object.capture().map_or_else(|| active_pool(stream_object.device()), |capture| capture.mempool);
         self.allocate_for(size, Owner { mempool, stream })
     }
 
-    /// The same, but never in the pool of a graph.
+    /// The same, but never in a pool.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] with the figures a user needs.
@@ -282,9 +252,19 @@ impl DeviceState {
         self.allocator().record_stream(address, stream);
     }
 
-    /// Releases cached buffers to the driver.
+    /// Releases cached buffers to the driver, but for those of open pools that the calling thread does not allocate in.
     pub fn empty_cache(&self) -> Result<()> {
-        self.allocator().release_cached(&self.space, || self.synchronize())
+        let active = self.stream(0).map(|stream| active_pool(stream.device()))?;
+        self.release(|pool| pool == active || !is_open(pool))
+    }
+
+    /// Releases the cached buffers of a pool to the driver.
+    pub fn empty_pool(&self, pool: MemPool) -> Result<()> {
+        self.release(|other| other == pool)
+    }
+
+    fn release(&self, is_released: impl Fn(MemPool) -> bool) -> Result<()> {
+        self.allocator().release_cached(&self.space, is_released, || self.synchronize())
     }
 
     /// Buffer and offset of an address.
@@ -340,52 +320,5 @@ impl DeviceState {
     /// Bytes (free, total).
     pub fn memory_info(&self) -> (usize, usize) {
         self.allocator().memory_info()
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    fn chosen(filter: Option<&str>) -> Result<Vec<String>> {
-        let all = vec![
-            DeviceInfo::imagined(1, "Host CPU", "PoCL", DeviceType::Cpu),
-            DeviceInfo::imagined(2, "Radeon", "Mesa", DeviceType::Gpu),
-            DeviceInfo::imagined(3, "Arc", "Intel OpenCL", DeviceType::Gpu),
-            DeviceInfo::imagined(4, "FPGA", "Intel OpenCL", DeviceType::Accelerator),
-        ];
-        Ok(select(all, filter)?.into_iter().map(|info| info.name).collect())
-    }
-
-    #[test]
-    fn without_a_filter_gpus_come_first_and_cpus_last() {
-        assert_eq!(chosen(None).unwrap(), ["Radeon", "Arc", "FPGA", "Host CPU"]);
-    }
-
-    #[test]
-    fn a_filter_takes_indices_types_and_names_in_its_order() {
-        assert_eq!(chosen(Some("3,0")).unwrap(), ["Host CPU", "Radeon"]);
-        assert_eq!(chosen(Some(" cpu , gpu")).unwrap(), ["Host CPU", "Radeon", "Arc"]);
-        assert_eq!(chosen(Some("intel,RADEON")).unwrap(), ["Arc", "FPGA", "Radeon"]);
-    }
-
-    #[test]
-    fn a_device_is_taken_once() {
-        assert_eq!(chosen(Some("0,radeon,gpu")).unwrap(), ["Radeon", "Arc"]);
-    }
-
-    #[test]
-    fn an_unknown_entry_ends_the_list() {
-        assert_eq!(chosen(Some("1,-1,0")).unwrap(), ["Arc"]);
-        assert_eq!(chosen(Some("2,17,0")).unwrap(), ["FPGA"]);
-    }
-
-    #[test]
-    fn an_empty_filter_hides_all_devices_and_one_without_a_match_is_an_error() {
-        assert_eq!(chosen(Some("")).unwrap(), Vec::<String>::new());
-        let Err(Error::NoDevice(text)) = chosen(Some("nvidia")) else { unreachable!("nothing matches") };
-        assert!(text.contains("TORCH_OPENCL_DEVICES=nvidia"));
-        assert!(text.contains("3: Host CPU (PoCL)"));
     }
 }

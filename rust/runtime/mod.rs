@@ -17,10 +17,13 @@ mod faults;
 mod fork;
 mod graph;
 mod pinned;
+mod pools;
 mod profile;
+mod selection;
 mod snapshot;
 mod stats;
 mod stream;
+mod streams;
 mod transfer;
 mod waits;
 
@@ -30,8 +33,8 @@ pub use capture::{new_mempool, Capture, Drawn, Kept};
 pub use class::DeviceClass;
 pub use current::{current_stream, set_current_stream};
 pub use device::{
-    current_device, device, device_count, device_of_address, devices, platforms, set_current_device, Device,
-    DeviceState,
+    close_pool, current_device, device, device_count, device_of_address, devices, platforms, set_current_device,
+    Device, DeviceState,
 };
 pub use draws::drawn;
 pub use event::TimedEvent;
@@ -42,6 +45,7 @@ pub use pinned::{
     allocate_pinned, empty_pinned_cache, free_pinned, host_memory_stats, is_pinned, record_pinned,
     reset_accumulated_host_stats, reset_peak_host_stats,
 };
+pub use pools::{enter_pool, leave_pool, open_pool, PoolOptions};
 pub use profile::{start_profile, stop_profile, ProfiledCommand};
 pub use snapshot::{BlockState, BlockView, SegmentView};
 pub use stats::{HostMemoryStats, MemoryStats, Stat};

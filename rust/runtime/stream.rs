@@ -51,6 +51,11 @@ impl Stream {
         }
     }
 
+    /// A stream over a queue that there is.
+    pub(super) fn of_queue(device: i32, id: i64, queue: Queue) -> Self {
+        Self { queue: OnceLock::from(Ok(queue)), ..Self::new(device, id) }
+    }
+
     /// Index of the stream's device.
     pub fn device(&self) -> i32 {
         self.device
@@ -104,7 +109,7 @@ impl Stream {
         self.queue.get_or_init(|| Queue::new(context)).as_ref().map_err(Clone::clone)
     }
 
-    /// What traces know its queue by, if it has one.
+    /// The id of its queue in traces, if it has one.
     pub(super) fn trace_id(&self) -> Option<usize> {
         self.used_queue().map(Queue::trace_id)
     }

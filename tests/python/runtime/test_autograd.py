@@ -1,9 +1,9 @@
 """Autograd's machinery on the device: hooks, graphs, checkpoints, functions, threads."""
 
-import threading
-
 import pytest
 import torch
+from processes import output_of
+from threads import in_threads
 from torch.utils.checkpoint import checkpoint
 
 
@@ -112,21 +112,12 @@ def test_backward_runs_on_the_streams_of_forward(device, side_stream):
 
 def test_threads_run_backward_at_once(device):
     weight = torch.ones(50, 50, device=device, requires_grad=True)
-    failures = []
 
-    def work() -> None:
-        try:
-            for _ in range(5):
-                (torch.ones(4, 50, device=device) * weight.sum(0)).sum().backward()
-        except BaseException as failure:
-            failures.append(failure)
+    def work(_: int) -> None:
+        for _ in range(5):
+            (torch.ones(4, 50, device=device) * weight.sum(0)).sum().backward()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    in_threads(4, work)
     assert weight.grad.unique().tolist() == [4.0 * 5 * 4]
 
 
@@ -140,3 +131,26 @@ def test_a_nested_tensor_with_a_gradient_does_not_end_the_process(device: torch.
     parts = [torch.ones(2, 3, device=device, requires_grad=True), torch.ones(2, 4, device=device, requires_grad=True)]
     nested = torch.nested.as_nested_tensor(parts)
     assert nested.is_nested and nested.requires_grad
+
+
+def test_a_process_that_ends_waits_for_the_thread_of_a_backward_pass() -> None:
+    script = """
+        import threading, time, torch
+        from torch_opencl._lazy import _finish
+
+        released, inside = [], threading.Event()
+
+        def hook(gradient):
+            inside.set()
+            time.sleep(0.3)
+            released.append(True)
+
+        x = torch.ones(3, device="opencl", requires_grad=True)
+        y = x * 2
+        y.register_hook(hook)
+        threading.Thread(target=y.sum().backward, daemon=True).start()
+        inside.wait()
+        _finish()
+        print(released)
+    """
+    assert output_of(script) == "[True]"

@@ -92,6 +92,29 @@ def test_every_name_of_the_module_is_there():
     assert torch.opencl.__all__ == sorted(torch.opencl.__all__)
 
 
+def test_names_that_only_other_devices_have_say_what_to_use():
+    for name, reason in {"nvtx": "torch.profiler.record_function", "CUDAGraph": "OpenCLGraph"}.items():
+        assert not hasattr(torch.opencl, name)
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}': .*{reason}"):
+            getattr(torch.opencl, name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
+        torch.opencl.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("other", ["cuda", "xpu"])
+def test_every_name_of_other_devices_is_here_or_its_lack_explained(other):
+    from torch_opencl import _refused
+
+    ours, theirs = set(dir(torch.opencl)) | {"default_generators"}, getattr(torch, other)
+    # Others import modules and classes for themselves.
+    public = {
+        name
+        for name in theirs.__all__
+        if not isinstance(getattr(theirs, name), type(torch)) or name in _refused._REASONS
+    }
+    assert {name for name in public - ours if not _refused.reason(name)} == set()
+
+
 def test_the_filter_orders_devices():
     environment = two_devices()
     names = json.loads(output_of(LIST_DEVICES, **environment))
@@ -158,3 +181,8 @@ def test_info_tests_every_device():
     assert [test["ok"] for test in report["self_test"]] == [True] * torch.opencl.device_count()
     assert report["devices"][0]["name"] == torch.opencl.get_device_name(0)
     assert report["torch"] == torch.__version__
+
+
+def test_the_backend_is_built_and_available():
+    assert torch.backends.opencl.is_built()
+    assert torch.backends.opencl.is_available() is torch.opencl.is_available() is True

@@ -3,12 +3,12 @@
 import gc
 import pickle
 import signal
-import threading
 
 import pytest
 import torch
 from processes import run_python
 from releases import requires_torch
+from threads import in_threads
 
 MIB = 1 << 20
 
@@ -211,24 +211,14 @@ def test_tensors_of_size_zero_take_no_memory(device):
 
 
 def test_threads_allocate_and_free_at_once(device):
-    failures = []
-
     def work(seed: int) -> None:
-        try:
-            for size in range(1, 40):
-                value = seed * 100 + size
-                tensor = torch.full((size * 997,), value, device=device, dtype=torch.int64)
-                assert tensor.sum().item() == value * size * 997
-        except BaseException as failure:
-            failures.append(failure)
+        for size in range(1, 40):
+            value = seed * 100 + size
+            tensor = torch.full((size * 997,), value, device=device, dtype=torch.int64)
+            assert tensor.sum().item() == value * size * 997
 
     before = torch.opencl.memory_allocated()
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    in_threads(4, work)
     assert torch.opencl.memory_allocated() == before
 
 

@@ -36,6 +36,7 @@ def test_a_context_selects_a_stream_and_restores_the_one_before(device, side_str
 def test_set_stream(side_stream):
     before = torch.opencl.current_stream()
     torch.opencl.set_stream(side_stream)
+    torch.opencl.set_stream(None)
     assert torch.opencl.current_stream() == side_stream
     torch.opencl.set_stream(before)
     assert torch.opencl.current_stream() == before
@@ -272,3 +273,59 @@ def test_a_thread_hears_of_its_own_faults_and_synchronising_of_all(device):
     torch.nn.functional.nll_loss(likelihoods, wrong)
     with pytest.raises(IndexError, match=r"Target 3 is out of bounds\.$"):
         likelihoods.tolist()
+
+
+# Of cl.h.
+OUT_OF_ORDER, PROFILING = 1, 2
+
+
+def new_queue(context: int, properties: int = 0) -> int:
+    """A command queue of the current device that other code would have made."""
+    opencl = ctypes.CDLL("libOpenCL.so.1")
+    make = opencl.clCreateCommandQueue
+    make.restype = ctypes.c_void_p
+    native = torch.ops.torch_opencl
+    status = ctypes.c_int()
+    queue = make(
+        ctypes.c_void_p(context),
+        ctypes.c_void_p(native.native_device(0)),
+        ctypes.c_ulong(properties),
+        ctypes.byref(status),
+    )
+    if status.value == -35:
+        pytest.skip("the driver has no such queues")
+    assert status.value == 0
+    return queue
+
+
+def test_a_queue_of_other_code_is_a_stream(device):
+    handle = new_queue(torch.ops.torch_opencl.native_context(0), PROFILING)
+    stream = torch.opencl.ExternalStream(handle, device)
+    assert stream == torch.opencl.get_stream_from_external(handle) != torch.opencl.default_stream()
+    assert stream.native_handle == handle and isinstance(stream, torch.opencl.Stream)
+    start, end = (torch.opencl.Event(enable_timing=True) for _ in range(2))
+    with torch.opencl.stream(stream):
+        start.record()
+        x = slow_work(device)
+        end.record()
+        assert torch.opencl.current_stream() == stream
+    torch.opencl.current_stream().wait_stream(stream)
+    assert x.sum().item() == 1 << 20
+    torch.opencl.synchronize()
+    assert stream.query() and start.elapsed_time(end) > 0
+
+
+def test_queues_that_no_tensor_can_use_are_refused_in_words(device):
+    context = torch.ops.torch_opencl.native_context(0)
+    with pytest.raises(RuntimeError, match="is null"):
+        torch.opencl.ExternalStream(0)
+    with pytest.raises(RuntimeError, match="out of order"):
+        torch.opencl.ExternalStream(new_queue(context, OUT_OF_ORDER))
+    with pytest.raises(RuntimeError, match="invalid device index"):
+        torch.opencl.ExternalStream(0, 100)
+    opencl = ctypes.CDLL("libOpenCL.so.1")
+    opencl.clCreateContext.restype = ctypes.c_void_p
+    devices = (ctypes.c_void_p * 1)(torch.ops.torch_opencl.native_device(0))
+    other = opencl.clCreateContext(None, 1, devices, None, None, None)
+    with pytest.raises(RuntimeError, match=r"another OpenCL context.*torch.opencl.interop.context\(\)"):
+        torch.opencl.ExternalStream(new_queue(other))

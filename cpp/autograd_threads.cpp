@@ -1,0 +1,44 @@
+// The end of the autograd engine's threads, as far as a process that ends has to wait for them.
+
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <thread>
+
+#include "library.h"
+
+namespace torch_opencl {
+namespace {
+
+// Long enough for destructors. A thread that is still in somebody's hook is not waited for.
+constexpr std::chrono::seconds patience{2};
+
+// A backward pass over no elements on a device: its thread takes one pass after the other, so when this one has run,
+// those before it are gone. It holds no Python objects, nor do the locals of the new thread that it is called on.
+void run_empty_pass(c10::DeviceIndex index) {
+  const c10::Device device(c10::DeviceType::PrivateUse1, index);
+  const at::Tensor x = at::empty({0}, at::TensorOptions(device));
+  x.set_requires_grad(true);
+  torch::autograd::grad({x.view({0})}, {x}, {at::empty({0}, at::TensorOptions(device))});
+}
+
+} // namespace
+
+// A pass returns before the engine's thread has let go of its graph, which holds Python objects. Where the interpreter
+// ends in between, it ends that thread inside a destructor, and the process is aborted.
+void finish_autograd(int64_t index) {
+  const auto done = std::make_shared<std::promise<void>>();
+  auto result = done->get_future();
+  std::thread([done, index] {
+    try {
+      run_empty_pass(static_cast<c10::DeviceIndex>(index));
+    } catch (...) { // The engine does not run here, after a fork say: there is nothing to wait for.
+    }
+    done->set_value();
+  }).detach();
+  result.wait_for(patience);
+}
+
+} // namespace torch_opencl

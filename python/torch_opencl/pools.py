@@ -1,0 +1,181 @@
+"""Memory pools: allocations that are kept apart from all others, as with ``torch.cuda.MemPool``."""
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import torch
+
+from torch_opencl._lazy import _lazy_init
+from torch_opencl._load import native
+from torch_opencl._snapshots import memory_snapshot
+from torch_opencl._utils import DeviceLike, _get_device_index
+from torch_opencl.device import device as device_guard
+from torch_opencl.streams import current_stream, stream as select_stream
+
+__all__ = [
+    "MemPool",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "change_current_allocator",
+    "get_allocator_backend",
+    "use_mem_pool",
+]
+
+_NO_OTHER_ALLOCATOR = (
+    "OpenCL has no allocator to exchange: device memory is a cl_mem, and only this package's allocator knows which one "
+    "an address belongs to. Tensors over buffers of other code are made by torch.opencl.interop and torch.from_dlpack."
+)
+
+
+class MemPool:
+    """Memory of its own for some allocations, made under :func:`use_mem_pool`.
+
+    When the object is gone, its free memory goes back to the drivers. What tensors still use goes back later, by
+    :func:`torch.opencl.empty_cache`, which leaves the free memory of a pool alone as long as the object is there.
+
+    Args:
+        allocator: must be None: OpenCL has no other allocators.
+        use_on_oom: whether the pool's free memory is given back where memory is short, for other allocations.
+        no_split: whether a buffer is used for one tensor at a time.
+
+    Raises:
+        NotImplementedError: ``allocator`` is not None.
+    """
+
+    def __init__(self, allocator: object = None, use_on_oom: bool = False, no_split: bool = False) -> None:
+        if allocator is not None:
+            raise NotImplementedError(_NO_OTHER_ALLOCATOR)
+        _lazy_init()
+        self._id: tuple[int, int] = native().open_pool(use_on_oom, no_split)
+        self._users = 1
+        close = weakref.finalize(self, native().close_pool, *self._id)
+        # When the process ends, its memory goes anyway.
+        close.atexit = False
+
+    @property
+    def id(self) -> tuple[int, int]:
+        """The pool's name, two numbers: ``torch.opencl.graph(g, pool=pool.id)`` captures into it."""
+        return self._id
+
+    @property
+    def allocator(self) -> None:
+        """None: the allocator is always this package's."""
+        return None
+
+    def __reduce__(self) -> NoReturn:
+        # A copy would have this pool's memory, and not keep it.
+        raise TypeError("cannot copy or pickle a MemPool: the memory of a pool is that of one object, in one process")
+
+    def use_count(self) -> int:
+        """Return the number of users.
+
+        Returns:
+            1 for the object, and 1 for each :func:`use_mem_pool` under way.
+        """
+        return self._users
+
+    def snapshot(self, include_traces: bool = True) -> list[dict[str, Any]]:
+        """Return the buffers of the pool.
+
+        Args:
+            include_traces: accepted for compatibility.
+
+        Returns:
+            Those of :func:`torch.opencl.memory_snapshot` that are the pool's.
+        """
+        return memory_snapshot(self._id)
+
+
+@contextmanager
+def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
+    """Allocate in a pool, inside the ``with`` block and in the calling thread; not in those that run backward passes.
+
+    A capture inside allocates in its graph's pool: ``torch.opencl.graph(g, pool=pool.id)``.
+
+    Args:
+        pool: the pool.
+        device: whose memory; the current device by default.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    _lazy_init()
+    index = _get_device_index(device, optional=True)
+    native().enter_pool(index, *pool.id)
+    pool._users += 1
+    try:
+        yield
+    finally:
+        pool._users -= 1
+        native().leave_pool(index, *pool.id)
+
+
+def change_current_allocator(allocator: object) -> NoReturn:
+    """Refuse: OpenCL has no other allocators.
+
+    Args:
+        allocator: any.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise NotImplementedError(_NO_OTHER_ALLOCATOR)
+
+
+def get_allocator_backend() -> str:
+    """Return the name of the allocator.
+
+    Returns:
+        ``"native"``: there is no other.
+    """
+    return "native"
+
+
+# Memory that is no tensor's, by its address.
+_ALLOCATED: dict[int, torch.Tensor] = {}
+
+
+def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: torch.Stream | int | None = None) -> int:
+    """Allocate device memory that belongs to no tensor, until :func:`caching_allocator_delete`.
+
+    Args:
+        size: number of bytes.
+        device: the device; the current one by default.
+        stream: the stream, or its ``stream_id``, whose work uses the memory; the current one by default.
+
+    Returns:
+        An address, which is no pointer for the host: ``torch_opencl_buffer`` of torch_opencl.h has its ``cl_mem``. 0
+        for 0 bytes.
+
+    Raises:
+        RuntimeError: there is no such device or stream.
+        torch.OutOfMemoryError: there is no memory left.
+    """
+    index = _get_device_index(device, optional=True)
+    if isinstance(stream, int):
+        like = current_stream(index)
+        stream = torch.Stream(stream_id=stream, device_index=index, device_type=like.device_type)
+    with device_guard(index), select_stream(stream):
+        memory = torch.empty(size, dtype=torch.uint8, device="opencl")
+    address = memory.data_ptr()
+    if size:
+        _ALLOCATED[address] = memory
+    return address
+
+
+def caching_allocator_delete(mem_ptr: int) -> None:
+    """Give back what :func:`caching_allocator_alloc` has allocated.
+
+    Args:
+        mem_ptr: the address; 0 is nothing.
+
+    Raises:
+        ValueError: nothing has been allocated there.
+    """
+    if mem_ptr and _ALLOCATED.pop(mem_ptr, None) is None:
+        raise ValueError(f"caching_allocator_alloc has allocated nothing at {mem_ptr:#x}")
