@@ -12,6 +12,7 @@
 #include <kineto/libkineto.h>
 #include <kineto/output_base.h>
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <set>
@@ -82,10 +83,19 @@ class Session final : public libkineto::IActivityProfilerSession {
     buffer_->span = libkineto::TraceSpan(start, end, "opencl");
     buffer_->gpuOpCount = static_cast<int>(commands_.size());
     std::set<std::pair<int32_t, int64_t>> streams;
+    uint32_t flow = 0;
     for (const auto& command : commands_) {
       streams.emplace(command.device, command.stream);
-      add(command, linked);
-      logger.handleActivity(*buffer_->activities.back());
+      // An arrow leads from the host's call to the command.
+      flow++;
+      for (const bool is_call : {true, false}) {
+        is_call ? add_call(command, linked) : add(command, linked);
+        auto& activity = *buffer_->activities.back();
+        activity.flow.id = flow;
+        activity.flow.type = libkineto::kLinkAsyncCpuGpu;
+        activity.flow.start = is_call;
+        logger.handleActivity(activity);
+      }
     }
     describe(logger, streams, start);
     commands_.clear();
@@ -113,6 +123,18 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
  private:
+  void add_call(const bridge::DeviceCommand& command, const libkineto::getLinkedActivityCallback& linked) {
+    buffer_->emplace_activity(
+        buffer_->span, ActivityType::PRIVATEUSE1_RUNTIME, std::string(command.call.data(), command.call.size()));
+    auto& activity = *buffer_->activities.back();
+    activity.startTime = command.called;
+    activity.endTime = std::max(command.called, command.returned);
+    activity.device = getpid();
+    activity.resource = activity.threadId = static_cast<int32_t>(command.thread);
+    activity.id = static_cast<int32_t>(command.correlation);
+    if (command.correlation != 0 && linked) activity.linked = linked(activity.id);
+  }
+
   void add(const bridge::DeviceCommand& command, const libkineto::getLinkedActivityCallback& linked) {
     buffer_->emplace_activity(buffer_->span, activity_type(command.kind), std::string(command.name));
     auto& activity = *buffer_->activities.back();
@@ -181,7 +203,8 @@ class Profiler final : public libkineto::IActivityProfiler {
  private:
   const std::string name_ = "opencl";
   const std::set<ActivityType> types_ = {
-      ActivityType::GPU_MEMCPY, ActivityType::GPU_MEMSET, ActivityType::CONCURRENT_KERNEL};
+      ActivityType::GPU_MEMCPY, ActivityType::GPU_MEMSET, ActivityType::CONCURRENT_KERNEL,
+      ActivityType::PRIVATEUSE1_RUNTIME};
 };
 
 REGISTER_PRIVATEUSE1_PROFILER(Profiler);

@@ -1,12 +1,12 @@
 //! A small part of the bridge: what profilers ask for.
 
-use crate::cl::{self, TracedKind};
+use crate::cl::{pop_correlation, push_correlation, TracedKind};
 use crate::error::Result;
-use crate::runtime::{self, ProfiledCommand};
+use crate::runtime::{self, start_profile, ProfiledCommand};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 pub mod ffi {
-    /// What a command does.
+    /// Kind of a command.
     enum CommandKind {
         Kernel,
         Copy,
@@ -17,9 +17,15 @@ pub mod ffi {
     struct DeviceCommand {
         name: String,
         kind: CommandKind,
+        /// The driver's function that has enqueued it, and the host's thread that has called it.
+        call: &'static str,
+        thread: i64,
+        /// When it was called and when it returned, in nanoseconds since 1970.
+        called: i64,
+        returned: i64,
         device: i32,
         stream: i64,
-        /// What `push_correlation` was given last in the thread that enqueued it; 0 where nothing was.
+        /// The id that `push_correlation` was last given in the thread that enqueued the command; 0 for none.
         correlation: u64,
         /// Bytes that are copied or filled.
         bytes: usize,
@@ -41,10 +47,6 @@ pub mod ffi {
 
 use ffi::{CommandKind, DeviceCommand};
 
-fn start_profile() {
-    runtime::start_profile();
-}
-
 fn stop_profile() -> Result<Vec<DeviceCommand>> {
     Ok(runtime::stop_profile()?.into_iter().map(described).collect())
 }
@@ -58,6 +60,10 @@ fn described(profiled: ProfiledCommand) -> DeviceCommand {
             TracedKind::Copy => CommandKind::Copy,
             TracedKind::Fill => CommandKind::Fill,
         },
+        call: command.call,
+        thread: command.thread,
+        called: command.called,
+        returned: command.returned,
         device,
         stream,
         correlation: command.correlation,
@@ -67,12 +73,4 @@ fn described(profiled: ProfiledCommand) -> DeviceCommand {
         start,
         end,
     }
-}
-
-fn push_correlation(id: u64) {
-    cl::push_correlation(id);
-}
-
-fn pop_correlation() {
-    cl::pop_correlation();
 }

@@ -211,11 +211,11 @@ impl Command {
         Ok(check(self.call(), result)?.map(|handle| Event { handle, position: 0 }))
     }
 
-    fn trace(&self, queue: usize, event: &Event) {
+    fn trace(&self, called: i64, queue: usize, event: &Event) {
         match self {
-            Self::Launch(launch) => trace::note_launch(queue, event, &launch.name, &launch.grid()),
+            Self::Launch(launch) => trace::note_launch(called, queue, event, &launch.name, &launch.grid()),
             Self::Copy { size, .. } | Self::Fill { size, .. } => {
-                trace::note_transfer(queue, event, self.call(), *size);
+                trace::note_transfer(called, queue, event, self.call(), *size);
             }
         }
     }
@@ -329,9 +329,10 @@ impl Queue {
         let mut enqueue = || -> Result<()> {
             for command in chunk {
                 let wait = batch.wait_list(Start::Batched)?;
+                let called = trace::about_to_call();
                 let event = command.enqueue(self.handle, wait.as_ref())?;
-                if let Some(event) = event.filter(|_| trace::is_tracing()) {
-                    command.trace(self.trace_id(), &event);
+                if let (Some(event), Some(called)) = (event, called) {
+                    command.trace(called, self.trace_id(), &event);
                 }
                 self.advance();
                 let commands = batch.count();

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use opencl3::event::retain_event;
 
@@ -11,7 +12,7 @@ use super::{Event, Grid};
 /// Commands between two looks at which have completed: an event takes a driver several hundred bytes.
 const SETTLE_EVERY: usize = 1024;
 
-/// What a command does.
+/// Kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TracedKind {
     /// Runs a kernel.
@@ -27,11 +28,19 @@ pub enum TracedKind {
 pub struct TracedCommand {
     /// Of the kernel, or what is copied where.
     pub name: String,
-    /// What it does.
+    /// Its kind.
     pub kind: TracedKind,
+    /// The driver's function that has enqueued it.
+    pub call: &'static str,
+    /// The host's thread that has called it, by the system's number.
+    pub thread: i64,
+    /// When it was called, in nanoseconds since 1970.
+    pub called: i64,
+    /// When the call returned.
+    pub returned: i64,
     /// [`super::Queue::trace_id`] of its queue.
     pub queue: usize,
-    /// What [`push_correlation`] was given last in the thread that enqueued it; 0 where nothing was.
+    /// The id that [`push_correlation`] was last given in the thread that enqueued the command; 0 for none.
     pub correlation: u64,
     /// Bytes that are copied or filled.
     pub bytes: usize,
@@ -97,6 +106,21 @@ pub fn is_tracing() -> bool {
     ACTIVE.load(Ordering::Relaxed) != 0
 }
 
+/// The host's time in nanoseconds since 1970.
+pub fn host_time() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
+}
+
+/// The host's time while commands are traced, for [`note_launch`] and [`note_transfer`] after a call that begins now.
+pub(super) fn about_to_call() -> Option<i64> {
+    is_tracing().then(host_time)
+}
+
+fn this_thread() -> i64 {
+    // SAFETY: the call has no arguments and cannot fail.
+    unsafe { libc::syscall(libc::SYS_gettid) }
+}
+
 /// Traces all commands from now on; what an earlier trace has is dropped.
 pub fn start_trace() {
     let mut trace = trace();
@@ -154,11 +178,15 @@ fn padded(sizes: Option<&[usize]>) -> [usize; 3] {
     result
 }
 
-/// Notes a launch; callers ask [`is_tracing`] first.
-pub(super) fn note_launch(queue: usize, event: &Event, name: &str, grid: &Grid<'_>) {
+/// Notes a launch that was called at a time of [`about_to_call`].
+pub(super) fn note_launch(called: i64, queue: usize, event: &Event, name: &str, grid: &Grid<'_>) {
     note(TracedCommand {
         name: name.to_owned(),
         kind: TracedKind::Kernel,
+        call: "clEnqueueNDRangeKernel",
+        thread: this_thread(),
+        called,
+        returned: host_time(),
         queue,
         correlation: correlation(),
         bytes: 0,
@@ -169,8 +197,8 @@ pub(super) fn note_launch(queue: usize, event: &Event, name: &str, grid: &Grid<'
     });
 }
 
-/// Notes a command that moves memory, by the driver's call; callers ask [`is_tracing`] first.
-pub(super) fn note_transfer(queue: usize, event: &Event, call: &str, bytes: usize) {
+/// Notes a command that moves memory, by the driver's call; at a time of [`about_to_call`].
+pub(super) fn note_transfer(called: i64, queue: usize, event: &Event, call: &'static str, bytes: usize) {
     let (name, kind) = match call {
         "clEnqueueWriteBuffer" => ("Memcpy HtoD", TracedKind::Copy),
         "clEnqueueReadBuffer" => ("Memcpy DtoH", TracedKind::Copy),
@@ -183,6 +211,10 @@ pub(super) fn note_transfer(queue: usize, event: &Event, call: &str, bytes: usiz
     note(TracedCommand {
         name: name.to_owned(),
         kind,
+        call,
+        thread: this_thread(),
+        called,
+        returned: host_time(),
         queue,
         correlation: correlation(),
         bytes,

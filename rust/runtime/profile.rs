@@ -1,7 +1,5 @@
 //! Traces for profilers: commands with their device, their stream, and the host's time.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::device::{devices, DeviceState};
 use crate::cl::{self, TracedCommand};
 use crate::error::Result;
@@ -20,7 +18,7 @@ pub struct ProfiledCommand {
     pub start: i64,
     /// When it was done.
     pub end: i64,
-    /// What was done.
+    /// The command as it was traced.
     pub command: TracedCommand,
 }
 
@@ -35,6 +33,21 @@ pub fn start_profile() {
 /// As the driver reports.
 pub fn stop_profile() -> Result<Vec<ProfiledCommand>> {
     cl::stop_trace();
+    let queues = queues_of_trace();
+    // Also after an error: each command keeps memory of the driver's.
+    let commands = cl::take_trace();
+    let queues = queues?;
+    let located = |command: TracedCommand| {
+        let (_, device, stream, offset) = *queues.iter().find(|(queue, ..)| *queue == command.queue)?;
+        let (start, end) = command.times?;
+        let at = |time: u64| offset.saturating_add_unsigned(time);
+        Some(ProfiledCommand { device, stream, start: at(start), end: at(end), command })
+    };
+    Ok(commands.into_iter().filter_map(located).collect())
+}
+
+/// The queues as traces know them, each with its device, its stream and the difference of their clocks. Waits for them.
+fn queues_of_trace() -> Result<Vec<(usize, i32, i64, i64)>> {
     let mut queues = Vec::new();
     for device in devices()? {
         let Some(state) = device.initialised() else { continue };
@@ -42,27 +55,17 @@ pub fn stop_profile() -> Result<Vec<ProfiledCommand>> {
         let offset = clock_offset(state)?;
         queues.extend(state.trace_ids().map(|(queue, stream)| (queue, device.index, stream, offset)));
     }
-    let located = |command: TracedCommand| {
-        let (_, device, stream, offset) = *queues.iter().find(|(queue, ..)| *queue == command.queue)?;
-        let (start, end) = command.times?;
-        let at = |time: u64| offset.saturating_add_unsigned(time);
-        Some(ProfiledCommand { device, stream, start: at(start), end: at(end), command })
-    };
-    Ok(cl::take_trace().into_iter().filter_map(located).collect())
+    Ok(queues)
 }
 
-fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64)
-}
-
-/// What the host's clock shows more than the device's, in nanoseconds.
+/// Nanoseconds by which the host's clock is ahead of the device's.
 fn clock_offset(state: &DeviceState) -> Result<i64> {
     let queue = state.stream(0)?.queue(&state.context)?;
     let mut least = i64::MAX;
     for _ in 0..CLOCK_READINGS {
         let marker = queue.marker()?;
         queue.wait(&marker)?;
-        least = least.min(now().saturating_sub_unsigned(marker.end_time()?));
+        least = least.min(cl::host_time().saturating_sub_unsigned(marker.end_time()?));
     }
     Ok(least)
 }

@@ -83,6 +83,21 @@ def test_the_exported_trace_has_a_track_of_the_device_at_the_hosts_time(device, 
     # Replayed kernels belong to no operator.
     assert sum(not event["args"].get("External id") for event in kernels) >= 2
     assert all(event["args"]["global size"][0] > 0 for event in kernels)
+    # An arrow leads to each from the host's call, on the thread and within the operator that made it.
+    starts, ends = (
+        {event["id"]: event for event in events if event.get("cat") == "ac2g" and event["ph"] == ph} for ph in "sf"
+    )
+    assert starts.keys() == ends.keys() and len(starts) >= len(kernels)
+    assert all(starts[arrow]["ts"] <= end["ts"] + 2000 and end["pid"] == 0 for arrow, end in ends.items())
+    calls = [event for event in events if event.get("cat") == "privateuse1_runtime"]
+    assert {event["tid"] for event in calls} == {operators[0]["tid"]} and len(calls) == len(starts)
+    assert any(
+        call["args"]["External id"] == operator["args"]["External id"]
+        and operator["ts"] <= call["ts"] <= operator["ts"] + operator["dur"]
+        for call in calls
+        for operator in operators
+        if call.get("args")
+    )
     assert y.shape == (512, 512)
 
 
