@@ -2,6 +2,7 @@
 #include "entries/unary.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
@@ -11,11 +12,16 @@
 #include <ATen/ops/neg.h>
 #include <torch/library.h>
 #include <array>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "../error.h"
+#include "../host_on_cpu.h"
 #include "../operand.h"
 #include "../pointwise.h"
 #include "../tensor_arg.h"
+#include "torch_opencl/rust/ops/copy/cat.rs.h"
 #include "torch_opencl/rust/ops/copy/mod.rs.h"
 #include "torch_opencl/rust/ops/pointwise/mod.rs.h"
 
@@ -30,6 +36,43 @@ bool on_opencl(const at::Tensor& tensor) {
 at::Tensor raw(const at::Tensor& tensor) {
   const at::Tensor conjugated = tensor.is_conj() ? tensor.conj() : tensor;
   return conjugated.is_neg() ? conjugated._neg_view() : conjugated;
+}
+
+// A view of the result and the tensor that goes there, of the same sizes and dtype.
+using Part = std::pair<at::Tensor, at::Tensor>;
+
+// Copies parts into `result` in few launches. Returns false, and does nothing, where they are not made of
+// rows.
+bool copied_at_once(const at::Tensor& result, const std::vector<Part>& copies) {
+  std::vector<bridge::CatPart> parts;
+  for (const auto& [target, part] : copies) {
+    if (part.numel() > 0) parts.push_back({arg(target), arg(part)});
+  }
+  if (parts.empty()) return false;
+  return checked([&] { return bridge::cat(arg(result), {parts.data(), parts.size()}); });
+}
+
+// Copies of slices, and of elements that are repeated: on CPUs the kernel that moves rows is as fast from its first
+// call on as the one that casts is once it is specialised. Every position of a dimension that repeats is a part.
+bool copied_by_rows(const at::Tensor& source, const at::Tensor& target) {
+  constexpr int64_t kLarge = int64_t{1} << 16, kParts = 16;
+  if (target.numel() < kLarge || source.scalar_type() != target.scalar_type() || source.sizes() != target.sizes() ||
+      (source.is_non_overlapping_and_dense() && target.is_non_overlapping_and_dense()) || source.is_alias_of(target) ||
+      at::has_internal_overlap(target) == at::MemOverlap::Yes || !is_host_cpu(target)) {
+    return false;
+  }
+  std::optional<int64_t> repeated;
+  for (int64_t dim = 0; dim < source.dim(); dim++) {
+    if (source.stride(dim) != 0 || source.size(dim) == 1) continue;
+    if (repeated.has_value() || source.size(dim) > kParts) return false;
+    repeated = dim;
+  }
+  if (!repeated.has_value()) return copied_at_once(target, {{target, source}});
+  std::vector<Part> parts;
+  for (int64_t i = 0; i < source.size(*repeated); i++) {
+    parts.emplace_back(target.select(*repeated, i), source.select(*repeated, i));
+  }
+  return copied_at_once(target, parts);
 }
 
 // On one device: one kernel for every cast and layout.
@@ -98,6 +141,7 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_bl
   if (self.is_conj() != dst.is_conj()) source = at::conj_physical(source);
   if (self.is_neg() != dst.is_neg()) source = at::neg(source);
   if (source.device() == target.device()) {
+    if (copied_by_rows(source, target)) return dst;
     copy_on_device(source, target);
   } else {
     TORCH_CHECK(
@@ -143,11 +187,17 @@ void cat_out::impl(const at::ITensorListRef& tensors, int64_t dim, const at::Ten
   const auto parts = tensors.materialize();
   dim = at::legacy_cat_wrap_dim(dim, parts);
   int64_t start = 0;
+  // Views of the result, and the tensors that go there.
+  std::vector<Part> copies;
+  bool is_plain = true;
   for (const at::Tensor& part : parts) {
     if (at::native::cat_should_skip_tensor(part)) continue;
-    result.narrow(dim, start, part.size(dim)).copy_(part);
+    copies.emplace_back(result.narrow(dim, start, part.size(dim)), part);
     start += part.size(dim);
+    is_plain = is_plain && part.scalar_type() == result.scalar_type() && !part.is_conj() && !part.is_neg();
   }
+  if (is_plain && copies.size() > 1 && copied_at_once(result, copies)) return;
+  for (const auto& [target, part] : copies) target.copy_(part);
 }
 
 void tril_out::impl(const at::Tensor& self, int64_t diagonal, const at::Tensor& result) {

@@ -4,13 +4,16 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_add.h>
 #include <ATen/ops/mul.h>
 #include <c10/util/SmallVector.h>
 
 #include "../bridge.h"
 #include "../error.h"
+#include "../fallback.h"
 #include "../structured.h"
 #include "../tensor_arg.h"
 #include "entries/index.h"
@@ -166,16 +169,17 @@ void scatter_along(
 
 template <class Meta>
 void IndexTensor<Meta>::meta(const at::Tensor& self, at::IOptTensorListRef indices) {
+  bounds = bounds_of(self, indices);
   auto precomputed = Meta::meta(self, indices);
   indexed_sizes = std::move(precomputed.sizes);
   indexed_strides = std::move(precomputed.strides);
 }
 
 template <class Meta>
-void IndexTensor<Meta>::impl(const at::Tensor& self, at::IOptTensorListRef given, const at::Tensor& result) {
+void IndexTensor<Meta>::impl(const at::Tensor& /*self*/, at::IOptTensorListRef /*indices*/, const at::Tensor& result) {
   if (result.numel() == 0) return;
   const auto indices = index_operands(*this, result.sizes());
-  get(result, this->tensor(1), indexed_axes(indices, indexed_sizes, indexed_strides), bounds_of(self, given));
+  get(result, this->tensor(1), indexed_axes(indices, indexed_sizes, indexed_strides), bounds);
 }
 
 template struct IndexTensor<at::meta::structured_index_Tensor>;
@@ -188,6 +192,11 @@ void index_add_out::impl(
     const at::Scalar& alpha,
     const at::Tensor& result) {
   if (!result.is_same(self)) result.copy_(self);
+  if (self.dim() == 1 && scatters_on_host(result, 0, index)) {
+    at::Tensor out = result;
+    at::native::call_fallback_fn<&host_kernel, at::_ops::index_add_>::call(out, dim, index, source, alpha);
+    return;
+  }
   set_slices(result, dim, index, alpha.equal(1) ? source : at::mul(source, alpha), SetOp::Add, BadIndex::InSelf);
 }
 
@@ -249,12 +258,12 @@ void index_put_repeated(
   IndexedTarget indexed;
   indexed.meta(self, indices);
   const at::IntArrayRef shape = indexed.outputs[0].sizes();
-  TORCH_CHECK_INDEX(
+  TORCH_CHECK(
       at::is_expandable_to(value.sizes(), shape), "shape mismatch: value tensor of shape ", value.sizes(),
       " cannot be broadcast to indexing result of shape ", shape);
   const auto expanded = index_operands(indexed, shape);
   const Axes axes = indexed_axes(expanded, indexed.indexed_sizes, indexed.indexed_strides);
-  set(indexed.tensor(1), value.expand(shape), axes, accumulate ? SetOp::Add : SetOp::Assign, bounds_of(self, indices));
+  set(indexed.tensor(1), value.expand(shape), axes, accumulate ? SetOp::Add : SetOp::Assign, indexed.bounds);
 }
 
 void index_fill(at::TensorIterator& iter, int64_t dim, int64_t size, int64_t stride, const at::Scalar& value) {

@@ -25,6 +25,18 @@ void scatter_along(
     const GivenIndex& given,
     bridge::BadIndex bad = bridge::BadIndex::Gather);
 
+// True for many updates of few rows along `dim`, which a CPU makes one after the other in a tenth of the time that its
+// atomic operations take.
+bool scatters_on_host(const at::Tensor& self, int64_t dim, const at::Tensor& index);
+
+// self[indices] = value for index tensors in range of which kernels know, or of which they will know afterwards.
+void index_put_repeated(
+    at::Tensor& self,
+    const c10::List<std::optional<at::Tensor>>& indices,
+    const at::Tensor& value,
+    bool accumulate,
+    bool unsafe);
+
 // result = self[index] along dimension 0, for an index of any shape, of which `result` has a row for each element.
 void take_rows(const at::Tensor& result, const at::Tensor& self, const at::Tensor& index);
 

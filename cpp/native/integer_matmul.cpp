@@ -61,7 +61,7 @@ at::Tensor product_of_bytes(const at::Tensor& self, const at::Tensor& mat2) {
 } // namespace
 
 at::Tensor int_mm(const at::Tensor& self, const at::Tensor& mat2) {
-  // The CPU's own function uses instructions for products of bytes, which OpenCL C has no word for.
+  // The CPU's own function uses instructions for dot products of bytes, which OpenCL C has no word for.
   if (is_host_cpu(self)) return call_on_host<at::_ops::_int_mm>(self, mat2);
   check_bytes(self, mat2);
   return product_of_bytes(self, mat2);

@@ -84,6 +84,12 @@ void solve(const at::Tensor& a, const at::Tensor& b, bool upper, bool unitriangu
   }
 }
 
+// Solves L @ L^H @ x = b, or U^H @ U @ x = b, in place of b.
+void solve_factored(const at::Tensor& factor, const at::Tensor& b, bool upper) {
+  solve(upper ? factor.mH() : factor, b, /*upper=*/false, /*unitriangular=*/false);
+  solve(upper ? factor : factor.mH(), b, /*upper=*/true, /*unitriangular=*/false);
+}
+
 void swap_rows(const at::Tensor& a, const at::Tensor& pivots, int64_t first, bool reverse) {
   if (a.numel() == 0) return;
   checked([&] { bridge::swap_rows(arg(a), arg(pivots), first, reverse); });
@@ -177,18 +183,14 @@ at::Tensor& cholesky_inverse(at::Tensor& result, at::Tensor& infos, bool upper) 
   const at::Tensor first = is_zero.to(at::kInt).argmax(1).add_(1);
   infos.view({-1}).copy_(at::where(is_zero.any(1), first, at::zeros_like(first)));
   set_to_identity(inverse);
-  // (L L^H)^-1 and (U^H U)^-1
-  solve(upper ? factor.mH() : factor, inverse, /*upper=*/false, /*unitriangular=*/false);
-  solve(upper ? factor : factor.mH(), inverse, /*upper=*/true, /*unitriangular=*/false);
+  solve_factored(factor, inverse, upper);
   return result;
 }
 
 at::Tensor cholesky_solve_helper(const at::Tensor& self, const at::Tensor& A, bool upper) {
   at::Tensor result = at::native::cloneBatchedColumnMajor(self);
   if (result.numel() == 0) return result;
-  const at::Tensor x = batched(result), factor = batched_like(A, self);
-  solve(upper ? factor.mH() : factor, x, /*upper=*/false, /*unitriangular=*/false);
-  solve(upper ? factor : factor.mH(), x, /*upper=*/true, /*unitriangular=*/false);
+  solve_factored(batched_like(A, self), batched(result), upper);
   return result;
 }
 

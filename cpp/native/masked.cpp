@@ -6,10 +6,12 @@
 #include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
+#include <algorithm>
 
 #include "../operand.h"
 #include "entries/index.h"
 #include "index.h"
+#include "index_moves.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -64,6 +66,24 @@ std::optional<at::Tensor> only_mask(const at::Tensor& self, const c10::List<std:
   return mask->reshape(sizes);
 }
 
+// True if the operands need no conversion, warning or error of ATen's, and positions may be assigned to in any order.
+bool may_be_known(
+    const at::Tensor& self,
+    const c10::List<std::optional<at::Tensor>>& indices,
+    const at::Tensor& values,
+    bool accumulate) {
+  const auto is_apart = [&](const at::Tensor& tensor) {
+    return tensor.device() == self.device() && at::get_overlap_status(self, tensor) == at::MemOverlapStatus::No;
+  };
+  const auto is_index = [&](const std::optional<at::Tensor>& index) {
+    return !index.has_value() || !index->defined() || is_apart(*index);
+  };
+  return !accumulate && !indices.empty() && static_cast<int64_t>(indices.size()) <= self.dim() &&
+      values.scalar_type() == self.scalar_type() && is_apart(values) &&
+      at::has_internal_overlap(self) == at::MemOverlap::No && self.numel() > 0 && values.numel() > 0 &&
+      std::all_of(indices.begin(), indices.end(), is_index);
+}
+
 } // namespace
 
 at::Tensor& index_put_(
@@ -73,8 +93,14 @@ at::Tensor& index_put_(
       (values.device() == self.device() || values.dim() == 0) && at::has_internal_overlap(self) == at::MemOverlap::No &&
       self.numel() > 0;
   const std::optional<at::Tensor> mask = is_one ? only_mask(self, indices) : std::nullopt;
-  if (!mask.has_value()) return at::_index_put_impl_(self, indices, values, accumulate, /*unsafe=*/false);
-  return at::where_out(self, *mask, values.reshape({}), self);
+  if (mask.has_value()) return at::where_out(self, *mask, values.reshape({}), self);
+  // ATen's way converts values and warns or raises. It asks for writes by an iterator, whose indices are views of those
+  // given: nothing would be known of them.
+  if (!may_be_known(self, indices, values, accumulate)) {
+    return at::_index_put_impl_(self, indices, values, accumulate, /*unsafe=*/false);
+  }
+  index_put_repeated(self, indices, values, accumulate, /*unsafe=*/false);
+  return self;
 }
 
 at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {

@@ -138,7 +138,7 @@ void max_pool_backward(
 // Kernels for CPUs have a lane for each channel: a local_response_norm of [4, 16, 128, 128], whose channels are a
 // spatial dimension, takes 137 ms so, and 44 ms by the CPU's own function (PoCL, 2 cores).
 bool has_few_planes(const at::Tensor& self, int64_t spatial) {
-  constexpr int64_t kLanes = 8, kLarge = int64_t{1} << 16;
+  constexpr int64_t kLanes = 16, kLarge = int64_t{1} << 16;
   const int64_t planes = c10::multiply_integers(self.sizes().slice(0, static_cast<size_t>(self.dim() - spatial)));
   return planes < kLanes && self.numel() >= kLarge && is_host_cpu(self);
 }

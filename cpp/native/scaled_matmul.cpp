@@ -1,9 +1,12 @@
 // Matmuls of float8 matrices with scales. Both are widened to bfloat16, which holds every float8, and summed in
 // float32.
 #include <ATen/TensorOperators.h>
+#include <ATen/core/IListRef.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
+#include <vector>
 
+#include "../compat.h"
 #include "check.h"
 #include "matmul.h"
 
@@ -95,20 +98,50 @@ Scaling only(at::IntArrayRef recipe) {
   return static_cast<Scaling>(recipe.size() == 1 ? recipe[0] : -1);
 }
 
-template <class Op>
-void check_out_dtype(const Arguments<Op>& args) {
-  TORCH_CHECK_VALUE(
-      !args.out_dtype || *args.out_dtype == args.out.scalar_type(), "out_dtype must match output matrix type");
+void check_out_dtype(const std::optional<at::ScalarType>& out_dtype, const at::Tensor& out) {
+  TORCH_CHECK_VALUE(!out_dtype || *out_dtype == out.scalar_type(), "out_dtype must match output matrix type");
 }
 
 bool is_blockwise(Scaling recipe) {
   return recipe == Scaling::BlockWise1x128 || recipe == Scaling::BlockWise128x128;
 }
 
+// A float8 matrix as _scaled_mm_v2 takes it.
+struct ScaledOperand {
+  const at::Tensor& matrix;
+  at::TensorList scale;
+  at::IntArrayRef recipe, swizzle;
+};
+
+// Scales for each matrix, for each row and column, and for each block of 1 x 128 or 128 x 128.
+at::Tensor& multiply_scaled(
+    const ScaledOperand& a,
+    const ScaledOperand& b,
+    const std::optional<at::Tensor>& bias,
+    const std::optional<at::ScalarType>& out_dtype,
+    at::Tensor& out) {
+  check_out_dtype(out_dtype, out);
+  TORCH_CHECK_VALUE(!a.scale.empty() && !b.scale.empty(), "scale_a and scale_b must not be empty");
+  for (const at::IntArrayRef swizzle : {a.swizzle, b.swizzle}) {
+    TORCH_CHECK_VALUE(swizzle.empty() || swizzle[0] == 0, "OpenCL does not support swizzle.");
+  }
+  const ScaledMatmul matmul{a.matrix, b.matrix, a.scale[0], b.scale[0]};
+  matmul.check(bias);
+  const Scaling of_a = only(a.recipe), of_b = only(b.recipe);
+  if (a.scale.size() != 1 || b.scale.size() != 1) matmul.refuse();
+  if (is_blockwise(of_a) && is_blockwise(of_b)) {
+    return store(matmul.by_blocks(bias, of_a, of_b), std::nullopt, out);
+  }
+  const bool is_tensorwise = of_a == Scaling::TensorWise && of_b == Scaling::TensorWise && matmul.is_tensorwise();
+  const bool is_rowwise = of_a == Scaling::RowWise && of_b == Scaling::RowWise && matmul.is_rowwise();
+  if (!is_tensorwise && !is_rowwise) matmul.refuse();
+  return store(matmul.by_factors(bias), std::nullopt, out);
+}
+
 } // namespace
 
 at::Tensor& scaled_mm_out(const Arguments<at::_ops::_scaled_mm_out>& args) {
-  check_out_dtype(args);
+  check_out_dtype(args.out_dtype, args.out);
   const ScaledMatmul matmul{args.self, args.mat2, args.scale_a, args.scale_b};
   matmul.check(args.bias);
   if (!matmul.is_tensorwise() && !matmul.is_rowwise()) matmul.refuse();
@@ -119,22 +152,33 @@ at::Tensor& scaled_mm_out(const Arguments<at::_ops::_scaled_mm_out>& args) {
   return store(matmul.by_factors(args.bias), scale_result, args.out);
 }
 
-// Scales for each matrix, for each row and column, and for each block of 1 x 128 or 128 x 128.
-at::Tensor& scaled_mm_v2_out(const Arguments<at::_ops::_scaled_mm_v2_out>& args) {
-  check_out_dtype(args);
-  TORCH_CHECK_VALUE(!args.scale_a.empty() && !args.scale_b.empty(), "scale_a and scale_b must not be empty");
-  for (const at::IntArrayRef swizzle : {args.swizzle_a, args.swizzle_b}) {
-    TORCH_CHECK_VALUE(swizzle.empty() || swizzle[0] == 0, "OpenCL does not support swizzle.");
-  }
-  const ScaledMatmul matmul{args.self, args.mat2, args.scale_a[0], args.scale_b[0]};
-  matmul.check(args.bias);
-  const Scaling a = only(args.recipe_a), b = only(args.recipe_b);
-  if (args.scale_a.size() != 1 || args.scale_b.size() != 1) matmul.refuse();
-  if (is_blockwise(a) && is_blockwise(b)) return store(matmul.by_blocks(args.bias, a, b), std::nullopt, args.out);
-  const bool is_tensorwise = a == Scaling::TensorWise && b == Scaling::TensorWise && matmul.is_tensorwise();
-  const bool is_rowwise = a == Scaling::RowWise && b == Scaling::RowWise && matmul.is_rowwise();
-  if (!is_tensorwise && !is_rowwise) matmul.refuse();
-  return store(matmul.by_factors(args.bias), std::nullopt, args.out);
+#if TORCH_OPENCL_TORCH_AT_LEAST(14)
+void scaled_mm_v2_out::impl(
+    const at::Tensor& self,
+    const at::Tensor& mat2,
+    const at::ITensorListRef& scale_a,
+    at::IntArrayRef recipe_a,
+    at::IntArrayRef swizzle_a,
+    const at::ITensorListRef& scale_b,
+    at::IntArrayRef recipe_b,
+    at::IntArrayRef swizzle_b,
+    at::OptionalTensorRef bias,
+    std::optional<at::ScalarType> out_dtype,
+    at::IntArrayRef /*contraction_dim*/,
+    bool /*use_fast_accum*/,
+    const at::Tensor& out) {
+  const std::vector<at::Tensor> scales_a(scale_a.begin(), scale_a.end()), scales_b(scale_b.begin(), scale_b.end());
+  at::Tensor result = out;
+  multiply_scaled(
+      {self, scales_a, recipe_a, swizzle_a}, {mat2, scales_b, recipe_b, swizzle_b},
+      bias.has_value() ? std::make_optional(*bias) : std::nullopt, out_dtype, result);
 }
+#else
+at::Tensor& scaled_mm_v2_out(const Arguments<at::_ops::_scaled_mm_v2_out>& args) {
+  return multiply_scaled(
+      {args.self, args.scale_a, args.recipe_a, args.swizzle_a},
+      {args.mat2, args.scale_b, args.recipe_b, args.swizzle_b}, args.bias, args.out_dtype, args.out);
+}
+#endif
 
 } // namespace torch_opencl::native

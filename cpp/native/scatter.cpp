@@ -42,14 +42,14 @@ void scatter_fill(const at::Tensor& self, int64_t dim, const at::Tensor& index, 
   scatter_along(self, dim, index, filled(value, self).expand(index.sizes()), SetOp::Assign, index);
 }
 
-namespace {
-
-// A CPU updates few rows one element after the other in a tenth of the time that its atomic operations take.
 bool scatters_on_host(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
   constexpr int64_t kFewRows = 16, kLarge = int64_t{1} << 16;
-  if (index.numel() < kLarge || self.dim() == 0 || self.numel() / self.size(dim) >= kFewRows) return false;
+  if (index.numel() < kLarge || self.numel() == 0 || self.dim() == 0) return false;
+  if (self.numel() / self.size(dim) >= kFewRows) return false;
   return checked([&] { return bridge::is_host_cpu(self.get_device()); });
 }
+
+namespace {
 
 std::string_view name_of(at::native::ReductionType reduce) {
   using at::native::ReductionType;

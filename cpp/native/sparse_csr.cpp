@@ -56,7 +56,7 @@ at::Tensor& addmm_sparse_csr_out(
   }
   TORCH_CHECK(
       self.layout() == at::kStrided && out.layout() == at::kStrided,
-      "addmm: the product of a sparse and a strided matrix is strided, but self and out have layouts ", self.layout(),
+      "addmm: the matmul of a sparse and a strided matrix is strided, but self and out have layouts ", self.layout(),
       " and ", out.layout());
   return sparse::add_dense_matmul(self, mat1, mat2, beta, alpha, out);
 }

@@ -44,9 +44,9 @@ Rows rows_of_matmul(const at::Tensor& mat1, const at::Tensor& mat2) {
 at::Tensor& hspmm_out(const at::Tensor& mat1, const at::Tensor& mat2, at::Tensor& out) {
   check_matmul("hspmm", mat1, mat2);
   TORCH_CHECK(out.is_sparse(), "hspmm: expected 'out' to be sparse, but got layout ", out.layout());
-  const Rows product = rows_of_matmul(mat1, mat2);
+  const Rows result = rows_of_matmul(mat1, mat2);
   return sparse::assign(
-      out, {mat1.size(0), mat2.size(1)}, product.indices.unsqueeze(0), product.values, /*is_coalesced=*/true);
+      out, {mat1.size(0), mat2.size(1)}, result.indices.unsqueeze(0), result.values, /*is_coalesced=*/true);
 }
 
 at::Tensor hspmm(const at::Tensor& mat1, const at::Tensor& mat2) {
@@ -70,12 +70,12 @@ at::Tensor& sspaddmm_out(
   TORCH_CHECK(
       self.sparse_dim() == 2 && self.dense_dim() == 0 && self.size(0) == rows && self.size(1) == columns,
       "sspaddmm: Argument #1: Expected size ", rows, " x ", columns, ", got ", self.sizes());
-  const Rows product = rows_of_matmul(mat1, mat2);
-  const int64_t count = product.indices.numel();
-  const at::Tensor row = product.indices.unsqueeze(1).expand({count, columns}).reshape(-1);
+  const Rows result = rows_of_matmul(mat1, mat2);
+  const int64_t count = result.indices.numel();
+  const at::Tensor row = result.indices.unsqueeze(1).expand({count, columns}).reshape(-1);
   const at::Tensor column = at::arange(columns, row.options()).expand({count, columns}).reshape(-1);
   const at::Tensor indices = at::cat({self._indices(), at::stack({row, column})}, 1);
-  const at::Tensor values = at::cat({self._values() * beta, product.values.reshape(-1) * alpha});
+  const at::Tensor values = at::cat({self._values() * beta, result.values.reshape(-1) * alpha});
   return sparse::assign(out, {rows, columns}, indices, values, /*is_coalesced=*/false);
 }
 

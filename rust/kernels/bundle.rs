@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::env;
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -33,11 +33,12 @@ static BUNDLE: OnceLock<Result<Option<Bundle>>> = OnceLock::new();
 #[derive(Debug)]
 pub(super) struct Bundle {
     path: PathBuf,
-    /// What [`identity`] has to be on the device that it is for.
+    /// The [`identity`] of the device that it is for.
     identity: Value,
     /// Hashes of the binaries, by key.
     programs: HashMap<String, String>,
-    file: Mutex<File>,
+    /// Its directory has been read.
+    archive: Mutex<ZipArchive<File>>,
 }
 
 /// Opens the bundle that `TORCH_OPENCL_KERNEL_BUNDLE` names, if it names one.
@@ -57,7 +58,12 @@ pub(super) fn of_process() -> Result<Option<&'static Bundle>> {
     opened.as_ref().map(Option::as_ref).map_err(Clone::clone)
 }
 
-/// What a bundle has to agree in with the device and the library: its manifest without the programs.
+/// The file of this process's bundle and the number of programs in it, where it has one that can be used.
+pub fn bundle_contents() -> Option<(&'static Path, usize)> {
+    of_process().ok().flatten().map(|bundle| (bundle.path.as_path(), bundle.programs.len()))
+}
+
+/// The part of a bundle's manifest that has to match the device and the library: all but the programs.
 pub fn identity(device: &Device) -> Value {
     let info = &device.info;
     json!({
@@ -89,9 +95,10 @@ impl Bundle {
                 path.display()
             ))
         };
-        let mut file = File::open(path).map_err(|error| refused(&format!("it cannot be read ({error})")))?;
+        let file = File::open(path).map_err(|error| refused(&format!("it cannot be read ({error})")))?;
         let no_bundle = || refused("it is no kernel bundle, or is truncated or damaged");
-        let text = content(&mut file, MANIFEST, MOST_MANIFEST_BYTES).ok_or_else(no_bundle)?;
+        let mut archive = ZipArchive::new(file).map_err(|_| no_bundle())?;
+        let text = content(&mut archive, MANIFEST, MOST_MANIFEST_BYTES).ok_or_else(no_bundle)?;
         let mut identity: Value = serde_json::from_slice(&text).map_err(|_| no_bundle())?;
         let programs = identity.as_object_mut().and_then(|fields| fields.remove("programs"));
         let of = |name: &str| identity.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -109,7 +116,7 @@ impl Bundle {
         let hashes = programs.as_ref().and_then(Value::as_object).ok_or_else(no_bundle)?;
         let hash = |entry: &Value| entry.get("sha256")?.as_str().map(str::to_owned);
         let programs = hashes.iter().filter_map(|(key, entry)| Some((key.clone(), hash(entry)?))).collect();
-        Ok(Self { path: path.to_owned(), identity, programs, file: Mutex::new(file) })
+        Ok(Self { path: path.to_owned(), identity, programs, archive: Mutex::new(archive) })
     }
 
     /// Loads a program.
@@ -141,11 +148,11 @@ impl Bundle {
                 listing.name
             ))
         };
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let binary = content(&mut *file, &file_name(&listing.key), u64::MAX)
+        let mut archive = self.archive.lock().unwrap_or_else(PoisonError::into_inner);
+        let binary = content(&mut archive, &file_name(&listing.key), u64::MAX)
             .filter(|binary| hexadecimal(&Sha256::digest(binary)) == *hash)
             .ok_or_else(|| damaged("is damaged"))?;
-        drop(file);
+        drop(archive);
         Program::from_binary(context, &binary, &listing.options)
             .map_err(|error| damaged(&format!("is refused by the driver ({})", error.message())))
     }
@@ -174,8 +181,7 @@ fn file_name(key: &str) -> String {
 }
 
 /// A file of an archive; `None` where there is none, or it is not whole.
-fn content(archive: &mut (impl Read + Seek), name: &str, most: u64) -> Option<Vec<u8>> {
-    let mut archive = ZipArchive::new(archive).ok()?;
+fn content(archive: &mut ZipArchive<File>, name: &str, most: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     // Its end is where the archive's own checksum is compared.
     archive.by_name(name).ok()?.take(most).read_to_end(&mut bytes).ok()?;

@@ -55,7 +55,7 @@ impl Listing {
     }
 }
 
-/// What a program is known by in a bundle.
+/// The key of a program in a bundle.
 pub(super) fn key(source: &str, options: &str) -> String {
     hexadecimal(&Sha256::new().chain_update(options).chain_update([0]).chain_update(source).finalize())
 }

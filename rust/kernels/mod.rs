@@ -25,7 +25,7 @@ mod tiers;
 mod warning;
 
 pub use build::compile_binary;
-pub use bundle::{check_bundle, identity as bundle_identity};
+pub use bundle::{bundle_contents, check_bundle, identity as bundle_identity};
 pub use cache::{cache_info, generated_program, program, stop_building, wait_for_builds, CachedProgram};
 pub use disk::{check_cache_folder, folder as cache_folder, Entry as DiskEntry};
 pub use driver_cache::{check_driver_cache, driver_cache_obstacle, leave as leave_driver_cache};

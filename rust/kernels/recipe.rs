@@ -1,4 +1,4 @@
-//! What a program is made from.
+//! Recipes of programs: sources and options.
 
 use super::source::Switch;
 use super::spec::{options, Constant, Tier};

@@ -42,7 +42,7 @@ macro_rules! families {
 
 texts! {
     prelude tier vector notation elementary power rounding math complex index scatter nonzero searchsorted philox random
-    random_lanes random_groups sampling sampling_grad factory copy transpose scan sort sort_groups radix kthvalue topk
+    random_lanes random_groups sampling sampling_grad factory copy cat transpose scan sort sort_groups radix kthvalue topk
     matrix activation epilogue panel pack_matrix tile gemm matmul gemm_local gemm_operands im2col pack_im2col
     pack_im2col_transposed conv winograd_transforms winograd_tiles winograd conv_channels conv_weight columns reduce
     arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_channels_last fractional_max_pool fault
@@ -76,6 +76,8 @@ families! {
     Factory factory: prelude tier factory;
     /// Triangles (tril, triu).
     Copy copy: prelude copy;
+    /// Copies of several tensors into one.
+    Cat cat: prelude multi_tensor cat;
     /// Copies between tensors that are dense along different dimensions.
     Transpose transpose: prelude transpose;
     /// Cumulative sums, products and extremes.

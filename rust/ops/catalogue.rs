@@ -52,6 +52,7 @@ pub fn catalogue(device: i32) -> Result<Vec<Listing>> {
     catalogue.all(Family::Linalg, linalg::forms(&target));
     catalogue.all(Family::Householder, linalg::panel_forms(&target));
     catalogue.all(Family::Transpose, copy::transpose::forms(&target));
+    catalogue.all(Family::Cat, copy::cat::forms(&target));
     catalogue.all(Family::PackedWeight, packed_weight::forms(&target));
     catalogue.all(Family::Conv, convolution::direct::forms(&target));
     catalogue.all(Family::Winograd, convolution::winograd::forms(&target));

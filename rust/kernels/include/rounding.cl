@@ -3,14 +3,13 @@
 // x as a tensor of dtype dt would hold it: integers wrap, floats round to nearest even.
 static inline TV rounded(TV x, int dt) {
 #if defined(CLASS_F)
-  uchar stored[2 * VEC];
   if (dt == DT_F16) {
 #if VEC == 1
-    vstore_half_rte(x, 0, (half *)stored);
-    return vload_half(0, (half *)stored);
+    ushort bits;
+    vstore_half_rte(x, 0, (half *)&bits);
+    return vload_half(0, (const half *)&bits);
 #else
-    PASTE(PASTE(vstore_half, VEC), _rte)(x, 0, (half *)stored);
-    return PASTE(vload_half, VEC)(0, (half *)stored);
+    return half_values(half_bits(x));
 #endif
   }
   // Adding and taking away 2^16 + 1 times x leaves the upper 8 bits of its significand, rounded.

@@ -90,20 +90,12 @@ typedef union {
 #define CONST_VECTOR_AT(type, p) (*(__global const PASTE(type, VEC) *)(p))
 #define LOAD_RUN(type, p) (IS_ALIGNED(p, type) ? CONST_VECTOR_AT(type, p) : VLOAD(0, p))
 
-// `half` is a type of pointers only where fp16 is missing: a vector of them is moved as bits.
-INLINE PASTE(float, VEC) load_halves(__global const half *p) {
-  if (!IS_ALIGNED(p, ushort)) return PASTE(vload_half, VEC)(0, p);
-  const PASTE(ushort, VEC) bits = CONST_VECTOR_AT(ushort, p);
-  return PASTE(vload_half, VEC)(0, (const half *)&bits);
-}
-INLINE void store_halves(__global half *p, PASTE(float, VEC) v) {
-  if (!IS_ALIGNED(p, ushort)) {
-    PASTE(PASTE(vstore_half, VEC), _rte)(v, 0, p);
-    return;
-  }
+// `half` is a type of pointers only where fp16 is missing: a vector of halves is moved as bits.
+INLINE PASTE(float, VEC) half_values(PASTE(ushort, VEC) bits) { return PASTE(vload_half, VEC)(0, (const half *)&bits); }
+INLINE PASTE(ushort, VEC) half_bits(PASTE(float, VEC) v) {
   PASTE(ushort, VEC) bits;
   PASTE(PASTE(vstore_half, VEC), _rte)(v, 0, (half *)&bits);
-  VECTOR_AT(ushort, p) = bits;
+  return bits;
 }
 #endif
 
@@ -135,6 +127,22 @@ DEFINE_STORE(double)
 DEFINE_STORE(uint)
 DEFINE_STORE(long)
 #endif
+
+INLINE PASTE(float, VEC) load_halves(__global const half *p) {
+  if (!IS_ALIGNED(p, ushort)) return PASTE(vload_half, VEC)(0, p);
+  return half_values(CONST_VECTOR_AT(ushort, p));
+}
+// PoCL 3.1 takes the address that vstore_half8 is given for one aligned to 16 bytes. That ends the process elsewhere
+// where the same vector is stored several times, as LLVM then does not store it by the instruction that converts it.
+#ifdef IS_CPU
+#define STORES_BITS(p) (((uintptr_t)(p) & 15) != 0)
+#else
+#define STORES_BITS(p) IS_ALIGNED(p, ushort)
+#endif
+INLINE void store_halves(__global half *p, PASTE(float, VEC) v) {
+  if (STORES_BITS(p)) put_ushort((__global ushort *)p, half_bits(v));
+  else PASTE(PASTE(vstore_half, VEC), _rte)(v, 0, p);
+}
 #endif
 
 // Elements i to i + VEC - 1 of a contiguous run. Dtypes that rarely meet a class go lane by lane: a case for

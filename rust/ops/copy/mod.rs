@@ -1,5 +1,6 @@
 //! Partial copies: triangles.
 
+pub mod cat;
 pub mod transpose;
 
 use crate::error::Result;

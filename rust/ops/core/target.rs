@@ -128,7 +128,20 @@ impl Target {
         args.bind(|args| self.enqueue_of(program, kernel.name, args, global, local, start))
     }
 
-    /// Enqueues a kernel that was written at run time.
+    fn enqueue_of(
+        &self,
+        program: &CachedProgram,
+        kernel: &'static str,
+        args: &[Arg<'_>],
+        global: &[usize],
+        local: Option<&[usize]>,
+        start: Start,
+    ) -> Result<()> {
+        let kernel = program.kernel(kernel)?;
+        self.launch_generated(&kernel, args, global, local, start)
+    }
+
+    /// Enqueues a kernel, which may have been written at run time.
     pub fn launch_generated(
         &self,
         kernel: &Kernel,
@@ -140,33 +153,6 @@ impl Target {
         if global.contains(&0) {
             return Ok(());
         }
-        self.enqueue(kernel, args, global, local, start)
-    }
-
-    fn enqueue_of(
-        &self,
-        program: &CachedProgram,
-        kernel: &'static str,
-        args: &[Arg<'_>],
-        global: &[usize],
-        local: Option<&[usize]>,
-        start: Start,
-    ) -> Result<()> {
-        if global.contains(&0) {
-            return Ok(());
-        }
-        let kernel = program.kernel(kernel)?;
-        self.enqueue(&kernel, args, global, local, start)
-    }
-
-    fn enqueue(
-        &self,
-        kernel: &Kernel,
-        args: &[Arg<'_>],
-        global: &[usize],
-        local: Option<&[usize]>,
-        start: Start,
-    ) -> Result<()> {
         let launch = |first: Option<&[usize]>, global: &[usize], local: Option<&[usize]>| {
             self.stream.launch(&self.state.context, kernel, args, &Grid { first, global, local }, start)
         };

@@ -1,4 +1,4 @@
-// What kernels that torch.compile generates call: python/torch_opencl/inductor writes their text, which follows this.
+// Functions for kernels that torch.compile generates: python/torch_opencl/inductor writes their text, which follows this.
 //
 // Functions carry the type of their operands, `maximum_float16`, or the number of lanes and the name of a dtype's storage,
 // `load16_bf16`. Values of 16-bit floats are float, those of bool and of integers of up to 32 bits int or uint. A bool is 0 or
@@ -7,7 +7,7 @@
 #define LANES16 ((long16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
 #define TASKS_LOOP(first, last) for (long task = first; task < last; task++)
 
-// What Python computes with sizes.
+// The type of Python's floats, which sizes are computed in.
 #ifdef HAS_FP64
 typedef double Real;
 #else
@@ -176,26 +176,20 @@ INLINE ulong abs_ulong(ulong x) { return x; }
 INLINE int not_int(int x) { return !x; }
 INLINE int16 not_int16(int16 x) { return ~x; }
 
-INLINE float frexp_significand_float(float x) {
-  int exponent;
-  return frexp(x, &exponent);
-}
-INLINE int frexp_exponent_float(float x) {
-  int exponent;
-  frexp(x, &exponent);
-  return exponent;
-}
+#define DEFINE_FREXP(type)                       \
+  INLINE type frexp_significand_##type(type x) { \
+    int exponent;                                \
+    return frexp(x, &exponent);                  \
+  }                                              \
+  INLINE int frexp_exponent_##type(type x) {     \
+    int exponent;                                \
+    frexp(x, &exponent);                         \
+    return exponent;                             \
+  }
+DEFINE_FREXP(float)
 #ifdef HAS_FP64
 DEFINE_SIGN(double)
-INLINE double frexp_significand_double(double x) {
-  int exponent;
-  return frexp(x, &exponent);
-}
-INLINE int frexp_exponent_double(double x) {
-  int exponent;
-  frexp(x, &exponent);
-  return exponent;
-}
+DEFINE_FREXP(double)
 #endif
 
 // --- bits

@@ -17,6 +17,16 @@ INLINE float16 exp_below16(float16 x) {
   return x < -87 ? (float16)0 : fma(fraction, scale, scale);
 }
 
+// Lanes of vectors by their index.
+typedef union {
+  long16 v;
+  long lane[16];
+} LongLanes;
+typedef union {
+  int16 v;
+  int lane[16];
+} IntLanes;
+
 // Functions of one and two operands, a lane at a time.
 #define LANEWISE_1(name, result, type)                                    \
   INLINE result##16 name##_##type##16(type##16 x) {                       \
@@ -117,10 +127,7 @@ INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
     }                                                                                                    \
   }                                                                                                      \
   INLINE type##16 gather16_##name(__global const pointer *p, long16 index) {                             \
-    union {                                                                                              \
-      long16 v;                                                                                          \
-      long lane[16];                                                                                     \
-    } position = {index};                                                                                \
+    LongLanes position = {index};                                                                        \
     union {                                                                                              \
       element##16 v;                                                                                     \
       element lane[16];                                                                                  \
@@ -129,14 +136,8 @@ INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
     return from(out.v);                                                                                  \
   }                                                                                                      \
   INLINE type##16 gather16_masked_##name(__global const pointer *p, long16 index, int16 mask) {          \
-    union {                                                                                              \
-      long16 v;                                                                                          \
-      long lane[16];                                                                                     \
-    } position = {index};                                                                                \
-    union {                                                                                              \
-      int16 v;                                                                                           \
-      int lane[16];                                                                                      \
-    } is_set = {mask};                                                                                   \
+    LongLanes position = {index};                                                                        \
+    IntLanes is_set = {mask};                                                                            \
     union {                                                                                              \
       element##16 v;                                                                                     \
       element lane[16];                                                                                  \
@@ -151,10 +152,7 @@ INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
     return gather16_masked_##name(p, LANES16, mask);                                                     \
   }                                                                                                      \
   INLINE void scatter16_##name(__global pointer *p, long16 index, type##16 value) {                      \
-    union {                                                                                              \
-      long16 v;                                                                                          \
-      long lane[16];                                                                                     \
-    } position = {index};                                                                                \
+    LongLanes position = {index};                                                                        \
     union {                                                                                              \
       element##16 v;                                                                                     \
       element lane[16];                                                                                  \
@@ -164,10 +162,7 @@ INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
   DEFINE_ATOMIC_LANES(name, pointer, type)
 #define DEFINE_ATOMIC_LANES(name, pointer, type)                                       \
   INLINE void atomic_add16_##name(__global pointer *p, long16 index, type##16 value) { \
-    union {                                                                            \
-      long16 v;                                                                        \
-      long lane[16];                                                                   \
-    } position = {index};                                                              \
+    LongLanes position = {index};                                                      \
     union {                                                                            \
       type##16 v;                                                                      \
       type lane[16];                                                                   \
@@ -227,10 +222,7 @@ DEFINE_SQUARE_16(double)
 
 #define DEFINE_RANDOM_16(name)                                               \
   INLINE float16 name##16(long seed, long16 offset) {                        \
-    union {                                                                  \
-      long16 v;                                                              \
-      long lane[16];                                                         \
-    } position = {offset};                                                   \
+    LongLanes position = {offset};                                           \
     union {                                                                  \
       float16 v;                                                             \
       float lane[16];                                                        \
@@ -241,27 +233,19 @@ DEFINE_SQUARE_16(double)
 DEFINE_RANDOM_16(rand)
 DEFINE_RANDOM_16(randn)
 INLINE long16 randint6416(long seed, long16 offset, long16 low, long16 high) {
-  union {
-    long16 v;
-    long lane[16];
-  } place = {offset}, from = {low}, to = {high}, out;
-  for (int l = 0; l < 16; l++) out.lane[l] = randint64(seed, place.lane[l], from.lane[l], to.lane[l]);
+  LongLanes offsets = {offset}, from = {low}, to = {high}, out;
+  for (int l = 0; l < 16; l++) out.lane[l] = randint64(seed, offsets.lane[l], from.lane[l], to.lane[l]);
   return out.v;
 }
 
 INLINE long16 checked_index16(long16 index, long size, int is_wrapped, int16 is_active, __global uchar *faults) {
   const long16 is_out = (index < 0) | (index >= size);
   if (!any16(convert_int16(is_out))) return index;
-  union {
-    long16 v;
-    long lane[16];
-  } place = {index};
-  union {
-    int16 v;
-    int lane[16];
-  } active = {is_active};
-  for (int l = 0; l < 16; l++) place.lane[l] = checked_index(place.lane[l], size, is_wrapped, active.lane[l], faults);
-  return place.v;
+  LongLanes indices = {index};
+  IntLanes active = {is_active};
+  for (int l = 0; l < 16; l++)
+    indices.lane[l] = checked_index(indices.lane[l], size, is_wrapped, active.lane[l], faults);
+  return indices.v;
 }
 #endif
 

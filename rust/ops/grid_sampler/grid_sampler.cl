@@ -19,7 +19,7 @@ typedef struct {
   long sizes[3];  // of the input: W, H, D
   int mode;
   int padding;
-  int align_corners;
+  int edge;  // 1 where -1 and 1 are the outer edges of the corner elements, 0 where they are the centres
   int dims;
 } Sampler;
 SHARED(Sampler, 40);
@@ -54,8 +54,7 @@ static inline INLINED_ON_GPUS T reflected(T x, long low, long high, T *sign) {
 // Applies the padding mode to a coordinate; `slope` is multiplied by the derivative.
 static inline INLINED_ON_GPUS T padded(T x, const Sampler *s, long size, T *slope) {
   if (s->padding == PADDING_ZEROS) return x;
-  if (s->padding == PADDING_REFLECTION)
-    x = reflected(x, s->align_corners ? 0 : -1, s->align_corners ? 2 * (size - 1) : 2 * size - 1, slope);
+  if (s->padding == PADDING_REFLECTION) x = reflected(x, -s->edge, 2 * (size - 1) + s->edge, slope);
   // NaN goes to 0.
   if (!(x > 0) || x >= size - 1) *slope = 0;
   return fmin(fmax(x, (T)0), (T)(size - 1));
@@ -99,8 +98,9 @@ static inline INLINED_ON_GPUS void find_elements(const Sampler *s, int dim, T co
     return;
   }
   long size = s->sizes[dim];
-  T slope = (T)(s->align_corners ? size - 1 : size) / 2;
-  T x = s->align_corners ? (coordinate + 1) / 2 * (size - 1) : ((coordinate + 1) * size - 1) / 2;
+  long span = size - 1 + s->edge;
+  T slope = (T)span / 2;
+  T x = ((coordinate + 1) * span - s->edge) / 2;
   if (s->mode == MODE_CUBIC) {
     T low = floor(x), f = x - low, ignored = 1;
     t->count = 4;

@@ -95,7 +95,7 @@ impl GridSampleCall {
             sizes: [width, height, depth],
             mode: sampler.interpolation,
             padding: sampler.padding,
-            align_corners: i32::from(sampler.align_corners),
+            edge: i32::from(!sampler.align_corners),
             dims: spatial as i32,
         };
         let [width, height, depth, _, samples] = planes::sizes(output, spatial);

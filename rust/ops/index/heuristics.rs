@@ -5,8 +5,9 @@ use crate::kernels::DType;
 use crate::ops::core::space::Dim;
 use crate::ops::Target;
 
-/// An update takes as long as so many elements of a pointwise kernel, so that specialised programs pay for fewer.
-pub(super) const UPDATE_COST: i64 = 8;
+/// Scattering an element takes as long as so many elements of a pointwise kernel, so that specialised programs pay
+/// for fewer.
+pub(super) const SCATTER_COST: i64 = 8;
 
 /// Occupancy target: copies of the destination, each a work-item's, for each core.
 pub(super) const OCCUPANCY_TARGET: i64 = 4;

@@ -55,7 +55,7 @@ INLINE long extent(const Layout *layout, int first, int last) {
   return n;
 }
 
-// What this work-item takes: elements [begin, end) of dimension 0, at positions [first_row, last_row) of the others. On
+// The work-item's share: elements [begin, end) of dimension 0, at positions [first_row, last_row) of the others. On
 // GPUs an item takes one element.
 #ifdef IS_CPU
 #define ITEM_ROWS(rows) rows

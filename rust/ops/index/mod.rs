@@ -199,7 +199,7 @@ pub(super) fn write_offsets(
     target.launch(&program, entry::INDEX_OFFSETS, &args, &[share.items], None)
 }
 
-/// What each work-item takes of a space: on GPUs one element, on CPUs enough to amortise it without idling a core.
+/// A work-item's share of a space: on GPUs one element, on CPUs enough to amortise the item without idling a core.
 struct Share {
     /// Elements of dimension 0.
     chunk: i64,

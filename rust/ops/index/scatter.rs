@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::heuristics::{
     is_across, is_worth_racing, row_of, step_of_reads, suits_copies, suits_rows, OCCUPANCY_TARGET, RACING_ITEMS,
-    SHALLOW, SORTING_ITEMS, UPDATE_COST,
+    SCATTER_COST, SHALLOW, SORTING_ITEMS,
 };
 use super::{fold, slices, write_offsets, IndexAxis, Report};
 use crate::error::Result;
@@ -46,7 +46,7 @@ mod ffi {
     /// How `index_set` writes.
     #[derive(Clone, Copy, Debug)]
     pub struct Writing {
-        /// What becomes of source and destination.
+        /// Combines source and destination.
         pub op: SetOp,
         /// Of the updates of one destination.
         pub order: ScatterOrder,
@@ -139,7 +139,7 @@ struct Scatter<'a> {
 impl Scatter<'_> {
     fn program(&self, elements: usize, index: DType) -> Result<Arc<CachedProgram>> {
         let constants = [("SPEC_OP", self.op.repr), ("SPEC_DTYPE0", self.dtype.code()), ("SPEC_DTYPE1", index.code())];
-        let spec = with_rare(tier(elements as i64 * UPDATE_COST, &constants), [self.dtype]);
+        let spec = with_rare(tier(elements as i64 * SCATTER_COST, &constants), [self.dtype]);
         self.target.program(Family::Index, self.dtype.class(), &spec)
     }
 

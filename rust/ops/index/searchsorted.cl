@@ -1,17 +1,17 @@
 // Values among others: where sorted ones would take them, and whether they are there.
 
 #ifndef IS_COMPLEX
-// The element of a row of boundaries that is at a place in order: where `sorter` is given, it says where that lies.
-INLINE T boundary(__global const uchar *boundaries, __global const uchar *sorter, long row, long place, int dtype0) {
-  const long at = sorter ? ((__global const long *)sorter)[row + place] : place;
+// The element of a row of boundaries at a position in ascending order. `sorter`, where given, has its index.
+INLINE T boundary(__global const uchar *boundaries, __global const uchar *sorter, long row, long position, int dtype0) {
+  const long at = sorter ? ((__global const long *)sorter)[row + position] : position;
   return load(boundaries, row + at, DTYPE0);
 }
 
 // True if a value is inserted behind a boundary; `right` puts equal ones there. Negated, so that NaN counts as larger
 // than every boundary.
-#define IS_BEHIND(place, v)                                          \
-  (right ? !(boundary(boundaries, sorter, row, place, dtype0) > (v)) \
-         : !(boundary(boundaries, sorter, row, place, dtype0) >= (v)))
+#define IS_BEHIND(position, v)                                          \
+  (right ? !(boundary(boundaries, sorter, row, position, dtype0) > (v)) \
+         : !(boundary(boundaries, sorter, row, position, dtype0) >= (v)))
 
 // Insertion index of values[i] in its ascending row of `length` boundaries. `per_row` values share a row; rows are
 // `row_step` elements apart (0: all use the only one). An item takes `chunk` values (one on GPUs). It looks from the index

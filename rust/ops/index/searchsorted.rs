@@ -41,7 +41,7 @@ pub fn searchsorted(
     let length = boundaries.sizes.last().copied().unwrap_or(1);
     let shared = boundaries.ndim() <= 1;
     let per_row = if shared { count } else { values.sizes.last().copied().unwrap_or(1) };
-    // Several for each core, as some find their neighbours' place and others halve the whole row.
+    // Several for each core, as some find their neighbours' index and others halve the whole row.
     let chunk = if target.is_cpu() { div_ceil(count, target.compute_units() as i64 * 4) } else { 1 };
     let spec = tier(count, &[("SPEC_DTYPE0", values.dtype.code())]);
     let program = target.program(Family::Index, values.class(), &spec)?;

@@ -39,7 +39,7 @@ pub struct Epilogue<'a> {
     pub activation: Activation,
     /// The result.
     pub out: MatrixOperand,
-    /// What is computed of the result and stored in its place: of `out` only the layout counts then.
+    /// Generated code that computes from the result and stores instead of it: only the layout of `out` counts then.
     pub fused: Option<Fused<'a>>,
 }
 

@@ -8,7 +8,7 @@ use super::epilogue::{Activation, Epilogue};
 use super::gemm_local;
 use super::matrix::{Matrix, MatrixOperand};
 use super::operands::{Gemm, GemmOperand};
-use super::plan::{Cores, GemmPlan, GemmSize, Tile};
+use super::plan::{Cores, GemmPlan, GemmSize, Tile, MATRICES};
 use crate::cl::Memory;
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Arguments, EntryPoint, LocalBytes};
@@ -63,9 +63,6 @@ impl Gemm<'_> {
         }
     }
 }
-
-/// Kinds of the operands of a program that reads matrices only.
-pub const MATRICES: [i64; 2] = [0; 2];
 
 /// The program of GEMMs with operands of some kinds and a dtype that end in an epilogue, with its tile. Kinds and
 /// dtypes are constants of it: code for every dtype of every tensor would take three times as long to build.

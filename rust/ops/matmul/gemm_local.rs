@@ -6,11 +6,10 @@
 use std::sync::Arc;
 
 use super::epilogue::{Activation, Epilogue};
-use super::gemm::MATRICES;
 use super::im2col::Im2colOrder;
 use super::matrix::{Matrix, MatrixOperand};
 use super::operands::{Gemm, GemmOperand};
-use super::plan::GemmSize;
+use super::plan::{GemmSize, MATRICES};
 use crate::cl::Memory;
 use crate::error::{Error, Result};
 use crate::kernels::entry;

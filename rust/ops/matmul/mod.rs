@@ -11,10 +11,10 @@ pub mod operands;
 pub mod plan;
 
 use self::epilogue::{Activation, Epilogue};
-use self::gemm::{finish, launch, multiply, occupancy_target, program, MATRICES};
+use self::gemm::{finish, launch, multiply, occupancy_target, program};
 use self::matrix::{Axis, Matrix, MatrixOperand};
 use self::operands::{Gemm, GemmOperand};
-use self::plan::{GemmSize, Tile};
+use self::plan::{GemmSize, Tile, MATRICES};
 use crate::error::{Error, Result};
 use crate::kernels::{entry, DType, Family};
 use crate::ops::core::forms::{Form, FLOAT_DTYPES};

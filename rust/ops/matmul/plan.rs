@@ -5,6 +5,9 @@ use crate::ops::core::space::div_ceil;
 use crate::ops::tuning::{CpuTuning, Tuning};
 use crate::ops::Target;
 
+/// Kinds of the operands of a program that reads matrices only.
+pub const MATRICES: [i64; 2] = [0; 2];
+
 /// A part of k shorter than this does not repay sums of its own.
 const SHORTEST_SPLIT: i64 = 256;
 

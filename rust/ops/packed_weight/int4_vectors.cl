@@ -1,4 +1,4 @@
-// Products with weights of 4 bits on CPUs. A row has VEC int32 in a block, 4 * pairs, and value s of all of them makes a
+// Matmuls with weights of 4 bits on CPUs. A row has VEC int32 in a block, 4 * pairs, and value s of all of them makes a
 // vector, whose columns lie apart. x is put into that order first, so that all that is left is a multiplication of
 // vectors.
 

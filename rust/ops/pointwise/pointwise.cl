@@ -277,6 +277,45 @@ static inline void store_strided(__global uchar *p, long stride, const LaneOffse
   for (int l = 0; l < count; l++) store_at(p + offsets->lanes[l], dt, v.lanes[l]);
 }
 
+// Whole vectors of a row, in specialised programs for CPUs: where operands lie dense along it, or repeat one element that
+// is loaded once, there is nothing to ask for each vector.
+#if defined(SPEC_OP) && defined(IS_CPU) && OUTPUTS == 1 && ARITY <= 3
+#if ARITY == 2
+#define EACH_INPUT(EACH) \
+  EACH(0, DTYPE0)        \
+    EACH(1, DTYPE1)
+#define THIRD C(0)
+#else
+#define EACH_INPUT(EACH) \
+  EACH(0, DTYPE0)        \
+    EACH(1, DTYPE1)      \
+      EACH(2, DTYPE2)
+#define THIRD next2
+#endif
+#define IS_VALUE(k) (((SOURCES >> (2 * k)) & 3) == SOURCE_VALUE)
+#define REPEATS(k) (IS_VALUE(k) || layout.strides[1 + k][0] == 0)
+#define IS_DENSE(k, DTYPE) (layout.strides[k][0] == dtype_size(DTYPE))
+#define AND_IS_PLAIN(k, DTYPE) &&(REPEATS(k) || IS_DENSE(1 + k, DTYPE))
+#define ROW_OF(k) (bases[k] + y * layout.strides[k][1])
+#define ROW(k, DTYPE)                                         \
+  __global const uchar *const row##k = in##k + ROW_OF(1 + k); \
+  const TV one##k = IS_VALUE(k) ? (TV)(launch.values[k]) : REPEATS(k) ? (TV)(load_at(row##k, DTYPE)) : (TV)(C(0));
+#define NEXT(k, DTYPE) const TV next##k = REPEATS(k) ? one##k : load_vector(row##k, x * VEC, DTYPE);
+#define ROW_OF_WHOLE_VECTORS                                                        \
+  if (rows == 1 && IS_DENSE(0, DTYPE_OUT) EACH_INPUT(AND_IS_PLAIN)) {               \
+    EACH_INPUT(ROW)                                                                 \
+    for (const long whole = min(x_last, layout.sizes[0] / VEC); x < whole; x++) {   \
+      EACH_INPUT(NEXT)                                                              \
+      TV a = next0, b = next1, c = THIRD, d = C(0);                                 \
+      CAST_INPUTS                                                                   \
+      store_vector(out + ROW_OF(0), x * VEC, DTYPE_OUT,                             \
+                   result_of(OP, DTYPE_RESULT, DTYPE_OUT, a, b, c, d, PARAMETERS)); \
+    }                                                                               \
+  }
+#else
+#define ROW_OF_WHOLE_VECTORS
+#endif
+
 // Any strides; operand 0 of the layout is the output. `sources` tells SOURCE_VALUE only: stride 0 repeats. A task is a
 // tile of `tile_rows` positions of dimension 1, or of so many times `rows_at_once`, by `tile_vectors` vectors along
 // dimension 0. On CPUs an item takes whole tiles. On GPUs it takes one vector, of one element where rows are not
@@ -322,7 +361,9 @@ __kernel void pointwise_strided(Launch launch, Layout layout, OPERANDS) {
       for (int k = 0; k < ARITY + OUTPUTS; k++) bases[k] += index * layout.strides[k][j];
     }
     for (long y = y_first; y < y_last; y += rows) {
-      for (long x = x_first; x < x_last; x++) {
+      long x = x_first;
+      ROW_OF_WHOLE_VECTORS
+      for (; x < x_last; x++) {
         const int count = (int)min((long)VEC, layout.sizes[0] * min((long)rows, y_last - y) - x * VEC);
         TV a = C(0), b = C(0), c = C(0), d = C(0);
 #define OFFSET(k) (bases[k] + y * layout.strides[k][1] + x * VEC * layout.strides[k][0])

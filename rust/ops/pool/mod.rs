@@ -199,8 +199,9 @@ pub fn avg_pool_backward(pool: &Pool<'_>, grad_input: &Tensor<'_>, grad: &Tensor
 }
 
 impl From<Divisor> for AverageDivisor {
-    fn from(Divisor { divisor_override, count_include_pad }: Divisor) -> Self {
-        Self { divisor_override, count_include_pad: count_include_pad.into(), pad: 0 }
+    fn from(divisor: Divisor) -> Self {
+        let count_include_pad = divisor.count_include_pad.into();
+        Self { divisor_override: divisor.divisor_override, count_include_pad, pad: 0 }
     }
 }
 

@@ -49,7 +49,8 @@ static inline void store_vector(__global uchar *out, long first, long n, int dt,
     return;
   }
 #ifdef CLASS_F
-  if (dt == DT_F16 && first + LANES <= n) {
+  // PoCL 3.1 takes the address that vstore_half8 is given for an aligned one.
+  if (dt == DT_F16 && first + LANES <= n && ((uintptr_t)((__global half *)out + first) & 15) == 0) {
     vstore_half8_rte(v, 0, (__global half *)out + first);
     return;
   }

@@ -111,10 +111,18 @@ fn space(values: &Tensor<'_>, indices: &Tensor<'_>, input: &Tensor<'_>, dim: usi
     space
 }
 
+/// Rows of at most so many elements are compared in lanes of several rows by CPUs: comparing the lanes of a vector, and
+/// looking for the winner's index, takes longer than gathering. Of 16384 rows of 16, 1.0 ms (PoCL, 2 cores).
+const SHORT_ROW: i64 = 32;
+
 /// The kernel that reads in the order of memory, unless the indices do not fit its lanes.
 fn order(space: &Reduction<3>, geometry: &Geometry, class: Class) -> Traversal {
     if class == Class::Float && space.length() > i64::from(i32::MAX) {
         return Traversal::Rows;
+    }
+    let rows = space.kept.first().map_or(0, |dim| dim.size);
+    if geometry.group == 1 && space.length() <= SHORT_ROW && rows >= geometry.lanes as i64 {
+        return Traversal::Columns;
     }
     space.order(geometry)
 }

@@ -326,9 +326,9 @@ __kernel void resample(__global uchar *output, ulong output_offset, __global con
   long rows = (by_channel ? 1 : channels) * layout.sizes[1] * layout.sizes[2] * layout.sizes[4];
   ITEM_TASKS(rows * of_row, first, last);
   for (long task = first; task < last;) {
-    long place = task % of_row, rest = task / of_row;
-    long end = min(last, task + of_row - place);
-    long x = by_channel ? place / strips : 0, strip = by_channel ? place % strips : place, channel = 0;
+    long position = task % of_row, rest = task / of_row;
+    long end = min(last, task + of_row - position);
+    long x = by_channel ? position / strips : 0, strip = by_channel ? position % strips : position, channel = 0;
     long y = rest % layout.sizes[1];
     rest /= layout.sizes[1];
     long z = rest % layout.sizes[2];
@@ -341,17 +341,19 @@ __kernel void resample(__global uchar *output, ulong output_offset, __global con
     __global const uchar *in = input + input_offset + channel * layout.strides[1][3] + rest * layout.strides[1][4];
     __global uchar *out = output + output_offset + y * layout.strides[0][1] + z * layout.strides[0][2] +
                           channel * layout.strides[0][3] + rest * layout.strides[0][4];
+    TableRow x_row;
+    if (by_channel) x_row = table_row(tables, &x_axis, x);
     for (; task < end; task++, strip++) {
       if (by_channel && strip == strips) {
         strip = 0;
-        x++;
+        x_row = table_row(tables, &x_axis, ++x);
       }
       long at = strip * VEC;
       int n = (int)min(lanes - at, (long)VEC);
       if (by_channel) {
         long step = layout.strides[1][3];
-        TV sum = sum_channels(table_row(tables, &x_axis, x), y_row, z_row, in + at * step, step, n,
-                              layout.strides[1][0], layout.strides[1][1], layout.strides[1][2], dtype0);
+        TV sum = sum_channels(x_row, y_row, z_row, in + at * step, step, n, layout.strides[1][0], layout.strides[1][1],
+                              layout.strides[1][2], dtype0);
         store_lanes(out + x * layout.strides[0][0] + at * layout.strides[0][3], layout.strides[0][3], n, DTYPE0, sum);
       } else {
         TV sum = sum_columns(tables, &x_axis, y_row, z_row, at, n, in, layout.strides[1][0], layout.strides[1][1],

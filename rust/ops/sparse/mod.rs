@@ -1,7 +1,9 @@
 //! Matmuls of sparse matrices.
 
+use std::sync::Arc;
+
 use crate::error::Result;
-use crate::kernels::{entry, Family};
+use crate::kernels::{entry, CachedProgram, Family};
 use crate::ops::core::geometry::Geometry;
 use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
@@ -62,9 +64,7 @@ pub fn csr_matmul(out: &Tensor<'_>, matrix: &CsrMatrix<'_>, dense: &Tensor<'_>) 
     let target = Target::of(out.address)?;
     let geometry = Geometry::of(&target, out.class());
     let count = matrix.values.numel();
-    let constants = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", matrix.col_indices.dtype.code())];
-    let spec = geometry.define(tier(count.max(rows) * columns, &constants));
-    let program = target.program(Family::Sparse, out.class(), &spec)?;
+    let program = matmul_program(&target, &geometry, out, &matrix.col_indices, count)?;
     let csr = entry::CsrArguments {
         starts: target.tensor(&matrix.crow_indices)?,
         indices: target.tensor(&matrix.col_indices)?,
@@ -90,6 +90,19 @@ pub fn csr_matmul(out: &Tensor<'_>, matrix: &CsrMatrix<'_>, dense: &Tensor<'_>) 
     target.launch(&program, entry::CSR_MATMUL_GROUP, &args, &[(groups * group) as usize], Some(&[geometry.group]))
 }
 
+/// The program of matmuls of a sparse matrix that has `count` elements, with `indices`.
+fn matmul_program(
+    target: &Target,
+    geometry: &Geometry,
+    out: &Tensor<'_>,
+    indices: &Tensor<'_>,
+    count: i64,
+) -> Result<Arc<CachedProgram>> {
+    let constants = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", indices.dtype.code())];
+    let spec = geometry.define(tier(count.max(out.size(0)) * out.size(1), &constants));
+    target.program(Family::Sparse, out.class(), &spec)
+}
+
 /// Rows of the result for each core of a CPU from which cores can share them, as elements then meet all parts.
 const ROWS_FOR_A_CORE: usize = 4;
 
@@ -109,9 +122,7 @@ pub fn scattered_matmul(out: &Tensor<'_>, matrix: &ScatteredMatrix<'_>, dense: &
     }
     let geometry = Geometry::of(&target, out.class());
     let count = matrix.rows.numel();
-    let constants = [("SPEC_DTYPE0", out.dtype.code()), ("SPEC_DTYPE1", matrix.rows.dtype.code())];
-    let spec = geometry.define(tier(count.max(rows) * columns, &constants));
-    let program = target.program(Family::Sparse, out.class(), &spec)?;
+    let program = matmul_program(&target, &geometry, out, &matrix.rows, count)?;
     let args = entry::ScatteredMatmul {
         targets: target.tensor(&matrix.rows)?,
         sources: target.tensor(&matrix.columns)?,

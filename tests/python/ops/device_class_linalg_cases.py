@@ -4,6 +4,7 @@ import pytest
 import torch
 from device_class_cases import check
 from float64 import computed
+from releases import RELEASE, release
 
 DTYPES = computed((torch.float32, torch.float64, torch.complex64, torch.complex128))
 # Parts of a block of 32, one, and several with a rest, which take two levels of halving.
@@ -99,7 +100,8 @@ def test_cholesky(n: int, dtype: torch.dtype):
         factor = linalg.cholesky(a, upper=upper)
         there = linalg.cholesky(a.to("opencl"), upper=upper)
         same(there, factor, n)
-        same(torch.cholesky(a.to("opencl"), upper=upper), factor, n)
+        if release("2.14") > RELEASE:  # which no longer has it
+            same(torch.cholesky(a.to("opencl"), upper=upper), factor, n)
         same(torch.cholesky_solve(b.to("opencl"), there, upper=upper), torch.cholesky_solve(b, factor, upper=upper), n)
         same(torch.cholesky_inverse(there, upper=upper), torch.cholesky_inverse(factor, upper=upper), n)
     # The first matrix is not definite from some row on, and the second one is.

@@ -1,5 +1,6 @@
 """As device_class_cases.py, of what goes by index, order or group: updates, sorts, totals, losses, segments, grids."""
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
@@ -229,3 +230,26 @@ def test_hashes():
         with torch.no_grad():
             for dims in ((), (0,), (1,)):
                 check(lambda x, dims=dims: torch.hash_tensor(x, dims).view(torch.int64), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float32, torch.int64, torch.complex128], ids=str)
+def test_parts_of_a_concatenation_are_copied_together(dtype: torch.dtype):
+    """Whole tensors and slices, in words of any width, more than one launch takes, and layouts with no rows."""
+    x = torch.randint(9, (7, 60, 33)).to(dtype)
+    if dtype not in computed([dtype]):
+        pytest.skip("the device does not compute in it")
+
+    def joined(parts: Callable[[torch.Tensor], list[torch.Tensor]], dim: int) -> None:
+        assert torch.equal(torch.cat(parts(x.to("opencl")), dim).cpu(), torch.cat(parts(x), dim))
+
+    for dim in range(3):
+        joined(lambda x: [x[:, :, 3:17], x[:, :, 5:19], x[:, :, :14]], dim)
+        joined(lambda x: [*x[:, :32, :32].split(8, 1)] * 6, dim)
+        joined(lambda x: [x.mT, x.mT], dim)
+    joined(lambda x: [x[0], x[1, :, 2:3], x[2, :, :1]], 1)
+    joined(lambda x: x[0, :, ::7, None].unbind(1) * 5, 1)
+    joined(lambda x: [x[1:4], x[:0], x[2:3], x[3:6, ::2].repeat(1, 2, 1)], 0)
+    images = x[:, :, :32].reshape(7, 4, 15, 32).contiguous(memory_format=torch.channels_last)
+    assert torch.equal(torch.cat([images.to("opencl")] * 3, 1).cpu(), torch.cat([images] * 3, 1))
+    long = torch.randint(9, (3, 50001)).to(dtype)
+    assert torch.equal(torch.cat([long.to("opencl"), long[:1].to("opencl")]).cpu(), torch.cat([long, long[:1]]))

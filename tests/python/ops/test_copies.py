@@ -253,3 +253,30 @@ def test_narrow_copies_into_out(device: torch.device) -> None:
         )
         assert torch.equal(out.cpu(), x.narrow(dim, start, length))
         assert torch.equal(torch.narrow_copy(x.t().to(device), dim, 0, 1).cpu(), x.t().narrow(dim, 0, 1))
+
+
+@pytest.mark.parametrize("dtype", computed([torch.uint8, torch.bfloat16, torch.float32, torch.complex128]), ids=str)
+def test_large_slices_and_repeated_elements(dtype: torch.dtype) -> None:
+    """Rows, single elements, and several positions of a dimension that repeats, to and from slices."""
+    x = torch.randint(100, (300, 521), generator=torch.Generator().manual_seed(0)).to(dtype)
+
+    def written(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        target = x.new_zeros(302, 1043)
+        target[1:-1, 2::2].copy_(source)
+        return target
+
+    copies = (
+        lambda x: x[:, 3:500].contiguous(),
+        lambda x: x[::2, ::3].contiguous(),
+        lambda x: x.repeat_interleave(3, 1),
+        lambda x: x.repeat_interleave(2, 0),
+        lambda x: x[:, None, :, None].expand(300, 2, 521, 2).contiguous(),
+        lambda x: x.mT[:, None, 3:].expand(521, 16, 297).contiguous(),
+        lambda x: x.view(-1).unfold(0, 64, 1)[:5000].contiguous(),
+        lambda x: torch.stack([x, x + x, x], -1),
+        lambda x: written(x, x),
+        lambda x: written(x, x[:1]),
+        lambda x: written(x, x.mT.contiguous().mT),
+    )
+    for copy in copies:
+        assert torch.equal(copy(x.to("opencl")).cpu(), copy(x))

@@ -1,4 +1,4 @@
-"""What index operations take and refuse: exception types and texts are those of PyTorch's CPU backend."""
+"""Errors of index operations: exception types and texts are those of PyTorch's CPU backend."""
 
 import pytest
 import torch
@@ -118,6 +118,28 @@ def test_adding_at_no_index_at_all(device):
     for where in ("cpu", device):
         with pytest.raises(RuntimeError, match="shape mismatch: value tensor"):
             torch.ones((), device=where).index_put([], torch.ones(1, device=where), accumulate=True)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_values_that_do_not_fit_what_is_indexed(accumulate, device):
+    for where in ("cpu", device):
+        rows = torch.tensor([0, 2], device=where)
+        with pytest.raises(RuntimeError, match="shape mismatch: value tensor") as error:
+            torch.ones(3, 4, device=where).index_put_((rows,), torch.ones(3, 4, device=where), accumulate)
+        assert error.type is RuntimeError
+
+
+def test_adding_many_values_to_nothing(device):
+    for where in ("cpu", device):
+        nothing, index, values = (
+            torch.empty(0, device=where),
+            torch.zeros(70000, device=where).long(),
+            torch.ones(70000),
+        )
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            nothing.scatter_add(0, index, values.to(where))
+        with pytest.raises(IndexError, match="out of range"):
+            nothing.index_add(0, index, values.to(where))
 
 
 def test_an_index_is_checked_again_once_it_was_written_to(device):

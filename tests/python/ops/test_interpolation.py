@@ -190,6 +190,24 @@ def test_gradients_of_large_grids_in_16_bits(dtype: torch.dtype, device: torch.d
     torch.testing.assert_close(x.grad.cpu(), expected.grad.to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_large_images_of_channels_in_16_bits_are_read_where_the_grid_says(
+    dtype: torch.dtype, device: torch.device
+) -> None:
+    """Offsets within such images do not fit 16 bits."""
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(1, 16, 96, 96, generator=generator).to(dtype).to(memory_format=torch.channels_last)
+    grid = (torch.rand(1, 40, 40, 2, generator=generator) * 2 - 1).to(dtype)
+    inputs = [tensor.to(device).requires_grad_() for tensor in (values, grid)]
+    expected = [tensor.float().requires_grad_() for tensor in (values, grid)]
+    result, wanted = (F.grid_sample(*both, mode="nearest", align_corners=True) for both in (inputs, expected))
+    assert (result.cpu() == wanted.to(dtype)).float().mean() > 0.9  # places between two pixels may round to either
+    F.grid_sample(*inputs, align_corners=True).sum().backward()
+    F.grid_sample(*expected, align_corners=True).sum().backward()
+    for ours, theirs in zip(inputs, expected, strict=True):
+        torch.testing.assert_close(ours.grad.cpu().float(), theirs.grad, rtol=0.05, atol=0.05 * theirs.grad.abs().max())
+
+
 def test_grids_of_channels_last_images_and_affine_maps(device: torch.device) -> None:
     values = torch.randn(2, 20, 6, 8).contiguous(memory_format=torch.channels_last)
     theta = torch.tensor([[[0.8, -0.3, 0.1], [0.2, 1.1, -0.2]]]).repeat(2, 1, 1)
@@ -198,6 +216,25 @@ def test_grids_of_channels_last_images_and_affine_maps(device: torch.device) -> 
         return F.grid_sample(x, F.affine_grid(y, (2, 20, 5, 7), align_corners=False), align_corners=False)
 
     both_ways(warp, device, values, theta)
+
+
+@covers("affine_grid_generator")
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("size", [(2, 3, 5, 7), (2, 3, 1, 4), (2, 1, 3, 4, 5), (2, 1, 1, 1, 1)], ids=str)
+def test_affine_maps_of_images_and_volumes(size: tuple[int, ...], align_corners: bool, device: torch.device) -> None:
+    theta = torch.randn(2, len(size) - 2, len(size) - 1, generator=torch.Generator().manual_seed(0))
+    both_ways(lambda theta: F.affine_grid(theta, size, align_corners=align_corners), device, theta)
+    permuted = theta.permute(1, 2, 0).contiguous().permute(2, 0, 1)
+    both_ways(lambda theta: F.affine_grid(theta, size, align_corners=align_corners), device, permuted)
+    half = theta.bfloat16()
+    torch.testing.assert_close(
+        F.affine_grid(half.to(device), size, align_corners=align_corners).cpu(),
+        F.affine_grid(half.float(), size, align_corners=align_corners).bfloat16(),
+        rtol=2e-2,
+        atol=2e-2,
+    )
+    with pytest.raises(RuntimeError):
+        torch.affine_grid_generator(theta[:1].to(device), size, align_corners)
 
 
 @pytest.mark.parametrize(
