@@ -2,16 +2,14 @@
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
+from groups import LIBRARIES
 
 # Nothing is downloaded: weights are random.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Counted, not spoken of: what runs on the CPU is asked of each test that cares.
 os.environ.setdefault("TORCH_OPENCL_FALLBACK", "silent")
-# What is installed elsewhere may be tried too.
-LIBRARIES = os.environ.get("LIBRARIES", str(Path(__file__).parents[2] / ".venv-libraries"))
 sys.path.append(LIBRARIES)
 
 import torch
@@ -20,8 +18,9 @@ import torch_opencl
 
 @pytest.fixture(scope="session")
 def device() -> torch.device:
-    if not torch_opencl.is_available():
-        pytest.skip("there is no OpenCL device")
+    assert torch_opencl.is_available(), (
+        "these tests need an OpenCL device: python -m torch_opencl.info says what is missing"
+    )
     return torch.device("opencl")
 
 

@@ -1,8 +1,11 @@
 """accelerate: training on the device that `Accelerator` chooses."""
 
+import json
+
 import pytest
 import torch
 import torch_opencl
+from groups import run_program
 
 accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed: make libraries")
 
@@ -14,13 +17,13 @@ def fresh():
     accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
 
 
-def trained(accelerator, steps=4):
+def trained(accelerator, steps=4, batch_size=16):
     """Train a small network; return the losses."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.GELU(), torch.nn.Linear(32, 1))
     data = torch.utils.data.TensorDataset(torch.randn(steps * 16, 8), torch.randn(steps * 16, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    model, optimizer, loader = accelerator.prepare(model, optimizer, torch.utils.data.DataLoader(data, batch_size=16))
+    model, optimizer, loader = accelerator.prepare(model, optimizer, torch.utils.data.DataLoader(data, batch_size))
     losses = []
     for x, y in loader:
         assert x.device.type == accelerator.device.type
@@ -75,3 +78,29 @@ def test_device_maps_place_models_on_the_device(device):
     model = accelerate.dispatch_model(model, device_map={"0": 0, "1": "cpu"}, force_hooks=True)
     assert model[0].weight.device.type == "opencl"
     assert model(torch.ones(1, 4)).shape == (1, 2)
+
+
+def test_two_processes_give_the_losses_of_one(device, tmp_path):
+    program = """
+import json, sys
+from pathlib import Path
+import accelerate, torch, torch_opencl
+from test_accelerate import trained
+
+torch_opencl.integrations.enable("accelerate")
+accelerator = accelerate.Accelerator()
+assert (accelerator.num_processes, accelerator.device.type) == (2, "opencl")
+losses = trained(accelerator, steps=8)
+folder = Path(sys.argv[1])
+accelerator.save_state(folder / "state")
+accelerator.load_state(folder / "state")
+gathered = accelerator.gather(torch.full((1,), accelerator.process_index, device=accelerator.device))
+assert gathered.tolist() == [0, 1]
+(folder / f"{accelerator.process_index}.json").write_text(json.dumps(losses.tolist()))
+accelerator.end_training()
+"""
+    launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
+    run_program(launch, program, tmp_path)
+    losses = [torch.tensor(json.loads((tmp_path / f"{rank}.json").read_text())) for rank in range(2)]
+    alone = trained(accelerate.Accelerator(cpu=True), steps=8, batch_size=32)
+    torch.testing.assert_close((losses[0] + losses[1]) / 2, alone, rtol=1e-4, atol=1e-4)

@@ -1,8 +1,11 @@
 """Lightning: `Trainer(accelerator="opencl")` and `Fabric(accelerator="opencl")`."""
 
+import json
+
 import pytest
 import torch
 import torch_opencl
+from groups import run_program
 
 pytest.importorskip("lightning", reason="lightning is not installed: make libraries")
 import lightning
@@ -29,13 +32,13 @@ class Regression(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=1e-2)
 
 
-def trained(folder, **options):
+def trained(folder, batch_size=16, part=slice(None), **options):
     options = {"max_epochs": 1, "logger": False, "enable_progress_bar": False, "enable_model_summary": False} | options
     generator = torch.Generator().manual_seed(1)
-    data = torch.utils.data.TensorDataset(*(torch.randn(64, size, generator=generator) for size in (8, 1)))
+    data = torch.utils.data.TensorDataset(*(torch.randn(64, size, generator=generator)[part] for size in (8, 1)))
     model = Regression()
     run = lightning.Trainer(default_root_dir=str(folder), enable_checkpointing=False, **options)
-    run.fit(model, torch.utils.data.DataLoader(data, batch_size=16))
+    run.fit(model, torch.utils.data.DataLoader(data, batch_size=batch_size))
     return run, model
 
 
@@ -71,3 +74,24 @@ def test_fabric_sets_up_models_on_the_device(device, precision):
     fabric.backward(loss)
     optimizer.step()
     assert loss.device.type == "opencl"
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_give_the_losses_of_one(device, tmp_path, strategy):
+    program = """
+import json, os, sys
+from pathlib import Path
+from test_lightning import trained
+
+if __name__ == "__main__":
+    folder, strategy = Path(sys.argv[1]), sys.argv[2]
+    # Lightning's own sampler would shuffle.
+    options = {"part": slice(int(os.environ.get("LOCAL_RANK", 0)), None, 2), "use_distributed_sampler": False}
+    run, model = trained(folder, accelerator="opencl", devices=[0, 0], strategy=strategy, **options)
+    assert model.seen == {"opencl"}
+    (folder / f"{run.global_rank}.json").write_text(json.dumps(model.losses))
+"""
+    run_program([], program, tmp_path, strategy)
+    losses = [torch.tensor(json.loads((tmp_path / f"{rank}.json").read_text())) for rank in range(2)]
+    _, alone = trained(tmp_path, batch_size=32, accelerator="cpu")
+    torch.testing.assert_close((losses[0] + losses[1]) / 2, torch.tensor(alone.losses), rtol=1e-4, atol=1e-4)

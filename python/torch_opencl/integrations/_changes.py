@@ -11,13 +11,13 @@ from typing import Any
 
 __all__ = ["Changes"]
 
-# What makes a replacement of an original.
+# Makes a replacement from an original.
 Replace = Callable[[Any], Any]
 
 
 @dataclass
 class Changes:
-    """What is to be replaced in a library, and what has been.
+    """The replacements to make in a library, and those that have been made.
 
     Args:
         distribution: the library's name as pip knows it.
@@ -65,7 +65,7 @@ class Changes:
         *classes, attribute = path.split(".")
         for each in classes:
             owner = getattr(owner, each, None)
-        # What a class inherits is not its own to replace.
+        # Only a class's own attributes can be replaced in it, not inherited ones.
         if owner is None or attribute not in vars(owner):
             raise self._lacks(f"{module}.{path}")
         return owner, attribute

@@ -1,5 +1,6 @@
-"""Hugging Face accelerate: the device of ``Accelerator()``, mixed precision, ``device_map="auto"``, random states."""
+"""Hugging Face accelerate: the device of ``Accelerator()``, several processes, mixed precision, device maps."""
 
+import importlib
 import os
 import threading
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import torch
 
 import torch_opencl
+from torch_opencl.integrations import safetensors
 from torch_opencl.integrations._changes import Changes, flagged
 
 __all__ = ["disable", "enable"]
@@ -17,12 +19,13 @@ _being_made = threading.local()
 
 
 def enable() -> None:
-    """Make accelerate use OpenCL; see :func:`torch_opencl.integrations.enable`."""
+    """Make accelerate, and safetensors under it, use OpenCL; see :func:`torch_opencl.integrations.enable`."""
+    safetensors.enable()
     _CHANGES.apply()
 
 
 def disable() -> None:
-    """Put back what :func:`enable` has changed."""
+    """Put back what :func:`enable` has changed in accelerate."""
     _CHANGES.undo()
 
 
@@ -31,6 +34,60 @@ def _default_device(original: Any) -> Any:
         return torch.device("opencl") if torch_opencl.is_available() else original(self)
 
     return default_device
+
+
+def _is_wanted(state: Any, cpu: bool) -> bool:
+    """Return whether the process is one of several that a launcher has started, and is to use this device."""
+    if cpu or "LOCAL_RANK" not in os.environ or not torch_opencl.is_available():
+        return False
+    return state.device is None or state.device.type == "opencl"
+
+
+def _prepare_backend(original: Any) -> Any:
+    def prepare_backend(self: Any, cpu: bool = False, sagemaker_dp: bool = False, backend: str | None = None) -> Any:
+        if sagemaker_dp or not _is_wanted(self, cpu):
+            return original(self, cpu, sagemaker_dp, backend)
+        # accelerate's types are a closed list: this one is of accelerators with the collectives of torch.distributed.
+        several = importlib.import_module("accelerate.utils").DistributedType.MULTI_GPU
+        return backend or torch.distributed.get_default_backend_for_device("opencl"), several
+
+    return prepare_backend
+
+
+def _set_device(original: Any) -> Any:
+    def set_device(self: Any) -> None:
+        # Else a process of several would get a CUDA device.
+        if self.distributed_type == "MULTI_GPU" and _is_wanted(self, self._cpu):
+            # As accelerate does for other devices; more processes than devices share them.
+            index = self.local_process_index % torch_opencl.device_count()
+            self.device = torch.device("opencl", index) if self.device is None else self.device
+            torch_opencl.set_device(self.device)
+        original(self)
+
+    return set_device
+
+
+def _wait_for_everyone(original: Any) -> Any:
+    def wait_for_everyone(self: Any) -> None:
+        if self.device.type != "opencl" or not self.use_distributed:
+            original(self)
+        else:
+            # accelerate would name the process's number as the device's, which is another's or not there.
+            torch.distributed.barrier()
+
+    return wait_for_everyone
+
+
+def _prepare_model(original: Any) -> Any:
+    def prepare_model(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.device.type != "opencl" or not self.multi_device:
+            return original(self, *args, **kwargs)
+        # Here too: a model that is on its device needs no number.
+        patched = importlib.import_module("accelerate.utils").patch_environment
+        with patched(accelerate_bypass_device_map="true"):
+            return original(self, *args, **kwargs)
+
+    return prepare_model
 
 
 def _mixed_precision(original: Any) -> Any:
@@ -101,8 +158,12 @@ _CHANGES = Changes(
     "accelerate",
     {
         "accelerate.state:PartialState.default_device": _default_device,
+        "accelerate.state:PartialState._prepare_backend": _prepare_backend,
+        "accelerate.state:PartialState.set_device": _set_device,
+        "accelerate.state:PartialState.wait_for_everyone": _wait_for_everyone,
         "accelerate.state:AcceleratorState.mixed_precision": _mixed_precision,
         "accelerate.accelerator:Accelerator.__init__": _init,
+        "accelerate.accelerator:Accelerator.prepare_model": _prepare_model,
         "accelerate.utils.memory:clear_device_cache": _clear_device_cache,
         "accelerate.utils.modeling:get_max_memory": _get_max_memory,
     },

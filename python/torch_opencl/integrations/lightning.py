@@ -1,8 +1,8 @@
 """Lightning: ``Trainer(accelerator="opencl")`` and ``Fabric(accelerator="opencl")``.
 
 The accelerator is registered in Lightning's own registries when they are imported. Lightning then still has lists of
-devices that single-device training and mixed precision are for; those functions are replaced when the accelerator is
-first made, and do otherwise for no other accelerator.
+devices that single-device training, sharding and mixed precision are for, and takes a device with an index for a CUDA
+one; those functions are replaced when the accelerator is first made, and do otherwise for no other accelerator.
 """
 
 import importlib
@@ -73,6 +73,10 @@ def accelerator_class(package: str = "lightning.pytorch") -> type:
             super().__init__()
             _changes(package).apply()
 
+        def __reduce__(self) -> Any:
+            # Processes that are spawned get the trainer by pickle, which would look for the class by name.
+            return _accelerator, (package,)
+
         def setup_device(self, device: torch.device) -> None:
             if device.type != "opencl":
                 raise ValueError(f"Device should be opencl, got {device} instead.")
@@ -108,6 +112,10 @@ def accelerator_class(package: str = "lightning.pytorch") -> type:
     return OpenCLAccelerator
 
 
+def _accelerator(package: str) -> Any:
+    return accelerator_class(package)()
+
+
 def _parsed(devices: Any) -> list[int]:
     """The indices that an argument ``devices`` stands for: a number of devices, or a list or string of indices."""
     count = torch_opencl.device_count()
@@ -134,6 +142,7 @@ _PACKAGES: dict[str, dict[str, str]] = {
         "connector": "lightning.pytorch.trainer.connectors.accelerator_connector:_AcceleratorConnector",
         "precision": "lightning.pytorch.plugins.precision.amp",
         "single": "lightning.pytorch.strategies.single_device",
+        "device_ids": "lightning.pytorch.strategies.ddp:DDPStrategy.determine_ddp_device_ids",
         "asked": "_precision_flag",
         "given": "_precision_plugin_flag",
     },
@@ -142,6 +151,7 @@ _PACKAGES: dict[str, dict[str, str]] = {
         "connector": "lightning.fabric.connector:_Connector",
         "precision": "lightning.fabric.plugins.precision.amp",
         "single": "lightning.fabric.strategies.single_device",
+        "device_ids": "lightning.fabric.strategies.ddp:DDPStrategy._determine_ddp_device_ids",
         "asked": "_precision_input",
         "given": "_precision_instance",
     },
@@ -154,7 +164,7 @@ def _is_ours(connector: Any, package: str) -> bool:
 
 @cache
 def _changes(package: str) -> Changes:
-    """What is replaced for the accelerator, and does as before for others."""
+    """Return the replacements for the accelerator, which do as before for others."""
     names = _PACKAGES[package]
 
     def choose_strategy(original: Any) -> Any:
@@ -175,16 +185,38 @@ def _changes(package: str) -> Changes:
 
         return replacement
 
+    def check_strategy(original: Any) -> Any:
+        def replacement(self: Any) -> Any:
+            if not _is_ours(self, package):
+                return original(self)
+            # FSDP is refused for names of accelerators that are not those of GPUs.
+            name, self._accelerator_flag = self._accelerator_flag, "gpu"
+            try:
+                return original(self)
+            finally:
+                self._accelerator_flag = name
+
+        return replacement
+
+    def device_ids(original: Any) -> Any:
+        # With indices the strategy makes a CUDA stream. DistributedDataParallel needs none: a module is on its device.
+        return lambda self: None if self.root_device.type == "opencl" else original(self)
+
     connector = names["connector"]
     return Changes(
         "lightning",
-        {f"{connector}._choose_strategy": choose_strategy, f"{connector}._check_and_init_precision": init_precision},
+        {
+            f"{connector}._choose_strategy": choose_strategy,
+            f"{connector}._check_strategy_and_fallback": check_strategy,
+            f"{connector}._check_and_init_precision": init_precision,
+            names["device_ids"]: device_ids,
+        },
     )
 
 
 @cache
 def _chosen(package: str) -> Changes:
-    """What is replaced for ``accelerator="auto"``."""
+    """Return the replacements for ``accelerator="auto"``."""
 
     def choose(original: Any) -> Any:
         return lambda: "opencl" if torch_opencl.is_available() else original()
