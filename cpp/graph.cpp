@@ -21,7 +21,7 @@ void Graph::capture_begin(c10::MempoolId_t pool) {
 }
 
 void Graph::capture_end() {
-  checked([&] { bridge::end_capture(*graph_); });
+  checked([&] { graph_->end(); });
 }
 
 void Graph::replay() {
@@ -42,7 +42,7 @@ void Graph::instantiate() const {
 }
 
 void Graph::reset() {
-  bridge::reset_graph(*graph_);
+  graph_->reset();
 }
 
 c10::MempoolId_t Graph::pool() const {
@@ -51,7 +51,7 @@ c10::MempoolId_t Graph::pool() const {
 }
 
 std::string Graph::describe() const {
-  const rust::String text = checked([&] { return bridge::describe_graph(*graph_); });
+  const rust::String text = checked([&] { return graph_->describe(); });
   return {text.data(), text.size()};
 }
 

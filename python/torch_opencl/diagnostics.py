@@ -66,6 +66,8 @@ class KernelCacheInfo(TypedDict):
     pending: int
     failed: int
     specialize: str
+    bundle: str | None
+    bundle_programs: int
 
 
 def kernel_cache_info() -> KernelCacheInfo:

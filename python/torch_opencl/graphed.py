@@ -52,6 +52,7 @@ class GraphedCallable:
         self.structure: Any = None
         self.output_gradients: tuple[torch.Tensor | None, ...] = ()
         self.gradients: tuple[torch.Tensor | None, ...] = ()
+        self.replays = 0
 
     @property
     def surface(self) -> Tensors:
@@ -146,6 +147,8 @@ class _Replay(torch.autograd.Function):
         for static, given in zip(graphed.inputs, surface, strict=False):
             _fill(static, given)
         graphed.forward_graph.replay()
+        graphed.replays += 1
+        ctx.replay = graphed.replays
         outputs = tuple(output.detach() for output in graphed.outputs)
         constant = (result for result, output in zip(outputs, graphed.outputs, strict=True) if not output.requires_grad)
         ctx.mark_non_differentiable(*constant)
@@ -155,6 +158,11 @@ class _Replay(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         graphed: GraphedCallable = ctx.graphed
+        if ctx.replay != graphed.replays:
+            raise RuntimeError(
+                "a graphed callable was called again before the backward pass of this call, and has overwritten what "
+                "that needs: give make_graphed_callables a callable for each call of a step."
+            )
         for static, given in zip(graphed.output_gradients, gradients, strict=True):
             if static is not None:
                 _fill(static, torch.zeros_like(static) if given is None else given)

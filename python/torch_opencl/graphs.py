@@ -202,6 +202,9 @@ class graph:
         self._selected = select_stream(stream)
 
     def __enter__(self) -> None:
+        if is_current_stream_capturing():
+            # Says so, instead of that the host cannot wait, and ends the outer capture with the same error.
+            self.opencl_graph.capture_begin(self.pool, self.capture_error_mode)
         synchronize()
         if torch.compiler.config.force_cudagraph_gc:
             gc.collect()
@@ -233,6 +236,9 @@ def make_graphed_callables(
 ) -> Any:
     """Capture functions or modules, forward and backward; calls of the results replay the graphs.
 
+    What a forward pass saves for its backward pass has one place: call a result again only after the backward pass of
+    its last call. A function that is called twice a step is given twice, ``(f, f)``.
+
     Args:
         callables: a function or a module, or a tuple of them in the order in which they will be called.
         sample_args: the tensors of a call, as a tuple; for several callables a tuple of such tuples. Later calls take
@@ -247,7 +253,8 @@ def make_graphed_callables(
 
     Raises:
         RuntimeError: autocast would keep casts for later, a module has hooks or buffers that require gradients, a call
-            cannot be captured, or an input has no gradient.
+            cannot be captured, or an input has no gradient. Also in the backward pass of a call that another one of
+            the same callable has followed.
     """
     if torch.is_autocast_enabled("opencl") and torch.is_autocast_cache_enabled():
         raise RuntimeError("make_graphed_callables does not support autocast's cache: pass cache_enabled=False")

@@ -3,7 +3,7 @@
 use serde_json::{json, Value};
 
 use crate::error::{Error, Result};
-use crate::kernels::{self, Listing};
+use crate::kernels::{self, record_programs, Listing};
 use crate::ops::catalogue::catalogue;
 use crate::runtime::device;
 
@@ -24,7 +24,7 @@ fn bundle_path() -> String {
     kernels::bundle_path().map(|path| path.display().to_string()).unwrap_or_default()
 }
 
-/// What a bundle for a device says of it and of this library, in JSON.
+/// The identity of a device and of this library that a bundle for it has to match, in JSON.
 fn bundle_identity(index: i32) -> Result<String> {
     Ok(kernels::bundle_identity(device(index)?).to_string())
 }
@@ -47,12 +47,7 @@ fn kernel_catalogue(index: i32) -> Result<String> {
     Ok(describe(&catalogue(index)?))
 }
 
-/// Lists from now on the generic programs that are asked for.
-fn record_programs() {
-    kernels::record_programs();
-}
-
-/// Those asked for so far, in JSON.
+/// The generic programs asked for since `record_programs`, in JSON.
 fn recorded_programs() -> String {
     describe(&kernels::recorded_programs())
 }

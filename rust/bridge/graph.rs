@@ -37,15 +37,14 @@ mod ffi {
         type Graph;
         fn new_graph() -> Box<Graph>;
         fn begin_capture(graph: &Graph, device: i32, pool: [u64; 2]) -> Result<()>;
-        fn end_capture(graph: &Graph) -> Result<()>;
+        fn end(self: &Graph) -> Result<()>;
         fn replay_graph(graph: &Graph, streams: &[RandomStream]) -> Result<()>;
-        fn reset_graph(graph: &Graph);
-        fn graph_device(graph: &Graph) -> Result<i32>;
+        fn reset(self: &Graph);
         fn graph_pool(graph: &Graph) -> Result<[u64; 2]>;
         type GraphDraws;
         fn graph_draws(graph: &Graph) -> Box<GraphDraws>;
         fn list(self: &GraphDraws) -> &[GeneratorDraw];
-        fn describe_graph(graph: &Graph) -> Result<String>;
+        fn describe(self: &Graph) -> Result<String>;
         fn graph_kernels(graph: &Graph) -> Result<Vec<i64>>;
         fn new_graph_pool() -> [u64; 2];
         fn is_capturing(device: i32) -> Result<bool>;
@@ -65,21 +64,9 @@ fn begin_capture(graph: &Graph, device: i32, pool: [u64; 2]) -> Result<()> {
     graph.begin(device, MemPool(pool))
 }
 
-fn end_capture(graph: &Graph) -> Result<()> {
-    graph.end()
-}
-
 fn replay_graph(graph: &Graph, streams: &[RandomStream]) -> Result<()> {
     let streams: Vec<[u64; 2]> = streams.iter().map(|stream| [stream.seed, stream.offset]).collect();
     graph.replay(&streams)
-}
-
-fn reset_graph(graph: &Graph) {
-    graph.reset();
-}
-
-fn graph_device(graph: &Graph) -> Result<i32> {
-    graph.device()
 }
 
 fn graph_pool(graph: &Graph) -> Result<[u64; 2]> {
@@ -102,10 +89,6 @@ fn graph_draws(graph: &Graph) -> Box<GraphDraws> {
     let (drawn, kept) = graph.generators();
     let draw = |drawn: Drawn| GeneratorDraw { generator: drawn.generator, blocks: drawn.blocks };
     Box::new(GraphDraws { draws: drawn.into_iter().map(draw).collect(), _kept: kept })
-}
-
-fn describe_graph(graph: &Graph) -> Result<String> {
-    graph.describe()
 }
 
 /// Eight numbers for each launch.

@@ -34,7 +34,7 @@ pub(super) struct Patch {
     pub words: Vec<(usize, Word)>,
 }
 
-/// What a graph draws from one generator.
+/// Random numbers that a graph draws from one generator.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawn {
     /// The caller's name for the generator.

@@ -89,15 +89,6 @@ impl Graph {
         Ok(())
     }
 
-    /// The device, once a capture has begun.
-    pub fn device(&self) -> Result<i32> {
-        match &*self.state() {
-            State::Empty => invalid("this graph is empty: capture it first."),
-            State::Capturing(capture) => Ok(capture.device),
-            State::Captured(captured) => Ok(captured.device),
-        }
-    }
-
     /// The generators that a replay draws from, in the order of [`Self::replay`]'s argument, with what keeps them: another
     /// thread may reset the graph at any time.
     pub fn generators(&self) -> (Vec<Drawn>, Vec<Kept>) {

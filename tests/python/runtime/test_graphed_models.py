@@ -247,3 +247,20 @@ def test_reduced_overhead_runs_on_the_device_of_its_tensors():
         "print('right')\n"
     )
     assert "right" in output_of(program, **two_devices())
+
+
+def test_a_forward_pass_before_the_backward_pass_of_the_last_one_is_refused(device):
+    x, y, first, second = (torch.full((3,), value, device=device, requires_grad=True) for value in (2.0, 5.0, 0.0, 0.0))
+
+    def square(x):
+        return x * x
+
+    one = torch.opencl.make_graphed_callables(square, (first,))
+    late = one(x).sum()
+    one(y).sum().backward()
+    assert y.grad.tolist() == [10.0] * 3
+    with pytest.raises(RuntimeError, match="called again before the backward pass"):
+        late.backward()
+    one, other = torch.opencl.make_graphed_callables((square, square), ((first,), (second,)))
+    (one(x) + other(y)).sum().backward()
+    assert x.grad.tolist() == [4.0] * 3 and y.grad.tolist() == [20.0] * 3

@@ -1,11 +1,11 @@
 """Graphs: work that is captured once and replayed, with memory and random numbers of its own."""
 
 import gc
-import threading
 
 import pytest
 import torch
 import torch.nn.functional as F
+from threads import in_threads
 
 
 def captured(function, **options):
@@ -243,6 +243,17 @@ def test_what_no_graph_holds_is_an_error_and_the_stream_works_on(device, name):
     assert x.sum().item() == 20
 
 
+def test_a_capture_in_a_capture_is_refused_as_what_it_is(device):
+    outer, inner = torch.opencl.OpenCLGraph(), torch.opencl.OpenCLGraph()
+    with (
+        pytest.raises(RuntimeError, match="another capture began"),
+        torch.opencl.graph(outer),
+        torch.opencl.graph(inner),
+    ):
+        pass
+    assert not torch.opencl.is_current_stream_capturing()
+
+
 def test_an_error_that_the_block_catches_is_raised_at_its_end(device):
     x = torch.ones(4, device=device)
     graph = torch.opencl.OpenCLGraph()
@@ -339,16 +350,12 @@ def test_graphs_are_replayed_by_other_threads_and_on_other_streams(device, side_
     graph, _ = captured(lambda: x.add_(1))
     torch.opencl.synchronize()
 
-    def replay():
+    def replay(_: int) -> None:
         with torch.opencl.stream(side_stream):
             for _ in range(50):
                 graph.replay()
 
-    threads = [threading.Thread(target=replay) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(3, replay)
     torch.opencl.synchronize()
     assert x.tolist() == [150.0] * 100
 

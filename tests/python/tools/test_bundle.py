@@ -3,12 +3,12 @@
 import json
 import re
 import shutil
-import subprocess
 import zipfile
 from pathlib import Path
 
 import pytest
 from processes import output_of, run_python
+from shared_libraries import shared_library
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -24,13 +24,14 @@ print(result.accuracy, info["loaded"], info["compiled"], info["specialized"], to
 
 # The functions of the loader, but for one that builds: a process that has it can compile nothing.
 NO_COMPILER = """
+#include <cstddef>
 extern "C" void *clCreateProgramWithSource(void *, unsigned, const char **, const size_t *, int *status) {
   if (status) *status = -3;
   return nullptr;
 }
 """
 
-# Tells what becomes of each case, a bundle and a statement, in a process of its own.
+# Prints the outcome of each case, a bundle and a statement, in a process of its own.
 CASES = """
 import os, sys, warnings
 import torch
@@ -64,13 +65,7 @@ def no_caches(tmp_path_factory) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def no_compiler(tmp_path_factory) -> dict[str, str]:
     """Variables with which every build from source fails."""
-    folder = tmp_path_factory.mktemp("loader")
-    (folder / "loader.cpp").write_text("#include <cstddef>\n" + NO_COMPILER)
-    command = ["g++", "-shared", "-fPIC", folder / "loader.cpp", "-o", folder / "loader.so"]
-    linked = subprocess.run([*command, "-Wl,--no-as-needed", "-l:libOpenCL.so.1"], capture_output=True, check=False)
-    if linked.returncode:
-        pytest.skip("the OpenCL loader is not where a linker finds it")
-    return {"OPENCL_DYLIB_PATH": str(folder / "loader.so")}
+    return {"OPENCL_DYLIB_PATH": str(shared_library(tmp_path_factory.mktemp("loader"), NO_COMPILER))}
 
 
 @pytest.fixture(scope="module")
@@ -127,9 +122,9 @@ def test_a_bundle_that_is_not_for_this_device_or_not_whole_is_refused_in_words(s
     (small / "truncated.bundle").write_bytes(content[: len(content) // 2])
     (small / "text.bundle").write_text("no bundle")
     with zipfile.ZipFile(bundle) as archive:
-        place = archive.getinfo(next(name for name in archive.namelist() if name != "manifest.json"))
+        entry = archive.getinfo(next(name for name in archive.namelist() if name != "manifest.json"))
     flipped = bytearray(content)
-    flipped[place.header_offset + len(place.filename) + 30 + place.compress_size // 2] ^= 0xFF
+    flipped[entry.header_offset + len(entry.filename) + 30 + entry.compress_size // 2] ^= 0xFF
     (small / "flipped.bundle").write_bytes(flipped)
     expected = {
         bundle: r"\[2.0, 2.0, 2.0, 2.0, 2.0\]",
@@ -181,6 +176,13 @@ def test_binaries_of_another_compiler_make_a_bundle(small, tmp_path, no_caches):
 
     assert bundle.main(["build", str(sources), str(tmp_path / "fpga.bundle"), "--binaries", "aocx"]) == 0
     assert results((tmp_path / "fpga.bundle", ADD), **no_caches) == ["[2.0, 2.0, 2.0, 2.0, 2.0]"]
+
+
+def test_info_names_the_bundle_and_what_its_own_test_lacks_there(small, no_caches):
+    bundle = small / "small.bundle"
+    told = output_of("-m torch_opencl.info", TORCH_OPENCL_KERNEL_BUNDLE=str(bundle), **no_caches)
+    assert re.search(rf"Kernel bundle: {re.escape(str(bundle))}, \d+ programs, \d+ of them loaded", told)
+    assert re.search(r"self-test: not run: .*has no program", told)
 
 
 def test_sources_that_were_changed_are_left_out(small, tmp_path, capsys):
