@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Builds and checks the wheels of all supported releases of PyTorch in dist, and the source distribution. It uploads nothing:
+# Builds and checks the wheels of all supported releases of PyTorch, and the source distribution, in dist/release. It uploads
+# nothing:
 #
 #   scripts/release.sh                  all releases
 #   scripts/release.sh 2.11 2.13        some
 #   scripts/release.sh --upload ...     then uploads by twine, which asks for a token, after one more question
 #
 # A wheel is for the C library of the machine that links it, and of newer ones: build on the oldest distribution that is to be
-# served. auditwheel names the tag (manylinux_...), and refuses a library that needs what no tag allows.
+# served. auditwheel names the tag (manylinux_...), and refuses a library that needs what no tag allows. check_release.py compares what
+# the files hold with the commit, and twine, which is installed into target/twine, checks their descriptions.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -43,13 +45,26 @@ for release in "${releases[@]}"; do
   tag=post${release/./}
   built=$(find dist -maxdepth 1 -name "torch_opencl_rs-$version.$tag-*manylinux*.whl" -newer dist/release | head -n 1)
   [ -n "$built" ] || stop "there is no manylinux wheel for torch $release in dist"
-  # The largest file that a package index takes by default.
-  [ "$(stat -c %s "$built")" -lt $((100 << 20)) ] || stop "$built is larger than 100 MiB"
   cp "$built" dist/release/
 done
 
-# A wheel that was built can be installed and computes, without the sources.
 RUN=$PWD/.venv/bin/python
+TWINE=$PWD/target/twine
+twine() { PYTHONPATH=$TWINE "$RUN" -m twine "$@"; }
+
+# Of the commit alone: a checkout has files beside it.
+echo "==> the source distribution"
+rm -rf target/sdist
+mkdir -p target/sdist
+git archive HEAD | tar -x -C target/sdist
+(cd target/sdist && "$RUN" -c 'import sys; sys.path.insert(0, "."); from build_support import backend
+backend.build_sdist(sys.argv[1])' "$OLDPWD/dist/release" >/dev/null)
+
+"$RUN" scripts/check_release.py dist/release/*.whl dist/release/*.tar.gz
+[ -d "$TWINE" ] || "$RUN" -m pip install --quiet --disable-pip-version-check --target "$TWINE" twine
+twine check --strict dist/release/*.whl dist/release/*.tar.gz
+
+# A wheel that was built can be installed and computes, without the sources.
 usual=$("$RUN" -c 'import torch; print("".join(torch.__version__.split(".")[:2]))')
 installed=target/release-check
 for wheel in dist/release/*.post"$usual"-*.whl; do
@@ -60,11 +75,11 @@ for wheel in dist/release/*.post"$usual"-*.whl; do
 done
 
 echo "==> checked, in dist/release:"
-(cd dist/release && sha256sum -- *.whl | tee SHA256SUMS)
+(cd dist/release && sha256sum -- *.whl *.tar.gz | tee SHA256SUMS)
 if [ -z "$upload" ]; then
   echo "Nothing was uploaded. To do so: scripts/release.sh --upload ${releases[*]}"
   exit 0
 fi
 read -r -p "Upload these files of version $version? Type the version: " answer
 [ "$answer" = "$version" ] || stop "not uploaded"
-exec "$RUN" -m twine upload dist/release/*.whl
+twine upload dist/release/*.whl dist/release/*.tar.gz

@@ -1,0 +1,69 @@
+"""Checks the files that are released: that each wheel and the source distribution hold what they have to, and no more.
+
+    python scripts/check_release.py dist/release/*
+
+Ends with 1 where one does not, and says what is wrong.
+"""
+
+import fnmatch
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+PACKAGE = "python/torch_opencl"
+# The tracked files that a build reads.
+FOLDERS = (PACKAGE, "python/launch", "rust", "cpp", "build_support", "tests/rust")
+FILES = ("build.rs", "native_functions.yaml", "Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "LICENSE-*")
+# The largest file that a package index takes by default.
+MOST_BYTES = 100 << 20
+
+
+def tracked(*paths: str) -> set[str]:
+    """The files of the commit under some paths."""
+    listing = subprocess.run(["git", "ls-files", *paths], check=True, capture_output=True, text=True).stdout
+    return set(listing.split())
+
+
+def wheel_problems(path: Path) -> list[str]:
+    """Return the flaws in the contents of a wheel."""
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+        damaged = archive.testzip()
+    problems = [f"{damaged} is damaged"] if damaged else []
+    sources = {name.removeprefix("python/") for name in tracked(PACKAGE) if name.endswith((".py", ".h", "py.typed"))}
+    problems += [f"lacks {name}" for name in sorted(sources - names)]
+    expected = ("torch_opencl/lib/*/libtorch_opencl.so", "torch_opencl/lib/*/build_info.json")
+    for pattern in (*expected, "*.dist-info/licenses/LICENSE-*", "*.dist-info/entry_points.txt"):
+        if not fnmatch.filter(names, pattern):
+            problems.append(f"lacks {pattern}")
+    if len(fnmatch.filter(names, expected[0])) > 1:
+        problems.append("has libraries for several releases of PyTorch")
+    others = {name for name in names if not name.startswith(("torch_opencl/", "torch_opencl_rs"))}
+    return problems + [f"has {name}, which is of another package" for name in sorted(others)]
+
+
+def sdist_problems(path: Path) -> list[str]:
+    """Return the flaws in the contents of a source distribution."""
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    built = {name for name in names if name.endswith((".so", ".pyc")) or name.startswith("target/")}
+    lacking = sorted(tracked(*FOLDERS, *FILES) - names)
+    return [f"lacks {name}" for name in lacking] + [f"has {name}, which was built" for name in sorted(built)]
+
+
+def main(paths: list[str]) -> int:
+    """Check the files, by their ending."""
+    failed = False
+    for path in map(Path, paths):
+        problems = wheel_problems(path) if path.suffix == ".whl" else sdist_problems(path)
+        if path.stat().st_size >= MOST_BYTES:
+            problems.append(f"is larger than {MOST_BYTES >> 20} MiB")
+        failed |= bool(problems)
+        print(f"{path.name}: {'; '.join(problems) or 'holds what it has to'}")
+    return int(failed or not paths)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
