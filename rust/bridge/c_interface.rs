@@ -23,7 +23,7 @@ thread_local! {
 fn status(result: Result<()>) -> c_int {
     let Err(error) = result else { return 0 };
     let text = CString::new(error.message().replace('\0', " ")).unwrap_or_default();
-    // A thread that ends may have lost its message's place; the status tells all the same.
+    // A thread that is ending may have dropped its message already; the status still tells of the error.
     let _ = LAST_ERROR.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
             *last = text;
@@ -35,14 +35,24 @@ fn status(result: Result<()>) -> c_int {
 /// Writes a result where the caller wants it.
 ///
 /// # Safety
-/// `place` is null or may be written.
-unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
-    if place.is_null() {
+/// `result` is null or may be written.
+unsafe fn put<T>(result: *mut T, value: T) -> Result<()> {
+    if result.is_null() {
         return Err(Error::Invalid("OpenCL: a pointer for a result is null".to_owned()));
     }
     // SAFETY: the caller's promise.
-    unsafe { place.write(value) };
+    unsafe { result.write(value) };
     Ok(())
+}
+
+/// The address that a tensor's data pointer names.
+fn address_of(data: *const c_void) -> Result<usize> {
+    if data.is_null() {
+        return Err(Error::Invalid(
+            "OpenCL: the data pointer is null: a tensor without elements has no memory".to_owned(),
+        ));
+    }
+    Ok(data as usize)
 }
 
 /// The version of this interface.
@@ -65,13 +75,13 @@ pub extern "C" fn torch_opencl_last_error() -> *const c_char {
 #[no_mangle]
 pub unsafe extern "C" fn torch_opencl_device_of(data: *const c_void, index: *mut c_int) -> c_int {
     // SAFETY: the caller's promise.
-    status(device_of_address(data as usize).and_then(|device| unsafe { put(index, device.index) }))
+    status(address_of(data).and_then(device_of_address).and_then(|device| unsafe { put(index, device.index) }))
 }
 
 /// The `cl_device_id` and the `cl_context` of a device; both live as long as the process.
 ///
 /// # Safety
-/// The two places are null or may be written.
+/// The two pointers are null or may be written.
 #[no_mangle]
 pub unsafe extern "C" fn torch_opencl_context(index: c_int, id: *mut *mut c_void, context: *mut *mut c_void) -> c_int {
     status(native_device(index).and_then(|handle| {
@@ -86,14 +96,14 @@ pub unsafe extern "C" fn torch_opencl_context(index: c_int, id: *mut *mut c_void
 /// The `cl_mem` of a tensor's data, and the offset of the data in it.
 ///
 /// # Safety
-/// The two places are null or may be written.
+/// The two pointers are null or may be written.
 #[no_mangle]
 pub unsafe extern "C" fn torch_opencl_buffer(
     data: *const c_void,
     memory: *mut *mut c_void,
     offset: *mut usize,
 ) -> c_int {
-    status(native_buffer(data as usize).and_then(|buffer| {
+    status(address_of(data).and_then(native_buffer).and_then(|buffer| {
         // SAFETY: the caller's promise.
         unsafe { put(memory, buffer.memory as *mut c_void) }?;
         // SAFETY: as above.
@@ -124,9 +134,8 @@ pub unsafe extern "C" fn torch_opencl_queue(index: c_int, stream: i64, queue: *m
 /// Keeps the memory of a tensor's storage until a stream has done what it is given before the storage is freed.
 #[no_mangle]
 pub extern "C" fn torch_opencl_record_stream(data: *const c_void, stream: i64) -> c_int {
-    let address = data as usize;
-    status(device_of_address(address).and_then(|device| {
-        let state = device.state()?;
+    status(address_of(data).and_then(|address| {
+        let state = device_of_address(address)?.state()?;
         state.stream(stream)?;
         if state.block_size(address).is_none() {
             return Err(Error::Invalid(format!(

@@ -7,7 +7,8 @@
  * C++ exception, and all may be called from any thread. Handles that are returned belong to the library: retain what is
  * kept longer than its tensor.
  *
- * A tensor's data pointer is no pointer to memory: it names a buffer and an offset in it, torch_opencl_buffer().
+ * A tensor's data pointer is no pointer to memory: it names a buffer and an offset in it, torch_opencl_buffer(). That of
+ * a tensor without elements is NULL, which the functions refuse: ask for numel() first.
  */
 #ifndef TORCH_OPENCL_H
 #define TORCH_OPENCL_H

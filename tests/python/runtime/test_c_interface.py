@@ -1,11 +1,17 @@
 """torch_opencl.h: the library's interface for extensions in C, C++ and Rust."""
 
 import ctypes
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
+from processes import output_of
+from shared_libraries import shared_library
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 # An extension: multiplies a tensor by a number with a kernel of its own.
 EXTENSION = r"""
@@ -65,12 +71,8 @@ extern "C" const char *mistake(int which) {
 @pytest.fixture(scope="module")
 def extension(tmp_path_factory):
     folder = tmp_path_factory.mktemp("extension")
-    (folder / "extension.cpp").write_text(EXTENSION)
-    command = ["g++", "-Wall", "-Werror", "-std=c++17", "-shared", "-fPIC", folder / "extension.cpp"]
-    command += [f"-I{path}" for path in torch.opencl.include_paths()]
-    command += [torch.opencl.library_path(), "-l:libOpenCL.so.1", "-o", folder / "extension.so"]
-    subprocess.run(command, check=True)
-    library = ctypes.CDLL(str(folder / "extension.so"))
+    headers = [f"-I{path}" for path in torch.opencl.include_paths()]
+    library = ctypes.CDLL(str(shared_library(folder, EXTENSION, *headers, torch.opencl.library_path())))
     library.scale.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_float]
     library.streams.argtypes = [ctypes.c_void_p]
     for function in (library.scale, library.streams, library.mistake):
@@ -113,6 +115,11 @@ def test_mistakes_are_errors_with_a_message(extension, device, which, message):
     assert message in extension.mistake(which)
 
 
+def test_a_tensor_without_elements_has_no_memory(extension, device):
+    nothing = torch.empty(0, device=device).data_ptr()
+    assert b"a tensor without elements has no memory" in extension.scale(nothing, 0, 2.0)
+
+
 def test_the_header_is_c(tmp_path):
     (tmp_path / "use.c").write_text("#include <torch_opencl.h>\nint main(void) { return 0; }\n")
     folders = [f"-I{path}" for path in torch.opencl.include_paths()]
@@ -120,3 +127,9 @@ def test_the_header_is_c(tmp_path):
     subprocess.run(
         ["gcc", "-std=c99", "-Wall", "-Wpedantic", "-Werror", "-fsyntax-only", *folders, tmp_path / "use.c"], check=True
     )
+
+
+@pytest.mark.skipif(shutil.which("ninja") is None, reason="torch.utils.cpp_extension needs ninja")
+def test_the_example_of_an_extension_is_built_by_pytorch_and_runs(tmp_path):
+    code = f"import runpy; runpy.run_path({str(EXAMPLES / 'cpp_extension.py')!r}, run_name='__main__')"
+    assert "[0.0, 2.0, 4.0, 60.0, 80.0]" in output_of(code, TORCH_EXTENSIONS_DIR=str(tmp_path), PATH=os.environ["PATH"])
