@@ -51,7 +51,7 @@ ORACLE := $(if $(filter $(RELEASE),$(TCH_RELEASE)),torch-opencl-oracle)
 
 # What differs between releases of PyTorch: operators and their signatures, dispatch, hooks, autocast, optimizers.
 SMOKE := $(patsubst %,tests/python/ops/test_%.py,ops_explicit normalisation blas optim)
-SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator device) tests/python/tools/test_install.py
+SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator compile_loops device distributed) tests/python/tools/test_install.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean models libraries bench-ulp site figures

@@ -1,4 +1,4 @@
-"""What a row of the table is: work that any device can do, and what it costs at least."""
+"""Rows of the table: work that any device can do, with its least cost."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

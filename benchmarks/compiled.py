@@ -22,7 +22,7 @@ WALL, PROCESSOR = range(2)
 
 @dataclass(frozen=True, kw_only=True)
 class CompiledRow:
-    """What has been measured.
+    """The measurement of a case.
 
     Attributes:
         group: the case's group.
@@ -50,7 +50,7 @@ class CompiledRow:
 
     @property
     def shortfall(self) -> str:
-        """What the row lacks, in words; empty where nothing."""
+        """Ratios that the row does not reach, in words; empty where it reaches all."""
         inductor = COMPILED[self.group].inductor
         lacks = {
             f"eager {self.least:g}": self.over(self.eager, self.judged) < self.least,

@@ -1,4 +1,4 @@
-"""What ``torch.compile`` costs the host: the wrapper of a small graph, and the first step of a model."""
+"""Costs of ``torch.compile`` for the host: the wrapper of a small graph, and the first step of a model."""
 
 import json
 import os

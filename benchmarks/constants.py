@@ -34,7 +34,7 @@ KIBI, MEBI = 1 << 10, 1 << 20
 
 @dataclass(frozen=True)
 class Constant:
-    """What a constant is judged by.
+    """How a constant is judged.
 
     Attributes:
         others: values to compare with the one that it has.

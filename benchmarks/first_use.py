@@ -1,4 +1,4 @@
-"""What new processes wait for, with empty caches and with those that such a process has left."""
+"""Waiting times of new processes, with empty caches and with those that such a process has left."""
 
 import os
 import statistics

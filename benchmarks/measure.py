@@ -24,7 +24,7 @@ class WrongResult(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What has been measured.
+    """The measurement of a case.
 
     Attributes:
         group: the case's group.

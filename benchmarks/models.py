@@ -165,8 +165,8 @@ class Decoder(nn.Module):
 
     def forward(self, text: torch.Tensor) -> torch.Tensor:
         """Return the logits of every next token, (batch, tokens, vocabulary), for a text of (batch, tokens)."""
-        places = torch.arange(text.shape[1], device=text.device)
-        return self.head(self.layers(self.embedding(text) + self.position(places)))
+        positions = torch.arange(text.shape[1], device=text.device)
+        return self.head(self.layers(self.embedding(text) + self.position(positions)))
 
 
 class TextLSTM(nn.Module):

@@ -126,13 +126,13 @@ class VisionTransformer(nn.Module):
     def __init__(self, width: int = 192, layers: int = 6, heads: int = 3, size: int = 224) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, width, 16, stride=16)
-        self.places = nn.Parameter(torch.randn(1, (size // 16) ** 2, width) * 0.02)
+        self.positions = nn.Parameter(torch.randn(1, (size // 16) ** 2, width) * 0.02)
         self.layers = nn.Sequential(*(FullLayer(width, heads) for _ in range(layers)), nn.LayerNorm(width))
         self.head = nn.Linear(width, 1000)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return the classes' logits, (batch, 1000), for images of (batch, 3, size, size)."""
-        x = self.patches(images).flatten(2).transpose(1, 2) + self.places
+        x = self.patches(images).flatten(2).transpose(1, 2) + self.positions
         return self.head(self.layers(x).mean(1))
 
 

@@ -1,4 +1,4 @@
-"""What rows come to, group by group, against the targets."""
+"""Summaries of rows, group by group, against the targets."""
 
 import statistics
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Group:
 
     @property
     def passes(self) -> bool:
-        """Whether the mean and every row reach what is asked of them."""
+        """True if the mean and every row reach their targets."""
         enough = self.target.mean is None or self.mean >= self.target.mean
         return enough and not any(map(shortfall, self.rows))
 

@@ -1,11 +1,11 @@
-"""What each group of rows has to reach. Ratios are the CPU's time over the device's: more than 1 is faster."""
+"""Targets of each group of rows. Ratios are the CPU's time over the device's: more than 1 is faster."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a group has to reach; None where nothing is asked.
+    """Targets of a group; None where there is none.
 
     Attributes:
         row: the least ratio of a row.
@@ -53,7 +53,7 @@ TARGETS = {
 
 @dataclass(frozen=True, kw_only=True)
 class CompiledTarget:
-    """What a group of compiled rows has to reach; None where nothing is asked.
+    """Targets of a group of compiled rows; None where there is none.
 
     Attributes:
         eager: the least ratio of a row to eager mode on the same device; a row may ask for another one.

@@ -101,17 +101,17 @@ std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<std::stri
     if (entry.stack) stacks.push_back(entry.stack.get());
   }
   const auto symbols = torch::symbolize(stacks);
-  std::vector<int64_t> numbers;
+  std::vector<int64_t> fields;
   size_t next = 0;
   for (const auto& entry : all) {
-    numbers.insert(numbers.end(), {entry.is_free, entry.device, entry.address, entry.bytes, entry.stream, entry.time});
+    fields.insert(fields.end(), {entry.is_free, entry.device, entry.address, entry.bytes, entry.stream, entry.time});
     if (!entry.stack) {
-      numbers.push_back(0);
+      fields.push_back(0);
       continue;
     }
     const auto& frames = symbols.tracebacks[next++];
-    numbers.push_back(static_cast<int64_t>(frames.size()));
-    numbers.insert(numbers.end(), frames.begin(), frames.end());
+    fields.push_back(static_cast<int64_t>(frames.size()));
+    fields.insert(fields.end(), frames.begin(), frames.end());
   }
   std::vector<std::string> files, names;
   std::vector<int64_t> lines;
@@ -120,7 +120,7 @@ std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<std::stri
     names.push_back(frame.funcname);
     lines.push_back(static_cast<int64_t>(frame.lineno));
   }
-  return {numbers, files, names, lines};
+  return {fields, files, names, lines};
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// What tensors have taken and given back, with the stacks of the calls: torch.opencl.memory._record_memory_history.
+// Records allocations and frees of tensors with the stacks of their calls: torch.opencl.memory._record_memory_history.
 #pragma once
 
 #include <cstddef>

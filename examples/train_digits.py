@@ -50,7 +50,7 @@ class Digits:
 
 @dataclass(frozen=True)
 class Result:
-    """What a training has come to. The epochs' times do not contain the evaluation."""
+    """The result of a training. The epochs' times do not contain the evaluation."""
 
     accuracy: float
     losses: list[float]

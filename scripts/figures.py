@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from sweep import page  # noqa: E402
 
-# What the letters of the measured table mean, in the order of a bar's parts, and their colours.
+# Letters of the measured table with their meanings and colours, in the order of a bar's parts.
 KINDS = (
     ("nc", "on the device", "#2a7f9e"),
     ("h", "on the host, by declaration", "#8fc1d4"),

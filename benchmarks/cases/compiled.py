@@ -1,4 +1,4 @@
-"""What ``torch.compile`` is measured by: eager mode on the device, compiled for the device, and Inductor's C++."""
+"""Cases of ``torch.compile``: eager mode on the device, compiled for the device, and Inductor's C++."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

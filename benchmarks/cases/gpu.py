@@ -1,4 +1,4 @@
-"""What GPUs are measured by: work that is large for them, and the small operations that they are slow to start."""
+"""Cases for GPUs: work that is large for them, and the small operations that they are slow to start."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

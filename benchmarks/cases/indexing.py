@@ -32,8 +32,8 @@ def _by_element(function: Callable, dtype: torch.dtype, device: torch.device) ->
 
 def _adds_rows(function: Callable, dtype: torch.dtype, device: torch.device) -> Work:
     # As many to each row on the average, so that additions meet.
-    source, places = random(device, 65536, 64, dtype=dtype), indices(device, 4096, 65536)
-    return forward(lambda x, i: function(torch.zeros(4096, 64, dtype=dtype, device=device), i, x), (source, places))
+    source, index = random(device, 65536, 64, dtype=dtype), indices(device, 4096, 65536)
+    return forward(lambda x, i: function(torch.zeros(4096, 64, dtype=dtype, device=device), i, x), (source, index))
 
 
 def _masked(function: Callable, dtype: torch.dtype, device: torch.device) -> Work:

@@ -1,4 +1,4 @@
-"""What a small operation costs: to enqueue it, and to wait for it."""
+"""Costs of a small operation: to enqueue it, and to wait for it."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -48,8 +48,8 @@ def _function(shape: tuple[int, ...], function: Callable, device: torch.device) 
 
 
 def _scatter(device: torch.device) -> Work:
-    places, values = indices(device, 4 * MIB, MIB), random(device, MIB)
-    return Work(run=lambda: torch.zeros(4 * MIB, device=device).scatter_add_(0, places, values))
+    index, values = indices(device, 4 * MIB, MIB), random(device, MIB)
+    return Work(run=lambda: torch.zeros(4 * MIB, device=device).scatter_add_(0, index, values))
 
 
 def _attention(queries: int, keys: int, causal: bool, device: torch.device) -> Work:

@@ -13,7 +13,7 @@ from benchmarks.inputs import DTYPES, backward, forward, indices, random
 
 @dataclass(frozen=True)
 class Layer:
-    """What is normalized, and how.
+    """A normalization and its input.
 
     Attributes:
         name: the row's name.

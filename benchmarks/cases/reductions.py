@@ -12,7 +12,7 @@ from benchmarks.inputs import DTYPES, forward, random
 
 @dataclass(frozen=True)
 class Fold:
-    """What is folded.
+    """A reduction's input.
 
     Attributes:
         name: in the row's name.

@@ -153,7 +153,7 @@ def _accelerator(report: Report) -> str:
 
 
 def _has_no_device(report: Report, needed: Part) -> bool:
-    """Whether a part that needs one has found no device; where it was cut, whether the drivers named none before."""
+    """Return True if a part that needs a device has found none; where it was cut, if the drivers named none before."""
     if (needed.data or {}).get("devices"):
         return False
     info = report.parts.get("info")

@@ -1,4 +1,4 @@
-"""What all parts are given."""
+"""The context that all parts are given."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What the machine lacks and the kit has: an OpenCL loader, a driver that is installed but not registered, modules."""
+"""Supplies what the machine lacks: an OpenCL loader, a driver that is installed but not registered, modules."""
 
 import ctypes
 import glob

@@ -156,6 +156,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "ops/test_scalars.py": 1,
             "runtime/test_serialization.py": 1,
             "runtime/test_specialization.py": 1,
+            "runtime/test_pools.py": 1,
             "runtime/test_streams.py": 1,
             "runtime/test_synchronisation.py": 1,
             "runtime/test_tuning.py": 1,

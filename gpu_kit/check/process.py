@@ -107,7 +107,7 @@ class Running:
         return Ending(how, None, now - self._start)
 
     def _is_hung(self, now: float, patience: float) -> bool:
-        """Whether it has been idle for its patience, or has had the processor for so long, without progress."""
+        """Return True if it has been idle for its patience, or has had the processor for so long, without progress."""
         if now - self._changed <= patience / 2:
             return False
         if self._silent is None:

@@ -1,4 +1,4 @@
-"""What the report shows of the commands' results."""
+"""Reads the commands' results for the report."""
 
 import re
 from collections.abc import Iterator

@@ -43,7 +43,7 @@ class ReportError(Exception):
 
 @dataclass
 class Tests:
-    """What became of the tests of a part; see the module's description."""
+    """Outcomes of the tests of a part; see the module's description."""
 
     total: int | None = None
     slices: dict[str, int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Tests:
 
 @dataclass
 class Part:
-    """What became of a part; see the module's description."""
+    """The outcome of a part; see the module's description."""
 
     title: str
     status: str = "not run"
@@ -93,7 +93,7 @@ class Report:
 
     @property
     def good(self) -> bool:
-        """Whether something has passed, and nothing failed, crashed or hung."""
+        """True if something has passed, and nothing failed, crashed or hung."""
         statuses = [part.status for part in self.parts.values()]
         return "passed" in statuses and not any(status in BAD for status in statuses)
 

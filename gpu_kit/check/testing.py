@@ -84,7 +84,7 @@ class Slice:
 
     @property
     def words(self) -> str:
-        """What it is called in the report."""
+        """Its name in the report."""
         place, count = self.shard
         return self.file if count == 1 else f"{self.file}, {place + 1} of {count}"
 

@@ -148,7 +148,7 @@ def to_capsule(
 class _Held:
     """The owner of a storage's memory: an attribute of the storage."""
 
-    # What has died in a forked child, where the driver's objects are the parent's.
+    # Kept alive in a forked child, where the driver's objects are the parent's.
     forked: ClassVar[list[object]] = []
 
     def __init__(self, device: int, release: Callable[[], object]) -> None:

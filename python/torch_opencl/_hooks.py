@@ -29,7 +29,7 @@ def when_imported(name: str, function: str) -> None:
     _Finder.waiting.setdefault(name, []).append(function)
 
 
-# What did not fit another release of PyTorch, in words: graphs on this device are then left to eager mode.
+# Messages of modules that do not fit this release of PyTorch: if any, graphs on this device are left to eager mode.
 failures: list[str] = []
 
 

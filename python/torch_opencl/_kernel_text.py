@@ -18,7 +18,7 @@ import torch
 
 Kind = Literal["tensor", "scalar", "size"]
 
-# What the elements of a tensor are in OpenCL C, and what is computed in.
+# By dtype, the OpenCL C types of a tensor's elements and of values computed from them.
 STORAGE = {
     torch.bool: ("bool_t", "int"),
     torch.uint8: ("uchar", "int"),
@@ -79,7 +79,7 @@ class Parameter:
     type: str
     """Of a tensor the type of its elements: one of OpenCL C, ``void``, or a type parameter."""
     is_written: bool = False
-    """Whether a tensor's elements are not ``const``."""
+    """True if a tensor's elements are not ``const``."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Signature:
     brace: int
     """Behind the brace."""
     group: tuple[str, ...] = ()
-    """What ``reqd_work_group_size`` asks for, as it is written; empty where it is not there."""
+    """The arguments of ``reqd_work_group_size``, as they are written; empty where it is not there."""
 
     def buffers(self) -> list[Parameter]:
         """Return the tensors in the order in which kernels are given them: those that are written first."""
@@ -222,7 +222,7 @@ def _rewritten(source: str, signature: Signature, dtypes: Mapping[str, torch.dty
         unpacked += (
             f" const {parameter.type} {parameter.name} = {_UNPACK.get(work, f'({work})packed_.v{i}').format(i)};"
         )
-    # What the author wrote between the parentheses keeps its lines, as a comment would.
+    # As many lines as the author's parameter list has, so that the lines of compiler messages stay right.
     breaks = "\n" * source.count("\n", signature.opening, signature.closing)
     written = ", ".join([*head, f"const {signature.name}_packed_ packed_"]) + breaks
     rest = source[signature.closing : signature.brace] + unpacked + source[signature.brace :]

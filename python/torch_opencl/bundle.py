@@ -31,7 +31,7 @@ LISTING = "programs.json"
 
 
 class BundleError(Exception):
-    """What was asked for cannot be done; the message says why."""
+    """Raised for a request that cannot be met; the message says why."""
 
 
 def export(folder: str | os.PathLike[str], run: Sequence[str] = (), device: DeviceLike = None) -> tuple[int, int]:

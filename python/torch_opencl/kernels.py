@@ -92,7 +92,7 @@ class Kernel:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What a call takes, in its order."""
+        """The parameters of a call, in its order."""
         return self._signature.parameters
 
     def __repr__(self) -> str:
@@ -228,7 +228,7 @@ class Kernel:
             if local_size is not None:
                 raise ValueError(f"kernel {self.name}: local_size goes with global_size")
             count = first.numel() if elements is None else operator.index(elements)
-            if count < 0:
+            if not 0 <= count < 2**63:
                 raise ValueError(f"kernel {self.name}: {count} elements make no sense")
             self._check_group([])
             return [count], []
@@ -238,10 +238,10 @@ class Kernel:
         fits = not group or (
             len(group) == len(items) and all(n > 0 == m % n for m, n in zip(items, group, strict=True))
         )
-        if not 1 <= len(items) <= 3 or min(items) < 0 or not fits:
+        if not 1 <= len(items) <= 3 or min(items) < 0 or max(items) >= 2**63 or not fits:
             raise ValueError(
                 f"kernel {self.name}: global_size={tuple(items)}, local_size={tuple(group) or None}: there are one to "
-                "three sizes, and as many of a group, which divide them"
+                "three sizes that fit 64 bits, and as many of a group, which divide them"
             )
         self._check_group(group)
         return items, group
@@ -287,7 +287,7 @@ class Kernel:
 
         def checked(value: float) -> int:
             try:
-                if isinstance(value, str):
+                if isinstance(value, str | bytes | bytearray):
                     raise TypeError
                 number = convert(value)
                 if is_size and number < 0:
@@ -330,7 +330,7 @@ def _size_list(sizes: Sizes) -> list[int]:
 
 
 def _checked(signature: _kernel_text.Signature, parameters: Mapping[str, Kind]) -> dict[str, Kind]:
-    """What each parameter is, held against what the user says of them."""
+    """Return the kind of each parameter, checked against the user's own list."""
     own = {parameter.name: parameter for parameter in signature.parameters}
     if not parameters:
         return {name: parameter.kind for name, parameter in own.items()}

@@ -35,7 +35,7 @@ def _add_module(context: ClassDefContext) -> None:
 
 
 class _OpenCLPlugin(Plugin):
-    """What mypy asks, while it reads PyTorch."""
+    """Answers mypy's questions while it reads PyTorch."""
 
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
         """Return what a module of PyTorch needs read besides what it imports."""

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kernels;
+use crate::kernels::{self, set_eager_builds};
 
 #[cxx::bridge(namespace = "torch_opencl::bridge")]
 pub mod ffi {
@@ -21,9 +21,4 @@ pub mod ffi {
 pub fn wait_for_builds(seconds: f64) -> i64 {
     let limit = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
     kernels::wait_for_builds(limit) as i64
-}
-
-/// Sets whether specialised programs are asked for at their first launch.
-pub fn set_eager_builds(on: bool) {
-    kernels::set_eager_builds(on);
 }

@@ -28,7 +28,7 @@ class MissingError(Exception):
 
 @dataclass
 class Access:
-    """What a line of a kernel loads, or stores, in all launches of a call.
+    """Loads or stores of a line of a kernel, in all launches of a call.
 
     Args:
         stores: whether it stores.
@@ -52,7 +52,7 @@ class Access:
 
 @dataclass
 class Use:
-    """What a call does with a kernel.
+    """A call's use of a kernel.
 
     Args:
         group: the call's group.

@@ -26,7 +26,7 @@ LEAST_PARALLEL = 32
 
 @dataclass
 class Finding:
-    """What is wrong with a use of a kernel.
+    """A fault in a use of a kernel.
 
     Args:
         use: the use.

@@ -32,7 +32,7 @@ POINTWISE = {named(info) for info in (*UNARY, *BINARY)} | set(TERNARY)
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong.
+    """A difference from the CPU.
 
     Attributes:
         kind: `value`, `dtype`, `shape`, `error`, `crash` or `hang`, with the names of the exceptions.
@@ -45,7 +45,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call gave: an exception, or tensors and numbers on the CPU."""
+    """The outcome of a call: an exception, or tensors and numbers on the CPU."""
 
     error: Exception | None
     leaves: list[Any]
@@ -60,7 +60,7 @@ def run(case: Case, device: str, wide: bool = False) -> Outcome:
         wide: whether to convert operands and `dtype=` to float64 and complex128 before.
 
     Returns:
-        Results, gradients, and what became of the operands.
+        Results, gradients, and the operands afterwards.
     """
     made: dict[int, torch.Tensor] = {}
 

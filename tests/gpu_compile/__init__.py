@@ -1,1 +1,1 @@
-"""What can be known of the kernels on GPUs without one: they are compiled for some. See docs/gpus.md."""
+"""Compiles the kernels for some GPUs, to know of them what can be known without one. See docs/gpus.md."""

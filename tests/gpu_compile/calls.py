@@ -96,6 +96,10 @@ def layers() -> Iterator[Call]:
         yield (
             lambda device, dtype=dtype: torch.empty(3, 70, 90, dtype=dtype, device=device).transpose(1, 2).contiguous()
         )
+    for dtype, columns in product((torch.uint8, torch.float16, torch.float32), (3, 64)):
+        yield lambda device, dtype=dtype, columns=columns: torch.cat(
+            [torch.empty(9, columns, dtype=dtype, device=device)] * 2, 1
+        )
     for dtype, shape in product(
         (torch.complex64, torch.complex128), ((3, 8), (3, 4096), (99, 1024), (70, 1021), (1 << 20,))
     ):

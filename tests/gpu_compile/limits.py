@@ -1,4 +1,4 @@
-"""What must hold: of every program, and of the kernels of hot_kernels.txt."""
+"""Limits that must hold: of every program, and of the kernels of hot_kernels.txt."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """What one multiprocessor has, from the tables of CUDA's programming guide for its compute capability.
+    """Resources of one multiprocessor, from the tables of CUDA's programming guide for its compute capability.
 
     Attributes:
         warps: it can keep.

@@ -53,17 +53,17 @@ class Program:
 
     @property
     def computes_double(self) -> bool:
-        """Whether the device it is for computes in float64."""
+        """True if the device it is for computes in float64."""
         return "HAS_FP64" in self.options.split()
 
     @property
     def is_specialised(self) -> bool:
-        """Whether operators or dtypes are constants of it."""
+        """True if operators or dtypes are constants of it."""
         return "SPEC_" in self.options
 
     @cached_property
     def digest(self) -> str:
-        """What tells it from every other program, and from itself before a change."""
+        """A hash that tells it from every other program, and from itself before a change."""
         return sha256(f"{self.options}\n{self.source}".encode()).hexdigest()
 
     @property

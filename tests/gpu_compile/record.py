@@ -1,4 +1,4 @@
-"""What the GPU path asks for: recorded from the native library, on devices that are GPUs on paper."""
+"""Records the programs that the GPU path asks for: from the native library, on devices that are GPUs on paper."""
 
 import json
 import os

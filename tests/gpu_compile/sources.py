@@ -1,4 +1,4 @@
-"""What families of programs there are, and the sources they are made of, as `make build` has left them."""
+"""Families of programs, and the sources they are made of, as `make build` has left them."""
 
 import os
 import re

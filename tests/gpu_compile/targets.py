@@ -24,7 +24,7 @@ class TooSlow(CompileError):
 
 @dataclass
 class Figures:
-    """What a kernel needs on a target.
+    """Resources that a kernel needs on a target.
 
     Attributes:
         registers: of a work-item: vector registers on AMD.

@@ -82,7 +82,7 @@ def _has_targets(folder: Path) -> bool:
 
 
 def _reads(clang: str, libclc: Path) -> bool:
-    """Whether a clang reads the libclc: a driver may bring an older clang than the libclc beside it."""
+    """Return True if a clang reads the libclc: a driver may bring an older clang than the libclc beside it."""
     target = ["-x", "cl", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-S", "-emit-llvm"]
     library = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(libclc / "amdgcn--amdhsa.bc")]
     command = [clang, *target, *library, os.devnull, "-o", os.devnull]

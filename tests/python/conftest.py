@@ -1,4 +1,4 @@
-"""What all tests share: the device, the seed, and the refusal to pass where there is nothing to test."""
+"""Shared by all tests: the device, the seed, and the refusal to pass where there is nothing to test."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def pytest_report_header() -> str:
 
 
 def needs_float64(item: pytest.Item) -> bool:
-    """Whether a test says that it computes in float64: by a parameter that is such a dtype, or by its mark."""
+    """Return True if a test says that it computes in float64: by a parameter that is such a dtype, or by its mark."""
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     is_double = any(isinstance(value, torch.dtype) and value in DOUBLES for value in parameters)
     return is_double or item.get_closest_marker("needs_float64") is not None

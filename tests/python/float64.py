@@ -1,4 +1,4 @@
-"""What of the tests needs a device that computes in float64, as not every one does (`make test DRIVER=rusticl`)."""
+"""Tests that need a device that computes in float64, as not every one does (`make test DRIVER=rusticl`)."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What of the tests is for some releases of PyTorch only."""
+"""Tests that are for some releases of PyTorch only."""
 
 import pytest
 import torch

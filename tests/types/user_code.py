@@ -1,4 +1,4 @@
-"""What users write, as mypy has to see it: `make lint` checks this file, and nothing runs it."""
+"""Code as users write it, which mypy has to accept: `make lint` checks this file, and nothing runs it."""
 
 from typing import assert_type
 

@@ -1,4 +1,4 @@
-"""What PyTorch's tests of Inductor ask of a device: they are written for the CPU, and for one GPU with Triton."""
+"""Adapts PyTorch's tests of Inductor, which are written for the CPU, and for one GPU with Triton."""
 
 from collections import defaultdict
 from collections.abc import Callable

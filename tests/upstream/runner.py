@@ -164,12 +164,12 @@ class Run:
 
     def launch(self, file: str, on: str) -> Watched:
         """Start a worker for a file."""
-        kind = DEVICES[on][0]
         environment = {
             **os.environ,
-            "PYTORCH_TESTING_DEVICE_ONLY_FOR": kind,
-            # Tests that PyTorch makes for the CPU and CUDA only, too.
-            "PYTORCH_TESTING_DEVICE_FOR_CUSTOM": kind,
+            "PYTORCH_TESTING_DEVICE_ONLY_FOR": DEVICES[on][0],
+            # Tests that PyTorch makes for the CPU and CUDA only, too. With the first class of a file, the device type
+            # takes the device's name, by which it is looked for from then on.
+            "PYTORCH_TESTING_DEVICE_FOR_CUSTOM": ",".join(DEVICES[on]),
             "PYTORCH_PRINT_REPRO_ON_FAILURE": "0",
             "PYTHONPATH": os.pathsep.join([str(self.folder), os.environ.get("PYTHONPATH", "")]),
             "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // self.asked.jobs)),

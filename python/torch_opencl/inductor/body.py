@@ -1,4 +1,4 @@
-"""What the texts of all kernels have in common: sizes, parts of indices, loops over vectors, statements."""
+"""The parts that the texts of all kernels share: sizes, parts of indices, loops over vectors, statements."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ FEW = 8192
 
 
 def hint(expr: sympy.Expr) -> int:
-    """What a size is likely to be."""
+    """Return the likely value of a size."""
     return int(V.graph.sizevars.optimization_hint(expr))
 
 
@@ -148,7 +148,7 @@ class Body:
 
     @contextmanager
     def step(self, end: str, width: int, copies: int = 1) -> Iterator[None]:
-        """Write a loop of `at` along the lanes. Inside it `i` is the first lane's place.
+        """Write a loop of `at` along the lanes. Inside it `i` is the first lane's index.
 
         Args:
             end: where it ends.

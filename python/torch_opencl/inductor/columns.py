@@ -65,7 +65,7 @@ class Pieces(Body):
         """Write the loops over a piece."""
         for phase in self.phases:
             for statement in phase.statements:
-                # What is the same for all of a row is computed before the loop over it.
+                # Values that are the same for all of a row are computed before the loop over it.
                 if self.lanes.may_be_hoisted(statement):
                     self.out.splice(self.lanes.text(statement, 1))
                     self.lanes.put_in_front(statement)

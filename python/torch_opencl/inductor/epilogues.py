@@ -40,7 +40,7 @@ class Matmul(ir.TemplateBuffer):
         self.scales = scales
 
     def references(self) -> list[str]:
-        """The wrapper's expressions for the inputs: the matrices, and what is added to their product."""
+        """The wrapper's expressions for the inputs: the matrices, and what is added to their matmul."""
         return [tensor.codegen_reference() for tensor in self.inputs]
 
 
@@ -66,7 +66,7 @@ def lowered(operator: str, matrices: tuple[Any, Any], added: tuple[Any, ...], sc
     Args:
         operator: mm, bmm, addmm or baddbmm.
         matrices: both of them, or batches of them.
-        added: to their product; broadcast to its shape.
+        added: to their matmul; broadcast to its shape.
         scales: alpha and beta, where something is added.
 
     Returns:

@@ -23,10 +23,13 @@ def install(module: Any) -> None:
     def compile_or_not(model: Any, example_inputs: Any, *args: Any, **options: Any) -> Any:
         if _is_for_opencl(model, example_inputs):
             if path := _load.native().bundle_path():
-                _warn_of_bundle(path)
+                _warn(f": with TORCH_OPENCL_KERNEL_BUNDLE={path} no kernels are compiled.")
                 return model
             if failure := _failure():
-                _warn(failure)
+                _warn(
+                    f" with torch {torch.__version__}: {failure}. Install a release of PyTorch that torch-opencl-rs "
+                    "names as supported to have kernels generated."
+                )
                 return model
         return compile_fx(model, example_inputs, *args, **options)
 
@@ -52,22 +55,6 @@ def _is_on_opencl(value: Any) -> bool:
 
 
 @functools.cache
-def _warn_of_bundle(path: str) -> None:
-    """Warn, once, that nothing may be compiled."""
-    warnings.warn(
-        f"torch.compile leaves graphs on opencl to eager mode: with TORCH_OPENCL_KERNEL_BUNDLE={path} no kernels are "
-        "compiled.",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-
-
-@functools.cache
-def _warn(failure: str) -> None:
-    """Warn, once for each failure."""
-    warnings.warn(
-        f"torch.compile leaves graphs on opencl to eager mode with torch {torch.__version__}: {failure}. Install a "
-        "release of PyTorch that torch-opencl-rs names as supported to have kernels generated.",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+def _warn(reason: str) -> None:
+    """Warn, once for each reason."""
+    warnings.warn(f"torch.compile leaves graphs on opencl to eager mode{reason}", RuntimeWarning, stacklevel=2)

@@ -12,7 +12,7 @@ from .statements import Expr, Phase, Statement, Statements, Value
 
 # Bytes that an item keeps: they stay in the first-level cache.
 MOST_BYTES = 16384
-# What is cheaper is computed again: a load of a neighbouring element costs 1, as does an addition.
+# Cheaper values are computed again: a load of a neighbouring element costs 1, as does an addition.
 LEAST_COST = 6
 _COSTS = {"truediv": 4, "reciprocal": 4, "sqrt": 4, "rsqrt": 6}
 _FUNCTION = 12

@@ -125,7 +125,7 @@ class OpenCLKernel(SIMDKernel):
         """
         if mode not in (None, "atomic_add"):
             raise NotImplementedError(f"store with mode {mode}")
-        # What has been read, and is now replaced, has one pointer.
+        # A buffer that replaces one that was read shares its pointer.
         real_name = V.graph.scheduler.mutation_real_name.get(name, name)
         pointer = self.args.input_buffers.get(real_name) or self.args.output(name)
         index = self.prepare_indexing(index)
@@ -244,7 +244,7 @@ class OpenCLKernel(SIMDKernel):
     # --- the wrapper's call
 
     def parameters(self) -> tuple[list[tuple[str, torch.dtype, str]], list[tuple[str, str, str]]]:
-        """What the kernel is called with.
+        """Return the arguments of the kernel's call.
 
         Returns:
             Buffers: the name inside, the dtype and the wrapper's expression. Then scalars: the name inside, its type
@@ -336,7 +336,7 @@ class OpenCLKernel(SIMDKernel):
             base, divisor, *modulus = part.args
             found = [symbol for symbol in lanes if base.has(symbol)]
             start = sympy.expand(base - sum(found))
-            # A multiple of the length, and the place in the row.
+            # A multiple of the length, and the position in the row.
             if len(found) != 1 or start.has(*found) or not known(start, length):
                 return part
             if known(divisor, length):

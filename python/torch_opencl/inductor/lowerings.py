@@ -120,7 +120,7 @@ def _matmul(operator: str, added: int, lower: Any) -> Any:
         scales = {name: kwargs.get(name, 1) for name in ("beta", "alpha")} if added else {}
         asks_more = any(value is not None for name, value in kwargs.items() if name not in scales)
         if len(args) == added + 2 and not asks_more:
-            # What it needs is imported with the rest of the compiler.
+            # Imported late, because it imports the rest of the compiler.
             from . import epilogues
 
             result = epilogues.lowered(operator, args[added:], args[:added], scales)

@@ -57,22 +57,23 @@ def _welford_step(a: list[str], b: list[str], kind: str) -> list[str]:
 
 def _welford_vectors(a: list[str], b: list[str], kind: str) -> list[str]:
     # As _welford, where each of the two has folded equally many values in all lanes.
-    mean, m2, weight = a
-    one = kind.rstrip("0123456789")
-    return [
-        f"{{ const {one} own = {weight}.s0, other = {b[2]}.s0, share = other == 0 ? ({one})0 : other / (own + other);",
-        f"const {kind} delta = {b[0]} - {mean}; {mean} += delta * share;",
-        f"{m2} += {b[1]} + delta * delta * (own * share); {weight} += {b[2]}; }}",
-    ]
+    weight, one = a[2], kind.rstrip("0123456789")
+    shares = f"const {one} own = {weight}.s0, other = {b[2]}.s0, share = other == 0 ? ({one})0 : other / (own + other);"
+    return ["{ " + shares, *_combined(a, b, kind, "share", "own * share"), "}"]
 
 
 def _welford_halves(a: list[str], b: list[str], kind: str) -> list[str]:
     # As _welford, where both have folded equally many values.
-    mean, m2, weight = a
     half = f"({kind.rstrip('0123456789')})0.5f"
+    return ["{", *_combined(a, b, kind, half, f"{a[2]} * {half}"), "}"]
+
+
+def _combined(a: list[str], b: list[str], kind: str, share: str, scale: str) -> list[str]:
+    # `share` is that of b in the total weight, `scale` the same multiplied by the weight of a.
+    mean, m2, weight = a
     return [
-        f"{{ const {kind} delta = {b[0]} - {mean}; {mean} += delta * {half};",
-        f"{m2} += {b[1]} + delta * delta * ({weight} * {half}); {weight} += {b[2]}; }}",
+        f"const {kind} delta = {b[0]} - {mean}; {mean} += delta * {share};",
+        f"{m2} += {b[1]} + delta * delta * ({scale}); {weight} += {b[2]};",
     ]
 
 
@@ -116,7 +117,7 @@ class Accumulator:
 
     Attributes:
         statement: the reduction.
-        copies: vectors of partial results. In text, `copy` is the place of the one that is used.
+        copies: vectors of partial results. In text, `copy` is the index of the one that is used.
     """
 
     def __init__(self, statement: Statement, lanes: Lanes, copies: int) -> None:
@@ -236,16 +237,16 @@ class Accumulator:
         own = self._parts(1, 0)
         memory = [f"{base}_local" for base in self._bases()]
         other = [f"{base}_other" for base in self._bases()]
-        lines = [f"{place}[get_local_id(0)] = {name};" for place, name in zip(memory, own, strict=True)]
+        lines = [f"{slot}[get_local_id(0)] = {name};" for slot, name in zip(memory, own, strict=True)]
         lines.append("barrier(CLK_LOCAL_MEM_FENCE);")
         lines.append(f"for (int half_group = {group // 2}; half_group > 0; half_group /= 2) {{")
         lines.append("if (get_local_id(0) < half_group) {")
-        for part, (place, name) in enumerate(zip(memory, other, strict=True)):
-            lines.append(f"const {self._type(part, 1)} {name} = {place}[get_local_id(0) + half_group];")
+        for part, (slot, name) in enumerate(zip(memory, other, strict=True)):
+            lines.append(f"const {self._type(part, 1)} {name} = {slot}[get_local_id(0) + half_group];")
         lines += self.kind.fold(own, other, self._type(0, 1))
-        lines += [f"{place}[get_local_id(0)] = {name};" for place, name in zip(memory, own, strict=True)]
+        lines += [f"{slot}[get_local_id(0)] = {name};" for slot, name in zip(memory, own, strict=True)]
         lines += ["}", "barrier(CLK_LOCAL_MEM_FENCE);", "}"]
-        lines += [f"{name} = {place}[0];" for place, name in zip(memory, own, strict=True)]
+        lines += [f"{name} = {slot}[0];" for slot, name in zip(memory, own, strict=True)]
         lines.append("barrier(CLK_LOCAL_MEM_FENCE);")
         return "".join(f"{line}\n" for line in lines) + self._named(own, 1)
 

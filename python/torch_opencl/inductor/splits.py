@@ -22,17 +22,20 @@ def install(module: Any) -> None:
     Args:
         module: torch._inductor.choices.
     """
-    choose = module.InductorChoices.reduction_split_factor
+    # A static method in some releases, and one of instances in others.
+    choose = vars(module.InductorChoices)["reduction_split_factor"]
 
     @functools.wraps(choose)
-    def reduction_split_factor(device: torch.device, length: int, results: int, inner_reduction: bool) -> int:
+    def reduction_split_factor(
+        choices: Any, device: torch.device, length: int, results: int, inner_reduction: bool
+    ) -> int:
         properties = torch.opencl.get_device_properties(device) if device.type == "opencl" else None
         if properties is None or properties.device_class != "cpu":
-            return choose(device, length, results, inner_reduction)
+            return choose.__get__(choices)(device, length, results, inner_reduction)
         tasks = results if inner_reduction else -(-results // COLUMNS)
         return parts(length, results, tasks, properties.multi_processor_count)
 
-    module.InductorChoices.reduction_split_factor = staticmethod(reduction_split_factor)
+    module.InductorChoices.reduction_split_factor = reduction_split_factor
 
 
 def parts(length: int, results: int, tasks: int, units: int) -> int:

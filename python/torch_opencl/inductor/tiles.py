@@ -18,7 +18,7 @@ from .body import GROUP, ITEMS_PER_UNIT, hint
 from .dtypes import compute_type
 from .statements import Phase, Statement
 from .target import Target
-from .turning import Place, Turning
+from .turning import Location, Turning
 
 if TYPE_CHECKING:
     from .kernel import OpenCLKernel
@@ -40,7 +40,7 @@ MOST_TILES = 4
 
 @dataclass
 class Turned:
-    """What is accessed along another part of x than the innermost one.
+    """Accesses along another part of x than the innermost one.
 
     Attributes:
         j: that part.
@@ -78,7 +78,7 @@ def turned(kernel: "OpenCLKernel", phases: list[Phase]) -> Turned | None:
             continue
         is_load = statement.expr.op == "load"
         mask = statement.expr.args[3 if is_load else 4]
-        # What a kernel both reads and writes, it does at one index.
+        # A tensor that the kernel both reads and writes must have one index in it.
         if mask is not None or (is_load and stored.get(pointer, {index}) != {index}):
             continue
         for entry in kernel.entries.values():
@@ -188,7 +188,7 @@ class Tiles(Turning):
         self.lanes.tiles = {}
         self.turn(arrays, self.which.stores, is_load=False)
 
-    def _arrays(self) -> dict[Place, str]:
+    def _arrays(self) -> dict[Location, str]:
         return self.arrays((*self.which.loads, *self.which.stores))
 
     def place_of_lane(self) -> None:
@@ -196,7 +196,7 @@ class Tiles(Turning):
         self._place("tile_j", "tile_i + lane")
 
     def _place(self, j: str, i: str) -> None:
-        """Declare the parts of x at a place."""
+        """Declare the parts of x at a location."""
         self.line(f"const long i = {i}, {self.j.name} = {j}, xrow = row + {self.j.name} * step;")
         self.entries("x", "xrow", is_lane=False, without=[*self.apart, self.j.name])
         self.entries("x", "xrow", is_lane=True)
@@ -259,7 +259,7 @@ class GroupTiles(Tiles):
             self.line("barrier(CLK_LOCAL_MEM_FENCE);")
             self._in_group(arrays, self.which.stores)
 
-    def _in_group(self, arrays: dict[Place, str], statements: list[Statement]) -> None:
+    def _in_group(self, arrays: dict[Location, str], statements: list[Statement]) -> None:
         with self._items("lane", "lane", "beside"):
             for statement in statements:
                 self.move(statement, f"{arrays[statement.expr.args[:3]]}[lane][beside]", 1)

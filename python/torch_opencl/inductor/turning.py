@@ -10,7 +10,7 @@ from .dtypes import STORAGE, compute_type
 from .statements import Statement
 
 # Pointer, index and dtype of what is turned.
-Place = tuple[str, sympy.Expr, torch.dtype]
+Location = tuple[str, sympy.Expr, torch.dtype]
 
 
 class Turning(Body):
@@ -21,19 +21,19 @@ class Turning(Body):
         raise NotImplementedError
 
     @staticmethod
-    def arrays(statements: Sequence[Statement]) -> dict[Place, str]:
+    def arrays(statements: Sequence[Statement]) -> dict[Location, str]:
         """Name the tiles.
 
         Args:
             statements: loads and stores that are turned.
 
         Returns:
-            A name for each place.
+            A name for each location.
         """
-        places = dict.fromkeys(statement.expr.args[:3] for statement in statements)
-        return {place: f"tile{number}" for number, place in enumerate(places)}
+        locations = dict.fromkeys(statement.expr.args[:3] for statement in statements)
+        return {location: f"tile{number}" for number, location in enumerate(locations)}
 
-    def declare(self, arrays: dict[Place, str]) -> None:
+    def declare(self, arrays: dict[Location, str]) -> None:
         """Declare the tiles.
 
         Args:
@@ -42,7 +42,7 @@ class Turning(Body):
         for (_, _, dtype), array in arrays.items():
             self.line(f"{compute_type(dtype)}{self.width} {array}[{self.width}];")
 
-    def turn(self, arrays: dict[Place, str], statements: Sequence[Statement], is_load: bool) -> None:
+    def turn(self, arrays: dict[Location, str], statements: Sequence[Statement], is_load: bool) -> None:
         """Read tiles and turn them, or turn and write them.
 
         Args:
@@ -71,10 +71,10 @@ class Turning(Body):
             width: elements in it.
         """
         pointer, index, dtype = statement.expr.args[:3]
-        place = f"{pointer} + ({self.lanes.index(index)})"
+        address = f"{pointer} + ({self.lanes.index(index)})"
         name = f"{width if width > 1 else ''}_{STORAGE[dtype].name}"
         if statement.expr.op == "load":
-            self.line(f"{element} = load{name}({place});")
+            self.line(f"{element} = load{name}({address});")
         else:
             head = "stream" if pointer in self.lanes.streamed else "store"
-            self.line(f"{head}{name}({place}, {element});")
+            self.line(f"{head}{name}({address}, {element});")

@@ -30,9 +30,9 @@ def multiply_as_stored(gm: GraphModule) -> None:
                 _aten.full.default, ([columns], 1.0), {"dtype": like.dtype, "device": like.device, "pin_memory": False}
             )
             scales.meta["val"] = like.new_empty([columns])
-            product = gm.graph.call_function(_aten._weight_int8pack_mm.default, (x, weight, scales))
-        product.meta.update(node.meta)
-        node.replace_all_uses_with(product)
+            matmul = gm.graph.call_function(_aten._weight_int8pack_mm.default, (x, weight, scales))
+        matmul.meta.update(node.meta)
+        node.replace_all_uses_with(matmul)
         gm.graph.erase_node(node)
     gm.graph.eliminate_dead_code()
 

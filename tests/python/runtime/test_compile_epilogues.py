@@ -31,7 +31,7 @@ def fresh(monkeypatch):
 
 
 def compiled(function, *args, fused=1, launches=0, **options):
-    """What a compiled function gives, once the wrapper has been found to fuse so many matmuls."""
+    """Return a compiled function's result, once the wrapper has been found to fuse so many matmuls."""
     result, codes = run_and_get_code(torch.compile(function, **options), *args)
     assert sum(code.count(FUSED) for code in codes) == fused, codes
     if launches is not None:

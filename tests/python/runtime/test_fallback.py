@@ -1,11 +1,11 @@
 """Operators without a kernel: they run on the CPU, are counted, warned about once, and can be refused."""
 
-import threading
 import warnings
 
 import pytest
 import torch
 from processes import output_of, run_python
+from threads import in_threads
 
 
 @pytest.fixture(autouse=True)
@@ -128,23 +128,15 @@ def test_an_op_that_raises_leaves_its_arguments_usable(device):
 
 
 def test_threads_fall_back_at_once(device):
-    shared, failures = torch.full((50, 50), 2.0, device=device), []
+    shared = torch.full((50, 50), 2.0, device=device)
     factor = shared.half()
 
-    def work() -> None:
-        try:
-            for _ in range(50):
-                assert torch.cholesky_inverse(factor).device == device
-                assert shared.sum().item() == 5000
-        except BaseException as failure:
-            failures.append(failure)
+    def work(_: int) -> None:
+        for _ in range(50):
+            assert torch.cholesky_inverse(factor).device == device
+            assert shared.sum().item() == 5000
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    in_threads(4, work)
 
 
 def test_the_default_is_one_warning_an_op():

@@ -20,7 +20,7 @@ def cl():
 
 
 class Producer:
-    """What another library would hand over: a capsule of OpenCL memory."""
+    """An object as another library would hand it over: a capsule of OpenCL memory."""
 
     def __init__(self, tensor: torch.Tensor, **options: object) -> None:
         self.tensor, self.options = tensor, options

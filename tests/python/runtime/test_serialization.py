@@ -41,7 +41,7 @@ def test_checkpoints_of_a_cuda_device_are_loaded(device, monkeypatch, weights_on
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     with monkeypatch.context() as patched:
-        # What a file names for each of its storages.
+        # A file has this location for each of its storages.
         patched.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
         stream = saved({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
     loaded = torch.load(stream, map_location="opencl", weights_only=weights_only)

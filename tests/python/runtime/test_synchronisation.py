@@ -1,12 +1,12 @@
 """When the host waits for the device: only where the user reads."""
 
 import json
-import threading
 import warnings
 
 import pytest
 import torch
 from processes import output_of
+from threads import in_threads
 from torch import nn
 
 
@@ -62,6 +62,26 @@ def test_a_training_step_waits_only_where_the_user_reads(make: str, mode, device
     mode("warn")
     assert waits(step) == 0
     assert waits(losses[-1].item) == 1
+
+
+def test_writes_by_an_index_tensor_wait_for_its_first_check_alone(mode, device: torch.device) -> None:
+    x, rows = torch.zeros(9, 4, device=device), torch.tensor([2, -1, 5]).to(device)
+    values = torch.ones(3, 4, device=device)
+
+    def write() -> None:
+        x[rows] = values
+
+    mode("warn")
+    assert waits(write) == 1
+    assert waits(write) == 0
+    rows.add_(1)
+    assert waits(write) == 1
+    expected = torch.zeros(9, 4)
+    expected[[2, 8, 5, 3, 0, 6]] = 1
+    assert torch.equal(x.cpu(), expected)
+    rows.add_(9)
+    with pytest.raises(IndexError):
+        write()
 
 
 def test_modes(mode, device: torch.device) -> None:
@@ -156,23 +176,15 @@ def test_every_wait_is_for_all_that_was_enqueued_before(device: torch.device) ->
 
 
 def test_threads_that_share_a_stream_read_what_they_enqueued(device: torch.device) -> None:
-    wrong = []
-
     def count(thread: int) -> None:
         values = torch.full((64,), float(thread), device=device)
         for step in range(1, 150):
             values.add_(1)
             if step % 3 == 0:
                 torch.opencl.synchronize()
-            if values[step % 64].item() != thread + step:
-                wrong.append((thread, step))
+            assert values[step % 64].item() == thread + step
 
-    threads = [threading.Thread(target=count, args=(thread,)) for thread in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    in_threads(4, count)
 
 
 def test_a_fault_is_raised_once_by_the_next_wait_whatever_it_is(device: torch.device) -> None:

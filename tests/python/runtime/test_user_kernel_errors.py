@@ -1,4 +1,4 @@
-"""What torch.opencl.compile_kernel and its kernels refuse, and what they say."""
+"""Errors of torch.opencl.compile_kernel and its kernels."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What tests/gpu_compile reads from compilers, what it fails on, and that it records what GPUs are asked for."""
+"""tests/gpu_compile: how it reads compilers, on what it fails, and that it records what GPUs are asked for."""
 
 import re
 import sys

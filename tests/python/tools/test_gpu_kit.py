@@ -1,4 +1,4 @@
-"""What the kit for a machine with a GPU takes along, and what of it that machine uses."""
+"""The kit for a machine with a GPU: its contents, and how that machine uses them."""
 
 import ast
 import json

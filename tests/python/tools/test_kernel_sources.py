@@ -1,4 +1,4 @@
-"""What holds of the text of all kernels."""
+"""Rules for the text of all kernels."""
 
 import re
 from pathlib import Path

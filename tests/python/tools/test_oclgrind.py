@@ -73,7 +73,7 @@ SAMPLE = """
     print(len(CALLS))
 """
 
-# What torch.compile generates for the functions and the models of its tests, forward and backward.
+# Kernels that torch.compile generates for the functions and the models of its tests, forward and backward.
 GENERATED = """
     import sys
     sys.path += {folders!r}

@@ -49,7 +49,7 @@ def test_this_torch_is_in_the_range():
 
 @pytest.fixture
 def sources(tmp_path) -> Path:
-    """What describes the package, without the native code."""
+    """The files that describe the package, without the native code."""
     for name in ("pyproject.toml", "Cargo.toml", "README.md", "LICENSE-APACHE", "LICENSE-MIT"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "build_support", tmp_path / "build_support")

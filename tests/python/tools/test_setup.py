@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def checkout(tmp_path) -> Path:
-    """What setup.sh needs of a checkout, without packages to install; build tools that say they are there."""
+    """A checkout as setup.sh needs it, without packages to install; build tools that say they are there."""
     for name in ("scripts/setup.sh", "Cargo.toml", "python/torch_opencl/_embedded_driver.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
