@@ -87,7 +87,7 @@ else
 	@echo "==> without tests/rust: its release of tch is for torch $(TCH_RELEASE)"
 endif
 
-smoke: build ## Run a part of the tests that tells most of how the package fits this PyTorch, two minutes
+smoke: build ## Run a part of the tests that tells most of how the package fits this PyTorch
 	@$(RUN) -m torch_opencl.info
 	@$(RUN) -m pytest $(PYTEST_FLAGS) $(SMOKE)
 

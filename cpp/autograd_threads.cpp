@@ -15,8 +15,8 @@ namespace {
 // Long enough for destructors. A thread that is still in somebody's hook is not waited for.
 constexpr std::chrono::seconds patience{2};
 
-// A backward pass over no elements on a device: its thread takes one pass after the other, so when this one has run,
-// those before it are gone. It holds no Python objects, nor do the locals of the new thread that it is called on.
+// Runs a backward pass over no elements. The engine's thread of a device takes one pass after the other: when this one
+// has run, earlier ones are gone. Neither this pass nor the thread that calls it holds Python objects.
 void run_empty_pass(c10::DeviceIndex index) {
   const c10::Device device(c10::DeviceType::PrivateUse1, index);
   const at::Tensor x = at::empty({0}, at::TensorOptions(device));

@@ -351,8 +351,8 @@ class Backend final : public c10d::Backend {
   std::optional<std::vector<Work>> coalesced_;
 };
 
-// PyTorch's ops for dense tensors of the device find its backend, which knows what it takes: with none for sparse ones,
-// the fallback would have copies on the CPU reduced, and drop them.
+// Collectives of sparse tensors go to the device's backend, as those of dense ones do. Without these kernels the CPU
+// fallback would reduce copies, and drop them.
 void as_dense(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
 }

@@ -1,5 +1,6 @@
 #include "process_group_staging.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -58,6 +59,10 @@ Tensors Staging::values(const Tensors& tensors, Access access) {
 at::Tensor Staging::moved(const at::Tensor& tensor, Access access) {
   if (tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_contiguous()) {
     if (access == Access::Read) return moved(tensor.contiguous(), access);
+    TORCH_CHECK_VALUE(
+        at::has_internal_overlap(tensor) != at::MemOverlap::Yes,
+        "torch.distributed: elements of a tensor to write to share memory, as those of an expanded tensor do. Clone it "
+        "first.");
     const at::Tensor copy = at::empty(tensor.sizes(), tensor.options());
     keep(tensor);
     then([tensor, copy] { tensor.copy_(copy); });

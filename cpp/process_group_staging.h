@@ -32,7 +32,7 @@ class Staging {
   Tensors moved(const Tensors& tensors, Access access);
   TensorLists moved(const TensorLists& lists, Access access);
 
-  // Copies on the CPU of sparse tensors, which become what the engine makes of them.
+  // Copies of sparse tensors on the CPU. When the engine has written them, the tensors become equal to their copies.
   Tensors copied(const Tensors& tensors);
 
   // Has a function called when what the engine has written is on the device.

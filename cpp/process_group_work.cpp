@@ -1,6 +1,6 @@
 #include "process_group_work.h"
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StreamGuard.h>
 #include <algorithm>
 
@@ -63,8 +63,9 @@ bool DeviceWork::wait_for_engine(std::chrono::milliseconds timeout) {
 void DeviceWork::complete(std::exception_ptr failure) {
   {
     const c10::StreamGuard guard(stream_);
-    // In the engine's thread: parameters are written in place.
-    const at::NoGradGuard no_grad;
+    // The engine's thread has not the caller's modes, and writes parameters and inference tensors in place. Below
+    // ADInplaceOrView neither is refused; versions stay, as they do where the engine itself writes.
+    const at::AutoDispatchBelowADInplaceOrView below;
     try {
       if (failure == nullptr) {
         staging_.finish();

@@ -23,7 +23,7 @@ class DeviceWork final : public c10d::Work {
   // Of an engine that has not ended by itself, the buffers must not go before it.
   ~DeviceWork() override;
 
-  // Called once, with what the engine has begun.
+  // Takes the engine's work. Called once.
   void start(c10::intrusive_ptr<c10d::Work> engine);
 
   bool wait(std::chrono::milliseconds timeout) override;

@@ -1,6 +1,6 @@
-"""Checks the files that are released: that each wheel and the source distribution hold what they have to, and no more.
+"""Compares wheels and source distributions with the files that git tracks: each has to hold what it should, and no more.
 
-    python scripts/check_release.py dist/release/*
+    python scripts/check_release.py dist/release/*.whl dist/release/*.tar.gz
 
 Ends with 1 where one does not, and says what is wrong.
 """
@@ -21,7 +21,7 @@ MOST_BYTES = 100 << 20
 
 
 def tracked(*paths: str) -> set[str]:
-    """The files of the commit under some paths."""
+    """The tracked files under some paths."""
     listing = subprocess.run(["git", "ls-files", *paths], check=True, capture_output=True, text=True).stdout
     return set(listing.split())
 

@@ -7,8 +7,8 @@
 #   scripts/release.sh --upload ...     then uploads by twine, which asks for a token, after one more question
 #
 # A wheel is for the C library of the machine that links it, and of newer ones: build on the oldest distribution that is to be
-# served. auditwheel names the tag (manylinux_...), and refuses a library that needs what no tag allows. check_release.py compares what
-# the files hold with the commit, and twine, which is installed into target/twine, checks their descriptions.
+# served. auditwheel names the tag (manylinux_...), and refuses a library that needs what no tag allows. check_release.py compares
+# what the files hold with those that git tracks, and twine, which is installed into target/twine, checks their descriptions.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

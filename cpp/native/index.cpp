@@ -192,7 +192,9 @@ void index_add_out::impl(
     const at::Scalar& alpha,
     const at::Tensor& result) {
   if (!result.is_same(self)) result.copy_(self);
-  if (self.dim() == 1 && scatters_on_host(result, 0, index)) {
+  // The CPU's function rounds each sum of 16-bit floats, and counts to 256 in bfloat16.
+  const bool is_wide = !c10::isReducedFloatingType(self.scalar_type());
+  if (self.dim() == 1 && is_wide && scatters_on_host(result, 0, index)) {
     at::Tensor out = result;
     at::native::call_fallback_fn<&host_kernel, at::_ops::index_add_>::call(out, dim, index, source, alpha);
     return;

@@ -67,7 +67,7 @@ std::optional<at::Tensor> only_mask(const at::Tensor& self, const c10::List<std:
 }
 
 // True if the operands need no conversion, warning or error of ATen's, and positions may be assigned to in any order.
-bool may_be_known(
+bool needs_no_conversion(
     const at::Tensor& self,
     const c10::List<std::optional<at::Tensor>>& indices,
     const at::Tensor& values,
@@ -94,9 +94,9 @@ at::Tensor& index_put_(
       self.numel() > 0;
   const std::optional<at::Tensor> mask = is_one ? only_mask(self, indices) : std::nullopt;
   if (mask.has_value()) return at::where_out(self, *mask, values.reshape({}), self);
-  // ATen's way converts values and warns or raises. It asks for writes by an iterator, whose indices are views of those
-  // given: nothing would be known of them.
-  if (!may_be_known(self, indices, values, accumulate)) {
+  // ATen converts values, and warns or raises. But its iterator has views of the index tensors, of which known_indices.h
+  // knows nothing.
+  if (!needs_no_conversion(self, indices, values, accumulate)) {
     return at::_index_put_impl_(self, indices, values, accumulate, /*unsafe=*/false);
   }
   index_put_repeated(self, indices, values, accumulate, /*unsafe=*/false);

@@ -119,7 +119,7 @@ from torch_opencl.warmup import WarmupStatistics, warmup
 __version__ = "0.1.0"
 
 AcceleratorError = _torch.AcceleratorError
-# Of older programs.
+# Older programs read these.
 has_half = True
 has_magma = False
 

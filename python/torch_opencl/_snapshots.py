@@ -16,7 +16,7 @@ def memory_snapshot(mempool_id: tuple[int, int] | None = None, include_traces: b
     """Return the buffers that the allocators of all devices hold, and the blocks that each is cut into.
 
     Args:
-        mempool_id: of the pool whose buffers alone are returned; None for all.
+        mempool_id: of the pool whose buffers alone are returned; None or (0, 0) for all.
         include_traces: accepted for compatibility.
 
     Returns:
@@ -26,7 +26,9 @@ def memory_snapshot(mempool_id: tuple[int, int] | None = None, include_traces: b
     if not is_initialized():
         return []
     segments = [segment for index in range(device_count()) for segment in json.loads(native().memory_snapshot(index))]
-    return [segment for segment in segments if mempool_id in (None, tuple(segment["segment_pool_id"]))]
+    if mempool_id is None or tuple(mempool_id) == (0, 0):
+        return segments
+    return [segment for segment in segments if tuple(segment["segment_pool_id"]) == tuple(mempool_id)]
 
 
 def _record_memory_history(

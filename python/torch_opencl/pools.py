@@ -153,13 +153,18 @@ def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: torch.
         for 0 bytes.
 
     Raises:
-        RuntimeError: there is no such device or stream.
+        RuntimeError: there is no such device or stream, or the stream is one of another device.
+        TypeError: ``stream`` is neither a stream nor a number.
         torch.OutOfMemoryError: there is no memory left.
     """
     index = _get_device_index(device, optional=True)
     if isinstance(stream, int):
         like = current_stream(index)
         stream = torch.Stream(stream_id=stream, device_index=index, device_type=like.device_type)
+    if stream is not None and not isinstance(stream, torch.Stream):
+        raise TypeError(f"stream has to be a torch.Stream, a stream_id or None, got {type(stream).__name__}")
+    if stream is not None and stream.device_index != index:
+        raise RuntimeError(f"a stream of {stream.device} cannot use memory that is allocated on opencl:{index}")
     with device_guard(index), select_stream(stream):
         memory = torch.empty(size, dtype=torch.uint8, device="opencl")
     address = memory.data_ptr()

@@ -86,6 +86,10 @@ pub fn devices() -> Result<&'static [Device]> {
 /// # Errors
 /// As the driver reports.
 pub fn close_pool(pool: MemPool) -> Result<()> {
+    // A pool of the parent's, whose memory is not the child's to release.
+    if fork::in_bad_fork() {
+        return Ok(());
+    }
     forget_pool(pool);
     devices()?.iter().filter_map(Device::initialised).try_for_each(|state| state.empty_pool(pool))
 }

@@ -30,10 +30,11 @@ impl Streams {
         self.own.iter().chain(self.adopted())
     }
 
-    /// The id of the stream of a queue.
+    /// The id of the stream of a queue, which may be one that we have lent.
     pub fn adopt(&self, queue: Queue) -> i64 {
         let mut adopted = self.adopted.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = adopted.iter().find(|stream| stream.trace_id() == Some(queue.trace_id())) {
+        let mut known = self.own.iter().chain(adopted.iter().copied());
+        if let Some(known) = known.find(|stream| stream.trace_id() == Some(queue.trace_id())) {
             return known.id();
         }
         let id = (self.own.len() + adopted.len()) as i64;

@@ -1,6 +1,7 @@
 """Where the libraries are, and programs that they start in several processes."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,12 @@ def run_program(launch: list[str], text: str, folder: Path, *arguments: str) -> 
     program.write_text(text)
     path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH"), LIBRARIES]))
     command = [sys.executable, *launch, str(program), str(folder), *arguments]
-    done = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, start_new_session=True, **pipes) as process:
+        try:
+            _, errors = process.communicate(timeout=300)
+        finally:
+            # The processes that it has started too.
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, errors

@@ -38,7 +38,7 @@ def _default_device(original: Any) -> Any:
 
 def _is_wanted(state: Any, cpu: bool) -> bool:
     """Return whether the process is one of several that a launcher has started, and is to use this device."""
-    if cpu or "LOCAL_RANK" not in os.environ or not torch_opencl.is_available():
+    if cpu or int(os.environ.get("LOCAL_RANK", -1)) < 0 or not torch_opencl.is_available():
         return False
     return state.device is None or state.device.type == "opencl"
 
@@ -82,7 +82,11 @@ def _prepare_model(original: Any) -> Any:
     def prepare_model(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.device.type != "opencl" or not self.multi_device:
             return original(self, *args, **kwargs)
-        # Here too: a model that is on its device needs no number.
+        # accelerate refuses models that a device map has divided, unless the user says otherwise.
+        model = args[0] if args else kwargs["model"]
+        if "ACCELERATE_BYPASS_DEVICE_MAP" not in os.environ and self.verify_device_map(model):
+            return original(self, *args, **kwargs)
+        # A model that is on its device needs no number, as above.
         patched = importlib.import_module("accelerate.utils").patch_environment
         with patched(accelerate_bypass_device_map="true"):
             return original(self, *args, **kwargs)

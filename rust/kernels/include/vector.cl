@@ -132,8 +132,9 @@ INLINE PASTE(float, VEC) load_halves(__global const half *p) {
   if (!IS_ALIGNED(p, ushort)) return PASTE(vload_half, VEC)(0, p);
   return half_values(CONST_VECTOR_AT(ushort, p));
 }
-// PoCL 3.1 takes the address that vstore_half8 is given for one aligned to 16 bytes. That ends the process elsewhere
-// where the same vector is stored several times, as LLVM then does not store it by the instruction that converts it.
+// PoCL 3.1 compiles vstore_half8 as if its address were aligned to 16 bytes. Where LLVM stores the converted vector by
+// an instruction of its own, an address that is not so aligned ends the process: those are stored as bits. GPUs store
+// bits wherever a vector of ushort is aligned.
 #ifdef IS_CPU
 #define STORES_BITS(p) (((uintptr_t)(p) & 15) != 0)
 #else

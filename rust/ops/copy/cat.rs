@@ -35,7 +35,7 @@ pub use ffi::CatPart;
 /// Parts of a launch, which has to fit the 1024 bytes of arguments that every device takes; as in `cat.cl`.
 const PARTS: usize = 16;
 type Parts = MultiTensorBatch<PARTS, 1>;
-/// Widest words, in bytes. CPUs move vectors of them.
+/// Bytes of the widest word. CPUs move vectors of words.
 const CPU_WORD: i64 = 8;
 const GPU_WORD: i64 = 16;
 /// Fewest bytes that a CPU's work-item copies.
@@ -100,13 +100,13 @@ pub fn cat(result: &Tensor<'_>, parts: &[CatPart<'_>]) -> Result<bool> {
         return Ok(false);
     }
     let dst = target.tensor(result)?;
-    let mut together = dst.offset as i64 | widest(&target);
+    let mut alignment = dst.offset as i64 | widest(&target);
     for (part, rows) in parts.iter().zip(&rows) {
         let from = target.tensor(&part.from)?;
-        together |= from.offset as i64 | offset_of(result, part) | rows.run | rows.strides[0] | rows.strides[1];
+        alignment |= from.offset as i64 | offset_of(result, part) | rows.run | rows.strides[0] | rows.strides[1];
     }
     // The largest power of two that divides all of them.
-    let width = 1 << together.trailing_zeros();
+    let width = 1 << alignment.trailing_zeros();
 
     let geometry = Geometry::of(&target, Class::Integer);
     let share = div_ceil(bytes / width, geometry.groups as i64);

@@ -301,6 +301,7 @@ static inline void store_strided(__global uchar *p, long stride, const LaneOffse
   __global const uchar *const row##k = in##k + ROW_OF(1 + k); \
   const TV one##k = IS_VALUE(k) ? (TV)(launch.values[k]) : REPEATS(k) ? (TV)(load_at(row##k, DTYPE)) : (TV)(C(0));
 #define NEXT(k, DTYPE) const TV next##k = REPEATS(k) ? one##k : load_vector(row##k, x * VEC, DTYPE);
+// Advances x over the row's whole vectors, and leaves the rest to the caller.
 #define ROW_OF_WHOLE_VECTORS                                                        \
   if (rows == 1 && IS_DENSE(0, DTYPE_OUT) EACH_INPUT(AND_IS_PLAIN)) {               \
     EACH_INPUT(ROW)                                                                 \

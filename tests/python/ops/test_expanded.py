@@ -92,8 +92,9 @@ def times(calls: list[Callable[[], object]]) -> list[float]:
 def test_a_convolution_of_repeated_pixels_takes_no_longer_than_of_others(device: torch.device) -> None:
     x, w = torch.randn(4, 64, 40, 40, device=device), torch.randn(64, 64, 3, 3, device=device)
     repeated = torch.ones((), device=device).expand(x.shape)
-    dense, expanded = times([lambda: F.conv2d(x, w, padding=1), lambda: F.conv2d(repeated, w, padding=1)])
-    assert expanded < 2 * dense  # gathered one by one they take 4.5 times as long
+    # The best of three: other processes may take the cores during one of them.
+    rounds = [times([lambda: F.conv2d(x, w, padding=1), lambda: F.conv2d(repeated, w, padding=1)]) for _ in range(3)]
+    assert min(expanded / dense for dense, expanded in rounds) < 2  # gathered one by one they take 4.5 times as long
 
 
 def test_the_gradient_of_a_sum_goes_through_a_convolution_as_fast_as_others(device: torch.device) -> None:
@@ -105,6 +106,6 @@ def test_the_gradient_of_a_sum_goes_through_a_convolution_as_fast_as_others(devi
     def backward(given: Tensor) -> None:
         torch.autograd.grad(y, (x, w), given, retain_graph=True)
 
-    # The best of three: other processes may take the cores during one of them.
+    # The best of three, as above.
     rounds = [times([lambda: backward(gradient), lambda: backward(one)]) for _ in range(3)]
     assert min(expanded / dense for dense, expanded in rounds) < 1.6  # 2.3 times as long

@@ -28,7 +28,7 @@ from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tenso
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-TIMEOUT = timedelta(seconds=60)
+TIMEOUT = timedelta(seconds=300)
 
 
 def work_is_ordered_with_streams() -> None:
@@ -67,13 +67,16 @@ def who_waits_with_a_timeout_waits_no_longer() -> None:
     work = dist.irecv(part, 1)
     other = threading.Thread(target=work.wait)
     other.start()
-    time.sleep(0.2)
+    # Enough for the other thread to be the one that asks the engine.
+    time.sleep(2)
+    start = time.perf_counter()
     try:
         work.wait(timedelta(milliseconds=200))
     except RuntimeError as failure:
         assert "timed out" in str(failure), failure
     else:
         raise AssertionError("did not time out")
+    assert time.perf_counter() - start < TIMEOUT.total_seconds() / 2
     dist.barrier()
     other.join()
     work.wait()

@@ -204,8 +204,23 @@ def tensors_that_are_not_contiguous_are_moved() -> None:
     same(whole, torch.tensor([1.0, rank, 1.0, rank]).expand(3, -1))
 
 
+def collectives_write_inference_tensors() -> None:
+    rank, world = dist.get_rank(), dist.get_world_size()
+    with torch.inference_mode():
+        # Results that are copied when the exchange is done, by whichever thread sees its end.
+        part, turned = empty(), torch.zeros(2, 3, device="opencl").t()
+        for _ in range(10):
+            dist.reduce_scatter_tensor(part, torch.cat([mine() for _ in range(world)]))
+            dist.broadcast(turned if rank else mine(), src=0)
+    same(part, torch.stack(everyone()).sum(0))
+    if rank:
+        same(turned, values(0))
+
+
 def bad_tensors_are_refused() -> None:
+    shared = torch.zeros(1, device="opencl").expand(dist.get_world_size())
     refused: list[tuple[Callable[[], object], str]] = [
+        (lambda: dist.all_gather_into_tensor(shared, torch.ones(1, device="opencl")), "share memory"),
         (lambda: dist.all_reduce(torch.ones(4, 4, device="opencl")[::2, ::2]), "must be contiguous"),
         (lambda: dist.all_reduce(mine(torch.uint64), dist.ReduceOp.MAX), "cannot be reduced by MIN or MAX"),
         (lambda: dist.all_reduce(mine(torch.int32), dist.ReduceOp.AVG), "of Int cannot be reduced by AVG"),

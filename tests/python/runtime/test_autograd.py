@@ -142,7 +142,7 @@ def test_a_process_that_ends_waits_for_the_thread_of_a_backward_pass() -> None:
 
         def hook(gradient):
             inside.set()
-            time.sleep(0.3)
+            time.sleep(0.1)
             released.append(True)
 
         x = torch.ones(3, device="opencl", requires_grad=True)

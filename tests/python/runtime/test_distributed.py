@@ -18,6 +18,7 @@ OF_TWO = [
     "collectives_move_every_dtype",
     "collectives_reduce",
     "processes_send_and_receive",
+    "collectives_write_inference_tensors",
     "work_is_ordered_with_streams",
     "collectives_are_coalesced",
     "sparse_tensors_are_summed",

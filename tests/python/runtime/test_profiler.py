@@ -78,7 +78,7 @@ def test_the_exported_trace_has_a_track_of_the_device_at_the_hosts_time(device, 
     operators = [event for event in events if event.get("cat") == "cpu_op"]
     first = min(event["ts"] for event in operators)
     # Microseconds. The clocks of device and host are compared by the time that the host is told of an event's end.
-    assert all(event["ts"] > first - 2000 and event["dur"] >= 0 for event in kernels)
+    assert all(event["ts"] > first - 20000 and event["dur"] >= 0 for event in kernels)
     assert any(event["args"].get("External id") for event in kernels)
     # Replayed kernels belong to no operator.
     assert sum(not event["args"].get("External id") for event in kernels) >= 2
@@ -88,7 +88,7 @@ def test_the_exported_trace_has_a_track_of_the_device_at_the_hosts_time(device, 
         {event["id"]: event for event in events if event.get("cat") == "ac2g" and event["ph"] == ph} for ph in "sf"
     )
     assert starts.keys() == ends.keys() and len(starts) >= len(kernels)
-    assert all(starts[arrow]["ts"] <= end["ts"] + 2000 and end["pid"] == 0 for arrow, end in ends.items())
+    assert all(starts[arrow]["ts"] <= end["ts"] + 20000 and end["pid"] == 0 for arrow, end in ends.items())
     calls = [event for event in events if event.get("cat") == "privateuse1_runtime"]
     assert {event["tid"] for event in calls} == {operators[0]["tid"]} and len(calls) == len(starts)
     assert any(

@@ -19,6 +19,7 @@ START = """
         for _ in range(1030):
             result = call()
         return result
+    torch.manual_seed(0)
     x = torch.randn(1 << 20)
     y = x.to("opencl")
 """
@@ -130,7 +131,7 @@ def test_a_process_waits_once_where_the_driver_has_lost_its_programs(environment
     """
     seconds, *programs = json.loads(output_of(START + code, **environment))
     # Where compiling takes no longer than loading the second is not put off.
-    assert programs == [1, 1, 1, 2] or (seconds < 0.2 and programs == [1, 2, 0, 2])
+    assert programs == [1, 1, 1, 2] or (seconds < 1 and programs == [1, 2, 0, 2])
 
 
 def test_what_is_only_warm_is_specialised_once_the_process_has_settled(environment):

@@ -315,12 +315,20 @@ def test_a_queue_of_other_code_is_a_stream(device):
     assert stream.query() and start.elapsed_time(end) > 0
 
 
+def test_a_queue_that_this_package_has_lent_is_the_stream_it_was(device):
+    for stream in (torch.opencl.Stream(), torch.opencl.default_stream()):
+        assert torch.opencl.ExternalStream(stream.native_handle) == stream
+
+
+def test_a_queue_that_runs_out_of_order_is_refused_in_words(device):
+    queue = new_queue(torch.ops.torch_opencl.native_context(0), OUT_OF_ORDER)
+    with pytest.raises(RuntimeError, match="out of order"):
+        torch.opencl.ExternalStream(queue)
+
+
 def test_queues_that_no_tensor_can_use_are_refused_in_words(device):
-    context = torch.ops.torch_opencl.native_context(0)
     with pytest.raises(RuntimeError, match="is null"):
         torch.opencl.ExternalStream(0)
-    with pytest.raises(RuntimeError, match="out of order"):
-        torch.opencl.ExternalStream(new_queue(context, OUT_OF_ORDER))
     with pytest.raises(RuntimeError, match="invalid device index"):
         torch.opencl.ExternalStream(0, 100)
     opencl = ctypes.CDLL("libOpenCL.so.1")
