@@ -1,4 +1,4 @@
-"""The text of what follows a matmul: functions of one result, and of sixteen neighbours on CPU devices."""
+"""The text of what follows a matmul: functions of one result, and of sixteen neighbours on CPUs."""
 
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,10 @@ class _Functions(Body):
 
     def source(self) -> str:
         # Sizes that the functions use are known behind them.
-        functions = self._one() + (self._lanes() if self.target.is_cpu else "")
+        functions = self._one()
+        if self.target.is_cpu:
+            # A matmul's vectors may be narrower, as its tiles are.
+            functions += f"#if VEC == {self.target.vector_width}\n{self._lanes()}#endif\n"
         return self._operands() + functions
 
     def _operands(self) -> str:

@@ -1,6 +1,9 @@
-// The functions of generated.cl in sixteen lanes, for CPUs; the kernels follow.
+// The functions of generated.cl in sixteen lanes, for CPUs; the kernels follow. Matmuls whose epilogue is generated have
+// the width of their tiles, which is 8 without AVX-512: they call the functions of one result.
 
-#ifdef IS_CPU
+#define any1(v) (v)
+
+#if defined(IS_CPU) && VEC == 16
 
 INLINE int any16(int16 v) {
   const int8 eight = v.lo | v.hi;
@@ -8,7 +11,6 @@ INLINE int any16(int16 v) {
   const int2 two = four.lo | four.hi;
   return two.x | two.y;
 }
-#define any1(v) (v)
 
 // exp(x) for x <= 0; what is less than exp(-87), about the least normal number, counts as 0.
 INLINE float16 exp_below16(float16 x) {

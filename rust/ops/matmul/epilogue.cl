@@ -4,7 +4,7 @@
 //
 // Where FUSED is defined, results go to functions that torch.compile has written (python/torch_opencl/inductor/
 // epilogues.py), with their position in the layout of `out`, which nothing else is stored to:
-//   fused_one(const Fused *, long position, float value), and on CPUs
+//   fused_one(const Fused *, long position, float value), and on CPUs where VEC is 16
 //   fused_lanes(const Fused *, long position, float16 values) for positions that follow one another.
 // The text also has the parameters that kernels take for it, FUSED_PARAMETERS, and makes a `Fused` of them.
 #ifndef FUSED

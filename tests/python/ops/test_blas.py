@@ -64,9 +64,10 @@ def test_matmuls_that_end_in_an_activation(device, dtype, is_transposed, use_gel
         (a, b, bias), (x, y, z) = operands(dtype, device, (rows, k), (columns, k), (columns,))
         b, y = (b.t(), y.t()) if is_transposed else (b.t().contiguous(), y.t())
         scale = {"beta": 0.5, "alpha": 0.1}
-        expected = torch.addmm(z, x, y, **scale)
-        expected = torch.nn.functional.gelu(expected) if use_gelu else expected.relu()
-        check(torch._addmm_activation(bias, a, b, **scale, use_gelu=use_gelu), expected)
+        activate = torch.nn.functional.gelu if use_gelu else torch.relu
+        exact = torch.addmm(z, x, y, **scale)
+        rounded = activate(torch.addmm(*(tensor.to(dtype) for tensor in (z, x, y)), **scale))
+        check(torch._addmm_activation(bias, a, b, **scale, use_gelu=use_gelu), activate(exact), rounded)
 
 
 def test_an_activation_keeps_nan(device):
