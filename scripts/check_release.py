@@ -1,4 +1,4 @@
-"""Compares wheels and source distributions with the files that git tracks: each has to hold what it should, and no more.
+"""Compares wheels and source distributions with the files that git tracks: each holds what it has to, and no more.
 
     python scripts/check_release.py dist/release/*.whl dist/release/*.tar.gz
 

@@ -29,8 +29,8 @@ void scatter_along(
 // atomic operations take.
 bool scatters_on_host(const at::Tensor& self, int64_t dim, const at::Tensor& index);
 
-// self[indices] = value, or += where `accumulate`, for operands that need no conversion. Index tensors that were found in
-// range are not checked again, and those found in range now are remembered (known_indices.h).
+// self[indices] = value, or += where `accumulate`, for operands that need no conversion. Index tensors that were found
+// in range are not checked again, and those found in range now are remembered (known_indices.h).
 void index_put_repeated(
     at::Tensor& self,
     const c10::List<std::optional<at::Tensor>>& indices,

@@ -94,8 +94,8 @@ at::Tensor& index_put_(
       self.numel() > 0;
   const std::optional<at::Tensor> mask = is_one ? only_mask(self, indices) : std::nullopt;
   if (mask.has_value()) return at::where_out(self, *mask, values.reshape({}), self);
-  // ATen converts values, and warns or raises. But its iterator has views of the index tensors, of which known_indices.h
-  // knows nothing.
+  // ATen converts values, and warns or raises. But its iterator has views of the index tensors, of which
+  // known_indices.h knows nothing.
   if (!needs_no_conversion(self, indices, values, accumulate)) {
     return at::_index_put_impl_(self, indices, values, accumulate, /*unsafe=*/false);
   }

@@ -82,9 +82,8 @@ impl Allocator {
         if found.is_none() {
             if self.add_segment(context, space, size, owner).is_err() {
                 self.stats.num_alloc_retries += 1;
-                let is_released = |pool| {
-                    pool == owner.mempool || pools::options(pool).is_none_or(|options| options.use_on_oom)
-                };
+                let is_released =
+                    |pool| pool == owner.mempool || pools::options(pool).is_none_or(|options| options.use_on_oom);
                 self.release_cached(space, is_released, idle)?;
                 if let Err(cause) = self.add_segment(context, space, size, owner) {
                     self.stats.num_ooms += 1;

@@ -25,8 +25,8 @@ def shared_library(folder: Path, source: str, *flags: str) -> Path:
         flags: further arguments of the compiler.
 
     Returns:
-        Its path. Skips the test where there is no compiler, as scripts/driver.sh runs some drivers in a root without one,
-        or none of the headers of OpenCL that the source includes.
+        Its path. Skips the test where there is no compiler, as in roots of scripts/driver.sh, and where the source
+        includes headers of OpenCL that are not there.
     """
     if shutil.which("g++") is None:
         pytest.skip("there is no C++ compiler, as in the roots that scripts/driver.sh makes")

@@ -38,7 +38,7 @@ def _default_device(original: Any) -> Any:
 
 def _is_wanted(state: Any, cpu: bool) -> bool:
     """Return whether the process is one of several that a launcher has started, and is to use this device."""
-    if cpu or int(os.environ.get("LOCAL_RANK", -1)) < 0 or not torch_opencl.is_available():
+    if cpu or int(os.environ.get("LOCAL_RANK", "-1")) < 0 or not torch_opencl.is_available():
         return False
     return state.device is None or state.device.type == "opencl"
 
