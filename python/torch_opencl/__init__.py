@@ -254,6 +254,7 @@ _hooks.when_imported("torch._inductor.lowering", "torch_opencl.inductor.registra
 _hooks.when_imported("torch._inductor.lowering", "torch_opencl.inductor.lowerings:install")
 _hooks.when_imported("torch._inductor.decomposition", "torch_opencl.inductor.lowerings:keep_whole")
 _hooks.when_imported("torch._inductor.choices", "torch_opencl.inductor.splits:install")
+_hooks.when_imported("torch._inductor.ir", "torch_opencl.inductor.strides:install")
 _hooks.when_imported("torch._inductor.runtime.benchmarking", "torch_opencl.inductor.registration:register_benchmarker")
 _hooks.when_imported("torch._inductor.codegen.common", "torch_opencl.inductor.registration:register_backend")
 _hooks.when_imported("torch._dynamo.variables.optimizer", "torch_opencl.inductor.registration:move_optimizer_state")

@@ -35,7 +35,7 @@ class GraphedCallable:
         allows_unused: whether inputs may have no gradient.
 
     Raises:
-        RuntimeError: an argument is not a tensor.
+        RuntimeError: an argument is not a tensor on an OpenCL device.
     """
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], allows_unused: bool) -> None:
@@ -44,6 +44,7 @@ class GraphedCallable:
         self.inputs: Tensors = tuple(pytree.tree_leaves(arguments))
         if not all(isinstance(leaf, torch.Tensor) for leaf in self.inputs):
             raise RuntimeError("sample_args must hold tensors only: other arguments cannot change between replays.")
+        _check_devices("sample_args", self.inputs)
         self.parameters: Tensors = tuple(function.parameters()) if isinstance(function, torch.nn.Module) else ()
         self.allows_unused = allows_unused
         self.forward_graph: Any = None
@@ -80,9 +81,14 @@ class GraphedCallable:
             self._gradients_of(outputs, [torch.zeros_like(output) for output in outputs])
 
     def capture_forward(self) -> None:
-        """Call the function; its outputs are the static ones."""
+        """Call the function; its outputs are the static ones.
+
+        Raises:
+            RuntimeError: an output is a tensor of another device.
+        """
         outputs, self.structure = pytree.tree_flatten(self.function(*self.arguments))
         self.outputs = tuple(outputs)
+        _check_devices("results", self.outputs)
 
     def capture_backward(self) -> None:
         """Compute the gradients of static outputs; they are static too."""
@@ -125,6 +131,15 @@ class GraphedCallable:
 
         module.forward = graphed_forward
         return module
+
+
+def _check_devices(name: str, tensors: Sequence[Any]) -> None:
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor) and tensor.device.type != "opencl":
+            raise RuntimeError(
+                f"{name} hold a tensor on {tensor.device}: a graph replays work on opencl only, and would repeat what "
+                "was computed elsewhere at the capture."
+            )
 
 
 def _fill(static: torch.Tensor, given: torch.Tensor) -> None:

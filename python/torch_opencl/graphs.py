@@ -1,11 +1,13 @@
 """Graphs: work that is captured once and replayed, as with ``torch.cuda.graph``."""
 
+import functools
 import gc
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from torch_opencl._lazy import _lazy_init, is_initialized
 from torch_opencl._load import native
@@ -33,6 +35,22 @@ def is_current_stream_capturing() -> bool:
         True during a capture; False too where OpenCL has not been used yet.
     """
     return is_initialized() and native().is_current_stream_capturing()
+
+
+@functools.cache
+def _watch_optimizers() -> None:
+    """Have optimizers refuse steps that replays would not repeat, as PyTorch's own check does for CUDA."""
+
+    def check(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        # Optimizers without the argument have nothing that it would move to the device.
+        is_repeated = all(group.get("capturable", True) for group in optimizer.param_groups)
+        if not is_repeated and is_current_stream_capturing():
+            raise RuntimeError(
+                f"a graph would replay one step of {type(optimizer).__name__}, as it counts steps on the host: make it "
+                "with capturable=True."
+            )
+
+    register_optimizer_step_pre_hook(check)
 
 
 def graph_pool_handle() -> PoolHandle:
@@ -74,10 +92,12 @@ class OpenCLGraph:
 
         Raises:
             RuntimeError: the current stream is the default one or is being captured, or the graph has been captured.
+                Also in the ``step()`` of an optimizer without ``capturable=True`` before the capture ends.
             ValueError: there is no such mode.
         """
         if capture_error_mode not in _MODES:
             raise ValueError(f"capture_error_mode is one of {', '.join(_MODES)}, but got: {capture_error_mode!r}")
+        _watch_optimizers()
         self._graph.capture_begin(*(pool or (0, 0)))
 
     def capture_end(self) -> None:

@@ -103,7 +103,10 @@ def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
 
     Raises:
         RuntimeError: there is no such device.
+        TypeError: ``pool`` is not a :class:`MemPool`.
     """
+    if not isinstance(pool, MemPool):
+        raise TypeError(f"pool has to be a torch.opencl.MemPool, got {type(pool).__name__}")
     _lazy_init()
     index = _get_device_index(device, optional=True)
     native().enter_pool(index, *pool.id)

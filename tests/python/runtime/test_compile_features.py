@@ -1,5 +1,7 @@
 """torch.compile with what else PyTorch offers: freezing, autotuning, export, streams, flex_attention, static caches."""
 
+import copy
+import functools
 import os
 import subprocess
 import sys
@@ -73,6 +75,25 @@ def test_convolutions_keep_the_layout_of_their_inputs(device):
 
 
 @requires_torch("2.13", "a registry of what measures for a device")
+def test_images_of_changing_size_behind_convolutions_with_strides(device):
+    model = nn.ModuleList([nn.Conv2d(3, 4, 3, stride=2), nn.GroupNorm(2, 4)])
+    moved = copy.deepcopy(model).to(device)
+
+    def function(model, x):
+        return F.adaptive_avg_pool2d(model[1](model[0](F.max_pool2d(x, 2))).sigmoid(), 3)
+
+    compiled = torch.compile(functools.partial(function, moved), dynamic=True)
+    for size in (20, 26):
+        x = torch.randn(2, 3, size, size)
+        there = x.to(device).requires_grad_()
+        here = x.clone().requires_grad_()
+        actual, expected = compiled(there), function(model, here)
+        close(actual.cpu(), expected)
+        actual.square().sum().backward()
+        expected.square().sum().backward()
+        close(there.grad.cpu(), here.grad)
+
+
 @pytest.mark.parametrize("options", [{"max_autotune": True}, {"coordinate_descent_tuning": True}])
 def test_autotuning_measures_where_there_is_a_choice(device, options):
     a, b = torch.randn(16, 4096, device=device), torch.randn(4096, 16, device=device)

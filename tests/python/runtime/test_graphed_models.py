@@ -249,6 +249,29 @@ def test_reduced_overhead_runs_on_the_device_of_its_tensors():
     assert "right" in output_of(program, **two_devices())
 
 
+def test_tensors_of_the_cpu_are_refused_as_samples_and_results(device):
+    with pytest.raises(RuntimeError, match="sample_args hold a tensor on cpu"):
+        torch.opencl.make_graphed_callables(lambda x: x + 1, (torch.ones(3),))
+    host = torch.ones(3)
+    with pytest.raises(RuntimeError, match="results hold a tensor on cpu"):
+        torch.opencl.make_graphed_callables(lambda x: (x + 1, host * 2), (torch.ones(3, device=device),))
+    function = torch.opencl.make_graphed_callables(lambda x: x + 1, (torch.ones(3, device=device),))
+    assert function(torch.full((3,), 4.0, device=device)).tolist() == [5.0] * 3
+
+
+def test_optimizers_that_count_steps_on_the_host_are_refused_in_a_capture(device):
+    weight = torch.ones(3, device=device, requires_grad=True)
+    weight.grad = torch.ones(3, device=device)
+    for kind, options in ((torch.optim.Adam, {}), (torch.optim.RMSprop, {"lr": 0.1})):
+        optimizer = kind([weight], **options)
+        optimizer.step()
+        with pytest.raises(RuntimeError, match=rf"one step of {kind.__name__}.*capturable=True"):
+            captured(optimizer.step)
+        optimizer.step()
+    # It counts nothing.
+    captured(torch.optim.SGD([weight], lr=0.1).step)[0].replay()
+
+
 def test_a_forward_pass_before_the_backward_pass_of_the_last_one_is_refused(device):
     x, y, first, second = (torch.full((3,), value, device=device, requires_grad=True) for value in (2.0, 5.0, 0.0, 0.0))
 

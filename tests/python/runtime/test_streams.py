@@ -327,6 +327,9 @@ def test_a_queue_that_runs_out_of_order_is_refused_in_words(device):
 
 
 def test_queues_that_no_tensor_can_use_are_refused_in_words(device):
+    for pointer in (None, "a", 1.5, -1, 2**64):
+        with pytest.raises(TypeError, match="a cl_command_queue as a number"):
+            torch.opencl.ExternalStream(pointer)
     with pytest.raises(RuntimeError, match="is null"):
         torch.opencl.ExternalStream(0)
     with pytest.raises(RuntimeError, match="invalid device index"):
