@@ -3,11 +3,11 @@
 
 use std::cell::Cell;
 use std::error::Error;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
 use tch::{Device, Kind, Tensor as HostTensor};
 use torch_opencl::blas::{Library, Matmul};
-use torch_opencl::kernels::DType;
+use torch_opencl::kernels::{leave_driver_cache, stop_building, DType};
 use torch_opencl::ops::reduce::{reduce, ReduceOp};
 use torch_opencl::ops::Operand;
 use torch_opencl::ops::{softmax, Scalar, Tensor};
@@ -22,6 +22,18 @@ const FLOATS: [(Kind, DType); 4] =
 fn floats() -> Result<impl Iterator<Item = (Kind, DType)>, Box<dyn Error>> {
     let device = device(0)?;
     Ok(FLOATS.into_iter().filter(move |(_, dtype)| dtype.class().check(&device.info).is_ok()))
+}
+
+/// Has the process end as Python's do: one that ends while it loads a kernel would be taken for one that a damaged cache
+/// of the driver's has ended, and the next process would move that cache away.
+fn finish_at_exit() {
+    extern "C" fn finish() {
+        stop_building();
+        leave_driver_cache();
+    }
+    static INSTALL: Once = Once::new();
+    // SAFETY: the function does not unwind.
+    INSTALL.call_once(|| unsafe { assert_eq!(libc::atexit(finish), 0) });
 }
 
 /// A copy of a host tensor on device 0, with the same strides.
@@ -39,6 +51,7 @@ impl Copied {
             Self { address: 0, dtype, sizes: tensor.size(), strides: tensor.stride(), like: tensor.shallow_clone() };
         let size = copied.tensor().span();
         copied.address = device(0)?.state()?.allocate(size, 0)?;
+        finish_at_exit();
         // SAFETY: the tensor holds `size` bytes from its first element to its last.
         unsafe { copy_host_to_device(copied.address, tensor.data_ptr().cast(), size, false)? };
         Ok(copied)
