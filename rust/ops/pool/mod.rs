@@ -56,7 +56,7 @@ pub use ffi::{Divisor, Pool};
 
 /// Elements in a row of a window from which vectors along it pay, and not across channels.
 const WIDE_WINDOW: i64 = 8;
-/// Occupancy target: planes or output positions for each core of a CPU, whose items take whole ones and then get fair
+/// Occupancy target: planes, rows or output positions for each core of a CPU, whose items take whole ones and then get fair
 /// shares.
 const OCCUPANCY_TARGET: i64 = 8;
 
@@ -68,7 +68,7 @@ struct Kernels<A> {
     whole: Option<Whole<A>>,
 }
 
-/// A kernel whose items take whole planes or output positions, and the number of these.
+/// A kernel whose items take whole planes, rows of outputs or output positions, and the number of these.
 struct Whole<A> {
     kernel: EntryPoint<A>,
     tasks: i64,
@@ -104,6 +104,8 @@ pub fn max_pool(pool: &Pool<'_>, output: &Tensor<'_>, indices: &Tensor<'_>, inpu
     let lanes = Geometry::of(&Target::of(output.address)?, output.class()).lanes as i64;
     let whole = if pool.is_adaptive() && pool.window_width(input, output) >= lanes && pool.are_dense(&tensors) {
         Some(pool.planes(entry::MAX_POOL_PLANES, output))
+    } else if pool.inner_outputs(input, output) >= lanes && pool.are_dense(&tensors) {
+        Some(pool.rows(entry::MAX_POOL_ROWS, output))
     } else {
         pool.channels_last(entry::MAX_POOL_CHANNELS_LAST, &tensors)
     };
@@ -156,8 +158,11 @@ pub fn max_pool_backward(
 pub fn avg_pool(pool: &Pool<'_>, output: &Tensor<'_>, input: &Tensor<'_>, divisor: Divisor) -> Result<()> {
     let tensors = [output, input];
     let layout = layout(&tensors, pool.spatial)?;
+    let lanes = Geometry::of(&Target::of(output.address)?, output.class()).lanes as i64;
     let whole = if pool.window_width(input, output) >= WIDE_WINDOW && pool.are_dense(&tensors) {
         Some(pool.planes(entry::AVG_POOL_PLANES, output))
+    } else if pool.inner_outputs(input, output) >= lanes && pool.are_dense(&tensors) {
+        Some(pool.rows(entry::AVG_POOL_ROWS, output))
     } else {
         pool.channels_last(entry::AVG_POOL_CHANNELS_LAST, &tensors)
     };
@@ -240,6 +245,28 @@ impl Pool<'_> {
     fn planes<A>(&self, kernel: EntryPoint<A>, written: &Tensor<'_>) -> Whole<A> {
         let [_, _, _, channels, samples] = planes::sizes(written, self.spatial);
         Whole { kernel, tasks: channels * samples }
+    }
+
+    /// A kernel of `pool_rows.cl`.
+    fn rows<A>(&self, kernel: EntryPoint<A>, written: &Tensor<'_>) -> Whole<A> {
+        let [_, height, depth, channels, samples] = planes::sizes(written, self.spatial);
+        Whole { kernel, tasks: height * depth * channels * samples }
+    }
+
+    /// Outputs of a row whose windows lie within the row of the input, as `inner_outputs` of `pool_rows.cl` has them;
+    /// none where windows adapt to the sizes.
+    fn inner_outputs(&self, input: &Tensor<'_>, output: &Tensor<'_>) -> i64 {
+        if self.is_adaptive() {
+            return 0;
+        }
+        let ([width, ..], [outputs, ..]) = (planes::sizes(input, self.spatial), planes::sizes(output, self.spatial));
+        let innermost = |list, absent| innermost_first(list, absent)[0];
+        let (stride, padding) = (innermost(self.stride, 1), innermost(self.padding, 0));
+        let last_begin = width - 1 - (innermost(self.kernel_size, 1) - 1) * innermost(self.dilation, 1);
+        if last_begin < 0 {
+            return 0;
+        }
+        outputs.min((last_begin + padding) / stride + 1) - div_ceil(padding, stride)
     }
 
     /// A kernel of `pool_channels_last.cl`, where the channels of all tensors are neighbours.
