@@ -13,7 +13,7 @@ use crate::kernels::entry::{self, Value};
 use crate::kernels::structs::scores::{Attention, RowStrides};
 use crate::kernels::{CachedProgram, Class, DType, Family, Spec};
 use crate::ops::core::forms::Form;
-use crate::ops::core::geometry::Geometry;
+use crate::ops::core::geometry::{native_lanes, Geometry};
 use crate::ops::core::space::div_ceil;
 use crate::ops::{Target, Tensor};
 use crate::runtime::drawn;
@@ -89,8 +89,10 @@ impl AttentionMode {
 const LARGEST_BLOCK: i64 = measured!("ATTENTION_BLOCK", 64);
 /// A block holds at least one part of a matmul.
 const SMALLEST_BLOCK: i64 = 4;
-/// Vectors and rows that an item keeps in registers: `BLOCK_VECTORS` and `BLOCK_ROWS` of `block.cl`.
-const CPU_PART: (i64, i64) = (2, 8);
+/// Vectors and rows that an item keeps in registers: `BLOCK_VECTORS` and `BLOCK_ROWS` of `block.cl`. CPUs whose vectors
+/// have 64 bytes have 32 registers for them, others 16.
+const WIDE_CPU_PART: (i64, i64) = (2, 8);
+const CPU_PART: (i64, i64) = (2, 4);
 const GPU_PART: (i64, i64) = (1, 4);
 /// Local memory that all GPUs have, and of which some have room for several groups. What a CPU's driver reports is the
 /// host's.
@@ -139,7 +141,11 @@ pub(super) struct BlockSizes {
 impl BlockSizes {
     /// The largest blocks that local memory holds; `None` where not even the smallest fit.
     fn of(pass: Pass, is_cpu: bool, lanes: i64, local_bytes: i64, size: i64, width: i64) -> Option<Self> {
-        let (vectors, rows) = if is_cpu { CPU_PART } else { GPU_PART };
+        let (vectors, rows) = match is_cpu {
+            true if lanes * size >= 64 => WIDE_CPU_PART,
+            true => CPU_PART,
+            false => GPU_PART,
+        };
         let mut block = LARGEST_BLOCK;
         while block >= SMALLEST_BLOCK {
             let lanes = lanes.min(block);
@@ -189,7 +195,7 @@ pub(in crate::ops) fn forms(target: &Target) -> Vec<(Family, Form)> {
 
 /// The plan of a pass for a device.
 fn block_sizes(target: &Target, pass: Pass, class: Class, width: i64) -> Option<BlockSizes> {
-    let lanes = Geometry::of(target, class).lanes as i64;
+    let lanes = if target.is_cpu() { native_lanes(target, class) } else { Geometry::of(target, class).lanes as i64 };
     let local = i64::try_from(target.device.info.local_mem).unwrap_or(i64::MAX);
     let of = |local| BlockSizes::of(pass, target.is_cpu(), lanes, local, class.size() as i64, width);
     // Rows that are too wide for that take all there is.
@@ -343,6 +349,8 @@ mod tests {
     fn cpus_take_large_blocks() {
         let block_sizes = BlockSizes::of(Pass::Backward, true, 16, 2 << 20, 4, 64);
         assert_eq!(block_sizes, Some(BlockSizes { block: 64, width: 64, lanes: 16, part: (2, 8), group: 1 }));
+        let block_sizes = BlockSizes::of(Pass::Backward, true, 8, 2 << 20, 4, 64);
+        assert_eq!(block_sizes, Some(BlockSizes { block: 64, width: 64, lanes: 8, part: (2, 4), group: 1 }));
     }
 
     #[test]

@@ -62,11 +62,92 @@ INLINE void store_private(T *values, long i, TV value) {
 #endif
 }
 
+// One term of the sum that every gradient of a row needs, and one gradient.
+#define GRADIENT_TERM(g, y) (IS_LOG ? (g) : (g) * (y))
+#define GRADIENT(g, y, sum) (IS_LOG ? (g) - exp(y) * (sum) : (y) * ((g) - (sum)))
+
+// Rows no longer than a vector, on CPUs: VEC of them at a time, a lane each. A vector for each row would load and store
+// its elements one by one, and leave lanes idle; VEC rows that follow one another are `length` whole vectors, which are
+// turned in private memory.
+#if defined(IS_CPU) && LSIZE == 1 && VEC > 1
+#define HAS_SHORT_ROWS
+
+// Elements i of `rows` rows as vector i.
+INLINE void load_short_rows(__global const uchar *p, int rows, int length, int dtype, TV *columns) {
+  T values[VEC * VEC];
+  if (rows == VEC) {
+    for (int i = 0; i < length; i++) store_private(values, i * VEC, load_vector(p, i * VEC, dtype));
+  } else {
+    for (int i = 0; i < VEC * length; i++) values[i] = i < rows * length ? load(p, i, dtype) : 0;
+  }
+  for (int i = 0; i < length; i++) {
+    Lanes column;
+    for (int l = 0; l < VEC; l++) column.lanes[l] = values[l * length + i];
+    columns[i] = column.vector;
+  }
+}
+
+INLINE void store_short_rows(__global uchar *p, int rows, int length, int dtype, const TV *columns) {
+  T values[VEC * VEC];
+  for (int i = 0; i < length; i++) {
+    Lanes column;
+    column.vector = columns[i];
+    for (int l = 0; l < VEC; l++) values[l * length + i] = column.lanes[l];
+  }
+  if (rows == VEC) {
+    for (int i = 0; i < length; i++) store_vector(p, i * VEC, dtype, load_private(values, i * VEC));
+  } else {
+    for (int i = 0; i < rows * length; i++) store(p, i, dtype, values[i]);
+  }
+}
+
+INLINE void short_softmax(__global const uchar *x, int dtype0, __global uchar *y, int dtype1, int rows, int length,
+                          int is_log) {
+  TV columns[VEC], top = (TV)-INFINITY, sum = (TV)0;
+  load_short_rows(x, rows, length, DTYPE0, columns);
+  for (int i = 0; i < length; i++) top = larger(top, columns[i]);
+  for (int i = 0; i < length; i++) {
+    TV below = columns[i] - top, e = exp_below(below);
+    columns[i] = IS_LOG ? below : e;
+    sum += e;
+  }
+  TV scale = IS_LOG ? log(sum) : 1 / sum;
+  for (int i = 0; i < length; i++) columns[i] = IS_LOG ? columns[i] - scale : columns[i] * scale;
+  store_short_rows(y, rows, length, DTYPE1, columns);
+}
+
+INLINE void short_softmax_backward(__global const uchar *g, int dtype0, __global const uchar *y, int dtype1,
+                                   __global uchar *dx, int dtype2, int rows, int length, int is_log) {
+  TV grads[VEC], results[VEC], sum = (TV)0;
+  load_short_rows(g, rows, length, DTYPE0, grads);
+  load_short_rows(y, rows, length, DTYPE1, results);
+  for (int i = 0; i < length; i++) sum += GRADIENT_TERM(grads[i], results[i]);
+  for (int i = 0; i < length; i++) grads[i] = GRADIENT(grads[i], results[i], sum);
+  store_short_rows(dx, rows, length, DTYPE2, grads);
+}
+
+// Returns from a kernel whose rows are short, behind CODE for `rows` of them from `row` on.
+#define SHORT_ROWS(CODE)                                         \
+  if (length <= VEC) {                                           \
+    GROUP_TASKS((outer + VEC - 1) / VEC, first, last);           \
+    for (long row = first * VEC; row < last * VEC; row += VEC) { \
+      const int rows = (int)min(outer - row, (long)VEC);         \
+      CODE;                                                      \
+    }                                                            \
+    return;                                                      \
+  }
+#else
+#define SHORT_ROWS(CODE)
+#endif
+
 #define SOFTMAX_ARGUMENTS                                                                                   \
   __global const uchar *input, ulong input_offset, int dtype0, __global uchar *output, ulong output_offset, \
       int dtype1, long outer, long length, int is_log
 
 __kernel GROUPS_OF(LSIZE) void softmax_rows(SOFTMAX_ARGUMENTS) {
+  SHORT_ROWS(short_softmax(input + input_offset + row * length * dtype_size(DTYPE0), dtype0,
+                           output + output_offset + row * length * dtype_size(DTYPE1), dtype1, rows, (int)length,
+                           is_log))
   int first_part = get_local_id(0) * VEC, step = LSIZE * VEC;
   bool stores_exponentials = length <= STORED_EXPONENTIALS;
   T exponentials[STORED_EXPONENTIALS + VEC];
@@ -168,15 +249,15 @@ __kernel GROUPS_OF(LSIZE) void softmax_columns(SOFTMAX_ARGUMENTS, long inner, lo
   }
 }
 
-// One term of the sum that every gradient of a row needs, and one gradient.
-#define GRADIENT_TERM(g, y) (IS_LOG ? (g) : (g) * (y))
-#define GRADIENT(g, y, sum) (IS_LOG ? (g) - exp(y) * (sum) : (y) * ((g) - (sum)))
-
 #define SOFTMAX_BACKWARD_ARGUMENTS                                                                              \
   __global const uchar *grad, ulong grad_offset, int dtype0, __global const uchar *output, ulong output_offset, \
       int dtype1, __global uchar *grad_input, ulong grad_input_offset, int dtype2, long outer, long length, int is_log
 
 __kernel GROUPS_OF(LSIZE) void softmax_backward_rows(SOFTMAX_BACKWARD_ARGUMENTS) {
+  SHORT_ROWS(short_softmax_backward(grad + grad_offset + row * length * dtype_size(DTYPE0), dtype0,
+                                    output + output_offset + row * length * dtype_size(DTYPE1), dtype1,
+                                    grad_input + grad_input_offset + row * length * dtype_size(DTYPE2), dtype2, rows,
+                                    (int)length, is_log))
   int first_part = get_local_id(0) * VEC, step = LSIZE * VEC;
   GROUP_SHARED(shared);
   GROUP_TASKS(outer, first, last);
