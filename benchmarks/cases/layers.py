@@ -39,18 +39,34 @@ def _segments(x: torch.Tensor) -> torch.Tensor:
     return torch.segment_reduce(x, "sum", lengths=torch.full((x.size(0) // 64,), 64, device=x.device))
 
 
+def _complex(function: Callable[..., torch.Tensor]) -> Layer:
+    """A function of 2^18 complex numbers, by the real and imaginary parts of its result."""
+    return Layer(lambda x: torch.view_as_real(function(torch.view_as_complex(x))), ((1 << 18, 2),))
+
+
 LAYERS = {
     "adaptive_avg_pool3d": Layer(lambda x: functional.adaptive_avg_pool3d(x, 8), ((2, 8, 32, 32, 32),), True),
+    "avg_pool1d": Layer(lambda x: functional.avg_pool1d(x, 3, 2), ((16, 64, 4096),), True),
     "cdist p=1": Layer(partial(torch.cdist, p=1.0), ((1024, 64), (1024, 64))),
+    "complex exp": _complex(torch.exp),
+    "complex reciprocal": _complex(torch.reciprocal),
+    "complex tanh": _complex(torch.tanh),
     "ctc_loss": Layer(_ctc_loss, ((256, 32, 64),), True),
     "fractional_max_pool2d": Layer(
         lambda x, s: functional.fractional_max_pool2d(x, 3, output_size=64, _random_samples=s.sigmoid()),
         ((8, 16, 128, 128), (8, 16, 2)),
     ),
     "grid_sample": Layer(_sample, ((4, 16, 128, 128), (4, 128, 128, 2)), True),
+    "interpolate linear": Layer(
+        lambda x: functional.interpolate(x, scale_factor=2, mode="linear"), ((8, 16, 8192),), True
+    ),
     "local_response_norm": Layer(lambda x: functional.local_response_norm(x, 3), ((4, 16, 128, 128),)),
+    "max_pool1d": Layer(lambda x: functional.max_pool1d(x, 3, 2), ((16, 64, 4096),), True),
+    "max_pool3d": Layer(lambda x: functional.max_pool3d(x, 2), ((2, 16, 32, 64, 64),), True),
     "pdist": Layer(functional.pdist, ((1024, 64),)),
+    "reflection_pad1d": Layer(lambda x: functional.pad(x, (200, 200), mode="reflect"), ((4, 8, 32000),), True),
     "reflection_pad2d": Layer(lambda x: functional.pad(x, (3,) * 4, mode="reflect"), ((4, 16, 128, 128),), True),
+    "replication_pad1d": Layer(lambda x: functional.pad(x, (200, 200), mode="replicate"), ((4, 8, 32000),), True),
     "replication_pad3d": Layer(lambda x: functional.pad(x, (2,) * 6, mode="replicate"), ((2, 8, 32, 32, 32),), True),
     "segment_reduce": Layer(_segments, ((1 << 20,),)),
 }

@@ -59,6 +59,7 @@ SOFTMAX = (
     Layer("softmax columns 1024x4096", (1024, 4096), _softmax(0)),
     Layer("softmax attention 8x12x256x256", (8, 12, 256, 256), _softmax(3)),
     Layer("softmax short rows 65536x64", (65536, 64), _softmax(1)),
+    Layer("softmax classes 65536x10", (65536, 10), _softmax(1)),
     Layer("softmax vocabulary 64x50257", (64, 50257), _softmax(1)),
     Layer("softmax pixels 8x21x256x256", (8, 21, 256, 256), _softmax(1)),
     Layer("log_softmax rows 4096x1024", (4096, 1024), partial(functional.log_softmax, dim=1)),
