@@ -9,7 +9,7 @@
 #include "fallback.h"
 #include "generator.h"
 #include "library.h"
-#include "native/fused_matmul.h"
+#include "native/fused.h"
 #include "process_group.h"
 #include "tensor_arg.h"
 #include "torch_opencl/rust/blas/mod.rs.h"
@@ -226,6 +226,11 @@ TORCH_LIBRARY(torch_opencl, m) {
       "fused_matmul(int text, Tensor a, Tensor b, Tensor? bias, Scalar beta, Scalar alpha, Tensor[] buffers, "
       "int[] scalars) -> ()",
       &native::fused_matmul);
+  m.def(
+      "fused_convolution(int text, Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] "
+      "dilation, int groups, bool channels_last, Tensor[] buffers, int[] scalars) -> ()",
+      &native::fused_convolution);
+  m.def("convolution_is_gemm(int out_channels, int in_channels) -> bool", &native::convolution_is_gemm);
   m.def("launch_function() -> int", [] { return static_cast<int64_t>(bridge::launch_function()); });
   m.def(
       "fault_message(str text) -> int", [](const std::string& text) { return bridge::fault_message(rust::Str(text)); });

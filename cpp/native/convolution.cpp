@@ -5,12 +5,15 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/StringUtil.h>
+#include <c10/util/strides.h>
 #include <algorithm>
 
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "check.h"
 #include "contiguous.h"
+#include "fused.h"
+#include "torch_opencl/rust/ops/convolution/fused.rs.h"
 #include "torch_opencl/rust/ops/convolution/mod.rs.h"
 
 namespace torch_opencl::native {
@@ -67,15 +70,25 @@ struct Convolution {
 
   // Of the result and all gradients: channels_last if either operand is, as on PyTorch's other devices.
   at::MemoryFormat memory_format() const {
-    const at::MemoryFormat last = weight.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+    const at::MemoryFormat last = channels_last();
     const bool has = input.suggest_memory_format() == last || weight.suggest_memory_format() == last;
     return has ? last : at::MemoryFormat::Contiguous;
   }
 
+  at::MemoryFormat channels_last() const {
+    return weight.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+  }
+
   // The input in that format: kernels that read the one and write the other take up to three times as long.
-  at::Tensor formatted_input() const {
-    const at::MemoryFormat format = memory_format();
+  at::Tensor formatted_input(at::MemoryFormat format) const {
     return input.suggest_memory_format() == format ? repeated_in_batches_only(input, format) : input.contiguous(format);
+  }
+
+  // Raises for a bias that is not a value for each channel of such an output.
+  void check_bias(const std::optional<at::Tensor>& bias, at::IntArrayRef sizes) const {
+    if (!bias.has_value()) return;
+    check_numel("convolution", "bias", *bias, sizes[1]);
+    check_dtype("convolution", "bias", *bias, input.scalar_type());
   }
 
   // Without values in either operand all sums are empty, and no kernel is launched.
@@ -129,12 +142,9 @@ at::Tensor convolution(const Arguments<at::_ops::convolution_overrideable>& args
   const at::Tensor &input = args.input, &weight = args.weight;
   const std::optional<at::Tensor>& bias = args.bias;
   const auto sizes = call.output_sizes();
-  if (bias.has_value()) {
-    check_numel("convolution", "bias", *bias, sizes[1]);
-    check_dtype("convolution", "bias", *bias, input.scalar_type());
-  }
+  call.check_bias(bias, sizes);
   const at::MemoryFormat format = call.memory_format();
-  const at::Tensor image = call.formatted_input(), kernel = repeated_in_batches_only(weight);
+  const at::Tensor image = call.formatted_input(format), kernel = repeated_in_batches_only(weight);
   const at::Tensor output = at::empty(sizes, input.options().memory_format(format));
   if (!call.has_data()) {
     output.zero_();
@@ -145,6 +155,43 @@ at::Tensor convolution(const Arguments<at::_ops::convolution_overrideable>& args
     bridge::convolve(arg(output), arg(image), arg(kernel), arg(bias), call.args(), direction(args.transposed));
   });
   return output;
+}
+
+void fused_convolution(
+    int64_t text,
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const std::optional<at::Tensor>& bias,
+    const std::vector<int64_t>& stride,
+    const std::vector<int64_t>& padding,
+    const std::vector<int64_t>& dilation,
+    int64_t groups,
+    bool channels_last,
+    const std::vector<at::Tensor>& buffers,
+    const std::vector<int64_t>& scalars) {
+  const std::vector<int64_t> output_padding(stride.size(), 0);
+  const Convolution call{input, weight, stride, padding, dilation, false, output_padding, groups};
+  call.check();
+  const auto sizes = call.output_sizes();
+  call.check_bias(bias, sizes);
+  if (c10::multiply_integers(sizes) == 0) return;
+  // As the text has been made for it: strides of dimensions of one element do not tell.
+  const at::MemoryFormat format = channels_last ? call.channels_last() : at::MemoryFormat::Contiguous;
+  const auto contiguous = c10::contiguous_strides(sizes);
+  std::vector<int64_t> strides(contiguous.begin(), contiguous.end());
+  if (format == at::MemoryFormat::ChannelsLast) strides = c10::get_channels_last_strides_2d(sizes);
+  if (format == at::MemoryFormat::ChannelsLast3d) strides = c10::get_channels_last_strides_3d(sizes);
+  const FusedOperands fused(text, buffers, scalars);
+  const at::Tensor image = call.formatted_input(format), kernel = repeated_in_batches_only(weight);
+  checked([&] {
+    bridge::fused_convolution(
+        fused.result(input.scalar_type(), sizes, strides), arg(image), arg(kernel), arg(bias), call.args(),
+        fused.arg());
+  });
+}
+
+bool convolution_is_gemm(int64_t out_channels, int64_t in_channels) {
+  return bridge::convolution_is_gemm(out_channels, in_channels);
 }
 
 // Gradients of input, weight and bias, where `output_mask` asks for them.
@@ -158,7 +205,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   const bridge::ConvParameters parameters = call.args();
   const bool has_data = call.has_data() && grad_output.numel() > 0;
   const at::MemoryFormat format = call.memory_format();
-  const at::Tensor image = call.formatted_input(), kernel = repeated_in_batches_only(weight);
+  const at::Tensor image = call.formatted_input(format), kernel = repeated_in_batches_only(weight);
   const at::Tensor gradient = repeated_in_batches_only(grad_output, format);
   at::Tensor grad_input, grad_weight, grad_bias;
   if (args.output_mask[0]) {

@@ -184,9 +184,18 @@ def quantization() -> Iterator[Call]:
         yield reduce
 
 
+def convolution(x: torch.Tensor, size: int) -> torch.Tensor:
+    """Return 20 channels of an image, which a matrix of [40, 200] is made into with the weights."""
+    images, weight = x.reshape(1, 20, 20, 20), x[:20, : 20 * size * size].reshape(20, 20, size, size)
+    return torch.nn.functional.conv2d(images, weight, padding=size // 2)
+
+
 COMPILED: tuple[Callable[[torch.Tensor], object], ...] = (
     lambda x: torch.nn.functional.gelu(x * 2 + 1).half().tanh(),
     lambda x: torch.nn.functional.gelu(x @ x.t() + x[:, 0]) * x[:, :1],
+    # Images of 20 x 20, and kernels of 3 x 3 and 1 x 1.
+    lambda x: convolution(x, 3).relu() + x.reshape(1, 20, 20, 20),
+    lambda x: torch.nn.functional.silu(convolution(x, 1) * x[:20, 0].view(20, 1, 1)).half(),
     lambda x: x.softmax(-1),
     lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
     lambda x: (x.sum(0), x.amax(1), x.argmax(1), x.var(0), x.any(1)),

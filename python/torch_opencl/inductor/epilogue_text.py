@@ -1,4 +1,4 @@
-"""The text of what follows a matmul: functions of one result, and of sixteen neighbours on CPUs."""
+"""The text of what follows a matmul or a convolution: functions of one result, and of sixteen neighbours on CPUs."""
 
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,12 @@ from .target import Target
 if TYPE_CHECKING:
     from .epilogues import EpilogueKernel
 
-# The buffer from which statements load the matmul's result: a parameter of the functions.
+# The buffer from which statements load the result that it follows: a parameter of the functions.
 RESULT = "result"
 
 
 def epilogue_text(kernel: "EpilogueKernel") -> str:
-    """Make the text of what follows a matmul.
+    """Make the text of what follows a matmul or a convolution.
 
     Args:
         kernel: its statements.

@@ -1,10 +1,11 @@
-"""Epilogues: element-wise operations behind a matmul, computed in the matmul's own kernel.
+"""Epilogues: element-wise operations behind a matmul or a convolution, computed in its own kernel.
 
-A matmul is lowered to a template, to which the scheduler fuses the operations that follow. Their statements become
+These are lowered to templates, to which the scheduler fuses the operations that follow. Their statements become
 functions, which our GEMM kernels call with each result (rust/ops/matmul/epilogue.cl), instead of storing it. Where
-nothing is fused, the wrapper calls the operator of eager mode, as it does for all other matmuls.
+nothing is fused, the wrapper calls the operator of eager mode, as it does for all others.
 """
 
+from abc import abstractmethod
 from typing import Any
 
 import sympy
@@ -12,77 +13,65 @@ import torch
 from torch._inductor import ir
 from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
 from torch._inductor.dependencies import MemoryDep
-from torch._inductor.kernel.mm_common import mm_args
 from torch._inductor.utils import get_fused_kernel_name
 from torch._inductor.virtualized import V, ops
+from torch.utils._ordered_set import OrderedSet
 
 from .epilogue_text import RESULT, epilogue_text
 from .kernel import OpenCLKernel
 from .statements import Expr
 
-# Words of 64 bits that the arguments of the GEMM kernels leave of those that every device takes: a buffer has two of
-# them, the record of faults and a size one each.
+# Words of 64 bits that the arguments of the GEMM kernels leave of those that every device takes, whether they read
+# matrices or images: a buffer has two of them, the record of faults and a size one each.
 MOST_WORDS = 14
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-class Matmul(ir.TemplateBuffer):
-    """A matmul that can be fused with what follows.
+class Gemm(ir.TemplateBuffer):
+    """A matmul or a convolution that can be fused with what follows it.
 
     Attributes:
-        operator: mm, bmm, addmm or baddbmm.
-        scales: alpha and beta of the latter two.
+        operator: its name.
     """
 
-    def __init__(self, layout: ir.Layout, inputs: list[Any], operator: str, scales: dict[str, float]) -> None:
+    def __init__(self, layout: ir.Layout, inputs: list[Any], operator: str) -> None:
         super().__init__(layout, inputs, None)
         self.operator = operator
-        self.scales = scales
 
     def references(self) -> list[str]:
-        """The wrapper's expressions for the inputs: the matrices, and what is added to their matmul."""
+        """The wrapper's expressions for the inputs: the two that are multiplied, and what is added to the result."""
         return [tensor.codegen_reference() for tensor in self.inputs]
+
+    @abstractmethod
+    def eager_lines(self) -> list[str]:
+        """The wrapper's lines that compute it by the operator of eager mode."""
+
+    @abstractmethod
+    def fused_call(self) -> tuple[str, list[str]]:
+        """The function of fused.py that computes it with a text, and the arguments between the text and its own."""
 
 
 class EpilogueKernel(OpenCLKernel):
-    """Collects the statements of the operations behind a matmul."""
+    """Collects the statements of the operations behind a matmul or a convolution."""
 
-    def __init__(self, matmul: Matmul, tiling: dict[str, sympy.Expr], **options: Any) -> None:
+    def __init__(self, gemm: Gemm, tiling: dict[str, sympy.Expr], **options: Any) -> None:
         super().__init__(tiling, **options)
-        self.matmul = matmul
+        self.gemm = gemm
 
     def __enter__(self) -> "EpilogueKernel":
-        """Begin with the matmul's result, which others may need, too."""
+        """Begin with the result, which others may need, too. Its flat index is a position in memory: it is dense."""
         super().__enter__()
         index = self.prepare_indexing(self.split_and_set_ranges(([self.numels["x"]], []))[0][0])
         load = Expr("load", (RESULT, index, torch.float32, None))
-        ops.store(self.matmul.get_name(), index, self.cse.generate(self.loads, load, dtype=torch.float32))
+        ops.store(self.gemm.get_name(), index, self.cse.generate(self.loads, load, dtype=torch.float32))
         return self
 
 
-def lowered(operator: str, matrices: tuple[Any, Any], added: tuple[Any, ...], scales: dict[str, float]) -> Any:
-    """Lower a matmul to a template.
-
-    Args:
-        operator: mm, bmm, addmm or baddbmm.
-        matrices: both of them, or batches of them.
-        added: to their matmul; broadcast to its shape.
-        scales: alpha and beta, where something is added.
-
-    Returns:
-        The result; None where the matmul stays as it is.
-    """
-    if not is_served((*added, *matrices)) or not all(isinstance(scale, (int, float)) for scale in scales.values()):
-        return None
-    _, _, _, layout, *inputs = mm_args(*matrices, *added)
-    return ir.TensorBox.create(Matmul(layout, inputs, operator, scales))
-
-
 def is_served(tensors: Any) -> bool:
-    """Tell whether our own kernels compute a matmul, and gain by what is fused with it.
+    """Tell whether our own kernels compute a matmul or a convolution, and gain by what is fused with it.
 
     Args:
-        tensors: its inputs.
+        tensors: its inputs, a matrix or a weight last.
 
     Returns:
         True where they do.
@@ -93,10 +82,10 @@ def is_served(tensors: Any) -> bool:
 
 
 def gains(device: torch.device) -> bool:
-    """Tell whether a device computes a matmul faster with what follows it.
+    """Tell whether a device computes a matmul or a convolution faster with what follows it.
 
     Args:
-        device: of the matmul.
+        device: of its inputs.
 
     Returns:
         True for GPU devices, unless another library is asked for. On CPU devices the host's library is often faster,
@@ -107,17 +96,17 @@ def gains(device: torch.device) -> bool:
 
 
 def can_fuse(node1: Any, node2: Any) -> bool:
-    """Tell whether a matmul, and perhaps what follows it, and other operations may be one kernel.
+    """Tell whether a matmul or a convolution, and perhaps what follows it, and other operations may be one kernel.
 
     Args:
-        node1: the matmul.
+        node1: the matmul or the convolution.
         node2: the operations; they read the result in its own order.
 
     Returns:
-        False, too, where `node1` is no matmul of ours.
+        False, too, where `node1` is none of ours.
     """
-    matmul = node1.get_template_node() if node1.is_template() else None
-    if not isinstance(matmul, Matmul) or node2.is_template() or node2.is_reduction():
+    gemm = node1.get_template_node() if node1.is_template() else None
+    if not isinstance(gemm, Gemm) or node2.is_template() or node2.is_reduction():
         return False
     numel = node1.group[1][0]
     if not V.graph.sizevars.statically_known_equals(numel, node2.group[1][0]):
@@ -125,10 +114,17 @@ def can_fuse(node1: Any, node2: Any) -> bool:
     nodes = (*node1.get_nodes(), *node2.get_nodes())
     epilogue = [node for node in nodes if not node.is_template()]
     deps = [dep for node in epilogue for dep in (*node.read_writes.reads, *node.read_writes.writes)]
-    results = [dep for node in epilogue for dep in node.read_writes.reads if dep.name == matmul.get_name()]
+    results = [dep for node in epilogue for dep in node.read_writes.reads if dep.name == gemm.get_name()]
     is_flat = all(_is_flat(dep, numel) for dep in results)
-    words = 2 * len({dep.name for dep in deps}) + len(_sizes(deps)) + 1
-    return bool(results) and is_flat and words <= MOST_WORDS
+    buffers = {dep.name for dep in deps} - _kept_in_registers(nodes)
+    return bool(results) and is_flat and 2 * len(buffers) + len(_sizes(deps)) + 1 <= MOST_WORDS
+
+
+def _kept_in_registers(nodes: tuple[Any, ...]) -> set[str]:
+    """Results that nothing needs but the nodes of one kernel."""
+    scheduler, names = V.graph.scheduler, OrderedSet(name for node in nodes for name in node.get_operation_names())
+    written = [name for node in nodes for name in node.get_buffer_names()]
+    return {name for name in written if scheduler.can_buffer_be_removed_through_fusion(name, names)}
 
 
 def _sizes(deps: list[Any]) -> set[sympy.Symbol]:
@@ -149,11 +145,11 @@ def _is_flat(dep: Any, numel: sympy.Expr) -> bool:
 
 
 def generate(scheduling: Any, node: Any, epilogue: list[Any]) -> None:
-    """Write a matmul, and what is fused with it, into the wrapper.
+    """Write a matmul or a convolution, and what is fused with it, into the wrapper.
 
     Args:
         scheduling: that of the graph.
-        node: of the matmul.
+        node: of the matmul or the convolution.
         epilogue: of the operations behind it, perhaps none.
     """
     if epilogue:
@@ -167,17 +163,11 @@ def generate(scheduling: Any, node: Any, epilogue: list[Any]) -> None:
         _call(kernel, name)
         V.graph.removed_buffers |= kernel.removed_buffers
     else:
+        lines = node.node.eager_lines()
         node.mark_run()
-        arguments = [*_in_order(node.node), *(f"{name}={value!r}" for name, value in node.node.scales.items())]
-        call = f"extern_kernels.{node.node.operator}({', '.join(arguments)}, out={node.node.codegen_reference()})"
-        V.graph.wrapper_code.writeline(call)
+        for line in lines:
+            V.graph.wrapper_code.writeline(line)
     scheduling.free_buffers_in_scheduler()
-
-
-def _in_order(matmul: Matmul) -> list[str]:
-    """The inputs in the operator's order, in which what is added comes first."""
-    references = matmul.references()
-    return [*references[2:], *references[:2]]
 
 
 def _kernel(scheduling: Any, node: Any, epilogue: list[Any]) -> EpilogueKernel:
@@ -201,7 +191,7 @@ def _define(text: str, kernel: EpilogueKernel, nodes: list[Any]) -> str:
         if not any(other.startswith("epilogue ") for other in wrapper.src_to_kernel):
             wrapper.header.writeline("from torch_opencl.inductor import fused as _opencl_fused")
         names = get_fused_kernel_name(nodes[1:], "original_aten")
-        name = f"cl_{kernel.matmul.operator}_{names}"[:60] + f"_{wrapper.next_kernel_suffix()}"
+        name = f"cl_{kernel.gemm.operator}_{names}"[:60] + f"_{wrapper.next_kernel_suffix()}"
         wrapper.src_to_kernel[key] = name
         wrapper.header.writeline(f"{name} = _opencl_fused.text('''")
         for line in text.splitlines():
@@ -211,14 +201,13 @@ def _define(text: str, kernel: EpilogueKernel, nodes: list[Any]) -> str:
 
 
 def _call(kernel: EpilogueKernel, name: str) -> None:
-    wrapper, matmul = V.graph.wrapper_code, kernel.matmul
+    wrapper = V.graph.wrapper_code
     for size in kernel.args.sizevars:
         wrapper.ensure_size_computed(size)
     buffers, scalars = kernel.parameters()
     values = [f"_opencl_fused.bits({outer})" if kind == "double" else outer for _, kind, outer in scalars]
     values += [f"_opencl.message({message!r})" for message in kernel.messages]
-    a, b, *added = matmul.references()
-    scales = [repr(matmul.scales.get(scale, 1)) for scale in ("beta", "alpha")]
+    function, own = kernel.gemm.fused_call()
     outer = ", ".join(outer for _, _, outer in buffers)
-    arguments = [name, a, b, *(added or ["None"]), *scales, f"[{outer}]", f"[{', '.join(values)}]"]
-    wrapper.writeline(f"_opencl_fused.matmul({', '.join(arguments)})")
+    arguments = [name, *own, f"[{outer}]", f"[{', '.join(values)}]"]
+    wrapper.writeline(f"_opencl_fused.{function}({', '.join(arguments)})")

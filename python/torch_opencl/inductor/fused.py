@@ -1,4 +1,4 @@
-"""Functions that wrappers call for matmuls that are fused with what follows them."""
+"""Functions that wrappers call for matmuls and convolutions that are fused with what follows them."""
 
 import struct
 
@@ -9,6 +9,9 @@ from torch_opencl._load import native
 # matmul(text, a, b, bias, beta, alpha, buffers, scalars) computes alpha * a @ b + beta * bias, and with each result
 # what the text says; `buffers` are the tensors that it reads and writes.
 matmul = torch.ops.torch_opencl.fused_matmul.default
+# convolution(text, input, weight, bias, stride, padding, dilation, groups, is_channels_last, buffers, scalars) does the
+# same with a convolution, whose output has one of two layouts.
+convolution = torch.ops.torch_opencl.fused_convolution.default
 
 
 def text(source: str, reports_faults: bool) -> int:
@@ -19,7 +22,7 @@ def text(source: str, reports_faults: bool) -> int:
         reports_faults: true where it reports bad input.
 
     Returns:
-        The number, by which :data:`matmul` knows it.
+        The number, by which :data:`matmul` and :data:`convolution` know it.
     """
     return native().fused_text(source, reports_faults)
 

@@ -121,9 +121,9 @@ def _matmul(operator: str, added: int, lower: Any) -> Any:
         asks_more = any(value is not None for name, value in kwargs.items() if name not in scales)
         if len(args) == added + 2 and not asks_more:
             # Imported late, because it imports the rest of the compiler.
-            from . import epilogues
+            from . import matmuls
 
-            result = epilogues.lowered(operator, args[added:], args[:added], scales)
+            result = matmuls.lowered(operator, args[added:], args[:added], scales)
             if result is not None:
                 return result
         return lower(*args, **kwargs)
@@ -132,14 +132,26 @@ def _matmul(operator: str, added: int, lower: Any) -> Any:
 
 
 def _convolution(module: Any, lower: Any) -> Any:
-    """Let the kernel of a convolution add the bias: PyTorch would leave it to a kernel behind that of a GPU."""
+    """Let a convolution be fused with what follows it, or at least its kernel add the bias.
+
+    PyTorch would leave the bias to a kernel behind that of a GPU.
+    """
     eager = module.fallback_handler(torch.ops.aten.convolution.default, add_to_fallback_set=False)
 
     @functools.wraps(lower)
     def lowered(x: Any, weight: Any, bias: Any, *args: Any, **kwargs: Any) -> Any:
-        is_ours = x.get_device().type == "opencl" and bias is not None
         # Else it is for PyTorch to choose the layouts.
         is_as_given = not V.graph.layout_opt and len(x.get_size()) == len(weight.get_size())
-        return (eager if is_ours and is_as_given else lower)(x, weight, bias, *args, **kwargs)
+        if x.get_device().type != "opencl" or not is_as_given:
+            return lower(x, weight, bias, *args, **kwargs)
+        # Imported late, because it imports the rest of the compiler.
+        from . import convolutions
+
+        # Stride, padding, dilation, whether it is transposed, the output's padding, groups.
+        if len(args) == 6 and not args[3]:
+            result = convolutions.lowered(x, weight, bias, args[:3], args[5])
+            if result is not None:
+                return result
+        return (lower if bias is None else eager)(x, weight, bias, *args, **kwargs)
 
     return lowered

@@ -1,6 +1,7 @@
 """Reductions whose lanes lie along the reduction: a row for each x, which an item or a GPU's group takes."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import sympy
@@ -8,7 +9,7 @@ import sympy
 from . import reductions
 from .body import GROUP, Body
 from .kept import Kept
-from .statements import Phase
+from .statements import Phase, Statement
 from .target import Target
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Rows(Body):
             self.out.splice(self.kept.declared())
         for phase in self.phases:
             if not phase.is_loop:
-                self.statements(phase.statements, 1)
+                self.once(phase.statements)
                 continue
             steps = self.steps(self._copies(phase))
             copies = max(copies for _, copies in steps)
@@ -61,7 +62,15 @@ class Rows(Body):
             self.loop(phase, steps, accumulators)
             for accumulator in accumulators:
                 self.join(accumulator, widths)
-            self.statements(phase.after, 1)
+            self.once(phase.after)
+
+    def once(self, statements: Sequence[Statement]) -> None:
+        """Write what is computed once for a row.
+
+        Args:
+            statements: those outside of its loops.
+        """
+        self.statements(statements, 1)
 
     @staticmethod
     def _copies(phase: Phase) -> int:
@@ -116,6 +125,24 @@ class GroupRows(Rows):
         once = f"xindex_once = xindex < {self.numels['x']}"
         with self.block(f"for (long xindex = get_group_id(0), {once}; xindex_once; xindex_once = 0)"):
             self.row()
+
+    def once(self, statements: Sequence[Statement]) -> None:
+        """Write what every item of a group computes: all have loaded what is updated in place before one stores it.
+
+        One item alone adds to memory.
+
+        Args:
+            statements: those outside of a row's loops.
+        """
+        has_loaded = False
+        for statement in statements:
+            if has_loaded and statement.expr.op == "store":
+                self.line("barrier(CLK_GLOBAL_MEM_FENCE);")
+                has_loaded = False
+            has_loaded = has_loaded or statement.expr.op == "load"
+            is_added = statement.expr.op == "atomic_add"
+            with self.block("if (get_local_id(0) == 0)") if is_added else nullcontext():
+                self.statements([statement], 1)
 
     def loop(
         self, phase: Phase, steps: Sequence[tuple[int, int]], accumulators: Sequence[reductions.Accumulator]

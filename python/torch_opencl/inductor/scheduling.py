@@ -89,7 +89,7 @@ class OpenCLScheduling(SIMDScheduling):
     def codegen_template(
         self, template_node: Any, epilogue_nodes: list[Any], prologue_nodes: list[Any], **options: Any
     ) -> None:
-        """Write a matmul, and what is computed of its result, into the wrapper."""
+        """Write a matmul or a convolution, and what is computed of its result, into the wrapper."""
         epilogues.generate(self, template_node, list(epilogue_nodes))
 
     def codegen_sync(self) -> None:

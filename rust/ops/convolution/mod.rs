@@ -7,6 +7,7 @@
 pub mod backward_weight;
 pub mod channels;
 pub mod direct;
+mod fused;
 pub mod sub_convolutions;
 pub mod winograd;
 
@@ -17,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::kernels::structs::conv::WeightLayout;
 use crate::kernels::DType;
 use crate::ops::matmul::epilogue::Epilogue;
+use crate::ops::matmul::fused_text::Fused;
 use crate::ops::matmul::gemm::multiply;
 use crate::ops::matmul::im2col::{spatial, Im2col, Im2colOrder, KernelMap, Volume};
 use crate::ops::matmul::matrix::{Axis, Matrix, MatrixOperand};
@@ -130,9 +132,23 @@ pub fn convolve(
     if out.numel() == 0 {
         return Ok(());
     }
-    let target = Target::of(out.address)?;
-    let (output, image, kernel) =
-        (Volume::of(&target, out)?, Volume::of(&target, input)?, Volume::of(&target, weight)?);
+    compute(&Target::of(out.address)?, [out, input, weight, bias], parameters, direction, None)
+}
+
+/// Returns true if a GEMM computes convolutions with so many channels in a group: on GPUs always.
+fn is_gemm(out_channels: i64, in_channels: i64) -> bool {
+    out_channels.max(in_channels) > DIRECT_CHANNELS
+}
+
+/// A convolution of `[out, input, weight, bias]`; one with a text is computed by a GEMM alone.
+fn compute(
+    target: &Target,
+    [out, input, weight, bias]: [&Tensor<'_>; 4],
+    parameters: &ConvParameters<'_>,
+    direction: ConvDirection,
+    fused: Option<Fused<'_>>,
+) -> Result<()> {
+    let (output, image, kernel) = (Volume::of(target, out)?, Volume::of(target, input)?, Volume::of(target, weight)?);
     let groups = check_groups(&output, &image, parameters, out, input)?;
     let bias = if bias.is_present() {
         Some(Bias { memory: target.tensor(bias)?, dtype: bias.dtype, stride: bias.stride(0) })
@@ -140,12 +156,12 @@ pub fn convolve(
         None
     };
     let (rows, channels) = (output.channels / groups, image.channels / groups);
-    if rows.max(channels) <= DIRECT_CHANNELS {
+    if fused.is_none() && !is_gemm(rows, channels) {
         let direct = Direct::new(image, output, kernel, parameters, direction);
         if channels::suits(&direct) {
-            return channels::convolve(&target, &direct, direction, bias, out.class());
+            return channels::convolve(target, &direct, direction, bias, out.class());
         }
-        if direct::convolve(&target, &direct, direction, bias, out.class())? {
+        if direct::convolve(target, &direct, direction, bias, out.class())? {
             return Ok(());
         }
     }
@@ -181,7 +197,7 @@ pub fn convolve(
                     groups,
                     direction,
                 };
-                part.run(&target, out)?;
+                part.run(target, out, fused)?;
             }
         }
     }
@@ -201,12 +217,14 @@ pub(super) struct SubConvolution {
 }
 
 impl SubConvolution {
-    fn run(&self, target: &Target, out: &Tensor<'_>) -> Result<()> {
+    fn run(&self, target: &Target, out: &Tensor<'_>, fused: Option<Fused<'_>>) -> Result<()> {
         if self.out.numel() == 0 {
             return Ok(());
         }
-        if let Some(convolution) = winograd::Convolution::of(target, self, out.class()) {
-            return convolution.run(target, out.class());
+        if fused.is_none() {
+            if let Some(convolution) = winograd::Convolution::of(target, self, out.class()) {
+                return convolution.run(target, out.class());
+            }
         }
         let (rows, channels) = (self.out_channels(), self.input.channels / self.groups);
         let strides =
@@ -225,7 +243,7 @@ impl SubConvolution {
         let matrix = im2col.matrix()?.map(|layout| MatrixOperand { memory, dtype, layout });
         let packed = GemmOperand::Im2col(Im2colOperand { memory, dtype, im2col });
         let columns = self.out.images * self.out.positions();
-        let epilogue = self.epilogue()?;
+        let epilogue = Epilogue { fused, ..self.epilogue()? };
         let gemm = Gemm {
             class: out.class(),
             size: GemmSize {

@@ -15,7 +15,18 @@ mod ffi {
         type Scalar = crate::abi::Scalar;
     }
 
-    /// A matmul, and the memory that a text behind it reads and writes.
+    /// A text behind a matmul or a convolution, and the memory that it reads and writes.
+    #[derive(Clone, Copy, Debug)]
+    pub struct FusedOperands<'a> {
+        /// The text's number.
+        pub text: i64,
+        /// Its buffers: addresses.
+        pub buffers: &'a [usize],
+        /// Its scalars: 64 bits each.
+        pub scalars: &'a [i64],
+    }
+
+    /// A matmul with a text behind it.
     #[derive(Debug)]
     pub struct FusedMatmul<'a> {
         /// The shape of the result, densely; some memory of the same device.
@@ -30,12 +41,8 @@ mod ffi {
         pub alpha: Scalar,
         /// Scale of `bias`.
         pub beta: Scalar,
-        /// The text's number.
-        pub text: i64,
-        /// Its buffers: addresses.
-        pub buffers: &'a [usize],
-        /// Its scalars: 64 bits each.
-        pub scalars: &'a [i64],
+        /// The text.
+        pub fused: FusedOperands<'a>,
     }
 
     extern "Rust" {
@@ -45,9 +52,34 @@ mod ffi {
 }
 
 use ffi::FusedMatmul;
+pub use ffi::FusedOperands;
 
 fn fused_text(code: &str, reports_faults: bool) -> i64 {
     FusedText::register(code, reports_faults)
+}
+
+impl FusedOperands<'_> {
+    /// Runs something with the text and the arguments that kernels take for it.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::Invalid`] for a number that is none; otherwise as `run`.
+    pub fn with<R>(&self, target: &Target, run: impl FnOnce(Fused<'_>) -> Result<R>) -> Result<R> {
+        let Self { text, buffers, scalars } = *self;
+        let text = FusedText::numbered(text)?;
+        let memories = buffers.iter().map(|address| target.memory(*address)).collect::<Result<Vec<_>>>()?;
+        let offsets = memories.iter().map(|memory| memory.offset);
+        let mut values: Vec<u64> = offsets.chain(scalars.iter().map(|scalar| *scalar as u64)).collect();
+        if values.is_empty() {
+            // A struct has one member at least.
+            values.push(0);
+        }
+        let mut arguments: Vec<Arg<'_>> = memories.iter().map(|memory| Arg::Buffer(memory.handle)).collect();
+        arguments.push(Arg::Bytes(bytemuck::cast_slice(&values)));
+        if text.reports_faults {
+            arguments.push(Arg::Buffer(target.faults()?.handle));
+        }
+        run(Fused { text: &text, arguments: &arguments })
+    }
 }
 
 /// Computes a matmul and what its text makes of the result.
@@ -56,29 +88,58 @@ fn fused_text(code: &str, reports_faults: bool) -> i64 {
 /// [`crate::error::Error::Invalid`] for a number that is none and for shapes that do not fit; otherwise as the compiler, the allocator
 /// and the driver report.
 fn fused_matmul(matmul: &FusedMatmul<'_>) -> Result<()> {
-    let FusedMatmul { out, a, b, bias, alpha, beta, text, buffers, scalars } = matmul;
-    let text = FusedText::numbered(*text)?;
+    let FusedMatmul { out, a, b, bias, alpha, beta, fused } = matmul;
     let target = Target::of(out.address)?;
-    let memories = buffers.iter().map(|address| target.memory(*address)).collect::<Result<Vec<_>>>()?;
-    let offsets = memories.iter().map(|memory| memory.offset);
-    let mut values: Vec<u64> = offsets.chain(scalars.iter().map(|scalar| *scalar as u64)).collect();
-    if values.is_empty() {
-        // A struct has one member at least.
-        values.push(0);
-    }
-    let mut arguments: Vec<Arg<'_>> = memories.iter().map(|memory| Arg::Buffer(memory.handle)).collect();
-    arguments.push(Arg::Bytes(bytemuck::cast_slice(&values)));
-    if text.reports_faults {
-        arguments.push(Arg::Buffer(target.faults()?.handle));
-    }
-    let fused = Some(Fused { text: &text, arguments: &arguments });
     let (alpha, beta) = (*alpha, *beta);
-    compute(&target, [out, a, b, bias], |out, bias| Epilogue {
-        alpha,
-        beta,
-        bias,
-        activation: Activation::None,
-        out,
-        fused,
+    fused.with(&target, |fused| {
+        compute(&target, [out, a, b, bias], |out, bias| Epilogue {
+            alpha,
+            beta,
+            bias,
+            activation: Activation::None,
+            out,
+            fused: Some(fused),
+        })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cl::Memory;
+    use crate::kernels::entry::{self, Arguments};
+    use crate::kernels::structs::gemm_local::Extent;
+    use crate::kernels::{Class, DType};
+    use crate::ops::matmul::im2col::Im2col;
+    use crate::ops::matmul::matrix::{Matrix, MatrixOperand};
+
+    /// Bytes of arguments that every device takes (`CL_DEVICE_MAX_PARAMETER_SIZE`).
+    const MOST_BYTES: usize = 1024;
+    /// As in `python/torch_opencl/inductor/epilogues.py`.
+    const MOST_WORDS: usize = 14;
+
+    /// Kernels of matrices take the layout of an im2col matrix, too: both leave a text as much.
+    #[test]
+    fn the_arguments_of_a_text_fit_behind_those_of_the_kernel_for_gpus() {
+        let layout = Matrix::dense(1, 1);
+        let matrix = MatrixOperand { memory: Memory::ABSENT, dtype: DType::F32, layout };
+        let own = entry::GemmLocal {
+            a: Memory::ABSENT,
+            b: Memory::ABSENT,
+            input_dtype: DType::F32,
+            a_layout: layout,
+            b_layout: layout,
+            im2col: Im2col::default().layout(),
+            extent: Extent { rows: 1, columns: 1, k: 1, splits: 1, split_stride: 1 },
+            epilogue: Epilogue::plain(matrix, Some(matrix)).arguments(Class::Float),
+        };
+        let bytes: usize = own.bind(|arguments| {
+            let sizes = arguments.iter().map(|argument| match argument {
+                Arg::Bytes(bytes) => bytes.len(),
+                Arg::Buffer(_) | Arg::Local(_) => size_of::<u64>(),
+            });
+            sizes.sum()
+        });
+        assert_eq!(bytes + MOST_WORDS * size_of::<u64>(), MOST_BYTES);
+    }
 }

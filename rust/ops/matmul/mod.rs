@@ -2,7 +2,7 @@
 
 pub mod epilogue;
 pub mod fused;
-mod fused_text;
+pub mod fused_text;
 pub mod gemm;
 pub mod gemm_local;
 pub mod im2col;

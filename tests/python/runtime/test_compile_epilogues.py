@@ -1,21 +1,18 @@
 """torch.compile: element-wise operations behind a matmul are computed in its kernel, in both device classes."""
 
-import os
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from epilogue_checks import close, compiled
 from processes import run_python
 from torch import nn
 from torch._inductor.utils import run_and_get_code
 
-FUSED = "_opencl_fused.matmul("
-LAUNCH = "_opencl_launch("
-
-
-def close(actual, expected, **limits):
-    torch.testing.assert_close(actual, expected, **(limits or {"rtol": 1e-4, "atol": 1e-4}))
+for_cpus = pytest.mark.skipif(
+    torch.opencl.get_device_properties().device_class == "gpu", reason="this is the other class"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -28,15 +25,6 @@ def fresh(monkeypatch):
     torch.manual_seed(0)
     with torch._inductor.config.patch(force_disable_caches=True):
         yield
-
-
-def compiled(function, *args, fused=1, launches=0, **options):
-    """Return a compiled function's result, once the wrapper has been found to fuse so many matmuls."""
-    result, codes = run_and_get_code(torch.compile(function, **options), *args)
-    assert sum(code.count(FUSED) for code in codes) == fused, codes
-    if launches is not None:
-        assert sum(code.count(LAUNCH) for code in codes) == launches, codes
-    return result
 
 
 def result_and_more(x, w, y, b, c):
@@ -173,8 +161,24 @@ def test_few_rows_are_multiplied_by_weights_of_8_bits_as_they_are_stored(device,
     close(result, function(x, weight, scales, bias), **limits)
 
 
-@pytest.mark.skipif(os.environ.get("TORCH_OPENCL_DEVICE_CLASS") == "gpu", reason="this is the other class")
+@for_cpus
 def test_epilogues_of_the_kernels_for_gpus():
     kinds = ("-k", "chains or every_kind or indices or gradients")
     done = run_python(f"-m pytest -q -x {Path(__file__)}", *kinds, TORCH_OPENCL_DEVICE_CLASS="gpu")
     assert done.returncode == 0, done.stdout[-4000:]
+
+
+@for_cpus
+def test_epilogues_of_convolutions_on_gpus():
+    path = Path(__file__).with_name("test_compile_epilogues_convolutions.py")
+    done = run_python(f"-m pytest -q -x {path}", TORCH_OPENCL_DEVICE_CLASS="gpu")
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert "skipped" not in done.stdout
+
+
+@for_cpus
+def test_cpu_devices_leave_convolutions_alone(device, monkeypatch):
+    monkeypatch.undo()
+    x, w = torch.randn(2, 8, 7, 6, device=device), torch.randn(12, 8, 3, 3, device=device)
+    function = lambda x, w: F.conv2d(x, w).relu()  # noqa: E731 as above
+    close(compiled(function, x, w, fused=0, launches=1), function(x, w))

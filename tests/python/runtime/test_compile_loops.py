@@ -246,6 +246,11 @@ def test_batch_norm_updates_its_statistics_in_its_own_kernel(device):
     torch.testing.assert_close(dict(layer.named_buffers()), dict(expected.named_buffers()))
 
 
+def test_sums_of_rows_are_added_to_memory_once(device):
+    index = torch.tensor([0, 1, 1, 2], device=device)
+    check(lambda x: torch.zeros(3, device=device).index_add(0, index, x.sum(-1)), torch.randn(4, 1000, device=device))
+
+
 def test_tensors_that_are_read_and_replaced_in_one_kernel(device):
     def replace(x, y, weight):
         before = x * 2
@@ -270,7 +275,7 @@ def test_loops_for_gpus():
         pytest.skip("the class of this device")
     some = (
         "static and (read or layouts or joined or shorter) or 1024 or 300 or odd_size or nan or groups or flat"
-        " or shifted or far or few_results or over_channels"
+        " or shifted or far or few_results or over_channels or statistics or sums_of_rows or replaced"
     )
     done = run_python("-m pytest -q -x", __file__, "-k", some, TORCH_OPENCL_DEVICE_CLASS="gpu")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,13 +1,28 @@
-#include "fused_matmul.h"
+#include "fused.h"
 
 #include <c10/util/SmallVector.h>
 
 #include "../error.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
-#include "torch_opencl/rust/ops/matmul/fused.rs.h"
 
 namespace torch_opencl::native {
+
+FusedOperands::FusedOperands(int64_t text, const std::vector<at::Tensor>& buffers, const std::vector<int64_t>& scalars)
+    : text_(text), scalars_(scalars) {
+  TORCH_CHECK(!buffers.empty(), "OpenCL: a text behind a matmul or a convolution stores something");
+  for (const at::Tensor& buffer : buffers) addresses_.push_back(address_of(buffer));
+}
+
+bridge::FusedOperands FusedOperands::arg() const {
+  return {
+      text_, rust::Slice<const size_t>(addresses_.data(), addresses_.size()),
+      rust::Slice<const int64_t>(scalars_.data(), scalars_.size())};
+}
+
+bridge::Tensor FusedOperands::result(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) const {
+  return {addresses_.front(), torch_opencl::arg(dtype), torch_opencl::arg(sizes), torch_opencl::arg(strides)};
+}
 
 int64_t fused_text(const std::string& source, bool reports_faults) {
   return bridge::fused_text(rust::Str(source), reports_faults);
@@ -23,28 +38,23 @@ void fused_matmul(
     const std::vector<at::Tensor>& buffers,
     const std::vector<int64_t>& scalars) {
   TORCH_CHECK(
-      (a.dim() == 2 || a.dim() == 3) && a.dim() == b.dim() && a.scalar_type() == b.scalar_type() && !buffers.empty(),
+      (a.dim() == 2 || a.dim() == 3) && a.dim() == b.dim() && a.scalar_type() == b.scalar_type(),
       "OpenCL: a fused matmul takes matrices, or batches of them, of one dtype");
   c10::SmallVector<int64_t, 3> sizes(a.sizes()), strides(sizes.size(), 1);
   sizes.back() = b.size(-1);
   for (size_t d = sizes.size() - 1; d > 0; d--) strides[d - 1] = strides[d] * sizes[d];
   if (c10::multiply_integers(sizes) == 0) return;
-  std::vector<size_t> addresses;
-  for (const at::Tensor& buffer : buffers) addresses.push_back(address_of(buffer));
+  const FusedOperands fused(text, buffers, scalars);
   const at::Tensor first = repeated_in_batches_only(a), second = repeated_in_batches_only(b);
   const at::Tensor added = bias.has_value() ? bias->expand(sizes) : at::Tensor();
   bridge::FusedMatmul matmul{};
-  matmul.out = bridge::Tensor{
-      addresses.front(), arg(a.scalar_type()), rust::Slice<const int64_t>(sizes.data(), sizes.size()),
-      rust::Slice<const int64_t>(strides.data(), strides.size())};
+  matmul.out = fused.result(a.scalar_type(), sizes, strides);
   matmul.a = arg(first);
   matmul.b = arg(second);
   matmul.bias = arg(added);
   matmul.alpha = arg(alpha);
   matmul.beta = arg(beta);
-  matmul.text = text;
-  matmul.buffers = rust::Slice<const size_t>(addresses.data(), addresses.size());
-  matmul.scalars = rust::Slice<const int64_t>(scalars.data(), scalars.size());
+  matmul.fused = fused.arg();
   checked([&] { bridge::fused_matmul(matmul); });
 }
 

@@ -1,0 +1,62 @@
+// Matmuls and convolutions whose kernel goes on with a text of torch.compile.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "torch_opencl/rust/ops/matmul/fused.rs.h"
+
+namespace torch_opencl::native {
+
+// A text by its number, and the memory that it reads and writes where results are computed.
+class FusedOperands {
+ public:
+  FusedOperands(int64_t text, const std::vector<at::Tensor>& buffers, const std::vector<int64_t>& scalars);
+
+  // It borrows from this object, and from the scalars.
+  bridge::FusedOperands arg() const;
+
+  // A result of these sizes and strides, which only the text stores. The memory is some of the same device.
+  bridge::Tensor result(at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) const;
+
+ private:
+  int64_t text_;
+  std::vector<size_t> addresses_;
+  const std::vector<int64_t>& scalars_;
+};
+
+// Gives a text a number.
+int64_t fused_text(const std::string& source, bool reports_faults);
+
+// The text reads and writes `buffers` where alpha * a @ b + beta * bias, a matrix or a batch of them, is computed.
+void fused_matmul(
+    int64_t text,
+    const at::Tensor& a,
+    const at::Tensor& b,
+    const std::optional<at::Tensor>& bias,
+    const at::Scalar& beta,
+    const at::Scalar& alpha,
+    const std::vector<at::Tensor>& buffers,
+    const std::vector<int64_t>& scalars);
+
+// The same where a convolution is computed, whose output is channels-last, or contiguous.
+void fused_convolution(
+    int64_t text,
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const std::optional<at::Tensor>& bias,
+    const std::vector<int64_t>& stride,
+    const std::vector<int64_t>& padding,
+    const std::vector<int64_t>& dilation,
+    int64_t groups,
+    bool channels_last,
+    const std::vector<at::Tensor>& buffers,
+    const std::vector<int64_t>& scalars);
+
+// Tells whether convolutions with so many channels in a group have a kernel that goes on with a text.
+bool convolution_is_gemm(int64_t out_channels, int64_t in_channels);
+
+} // namespace torch_opencl::native

@@ -1,0 +1,53 @@
+"""Matmuls that can be fused with what follows them."""
+
+from typing import Any
+
+from torch._inductor import ir
+from torch._inductor.kernel.mm_common import mm_args
+
+from . import epilogues
+
+
+class Matmul(epilogues.Gemm):
+    """A matmul.
+
+    Attributes:
+        operator: mm, bmm, addmm or baddbmm.
+        scales: alpha and beta of the latter two.
+    """
+
+    def __init__(self, layout: ir.Layout, inputs: list[Any], operator: str, scales: dict[str, float]) -> None:
+        super().__init__(layout, inputs, operator)
+        self.scales = scales
+
+    def eager_lines(self) -> list[str]:
+        """The operator of eager mode, which takes what is added first."""
+        a, b, *added = self.references()
+        scales = [f"{name}={value!r}" for name, value in self.scales.items()]
+        arguments = [*added, a, b, *scales, f"out={self.codegen_reference()}"]
+        return [f"extern_kernels.{self.operator}({', '.join(arguments)})"]
+
+    def fused_call(self) -> tuple[str, list[str]]:
+        """The matrices, what is added, and its scales."""
+        a, b, *added = self.references()
+        scales = [repr(self.scales.get(scale, 1)) for scale in ("beta", "alpha")]
+        return "matmul", [a, b, *(added or ["None"]), *scales]
+
+
+def lowered(operator: str, matrices: tuple[Any, Any], added: tuple[Any, ...], scales: dict[str, float]) -> Any:
+    """Lower a matmul to a template.
+
+    Args:
+        operator: mm, bmm, addmm or baddbmm.
+        matrices: both of them, or batches of them.
+        added: to their matmul; broadcast to its shape.
+        scales: alpha and beta, where something is added.
+
+    Returns:
+        The result; None where the matmul stays as it is.
+    """
+    is_served = epilogues.is_served((*added, *matrices))
+    if not is_served or not all(isinstance(scale, (int, float)) for scale in scales.values()):
+        return None
+    _, _, _, layout, *inputs = mm_args(*matrices, *added)
+    return ir.TensorBox.create(Matmul(layout, inputs, operator, scales))
