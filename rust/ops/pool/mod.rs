@@ -156,6 +156,9 @@ pub fn max_pool_backward(
 /// # Errors
 /// As the driver reports.
 pub fn avg_pool(pool: &Pool<'_>, output: &Tensor<'_>, input: &Tensor<'_>, divisor: Divisor) -> Result<()> {
+    if output.numel() == 0 {
+        return Ok(());
+    }
     let tensors = [output, input];
     let layout = layout(&tensors, pool.spatial)?;
     let lanes = Geometry::of(&Target::of(output.address)?, output.class()).lanes as i64;
