@@ -90,6 +90,21 @@ CALLS: dict[str, tuple[Callable, Callable]] = {
         lambda: (floats(COUNT), floats(COUNT)),
     ),
     "angle of complex numbers": (lambda x, y: torch.complex(x, y).angle(), lambda: (floats(COUNT), floats(COUNT))),
+    "abs of complex numbers": (lambda x, y: torch.complex(x, y).abs(), lambda: (floats(COUNT), floats(COUNT))),
+    **{
+        f"{function.__name__} of complex numbers": (
+            lambda x, y, function=function: torch.view_as_real(function(torch.complex(x, y))),
+            lambda: (floats(COUNT), floats(COUNT)),
+        )
+        for function in (torch.exp, torch.exp2, torch.expm1, torch.reciprocal, torch.sgn, torch.sigmoid, torch.tanh)
+    },
+    **{
+        f"interpolation of one dimension, {mode}": (
+            lambda x, mode=mode: F.interpolate(x, scale_factor=2.5, mode=mode),
+            lambda: (floats(2, 5, 8000),),
+        )
+        for mode in ("nearest", "nearest-exact", "linear")
+    },
     "polar": (lambda x, y: torch.view_as_real(torch.polar(x, y)), lambda: (floats(COUNT), floats(COUNT))),
     "unique_consecutive": (lambda x: x.unique_consecutive(return_counts=True)[1], lambda: (below(3, COUNT),)),
     "histogram": (lambda x: torch.histogram(x, 30, range=(-3.0, 3.0))[0], lambda: (floats(COUNT),)),

@@ -47,6 +47,21 @@ def test_group_norm(shape, dtype, device):
     check(lambda x, w, b: functional.group_norm(x, 3, w, b), operands, dtype, device)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 10, 16, 17])
+@pytest.mark.parametrize("count", [3, 100, 129])
+@pytest.mark.parametrize("function", [functional.softmax, functional.log_softmax])
+def test_softmax_of_short_rows(function, count, length, dtype, device):
+    x = torch.randn(count, length) * 4
+    if dtype != torch.bfloat16:  # whose gradient is that of the rounded result
+        check(lambda x: function(x, 1), [x], dtype, device)
+    # No weight, and what is no number.
+    x[0] = -torch.inf
+    x[1, 0], x[2, -1] = torch.nan, torch.inf
+    ours = function(x.to(device, dtype), 1).cpu()
+    torch.testing.assert_close(ours, function(x.to(dtype).double(), 1).to(dtype), equal_nan=True)
+
+
 def test_rms_norm(device):
     operands = [torch.randn(1300, 90), parameters(90)[0]]
     check(lambda x, w: functional.rms_norm(x, w.shape, w), operands, torch.float32, device)

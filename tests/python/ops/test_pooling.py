@@ -38,6 +38,62 @@ def test_adaptive(
             torch.testing.assert_close(ours, expected, **tolerance)
 
 
+# (spatial sizes, kernel_size, stride, padding, dilation): rows of a vector or more of outputs whose windows lie within
+# the input, with strides that load vectors, halves of two of them, and elements; beside borders and without any.
+ROWS = [
+    ((67,), (3,), (2,), (1,), (1,)),
+    ((64,), (3,), (3,), (0,), (1,)),
+    ((16,), (1,), (1,), (0,), (1,)),
+    ((5, 41), (2, 3), (1, 1), (1, 1), (1, 2)),
+    ((6, 70), (3, 4), (2, 2), (1, 2), (2, 1)),
+    ((3, 4, 37), (2, 2, 2), (1, 2, 2), (1, 0, 1), (1, 1, 1)),
+]
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.uint8], ids=str)
+@pytest.mark.parametrize("windows", ROWS, ids=str)
+def test_rows_of_windows(
+    windows: tuple[tuple[int, ...], ...], dtype: torch.dtype, ceil_mode: bool, device: torch.device
+) -> None:
+    sizes, kernel_size, stride, padding, dilation = windows
+    generator = torch.Generator().manual_seed(0)
+    # Few values, so that there are ties.
+    x = torch.randint(0, 9, (3, 11, *sizes), generator=generator).to(dtype)
+    if dtype.is_floating_point:
+        x[torch.rand(x.shape, generator=generator) < 0.02] = torch.nan
+    max_pool = getattr(functional, f"max_pool{len(sizes)}d")
+    results = []
+    for where in (device, torch.device("cpu")):
+        options = (kernel_size, stride, padding, dilation, ceil_mode)
+        with NoFallback():
+            results.append([tensor.cpu() for tensor in max_pool(x.to(where), *options, return_indices=True)])
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("count_include_pad", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("windows", ROWS, ids=str)
+def test_averages_of_rows_of_windows(
+    windows: tuple[tuple[int, ...], ...], dtype: torch.dtype, count_include_pad: bool, device: torch.device
+) -> None:
+    sizes, kernel_size, stride, padding, _ = windows
+    x = torch.randint(-32, 33, (3, 11, *sizes), generator=torch.Generator().manual_seed(0)).to(dtype) / 8
+    average = getattr(functional, f"avg_pool{len(sizes)}d")
+    options = (kernel_size, stride, padding, True, count_include_pad)
+    with NoFallback():
+        ours = average(x.to(device), *options)
+    # The CPU adds 16-bit values of volumes in 16 bits.
+    torch.testing.assert_close(ours.cpu(), average(x.double(), *options).to(dtype))
+
+
+def test_no_windows(device: torch.device) -> None:
+    with NoFallback():
+        assert functional.avg_pool2d(torch.empty(0, 3, 40, 40, device=device), 2).shape == (0, 3, 20, 20)
+        assert functional.max_pool2d(torch.empty(0, 3, 40, 40, device=device), 2).shape == (0, 3, 20, 20)
+
+
 @pytest.mark.parametrize("width", [16, 31, 48, 100])
 def test_adaptive_max_takes_the_first_of_equals_and_any_nan(width: int, device: torch.device) -> None:
     x = torch.randint(0, 3, (1, 40, 3, width), generator=torch.Generator().manual_seed(0)).float()
