@@ -21,7 +21,6 @@ class Convolution(epilogues.Gemm):
     """A convolution of a batch, in one to three dimensions.
 
     Attributes:
-        has_bias: a bias is its third input.
         geometry: stride, padding and dilation.
         groups: of channels.
         is_channels_last: the channels of its output lie innermost.
@@ -94,7 +93,7 @@ def lowered(input: Any, weight: Any, bias: Any, parameters: tuple[Sequence[Any],
     for operand in inputs:
         operand.freeze_layout()
     layout = conv_layout(*inputs[:2], None, *geometry, False, [0] * len(geometry[0]), groups)
-    is_last = _is_channels_last(layout)
+    is_last = _is_channels_last(layout, inputs[0].get_layout())
     if is_last is None:
         return None
     return ir.TensorBox.create(Convolution(layout, inputs, geometry, groups, is_last))
@@ -116,20 +115,24 @@ def _is_gemm(weight_size: Sequence[Any], groups: int) -> bool:
     return torch.ops.torch_opencl.convolution_is_gemm(out_channels // groups, in_channels)
 
 
-def _is_channels_last(layout: ir.Layout) -> bool | None:
-    """Tell whether the channels of a dense output lie innermost; None for a layout that our kernels do not write."""
+def _is_channels_last(layout: ir.Layout, input: ir.Layout) -> bool | None:
+    """Tell whether the channels of a dense output lie innermost; None for a layout that our kernels do not write.
+
+    An output of one position is both: the input need not be copied then, whatever its layout.
+    """
+    found = [is_last for is_last in (False, True) if _is_dense(layout, is_last)]
+    if len(found) > 1:
+        return _is_dense(input, True) and not _is_dense(input, False)
+    return found[0] if found else None
+
+
+def _is_dense(layout: ir.Layout, is_last: bool) -> bool:
+    """Tell whether the elements follow one another, with channels innermost or as in a contiguous tensor."""
     dims = range(len(layout.size))
-    orders = {False: dims, True: (0, *dims[2:], 1)}
-    for is_last, order in orders.items():
-        if _is_dense(layout, order) and (not is_last or len(dims) > 3):
-            return is_last
-    return None
-
-
-def _is_dense(layout: ir.Layout, order: Sequence[int]) -> bool:
-    """Tell whether the elements follow one another in an order of the dimensions."""
+    if is_last and len(dims) < 4:
+        return False
     expected: Any = sympy.S.One
-    for dim in reversed(order):
+    for dim in reversed((0, *dims[2:], 1) if is_last else dims):
         size, stride = layout.size[dim], layout.stride[dim]
         if size != 1 and not V.graph.sizevars.statically_known_equals(stride, expected):
             return False

@@ -169,6 +169,7 @@ def test_epilogues_of_the_kernels_for_gpus():
 
 
 @for_cpus
+@pytest.mark.slow
 def test_epilogues_of_convolutions_on_gpus():
     path = Path(__file__).with_name("test_compile_epilogues_convolutions.py")
     done = run_python(f"-m pytest -q -x {path}", TORCH_OPENCL_DEVICE_CLASS="gpu")

@@ -66,6 +66,7 @@ GEOMETRIES = {
     ),
     "groups": ((2, 8, 7, 6), (12, 4, 3, 3), {"groups": 2, "padding": 1}),
     "parts of k with sums of their own": ((1, 70, 4, 5), (6, 70, 3, 3), {"padding": 1}),
+    "one position": ((2, 8, 3, 3), (12, 8, 3, 3), {}),
     "pieces of tiles": ((3, 6, 17, 9), (70, 6, 3, 3), {}),
     "one dimension": ((3, 8, 20), (12, 8, 3), {"stride": 2}),
     "three dimensions": ((2, 6, 4, 5, 6), (7, 6, 2, 3, 3), {"padding": (0, 1, 1)}),
