@@ -36,6 +36,9 @@ EXCLUSIONS: dict[str, str] = {
         "allows less than a unit in the last place, and its reference rounds each sum to float16"
     ),
     "test_linalg.py *::test_addbmm_bfloat16": REFUSED_BFLOAT16,
+    "test_linalg.py *::test_linalg_solve_triangular_broadcasting_float32": (
+        "draws matrices that may be nearly singular: with some of the device's numbers the CPU's residual is as large"
+    ),
     "test_linalg.py *::test_baddbmm_bfloat16": REFUSED_BFLOAT16,
     "test_linalg.py *::test_compile_int4_mm_*": "compiles by Inductor, which has no code generator for the device",
     "test_linalg.py *::test_compile_int8_mm_*": "compiles by Inductor, which has no code generator for the device",
@@ -55,6 +58,7 @@ EXCLUSIONS: dict[str, str] = {
         "fills tensors of the device by indices on the CPU; the test leaves that out for CUDA"
     ),
     "test_sort_and_select.py *::test_unique_dim": "asks for the order in which the CPU's sort leaves several NaN",
+    "test_spectral_ops.py TestFFTDocExamples::*": "begins by asserting that the device is the CPU",
     "test_spectral_ops.py *::test_fft_half_and_bfloat16_errors_*_float16": (
         "asks that float16 is refused, as the CPU does; here it is transformed, as on CUDA"
     ),
