@@ -104,25 +104,28 @@ fn suspect(folder: &Path) -> String {
     }
 }
 
-/// Renames a folder, and makes an empty one in its place. Of those set aside only the latest is kept.
+/// For how many seconds a folder that was set aside is kept at least: where processes are killed one after the other, the
+/// first has the programs of all before them, and the next ones have few.
+const KEPT_SECONDS: u64 = 24 * 3600;
+
+/// Renames a folder, and makes an empty one in its place. Those set aside more than a day ago go.
 fn set_aside(folder: &Path) -> std::io::Result<PathBuf> {
     let mut prefix = folder.as_os_str().to_owned();
     prefix.push(SET_ASIDE);
     let earlier = folder.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
-    let is_earlier = |path: &PathBuf| {
-        path.as_os_str()
-            .as_bytes()
-            .strip_prefix(prefix.as_bytes())
-            .is_some_and(|time| !time.is_empty() && time.iter().all(u8::is_ascii_digit))
-    };
-    let earlier: Vec<PathBuf> = earlier.map(|entry| entry.path()).filter(is_earlier).collect();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let is_old = |path: &PathBuf| {
+        let time = path.as_os_str().as_bytes().strip_prefix(prefix.as_bytes());
+        let time = time.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u64>().ok());
+        time.is_some_and(|time| time.saturating_add(KEPT_SECONDS) < now)
+    };
+    let old: Vec<PathBuf> = earlier.map(|entry| entry.path()).filter(is_old).collect();
     let mut aside = prefix.clone();
     aside.push(now.to_string());
     let aside = PathBuf::from(aside);
     // The driver has started, and expects its folder.
     fs::rename(folder, &aside).and_then(|()| store::make_folder(folder))?;
-    for path in earlier.iter().filter(|path| **path != aside) {
+    for path in old {
         let _ = fs::remove_dir_all(path);
     }
     Ok(aside)
@@ -224,12 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_set_aside_with_what_it_holds_and_one_earlier_goes() {
+    fn a_folder_is_set_aside_with_what_it_holds_and_old_ones_go() {
         let base = env::temp_dir().join(format!("torch_opencl_{}_aside", std::process::id()));
         let _ = fs::remove_dir_all(&base);
         let folder = base.join("kcache");
         store::replace(&folder.join("program"), b"damaged").unwrap();
-        for other in ["kcache.damaged-17", "kcache.damaged-by-me", "other.damaged-17"] {
+        let minute_ago = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() - 60;
+        let recent = format!("kcache.damaged-{minute_ago}");
+        for other in ["kcache.damaged-17", &recent, "kcache.damaged-by-me", "other.damaged-17"] {
             store::make_folder(&base.join(other)).unwrap();
         }
         let text = suspect(&folder);
@@ -237,10 +242,10 @@ mod tests {
         let mut names: Vec<String> =
             fs::read_dir(&base).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
-        assert_eq!(names.len(), 4, "{names:?}");
-        assert!(!names.contains(&"kcache.damaged-17".to_owned()));
+        assert_eq!(names.len(), 5, "{names:?}");
+        assert!(!names.contains(&"kcache.damaged-17".to_owned()) && names.contains(&recent));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-        let aside = names.iter().find(|name| name.starts_with("kcache.damaged-1")).unwrap();
+        let aside = names.iter().find(|name| name.starts_with("kcache.damaged-1") && **name != recent).unwrap();
         assert_eq!(fs::read(base.join(aside).join("program")).unwrap(), b"damaged");
     }
 

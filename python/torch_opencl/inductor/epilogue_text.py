@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from .body import Body
 from .dtypes import STORAGE
 from .lanes import Lanes
-from .render import live
+from .render import live, scalar_fields, scalar_reads
 from .statements import Expr, Value
 from .target import Target
 
@@ -50,9 +50,7 @@ class _Functions(Body):
     def _operands(self) -> str:
         """The struct of the operands, the kernels' parameters, and how the one comes from the others."""
         buffers, scalars = self.kernel.parameters()
-        fields = [f"long {inner}_offset;" for inner, _, _ in buffers] + [
-            f"{kind} {inner};" for inner, kind, _ in scalars
-        ]
+        fields = [f"long {inner}_offset;" for inner, _, _ in buffers] + scalar_fields(scalars)
         fields += [f"long message{i};" for i in range(len(self.kernel.messages))]
         pointers = [f"__global {STORAGE[dtype].pointer} *" for _, dtype, _ in buffers]
         faults = ["__global uchar *faults"] if self.kernel.reports_faults else []
@@ -77,8 +75,8 @@ class _Functions(Body):
         if self.kernel.reports_faults:
             self.line("__global uchar *const faults = fused->faults;")
         self.line("const FusedScalars args = fused->scalars;")
-        for inner, kind, _ in scalars:
-            self.line(f"const {kind} {inner} = args.{inner};")
+        for line in scalar_reads(scalars):
+            self.line(line)
 
     def _one(self) -> str:
         body = self._taken(lambda: (self.entries("x", "xindex"), self.statements(self.phases[0].statements, 1)))

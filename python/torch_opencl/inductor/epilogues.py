@@ -205,7 +205,7 @@ def _call(kernel: EpilogueKernel, name: str) -> None:
     for size in kernel.args.sizevars:
         wrapper.ensure_size_computed(size)
     buffers, scalars = kernel.parameters()
-    values = [f"_opencl_fused.bits({outer})" if kind == "double" else outer for _, kind, outer in scalars]
+    values = [f"_opencl_fused.bits({outer})" if kind == "Real" else outer for _, kind, outer in scalars]
     values += [f"_opencl.message({message!r})" for message in kernel.messages]
     function, own = kernel.gemm.fused_call()
     outer = ", ".join(outer for _, _, outer in buffers)

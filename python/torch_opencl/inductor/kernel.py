@@ -18,6 +18,7 @@ from .ops import Overrides
 from .printer import print_index
 from .render import render
 from .statements import Expr, Phase, Statement, StatementCSE, Statements, Value
+from .target import Target
 
 # The shortest rows into which longer ones are divided, so that quotients are the same in a row.
 SHORTEST_ROW = 64
@@ -105,6 +106,8 @@ class OpenCLKernel(SIMDKernel):
         computed = torch.float32 if dtype in HALVES else dtype
         if V.graph.is_unspec_arg(name):
             self.host_scalars[pointer] = dtype
+            if computed == torch.float64 and not Target.current().has_fp64:
+                computed = torch.float32
             return self.cse.generate(self.loads, Expr("host_scalar", (pointer,)), dtype=computed)
         index = self.prepare_indexing(index)
         mask = self._guarded(index, self._load_mask)
@@ -248,7 +251,7 @@ class OpenCLKernel(SIMDKernel):
 
         Returns:
             Buffers: the name inside, the dtype and the wrapper's expression. Then scalars: the name inside, its type
-            in OpenCL C and the wrapper's expression.
+            in OpenCL C (Real for a float) and the wrapper's expression.
         """
         buffers, scalars = [], []
         for outer, inner in self.args.output_buffers.items():
@@ -257,13 +260,13 @@ class OpenCLKernel(SIMDKernel):
         for outer, inner in self.args.input_buffers.items():
             dtype = V.graph.get_dtype(outer)
             if inner in self.host_scalars:
-                kind = "double" if dtype.is_floating_point else "long"
+                kind = "Real" if dtype.is_floating_point else "long"
                 convert = "float" if dtype.is_floating_point else "int"
                 scalars.append((inner, kind, f"{convert}({outer}.item())"))
             else:
                 buffers.append((inner, dtype, outer))
         for outer, inner in self.args.sizevars.items():
-            kind = "double" if outer.is_integer is False else "long"
+            kind = "Real" if outer.is_integer is False else "long"
             scalars.append((inner, kind, str(outer)))
         return buffers, scalars
 

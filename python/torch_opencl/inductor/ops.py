@@ -81,7 +81,8 @@ TEMPLATES: dict[str, Template] = {
     "minimum": _typed("minimum"),
     "abs": Template("fabs({0})", integers="abs_@({0})", may_overflow=True),
     "sign": _typed("sign", 1),
-    "relu": Template("maximum_@({0}, 0)"),
+    # -0 and NaN stay what they are.
+    "relu": Template("maximum_@(0, {0})"),
     "square": Template("({0} * {0})", may_overflow=True),
     "reciprocal": Template("(1 / {0})"),
     "sigmoid": Template("(1 / (1 + exp(-{0})))", "(1 / (1 + m_exp(-{0})))"),

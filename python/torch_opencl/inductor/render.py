@@ -10,6 +10,7 @@ the contiguous range and long, a work-group takes one x and joins its items' res
 a tile of transposed tensors.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -154,7 +155,7 @@ def _streamed(phases: list[Phase]) -> set[str]:
 def _signature(kernel: "OpenCLKernel", name: str, target: Target) -> str:
     buffers, scalars = kernel.parameters()
     fields = [f"long {inner}_offset;" for inner, _, _ in buffers]
-    fields += [f"{kind} {inner};" for inner, kind, _ in scalars]
+    fields += scalar_fields(scalars)
     fields += [f"long message{i};" for i in range(len(kernel.messages))]
     if not fields:
         fields = ["long unused;"]
@@ -174,8 +175,32 @@ def _unpacked(kernel: "OpenCLKernel") -> str:
         kind = STORAGE[dtype].pointer
         address = f"(__global {kind} *)((__global uchar *){inner}_memory + args.{inner}_offset)"
         lines.append(f"__global {kind} *const {inner} = {address};\n")
-    lines += [f"const {kind} {inner} = args.{inner};\n" for inner, kind, _ in scalars]
-    return "".join(lines)
+    return "".join([*lines, *(f"{line}\n" for line in scalar_reads(scalars))])
+
+
+def scalar_fields(scalars: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Declare scalars in the struct of a kernel's arguments, of 64 bits each.
+
+    Args:
+        scalars: as a kernel's :meth:`parameters` names them.
+
+    Returns:
+        The fields. Devices without double have the bits of a Real.
+    """
+    return [f"{'RealArgument' if kind == 'Real' else kind} {inner};" for inner, kind, _ in scalars]
+
+
+def scalar_reads(scalars: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Declare the variables that have the values of those fields, of a struct `args`.
+
+    Args:
+        scalars: as a kernel's :meth:`parameters` names them.
+
+    Returns:
+        The lines.
+    """
+    reads = {"Real": "REAL_OF(args.{})"}
+    return [f"const {kind} {inner} = {reads.get(kind, 'args.{}').format(inner)};" for inner, kind, _ in scalars]
 
 
 def live(phase: Phase, removed: set[str]) -> Phase:

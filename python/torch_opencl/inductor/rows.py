@@ -114,7 +114,15 @@ class Rows(Body):
 
 
 class GroupRows(Rows):
-    """For GPUs: a work-group takes a row, and joins its items' results in local memory."""
+    """For GPUs: a work-group takes a row, and joins its items' results in local memory.
+
+    Attributes:
+        used: pointers through which items may still read or write, as there was no barrier since.
+    """
+
+    def __init__(self, kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> None:
+        super().__init__(kernel, phases, target)
+        self.used: set[str] = set()
 
     def group_items(self) -> sympy.Expr:
         """A group for each row."""
@@ -127,22 +135,27 @@ class GroupRows(Rows):
             self.row()
 
     def once(self, statements: Sequence[Statement]) -> None:
-        """Write what every item of a group computes: all have loaded what is updated in place before one stores it.
+        """Write what every item of a group computes: all have used what is updated in place before one stores it.
 
         One item alone adds to memory.
 
         Args:
             statements: those outside of a row's loops.
         """
-        has_loaded = False
         for statement in statements:
-            if has_loaded and statement.expr.op == "store":
+            op, pointer = statement.expr.op, statement.expr.args[0]
+            # The barriers between steps of a reduction order local memory alone.
+            if op in ("store", "atomic_add") and pointer in self.used:
                 self.line("barrier(CLK_GLOBAL_MEM_FENCE);")
-                has_loaded = False
-            has_loaded = has_loaded or statement.expr.op == "load"
-            is_added = statement.expr.op == "atomic_add"
-            with self.block("if (get_local_id(0) == 0)") if is_added else nullcontext():
+                self.used.clear()
+            self.use([statement])
+            with self.block("if (get_local_id(0) == 0)") if op == "atomic_add" else nullcontext():
                 self.statements([statement], 1)
+
+    def use(self, statements: Sequence[Statement]) -> None:
+        """Note through which pointers statements read and write."""
+        accesses = [s.expr for s in statements if s.expr.op in ("load", "store", "atomic_add")]
+        self.used.update(expr.args[0] for expr in accesses)
 
     def loop(
         self, phase: Phase, steps: Sequence[tuple[int, int]], accumulators: Sequence[reductions.Accumulator]
@@ -152,6 +165,7 @@ class GroupRows(Rows):
         with self.block(f"for (long r0_index = get_local_id(0), copy = 0; r0_index < {numel}; r0_index += {GROUP})"):
             self.entries("r0_", "r0_index")
             self.statements(phase.statements, 1, accumulators)
+        self.use(phase.statements)
 
     def join(self, accumulator: reductions.Accumulator, widths: tuple[int, ...]) -> None:
         """Write what makes one result of the items' accumulators."""

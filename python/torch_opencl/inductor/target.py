@@ -14,11 +14,13 @@ class Target:
     Attributes:
         is_cpu: true where kernels are built for CPUs.
         compute_units: of the device.
+        has_fp64: true where it computes in double.
         vector_width: lanes of vectors.
     """
 
     is_cpu: bool
     compute_units: int
+    has_fp64: bool
     vector_width: int = 16
 
     @staticmethod
@@ -34,4 +36,4 @@ class Target:
 @cache
 def _of(index: int) -> Target:
     properties = torch.opencl.get_device_properties(index)
-    return Target(properties.device_class == "cpu", properties.multi_processor_count)
+    return Target(properties.device_class == "cpu", properties.multi_processor_count, properties.fp64)

@@ -34,8 +34,9 @@ GROUP_SIDE = 32
 SHORTEST = 16
 # The longest body that is unrolled.
 UNROLLED_STATEMENTS = 10
-# The most tensors that are: a GPU's tiles share local memory.
+# The most tensors that are, and the bytes of a GPU's tiles: every device has so much local memory.
 MOST_TILES = 4
+MOST_BYTES = 32 << 10
 
 
 @dataclass
@@ -86,9 +87,21 @@ def turned(kernel: "OpenCLKernel", phases: list[Phase]) -> Turned | None:
                 which = found.setdefault(entry.name, Turned(entry, [], []))
                 (which.loads if is_load else which.stores).append(statement)
     which = max(found.values(), key=lambda which: len(which.loads) + len(which.stores), default=None)
-    if which is not None:
-        del which.loads[MOST_TILES:], which.stores[max(0, MOST_TILES - len(which.loads)) :]
-    return which
+    return None if which is None else _limited(which)
+
+
+def _limited(which: Turned) -> Turned:
+    """As many of the accesses as tiles fit; a location that is loaded and stored has one, for both or for neither."""
+    tiles: set[Location] = set()
+    left = MOST_BYTES
+    for statement in (*which.loads, *which.stores):
+        location = statement.expr.args[:3]
+        size = GROUP_SIDE * (GROUP_SIDE + 1) * (8 if compute_type(location[2]) in ("long", "ulong", "double") else 4)
+        if location not in tiles and len(tiles) < MOST_TILES and size <= left:
+            tiles.add(location)
+            left -= size
+    kept = ([s for s in statements if s.expr.args[:3] in tiles] for statements in (which.loads, which.stores))
+    return Turned(which.j, *kept)
 
 
 def _is_along(kernel: "OpenCLKernel", index: sympy.Expr, j: IterationRangesEntry, length: sympy.Expr) -> bool:

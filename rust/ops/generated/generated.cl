@@ -7,11 +7,23 @@
 #define LANES16 ((long16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
 #define TASKS_LOOP(first, last) for (long task = first; task < last; task++)
 
-// The type of Python's floats, which sizes are computed in.
+// The type of Python's floats, which sizes are computed in, and that of kernels' arguments with their bits.
 #ifdef HAS_FP64
-typedef double Real;
+typedef double Real, RealArgument;
+#define REAL_OF(argument) (argument)
 #else
 typedef float Real;
+typedef long RealArgument;
+// The float nearest to a double, by its bits; numbers below the normal doubles are 0.
+INLINE float float_of_double(long bits) {
+  const int exponent = (int)(bits >> 52) & 0x7ff;
+  const long fraction = bits & 0xfffffffffffffL;
+  float magnitude = 0.0f;
+  if (exponent == 0x7ff) magnitude = fraction == 0 ? INFINITY : NAN;
+  else if (exponent > 0) magnitude = ldexp((float)(fraction | 0x10000000000000L), exponent - 1075);
+  return bits < 0 ? -magnitude : magnitude;
+}
+#define REAL_OF(argument) float_of_double(argument)
 #endif
 
 // --- integers

@@ -265,6 +265,53 @@ def test_tensors_that_are_read_and_replaced_in_one_kernel(device):
     torch.testing.assert_close((results[0], tensors), (results[1], copies), rtol=1e-5, atol=1e-5)
 
 
+def replaced_behind_a_loop(x, row):
+    total = x.sum(-1)
+    scaled = (x - total[:, None]) * row[:, None]
+    row.copy_(total * 2)
+    return scaled
+
+
+def replaced_behind_two(x, row):
+    largest = (x - (row + x.sum(-1))[:, None]).amax(-1)
+    row.copy_(largest)
+    return x * largest[:, None]
+
+
+def replaced_by_what_is_reduced(x, row):
+    row.copy_((x * row[:, None]).sum(-1))
+    return row + 1
+
+
+def added_to(x, row):
+    largest = x.amax(-1)
+    scaled = x * row[:, None] * largest[:, None]
+    row.index_add_(0, torch.arange(row.numel(), device=row.device), largest)
+    return scaled
+
+
+@pytest.mark.parametrize(
+    "function", [replaced_behind_a_loop, replaced_behind_two, replaced_by_what_is_reduced, added_to]
+)
+def test_a_value_of_a_row_is_replaced_once_all_of_it_has_read_it(device, function):
+    x, row = torch.randn(20, 300, device=device), torch.randn(20, device=device)
+    copy = row.clone()
+    results = torch.compile(function)(x, row), function(x, copy)
+    torch.testing.assert_close((results[0], row), (results[1], copy), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_tiles_fit_the_local_memory_of_every_device(device, dtype):
+    def function(p, q, r, s, t):
+        return p + (q + r + s + t).t(), p * 2, p * 3, p * 4, p * 5
+
+    tensors = [torch.randint(-9, 9, (70, 70), device=device).to(dtype) for _ in range(5)]
+    result, (code,) = run_and_get_code(torch.compile(function), *tensors)
+    torch.testing.assert_close(result, function(*tensors))
+    tile = 32 * 33 * dtype.itemsize
+    assert tile * code.count("[32][33]") <= 32 << 10
+
+
 def test_outputs_larger_than_the_caches(device):
     x = torch.randn(2049, 2055, device=device)
     check(lambda x: (x.sigmoid() + 1, x.t().contiguous() * 2, x.bfloat16()), x)
@@ -275,7 +322,7 @@ def test_loops_for_gpus():
         pytest.skip("the class of this device")
     some = (
         "static and (read or layouts or joined or shorter) or 1024 or 300 or odd_size or nan or groups or flat"
-        " or shifted or far or few_results or over_channels or statistics or sums_of_rows or replaced"
+        " or shifted or far or few_results or over_channels or statistics or sums_of_rows or replaced or tiles"
     )
     done = run_python("-m pytest -q -x", __file__, "-k", some, TORCH_OPENCL_DEVICE_CLASS="gpu")
     assert done.returncode == 0, done.stdout + done.stderr

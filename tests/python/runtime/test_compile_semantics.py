@@ -142,3 +142,8 @@ def test_operators_of_several_devices_are_refused(device):
     on_host, there = torch.tensor(3.0), torch.tensor(2.0, device=device)
     with pytest.raises(Exception, match="Expected all tensors to be on the same device"):
         torch.compile(lambda a, b: torch._foreach_mul_([a], [b]))(on_host, there)
+
+
+def test_relu_keeps_the_sign_of_zero_and_nan(device):
+    x = torch.tensor([0.0, -0.0, -1, 1, float("nan")] * 20, device=device)
+    same(lambda x: (1 / x.relu(), 1 / x[:5].relu()), x)

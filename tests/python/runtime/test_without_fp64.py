@@ -72,6 +72,15 @@ def test_numbers_of_the_host_need_no_float64(device: torch.device, name: str) ->
     assert TAKEN[name](torch.full((4,), 0.5, device=device)).device == device
 
 
+@without_fp64
+def test_compiled_graphs_take_numbers_of_the_host(device: torch.device) -> None:
+    x = torch.randn(70)
+    compiled = torch.compile(lambda x, number: x * number)
+    for number in (2.5, -1e-30, 1 / 3, -0.0, 1e38):
+        scale = torch.tensor(number)
+        torch.testing.assert_close(compiled(x.to(device), scale).cpu(), x * scale)
+
+
 # By their names: what is refused of a test with such a dtype as its parameter counts as skipped.
 @without_fp64
 @pytest.mark.parametrize("name", ("float64", "complex128"))
