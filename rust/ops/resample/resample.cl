@@ -116,9 +116,10 @@ static inline KernelElements find_elements(const ResampleAxis *axis, long o) {
   if (axis->rule == RULE_REPLICATE || axis->rule == RULE_REFLECT) {
     t.first = o - axis->shift;
   } else if (axis->rule == RULE_NEAREST) {
-    t.first = (long)floor((TF)o * scale);
+    // PyTorch's CPU backend rounds a position in double to float before it takes the floor.
+    t.first = (long)floor((float)((TF)o * scale));
   } else if (axis->rule == RULE_NEAREST_EXACT) {
-    t.first = (long)floor(((TF)o + LIT(0.5)) * scale);
+    t.first = (long)floor((float)(((TF)o + LIT(0.5)) * scale));
   } else if (axis->rule == RULE_LINEAR && axis->coarse == axis->fine) {
     t.first = o;
   } else {

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from float64 import computed
 from op_samples import NoFallback, assert_near_exact, assert_same
 from op_table import covers
 from releases import requires_torch
@@ -271,3 +272,12 @@ def test_a_grid_of_another_batch_is_refused_before_its_dimensions(sampler: Calla
         grid = torch.zeros(1, *[4] * spatial, spatial, device=device)
         with pytest.raises(RuntimeError, match="expected grid and input to have same batch size"):
             sampler(x, grid, 0, 0, True)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("dtype", computed([torch.float32, torch.float64]), ids=str)
+def test_positions_near_an_integer_are_those_of_the_cpu(dtype: torch.dtype, mode: str, device: torch.device) -> None:
+    for size, output_size in ((1388, 1333), (3961, 8850), (20000, 30011), (8191, 24576)):
+        x = torch.arange(size, dtype=dtype)[None, None]
+        ours = F.interpolate(x.to(device), size=output_size, mode=mode)
+        torch.testing.assert_close(ours.cpu(), F.interpolate(x, size=output_size, mode=mode), rtol=0, atol=0)
