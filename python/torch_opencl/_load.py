@@ -13,7 +13,7 @@ from types import ModuleType
 
 import torch
 
-from torch_opencl import _embedded_driver, _sharing
+from torch_opencl import _embedded_driver, _printing, _sharing
 
 BACKEND_NAME = "opencl"
 # A library serves one release of PyTorch, and all its patches: C++ has no stable interface. A wheel has one of them, a
@@ -51,6 +51,7 @@ def load(module: ModuleType) -> None:
             for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
         )
         _sharing.register()
+        _printing.install()
         _error = None
     except Exception as failure:
         cause = f"{failure.__cause__ or failure}. {_REINSTALL}"

@@ -143,9 +143,9 @@ class GroupRows(Rows):
             statements: those outside of a row's loops.
         """
         for statement in statements:
-            op, pointer = statement.expr.op, statement.expr.args[0]
+            op = statement.expr.op
             # The barriers between steps of a reduction order local memory alone.
-            if op in ("store", "atomic_add") and pointer in self.used:
+            if op in ("store", "atomic_add") and statement.expr.args[0] in self.used:
                 self.line("barrier(CLK_GLOBAL_MEM_FENCE);")
                 self.used.clear()
             self.use([statement])

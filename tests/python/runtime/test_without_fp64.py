@@ -72,13 +72,19 @@ def test_numbers_of_the_host_need_no_float64(device: torch.device, name: str) ->
     assert TAKEN[name](torch.full((4,), 0.5, device=device)).device == device
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.complex64, torch.int64], ids=str)
+def test_tensors_are_printed_as_those_of_the_cpu(device: torch.device, dtype: torch.dtype) -> None:
+    for host in ((torch.randn(5, 3) * 1000).to(dtype), torch.full((), 1.5).to(dtype), torch.ones(2000).to(dtype)):
+        assert str(host.to(device)).startswith(str(host).partition(", dtype")[0].removesuffix(")"))
+
+
 @without_fp64
-def test_compiled_graphs_take_numbers_of_the_host(device: torch.device) -> None:
+def test_compiled_graphs_take_cpu_scalars(device: torch.device) -> None:
     x = torch.randn(70)
     compiled = torch.compile(lambda x, number: x * number)
     for number in (2.5, -1e-30, 1 / 3, -0.0, 1e38):
-        scale = torch.tensor(number)
-        torch.testing.assert_close(compiled(x.to(device), scale).cpu(), x * scale)
+        for scale in (torch.tensor(number), torch.tensor(number, dtype=torch.float64)):
+            torch.testing.assert_close(compiled(x.to(device), scale).cpu(), x * scale)
 
 
 # By their names: what is refused of a test with such a dtype as its parameter counts as skipped.
