@@ -2,21 +2,21 @@
 
 #[path = "rust/codegen/mod.rs"]
 mod codegen;
+#[path = "build_support/objects.rs"]
+mod objects;
 
 use std::env;
 use std::error::Error;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use codegen::{Release, Supported};
+use objects::COMPILER_VARIABLES;
 
 /// Files and folders that may hold a `#[cxx::bridge]`.
 const BRIDGED: [&str; 4] = ["rust/abi.rs", "rust/blas", "rust/bridge", "rust/ops"];
 /// Folders of kernels: shared sources, and each family's kernels beside its launchers.
 const KERNELS: [&str; 2] = ["rust/kernels/include", "rust/ops"];
-/// Environment variables that the compiler reads, or that set its arguments.
-const COMPILER_VARIABLES: [&str; 4] = ["CXX", "CXXFLAGS", "CPATH", "CPLUS_INCLUDE_PATH"];
 
 /// Asks Python where torch and torchgen are.
 const PROBE: &str = "
@@ -46,7 +46,15 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<(), Box<dyn Error>> {
-    for path in ["rust/codegen", "rust/kernels/include", "cpp", "native_functions.yaml", "build.rs", "Cargo.toml"] {
+    for path in [
+        "rust/codegen",
+        "rust/kernels/include",
+        "cpp",
+        "native_functions.yaml",
+        "build.rs",
+        "build_support/objects.rs",
+        "Cargo.toml",
+    ] {
         println!("cargo:rerun-if-changed={path}");
     }
     // Each of these files may be, or become, one that has a bridge.
@@ -93,14 +101,16 @@ fn build() -> Result<(), Box<dyn Error>> {
             }
         }
     }
+    cxx_build::CFG.include_prefix = "torch_opencl";
+    sources.extend(cxx_build::bridges(&bridges).get_files().map(Path::to_path_buf));
     sources.sort();
 
-    cxx_build::CFG.include_prefix = "torch_opencl";
-    let mut compilation = cxx_build::bridges(&bridges);
+    let includes = ["cxxbridge/include", "cxxbridge/crate", ""].map(|folder| out_dir.join(folder));
+    let includes = [&[PathBuf::from("cpp")], includes.as_slice()].concat();
+    let mut compilation = cc::Build::new();
     compilation
-        .files(&sources)
-        .include("cpp")
-        .include(&out_dir)
+        .cpp(true)
+        .includes(&includes)
         .flag(format!("-isystem{}", torch.include.display()))
         .flag(format!("-isystem{}", torch.include.join("torch/csrc/api/include").display()))
         .std("c++20")
@@ -112,7 +122,9 @@ fn build() -> Result<(), Box<dyn Error>> {
         .debug(false)
         .opt_level(2)
         .cargo_metadata(false);
-    compile(&mut compilation, &torch, &out_dir)?;
+    // The version names the commit, and torch's headers change with it.
+    let version = std::fs::read(&torch.version)?;
+    objects::compile(&compilation, &sources, &includes, &version, &out_dir, "torch_opencl_cpp")?;
 
     // Whole: nothing refers to the static initialisers that register kernels, and the linker would drop them.
     println!("cargo:rustc-link-search=native={}", out_dir.display());
@@ -157,89 +169,6 @@ fn files(folder: &Path, extensions: &[&str]) -> std::io::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
-}
-
-/// Compiles all C++, unless that has been done with the same text, compiler and torch: most changes to a launcher leave
-/// the functions that C++ calls as they are.
-fn compile(compilation: &mut cc::Build, torch: &Torch, out_dir: &Path) -> Result<(), Box<dyn Error>> {
-    const NAME: &str = "torch_opencl_cpp";
-    // Left by an interrupted build.
-    remove(&out_dir.join("precompiled.h"))?;
-    remove(&out_dir.join("precompiled.h.gch"))?;
-    let (stamp, made_of) = (out_dir.join("compiled"), digest(compilation, torch, out_dir)?);
-    let library = out_dir.join(format!("lib{NAME}.a"));
-    if library.exists() && std::fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == made_of) {
-        return Ok(());
-    }
-    // Until it is written again, the library there may be partial.
-    remove(&stamp)?;
-    let precompiled = precompile(compilation, out_dir)?;
-    let compiled = compilation.try_compile(NAME);
-    // Several hundred MiB, and made anew each time.
-    if let Some(header) = precompiled {
-        remove(&header.with_extension("h.gch"))?;
-        remove(&header)?;
-    }
-    compiled?;
-    Ok(std::fs::write(stamp, made_of)?)
-}
-
-/// Hash of everything that the library is built from.
-fn digest(compilation: &cc::Build, torch: &Torch, out_dir: &Path) -> Result<String, Box<dyn Error>> {
-    const TEXT: [&str; 3] = ["cc", "cpp", "h"];
-    let mut hash = DefaultHasher::new();
-    let compiler = compilation.try_get_compiler()?;
-    // Without the command's environment: all of this process's is there, and differs from shell to shell.
-    let command = compiler.to_command();
-    command.get_program().hash(&mut hash);
-    command.get_args().for_each(|argument| argument.hash(&mut hash));
-    // A compiler that is updated keeps its name.
-    Command::new(compiler.path()).arg("--version").output()?.stdout.hash(&mut hash);
-    COMPILER_VARIABLES.map(env::var_os).hash(&mut hash);
-    // It names the commit, and torch's headers change with it.
-    std::fs::read(&torch.version)?.hash(&mut hash);
-    for path in files(Path::new("cpp"), &TEXT)?.into_iter().chain(files(out_dir, &TEXT)?) {
-        std::fs::read(&path)?.hash(&mut hash);
-        path.hash(&mut hash);
-    }
-    Ok(format!("{:x}", hash.finish()))
-}
-
-/// Removes a file if it exists.
-fn remove(path: &Path) -> std::io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Precompiles the headers that most files need, and includes the result in every file.
-///
-/// Not done where the compiler is a cache (ccache), which would not serve such files from its store.
-fn precompile(compilation: &mut cc::Build, out_dir: &Path) -> Result<Option<PathBuf>, Box<dyn Error>> {
-    let compiler = compilation.try_get_compiler()?;
-    if is_cache(&compiler) {
-        return Ok(None);
-    }
-    // g++ and clang++ both look for it under this name.
-    let (header, precompiled) = (out_dir.join("precompiled.h"), out_dir.join("precompiled.h.gch"));
-    std::fs::copy("cpp/precompiled.h", &header)?;
-    let mut command = compiler.to_command();
-    command.args(["-x", "c++-header"]).arg(&header).arg("-o").arg(&precompiled);
-    if !command.status()?.success() {
-        return Err("the compiler has not taken cpp/precompiled.h; its messages are above".into());
-    }
-    compilation.flag("-include").flag(&header);
-    Ok(Some(header))
-}
-
-/// Returns true if a compiler is ccache or the like, by whatever name.
-fn is_cache(compiler: &cc::Tool) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let mut candidates = env::split_paths(&path).map(|folder| folder.join(compiler.path()));
-    let program = candidates.find_map(|path| path.canonicalize().ok());
-    let name = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
-    !compiler.cc_env().is_empty() || name.contains("cache")
 }
 
 /// The torch of the Python that will load the library.

@@ -73,7 +73,7 @@ families! {
     /// Gradients of samples by their parameters.
     SamplingGrad sampling_grad: prelude tier vector sampling_grad;
     /// Sequences (arange, linspace and the like).
-    Factory factory: prelude tier factory;
+    Factory factory: prelude tier vector factory;
     /// Triangles (tril, triu).
     Copy copy: prelude copy;
     /// Copies of several tensors into one.

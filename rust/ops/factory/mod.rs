@@ -3,6 +3,8 @@
 use crate::error::Result;
 use crate::kernels::entry;
 use crate::kernels::{Class, DType, Family};
+use crate::ops::core::geometry::Geometry;
+use crate::ops::core::space::div_ceil;
 use crate::ops::core::tier::tier;
 use crate::ops::{Scalar, Target, Tensor};
 
@@ -39,15 +41,18 @@ pub fn arange(out: &Tensor<'_>, start: Scalar, step: Scalar) -> Result<()> {
     }
     let target = Target::of(out.address)?;
     let class = rule_class(&target, out.dtype);
-    let spec = tier(count, &[("SPEC_DTYPE0", out.dtype.code())]);
+    let geometry = Geometry::of(&target, class);
+    let spec = geometry.define(tier(count, &[("SPEC_DTYPE0", out.dtype.code())]));
     let program = target.program(Family::Factory, class, &spec)?;
     let args = entry::Arange {
         out: target.tensor(out)?,
         dtype0: out.dtype,
+        n: count,
         start: start.value(class),
         step: step.value(class),
     };
-    target.launch(&program, entry::ARANGE, &args, &[count as usize], None)
+    let vectors = div_ceil(count, geometry.lanes as i64);
+    target.launch(&program, entry::ARANGE, &args, &geometry.items_for(vectors), None)
 }
 
 /// Fills a contiguous tensor with evenly spaced values from `start` to `end`, both included.
@@ -67,7 +72,8 @@ pub fn linspace(out: &Tensor<'_>, start: Scalar, end: Scalar) -> Result<()> {
     };
     let steps = (count - 1).max(1) as f64;
     let step = Scalar { real: (end.real - start.real) / steps, imag: (end.imag - start.imag) / steps, integer: 0 };
-    let spec = tier(count, &[("SPEC_DTYPE0", out.dtype.code())]);
+    let geometry = Geometry::of(&target, class);
+    let spec = geometry.define(tier(count, &[("SPEC_DTYPE0", out.dtype.code())]));
     let program = target.program(Family::Factory, class, &spec)?;
     let args = entry::Linspace {
         out: target.tensor(out)?,
@@ -77,5 +83,6 @@ pub fn linspace(out: &Tensor<'_>, start: Scalar, end: Scalar) -> Result<()> {
         end: end.value(class),
         step: step.value(class),
     };
-    target.launch(&program, entry::LINSPACE, &args, &[count as usize], None)
+    let vectors = div_ceil(count, geometry.lanes as i64);
+    target.launch(&program, entry::LINSPACE, &args, &geometry.items_for(vectors), None)
 }

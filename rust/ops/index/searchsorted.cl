@@ -7,46 +7,40 @@ INLINE T boundary(__global const uchar *boundaries, __global const uchar *sorter
   return load(boundaries, row + at, DTYPE0);
 }
 
-// True if a value is inserted behind a boundary; `right` puts equal ones there. Negated, so that NaN counts as larger
-// than every boundary.
-#define IS_BEHIND(position, v)                                          \
-  (right ? !(boundary(boundaries, sorter, row, position, dtype0) > (v)) \
-         : !(boundary(boundaries, sorter, row, position, dtype0) >= (v)))
+// True if value l is inserted behind a boundary; `right` puts equal ones there. Negated, so that NaN counts as larger than
+// every boundary.
+#define IS_BEHIND(l, position)                                               \
+  (right ? !(boundary(boundaries, sorter, rows[l], position, dtype0) > v[l]) \
+         : !(boundary(boundaries, sorter, rows[l], position, dtype0) >= v[l]))
 
 // Insertion index of values[i] in its ascending row of `length` boundaries. `per_row` values share a row; rows are
-// `row_step` elements apart (0: all use the only one). An item takes `chunk` values (one on GPUs). It looks from the index
-// of the value before, in steps that double, and between the last two by halves: a galloping search (Bentley and Yao, An
-// Almost Optimal Algorithm for Unbounded Searching, 1976), as values are often in order too.
+// `row_step` elements apart (0: all use the only one). An item takes VEC values at a time, each by halves, and all in as
+// many steps: no step is a branch to be mispredicted, and their loads do not wait for one another.
 __kernel void searchsorted(__global uchar *out, ulong out_offset, __global const uchar *values, ulong values_offset,
                            __global const uchar *boundaries, ulong boundaries_offset, __global const uchar *sorter,
-                           ulong sorter_offset, int out_dtype, int dtype0, long length, long count, long chunk,
-                           long per_row, long row_step, int right) {
+                           ulong sorter_offset, int out_dtype, int dtype0, long length, long count, long per_row,
+                           long row_step, int right) {
   boundaries += boundaries_offset;
   if (sorter) sorter += sorter_offset;
-  const long first = get_global_id(0) * chunk, last = min(first + chunk, count);
-  long found = 0;
-  for (long i = first; i < last; i++) {
-    const long row = i / per_row * row_step;
-    const T v = load(values + values_offset, i, DTYPE0);
-    long low = 0, high = length;
-    if (i > first) {
-      long step = 1;
-      if (found == 0 || IS_BEHIND(found - 1, v)) {
-        low = found;
-        for (; low + step <= length && IS_BEHIND(low + step - 1, v); step *= 2) low += step;
-        high = min(low + step - 1, length);
-      } else {
-        high = found - 1;
-      }
+  ITEM_TASKS((count + VEC - 1) / VEC, first, last);
+  for (long i = first * VEC; i < last * VEC; i += VEC) {
+    const int width = (int)min(count - i, (long)VEC);
+    T v[VEC];
+    long rows[VEC], found[VEC];
+    for (int l = 0; l < VEC; l++) {
+      // Those past the last repeat it.
+      const long at = i + min(l, width - 1);
+      v[l] = load(values + values_offset, at, DTYPE0);
+      rows[l] = at / per_row * row_step;
+      found[l] = 0;
     }
-    while (low < high) {
-      const long middle = low + (high - low) / 2;
-      if (IS_BEHIND(middle, v)) low = middle + 1;
-      else high = middle;
+    for (long left = length; left > 1; left -= left / 2)
+      for (int l = 0; l < VEC; l++) found[l] += IS_BEHIND(l, found[l] + left / 2 - 1) ? left / 2 : 0;
+    for (int l = 0; l < VEC; l++) found[l] += length > 0 && IS_BEHIND(l, found[l]);
+    for (int l = 0; l < width; l++) {
+      if (out_dtype == DT_I64) ((__global long *)(out + out_offset))[i + l] = found[l];
+      else ((__global int *)(out + out_offset))[i + l] = (int)found[l];
     }
-    found = low;
-    if (out_dtype == DT_I64) ((__global long *)(out + out_offset))[i] = low;
-    else ((__global int *)(out + out_offset))[i] = (int)low;
   }
 }
 

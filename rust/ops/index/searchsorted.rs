@@ -41,9 +41,8 @@ pub fn searchsorted(
     let length = boundaries.sizes.last().copied().unwrap_or(1);
     let shared = boundaries.ndim() <= 1;
     let per_row = if shared { count } else { values.sizes.last().copied().unwrap_or(1) };
-    // Several for each core, as some find their neighbours' index and others halve the whole row.
-    let chunk = if target.is_cpu() { div_ceil(count, target.compute_units() as i64 * 4) } else { 1 };
-    let spec = tier(count, &[("SPEC_DTYPE0", values.dtype.code())]);
+    let geometry = Geometry::of(&target, values.class());
+    let spec = geometry.define(tier(count, &[("SPEC_DTYPE0", values.dtype.code())]));
     let program = target.program(Family::Index, values.class(), &spec)?;
     let args = entry::Searchsorted {
         out: target.tensor(out)?,
@@ -54,12 +53,12 @@ pub fn searchsorted(
         dtype0: values.dtype,
         length,
         count,
-        chunk,
         per_row,
         row_step: if shared { 0 } else { length },
         right: i32::from(right),
     };
-    target.launch(&program, entry::SEARCHSORTED, &args, &[div_ceil(count, chunk) as usize], None)
+    let vectors = div_ceil(count, geometry.lanes as i64);
+    target.launch(&program, entry::SEARCHSORTED, &args, &geometry.items_for(vectors), None)
 }
 
 /// Writes to `out`, of bools, which values are among `others`, of which there are few, or which are not; all tensors

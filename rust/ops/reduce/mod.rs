@@ -216,12 +216,12 @@ impl Pass {
         }
     }
 
-    /// Strides of input and output from row to row, where `reduce_short_rows` serves: on CPUs, for dense rows of a few
-    /// vectors. The items of other devices share rows.
+    /// Strides of input and output from row to row, where `reduce_short_rows` serves: on CPUs, for dense rows of at
+    /// most a few vectors. The items of other devices share rows.
     fn short_rows(&self, space: &Reduction<2>, splits: i64, order: Traversal, input: DType) -> Option<[i64; 2]> {
         let ([kept], [reduced]) = (space.kept.as_slice(), space.reduced.as_slice()) else { return None };
         let lanes = self.geometry.lanes as i64;
-        let short = (lanes..=LONGEST_SHORT_ROW * lanes).contains(&reduced.size) && kept.size >= lanes;
+        let short = (2..=LONGEST_SHORT_ROW * lanes).contains(&reduced.size) && kept.size >= lanes;
         let dense = reduced.strides == [input.size() as i64];
         let serves = short && dense && lanes > 1 && self.geometry.group == 1 && splits == 1 && order == Traversal::Rows;
         let [output, input] = kept.strides;

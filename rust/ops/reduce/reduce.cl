@@ -279,32 +279,43 @@ INLINE TV fold_pairs(int fold, TV a, TV b) {
 }
 
 // `outputs` rows of `length` neighbours that lie row_stride bytes apart. Folding a row's last vector to one value takes
-// log2(VEC) steps that wait for one another; for VEC rows together it takes VEC - 1 that hardly do.
+// log2(VEC) steps that wait for one another; for VEC rows together it takes VEC - 1 that hardly do. Rows shorter than a
+// vector are a lane each.
 __kernel void reduce_short_rows(REDUCTION_ARGUMENTS, long row_stride, long output_stride) {
   ITEM_TASKS((outputs + VEC - 1) / VEC, first, last);
   for (long task = first; task < last; task++) {
     int width = (int)min(outputs - task * VEC, (long)VEC);
-    TV totals[VEC];
-  UNROLL for (int r = 0; r < VEC; r++) {
-      // The rows past the last repeat it.
-      __global const uchar *row = input + input_offset + (task * VEC + min(r, width - 1)) * row_stride;
-      TV total = identity_vector(FOLD);
-      long i = 0;
-      for (; i + VEC <= length; i += VEC)
-        total = fold_vector(FOLD, total, map_vector(MAP, load_vector(row, i, DTYPE0), power));
-      if (i < length) {
-        Lanes lanes;
-        lanes.vector = total;
-        FIRST_LANES(l, length - i)
-          lanes.lanes[l] = fold_one(FOLD, lanes.lanes[l], map_one(MAP, load(row, i + l, DTYPE0), power));
-        total = lanes.vector;
-      }
-      totals[r] = total;
-    }
-    for (int n = VEC / 2; n > 0; n /= 2)
-      for (int r = 0; r < n; r++) totals[r] = fold_pairs(FOLD, totals[2 * r], totals[2 * r + 1]);
+    __global const uchar *rows = input + input_offset + task * VEC * row_stride;
     Lanes results;
-    results.vector = totals[0];
+    if (length < VEC) {
+      const int size = dtype_size(DTYPE0);
+      TV total = identity_vector(FOLD);
+      for (long i = 0; i < length; i++)
+        total =
+            fold_vector(FOLD, total, map_vector(MAP, load_lanes(rows + i * size, row_stride, width, DTYPE0), power));
+      results.vector = total;
+    } else {
+      TV totals[VEC];
+  UNROLL for (int r = 0; r < VEC; r++) {
+        // The rows past the last repeat it.
+        __global const uchar *row = rows + min(r, width - 1) * row_stride;
+        TV total = identity_vector(FOLD);
+        long i = 0;
+        for (; i + VEC <= length; i += VEC)
+          total = fold_vector(FOLD, total, map_vector(MAP, load_vector(row, i, DTYPE0), power));
+        if (i < length) {
+          Lanes lanes;
+          lanes.vector = total;
+          FIRST_LANES(l, length - i)
+            lanes.lanes[l] = fold_one(FOLD, lanes.lanes[l], map_one(MAP, load(row, i + l, DTYPE0), power));
+          total = lanes.vector;
+        }
+        totals[r] = total;
+      }
+      for (int n = VEC / 2; n > 0; n /= 2)
+        for (int r = 0; r < n; r++) totals[r] = fold_pairs(FOLD, totals[2 * r], totals[2 * r + 1]);
+      results.vector = totals[0];
+    }
     if (finish != FINISH_NONE)
       for (int l = 0; l < VEC; l++) results.lanes[l] = finish_one(finish, results.lanes[l], count, power);
     store_lanes(output + output_offset + task * VEC * output_stride, output_stride, width, output_dtype,

@@ -96,8 +96,12 @@ static inline Total accumulate(int op, Total a, Total b) {
 #define ELEMENT(i) TO_TOTAL(load(input + input_offset, start + (i) * inner, DTYPE0))
 #define STORE_TOTAL(i, total) store(out + out_offset, start + (i) * inner, DTYPE0, FROM_TOTAL(total))
 
-// First element of a row, in elements.
-static inline long row_start(long row, long length, long inner) { return row / inner * length * inner + row % inner; }
+// First element of a row, in elements. Divisions of 64 bits would take as long as the totals of a short row.
+static inline long row_start(long row, long length, long inner) {
+  return inner == 1 ? row * length : row / inner * length * inner + row % inner;
+}
+
+static inline long row_of(long item, long chunks) { return chunks == 1 ? item : item / chunks; }
 
 #define SCAN_ARGUMENTS int op, int dtype0, long length, long inner, long chunks, long chunk
 
@@ -158,8 +162,9 @@ static inline __attribute__((always_inline)) void apply(__global uchar *out, ulo
 __kernel void scan_totals(__global const uchar *input, ulong input_offset, __global uchar *totals, ulong totals_offset,
                           SCAN_ARGUMENTS) {
   long item = get_global_id(0);
-  long start = row_start(item / chunks, length, inner);
-  long begin = item % chunks * chunk, end = min(begin + chunk, length);
+  const long row = row_of(item, chunks), piece = item - row * chunks;
+  long start = row_start(row, length, inner);
+  long begin = piece * chunk, end = min(begin + chunk, length);
   __global Total *const total = (__global Total *)(totals + totals_offset) + item;
 #ifdef USUAL_DTYPE
   if (IS_USUAL(op)) {
@@ -173,10 +178,11 @@ __kernel void scan_totals(__global const uchar *input, ulong input_offset, __glo
 __kernel void scan_apply(__global uchar *out, ulong out_offset, __global const uchar *input, ulong input_offset,
                          __global const uchar *totals, ulong totals_offset, SCAN_ARGUMENTS) {
   long item = get_global_id(0);
-  long start = row_start(item / chunks, length, inner);
-  long begin = item % chunks * chunk, end = min(begin + chunk, length);
+  const long row = row_of(item, chunks), piece = item - row * chunks;
+  long start = row_start(row, length, inner);
+  long begin = piece * chunk, end = min(begin + chunk, length);
   Total total = identity(OP);
-  for (long c = item - item % chunks; c < item; c++)
+  for (long c = item - piece; c < item; c++)
     total = accumulate(OP, total, ((__global const Total *)(totals + totals_offset))[c]);
 #ifdef USUAL_DTYPE
   if (IS_USUAL(op)) {

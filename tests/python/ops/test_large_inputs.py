@@ -89,6 +89,7 @@ CALLS: dict[str, tuple[Callable, Callable]] = {
         lambda x, y: torch.float_power(x.abs() + 0.1, y) + torch.float_power(x.abs() + 0.1, 1.7),
         lambda: (floats(COUNT), floats(COUNT)),
     ),
+    "erfc": (torch.erfc, lambda: (3 * floats(COUNT),)),
     "angle of complex numbers": (lambda x, y: torch.complex(x, y).angle(), lambda: (floats(COUNT), floats(COUNT))),
     "abs of complex numbers": (lambda x, y: torch.complex(x, y).abs(), lambda: (floats(COUNT), floats(COUNT))),
     **{
@@ -176,3 +177,56 @@ def test_large_inputs_raise_the_errors_of_the_cpu():
         with pytest.raises((IndexError, RuntimeError), match="out of"):
             x.to(device).index_add(0, index.to(device), torch.ones(5000, 30, device=device)).cpu()
     assert torch.ones(3, device="opencl").sum().item() == 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.bool], ids=str)
+@pytest.mark.usefixtures("no_fallback")
+def test_rows_of_any_short_length_are_reduced(device, dtype):
+    torch.manual_seed(0)
+    for length in (2, 3, 7, 8, 10, 15, 16, 17, 33):
+        # Neither a multiple of any vector's lanes, nor dense: rows of a slice.
+        x = (4 * torch.randn(COUNT // length + 3, length + 2)).to(dtype)[:, 1:-1]
+        for call in (
+            lambda x: x.sum(1),
+            lambda x: x.amax(1),
+            lambda x: x.any(1),
+            lambda x: x[:5].sum(1),
+            lambda x: x.mT.contiguous().mT.sum(1),
+            lambda x: x.mean(1, dtype=torch.float32),
+        ):
+            torch.testing.assert_close(
+                call(x.to(device)).cpu(), call(x), rtol=2e-2 if dtype.itemsize == 2 else 1e-5, atol=1e-5
+            )
+
+
+@pytest.mark.parametrize("out_int32", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.usefixtures("no_fallback")
+def test_searches_among_any_number_of_boundaries(device, right, out_int32):
+    torch.manual_seed(0)
+    for length in (0, 1, 2, 3, 5, 31, 1000):
+        boundaries = below(length // 2 + 2, length).sort().values.float()
+        values = torch.cat(
+            [below(length + 2, COUNT).float() - 0.5 * below(2, COUNT), torch.tensor([torch.nan, torch.inf])]
+        )
+        found = torch.searchsorted(boundaries.to(device), values.to(device), right=right, out_int32=out_int32)
+        assert torch.equal(found.cpu(), torch.searchsorted(boundaries, values, right=right, out_int32=out_int32))
+    rows, among = below(99, 130, 40), below(99, 130, 543)
+    sorter = rows.argsort(dim=1)
+    found = torch.searchsorted(rows.to(device), among.to(device), right=right, sorter=sorter.to(device))
+    assert torch.equal(found.cpu(), torch.searchsorted(rows, among, right=right, sorter=sorter))
+
+
+@pytest.mark.usefixtures("no_fallback")
+def test_sequences_of_any_length(device):
+    for count in (1, 2, 17, COUNT, 65537):
+        for dtype in computed([torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.complex64]):
+            ours, theirs = (torch.linspace(-3, 99, count, dtype=dtype, device=where) for where in (device, "cpu"))
+            # The CPU rounds its step to 16 bits.
+            rtol, atol = (2**-7, 0.1) if dtype == torch.bfloat16 else (0, 1e-4)
+            torch.testing.assert_close(ours.cpu(), theirs, rtol=rtol, atol=atol)
+        for dtype in computed([torch.float32, torch.float64, torch.int16, torch.uint8, torch.int64]):
+            ours, theirs = (torch.arange(3, 3 + count, dtype=dtype, device=where) for where in (device, "cpu"))
+            assert torch.equal(ours.cpu(), theirs)
+        ours, theirs = (torch.arange(-1.5, 0.1 * count - 1.5, 0.1, device=where) for where in (device, "cpu"))
+        torch.testing.assert_close(ours.cpu(), theirs)

@@ -1,0 +1,189 @@
+//! Compiles C++ into a static library, and of its files only those that changes have reached.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::error::Error;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+/// Environment variables that the compiler reads, or that set its arguments.
+pub const COMPILER_VARIABLES: [&str; 4] = ["CXX", "CXXFLAGS", "CPATH", "CPLUS_INCLUDE_PATH"];
+
+/// For fewer files precompiling their headers takes longer than it saves.
+const WORTH_PRECOMPILING: usize = 12;
+
+/// Compiles `sources` and makes `out_dir/lib{name}.a` of the objects, which are kept for the next build.
+///
+/// # Arguments
+///
+/// * `compilation` - The compiler and its arguments, without files.
+/// * `includes` - Folders in which files of this project and generated ones are included from.
+/// * `environment` - What else the objects depend on, such as the version of torch.
+pub fn compile(
+    compilation: &cc::Build,
+    sources: &[PathBuf],
+    includes: &[PathBuf],
+    environment: &[u8],
+    out_dir: &Path,
+    name: &str,
+) -> Result<(), Box<dyn Error>> {
+    // Left by an interrupted build.
+    remove(&out_dir.join("precompiled.h"))?;
+    remove(&out_dir.join("precompiled.h.gch"))?;
+    let kept = out_dir.join("objects");
+    std::fs::create_dir_all(&kept)?;
+    let mut digests = Digests { common: common(compilation, environment)?, includes, texts: BTreeMap::new() };
+    let mut objects = Vec::new();
+    for source in sources {
+        objects.push(kept.join(format!("{:016x}.o", digests.of(source)?)));
+    }
+    let stale: Vec<_> = sources.iter().zip(&objects).filter(|(_, object)| !object.exists()).collect();
+    let library = out_dir.join(format!("lib{name}.a"));
+    if stale.is_empty() && library.exists() && unchanged(&kept, &objects)? {
+        return Ok(());
+    }
+    // Until it is written again, the library there may be of other objects.
+    remove(&library)?;
+    let mut compiler = compilation.clone();
+    let precompiled = if stale.len() < WORTH_PRECOMPILING { None } else { precompile(&mut compiler, out_dir)? };
+    // In parts: those that have been compiled when a later one fails, or the build is interrupted, need not be again.
+    let part = 4 * std::thread::available_parallelism()?.get();
+    let compiled = stale.chunks(part).try_for_each(|part| -> Result<(), Box<dyn Error>> {
+        let made = compiler.clone().files(part.iter().map(|(source, _)| source)).try_compile_intermediates()?;
+        for (made, (_, object)) in made.iter().zip(part) {
+            std::fs::rename(made, object)?;
+        }
+        Ok(())
+    });
+    // Several hundred MiB, and made anew each time.
+    if let Some(header) = precompiled {
+        remove(&header.with_extension("h.gch"))?;
+        remove(&header)?;
+    }
+    compiled?;
+    let wanted: BTreeSet<_> = objects.iter().collect();
+    for entry in kept.read_dir()? {
+        let path = entry?.path();
+        if !wanted.contains(&path) {
+            remove(&path)?;
+        }
+    }
+    compilation.clone().objects(&objects).try_compile(name)?;
+    Ok(())
+}
+
+/// Whether a folder holds these objects and no others: the library is of those.
+fn unchanged(folder: &Path, objects: &[PathBuf]) -> std::io::Result<bool> {
+    let there = folder.read_dir()?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<BTreeSet<_>, _>>()?;
+    Ok(there == objects.iter().cloned().collect())
+}
+
+/// Hashes of what objects are made of.
+struct Digests<'a> {
+    /// Of what all have in common.
+    common: u64,
+    includes: &'a [PathBuf],
+    texts: BTreeMap<PathBuf, Rc<Text>>,
+}
+
+/// A file: a hash of its text, and the project's files that it includes itself.
+struct Text {
+    hash: u64,
+    includes: Vec<PathBuf>,
+}
+
+impl Digests<'_> {
+    /// Hash of a source, the headers of this project that it includes in any depth, and how it is compiled.
+    fn of(&mut self, source: &Path) -> std::io::Result<u64> {
+        let (mut reached, mut pending) = (BTreeMap::new(), vec![source.to_path_buf()]);
+        while let Some(path) = pending.pop() {
+            let text = self.text(&path)?;
+            if reached.insert(path, text.hash).is_none() {
+                pending.extend_from_slice(&text.includes);
+            }
+        }
+        let mut hash = DefaultHasher::new();
+        (self.common, source, reached).hash(&mut hash);
+        Ok(hash.finish())
+    }
+
+    fn text(&mut self, path: &Path) -> std::io::Result<Rc<Text>> {
+        if let Some(text) = self.texts.get(path) {
+            return Ok(Rc::clone(text));
+        }
+        let text = std::fs::read_to_string(path)?;
+        let mut hash = DefaultHasher::new();
+        text.hash(&mut hash);
+        let folder = path.parent().map(Path::to_path_buf);
+        // What is not found is torch's or the compiler's.
+        let found = text.lines().filter_map(included).filter_map(|name| {
+            folder.iter().chain(self.includes).map(|folder| folder.join(name)).find(|path| path.is_file())
+        });
+        let includes = found.map(std::path::absolute).collect::<Result<Vec<_>, _>>()?;
+        let text = Rc::new(Text { hash: hash.finish(), includes });
+        self.texts.insert(path.to_path_buf(), Rc::clone(&text));
+        Ok(text)
+    }
+}
+
+/// The name in a line that includes a file.
+fn included(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();
+    let quoted = rest.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+    let (name, _) = quoted.or_else(|| rest.strip_prefix('<')?.split_once('>'))?;
+    Some(name)
+}
+
+/// Hash of what every object depends on.
+fn common(compilation: &cc::Build, environment: &[u8]) -> Result<u64, Box<dyn Error>> {
+    let mut hash = DefaultHasher::new();
+    let compiler = compilation.try_get_compiler()?;
+    // Without the command's environment: all of this process's is there, and differs from shell to shell.
+    let command = compiler.to_command();
+    command.get_program().hash(&mut hash);
+    command.get_args().for_each(|argument| argument.hash(&mut hash));
+    // A compiler that is updated keeps its name.
+    Command::new(compiler.path()).arg("--version").output()?.stdout.hash(&mut hash);
+    COMPILER_VARIABLES.map(env::var_os).hash(&mut hash);
+    environment.hash(&mut hash);
+    Ok(hash.finish())
+}
+
+/// Removes a file if it exists.
+fn remove(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Precompiles the headers that most files need, and includes the result in every file.
+///
+/// Not done where the compiler is a cache (ccache), which would not serve such files from its store.
+fn precompile(compilation: &mut cc::Build, out_dir: &Path) -> Result<Option<PathBuf>, Box<dyn Error>> {
+    let compiler = compilation.try_get_compiler()?;
+    if is_cache(&compiler) {
+        return Ok(None);
+    }
+    // g++ and clang++ both look for it under this name.
+    let (header, precompiled) = (out_dir.join("precompiled.h"), out_dir.join("precompiled.h.gch"));
+    std::fs::copy("cpp/precompiled.h", &header)?;
+    let mut command = compiler.to_command();
+    command.args(["-x", "c++-header"]).arg(&header).arg("-o").arg(&precompiled);
+    if !command.status()?.success() {
+        return Err("the compiler has not taken cpp/precompiled.h; its messages are above".into());
+    }
+    compilation.flag("-include").flag(&header);
+    Ok(Some(header))
+}
+
+/// Returns true if a compiler is ccache or the like, by whatever name.
+fn is_cache(compiler: &cc::Tool) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut candidates = env::split_paths(&path).map(|folder| folder.join(compiler.path()));
+    let program = candidates.find_map(|path| path.canonicalize().ok());
+    let name = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+    !compiler.cc_env().is_empty() || name.contains("cache")
+}

@@ -1,0 +1,95 @@
+//! What a build compiles again after a change.
+#![allow(clippy::expect_used)]
+
+#[path = "../../build_support/objects.rs"]
+mod objects;
+
+use std::collections::BTreeSet;
+use std::env::consts::{ARCH, OS};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// A folder with two sources, one of which includes a header by way of another.
+struct Project(PathBuf);
+
+impl Project {
+    fn new(name: &str) -> Self {
+        let project = Self(env::temp_dir().join(format!("torch-opencl-build-{name}-{}", std::process::id())));
+        let _ = fs::remove_dir_all(&project.0);
+        fs::create_dir_all(project.0.join("include")).expect("a folder");
+        project.write("include/inner.h", "inline int inner() { return 1; }\n");
+        project.write("include/outer.h", "#pragma once\n#  include \"inner.h\"\n");
+        project.write("one.cpp", "#include <outer.h>\n#include <vector>\nint one() { return inner(); }\n");
+        project.write("two.cpp", "int two() { return 2; }\n");
+        project
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.join(name), text).expect("a file");
+    }
+
+    /// Builds, and returns the objects that the library is made of.
+    fn build(&self, version: &[u8]) -> Result<BTreeSet<PathBuf>, String> {
+        let target = format!("{ARCH}-unknown-{OS}-gnu");
+        let includes = [self.0.join("include")];
+        let mut compilation = cc::Build::new();
+        compilation.cpp(true).target(&target).host(&target).opt_level(0).out_dir(&self.0).includes(&includes);
+        compilation.cargo_metadata(false).cargo_warnings(false);
+        let sources = ["one.cpp", "two.cpp"].map(|name| self.0.join(name));
+        objects::compile(&compilation, &sources, &includes, version, &self.0, "both").map_err(|e| e.to_string())?;
+        assert!(self.0.join("libboth.a").exists());
+        Ok(self.objects())
+    }
+
+    fn objects(&self) -> BTreeSet<PathBuf> {
+        let entries = fs::read_dir(self.0.join("objects")).expect("the objects");
+        entries.map(|entry| entry.expect("an entry").path()).collect()
+    }
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn modified(path: &Path) -> std::time::SystemTime {
+    fs::metadata(path).and_then(|data| data.modified()).expect("a time")
+}
+
+#[test]
+fn what_has_not_changed_is_not_compiled() {
+    let project = Project::new("same");
+    let first = project.build(b"1").expect("a library");
+    let library = modified(&project.0.join("libboth.a"));
+    assert_eq!(project.build(b"1").expect("a library"), first);
+    assert_eq!(modified(&project.0.join("libboth.a")), library);
+}
+
+#[test]
+fn a_header_reaches_what_includes_it() {
+    let project = Project::new("header");
+    let first = project.build(b"1").expect("a library");
+    project.write("include/inner.h", "inline int inner() { return 3; }\n");
+    let second = project.build(b"1").expect("a library");
+    assert_eq!(first.intersection(&second).count(), 1, "two.cpp alone stays");
+    assert_eq!(second.len(), 2, "old objects go");
+}
+
+#[test]
+fn another_version_changes_all() {
+    let project = Project::new("version");
+    let first = project.build(b"1").expect("a library");
+    assert!(first.is_disjoint(&project.build(b"2").expect("a library")));
+}
+
+#[test]
+fn a_source_that_fails_leaves_no_library() {
+    let project = Project::new("failure");
+    project.build(b"1").expect("a library");
+    project.write("two.cpp", "int two() { return }\n");
+    project.build(b"1").expect_err("no library");
+    assert!(!project.0.join("libboth.a").exists());
+    project.write("two.cpp", "int two() { return 4; }\n");
+    assert_eq!(project.build(b"1").expect("a library").len(), 2);
+}
