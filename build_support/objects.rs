@@ -44,7 +44,7 @@ pub fn compile(
     if stale.is_empty() && library.exists() && unchanged(&kept, &objects)? {
         return Ok(());
     }
-    // Until it is written again, the library there may be of other objects.
+    // It is of other objects.
     remove(&library)?;
     let mut compiler = compilation.clone();
     let precompiled = if stale.len() < WORTH_PRECOMPILING { None } else { precompile(&mut compiler, out_dir)? };
@@ -70,8 +70,10 @@ pub fn compile(
             remove(&path)?;
         }
     }
-    compilation.clone().objects(&objects).try_compile(name)?;
-    Ok(())
+    // Renamed into place: what an interrupted build leaves is no library.
+    let partial = format!("{name}_partial");
+    compilation.clone().objects(&objects).try_compile(&partial)?;
+    Ok(std::fs::rename(out_dir.join(format!("lib{partial}.a")), library)?)
 }
 
 /// Whether a folder holds these objects and no others: the library is of those.

@@ -7,7 +7,9 @@
 #include <ATen/core/IListRef.h>
 #include <ATen/core/List.h>
 #include <ATen/native/CPUFallback.h>
+#include <ATen/native/TypeProperties.h>
 #include <torch/library.h>
+#include <string_view>
 #include <tuple>
 
 #include "convert.h"
@@ -72,6 +74,46 @@ class ArgumentCheck {
   bool supported_ = true;
 };
 
+// Marks a set of dtypes as those that inputs may be promoted to. Such a kernel loads any of `kLoadable`: bool, and the
+// usual integers, floats and complex numbers.
+constexpr uint64_t kPromotes = uint64_t{1} << 63;
+constexpr uint64_t kLoadable = 0x8eff;
+
+// The dtype that PyTorch promotes the inputs of one call to.
+class Promotion {
+ public:
+  // An op that works in-place promotes what it writes to, too.
+  Promotion(uint64_t dtypes, std::string_view op) : dtypes_(dtypes), is_inplace_(op.ends_with('_')) {}
+
+  // Returns true if it is one of the set, as are the dtypes of outputs.
+  template <class... Args>
+  bool operator()(Args&... args) {
+    (look(args), ...);
+    return (dtypes_ & kPromotes) != 0 && is_loadable_ && has(dtypes_, at::native::result_type(state_));
+  }
+
+ private:
+  template <class T>
+  void look(const T&) {}
+  void look(const at::Tensor& input);
+  void look(at::Tensor& output) {
+    if (is_inplace_) look(std::as_const(output));
+    is_loadable_ = is_loadable_ && has(dtypes_, output.scalar_type());
+  }
+  void look(const std::optional<at::Tensor>& input) {
+    if (input.has_value()) look(*input);
+  }
+  static bool has(uint64_t dtypes, at::ScalarType dtype) {
+    const auto code = static_cast<unsigned>(dtype);
+    return code < 63 && ((dtypes >> code) & 1u) != 0;
+  }
+
+  uint64_t dtypes_;
+  bool is_inplace_;
+  bool is_loadable_ = true;
+  at::native::ResultTypeState state_;
+};
+
 // Outputs of an out= variant: its last arguments, returned as a tuple of references.
 template <class Op, class Schema = typename Op::schema>
 struct Wrapper;
@@ -85,7 +127,8 @@ struct Wrapper<Op, Return(Args...)> {
   // Calls `kBody`, one of the functions below, with dtypes that the row lists, and the CPU with others.
   template <Return (*kBody)(Args&...), uint64_t kDtypes>
   static Return call(Args... args) try {
-    if (!ArgumentCheck(kDtypes, Op::name)(args...)) return fall_back(std::forward<Args>(args)...);
+    if (!ArgumentCheck(kDtypes, Op::name)(args...) && !Promotion(kDtypes, Op::name)(args...))
+      return fall_back(std::forward<Args>(args)...);
     return kBody(args...);
   } catch (const NoFloat64& refusal) {
     raise(refusal, Op::name);

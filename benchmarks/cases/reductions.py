@@ -44,6 +44,7 @@ FOLDS = (
 # Shapes that ask for other work-groups; only sums of f32.
 MORE_FOLDS = (
     Fold("short rows", (262144, 64), (1,)),
+    Fold("rows of 10", (1048576, 10), (1,)),
     Fold("long rows", (16, 1048576), (1,)),
     Fold("short columns", (64, 262144), (0,)),
     Fold("long columns", (1048576, 16), (0,)),

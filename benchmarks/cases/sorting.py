@@ -24,6 +24,7 @@ FUNCTIONS: dict[str, tuple[tuple[int, ...], Callable[[torch.Tensor], torch.Tenso
     "unique_consecutive of 1M": ((1 << 20,), torch.unique_consecutive, ("i64",)),
     "bincount of 1M": ((1 << 20,), torch.bincount, ("i64",)),
     "histogram of 1M": ((1 << 20,), lambda x: torch.histogram(x, 100, range=(-3.0, 3.0)).hist, ("f32",)),
+    "bucketize 1M in 100": ((1 << 20,), lambda x: torch.bucketize(x, x[:100].sort().values), ("f32",)),
     "searchsorted 1M in 1000": ((1 << 20,), lambda x: torch.searchsorted(x[:1000].sort().values, x), ("f32",)),
 }
 

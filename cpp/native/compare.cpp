@@ -11,9 +11,6 @@
 namespace torch_opencl::native {
 
 bool equal(const at::Tensor& self, const at::Tensor& other) {
-  TORCH_CHECK(
-      self.scalar_type() == other.scalar_type(), "Expected all tensors to have the same dtype, but got ",
-      self.scalar_type(), " and ", other.scalar_type());
   return self.sizes() == other.sizes() && (self.numel() == 0 || self.eq(other).all().item<bool>());
 }
 

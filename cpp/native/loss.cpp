@@ -42,6 +42,9 @@ void likelihood(
     int64_t reduction,
     const at::Tensor& output,
     const at::Tensor& total_weight) {
+  // Integers among the op's dtypes are the targets'.
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      at::isFloatingType(self.scalar_type()), "\"nll_loss\" not implemented for '", self.scalar_type(), "'");
   const ContiguousOutput loss(output);
   const at::Tensor input = self.contiguous();
   checked([&] {

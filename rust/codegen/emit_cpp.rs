@@ -17,6 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::family::Kind;
 use super::layout::Layout;
 use super::plan::{
     ClassFrom, Declaration, Form, OnCpu, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel,
@@ -270,15 +271,18 @@ fn registration(registration: &Registration, row: &PlannedRow) -> String {
         Form::Allocating => ("ALLOCATING", format!("torch_opencl::native::{function}_outputs, ")),
         Form::Host => return format!("  TORCH_OPENCL_HOST(m, \"{op}\");\n"),
     };
-    let mask = row.dtypes.mask();
+    let mask = format!("{:#06x}ull", row.dtypes.mask());
     let library = match row.on_cpu {
         Some(OnCpu { calls, dtypes }) => {
             let host = dtypes.mask();
-            format!(
-                "torch_opencl::GpuLibrary(m, {{torch_opencl::HostCalls::{calls:?}, {mask:#06x}ull, {host:#06x}ull}})"
-            )
+            format!("torch_opencl::GpuLibrary(m, {{torch_opencl::HostCalls::{calls:?}, {mask}, {host:#06x}ull}})")
         }
         None => "m".to_owned(),
     };
-    format!("  TORCH_OPENCL_{form}({library}, \"{op}\", {function}, {implementation}, {outputs}{mask:#06x}ull);\n")
+    // Its kernel converts inputs to the dtype that they are promoted to. Lists are taken apart before.
+    let promotes = matches!(row.family.kind, Kind::Pointwise { arity: 2.. })
+        && row.pointwise.as_ref().is_none_or(|op| op.class_from == ClassFrom::Common)
+        && !op.starts_with("_foreach_");
+    let dtypes = if promotes { format!("torch_opencl::kPromotes | {mask}") } else { mask };
+    format!("  TORCH_OPENCL_{form}({library}, \"{op}\", {function}, {implementation}, {outputs}{dtypes});\n")
 }

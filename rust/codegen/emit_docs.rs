@@ -20,7 +20,8 @@ const COLUMNS: [(&str, &str); 7] = [
 
 const INTRODUCTION: &str = "\
 An operator without a line, or a dtype without a mark, runs on the CPU, with a warning. Operators that PyTorch composes of
-these, such as `linear`, `einsum` or `cross_entropy`, have no line, and run on the device where their parts do.
+these, such as `linear`, `einsum` or `cross_entropy`, have no line, and run on the device where their parts do. For
+element-wise operators of several tensors the dtype counts that these are promoted to.
 
 An operator has one line for all its overloads, in-place and `out=` variants included. Where overloads take different
 dtypes, each set of dtypes has a line that names its overloads. Gradients are operators of their own (`..._backward`).

@@ -15,7 +15,8 @@ INLINE T boundary(__global const uchar *boundaries, __global const uchar *sorter
 
 // Insertion index of values[i] in its ascending row of `length` boundaries. `per_row` values share a row; rows are
 // `row_step` elements apart (0: all use the only one). An item takes VEC values at a time, each by halves, and all in as
-// many steps: no step is a branch to be mispredicted, and their loads do not wait for one another.
+// many steps: no step is a branch to be mispredicted, and their loads do not wait for one another. Among boundaries that
+// are not in order it finds what PyTorch's other devices find, as it looks at the same ones.
 __kernel void searchsorted(__global uchar *out, ulong out_offset, __global const uchar *values, ulong values_offset,
                            __global const uchar *boundaries, ulong boundaries_offset, __global const uchar *sorter,
                            ulong sorter_offset, int out_dtype, int dtype0, long length, long count, long per_row,
@@ -26,20 +27,26 @@ __kernel void searchsorted(__global uchar *out, ulong out_offset, __global const
   for (long i = first * VEC; i < last * VEC; i += VEC) {
     const int width = (int)min(count - i, (long)VEC);
     T v[VEC];
-    long rows[VEC], found[VEC];
+    long rows[VEC], low[VEC], high[VEC];
     for (int l = 0; l < VEC; l++) {
       // Those past the last repeat it.
       const long at = i + min(l, width - 1);
       v[l] = load(values + values_offset, at, DTYPE0);
       rows[l] = at / per_row * row_step;
-      found[l] = 0;
+      low[l] = 0;
+      high[l] = length;
     }
-    for (long left = length; left > 1; left -= left / 2)
-      for (int l = 0; l < VEC; l++) found[l] += IS_BEHIND(l, found[l] + left / 2 - 1) ? left / 2 : 0;
-    for (int l = 0; l < VEC; l++) found[l] += length > 0 && IS_BEHIND(l, found[l]);
+    for (long left = length; left > 0; left /= 2) {
+      for (int l = 0; l < VEC; l++) {
+        const long middle = (low[l] + high[l]) / 2;
+        const bool behind = (low[l] < high[l]) & IS_BEHIND(l, min(middle, length - 1));
+        low[l] = behind ? middle + 1 : low[l];
+        high[l] = behind ? high[l] : middle;
+      }
+    }
     for (int l = 0; l < width; l++) {
-      if (out_dtype == DT_I64) ((__global long *)(out + out_offset))[i + l] = found[l];
-      else ((__global int *)(out + out_offset))[i + l] = (int)found[l];
+      if (out_dtype == DT_I64) ((__global long *)(out + out_offset))[i + l] = low[l];
+      else ((__global int *)(out + out_offset))[i + l] = (int)low[l];
     }
   }
 }

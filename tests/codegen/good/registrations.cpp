@@ -117,9 +117,9 @@ REGISTER_PRIVATEUSE1_DISPATCH(div_trunc_stub, (&torch_opencl::Pointwise<decltype
 }  // namespace at::native
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  TORCH_OPENCL_FUNCTIONAL(m, "add.Tensor", add_Tensor, at::native::structured_ufunc_add_CPU, 1, 0x8effull);
-  TORCH_OPENCL_INPLACE(m, "add_.Tensor", add__Tensor, at::native::structured_ufunc_add_CPU, 0x8effull);
-  TORCH_OPENCL_OUT(m, "add.out", add_out, at::native::structured_ufunc_add_CPU, 1, 0x8effull);
+  TORCH_OPENCL_FUNCTIONAL(m, "add.Tensor", add_Tensor, at::native::structured_ufunc_add_CPU, 1, torch_opencl::kPromotes | 0x8effull);
+  TORCH_OPENCL_INPLACE(m, "add_.Tensor", add__Tensor, at::native::structured_ufunc_add_CPU, torch_opencl::kPromotes | 0x8effull);
+  TORCH_OPENCL_OUT(m, "add.out", add_out, at::native::structured_ufunc_add_CPU, 1, torch_opencl::kPromotes | 0x8effull);
   TORCH_OPENCL_FUNCTIONAL(m, "sub.Tensor", sub_Tensor, at::native::structured_sub_out, 1, 0x86ffull);
   TORCH_OPENCL_OUT(m, "sub.out", sub_out, at::native::structured_sub_out, 1, 0x86ffull);
   TORCH_OPENCL_FUNCTIONAL(m, "exp", exp, at::native::structured_exp_out, 1, 0x88ffull);
@@ -208,8 +208,8 @@ REGISTER_PRIVATEUSE1_DISPATCH(bitwise_and_stub, (&torch_opencl::Pointwise<declty
 }  // namespace at::native
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  TORCH_OPENCL_FUNCTIONAL(m, "bitwise_and.Tensor", bitwise_and_Tensor, at::native::structured_bitwise_and_out, 1, 0x081full);
-  TORCH_OPENCL_OUT(m, "bitwise_and.Tensor_out", bitwise_and_Tensor_out, at::native::structured_bitwise_and_out, 1, 0x081full);
+  TORCH_OPENCL_FUNCTIONAL(m, "bitwise_and.Tensor", bitwise_and_Tensor, at::native::structured_bitwise_and_out, 1, torch_opencl::kPromotes | 0x081full);
+  TORCH_OPENCL_OUT(m, "bitwise_and.Tensor_out", bitwise_and_Tensor_out, at::native::structured_bitwise_and_out, 1, torch_opencl::kPromotes | 0x081full);
   TORCH_OPENCL_FUNCTIONAL(m, "cat", cat, torch_opencl::native::cat_class, 1, 0x8effull);
   TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_class, 1, 0x8effull);
   TORCH_OPENCL_ALLOCATING(m, "frexp.Tensor", frexp_Tensor, (torch_opencl::with_struct<at::_ops::frexp_Tensor_out, &torch_opencl::native::frexp_out>), torch_opencl::native::frexp_Tensor_outputs, 0x80e0ull);

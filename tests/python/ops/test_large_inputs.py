@@ -211,6 +211,12 @@ def test_searches_among_any_number_of_boundaries(device, right, out_int32):
         )
         found = torch.searchsorted(boundaries.to(device), values.to(device), right=right, out_int32=out_int32)
         assert torch.equal(found.cpu(), torch.searchsorted(boundaries, values, right=right, out_int32=out_int32))
+    # Of the same steps among boundaries that are not in order.
+    boundaries, values = floats(1, 37), floats(3, 500)
+    found = torch.searchsorted(boundaries.expand(3, 37).to(device), values.to(device), right=right, out_int32=out_int32)
+    assert torch.equal(
+        found.cpu(), torch.searchsorted(boundaries.expand(3, 37), values, right=right, out_int32=out_int32)
+    )
     rows, among = below(99, 130, 40), below(99, 130, 543)
     sorter = rows.argsort(dim=1)
     found = torch.searchsorted(rows.to(device), among.to(device), right=right, sorter=sorter.to(device))

@@ -175,3 +175,11 @@ def test_margin_losses_refuse_what_the_cpu_refuses(device: torch.device) -> None
     refused(F.multilabel_margin_loss, x, torch.tensor([[0, 1, 4, -1]] * 3))
     refused(F.multilabel_margin_loss, x, torch.tensor([[0, 1, -2, -1]] * 3))
     refused(F.multilabel_margin_loss, x, torch.tensor([[0, 1]] * 3))
+
+
+def test_negative_log_likelihood_of_integers_is_refused(device: torch.device) -> None:
+    for shape in ((2, 3), (2, 3, 2, 2)):
+        scores = torch.ones(shape, dtype=torch.int64, device=device)
+        classes = torch.zeros((shape[0], *shape[2:]), dtype=torch.int64, device=device)
+        with pytest.raises(NotImplementedError, match="\"nll_loss\" not implemented for 'Long'"):
+            torch.nn.functional.nll_loss(scores, classes)

@@ -110,6 +110,37 @@ def test_a_number_of_another_dtype(row: Row, device: torch.device) -> None:
     assert compared or not row.dtypes & set(VECTORS)
 
 
+MIXED = (
+    (torch.bool, torch.uint8),
+    (torch.bool, torch.float32),
+    (torch.uint8, torch.int16),
+    (torch.int64, torch.bfloat16),
+    (torch.int32, torch.float32),
+    (torch.float16, torch.float32),
+    (torch.float32, torch.complex64),
+)
+
+
+@pytest.mark.parametrize("row", ROWS_OF_SEVERAL, ids=lambda row: row.op)
+def test_tensors_of_two_dtypes_are_promoted_on_the_device(row: Row, device: torch.device) -> None:
+    call, count = function_of(row)
+    for one, other in (*MIXED, *(pair[::-1] for pair in MIXED)):
+        tensors = [torch.tensor([1, 2, 1, 3, 1, 2, 1], dtype=other) for _ in range(count)]
+        tensors[0] = torch.tensor([2, 1, 1, 1, 3, 2, 0], dtype=one)
+        there = [tensor.to(device) for tensor in tensors]
+        try:
+            expected = call(*tensors)
+        except (RuntimeError, NotImplementedError):
+            # GPUs promote for some operators where the CPU does not.
+            continue
+        torch.opencl.reset_fallbacks()
+        actual = call(*there)
+        assert not torch.opencl.fallbacks() or expected.dtype not in row.dtypes, (one, other)
+        is_rough = row.base in STEPWISE and expected.dtype.itemsize == 2
+        rtol, atol = (0.02, 0.02) if is_rough else TOLERANCES.get(expected.dtype, (0.0, 0.0))
+        torch.testing.assert_close(actual.cpu(), expected, rtol=rtol, atol=atol, equal_nan=True)
+
+
 @pytest.mark.parametrize("rounding_mode", [None, "trunc", "floor"])
 def test_division_by_a_number_of_another_dtype(rounding_mode: str | None, device: torch.device) -> None:
     values = torch.tensor([1, -7, 100, 50], dtype=torch.int8)
@@ -160,3 +191,9 @@ def test_logic_takes_a_number_in_either_place(op: Callable, device: torch.device
     for actual in (op(number, there), op(there, number), op(number, there, out=torch.empty(0, device=device).bool())):
         assert actual.device == there.device
         assert torch.equal(actual.cpu(), expected)
+
+
+def test_tensors_of_two_dtypes_are_equal_by_value(device: torch.device) -> None:
+    ones = torch.ones(3, dtype=torch.bool)
+    assert torch.equal(ones.to(device), ones.float().to(device)) == torch.equal(ones, ones.float())
+    assert not torch.equal(ones.to(device), 2 * ones.float().to(device))
