@@ -76,7 +76,7 @@ pub fn compile(
     Ok(std::fs::rename(out_dir.join(format!("lib{partial}.a")), library)?)
 }
 
-/// Whether a folder holds these objects and no others: the library is of those.
+/// Returns true if a folder holds these objects and no others: the library is of those.
 fn unchanged(folder: &Path, objects: &[PathBuf]) -> std::io::Result<bool> {
     let there = folder.read_dir()?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<BTreeSet<_>, _>>()?;
     Ok(there == objects.iter().cloned().collect())

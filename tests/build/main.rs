@@ -1,4 +1,4 @@
-//! What a build compiles again after a change.
+//! A build compiles again what a change has reached.
 #![allow(clippy::expect_used)]
 
 #[path = "../../build_support/objects.rs"]
