@@ -12,9 +12,10 @@ void ArgumentCheck::look(const at::Tensor& tensor) {
 }
 
 void Promotion::look(const at::Tensor& input) {
-  if (!input.defined()) return;
-  state_ = at::native::update_result_type_state(input, state_);
-  is_loadable_ = is_loadable_ && has(kLoadable, input.scalar_type());
+  if (!input.defined() || !is_loadable_) return;
+  is_loadable_ = has(kLoadable, input.scalar_type());
+  // PyTorch refuses to promote some of the others.
+  if (is_loadable_) state_ = at::native::update_result_type_state(input, state_);
 }
 
 void ArgumentCheck::check_generator() const {

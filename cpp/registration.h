@@ -88,8 +88,9 @@ class Promotion {
   // Returns true if it is one of the set, as are the dtypes of outputs.
   template <class... Args>
   bool operator()(Args&... args) {
+    if ((dtypes_ & kPromotes) == 0) return false;
     (look(args), ...);
-    return (dtypes_ & kPromotes) != 0 && is_loadable_ && has(dtypes_, at::native::result_type(state_));
+    return is_loadable_ && has(dtypes_, at::native::result_type(state_));
   }
 
  private:

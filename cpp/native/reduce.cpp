@@ -173,9 +173,13 @@ void mean_out::impl(
     bool keepdim,
     std::optional<at::ScalarType>,
     const at::Tensor& result) {
-  auto iter = at::meta::make_reduction(self, result, dim, keepdim, result.scalar_type());
+  // Elements that are rounded to 16 bits first may overflow, and cancel to less.
+  const bool narrows = at::isReducedFloatingType(result.scalar_type()) && self.scalar_type() != result.scalar_type();
+  const at::Tensor mean = narrows ? at::empty(result.sizes(), result.options().dtype(at::kFloat)) : result;
+  auto iter = at::meta::make_reduction(self, mean, dim, keepdim, mean.scalar_type());
   if (iter.numel() > 0) {
     reduce(iter, ReduceOp::Mean);
+    if (narrows) result.copy_(mean);
     return;
   }
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();

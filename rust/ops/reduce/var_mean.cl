@@ -51,8 +51,9 @@ INLINE LaneVarMean with_lanes(LaneVarMean a, LaneVarMean b) {
 
 INLINE T finish_variance(int finish, VarMean m, T correction) {
   if (finish == FINISH_SQUARES) return m.squares;
-  // Infinite elements have no distance from the mean. No degrees of freedom: infinite or NaN, as the quotient says.
-  T squares = isinf(m.mean) ? (T)NAN : m.squares;
+  // Infinite elements have no distance from the mean, which is NaN where others were joined behind. No degrees of
+  // freedom: infinite or NaN, as the quotient says.
+  T squares = isfinite(m.mean) ? m.squares : (T)NAN;
   T variance = squares / max(m.count - correction, (T)0);
   return finish == FINISH_STD ? sqrt(variance) : variance;
 }

@@ -197,3 +197,23 @@ def test_tensors_of_two_dtypes_are_equal_by_value(device: torch.device) -> None:
     ones = torch.ones(3, dtype=torch.bool)
     assert torch.equal(ones.to(device), ones.float().to(device)) == torch.equal(ones, ones.float())
     assert not torch.equal(ones.to(device), 2 * ones.float().to(device))
+
+
+@pytest.mark.usefixtures("no_fallback")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_means_in_16_bits_round_the_result_alone(dtype: torch.dtype, device: torch.device) -> None:
+    for values in (torch.tensor([[100001, -100000], [3, 4]]), torch.tensor([[100001.0, -100000.0], [3.0, 4.0]])):
+        for call in (
+            lambda x: x.mean(1, dtype=dtype),
+            lambda x: x.mean(dtype=dtype),
+            lambda x: x.mean(0, True, dtype=dtype),
+        ):
+            torch.testing.assert_close(call(values.to(device)).cpu(), call(values))
+
+
+def test_dtypes_that_are_not_promoted_have_the_results_of_the_cpu(device: torch.device) -> None:
+    counts, weights = torch.tensor([1, 2, 1]), torch.tensor([5, 6, 7], dtype=torch.uint16)
+    found = torch.bincount(counts.to(device), weights=weights.to(device))
+    assert found.tolist() == torch.bincount(counts, weights=weights).tolist()
+    with pytest.raises(RuntimeError, match="Promotion for uint16"):
+        torch.add(weights.to(device), counts.to(device))

@@ -226,3 +226,15 @@ def test_complex_numbers_are_made_of_halves(device: torch.device) -> None:
         numbers = torch.complex(real.to(device), imag.to(device))
     assert numbers.dtype == torch.complex32
     assert torch.equal(torch.view_as_real(numbers).cpu(), torch.stack((real, imag), -1))
+
+
+def test_variances_of_infinite_elements_are_nan(device: torch.device) -> None:
+    for length in (3, 40, 5000):
+        for place in (0, length // 2, length - 1):
+            for value in (math.inf, -math.inf):
+                values = torch.ones(2, length)
+                values[0, place] = value
+                there = values.to(device)
+                assert torch.var(there, 1).isnan().tolist() == [True, False]
+                assert torch.std(there.mT.contiguous(), 0).isnan().tolist() == [True, False]
+                assert torch.var(there).isnan()
