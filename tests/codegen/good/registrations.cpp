@@ -120,8 +120,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_FUNCTIONAL(m, "add.Tensor", add_Tensor, at::native::structured_ufunc_add_CPU, 1, torch_opencl::kPromotes | 0x8effull);
   TORCH_OPENCL_INPLACE(m, "add_.Tensor", add__Tensor, at::native::structured_ufunc_add_CPU, torch_opencl::kPromotes | 0x8effull);
   TORCH_OPENCL_OUT(m, "add.out", add_out, at::native::structured_ufunc_add_CPU, 1, torch_opencl::kPromotes | 0x8effull);
-  TORCH_OPENCL_FUNCTIONAL(m, "sub.Tensor", sub_Tensor, at::native::structured_sub_out, 1, 0x86ffull);
-  TORCH_OPENCL_OUT(m, "sub.out", sub_out, at::native::structured_sub_out, 1, 0x86ffull);
+  TORCH_OPENCL_FUNCTIONAL(m, "sub.Tensor", sub_Tensor, at::native::structured_sub_out, 1, torch_opencl::kPromotes | 0x86ffull);
+  TORCH_OPENCL_OUT(m, "sub.out", sub_out, at::native::structured_sub_out, 1, torch_opencl::kPromotes | 0x86ffull);
   TORCH_OPENCL_FUNCTIONAL(m, "exp", exp, at::native::structured_exp_out, 1, 0x88ffull);
   TORCH_OPENCL_INPLACE(m, "exp_", exp_, at::native::structured_exp_out, 0x88ffull);
   TORCH_OPENCL_OUT(m, "exp.out", exp_out, at::native::structured_exp_out, 1, 0x88ffull);
