@@ -20,13 +20,14 @@
     store_lanes(out + out_offset + at * size, size, width, DTYPE0, v.vector);   \
   }
 
-__kernel void arange(__global uchar *out, ulong out_offset, int dtype0, long n, T start, T step){
+__kernel void arange(__global uchar *out, ulong out_offset, int dtype0, long n, T start, T step) {
 #define STEPS(i) (start + FROM_REAL(i) * REAL(step))
-    FILL(n, STEPS)}
+  FILL(n, STEPS);
+}
 
 // Counts from the nearer end, so that both ends come out exact.
 __kernel void linspace(__global uchar *out, ulong out_offset, int dtype0, long n, T start, T end, T step) {
   const TR middle = n / 2, last_number = n - 1;
 #define BETWEEN(i) ((i) < middle ? start + step * (i) : end - step * (last_number - (i)))
-  FILL(n, BETWEEN)
+  FILL(n, BETWEEN);
 }
