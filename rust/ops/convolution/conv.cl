@@ -120,9 +120,21 @@ static inline void find_offsets(const ConvLayout *conv, __local int *offsets) {
   }
 }
 
+// Vectors of local memory at the address of any element. GPUs load a packed struct by bytes; of vload and vstore PoCL
+// makes pieces.
+#if VEC == 1
+#define LOAD_ANYWHERE(p) (*(p))
+#define STORE_ANYWHERE(v, p) (*(p) = (v))
+#elif defined(IS_CPU)
 typedef struct __attribute__((packed)) {
   TV vector;
 } AnyVector;
+#define LOAD_ANYWHERE(p) (((__local const AnyVector *)(p))->vector)
+#define STORE_ANYWHERE(v, p) (((__local AnyVector *)(p))->vector = (v))
+#else
+#define LOAD_ANYWHERE(p) VLOAD(0, p)
+#define STORE_ANYWHERE(v, p) VSTORE(v, 0, p)
+#endif
 #if VEC == 16
 #define STORE_HALF vstore8
 #elif VEC == 8
@@ -141,7 +153,7 @@ static inline void copy_row(const ConvLayout *conv, __global const uchar *input,
   if (conv->in_strides[0] == 1 && in_dilation == 1 && stride == 1 && count >= VEC) {
     for (; i < count; i += VEC) {
       const int at = min(i, count - VEC);
-      ((__local AnyVector *)(row + x + at))->vector = load_dense(input, first + at, dt);
+      STORE_ANYWHERE(load_dense(input, first + at, dt), row + x + at);
     }
     return;
   }
@@ -164,7 +176,7 @@ static inline void copy_row(const ConvLayout *conv, __global const uchar *input,
       __global const uchar *from = input + (first + remainder) * conv->in_strides[0] * dtype_size(dt);
       for (int at = 0; at < run; at += VEC) {
         const int start = min(at, run - VEC);
-        ((__local AnyVector *)(to + start))->vector = load_lanes(from + start * step, step, VEC, dt);
+        STORE_ANYWHERE(load_lanes(from + start * step, step, VEC, dt), to + start);
       }
     }
     return;
@@ -266,20 +278,21 @@ static inline void convolve_box(const ConvLayout *conv, const Box *box, __local 
       const TV weight_value = (TV)(local_weight[k]);
       const int offset = offsets[k];
   UNROLL for (int v = 0; v < OUTPUT_VECTORS; ++v) sums[v] =
-          MULTIPLY_ADD(weight_value, ((__local const AnyVector *)(from[v] + offset))->vector, sums[v]);
+          MULTIPLY_ADD(weight_value, LOAD_ANYWHERE(from[v] + offset), sums[v]);
     }
     for (int v = 0; v < min(OUTPUT_VECTORS, last - index); ++v)
       store_lanes(out + to[v] * element, strides->strides[0] * element, count, dt, sums[v]);
   }
 }
 
-// Global size (groups * ITEMS, boxes, images) in groups of ITEMS. `bias` is null where there is none.
+// Global size (groups * ITEMS, boxes, images) in groups of ITEMS. `bias` is null where there is none. Local memory of
+// vectors is an argument of vectors: NVIDIA's driver aligns it for the type that the kernel declares, and no more.
 __kernel GROUPS_OF(ITEMS) void conv_direct(__global const uchar *input, ulong input_offset, int input_dtype,
                                            __global const uchar *weight, ulong weight_offset, int weight_dtype,
                                            __global const uchar *bias, ulong bias_offset, int bias_dtype,
                                            long bias_stride, __global uchar *out, ulong out_offset, int out_dtype,
                                            ConvLayout conv, WeightLayout weight_layout, OutputStrides output,
-                                           long out_channels, __local T *planes, __local T *local_weight,
+                                           long out_channels, __local TV *planes, __local T *local_weight,
                                            __local int *offsets) {
   const long group = get_group_id(0), image = get_global_id(2);
   const Box box = find_box(&conv, get_global_id(1));
@@ -289,7 +302,7 @@ __kernel GROUPS_OF(ITEMS) void conv_direct(__global const uchar *input, ulong in
   for (int c = 0; c < conv.channels; ++c) {
     const long at = image * conv.image_stride + (group * conv.channels + c) * conv.channel_stride;
     copy_box(&conv, &box, input + input_offset + at * dtype_size(DTYPE_OF(input_dtype)), DTYPE_OF(input_dtype),
-             planes + c * box_length(&conv));
+             (__local T *)planes + c * box_length(&conv));
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   for (long r = 0; r < out_channels; ++r) {
@@ -297,7 +310,8 @@ __kernel GROUPS_OF(ITEMS) void conv_direct(__global const uchar *input, ulong in
     const long at = image * output.image_stride + channel * output.channel_stride;
     const T bias_value =
         bias ? load_one(bias + bias_offset, channel * bias_stride, DTYPE_OF(bias_dtype)) : FROM_REAL(0);
-    convolve_box(&conv, &box, planes, offsets, local_weight + r * conv.channels * count_elements(&conv), bias_value,
+    __local const T *channel_weight = local_weight + r * conv.channels * count_elements(&conv);
+    convolve_box(&conv, &box, (__local T *)planes, offsets, channel_weight, bias_value,
                  &output, out + out_offset + at * dtype_size(DTYPE_OF(out_dtype)), DTYPE_OF(out_dtype));
   }
 }
@@ -332,7 +346,7 @@ static inline void add_weights(const ConvLayout *conv, const Box *box, __local c
     const TV grad_value = *(__local const TV *)(grad_output + index * VEC);
     const int offset = cursor_offset(conv, &cursor) + cursor.vector * VEC;
     UNROLL for (int t = 0; t < ELEMENTS_AT_ONCE; ++t) sums[t] =
-        MULTIPLY_ADD(grad_value, ((__local const AnyVector *)(from[t] + offset))->vector, sums[t]);
+        MULTIPLY_ADD(grad_value, LOAD_ANYWHERE(from[t] + offset), sums[t]);
     move_on(box, &cursor);
   }
   for (int t = 0; t < min(ELEMENTS_AT_ONCE, k_count - k); ++t) out[k + t] += sequential_sum(sums[t]);
@@ -344,7 +358,7 @@ __kernel GROUPS_OF(ITEMS) void conv_direct_weight(__global const uchar *input, u
                                                   __global const uchar *grad_output, ulong grad_output_offset,
                                                   int grad_output_dtype, __global uchar *out, ulong out_offset,
                                                   ConvLayout conv, OutputStrides output, long out_channels, long images,
-                                                  __local T *planes, __local T *grad_outputs, __local T *sums,
+                                                  __local TV *planes, __local TV *grad_outputs, __local T *sums,
                                                   __local int *offsets) {
   const long group = get_group_id(0);
   SHARE_TASKS(images, get_global_id(1), get_global_size(1), first, last);
@@ -361,17 +375,18 @@ __kernel GROUPS_OF(ITEMS) void conv_direct_weight(__global const uchar *input, u
     for (int c = 0; c < conv.channels; ++c) {
       const long at = image * conv.image_stride + (group * conv.channels + c) * conv.channel_stride;
       copy_box(&conv, &box, input + input_offset + at * dtype_size(DTYPE_OF(input_dtype)), DTYPE_OF(input_dtype),
-               planes + c * box_length(&conv));
+               (__local T *)planes + c * box_length(&conv));
     }
     for (int r = 0; r < out_channels; ++r) {
       const long at = image * output.image_stride + (group * out_channels + r) * output.channel_stride;
       copy_gradient(&box, grad_output + grad_output_offset + at * dtype_size(DTYPE_OF(grad_output_dtype)),
-                    DTYPE_OF(grad_output_dtype), &output, grad_outputs + r * output_count);
+                    DTYPE_OF(grad_output_dtype), &output, (__local T *)grad_outputs + r * output_count);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int task = get_local_id(0); task < blocks * out_channels; task += ITEMS) {
       const int r = task / blocks;
-      add_weights(&conv, &box, planes, offsets, grad_outputs + r * output_count, task % blocks * ELEMENTS_AT_ONCE,
+      add_weights(&conv, &box, (__local T *)planes, offsets, (__local T *)grad_outputs + r * output_count,
+                  task % blocks * ELEMENTS_AT_ONCE,
                   sums + r * k_count);
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -88,13 +88,14 @@ DEFINE_ADD_OUTPUTS(4)
 __kernel void conv_weight(__global const uchar *input, ulong input_offset, int input_dtype,
                           __global const uchar *grad_output, ulong grad_output_offset, int grad_output_dtype,
                           __global uchar *out, ulong out_offset, ConvLayout conv, OutputStrides output,
-                          long out_channels, long images, __local T *planes, __local T *grad_outputs, __local T *sums,
+                          long out_channels, long images, __local TV *planes, __local TV *grad_outputs, __local T *sums,
                           __local int *offsets) {
   const long group = get_global_id(0), boxes = box_count(&conv);
   SHARE_TASKS(images * boxes, get_global_id(1), get_global_size(1), first, last);
   const int k_count = (int)(conv.channels * count_elements(&conv)), channels = (int)out_channels;
   const int padded = (k_count + WEIGHTS_AT_ONCE - 1) / WEIGHTS_AT_ONCE * WEIGHTS_AT_ONCE;
   const int pitch = (channels + VEC - 1) / VEC * VEC;
+  __local T *box_planes = (__local T *)planes, *gradients = (__local T *)grad_outputs;
   find_offsets(&conv, offsets);
   for (int k = k_count; k < padded; ++k) offsets[k] = offsets[k_count - 1];
   for (int i = 0; i < padded * pitch; i += VEC) *(__local TV *)(sums + i) = (TV)(0);
@@ -104,7 +105,7 @@ __kernel void conv_weight(__global const uchar *input, ulong input_offset, int i
     for (int c = 0; c < conv.channels; ++c) {
       const long at = image * conv.image_stride + (group * conv.channels + c) * conv.channel_stride;
       copy_box(&conv, &box, input + input_offset + at * dtype_size(DTYPE_OF(input_dtype)), DTYPE_OF(input_dtype),
-               planes + c * box_length(&conv));
+               box_planes + c * box_length(&conv));
     }
     for (int row = 0; row < box.count[1] * box.count[2]; ++row) {
       const long at = image * output.image_stride + group * out_channels * output.channel_stride +
@@ -112,18 +113,18 @@ __kernel void conv_weight(__global const uchar *input, ulong input_offset, int i
                       (box.first[2] + row / box.count[1]) * output.strides[2];
       copy_gradient_row(grad_output + grad_output_offset + at * dtype_size(DTYPE_OF(grad_output_dtype)),
                         DTYPE_OF(grad_output_dtype), &output, box.count[0], channels, pitch,
-                        grad_outputs + row * box.count[0] * pitch);
+                        gradients + row * box.count[0] * pitch);
     }
     for (int k = 0; k < k_count; k += WEIGHTS_AT_ONCE) {
       for (int c = 0; c < pitch;) {
         __local T *to = sums + k * pitch + c;
         const int vectors = (pitch - c) / VEC;
         if (vectors >= 4)
-          add_outputs_4(&conv, &box, planes, offsets + k, grad_outputs + c, pitch, to);
+          add_outputs_4(&conv, &box, box_planes, offsets + k, gradients + c, pitch, to);
         else if (vectors >= 2)
-          add_outputs_2(&conv, &box, planes, offsets + k, grad_outputs + c, pitch, to);
+          add_outputs_2(&conv, &box, box_planes, offsets + k, gradients + c, pitch, to);
         else
-          add_outputs_1(&conv, &box, planes, offsets + k, grad_outputs + c, pitch, to);
+          add_outputs_1(&conv, &box, box_planes, offsets + k, gradients + c, pitch, to);
         c += (vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1) * VEC;
       }
     }
