@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use bytemuck::{bytes_of, NoUninit};
 use opencl3::device::{get_device_info, CL_DEVICE_LOCAL_MEM_SIZE};
 use opencl3::kernel::{
-    create_kernel, get_kernel_work_group_info, release_kernel, set_kernel_arg, CL_KERNEL_LOCAL_MEM_SIZE,
-    CL_KERNEL_WORK_GROUP_SIZE,
+    create_kernel, get_kernel_work_group_info, release_kernel, set_kernel_arg, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+    CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE,
 };
 use opencl3::types::{cl_kernel, cl_program};
 
@@ -86,6 +86,11 @@ impl Kernel {
         // Fewer than the device's own limit where the compiler has given each work-item many registers.
         let size = get_kernel_work_group_info(handle.0, device.0, CL_KERNEL_WORK_GROUP_SIZE);
         let largest_group = check("clGetKernelWorkGroupInfo", size)?.to_size().max(1);
+        // A size that the kernel declares holds: the compiler has kept to it. NVIDIA's driver says 256 of a kernel that
+        // is declared for 512.
+        let declared = get_kernel_work_group_info(handle.0, device.0, CL_KERNEL_COMPILE_WORK_GROUP_SIZE);
+        let declared: usize = declared.map_or(0, |sizes| sizes.to_vec_size().iter().product());
+        let largest_group = largest_group.max(declared);
         // Refused here: a driver may abort at the launch. One that does not know the size says 0, or nothing.
         let info = get_kernel_work_group_info(handle.0, device.0, CL_KERNEL_LOCAL_MEM_SIZE);
         let local = info.map_or(0, |size| size.to_ulong());

@@ -5,6 +5,7 @@
 mod buffer;
 mod context;
 mod device;
+mod enqueue;
 mod event;
 mod foreign;
 mod kernel;

@@ -9,6 +9,7 @@ use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::memory::{CL_MAP_READ, CL_MAP_WRITE};
 use opencl3::types::{cl_command_queue, cl_event, CL_FALSE};
 
+use super::enqueue::KernelCommand;
 use super::launch_batch::{LaunchBatch, Start};
 use super::queue_throttle::QueueThrottle;
 use super::{check, proof, trace, Arg, Context, Event, Kernel, MemHandle, Status};
@@ -187,24 +188,14 @@ impl Queue {
             let mut batch = self.batch();
             let batch_event = batch.wait_list(start)?;
             let called = trace::about_to_call();
-            // SAFETY: `first`, `global` and `local` hold as many sizes as the dimension given, the wait list one event
-            // or none; the arguments were set under the kernel's lock, which is still held.
-            let result = unsafe {
-                api::enqueue_nd_range_kernel(
-                    self.handle,
-                    handle,
-                    global.len() as u32,
-                    first.map_or(std::ptr::null(), <[usize]>::as_ptr),
-                    global.as_ptr(),
-                    local.map_or(std::ptr::null(), <[usize]>::as_ptr),
-                    u32::from(batch_event.is_some()),
-                    batch_event.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
-                )
-            };
-            let handle = check("clEnqueueNDRangeKernel", result)?;
-            let event = Event { handle, position: self.advance() };
-            if let Some(called) = called {
-                trace::note_launch(called, self.trace_id(), &event, kernel.name(), grid);
+            let command = KernelCommand { kernel: handle, dimensions: global.len() as u32, first, global, local };
+            // SAFETY: `check_grid` has compared the sizes; the arguments were set under the kernel's lock, which is still
+            // held.
+            let event = check("clEnqueueNDRangeKernel", unsafe { command.enqueue(self.handle, batch_event.as_ref()) })?;
+            let position = self.advance();
+            let event = event.map(|handle| Event { handle, position });
+            if let (Some(called), Some(event)) = (called, &event) {
+                trace::note_launch(called, self.trace_id(), event, kernel.name(), grid);
             }
             drop(event);
             let commands = batch.count();

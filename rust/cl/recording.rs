@@ -5,14 +5,13 @@
 //! before it.
 
 use std::ffi::c_void;
-use std::sync::OnceLock;
 
 use opencl3::command_queue as api;
-use opencl3::error_codes::CL_SUCCESS;
 use opencl3::kernel::{create_kernel, get_kernel_info, CL_KERNEL_PROGRAM};
 use opencl3::program::{release_program, retain_program};
-use opencl3::types::{cl_command_queue, cl_event, cl_kernel, cl_program};
+use opencl3::types::{cl_command_queue, cl_event, cl_program};
 
+use super::enqueue::KernelCommand;
 use super::kernel::KernelHandle;
 use super::launch_batch::Start;
 use super::queue_throttle::QueueThrottle;
@@ -105,21 +104,10 @@ impl Launch {
 
     /// Returns the event, where there is one.
     fn enqueue(&self, queue: cl_command_queue, wait: Option<&cl_event>) -> std::result::Result<Option<cl_event>, i32> {
-        let pointer = |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(std::ptr::null(), |sizes| sizes.as_ptr());
-        let (kernel, first, global) = (self.kernel.0, pointer(&self.first), self.global.as_ptr());
-        let (local, dimensions) = (pointer(&self.local), self.dimensions);
-        let (count, list) = (u32::from(wait.is_some()), wait.map_or(std::ptr::null(), std::ptr::from_ref));
-        if let Some(enqueue) = enqueue_function().filter(|_| !trace::is_tracing()) {
-            let none = std::ptr::null_mut();
-            // SAFETY: the arrays hold as many sizes as there are dimensions, the wait list one event or none; nobody else
-            // has the kernel object.
-            let status = unsafe { enqueue(queue, kernel, dimensions, first, global, local, count, list, none) };
-            return if status == CL_SUCCESS { Ok(None) } else { Err(status) };
-        }
-        // SAFETY: as above.
-        let result =
-            unsafe { api::enqueue_nd_range_kernel(queue, kernel, dimensions, first, global, local, count, list) };
-        result.map(Some).map_err(|error| error.code())
+        let Grid { first, global, local } = self.grid();
+        let command = KernelCommand { kernel: self.kernel.0, dimensions: self.dimensions, first, global, local };
+        // SAFETY: the grid has as many sizes as dimensions; nobody else has the kernel object, and its arguments are set.
+        unsafe { command.enqueue(queue, wait) }
     }
 
     /// The sizes of the launch's dimensions.
@@ -134,39 +122,6 @@ impl Launch {
             local: self.local.as_ref().map(|sizes| self.used(sizes)),
         }
     }
-}
-
-type EnqueueKernel = unsafe extern "C" fn(
-    cl_command_queue,
-    cl_kernel,
-    u32,
-    *const usize,
-    *const usize,
-    *const usize,
-    u32,
-    *const cl_event,
-    *mut cl_event,
-) -> i32;
-
-/// The loader's `clEnqueueNDRangeKernel`, to be called without an event: the crate's own function makes one for each
-/// launch. `None` where the crate has been told to load another library.
-fn enqueue_function() -> Option<EnqueueKernel> {
-    static FUNCTION: OnceLock<Option<EnqueueKernel>> = OnceLock::new();
-    *FUNCTION.get_or_init(|| {
-        if std::env::var_os("OPENCL_DYLIB_PATH").is_some() {
-            return None;
-        }
-        // SAFETY: the names end with a zero; the library is loaded already, and stays.
-        let found = unsafe {
-            let library = libc::dlopen(c"libOpenCL.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
-            if library.is_null() {
-                return None;
-            }
-            libc::dlsym(library, c"clEnqueueNDRangeKernel".as_ptr())
-        };
-        // SAFETY: a function of that name has this type (OpenCL 1.2, section 5.8).
-        (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, EnqueueKernel>(found) })
-    })
 }
 
 impl Command {
