@@ -37,10 +37,16 @@ static LOADS_ARE_SLOW: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 pub struct CachedProgram {
     program: Program,
+    tier: Tier,
     kernels: RwLock<HashMap<&'static str, Arc<Kernel>>>,
 }
 
 impl CachedProgram {
+    /// Returns true if it was built with the constants of the specialised form.
+    pub fn is_specialised(&self) -> bool {
+        self.tier == Tier::Specialised
+    }
+
     /// A kernel by name.
     pub fn kernel(&self, name: &'static str) -> Result<Arc<Kernel>> {
         if let Some(kernel) = self.kernels.read().unwrap_or_else(PoisonError::into_inner).get(name) {
@@ -84,7 +90,7 @@ pub fn generated_program(device: &'static Device, family: Family, kernels: &str)
         switch: Switch { functions: "", cases: kernels.to_owned() },
     };
     let program = COMPILE_THREAD.on_the_spot(|| build(&recipe))?;
-    Ok(CachedProgram { program, kernels: RwLock::new(HashMap::default()) })
+    Ok(CachedProgram { program, tier: recipe.tier, kernels: RwLock::new(HashMap::default()) })
 }
 
 /// The slot of one program, built or not.
@@ -111,7 +117,8 @@ impl Slot {
         if let Some(program) = self.program.get() {
             return Ok(Arc::clone(program));
         }
-        let program = Arc::new(CachedProgram { program: build(recipe)?, kernels: RwLock::new(HashMap::default()) });
+        let (program, tier, kernels) = (build(recipe)?, recipe.tier, RwLock::new(HashMap::default()));
+        let program = Arc::new(CachedProgram { program, tier, kernels });
         if recipe.tier == Tier::Specialised {
             SPECIALISED.fetch_add(1, Ordering::Relaxed);
         }

@@ -9,6 +9,12 @@
 #define LSIZE 1
 #endif
 
+// A specialised program may take more at a time: its elements are narrower than T.
+#ifdef SPEC_VEC
+#undef VEC
+#define VEC SPEC_VEC
+#endif
+
 #ifdef IS_COMPLEX
 #undef VEC
 #define VEC 1
@@ -128,17 +134,17 @@ DEFINE_STORE(uint)
 DEFINE_STORE(long)
 #endif
 
-INLINE PASTE(float, VEC) load_halves(__global const half *p) {
-  if (!IS_ALIGNED(p, ushort)) return PASTE(vload_half, VEC)(0, p);
-  return half_values(CONST_VECTOR_AT(ushort, p));
-}
-// PoCL 3.1 compiles vstore_half8 as if its address were aligned to 16 bytes. Where LLVM stores the converted vector by
-// an instruction of its own, an address that is not so aligned ends the process: those are stored as bits. GPUs store
-// bits wherever a vector of ushort is aligned.
+// GPUs move halves as bits. On CPUs PoCL 3.1 compiles vstore_half8 as if its address were aligned to 16 bytes; where
+// LLVM stores the converted vector by an instruction of its own, an address that is not so aligned ends the process:
+// those are stored as bits.
 #ifdef IS_CPU
+INLINE PASTE(float, VEC) load_halves(__global const half *p) { return PASTE(vload_half, VEC)(0, p); }
 #define STORES_BITS(p) (((uintptr_t)(p) & 15) != 0)
 #else
-#define STORES_BITS(p) IS_ALIGNED(p, ushort)
+INLINE PASTE(float, VEC) load_halves(__global const half *p) {
+  return half_values(LOAD_RUN(ushort, (__global const ushort *)p));
+}
+#define STORES_BITS(p) true
 #endif
 INLINE void store_halves(__global half *p, PASTE(float, VEC) v) {
   if (STORES_BITS(p)) put_ushort((__global ushort *)p, half_bits(v));
