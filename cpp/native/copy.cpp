@@ -88,6 +88,11 @@ void copy_on_device(const at::Tensor& source, const at::Tensor& target) {
   run_pointwise(iter, PointwiseOp::_copy_from, {});
 }
 
+// Returns true if a tensor is neither on an opencl device nor on the host.
+bool is_elsewhere(const at::Tensor& tensor) {
+  return !on_opencl(tensor) && !tensor.is_cpu();
+}
+
 // Returns true if both tensors are dense with the same layout: then a plain transfer does it.
 bool is_plain_transfer(const at::Tensor& source, const at::Tensor& target) {
   return source.scalar_type() == target.scalar_type() && source.sizes() == target.sizes() &&
@@ -136,6 +141,9 @@ void copy_across(const at::Tensor& source, const at::Tensor& target, bool non_bl
 // Copies `self` into `dst`, broadcasting; one of them is an opencl tensor. Returns `dst`.
 at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   if (self.is_same(dst) || dst.numel() == 0) return dst;
+  // What is in the memory of another backend's device, such as cuda, passes the host.
+  if (is_elsewhere(self)) return const_cast<at::Tensor&>(dst).copy_(self.cpu(), non_blocking);
+  if (is_elsewhere(dst)) return const_cast<at::Tensor&>(dst).copy_(self.cpu(), non_blocking);
   at::Tensor source = raw(self);
   const at::Tensor target = raw(dst);
   if (self.is_conj() != dst.is_conj()) source = at::conj_physical(source);
