@@ -35,6 +35,11 @@ void arange(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar&
 }
 
 void linspace(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end, int64_t) {
+  // Refuses ends that the dtype does not hold, in the words of PyTorch.
+  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND2(at::kHalf, at::kBFloat16, iter.dtype(), "linspace", [&] {
+    static_cast<void>(start.to<scalar_t>());
+    static_cast<void>(end.to<scalar_t>());
+  });
   fill_contiguous(iter.tensor(0), [&](const at::Tensor& out) { bridge::linspace(arg(out), arg(start), arg(end)); });
 }
 
@@ -60,11 +65,14 @@ at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t
 }
 
 at::Tensor& range_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
-  const double first = start.to<double>(), last = end.to<double>(), stride = step.to<double>();
-  at::native::arange_check_bounds(start, end, step);
-  const auto size = static_cast<int64_t>((last - first) / stride + 1);
-  resize_to_count(out, size);
-  fill_contiguous(out, [&](const at::Tensor& target) { bridge::arange(arg(target), arg(start), arg(step)); });
+  // Tensors of integers count whole steps between whole bounds.
+  const bool is_integral = at::isIntegralType(out.scalar_type(), /*includeBool=*/false);
+  const auto number = [&](const at::Scalar& given) { return is_integral ? at::Scalar(given.to<int64_t>()) : given; };
+  const at::Scalar first = number(start), last = number(end), stride = number(step);
+  at::native::arange_check_bounds(first, last, stride);
+  const auto steps = static_cast<int64_t>((last.to<double>() - first.to<double>()) / stride.to<double>());
+  resize_to_count(out, steps + 1);
+  fill_contiguous(out, [&](const at::Tensor& target) { bridge::arange(arg(target), arg(first), arg(stride)); });
   return out;
 }
 

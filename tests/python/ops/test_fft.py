@@ -106,6 +106,14 @@ def test_nothing_of_signal_processing_falls_back(device):
     assert torch.opencl.fallbacks() == {}
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_kaiser_window_of_16_bits_ends_in_numbers(dtype, device):
+    # Positions are rounded to 16 bits, the last ones to beyond the window.
+    for length in (300, 1001):
+        window = torch.kaiser_window(length, dtype=dtype, device=device)
+        torch.testing.assert_close(window.cpu(), torch.kaiser_window(length, dtype=dtype))
+
+
 def test_an_empty_batch_has_an_empty_transform(device: torch.device) -> None:
     for name, shape in (
         ("fft", (0, 8)),

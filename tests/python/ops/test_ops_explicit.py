@@ -185,9 +185,18 @@ def test_embedding_backward(index_dtype: torch.dtype, scaled: bool, dtype: torch
 @covers("range.out")
 @pytest.mark.filterwarnings("ignore:torch.range is deprecated")
 def test_range(dtype: torch.dtype, device: torch.device) -> None:
-    with NoFallback():
-        actual = torch.range(1, 20, 3, dtype=dtype, device=device)
-    assert_same(actual, torch.range(1, 20, 3, dtype=dtype))
+    # Of fractional bounds, tensors of integers take the whole parts.
+    for bounds in ((1, 20, 3), (0.5, 8.25, 2.5), (9.75, 1.5, -1.25)):
+        with NoFallback():
+            actual = torch.range(*bounds, dtype=dtype, device=device)
+        assert_same(actual, torch.range(*bounds, dtype=dtype))
+
+
+@pytest.mark.parametrize(("dtype", "end"), [(torch.float16, 70000), (torch.uint8, 300)], ids=str)
+def test_linspace_refuses_ends_that_the_dtype_does_not_hold(dtype, end, device: torch.device) -> None:
+    for bounds in ((0, end), (end, 0)):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            torch.linspace(*bounds, 3, dtype=dtype, device=device)
 
 
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)
