@@ -19,7 +19,7 @@ PACKAGE = ROOT / "python" / "torch_opencl"
 MOST_BYTES = 48 << 20
 # As they lie in a checkout, which the kit imitates: tests find the table of operators beside them.
 COPIED = ("tests/python", "tests/fuzz", "benchmarks", "examples", "native_functions.yaml", "pyproject.toml")
-COPIED += ("LICENSE-APACHE", "LICENSE-MIT", "gpu_kit/__init__.py", "gpu_kit/check")
+COPIED += ("LICENSE-APACHE", "LICENSE-MIT", "gpu_kit/__init__.py", "gpu_kit/check", "docs/porting.md")
 # Tests of what only a checkout has: the build, its sources, the kit.
 LEFT_OUT = ("test_setup.py", "test_install.py", "test_kernel_sources.py", "test_oclgrind.py")
 LEFT_OUT += ("test_gpu_kit.py", "test_gpu_check.py", "test_gpu_check_drivers.py")

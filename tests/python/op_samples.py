@@ -67,6 +67,8 @@ CANCELLING_IN_SINGLE = {
     # Of logarithms of some hundreds, by the CPU too.
     "nn.functional.ctc_loss": (1e-4, 1e-4),
     "linalg.householder_product": (1e-4, 1e-4),
+    # Small elements beside some of e to the 10th power, of sums in another order.
+    "matrix_exp": (1e-5, 2e-3),
     # Its gradient is the exponential of a difference of squares, by the CPU too.
     "special.log_ndtr": (1e-5, 1e-4),
 }
@@ -102,12 +104,19 @@ def samples(info: OpInfo, dtype: torch.dtype, requires_grad: bool = False) -> li
     every = list(islice(info.sample_inputs("cpu", dtype, requires_grad), MOST_SAMPLES))
     if not has_fp64():
         every = [in_single(sample) for sample in every if sample.kwargs.get(MAKES_DOUBLE.get(info.name)) is None]
+    # Where PyTorch has another accelerator too, those of `to` ask for it.
+    every = [sample for sample in every if not any(map(is_elsewhere, (*sample.args, *sample.kwargs.values())))]
     count = min(SAMPLES, len(every))
     if info.name in ("polygamma", "special.polygamma") and dtype in (torch.int8, torch.int16):
         # Among these are poles, 0 and the negative integers, where the CPU has what rounding leaves of a pole.
         every = [SampleInput(each.input.abs() + 1, args=each.args, kwargs=each.kwargs) for each in every]
     chosen = [every[round(i * (len(every) - 1) / max(count - 1, 1))] for i in range(count)]
     return chosen + [sample for sample in map(SampleInput.noncontiguous, chosen[:NONCONTIGUOUS]) if works(info, sample)]
+
+
+def is_elsewhere(argument: Any) -> bool:
+    """Return true if an argument is a device of one of PyTorch's own backends for accelerators, or its name."""
+    return isinstance(argument, str | torch.device) and str(argument).partition(":")[0] in ("cuda", "xpu", "mps")
 
 
 def in_single(sample: SampleInput) -> SampleInput:

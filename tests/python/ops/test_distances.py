@@ -45,7 +45,10 @@ def test_without_points_or_coordinates_there_are_no_distances(device):
 def test_inference_mode_and_pairs_of_one_list(device):
     x = torch.randn(30, 4)
     with torch.inference_mode():
-        torch.testing.assert_close(torch.cdist(x.to(device), x.to(device)).cpu(), torch.cdist(x, x))
+        distances = torch.cdist(x.to(device), x.to(device)).cpu()
+    # By squares and a matmul, the distance of a point from itself is the root of what rounding leaves.
+    expected = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
+    torch.testing.assert_close(distances, expected, atol=3e-3, rtol=1e-4)
     torch.testing.assert_close(torch.pdist(x.to(device)).cpu(), torch.pdist(x))
 
 

@@ -72,5 +72,9 @@ def test_dtype_of_cuda_is_taken(device, info: OpInfo, dtype: torch.dtype):
             tolerance = CONVOLUTION_TOLERANCE if "conv" in info.name else TOLERANCE.get(dtype, 1e-5)
             # A transform of several dimensions keeps 16 bits between them, as CUDA's does.
             tolerance *= 4 if info.name.startswith("fft.") else 1
-            pair = [parts(tensor.cpu()) for tensor in (actual, expected.to(actual.dtype))]
+            pair = [tensor.cpu() for tensor in (actual, expected.to(actual.dtype))]
+            if expected.is_floating_point() and not actual.is_floating_point():
+                # Integers have no NaN: what a remainder by zero is, nobody says.
+                pair = [tensor[expected.isfinite()] for tensor in pair]
+            pair = [parts(tensor) for tensor in pair]
             torch.testing.assert_close(*pair, rtol=tolerance, atol=tolerance, equal_nan=True)

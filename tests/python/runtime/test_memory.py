@@ -222,15 +222,22 @@ def test_threads_allocate_and_free_at_once(device):
     assert torch.opencl.memory_allocated() == before
 
 
+def pinned(*shape, **options):
+    """Make an uninitialised pinned tensor. A factory's ``pin_memory`` is CUDA's, where PyTorch has a CUDA device."""
+    if torch.cuda.is_available():
+        return torch.empty(*shape, **options).pin_memory()
+    return torch.empty(*shape, **options, pin_memory=True)
+
+
 def test_pinned_memory_is_recognised_and_reused(device):
-    tensor = torch.empty(1000, pin_memory=True)
+    tensor = pinned(1000)
     assert tensor.is_pinned() and tensor[10:].is_pinned()
     assert not torch.empty(1000).is_pinned()
     copy = torch.arange(5).pin_memory()
     assert copy.is_pinned()
     address = tensor.data_ptr()
     del tensor
-    assert torch.empty(1000, pin_memory=True).data_ptr() == address
+    assert pinned(1000).data_ptr() == address
     with pytest.raises(RuntimeError, match="pinned"):
         torch.empty(1, device=device, pin_memory=True)
 
@@ -238,7 +245,7 @@ def test_pinned_memory_is_recognised_and_reused(device):
 def test_figures_follow_pinned_memory(device):
     torch.opencl.reset_accumulated_host_memory_stats()
     before = torch.opencl.host_memory_stats()
-    tensor = torch.empty(123457, dtype=torch.uint8, pin_memory=True)
+    tensor = pinned(123457, dtype=torch.uint8)
     stats = torch.opencl.host_memory_stats()
     assert stats["active_requests.current"] == before["active_requests.current"] + 1
     assert stats["active_bytes.allocated"] == 131072 and stats["active_requests.allocated"] == 1
