@@ -7,28 +7,35 @@ INLINE T boundary(__global const uchar *boundaries, __global const uchar *sorter
   return load(boundaries, row + at, DTYPE0);
 }
 
-// True if value l is inserted behind a boundary; `right` puts equal ones there. Negated, so that NaN counts as larger than
-// every boundary.
+// On CPUs an item searches for several values at once; on GPUs neighbouring items search for neighbouring values.
+#ifdef IS_CPU
+#define SEARCHES VEC
+#else
+#define SEARCHES 1
+#endif
+
+// True if value l is inserted behind a boundary; `right` puts equal ones there. Negated, so that NaN counts as larger
+// than every boundary.
 #define IS_BEHIND(l, position)                                               \
   (right ? !(boundary(boundaries, sorter, rows[l], position, dtype0) > v[l]) \
          : !(boundary(boundaries, sorter, rows[l], position, dtype0) >= v[l]))
 
 // Insertion index of values[i] in its ascending row of `length` boundaries. `per_row` values share a row; rows are
-// `row_step` elements apart (0: all use the only one). An item takes VEC values at a time, each by halves, and all in as
-// many steps: no step is a branch to be mispredicted, and their loads do not wait for one another. Among boundaries that
-// are not in order it finds what PyTorch's other devices find, as it looks at the same ones.
+// `row_step` elements apart (0: all use the only one). An item takes SEARCHES values at a time, each by halves, and all
+// in as many steps: no step is a branch to be mispredicted, and their loads do not wait for one another. Among
+// boundaries that are not in order it finds what PyTorch's other devices find, as it looks at the same ones.
 __kernel void searchsorted(__global uchar *out, ulong out_offset, __global const uchar *values, ulong values_offset,
                            __global const uchar *boundaries, ulong boundaries_offset, __global const uchar *sorter,
                            ulong sorter_offset, int out_dtype, int dtype0, long length, long count, long per_row,
                            long row_step, int right) {
   boundaries += boundaries_offset;
   if (sorter) sorter += sorter_offset;
-  ITEM_TASKS((count + VEC - 1) / VEC, first, last);
-  for (long i = first * VEC; i < last * VEC; i += VEC) {
-    const int width = (int)min(count - i, (long)VEC);
-    T v[VEC];
-    long rows[VEC], low[VEC], high[VEC];
-    for (int l = 0; l < VEC; l++) {
+  ITEM_TASKS((count + SEARCHES - 1) / SEARCHES, first, last);
+  for (long i = first * SEARCHES; i < last * SEARCHES; i += SEARCHES) {
+    const int width = (int)min(count - i, (long)SEARCHES);
+    T v[SEARCHES];
+    long rows[SEARCHES], low[SEARCHES], high[SEARCHES];
+    for (int l = 0; l < SEARCHES; l++) {
       // Those past the last repeat it.
       const long at = i + min(l, width - 1);
       v[l] = load(values + values_offset, at, DTYPE0);
@@ -37,7 +44,7 @@ __kernel void searchsorted(__global uchar *out, ulong out_offset, __global const
       high[l] = length;
     }
     for (long left = length; left > 0; left /= 2) {
-      for (int l = 0; l < VEC; l++) {
+      for (int l = 0; l < SEARCHES; l++) {
         const long middle = (low[l] + high[l]) / 2;
         const bool behind = (low[l] < high[l]) & IS_BEHIND(l, min(middle, length - 1));
         low[l] = behind ? middle + 1 : low[l];

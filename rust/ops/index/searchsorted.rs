@@ -57,8 +57,9 @@ pub fn searchsorted(
         row_step: if shared { 0 } else { length },
         right: i32::from(right),
     };
-    let vectors = div_ceil(count, geometry.lanes as i64);
-    target.launch(&program, entry::SEARCHSORTED, &args, &geometry.items_for(vectors), None)
+    // `SEARCHES` of the kernel.
+    let at_once = if target.is_cpu() { geometry.lanes as i64 } else { 1 };
+    target.launch(&program, entry::SEARCHSORTED, &args, &geometry.items_for(div_ceil(count, at_once)), None)
 }
 
 /// Writes to `out`, of bools, which values are among `others`, of which there are few, or which are not; all tensors
