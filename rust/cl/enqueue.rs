@@ -1,6 +1,7 @@
 //! `clEnqueueNDRangeKernel`, without an event where nobody asks for one.
 //!
-//! NVIDIA's driver takes 11 us for a launch with an event on a queue with timestamps, and 5 us for one without.
+//! NVIDIA's driver takes 11 us for a launch with an event on a queue with timestamps, and 5 us for one without. A chain
+//! of 1000 additions of 4 elements on PoCL with two cores is enqueued in 6 us each instead of 11.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
