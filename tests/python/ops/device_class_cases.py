@@ -183,7 +183,8 @@ def test_results_of_many_splits():
     for length in (37, 530, 2100):
         rows = (x[:, :length] * 9).round()
         check(lambda a: a.argmax(1), torch.cat((rows, rows.masked_fill(rows == 4, torch.nan))))
-    check(lambda a, w: F.batch_norm(a, None, None, w, w, True), torch.randn(700, 2, 60), torch.rand(2) + 1, times=4)
+    # The gradient of a weight sums 42000 elements, in parts that depend on the device's compute units.
+    check(lambda a, w: F.batch_norm(a, None, None, w, w, True), torch.randn(700, 2, 60), torch.rand(2) + 1, times=2)
 
 
 def test_extremes_in_columns():
