@@ -51,6 +51,12 @@ pub fn is_short(op: &Pointwise, class: Class) -> bool {
     op.exprs.iter().flat_map(of_class).flatten().all(|expr| expr::is_short(&expr))
 }
 
+/// Returns true if the expressions for integers are right in `int` where no operand and no scalar has more bits.
+pub fn is_narrow(op: &Pointwise) -> bool {
+    let mut given = op.exprs.iter().flat_map(|exprs| [&exprs.int, &exprs.bool]).flatten().peekable();
+    given.peek().is_some() && given.all(|expr| expr::is_narrow(expr))
+}
+
 /// The line of a distribution, in a function of `random.cl` that has the scalars as `s0` and `s1`.
 pub fn distribution_case(distribution: &Distribution) -> String {
     case(&distribution.scalars, distribution.code, &distribution.expr)

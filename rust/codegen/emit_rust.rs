@@ -18,11 +18,12 @@
 //! | `dtypes`       | `u64`                  | dtypes of the row, bit n for `c10::ScalarType` n   |
 //! | `cases`        | `[&'static str; 3]`    | its `case` lines, in the order of `ExprClass`      |
 //! | `short`        | `[bool; 3]`            | whether these are a few instructions, likewise     |
+//! | `narrow`       | `bool`                 | whether `int` will do for integers of 32 bits      |
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::cases::{cases, distribution_case, is_short, Class, BOOL_CASES, OUTPUT_CASES};
+use super::cases::{cases, distribution_case, is_narrow, is_short, Class, BOOL_CASES, OUTPUT_CASES};
 use super::plan::{Plan, Pointwise};
 
 /// The text of `pointwise_table.rs`.
@@ -114,5 +115,6 @@ fn row(op: &Pointwise, parts: &[&str]) -> String {
     field("dtypes", format!("{:#x}", op.dtypes.mask()));
     field("cases", format!("{:?}", Class::ALL.map(|class| cases(op, class))));
     field("short", format!("{:?}", Class::ALL.map(|class| is_short(op, class))));
+    field("narrow", is_narrow(op).to_string());
     text + "    },\n"
 }

@@ -12,6 +12,9 @@ const SHORT: &str =
     "ANY AS_TM B C NZ SEL TO_TM abs ceil clamped cmul copysign fabs floor fmax fmin m_rint maximum minimum rint \
     select shift_left shift_right sqrt trunc";
 
+/// Functions and macros that choose between values, and compute none.
+const CHOICES: &str = "B C NZ SEL clamped max maximum min minimum";
+
 /// Names that the expression uses.
 pub fn names(expr: &str) -> Vec<&str> {
     tokens(expr).into_iter().filter(|token| is_identifier(token)).collect()
@@ -31,11 +34,28 @@ pub fn real_part(expr: &str) -> Option<&str> {
 
 /// Returns true if the expression calls nothing that takes more than a few instructions.
 pub fn is_short(expr: &str) -> bool {
-    let called = expr.match_indices('(').filter_map(|(at, _)| {
+    called(expr).all(|name| SHORT.split_whitespace().any(|short| short == name))
+}
+
+/// Returns true if an expression on integers of 32 bits or fewer needs no wider ones: the low bits of a sum, a
+/// difference, a product and of bitwise operations are those of the operands' low bits, and a choice takes what is
+/// there. One that does both might compare what has wrapped.
+pub fn is_narrow(expr: &str) -> bool {
+    let chooses = called(expr).next().is_some() || expr.contains(['<', '>', '=', '!', '?']);
+    let is_choice = called(expr).all(|name| CHOICES.split_whitespace().any(|choice| choice == name));
+    !expr.contains(['/', '%'])
+        && !expr.contains("<<")
+        && !expr.contains(">>")
+        && is_choice
+        && !(chooses && expr.contains(['+', '-', '*', '~']))
+}
+
+/// Names that the expression calls.
+fn called(expr: &str) -> impl Iterator<Item = &str> {
+    expr.match_indices('(').filter_map(|(at, _)| {
         let before = expr.get(..at)?.trim_end();
         before.rsplit(|c| !is_word(c)).next().filter(|name| is_identifier(name))
-    });
-    called.into_iter().all(|name| SHORT.split_whitespace().any(|short| short == name))
+    })
 }
 
 /// The expression with each float literal in `LIT()`, which gives it the precision of the compute class.

@@ -148,6 +148,14 @@ static inline T complex_log1p(T z) {
   if (fabs(z.x) + fabs(z.y) > LIT(0.5)) return (T)(log(hypot(1 + z.x, z.y)), angle);
   return (T)(log1p(z.x * (2 + z.x) + z.y * z.y) / 2, angle);
 }
+// log(exp(x) + exp(y)) from the operand of the greater real part. The angle of exp(-inf) is not known: x and y that both
+// have it there stay as they are; of two that are infinite the sum itself decides.
+static inline T complex_log_add_exp(T x, T y) {
+  if (isnan(x.x) || isnan(x.y) || isnan(y.x) || isnan(y.y)) return (T)(NAN, NAN);
+  T low = x.x < y.x ? x : y, high = x.x < y.x ? y : x;
+  if (isinf(low.x) && low.x == high.x) return low.x < 0 ? low : complex_log(complex_exp(low) + complex_exp(high));
+  return complex_log1p(complex_exp(low - high)) + high;
+}
 static inline T complex_expm1(T z) {
   TR half_sine = sin(z.y / 2);
   return (T)(expm1(z.x) * cos(z.y) - 2 * half_sine * half_sine, z.y == 0 ? z.y : exp(z.x) * sin(z.y));

@@ -82,6 +82,10 @@ typedef int TI;
 #elif defined(CLASS_D)
 typedef double T;
 typedef long TI;
+#elif defined(CLASS_I) && defined(SPEC_INT)
+// In specialised programs whose operands have 32 bits or fewer, and whose op computes in no more.
+typedef int T;
+typedef int TI;
 #elif defined(CLASS_I)
 typedef long T;
 typedef long TI;

@@ -18,6 +18,13 @@ static inline TV rounded(TV x, int dt) {
     TV upper = shifted - (shifted - x);
     return SEL(isfinite(shifted), upper, x);
   }
+#elif defined(SPEC_INT)
+  switch (dt) {
+    case DT_BOOL: return B(x != 0);
+    case DT_U8: return x & 255;
+    case DT_I8: return x << 24 >> 24;
+    case DT_I16: return x << 16 >> 16;
+  }
 #elif defined(CLASS_I)
   switch (dt) {
     case DT_BOOL: return B(x != 0);

@@ -43,6 +43,9 @@ typedef T TR;
 #elif defined(CLASS_U)
 #define T_NAME ulong
 #define TM_NAME long
+#elif defined(SPEC_INT)
+#define T_NAME int
+#define TM_NAME int
 #else
 #define T_NAME long
 #define TM_NAME long

@@ -97,6 +97,13 @@ pub fn pointwise(
         (Some("C(value)" | "value"), []) if is_stored_only() => return fill_words(op, shape, out, scalars),
         _ => {}
     }
+    // Integers that become floats are computed in as those: only a class's own dtypes are stored by vectors.
+    let stores_floats = match out.dtype.class() {
+        class @ (Class::Float | Class::Double) => class.check(&target.device.info).is_ok(),
+        _ => false,
+    };
+    let is_cast = row.expr_for(compute) == Some("a") && compute.class() == Class::Integer && casts == 0;
+    let compute = if is_cast && stores_floats { out.dtype } else { compute };
     let is_converted = |operand: &&Operand<'_>| operand.address != 0 && operand.dtype != compute;
     target.converts(operands.iter().filter(is_converted).map(|operand| operand.dtype))?;
     Call { row, compute, target, out: *out, more_outs, inputs, scalars, casts }.over(shape, operands)
@@ -137,9 +144,11 @@ impl Call<'_> {
             _ => GPU_VECTOR / class.size(),
         };
         let non_temporal = (dense.is_some() && self.writes_non_temporal(count)).then_some(("SPEC_NON_TEMPORAL", 1));
-        let wide = if dense.is_some() { self.specialised_lanes(lanes, operands) } else { lanes };
+        let narrow = self.is_narrow();
+        let wide = if dense.is_some() { self.specialised_lanes(lanes, narrow, operands) } else { lanes };
         let widened = (wide > lanes).then_some(("SPEC_VEC", wide as i32));
-        let constants = self.constants(dense, shape.len()).chain(non_temporal).chain(widened);
+        let narrowed = narrow.then_some(("SPEC_INT", 1));
+        let constants = self.constants(dense, shape.len()).chain(non_temporal).chain(widened).chain(narrowed);
         let spec = with_rare(tier(count, constants), operands.iter().map(|operand| operand.dtype));
         let spec = spec.define("VEC", lanes as i64);
         let program = program(&self.target, Family::Pointwise, class, self.row, spec)?;
@@ -172,15 +181,29 @@ impl Call<'_> {
         self.target.launch_elements(&program, kernel, &Listed(&args), count, &[items], local)
     }
 
-    /// Elements that an item of a specialised program takes at a time: on GPUs as many as fill a load of the narrowest
-    /// operand, since what is on its way from memory is what hides its latency.
-    fn specialised_lanes(&self, lanes: usize, operands: &[Operand<'_>]) -> usize {
+    /// Elements that an item of a specialised program takes at a time: on CPUs of `int` as many as fill a register, on
+    /// GPUs as many as fill a load of the narrowest operand, since what is on its way from memory is what hides its
+    /// latency.
+    fn specialised_lanes(&self, lanes: usize, narrow: bool, operands: &[Operand<'_>]) -> usize {
         let narrowest =
             operands.iter().filter(|operand| operand.address != 0).map(|operand| operand.dtype.size()).min();
         match narrowest {
+            Some(_) if narrow && self.target.is_cpu() => CPU_VECTOR / size_of::<i32>(),
             Some(size) if lanes > 1 && !self.target.is_cpu() => (GPU_VECTOR / size).clamp(lanes, MOST_GPU_LANES),
             _ => lanes,
         }
+    }
+
+    /// Returns true if a specialised program may compute in `int` what the generic one computes in `long`.
+    fn is_narrow(&self) -> bool {
+        let is_int = |dtype: DType| matches!(dtype, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32);
+        let fits = |scalar: &Scalar| i32::try_from(scalar.integer).is_ok();
+        let is_input_narrow = |input: &Operand<'_>| is_int(input.dtype) && (input.address != 0 || fits(&input.value));
+        self.row.narrow
+            && is_int(self.compute)
+            && self.outs().all(|out| is_int(out.dtype))
+            && self.inputs.iter().all(is_input_narrow)
+            && self.scalars.iter().all(fits)
     }
 
     /// Work-items of the dense kernel, and of a group of it; `None` where the driver chooses.

@@ -29,9 +29,14 @@
 
 // All but the buffers of one launch, the outputs being the first operands; mod.rs writes the same struct. It is
 // one argument because drivers pay by the argument: thirteen of them took a third of the time of a small launch.
+#ifdef SPEC_INT
+typedef long Passed;  // The launch is written for both forms of the program.
+#else
+typedef T Passed;
+#endif
 typedef struct {
-  T parameters[4];  // of the stub
-  T values[4];  // of inputs whose source is SOURCE_VALUE
+  Passed parameters[4];  // of the stub
+  Passed values[4];  // of inputs whose source is SOURCE_VALUE
   long n;
   ulong offsets[MAX_OPERANDS];
   long tasks;  // of pointwise_strided

@@ -27,6 +27,7 @@ mod table {
         pub dtypes: u64,
         pub cases: [&'static str; 3],
         pub short: [bool; 3],
+        pub narrow: bool,
     }
 
     include!(concat!(env!("OUT_DIR"), "/pointwise_table.rs"));
