@@ -8,6 +8,8 @@ use crate::kernels::{CachedProgram, Class, Spec};
 /// Bytes that a work-item takes at a time: a register of today's CPUs, a load of today's GPUs.
 const CPU_VECTOR: usize = 64;
 const GPU_VECTOR: usize = 16;
+/// Most elements of narrow dtypes that a work-item of a GPU takes at a time.
+const MOST_GPU_LANES: usize = 8;
 /// Items that share a reduction on GPUs. On CPUs each works alone: barriers cost more there than they save.
 const GPU_GROUP: usize = 256;
 /// Elements of a row from which a group of that many items is worth more than items that each take a row.
@@ -161,6 +163,12 @@ impl Geometry {
         let pieces = if by_group || self.is_cpu { self.groups } else { self.groups * GPU_GROUP };
         pieces as i64
     }
+}
+
+/// Elements that an item of a GPU takes at a time in a specialised program, where they have `size` bytes in memory and
+/// generic programs take `lanes`: as many as fill a load, since what is on its way from memory is what hides its latency.
+pub fn filling_lanes(lanes: usize, size: usize) -> usize {
+    (GPU_VECTOR / size).min(MOST_GPU_LANES).max(lanes)
 }
 
 /// Elements of a vector that a device has a register for, or two on CPUs; complex numbers have no vectors.

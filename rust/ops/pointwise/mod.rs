@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::kernels::entry::{EntryPoint, Listed};
 use crate::kernels::{CachedProgram, Class, DType, Family, MAX_DIMS, MAX_OPERANDS};
 use crate::ops::copy::transpose;
+use crate::ops::core::geometry::filling_lanes;
 use crate::ops::core::tier::{tier, with_rare};
 use crate::ops::{Operand, Scalar, Target};
 
@@ -43,8 +44,6 @@ const SLOTS: usize = 4;
 /// Bytes of `T` that a work-item takes: the widest register of today's CPUs, the widest load of today's GPUs.
 const CPU_VECTOR: usize = 64;
 const GPU_VECTOR: usize = 16;
-/// Most elements of narrow dtypes that a work-item of a GPU takes at a time.
-const MOST_GPU_LANES: usize = 8;
 /// Work-items of a group. One size for all launches: PoCL compiles a kernel again for each.
 pub(super) const GROUP: usize = 64;
 /// The same of dense operands on GPUs: in groups of the driver's choice an H200 copies 3.3 TB/s, in these 4.1.
@@ -182,14 +181,13 @@ impl Call<'_> {
     }
 
     /// Elements that an item of a specialised program takes at a time: on CPUs of `int` as many as fill a register, on
-    /// GPUs as many as fill a load of the narrowest operand, since what is on its way from memory is what hides its
-    /// latency.
+    /// GPUs as many as fill a load of the narrowest operand.
     fn specialised_lanes(&self, lanes: usize, narrow: bool, operands: &[Operand<'_>]) -> usize {
         let narrowest =
             operands.iter().filter(|operand| operand.address != 0).map(|operand| operand.dtype.size()).min();
         match narrowest {
             Some(_) if narrow && self.target.is_cpu() => CPU_VECTOR / size_of::<i32>(),
-            Some(size) if lanes > 1 && !self.target.is_cpu() => (GPU_VECTOR / size).clamp(lanes, MOST_GPU_LANES),
+            Some(size) if lanes > 1 && !self.target.is_cpu() => filling_lanes(lanes, size),
             _ => lanes,
         }
     }

@@ -8,7 +8,7 @@ use self::reduction::{Reduction, Traversal};
 use crate::error::{Error, Result};
 use crate::kernels::entry::{self, Value};
 use crate::kernels::{Class, DType, Family};
-use crate::ops::core::geometry::Geometry;
+use crate::ops::core::geometry::{filling_lanes, Geometry};
 use crate::ops::core::space::{div_ceil, layout};
 use crate::ops::core::tier::{tier, with_rare};
 use crate::ops::{Operand, Target};
@@ -176,9 +176,10 @@ impl Pass {
         let geometry = order.geometry(self.geometry);
         let constants =
             [("SPEC_MAP", map as i32), ("SPEC_FOLD", self.fold as i32), ("SPEC_DTYPE0", input_dtype.code())];
+        let widened = self.row_lanes(space, order, input_dtype).map(|lanes| ("SPEC_VEC", lanes as i32));
         // A power takes as long to compile as all else, and few ask for it.
         let has_power = map == Map::Power || finish == Finish::Root;
-        let spec = with_rare(tier(outputs * length, &constants), [input_dtype, output_dtype]);
+        let spec = with_rare(tier(outputs * length, constants.into_iter().chain(widened)), [input_dtype, output_dtype]);
         let spec = geometry.define(spec).define("HAS_POWER", i64::from(has_power));
         let program = self.target.program(Family::Reduce, self.class, &spec)?;
         let reduction = entry::ReductionArguments {
@@ -214,6 +215,15 @@ impl Pass {
                 geometry.launch_columns(&self.target, &program, entry::REDUCE_COLUMNS, args, columns)
             }
         }
+    }
+
+    /// Elements of narrow dtypes that an item of a GPU takes at a time in a specialised program, where rows have enough
+    /// for all items of a group.
+    fn row_lanes(&self, space: &Reduction<2>, order: Traversal, input: DType) -> Option<usize> {
+        let Geometry { group, lanes, .. } = self.geometry;
+        let wide = filling_lanes(lanes, input.size());
+        let fills = group > 1 && lanes > 1 && order == Traversal::Rows && space.run() >= (group * wide) as i64;
+        (fills && wide > lanes).then_some(wide)
     }
 
     /// Strides of input and output from row to row, where `reduce_short_rows` serves: on CPUs, for dense rows of at

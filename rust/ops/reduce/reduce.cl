@@ -61,12 +61,14 @@
 #define EACH_CHAIN(c) UNROLL for (int c = 0; c < CHAINS; c++)
 #endif
 
-// Neighbouring vectors of columns that an item takes. On GPUs its neighbours take them.
+// Neighbouring vectors of columns that an item takes, and rows that it takes at a time. On GPUs its neighbours take the
+// columns beside, and what is on its way from memory to one item is a vector of each row.
 #if LSIZE == 1
 #define STRIP CHAINS
 #else
 #define STRIP 1
 #endif
+#define ROWS_AT_ONCE (CHAINS / STRIP)
 
 #ifdef IS_COMPLEX
 
@@ -330,16 +332,23 @@ INLINE INLINED_ON_GPUS void fold_columns(__global const uchar *base, const Layou
                                          int part, int parts, int width, long column_stride, int dtype, int map,
                                          int fold, TR power, TV *total) {
   const long run = reduced->sizes[0], stride = reduced->strides[0][0];
-  TV block[STRIP], sums[STRIP];
+  TV block[CHAINS], sums[STRIP];
   int blocks = 0;
   for (int s = 0; s < STRIP; s++) total[s] = sums[s] = identity_vector(fold);
   for (long i = begin; i < end;) {
     // A block ends with its run of the innermost reduced dimension, or when the cascade says so.
     long from = i % run, to = min(min(run, from + end - i), from + (long)CASCADE * parts);
     __global const uchar *p = base + layout_run_offset(reduced, 0, i / run);
-    for (int s = 0; s < STRIP; s++) block[s] = identity_vector(fold);
+    EACH_CHAIN(c) block[c] = identity_vector(fold);
     if (width == STRIP * VEC && column_stride == dtype_size(dtype)) {
-      for (long j = from + part; j < to; j += parts)
+      long j = from + part;
+#if ROWS_AT_ONCE > 1
+      for (; j + (ROWS_AT_ONCE - 1) * parts < to; j += ROWS_AT_ONCE * parts)
+        EACH_CHAIN(c)
+          block[c] = fold_vector(fold, block[c], map_vector(map, load_vector(p + (j + c * parts) * stride, 0, dtype), power));
+      UNROLL for (int c = 1; c < ROWS_AT_ONCE; c++) block[0] = fold_vector(fold, block[0], block[c]);
+#endif
+      for (; j < to; j += parts)
         for (int s = 0; s < STRIP; s++)
           block[s] = fold_vector(fold, block[s], map_vector(map, load_vector(p + j * stride, s * VEC, dtype), power));
     } else {
