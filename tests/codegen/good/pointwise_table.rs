@@ -60,6 +60,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         dtypes: 0x8eff,
         cases: ["case 0: { const T alpha = s0; return a + alpha * b; }\n", "case 0: { const T alpha = s0; return a + alpha * b; }\ncase 1000: { const T alpha = s0; return a || (alpha && b); }\n", "case 0: { const T alpha = s0; return a + cmul(alpha, b); }\n"],
         short: [true, true, true],
+        narrow: true,
     },
     PointwiseRow {
         op: PointwiseOp::Exp,
@@ -75,6 +76,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         dtypes: 0x88ff,
         cases: ["case 1: return exp(a * LIT(0.5) + LIT(1e-7) - LIT(2.5e+3)) + 1.5f * 3;\n", "", ""],
         short: [false, true, true],
+        narrow: false,
     },
     PointwiseRow {
         op: PointwiseOp::BitwiseAndTensorOut,
@@ -90,6 +92,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         dtypes: 0x81f,
         cases: ["", "case 2: return a & b;\n", ""],
         short: [true, true, true],
+        narrow: true,
     },
     PointwiseRow {
         op: PointwiseOp::WhereSelf,
@@ -105,6 +108,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         dtypes: 0x850,
         cases: ["case 3: return a != 0 ? b : c;\n", "case 3: return a != 0 ? b : c;\n", ""],
         short: [true, true, true],
+        narrow: true,
     },
     PointwiseRow {
         op: PointwiseOp::FillInplaceScalar,
@@ -120,6 +124,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         dtypes: 0x8eff,
         cases: ["case 4: { const T value = s0; return value; }\n", "case 4: { const T value = s0; return value; }\n", "case 4: { const T value = s0; return value; }\n"],
         short: [true, true, true],
+        narrow: true,
     },
     PointwiseRow {
         op: PointwiseOp::FrexpStub,
@@ -135,6 +140,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         dtypes: 0x80e8,
         cases: ["case 5: return mantissa(a);\ncase 2005: return exponent_of(a);\n", "", ""],
         short: [false, true, true],
+        narrow: false,
     },
     PointwiseRow {
         op: PointwiseOp::Isnan,
@@ -150,6 +156,7 @@ pub static POINTWISE: &[PointwiseRow] = &[
         dtypes: 0x80e0,
         cases: ["case 6: return a != a;\n", "", ""],
         short: [true, true, true],
+        narrow: false,
     },
     PointwiseRow {
         op: PointwiseOp::DivTruncStub,
@@ -165,5 +172,6 @@ pub static POINTWISE: &[PointwiseRow] = &[
         dtypes: 0x80e0,
         cases: ["case 7: return trunc( a / b);\n", "", ""],
         short: [true, true, true],
+        narrow: false,
     },
 ];
