@@ -164,7 +164,7 @@ class Body:
     @contextmanager
     def each_copy(self, copies: int, is_unrolled: bool = True) -> Iterator[None]:
         """Write a loop over the vectors of a step, which compilers unroll."""
-        unrolled = "UNROLL " if copies > 1 and is_unrolled else ""
+        unrolled = reductions.unrolled(copies) if is_unrolled else ""
         with self.block(f"{unrolled}for (int copy = 0; copy < {copies}; copy++)"):
             yield
 

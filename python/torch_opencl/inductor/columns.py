@@ -1,6 +1,7 @@
 """Kernels whose lanes lie along x, and those of which a GPU's work-item takes one x."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import sympy
 from torch._inductor.virtualized import V
@@ -8,6 +9,7 @@ from torch._inductor.virtualized import V
 from . import reductions
 from .body import Body, Vectors, hint
 from .statements import Phase, Statement
+from .splits import MANY
 from .turning import Turning
 
 # Elements of a piece of a row that a CPU's work-item takes as one task.
@@ -17,6 +19,10 @@ PIECE = 4096
 # of all cores; with 4 vectors 2.4, with one 6.6 (PoCL).
 COLUMN_VECTORS = 8
 FEWEST_COLUMN_VECTORS = 2
+# Accumulators of a loop over so many elements that they come from memory: as many as half of an L1 cache holds, since
+# memory gives long rows at once. Those sums of layer norm take 1.1 ms of all cores so.
+CACHED_BYTES = 16 << 10
+MOST_COLUMN_VECTORS = 64
 # The most statements of a loop for which there are 8; longer ones take half as many, and so on.
 COLUMN_STATEMENTS = 10
 
@@ -84,10 +90,13 @@ class Columns(Pieces, Turning):
     tiles: one step of the reduction for each row of a tile.
     """
 
-    @property
+    @cached_property
     def copies(self) -> int:
         """Vectors of columns that are reduced at once."""
-        longest = max(len(phase.statements) for phase in self.phases if phase.is_loop)
+        loops = [phase for phase in self.phases if phase.is_loop]
+        if (wide := self._wide_copies(loops)) > COLUMN_VECTORS:
+            return wide
+        longest = max(len(phase.statements) for phase in loops)
         copies = COLUMN_VECTORS
         while copies > 1 and longest > COLUMN_STATEMENTS * (COLUMN_VECTORS // copies):
             copies //= 2
@@ -98,6 +107,20 @@ class Columns(Pieces, Turning):
         ):
             copies //= 2
         return copies
+
+    def _wide_copies(self, loops: Sequence[Phase]) -> int:
+        """Vectors of columns whose accumulators are in a cache and not in registers; 0 where elements are few."""
+        width, numels = self.target.vector_width, self.kernel.numels
+        columns, elements = hint(numels["x"]), hint(numels["x"]) * hint(numels["r0_"])
+        if elements < MANY or any(self._turned(phase) for phase in loops):
+            return 0
+        statements = [statement for phase in loops for statement in phase.statements]
+        parts = sum(len(statement.targets) for statement in statements if statement.expr.op == "reduce")
+        most = max(1, min(MOST_COLUMN_VECTORS, CACHED_BYTES // (8 * width * max(1, parts))))
+        length = hint(self.length) if self.length is not None else 0
+        # Pieces of about the same size, of which every core has one.
+        pieces = max(-(-length // (width * most)), -(-self.target.compute_units * length // columns), 1)
+        return length // width // pieces
 
     @property
     def piece(self) -> int:

@@ -1,9 +1,23 @@
 """The interface by which Dynamo and Inductor ask about devices."""
 
+import dataclasses
 from typing import Any
 
 import torch
 from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
+
+
+# PyTorch asks how to divide a reduction (splits.py) where results are fewer than 64 for each multiprocessor: the threads
+# of a GPU's. A CPU's compute unit takes up to so many times as many.
+UNITS_OF_A_CORE = 64
+
+
+def _properties(device: Any = None) -> Any:
+    """Properties as Inductor's rules of thumb read them."""
+    properties = torch.opencl.get_device_properties(device)
+    if properties.device_class != "cpu":
+        return properties
+    return dataclasses.replace(properties, compute_units=properties.compute_units * UNITS_OF_A_CORE)
 
 
 class OpenCLInterface(DeviceInterface):
@@ -29,7 +43,7 @@ class OpenCLInterface(DeviceInterface):
 
         set_device = staticmethod(torch.opencl.set_device)
         current_device = staticmethod(torch.opencl.current_device)
-        get_device_properties = staticmethod(torch.opencl.get_device_properties)
+        get_device_properties = staticmethod(_properties)
 
     @staticmethod
     def get_raw_stream(device_idx: int) -> int:

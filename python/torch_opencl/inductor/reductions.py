@@ -10,6 +10,8 @@ from .dtypes import NARROW, STORAGE, literal
 from .lanes import Lanes
 from .statements import Phase, Statement
 
+# Most vectors of which a loop is written out.
+MOST_UNROLLED = 8
 # Statements that fold the second of two partial results into the first: of names of their parts, and the type of the
 # first part with its lanes.
 Fold = Callable[[list[str], list[str], str], list[str]]
@@ -112,6 +114,11 @@ KINDS = {
 }
 
 
+def unrolled(copies: int) -> str:
+    """What stands in front of a loop over so many vectors: compilers unroll it where they may fit in registers."""
+    return "UNROLL " if 1 < copies <= MOST_UNROLLED else ""
+
+
 class Accumulator:
     """The partial results of one reduction.
 
@@ -163,7 +170,9 @@ class Accumulator:
             start = literal(self.kind.start[part], self.dtypes[part])
             kind = self._type(part, wide)
             lines.append(f"{kind} {name}[{copies}];\n")
-            lines.append(f"UNROLL for (int copy = 0; copy < {copies}; copy++) {name}[copy] = ({kind})({start});\n")
+            lines.append(
+                f"{unrolled(copies)}for (int copy = 0; copy < {copies}; copy++) {name}[copy] = ({kind})({start});\n"
+            )
         return "".join(lines)
 
     def updated(self, width: int, position: str) -> str:

@@ -10,6 +10,7 @@ the contiguous range and long, a work-group takes one x and joins its items' res
 a tile of transposed tensors.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -37,8 +38,6 @@ SHORT = 4096
 SHORTEST_GROUP_REDUCTION = 64
 # Up to this many x lanes lie along the reduction.
 FEW_COLUMNS = 16
-# How much an access to a matrix counts where one to a vector counts 1.
-FULL_ACCESS = 16
 # Outputs of so many bytes go past the caches of a CPU, where nothing in the graph reads them again.
 STREAMED_BYTES = 16 << 20
 
@@ -127,9 +126,9 @@ def _is_along_x(kernel: "OpenCLKernel", phases: list[Phase], target: Target) -> 
 
 
 def _weight(kernel: "OpenCLKernel", index: sympy.Expr) -> int:
-    """How much an access counts: one that differs with both ranges far more than one of a vector."""
+    """How much an access counts: by its elements, where it is not indirect."""
     nodes = kernel.range_tree_nodes
-    return FULL_ACCESS if len({nodes[s].prefix for s in index.free_symbols if s in nodes}) > 1 else 1
+    return math.prod(hint(nodes[symbol].length) for symbol in index.free_symbols if symbol in nodes)
 
 
 def _streamed(phases: list[Phase]) -> set[str]:

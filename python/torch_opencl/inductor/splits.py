@@ -10,8 +10,11 @@ import torch
 PARTS_PER_UNIT = 4
 # Elements of all results together below which one work-item is as fast.
 FEW = 1 << 16
-# Columns of a task, where sums are those of columns (columns.py).
+# Columns of a task, where sums are those of columns (columns.py), and where there are so many elements that tasks take
+# rows as long as fit their caches.
 COLUMNS = 32
+LONG_COLUMNS = 1024
+MANY = 1 << 20
 # The longest part: its sums have 64 accumulators (rows.py), whose rounding errors grow with it.
 LONGEST = 1 << 17
 
@@ -32,7 +35,8 @@ def install(module: Any) -> None:
         properties = torch.opencl.get_device_properties(device) if device.type == "opencl" else None
         if properties is None or properties.device_class != "cpu":
             return choose.__get__(choices)(device, length, results, inner_reduction)
-        tasks = results if inner_reduction else -(-results // COLUMNS)
+        columns = LONG_COLUMNS if length * results >= MANY else COLUMNS
+        tasks = results if inner_reduction else -(-results // columns)
         return parts(length, results, tasks, properties.multi_processor_count)
 
     module.InductorChoices.reduction_split_factor = reduction_split_factor

@@ -215,6 +215,24 @@ def test_long_reductions_with_few_results(device):
     )
 
 
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("shape", [(1500, 1000), (517, 3001), (70_000, 24), (40, 50_000)], ids=str)
+def test_reductions_of_many_columns(device, shape, dynamic):
+    """More than caches hold: rows are shared out where columns are few, and read as long as they are."""
+
+    def gradients(x, grad, mean, scale):
+        normed = (x - mean) * scale
+        return (grad * normed).sum(0), grad.sum(0), grad * normed
+
+    def extremes(x, grad, mean):
+        return x.amax(0), (x * grad).argmin(0), x.var(0), (x - mean).abs().sum(0)
+
+    x, grad = torch.randn(2, *shape, device=device)
+    mean, scale = torch.randn(2, shape[0], 1, device=device)
+    check(gradients, x, grad, mean, scale, dynamic=dynamic, rtol=1e-4, atol=5e-3)
+    check(extremes, x, grad, mean, dynamic=dynamic, rtol=1e-4, atol=5e-3)
+
+
 @pytest.mark.parametrize(
     ("shape", "function"),
     [
