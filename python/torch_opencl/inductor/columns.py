@@ -8,8 +8,8 @@ from torch._inductor.virtualized import V
 
 from . import reductions
 from .body import Body, Vectors, hint
-from .statements import Phase, Statement
 from .splits import MANY
+from .statements import Phase, Statement
 from .turning import Turning
 
 # Elements of a piece of a row that a CPU's work-item takes as one task.

@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
 
-
-# PyTorch asks how to divide a reduction (splits.py) where results are fewer than 64 for each multiprocessor: the threads
-# of a GPU's. A CPU's compute unit takes up to so many times as many.
+# PyTorch asks how to divide a reduction (splits.py) where results are fewer than 64 for each multiprocessor: what the
+# threads of a GPU have for themselves. A CPU is asked up to so many times as many.
 UNITS_OF_A_CORE = 64
 
 
