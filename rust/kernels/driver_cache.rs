@@ -7,8 +7,9 @@
 //! caches.
 //!
 //! So a program without kernels is built once more under another key (`build.rs`), nothing is compiled onto a full
-//! disk, and a process that ends before a loaded program has run leaves a [`Marker`], by which the next one knows to
-//! set the folder aside.
+//! disk, and a process that ends before a loaded program has run leaves a [`Marker`]. The next one then looks whether
+//! files are whole, as most processes that end so have been killed, and sets the folder aside if one is not; or if two
+//! processes in a row have ended so, as bytes that have changed in a whole file are not seen.
 
 use std::env;
 use std::ffi::{CString, OsString};
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::marker::{self, Marker};
-use super::{store, warn};
+use super::{intact, store, warn};
 use crate::cl::{witness_with, DeviceInfo, Witness};
 
 static MARKER: Marker = Marker::new();
@@ -81,26 +82,45 @@ pub fn leave() {
 pub fn check_driver_cache() {
     witness_with(Witness { doubted: || MARKER.doubt(markers), proven: || MARKER.prove() });
     if let Some(folder) = folder().filter(|_| is_on()) {
-        if marker::sweep(&markers_of(&folder)) {
-            warn(&suspect(&folder));
+        if let Some(text) = checked(&folder, marker::sweep(&markers_of(&folder))) {
+            warn(&text);
         }
     }
 }
 
+/// Looks at the cache where a process `has_died` while it loaded from it; returns a message where that is the cause.
+fn checked(folder: &Path, has_died: bool) -> Option<String> {
+    // Made after such an end of a process that the files do not explain.
+    let unexplained = markers_of(folder).join("unexplained");
+    if !has_died {
+        let _ = fs::remove_file(unexplained);
+        return None;
+    }
+    if let Some(file) = intact::damaged_file(folder) {
+        let name = file.strip_prefix(folder).unwrap_or(&file).display();
+        return Some(suspect(folder, "a process has ended", &format!("{name} is damaged")));
+    }
+    if unexplained.exists() {
+        return Some(suspect(folder, "two processes have ended", "It may be damaged"));
+    }
+    let _ = store::replace(&unexplained, b"");
+    None
+}
+
 /// Moves a folder out of the way, unless its disk is full; returns a message on the outcome.
-fn suspect(folder: &Path) -> String {
-    let ended = "OpenCL: a process has ended while it loaded kernels that the driver had compiled and kept in";
+fn suspect(folder: &Path, ended: &str, finding: &str) -> String {
+    let ended = format!("OpenCL: {ended} while loading kernels that the driver had compiled and kept in");
     let shown = folder.display();
     if let Some(free) = free_bytes(folder).filter(|free| *free < ROOM) {
         return format!("{ended} {shown}. The disk is full ({free} bytes are free): make room, or set POCL_CACHE_DIR.");
     }
     match set_aside(folder) {
         Ok(aside) => format!(
-            "{ended} {shown}. It may be damaged, and is now {}: kernels are compiled anew. If that was no crash, \
-             move it back, else delete it.",
+            "{ended} {shown}. {finding}: the folder is now {}, and kernels are compiled anew. If that was no crash, move \
+             it back, else delete it.",
             aside.display()
         ),
-        Err(error) => format!("{ended} {shown}. It may be damaged, and cannot be renamed ({error}): delete it."),
+        Err(error) => format!("{ended} {shown}. {finding}, and the folder cannot be renamed ({error}): delete it."),
     }
 }
 
@@ -237,7 +257,7 @@ mod tests {
         for other in ["kcache.damaged-17", &recent, "kcache.damaged-by-me", "other.damaged-17"] {
             store::make_folder(&base.join(other)).unwrap();
         }
-        let text = suspect(&folder);
+        let text = suspect(&folder, "a process has ended", "It may be damaged");
         assert!(text.contains(&folder.display().to_string()) && text.contains("is now"), "{text}");
         let mut names: Vec<String> =
             fs::read_dir(&base).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -247,6 +267,24 @@ mod tests {
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
         let aside = names.iter().find(|name| name.starts_with("kcache.damaged-1") && **name != recent).unwrap();
         assert_eq!(fs::read(base.join(aside).join("program")).unwrap(), b"damaged");
+    }
+
+    #[test]
+    fn whole_files_are_suspected_after_two_ends_in_a_row() {
+        let base = env::temp_dir().join(format!("torch_opencl_{}_checked", std::process::id()));
+        let _ = fs::remove_dir_all(&base);
+        let folder = base.join("kcache");
+        store::replace(&folder.join("program.bc"), b"BC\xc0\xde").unwrap();
+        for has_died in [true, false, true] {
+            assert_eq!(checked(&folder, has_died), None);
+        }
+        let text = checked(&folder, true).unwrap();
+        assert!(text.contains("two processes") && text.contains("is now"), "{text}");
+        assert_eq!(checked(&folder, true), None, "another folder begins anew");
+        store::replace(&folder.join("program.bc"), b"BC").unwrap();
+        let text = checked(&folder, true).unwrap();
+        assert!(text.contains("program.bc is damaged"), "{text}");
+        let _ = fs::remove_dir_all(&base);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod driver_cache;
 mod dtype;
 pub mod entry;
 mod evict;
+mod intact;
 mod layout;
 mod listing;
 mod marker;

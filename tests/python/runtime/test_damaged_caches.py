@@ -90,6 +90,7 @@ def test_after_a_process_that_died_of_it_the_cache_is_set_aside(caches, suffix, 
     assert again.returncode == 0, again.stderr
     (aside,) = set_aside(caches)
     assert again.stderr.count(str(aside)) == 1 and "compiled anew" in again.stderr
+    assert f"{suffix} is damaged" in again.stderr
     third = run_python(PROGRAM, **environment(caches))
     assert (third.stdout, third.stderr) == ("0 3\n", "")
     assert set_aside(caches) == [aside]
@@ -102,6 +103,23 @@ def test_a_process_that_is_killed_while_it_computes_says_nothing_of_the_cache(ca
         assert len(list(caches.glob("driver/torch_opencl/*.running"))) == 1
     assert output_of(PROGRAM, **environment(caches)) == "0 3"
     assert set_aside(caches) == []
+
+
+def test_processes_that_end_while_they_load_cost_the_cache_if_two_in_a_row_do(caches):
+    """As those that are killed. The file stands for one that has begun to load."""
+    marker = caches / "driver" / "torch_opencl" / "ended.running"
+
+    def after_an_end() -> str:
+        marker.parent.mkdir(exist_ok=True)
+        marker.write_text("1")
+        marker.chmod(0o600)
+        return output_of(PROGRAM, **environment(caches))
+
+    assert after_an_end() == "0 3" and not marker.exists()
+    assert output_of(PROGRAM, **environment(caches)) == "0 3"
+    assert after_an_end() == "0 3" and set_aside(caches) == []
+    after_an_end()
+    assert len(set_aside(caches)) == 1
 
 
 def test_a_full_disk_is_an_error_that_names_it(tmp_path):

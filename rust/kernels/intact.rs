@@ -1,0 +1,129 @@
+//! Whether files of PoCL's cache are as long as they say: a truncated one, or one of zeros, ends the process that loads
+//! it.
+//!
+//! A program is LLVM bitcode (<https://llvm.org/docs/BitCodeFormat.html>): blocks from the first byte to the last, each
+//! with its length. A kernel is a shared library, and an ELF file ends with a table whose place its header gives.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+const BITCODE: [u8; 4] = *b"BC\xc0\xde";
+/// Of a 64-bit file.
+const ELF: [u8; 5] = *b"\x7fELF\x02";
+
+/// A file below a folder that is shorter, or longer, than it says; `None` where there is none.
+pub(super) fn damaged_file(folder: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).find_map(|path| {
+        if path.is_dir() {
+            return damaged_file(&path);
+        }
+        (!is_whole(&path)).then_some(path)
+    })
+}
+
+/// Returns false for a file that its driver would stumble over; true for all whose format is another.
+fn is_whole(path: &Path) -> bool {
+    let check = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("bc") => is_whole_bitcode,
+        Some("so") => is_whole_library,
+        _ => return true,
+    };
+    // One that cannot be read tells nothing: it may just have been removed.
+    File::open(path).and_then(|file| check(&file)).unwrap_or_else(|error| error.kind() != ErrorKind::UnexpectedEof)
+}
+
+fn is_whole_bitcode(file: &File) -> io::Result<bool> {
+    const ENTER_BLOCK: u32 = 1;
+    let end = file.metadata()?.len();
+    if bytes::<4>(file, 0)? != BITCODE {
+        return Ok(false);
+    }
+    let mut at = BITCODE.len() as u64;
+    while at < end {
+        // The number of the block and the width of its abbreviations are in the first word, in the second its words.
+        let (head, words) = (u32::from_le_bytes(bytes(file, at)?), u32::from_le_bytes(bytes(file, at + 4)?));
+        if head & 3 != ENTER_BLOCK {
+            return Ok(false);
+        }
+        at += 8 + 4 * u64::from(words);
+    }
+    Ok(at == end)
+}
+
+fn is_whole_library(file: &File) -> io::Result<bool> {
+    const SECTIONS: u64 = 40;
+    const SECTION_SIZE: u64 = 58;
+    const SECTION_COUNT: u64 = 60;
+    if bytes::<5>(file, 0)? != ELF {
+        return Ok(false);
+    }
+    let start = u64::from_ne_bytes(bytes(file, SECTIONS)?);
+    let size = u16::from_ne_bytes(bytes(file, SECTION_SIZE)?);
+    let count = u16::from_ne_bytes(bytes(file, SECTION_COUNT)?);
+    let end = start.saturating_add(u64::from(size) * u64::from(count));
+    Ok(start > 0 && end <= file.metadata()?.len())
+}
+
+fn bytes<const N: usize>(file: &File, at: u64) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    file.read_exact_at(&mut bytes, at)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Writes a file below a folder of its own, and asks for damaged ones there.
+    fn is_damaged(name: &str, content: &[u8]) -> bool {
+        let folder = std::env::temp_dir().join(format!("torch_opencl_{}_intact_{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let path = folder.join("AB").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        let found = damaged_file(&folder);
+        let _ = fs::remove_dir_all(&folder);
+        assert!(found.is_none() || found == Some(path));
+        found.is_some()
+    }
+
+    #[test]
+    fn bitcode_ends_where_its_blocks_do() {
+        let mut content = BITCODE.to_vec();
+        for words in [2_u32, 1] {
+            content.extend(0x0c21_u32.to_le_bytes());
+            content.extend(words.to_le_bytes());
+            content.extend(vec![7; 4 * words as usize]);
+        }
+        assert!(!is_damaged("whole.bc", &content));
+        for end in 0..content.len() {
+            // The first block and the magic number are whole by themselves.
+            assert_eq!(is_damaged("part.bc", &content[..end]), end != 4 && end != 20, "{end}");
+        }
+        assert!(is_damaged("zeros.bc", &vec![0; content.len()]));
+        content.push(0);
+        assert!(is_damaged("longer.bc", &content));
+    }
+
+    #[test]
+    fn a_library_holds_the_table_at_its_end() {
+        let mut content = vec![0; 64 + 3 * 64];
+        content[..5].copy_from_slice(&ELF);
+        content[40..48].copy_from_slice(&64_u64.to_ne_bytes());
+        content[58..62].copy_from_slice(&[64_u16.to_ne_bytes(), 3_u16.to_ne_bytes()].concat());
+        assert!(!is_damaged("whole.so", &content));
+        assert!(is_damaged("part.so", &content[..content.len() - 1]));
+        assert!(is_damaged("empty.so", b""));
+        assert!(is_damaged("zeros.so", &vec![0; content.len()]));
+    }
+
+    #[test]
+    fn other_files_are_no_business_of_this() {
+        assert!(!is_damaged("program.log", b"no bitcode"));
+        assert_eq!(damaged_file(Path::new("/no/such/folder")), None);
+    }
+}
