@@ -41,13 +41,13 @@ pub fn is_short(expr: &str) -> bool {
 /// difference, a product and of bitwise operations are those of the operands' low bits, and a choice takes what is
 /// there. One that does both might compare what has wrapped.
 pub fn is_narrow(expr: &str) -> bool {
+    let is_choice = |name: &str| CHOICES.split_whitespace().any(|choice| choice == name);
+    let divides_or_shifts = ["/", "%", "<<", ">>"].into_iter().any(|operator| expr.contains(operator));
+    if divides_or_shifts || !called(expr).all(is_choice) {
+        return false;
+    }
     let chooses = called(expr).next().is_some() || expr.contains(['<', '>', '=', '!', '?']);
-    let is_choice = called(expr).all(|name| CHOICES.split_whitespace().any(|choice| choice == name));
-    !expr.contains(['/', '%'])
-        && !expr.contains("<<")
-        && !expr.contains(">>")
-        && is_choice
-        && !(chooses && expr.contains(['+', '-', '*', '~']))
+    !(chooses && expr.contains(['+', '-', '*', '~']))
 }
 
 /// Names that the expression calls.
