@@ -10,17 +10,18 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const BITCODE: [u8; 4] = *b"BC\xc0\xde";
-/// Of a 64-bit file.
-const ELF: [u8; 5] = *b"\x7fELF\x02";
+const ELF: [u8; 4] = *b"\x7fELF";
 
 /// A file below a folder that is shorter, or longer, than it says; `None` where there is none.
 pub(super) fn damaged_file(folder: &Path) -> Option<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).find_map(|path| {
-        if path.is_dir() {
-            return damaged_file(&path);
+    let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.find_map(|entry| {
+        let path = entry.path();
+        // Links are not followed.
+        match entry.file_type().ok()? {
+            kind if kind.is_dir() => damaged_file(&path),
+            kind => (kind.is_file() && !is_whole(&path)).then_some(path),
         }
-        (!is_whole(&path)).then_some(path)
     })
 }
 
@@ -54,11 +55,17 @@ fn is_whole_bitcode(file: &File) -> io::Result<bool> {
 }
 
 fn is_whole_library(file: &File) -> io::Result<bool> {
+    const CLASS: u64 = 4;
+    const CLASS_64: u8 = 2;
     const SECTIONS: u64 = 40;
     const SECTION_SIZE: u64 = 58;
     const SECTION_COUNT: u64 = 60;
-    if bytes::<5>(file, 0)? != ELF {
+    if bytes::<4>(file, 0)? != ELF {
         return Ok(false);
+    }
+    if bytes::<1>(file, CLASS)? != [CLASS_64] {
+        // The header of a 32-bit file is another one.
+        return Ok(true);
     }
     let start = u64::from_ne_bytes(bytes(file, SECTIONS)?);
     let size = u16::from_ne_bytes(bytes(file, SECTION_SIZE)?);
@@ -112,13 +119,14 @@ mod tests {
     #[test]
     fn a_library_holds_the_table_at_its_end() {
         let mut content = vec![0; 64 + 3 * 64];
-        content[..5].copy_from_slice(&ELF);
+        content[..5].copy_from_slice(b"\x7fELF\x02");
         content[40..48].copy_from_slice(&64_u64.to_ne_bytes());
         content[58..62].copy_from_slice(&[64_u16.to_ne_bytes(), 3_u16.to_ne_bytes()].concat());
         assert!(!is_damaged("whole.so", &content));
         assert!(is_damaged("part.so", &content[..content.len() - 1]));
         assert!(is_damaged("empty.so", b""));
         assert!(is_damaged("zeros.so", &vec![0; content.len()]));
+        assert!(!is_damaged("other.so", b"\x7fELF\x01"));
     }
 
     #[test]
