@@ -44,7 +44,7 @@ texts! {
     prelude tier vector notation elementary power rounding math complex index scatter nonzero searchsorted philox random
     random_lanes random_groups sampling sampling_grad factory copy cat transpose scan sort sort_groups radix kthvalue topk
     matrix activation epilogue panel pack_matrix tile gemm matmul gemm_local gemm_operands im2col pack_im2col
-    pack_im2col_transposed conv winograd_transforms winograd_tiles winograd conv_channels conv_weight columns reduce
+    pack_im2col_transposed conv winograd_transforms winograd_tiles winograd conv_channels conv_weight columns fold reduce
     arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_rows pool_channels_last fractional_max_pool
     fault loss ctc margin segment_reduce sparse_mm assertion optimizer rnn resample resample_rows grid_sampler embedding_bag
     multi_tensor foreach_norm foreach block scores attention attention_query attention_backward butterfly fft
@@ -109,7 +109,7 @@ families! {
     /// Winograd convolutions.
     Winograd winograd: prelude vector matrix panel tile winograd_transforms winograd_tiles winograd;
     /// Sums, products, extremes and norms.
-    Reduce reduce: prelude tier vector notation elementary power columns reduce;
+    Reduce reduce: prelude tier vector notation elementary power columns fold reduce;
     /// Extremes and their indices.
     ArgReduce arg_reduce: prelude tier vector columns arg_reduce;
     /// Mean and variance.

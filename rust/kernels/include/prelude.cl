@@ -83,12 +83,9 @@ typedef int TI;
 typedef double T;
 typedef long TI;
 #elif defined(CLASS_I) && defined(SPEC_INT)
-// In specialised programs whose operands have 32 bits or fewer, and whose op computes in no more.
-typedef int T;
-typedef int TI;
+typedef int T, TI;  // no operand has more bits, and the op computes in no more
 #elif defined(CLASS_I)
-typedef long T;
-typedef long TI;
+typedef long T, TI;
 #elif defined(CLASS_U)
 typedef ulong T;
 typedef long TI;
@@ -105,10 +102,8 @@ typedef double TR;
 #define UNPACK_T(bits) as_float((uint)(bits)[0])
 #elif defined(CLASS_D)
 #define UNPACK_T(bits) as_double((bits)[0])
-#elif defined(CLASS_I)
-#define UNPACK_T(bits) ((long)(bits)[0])
-#elif defined(CLASS_U)
-#define UNPACK_T(bits) ((bits)[0])
+#elif defined(CLASS_I) || defined(CLASS_U)
+#define UNPACK_T(bits) ((T)(bits)[0])
 #elif defined(CLASS_C)
 #define UNPACK_T(bits) ((float2)(as_float((uint)(bits)[0]), as_float((uint)((bits)[0] >> 32))))
 #define UNPACK_TR(bits) as_float((uint)(bits)[0])

@@ -18,20 +18,14 @@ static inline TV rounded(TV x, int dt) {
     TV upper = shifted - (shifted - x);
     return SEL(isfinite(shifted), upper, x);
   }
-#elif defined(SPEC_INT)
-  switch (dt) {
-    case DT_BOOL: return B(x != 0);
-    case DT_U8: return x & 255;
-    case DT_I8: return x << 24 >> 24;
-    case DT_I16: return x << 16 >> 16;
-  }
 #elif defined(CLASS_I)
+  const int bits = sizeof(T) * 8;
   switch (dt) {
     case DT_BOOL: return B(x != 0);
     case DT_U8: return x & 255;
-    case DT_I8: return x << 56 >> 56;
-    case DT_I16: return x << 48 >> 48;
-    case DT_I32: return x << 32 >> 32;
+    case DT_I8: return x << (bits - 8) >> (bits - 8);
+    case DT_I16: return x << (bits - 16) >> (bits - 16);
+    case DT_I32: return x << (bits - 32) >> (bits - 32);
 #ifdef RARE_DTYPES
     case DT_U16: return x & 0xffff;
     case DT_U32: return x & 0xffffffffL;

@@ -1,5 +1,6 @@
 //! Element-wise ops: every row of the op table that has an expression.
 
+mod narrow;
 pub mod row;
 pub mod tiles;
 mod words;
@@ -13,7 +14,6 @@ use crate::error::{Error, Result};
 use crate::kernels::entry::{EntryPoint, Listed};
 use crate::kernels::{CachedProgram, Class, DType, Family, MAX_DIMS, MAX_OPERANDS};
 use crate::ops::copy::transpose;
-use crate::ops::core::geometry::filling_lanes;
 use crate::ops::core::tier::{tier, with_rare};
 use crate::ops::{Operand, Scalar, Target};
 
@@ -178,30 +178,6 @@ impl Call<'_> {
         let group = group.map(|group| [group]);
         let local = group.as_ref().map(|group| &group[..]);
         self.target.launch_elements(&program, kernel, &Listed(&args), count, &[items], local)
-    }
-
-    /// Elements that an item of a specialised program takes at a time: on CPUs of `int` as many as fill a register, on
-    /// GPUs as many as fill a load of the narrowest operand.
-    fn specialised_lanes(&self, lanes: usize, narrow: bool, operands: &[Operand<'_>]) -> usize {
-        let narrowest =
-            operands.iter().filter(|operand| operand.address != 0).map(|operand| operand.dtype.size()).min();
-        match narrowest {
-            Some(_) if narrow && self.target.is_cpu() => CPU_VECTOR / size_of::<i32>(),
-            Some(size) if lanes > 1 && !self.target.is_cpu() => filling_lanes(lanes, size),
-            _ => lanes,
-        }
-    }
-
-    /// Returns true if a specialised program may compute in `int` what the generic one computes in `long`.
-    fn is_narrow(&self) -> bool {
-        let is_int = |dtype: DType| matches!(dtype, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32);
-        let fits = |scalar: &Scalar| i32::try_from(scalar.integer).is_ok();
-        let is_input_narrow = |input: &Operand<'_>| is_int(input.dtype) && (input.address != 0 || fits(&input.value));
-        self.row.narrow
-            && is_int(self.compute)
-            && self.outs().all(|out| is_int(out.dtype))
-            && self.inputs.iter().all(is_input_narrow)
-            && self.scalars.iter().all(fits)
     }
 
     /// Work-items of the dense kernel, and of a group of it; `None` where the driver chooses.
