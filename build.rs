@@ -122,6 +122,10 @@ fn build() -> Result<(), Box<dyn Error>> {
         .debug(false)
         .opt_level(2)
         .cargo_metadata(false);
+    // Calling a dispatch stub's kernel for the CPU takes the variants that libtorch was built with (DispatchStub.h).
+    if env::var("CARGO_CFG_TARGET_ARCH")? == "x86_64" {
+        compilation.define("HAVE_AVX2_CPU_DEFINITION", None).define("HAVE_AVX512_CPU_DEFINITION", None);
+    }
     // The version names the commit, and torch's headers change with it.
     let version = std::fs::read(&torch.version)?;
     objects::compile(&compilation, &sources, &includes, &version, &out_dir, "torch_opencl_cpp")?;

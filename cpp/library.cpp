@@ -54,6 +54,10 @@ void set_preferred_blas_library(const std::string& name) {
   checked([&] { bridge::set_preferred_blas_library(rust::Str(name)); });
 }
 
+void set_small_calls(const std::string& choice) {
+  checked([&] { bridge::set_small_calls(rust::Str(choice)); });
+}
+
 void set_tuning(int64_t device, const std::string& values) {
   checked([&] { bridge::set_tuning(device_index(device), rust::Str(values)); });
 }
@@ -196,6 +200,8 @@ TORCH_LIBRARY(torch_opencl, m) {
     return to_string(checked([] { return bridge::preferred_blas_library(); }));
   });
   m.def("set_preferred_blas_library(str name) -> ()", &set_preferred_blas_library);
+  m.def("small_calls() -> str", [] { return to_string(checked([] { return bridge::small_calls(); })); });
+  m.def("set_small_calls(str choice) -> ()", &set_small_calls);
   m.def("blas_choices(int device) -> str", [](int64_t device) {
     return to_string(bridge::blas_choices_json(static_cast<int32_t>(device)));
   });

@@ -51,6 +51,10 @@ at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op)
   return dtype == at::kComplexHalf ? at::kComplexFloat : dtype;
 }
 
+Casts casts_of(PointwiseOp op) {
+  return class_from(op) == ClassFrom::Common ? Casts::ToCommon : Casts::No;
+}
+
 at::ScalarType scalar_dtype(const at::TensorIteratorBase& iter, PointwiseOp op, int index, at::ScalarType dtype) {
   // On the CPU one element becomes infinite where the scalar is too large, and more of them raise.
   const bool may_overflow = at::isReducedFloatingType(dtype) || c10::isFloat8Type(dtype);

@@ -4,6 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <array>
 
+#include "host_iteration.h"
 #include "operand.h"
 #include "pointwise_op.h"
 
@@ -17,6 +18,9 @@ at::ScalarType compute_dtype(const at::TensorIteratorBase& iter, PointwiseOp op)
 
 // The dtype that CPU kernels convert an op's scalar to.
 at::ScalarType scalar_dtype(const at::TensorIteratorBase& iter, PointwiseOp op, int index, at::ScalarType dtype);
+
+// Whether ATen casts the op's inputs, which it does not where a row names the tensor whose dtype is computed in.
+Casts casts_of(PointwiseOp op);
 
 // A stub's parameter behind the iterator, as the scalar that the row names.
 template <class T>
@@ -34,12 +38,14 @@ bridge::Scalar stub_scalar(const T& value, at::ScalarType dtype) {
   }
 }
 
-template <class FnPtr, PointwiseOp kOp>
+// Fills `kStub` for this device. Small iterations go on to the CPU's kernel in the same stub.
+template <auto& kStub, PointwiseOp kOp, class FnPtr = typename std::remove_reference_t<decltype(kStub)>::FnPtr>
 struct Pointwise;
 
-template <class Iter, class... Parameters, PointwiseOp kOp>
-struct Pointwise<void (*)(Iter&, Parameters...), kOp> {
+template <auto& kStub, PointwiseOp kOp, class Iter, class... Parameters>
+struct Pointwise<kStub, kOp, void (*)(Iter&, Parameters...)> {
   static void call(Iter& iter, Parameters... parameters) {
+    if (ran_on_host<kStub>(casts_of(kOp), iter, parameters...)) return;
     [[maybe_unused]] const at::ScalarType dtype = compute_dtype(iter, kOp);
     [[maybe_unused]] int index = 0;
     const std::array<bridge::Scalar, sizeof...(Parameters)> scalars{
@@ -53,10 +59,11 @@ std::array<bridge::Scalar, 3> replacements(
     at::ScalarType dtype, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf);
 
 // nan_to_num
-template <class Iter, PointwiseOp kOp>
-struct Pointwise<void (*)(Iter&, std::optional<double>, std::optional<double>, std::optional<double>), kOp> {
+template <auto& kStub, PointwiseOp kOp, class Iter>
+struct Pointwise<kStub, kOp, void (*)(Iter&, std::optional<double>, std::optional<double>, std::optional<double>)> {
   using Number = std::optional<double>;
   static void call(Iter& iter, Number nan, Number posinf, Number neginf) {
+    if (ran_on_host<kStub>(casts_of(kOp), iter, nan, posinf, neginf)) return;
     run_pointwise(iter, kOp, replacements(iter.dtype(0), nan, posinf, neginf));
   }
 };

@@ -16,6 +16,7 @@
 #include "device_check.h"
 #include "error.h"
 #include "fallback.h"
+#include "host_call.h"
 #include "host_on_cpu.h"
 #include "pointwise.h"
 #include "structured.h"
@@ -79,6 +80,9 @@ class ArgumentCheck {
 constexpr uint64_t kPromotes = uint64_t{1} << 63;
 constexpr uint64_t kLoadable = 0x8eff;
 
+// Marks the dtypes of an op whose calls with few elements the host may compute (host_call.h).
+constexpr uint64_t kSmallOnHost = uint64_t{1} << 62;
+
 // The dtype that PyTorch promotes the inputs of one call to.
 class Promotion {
  public:
@@ -106,7 +110,7 @@ class Promotion {
   }
   static bool has(uint64_t dtypes, at::ScalarType dtype) {
     const auto code = static_cast<unsigned>(dtype);
-    return code < 63 && ((dtypes >> code) & 1u) != 0;
+    return code < 62 && ((dtypes >> code) & 1u) != 0;
   }
 
   uint64_t dtypes_;
@@ -130,6 +134,10 @@ struct Wrapper<Op, Return(Args...)> {
   static Return call(Args... args) try {
     if (!ArgumentCheck(kDtypes, Op::name)(args...) && !Promotion(kDtypes, Op::name)(args...))
       return fall_back(std::forward<Args>(args)...);
+    if constexpr ((kDtypes & kSmallOnHost) != 0 && HostCall<Op>::kIsPossible) {
+      HostMemory memory;
+      if (HostCall<Op>::opens(memory, args...)) return HostCall<Op>::run(memory, args...);
+    }
     return kBody(args...);
   } catch (const NoFloat64& refusal) {
     raise(refusal, Op::name);

@@ -4,6 +4,7 @@
 
 #include <ATen/TensorIterator.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/native/Activation.h>
 #include <ATen/native/Gelu.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/mul.h>
@@ -22,10 +23,14 @@ bridge::Scalar form(std::string_view approximate) {
 } // namespace
 
 void gelu_out::impl(const at::Tensor&, std::string_view approximate, const at::Tensor&) {
+  const auto type = at::native::get_gelutype_enum(approximate);
+  if (ran_on_host<at::native::GeluKernel>(Casts::ToCommon, *this, type)) return;
   run_pointwise(*this, PointwiseOp::gelu, form(approximate));
 }
 
 void gelu_backward_out::impl(const at::Tensor&, const at::Tensor&, std::string_view approximate, const at::Tensor&) {
+  const auto type = at::native::get_gelutype_enum(approximate);
+  if (ran_on_host<at::native::GeluBackwardKernel>(Casts::ToCommon, *this, type)) return;
   run_pointwise(*this, PointwiseOp::gelu_backward, form(approximate));
 }
 

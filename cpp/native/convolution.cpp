@@ -1,6 +1,8 @@
 #include "entries/convolution.h"
 
 #include <ATen/native/ConvUtils.h>
+#include <ATen/ops/convolution_backward_ops.h>
+#include <ATen/ops/convolution_ops.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
@@ -9,6 +11,7 @@
 #include <algorithm>
 
 #include "../error.h"
+#include "../host_call.h"
 #include "../tensor_arg.h"
 #include "check.h"
 #include "contiguous.h"
@@ -18,6 +21,10 @@
 
 namespace torch_opencl::native {
 namespace {
+
+c10::SymIntArrayRef symbolic(at::IntArrayRef list) {
+  return c10::fromIntArrayRefSlow(list);
+}
 
 bridge::ConvDirection direction(bool transposed) {
   return transposed ? bridge::ConvDirection::Transposed : bridge::ConvDirection::Forward;
@@ -135,6 +142,14 @@ Convolution call_of(const Arguments<Op>& args) {
   return call;
 }
 
+// Multiplications up to which the CPU's own convolution takes less time than enqueueing a kernel and waiting for it.
+constexpr int64_t kFew = int64_t{1} << 20;
+
+bool is_small(const Convolution& call, at::IntArrayRef sizes) {
+  const int64_t outputs = call.transposed ? call.input.numel() : c10::multiply_integers(sizes);
+  return call.has_data() && outputs * (call.weight.numel() / call.weight.size(0)) <= kFew;
+}
+
 } // namespace
 
 at::Tensor convolution(const Arguments<at::_ops::convolution_overrideable>& args) {
@@ -144,6 +159,12 @@ at::Tensor convolution(const Arguments<at::_ops::convolution_overrideable>& args
   const auto sizes = call.output_sizes();
   call.check_bias(bias, sizes);
   const at::MemoryFormat format = call.memory_format();
+  if (is_small(call, sizes)) {
+    const auto result = HostCall<at::_ops::convolution>::attempt(
+        input, weight, bias, symbolic(call.stride), symbolic(call.padding), symbolic(call.dilation), call.transposed,
+        symbolic(call.output_padding), call.groups);
+    if (result.has_value()) return result->contiguous(format);
+  }
   const at::Tensor image = call.formatted_input(format), kernel = repeated_in_batches_only(weight);
   const at::Tensor output = at::empty(sizes, input.options().memory_format(format));
   if (!call.has_data()) {
@@ -202,6 +223,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   const bool transposed = args.transposed;
   check_sizes("convolution_backward", "grad_output", grad_output, call.output_sizes());
   check_dtype("convolution_backward", "grad_output", grad_output, input.scalar_type());
+  if (is_small(call, grad_output.sizes())) {
+    const c10::SymInt channels = grad_output.size(1);
+    const auto gradients = HostCall<at::_ops::convolution_backward>::attempt(
+        grad_output, input, weight, at::OptionalSymIntArrayRef(channels), symbolic(call.stride), symbolic(call.padding),
+        symbolic(call.dilation), transposed, symbolic(call.output_padding), call.groups, args.output_mask);
+    if (gradients.has_value()) return *gradients;
+  }
   const bridge::ConvParameters parameters = call.args();
   const bool has_data = call.has_data() && grad_output.numel() > 0;
   const at::MemoryFormat format = call.memory_format();

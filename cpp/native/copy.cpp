@@ -5,6 +5,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/Copy.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorShape.h>
 #include <ATen/ops/conj_physical.h>
@@ -85,6 +86,7 @@ void copy_on_device(const at::Tensor& source, const at::Tensor& target) {
                   .check_all_same_dtype(false)
                   .check_all_same_device(true)
                   .build();
+  if (ran_on_host<at::native::copy_stub>(Casts::No, iter, /*non_blocking=*/false)) return;
   run_pointwise(iter, PointwiseOp::_copy_from, {});
 }
 

@@ -1,6 +1,7 @@
 #include "entries/factory.h"
 #include "entries/composite.h"
 
+#include <ATen/native/RangeFactories.h>
 #include <ATen/native/RangeUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/linspace.h>
@@ -9,6 +10,7 @@
 #include <ATen/ops/scalar_tensor.h>
 
 #include "../error.h"
+#include "../host_iteration.h"
 #include "../tensor_arg.h"
 #include "torch_opencl/rust/ops/factory/mod.rs.h"
 
@@ -30,11 +32,13 @@ void fill_contiguous(const at::Tensor& out, Fill&& fill) {
 
 } // namespace
 
-void arange(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar&, const at::Scalar& step) {
+void arange(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& steps, const at::Scalar& step) {
+  if (ran_on_host<at::native::arange_stub>(Casts::No, iter, start, steps, step)) return;
   fill_contiguous(iter.tensor(0), [&](const at::Tensor& out) { bridge::arange(arg(out), arg(start), arg(step)); });
 }
 
-void linspace(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end, int64_t) {
+void linspace(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end, int64_t steps) {
+  if (ran_on_host<at::native::linspace_stub>(Casts::No, iter, start, end, steps)) return;
   // Refuses ends that the dtype does not hold, in the words of PyTorch.
   AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND2(at::kHalf, at::kBFloat16, iter.dtype(), "linspace", [&] {
     static_cast<void>(start.to<scalar_t>());

@@ -6,12 +6,15 @@
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/native_dropout_backward_ops.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "../error.h"
 #include "../generator.h"
+#include "../host_call.h"
+#include "../stays_idle.h"
 #include "../tensor_arg.h"
 #include "check.h"
 #include "random.h"
@@ -37,10 +40,11 @@ template <class Fill>
 void fill_dense(const at::TensorBase& self, Fill&& fill) {
   if (self.numel() == 0) return;
   const at::Tensor target(self);
-  if (is_dense(self)) return checked([&] { fill(target); });
-  const at::Tensor dense = at::empty(target.sizes(), target.options());
+  const at::Tensor dense = is_dense(self) ? target : at::empty(target.sizes(), target.options());
+  const StaysIdle idle(dense);
   checked([&] { fill(dense); });
-  target.copy_(dense);
+  idle.wait();
+  if (!dense.is_same(target)) target.copy_(dense);
 }
 
 void integers(const at::TensorBase& self, uint64_t range, int64_t base, const OptionalGenerator& generator) {
@@ -78,7 +82,9 @@ void bernoulli_tensor(const at::TensorBase& self, const at::TensorBase& p, Optio
   if (self.numel() == 0) return;
   const at::Tensor target(self), out = target.contiguous();
   const at::Tensor probabilities = at::Tensor(p).expand(out.sizes()).contiguous();
+  const StaysIdle idle(out);
   checked([&] { bridge::random_bernoulli(arg(out), arg(probabilities), stream(out, generator)); });
+  idle.wait();
   if (!out.is_same(target)) target.copy_(out);
 }
 
@@ -115,7 +121,9 @@ std::tuple<at::Tensor, at::Tensor> dropout(
   at::Tensor out = at::empty_like(dense), mask = at::empty_like(dense, input.options().dtype(mask_dtype));
   if (input.numel() > 0) {
     const bridge::RandomStream part = stream(dense, generator);
+    const StaysIdle idle(dense);
     checked([&] { bridge::dropout(arg(out), arg(mask), arg(dense), keep_prob, part); });
+    idle.wait();
   }
   return {std::move(out), std::move(mask)};
 }
@@ -139,6 +147,7 @@ at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tens
   if (!grad_output.is_floating_point()) return grad_output * (mask * scale);
   check_sizes("native_dropout_backward", "mask", mask, grad_output.sizes());
   check_dtype("native_dropout_backward", "mask", mask, at::kBool);
+  if (auto result = HostCall<at::_ops::native_dropout_backward>::attempt(grad_output, mask, scale)) return *result;
   const bool alike = is_dense(mask) && grad_output.strides() == mask.strides();
   const at::Tensor grad = alike ? grad_output : grad_output.contiguous();
   const at::Tensor kept = alike ? mask : mask.contiguous();

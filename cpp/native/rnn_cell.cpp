@@ -1,9 +1,17 @@
 #include "rnn_cell.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/sigmoid_backward.h>
+#include <ATen/ops/tanh_backward.h>
+#include <ATen/ops/zeros_like.h>
+#include <algorithm>
+#include <array>
 
 #include "../error.h"
+#include "../host_call.h"
 #include "../tensor_arg.h"
 #include "check.h"
 #include "contiguous.h"
@@ -45,11 +53,60 @@ struct Inputs {
   at::Tensor input_gates, hidden_gates, input_bias, hidden_bias;
 };
 
+// Views of some tensors on the host, for functions of ATen, if it may use them now.
+template <size_t kCount>
+std::optional<std::array<at::Tensor, kCount>> open(HostMemory& memory, const std::array<at::Tensor, kCount>& tensors) {
+  for (const at::Tensor& tensor : tensors) memory.add(tensor);
+  if (!memory.open()) return std::nullopt;
+  std::array<at::Tensor, kCount> views;
+  std::transform(
+      tensors.begin(), tensors.end(), views.begin(), [&](const at::Tensor& each) { return memory.view(each); });
+  return views;
+}
+
+// `lstm_cell` of few elements.
+std::optional<Tensors3> lstm_cell_on_host(const Inputs& inputs) {
+  HostMemory memory;
+  const auto views =
+      open<5>(memory, {inputs.input_gates, inputs.hidden_gates, inputs.input_bias, inputs.hidden_bias, inputs.state});
+  if (!views.has_value()) return std::nullopt;
+  const auto& [input_gates, hidden_gates, input_bias, hidden_bias, cx] = *views;
+  const OneThread one_thread;
+  at::Tensor gates = input_gates + hidden_gates;
+  if (input_bias.defined()) gates.add_(input_bias).add_(hidden_bias);
+  const std::vector<at::Tensor> parts = gates.unsafe_chunk(4, 1);
+  const at::Tensor &in = parts[0], &forget = parts[1], &cell = parts[2], &out = parts[3];
+  for (const at::Tensor& gate : {in, forget, out}) gate.sigmoid_();
+  cell.tanh_();
+  const at::Tensor cy = (forget * cx).addcmul_(in, cell);
+  return Tensors3{memory.to_device(out * cy.tanh()), memory.to_device(cy), memory.to_device(gates)};
+}
+
+// `lstm_cell_backward` of few elements; undefined gradients are zero.
+std::optional<Tensors3> lstm_cell_backward_on_host(const std::array<at::Tensor, 5>& tensors, bool has_bias) {
+  HostMemory memory;
+  const auto views = open(memory, tensors);
+  if (!views.has_value()) return std::nullopt;
+  const auto& [grad_hy, grad_cy, cx, cy, gates] = *views;
+  const std::vector<at::Tensor> parts = gates.chunk(4, 1);
+  const at::Tensor &in = parts[0], &forget = parts[1], &cell = parts[2], &out = parts[3];
+  const at::Tensor tanh = cy.tanh(), from_hy = grad_hy.defined() ? grad_hy : at::zeros_like(cy);
+  at::Tensor grad = at::tanh_backward(from_hy * out, tanh);
+  if (grad_cy.defined()) grad.add_(grad_cy);
+  const at::Tensor grad_gates = at::cat(
+      {at::sigmoid_backward(grad * cell, in), at::sigmoid_backward(grad * cx, forget),
+       at::tanh_backward(grad * in, cell), at::sigmoid_backward(from_hy * tanh, out)},
+      1);
+  const at::Tensor grad_bias = has_bias ? grad_gates.sum(0) : at::Tensor();
+  return Tensors3{memory.to_device(grad_gates), memory.to_device(grad * forget), memory.to_device(grad_bias)};
+}
+
 } // namespace
 
 // hy, cy, and the activated gates for the backward pass.
 Tensors3 lstm_cell(const Arguments<at::_ops::_thnn_fused_lstm_cell>& args) {
   const Inputs inputs("lstm_cell", Cell::Lstm, args, args.cx);
+  if (auto results = lstm_cell_on_host(inputs)) return *results;
   at::Tensor hy = at::empty_like(inputs.state), cy = at::empty_like(inputs.state),
              workspace = at::empty_like(inputs.input_gates);
   checked([&] { bridge::lstm_cell(inputs.args(), arg(hy), arg(cy), arg(workspace)); });
@@ -72,6 +129,7 @@ Tensors3 lstm_cell_backward(
                    gates = dense(op, "workspace", workspace, {cx.size(0), gates_of(Cell::Lstm) * cx.size(1)}, cx),
                    from_hy = dense(op, "grad_hy", given_grad_hy, cx.sizes(), cx),
                    from_cy = dense(op, "grad_cy", given_grad_cy, cx.sizes(), cx);
+  if (auto results = lstm_cell_backward_on_host({from_hy, from_cy, before, after, gates}, has_bias)) return *results;
   at::Tensor grad_gates = at::empty_like(gates), grad_cx = at::empty_like(before);
   checked([&] {
     bridge::lstm_cell_backward(

@@ -4,6 +4,8 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/ScalarOps.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
@@ -12,6 +14,7 @@
 
 #include "../error.h"
 #include "../generator.h"
+#include "../host_call.h"
 #include "../tensor_arg.h"
 #include "check.h"
 #include "torch_opencl/rust/ops/attention/backward.rs.h"
@@ -115,9 +118,30 @@ uint64_t attention_counters(const at::Tensor& query, const at::Tensor& key) {
   return bridge::attention_counters(batch, query.size(-3), query.size(-2), key.size(-2));
 }
 
+namespace {
+
+// Returns true if the CPU's fused attention takes the operands.
+bool fits_cpu(const FusedAttention& call) {
+  const at::Tensor &q = call.query, &k = call.key, &v = call.value, &bias = call.bias;
+  const bool has_shapes = q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && q.size(1) == k.size(1) &&
+      q.size(1) == v.size(1) && q.size(3) == v.size(3) && !call.is_empty();
+  return has_shapes && (!bias.defined() || (bias.dim() == 4 && bias.scalar_type() == q.scalar_type()));
+}
+
+std::optional<at::Tensor> optional(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+}
+
+} // namespace
+
 Tensors2 FusedAttention::forward() const {
   const double dropout_p = options.dropout_p;
   TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1, kOp, ": expected 0 <= dropout_p <= 1, but got ", dropout_p);
+  if (dropout_p == 0 && fits_cpu(*this)) {
+    const auto result = HostCall<at::_ops::_scaled_dot_product_flash_attention_for_cpu>::attempt(
+        query, key, value, dropout_p, options.is_causal, optional(bias), options.scale);
+    if (result.has_value()) return {std::get<0>(*result), std::get<1>(*result).contiguous()};
+  }
   const Operands operands(query, key, value, bias);
   const at::Tensor& q = operands.query;
   const int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2);
@@ -144,6 +168,14 @@ Tensors4 FusedAttention::backward(
     return {
         at::zeros_like(query), at::zeros_like(key), at::zeros_like(value),
         wants_bias ? at::zeros_like(bias) : at::Tensor()};
+  }
+  if (options.dropout_p == 0 && !wants_bias && fits_cpu(*this)) {
+    const auto gradients = HostCall<at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward>::attempt(
+        grad_out, query, key, value, out, logsumexp, 0.0, options.is_causal, optional(bias), options.scale);
+    if (gradients.has_value()) {
+      const auto& [grad_query, grad_key, grad_value] = *gradients;
+      return {grad_query, grad_key, grad_value, at::Tensor()};
+    }
   }
   const at::Tensor grad_query = gradient_like(q), grad_key = gradient_like(k),
                    grad_value = gradient_like(operands.value);

@@ -6,7 +6,7 @@ from torch_opencl._lazy import is_available as _is_available
 from torch_opencl._load import LibraryError as _LibraryError, native as _native
 from torch_opencl._utils import DeviceLike as _DeviceLike, _get_device_index
 
-__all__ = ["blas_choices", "is_available", "is_built", "preferred_blas_library"]
+__all__ = ["blas_choices", "is_available", "is_built", "preferred_blas_library", "small_calls"]
 
 
 def is_built() -> bool:
@@ -56,6 +56,31 @@ def preferred_blas_library(backend: str | None = None) -> str:
     if backend is not None:
         _native().set_preferred_blas_library(backend)
     return _native().preferred_blas_library()
+
+
+def small_calls(choice: str | None = None) -> str:
+    """Choose who computes calls with few elements on devices that are the CPU, for the whole process; or ask who does.
+
+    * ``"host"`` (the default): ATen's functions for the CPU, on the device's own memory, where host and device share it
+      and the current stream has nothing left to do: enqueueing a kernel takes longer than such a call. Behind work that
+      is still pending, calls are enqueued as any other. No kernel is compiled for what the host computes, and a
+      profiler shows none.
+    * ``"kernels"``: this package's kernels compute every call, as on GPUs.
+
+    The environment variable ``TORCH_OPENCL_SMALL_CALLS`` sets what a process starts with.
+
+    Args:
+        choice: one of the two, or None to change nothing.
+
+    Returns:
+        The choice.
+
+    Raises:
+        RuntimeError: ``choice`` is neither.
+    """
+    if choice is not None:
+        _native().set_small_calls(choice)
+    return _native().small_calls()
 
 
 def blas_choices(device: _DeviceLike = None) -> dict[str, str]:

@@ -159,6 +159,7 @@ pub fn record_event(index: i32, stream: i64) -> Result<Box<TimedEvent>> {
 /// Refuses values of environment variables that would be noticed much later, or never.
 pub fn check_environment() -> Result<()> {
     DeviceClass::forced()?;
+    runtime::small_calls()?;
     kernels::check_cache_size()?;
     kernels::check_cache_folder()?;
     kernels::Specialisation::from_environment()?;

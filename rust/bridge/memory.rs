@@ -8,8 +8,13 @@ use crate::runtime::{self, device, BlockState, MemPool, Pool, PoolOptions, Segme
 
 pub use crate::runtime::{
     allocate_pinned, copy_device_to_device, copy_device_to_host, copy_host_to_device, empty_pinned_cache, free_pinned,
-    is_pinned, record_pinned, reset_accumulated_host_stats, reset_peak_host_stats, Mapping,
+    is_pinned, record_pinned, reset_accumulated_host_stats, reset_peak_host_stats, set_small_calls, to_host_if_idle,
+    Mapping,
 };
+
+pub fn small_calls() -> Result<String> {
+    runtime::small_calls().map(|choice| choice.name().to_owned())
+}
 
 pub fn allocate(index: i32, size: usize) -> Result<usize> {
     let stream = runtime::current_stream(index)?.id();

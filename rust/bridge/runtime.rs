@@ -90,6 +90,9 @@ pub mod ffi {
         fn pointer(self: &Mapping) -> usize;
         unsafe fn unmap(mapping: Box<Mapping>) -> Result<()>;
         fn is_host_unified(index: i32) -> Result<bool>;
+        fn to_host_if_idle(addresses: &mut [usize]) -> bool;
+        fn small_calls() -> Result<String>;
+        fn set_small_calls(choice: &str) -> Result<()>;
 
         // Counters, caches and tuning.
         fn check_environment() -> Result<()>;

@@ -52,7 +52,7 @@ pub struct Buffer {
     handle: MemHandle,
     size: usize,
     /// Storage that the driver does not own; freed after the handle is released.
-    _shared: Option<Shared>,
+    shared: Option<Shared>,
 }
 
 impl Buffer {
@@ -67,7 +67,7 @@ impl Buffer {
         let flags = CL_MEM_READ_WRITE | if host_visible { CL_MEM_ALLOC_HOST_PTR } else { 0 };
         // SAFETY: no host pointer is given, so the driver allocates the memory itself.
         let result = unsafe { create_buffer(context.handle, flags, size, std::ptr::null_mut()) };
-        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, _shared: None })
+        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, shared: None })
     }
 
     /// Allocates `size` bytes that host and device share.
@@ -76,7 +76,7 @@ impl Buffer {
         let flags = CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR;
         // SAFETY: the memory has `size` bytes and outlives the buffer.
         let result = unsafe { create_buffer(context.handle, flags, size, shared.pointer) };
-        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, _shared: Some(shared) })
+        Ok(Self { handle: MemHandle(check("clCreateBuffer", result)?), size, shared: Some(shared) })
     }
 
     /// Shares a buffer that other code has made in the same context.
@@ -110,12 +110,17 @@ impl Buffer {
         let size = ask(CL_MEM_SIZE)?.to_size();
         // SAFETY: the caller's promise.
         check("clRetainMemObject", unsafe { retain_mem_object(handle.0) })?;
-        Ok(Self { handle, size, _shared: None })
+        Ok(Self { handle, size, shared: None })
     }
 
     /// Borrowed handle.
     pub fn handle(&self) -> MemHandle {
         self.handle
+    }
+
+    /// Where the host has the memory without mapping it; `None` where it does not.
+    pub fn shared_address(&self) -> Option<usize> {
+        self.shared.as_ref().map(|shared| shared.pointer as usize)
     }
 
     /// Bytes.

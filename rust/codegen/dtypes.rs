@@ -28,7 +28,8 @@ const DTYPES: [(&str, u32); 21] = [
 /// Words that stand for several dtypes, the widest first. `any` is whatever PyTorch has, quantised and packed dtypes
 /// too: for ops that only look at shapes, and not at elements.
 const GROUPS: [(&str, Dtypes); 8] = [
-    ("any", Dtypes(u64::MAX)),
+    // The bits above are the marks of registration.h.
+    ("any", Dtypes((1 << 62) - 1)),
     ("stored", Dtypes(BOOL.0 | INTEGRAL.0 | FLOATING.0 | COMPLEX.0 | UNSIGNED.0 | FLOAT8.0 | 1 << 8)),
     ("all", Dtypes(BOOL.0 | INTEGRAL.0 | FLOATING.0 | COMPLEX.0)),
     ("integral", INTEGRAL),

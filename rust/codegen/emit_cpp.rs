@@ -225,10 +225,9 @@ fn stub(row: &PlannedRow) -> Option<String> {
     let StubFill { stub, kernel, .. } = row.stub.as_ref()?;
     let kernel = match (kernel, &row.pointwise) {
         (StubKernel::Function(name), _) => format!("&torch_opencl::native::{name}"),
-        (StubKernel::Pointwise, Some(op)) => format!(
-            "(&torch_opencl::Pointwise<decltype({stub})::FnPtr, torch_opencl::PointwiseOp::{}>::call)",
-            op.cpp_name()
-        ),
+        (StubKernel::Pointwise, Some(op)) => {
+            format!("(&torch_opencl::Pointwise<{stub}, torch_opencl::PointwiseOp::{}>::call)", op.cpp_name())
+        }
         (StubKernel::Pointwise, None) => return None,
         (StubKernel::Distribution, _) => format!(
             "(&torch_opencl::native::Sample<decltype({stub})::FnPtr, torch_opencl::Distribution::{}>::call)",
@@ -283,6 +282,10 @@ fn registration(registration: &Registration, row: &PlannedRow) -> String {
     let promotes = matches!(row.family.kind, Kind::Pointwise { arity: 2.. })
         && row.pointwise.as_ref().is_none_or(|op| op.class_from == ClassFrom::Common)
         && !op.starts_with("_foreach_");
-    let dtypes = if promotes { format!("torch_opencl::kPromotes | {mask}") } else { mask };
+    let dtypes = match (promotes, row.family.is_small_on_host() || op.starts_with("_foreach_")) {
+        (true, _) => format!("torch_opencl::kPromotes | {mask}"),
+        (false, true) => format!("torch_opencl::kSmallOnHost | {mask}"),
+        (false, false) => mask,
+    };
     format!("  TORCH_OPENCL_{form}({library}, \"{op}\", {function}, {implementation}, {outputs}{dtypes});\n")
 }

@@ -39,6 +39,32 @@ const KINDS: [(&str, Kind); 9] = [
     ("host", Kind::Host),
 ];
 
+/// Families whose calls with few elements the host may compute, where the device is the CPU (`cpp/host_call.h`): one
+/// kernel of the CPU does what one of ours does. Pointwise ones have stubs for that (`cpp/host_iteration.h`).
+const SMALL_ON_HOST: [&str; 14] = [
+    "copy",
+    "embedding_bag",
+    "foreach",
+    "index",
+    "loss",
+    "matmul",
+    "norm",
+    "optimizer",
+    "pool",
+    "reduce",
+    "resample",
+    "scan",
+    "softmax",
+    "sort",
+];
+
+impl Family {
+    /// Returns true if the host may compute calls with few elements.
+    pub fn is_small_on_host(&self) -> bool {
+        SMALL_ON_HOST.contains(&self.name.as_str())
+    }
+}
+
 /// Folders beside those of the families, for what they share, and that of the pointwise ones.
 const NO_FAMILIES: [&str; 3] = ["core", "pointwise", "tuning"];
 

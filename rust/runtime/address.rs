@@ -27,6 +27,15 @@ pub struct Location {
     pub offset: usize,
 }
 
+/// A buffer as it is placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The buffer.
+    pub memory: MemHandle,
+    /// Where the host has it without mapping it.
+    pub host: Option<usize>,
+}
+
 /// The reserved address range of one device.
 #[derive(Debug)]
 pub struct AddressSpace {
@@ -36,6 +45,8 @@ pub struct AddressSpace {
     memory: Box<[AtomicUsize]>,
     /// Per granule: the index of the first granule of its buffer.
     first: Box<[AtomicU32]>,
+    /// Per granule: where the host has it, 0 where it does not.
+    host: Box<[AtomicUsize]>,
 }
 
 impl AddressSpace {
@@ -63,6 +74,7 @@ impl AddressSpace {
                     size,
                     memory: (0..granules).map(|_| AtomicUsize::new(0)).collect(),
                     first: (0..granules).map(|_| AtomicU32::new(0)).collect(),
+                    host: (0..granules).map(|_| AtomicUsize::new(0)).collect(),
                 });
             }
         }
@@ -88,25 +100,42 @@ impl AddressSpace {
         Some(Location { memory: MemHandle::from_bits(memory), offset: offset - first * GRANULE })
     }
 
+    /// Where the host has the memory of an address without mapping it; `None` where it does not.
+    pub fn host_address(&self, address: usize) -> Option<usize> {
+        let offset = address.wrapping_sub(self.base);
+        let granule = self.host.get(offset / GRANULE)?.load(Ordering::Acquire);
+        (granule != 0).then(|| granule + offset % GRANULE)
+    }
+
     fn granules(&self, address: usize, size: usize) -> std::ops::Range<usize> {
         let first = address.wrapping_sub(self.base) / GRANULE;
         first..first + size.div_ceil(GRANULE)
     }
 
-    fn record(&self, address: usize, size: usize, memory: MemHandle) {
+    fn record(&self, address: usize, size: usize, buffer: Placed) {
         let range = self.granules(address, size);
         let start = range.start as u32;
-        for (memory_slot, first_slot) in
-            self.memory.get(range.clone()).unwrap_or_default().iter().zip(self.first.get(range).unwrap_or_default())
+        for (memory_slot, first_slot) in self
+            .memory
+            .get(range.clone())
+            .unwrap_or_default()
+            .iter()
+            .zip(self.first.get(range.clone()).unwrap_or_default())
         {
             first_slot.store(start, Ordering::Relaxed);
-            memory_slot.store(memory.to_bits(), Ordering::Release);
+            memory_slot.store(buffer.memory.to_bits(), Ordering::Release);
+        }
+        let Some(host) = buffer.host else { return };
+        for (index, slot) in self.host.get(range).unwrap_or_default().iter().enumerate() {
+            slot.store(host + index * GRANULE, Ordering::Release);
         }
     }
 
     fn clear(&self, address: usize, size: usize) {
-        for slot in self.memory.get(self.granules(address, size)).unwrap_or_default() {
-            slot.store(0, Ordering::Release);
+        for table in [&self.host, &self.memory] {
+            for slot in table.get(self.granules(address, size)).unwrap_or_default() {
+                slot.store(0, Ordering::Release);
+            }
         }
     }
 }
@@ -134,7 +163,7 @@ impl AddressMap {
     }
 
     /// Places a buffer of `size` bytes; returns its address.
-    pub fn insert(&mut self, space: &AddressSpace, size: usize, memory: MemHandle) -> Result<usize> {
+    pub fn insert(&mut self, space: &AddressSpace, size: usize, buffer: Placed) -> Result<usize> {
         let stretch = size.next_multiple_of(GRANULE);
         let reused = self.free.iter().find(|(_, free)| **free >= stretch).map(|(address, free)| (*address, *free));
         let address = if let Some((address, free)) = reused {
@@ -149,7 +178,7 @@ impl AddressMap {
         } else {
             return Err(Error::OutOfMemory("OpenCL: the device's reserved address range is used up".to_owned()));
         };
-        space.record(address, size, memory);
+        space.record(address, size, buffer);
         Ok(address)
     }
 
@@ -181,9 +210,10 @@ mod tests {
         let space = AddressSpace::reserve().unwrap();
         let mut map = AddressMap::new(&space);
         let memory = MemHandle::from_bits(0x1234);
-        let address = map.insert(&space, 3 * GRANULE, memory).unwrap();
+        let address = map.insert(&space, 3 * GRANULE, Placed { memory, host: Some(0x5000) }).unwrap();
         let location = space.resolve(address + 2 * GRANULE + 17).unwrap();
         assert_eq!(location, Location { memory, offset: 2 * GRANULE + 17 });
+        assert_eq!(space.host_address(address + 2 * GRANULE + 17), Some(0x5000 + 2 * GRANULE + 17));
         assert!(space.contains(address));
         assert!(!space.contains(&raw const location as usize));
     }
@@ -193,11 +223,11 @@ mod tests {
         let space = AddressSpace::reserve().unwrap();
         let mut map = AddressMap::new(&space);
         let memory = MemHandle::from_bits(8);
-        let first = map.insert(&space, GRANULE, memory).unwrap();
-        let second = map.insert(&space, GRANULE, memory).unwrap();
+        let first = map.insert(&space, GRANULE, Placed { memory, host: None }).unwrap();
+        let second = map.insert(&space, GRANULE, Placed { memory, host: None }).unwrap();
         map.remove(&space, first, GRANULE);
         map.remove(&space, second, GRANULE);
-        assert_eq!(space.resolve(first), None);
-        assert_eq!(map.insert(&space, 2 * GRANULE, memory).unwrap(), first);
+        assert_eq!((space.resolve(first), space.host_address(first)), (None, None));
+        assert_eq!(map.insert(&space, 2 * GRANULE, Placed { memory, host: None }).unwrap(), first);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 
-use super::address::{AddressMap, AddressSpace};
+use super::address::{AddressMap, AddressSpace, Placed};
 use super::blocks::{Blocks, MemPool, Owner, Pool, ALIGNMENT};
 use super::pools;
 use super::snapshot::{BlockView, SegmentView};
@@ -128,7 +128,8 @@ impl Allocator {
 
     /// Gives a buffer of other code an address.
     pub fn adopt(&mut self, space: &AddressSpace, buffer: Buffer) -> Result<usize> {
-        let address = self.addresses.insert(space, buffer.size().max(1), buffer.handle())?;
+        let address =
+            self.addresses.insert(space, buffer.size().max(1), Placed { memory: buffer.handle(), host: None })?;
         self.foreign.insert(address, Arc::new(buffer));
         Ok(address)
     }
@@ -180,7 +181,11 @@ impl Allocator {
             return Err(Error::OutOfMemory("the process's budget is used up".to_owned()));
         }
         let buffer = Buffer::new(context, segment_size, self.limits.host_unified)?;
-        let address = self.addresses.insert(space, segment_size, buffer.handle())?;
+        let address = self.addresses.insert(
+            space,
+            segment_size,
+            Placed { memory: buffer.handle(), host: buffer.shared_address() },
+        )?;
         self.segments.insert(address, Arc::new(buffer));
         self.blocks.add_segment(address, segment_size, owner, pool);
         self.stats.segment.add(1);

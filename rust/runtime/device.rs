@@ -271,6 +271,11 @@ impl DeviceState {
         self.allocator().release_cached(&self.space, is_released, || self.synchronize())
     }
 
+    /// Where the host has the memory of an address without mapping it; `None` where it does not.
+    pub fn host_address(&self, address: usize) -> Option<usize> {
+        self.space.host_address(address)
+    }
+
     /// Buffer and offset of an address.
     pub fn resolve(&self, address: usize) -> Result<Location> {
         self.space.resolve(address).ok_or_else(|| {

@@ -20,6 +20,7 @@ mod pinned;
 mod pools;
 mod profile;
 mod selection;
+mod small_calls;
 mod snapshot;
 mod stats;
 mod stream;
@@ -47,6 +48,7 @@ pub use pinned::{
 };
 pub use pools::{enter_pool, leave_pool, open_pool, PoolOptions};
 pub use profile::{start_profile, stop_profile, ProfiledCommand};
+pub use small_calls::{set_small_calls, small_calls, to_host_if_idle, SmallCalls};
 pub use snapshot::{BlockState, BlockView, SegmentView};
 pub use stats::{HostMemoryStats, MemoryStats, Stat};
 pub use stream::{launch_count, Stream, POOL_STREAMS};

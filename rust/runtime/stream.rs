@@ -213,6 +213,14 @@ impl Stream {
         self.faults.take_index_record(context, self.queue(context)?)
     }
 
+    /// Returns true if the host may use memory of the stream's tensors now, without a command: it is shared, no graph is
+    /// captured, and everything enqueued is known to have completed.
+    pub fn is_open_to_host(&self, context: &Context) -> bool {
+        context.shares_memory()
+            && !self.is_capturing.load(Ordering::Acquire)
+            && self.own_queue(context).is_ok_and(Queue::is_known_idle)
+    }
+
     /// Returns true if the stream has nothing left to do.
     ///
     /// A marker completes a little later than the commands before it, so each stretch of work gets one marker,

@@ -11,6 +11,8 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
 # Large products by our own kernels: what the tests are for. test_blas.py tests the other libraries and the choice.
 os.environ.setdefault("TORCH_OPENCL_BLAS", "opencl")
+# Small calls by our own kernels, too, which is what GPUs run. test_small_calls.py tests the default.
+os.environ.setdefault("TORCH_OPENCL_SMALL_CALLS", "kernels")
 # Large tensors run specialised kernels and small ones generic kernels, every time. test_specialization.py tests the
 # default, where it is a matter of time.
 os.environ.setdefault("TORCH_OPENCL_SPECIALIZE", "eager")

@@ -1,0 +1,87 @@
+#include "host_call.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/CPUAllocator.h>
+#include <cstring>
+
+#include "bridge.h"
+#include "error.h"
+#include "native/memory.h"
+#include "tensor_arg.h"
+
+namespace torch_opencl {
+namespace {
+
+// Elements of all tensors from which a call takes longer than waiting for a queue (some 50 us, PoCL, 2 cores).
+constexpr int64_t kLarge = int64_t{1} << 16;
+
+// 16-bit floats and complex numbers are left to kernels, which add in 32 bits where the CPU's functions do not.
+bool is_computed_alike(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kBool:
+    case at::kByte:
+    case at::kChar:
+    case at::kShort:
+    case at::kInt:
+    case at::kLong:
+    case at::kFloat:
+    case at::kDouble:
+      return true;
+    default:
+      return false;
+  }
+}
+
+} // namespace
+
+void HostMemory::add(const at::Tensor& tensor) {
+  if (!is_small_ || !tensor.defined()) return;
+  if (!tensor.is_privateuseone()) {
+    // Kernels say what they make of it. To the CPU's functions all tensors are on one device.
+    is_small_ = tensor.dim() == 0;
+    return;
+  }
+  elements_ += tensor.numel();
+  const bool has_memory = tensor.layout() == at::kStrided && tensor.numel() > 0 && tensor.storage().data() != nullptr;
+  is_small_ = has_memory && elements_ < kLarge && is_computed_alike(tensor.scalar_type()) && !tensor.is_neg();
+  if (!is_small_) return;
+  device_ = tensor.device();
+  addresses_.push_back(reinterpret_cast<size_t>(tensor.const_data_ptr()));
+}
+
+bool HostMemory::open() {
+  return is_small_ && !addresses_.empty() && bridge::to_host_if_idle({addresses_.data(), addresses_.size()});
+}
+
+at::Tensor HostMemory::view(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
+  auto* const data = reinterpret_cast<void*>(addresses_[viewed_++]);
+  const size_t bytes = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size());
+  at::Storage storage(
+      at::Storage::use_byte_size_t(), bytes, c10::DataPtr(data, at::kCPU), /*allocator=*/nullptr, /*resizable=*/false);
+  at::Tensor host = at::detail::make_tensor<at::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+  host.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) host.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return host;
+}
+
+at::Tensor HostMemory::to_device(const at::Tensor& result) const {
+  if (!result.defined()) return result;
+  const at::Tensor packed = result.is_non_overlapping_and_dense() ? result : result.contiguous();
+  const at::TensorOptions options = packed.options().device(device_);
+  at::Tensor copy = native::empty_strided(packed.sizes(), packed.strides(), options);
+  const size_t bytes = packed.nbytes();
+  if (bytes == 0) return copy;
+  const size_t address = address_of(copy);
+  size_t host = address;
+  if (bridge::to_host_if_idle({&host, 1})) {
+    std::memcpy(reinterpret_cast<void*>(host), packed.const_data_ptr(), bytes);
+  } else {
+    const auto* data = static_cast<const uint8_t*>(packed.const_data_ptr());
+    checked([&] { bridge::copy_host_to_device(address, data, bytes, /*non_blocking=*/false); });
+  }
+  return copy;
+}
+
+} // namespace torch_opencl

@@ -1,0 +1,154 @@
+// Calls with few elements, which ATen's own function for the CPU computes sooner than a kernel of ours is enqueued.
+#pragma once
+
+#include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/SmallVector.h>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "one_thread.h"
+
+namespace torch_opencl {
+
+// The device tensors of one call, for the host to read and write where they are.
+class HostMemory {
+ public:
+  template <class T>
+  void add(const T&) {}
+  void add(const at::Tensor& tensor);
+  void add(const std::optional<at::Tensor>& tensor) {
+    if (tensor.has_value()) add(*tensor);
+  }
+  void add(const at::TensorList& tensors) {
+    for (const at::Tensor& tensor : tensors) add(tensor);
+  }
+  void add(const at::ITensorListRef& tensors) {
+    for (const at::Tensor& tensor : tensors) add(tensor);
+  }
+  void add(const c10::List<std::optional<at::Tensor>>& tensors) {
+    for (const auto& tensor : tensors) add(std::optional<at::Tensor>(tensor));
+  }
+
+  // Returns true if the host may use all of them now, few elements of dtypes that it computes as kernels do.
+  bool open();
+
+  // Arguments with the device's tensors as the CPU's, in the order in which they were added.
+  template <class T>
+  const T& view(const T& value) {
+    return value;
+  }
+  at::Tensor view(const at::Tensor& tensor);
+  std::optional<at::Tensor> view(const std::optional<at::Tensor>& tensor) {
+    return tensor.has_value() ? std::optional<at::Tensor>(view(*tensor)) : std::nullopt;
+  }
+  std::vector<at::Tensor> view(const at::TensorList& tensors) {
+    return view_list(tensors);
+  }
+  std::vector<at::Tensor> view(const at::ITensorListRef& tensors) {
+    return view_list(tensors);
+  }
+  c10::List<std::optional<at::Tensor>> view(const c10::List<std::optional<at::Tensor>>& tensors) {
+    c10::List<std::optional<at::Tensor>> views;
+    for (const auto& tensor : tensors) views.push_back(view(std::optional<at::Tensor>(tensor)));
+    return views;
+  }
+
+  // A result on the device.
+  at::Tensor to_device(const at::Tensor& result) const;
+
+ private:
+  template <class List>
+  std::vector<at::Tensor> view_list(const List& tensors) {
+    std::vector<at::Tensor> views;
+    for (const at::Tensor& tensor : tensors) views.push_back(view(tensor));
+    return views;
+  }
+
+  c10::SmallVector<size_t, 8> addresses_;
+  size_t viewed_ = 0;
+  std::optional<c10::Device> device_;
+  int64_t elements_ = 0;
+  bool is_small_ = true;
+};
+
+// What an op makes: a tensor, or several.
+template <class T>
+inline constexpr bool kIsResult = std::is_same_v<T, at::Tensor> || std::is_same_v<T, std::vector<at::Tensor>>;
+template <class... T>
+inline constexpr bool kIsResult<std::tuple<T...>> = (std::is_same_v<T, at::Tensor> && ...);
+
+// A call of `Op` on the host.
+template <class Op, class Schema = typename Op::schema>
+struct HostCall;
+
+template <class Op, class Return, class... Args>
+struct HostCall<Op, Return(Args...)> {
+  // Outputs that are given may have to be resized, which memory of the device can't be on the host. So only ops that
+  // make results, and those in place.
+  static constexpr bool kIsPossible = kIsResult<Return> || std::string_view(Op::name).ends_with('_');
+
+  // What the host computes, if it may compute it now.
+  static std::optional<Return> attempt(Args... args) {
+    HostMemory memory;
+    return opens(memory, args...) ? std::optional<Return>(run(memory, args...)) : std::nullopt;
+  }
+
+  // Returns true if the CPU has the op, and the host may compute it now.
+  static bool opens(HostMemory& memory, Args&... args) {
+    static const bool is_on_cpu = [] {
+      const auto op = c10::Dispatcher::singleton().findSchema({Op::name, Op::overload_name});
+      return op.has_value() && op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+    }();
+    if (!is_on_cpu) return false;
+    (memory.add(args), ...);
+    return memory.open();
+  }
+
+  static Return run(HostMemory& memory, Args&... args) {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    const OneThread one_thread;
+    // In braces they are evaluated in order.
+    auto views = std::tuple<decltype(memory.view(args))...>{memory.view(args)...};
+    return [&]<size_t... I>(std::index_sequence<I...>) -> Return {
+      constexpr c10::DispatchKeySet keys(c10::DispatchKey::CPU);
+      if constexpr (kIsResult<Return>) {
+        return to_device(memory, Op::redispatch(keys, pass<Args>(std::get<I>(views))...));
+      } else {
+        Op::redispatch(keys, pass<Args>(std::get<I>(views))...);
+        if constexpr (!std::is_void_v<Return>) return std::get<0>(std::tie(args...));
+      }
+    }(std::index_sequence_for<Args...>());
+  }
+
+ private:
+  template <class Argument, class View>
+  static decltype(auto) pass(View& view) {
+    using Plain = std::remove_cvref_t<Argument>;
+    if constexpr (std::is_same_v<View, std::vector<at::Tensor>>) {
+      return Plain(at::TensorList(view));
+    } else {
+      return (view);
+    }
+  }
+
+  static at::Tensor to_device(const HostMemory& memory, const at::Tensor& result) {
+    return memory.to_device(result);
+  }
+  static std::vector<at::Tensor> to_device(const HostMemory& memory, const std::vector<at::Tensor>& results) {
+    std::vector<at::Tensor> copies;
+    for (const at::Tensor& result : results) copies.push_back(memory.to_device(result));
+    return copies;
+  }
+  template <class... T>
+  static std::tuple<T...> to_device(const HostMemory& memory, const std::tuple<T...>& results) {
+    return std::apply([&](const auto&... result) { return std::tuple<T...>{memory.to_device(result)...}; }, results);
+  }
+};
+
+} // namespace torch_opencl

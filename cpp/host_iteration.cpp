@@ -1,0 +1,115 @@
+#include "host_iteration.h"
+
+#include <c10/util/SmallVector.h>
+
+#include "bridge.h"
+#include "compat.h"
+
+namespace torch_opencl {
+namespace {
+
+// Elements up to which the CPU's kernels use one thread (`at::internal::GRAIN_SIZE`): more of them are shared among
+// threads, as kernels of ours are.
+constexpr int64_t kMost = 32767;
+
+// Access to the operands, which ATen has casts exchange in the same way.
+struct Operands : at::TensorIteratorBase {
+  static at::OperandInfo& get(at::TensorIteratorBase& iter, int index) {
+    return (iter.*(&Operands::operands_))[index];
+  }
+};
+
+// bool, and the usual integers and floats: complex numbers and rarer dtypes are left to our kernels, whose rules for
+// them are the rows'.
+bool is_usual(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kBool:
+    case at::kByte:
+    case at::kChar:
+    case at::kShort:
+    case at::kInt:
+    case at::kLong:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kFloat:
+    case at::kDouble:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool has_usual_dtypes(const at::TensorIteratorBase& iter) {
+  for (int i = 0; i < iter.ntensors(); i++) {
+    if (!is_usual(iter.dtype(i))) return false;
+  }
+  return true;
+}
+
+// Returns true if results are of a dtype that the CPU's kernel stores: the one that inputs are promoted to, or bool, as
+// those of comparisons are.
+bool stores_results(const at::TensorIteratorBase& iter, at::ScalarType common) {
+  for (int i = 0; i < iter.noutputs(); i++) {
+    if (iter.dtype(i) != common && iter.dtype(i) != at::kBool) return false;
+  }
+  return is_usual(common);
+}
+
+// Returns true if a cast of the input has the strides that it has.
+bool is_dense(const at::TensorIteratorBase& iter, int index) {
+  return iter.tensor_base(index).is_non_overlapping_and_dense();
+}
+
+// Does what ATen does before it calls the CPU's kernel.
+void cast(at::TensorIteratorBase& iter, int index, at::ScalarType common) {
+  at::OperandInfo& operand = Operands::get(iter, index);
+  at::Tensor result = operand.tensor().to(common);
+  const auto before = static_cast<int64_t>(c10::elementSize(operand.current_dtype));
+  const auto after = static_cast<int64_t>(c10::elementSize(common));
+  for (int64_t& stride : operand.stride_bytes) stride = stride / before * after;
+  operand.current_dtype = operand.target_dtype = common;
+  operand.data = result.mutable_data_ptr();
+  operand.exchange_tensor(c10::MaybeOwned<at::TensorBase>::owned(std::move(result)));
+}
+
+// Replaces the addresses of the device's operands by those of the host.
+bool open(at::TensorIteratorBase& iter) {
+  c10::SmallVector<size_t, 5> addresses;
+  for (int i = 0; i < iter.ntensors(); i++) {
+    if (!iter.device(i).is_cpu()) addresses.push_back(reinterpret_cast<size_t>(iter.data_ptr(i)));
+  }
+  if (!bridge::to_host_if_idle({addresses.data(), addresses.size()})) return false;
+  auto address = addresses.begin();
+  for (int i = 0; i < iter.ntensors(); i++) {
+    if (!iter.device(i).is_cpu()) Operands::get(iter, i).data = reinterpret_cast<void*>(*address++);
+  }
+  return true;
+}
+
+// Returns true if the memory of the first result is the host's to use.
+bool is_open(const at::TensorIteratorBase& iter) {
+  auto address = reinterpret_cast<size_t>(iter.data_ptr(0));
+  return bridge::to_host_if_idle({&address, 1});
+}
+
+} // namespace
+
+bool prepare_for_host(at::TensorIteratorBase& iter, Casts casts) {
+  if (iter.numel() == 0 || iter.numel() > kMost || !has_usual_dtypes(iter)) return false;
+  const auto common = casts == Casts::ToCommon ? compat::maybe_common_dtype(iter) : std::nullopt;
+  if (!common.has_value()) return open(iter);
+  if (!stores_results(iter, *common)) return false;
+  c10::SmallVector<int, 4> others;
+  for (int i = iter.noutputs(); i < iter.ntensors(); i++) {
+    if (iter.dtype(i) == *common) continue;
+    if (!is_dense(iter, i)) return false;
+    others.push_back(i);
+  }
+  if (!others.empty()) {
+    if (!is_open(iter)) return false;
+    for (const int i : others) cast(iter, i, *common);
+  }
+  return open(iter);
+}
+
+} // namespace torch_opencl

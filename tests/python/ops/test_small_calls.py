@@ -1,0 +1,142 @@
+"""Calls with few elements on a device that is the CPU: the host computes them where the device has nothing to do."""
+
+import pytest
+import torch
+from op_checks import assert_right, forward, has_inplace, inplace
+from op_table import opinfo_dtypes
+from torch.testing._internal.opinfo.core import OpInfo
+
+pytestmark = pytest.mark.skipif(
+    torch.opencl.get_device_properties().device_class != "cpu", reason="for devices that are the CPU"
+)
+INFOS = [pytest.param(info, id=info.full_name) for info, dtypes in opinfo_dtypes() if torch.float32 in dtypes]
+INPLACE = [param for param in INFOS if has_inplace(param.values[0])]
+
+
+@pytest.fixture(autouse=True)
+def small_calls_on_host(device):
+    """As users have it; the other tests are for kernels."""
+    before = torch.backends.opencl.small_calls()
+    torch.backends.opencl.small_calls("host")
+    torch.opencl.synchronize()
+    yield
+    torch.backends.opencl.small_calls(before)
+
+
+@pytest.mark.parametrize("info", INFOS)
+def test_results_are_the_cpus(info: OpInfo, device: torch.device) -> None:
+    for case in forward(info, torch.float32):
+        torch.opencl.synchronize()
+        assert_right(case, info, torch.float32, device)
+
+
+@pytest.mark.parametrize("info", INPLACE)
+def test_in_place_results_are_the_cpus(info: OpInfo, device: torch.device) -> None:
+    for case in inplace(info, torch.float32):
+        torch.opencl.synchronize()
+        assert_right(case, info, torch.float32, device)
+
+
+def test_nothing_is_launched_while_the_device_has_nothing_to_do(device):
+    x = torch.randn(8, 16)
+    ours = x.to(device)
+    torch.opencl.synchronize()
+    before = torch.opencl.launches()
+
+    def chain(x):
+        y = ((x * 2 + x.t().contiguous().t()).relu().sum(-1, keepdim=True) - x).softmax(-1)
+        return torch.cat([y.double().exp_().float(), y[:, :4].cumsum(0).sort().values], 1)
+
+    result = chain(ours)
+    assert torch.opencl.launches() == before
+    torch.testing.assert_close(result.cpu(), chain(x))
+
+
+def test_calls_behind_pending_work_are_enqueued(device):
+    large, small = torch.randn(1 << 20, device=device), torch.ones(4, device=device)
+    torch.opencl.synchronize()
+    before = torch.opencl.launches()
+    large.mul_(2)
+    result = small + large[:4]
+    assert torch.opencl.launches() == before + 2
+    torch.testing.assert_close(result.cpu(), 1 + large[:4].cpu())
+
+
+def test_another_streams_event_is_waited_for(device, side_stream):
+    large = torch.zeros(1 << 22, device=device)
+    torch.opencl.synchronize()
+    for step in range(20):
+        with torch.opencl.stream(side_stream):
+            large.add_(1)
+        torch.opencl.current_stream().wait_stream(side_stream)
+        result = large[-3:] * 2
+        side_stream.wait_stream(torch.opencl.current_stream())
+        assert result.tolist() == [2.0 * (step + 1)] * 3
+
+
+def test_a_captured_graph_holds_small_calls(device):
+    x = torch.ones(4, device=device)
+    graph = torch.opencl.OpenCLGraph()
+    torch.opencl.synchronize()
+    with torch.opencl.graph(graph):
+        y = (x + 1).sum(0)
+    x.fill_(4)
+    graph.replay()
+    assert y.item() == 20
+
+
+def test_kernels_compute_all_calls_where_that_is_chosen(device):
+    torch.backends.opencl.small_calls("kernels")
+    x = torch.ones(4, device=device)
+    torch.opencl.synchronize()
+    before = torch.opencl.launches()
+    x.add_(1)
+    assert torch.opencl.launches() == before + 1
+    with pytest.raises(RuntimeError, match="'host' or by 'kernels', not by 'gpu'"):
+        torch.backends.opencl.small_calls("gpu")
+
+
+def test_an_index_out_of_range_raises_at_once(device):
+    x = torch.ones(4, device=device)
+    torch.opencl.synchronize()
+    with pytest.raises(IndexError, match="out of range|out of bounds"):
+        x.index_select(0, torch.tensor([9], device=device))
+    assert x.sum().item() == 4
+
+
+NETWORKS = {
+    "batch_norm": lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
+    "layer_norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[1:]),
+    "group_norm": lambda x: torch.nn.functional.group_norm(x, 2),
+    "rms_norm": lambda x: torch.nn.functional.rms_norm(x, x.shape[-1:]),
+    "max_pool": lambda x: torch.nn.functional.max_pool2d(x, 2),
+    "adaptive_max_pool": lambda x: torch.nn.functional.adaptive_max_pool2d(x, 3),
+    "avg_pool": lambda x: torch.nn.functional.avg_pool2d(x, 2),
+    "cross_entropy": lambda x: torch.nn.functional.cross_entropy(x, x.detach().argmax(1)),
+    "embedding_bag": lambda x: torch.nn.functional.embedding_bag(
+        torch.arange(12, device=x.device).view(3, 4) % 5, x.flatten(1).mT, mode="max"
+    ),
+    "median": lambda x: x.median(1).values,
+    "sort": lambda x: x.sort(-1).values,
+    "cummax": lambda x: x.cummax(-1).values,
+    "weight_norm": lambda x: torch._weight_norm(x, x.detach().norm(2, (1, 2, 3), keepdim=True), 0),
+    "prod": lambda x: x.prod(1),
+    "std": lambda x: x.std(1),
+}
+
+
+@pytest.mark.parametrize("backward", ["kernels", "host"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_what_the_host_saves_serves_kernels_and_the_other_way_round(device, name, backward):
+    x = torch.randn(2, 4, 6, 6)
+    expected = x.clone().requires_grad_()
+    output = NETWORKS[name](expected)
+    gradient = torch.randn_like(output)
+    output.backward(gradient)
+    ours = x.to(device).requires_grad_()
+    torch.backends.opencl.small_calls("host" if backward == "kernels" else "kernels")
+    output = NETWORKS[name](ours)
+    torch.opencl.synchronize()
+    torch.backends.opencl.small_calls(backward)
+    output.backward(gradient.to(device))
+    torch.testing.assert_close(ours.grad.cpu(), expected.grad)
