@@ -62,7 +62,23 @@ class HostMemory {
   // A result on the device.
   at::Tensor to_device(const at::Tensor& result) const;
 
+  // Makes a call that only kernels compute, and waits for them: everything behind it would have to be enqueued
+  // otherwise.
+  template <class Call>
+  auto waited(Call&& call) const -> decltype(call()) {
+    if constexpr (std::is_void_v<decltype(call())>) {
+      call();
+      wait();
+    } else {
+      decltype(call()) result = call();
+      wait();
+      return result;
+    }
+  }
+
  private:
+  void wait() const;
+
   template <class List>
   std::vector<at::Tensor> view_list(const List& tensors) {
     std::vector<at::Tensor> views;
@@ -96,18 +112,18 @@ struct HostCall<Op, Return(Args...)> {
   // What the host computes, if it may compute it now.
   static std::optional<Return> attempt(Args... args) {
     HostMemory memory;
-    return opens(memory, args...) ? std::optional<Return>(run(memory, args...)) : std::nullopt;
+    (memory.add(args), ...);
+    if (!memory.open() || !is_on_cpu()) return std::nullopt;
+    return run(memory, args...);
   }
 
-  // Returns true if the CPU has the op, and the host may compute it now.
-  static bool opens(HostMemory& memory, Args&... args) {
-    static const bool is_on_cpu = [] {
+  // Returns true if the CPU has the op.
+  static bool is_on_cpu() {
+    static const bool is = [] {
       const auto op = c10::Dispatcher::singleton().findSchema({Op::name, Op::overload_name});
       return op.has_value() && op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
     }();
-    if (!is_on_cpu) return false;
-    (memory.add(args), ...);
-    return memory.open();
+    return is;
   }
 
   static Return run(HostMemory& memory, Args&... args) {

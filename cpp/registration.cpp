@@ -8,7 +8,7 @@ void ArgumentCheck::look(const at::Tensor& tensor) {
   const bool is_number = !tensor.is_privateuseone() && tensor.dim() == 0;
   if (!crosses_devices_ && !is_number) devices_.add(tensor.device());
   const auto code = static_cast<unsigned>(tensor.scalar_type());
-  supported_ = supported_ && code < 62 && ((dtypes_ >> code) & 1u) != 0;
+  supported_ = supported_ && code < 61 && ((dtypes_ >> code) & 1u) != 0;
 }
 
 void Promotion::look(const at::Tensor& input) {

@@ -80,8 +80,9 @@ class ArgumentCheck {
 constexpr uint64_t kPromotes = uint64_t{1} << 63;
 constexpr uint64_t kLoadable = 0x8eff;
 
-// Marks the dtypes of an op whose calls with few elements the host may compute (host_call.h).
+// Marks the dtypes of an op whose calls with few elements the host may compute, or waits for (host_call.h).
 constexpr uint64_t kSmallOnHost = uint64_t{1} << 62;
+constexpr uint64_t kSmallWaits = uint64_t{1} << 61;
 
 // The dtype that PyTorch promotes the inputs of one call to.
 class Promotion {
@@ -110,7 +111,7 @@ class Promotion {
   }
   static bool has(uint64_t dtypes, at::ScalarType dtype) {
     const auto code = static_cast<unsigned>(dtype);
-    return code < 62 && ((dtypes >> code) & 1u) != 0;
+    return code < 61 && ((dtypes >> code) & 1u) != 0;
   }
 
   uint64_t dtypes_;
@@ -134,9 +135,15 @@ struct Wrapper<Op, Return(Args...)> {
   static Return call(Args... args) try {
     if (!ArgumentCheck(kDtypes, Op::name)(args...) && !Promotion(kDtypes, Op::name)(args...))
       return fall_back(std::forward<Args>(args)...);
-    if constexpr ((kDtypes & kSmallOnHost) != 0 && HostCall<Op>::kIsPossible) {
+    if constexpr ((kDtypes & (kSmallOnHost | kSmallWaits)) != 0) {
       HostMemory memory;
-      if (HostCall<Op>::opens(memory, args...)) return HostCall<Op>::run(memory, args...);
+      (memory.add(args), ...);
+      if (memory.open()) {
+        if constexpr ((kDtypes & kSmallOnHost) != 0 && HostCall<Op>::kIsPossible) {
+          if (HostCall<Op>::is_on_cpu()) return HostCall<Op>::run(memory, args...);
+        }
+        return memory.waited([&]() -> Return { return kBody(args...); });
+      }
     }
     return kBody(args...);
   } catch (const NoFloat64& refusal) {

@@ -14,7 +14,6 @@
 #include "../error.h"
 #include "../generator.h"
 #include "../host_call.h"
-#include "../stays_idle.h"
 #include "../tensor_arg.h"
 #include "check.h"
 #include "random.h"
@@ -41,9 +40,7 @@ void fill_dense(const at::TensorBase& self, Fill&& fill) {
   if (self.numel() == 0) return;
   const at::Tensor target(self);
   const at::Tensor dense = is_dense(self) ? target : at::empty(target.sizes(), target.options());
-  const StaysIdle idle(dense);
   checked([&] { fill(dense); });
-  idle.wait();
   if (!dense.is_same(target)) target.copy_(dense);
 }
 
@@ -82,9 +79,7 @@ void bernoulli_tensor(const at::TensorBase& self, const at::TensorBase& p, Optio
   if (self.numel() == 0) return;
   const at::Tensor target(self), out = target.contiguous();
   const at::Tensor probabilities = at::Tensor(p).expand(out.sizes()).contiguous();
-  const StaysIdle idle(out);
   checked([&] { bridge::random_bernoulli(arg(out), arg(probabilities), stream(out, generator)); });
-  idle.wait();
   if (!out.is_same(target)) target.copy_(out);
 }
 
@@ -121,9 +116,7 @@ std::tuple<at::Tensor, at::Tensor> dropout(
   at::Tensor out = at::empty_like(dense), mask = at::empty_like(dense, input.options().dtype(mask_dtype));
   if (input.numel() > 0) {
     const bridge::RandomStream part = stream(dense, generator);
-    const StaysIdle idle(dense);
     checked([&] { bridge::dropout(arg(out), arg(mask), arg(dense), keep_prob, part); });
-    idle.wait();
   }
   return {std::move(out), std::move(mask)};
 }

@@ -55,7 +55,13 @@ def export(folder: str | os.PathLike[str], run: Sequence[str] = (), device: Devi
     index = _get_device_index(device, optional=True)
     if run:
         native().record_programs()
-        _run(run)
+        # Those that the script needs in whatever order its calls come.
+        before = native().small_calls()
+        native().set_small_calls("kernels")
+        try:
+            _run(run)
+        finally:
+            native().set_small_calls(before)
         programs = json.loads(native().recorded_programs())
     else:
         programs = json.loads(native().kernel_catalogue(index))

@@ -29,7 +29,7 @@ const DTYPES: [(&str, u32); 21] = [
 /// too: for ops that only look at shapes, and not at elements.
 const GROUPS: [(&str, Dtypes); 8] = [
     // The bits above are the marks of registration.h.
-    ("any", Dtypes((1 << 62) - 1)),
+    ("any", Dtypes((1 << 61) - 1)),
     ("stored", Dtypes(BOOL.0 | INTEGRAL.0 | FLOATING.0 | COMPLEX.0 | UNSIGNED.0 | FLOAT8.0 | 1 << 8)),
     ("all", Dtypes(BOOL.0 | INTEGRAL.0 | FLOATING.0 | COMPLEX.0)),
     ("integral", INTEGRAL),

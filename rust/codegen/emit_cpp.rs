@@ -282,10 +282,21 @@ fn registration(registration: &Registration, row: &PlannedRow) -> String {
     let promotes = matches!(row.family.kind, Kind::Pointwise { arity: 2.. })
         && row.pointwise.as_ref().is_none_or(|op| op.class_from == ClassFrom::Common)
         && !op.starts_with("_foreach_");
-    let dtypes = match (promotes, row.family.is_small_on_host() || op.starts_with("_foreach_")) {
-        (true, _) => format!("torch_opencl::kPromotes | {mask}"),
-        (false, true) => format!("torch_opencl::kSmallOnHost | {mask}"),
-        (false, false) => mask,
-    };
+    let mut marks = Vec::new();
+    if promotes {
+        marks.push("kPromotes");
+    }
+    // Element-wise iterations of stubs go to the host by themselves.
+    if row.family.is_small_on_host() || op.starts_with("_foreach_") {
+        marks.push("kSmallOnHost");
+    } else {
+        match row.family.kind {
+            Kind::Pointwise { .. } if row.stub.is_some() => {}
+            Kind::Composite | Kind::Host => {}
+            Kind::Pointwise { .. } | Kind::Kernel | Kind::Random => marks.push("kSmallWaits"),
+        }
+    }
+    let marks: String = marks.iter().map(|mark| format!("torch_opencl::{mark} | ")).collect();
+    let dtypes = format!("{marks}{mask}");
     format!("  TORCH_OPENCL_{form}({library}, \"{op}\", {function}, {implementation}, {outputs}{dtypes});\n")
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 # As in the tests: large tensors run specialised kernels every time, small ones generic kernels.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("TORCH_OPENCL_BLAS", "opencl")
+os.environ.setdefault("TORCH_OPENCL_SMALL_CALLS", "kernels")
 os.environ.setdefault("TORCH_OPENCL_SPECIALIZE", "eager")
 os.environ.setdefault("TORCH_OPENCL_FALLBACK", "silent")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("TORCH_OPENCL_BLAS", "opencl")
+os.environ.setdefault("TORCH_OPENCL_SMALL_CALLS", "kernels")
 os.environ.setdefault("TORCH_OPENCL_FALLBACK", "silent")
 
 TESTS = Path(__file__).resolve().parents[1]

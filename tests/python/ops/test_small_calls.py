@@ -99,7 +99,7 @@ def test_kernels_compute_all_calls_where_that_is_chosen(device):
 def test_an_index_out_of_range_raises_at_once(device):
     x = torch.ones(4, device=device)
     torch.opencl.synchronize()
-    with pytest.raises(IndexError, match="out of range|out of bounds"):
+    with pytest.raises(IndexError, match=r"out of range|out of bounds"):
         x.index_select(0, torch.tensor([9], device=device))
     assert x.sum().item() == 4
 
@@ -113,9 +113,16 @@ NETWORKS = {
     "adaptive_max_pool": lambda x: torch.nn.functional.adaptive_max_pool2d(x, 3),
     "avg_pool": lambda x: torch.nn.functional.avg_pool2d(x, 2),
     "cross_entropy": lambda x: torch.nn.functional.cross_entropy(x, x.detach().argmax(1)),
-    "embedding_bag": lambda x: torch.nn.functional.embedding_bag(
-        torch.arange(12, device=x.device).view(3, 4) % 5, x.flatten(1).mT, mode="max"
-    ),
+    **{
+        f"embedding_bag-{mode}": lambda x, mode=mode: torch.nn.functional.embedding_bag(
+            torch.arange(12, device=x.device).view(3, 4) % 5, x.flatten(1).mT, mode=mode
+        )
+        for mode in ("sum", "mean", "max")
+    },
+    "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True),
+    "convolution": lambda x: torch.nn.functional.conv2d(x, x[:, :, :3, :3].detach(), padding=1),
+    "log_sigmoid": torch.nn.functional.logsigmoid,
+    "linear": lambda x: torch.nn.functional.linear(x, x[0, 0].detach(), x[0, 0, 0].detach()).relu() @ x,
     "median": lambda x: x.median(1).values,
     "sort": lambda x: x.sort(-1).values,
     "cummax": lambda x: x.cummax(-1).values,
@@ -123,6 +130,63 @@ NETWORKS = {
     "prod": lambda x: x.prod(1),
     "std": lambda x: x.std(1),
 }
+
+
+def test_random_numbers_do_not_depend_on_who_computes(device):
+    x = torch.ones(100, device=device)
+    results = {}
+    for choice in ("host", "kernels"):
+        torch.backends.opencl.small_calls(choice)
+        torch.manual_seed(1)
+        results[choice] = [
+            torch.rand_like(x),
+            torch.nn.functional.dropout(x),
+            x.bernoulli(0.3),
+            torch.randperm(9, device=device),
+        ]
+        torch.opencl.synchronize()
+    for host, kernels in zip(results["host"], results["kernels"], strict=True):
+        assert torch.equal(host, kernels)
+
+
+def test_what_only_kernels_compute_leaves_the_device_idle(device):
+    x = torch.ones(100, device=device)
+    torch.opencl.synchronize()
+    torch.nn.functional.dropout(x)
+    before = torch.opencl.launches()
+    x.mul_(2)
+    assert torch.opencl.launches() == before
+
+
+def test_a_recurrent_layer_of_few_elements_is_the_cpus(device):
+    torch.manual_seed(0)
+    layer, x = torch.nn.LSTMCell(5, 7), torch.randn(3, 5)
+    ours = torch.nn.LSTMCell(5, 7).to(device)
+    ours.load_state_dict(layer.state_dict())
+    results = []
+    for cell, given in ((layer, x.clone().requires_grad_()), (ours, x.to(device).requires_grad_())):
+        hy, cy = cell(given)
+        hy, cy = cell(given, (hy, cy))
+        (hy.sum() + cy.square().sum()).backward()
+        results.append([hy.cpu(), cy.cpu(), given.grad.cpu(), *(p.grad.cpu() for p in cell.parameters())])
+    for expected, actual in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW], ids=lambda kind: kind.__name__)
+def test_small_optimizer_steps_are_the_cpus(device, optimizer):
+    torch.manual_seed(0)
+    layer, x = torch.nn.Linear(5, 7), torch.randn(3, 5)
+    ours = torch.nn.Linear(5, 7).to(device)
+    ours.load_state_dict(layer.state_dict())
+    for model, given in ((layer, x), (ours, x.to(device))):
+        steps = optimizer(model.parameters(), lr=0.1)
+        for _ in range(3):
+            steps.zero_grad()
+            model(given).square().sum().backward()
+            steps.step()
+    for expected, actual in zip(layer.parameters(), ours.parameters(), strict=True):
+        torch.testing.assert_close(actual.cpu(), expected)
 
 
 @pytest.mark.parametrize("backward", ["kernels", "host"])
