@@ -45,6 +45,7 @@ void HostMemory::add(const at::Tensor& tensor) {
   const bool has_memory = tensor.layout() == at::kStrided && tensor.numel() > 0 && tensor.storage().data() != nullptr;
   is_small_ = has_memory && elements_ < kLarge && is_computed_alike(tensor.scalar_type()) && !tensor.is_neg();
   if (!is_small_) return;
+  if (addresses_.empty()) dtype_ = tensor.scalar_type();
   device_ = tensor.device();
   addresses_.push_back(reinterpret_cast<size_t>(tensor.const_data_ptr()));
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "one_thread.h"
+#include "refused_dtypes.h"
 
 namespace torch_opencl {
 
@@ -62,6 +63,11 @@ class HostMemory {
   // A result on the device.
   at::Tensor to_device(const at::Tensor& result) const;
 
+  // Of the first tensor.
+  at::ScalarType dtype() const {
+    return dtype_;
+  }
+
   // Makes a call that only kernels compute, and waits for them: everything behind it would have to be enqueued
   // otherwise.
   template <class Call>
@@ -89,6 +95,7 @@ class HostMemory {
   c10::SmallVector<size_t, 8> addresses_;
   size_t viewed_ = 0;
   std::optional<c10::Device> device_;
+  at::ScalarType dtype_ = at::ScalarType::Undefined;
   int64_t elements_ = 0;
   bool is_small_ = true;
 };
@@ -109,40 +116,50 @@ struct HostCall<Op, Return(Args...)> {
   // make results, and those in place.
   static constexpr bool kIsPossible = kIsResult<Return> || std::string_view(Op::name).ends_with('_');
 
+  // Of an op in place the result is an argument.
+  struct Nothing {};
+  using Result = std::conditional_t<kIsResult<Return>, Return, Nothing>;
+
   // What the host computes, if it may compute it now.
-  static std::optional<Return> attempt(Args... args) {
+  static std::optional<Result> attempt(Args... args) {
     HostMemory memory;
     (memory.add(args), ...);
-    if (!memory.open() || !is_on_cpu()) return std::nullopt;
-    return run(memory, args...);
+    return memory.open() ? attempt(memory, args...) : std::nullopt;
   }
 
-  // Returns true if the CPU has the op.
-  static bool is_on_cpu() {
-    static const bool is = [] {
+  // The same with the tensors of the arguments, which the host may use, unless the CPU lacks the op or the dtype.
+  static std::optional<Result> attempt(HostMemory& memory, Args&... args) {
+    static const bool is_on_cpu = [] {
       const auto op = c10::Dispatcher::singleton().findSchema({Op::name, Op::overload_name});
       return op.has_value() && op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
     }();
-    return is;
+    static RefusedDtypes refused;
+    if (!is_on_cpu || refused.has(memory.dtype())) return std::nullopt;
+    try {
+      return run(memory, args...);
+    } catch (const c10::NotImplementedError&) {
+      refused.add(memory.dtype());
+      return std::nullopt;
+    }
   }
 
-  static Return run(HostMemory& memory, Args&... args) {
+ private:
+  static Result run(HostMemory& memory, Args&... args) {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     const OneThread one_thread;
     // In braces they are evaluated in order.
     auto views = std::tuple<decltype(memory.view(args))...>{memory.view(args)...};
-    return [&]<size_t... I>(std::index_sequence<I...>) -> Return {
+    return [&]<size_t... I>(std::index_sequence<I...>) -> Result {
       constexpr c10::DispatchKeySet keys(c10::DispatchKey::CPU);
       if constexpr (kIsResult<Return>) {
         return to_device(memory, Op::redispatch(keys, pass<Args>(std::get<I>(views))...));
       } else {
         Op::redispatch(keys, pass<Args>(std::get<I>(views))...);
-        if constexpr (!std::is_void_v<Return>) return std::get<0>(std::tie(args...));
+        return Nothing();
       }
     }(std::index_sequence_for<Args...>());
   }
 
- private:
   template <class Argument, class View>
   static decltype(auto) pass(View& view) {
     using Plain = std::remove_cvref_t<Argument>;

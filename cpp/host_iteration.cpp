@@ -1,7 +1,5 @@
 #include "host_iteration.h"
 
-#include <c10/util/SmallVector.h>
-
 #include "bridge.h"
 #include "compat.h"
 
@@ -60,9 +58,35 @@ bool is_dense(const at::TensorIteratorBase& iter, int index) {
   return iter.tensor_base(index).is_non_overlapping_and_dense();
 }
 
+// Returns true if the memory of the first result is the host's to use.
+bool has_open_result(const at::TensorIteratorBase& iter) {
+  auto address = reinterpret_cast<size_t>(iter.data_ptr(0));
+  return bridge::to_host_if_idle({&address, 1});
+}
+
+} // namespace
+
+HostIteration::HostIteration(at::TensorIteratorBase& iter, Casts casts) : iter_(iter) {
+  if (iter.numel() == 0 || iter.numel() > kMost || !has_usual_dtypes(iter)) return;
+  if (casts == Casts::ToCommon) {
+    if (const auto common = compat::maybe_common_dtype(iter); common.has_value()) {
+      if (!stores_results(iter, *common)) return;
+      c10::SmallVector<int, 4> others;
+      for (int i = iter.noutputs(); i < iter.ntensors(); i++) {
+        if (iter.dtype(i) == *common) continue;
+        if (!is_dense(iter, i)) return;
+        others.push_back(i);
+      }
+      if (!others.empty() && !has_open_result(iter)) return;
+      for (const int i : others) cast(i, *common);
+    }
+  }
+  is_open_ = open();
+}
+
 // Does what ATen does before it calls the CPU's kernel.
-void cast(at::TensorIteratorBase& iter, int index, at::ScalarType common) {
-  at::OperandInfo& operand = Operands::get(iter, index);
+void HostIteration::cast(int index, at::ScalarType common) {
+  at::OperandInfo& operand = Operands::get(iter_, index);
   at::Tensor result = operand.tensor().to(common);
   const auto before = static_cast<int64_t>(c10::elementSize(operand.current_dtype));
   const auto after = static_cast<int64_t>(c10::elementSize(common));
@@ -72,44 +96,25 @@ void cast(at::TensorIteratorBase& iter, int index, at::ScalarType common) {
   operand.exchange_tensor(c10::MaybeOwned<at::TensorBase>::owned(std::move(result)));
 }
 
-// Replaces the addresses of the device's operands by those of the host.
-bool open(at::TensorIteratorBase& iter) {
-  c10::SmallVector<size_t, 5> addresses;
-  for (int i = 0; i < iter.ntensors(); i++) {
-    if (!iter.device(i).is_cpu()) addresses.push_back(reinterpret_cast<size_t>(iter.data_ptr(i)));
+bool HostIteration::open() {
+  for (int i = 0; i < iter_.ntensors(); i++) {
+    if (!iter_.device(i).is_cpu()) addresses_.push_back(reinterpret_cast<size_t>(iter_.data_ptr(i)));
   }
-  if (!bridge::to_host_if_idle({addresses.data(), addresses.size()})) return false;
-  auto address = addresses.begin();
-  for (int i = 0; i < iter.ntensors(); i++) {
-    if (!iter.device(i).is_cpu()) Operands::get(iter, i).data = reinterpret_cast<void*>(*address++);
+  c10::SmallVector<size_t, 5> host(addresses_);
+  if (!bridge::to_host_if_idle({host.data(), host.size()})) return false;
+  auto address = host.begin();
+  for (int i = 0; i < iter_.ntensors(); i++) {
+    if (!iter_.device(i).is_cpu()) Operands::get(iter_, i).data = reinterpret_cast<void*>(*address++);
   }
   return true;
 }
 
-// Returns true if the memory of the first result is the host's to use.
-bool is_open(const at::TensorIteratorBase& iter) {
-  auto address = reinterpret_cast<size_t>(iter.data_ptr(0));
-  return bridge::to_host_if_idle({&address, 1});
-}
-
-} // namespace
-
-bool prepare_for_host(at::TensorIteratorBase& iter, Casts casts) {
-  if (iter.numel() == 0 || iter.numel() > kMost || !has_usual_dtypes(iter)) return false;
-  const auto common = casts == Casts::ToCommon ? compat::maybe_common_dtype(iter) : std::nullopt;
-  if (!common.has_value()) return open(iter);
-  if (!stores_results(iter, *common)) return false;
-  c10::SmallVector<int, 4> others;
-  for (int i = iter.noutputs(); i < iter.ntensors(); i++) {
-    if (iter.dtype(i) == *common) continue;
-    if (!is_dense(iter, i)) return false;
-    others.push_back(i);
+void HostIteration::restore() {
+  auto address = addresses_.begin();
+  for (int i = 0; i < iter_.ntensors(); i++) {
+    if (!iter_.device(i).is_cpu()) Operands::get(iter_, i).data = reinterpret_cast<void*>(*address++);
   }
-  if (!others.empty()) {
-    if (!is_open(iter)) return false;
-    for (const int i : others) cast(iter, i, *common);
-  }
-  return open(iter);
+  is_open_ = false;
 }
 
 } // namespace torch_opencl

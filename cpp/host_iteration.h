@@ -3,17 +3,37 @@
 
 #include <ATen/TensorIterator.h>
 #include <ATen/native/BinaryOps.h>
+#include <c10/util/SmallVector.h>
 
 #include "one_thread.h"
+#include "refused_dtypes.h"
 
 namespace torch_opencl {
 
 // Whether ATen casts operands to the dtype that it promotes them to, before it calls a kernel for the CPU.
 enum class Casts { No, ToCommon };
 
-// Prepares an iteration for the CPU's kernel of its dispatch stub, and returns true, if the host may run it now: it is
-// over few elements, the device is the CPU, and the current stream has nothing to do.
-bool prepare_for_host(at::TensorIteratorBase& iter, Casts casts);
+// An iteration with the addresses of the host in place of the device's, for the CPU's kernel of its dispatch stub.
+class HostIteration {
+ public:
+  // Open if the host may run it now: it is over few elements, the device is the CPU, and the current stream has nothing
+  // to do.
+  HostIteration(at::TensorIteratorBase& iter, Casts casts);
+
+  bool is_open() const {
+    return is_open_;
+  }
+  // Gives it back to the device.
+  void restore();
+
+ private:
+  void cast(int index, at::ScalarType common);
+  bool open();
+
+  at::TensorIteratorBase& iter_;
+  c10::SmallVector<size_t, 5> addresses_;
+  bool is_open_ = false;
+};
 
 // Whether the CPU's kernel of a stub can be called. build.rs knows how libtorch was built only for x86.
 template <auto& kStub>
@@ -26,14 +46,23 @@ inline constexpr bool kHasCpuKernel = false;
 template <>
 inline constexpr bool kHasCpuKernel<at::native::sub_stub> = false;
 
-// Calls the CPU's kernel of a stub, and returns true, if the host may do so now.
+// Calls the CPU's kernel of a stub, and returns true, if the host may do so now and the kernel has the dtype: ours have
+// more of them.
 template <auto& kStub, class Iter, class... Args>
 bool ran_on_host(Casts casts, Iter& iter, const Args&... args) {
   if constexpr (kHasCpuKernel<kStub>) {
-    if (prepare_for_host(iter, casts)) {
+    static RefusedDtypes refused;
+    const at::ScalarType dtype = iter.dtype(iter.ntensors() - 1);
+    if (refused.has(dtype)) return false;
+    HostIteration host(iter, casts);
+    if (!host.is_open()) return false;
+    try {
       const OneThread one_thread;
       kStub(at::kCPU, iter, args...);
       return true;
+    } catch (const c10::NotImplementedError&) {
+      host.restore();
+      refused.add(dtype);
     }
   }
   return false;

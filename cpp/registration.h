@@ -140,7 +140,15 @@ struct Wrapper<Op, Return(Args...)> {
       (memory.add(args), ...);
       if (memory.open()) {
         if constexpr ((kDtypes & kSmallOnHost) != 0 && HostCall<Op>::kIsPossible) {
-          if (HostCall<Op>::is_on_cpu()) return HostCall<Op>::run(memory, args...);
+          if (auto result = HostCall<Op>::attempt(memory, args...)) {
+            if constexpr (kIsResult<Return>) {
+              return *std::move(result);
+            } else if constexpr (std::is_void_v<Return>) {
+              return;
+            } else {
+              return std::get<0>(std::tie(args...));
+            }
+          }
         }
         return memory.waited([&]() -> Return { return kBody(args...); });
       }

@@ -86,7 +86,10 @@ void copy_on_device(const at::Tensor& source, const at::Tensor& target) {
                   .check_all_same_dtype(false)
                   .check_all_same_device(true)
                   .build();
-  if (ran_on_host<at::native::copy_stub>(Casts::No, iter, /*non_blocking=*/false)) return;
+  // ATen's kernel for casts of 16-bit floats asks the tensors for their memory, not the iteration.
+  const bool asks_tensors = source.scalar_type() != target.scalar_type() &&
+      (at::isReducedFloatingType(source.scalar_type()) || at::isReducedFloatingType(target.scalar_type()));
+  if (!asks_tensors && ran_on_host<at::native::copy_stub>(Casts::No, iter, /*non_blocking=*/false)) return;
   run_pointwise(iter, PointwiseOp::_copy_from, {});
 }
 

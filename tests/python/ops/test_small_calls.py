@@ -1,5 +1,7 @@
 """Calls with few elements on a device that is the CPU: the host computes them where the device has nothing to do."""
 
+from itertools import islice
+
 import pytest
 import torch
 from op_checks import assert_right, forward, has_inplace, inplace
@@ -10,6 +12,12 @@ pytestmark = pytest.mark.skipif(
     torch.opencl.get_device_properties().device_class != "cpu", reason="for devices that are the CPU"
 )
 INFOS = [pytest.param(info, id=info.full_name) for info, dtypes in opinfo_dtypes() if torch.float32 in dtypes]
+OTHERS = [
+    pytest.param(info, dtype, id=f"{info.full_name}-{str(dtype).removeprefix('torch.')}")
+    for info, dtypes in opinfo_dtypes()
+    for dtype in (torch.int32, torch.bfloat16)
+    if dtype in dtypes
+]
 INPLACE = [param for param in INFOS if has_inplace(param.values[0])]
 
 
@@ -28,6 +36,14 @@ def test_results_are_the_cpus(info: OpInfo, device: torch.device) -> None:
     for case in forward(info, torch.float32):
         torch.opencl.synchronize()
         assert_right(case, info, torch.float32, device)
+
+
+@pytest.mark.parametrize(("info", "dtype"), OTHERS)
+def test_results_of_other_dtypes_are_the_cpus(info: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
+    """Of some that only kernels have, too."""
+    for case in islice(forward(info, dtype), 3):
+        torch.opencl.synchronize()
+        assert_right(case, info, dtype, device)
 
 
 @pytest.mark.parametrize("info", INPLACE)
