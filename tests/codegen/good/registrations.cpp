@@ -34,7 +34,7 @@ constexpr auto nonzero_outputs = []([[maybe_unused]] auto&& self) -> Returns<at:
 
 namespace at::native {
 
-REGISTER_PRIVATEUSE1_DISPATCH(fill_stub, (&torch_opencl::Pointwise<decltype(fill_stub)::FnPtr, torch_opencl::PointwiseOp::fill__Scalar>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(fill_stub, (&torch_opencl::Pointwise<fill_stub, torch_opencl::PointwiseOp::fill__Scalar>::call))
 REGISTER_PRIVATEUSE1_DISPATCH(sum_stub, &torch_opencl::native::sum)
 
 }  // namespace at::native
@@ -42,17 +42,17 @@ REGISTER_PRIVATEUSE1_DISPATCH(sum_stub, &torch_opencl::native::sum)
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_FUNCTION(m, "fill_.Scalar", fill__Scalar, at::native::fill_, 0x8effull);
   TORCH_OPENCL_FUNCTION(m, "fill_.Tensor", fill__Tensor, at::native::fill_, 0x8effull);
-  TORCH_OPENCL_FUNCTIONAL(m, "sum.dim_IntList", sum_dim_IntList, at::native::structured_sum_out, 1, 0x8effull);
-  TORCH_OPENCL_OUT(m, "sum.IntList_out", sum_IntList_out, at::native::structured_sum_out, 1, 0x8effull);
-  TORCH_OPENCL_FUNCTIONAL(m, "aminmax", aminmax, torch_opencl::native::aminmax_out, 2, 0x80e0ull);
-  TORCH_OPENCL_OUT(m, "aminmax.out", aminmax_out, torch_opencl::native::aminmax_out, 2, 0x80e0ull);
-  TORCH_OPENCL_FUNCTIONAL(m, "mm", mm, torch_opencl::native::mm_out, 1, 0x86e0ull);
-  TORCH_OPENCL_OUT(m, "mm.out", mm_out, torch_opencl::native::mm_out, 1, 0x86e0ull);
-  TORCH_OPENCL_FUNCTION(m, "histc", histc, torch_opencl::native::histc, 0x80e0ull);
-  TORCH_OPENCL_COPIED(m, "histc.out", histc_out, torch_opencl::native::histc, 1, 0x80e0ull);
-  TORCH_OPENCL_ALLOCATING(m, "nonzero", nonzero, torch_opencl::native::nonzero_out, torch_opencl::native::nonzero_outputs, 0x8effull);
-  TORCH_OPENCL_FUNCTION(m, "nonzero.out", nonzero_out, torch_opencl::native::nonzero_out, 0x8effull);
-  TORCH_OPENCL_FUNCTION(m, "mm.dtype", mm_dtype, (torch_opencl::with_struct<at::_ops::mm_dtype, &torch_opencl::native::mm_dtype>), 0x80e0ull);
+  TORCH_OPENCL_FUNCTIONAL(m, "sum.dim_IntList", sum_dim_IntList, at::native::structured_sum_out, 1, torch_opencl::kSmallOnHost | 0x8effull);
+  TORCH_OPENCL_OUT(m, "sum.IntList_out", sum_IntList_out, at::native::structured_sum_out, 1, torch_opencl::kSmallOnHost | 0x8effull);
+  TORCH_OPENCL_FUNCTIONAL(m, "aminmax", aminmax, torch_opencl::native::aminmax_out, 2, torch_opencl::kSmallOnHost | 0x80e0ull);
+  TORCH_OPENCL_OUT(m, "aminmax.out", aminmax_out, torch_opencl::native::aminmax_out, 2, torch_opencl::kSmallOnHost | 0x80e0ull);
+  TORCH_OPENCL_FUNCTIONAL(m, "mm", mm, torch_opencl::native::mm_out, 1, torch_opencl::kSmallOnHost | 0x86e0ull);
+  TORCH_OPENCL_OUT(m, "mm.out", mm_out, torch_opencl::native::mm_out, 1, torch_opencl::kSmallOnHost | 0x86e0ull);
+  TORCH_OPENCL_FUNCTION(m, "histc", histc, torch_opencl::native::histc, torch_opencl::kSmallOnHost | 0x80e0ull);
+  TORCH_OPENCL_COPIED(m, "histc.out", histc_out, torch_opencl::native::histc, 1, torch_opencl::kSmallOnHost | 0x80e0ull);
+  TORCH_OPENCL_ALLOCATING(m, "nonzero", nonzero, torch_opencl::native::nonzero_out, torch_opencl::native::nonzero_outputs, torch_opencl::kSmallOnHost | 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "nonzero.out", nonzero_out, torch_opencl::native::nonzero_out, torch_opencl::kSmallOnHost | 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "mm.dtype", mm_dtype, (torch_opencl::with_struct<at::_ops::mm_dtype, &torch_opencl::native::mm_dtype>), torch_opencl::kSmallOnHost | 0x80e0ull);
   TORCH_OPENCL_HOST(m, "qr");
   TORCH_OPENCL_HOST(m, "qr.out");
 }
@@ -74,7 +74,7 @@ REGISTER_PRIVATEUSE1_DISPATCH(exponential_stub, (&torch_opencl::native::Sample<d
 }  // namespace at::native
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  TORCH_OPENCL_FUNCTION(m, "exponential_", exponential_, at::native::exponential_, 0x80e0ull);
+  TORCH_OPENCL_FUNCTION(m, "exponential_", exponential_, at::native::exponential_, torch_opencl::kSmallWaits | 0x80e0ull);
 }
 
 // Generated from native_functions.yaml by rust/codegen.
@@ -87,7 +87,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 namespace at::native {
 
-REGISTER_PRIVATEUSE1_DISPATCH(frexp_stub, (&torch_opencl::Pointwise<decltype(frexp_stub)::FnPtr, torch_opencl::PointwiseOp::frexp_stub>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(frexp_stub, (&torch_opencl::Pointwise<frexp_stub, torch_opencl::PointwiseOp::frexp_stub>::call))
 
 }  // namespace at::native
 
@@ -110,9 +110,9 @@ REGISTER_PRIVATEUSE1_DISPATCH(frexp_stub, (&torch_opencl::Pointwise<decltype(fre
 
 namespace at::native {
 
-REGISTER_PRIVATEUSE1_DISPATCH(add_stub, (&torch_opencl::Pointwise<decltype(add_stub)::FnPtr, torch_opencl::PointwiseOp::add_Tensor>::call))
-REGISTER_PRIVATEUSE1_DISPATCH(exp_stub, (&torch_opencl::Pointwise<decltype(exp_stub)::FnPtr, torch_opencl::PointwiseOp::exp>::call))
-REGISTER_PRIVATEUSE1_DISPATCH(div_trunc_stub, (&torch_opencl::Pointwise<decltype(div_trunc_stub)::FnPtr, torch_opencl::PointwiseOp::div_trunc_stub>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(add_stub, (&torch_opencl::Pointwise<add_stub, torch_opencl::PointwiseOp::add_Tensor>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(exp_stub, (&torch_opencl::Pointwise<exp_stub, torch_opencl::PointwiseOp::exp>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(div_trunc_stub, (&torch_opencl::Pointwise<div_trunc_stub, torch_opencl::PointwiseOp::div_trunc_stub>::call))
 
 }  // namespace at::native
 
@@ -120,12 +120,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_FUNCTIONAL(m, "add.Tensor", add_Tensor, at::native::structured_ufunc_add_CPU, 1, torch_opencl::kPromotes | 0x8effull);
   TORCH_OPENCL_INPLACE(m, "add_.Tensor", add__Tensor, at::native::structured_ufunc_add_CPU, torch_opencl::kPromotes | 0x8effull);
   TORCH_OPENCL_OUT(m, "add.out", add_out, at::native::structured_ufunc_add_CPU, 1, torch_opencl::kPromotes | 0x8effull);
-  TORCH_OPENCL_FUNCTIONAL(m, "sub.Tensor", sub_Tensor, at::native::structured_sub_out, 1, torch_opencl::kPromotes | 0x86ffull);
-  TORCH_OPENCL_OUT(m, "sub.out", sub_out, at::native::structured_sub_out, 1, torch_opencl::kPromotes | 0x86ffull);
+  TORCH_OPENCL_FUNCTIONAL(m, "sub.Tensor", sub_Tensor, at::native::structured_sub_out, 1, torch_opencl::kPromotes | torch_opencl::kSmallWaits | 0x86ffull);
+  TORCH_OPENCL_OUT(m, "sub.out", sub_out, at::native::structured_sub_out, 1, torch_opencl::kPromotes | torch_opencl::kSmallWaits | 0x86ffull);
   TORCH_OPENCL_FUNCTIONAL(m, "exp", exp, at::native::structured_exp_out, 1, 0x88ffull);
   TORCH_OPENCL_INPLACE(m, "exp_", exp_, at::native::structured_exp_out, 0x88ffull);
   TORCH_OPENCL_OUT(m, "exp.out", exp_out, at::native::structured_exp_out, 1, 0x88ffull);
-  TORCH_OPENCL_FUNCTION(m, "isnan", isnan, torch_opencl::native::isnan, 0x80e0ull);
+  TORCH_OPENCL_FUNCTION(m, "isnan", isnan, torch_opencl::native::isnan, torch_opencl::kSmallWaits | 0x80e0ull);
 }
 
 // Generated from native_functions.yaml by rust/codegen.
@@ -142,15 +142,15 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 namespace at::native {
 
-REGISTER_PRIVATEUSE1_DISPATCH(where_kernel, (&torch_opencl::Pointwise<decltype(where_kernel)::FnPtr, torch_opencl::PointwiseOp::where_self>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(where_kernel, (&torch_opencl::Pointwise<where_kernel, torch_opencl::PointwiseOp::where_self>::call))
 
 }  // namespace at::native
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  TORCH_OPENCL_FUNCTION(m, "_foreach_add.List", _foreach_add_List, (torch_opencl::native::foreach::Foreach<torch_opencl::PointwiseOp::add_Tensor, torch_opencl::native::foreach::Number::Parameter, &at::native::foreach_tensor_add_list_kernel_slow>::call), 0x8effull);
-  TORCH_OPENCL_FUNCTION(m, "_foreach_add_.List", _foreach_add__List, (torch_opencl::native::foreach::Foreach<torch_opencl::PointwiseOp::add_Tensor, torch_opencl::native::foreach::Number::Parameter, &at::native::foreach_tensor_add_list_kernel_slow_>::call), 0x8effull);
-  TORCH_OPENCL_FUNCTION(m, "_foreach_add.Scalar", _foreach_add_Scalar, (torch_opencl::native::foreach::Foreach<torch_opencl::PointwiseOp::add_Tensor, torch_opencl::native::foreach::Number::Input, &at::native::foreach_tensor_add_scalar_kernel_slow>::call), 0x8effull);
-  TORCH_OPENCL_FUNCTION(m, "_foreach_add_.Scalar", _foreach_add__Scalar, (torch_opencl::native::foreach::Foreach<torch_opencl::PointwiseOp::add_Tensor, torch_opencl::native::foreach::Number::Input, &at::native::foreach_tensor_add_scalar_kernel_slow_>::call), 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "_foreach_add.List", _foreach_add_List, (torch_opencl::native::foreach::Foreach<torch_opencl::PointwiseOp::add_Tensor, torch_opencl::native::foreach::Number::Parameter, &at::native::foreach_tensor_add_list_kernel_slow>::call), torch_opencl::kSmallOnHost | 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "_foreach_add_.List", _foreach_add__List, (torch_opencl::native::foreach::Foreach<torch_opencl::PointwiseOp::add_Tensor, torch_opencl::native::foreach::Number::Parameter, &at::native::foreach_tensor_add_list_kernel_slow_>::call), torch_opencl::kSmallOnHost | 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "_foreach_add.Scalar", _foreach_add_Scalar, (torch_opencl::native::foreach::Foreach<torch_opencl::PointwiseOp::add_Tensor, torch_opencl::native::foreach::Number::Input, &at::native::foreach_tensor_add_scalar_kernel_slow>::call), torch_opencl::kSmallOnHost | 0x8effull);
+  TORCH_OPENCL_FUNCTION(m, "_foreach_add_.Scalar", _foreach_add__Scalar, (torch_opencl::native::foreach::Foreach<torch_opencl::PointwiseOp::add_Tensor, torch_opencl::native::foreach::Number::Input, &at::native::foreach_tensor_add_scalar_kernel_slow_>::call), torch_opencl::kSmallOnHost | 0x8effull);
   TORCH_OPENCL_FUNCTION(m, "where.self", where_self, at::native::where, 0x0850ull);
   TORCH_OPENCL_FUNCTION(m, "where.self_out", where_self_out, at::native::where_self_out, 0x0850ull);
 }
@@ -203,15 +203,15 @@ constexpr auto roll_expression = []([[maybe_unused]] auto&& self, [[maybe_unused
 
 namespace at::native {
 
-REGISTER_PRIVATEUSE1_DISPATCH(bitwise_and_stub, (&torch_opencl::Pointwise<decltype(bitwise_and_stub)::FnPtr, torch_opencl::PointwiseOp::bitwise_and_Tensor_out>::call))
+REGISTER_PRIVATEUSE1_DISPATCH(bitwise_and_stub, (&torch_opencl::Pointwise<bitwise_and_stub, torch_opencl::PointwiseOp::bitwise_and_Tensor_out>::call))
 
 }  // namespace at::native
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   TORCH_OPENCL_FUNCTIONAL(m, "bitwise_and.Tensor", bitwise_and_Tensor, at::native::structured_bitwise_and_out, 1, torch_opencl::kPromotes | 0x081full);
   TORCH_OPENCL_OUT(m, "bitwise_and.Tensor_out", bitwise_and_Tensor_out, at::native::structured_bitwise_and_out, 1, torch_opencl::kPromotes | 0x081full);
-  TORCH_OPENCL_FUNCTIONAL(m, "cat", cat, torch_opencl::native::cat_class, 1, 0x8effull);
-  TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_class, 1, 0x8effull);
+  TORCH_OPENCL_FUNCTIONAL(m, "cat", cat, torch_opencl::native::cat_class, 1, torch_opencl::kSmallOnHost | 0x8effull);
+  TORCH_OPENCL_OUT(m, "cat.out", cat_out, torch_opencl::native::cat_class, 1, torch_opencl::kSmallOnHost | 0x8effull);
   TORCH_OPENCL_ALLOCATING(m, "frexp.Tensor", frexp_Tensor, (torch_opencl::with_struct<at::_ops::frexp_Tensor_out, &torch_opencl::native::frexp_out>), torch_opencl::native::frexp_Tensor_outputs, 0x80e0ull);
   TORCH_OPENCL_FUNCTION(m, "frexp.Tensor_out", frexp_Tensor_out, (torch_opencl::with_struct<at::_ops::frexp_Tensor_out, &torch_opencl::native::frexp_out>), 0x80e0ull);
   TORCH_OPENCL_FUNCTION(torch_opencl::GpuLibrary(m, {torch_opencl::HostCalls::All, 0x8effull, 0x8effull}), "roll", roll, torch_opencl::native::roll_expression, 0x8effull);
