@@ -10,8 +10,8 @@ extern "C" {
 
 namespace torch_opencl {
 
-// While one lives, ATen's functions for the CPU share no work of this thread: waking another one takes some 20 us, which
-// is longer than a call with few elements takes.
+// While one lives, ATen's functions for the CPU share no work of this thread: waking another one takes some 20 us,
+// which is longer than a call with few elements takes.
 class OneThread {
  public:
   OneThread() {
