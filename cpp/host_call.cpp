@@ -2,6 +2,8 @@
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/COW.h>
+#include <algorithm>
 #include <cstring>
 
 #include "bridge.h"
@@ -14,6 +16,9 @@ namespace {
 
 // Elements of all tensors from which a call takes longer than waiting for a queue (some 50 us, PoCL, 2 cores).
 constexpr int64_t kLarge = int64_t{1} << 16;
+
+// Elements of a result from which it does: of a matmul of narrow matrices, or of many rows of a small table.
+constexpr int64_t kLargeResult = int64_t{1} << 19;
 
 // 16-bit floats and complex numbers are left to kernels, which add in 32 bits where the CPU's functions do not.
 bool is_computed_alike(at::ScalarType dtype) {
@@ -42,16 +47,31 @@ void HostMemory::add(const at::Tensor& tensor) {
     return;
   }
   elements_ += tensor.numel();
-  const bool has_memory = tensor.layout() == at::kStrided && tensor.numel() > 0 && tensor.storage().data() != nullptr;
+  // What is copied on write has its own memory when it is written to, and not before.
+  const bool has_memory = tensor.layout() == at::kStrided && tensor.numel() > 0 && tensor.storage().data() != nullptr &&
+      !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
   is_small_ = has_memory && elements_ < kLarge && is_computed_alike(tensor.scalar_type()) && !tensor.is_neg();
   if (!is_small_) return;
+  // A result has at most as many rows as the matrices, or indices, and as many columns.
+  const int64_t columns = tensor.dim() > 1 ? tensor.size(-1) : 1;
+  const bool is_index = c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false);
+  rows_ = std::max(rows_, is_index ? tensor.numel() : tensor.dim() > 1 ? tensor.numel() / columns : 1);
+  columns_ = std::max(columns_, columns);
+  storages_.push_back(tensor.storage().unsafeGetStorageImpl());
   if (addresses_.empty()) dtype_ = tensor.scalar_type();
   device_ = tensor.device();
   addresses_.push_back(reinterpret_cast<size_t>(tensor.const_data_ptr()));
 }
 
 bool HostMemory::open() {
-  return is_small_ && !addresses_.empty() && bridge::to_host_if_idle({addresses_.data(), addresses_.size()});
+  return is_small_ && !addresses_.empty() && rows_ * columns_ < kLargeResult &&
+      bridge::to_host_if_idle({addresses_.data(), addresses_.size()});
+}
+
+bool HostMemory::has_aliases() const {
+  c10::SmallVector<const void*, 8> sorted(storages_);
+  std::sort(sorted.begin(), sorted.end());
+  return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
 }
 
 at::Tensor HostMemory::view(const at::Tensor& tensor) {

@@ -26,8 +26,12 @@ class HostMemory {
   void add(const std::optional<at::Tensor>& tensor) {
     if (tensor.has_value()) add(*tensor);
   }
+  // Of one dtype: the CPU's function may have changed the first ones before it refuses the dtype of another.
   void add(const at::TensorList& tensors) {
-    for (const at::Tensor& tensor : tensors) add(tensor);
+    for (const at::Tensor& tensor : tensors) {
+      is_small_ = is_small_ && tensor.scalar_type() == tensors.front().scalar_type();
+      add(tensor);
+    }
   }
   void add(const at::ITensorListRef& tensors) {
     for (const at::Tensor& tensor : tensors) add(tensor);
@@ -63,6 +67,10 @@ class HostMemory {
   // A result on the device.
   at::Tensor to_device(const at::Tensor& result) const;
 
+  // Returns true if two of them lie in one storage. As the host has them they do not, so that ATen would not notice
+  // that an op reads what it has written.
+  bool has_aliases() const;
+
   // Of the first tensor.
   at::ScalarType dtype() const {
     return dtype_;
@@ -93,10 +101,12 @@ class HostMemory {
   }
 
   c10::SmallVector<size_t, 8> addresses_;
+  c10::SmallVector<const void*, 8> storages_;
   size_t viewed_ = 0;
   std::optional<c10::Device> device_;
   at::ScalarType dtype_ = at::ScalarType::Undefined;
   int64_t elements_ = 0;
+  int64_t rows_ = 1, columns_ = 1;
   bool is_small_ = true;
 };
 
@@ -135,6 +145,7 @@ struct HostCall<Op, Return(Args...)> {
     }();
     static RefusedDtypes refused;
     if (!is_on_cpu || refused.has(memory.dtype())) return std::nullopt;
+    if (!kIsResult<Return> && memory.has_aliases()) return std::nullopt;
     try {
       return run(memory, args...);
     } catch (const c10::NotImplementedError&) {

@@ -88,6 +88,7 @@ std::optional<Tensors3> lstm_cell_backward_on_host(const std::array<at::Tensor, 
   const auto views = open(memory, tensors);
   if (!views.has_value()) return std::nullopt;
   const auto& [grad_hy, grad_cy, cx, cy, gates] = *views;
+  const OneThread one_thread;
   const std::vector<at::Tensor> parts = gates.chunk(4, 1);
   const at::Tensor &in = parts[0], &forget = parts[1], &cell = parts[2], &out = parts[3];
   const at::Tensor tanh = cy.tanh(), from_hy = grad_hy.defined() ? grad_hy : at::zeros_like(cy);

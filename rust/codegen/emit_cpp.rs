@@ -287,7 +287,7 @@ fn registration(registration: &Registration, row: &PlannedRow) -> String {
         marks.push("kPromotes");
     }
     // Element-wise iterations of stubs go to the host by themselves.
-    if row.family.is_small_on_host() || op.starts_with("_foreach_") {
+    if row.family.is_small_on_host(op) || op.starts_with("_foreach_") {
         marks.push("kSmallOnHost");
     } else {
         match row.family.kind {

@@ -41,7 +41,7 @@ const KINDS: [(&str, Kind); 9] = [
 
 /// Families whose calls with few elements the host may compute, where the device is the CPU (`cpp/host_call.h`): one
 /// kernel of the CPU does what one of ours does. Pointwise ones have stubs for that (`cpp/host_iteration.h`).
-const SMALL_ON_HOST: [&str; 14] = [
+const SMALL_ON_HOST: [&str; 13] = [
     "copy",
     "embedding_bag",
     "foreach",
@@ -52,16 +52,16 @@ const SMALL_ON_HOST: [&str; 14] = [
     "optimizer",
     "pool",
     "reduce",
-    "resample",
     "scan",
     "softmax",
     "sort",
 ];
 
 impl Family {
-    /// Returns true if the host may compute calls with few elements.
-    pub fn is_small_on_host(&self) -> bool {
-        SMALL_ON_HOST.contains(&self.name.as_str())
+    /// Returns true if the host may compute calls of an op with few elements. Of bags the CPU's functions save other
+    /// things for the gradients than ours.
+    pub fn is_small_on_host(&self, op: &str) -> bool {
+        SMALL_ON_HOST.contains(&self.name.as_str()) && !op.starts_with("_embedding_bag")
     }
 }
 

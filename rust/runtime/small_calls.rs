@@ -77,8 +77,8 @@ pub fn set_small_calls(name: &str) -> Result<()> {
 /// the CPU and shares memory without mapping it, and all that the current stream was given is known to have completed.
 /// Returns false, and leaves the addresses in no particular state, otherwise.
 ///
-/// Whether a stream is known to be idle is a matter of the program alone, not of time: a thread learns it by waiting. The
-/// same program therefore has its calls computed by the same functions each time.
+/// Whether a stream is known to be idle is a matter of the program, not of time: a thread learns it by waiting. A program
+/// of one thread therefore has its calls computed by the same functions each time.
 pub fn to_host_if_idle(addresses: &mut [usize]) -> bool {
     let Some(first) = addresses.first() else { return false };
     if small_calls() != Ok(SmallCalls::Host) {

@@ -148,6 +148,44 @@ NETWORKS = {
 }
 
 
+def test_arguments_that_share_memory_are_the_kernels(device):
+    x = torch.arange(9.0, device=device).view(3, 3)
+    torch.opencl.synchronize()
+    with pytest.raises(RuntimeError, match="single memory location"):
+        x.scatter_(0, torch.zeros(3, 3, dtype=torch.int64, device=device), x)
+    lists = [torch.full((2,), 2.0, device=device), torch.tensor([True, True], device=device)]
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        torch._foreach_addcmul_(lists, lists, lists)
+    assert lists[0].tolist() in ([2.0, 2.0], [6.0, 6.0])
+    lazy = torch._lazy_clone(x)
+    lazy.index_fill_(0, torch.tensor([0], device=device), 5.0)
+    assert x[0].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_large_results_of_small_arguments_are_the_kernels(device):
+    x = torch.ones(2000, 1, device=device)
+    torch.opencl.synchronize()
+    before = torch.opencl.launches()
+    assert (x @ x.t()).shape == (2000, 2000)
+    assert torch.opencl.launches() > before
+
+
+def test_bags_with_weights_have_gradients(device):
+    weights = torch.randn(6, 4)
+    results = []
+    for place in ("cpu", device):
+        table, scales = (
+            weights.detach().to(place, copy=True).requires_grad_(),
+            torch.ones(2, 3, device=place, requires_grad=True),
+        )
+        indices = torch.tensor([[0, 1, 2], [3, 4, 0]], device=place)
+        bags = torch.nn.functional.embedding_bag(indices, table, mode="sum", per_sample_weights=scales)
+        bags.square().sum().backward()
+        results.append([table.grad.cpu(), scales.grad.cpu()])
+    for expected, actual in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
 def test_random_numbers_do_not_depend_on_who_computes(device):
     x = torch.ones(100, device=device)
     results = {}
