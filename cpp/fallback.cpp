@@ -90,7 +90,7 @@ class Nesting {
  public:
   explicit Nesting(const std::string& name) {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        depth_ < kMost, "The operator '", name,
+        depth_ < kMaxDepth, "The operator '", name,
         "' has no OpenCL kernel for these dtypes, and running it on the CPU needs itself again.");
     depth_++;
   }
@@ -101,7 +101,7 @@ class Nesting {
   }
 
  private:
-  static constexpr int kMost = 8;
+  static constexpr int kMaxDepth = 8;
   static thread_local int depth_;
 };
 

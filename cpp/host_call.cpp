@@ -14,28 +14,11 @@
 namespace torch_opencl {
 namespace {
 
-// Elements of all tensors from which a call takes longer than waiting for a queue (some 50 us, PoCL, 2 cores).
-constexpr int64_t kLarge = int64_t{1} << 16;
+// Elements of all tensors with which a call takes less than waiting for a queue (some 50 us, PoCL, 2 cores).
+constexpr int64_t kMaxElements = (int64_t{1} << 16) - 1;
 
-// Elements of a result from which it does: of a matmul of narrow matrices, or of many rows of a small table.
-constexpr int64_t kLargeResult = int64_t{1} << 19;
-
-// 16-bit floats and complex numbers are left to kernels, which add in 32 bits where the CPU's functions do not.
-bool is_computed_alike(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kBool:
-    case at::kByte:
-    case at::kChar:
-    case at::kShort:
-    case at::kInt:
-    case at::kLong:
-    case at::kFloat:
-    case at::kDouble:
-      return true;
-    default:
-      return false;
-  }
-}
+// Elements of a result with which it does: of a matmul of narrow matrices, or of many rows of a small table.
+constexpr int64_t kMaxResultElements = (int64_t{1} << 19) - 1;
 
 } // namespace
 
@@ -50,7 +33,7 @@ void HostMemory::add(const at::Tensor& tensor) {
   // What is copied on write has its own memory when it is written to, and not before.
   const bool has_memory = tensor.layout() == at::kStrided && tensor.numel() > 0 && tensor.storage().data() != nullptr &&
       !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
-  is_small_ = has_memory && elements_ < kLarge && is_computed_alike(tensor.scalar_type()) && !tensor.is_neg();
+  is_small_ = has_memory && elements_ <= kMaxElements && is_same_on_host(tensor.scalar_type()) && !tensor.is_neg();
   if (!is_small_) return;
   // A result has at most as many rows as the matrices, or indices, and as many columns.
   const int64_t columns = tensor.dim() > 1 ? tensor.size(-1) : 1;
@@ -64,7 +47,7 @@ void HostMemory::add(const at::Tensor& tensor) {
 }
 
 bool HostMemory::open() {
-  return is_small_ && !addresses_.empty() && rows_ * columns_ < kLargeResult &&
+  return is_small_ && !addresses_.empty() && rows_ * columns_ <= kMaxResultElements &&
       bridge::to_host_if_idle({addresses_.data(), addresses_.size()});
 }
 

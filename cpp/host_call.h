@@ -12,8 +12,8 @@
 #include <tuple>
 #include <vector>
 
+#include "host_dtypes.h"
 #include "one_thread.h"
-#include "refused_dtypes.h"
 
 namespace torch_opencl {
 
@@ -143,13 +143,13 @@ struct HostCall<Op, Return(Args...)> {
       const auto op = c10::Dispatcher::singleton().findSchema({Op::name, Op::overload_name});
       return op.has_value() && op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
     }();
-    static RefusedDtypes refused;
-    if (!is_on_cpu || refused.has(memory.dtype())) return std::nullopt;
+    static UnsupportedDtypes unsupported;
+    if (!is_on_cpu || unsupported.contains(memory.dtype())) return std::nullopt;
     if (!kIsResult<Return> && memory.has_aliases()) return std::nullopt;
     try {
       return run(memory, args...);
     } catch (const c10::NotImplementedError&) {
-      refused.add(memory.dtype());
+      unsupported.insert(memory.dtype());
       return std::nullopt;
     }
   }

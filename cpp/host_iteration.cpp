@@ -8,7 +8,7 @@ namespace {
 
 // Elements up to which the CPU's kernels use one thread (`at::internal::GRAIN_SIZE`): more of them are shared among
 // threads, as kernels of ours are.
-constexpr int64_t kMost = 32767;
+constexpr int64_t kMaxElements = 32767;
 
 // Access to the operands, which ATen has casts exchange in the same way.
 struct Operands : at::TensorIteratorBase {
@@ -17,24 +17,9 @@ struct Operands : at::TensorIteratorBase {
   }
 };
 
-// bool, and the usual integers and floats: complex numbers and rarer dtypes are left to our kernels, whose rules for
-// them are the rows'.
+// Element-wise, 16-bit floats are computed as kernels do.
 bool is_usual(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kBool:
-    case at::kByte:
-    case at::kChar:
-    case at::kShort:
-    case at::kInt:
-    case at::kLong:
-    case at::kHalf:
-    case at::kBFloat16:
-    case at::kFloat:
-    case at::kDouble:
-      return true;
-    default:
-      return false;
-  }
+  return is_same_on_host(dtype) || dtype == at::kHalf || dtype == at::kBFloat16;
 }
 
 bool has_usual_dtypes(const at::TensorIteratorBase& iter) {
@@ -67,7 +52,7 @@ bool has_open_result(const at::TensorIteratorBase& iter) {
 } // namespace
 
 HostIteration::HostIteration(at::TensorIteratorBase& iter, Casts casts) : iter_(iter) {
-  if (iter.numel() == 0 || iter.numel() > kMost || !has_usual_dtypes(iter)) return;
+  if (iter.numel() == 0 || iter.numel() > kMaxElements || !has_usual_dtypes(iter)) return;
   if (casts == Casts::ToCommon) {
     if (const auto common = compat::maybe_common_dtype(iter); common.has_value()) {
       if (!stores_results(iter, *common)) return;

@@ -5,8 +5,8 @@
 #include <ATen/native/BinaryOps.h>
 #include <c10/util/SmallVector.h>
 
+#include "host_dtypes.h"
 #include "one_thread.h"
-#include "refused_dtypes.h"
 
 namespace torch_opencl {
 
@@ -23,7 +23,7 @@ class HostIteration {
   bool is_open() const {
     return is_open_;
   }
-  // Gives it back to the device.
+  // Puts the device's addresses back, for a kernel to run it. After the CPU's kernel nobody reads them.
   void restore();
 
  private:
@@ -51,9 +51,9 @@ inline constexpr bool kHasCpuKernel<at::native::sub_stub> = false;
 template <auto& kStub, class Iter, class... Args>
 bool ran_on_host(Casts casts, Iter& iter, const Args&... args) {
   if constexpr (kHasCpuKernel<kStub>) {
-    static RefusedDtypes refused;
+    static UnsupportedDtypes unsupported;
     const at::ScalarType dtype = iter.dtype(iter.ntensors() - 1);
-    if (refused.has(dtype)) return false;
+    if (unsupported.contains(dtype)) return false;
     HostIteration host(iter, casts);
     if (!host.is_open()) return false;
     try {
@@ -62,7 +62,7 @@ bool ran_on_host(Casts casts, Iter& iter, const Args&... args) {
       return true;
     } catch (const c10::NotImplementedError&) {
       host.restore();
-      refused.add(dtype);
+      unsupported.insert(dtype);
     }
   }
   return false;

@@ -7,9 +7,12 @@
 #include <ATen/native/Activation.h>
 #include <ATen/native/Gelu.h>
 #include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/log_sigmoid_forward.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/sigmoid.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "../host_call.h"
 #include "../pointwise.h"
 
 namespace torch_opencl::native {
@@ -34,10 +37,40 @@ void gelu_backward_out::impl(const at::Tensor&, const at::Tensor&, std::string_v
   run_pointwise(*this, PointwiseOp::gelu_backward, form(approximate));
 }
 
+namespace {
+
+// Returns true if the functions of ATen for the CPU have written `output`, of few elements. Outputs that are given may
+// overlap with inputs; the values are computed before they are written.
+bool log_sigmoid_forward_on_host(const at::Tensor& self, const at::Tensor& output) {
+  HostMemory memory;
+  memory.add(self);
+  memory.add(output);
+  if (!memory.open()) return false;
+  const OneThread one_thread;
+  const at::Tensor input = memory.view(self), result = memory.view(output);
+  result.copy_(std::get<0>(at::log_sigmoid_forward(input)));
+  return true;
+}
+
+bool log_sigmoid_backward_on_host(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& grad_input) {
+  HostMemory memory;
+  memory.add(grad);
+  memory.add(self);
+  memory.add(grad_input);
+  if (!memory.open()) return false;
+  const OneThread one_thread;
+  const at::Tensor factor = memory.view(grad), input = memory.view(self), result = memory.view(grad_input);
+  result.copy_(at::sigmoid(-input).mul_(factor));
+  return true;
+}
+
+} // namespace
+
 // The second result, which CPU code uses to save exp(-|x|) for the backward, is empty here: it costs less to compute it
 // again than to store and load it.
 std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward_out(
     const at::Tensor& self, at::Tensor& output, at::Tensor& buffer) {
+  if (log_sigmoid_forward_on_host(self, output)) return {output, buffer};
   auto iter = at::TensorIterator::unary_op(output, self);
   run_pointwise(iter, PointwiseOp::log_sigmoid_forward, {});
   return {output, buffer};
@@ -45,6 +78,7 @@ std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward_out(
 
 at::Tensor& log_sigmoid_backward_out(
     const at::Tensor& grad, const at::Tensor& self, const at::Tensor&, at::Tensor& grad_input) {
+  if (log_sigmoid_backward_on_host(grad, self, grad_input)) return grad_input;
   auto iter = at::TensorIterator::borrowing_binary_op(grad_input, grad, self);
   run_pointwise(iter, PointwiseOp::log_sigmoid_backward, {});
   return grad_input;

@@ -21,6 +21,7 @@
 #include "composite.h"
 #include "rnn_cell.h"
 #include "rnn_layer.h"
+#include "rnn_layer_host.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -119,17 +120,20 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
         {input, hx, cx.value_or(absent), input_weight, hidden_weight, input_bias.value_or(absent),
          hidden_bias.value_or(absent)}};
     at::AutoDispatchBelowADInplaceOrView below;
-    const RnnLayerTrace trace = rnn_layer_forward(layer, has_backward);
+    const bool is_on_host = is_rnn_layer_on_host(layer);
+    const RnnLayerTrace trace =
+        is_on_host ? rnn_layer_on_host(layer, has_backward) : rnn_layer_forward(layer, has_backward);
     context->saved_data["cell"] = cell;
     context->saved_data["reverse"] = reverse;
+    context->saved_data["is_on_host"] = is_on_host;
     const auto inputs = layer.inputs.all();
     variable_list saved(inputs.begin(), inputs.end());
-    saved.insert(saved.end(), {trace.output, trace.cells, trace.saved_gates});
+    saved.insert(saved.end(), {trace.output, trace.cells, trace.saved_gates, trace.cy});
     context->save_for_backward(std::move(saved));
     context->set_materialize_grads(false);
     const int64_t last = layer.step_index(input.size(0) - 1);
     variable_list results{trace.output, trace.output.select(0, last).clone()};
-    if (trace.cells.defined()) results.push_back(trace.cells.select(0, last).clone());
+    if (trace.cy.defined()) results.push_back(trace.cy.clone());
     return results;
   }
 
@@ -153,7 +157,10 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
     } else if (is_any) {
       at::AutoDispatchBelowADInplaceOrView below;
       const at::Tensor grad_cy = gradients.size() > 2 ? gradients[2] : at::Tensor();
-      results = rnn_layer_backward(layer, {saved[7], saved[8], saved[9]}, gradients[0], gradients[1], grad_cy, needed);
+      const RnnLayerTrace trace{saved[7], saved[8], saved[9], saved[10]};
+      const auto function =
+          context->saved_data["is_on_host"].toBool() ? rnn_layer_backward_on_host : rnn_layer_backward;
+      results = function(layer, trace, gradients[0], gradients[1], grad_cy, needed);
     }
     variable_list all(3); // of `cell`, `reverse` and `has_backward`
     all.insert(all.end(), results.begin(), results.end());

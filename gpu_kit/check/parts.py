@@ -101,6 +101,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
             "ops/test_linear_algebra.py": 1,
             "ops/test_losses.py": 1,
             "ops/test_low_precision_matmul.py": 1,
+            "ops/test_narrow_integers.py": 1,
             "ops/test_segments.py": 1,
             "ops/test_sparse_results.py": 1,
             "ops/test_fake_quantize.py": 1,
