@@ -4,10 +4,10 @@
 #include <ATen/ops/mkldnn_rnn_layer_backward_ops.h>
 #include <ATen/ops/mkldnn_rnn_layer_ops.h>
 
-#include "../bridge.h"
 #include "../error.h"
 #include "../host_on_cpu.h"
 #include "contiguous.h"
+#include "torch_opencl/rust/bridge/graph.rs.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -15,7 +15,8 @@ namespace {
 // oneDNN's number of the LSTM among its cells.
 constexpr int64_t kLstm = 2;
 
-// The arguments of ATen's functions that say what the layer is. Its memory is contiguous, which oneDNN takes for granted.
+// The arguments of ATen's functions that say what the layer is. Its memory is contiguous, which oneDNN takes for
+// granted.
 struct HostLayer {
   explicit HostLayer(const RnnLayer& layer)
       : input(layer.inputs.input.contiguous()),

@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 
 use super::diagnostic::Diagnostic;
 use super::entries::Entries;
+use super::guards::guarded;
 use super::packed::{argument_bytes, packed, scalars};
 use super::structs::{SharedStructs, TYPES};
 
@@ -119,7 +120,10 @@ pub fn kernels(files: &[(PathBuf, String)], structs: &SharedStructs) -> Result<K
                         diagnostics.push(Diagnostic::at(path, kernel.line, message));
                     }
                 }
-                sources.push(Source { name: format!("{module}.cl"), text: packed(text, &kernels) });
+                match guarded(&packed(text, &kernels)) {
+                    Ok(text) => sources.push(Source { name: format!("{module}.cl"), text }),
+                    Err(line) => diagnostics.push(Diagnostic::at(path, line, "this kernel's body does not end")),
+                }
             }
             Err(diagnostic) => diagnostics.push(diagnostic),
         }
@@ -145,18 +149,9 @@ impl Reader<'_> {
         while let Some(keyword) = find(&code, "__kernel", from) {
             let line = code.get(..keyword).unwrap_or_default().matches('\n').count() + 1;
             let problem = |message: String| Diagnostic::at(path, line, message);
-            let header = (|| {
-                let name_at = find(&code, "void", keyword)? + "void".len();
-                let open = find(&code, "(", name_at)?;
-                let name = code.get(name_at..open)?;
-                let is_plain = name.starts_with(char::is_whitespace) && !name.contains([';', '{', '}', '*']);
-                let is_near = !code.get(keyword..name_at)?.contains([';', '{', '}']);
-                (is_plain && is_near).then_some(())?;
-                let close = closing(&code, open)?;
-                let body = find(&code, "{", close)? + 1;
-                Some((code.get(name_at..open)?.trim().to_owned(), open + 1..close, body))
-            })();
-            let (name, list, body) = header.ok_or_else(|| problem("what follows '__kernel' is no function".into()))?;
+            let Some(Header { name, list, body }) = header(&code, keyword) else {
+                return Err(problem("what follows '__kernel' is no function".into()));
+            };
             from = body;
             let declared = code.get(list.clone()).unwrap_or_default();
             let Some(parameters) = self.parameters(path, declared).map_err(problem)? else { continue };
@@ -264,8 +259,28 @@ impl Reader<'_> {
     }
 }
 
+/// The name of a kernel, and positions in the text: of its parameters, and behind the brace that opens its body.
+pub struct Header {
+    pub name: String,
+    pub list: std::ops::Range<usize>,
+    pub body: usize,
+}
+
+/// The header of the kernel whose keyword is at a position of a text without comments.
+pub fn header(code: &str, keyword: usize) -> Option<Header> {
+    let name_at = find(code, "void", keyword)? + "void".len();
+    let open = find(code, "(", name_at)?;
+    let name = code.get(name_at..open)?;
+    let is_plain = name.starts_with(char::is_whitespace) && !name.contains([';', '{', '}', '*']);
+    let is_near = !code.get(keyword..name_at)?.contains([';', '{', '}']);
+    (is_plain && is_near).then_some(())?;
+    let close = closing(code, open)?;
+    let body = find(code, "{", close)? + 1;
+    Some(Header { name: name.trim().to_owned(), list: open + 1..close, body })
+}
+
 /// The text with blanks for comments, byte for byte.
-fn without_comments(text: &str) -> String {
+pub fn without_comments(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let end = line.find("//").unwrap_or(line.len());

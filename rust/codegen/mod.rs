@@ -33,6 +33,7 @@ mod emit_rust;
 mod entries;
 mod expr;
 mod family;
+mod guards;
 mod kernels;
 mod layout;
 mod nearest;

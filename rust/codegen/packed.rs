@@ -102,7 +102,7 @@ pub fn argument_bytes(parameters: &[Parameter]) -> usize {
     others.sum::<usize>() + scalars(parameters, "").iter().map(|scalar| scalar.size).sum::<usize>()
 }
 
-/// The text of a file, in which each kernel takes its scalars in one struct. Line numbers are kept.
+/// The text of a file, in which each kernel takes its scalars in one struct.
 pub fn packed(text: &str, kernels: &[Kernel]) -> String {
     let mut printed = String::with_capacity(text.len() * 2);
     let mut copied = 0;

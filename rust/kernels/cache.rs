@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use foldhash::HashMap;
 
-use super::build::{build, is_stored};
+use super::build::is_stored;
 use super::compile_thread::{CompileThread, Job};
+use super::program::CachedProgram;
 use super::recipe::Recipe;
 use super::source::Switch;
 use super::spec::{Constant, Tier};
 use super::tiers::{Compiler, HotCounter, Specialisation, HOT};
 use super::warning::warn;
 use super::{disk, Class, Family, Spec};
-use crate::cl::{Kernel, Program};
 use crate::error::{Error, Result};
 use crate::runtime::{Device, DeviceClass};
 
@@ -32,42 +32,6 @@ static FAILED: AtomicU64 = AtomicU64::new(0);
 /// 300 ms to compile.
 const QUICK: Duration = Duration::from_millis(150);
 static LOADS_ARE_SLOW: AtomicBool = AtomicBool::new(false);
-
-/// A built program and the kernels taken from it so far.
-#[derive(Debug)]
-pub struct CachedProgram {
-    program: Program,
-    tier: Tier,
-    kernels: RwLock<HashMap<&'static str, Arc<Kernel>>>,
-}
-
-impl CachedProgram {
-    /// Returns true if it was built with the constants of the specialised form.
-    pub fn is_specialised(&self) -> bool {
-        self.tier == Tier::Specialised
-    }
-
-    /// A kernel by name.
-    pub fn kernel(&self, name: &'static str) -> Result<Arc<Kernel>> {
-        if let Some(kernel) = self.kernels.read().unwrap_or_else(PoisonError::into_inner).get(name) {
-            return Ok(Arc::clone(kernel));
-        }
-        let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = kernels.get(name) {
-            return Ok(Arc::clone(kernel));
-        }
-        let kernel = Arc::new(self.program.kernel(name)?);
-        kernels.insert(name, Arc::clone(&kernel));
-        Ok(kernel)
-    }
-}
-
-impl CachedProgram {
-    /// A kernel that was written at run time, by its name.
-    pub fn generated_kernel(&self, name: &str) -> Result<Arc<Kernel>> {
-        Ok(Arc::new(self.program.kernel(name)?))
-    }
-}
 
 /// A program of kernels that are written at run time, behind what they call, the text of a family.
 ///
@@ -88,9 +52,14 @@ pub fn generated_program(device: &'static Device, family: Family, kernels: &str)
         tier: Tier::Generic,
         constants,
         switch: Switch { functions: "", cases: kernels.to_owned() },
+        kernel: None,
     };
-    let program = COMPILE_THREAD.on_the_spot(|| build(&recipe))?;
-    Ok(CachedProgram { program, tier: recipe.tier, kernels: RwLock::new(HashMap::default()) })
+    on_the_spot(|| CachedProgram::whole(&recipe))
+}
+
+/// Builds a program that the caller waits for.
+pub(super) fn on_the_spot<R>(build: impl FnOnce() -> R) -> R {
+    COMPILE_THREAD.on_the_spot(build)
 }
 
 /// The slot of one program, built or not.
@@ -112,13 +81,13 @@ impl Slot {
         Some(program)
     }
 
-    fn build(&self, recipe: &Recipe) -> Result<Arc<CachedProgram>> {
+    /// Builds the program, and of one that is built by kernels those that are named.
+    fn build(&self, recipe: &Recipe, kernels: &[&'static str]) -> Result<Arc<CachedProgram>> {
         let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(program) = self.program.get() {
             return Ok(Arc::clone(program));
         }
-        let (program, tier, kernels) = (build(recipe)?, recipe.tier, RwLock::new(HashMap::default()));
-        let program = Arc::new(CachedProgram { program, tier, kernels });
+        let program = Arc::new(CachedProgram::new(recipe, kernels)?);
         if recipe.tier == Tier::Specialised {
             SPECIALISED.fetch_add(1, Ordering::Relaxed);
         }
@@ -128,6 +97,7 @@ impl Slot {
     /// The program, where it takes no time to get; also asks for its build once it is worth it.
     fn get_soon(
         self: &Arc<Self>,
+        generic: &Arc<Self>,
         elements: u64,
         compiler: Compiler,
         recipe: impl Fn() -> Recipe,
@@ -135,7 +105,7 @@ impl Slot {
         let is_stored = self.counter.is_open() && *self.is_stored.get_or_init(|| is_stored(&recipe()));
         if is_stored && !LOADS_ARE_SLOW.load(Ordering::Relaxed) {
             let start = Instant::now();
-            let loaded = COMPILE_THREAD.on_the_spot(|| self.build_or_give_up(&recipe()));
+            let loaded = COMPILE_THREAD.on_the_spot(|| self.build_or_give_up(&recipe(), &[]));
             if start.elapsed() > QUICK {
                 LOADS_ARE_SLOW.store(true, Ordering::Relaxed);
             }
@@ -147,7 +117,8 @@ impl Slot {
         // A program that an earlier process has built was worth it.
         let elements = if is_stored { HOT } else { elements };
         if self.counter.count(elements, compiler) {
-            let job = Wanted { slot: Arc::clone(self), compiler, recipe: recipe() };
+            let (slot, generic) = (Arc::clone(self), Arc::clone(generic));
+            let job = Wanted { slot, generic, compiler, recipe: recipe() };
             if !COMPILE_THREAD.submit(Box::new(job)) {
                 self.counter.put_off();
             }
@@ -155,8 +126,8 @@ impl Slot {
         None
     }
 
-    fn build_or_give_up(&self, recipe: &Recipe) -> Option<Arc<CachedProgram>> {
-        match self.build(recipe) {
+    fn build_or_give_up(&self, recipe: &Recipe, kernels: &[&'static str]) -> Option<Arc<CachedProgram>> {
+        match self.build(recipe, kernels) {
             Ok(program) => Some(program),
             Err(error) => {
                 FAILED.fetch_add(1, Ordering::Relaxed);
@@ -180,6 +151,8 @@ impl Slot {
 /// A specialised program that nobody waits for.
 struct Wanted {
     slot: Arc<Slot>,
+    /// That of the generic program, which serves launches until then.
+    generic: Arc<Slot>,
     compiler: Compiler,
     recipe: Recipe,
 }
@@ -194,7 +167,9 @@ impl Job for Wanted {
     }
 
     fn build(self: Box<Self>) {
-        self.slot.build_or_give_up(&self.recipe);
+        // What launches have asked the generic program for they will ask this one for.
+        let kernels = self.generic.program.get().map(|program| program.asked_for()).unwrap_or_default();
+        self.slot.build_or_give_up(&self.recipe, &kernels);
     }
 }
 
@@ -221,8 +196,10 @@ pub fn program(
         tier,
         constants: constants.to_vec(),
         switch: switch(tier),
+        kernel: None,
     };
     let key = (device.index, family, class);
+    let generic = slot(key, spec.shared());
     if let Some(constants) = spec.specialised() {
         let mode = Specialisation::of_process();
         if mode != Specialisation::Never {
@@ -231,20 +208,19 @@ pub fn program(
                 return Ok(program);
             }
             if mode == Specialisation::Eager {
-                return slot.build(&recipe(Tier::Specialised, constants));
+                return slot.build(&recipe(Tier::Specialised, constants), &[]);
             }
             let compiler = Compiler::of(&device.info);
             let recipe = || recipe(Tier::Specialised, constants);
-            if let Some(program) = slot.get_soon(spec.elements(), compiler, recipe) {
+            if let Some(program) = slot.get_soon(&generic, spec.elements(), compiler, recipe) {
                 return Ok(program);
             }
         }
     }
-    let slot = slot(key, spec.shared());
-    if let Some(program) = slot.built() {
+    if let Some(program) = generic.built() {
         return Ok(program);
     }
-    COMPILE_THREAD.on_the_spot(|| slot.build(&recipe(Tier::Generic, spec.shared())))
+    COMPILE_THREAD.on_the_spot(|| generic.build(&recipe(Tier::Generic, spec.shared()), &[]))
 }
 
 fn slot(key: (i32, Family, Class), constants: &[Constant]) -> Arc<Slot> {

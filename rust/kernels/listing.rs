@@ -41,7 +41,8 @@ static RECORDED: Mutex<Option<BTreeMap<String, Listing>>> = Mutex::new(None);
 impl Listing {
     /// The generic form of a family's program.
     pub fn new(device: &'static Device, family: Family, class: Class, spec: &Spec, switch: Switch) -> Self {
-        Self::of(&Recipe { device, family, class, tier: Tier::Generic, constants: spec.shared().to_vec(), switch })
+        let constants = spec.shared().to_vec();
+        Self::of(&Recipe { device, family, class, tier: Tier::Generic, constants, switch, kernel: None })
     }
 
     pub(super) fn of(recipe: &Recipe) -> Self {

@@ -1,12 +1,13 @@
 //! Recipes of programs: sources and options.
 
+use super::listing::is_ahead_of_time;
 use super::source::Switch;
 use super::spec::{options, Constant, Tier};
 use super::{Class, Family};
 use crate::runtime::{Device, DeviceClass};
 
 /// Everything that a program is made from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Recipe {
     pub device: &'static Device,
     pub family: Family,
@@ -15,12 +16,28 @@ pub(super) struct Recipe {
     pub constants: Vec<Constant>,
     /// Empty where the family has no switch over ops.
     pub switch: Switch,
+    /// The one kernel that the program has; none for all of the family's.
+    pub kernel: Option<&'static str>,
 }
 
 impl Recipe {
-    /// Family, class and constants, for messages.
+    /// Family, class, constants and the kernel, for messages.
     pub fn name(&self) -> String {
-        format!("{} {}{}", self.family.name(), self.class.define(), options(&self.constants))
+        let kernel = self.kernel.map_or_else(String::new, |kernel| format!(", {kernel} alone"));
+        format!("{} {}{}{kernel}", self.family.name(), self.class.define(), options(&self.constants))
+    }
+
+    /// Returns true where each kernel is a program of its own. Compilers for GPUs compile all kernels of a program when
+    /// it is built, each with the functions that it calls: up to a second for a kernel, and ten for a family. PoCL
+    /// compiles a kernel when it is first launched, and what it reads of the others costs less than another program.
+    /// Bundles have whole programs.
+    pub fn is_by_kernel(&self) -> bool {
+        self.kernel.is_none() && self.device.class == DeviceClass::Gpu && !is_ahead_of_time()
+    }
+
+    /// The same with one kernel.
+    pub fn of_kernel(&self, kernel: &'static str) -> Self {
+        Self { kernel: Some(kernel), ..self.clone() }
     }
 
     /// Returns true for kernels of `torch.compile` and of the user's own.
@@ -48,6 +65,12 @@ impl Recipe {
         // GPUs do not round division correctly by default, and a floor or a remainder is then off by one.
         if self.device.info.exact_quotients && self.device.class == DeviceClass::Gpu {
             text.push_str(" -cl-fp32-correctly-rounded-divide-sqrt");
+        }
+        if let Some(kernel) = self.kernel {
+            // Around the kernels are directives that ask for these (rust/codegen/guards.rs).
+            text.push_str(" -D ONE_KERNEL -D KERNEL_");
+            text.push_str(kernel);
+            text.push_str("=1");
         }
         text + &options(&self.constants)
     }

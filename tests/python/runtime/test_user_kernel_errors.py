@@ -152,5 +152,6 @@ def test_more_local_memory_than_the_device_has_is_refused(device):
       LOCAL_BARRIER();
       x[0] = s[0];
     }"""
-    with pytest.raises(RuntimeError, match="bytes of local memory, and this device has"):
+    # NVIDIA's compiler refuses it, and others leave that to the launch.
+    with pytest.raises(RuntimeError, match=r"bytes of local memory, and this device has|does not compile"):
         torch.opencl.compile_kernel(source, "k")(torch.zeros(4, device=device))

@@ -33,7 +33,8 @@ def test_one_source_serves_dtypes_at_any_offset_of_a_buffer(axpy, device, dtype)
     x, y = base[3:503], torch.ones(503, dtype=dtype, device=device)[3:]
     expected = (y.float() + 2.5 * x.float()).to(dtype)
     axpy(x, y, 2.5)
-    assert torch.equal(y, expected)
+    # A compiler may join the multiplication and the addition.
+    torch.testing.assert_close(y, expected)
 
 
 def test_types_in_memory_hold_what_pytorch_stores(device):

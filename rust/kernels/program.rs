@@ -1,0 +1,115 @@
+//! A program, and the kernels that launches have asked it for.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use foldhash::HashMap;
+
+use super::build::{build, note_kernels};
+use super::cache::on_the_spot;
+use super::recipe::Recipe;
+use super::spec::Tier;
+use crate::cl::{Kernel, Program};
+use crate::error::Result;
+
+/// A program and the kernels taken from it so far.
+#[derive(Debug)]
+pub struct CachedProgram {
+    built: Built,
+    tier: Tier,
+    kernels: RwLock<HashMap<&'static str, Arc<Kernel>>>,
+}
+
+#[derive(Debug)]
+enum Built {
+    /// One program has all kernels.
+    Whole(Program),
+    /// Each kernel is a program of its own, which its first launch builds.
+    ByKernel {
+        recipe: Recipe,
+        asked_for: Mutex<Vec<&'static str>>,
+        /// Two threads that want the same kernel must not both compile it.
+        building: Mutex<()>,
+    },
+}
+
+impl CachedProgram {
+    /// Builds a program; where each kernel is a program of its own, those that are named.
+    pub(super) fn new(recipe: &Recipe, kernels: &[&'static str]) -> Result<Self> {
+        if !recipe.is_by_kernel() {
+            return Self::whole(recipe);
+        }
+        recipe.class.check(&recipe.device.info)?;
+        let built = Built::ByKernel { recipe: recipe.clone(), asked_for: Mutex::default(), building: Mutex::default() };
+        let program = Self { built, tier: recipe.tier, kernels: RwLock::default() };
+        for kernel in kernels {
+            program.build(kernel)?;
+        }
+        Ok(program)
+    }
+
+    /// Builds a program of all its kernels.
+    pub(super) fn whole(recipe: &Recipe) -> Result<Self> {
+        Ok(Self { built: Built::Whole(build(recipe)?), tier: recipe.tier, kernels: RwLock::default() })
+    }
+
+    /// Returns true if it was built with the constants of the specialised form.
+    pub fn is_specialised(&self) -> bool {
+        self.tier == Tier::Specialised
+    }
+
+    /// The kernels that launches have asked for, where each is a program of its own.
+    pub(super) fn asked_for(&self) -> Vec<&'static str> {
+        match &self.built {
+            Built::Whole(_) => Vec::new(),
+            Built::ByKernel { asked_for, .. } => asked_for.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// A kernel by name.
+    pub fn kernel(&self, name: &'static str) -> Result<Arc<Kernel>> {
+        if let Some(kernel) = self.found(name) {
+            return Ok(kernel);
+        }
+        match &self.built {
+            Built::Whole(_) => self.build(name),
+            Built::ByKernel { asked_for, .. } => {
+                let mut names = asked_for.lock().unwrap_or_else(PoisonError::into_inner);
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+                drop(names);
+                on_the_spot(|| self.build(name))
+            }
+        }
+    }
+
+    fn found(&self, name: &str) -> Option<Arc<Kernel>> {
+        self.kernels.read().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone)
+    }
+
+    fn build(&self, name: &'static str) -> Result<Arc<Kernel>> {
+        let add = |kernel: Kernel| {
+            let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(kernels.entry(name).or_insert_with(|| Arc::new(kernel)))
+        };
+        let (recipe, building) = match &self.built {
+            Built::Whole(program) => return Ok(add(program.kernel(name)?)),
+            Built::ByKernel { recipe, building, .. } => (recipe, building),
+        };
+        let _building = building.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = self.found(name) {
+            return Ok(kernel);
+        }
+        let kernel = build(&recipe.of_kernel(name))?.kernel(name)?;
+        note_kernels(recipe);
+        Ok(add(kernel))
+    }
+
+    /// A kernel that was written at run time, by its name.
+    pub fn generated_kernel(&self, name: &str) -> Result<Arc<Kernel>> {
+        match &self.built {
+            Built::Whole(program) => Ok(Arc::new(program.kernel(name)?)),
+            Built::ByKernel { recipe, .. } => unreachable!("{} is written at run time", recipe.name()),
+        }
+    }
+}
