@@ -152,6 +152,11 @@ impl DeviceInfo {
         self.extensions.iter().any(|name| name == "cl_khr_int64_base_atomics")
     }
 
+    /// Returns true if the driver compiles a kernel when it is first launched, not all of a program's when that is built.
+    pub fn compiles_at_launch(&self) -> bool {
+        self.platform == "Portable Computing Language"
+    }
+
     /// Returns true if the driver compiles clang's own builtins. No program can test this: rusticl's clang knows
     /// `__builtin_prefetch`, and translating the result to SPIR-V ends the process. So drivers that do are listed.
     pub fn has_clang_builtins(&self) -> bool {
