@@ -9,7 +9,8 @@ import torch
 from torch._inductor.virtualized import V, ops
 
 # Operators that CPU devices compute by a kernel of eager mode. Gradients of embeddings and of maxima would be atomic
-# additions, element by element; windows of pooling would be loaded lane by lane.
+# additions, element by element; windows of pooling would be loaded lane by lane. The gradient of a layer norm would be
+# loops along rows and loops along columns, which read what one pass does.
 EAGER_ON_CPUS = (
     "embedding_dense_backward",
     "max_pool2d_with_indices",
@@ -17,6 +18,7 @@ EAGER_ON_CPUS = (
     "max_pool3d_with_indices",
     "avg_pool2d",
     "avg_pool3d",
+    "native_layer_norm_backward",
 )
 # Matmuls, and how many tensors come before the two matrices.
 _MATMULS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}

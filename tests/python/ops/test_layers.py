@@ -74,6 +74,29 @@ def test_layers(layer, kind, device):
     compare(layer(INPUT, HIDDEN, **KINDS[kind]), lambda m, x: m(x), device, torch.randn(STEPS, BATCH, INPUT))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_lstm_layers_by_kernels(kind, device):
+    """Where the CPU's library, which serves float32 on devices that are the CPU, is turned off."""
+    torch.manual_seed(0)
+    with torch.backends.mkldnn.flags(enabled=False):
+        compare(nn.LSTM(INPUT, HIDDEN, **KINDS[kind]), lambda m, x: m(x), device, torch.randn(STEPS, BATCH, INPUT))
+
+
+def test_a_captured_lstm(device):
+    torch.manual_seed(0)
+    module, x = nn.LSTM(INPUT, HIDDEN), torch.randn(2, STEPS, BATCH, INPUT)
+    expected = module(x[1])[0].detach()
+    there, given = module.to(device), x[0].to(device)
+    with torch.no_grad():
+        there(given)
+        graph = torch.opencl.OpenCLGraph()
+        with torch.opencl.graph(graph):
+            output = there(given)[0]
+        given.copy_(x[1])
+        graph.replay()
+    torch.testing.assert_close(output.cpu(), expected)
+
+
 def test_projections(device):
     torch.manual_seed(0)
     compare(nn.LSTM(INPUT, HIDDEN, proj_size=3), lambda m, x: m(x), device, torch.randn(STEPS, BATCH, INPUT))
@@ -127,11 +150,12 @@ def test_second_derivatives(cell, device):
     compare(cell(INPUT, HIDDEN).double(), penalty, device, torch.randn(BATCH, INPUT, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("layer", LAYERS)
-def test_second_derivatives_of_layers(layer, device):
+def test_second_derivatives_of_layers(layer, dtype, device):
     torch.manual_seed(0)
-    module = LAYERS[layer](INPUT, HIDDEN, bidirectional=True).double()
-    compare(module, penalty, device, torch.randn(STEPS, BATCH, INPUT, dtype=torch.float64))
+    module = LAYERS[layer](INPUT, HIDDEN, bidirectional=True).to(dtype)
+    compare(module, penalty, device, torch.randn(STEPS, BATCH, INPUT, dtype=dtype))
 
 
 def twice(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
