@@ -10,7 +10,7 @@ namespace torch_opencl {
 namespace {
 
 // Elements of a tensor from which its call takes longer than waiting for a queue (some 50 us, PoCL, 2 cores).
-constexpr int64_t kLarge = int64_t{1} << 16;
+constexpr int64_t kMinElements = int64_t{1} << 16;
 
 } // namespace
 
@@ -36,7 +36,7 @@ bool HostOnCpu::takes_host(const at::Tensor& tensor) const {
   const auto code = static_cast<unsigned>(tensor.scalar_type());
   const auto contains = [&](uint64_t dtypes) { return code < 64 && (dtypes >> code & 1u) != 0; };
   if (choice_.calls == HostCalls::Large) {
-    return tensor.numel() >= kLarge && contains(choice_.host_dtypes) && is_host_cpu(tensor);
+    return tensor.numel() >= kMinElements && contains(choice_.host_dtypes) && is_host_cpu(tensor);
   }
   if (!contains(choice_.kernel_dtypes) || (contains(choice_.host_dtypes) && is_host_cpu(tensor))) return true;
   const bool is_double = tensor.scalar_type() == at::kDouble || tensor.scalar_type() == at::kComplexDouble;

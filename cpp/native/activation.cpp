@@ -39,29 +39,19 @@ void gelu_backward_out::impl(const at::Tensor&, const at::Tensor&, std::string_v
 
 namespace {
 
-// Returns true if the functions of ATen for the CPU have written `output`, of few elements. Outputs that are given may
-// overlap with inputs; the values are computed before they are written.
-bool log_sigmoid_forward_on_host(const at::Tensor& self, const at::Tensor& output) {
+// Views of an output and its inputs on the host, if it may use them now: tensors of one size and dtype, as an iteration
+// has left them. Their values are computed before the output is written, which may be an input.
+std::vector<at::Tensor> views_on_host(std::initializer_list<at::Tensor> tensors) {
+  const at::Tensor& output = *tensors.begin();
   HostMemory memory;
-  memory.add(self);
-  memory.add(output);
-  if (!memory.open()) return false;
-  const OneThread one_thread;
-  const at::Tensor input = memory.view(self), result = memory.view(output);
-  result.copy_(std::get<0>(at::log_sigmoid_forward(input)));
-  return true;
-}
-
-bool log_sigmoid_backward_on_host(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& grad_input) {
-  HostMemory memory;
-  memory.add(grad);
-  memory.add(self);
-  memory.add(grad_input);
-  if (!memory.open()) return false;
-  const OneThread one_thread;
-  const at::Tensor factor = memory.view(grad), input = memory.view(self), result = memory.view(grad_input);
-  result.copy_(at::sigmoid(-input).mul_(factor));
-  return true;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.sizes() != output.sizes() || tensor.scalar_type() != output.scalar_type()) return {};
+    memory.add(tensor);
+  }
+  if (!memory.open()) return {};
+  std::vector<at::Tensor> views;
+  for (const at::Tensor& tensor : tensors) views.push_back(memory.view(tensor));
+  return views;
 }
 
 } // namespace
@@ -70,17 +60,25 @@ bool log_sigmoid_backward_on_host(const at::Tensor& grad, const at::Tensor& self
 // again than to store and load it.
 std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward_out(
     const at::Tensor& self, at::Tensor& output, at::Tensor& buffer) {
-  if (log_sigmoid_forward_on_host(self, output)) return {output, buffer};
   auto iter = at::TensorIterator::unary_op(output, self);
-  run_pointwise(iter, PointwiseOp::log_sigmoid_forward, {});
+  if (const auto host = views_on_host({output, self}); !host.empty()) {
+    const OneThread one_thread;
+    host[0].copy_(std::get<0>(at::log_sigmoid_forward(host[1])));
+  } else {
+    run_pointwise(iter, PointwiseOp::log_sigmoid_forward, {});
+  }
   return {output, buffer};
 }
 
 at::Tensor& log_sigmoid_backward_out(
     const at::Tensor& grad, const at::Tensor& self, const at::Tensor&, at::Tensor& grad_input) {
-  if (log_sigmoid_backward_on_host(grad, self, grad_input)) return grad_input;
   auto iter = at::TensorIterator::borrowing_binary_op(grad_input, grad, self);
-  run_pointwise(iter, PointwiseOp::log_sigmoid_backward, {});
+  if (const auto host = views_on_host({grad_input, grad, self}); !host.empty()) {
+    const OneThread one_thread;
+    host[0].copy_(at::sigmoid(-host[2]).mul_(host[1]));
+  } else {
+    run_pointwise(iter, PointwiseOp::log_sigmoid_backward, {});
+  }
   return grad_input;
 }
 

@@ -7,11 +7,13 @@
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/sum.h>
 #include <cmath>
 #include <limits>
 
 #include "../error.h"
+#include "../host_on_cpu.h"
 #include "../operand.h"
 #include "../pointwise.h"
 #include "torch_opencl/rust/ops/reduce/arg_reduce.rs.h"
@@ -218,7 +220,10 @@ namespace {
 at::Tensor hashed_bits(const at::Tensor& self) {
   if (!self.is_floating_point()) return self;
   if (self.scalar_type() == at::kDouble) return self.view(at::kLong);
-  const at::Tensor input = self.to(at::kFloat).view(at::kInt);
+  at::Tensor floats = self.to(at::kFloat);
+  // The conversion of a NaN from fewer bits may set others than a CPU's: NVIDIA's sets all.
+  if (self.element_size() < 4 && !is_host_cpu(self)) floats.masked_fill_(floats.isnan(), NAN);
+  const at::Tensor input = floats.view(at::kInt);
   at::Tensor bits = at::empty(self.sizes(), self.options().dtype(at::kLong));
   auto iter = at::TensorIteratorConfig().check_all_same_dtype(false).add_output(bits).add_const_input(input).build();
   run_pointwise(iter, PointwiseOp::hash_tensor, {});

@@ -128,7 +128,8 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
     context->saved_data["is_on_host"] = is_on_host;
     const auto inputs = layer.inputs.all();
     variable_list saved(inputs.begin(), inputs.end());
-    saved.insert(saved.end(), {trace.output, trace.cells, trace.saved_gates, trace.cy});
+    // Of kernels it is a part of the cells.
+    saved.insert(saved.end(), {trace.output, trace.cells, trace.saved_gates, is_on_host ? trace.cy : at::Tensor()});
     context->save_for_backward(std::move(saved));
     context->set_materialize_grads(false);
     const int64_t last = layer.step_index(input.size(0) - 1);
@@ -157,9 +158,14 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
     } else if (is_any) {
       at::AutoDispatchBelowADInplaceOrView below;
       const at::Tensor grad_cy = gradients.size() > 2 ? gradients[2] : at::Tensor();
-      const RnnLayerTrace trace{saved[7], saved[8], saved[9], saved[10]};
-      const auto function =
-          context->saved_data["is_on_host"].toBool() ? rnn_layer_backward_on_host : rnn_layer_backward;
+      RnnLayerTrace trace{saved[7], saved[8], saved[9], saved[10]};
+      bool is_on_host = context->saved_data["is_on_host"].toBool();
+      if (is_on_host && !may_wait_for_host(layer.inputs.input)) {
+        // Kernels go through the steps again, of which the host has kept what only it can read.
+        trace = rnn_layer_forward(layer, /*has_backward=*/true);
+        is_on_host = false;
+      }
+      const auto function = is_on_host ? rnn_layer_backward_on_host : rnn_layer_backward;
       results = function(layer, trace, gradients[0], gradients[1], grad_cy, needed);
     }
     variable_list all(3); // of `cell`, `reverse` and `has_backward`

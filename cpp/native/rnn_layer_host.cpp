@@ -8,6 +8,7 @@
 #include "../host_on_cpu.h"
 #include "contiguous.h"
 #include "torch_opencl/rust/bridge/graph.rs.h"
+#include "torch_opencl/rust/bridge/runtime.rs.h"
 
 namespace torch_opencl::native {
 namespace {
@@ -15,8 +16,8 @@ namespace {
 // oneDNN's number of the LSTM among its cells.
 constexpr int64_t kLstm = 2;
 
-// The arguments of ATen's functions that say what the layer is. Its memory is contiguous, which oneDNN takes for
-// granted.
+// The arguments of ATen's functions that say what the layer is. Input and states are contiguous, which these take for
+// granted; weights they copy themselves.
 struct HostLayer {
   explicit HostLayer(const RnnLayer& layer)
       : input(layer.inputs.input.contiguous()),
@@ -34,10 +35,14 @@ struct HostLayer {
 
 } // namespace
 
+bool may_wait_for_host(const at::Tensor& tensor) {
+  return checked([&] { return bridge::sync_debug_mode() == 0 && !bridge::is_capturing(tensor.get_device()); });
+}
+
 bool is_rnn_layer_on_host(const RnnLayer& layer) {
   const at::Tensor& input = layer.inputs.input;
   return layer.cell == Cell::Lstm && input.scalar_type() == at::kFloat && is_host_cpu(input) && at::hasMKLDNN() &&
-      at::globalContext().userEnabledMkldnn() && checked([&] { return !bridge::is_capturing(input.get_device()); });
+      at::globalContext().userEnabledMkldnn() && may_wait_for_host(input);
 }
 
 RnnLayerTrace rnn_layer_on_host(const RnnLayer& layer, bool has_backward) {

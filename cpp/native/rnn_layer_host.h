@@ -7,6 +7,10 @@
 
 namespace torch_opencl::native {
 
+// Returns true if the host may compute something now: a graph that is captured would not hold it, and who looks for
+// operations that wait is not to find this one.
+bool may_wait_for_host(const at::Tensor& tensor);
+
 // Returns true if the functions below take the layer.
 bool is_rnn_layer_on_host(const RnnLayer& layer);
 

@@ -75,10 +75,10 @@ def kernel_cache_info() -> KernelCacheInfo:
 
     Returns:
         ``path`` of the folder (None where nothing is kept on disk), ``entries`` and ``bytes`` in it;
-        how many programs were ``compiled`` and how many ``loaded`` from the folder, and the ``hits`` of
-        those that were in memory; how many of both were ``specialized`` for an operator and its dtypes, how
-        many of these are ``pending`` in the background and how many have ``failed``; and what
-        ``TORCH_OPENCL_SPECIALIZE`` says, ``specialize``.
+        how many programs were ``compiled`` and how many ``loaded`` from the folder (a program has the kernels of
+        a family, or on most GPU drivers one of them), and the ``hits`` of those that were in memory; how many
+        of both were ``specialized`` for an operator and its dtypes, how many of these are ``pending`` in the
+        background and how many have ``failed``; and what ``TORCH_OPENCL_SPECIALIZE`` says, ``specialize``.
 
     Raises:
         LibraryError: the native library cannot be loaded.

@@ -123,8 +123,6 @@ pub fn packed(text: &str, kernels: &[Kernel]) -> String {
         for parameter in kernel.parameters.iter().filter(|parameter| parameter.kind == Kind::Open) {
             let _ = write!(printed, " {}", parameter.declared);
         }
-        let lines = part(kernel.list.start, kernel.list.end).matches('\n').count();
-        printed.push_str(&"\n".repeat(lines));
         printed.push_str(part(kernel.list.end, kernel.body));
         for scalar in &scalars {
             let _ = write!(printed, " {}", scalar.unpacked);

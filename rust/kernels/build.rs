@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Once;
 
 use super::recipe::Recipe;
-use super::spec::Tier;
 use super::{bundle, disk, driver_cache, listing, warn};
 use crate::cl::{Context, DeviceInfo, Program};
 use crate::error::{Error, Result};
@@ -16,20 +15,9 @@ static LOADED: AtomicU64 = AtomicU64::new(0);
 /// Stored in place of a binary where the driver keeps the build itself.
 const KEPT_BY_DRIVER: &[u8] = b"kept by the driver";
 
-/// Returns true if an earlier process has left the program on disk, or kernels of it.
+/// Returns true if an earlier process has left the program on disk.
 pub(super) fn is_stored(recipe: &Recipe) -> bool {
-    let (info, source, options) = (&recipe.device.info, recipe.source(), recipe.options());
-    if recipe.is_by_kernel() {
-        return disk::Entry::note(info, &source, &options).load().is_some();
-    }
-    disk::Entry::new(info, &source, &options).load().is_some()
-}
-
-/// Tells later processes that kernels of a specialised program are on disk.
-pub(super) fn note_kernels(recipe: &Recipe) {
-    if recipe.tier == Tier::Specialised && !is_stored(recipe) {
-        disk::Entry::note(&recipe.device.info, &recipe.source(), &recipe.options()).store(b"kernels");
-    }
+    disk::Entry::new(&recipe.device.info, &recipe.source(), &recipe.options()).load().is_some()
 }
 
 /// Builds a program, or loads it.

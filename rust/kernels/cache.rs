@@ -81,13 +81,12 @@ impl Slot {
         Some(program)
     }
 
-    /// Builds the program, and of one that is built by kernels those that are named.
-    fn build(&self, recipe: &Recipe, kernels: &[&'static str]) -> Result<Arc<CachedProgram>> {
+    fn build(&self, recipe: &Recipe) -> Result<Arc<CachedProgram>> {
         let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(program) = self.program.get() {
             return Ok(Arc::clone(program));
         }
-        let program = Arc::new(CachedProgram::new(recipe, kernels)?);
+        let program = Arc::new(CachedProgram::new(recipe)?);
         if recipe.tier == Tier::Specialised {
             SPECIALISED.fetch_add(1, Ordering::Relaxed);
         }
@@ -97,7 +96,6 @@ impl Slot {
     /// The program, where it takes no time to get; also asks for its build once it is worth it.
     fn get_soon(
         self: &Arc<Self>,
-        generic: &Arc<Self>,
         elements: u64,
         compiler: Compiler,
         recipe: impl Fn() -> Recipe,
@@ -105,7 +103,7 @@ impl Slot {
         let is_stored = self.counter.is_open() && *self.is_stored.get_or_init(|| is_stored(&recipe()));
         if is_stored && !LOADS_ARE_SLOW.load(Ordering::Relaxed) {
             let start = Instant::now();
-            let loaded = COMPILE_THREAD.on_the_spot(|| self.build_or_give_up(&recipe(), &[]));
+            let loaded = COMPILE_THREAD.on_the_spot(|| self.build_or_give_up(&recipe()));
             if start.elapsed() > QUICK {
                 LOADS_ARE_SLOW.store(true, Ordering::Relaxed);
             }
@@ -117,8 +115,7 @@ impl Slot {
         // A program that an earlier process has built was worth it.
         let elements = if is_stored { HOT } else { elements };
         if self.counter.count(elements, compiler) {
-            let (slot, generic) = (Arc::clone(self), Arc::clone(generic));
-            let job = Wanted { slot, generic, compiler, recipe: recipe() };
+            let job = Wanted { slot: Arc::clone(self), compiler, recipe: recipe() };
             if !COMPILE_THREAD.submit(Box::new(job)) {
                 self.counter.put_off();
             }
@@ -126,8 +123,8 @@ impl Slot {
         None
     }
 
-    fn build_or_give_up(&self, recipe: &Recipe, kernels: &[&'static str]) -> Option<Arc<CachedProgram>> {
-        match self.build(recipe, kernels) {
+    fn build_or_give_up(&self, recipe: &Recipe) -> Option<Arc<CachedProgram>> {
+        match self.build(recipe) {
             Ok(program) => Some(program),
             Err(error) => {
                 FAILED.fetch_add(1, Ordering::Relaxed);
@@ -151,8 +148,6 @@ impl Slot {
 /// A specialised program that nobody waits for.
 struct Wanted {
     slot: Arc<Slot>,
-    /// That of the generic program, which serves launches until then.
-    generic: Arc<Slot>,
     compiler: Compiler,
     recipe: Recipe,
 }
@@ -167,9 +162,7 @@ impl Job for Wanted {
     }
 
     fn build(self: Box<Self>) {
-        // What launches have asked the generic program for they will ask this one for.
-        let kernels = self.generic.program.get().map(|program| program.asked_for()).unwrap_or_default();
-        self.slot.build_or_give_up(&self.recipe, &kernels);
+        self.slot.build_or_give_up(&self.recipe);
     }
 }
 
@@ -199,7 +192,6 @@ pub fn program(
         kernel: None,
     };
     let key = (device.index, family, class);
-    let generic = slot(key, spec.shared());
     if let Some(constants) = spec.specialised() {
         let mode = Specialisation::of_process();
         if mode != Specialisation::Never {
@@ -208,19 +200,20 @@ pub fn program(
                 return Ok(program);
             }
             if mode == Specialisation::Eager {
-                return slot.build(&recipe(Tier::Specialised, constants), &[]);
+                return slot.build(&recipe(Tier::Specialised, constants));
             }
             let compiler = Compiler::of(&device.info);
             let recipe = || recipe(Tier::Specialised, constants);
-            if let Some(program) = slot.get_soon(&generic, spec.elements(), compiler, recipe) {
+            if let Some(program) = slot.get_soon(spec.elements(), compiler, recipe) {
                 return Ok(program);
             }
         }
     }
-    if let Some(program) = generic.built() {
+    let slot = slot(key, spec.shared());
+    if let Some(program) = slot.built() {
         return Ok(program);
     }
-    COMPILE_THREAD.on_the_spot(|| generic.build(&recipe(Tier::Generic, spec.shared()), &[]))
+    COMPILE_THREAD.on_the_spot(|| slot.build(&recipe(Tier::Generic, spec.shared())))
 }
 
 fn slot(key: (i32, Family, Class), constants: &[Constant]) -> Arc<Slot> {
@@ -255,9 +248,9 @@ pub struct CacheInfo {
     pub bytes: u64,
     /// Look-ups answered from memory.
     pub hits: u64,
-    /// Programs loaded from disk.
+    /// Programs loaded from disk, where each kernel is one those of kernels.
     pub loaded: u64,
-    /// Programs compiled.
+    /// Programs compiled, likewise.
     pub compiled: u64,
     /// Programs of either that are specialised.
     pub specialised: u64,

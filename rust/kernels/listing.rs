@@ -104,9 +104,7 @@ pub fn recorded_programs() -> Vec<Listing> {
 /// Notes a program, where programs are recorded.
 pub(super) fn note(recipe: &Recipe) {
     let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(programs) =
-        recorded.as_mut().filter(|_| recipe.tier == Tier::Generic && !recipe.is_written_at_run_time())
-    {
+    if let Some(programs) = recorded.as_mut().filter(|_| recipe.is_whole_and_generic()) {
         let listing = Listing::of(recipe);
         programs.insert(listing.key.clone(), listing);
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use foldhash::HashMap;
 
-use super::build::{build, note_kernels};
+use super::build::build;
 use super::cache::on_the_spot;
 use super::recipe::Recipe;
 use super::spec::Tier;
@@ -26,25 +26,20 @@ enum Built {
     /// Each kernel is a program of its own, which its first launch builds.
     ByKernel {
         recipe: Recipe,
-        asked_for: Mutex<Vec<&'static str>>,
         /// Two threads that want the same kernel must not both compile it.
         building: Mutex<()>,
     },
 }
 
 impl CachedProgram {
-    /// Builds a program; where each kernel is a program of its own, those that are named.
-    pub(super) fn new(recipe: &Recipe, kernels: &[&'static str]) -> Result<Self> {
+    /// Builds a program, or leaves that to the first launches of its kernels.
+    pub(super) fn new(recipe: &Recipe) -> Result<Self> {
         if !recipe.is_by_kernel() {
             return Self::whole(recipe);
         }
         recipe.class.check(&recipe.device.info)?;
-        let built = Built::ByKernel { recipe: recipe.clone(), asked_for: Mutex::default(), building: Mutex::default() };
-        let program = Self { built, tier: recipe.tier, kernels: RwLock::default() };
-        for kernel in kernels {
-            program.build(kernel)?;
-        }
-        Ok(program)
+        let built = Built::ByKernel { recipe: recipe.clone(), building: Mutex::default() };
+        Ok(Self { built, tier: recipe.tier, kernels: RwLock::default() })
     }
 
     /// Builds a program of all its kernels.
@@ -57,29 +52,20 @@ impl CachedProgram {
         self.tier == Tier::Specialised
     }
 
-    /// The kernels that launches have asked for, where each is a program of its own.
-    pub(super) fn asked_for(&self) -> Vec<&'static str> {
-        match &self.built {
-            Built::Whole(_) => Vec::new(),
-            Built::ByKernel { asked_for, .. } => asked_for.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        }
-    }
-
     /// A kernel by name.
     pub fn kernel(&self, name: &'static str) -> Result<Arc<Kernel>> {
         if let Some(kernel) = self.found(name) {
             return Ok(kernel);
         }
         match &self.built {
-            Built::Whole(_) => self.build(name),
-            Built::ByKernel { asked_for, .. } => {
-                let mut names = asked_for.lock().unwrap_or_else(PoisonError::into_inner);
-                if !names.contains(&name) {
-                    names.push(name);
+            Built::Whole(program) => Ok(self.add(name, program.kernel(name)?)),
+            Built::ByKernel { recipe, building } => on_the_spot(|| {
+                let _building = building.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(kernel) = self.found(name) {
+                    return Ok(kernel);
                 }
-                drop(names);
-                on_the_spot(|| self.build(name))
-            }
+                Ok(self.add(name, build(&recipe.of_kernel(name))?.kernel(name)?))
+            }),
         }
     }
 
@@ -87,22 +73,9 @@ impl CachedProgram {
         self.kernels.read().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone)
     }
 
-    fn build(&self, name: &'static str) -> Result<Arc<Kernel>> {
-        let add = |kernel: Kernel| {
-            let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(kernels.entry(name).or_insert_with(|| Arc::new(kernel)))
-        };
-        let (recipe, building) = match &self.built {
-            Built::Whole(program) => return Ok(add(program.kernel(name)?)),
-            Built::ByKernel { recipe, building, .. } => (recipe, building),
-        };
-        let _building = building.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = self.found(name) {
-            return Ok(kernel);
-        }
-        let kernel = build(&recipe.of_kernel(name))?.kernel(name)?;
-        note_kernels(recipe);
-        Ok(add(kernel))
+    fn add(&self, name: &'static str, kernel: Kernel) -> Arc<Kernel> {
+        let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(kernels.entry(name).or_insert_with(|| Arc::new(kernel)))
     }
 
     /// A kernel that was written at run time, by its name.

@@ -28,13 +28,18 @@ impl Recipe {
     }
 
     /// Returns true where each kernel is a program of its own. Compilers for GPUs compile all kernels of a program when
-    /// it is built, each with the functions that it calls: up to a second for a kernel, and ten for a family. Where a
-    /// kernel is compiled when it is first launched, what is read of the others costs less than another program; and in
-    /// some of ours, alone, functions of one call are inlined until PoCL 3.1's LLVM ends the process. Bundles have whole
-    /// programs.
+    /// it is built, each with the functions that it calls: up to a second for a kernel, and ten for a family, which a
+    /// launch waits for. Nobody waits for a specialised program. Where a kernel is compiled when it is first launched,
+    /// what is read of the others costs less than another program; and in some of ours, alone, functions of one call are
+    /// inlined until PoCL 3.1's LLVM ends the process. Bundles have whole programs.
     pub fn is_by_kernel(&self) -> bool {
         let is_on_gpu = self.device.class == DeviceClass::Gpu && !self.device.info.compiles_at_launch();
-        self.kernel.is_none() && is_on_gpu && !is_ahead_of_time()
+        is_on_gpu && self.kernel.is_none() && self.tier == Tier::Generic && !is_ahead_of_time()
+    }
+
+    /// Returns true for a generic program of the table's kernels, of which bundles are made.
+    pub fn is_whole_and_generic(&self) -> bool {
+        self.tier == Tier::Generic && self.kernel.is_none() && !self.is_written_at_run_time()
     }
 
     /// The same with one kernel.

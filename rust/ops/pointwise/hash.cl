@@ -4,12 +4,7 @@
 // The bits of a float32 as a double, from its own: devices without fp64 hash as others do. A subnormal number is normal
 // then, and a signalling NaN is quiet.
 static inline TV double_bits(TV bits) {
-  const TV exponent = bits >> 23 & 255;
-  TV fraction = bits & 0x7fffff;
-#ifndef IS_CPU
-  // NVIDIA's conversion of a NaN from 16 bits sets all of them, where a CPU's sets the first.
-  fraction = SEL(exponent == 255 && fraction == 0x7fffff, 0x400000, fraction);
-#endif
+  const TV exponent = bits >> 23 & 255, fraction = bits & 0x7fffff;
   const TV leading = 63 - clz(fraction);
   const TV normal = exponent + 896 << 52 | fraction << 29;
   const TV subnormal = leading + 874 << 52 | (fraction << (52 - leading) & 0xfffffffffffffL);

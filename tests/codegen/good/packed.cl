@@ -1,8 +1,6 @@
 // Of all kinds of parameters one; `in` the comment (is no parameter.
 #if !defined(ONE_KERNEL) || defined(KERNEL_fill)
-typedef struct { ulong out_offset; ulong value[2]; long first; long last; int out_dtype; int mode; } fill_packed; __kernel GROUPS_OF(LSIZE) void fill(__global uchar *out, const Layout layout, __local T *line, __global const uchar *table, Unshared rest, const fill_packed packed TEXT_PARAMETERS
-
-) { const ulong out_offset = packed.out_offset; const T value = UNPACK_T(packed.value); const long first = packed.first; const long last = packed.last; const int out_dtype = packed.out_dtype; const int mode = packed.mode;
+typedef struct { ulong out_offset; ulong value[2]; long first; long last; int out_dtype; int mode; } fill_packed; __kernel GROUPS_OF(LSIZE) void fill(__global uchar *out, const Layout layout, __local T *line, __global const uchar *table, Unshared rest, const fill_packed packed TEXT_PARAMETERS) { const ulong out_offset = packed.out_offset; const T value = UNPACK_T(packed.value); const long first = packed.first; const long last = packed.last; const int out_dtype = packed.out_dtype; const int mode = packed.mode;
   store(out + out_offset, first, out_dtype, value);
 }
 #endif

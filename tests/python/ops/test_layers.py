@@ -97,6 +97,21 @@ def test_a_captured_lstm(device):
     torch.testing.assert_close(output.cpu(), expected)
 
 
+def test_a_captured_gradient_of_an_lstm(device):
+    """Of a forward pass before it, which the host may have computed."""
+    torch.manual_seed(0)
+    module, x = nn.LSTM(INPUT, HIDDEN), torch.randn(STEPS, BATCH, INPUT, requires_grad=True)
+    (expected,) = torch.autograd.grad(module(x)[0].square().sum(), x)
+    there, given = module.to(device), x.detach().to(device).requires_grad_()
+    loss = there(given)[0].square().sum()
+    torch.autograd.grad(loss, given, retain_graph=True)
+    graph = torch.opencl.OpenCLGraph()
+    with torch.opencl.graph(graph):
+        (gradient,) = torch.autograd.grad(loss, given, retain_graph=True)
+    graph.replay()
+    torch.testing.assert_close(gradient.cpu(), expected)
+
+
 def test_projections(device):
     torch.manual_seed(0)
     compare(nn.LSTM(INPUT, HIDDEN, proj_size=3), lambda m, x: m(x), device, torch.randn(STEPS, BATCH, INPUT))

@@ -1,5 +1,6 @@
 """Calls with few elements on a device that is the CPU: the host computes them where the device has nothing to do."""
 
+import warnings
 from itertools import islice
 
 import pytest
@@ -241,6 +242,28 @@ def test_small_optimizer_steps_are_the_cpus(device, optimizer):
             steps.step()
     for expected, actual in zip(layer.parameters(), ours.parameters(), strict=True):
         torch.testing.assert_close(actual.cpu(), expected)
+
+
+def test_outputs_of_log_sigmoid_are_those_of_kernels(device):
+    """Of other sizes, other dtypes, and where they are an input."""
+    forward, backward = torch._C._nn.log_sigmoid, torch.ops.aten.log_sigmoid_backward
+    x = torch.linspace(-3, 3, 5)
+    for shape in [(4,), (3, 5), (7,)]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of resized outputs that are not empty
+            results = [forward(each[1:3], out=torch.zeros(shape, device=each.device)) for each in (x, x.to(device))]
+        assert results[0].shape == results[1].shape == (2,)
+        torch.testing.assert_close(results[1].cpu(), results[0])
+    there = x.to(device)
+    torch.testing.assert_close(forward(there, out=there).cpu(), forward(x))
+    grad = torch.ones(3, 5)
+    there = backward(grad.to(device), x.to(device), torch.empty(0, device=device))
+    torch.testing.assert_close(there.cpu(), grad * torch.sigmoid(-x))
+    with pytest.raises(RuntimeError):
+        forward(x.to(device), out=torch.zeros(5, device=device, dtype=torch.float64))
+    many = torch.zeros(10, device=device)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        forward(many[:9], out=many[1:])
 
 
 @pytest.mark.parametrize("backward", ["kernels", "host"])

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from processes import output_of, run_python
+from shared_libraries import OPENCL, shared_library
 
 from benchmarks.caches import caches_in
 
@@ -52,6 +53,63 @@ def test_drivers_print_nothing_when_kernels_of_gpus_are_built(tmp_path):
     """
     done = run_python(code, TORCH_OPENCL_DEVICE_CLASS="gpu", TORCH_OPENCL_SPECIALIZE="eager", **caches_in(tmp_path))
     assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+# Stands before the loader of OpenCL, and gives the platform a name that is none of a driver which compiles kernels as
+# they are launched.
+OF_ANOTHER_NAME = f"""
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+extern "C" int clGetPlatformInfo(void *platform, unsigned name, size_t size, void *value, size_t *needed) {{
+  void *const theirs = dlsym(dlopen("{OPENCL}", RTLD_NOW), "clGetPlatformInfo");
+  const auto info = reinterpret_cast<int (*)(void *, unsigned, size_t, void *, size_t *)>(theirs);
+  const int error = info(platform, name, size, value, needed);
+  if (name == 0x0902 && value && !error) strncpy(static_cast<char *>(value), "GPUs", size); // CL_PLATFORM_NAME
+  return error;
+}}
+"""
+ONE_BY_ONE = """
+    import threading
+    import torch
+
+    torch.manual_seed(0)
+    x = torch.randn(40, 300)
+    y = x.to("opencl").requires_grad_()
+    compiled = lambda: torch.opencl.kernel_cache_info()["compiled"]
+    before = compiled()
+    z = y.softmax(1)
+    first = compiled() - before
+    # The gradient's kernel is another program of the same family.
+    z.square().sum().backward()
+    w = x.clone().requires_grad_()
+    w.softmax(1).square().sum().backward()
+    torch.testing.assert_close(y.grad.cpu(), w.grad)
+
+    def work(results):
+        with torch.no_grad():
+            results += [y.var(1).cpu(), y.log_softmax(0).cpu(), y.sort(1).values.cpu(), (y @ y.t()).cpu()]
+
+    results = [[] for _ in range(4)]
+    threads = [threading.Thread(target=work, args=(each,)) for each in results]
+    for step in (threading.Thread.start, threading.Thread.join):
+        list(map(step, threads))
+    expected = [x.var(1), x.log_softmax(0), x.sort(1).values, x @ x.t()]
+    for each in results:
+        torch.testing.assert_close(each, expected, rtol=1e-4, atol=1e-4)
+    info = torch.opencl.kernel_cache_info()
+    print(first, info["compiled"] > 0, info["loaded"] > 0)
+"""
+
+
+def test_programs_have_one_kernel_where_a_driver_compiles_all_of_them(tmp_path):
+    """And a second process loads them."""
+    shim = shared_library(tmp_path, OF_ANOTHER_NAME)
+    variables = caches_in(tmp_path) | {"TORCH_OPENCL_DEVICE_CLASS": "gpu", "OPENCL_DYLIB_PATH": str(shim)}
+    assert [output_of(ONE_BY_ONE, **variables).split() for _ in range(2)] == [
+        ["1", "True", "False"],
+        ["0", "False", "True"],
+    ]
 
 
 DRAWN = """
