@@ -57,6 +57,7 @@ struct Network {
   // Returns true if the layers' own function takes the call: plain tensors of one floating dtype, with matching sizes.
   // ATen serves, or refuses, everything else.
   bool is_simple() const;
+  variable_list run_layer(const at::Tensor& steps, int64_t index, at::TensorList weights, bool has_backward) const;
   States run() const;
 };
 
@@ -120,21 +121,17 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
         {input, hx, cx.value_or(absent), input_weight, hidden_weight, input_bias.value_or(absent),
          hidden_bias.value_or(absent)}};
     at::AutoDispatchBelowADInplaceOrView below;
-    const bool is_on_host = is_rnn_layer_on_host(layer);
-    const RnnLayerTrace trace =
-        is_on_host ? rnn_layer_on_host(layer, has_backward) : rnn_layer_forward(layer, has_backward);
+    const RnnLayerTrace trace = rnn_layer_forward(layer, has_backward);
     context->saved_data["cell"] = cell;
     context->saved_data["reverse"] = reverse;
-    context->saved_data["is_on_host"] = is_on_host;
     const auto inputs = layer.inputs.all();
     variable_list saved(inputs.begin(), inputs.end());
-    // Of kernels it is a part of the cells.
-    saved.insert(saved.end(), {trace.output, trace.cells, trace.saved_gates, is_on_host ? trace.cy : at::Tensor()});
+    saved.insert(saved.end(), {trace.output, trace.cells, trace.saved_gates});
     context->save_for_backward(std::move(saved));
     context->set_materialize_grads(false);
     const int64_t last = layer.step_index(input.size(0) - 1);
     variable_list results{trace.output, trace.output.select(0, last).clone()};
-    if (trace.cy.defined()) results.push_back(trace.cy.clone());
+    if (trace.cells.defined()) results.push_back(trace.cells.select(0, last).clone());
     return results;
   }
 
@@ -158,15 +155,7 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
     } else if (is_any) {
       at::AutoDispatchBelowADInplaceOrView below;
       const at::Tensor grad_cy = gradients.size() > 2 ? gradients[2] : at::Tensor();
-      RnnLayerTrace trace{saved[7], saved[8], saved[9], saved[10]};
-      bool is_on_host = context->saved_data["is_on_host"].toBool();
-      if (is_on_host && !may_wait_for_host(layer.inputs.input)) {
-        // Kernels go through the steps again, of which the host has kept what only it can read.
-        trace = rnn_layer_forward(layer, /*has_backward=*/true);
-        is_on_host = false;
-      }
-      const auto function = is_on_host ? rnn_layer_backward_on_host : rnn_layer_backward;
-      results = function(layer, trace, gradients[0], gradients[1], grad_cy, needed);
+      results = rnn_layer_backward(layer, {saved[7], saved[8], saved[9]}, gradients[0], gradients[1], grad_cy, needed);
     }
     variable_list all(3); // of `cell`, `reverse` and `has_backward`
     all.insert(all.end(), results.begin(), results.end());
@@ -231,6 +220,26 @@ bool Network::is_simple() const {
   return true;
 }
 
+// Output, last state, and the last cell state of an LSTM, of the layer and direction with that index.
+variable_list Network::run_layer(
+    const at::Tensor& steps, int64_t index, at::TensorList weights, bool has_backward) const {
+  const bool reverse = index % directions() == 1;
+  const at::Tensor absent, layer_hx = hx.select(0, index), layer_cx = cx.defined() ? cx.select(0, index) : absent,
+                           &input_bias = has_biases ? weights[2] : absent,
+                           &hidden_bias = has_biases ? weights[3] : absent;
+  const RnnLayer layer{cell, reverse, {steps, layer_hx, layer_cx, weights[0], weights[1], input_bias, hidden_bias}};
+  if (!has_backward && is_lstm_layer_on_host(layer)) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    auto [output, hy, cy] = lstm_layer_on_host(layer);
+    return {std::move(output), std::move(hy), std::move(cy)};
+  }
+  // Autograd takes no undefined tensor for an absent one.
+  const auto present = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
+  return RnnLayerFunction::apply(
+      static_cast<int64_t>(cell), reverse, has_backward, steps, layer_hx, present(layer_cx), weights[0], weights[1],
+      present(input_bias), present(hidden_bias));
+}
+
 States Network::run() const {
   if (!is_simple()) return composed();
   const bool has_backward = torch::autograd::compute_requires_grad(input, hx, cx, parameters);
@@ -241,12 +250,7 @@ States Network::run() const {
     for (int64_t direction = 0; direction < directions(); direction++) {
       const int64_t index = layer * directions() + direction;
       const at::TensorList weights = parameters.slice(index * parameter_count(), parameter_count());
-      // Autograd takes no undefined tensor for an absent one.
-      const auto present = [](const at::Tensor& tensor) { return std::optional(tensor); };
-      const std::optional<at::Tensor> layer_cx = cx.defined() ? present(cx.select(0, index)) : std::nullopt;
-      const variable_list results = RnnLayerFunction::apply(
-          static_cast<int64_t>(cell), direction == 1, has_backward, steps, hx.select(0, index), layer_cx, weights[0],
-          weights[1], has_biases ? present(weights[2]) : std::nullopt, has_biases ? present(weights[3]) : std::nullopt);
+      const variable_list results = run_layer(steps, index, weights, has_backward);
       outputs.push_back(results[0]);
       hy.push_back(results[1]);
       if (cx.defined()) cy.push_back(results[2]);

@@ -53,7 +53,7 @@ RnnLayerTrace rnn_layer_forward(const RnnLayer& layer, bool has_backward) {
   const at::Tensor bias = is_plain && input_bias.defined() ? at::add(input_bias, hidden_bias) : input_bias;
   at::Tensor gates = at::linear(flat(input), input_weight, bias).view({steps, batch, width});
 
-  RnnLayerTrace trace{at::empty({steps, batch, hidden}, gates.options()), {}, {}, {}};
+  RnnLayerTrace trace{at::empty({steps, batch, hidden}, gates.options()), {}, {}};
   if (cell == Cell::Lstm) trace.cells = at::empty_like(trace.output);
   if (cell == Cell::Lstm) trace.saved_gates = gates; // each step overwrites its own
   if (cell == Cell::Gru) {
@@ -86,7 +86,6 @@ RnnLayerTrace rnn_layer_forward(const RnnLayer& layer, bool has_backward) {
     }
     state = hy;
   }
-  if (cell == Cell::Lstm) trace.cy = cell_state;
   return trace;
 }
 

@@ -42,7 +42,6 @@ struct RnnLayerTrace {
   at::Tensor output;      // [steps, batch, hidden]
   at::Tensor cells;       // cell states of an LSTM, as `output`
   at::Tensor saved_gates; // of an LSTM's and a GRU's gates, for the backward pass
-  at::Tensor cy;          // the last of `cells`
 };
 
 // Without a backward pass to come, `saved_gates` has no use afterwards, and may be of one step only.

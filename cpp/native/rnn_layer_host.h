@@ -1,29 +1,20 @@
-// LSTM layers on a device that is the CPU: by oneDNN, as ATen's own backend has them.
+// LSTM layers on a device that is the CPU: by oneDNN, as ATen's own backend has them, where no backward pass follows.
 //
-// A step is a small matmul and a cell, which cost more to enqueue than to compute there.
+// Then a step is a small matmul and a cell, which cost more to enqueue than to compute: a layer of 100 steps takes a third
+// to a tenth of the time (batch of 1 or 8, state of 128, PoCL, 2 cores). Training stays with kernels: oneDNN keeps 2.5
+// times as much for the backward pass.
 #pragma once
+
+#include <tuple>
 
 #include "rnn_layer.h"
 
 namespace torch_opencl::native {
 
-// Returns true if the host may compute something now: a graph that is captured would not hold it, and who looks for
-// operations that wait is not to find this one.
-bool may_wait_for_host(const at::Tensor& tensor);
+// Returns true if the host may compute the layer now.
+bool is_lstm_layer_on_host(const RnnLayer& layer);
 
-// Returns true if the functions below take the layer.
-bool is_rnn_layer_on_host(const RnnLayer& layer);
-
-// `saved_gates` is oneDNN's workspace, undefined without a backward pass to come, and `cells` stays undefined.
-RnnLayerTrace rnn_layer_on_host(const RnnLayer& layer, bool has_backward);
-
-// As `rnn_layer_backward`.
-std::array<at::Tensor, RnnLayerInputs::kCount> rnn_layer_backward_on_host(
-    const RnnLayer& layer,
-    const RnnLayerTrace& trace,
-    const at::Tensor& grad_output,
-    const at::Tensor& grad_hy,
-    const at::Tensor& grad_cy,
-    const std::array<bool, RnnLayerInputs::kCount>& needed);
+// Output, last state and last cell state.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_layer_on_host(const RnnLayer& layer);
 
 } // namespace torch_opencl::native
