@@ -59,9 +59,10 @@ const SMALL_ON_HOST: [&str; 13] = [
 
 impl Family {
     /// Returns true if the host may compute calls of an op with few elements. Of bags the CPU's functions save other
-    /// things for the gradients than ours.
+    /// things for the gradients than ours. Pads are not as large as interpolations of few elements can be.
     pub fn is_small_on_host(&self, op: &str) -> bool {
-        SMALL_ON_HOST.contains(&self.name.as_str()) && !op.starts_with("_embedding_bag")
+        let is_pad = op.starts_with("reflection_pad") || op.starts_with("replication_pad");
+        is_pad || (SMALL_ON_HOST.contains(&self.name.as_str()) && !op.starts_with("_embedding_bag"))
     }
 }
 
