@@ -248,9 +248,9 @@ pub struct CacheInfo {
     pub bytes: u64,
     /// Look-ups answered from memory.
     pub hits: u64,
-    /// Programs loaded from disk, where each kernel is one those of kernels.
+    /// Programs loaded from disk; with most drivers for GPUs a generic one has one kernel.
     pub loaded: u64,
-    /// Programs compiled, likewise.
+    /// Programs compiled.
     pub compiled: u64,
     /// Programs of either that are specialised.
     pub specialised: u64,

@@ -9,7 +9,7 @@ use super::cache::on_the_spot;
 use super::recipe::Recipe;
 use super::spec::Tier;
 use crate::cl::{Kernel, Program};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A program and the kernels taken from it so far.
 #[derive(Debug)]
@@ -82,7 +82,9 @@ impl CachedProgram {
     pub fn generated_kernel(&self, name: &str) -> Result<Arc<Kernel>> {
         match &self.built {
             Built::Whole(program) => Ok(Arc::new(program.kernel(name)?)),
-            Built::ByKernel { recipe, .. } => unreachable!("{} is written at run time", recipe.name()),
+            Built::ByKernel { recipe, .. } => {
+                Err(Error::Invalid(format!("OpenCL: '{name}' is no kernel of the program {}", recipe.name())))
+            }
         }
     }
 }
