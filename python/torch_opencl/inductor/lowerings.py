@@ -9,8 +9,8 @@ import torch
 from torch._inductor.virtualized import V, ops
 
 # Operators that CPU devices compute by a kernel of eager mode. Gradients of embeddings and of maxima would be atomic
-# additions, element by element; windows of pooling would be loaded lane by lane. The gradient of a layer norm would be
-# loops along rows and loops along columns, which read what one pass does.
+# additions, element by element; windows of pooling would be loaded lane by lane. Gradients of layer and RMS norms would
+# be loops along rows and loops along columns, which read what one pass does.
 EAGER_ON_CPUS = (
     "embedding_dense_backward",
     "max_pool2d_with_indices",
@@ -19,6 +19,7 @@ EAGER_ON_CPUS = (
     "avg_pool2d",
     "avg_pool3d",
     "native_layer_norm_backward",
+    "_fused_rms_norm_backward",
 )
 # Matmuls, and how many tensors come before the two matrices.
 _MATMULS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
