@@ -366,19 +366,6 @@ def test_a_padded_batch_through_a_transformer_encoder(device):
     torch.testing.assert_close(actual[~padding], expected[~padding])
 
 
-@pytest.mark.parametrize("spatial", [(), (1,), (2, 3)], ids=str)
-@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-def test_losses_of_an_empty_batch(reduction, spatial, device):
-    def losses(where):
-        scores = torch.zeros(0, 3, *spatial, device=where, requires_grad=True)
-        target = torch.zeros(0, *spatial, dtype=torch.int64, device=where)
-        loss = nn.functional.cross_entropy(scores, target, reduction=reduction)
-        loss.sum().backward()
-        return loss.detach().cpu(), scores.grad.cpu()
-
-    torch.testing.assert_close(losses(device), losses("cpu"), equal_nan=True)
-
-
 @pytest.mark.parametrize("dtype", computed(FLOATING), ids=str)
 @covers("_masked_softmax_backward", "glu_backward_jvp")
 def test_gradients_that_are_operators_of_their_own(dtype: torch.dtype, device: torch.device) -> None:

@@ -183,3 +183,16 @@ def test_negative_log_likelihood_of_integers_is_refused(device: torch.device) ->
         classes = torch.zeros((shape[0], *shape[2:]), dtype=torch.int64, device=device)
         with pytest.raises(NotImplementedError, match="\"nll_loss\" not implemented for 'Long'"):
             torch.nn.functional.nll_loss(scores, classes)
+
+
+@pytest.mark.parametrize("spatial", [(), (1,), (2, 3)], ids=str)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_losses_of_an_empty_batch(reduction, spatial, device):
+    def losses(where):
+        scores = torch.zeros(0, 3, *spatial, device=where, requires_grad=True)
+        target = torch.zeros(0, *spatial, dtype=torch.int64, device=where)
+        loss = F.cross_entropy(scores, target, reduction=reduction)
+        loss.sum().backward()
+        return loss.detach().cpu(), scores.grad.cpu()
+
+    torch.testing.assert_close(losses(device), losses("cpu"), equal_nan=True)
