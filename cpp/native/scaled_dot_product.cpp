@@ -120,12 +120,14 @@ uint64_t attention_counters(const at::Tensor& query, const at::Tensor& key) {
 
 namespace {
 
-// Returns true if the CPU's fused attention takes the operands.
+// Returns true if the CPU's fused attention takes the operands. It reads rows as dense ones, which PyTorch checks where
+// it chooses an implementation and not in the operator.
 bool fits_cpu(const FusedAttention& call) {
   const at::Tensor &q = call.query, &k = call.key, &v = call.value, &bias = call.bias;
   const bool has_shapes = q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && q.size(1) == k.size(1) &&
       q.size(1) == v.size(1) && q.size(3) == v.size(3) && !call.is_empty();
-  return has_shapes && (!bias.defined() || (bias.dim() == 4 && bias.scalar_type() == q.scalar_type()));
+  return has_shapes && q.stride(-1) == 1 && k.stride(-1) == 1 && v.stride(-1) == 1 &&
+      (!bias.defined() || (bias.dim() == 4 && bias.stride(-1) == 1 && bias.scalar_type() == q.scalar_type()));
 }
 
 std::optional<at::Tensor> optional(const at::Tensor& tensor) {
@@ -171,7 +173,7 @@ Tensors4 FusedAttention::backward(
   }
   if (options.dropout_p == 0 && !wants_bias && fits_cpu(*this)) {
     const auto gradients = HostCall<at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward>::attempt(
-        grad_out, query, key, value, out, logsumexp, 0.0, options.is_causal, optional(bias), options.scale);
+        grad, query, key, value, result, logsumexp, 0.0, options.is_causal, optional(bias), options.scale);
     if (gradients.has_value()) {
       const auto& [grad_query, grad_key, grad_value] = *gradients;
       return {grad_query, grad_key, grad_value, at::Tensor()};
