@@ -4,8 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-# Idle CPU threads of PyTorch must not take the processor from an OpenCL driver that runs on it.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Fallbacks are counted here, and each warning is a line of noise.
 os.environ.setdefault("TORCH_OPENCL_FALLBACK", "silent")
 # Nothing is downloaded: weights are random.

@@ -1,9 +1,8 @@
 """Runs one model on both devices, and compares what comes of it."""
 
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,12 +11,6 @@ from torch import nn
 from models.case import Case, mean_square, tensors
 from models.distance import WrongError, distance, moved, wide
 
-# Rounds to time, in each of which both devices take a step: so many, and more for as long as this.
-LEAST_ROUNDS = 5
-TIMED_SECONDS = 4.0
-# Steps before those, and seconds that they take at least: kernels are built, allocators and caches filled.
-LEAST_WARM_UPS = 3
-WARM_UP_SECONDS = 1.0
 # How much farther from the result in float64 than the CPU's float32 may be what is beyond its tolerance.
 CPU_FACTOR = 4
 # How many results of the CPU, with other roundings, say how far that is, beside its own.
@@ -47,8 +40,15 @@ def _drawn_on_host() -> Iterator[None]:
             setattr(torch, name, draw)
 
 
-def _without_dropout(model: nn.Module) -> nn.Module:
-    """Both devices draw other numbers: dropout has tests of its own."""
+def without_dropout(model: nn.Module) -> nn.Module:
+    """Make a model compute without dropout, of which both devices draw other numbers.
+
+    Args:
+        model: the model.
+
+    Returns:
+        The same.
+    """
     for module in model.modules():
         # torchvision's StochasticDepth is no dropout of PyTorch's.
         if isinstance(module, nn.modules.dropout._DropoutNd) or isinstance(getattr(module, "p", None), float):
@@ -67,9 +67,35 @@ def _rounded_otherwise(model: nn.Module) -> nn.Module:
     return model
 
 
-def _called(model: nn.Module, inputs: dict[str, Any]) -> Any:
+def called(model: nn.Module, inputs: dict[str, Any]) -> Any:
+    """Call a model.
+
+    Args:
+        model: the model.
+        inputs: its arguments by name, as a case makes them.
+
+    Returns:
+        What it returns.
+    """
     named = {name: value for name, value in inputs.items() if name != "args"}
     return model(*inputs.get("args", ()), **named)
+
+
+def differentiated(case: Case, model: nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
+    """Compute gradients of a model.
+
+    Args:
+        case: says what loss.
+        model: the model.
+        inputs: its inputs.
+
+    Returns:
+        The loss.
+    """
+    model.zero_grad()
+    loss = (case.loss or mean_square)(called(model, inputs))
+    loss.backward()
+    return loss
 
 
 class Pair:
@@ -81,7 +107,7 @@ class Pair:
         self.models = {}
         for device in ("cpu", DEVICE):
             torch.manual_seed(0)
-            self.models[device] = _without_dropout(case.build()).to(device)
+            self.models[device] = without_dropout(case.build()).to(device)
         inputs = case.inputs()
         self.inputs = {device: moved(inputs, lambda tensor, to=device: tensor.to(to)) for device in self.models}
         self.errors: dict[str, float] = {}
@@ -169,7 +195,7 @@ class Pair:
         """Compute results in float64 of a new model, which is changed, and of inputs, which are too."""
         generator = torch.get_rng_state()
         torch.manual_seed(0)
-        model = _without_dropout(self.case.build())
+        model = without_dropout(self.case.build())
         torch.set_rng_state(generator)
         model = changed(model)
         generator = torch.get_rng_state()
@@ -185,8 +211,8 @@ class Pair:
         for model in self.models.values():
             model.eval()
         with torch.no_grad():
-            results = self.both(lambda device: _called(self.models[device], self.inputs[device]))
-            self.check("forward", *results, exact=lambda model, inputs: _called(model.eval(), inputs))
+            results = self.both(lambda device: called(self.models[device], self.inputs[device]))
+            self.check("forward", *results, exact=lambda model, inputs: called(model.eval(), inputs))
 
     def backward(self, device: str) -> torch.Tensor:
         """Compute gradients.
@@ -197,28 +223,13 @@ class Pair:
         Returns:
             The loss.
         """
-        return self.differentiated(self.models[device], self.inputs[device])
-
-    def differentiated(self, model: nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
-        """Compute gradients of a model.
-
-        Args:
-            model: the model.
-            inputs: its inputs.
-
-        Returns:
-            The loss.
-        """
-        model.zero_grad()
-        loss = (self.case.loss or mean_square)(_called(model, inputs))
-        loss.backward()
-        return loss
+        return differentiated(self.case, self.models[device], self.inputs[device])
 
     def train(self) -> None:
         """Compare gradients, and a step of SGD and of AdamW."""
         for model in self.models.values():
             model.train()
-        self.check("loss", *self.both(self.backward), exact=self.differentiated)
+        self.check("loss", *self.both(self.backward), exact=partial(differentiated, self.case))
         ours, theirs = ({n: p.grad for n, p in self.models[device].named_parameters()} for device in (DEVICE, "cpu"))
         missing = [name for name in theirs if (ours[name] is None) != (theirs[name] is None)]
         if missing:
@@ -226,7 +237,7 @@ class Pair:
         given = [name for name in theirs if theirs[name] is not None]
 
         def exact(model: nn.Module, inputs: dict[str, Any]) -> list[torch.Tensor]:
-            self.differentiated(model, inputs)
+            differentiated(self.case, model, inputs)
             parameters = dict(model.named_parameters())
             return [parameters[name].grad for name in given]
 
@@ -264,65 +275,12 @@ class Pair:
             else:
                 self.check(name, *self.both(run))
 
-    def timed(self) -> dict[str, float]:
-        """Time training steps, or inferences of a model that is not trained, on both devices in turns.
 
-        Returns:
-            The medians, and how many times as fast as the CPU the device is, once kernels are built.
-        """
-        once = self.backward if self.case.trains else self.inference
-        for model in self.models.values():
-            model.train(self.case.trains)
-        until = time.monotonic() + WARM_UP_SECONDS
-        warm_ups = 0
-        while warm_ups < LEAST_WARM_UPS or time.monotonic() < until:
-            for device in self.models:
-                self.seconds(once, device)
-            warm_ups += 1
-            # Steps may ask for builds of specialised programs. Those before a build do not count.
-            if torch.opencl.kernel_cache_info()["pending"]:
-                torch.ops.torch_opencl.wait_for_builds(60.0)
-                warm_ups = 0
-        rounds: list[tuple[float, float]] = []
-        until = time.monotonic() + TIMED_SECONDS
-        while len(rounds) < LEAST_ROUNDS or time.monotonic() < until:
-            rounds.append((self.seconds(once, DEVICE), self.seconds(once, "cpu")))
-        ours, theirs = (statistics.median(column) for column in zip(*rounds, strict=True))
-        ratio = statistics.median(there / here for here, there in rounds)
-        return {"milliseconds": ours * 1e3, "cpu_milliseconds": theirs * 1e3, "ratio": ratio, "rounds": len(rounds)}
-
-    def seconds(self, once: Callable[[str], Any], device: str) -> float:
-        """Time one step.
-
-        Args:
-            once: takes the device.
-            device: where.
-
-        Returns:
-            The time until the device is done.
-        """
-        start = time.perf_counter()
-        once(device)
-        if device == DEVICE:
-            torch.opencl.synchronize()
-        return time.perf_counter() - start
-
-    def inference(self, device: str) -> None:
-        """Call the model without gradients.
-
-        Args:
-            device: where.
-        """
-        with torch.no_grad():
-            _called(self.models[device], self.inputs[device])
-
-
-def run(case: Case, timed: bool) -> dict[str, Any]:
+def run(case: Case) -> dict[str, Any]:
     """Compare a model on both devices.
 
     Args:
         case: the model.
-        timed: times it too if true.
 
     Returns:
         The findings, for JSON.
@@ -335,13 +293,11 @@ def run(case: Case, timed: bool) -> dict[str, Any]:
         if case.evaluates:
             pair.forward()
         else:
-            pair.models[DEVICE].eval()
-            pair.inference(DEVICE)
+            with torch.no_grad():
+                called(pair.models[DEVICE].eval(), pair.inputs[DEVICE])
         if case.trains:
             pair.train()
         pair.generated()
-        if timed:
-            result |= pair.timed()
     except WrongError as error:
         result |= {"status": "wrong", "message": str(error)}
     except Exception as error:

@@ -13,6 +13,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from models.timing import measure
+
 # Longer than any model takes that compiles its kernels on two cores.
 TIMEOUT_SECONDS = 300.0
 # A ratio below this is slower than the CPU: the ratios of two runs differ by as much.
@@ -67,12 +69,11 @@ def chosen(patterns: list[str]) -> list[str]:
     return [name for name in names() if not patterns or any(fnmatch.fnmatch(name, each) for each in patterns)]
 
 
-def one(name: str, timed: bool, results: Connection, log: str) -> None:
+def one(name: str, results: Connection, log: str) -> None:
     """Compare one model in this process.
 
     Args:
         name: the model.
-        timed: times it too if true.
         results: gets what is found.
         log: a file that gets what this process writes.
     """
@@ -82,7 +83,7 @@ def one(name: str, timed: bool, results: Connection, log: str) -> None:
     from models.catalogue import case
     from models.compare import run
 
-    results.send(run(case(name), timed))
+    results.send(run(case(name)))
 
 
 def all_of(names: list[str], asked: argparse.Namespace) -> int:
@@ -159,13 +160,15 @@ def watched(name: str, asked: argparse.Namespace) -> dict[str, Any]:
         return {"name": name, "status": "missing", "message": f"{library} is not installed", "seconds": 0.0}
     with tempfile.NamedTemporaryFile("r") as log:
         result = _waited(name, asked, log)
+    if not asked.untimed and result["status"] in {"right", "fallback"}:
+        result |= measure(name, asked.timeout)
     return result | {"seconds": time.monotonic() - start}
 
 
 def _waited(name: str, asked: argparse.Namespace, log: Any) -> dict[str, Any]:
     context = multiprocessing.get_context("forkserver")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=one, args=(name, not asked.untimed, theirs, log.name))
+    process = context.Process(target=one, args=(name, theirs, log.name))
     process.start()
     theirs.close()
     try:
