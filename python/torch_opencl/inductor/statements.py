@@ -90,6 +90,14 @@ class Phase:
     after: Statements = field(default_factory=Statements)
 
 
+def _narrow(value: CSEVariable, bounds: ValueRanges[Any]) -> None:
+    """Narrow what is known of a value, unless that is of another kind: ``x // 2`` as a float, and as an index."""
+    known = value.bounds
+    is_open = any(each in (ValueRanges.unknown(), ValueRanges.unknown_int()) for each in (known, bounds))
+    if is_open or (known.is_bool, known.is_int) == (bounds.is_bool, bounds.is_int):
+        value.bounds = known.tighten(bounds)
+
+
 class StatementCSE(CSE):
     """Common subexpressions among statements."""
 
@@ -121,13 +129,13 @@ class StatementCSE(CSE):
         if isinstance(expr, OpsValue):
             expr = expr.value
         if isinstance(expr, CSEVariable):
-            expr.bounds = expr.bounds.tighten(bounds)
+            _narrow(expr, bounds)
             expr.use_count += 1
             return expr
         key = str(expr)
         found = self.try_get(key)
         if found is not None:
-            found.bounds = found.bounds.tighten(bounds)
+            _narrow(found, bounds)
             found.use_count += 1
             return found
         value = self.newvar(bounds, expr.dtype or dtype, ())

@@ -94,6 +94,18 @@ def test_images_of_changing_size_behind_convolutions_with_strides(device):
         close(there.grad.cpu(), here.grad)
 
 
+def test_fractional_pooling_of_changing_sizes(device):
+    """Half a size is an index there, and a float in the bounds that are known of it."""
+
+    def function(x, samples):
+        return torch.ops.aten.fractional_max_pool2d(x, (2, 2), (x.shape[-2] // 2, x.shape[-1] // 2), samples)[0]
+
+    compiled = torch.compile(function, dynamic=True)
+    for size in (20, 26):
+        x, samples = torch.randn(2, 4, size, size, device=device), torch.rand(2, 4, 2, device=device)
+        close(compiled(x, samples), function(x, samples))
+
+
 @pytest.mark.parametrize("options", [{"max_autotune": True}, {"coordinate_descent_tuning": True}])
 def test_autotuning_measures_where_there_is_a_choice(device, options):
     a, b = torch.randn(16, 4096, device=device), torch.randn(4096, 16, device=device)
