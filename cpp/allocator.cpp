@@ -77,6 +77,7 @@ class Allocator final : public c10::DeviceAllocator {
   }
 
   void copy_data(void* target, const void* source, size_t size) const override {
+    if (size == 0) return;
     checked([&] {
       bridge::copy_device_to_device(reinterpret_cast<size_t>(target), reinterpret_cast<size_t>(source), size);
     });

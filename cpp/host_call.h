@@ -7,6 +7,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
+#include <array>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -61,6 +62,16 @@ class HostMemory {
   c10::List<std::optional<at::Tensor>> view(const c10::List<std::optional<at::Tensor>>& tensors) {
     c10::List<std::optional<at::Tensor>> views;
     for (const auto& tensor : tensors) views.push_back(view(std::optional<at::Tensor>(tensor)));
+    return views;
+  }
+
+  // Adds tensors, and makes views of them for functions of ATen; none if the host may not use them now.
+  template <size_t kCount>
+  std::optional<std::array<at::Tensor, kCount>> views(const std::array<at::Tensor, kCount>& tensors) {
+    for (const at::Tensor& tensor : tensors) add(tensor);
+    if (!open()) return std::nullopt;
+    std::array<at::Tensor, kCount> views;
+    for (size_t i = 0; i < kCount; ++i) views[i] = view(tensors[i]);
     return views;
   }
 

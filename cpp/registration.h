@@ -20,14 +20,15 @@
 #include "host_on_cpu.h"
 #include "pointwise.h"
 #include "structured.h"
+#include "tensor_arg.h"
 
 namespace torch_opencl {
 
 // Checks every tensor among the arguments of one call.
 class ArgumentCheck {
  public:
-  ArgumentCheck(uint64_t dtypes, const char* op)
-      : dtypes_(dtypes), devices_(op), crosses_devices_(crosses_devices(op)) {}
+  ArgumentCheck(uint64_t dtypes, std::string_view op)
+      : dtypes_(dtypes), devices_(op), crosses_devices_(crosses_devices(op)), is_inplace_(op.ends_with('_')) {}
 
   // Returns true if all dtypes are ones the row lists. Raises when tensors live on different devices.
   template <class... Args>
@@ -49,6 +50,7 @@ class ArgumentCheck {
   // An output that is written to: no scalar from the host, however small.
   void look(at::Tensor& output) {
     if (!crosses_devices_) devices_.add(output.device());
+    materialize(output);
     look(std::as_const(output));
   }
   void look(const std::optional<at::Generator>& generator) {
@@ -60,7 +62,10 @@ class ArgumentCheck {
     if (tensor.has_value()) look(*tensor);
   }
   void look(const at::TensorList& tensors) {
-    for (const at::Tensor& tensor : tensors) look(tensor);
+    for (const at::Tensor& tensor : tensors) {
+      if (is_inplace_) materialize(tensor);
+      look(tensor);
+    }
   }
   // Indices, of any dtype that ATen accepts, may come from the host: it moves them.
   void look(const c10::List<std::optional<at::Tensor>>& indices);
@@ -70,7 +75,7 @@ class ArgumentCheck {
 
   uint64_t dtypes_;
   DeviceCheck devices_;
-  bool crosses_devices_;
+  bool crosses_devices_, is_inplace_;
   std::optional<c10::DeviceType> generator_;
   bool supported_ = true;
 };

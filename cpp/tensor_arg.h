@@ -22,6 +22,11 @@ inline size_t address_of(const at::TensorBase& tensor) {
   return reinterpret_cast<size_t>(tensor.const_data_ptr());
 }
 
+// Gives a tensor that is written to memory of its own, where it shares that of another until then (copy-on-write).
+inline void materialize(const at::TensorBase& tensor) {
+  if (tensor.defined() && tensor.has_storage()) tensor.storage().mutable_data();
+}
+
 // Raises for a dtype that no kernel takes.
 [[noreturn]] void refuse_dtype(at::ScalarType dtype);
 

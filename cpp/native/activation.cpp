@@ -41,17 +41,12 @@ namespace {
 
 // Views of an output and its inputs on the host, if it may use them now: tensors of one size and dtype, as an iteration
 // has left them. Their values are computed before the output is written, which may be an input.
-std::vector<at::Tensor> views_on_host(std::initializer_list<at::Tensor> tensors) {
-  const at::Tensor& output = *tensors.begin();
-  HostMemory memory;
+template <size_t kCount>
+std::optional<std::array<at::Tensor, kCount>> views_on_host(const std::array<at::Tensor, kCount>& tensors) {
   for (const at::Tensor& tensor : tensors) {
-    if (tensor.sizes() != output.sizes() || tensor.scalar_type() != output.scalar_type()) return {};
-    memory.add(tensor);
+    if (tensor.sizes() != tensors[0].sizes() || tensor.scalar_type() != tensors[0].scalar_type()) return std::nullopt;
   }
-  if (!memory.open()) return {};
-  std::vector<at::Tensor> views;
-  for (const at::Tensor& tensor : tensors) views.push_back(memory.view(tensor));
-  return views;
+  return HostMemory().views(tensors);
 }
 
 } // namespace
@@ -61,9 +56,9 @@ std::vector<at::Tensor> views_on_host(std::initializer_list<at::Tensor> tensors)
 std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward_out(
     const at::Tensor& self, at::Tensor& output, at::Tensor& buffer) {
   auto iter = at::TensorIterator::unary_op(output, self);
-  if (const auto host = views_on_host({output, self}); !host.empty()) {
+  if (const auto host = views_on_host<2>({output, self})) {
     const OneThread one_thread;
-    host[0].copy_(std::get<0>(at::log_sigmoid_forward(host[1])));
+    (*host)[0].copy_(std::get<0>(at::log_sigmoid_forward((*host)[1])));
   } else {
     run_pointwise(iter, PointwiseOp::log_sigmoid_forward, {});
   }
@@ -73,9 +68,9 @@ std::tuple<at::Tensor&, at::Tensor&> log_sigmoid_forward_out(
 at::Tensor& log_sigmoid_backward_out(
     const at::Tensor& grad, const at::Tensor& self, const at::Tensor&, at::Tensor& grad_input) {
   auto iter = at::TensorIterator::borrowing_binary_op(grad_input, grad, self);
-  if (const auto host = views_on_host({grad_input, grad, self}); !host.empty()) {
+  if (const auto host = views_on_host<3>({grad_input, grad, self})) {
     const OneThread one_thread;
-    host[0].copy_(at::sigmoid(-host[2]).mul_(host[1]));
+    (*host)[0].copy_(at::sigmoid(-(*host)[2]).mul_((*host)[1]));
   } else {
     run_pointwise(iter, PointwiseOp::log_sigmoid_backward, {});
   }

@@ -148,6 +148,7 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_bl
   if (self.is_same(dst) || dst.numel() == 0) return dst;
   // What is in the memory of another backend's device, such as cuda, passes the host.
   if (is_elsewhere(self) || is_elsewhere(dst)) return dst.copy_(self.cpu());
+  materialize(dst);
   at::Tensor source = raw(self);
   const at::Tensor target = raw(dst);
   if (self.is_conj() != dst.is_conj()) source = at::conj_physical(source);

@@ -3,13 +3,17 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/native/EmbeddingBag.h>
+#include <ATen/ops/_embedding_bag.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <algorithm>
 
 #include "../error.h"
+#include "../host_call.h"
 #include "../tensor_arg.h"
 #include "contiguous.h"
 #include "index_moves.h"
@@ -109,11 +113,63 @@ at::Tensor embedding_dense_backward(
 
 namespace {
 
+// The bag of each index, and the number of rows in each bag, which padding is not. The CPU's function leaves these out
+// of sums, for whose gradients it has other ways.
+template <class Index>
+void fill_bags(
+    const at::Tensor& indices,
+    const at::Tensor& offsets,
+    int64_t padding_idx,
+    at::Tensor& offset2bag,
+    at::Tensor& bag_size) {
+  const auto *index = indices.const_data_ptr<Index>(), *offset = offsets.const_data_ptr<Index>();
+  auto *bag = offset2bag.mutable_data_ptr<Index>(), *size = bag_size.mutable_data_ptr<Index>();
+  const int64_t count = indices.numel(), bags = bag_size.numel();
+  for (int64_t b = 0; b < bags; ++b) {
+    // Offsets that do not ascend are an error, of which the CPU's function may have made nothing.
+    const int64_t end = b + 1 < offsets.numel() ? std::min<int64_t>(offset[b + 1], count) : count;
+    for (int64_t i = std::max<int64_t>(offset[b], 0); i < end; ++i) {
+      bag[i] = static_cast<Index>(b);
+      size[b] += index[i] != padding_idx;
+    }
+  }
+}
+
+// `bags_of` with few elements.
+template <class Op>
+std::optional<Returns<Op>> bags_on_host(const Arguments<Op>& args) {
+  const bool is_of_one_dtype = args.indices.scalar_type() == args.offsets.scalar_type();
+  if (!is_of_one_dtype || args.offsets.numel() == 0) return std::nullopt;
+  HostMemory memory;
+  const at::Tensor scales = value_of(args.per_sample_weights);
+  const auto views = memory.views<4>({args.weight, args.indices.contiguous(), args.offsets.contiguous(), scales});
+  if (!views.has_value()) return std::nullopt;
+  const auto& [weight, indices, offsets, scale] = *views;
+  const OneThread one_thread;
+  const auto weights = scale.defined() ? std::optional<at::Tensor>(scale) : std::nullopt;
+  auto [output, offset2bag, bag_size, chosen] = at::_embedding_bag(
+      weight, indices, offsets, /*scale_grad_by_freq=*/false, args.mode, /*sparse=*/false, weights,
+      args.include_last_offset, args.padding_idx);
+  if (mode_of(args.mode) == Mode::SUM) {
+    offset2bag = at::zeros_like(indices);
+    bag_size = at::zeros({output.size(0)}, indices.options());
+    if (indices.scalar_type() == at::kLong) {
+      fill_bags<int64_t>(indices, offsets, args.padding_idx, offset2bag, bag_size);
+    } else {
+      fill_bags<int32_t>(indices, offsets, args.padding_idx, offset2bag, bag_size);
+    }
+  }
+  if (mode_of(args.mode) != Mode::MAX) chosen = at::empty({0}, indices.options());
+  return Returns<Op>{
+      memory.to_device(output), memory.to_device(offset2bag), memory.to_device(bag_size), memory.to_device(chosen)};
+}
+
 // The bags; the bag of each index; the number of rows in each bag; for the maximum, the row of each element.
 template <class Op>
 Returns<Op> bags_of(const Arguments<Op>& args) {
   const at::Tensor &weight = args.weight, &indices = args.indices, &offsets = args.offsets;
   check(args);
+  if (auto bags = bags_on_host(args)) return *std::move(bags);
   const bool is_wide = indices.scalar_type() == at::kLong || offsets.scalar_type() == at::kLong;
   const at::ScalarType dtype = is_wide ? at::kLong : at::kInt;
   const at::Tensor rows = weight.stride(1) == 1 || weight.size(1) == 1 ? weight : weight.contiguous();

@@ -53,22 +53,11 @@ struct Inputs {
   at::Tensor input_gates, hidden_gates, input_bias, hidden_bias;
 };
 
-// Views of some tensors on the host, for functions of ATen, if it may use them now.
-template <size_t kCount>
-std::optional<std::array<at::Tensor, kCount>> open(HostMemory& memory, const std::array<at::Tensor, kCount>& tensors) {
-  for (const at::Tensor& tensor : tensors) memory.add(tensor);
-  if (!memory.open()) return std::nullopt;
-  std::array<at::Tensor, kCount> views;
-  std::transform(
-      tensors.begin(), tensors.end(), views.begin(), [&](const at::Tensor& each) { return memory.view(each); });
-  return views;
-}
-
 // `lstm_cell` of few elements.
 std::optional<Tensors3> lstm_cell_on_host(const Inputs& inputs) {
   HostMemory memory;
   const auto views =
-      open<5>(memory, {inputs.input_gates, inputs.hidden_gates, inputs.input_bias, inputs.hidden_bias, inputs.state});
+      memory.views<5>({inputs.input_gates, inputs.hidden_gates, inputs.input_bias, inputs.hidden_bias, inputs.state});
   if (!views.has_value()) return std::nullopt;
   const auto& [input_gates, hidden_gates, input_bias, hidden_bias, cx] = *views;
   const OneThread one_thread;
@@ -85,7 +74,7 @@ std::optional<Tensors3> lstm_cell_on_host(const Inputs& inputs) {
 // `lstm_cell_backward` of few elements; undefined gradients are zero.
 std::optional<Tensors3> lstm_cell_backward_on_host(const std::array<at::Tensor, 5>& tensors, bool has_bias) {
   HostMemory memory;
-  const auto views = open(memory, tensors);
+  const auto views = memory.views(tensors);
   if (!views.has_value()) return std::nullopt;
   const auto& [grad_hy, grad_cy, cx, cy, gates] = *views;
   const OneThread one_thread;

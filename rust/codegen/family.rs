@@ -58,11 +58,12 @@ const SMALL_ON_HOST: [&str; 13] = [
 ];
 
 impl Family {
-    /// Returns true if the host may compute calls of an op with few elements. Of bags the CPU's functions save other
-    /// things for the gradients than ours. Pads are not as large as interpolations of few elements can be.
+    /// Returns true if the host may compute calls of an op with few elements. For bags the entry does that, as the CPU's
+    /// function saves less for the gradients than ours. Pads are not as large as interpolations of few elements can be.
     pub fn is_small_on_host(&self, op: &str) -> bool {
         let is_pad = op.starts_with("reflection_pad") || op.starts_with("replication_pad");
-        is_pad || (SMALL_ON_HOST.contains(&self.name.as_str()) && !op.starts_with("_embedding_bag"))
+        let makes_bags = op == "_embedding_bag" || op == "_embedding_bag_forward_only";
+        is_pad || (SMALL_ON_HOST.contains(&self.name.as_str()) && !makes_bags)
     }
 }
 

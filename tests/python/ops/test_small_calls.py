@@ -187,6 +187,30 @@ def test_bags_with_weights_have_gradients(device):
         torch.testing.assert_close(actual, expected)
 
 
+@pytest.mark.parametrize("mode", [0, 1, 2], ids=["sum", "mean", "max"])
+@pytest.mark.parametrize("options", [(False, -1), (True, -1), (False, 2)], ids=["", "last offset", "padding"])
+def test_bags_save_the_same_whoever_makes_them(device, mode, options):
+    """Compiled graphs count on shapes and dtypes of what the forward saves; gradients on its values."""
+    last, padding_idx = options
+    table = torch.randn(10, 4).to(device)
+    indices = torch.tensor([1, 2, 2, 5, 7, 9, 2], device=device)
+    offsets = torch.tensor([0, 2, 2, 3] + [7] * last, device=device)
+    results, launches = {}, {}
+    for choice in ("host", "kernels"):
+        torch.backends.opencl.small_calls(choice)
+        torch.opencl.synchronize()
+        before = torch.opencl.launches()
+        bags = torch.ops.aten._embedding_bag(table, indices, offsets, False, mode, False, None, last, padding_idx)
+        gradient = torch.ops.aten._embedding_bag_dense_backward(
+            torch.ones_like(bags[0]), indices, *bags[1:], 10, False, mode, None, padding_idx
+        )
+        results[choice] = [*bags, gradient]
+        launches[choice] = torch.opencl.launches() - before
+    for host, kernels in zip(results["host"], results["kernels"], strict=True):
+        torch.testing.assert_close(host, kernels)
+    assert launches["host"] == 0 < launches["kernels"]
+
+
 def test_random_numbers_do_not_depend_on_who_computes(device):
     x = torch.ones(100, device=device)
     results = {}

@@ -54,6 +54,43 @@ def test_views_share_memory(device):
     assert view.data_ptr() == tensor.data_ptr() + 512 * 4
 
 
+# Each writes into a vector of floats, and into no other tensor.
+WRITES = {
+    "add_": lambda y: y.add_(1),
+    "fill_": lambda y: y.fill_(3),
+    "uniform_": lambda y: y.uniform_(),
+    "cumsum_": lambda y: y.cumsum_(0),
+    "copy_": lambda y: y.copy_(torch.ones_like(y)),
+    "copy_ from the host": lambda y: y.copy_(torch.ones(y.shape)),
+    "index_fill_": lambda y: y.index_fill_(0, torch.tensor([0], device=y.device), 9),
+    "addmm_": lambda y: y.view(1, -1).addmm_(y.new_ones(1, 1), y.new_ones(1, len(y))),
+    "_foreach_add_": lambda y: torch._foreach_add_([y], 1),
+    "_foreach_mul_ of several": lambda y: torch._foreach_mul_([y, torch.ones_like(y)], [y, y]),
+    "mm with out=": lambda y: torch.mm(y.new_ones(1, 1), y.new_ones(1, len(y)), out=y.view(1, -1)),
+    "topk with out=": lambda y: torch.topk(
+        y.new_ones(len(y)), len(y), out=(y, torch.empty(len(y), dtype=torch.int64, device=y.device))
+    ),
+}
+
+
+@pytest.mark.parametrize("small_calls", ["host", "kernels"])
+@pytest.mark.parametrize("write", WRITES)
+def test_what_is_copied_on_write_gets_its_own_memory(device, write, small_calls):
+    before = torch.backends.opencl.small_calls()
+    torch.backends.opencl.small_calls(small_calls)
+    x = torch.full((64,), 0.5, device=device)
+    lazy = torch._lazy_clone(x)
+    WRITES[write](lazy)
+    torch.backends.opencl.small_calls(before)
+    assert not torch._C._is_cow_tensor(lazy)
+    assert x.tolist() == [0.5] * 64 != lazy.tolist()
+
+
+def test_what_is_copied_on_write_may_be_empty(device):
+    x = torch.empty(0, device=device)
+    assert torch._lazy_clone(x).acos_().shape == x.shape
+
+
 def test_freed_memory_is_cached_and_used_again(device):
     tensor = torch.empty(4 * MIB, dtype=torch.uint8, device=device)
     address, reserved = tensor.data_ptr(), torch.opencl.memory_reserved()
