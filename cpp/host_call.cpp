@@ -31,13 +31,10 @@ void HostMemory::add(const at::Tensor& tensor) {
   }
   elements_ += tensor.numel();
   // What is copied on write has its own memory when it is written to, and not before.
-  const bool is_empty = tensor.layout() == at::kStrided && tensor.numel() == 0;
-  const bool has_memory = tensor.layout() == at::kStrided && tensor.storage().data() != nullptr &&
+  const bool has_memory = tensor.layout() == at::kStrided && tensor.numel() > 0 && tensor.storage().data() != nullptr &&
       !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
-  is_small_ = (is_empty || has_memory) && elements_ <= kMaxElements && is_same_on_host(tensor.scalar_type()) &&
-      !tensor.is_neg();
-  // An empty tensor has no address, and is no reason to use the host.
-  if (!is_small_ || is_empty) return;
+  is_small_ = has_memory && elements_ <= kMaxElements && is_same_on_host(tensor.scalar_type()) && !tensor.is_neg();
+  if (!is_small_) return;
   // A result has at most as many rows as the matrices, or indices, and as many columns.
   const int64_t columns = tensor.dim() > 1 ? tensor.size(-1) : 1;
   const bool is_index = c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false);
@@ -55,14 +52,14 @@ bool HostMemory::open() {
 }
 
 bool HostMemory::has_aliases() const {
-  c10::SmallVector<const void*, 8> sorted(storages_);
+  c10::SmallVector<const void*, 8> sorted(storages_.begin(), storages_.end());
   std::sort(sorted.begin(), sorted.end());
   return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
 }
 
 at::Tensor HostMemory::view(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
-  auto* const data = tensor.numel() == 0 ? nullptr : reinterpret_cast<void*>(addresses_[viewed_++]);
+  auto* const data = reinterpret_cast<void*>(addresses_[viewed_++]);
   const size_t bytes = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size());
   at::Storage storage(
       at::Storage::use_byte_size_t(), bytes, c10::DataPtr(data, at::kCPU), /*allocator=*/nullptr, /*resizable=*/false);

@@ -9,6 +9,7 @@
 namespace torch_opencl {
 
 HostView::HostView(const at::Tensor& device, bool writable) : device_(device), writable_(writable) {
+  if (writable) materialize(device);
   // From the first element to the last, with the memory between them in a tensor that is not dense.
   bytes_ = at::detail::computeStorageNbytes(device.sizes(), device.strides(), device.element_size());
   // Resizable, so that an out= argument can grow: the CPU then allocates, and write_back copies.

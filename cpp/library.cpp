@@ -101,7 +101,10 @@ void launch_user_kernel(
     at::IntArrayRef local) {
   std::vector<size_t> buffers;
   buffers.reserve(written.size() + read.size());
-  for (const at::Tensor& tensor : written) buffers.push_back(address_of(tensor));
+  for (const at::Tensor& tensor : written) {
+    materialize(tensor);
+    buffers.push_back(address_of(tensor));
+  }
   for (const at::Tensor& tensor : read) buffers.push_back(address_of(tensor));
   checked([&] {
     bridge::launch_user_kernel(kernel, arg(global), arg(local), {buffers.data(), buffers.size()}, arg(values));

@@ -15,7 +15,10 @@ namespace {
 // A running statistic that the kernel updates: itself, or a dense copy that is written back.
 class Running {
  public:
-  explicit Running(const at::Tensor& given) : given_(given), dense_(given.defined() ? given.contiguous() : given) {}
+  explicit Running(const at::Tensor& given) : given_(given) {
+    materialize(given);
+    dense_ = contiguous(given);
+  }
   const at::Tensor& tensor() const {
     return dense_;
   }

@@ -4,13 +4,13 @@
 #include <ATen/TensorUtils.h>
 #include <ATen/native/EmbeddingBag.h>
 #include <ATen/ops/_embedding_bag.h>
+#include <ATen/ops/_embedding_bag_dense_backward.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <algorithm>
 
 #include "../error.h"
 #include "../host_call.h"
@@ -60,6 +60,12 @@ at::Tensor for_each_index(const at::Tensor& grad, const at::Tensor& offset2bag) 
   return grad.index_select(0, offset2bag);
 }
 
+// Returns true if integers on the host are from 0 on, and below a size. The CPU's functions do not look.
+bool are_within(const at::Tensor& integers, int64_t size) {
+  const auto [least, greatest] = integers.aminmax();
+  return least.item<int64_t>() >= 0 && greatest.item<int64_t>() < size;
+}
+
 // Checks that kernels make while they read rows, for rows without elements.
 void check_indices_of_nothing(const at::Tensor& weight, const at::Tensor& indices) {
   if (weight.size(1) > 0 || indices.numel() == 0) return;
@@ -99,6 +105,14 @@ at::Tensor embedding_dense_backward(
     int64_t padding_idx,
     bool scale_grad_by_freq) {
   const int64_t count = indices.numel();
+  HostMemory memory;
+  if (const auto views = memory.views<2>({grad_output, indices})) {
+    const auto& [grads, index] = *views;
+    const OneThread one_thread;
+    if (are_within(index, num_weights)) {
+      return memory.to_device(at::embedding_dense_backward(grads, index, num_weights, padding_idx, scale_grad_by_freq));
+    }
+  }
   at::Tensor rows = grad_output.reshape({count, grad_output.size(-1)});
   if (scale_grad_by_freq) {
     const at::Tensor index = indices.reshape(-1), counts = at::zeros({num_weights}, rows.options());
@@ -126,26 +140,33 @@ void fill_bags(
   auto *bag = offset2bag.mutable_data_ptr<Index>(), *size = bag_size.mutable_data_ptr<Index>();
   const int64_t count = indices.numel(), bags = bag_size.numel();
   for (int64_t b = 0; b < bags; ++b) {
-    // Offsets that do not ascend are an error, of which the CPU's function may have made nothing.
-    const int64_t end = b + 1 < offsets.numel() ? std::min<int64_t>(offset[b + 1], count) : count;
-    for (int64_t i = std::max<int64_t>(offset[b], 0); i < end; ++i) {
+    const int64_t end = b + 1 < offsets.numel() ? offset[b + 1] : count;
+    for (int64_t i = offset[b]; i < end; ++i) {
       bag[i] = static_cast<Index>(b);
       size[b] += index[i] != padding_idx;
     }
   }
 }
 
-// `bags_of` with few elements.
+// Offsets that begin bags: from 0 on, up to the number of indices, and none less than the one before.
+bool are_offsets(const at::Tensor& offsets, int64_t count) {
+  return offsets[0].item<int64_t>() == 0 && are_within(offsets, count + 1) &&
+      (offsets.numel() == 1 || !offsets.diff().lt(0).any().item<bool>());
+}
+
+// `bags_of` with few elements, which are right: kernels say what is wrong with others.
 template <class Op>
 std::optional<Returns<Op>> bags_on_host(const Arguments<Op>& args) {
   const bool is_of_one_dtype = args.indices.scalar_type() == args.offsets.scalar_type();
-  if (!is_of_one_dtype || args.offsets.numel() == 0) return std::nullopt;
+  if (!is_of_one_dtype || args.offsets.numel() <= (args.include_last_offset ? 1 : 0)) return std::nullopt;
+  const at::Tensor scales = value_of(args.per_sample_weights), dense_indices = args.indices.contiguous(),
+                   dense_offsets = args.offsets.contiguous();
   HostMemory memory;
-  const at::Tensor scales = value_of(args.per_sample_weights);
-  const auto views = memory.views<4>({args.weight, args.indices.contiguous(), args.offsets.contiguous(), scales});
+  const auto views = memory.views<4>({args.weight, dense_indices, dense_offsets, scales});
   if (!views.has_value()) return std::nullopt;
   const auto& [weight, indices, offsets, scale] = *views;
   const OneThread one_thread;
+  if (!are_within(indices, weight.size(0)) || !are_offsets(offsets, indices.numel())) return std::nullopt;
   const auto weights = scale.defined() ? std::optional<at::Tensor>(scale) : std::nullopt;
   auto [output, offset2bag, bag_size, chosen] = at::_embedding_bag(
       weight, indices, offsets, /*scale_grad_by_freq=*/false, args.mode, /*sparse=*/false, weights,
@@ -217,9 +238,36 @@ std::optional<at::Tensor> sum_by_index(
 
 } // namespace
 
+namespace {
+
+// `embedding_bag_dense_backward` with few elements.
+std::optional<at::Tensor> gradient_on_host(const Arguments<at::_ops::_embedding_bag_dense_backward>& args) {
+  const bool is_max = mode_of(args.mode) == Mode::MAX;
+  const int64_t count = args.indices.numel(), bags = args.grad.size(0);
+  if (args.offset2bag.numel() != count || args.bag_size.numel() != bags) return std::nullopt;
+  if (is_max && args.maximum_indices.sizes() != args.grad.sizes()) return std::nullopt;
+  HostMemory memory;
+  const auto views = memory.views<6>(
+      {args.grad, args.indices, args.offset2bag, args.bag_size, is_max ? args.maximum_indices : at::Tensor(),
+       value_of(args.per_sample_weights)});
+  if (!views.has_value()) return std::nullopt;
+  const auto& [grad, indices, offset2bag, bag_size, chosen, scale] = *views;
+  const OneThread one_thread;
+  if (!are_within(indices, args.num_weights) || !are_within(offset2bag, bags)) return std::nullopt;
+  if (is_max && !are_within(chosen, args.num_weights)) return std::nullopt;
+  const auto weights = scale.defined() ? std::optional<at::Tensor>(scale) : std::nullopt;
+  return memory.to_device(
+      at::_embedding_bag_dense_backward(
+          grad, indices, offset2bag, bag_size, is_max ? chosen : at::empty({0}, indices.options()), args.num_weights,
+          args.scale_grad_by_freq, args.mode, weights, args.padding_idx));
+}
+
+} // namespace
+
 at::Tensor embedding_bag_dense_backward(const Arguments<at::_ops::_embedding_bag_dense_backward>& args) {
   const at::Tensor &grad = args.grad, weights = value_of(args.per_sample_weights);
   if (grad.numel() == 0 || args.num_weights == 0) return at::zeros({args.num_weights, grad.size(1)}, grad.options());
+  if (auto gradient = gradient_on_host(args)) return *std::move(gradient);
   if (mode_of(args.mode) == Mode::MAX) {
     const at::Tensor taken = at::where(args.bag_size.gt(0).unsqueeze(1), grad, 0);
     return at::zeros({args.num_weights, grad.size(1)}, grad.options())

@@ -120,18 +120,53 @@ uint64_t attention_counters(const at::Tensor& query, const at::Tensor& key) {
 
 namespace {
 
+// Returns true if rows are dense, and do not overlap.
+bool has_separate_rows(const at::Tensor& tensor) {
+  return tensor.stride(3) == 1 && (tensor.size(2) == 1 || tensor.stride(2) >= tensor.size(3));
+}
+
 // Returns true if the CPU's fused attention takes the operands. It reads rows as dense ones, which PyTorch checks where
 // it chooses an implementation and not in the operator.
 bool fits_cpu(const FusedAttention& call) {
   const at::Tensor &q = call.query, &k = call.key, &v = call.value, &bias = call.bias;
   const bool has_shapes = q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && q.size(1) == k.size(1) &&
       q.size(1) == v.size(1) && q.size(3) == v.size(3) && !call.is_empty();
-  return has_shapes && q.stride(-1) == 1 && k.stride(-1) == 1 && v.stride(-1) == 1 &&
+  return has_shapes && has_separate_rows(q) && has_separate_rows(k) && has_separate_rows(v) &&
       (!bias.defined() || (bias.dim() == 4 && bias.stride(-1) == 1 && bias.scalar_type() == q.scalar_type()));
 }
 
 std::optional<at::Tensor> optional(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+}
+
+// `forward` with few elements. The output is laid out as that of kernels: compiled graphs count on it.
+std::optional<Tensors2> forward_on_host(const FusedAttention& call) {
+  HostMemory memory;
+  const auto views = memory.views<4>({call.query, call.key, call.value, call.bias});
+  if (!views.has_value()) return std::nullopt;
+  const auto& [query, key, value, bias] = *views;
+  const OneThread one_thread;
+  const auto [out, logsumexp] = at::_ops::_scaled_dot_product_flash_attention_for_cpu::call(
+      query, key, value, /*dropout_p=*/0.0, call.options.is_causal, optional(bias), call.options.scale);
+  const at::Tensor heads_together = out.transpose(1, 2).contiguous().transpose(1, 2);
+  return Tensors2{memory.to_device(heads_together), memory.to_device(logsumexp.contiguous())};
+}
+
+// `backward` with few elements, but for the gradient of a bias. Gradients are laid out as those of kernels.
+std::optional<Tensors4> backward_on_host(
+    const FusedAttention& call, const at::Tensor& grad_out, const at::Tensor& output, const at::Tensor& logsumexp) {
+  HostMemory memory;
+  const auto views = memory.views<7>({call.query, call.key, call.value, call.bias, grad_out, output, logsumexp});
+  if (!views.has_value()) return std::nullopt;
+  const auto& [query, key, value, bias, grad, out, sums] = *views;
+  const OneThread one_thread;
+  const auto [grad_query, grad_key, grad_value] = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward::call(
+      grad, query, key, value, out, sums, /*dropout_p=*/0.0, call.options.is_causal, optional(bias),
+      call.options.scale);
+  const auto laid_out = [&](const at::Tensor& gradient, const at::Tensor& like) {
+    return memory.to_device(gradient_like(like).copy_(gradient));
+  };
+  return Tensors4{laid_out(grad_query, query), laid_out(grad_key, key), laid_out(grad_value, value), at::Tensor()};
 }
 
 } // namespace
@@ -140,9 +175,7 @@ Tensors2 FusedAttention::forward() const {
   const double dropout_p = options.dropout_p;
   TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1, kOp, ": expected 0 <= dropout_p <= 1, but got ", dropout_p);
   if (dropout_p == 0 && fits_cpu(*this)) {
-    const auto result = HostCall<at::_ops::_scaled_dot_product_flash_attention_for_cpu>::attempt(
-        query, key, value, dropout_p, options.is_causal, optional(bias), options.scale);
-    if (result.has_value()) return {std::get<0>(*result), std::get<1>(*result).contiguous()};
+    if (auto result = forward_on_host(*this)) return *std::move(result);
   }
   const Operands operands(query, key, value, bias);
   const at::Tensor& q = operands.query;
@@ -172,12 +205,7 @@ Tensors4 FusedAttention::backward(
         wants_bias ? at::zeros_like(bias) : at::Tensor()};
   }
   if (options.dropout_p == 0 && !wants_bias && fits_cpu(*this)) {
-    const auto gradients = HostCall<at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward>::attempt(
-        grad, query, key, value, result, logsumexp, 0.0, options.is_causal, optional(bias), options.scale);
-    if (gradients.has_value()) {
-      const auto& [grad_query, grad_key, grad_value] = *gradients;
-      return {grad_query, grad_key, grad_value, at::Tensor()};
-    }
+    if (auto gradients = backward_on_host(*this, grad, result, logsumexp)) return *std::move(gradients);
   }
   const at::Tensor grad_query = gradient_like(q), grad_key = gradient_like(k),
                    grad_value = gradient_like(operands.value);

@@ -41,9 +41,8 @@ const KINDS: [(&str, Kind); 9] = [
 
 /// Families whose calls with few elements the host may compute, where the device is the CPU (`cpp/host_call.h`): one
 /// kernel of the CPU does what one of ours does. Pointwise ones have stubs for that (`cpp/host_iteration.h`).
-const SMALL_ON_HOST: [&str; 13] = [
+const SMALL_ON_HOST: [&str; 12] = [
     "copy",
-    "embedding_bag",
     "foreach",
     "index",
     "loss",
@@ -58,12 +57,12 @@ const SMALL_ON_HOST: [&str; 13] = [
 ];
 
 impl Family {
-    /// Returns true if the host may compute calls of an op with few elements. For bags the entry does that, as the CPU's
-    /// function saves less for the gradients than ours. Pads are not as large as interpolations of few elements can be.
+    /// Returns true if the host may compute calls of an op with few elements. For bags and gradients of embeddings the
+    /// entries do that, as the CPU's functions do not check indices. Pads are not as large as interpolations of few
+    /// elements can be.
     pub fn is_small_on_host(&self, op: &str) -> bool {
         let is_pad = op.starts_with("reflection_pad") || op.starts_with("replication_pad");
-        let makes_bags = op == "_embedding_bag" || op == "_embedding_bag_forward_only";
-        is_pad || (SMALL_ON_HOST.contains(&self.name.as_str()) && !makes_bags)
+        is_pad || op == "embedding" || SMALL_ON_HOST.contains(&self.name.as_str())
     }
 }
 

@@ -41,8 +41,8 @@ macro_rules! families {
 }
 
 texts! {
-    prelude tier vector notation elementary power rounding math complex index scatter nonzero searchsorted philox random
-    random_lanes random_groups sampling sampling_grad factory copy cat transpose scan sort sort_groups radix kthvalue topk
+    prelude tier vector notation elementary power rounding math complex index scatter nonzero searchsorted philox philox_lanes
+    random random_lanes random_groups sampling sampling_grad factory copy cat transpose scan sort sort_groups radix kthvalue topk
     matrix activation epilogue panel pack_matrix tile gemm matmul gemm_local gemm_operands im2col pack_im2col
     pack_im2col_transposed conv winograd_transforms winograd_tiles winograd conv_channels conv_weight columns fold reduce
     arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_rows pool_channels_last fractional_max_pool
@@ -67,9 +67,9 @@ families! {
     /// Gathers, scatters, nonzero and searchsorted.
     Index index: prelude tier vector fault index scatter nonzero searchsorted;
     /// Philox and the distributions drawn from it.
-    Random random: prelude tier fault philox random random_lanes random_groups;
+    Random random: prelude tier fault philox philox_lanes random random_lanes random_groups;
     /// Distributions with parameters of each element.
-    Sampling sampling: prelude tier vector fault philox sampling;
+    Sampling sampling: prelude tier vector fault philox philox_lanes sampling;
     /// Gradients of samples by their parameters.
     SamplingGrad sampling_grad: prelude tier vector sampling_grad;
     /// Sequences (arange, linspace and the like).
@@ -96,11 +96,11 @@ families! {
     GemmLocal gemm_local: prelude vector matrix panel activation epilogue gemm_operands gemm_local;
     /// Matmuls that end in a text of torch.compile, with the functions that it calls.
     MatmulFused matmul_fused:
-        prelude vector notation elementary power rounding math fault generated generated_lanes matrix panel activation
+        prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel activation
         epilogue pack_matrix gemm_operands tile gemm matmul;
     /// The same for GPUs.
     GemmLocalFused gemm_local_fused:
-        prelude vector notation elementary power rounding math fault generated generated_lanes matrix panel activation
+        prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel activation
         epilogue gemm_operands gemm_local;
     /// Products with weights of 8 and 4 bits.
     PackedWeight packed_weight: prelude tier vector packed_weight int4_vectors;
@@ -145,8 +145,8 @@ families! {
     /// Sums over bags of embeddings.
     EmbeddingBag embedding_bag: prelude tier vector fault embedding_bag;
     /// Functions for kernels that `torch.compile` generates, whose text follows.
-    Generated generated: prelude vector notation elementary power rounding math fault generated
-        generated_lanes;
+    Generated generated: prelude vector notation elementary power rounding math fault philox
+        generated generated_lanes;
     /// Macros and functions for kernels of the user's own, whose text follows.
     User user: user;
     /// Scaled dot-product attention.

@@ -112,10 +112,11 @@ def measure(name: str, timeout: float) -> dict[str, Any]:
                 connection.send(True)
                 seconds.append(_received(connection, timeout))
             rounds.append(seconds)
-    except EOFError:
-        return {"status": "crash", "message": "a process that was timed ended"}
     except TimeoutError:
         return {"status": "timeout", "message": f"a process that was timed took more than {timeout:g} s"}
+    except (EOFError, OSError):
+        codes = [process.exitcode for process in processes]
+        return {"status": "crash", "message": f"a process that was timed ended; exit statuses {codes}"}
     finally:
         for process in processes:
             process.kill()

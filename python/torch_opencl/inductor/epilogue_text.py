@@ -113,4 +113,5 @@ class _Functions(Body):
         self.out.clear()
         with self.out.indent():
             self._unpacked_operands()
+            self.out.splice(self.lanes.declared())
         return self.out.getvalue() + body

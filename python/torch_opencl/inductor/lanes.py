@@ -9,6 +9,7 @@ from torch._inductor.virtualized import OpsValue
 from .blocks import ORDERS, Comparison, whole_comparison
 from .conversions import converted, promoted
 from .dtypes import HALVES, NARROW, STORAGE, compute_type, literal
+from .gelu import doubled_normal_distributions
 from .ops import TEMPLATES, Operands
 from .printer import has_vectors, in_lanes, is_real
 from .softmax import Softmax
@@ -36,6 +37,8 @@ class Lanes:
         streamed: those past the caches.
         tiles: elements of arrays that take the place of memory, by pointer and index.
         whole: comparisons of positions whose result is the same in all lanes of a vector, by its name.
+        doubled_normal_distributions: what sums that are twice the normal distribution are of, by their names.
+        random_groups: names of what vectors of random numbers leave to those behind them, to be declared in front.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class Lanes:
         self.positions: dict[str, Expr] = {}
         self.whole: dict[str, Comparison] = {}
         self.softmax = Softmax(phases)
+        self.doubled_normal_distributions = doubled_normal_distributions(phases)
+        self.random_groups: dict[str, None] = {}
         self.varies: set[str] = set()
         self.is_scalar_only = False
         self.hoisted: set[int] = set()
@@ -171,6 +176,10 @@ class Lanes:
 
     # --- statements
 
+    def declared(self) -> str:
+        """Declare what the text of statements uses beside their values."""
+        return "".join(f"RandomGroup {name} = NO_RANDOM_GROUP;\n" for name in self.random_groups)
+
     def text(self, statement: Statement, width: int) -> str:
         """The text of a statement.
 
@@ -262,7 +271,10 @@ class Lanes:
 
     def _random(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         args = [self.operand(arg, torch.int64, width, wide if number else 1) for number, arg in enumerate(expr.args)]
-        return f"{expr.op}{wide if wide > 1 else ''}({', '.join(args)})"
+        if wide == 1:
+            return f"{expr.op}({', '.join(args)})"
+        self.random_groups[f"{target.name}_group"] = None
+        return f"{expr.op}{wide}(&{target.name}_group, {', '.join(args)})"
 
     _op_rand = _op_randn = _op_randint64 = _random
 
@@ -282,6 +294,12 @@ class Lanes:
         if wide == 1 or not is_sum:
             return self._template(expr, target, width, wide)
         return f"({self.operand(x, target.dtype, width, wide)} * (1 / {y}))"
+
+    def _op_add(self, expr: Expr, target: Value, width: int, wide: int) -> str:
+        x = self.doubled_normal_distributions.get(target.name)
+        if wide == 1 or x is None:
+            return self._template(expr, target, width, wide)
+        return f"(2 * m_normal_cdf({self.operand(x, target.dtype, width, wide)}))"
 
     def _op_exp(self, expr: Expr, target: Value, width: int, wide: int) -> str:
         if wide == 1 or target.name not in self.softmax.exponentials:

@@ -10,7 +10,7 @@ from torch._inductor.virtualized import V, ops
 
 # Operators that CPU devices compute by a kernel of eager mode. Gradients of embeddings and of maxima would be atomic
 # additions, element by element; windows of pooling would be loaded lane by lane. Gradients of layer and RMS norms would
-# be loops along rows and loops along columns, which read what one pass does.
+# be loops along rows and loops along columns, which read what one pass does. Rolled rows would be loaded lane by lane.
 EAGER_ON_CPUS = (
     "embedding_dense_backward",
     "max_pool2d_with_indices",
@@ -20,6 +20,7 @@ EAGER_ON_CPUS = (
     "avg_pool3d",
     "native_layer_norm_backward",
     "_fused_rms_norm_backward",
+    "roll",
 )
 # Matmuls, and how many tensors come before the two matrices.
 _MATMULS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}

@@ -79,7 +79,7 @@ def render(kernel: "OpenCLKernel", name: str) -> Text:
     source = IndentedBuffer()
     source.splice(_signature(kernel, name, target))
     with source.indent():
-        source.splice("".join(body.locals))
+        source.splice("".join(body.locals) + body.lanes.declared())
         source.splice(_unpacked(kernel))
     source.splice(body.out)
     source.writeline("}")

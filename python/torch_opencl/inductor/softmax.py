@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .statements import Expr, Phase, Statement, Value
+from .statements import Expr, Phase, Statement, Value, made_by
 
 
 class Softmax:
@@ -22,7 +22,7 @@ class Softmax:
 
     def __init__(self, phases: Sequence[Phase]) -> None:
         statements = [statement for phase in phases for statement in (*phase.statements, *phase.after)]
-        self._made = {target.name: statement for statement in statements for target in statement.targets}
+        self._made = made_by(phases)
         self._stored = {s.expr.args[0] for s in statements if s.expr.op in ("store", "atomic_add")}
         self.exponentials = {s.targets[0].name for s in statements if s.expr.op == "exp" and self._is_below(s)}
         self.sums = {s.targets[0].name for s in statements if self._summed(s) in self.exponentials}

@@ -90,6 +90,12 @@ class Phase:
     after: Statements = field(default_factory=Statements)
 
 
+def made_by(phases: Iterable[Phase]) -> dict[str, Statement]:
+    """Find the statement that makes each value, by the value's name."""
+    statements = (statement for phase in phases for statement in (*phase.statements, *phase.after))
+    return {target.name: statement for statement in statements for target in statement.targets}
+
+
 def _narrow(value: CSEVariable, bounds: ValueRanges[Any]) -> None:
     """Narrow what is known of a value, unless that is of another kind: ``x // 2`` as a float, and as an index."""
     known = value.bounds

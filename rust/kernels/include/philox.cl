@@ -1,47 +1,28 @@
 // Philox 4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1,
-// 2, 3" (SC 2011). A work-item of a CPU runs LANES counters in vectors, but where a program sets that to 1.
+// 2, 3" (SC 2011), over so many counters in the lanes of vectors. `philox_8` goes from the words of counters to random
+// words in ten rounds, and `words_of_8` from counters.
 
-#ifndef LANES
-#ifdef IS_CPU
-#define LANES 8
-#else
-#define LANES 1
-#endif
-#endif
-#if LANES == 8
-typedef uint8 Words;
-typedef ulong8 LongWords;
-#define TO_WORDS convert_uint8
-#define TO_LONG_WORDS convert_ulong8
-#else
-typedef uint Words;
-typedef ulong LongWords;
-#define TO_WORDS convert_uint
-#define TO_LONG_WORDS convert_ulong
-#endif
-
-static inline Words high_product(Words a, uint b) { return TO_WORDS(TO_LONG_WORDS(a) * (ulong)b >> 32ul); }
-
-// Ten rounds over LANES counters; `c` goes from counter words to random words.
-static inline void philox(Words c[4], ulong seed) {
-  uint key0 = (uint)seed, key1 = (uint)(seed >> 32);
-  for (int round = 0; round < 10; round++) {
-    Words high0 = high_product(c[0], 0xD2511F53u), low0 = c[0] * 0xD2511F53u;
-    Words high1 = high_product(c[2], 0xCD9E8D57u), low1 = c[2] * 0xCD9E8D57u;
-    c[0] = high1 ^ c[1] ^ key0;
-    c[1] = low1;
-    c[2] = high0 ^ c[3] ^ key1;
-    c[3] = low0;
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
+#define DEFINE_PHILOX(lanes, Words, LongWords)                                          \
+  static inline Words high_product_##lanes(Words a, uint b) {                           \
+    return convert_##Words(convert_##LongWords(a) * (ulong)b >> 32ul);                  \
+  }                                                                                     \
+  static inline void philox_##lanes(Words c[4], ulong seed) {                           \
+    uint key0 = (uint)seed, key1 = (uint)(seed >> 32);                                  \
+    for (int round = 0; round < 10; round++) {                                          \
+      Words high0 = high_product_##lanes(c[0], 0xD2511F53u), low0 = c[0] * 0xD2511F53u; \
+      Words high1 = high_product_##lanes(c[2], 0xCD9E8D57u), low1 = c[2] * 0xCD9E8D57u; \
+      c[0] = high1 ^ c[1] ^ key0;                                                       \
+      c[1] = low1;                                                                      \
+      c[2] = high0 ^ c[3] ^ key1;                                                       \
+      c[3] = low0;                                                                      \
+      key0 += 0x9E3779B9u;                                                              \
+      key1 += 0xBB67AE85u;                                                              \
+    }                                                                                   \
+  }                                                                                     \
+  static inline void words_of_##lanes(ulong seed, LongWords counter, Words words[4]) {  \
+    words[0] = convert_##Words(counter);                                                \
+    words[1] = convert_##Words(counter >> 32ul);                                        \
+    words[2] = 0;                                                                       \
+    words[3] = 0;                                                                       \
+    philox_##lanes(words, seed);                                                        \
   }
-}
-
-// The words of counters.
-static inline void words_of(ulong seed, LongWords counter, Words words[4]) {
-  words[0] = TO_WORDS(counter);
-  words[1] = TO_WORDS(counter >> 32ul);
-  words[2] = 0;
-  words[3] = 0;
-  philox(words, seed);
-}

@@ -306,30 +306,36 @@ INLINE void atomic_add_double(volatile __global double *p, double v) {
 
 // --- random numbers
 
-// One number for each (seed, offset), as PyTorch's decompositions ask for.
-INLINE uint4 random_words(ulong seed, ulong offset) {
-  uint4 c = (uint4)((uint)offset, (uint)(offset >> 32), 0, 0);
-  uint2 key = (uint2)((uint)seed, (uint)(seed >> 32));
-  UNROLL
-  for (int round = 0; round < 10; round++) {
-    const uint4 next = (uint4)(mul_hi(0xcd9e8d57u, c.z) ^ c.y ^ key.x, 0xcd9e8d57u * c.z,
-                               mul_hi(0xd2511f53u, c.x) ^ c.w ^ key.y, 0xd2511f53u * c.x);
-    c = next;
-    key += (uint2)(0x9e3779b9u, 0xbb67ae85u);
-  }
-  return c;
+// One number for each (seed, offset), as PyTorch's decompositions ask for, whatever vectors it is computed in. Groups of 16
+// counters have 64 words: the first words of all counters lie side by side, then the second ones, so that vectors of
+// neighbouring offsets take them as they are. What needs two words takes the first and second, or third and fourth.
+DEFINE_PHILOX(1, uint, ulong)
+
+INLINE uint random_word(long seed, long offset) {
+  uint w[4];
+  words_of_1((ulong)seed, (ulong)(offset >> 6 << 4 | (offset & 15)), w);
+  const uint which = (uint)offset >> 4 & 3;
+  return which < 2 ? (which == 0 ? w[0] : w[1]) : (which == 2 ? w[2] : w[3]);
 }
-INLINE float rand(long seed, long offset) { return (float)(random_words(seed, offset).x >> 8) * 0x1p-24f; }
+INLINE uint2 random_pair(long seed, long offset) {
+  uint w[4];
+  words_of_1((ulong)seed, (ulong)(offset >> 5 << 4 | (offset & 15)), w);
+  return (offset & 16) == 0 ? (uint2)(w[0], w[1]) : (uint2)(w[2], w[3]);
+}
+
+INLINE float rand(long seed, long offset) { return (float)(random_word(seed, offset) >> 8) * 0x1p-24f; }
 INLINE float randn(long seed, long offset) {
-  const uint4 words = random_words(seed, offset);
+  const uint2 words = random_pair(seed, offset);
   // In (0, 1]: the logarithm is finite (G. E. P. Box and M. E. Muller, 1958).
   const float u = ((float)(words.x >> 8) + 1.0f) * 0x1p-24f, v = (float)(words.y >> 8) * 0x1p-24f;
   return sqrt(-2.0f * log(u)) * cospi(2.0f * v);
 }
-INLINE long randint64(long seed, long offset, long low, long high) {
-  const uint4 words = random_words(seed, offset);
+INLINE long random_integer(uint2 words, long low, long high) {
   const ulong word = (ulong)words.y << 32 | words.x, range = (ulong)high - (ulong)low;
   return low + (long)(range == 0 ? word : word % range);
+}
+INLINE long randint64(long seed, long offset, long low, long high) {
+  return random_integer(random_pair(seed, offset), low, high);
 }
 
 // --- bad input

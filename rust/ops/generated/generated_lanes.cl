@@ -222,21 +222,65 @@ DEFINE_SQUARE_16(ulong)
 DEFINE_SQUARE_16(double)
 #endif
 
-#define DEFINE_RANDOM_16(name)                                               \
-  INLINE float16 name##16(long seed, long16 offset) {                        \
-    LongLanes position = {offset};                                           \
-    union {                                                                  \
-      float16 v;                                                             \
-      float lane[16];                                                        \
-    } out;                                                                   \
-    for (int l = 0; l < 16; l++) out.lane[l] = name(seed, position.lane[l]); \
-    return out.v;                                                            \
+// The words of a group of counters, which serve several vectors of neighbouring offsets.
+DEFINE_PHILOX(16, uint16, ulong16)
+typedef struct {
+  long group;
+  uint16 words[4];
+} RandomGroup;
+#define NO_RANDOM_GROUP {-1}
+
+INLINE int is_run16(long16 offset) {
+  return (offset.s0 & 15) == 0 && !any16(convert_int16(offset != offset.s0 + LANES16));
+}
+
+// The words of a vector of offsets: one of four words each, or one of two pairs.
+INLINE void random_words16(RandomGroup *random, long seed, long16 offset, int per_counter, uint16 words[4]) {
+  const int shift = per_counter == 4 ? 6 : 5;
+  if (is_run16(offset)) {
+    const long group = offset.s0 >> shift;
+    if (group != random->group) {
+      words_of_16((ulong)seed, convert_ulong16((group << 4) + LANES16), random->words);
+      random->group = group;
+    }
+    const int which = (int)(offset.s0 >> 4) & (per_counter - 1), count = 4 / per_counter;
+    for (int i = 0; i < count; i++) words[i] = random->words[which * count + i];
+    return;
   }
-DEFINE_RANDOM_16(rand)
-DEFINE_RANDOM_16(randn)
-INLINE long16 randint6416(long seed, long16 offset, long16 low, long16 high) {
-  LongLanes offsets = {offset}, from = {low}, to = {high}, out;
-  for (int l = 0; l < 16; l++) out.lane[l] = randint64(seed, offsets.lane[l], from.lane[l], to.lane[l]);
+  uint16 all[4];
+  words_of_16((ulong)seed, convert_ulong16(offset >> shift << 4 | (offset & 15)), all);
+  const int16 bits = convert_int16(offset >> 4);
+  const int16 is_odd = (bits & 1) != 0;
+  if (per_counter == 4) {
+    words[0] = (bits & 2) != 0 ? (is_odd ? all[3] : all[2]) : (is_odd ? all[1] : all[0]);
+  } else {
+    words[0] = is_odd ? all[2] : all[0];
+    words[1] = is_odd ? all[3] : all[1];
+  }
+}
+
+INLINE float16 unit_floats16(uint16 words) { return convert_float16(as_int16(words >> 8)); }
+INLINE float16 rand16(RandomGroup *random, long seed, long16 offset) {
+  uint16 words[4];
+  random_words16(random, seed, offset, 4, words);
+  return unit_floats16(words[0]) * 0x1p-24f;
+}
+INLINE float16 randn16(RandomGroup *random, long seed, long16 offset) {
+  uint16 words[4];
+  random_words16(random, seed, offset, 2, words);
+  const float16 u = (unit_floats16(words[0]) + 1.0f) * 0x1p-24f, v = unit_floats16(words[1]) * 0x1p-24f;
+  return sqrt(-2.0f * m_log(u)) * m_cos(6.28318531f * v);
+}
+INLINE long16 randint6416(RandomGroup *random, long seed, long16 offset, long16 low, long16 high) {
+  uint16 words[4];
+  random_words16(random, seed, offset, 2, words);
+  union {
+    uint16 v;
+    uint lane[16];
+  } first = {words[0]}, second = {words[1]};
+  LongLanes from = {low}, to = {high}, out;
+  for (int l = 0; l < 16; l++)
+    out.lane[l] = random_integer((uint2)(first.lane[l], second.lane[l]), from.lane[l], to.lane[l]);
   return out.v;
 }
 

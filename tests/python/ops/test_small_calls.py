@@ -188,13 +188,14 @@ def test_bags_with_weights_have_gradients(device):
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2], ids=["sum", "mean", "max"])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 @pytest.mark.parametrize("options", [(False, -1), (True, -1), (False, 2)], ids=["", "last offset", "padding"])
-def test_bags_save_the_same_whoever_makes_them(device, mode, options):
+def test_bags_save_the_same_whoever_makes_them(device, mode, dtype, options):
     """Compiled graphs count on shapes and dtypes of what the forward saves; gradients on its values."""
     last, padding_idx = options
     table = torch.randn(10, 4).to(device)
-    indices = torch.tensor([1, 2, 2, 5, 7, 9, 2], device=device)
-    offsets = torch.tensor([0, 2, 2, 3] + [7] * last, device=device)
+    indices = torch.tensor([1, 2, 2, 5, 7, 9, 2], device=device, dtype=dtype)
+    offsets = torch.tensor([0, 2, 2, 3] + [7] * last, device=device, dtype=dtype)
     results, launches = {}, {}
     for choice in ("host", "kernels"):
         torch.backends.opencl.small_calls(choice)
@@ -209,6 +210,34 @@ def test_bags_save_the_same_whoever_makes_them(device, mode, options):
     for host, kernels in zip(results["host"], results["kernels"], strict=True):
         torch.testing.assert_close(host, kernels)
     assert launches["host"] == 0 < launches["kernels"]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("last", [False, True])
+def test_no_bags_have_gradients(device, mode, last):
+    table = torch.randn(10, 3, device=device, requires_grad=True)
+    indices, offsets = torch.arange(0, device=device), torch.zeros(int(last), dtype=torch.int64, device=device)
+    bags = torch.nn.functional.embedding_bag(indices, table, offsets, mode=mode, include_last_offset=last)
+    bags.sum().backward()
+    assert bags.shape == (0, 3)
+    assert not table.grad.any()
+
+
+@pytest.mark.parametrize("offsets", [[0, 5, 2], [0, -2, 3], [0, -200000000, 3], [0, 3, 200000000]], ids=str)
+def test_offsets_that_make_no_bags_are_refused(device, offsets):
+    table, indices = torch.randn(6, 4, device=device), torch.arange(6, device=device)
+    with pytest.raises((RuntimeError, IndexError)):
+        torch.nn.functional.embedding_bag(indices, table, torch.tensor(offsets, device=device), mode="sum").cpu()
+
+
+@pytest.mark.parametrize("index", [-1, 10**9])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_gradients_of_embeddings_refuse_indices_out_of_range(device, index, scaled):
+    grad = torch.ones(2, 3, device=device)
+    indices = torch.tensor([0, index], device=device)
+    with pytest.raises((RuntimeError, IndexError)):
+        torch.ops.aten.embedding_dense_backward(grad, indices, 5, -1, scaled).cpu()
+    assert torch.ones(2, device=device).sum().item() == 2
 
 
 def test_random_numbers_do_not_depend_on_who_computes(device):

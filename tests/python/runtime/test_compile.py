@@ -153,6 +153,22 @@ def test_random_numbers_are_distributed_as_they_should_be(device):
     assert abs(normal.std().item() - 1) < 0.03
 
 
+def test_random_numbers_depend_on_positions_alone(device):
+    """Not on how a kernel's loops are divided into vectors."""
+    results = []
+    for shape in [(1024,), (1001,), (7, 143), (13, 7, 11)]:
+        torch._dynamo.reset()
+        draw = torch.compile(lambda x: (torch.rand_like(x), torch.randint_like(x, 0, 1000), torch.randn_like(x)))
+        torch.manual_seed(3)
+        results.append([numbers.flatten()[:1001] for numbers in draw(torch.empty(shape, device=device))])
+    for uniform, integers, normal in results[1:]:
+        assert torch.equal(uniform, results[0][0])
+        assert torch.equal(integers, results[0][1])
+        torch.testing.assert_close(normal, results[0][2], rtol=1e-6, atol=1e-6)
+    assert results[0][0].unique().numel() > 1000
+    assert results[0][2].unique().numel() > 1000
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32]
 )

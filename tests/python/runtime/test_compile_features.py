@@ -94,6 +94,21 @@ def test_images_of_changing_size_behind_convolutions_with_strides(device):
         close(there.grad.cpu(), here.grad)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_gelu_is_as_exact_as_that_of_eager_mode(device, dtype):
+    x = torch.linspace(-12, 12, 4096).to(device, dtype).requires_grad_()
+    exact = x.detach().cpu().double().requires_grad_()
+    F.gelu(exact).sum().backward()
+    errors = []
+    for gelu in (F.gelu, torch.compile(F.gelu)):
+        x.grad = None
+        result = gelu(x)
+        result.sum().backward()
+        errors.append([(a.cpu().double() - b).abs().max() for a, b in ((result, F.gelu(exact)), (x.grad, exact.grad))])
+    for eager, compiled in zip(*errors, strict=True):
+        assert compiled <= 1.5 * eager
+
+
 def test_fractional_pooling_of_changing_sizes(device):
     """Half a size is an index there, and a float in the bounds that are known of it."""
 

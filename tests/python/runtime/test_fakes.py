@@ -27,6 +27,16 @@ LIFTS = {torch.ops.aten.lift_fresh.default, torch.ops.aten._local_scalar_dense.d
 PARTS = 4
 
 
+@pytest.fixture(params=["host", "kernels"], autouse=True)
+def small_calls(request):
+    """Who computes calls with few elements where the device is the CPU: both keep the promises."""
+    before = torch.backends.opencl.small_calls()
+    torch.backends.opencl.small_calls(request.param)
+    torch.opencl.synchronize()
+    yield
+    torch.backends.opencl.small_calls(before)
+
+
 def described(tensor):
     """All that a graph may rely on; strides where they tell anything."""
     strides = [
@@ -123,9 +133,24 @@ def test_convolutions_keep_the_memory_format_that_fakes_promise(device, shape, c
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_fused_attention_gives_what_its_fake_promises(device, dropout):
-    q, k, v = (torch.randn(2, 3, 16, 8, device=device, requires_grad=True) for _ in range(3))
+@pytest.mark.parametrize("turned", ["nothing", "query", "all"])
+def test_fused_attention_gives_what_its_fake_promises(device, dropout, turned):
+    def operand(is_turned):
+        shape = (2, 6, 3, 8) if is_turned else (2, 3, 6, 8)
+        x = torch.randn(shape, device=device)
+        return (x.transpose(1, 2) if is_turned else x).requires_grad_()
+
+    q, *others = (operand(turned == "all" or (turned == "query" and i == 0)) for i in range(3))
+    k, v = others
+    torch.opencl.synchronize()
     compare = Compare()
     with compare:
         torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout).sum().backward()
     assert not compare.differences
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (2, 3, 4)], ids=str)
+def test_positions_of_nonzeros_lie_as_on_the_cpu(device, shape):
+    x = (torch.arange(float(torch.Size(shape).numel())) % 3).view(shape)
+    assert x.to(device).nonzero().stride() == x.nonzero().stride()
+    assert x.to(device).nonzero().tolist() == x.nonzero().tolist()

@@ -67,10 +67,21 @@ WRITES = {
     "_foreach_add_": lambda y: torch._foreach_add_([y], 1),
     "_foreach_mul_ of several": lambda y: torch._foreach_mul_([y, torch.ones_like(y)], [y, y]),
     "mm with out=": lambda y: torch.mm(y.new_ones(1, 1), y.new_ones(1, len(y)), out=y.view(1, -1)),
+    "inv with out=": lambda y: torch.linalg.inv(torch.eye(8, device=y.device), out=y.view(8, 8)),
+    "running statistics": lambda y: torch.nn.functional.batch_norm(
+        torch.randn(4, len(y), device=y.device), y, y + 1, training=True
+    ),
     "topk with out=": lambda y: torch.topk(
         y.new_ones(len(y)), len(y), out=(y, torch.empty(len(y), dtype=torch.int64, device=y.device))
     ),
 }
+
+
+KERNEL = """
+__kernel void twice(__global float *x, long n) {
+  for (long i = get_global_id(0); i < n; i += get_global_size(0)) x[i] *= 2;
+}
+"""
 
 
 @pytest.mark.parametrize("small_calls", ["host", "kernels"])
@@ -84,6 +95,14 @@ def test_what_is_copied_on_write_gets_its_own_memory(device, write, small_calls)
     torch.backends.opencl.small_calls(before)
     assert not torch._C._is_cow_tensor(lazy)
     assert x.tolist() == [0.5] * 64 != lazy.tolist()
+
+
+def test_kernels_of_users_write_into_memory_of_their_own(device):
+    x = torch.full((64,), 0.5, device=device)
+    lazy = torch._lazy_clone(x)
+    torch.opencl.compile_kernel(KERNEL, "twice")(lazy, len(lazy), global_size=64)
+    assert x.tolist() == [0.5] * 64
+    assert lazy.tolist() == [1.0] * 64
 
 
 def test_what_is_copied_on_write_may_be_empty(device):
