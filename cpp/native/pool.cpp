@@ -60,10 +60,16 @@ void check_adaptive(const at::Tensor& self, at::IntArrayRef output_size, int64_t
   }
 }
 
+// The memory format of a batch. What lacks the batch has one dimension less: three-dimensional planes with channels are
+// not images, whatever their strides.
+at::MemoryFormat format_of(const at::Tensor& self, int64_t spatial) {
+  return self.dim() == spatial + 2 ? self.suggest_memory_format() : at::MemoryFormat::Contiguous;
+}
+
 at::Tensor adaptive_average(const at::Tensor& self, at::IntArrayRef output_size, int64_t spatial) {
   check_adaptive(self, output_size, spatial);
   at::Tensor output =
-      at::empty(pooled_sizes(self, output_size), self.options().memory_format(self.suggest_memory_format()));
+      at::empty(pooled_sizes(self, output_size), self.options().memory_format(format_of(self, spatial)));
   avg_pool(PoolWindows(spatial), self, output);
   return output;
 }
@@ -78,7 +84,7 @@ at::Tensor& adaptive_average_out(
 
 at::Tensor adaptive_average_backward(const at::Tensor& grad_output, const at::Tensor& self, int64_t spatial) {
   at::native::adaptive_pool_empty_output_check(grad_output, "adaptive_avg_pool_backward");
-  at::Tensor grad_input = at::empty_like(self, self.suggest_memory_format());
+  at::Tensor grad_input = at::empty_like(self, format_of(self, spatial));
   avg_pool_backward(PoolWindows(spatial), grad_output, grad_input);
   return grad_input;
 }

@@ -41,20 +41,8 @@ const KINDS: [(&str, Kind); 9] = [
 
 /// Families whose calls with few elements the host may compute, where the device is the CPU (`cpp/host_call.h`): one
 /// kernel of the CPU does what one of ours does. Pointwise ones have stubs for that (`cpp/host_iteration.h`).
-const SMALL_ON_HOST: [&str; 12] = [
-    "copy",
-    "foreach",
-    "index",
-    "loss",
-    "matmul",
-    "norm",
-    "optimizer",
-    "pool",
-    "reduce",
-    "scan",
-    "softmax",
-    "sort",
-];
+const SMALL_ON_HOST: [&str; 12] =
+    ["copy", "foreach", "index", "loss", "matmul", "norm", "optimizer", "pool", "reduce", "scan", "softmax", "sort"];
 
 impl Family {
     /// Returns true if the host may compute calls of an op with few elements. For bags and gradients of embeddings the

@@ -154,3 +154,14 @@ def test_positions_of_nonzeros_lie_as_on_the_cpu(device, shape):
     x = (torch.arange(float(torch.Size(shape).numel())) % 3).view(shape)
     assert x.to(device).nonzero().stride() == x.nonzero().stride()
     assert x.to(device).nonzero().tolist() == x.nonzero().tolist()
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_planes_without_a_batch_are_no_images(device, grad):
+    x = torch.randn(3, 4, 6, 8).to(memory_format=torch.channels_last).to(device).requires_grad_(grad)
+    compare = Compare()
+    with compare:
+        result = torch.nn.functional.adaptive_avg_pool3d(x, 2)
+        if grad:
+            result.sum().backward()
+    assert not compare.differences
