@@ -66,7 +66,6 @@ ALLOWED: dict[str, list[Allowed]] = {
     "order": [
         Allowed("sort_p*", "*", "load", 0.12, "of each row a few elements are kept, and rows lie apart"),
         Allowed("pointwise_strided", "topk of columns", "load", 0.17, ACROSS),
-        Allowed("nonzero_write", "nonzero of a matrix", "store", 0.45, "an item stores its coordinates one by one"),
         Allowed("index_get", "masked_select", "load", 0.44, SELECTED),
         Allowed("index_get", "unique", "load", 0.24, SELECTED),
     ],
