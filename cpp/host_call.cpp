@@ -52,7 +52,7 @@ bool HostMemory::open() {
 }
 
 bool HostMemory::has_aliases() const {
-  c10::SmallVector<const void*, 8> sorted(storages_.begin(), storages_.end());
+  std::vector<const void*> sorted(storages_.begin(), storages_.end());
   std::sort(sorted.begin(), sorted.end());
   return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
 }
