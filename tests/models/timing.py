@@ -7,6 +7,7 @@ processor from an OpenCL driver that runs on it.
 import multiprocessing
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -28,6 +29,8 @@ def serve(name: str, device: str, requests: Connection) -> None:
         device: where.
         requests: gets `None` once the model is warm, then the median of each round's steps in seconds for a request.
     """
+    # The comparison has shown them.
+    warnings.simplefilter("ignore")
     step = _step(name, device)
     until = time.monotonic() + WARM_UP_SECONDS
     warm_ups = 0
