@@ -236,20 +236,17 @@ std::optional<at::Tensor> sum_by_index(
   return sum;
 }
 
-} // namespace
-
-namespace {
-
 // `embedding_bag_dense_backward` with few elements.
 std::optional<at::Tensor> gradient_on_host(const Arguments<at::_ops::_embedding_bag_dense_backward>& args) {
   const bool is_max = mode_of(args.mode) == Mode::MAX;
   const int64_t count = args.indices.numel(), bags = args.grad.size(0);
+  const at::Tensor scales = value_of(args.per_sample_weights);
   if (args.offset2bag.numel() != count || args.bag_size.numel() != bags) return std::nullopt;
+  if (scales.defined() && scales.numel() != count) return std::nullopt;
   if (is_max && args.maximum_indices.sizes() != args.grad.sizes()) return std::nullopt;
   HostMemory memory;
   const auto views = memory.views<6>(
-      {args.grad, args.indices, args.offset2bag, args.bag_size, is_max ? args.maximum_indices : at::Tensor(),
-       value_of(args.per_sample_weights)});
+      {args.grad, args.indices, args.offset2bag, args.bag_size, is_max ? args.maximum_indices : at::Tensor(), scales});
   if (!views.has_value()) return std::nullopt;
   const auto& [grad, indices, offset2bag, bag_size, chosen, scale] = *views;
   const OneThread one_thread;

@@ -41,8 +41,9 @@ macro_rules! families {
 }
 
 texts! {
-    prelude tier vector notation elementary power rounding math complex index scatter nonzero searchsorted philox philox_lanes
-    random random_lanes random_groups sampling sampling_grad factory copy cat transpose scan sort sort_groups radix kthvalue topk
+    prelude tier vector notation elementary power rounding math complex index scatter nonzero searchsorted philox
+    philox_lanes random random_lanes random_groups sampling sampling_grad factory copy cat transpose scan sort
+    sort_groups radix kthvalue topk
     matrix activation epilogue panel pack_matrix tile gemm matmul gemm_local gemm_operands im2col pack_im2col
     pack_im2col_transposed conv winograd_transforms winograd_tiles winograd conv_channels conv_weight columns fold reduce
     arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_rows pool_channels_last fractional_max_pool
@@ -96,12 +97,12 @@ families! {
     GemmLocal gemm_local: prelude vector matrix panel activation epilogue gemm_operands gemm_local;
     /// Matmuls that end in a text of torch.compile, with the functions that it calls.
     MatmulFused matmul_fused:
-        prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel activation
-        epilogue pack_matrix gemm_operands tile gemm matmul;
+        prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel
+        activation epilogue pack_matrix gemm_operands tile gemm matmul;
     /// The same for GPUs.
     GemmLocalFused gemm_local_fused:
-        prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel activation
-        epilogue gemm_operands gemm_local;
+        prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel
+        activation epilogue gemm_operands gemm_local;
     /// Products with weights of 8 and 4 bits.
     PackedWeight packed_weight: prelude tier vector packed_weight int4_vectors;
     /// Convolutions.

@@ -306,9 +306,9 @@ INLINE void atomic_add_double(volatile __global double *p, double v) {
 
 // --- random numbers
 
-// One number for each (seed, offset), as PyTorch's decompositions ask for, whatever vectors it is computed in. Groups of 16
-// counters have 64 words: the first words of all counters lie side by side, then the second ones, so that vectors of
-// neighbouring offsets take them as they are. What needs two words takes the first and second, or third and fourth.
+// One number for each (seed, offset), as PyTorch's decompositions ask for, whatever vectors it is computed in. Groups of
+// 16 counters have 64 words: the first words of all counters lie side by side, then the second ones, so that vectors
+// of neighbouring offsets take them as they are. What needs two words takes the first and second, or third and fourth.
 DEFINE_PHILOX(1, uint, ulong)
 
 INLINE uint random_word(long seed, long offset) {
