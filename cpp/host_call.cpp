@@ -33,7 +33,8 @@ void HostMemory::add(const at::Tensor& tensor) {
   // What is copied on write has its own memory when it is written to, and not before.
   const bool has_memory = tensor.layout() == at::kStrided && tensor.numel() > 0 && tensor.storage().data() != nullptr &&
       !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
-  is_small_ = has_memory && elements_ <= kMaxElements && is_same_on_host(tensor.scalar_type()) && !tensor.is_neg();
+  is_small_ = has_memory && elements_ <= kMaxElements &&
+      (dtypes_ == Dtypes::All || is_same_on_host(tensor.scalar_type())) && !tensor.is_neg();
   if (!is_small_) return;
   // A result has at most as many rows as the matrices, or indices, and as many columns.
   const int64_t columns = tensor.dim() > 1 ? tensor.size(-1) : 1;
@@ -41,17 +42,31 @@ void HostMemory::add(const at::Tensor& tensor) {
   rows_ = std::max(rows_, is_index ? tensor.numel() : tensor.dim() > 1 ? tensor.numel() / columns : 1);
   columns_ = std::max(columns_, columns);
   storages_.push_back(tensor.storage().unsafeGetStorageImpl());
-  if (addresses_.empty()) dtype_ = tensor.scalar_type();
+  if (addresses_.empty()) {
+    dtype_ = tensor.scalar_type();
+    dims_ = tensor.dim();
+    planes_ = dims_ > 1 ? tensor.size(0) * tensor.size(1) : 1;
+  }
   device_ = tensor.device();
   addresses_.push_back(reinterpret_cast<size_t>(tensor.const_data_ptr()));
 }
 
+void HostMemory::expect(c10::SymIntArrayRef sizes) {
+  const int64_t count = c10::multiply_integers(C10_AS_INTARRAYREF_SLOW(sizes));
+  elements_ += static_cast<int64_t>(sizes.size()) < dims_ ? planes_ * count : count;
+}
+
 bool HostMemory::open() {
-  return is_small_ && !addresses_.empty() && rows_ * columns_ <= kMaxResultElements &&
+  return is_small_ && !addresses_.empty() && elements_ <= kMaxElements && rows_ * columns_ <= kMaxResultElements &&
       bridge::to_host_if_idle({addresses_.data(), addresses_.size()});
 }
 
 bool HostMemory::has_aliases() const {
+  if (!outputs_.empty()) {
+    return std::any_of(outputs_.begin(), outputs_.end(), [&](size_t output) {
+      return std::count(storages_.begin(), storages_.end(), storages_[output]) > 1;
+    });
+  }
   std::vector<const void*> sorted(storages_.begin(), storages_.end());
   std::sort(sorted.begin(), sorted.end());
   return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();

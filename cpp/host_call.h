@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "host_dtypes.h"
@@ -21,9 +22,20 @@ namespace torch_opencl {
 // The device tensors of one call, for the host to read and write where they are.
 class HostMemory {
  public:
+  // Those that the host computes as kernels do, or all, for casts.
+  enum class Dtypes { Computed, All };
+
+  explicit HostMemory(Dtypes dtypes = Dtypes::Computed) : dtypes_(dtypes) {}
+
   template <class T>
   void add(const T&) {}
   void add(const at::Tensor& tensor);
+  // One that is written to.
+  void add(at::Tensor& output) {
+    const size_t position = storages_.size();
+    add(std::as_const(output));
+    if (storages_.size() > position) outputs_.push_back(position);
+  }
   void add(const std::optional<at::Tensor>& tensor) {
     if (tensor.has_value()) add(*tensor);
   }
@@ -37,9 +49,22 @@ class HostMemory {
   void add(const at::ITensorListRef& tensors) {
     for (const at::Tensor& tensor : tensors) add(tensor);
   }
+  // Indices, which ATen takes from the host too.
   void add(const c10::List<std::optional<at::Tensor>>& tensors) {
-    for (const auto& tensor : tensors) add(std::optional<at::Tensor>(tensor));
+    for (const std::optional<at::Tensor> tensor : tensors) {
+      if (tensor.has_value() && tensor->defined() && tensor->is_cpu()) {
+        rows_ = std::max(rows_, tensor->numel());
+      } else {
+        add(tensor);
+      }
+    }
   }
+
+  // Counts the elements of a result whose sizes are an argument: of all dimensions, or of those behind the batch and
+  // the channels of an input, which has been added.
+  template <class T>
+  void expect(const T&) {}
+  void expect(c10::SymIntArrayRef sizes);
 
   // Returns true if the host may use all of them now, few elements of dtypes that it computes as kernels do.
   bool open();
@@ -78,8 +103,8 @@ class HostMemory {
   // A result on the device.
   at::Tensor to_device(const at::Tensor& result) const;
 
-  // Returns true if two of them lie in one storage. As the host has them they do not, so that ATen would not notice
-  // that an op reads what it has written.
+  // Returns true if one that is written to lies in the storage of another one. As the host has them they do not, so
+  // that ATen would not notice that an op reads what it has written. Of lists any may be written to.
   bool has_aliases() const;
 
   // Of the first tensor.
@@ -111,13 +136,16 @@ class HostMemory {
     return views;
   }
 
+  Dtypes dtypes_;
   c10::SmallVector<size_t, 8> addresses_;
   c10::SmallVector<const void*, 8> storages_;
+  c10::SmallVector<size_t, 3> outputs_;
   size_t viewed_ = 0;
   std::optional<c10::Device> device_;
   at::ScalarType dtype_ = at::ScalarType::Undefined;
   int64_t elements_ = 0;
   int64_t rows_ = 1, columns_ = 1;
+  int64_t dims_ = 0, planes_ = 1;
   bool is_small_ = true;
 };
 
@@ -134,7 +162,7 @@ struct HostCall;
 template <class Op, class Return, class... Args>
 struct HostCall<Op, Return(Args...)> {
   // Outputs that are given may have to be resized, which memory of the device can't be on the host. So only ops that
-  // make results, and those in place.
+  // make results, and those in place; others once outputs have been resized.
   static constexpr bool kIsPossible = kIsResult<Return> || std::string_view(Op::name).ends_with('_');
 
   // Of an op in place the result is an argument.

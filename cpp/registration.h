@@ -88,6 +88,8 @@ constexpr uint64_t kLoadable = 0x8eff;
 // Marks the dtypes of an op whose calls with few elements the host may compute, or waits for (host_call.h).
 constexpr uint64_t kSmallOnHost = uint64_t{1} << 62;
 constexpr uint64_t kSmallWaits = uint64_t{1} << 61;
+// Marks those of an op that is told the sizes of its result.
+constexpr uint64_t kGivenSizes = uint64_t{1} << 60;
 
 // The dtype that PyTorch promotes the inputs of one call to.
 class Promotion {
@@ -116,7 +118,7 @@ class Promotion {
   }
   static bool has(uint64_t dtypes, at::ScalarType dtype) {
     const auto code = static_cast<unsigned>(dtype);
-    return code < 61 && ((dtypes >> code) & 1u) != 0;
+    return code < 60 && ((dtypes >> code) & 1u) != 0;
   }
 
   uint64_t dtypes_;
@@ -143,6 +145,7 @@ struct Wrapper<Op, Return(Args...)> {
     if constexpr ((kDtypes & (kSmallOnHost | kSmallWaits)) != 0) {
       HostMemory memory;
       (memory.add(args), ...);
+      if constexpr ((kDtypes & kGivenSizes) != 0) (memory.expect(args), ...);
       if (memory.open()) {
         if constexpr ((kDtypes & kSmallOnHost) != 0 && HostCall<Op>::kIsPossible) {
           if (auto result = HostCall<Op>::attempt(memory, args...)) {
@@ -190,15 +193,17 @@ struct Wrapper<Op, Return(Args...)> {
     return self;
   }
 
-  // A structured op with out= arguments.
-  template <class Kernel, int kOutputs>
+  // A structured op with out= arguments, which `meta` has resized before the host may compute a small call.
+  template <class Kernel, int kOutputs, bool kIsSmallOnHost>
   static Return out(Args&... args) {
     constexpr size_t kInputs = sizeof...(Args) - kOutputs;
     auto all = std::tie(args...);
     return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>) -> Return {
       Out<Kernel, kOutputs> kernel({std::get<kInputs + O>(all)...});
       kernel.meta(convert_structured(std::get<In>(all))...);
-      kernel.impl(convert_structured(std::get<In>(all))..., kernel.maybe_get_output(O)...);
+      if (!kIsSmallOnHost || kernel.has_proxies() || !HostCall<Op>::attempt(args...)) {
+        kernel.impl(convert_structured(std::get<In>(all))..., kernel.maybe_get_output(O)...);
+      }
       kernel.finish();
       if constexpr (kOutputs == 1) {
         return std::get<kInputs>(all);
@@ -257,8 +262,10 @@ struct Wrapper<Op, Return(Args...)> {
 #define TORCH_OPENCL_FUNCTIONAL(m, NAME, OP, KERNEL, OUTPUTS, DTYPES) \
   TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, functional<KERNEL, OUTPUTS>)
 #define TORCH_OPENCL_INPLACE(m, NAME, OP, KERNEL, DTYPES) TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, inplace<KERNEL>)
-#define TORCH_OPENCL_OUT(m, NAME, OP, KERNEL, OUTPUTS, DTYPES) \
-  TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, out<KERNEL, OUTPUTS>)
+#define TORCH_OPENCL_OUT(m, NAME, OP, KERNEL, OUTPUTS, DTYPES)                    \
+  TORCH_OPENCL_IMPL(                                                              \
+      m, NAME, OP, (DTYPES) & ~torch_opencl::kSmallOnHost, out < KERNEL, OUTPUTS, \
+      ((DTYPES) & torch_opencl::kSmallOnHost) != 0 >)
 #define TORCH_OPENCL_FUNCTION(m, NAME, OP, FUNCTION, DTYPES) \
   TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, function<decltype(TORCH_OPENCL_LAMBDA(FUNCTION))>)
 #define TORCH_OPENCL_ALLOCATING(m, NAME, OP, FUNCTION, ALLOCATE, DTYPES) \

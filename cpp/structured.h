@@ -4,6 +4,7 @@
 
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -49,6 +50,10 @@ struct Structured : Kernel {
 
   const at::Tensor& maybe_get_output(int64_t i) override {
     return proxies[i].defined() ? proxies[i] : outputs[i];
+  }
+
+  bool has_proxies() const {
+    return std::any_of(proxies.begin(), proxies.end(), [](const at::Tensor& proxy) { return proxy.defined(); });
   }
 
   // Copies stand-ins to the outputs they stand for.

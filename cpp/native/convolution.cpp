@@ -143,7 +143,7 @@ Convolution call_of(const Arguments<Op>& args) {
 }
 
 // Multiplications up to which the CPU's own convolution takes less time than enqueueing a kernel and waiting for it.
-constexpr int64_t kMaxMultiplications = int64_t{1} << 20;
+constexpr int64_t kMaxMultiplications = int64_t{1} << 21;
 
 bool is_small(const Convolution& call, at::IntArrayRef sizes) {
   const int64_t outputs = call.transposed ? call.input.numel() : c10::multiply_integers(sizes);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "../error.h"
+#include "../host_call.h"
 #include "../host_on_cpu.h"
 #include "../operand.h"
 #include "../pointwise.h"
@@ -76,6 +77,16 @@ bool copied_by_rows(const at::Tensor& source, const at::Tensor& target) {
   return copied_at_once(target, parts);
 }
 
+// Copies few elements, of any dtypes.
+bool copied_on_host(const at::Tensor& source, const at::Tensor& target) {
+  HostMemory memory(HostMemory::Dtypes::All);
+  const auto views = memory.views<2>({target, source});
+  if (!views.has_value()) return false;
+  const OneThread one_thread;
+  (*views)[0].copy_((*views)[1]);
+  return true;
+}
+
 // On one device: one kernel for every cast and layout.
 void copy_on_device(const at::Tensor& source, const at::Tensor& target) {
   auto iter = at::TensorIteratorConfig()
@@ -86,10 +97,13 @@ void copy_on_device(const at::Tensor& source, const at::Tensor& target) {
                   .check_all_same_dtype(false)
                   .check_all_same_device(true)
                   .build();
-  // ATen's kernel for casts of 16-bit floats asks the tensors for their memory, not the iteration.
-  const bool asks_tensors = source.scalar_type() != target.scalar_type() &&
-      (at::isReducedFloatingType(source.scalar_type()) || at::isReducedFloatingType(target.scalar_type()));
-  if (!asks_tensors && ran_on_host<at::native::copy_stub>(Casts::No, iter, /*non_blocking=*/false)) return;
+  // ATen's kernel for casts of 16-bit floats asks the tensors for their memory, not the iteration; iterations of rarer
+  // dtypes are for kernels.
+  const bool is_usual = is_same_on_host(source.scalar_type()) && is_same_on_host(target.scalar_type());
+  if (is_usual ? ran_on_host<at::native::copy_stub>(Casts::No, iter, /*non_blocking=*/false)
+               : copied_on_host(source, target)) {
+    return;
+  }
   run_pointwise(iter, PointwiseOp::_copy_from, {});
 }
 

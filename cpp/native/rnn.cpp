@@ -121,17 +121,25 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
         {input, hx, cx.value_or(absent), input_weight, hidden_weight, input_bias.value_or(absent),
          hidden_bias.value_or(absent)}};
     at::AutoDispatchBelowADInplaceOrView below;
-    const RnnLayerTrace trace = rnn_layer_forward(layer, has_backward);
+    const bool is_on_host = is_lstm_layer_on_host(layer, has_backward);
     context->saved_data["cell"] = cell;
     context->saved_data["reverse"] = reverse;
-    const auto inputs = layer.inputs.all();
-    variable_list saved(inputs.begin(), inputs.end());
-    saved.insert(saved.end(), {trace.output, trace.cells, trace.saved_gates});
-    context->save_for_backward(std::move(saved));
+    context->saved_data["is_on_host"] = is_on_host;
     context->set_materialize_grads(false);
-    const int64_t last = layer.step_index(input.size(0) - 1);
-    variable_list results{trace.output, trace.output.select(0, last).clone()};
-    if (trace.cells.defined()) results.push_back(trace.cells.select(0, last).clone());
+    const auto inputs = layer.inputs.all();
+    variable_list saved(inputs.begin(), inputs.end()), results;
+    if (is_on_host) {
+      const auto [output, hy, cy, workspace] = lstm_layer_on_host(layer, has_backward);
+      results = {output, hy, cy};
+      saved.insert(saved.end(), {output, hy, cy, workspace});
+    } else {
+      const RnnLayerTrace trace = rnn_layer_forward(layer, has_backward);
+      const int64_t last = layer.step_index(input.size(0) - 1);
+      results = {trace.output, trace.output.select(0, last).clone()};
+      if (trace.cells.defined()) results.push_back(trace.cells.select(0, last).clone());
+      saved.insert(saved.end(), {trace.output, trace.cells, trace.saved_gates});
+    }
+    context->save_for_backward(std::move(saved));
     return results;
   }
 
@@ -155,7 +163,16 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
     } else if (is_any) {
       at::AutoDispatchBelowADInplaceOrView below;
       const at::Tensor grad_cy = gradients.size() > 2 ? gradients[2] : at::Tensor();
-      results = rnn_layer_backward(layer, {saved[7], saved[8], saved[9]}, gradients[0], gradients[1], grad_cy, needed);
+      const bool was_on_host = context->saved_data["is_on_host"].toBool();
+      if (was_on_host && is_lstm_layer_on_host(layer, /*has_backward=*/true)) {
+        results = lstm_layer_backward_on_host(
+            layer, {saved[7], saved[8], saved[9], saved[10]}, gradients[0], gradients[1], grad_cy);
+      } else {
+        // What oneDNN saves means nothing to kernels: a graph that is captured computes the layer again.
+        const RnnLayerTrace trace =
+            was_on_host ? rnn_layer_forward(layer, /*has_backward=*/true) : RnnLayerTrace{saved[7], saved[8], saved[9]};
+        results = rnn_layer_backward(layer, trace, gradients[0], gradients[1], grad_cy, needed);
+      }
     }
     variable_list all(3); // of `cell`, `reverse` and `has_backward`
     all.insert(all.end(), results.begin(), results.end());
@@ -228,9 +245,9 @@ variable_list Network::run_layer(
                            &input_bias = has_biases ? weights[2] : absent,
                            &hidden_bias = has_biases ? weights[3] : absent;
   const RnnLayer layer{cell, reverse, {steps, layer_hx, layer_cx, weights[0], weights[1], input_bias, hidden_bias}};
-  if (!has_backward && is_lstm_layer_on_host(layer)) {
+  if (!has_backward && is_lstm_layer_on_host(layer, has_backward)) {
     at::AutoDispatchBelowADInplaceOrView below;
-    auto [output, hy, cy] = lstm_layer_on_host(layer);
+    auto [output, hy, cy, workspace] = lstm_layer_on_host(layer, has_backward);
     return {std::move(output), std::move(hy), std::move(cy)};
   }
   // Autograd takes no undefined tensor for an absent one.

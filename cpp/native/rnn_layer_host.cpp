@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/mkldnn_rnn_layer_backward_ops.h>
 #include <ATen/ops/mkldnn_rnn_layer_ops.h>
 #include <optional>
 
@@ -17,35 +18,76 @@ namespace {
 // Multiplications of a step's matmul with the state that one thread computes sooner than several (some 50 us).
 constexpr int64_t kMaxMultiplications = int64_t{1} << 20;
 
+// oneDNN's number of the LSTM among its cells.
+constexpr int64_t kLstm = 2;
+
+bool is_short_step(const RnnLayer& layer) {
+  return layer.inputs.hx.size(0) * layer.inputs.hidden_weight.numel() <= kMaxMultiplications;
+}
+
+// The arguments of oneDNN's functions, on one thread where steps are short: threads that wait for each other at every
+// step take longer.
+class Call {
+ public:
+  explicit Call(const RnnLayer& layer)
+      : layer(layer), hx(layer.inputs.hx.contiguous()), cx(layer.inputs.cx.contiguous()) {
+    if (is_short_step(layer)) one_thread_.emplace();
+  }
+
+  // Input and states have to be contiguous; ATen copies weights itself.
+  const RnnLayer& layer;
+  at::Tensor input = layer.inputs.input.contiguous(), hx, cx;
+  bool has_biases = layer.inputs.input_bias.defined();
+  // A bias that `has_biases` rules out is a tensor all the same.
+  const at::Tensor& input_bias = has_biases ? layer.inputs.input_bias : layer.inputs.input_weight;
+  const at::Tensor& hidden_bias = has_biases ? layer.inputs.hidden_bias : layer.inputs.hidden_weight;
+
+ private:
+  std::optional<OneThread> one_thread_;
+};
+
 } // namespace
 
-bool is_lstm_layer_on_host(const RnnLayer& layer) {
+bool is_lstm_layer_on_host(const RnnLayer& layer, bool has_backward) {
   const at::Tensor& input = layer.inputs.input;
   if (layer.cell != Cell::Lstm || input.scalar_type() != at::kFloat || !is_host_cpu(input)) return false;
+  if (has_backward && (!is_short_step(layer) || checked([] { return bridge::small_calls(); }) != "host")) return false;
   // A graph that is captured would not hold it, and who looks for operations that wait is not to find this one.
   const bool may_wait =
       checked([&] { return bridge::sync_debug_mode() == 0 && !bridge::is_capturing(input.get_device()); });
   return may_wait && at::hasMKLDNN() && at::globalContext().userEnabledMkldnn();
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_layer_on_host(const RnnLayer& layer) {
-  // oneDNN's number of the LSTM among its cells.
-  constexpr int64_t kLstm = 2;
+HostLstmLayer lstm_layer_on_host(const RnnLayer& layer, bool has_backward) {
+  const Call call(layer);
   const RnnLayerInputs& inputs = layer.inputs;
-  const bool has_biases = inputs.input_bias.defined();
-  // A bias that `has_biases` rules out is a tensor all the same.
-  const at::Tensor &input_bias = has_biases ? inputs.input_bias : inputs.input_weight,
-                   &hidden_bias = has_biases ? inputs.hidden_bias : inputs.hidden_weight;
-  const at::AutoGradMode no_workspace(false);
-  // Threads that wait for each other at every step take longer than a short step does.
-  std::optional<OneThread> one_thread;
-  if (inputs.hx.size(0) * inputs.hidden_weight.numel() <= kMaxMultiplications) one_thread.emplace();
-  // Input and states have to be contiguous; ATen copies weights itself.
+  const at::AutoGradMode makes_workspace(has_backward);
   auto [output, hy, cy, workspace] = call_on_host<at::_ops::mkldnn_rnn_layer>(
-      inputs.input.contiguous(), inputs.input_weight, inputs.hidden_weight, input_bias, hidden_bias,
-      inputs.hx.contiguous(), inputs.cx.contiguous(), layer.reverse, at::IntArrayRef(), kLstm, inputs.hx.size(1),
-      /*num_layers=*/1, has_biases, /*bidirectional=*/false, /*batch_first=*/false, /*train=*/false);
-  return {std::move(output), std::move(hy), std::move(cy)};
+      call.input, inputs.input_weight, inputs.hidden_weight, call.input_bias, call.hidden_bias, call.hx, call.cx,
+      layer.reverse, at::IntArrayRef(), kLstm, call.hx.size(1), /*num_layers=*/1, call.has_biases,
+      /*bidirectional=*/false, /*batch_first=*/false, has_backward);
+  return {std::move(output), std::move(hy), std::move(cy), std::move(workspace)};
+}
+
+std::array<at::Tensor, RnnLayerInputs::kCount> lstm_layer_backward_on_host(
+    const RnnLayer& layer,
+    const HostLstmLayer& results,
+    const at::Tensor& grad_output,
+    const at::Tensor& grad_hy,
+    const at::Tensor& grad_cy) {
+  const Call call(layer);
+  const RnnLayerInputs& inputs = layer.inputs;
+  const auto present = [](const at::Tensor& gradient) {
+    return gradient.defined() ? std::optional<at::Tensor>(gradient.contiguous()) : std::nullopt;
+  };
+  auto [of_input, of_input_weight, of_hidden_weight, of_input_bias, of_hidden_bias, of_hx, of_cx] =
+      call_on_host<at::_ops::mkldnn_rnn_layer_backward>(
+          call.input, inputs.input_weight, inputs.hidden_weight, call.input_bias, call.hidden_bias, call.hx, call.cx,
+          results.output, results.hy, results.cy, present(grad_output), present(grad_hy), present(grad_cy),
+          layer.reverse, kLstm, call.hx.size(1), /*num_layers=*/1, call.has_biases, /*train=*/true,
+          /*bidirectional=*/false, at::IntArrayRef(), /*batch_first=*/false, results.workspace);
+  if (!call.has_biases) return {of_input, of_hx, of_cx, of_input_weight, of_hidden_weight};
+  return {of_input, of_hx, of_cx, of_input_weight, of_hidden_weight, of_input_bias, of_hidden_bias};
 }
 
 } // namespace torch_opencl::native

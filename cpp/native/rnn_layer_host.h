@@ -1,20 +1,33 @@
-// LSTM layers on a device that is the CPU: by oneDNN, as ATen's own backend has them, where no backward pass follows.
+// LSTM layers on a device that is the CPU: by oneDNN, as ATen's own backend has them, where no backward pass follows or
+// steps are short.
 //
 // Then a step is a small matmul and a cell, which cost more to enqueue than to compute: a layer of 100 steps takes a
-// third to a tenth of the time (batch of 1 or 8, state of 128, PoCL, 2 cores). Training stays with kernels: oneDNN
-// keeps 2.5 times as much for the backward pass.
+// third to a tenth of the time (batch of 1 or 8, state of 128, PoCL, 2 cores). Training with longer steps stays with
+// kernels: oneDNN keeps 2.5 times as much for the backward pass.
 #pragma once
 
-#include <tuple>
+#include <array>
 
 #include "rnn_layer.h"
 
 namespace torch_opencl::native {
 
 // Returns true if the host may compute the layer now.
-bool is_lstm_layer_on_host(const RnnLayer& layer);
+bool is_lstm_layer_on_host(const RnnLayer& layer, bool has_backward);
 
-// Output, last state and last cell state.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_layer_on_host(const RnnLayer& layer);
+struct HostLstmLayer {
+  at::Tensor output, hy, cy;
+  at::Tensor workspace; // bytes, for the backward pass
+};
+
+HostLstmLayer lstm_layer_on_host(const RnnLayer& layer, bool has_backward);
+
+// Gradients of all inputs, from those of the results, each of which may be undefined.
+std::array<at::Tensor, RnnLayerInputs::kCount> lstm_layer_backward_on_host(
+    const RnnLayer& layer,
+    const HostLstmLayer& results,
+    const at::Tensor& grad_output,
+    const at::Tensor& grad_hy,
+    const at::Tensor& grad_cy);
 
 } // namespace torch_opencl::native

@@ -4,19 +4,16 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/ScalarOps.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <cmath>
 
 #include "../error.h"
 #include "../generator.h"
-#include "../host_call.h"
 #include "../tensor_arg.h"
 #include "check.h"
+#include "host_attention.h"
 #include "torch_opencl/rust/ops/attention/backward.rs.h"
 
 namespace torch_opencl::native {
@@ -69,12 +66,6 @@ at::Tensor rows(const at::Tensor& tensor) {
   return batched.stride(-1) == 1 ? batched : batched.contiguous();
 }
 
-// Memory for the gradient of a tensor, laid out as the tensor is where its rows are dense.
-at::Tensor gradient_like(const at::Tensor& tensor) {
-  at::Tensor gradient = at::empty_like(tensor);
-  return gradient.stride(-1) == 1 ? gradient : at::empty(tensor.sizes(), tensor.options());
-}
-
 // Query, key, value and bias of one call, as the kernels take them.
 struct Operands {
   at::Tensor query, key, value, bias;
@@ -118,65 +109,10 @@ uint64_t attention_counters(const at::Tensor& query, const at::Tensor& key) {
   return bridge::attention_counters(batch, query.size(-3), query.size(-2), key.size(-2));
 }
 
-namespace {
-
-// Returns true if rows are dense, and do not overlap.
-bool has_separate_rows(const at::Tensor& tensor) {
-  return tensor.stride(3) == 1 && (tensor.size(2) == 1 || tensor.stride(2) >= tensor.size(3));
-}
-
-// Returns true if the CPU's fused attention takes the operands. It reads rows as dense ones, which PyTorch checks where
-// it chooses an implementation and not in the operator.
-bool fits_cpu(const FusedAttention& call) {
-  const at::Tensor &q = call.query, &k = call.key, &v = call.value, &bias = call.bias;
-  const bool has_shapes = q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && q.size(1) == k.size(1) &&
-      q.size(1) == v.size(1) && q.size(3) == v.size(3) && !call.is_empty();
-  return has_shapes && has_separate_rows(q) && has_separate_rows(k) && has_separate_rows(v) &&
-      (!bias.defined() || (bias.dim() == 4 && bias.stride(-1) == 1 && bias.scalar_type() == q.scalar_type()));
-}
-
-std::optional<at::Tensor> optional(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
-}
-
-// `forward` with few elements. The output is laid out as that of kernels: compiled graphs count on it.
-std::optional<Tensors2> forward_on_host(const FusedAttention& call) {
-  HostMemory memory;
-  const auto views = memory.views<4>({call.query, call.key, call.value, call.bias});
-  if (!views.has_value()) return std::nullopt;
-  const auto& [query, key, value, bias] = *views;
-  const OneThread one_thread;
-  const auto [out, logsumexp] = at::_ops::_scaled_dot_product_flash_attention_for_cpu::call(
-      query, key, value, /*dropout_p=*/0.0, call.options.is_causal, optional(bias), call.options.scale);
-  const at::Tensor heads_together = out.transpose(1, 2).contiguous().transpose(1, 2);
-  return Tensors2{memory.to_device(heads_together), memory.to_device(logsumexp.contiguous())};
-}
-
-// `backward` with few elements, but for the gradient of a bias. Gradients are laid out as those of kernels.
-std::optional<Tensors4> backward_on_host(
-    const FusedAttention& call, const at::Tensor& grad_out, const at::Tensor& output, const at::Tensor& logsumexp) {
-  HostMemory memory;
-  const auto views = memory.views<7>({call.query, call.key, call.value, call.bias, grad_out, output, logsumexp});
-  if (!views.has_value()) return std::nullopt;
-  const auto& [query, key, value, bias, grad, out, sums] = *views;
-  const OneThread one_thread;
-  const auto [grad_query, grad_key, grad_value] = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward::call(
-      grad, query, key, value, out, sums, /*dropout_p=*/0.0, call.options.is_causal, optional(bias),
-      call.options.scale);
-  const auto laid_out = [&](const at::Tensor& gradient, const at::Tensor& like) {
-    return memory.to_device(gradient_like(like).copy_(gradient));
-  };
-  return Tensors4{laid_out(grad_query, query), laid_out(grad_key, key), laid_out(grad_value, value), at::Tensor()};
-}
-
-} // namespace
-
 Tensors2 FusedAttention::forward() const {
   const double dropout_p = options.dropout_p;
   TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1, kOp, ": expected 0 <= dropout_p <= 1, but got ", dropout_p);
-  if (dropout_p == 0 && fits_cpu(*this)) {
-    if (auto result = forward_on_host(*this)) return *std::move(result);
-  }
+  if (auto results = attention_on_host(*this)) return *std::move(results);
   const Operands operands(query, key, value, bias);
   const at::Tensor& q = operands.query;
   const int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2);
@@ -204,11 +140,11 @@ Tensors4 FusedAttention::backward(
         at::zeros_like(query), at::zeros_like(key), at::zeros_like(value),
         wants_bias ? at::zeros_like(bias) : at::Tensor()};
   }
-  if (options.dropout_p == 0 && !wants_bias && fits_cpu(*this)) {
-    if (auto gradients = backward_on_host(*this, grad, result, logsumexp)) return *std::move(gradients);
+  if (auto gradients = attention_backward_on_host(*this, grad, result, logsumexp, wants_bias)) {
+    return *std::move(gradients);
   }
-  const at::Tensor grad_query = gradient_like(q), grad_key = gradient_like(k),
-                   grad_value = gradient_like(operands.value);
+  const at::Tensor grad_query = attention_gradient_like(q), grad_key = attention_gradient_like(k),
+                   grad_value = attention_gradient_like(operands.value);
   const at::Tensor grad_scores =
       wants_bias ? at::zeros({q.size(0), q.size(1), q.size(2), k.size(2)}, sums) : at::Tensor();
   const bridge::AttentionMode mode{operands.scale(options.scale), options.is_causal, options.dropout_p, options.stream};

@@ -10,11 +10,13 @@
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include "../error.h"
+#include "../host_call.h"
 #include "../tensor_arg.h"
 #include "entries/composite.h"
 #include "torch_opencl/rust/ops/sparse/mod.rs.h"
@@ -78,10 +80,46 @@ bool has_kernel(const at::Tensor& dense) {
   return dense.scalar_type() != at::kBool && dense.scalar_type() != at::kComplexHalf;
 }
 
+// The matmul as the sums of its terms.
+at::Tensor summed_terms(
+    const at::Tensor& rows,
+    const at::Tensor& columns,
+    const at::Tensor& values,
+    int64_t out_rows,
+    const at::Tensor& dense,
+    at::ScalarType sum_dtype) {
+  at::Tensor sum = at::zeros({out_rows, dense.size(1)}, dense.options().dtype(sum_dtype));
+  if (sum.numel() == 0 || rows.numel() == 0) return sum;
+  at::Tensor terms = dense.index_select(0, columns).to(sum_dtype);
+  if (values.defined()) terms.mul_(values.unsqueeze(1));
+  return sum.index_add_(0, rows, terms);
+}
+
+enum class Compressed { No, Rows, Columns };
+
+// A matmul with few elements. Of compressed indices there is the position where each row, or column, begins.
+std::optional<at::Tensor> matmul_on_host(
+    const Elements& matrix, Compressed compressed, int64_t out_rows, const at::Tensor& dense) {
+  HostMemory memory;
+  const auto views = memory.views<4>({matrix.rows, matrix.columns, matrix.values, dense});
+  if (!views.has_value()) return std::nullopt;
+  const auto& [rows, columns, values, by_row] = *views;
+  const OneThread one_thread;
+  const int64_t count = (compressed == Compressed::Rows ? columns : rows).numel();
+  const auto repeated = [&](const at::Tensor& starts) {
+    return at::repeat_interleave(starts.diff(), std::optional<int64_t>(count));
+  };
+  return memory.to_device(summed_terms(
+      compressed == Compressed::Rows ? repeated(rows) : rows,
+      compressed == Compressed::Columns ? repeated(columns) : columns, values, out_rows, by_row, dense.scalar_type()));
+}
+
 // Row i of the sparse matrix begins at starts[i].
 at::Tensor csr_matmul(
     const at::Tensor& starts, const at::Tensor& columns, const at::Tensor& values, const at::Tensor& dense) {
-  at::Tensor out = at::empty({starts.size(0) - 1, dense.size(1)}, dense.options());
+  const int64_t rows = starts.size(0) - 1;
+  if (auto out = matmul_on_host({starts, columns, values}, Compressed::Rows, rows, dense)) return *std::move(out);
+  at::Tensor out = at::empty({rows, dense.size(1)}, dense.options());
   const at::Tensor first = starts.contiguous(), column = columns.to(first.scalar_type()).contiguous(),
                    value = values.contiguous(), matrix = dense.stride(1) == 1 ? dense : dense.contiguous();
   checked([&] { bridge::csr_matmul(arg(out), {arg(first), arg(column), arg(value)}, arg(matrix)); });
@@ -94,6 +132,8 @@ std::optional<at::Tensor> scattered_matmul(
     const Elements& matrix, bool is_compressed, int64_t out_rows, const at::Tensor& dense) {
   // Sums are kept in `out`.
   if (at::toOpMathType(dense.scalar_type()) != dense.scalar_type()) return std::nullopt;
+  const Compressed compressed = is_compressed ? Compressed::Columns : Compressed::No;
+  if (auto out = matmul_on_host(matrix, compressed, out_rows, dense)) return out;
   at::Tensor out = at::empty({out_rows, dense.size(1)}, dense.options());
   const at::Tensor row = matrix.rows.contiguous(), column = matrix.columns.to(row.scalar_type()).contiguous(),
                    value = matrix.values.defined() ? matrix.values.contiguous() : at::Tensor(),
@@ -120,6 +160,7 @@ at::Tensor matmul(const at::Tensor& matrix, bool transpose, const at::Tensor& de
 at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense) {
   check_dtypes(matrix.values, dense);
   if (has_kernel(dense)) {
+    if (auto out = matmul_on_host(matrix, Compressed::No, rows, dense)) return *std::move(out);
     at::Tensor sorted = matrix.rows, columns = matrix.columns, values = matrix.values;
     if (!matrix.by_row) {
       if (auto out = scattered_matmul(matrix, /*is_compressed=*/false, rows, dense)) return *out;
@@ -132,10 +173,7 @@ at::Tensor matmul(const Elements& matrix, int64_t rows, const at::Tensor& dense)
     return csr_matmul(starts, columns, values, dense);
   }
   const at::ScalarType sum_dtype = at::toOpMathType(dense.scalar_type());
-  const at::Tensor sum = at::zeros({rows, dense.size(1)}, dense.options().dtype(sum_dtype));
-  if (sum.numel() == 0 || matrix.values.numel() == 0) return sum.to(dense.scalar_type());
-  const at::Tensor terms = dense.index_select(0, matrix.columns).to(sum_dtype).mul_(matrix.values.unsqueeze(1));
-  return sum.index_add_(0, matrix.rows, terms).to(dense.scalar_type());
+  return summed_terms(matrix.rows, matrix.columns, matrix.values, rows, dense, sum_dtype).to(dense.scalar_type());
 }
 
 void add_matmul(

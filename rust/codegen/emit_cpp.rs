@@ -289,6 +289,9 @@ fn registration(registration: &Registration, row: &PlannedRow) -> String {
     // Element-wise iterations of stubs go to the host by themselves.
     if row.family.is_small_on_host(op) || op.starts_with("_foreach_") {
         marks.push("kSmallOnHost");
+        if row.family.has_given_sizes(op) {
+            marks.push("kGivenSizes");
+        }
     } else {
         match row.family.kind {
             Kind::Pointwise { .. } if row.stub.is_some() => {}

@@ -41,16 +41,32 @@ const KINDS: [(&str, Kind); 9] = [
 
 /// Families whose calls with few elements the host may compute, where the device is the CPU (`cpp/host_call.h`): one
 /// kernel of the CPU does what one of ours does. Pointwise ones have stubs for that (`cpp/host_iteration.h`).
-const SMALL_ON_HOST: [&str; 12] =
-    ["copy", "foreach", "index", "loss", "matmul", "norm", "optimizer", "pool", "reduce", "scan", "softmax", "sort"];
+const SMALL_ON_HOST: [&str; 13] = [
+    "copy",
+    "foreach",
+    "index",
+    "loss",
+    "matmul",
+    "norm",
+    "optimizer",
+    "pool",
+    "reduce",
+    "resample",
+    "scan",
+    "softmax",
+    "sort",
+];
 
 impl Family {
     /// Returns true if the host may compute calls of an op with few elements. For bags and gradients of embeddings the
-    /// entries do that, as the CPU's functions do not check indices. Pads are not as large as interpolations of few
-    /// elements can be.
+    /// entries do that, as the CPU's functions do not check indices.
     pub fn is_small_on_host(&self, op: &str) -> bool {
-        let is_pad = op.starts_with("reflection_pad") || op.starts_with("replication_pad");
-        is_pad || op == "embedding" || SMALL_ON_HOST.contains(&self.name.as_str())
+        op == "embedding" || SMALL_ON_HOST.contains(&self.name.as_str())
+    }
+
+    /// Returns true if an op with few elements is told how many its result has.
+    pub fn has_given_sizes(&self, op: &str) -> bool {
+        self.name == "resample" && op.contains("upsample")
     }
 }
 

@@ -72,6 +72,8 @@ def sample(rng: Random) -> Case | None:
     def as_operand(tensor: torch.Tensor) -> Operand:
         grad = tensor.requires_grad
         plain = tensor.detach().resolve_conj().resolve_neg()
+        if plain.layout != torch.strided:
+            return Operand(plain, on_cpu=False, requires_grad=grad)
         if plain.dtype == dtype and (dtype.is_floating_point or dtype.is_complex):
             plain = sprinkled(rng, plain.contiguous(), share)
         plain = laid_out(rng, plain, writable=True) if relayout else plain.clone()

@@ -137,6 +137,13 @@ NETWORKS = {
         for mode in ("sum", "mean", "max")
     },
     "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True),
+    "attention-bias": lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x, x[:1, :, :1]),
+    "attention-widths": lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x[..., :3], is_causal=True),
+    "attention-groups": lambda x: torch.nn.functional.scaled_dot_product_attention(
+        x, x[:, :2], x[:, 1:3], enable_gqa=True
+    ),
+    "bilinear": lambda x: torch.nn.functional.interpolate(x, size=(9, 4), mode="bilinear"),
+    "bicubic": lambda x: torch.nn.functional.interpolate(x, scale_factor=1.5, mode="bicubic"),
     "convolution": lambda x: torch.nn.functional.conv2d(x, x[:, :, :3, :3].detach(), padding=1),
     "log_sigmoid": torch.nn.functional.logsigmoid,
     "linear": lambda x: torch.nn.functional.linear(x, x[0, 0].detach(), x[0, 0, 0].detach()).relu() @ x,
