@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <algorithm>
 
+#include "autograd_threads.h"
 #include "error.h"
 #include "memory_history.h"
 
@@ -65,6 +66,8 @@ class Allocator final : public c10::DeviceAllocator {
     const c10::Device device(c10::DeviceType::PrivateUse1, index);
     if (size == 0) return {nullptr, device};
     const size_t address = checked([&] { return bridge::allocate(index, size); });
+    // Whoever makes a tensor may start a backward pass.
+    [[maybe_unused]] static thread_local const bool is_first = (keep_backward_in_thread(index), true);
     if (c10::memoryProfilingEnabled() || records_memory()) {
       checked([&] { report(index, address); });
     }

@@ -1,13 +1,14 @@
-// The end of the autograd engine's threads, as far as a process that ends has to wait for them.
+#include "autograd_threads.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <chrono>
 #include <future>
 #include <memory>
 #include <thread>
 
-#include "library.h"
+#include "error.h"
 
 namespace torch_opencl {
 namespace {
@@ -25,6 +26,11 @@ void run_empty_pass(c10::DeviceIndex index) {
 }
 
 } // namespace
+
+void keep_backward_in_thread(c10::DeviceIndex index) {
+  if (!checked([&] { return bridge::is_host_cpu(index); })) return;
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+}
 
 // A pass returns before the engine's thread has let go of its graph, which holds Python objects. Where the interpreter
 // ends in between, it ends that thread inside a destructor, and the process is aborted.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "allocator.h"
+#include "autograd_threads.h"
 #include "error.h"
 #include "fallback.h"
 #include "generator.h"

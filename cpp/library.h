@@ -17,7 +17,4 @@ inline int32_t device_index(int64_t device) {
 // The address of a function that python/launch calls, as it declares it; 0 where this PyTorch lacks what it needs.
 int64_t new_tensor_function();
 
-// Waits until the autograd engine's thread of a device has let go of the passes that it has run, two seconds at most.
-void finish_autograd(int64_t device);
-
 } // namespace torch_opencl

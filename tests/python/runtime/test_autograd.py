@@ -1,5 +1,8 @@
 """Autograd's machinery on the device: hooks, graphs, checkpoints, functions, threads."""
 
+import threading
+from contextlib import nullcontext
+
 import pytest
 import torch
 from processes import output_of
@@ -148,9 +151,38 @@ def test_a_process_that_ends_waits_for_the_thread_of_a_backward_pass() -> None:
         x = torch.ones(3, device="opencl", requires_grad=True)
         y = x * 2
         y.register_hook(hook)
-        threading.Thread(target=y.sum().backward, daemon=True).start()
+
+        def backward():
+            total = y.sum()  # a thread's first tensor has passes run in it, on a device that is the CPU
+            with torch.autograd.set_multithreading_enabled(True):
+                total.backward()
+
+        threading.Thread(target=backward, daemon=True).start()
         inside.wait()
         _finish()
         print(released)
     """
     assert output_of(script) == "[True]"
+
+
+@pytest.mark.skipif(torch.opencl.get_device_properties().device_class != "cpu", reason="for devices that are the CPU")
+def test_backward_runs_in_the_calling_thread_unless_that_is_changed(device):
+    threads = []
+
+    def run(multithreading=None):
+        """Of a thread that has made its own tensors; the second pass, as the first one starts the engine's threads."""
+        x = torch.ones(3, device=device, requires_grad=True)
+        with nullcontext() if multithreading is None else torch.autograd.set_multithreading_enabled(multithreading):
+            x.sum().backward()
+            x.register_hook(lambda grad: threads.append(threading.get_ident()))
+            (x * 2).sum().backward()
+        threads.append(threading.get_ident())
+
+    run()
+    assert threads[0] == threads[1]
+    caller = threading.Thread(target=run)
+    caller.start()
+    caller.join()
+    assert threads[2] == threads[3] != threads[0]
+    run(multithreading=True)
+    assert threads[4] != threads[5]
