@@ -201,7 +201,7 @@ struct Wrapper<Op, Return(Args...)> {
     return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>) -> Return {
       Out<Kernel, kOutputs> kernel({std::get<kInputs + O>(all)...});
       kernel.meta(convert_structured(std::get<In>(all))...);
-      if (!kIsSmallOnHost || kernel.has_proxies() || !HostCall<Op>::attempt(args...)) {
+      if (!kIsSmallOnHost || !kernel.has_contiguous_outputs() || !HostCall<Op>::attempt(args...)) {
         kernel.impl(convert_structured(std::get<In>(all))..., kernel.maybe_get_output(O)...);
       }
       kernel.finish();

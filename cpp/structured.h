@@ -52,8 +52,11 @@ struct Structured : Kernel {
     return proxies[i].defined() ? proxies[i] : outputs[i];
   }
 
-  bool has_proxies() const {
-    return std::any_of(proxies.begin(), proxies.end(), [](const at::Tensor& proxy) { return proxy.defined(); });
+  // Returns true if all outputs are as contiguous as those that the op makes itself. Some of the CPU's functions, such
+  // as softmax, take that for granted, and would write elsewhere, even beyond the memory of an expanded output.
+  bool has_contiguous_outputs() const {
+    return std::none_of(proxies.begin(), proxies.end(), [](const at::Tensor& proxy) { return proxy.defined(); }) &&
+        std::all_of(outputs.begin(), outputs.end(), [](const at::Tensor& output) { return output.is_contiguous(); });
   }
 
   // Copies stand-ins to the outputs they stand for.

@@ -181,6 +181,16 @@ def test_given_outputs_are_resized_and_may_be_inputs(device):
     torch.mm(there, there, out=columns[::2])
     torch.testing.assert_close(columns.cpu()[::2], x @ x)
     assert not columns[1::2].any()
+    # The CPU's functions write as into contiguous outputs.
+    for op in (torch.ops.aten._softmax.out, torch.ops.aten._log_softmax.out):
+        columns = torch.zeros(4, 8, device=device)
+        expected = torch.zeros(4, 4)
+        op(x, 0, False, out=expected)
+        op(there, 0, False, out=columns[:, ::2])
+        torch.testing.assert_close(columns.cpu()[:, ::2], expected)
+        assert not columns[:, 1::2].any()
+        with pytest.raises(RuntimeError, match="single memory location"):
+            op(there, 0, False, out=torch.zeros((), device=device).expand(4, 4))
     torch.cumsum(there, 0, out=there)
     torch.testing.assert_close(there.cpu(), x.cumsum(0))
     with pytest.raises(RuntimeError, match="dtype"):
