@@ -22,6 +22,9 @@ namespace torch_opencl {
 // The device tensors of one call, for the host to read and write where they are.
 class HostMemory {
  public:
+  // Of the product of the sizes of indices, so that it does not overflow.
+  static constexpr int64_t kMaxPositions = int64_t{1} << 31;
+
   // Those that the host computes as kernels do, or all, for casts.
   enum class Dtypes { Computed, All };
 
@@ -51,13 +54,18 @@ class HostMemory {
   }
   // Indices, which ATen takes from the host too.
   void add(const c10::List<std::optional<at::Tensor>>& tensors) {
+    int64_t positions = 1;
+    at::Tensor previous;
     for (const std::optional<at::Tensor> tensor : tensors) {
-      if (tensor.has_value() && tensor->defined() && tensor->is_cpu()) {
-        rows_ = std::max(rows_, tensor->numel());
-      } else {
-        add(tensor);
-      }
+      if (!tensor.has_value() || !tensor->defined()) continue;
+      if (!tensor->is_cpu()) add(*tensor);
+      // Those of other sizes are broadcast.
+      const bool is_same = previous.defined() && tensor->sizes().equals(previous.sizes());
+      if (!is_same) positions *= std::max<int64_t>(tensor->numel(), 1);
+      previous = *tensor;
+      if (positions > kMaxPositions) is_small_ = false;
     }
+    rows_ = std::max(rows_, is_small_ ? positions : 1);
   }
 
   // Counts the elements of a result whose sizes are an argument: of all dimensions, or of those behind the batch and
@@ -161,8 +169,8 @@ struct HostCall;
 
 template <class Op, class Return, class... Args>
 struct HostCall<Op, Return(Args...)> {
-  // Outputs that are given may have to be resized, which memory of the device can't be on the host. So only ops that
-  // make results, and those in place; others once outputs have been resized.
+  // Outputs that are given may have to be resized, which memory of the device can't be on the host. So wrappers ask
+  // only for ops that make results, and those in place; that of ops with `out=` asks once it has resized outputs.
   static constexpr bool kIsPossible = kIsResult<Return> || std::string_view(Op::name).ends_with('_');
 
   // Of an op in place the result is an argument.

@@ -6,9 +6,6 @@
 namespace torch_opencl {
 namespace {
 
-// Elements with which a call takes less than waiting for a queue (some 50 us, PoCL, 2 cores).
-constexpr int64_t kMaxElements = (int64_t{1} << 16) - 1;
-
 // Access to the operands, which ATen has casts exchange in the same way.
 struct Operands : at::TensorIteratorBase {
   static at::OperandInfo& get(at::TensorIteratorBase& iter, int index) {
@@ -50,8 +47,8 @@ bool has_open_result(const at::TensorIteratorBase& iter) {
 
 } // namespace
 
-HostIteration::HostIteration(at::TensorIteratorBase& iter, Casts casts) : iter_(iter) {
-  if (iter.numel() == 0 || iter.numel() > kMaxElements || !has_usual_dtypes(iter)) return;
+HostIteration::HostIteration(at::TensorIteratorBase& iter, Casts casts, int64_t max_elements) : iter_(iter) {
+  if (iter.numel() == 0 || iter.numel() > max_elements || !has_usual_dtypes(iter)) return;
   if (casts == Casts::ToCommon) {
     if (const auto common = compat::maybe_common_dtype(iter); common.has_value()) {
       if (!stores_results(iter, *common)) return;

@@ -16,9 +16,13 @@ enum class Casts { No, ToCommon };
 // An iteration with the addresses of the host in place of the device's, for the CPU's kernel of its dispatch stub.
 class HostIteration {
  public:
+  // Elements with which a call takes less than waiting for a queue (some 50 us, PoCL, 2 cores): of functions that take
+  // some instructions, and of long ones, such as Bessel's, for which the CPU's kernels have no vectors.
+  static constexpr int64_t kMaxElements = (int64_t{1} << 16) - 1, kMaxOfLong = (int64_t{1} << 11) - 1;
+
   // Open if the host may run it now: it is over few elements, the device is the CPU, and the current stream has nothing
   // to do.
-  HostIteration(at::TensorIteratorBase& iter, Casts casts);
+  HostIteration(at::TensorIteratorBase& iter, Casts casts, int64_t max_elements);
 
   bool is_open() const {
     return is_open_;
@@ -48,13 +52,13 @@ inline constexpr bool kHasCpuKernel<at::native::sub_stub> = false;
 
 // Calls the CPU's kernel of a stub, and returns true, if the host may do so now and the kernel has the dtype: ours have
 // more of them.
-template <auto& kStub, class Iter, class... Args>
+template <auto& kStub, int64_t kMaxElements = HostIteration::kMaxElements, class Iter, class... Args>
 bool ran_on_host(Casts casts, Iter& iter, const Args&... args) {
   if constexpr (kHasCpuKernel<kStub>) {
     static UnsupportedDtypes unsupported;
     const at::ScalarType dtype = iter.dtype(iter.ntensors() - 1);
     if (unsupported.contains(dtype)) return false;
-    HostIteration host(iter, casts);
+    HostIteration host(iter, casts, kMaxElements);
     if (!host.is_open()) return false;
     try {
       const OneThread one_thread;

@@ -18,8 +18,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Scores with which a matmul takes less than waiting for a queue (some 50 us, PoCL, 2 cores).
-constexpr int64_t kMaxScores = int64_t{1} << 16;
+// Scores with which a call takes less than waiting for a queue (some 50 us, PoCL, 2 cores), by the CPU's fused operator
+// and composed.
+constexpr int64_t kMaxFusedScores = int64_t{1} << 15, kMaxComposedScores = int64_t{1} << 13;
 
 // Returns true if rows are dense, and do not overlap.
 bool has_separate_rows(const at::Tensor& tensor) {
@@ -34,16 +35,20 @@ bool fits(const FusedAttention& call) {
       q.size(0) == k.size(0) && q.size(0) == v.size(0) && k.size(1) == v.size(1) && k.size(1) > 0 &&
       q.size(1) % k.size(1) == 0 && q.size(3) == k.size(3) && k.size(2) == v.size(2) && !call.is_empty() &&
       k.scalar_type() == q.scalar_type() && v.scalar_type() == q.scalar_type();
-  return has_shapes && q.numel() / q.size(3) * k.size(2) <= kMaxScores && has_separate_rows(q) &&
-      has_separate_rows(k) && has_separate_rows(v) &&
+  return has_shapes && has_separate_rows(q) && has_separate_rows(k) && has_separate_rows(v) &&
       (!bias.defined() ||
        (bias.dim() == 4 && bias.stride(-1) == 1 && bias.scalar_type() == q.scalar_type() &&
         at::is_expandable_to(bias.sizes(), {q.size(0), q.size(1), q.size(2), k.size(2)})));
 }
 
-// Returns true if the CPU's fused attention takes the operands.
+// Returns true if the CPU's fused attention takes the operands, which fit.
 bool is_fused(const FusedAttention& call) {
   return call.query.size(1) == call.key.size(1) && call.query.size(3) == call.value.size(3);
+}
+
+bool has_few_scores(const FusedAttention& call, bool is_composed) {
+  const int64_t scores = call.query.numel() / call.query.size(3) * call.key.size(2);
+  return scores <= (is_composed ? kMaxComposedScores : kMaxFusedScores);
 }
 
 std::optional<at::Tensor> optional(const at::Tensor& tensor) {
@@ -116,7 +121,7 @@ at::Tensor attention_gradient_like(const at::Tensor& tensor) {
 }
 
 std::optional<Tensors2> attention_on_host(const FusedAttention& call) {
-  if (!fits(call)) return std::nullopt;
+  if (!fits(call) || !has_few_scores(call, !is_fused(call))) return std::nullopt;
   HostMemory memory;
   const auto views = memory.views<4>({call.query, call.key, call.value, call.bias});
   if (!views.has_value()) return std::nullopt;
@@ -137,6 +142,8 @@ std::optional<Tensors4> attention_backward_on_host(
     const at::Tensor& logsumexp,
     bool wants_bias) {
   if (!fits(call)) return std::nullopt;
+  const bool is_composed = wants_bias || !is_fused(call);
+  if (!has_few_scores(call, is_composed)) return std::nullopt;
   HostMemory memory;
   const auto views = memory.views<7>({call.query, call.key, call.value, call.bias, grad_out, output, logsumexp});
   if (!views.has_value()) return std::nullopt;
@@ -145,7 +152,7 @@ std::optional<Tensors4> attention_backward_on_host(
   const auto laid_out = [&](const at::Tensor& gradient, const at::Tensor& like) {
     return memory.to_device(attention_gradient_like(like).copy_(gradient));
   };
-  if (is_fused(call) && !wants_bias) {
+  if (!is_composed) {
     const auto [grad_query, grad_key, grad_value] =
         at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward::call(
             grad, query, key, value, out, sums, /*dropout_p=*/0.0, call.options.is_causal, optional(bias),

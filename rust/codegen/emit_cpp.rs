@@ -96,6 +96,10 @@ pub fn pointwise_op(plan: &Plan) -> String {
     let exceptions: String = plan.pointwise().filter(|op| op.class_from != ClassFrom::Common).map(exception).collect();
     let wide = |op: &Pointwise| format!("    case PointwiseOp::{}: return {:#x};\n", op.cpp_name(), op.opmath);
     let wide: String = plan.pointwise().filter(|op| op.opmath != 0).map(wide).collect();
+    let long = |op: &Pointwise| format!("    case PointwiseOp::{}:\n", op.cpp_name());
+    let long: String = plan.pointwise().filter(|op| op.part.is_some()).map(long).collect();
+    // A switch with a label before `return true`, even where no row has a part.
+    let long = if long.is_empty() { String::new() } else { format!("{long}      return true;\n") };
     format!(
         "{BANNER}#pragma once
 
@@ -120,6 +124,13 @@ constexpr ClassFrom class_from(PointwiseOp op) {{
 constexpr uint32_t opmath(PointwiseOp op) {{
   switch (op) {{
 {wide}    default: return 0;
+  }}
+}}
+
+// Whether an operation is a long function, which has a part of the kernels' text to itself.
+constexpr bool is_long(PointwiseOp op) {{
+  switch (op) {{
+{long}    default: return false;
   }}
 }}
 
@@ -287,7 +298,8 @@ fn registration(registration: &Registration, row: &PlannedRow) -> String {
         marks.push("kPromotes");
     }
     // Element-wise iterations of stubs go to the host by themselves.
-    if row.family.is_small_on_host(op) || op.starts_with("_foreach_") {
+    let is_out = matches!(registration.form, Form::Out { .. });
+    if row.family.is_small_on_host(op, is_out) || op.starts_with("_foreach_") {
         marks.push("kSmallOnHost");
         if row.family.has_given_sizes(op) {
             marks.push("kGivenSizes");

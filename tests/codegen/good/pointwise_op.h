@@ -36,4 +36,13 @@ constexpr uint32_t opmath(PointwiseOp op) {
   }
 }
 
+// Whether an operation is a long function, which has a part of the kernels' text to itself.
+constexpr bool is_long(PointwiseOp op) {
+  switch (op) {
+    case PointwiseOp::frexp_stub:
+      return true;
+    default: return false;
+  }
+}
+
 }  // namespace torch_opencl

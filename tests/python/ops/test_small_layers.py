@@ -171,6 +171,33 @@ def test_scalars_of_other_dtypes_meet_16_bit_floats(device, dtype, scalar, size)
         torch.testing.assert_close(op(*reversed(there)).cpu(), op(y, x))
 
 
+def test_pads_and_pooling_do_not_trust_layouts(device):
+    """The CPU's functions give outputs other strides, and read indices as contiguous ones."""
+    x = torch.randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+    out = torch.zeros(2, 3, 10, 10, device=device)
+    torch._C._nn.replication_pad2d(x.to(device), [1, 1, 1, 1], out=out)
+    torch.testing.assert_close(out.cpu(), torch._C._nn.replication_pad2d(x.contiguous(), [1, 1, 1, 1]))
+    volume = torch.randn(1, 2, 4, 4, 4, device=device)
+    pooled, indices = torch.ops.aten.adaptive_max_pool3d(volume, [3, 3, 3])
+    apart = torch.full((*indices.shape, 3), 10**12, device=device)
+    apart[..., 1] = indices
+    gradient = torch.ops.aten.adaptive_max_pool3d_backward(torch.ones_like(pooled), volume, apart[..., 1])
+    assert gradient.sum().item() == pooled.numel()
+
+
+def test_what_takes_the_host_long_is_the_kernels(device):
+    x = torch.rand(10000, device=device)
+    index = torch.zeros(700, dtype=torch.int64, device=device)
+    query, key = torch.randn(1, 4, 64, 8, device=device), torch.randn(1, 2, 64, 8, device=device)
+    for call in (
+        lambda: torch.special.zeta(x + 2, x),
+        lambda: torch.special.bessel_j0(x),
+        lambda: x.view(2, 50, 100)[index[:, None] * 0, index],
+        lambda: scaled_dot_product_attention(query, key, key, enable_gqa=True),
+    ):
+        assert launches(call)[1] > 0
+
+
 def test_given_outputs_are_resized_and_may_be_inputs(device):
     x = torch.randn(4, 4)
     there = x.to(device)
