@@ -47,13 +47,20 @@ void HostMemory::add(const at::Tensor& tensor) {
     dims_ = tensor.dim();
     planes_ = dims_ > 1 ? tensor.size(0) * tensor.size(1) : 1;
   }
+  has_one_dtype_ = has_one_dtype_ && tensor.scalar_type() == dtype_;
   device_ = tensor.device();
   addresses_.push_back(reinterpret_cast<size_t>(tensor.const_data_ptr()));
 }
 
 void HostMemory::expect(c10::SymIntArrayRef sizes) {
-  const int64_t count = c10::multiply_integers(C10_AS_INTARRAYREF_SLOW(sizes));
-  elements_ += static_cast<int64_t>(sizes.size()) < dims_ ? planes_ * count : count;
+  int64_t count = static_cast<int64_t>(sizes.size()) < dims_ ? planes_ : 1;
+  for (const int64_t size : C10_AS_INTARRAYREF_SLOW(sizes)) {
+    // Two factors of so few bits do not overflow.
+    is_small_ = is_small_ && size <= kMaxElements && count <= kMaxElements;
+    if (!is_small_) return;
+    count *= size;
+  }
+  elements_ += count;
 }
 
 bool HostMemory::open() {

@@ -119,6 +119,9 @@ class HostMemory {
   at::ScalarType dtype() const {
     return dtype_;
   }
+  bool has_one_dtype() const {
+    return has_one_dtype_;
+  }
 
   // Makes a call that only kernels compute, and waits for them: everything behind it would have to be enqueued
   // otherwise.
@@ -154,7 +157,7 @@ class HostMemory {
   int64_t elements_ = 0;
   int64_t rows_ = 1, columns_ = 1;
   int64_t dims_ = 0, planes_ = 1;
-  bool is_small_ = true;
+  bool is_small_ = true, has_one_dtype_ = true;
 };
 
 // What an op makes: a tensor, or several.
@@ -196,7 +199,8 @@ struct HostCall<Op, Return(Args...)> {
     try {
       return run(memory, args...);
     } catch (const c10::NotImplementedError&) {
-      unsupported.insert(memory.dtype());
+      // Of several dtypes nobody says which one it was.
+      if (memory.has_one_dtype()) unsupported.insert(memory.dtype());
       return std::nullopt;
     }
   }

@@ -91,6 +91,11 @@ constexpr uint64_t kSmallWaits = uint64_t{1} << 61;
 // Marks those of an op that is told the sizes of its result.
 constexpr uint64_t kGivenSizes = uint64_t{1} << 60;
 
+// The same for a wrapper that leaves it to its body whether the host computes a call, and waits for what kernels do.
+constexpr uint64_t waits_only(uint64_t dtypes) {
+  return (dtypes & kSmallOnHost) != 0 ? (dtypes & ~kSmallOnHost) | kSmallWaits : dtypes;
+}
+
 // The dtype that PyTorch promotes the inputs of one call to.
 class Promotion {
  public:
@@ -194,13 +199,14 @@ struct Wrapper<Op, Return(Args...)> {
   }
 
   // A structured op with out= arguments, which `meta` has resized before the host may compute a small call.
-  template <class Kernel, int kOutputs, bool kIsSmallOnHost>
+  template <class Kernel, int kOutputs, uint64_t kDtypes>
   static Return out(Args&... args) {
     constexpr size_t kInputs = sizeof...(Args) - kOutputs;
     auto all = std::tie(args...);
     return [&]<size_t... In, size_t... O>(std::index_sequence<In...>, std::index_sequence<O...>) -> Return {
       Out<Kernel, kOutputs> kernel({std::get<kInputs + O>(all)...});
       kernel.meta(convert_structured(std::get<In>(all))...);
+      constexpr bool kIsSmallOnHost = (kDtypes & kSmallOnHost) != 0;
       if (!kIsSmallOnHost || !kernel.has_contiguous_outputs() || !HostCall<Op>::attempt(args...)) {
         kernel.impl(convert_structured(std::get<In>(all))..., kernel.maybe_get_output(O)...);
       }
@@ -262,10 +268,8 @@ struct Wrapper<Op, Return(Args...)> {
 #define TORCH_OPENCL_FUNCTIONAL(m, NAME, OP, KERNEL, OUTPUTS, DTYPES) \
   TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, functional<KERNEL, OUTPUTS>)
 #define TORCH_OPENCL_INPLACE(m, NAME, OP, KERNEL, DTYPES) TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, inplace<KERNEL>)
-#define TORCH_OPENCL_OUT(m, NAME, OP, KERNEL, OUTPUTS, DTYPES)                    \
-  TORCH_OPENCL_IMPL(                                                              \
-      m, NAME, OP, (DTYPES) & ~torch_opencl::kSmallOnHost, out < KERNEL, OUTPUTS, \
-      ((DTYPES) & torch_opencl::kSmallOnHost) != 0 >)
+#define TORCH_OPENCL_OUT(m, NAME, OP, KERNEL, OUTPUTS, DTYPES) \
+  TORCH_OPENCL_IMPL(m, NAME, OP, torch_opencl::waits_only(DTYPES), out<KERNEL, OUTPUTS, (DTYPES)>)
 #define TORCH_OPENCL_FUNCTION(m, NAME, OP, FUNCTION, DTYPES) \
   TORCH_OPENCL_IMPL(m, NAME, OP, DTYPES, function<decltype(TORCH_OPENCL_LAMBDA(FUNCTION))>)
 #define TORCH_OPENCL_ALLOCATING(m, NAME, OP, FUNCTION, ALLOCATE, DTYPES) \

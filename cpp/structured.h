@@ -52,8 +52,8 @@ struct Structured : Kernel {
     return proxies[i].defined() ? proxies[i] : outputs[i];
   }
 
-  // Returns true if all outputs are as contiguous as those that the op makes itself. Some of the CPU's functions, such
-  // as softmax, take that for granted, and would write elsewhere, even beyond the memory of an expanded output.
+  // Returns true if the op writes to contiguous outputs only. Some of the CPU's functions, such as softmax, take that
+  // for granted, and would write elsewhere, even beyond the memory of an expanded output.
   bool has_contiguous_outputs() const {
     return std::none_of(proxies.begin(), proxies.end(), [](const at::Tensor& proxy) { return proxy.defined(); }) &&
         std::all_of(outputs.begin(), outputs.end(), [](const at::Tensor& output) { return output.is_contiguous(); });

@@ -98,7 +98,7 @@ pub fn pointwise_op(plan: &Plan) -> String {
     let wide: String = plan.pointwise().filter(|op| op.opmath != 0).map(wide).collect();
     let long = |op: &Pointwise| format!("    case PointwiseOp::{}:\n", op.cpp_name());
     let long: String = plan.pointwise().filter(|op| op.part.is_some()).map(long).collect();
-    // A switch with a label before `return true`, even where no row has a part.
+    // Without a label before it the statement would be unreachable.
     let long = if long.is_empty() { String::new() } else { format!("{long}      return true;\n") };
     format!(
         "{BANNER}#pragma once

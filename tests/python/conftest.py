@@ -11,7 +11,8 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
 # Large products by our own kernels: what the tests are for. test_blas.py tests the other libraries and the choice.
 os.environ.setdefault("TORCH_OPENCL_BLAS", "opencl")
-# Small calls by our own kernels, too, which is what GPUs run. test_small_calls.py tests the default.
+# Small calls by our own kernels, too, which is what GPUs run. test_small_calls.py and test_small_layers.py test the
+# default.
 os.environ.setdefault("TORCH_OPENCL_SMALL_CALLS", "kernels")
 # Large tensors run specialised kernels and small ones generic kernels, every time. test_specialization.py tests the
 # default, where it is a matter of time.
@@ -74,6 +75,16 @@ def no_fallback():
     torch.opencl.reset_fallbacks()
     yield
     assert torch.opencl.fallbacks() == {}
+
+
+@pytest.fixture
+def small_calls_on_host():
+    """Small calls as users have them, by the host where the device is the CPU, which has nothing to do at first."""
+    before = torch.backends.opencl.small_calls()
+    torch.backends.opencl.small_calls("host")
+    torch.opencl.synchronize()
+    yield
+    torch.backends.opencl.small_calls(before)
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ TEMPLATES: dict[str, Template] = {
     "hypot": _function("hypot", count=2),
     "copysign": _function("copysign", count=2),
     "nextafter": _function("nextafter", count=2),
-    "pow": Template("pow({0}, {1})", "m_pow({0}, {1})", integers="power_@({0}, {1})", may_overflow=True),
+    "pow": Template("power_@({0}, {1})", "m_pow({0}, {1})", may_overflow=True),
     "eq": _compare("=="),
     "ne": _compare("!="),
     "lt": _compare("<"),

@@ -76,6 +76,10 @@ DEFINE_INTEGER_POWER(int)
 DEFINE_INTEGER_POWER(long)
 DEFINE_INTEGER_POWER(uint)
 DEFINE_INTEGER_POWER(ulong)
+INLINE float power_float(float a, float b) { return pow(a, b); }
+#ifdef HAS_FP64
+INLINE double power_double(double a, double b) { return pow(a, b); }
+#endif
 
 // --- extremes, at every width that a reduction passes: NaN wins
 

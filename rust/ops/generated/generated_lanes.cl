@@ -78,6 +78,8 @@ LANEWISE_2(mod_trunc, double)
 LANEWISE_2(mod_floor, double)
 LANEWISE_2(div_trunc, double)
 LANEWISE_2(div_floor, double)
+// PoCL's powers of vectors are wrong in single lanes, see power.cl.
+LANEWISE_2(power, double)
 LANEWISE_1(sign, double, double)
 LANEWISE_1(frexp_significand, double, double)
 LANEWISE_1(frexp_exponent, int, double)

@@ -9,9 +9,13 @@ from op_checks import assert_right, forward, has_inplace, inplace
 from op_table import opinfo_dtypes
 from torch.testing._internal.opinfo.core import OpInfo
 
-pytestmark = pytest.mark.skipif(
-    torch.opencl.get_device_properties().device_class != "cpu", reason="for devices that are the CPU"
-)
+pytestmark = [
+    pytest.mark.usefixtures("small_calls_on_host"),
+    pytest.mark.skipif(
+        torch.opencl.get_device_properties().device_class != "cpu",
+        reason="of devices that are the CPU",
+    ),
+]
 INFOS = [pytest.param(info, id=info.full_name) for info, dtypes in opinfo_dtypes() if torch.float32 in dtypes]
 OTHERS = [
     pytest.param(info, dtype, id=f"{info.full_name}-{str(dtype).removeprefix('torch.')}")
@@ -20,16 +24,6 @@ OTHERS = [
     if dtype in dtypes
 ]
 INPLACE = [param for param in INFOS if has_inplace(param.values[0])]
-
-
-@pytest.fixture(autouse=True)
-def small_calls_on_host(device):
-    """As users have it; the other tests are for kernels."""
-    before = torch.backends.opencl.small_calls()
-    torch.backends.opencl.small_calls("host")
-    torch.opencl.synchronize()
-    yield
-    torch.backends.opencl.small_calls(before)
 
 
 @pytest.mark.parametrize("info", INFOS)

@@ -165,7 +165,7 @@ def test_a_process_that_ends_waits_for_the_thread_of_a_backward_pass() -> None:
     assert output_of(script) == "[True]"
 
 
-@pytest.mark.skipif(torch.opencl.get_device_properties().device_class != "cpu", reason="for devices that are the CPU")
+@pytest.mark.skipif(torch.opencl.get_device_properties().device_class != "cpu", reason="other devices have threads")
 def test_backward_runs_in_the_calling_thread_unless_that_is_changed(device):
     threads = []
 

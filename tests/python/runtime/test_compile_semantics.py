@@ -147,3 +147,12 @@ def test_operators_of_several_devices_are_refused(device):
 def test_relu_keeps_the_sign_of_zero_and_nan(device):
     x = torch.tensor([0.0, -0.0, -1, 1, float("nan")] * 20, device=device)
     same(lambda x: (1 / x.relu(), 1 / x[:5].relu()), x)
+
+
+@pytest.mark.needs_float64
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_powers_in_vectors_are_those_of_single_lanes(device, dtype):
+    base, exponent = torch.randint(-9, 10, (2, 1000)).to(dtype)
+    base[::7], exponent[::11], base[5] = 0, torch.inf, torch.nan
+    power = torch.compile(torch.pow)(base.to(device), exponent.to(device))
+    torch.testing.assert_close(power.cpu(), torch.pow(base, exponent), equal_nan=True)
