@@ -47,7 +47,7 @@ void masked_fill(at::TensorIterator& iter, const at::Scalar& value) {
 
 namespace {
 
-// The only index, if it is a mask of the device, as one that broadcasts to `self`.
+// The only index, if it is a mask of the device or of the host, as one on the device that broadcasts to `self`.
 std::optional<at::Tensor> only_mask(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices) {
   std::optional<at::Tensor> mask;
   int64_t before = 0;
@@ -57,13 +57,14 @@ std::optional<at::Tensor> only_mask(const at::Tensor& self, const c10::List<std:
     if (is_given) mask = *index;
     before += mask.has_value() ? 0 : 1;
   }
-  if (!mask.has_value() || mask->device() != self.device() || before + mask->dim() > self.dim()) return std::nullopt;
+  if (!mask.has_value() || before + mask->dim() > self.dim()) return std::nullopt;
+  if (mask->device() != self.device() && !mask->is_cpu()) return std::nullopt;
   if (mask->sizes() != self.sizes().slice(static_cast<size_t>(before), static_cast<size_t>(mask->dim()))) {
     return std::nullopt;
   }
   at::DimVector sizes(mask->sizes());
   sizes.append(static_cast<size_t>(self.dim() - before - mask->dim()), 1);
-  return mask->reshape(sizes);
+  return mask->to(self.device()).reshape(sizes);
 }
 
 // True if the operands need no conversion, warning or error of ATen's, and positions may be assigned to in any order.

@@ -126,7 +126,9 @@ pub(super) struct Folded<'a> {
     _memory: Option<Workspace>,
 }
 
-const NO_AXIS: &str = "OpenCL: an indexed move needs at least one index tensor";
+/// What ATen makes of a mask without dimensions: `nonzero` has no column for it.
+const NO_AXIS: &str = "OpenCL: index() and index_put_() take a bool index without dimensions for one value and \
+                       accumulate=False only; index self[None] by index[None] instead";
 
 /// Byte strides of a dense tensor over the dimensions along which some index moves; 0 along the others.
 fn offset_strides(sizes: &[i64], axes: &[IndexAxis<'_>]) -> (Vec<i64>, i64) {

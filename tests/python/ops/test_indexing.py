@@ -70,6 +70,20 @@ def test_one_value_for_what_a_mask_selects(device: torch.device) -> None:
         ours.index_put_((ours > 0,), torch.zeros((), dtype=torch.int64, device=device))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int64], ids=str)
+@covers("index_put_")
+def test_a_mask_without_dimensions_selects_all_or_nothing(dtype: torch.dtype, device: torch.device) -> None:
+    self = torch.arange(12).reshape(3, 4).to(dtype)
+    for selects in (True, False):
+        for mask in (torch.tensor(selects), torch.tensor(selects, device=device)):
+            assigned = self.to(device).index_put((mask,), torch.tensor(5, dtype=dtype, device=device))
+            assert torch.equal(assigned.cpu(), torch.full_like(self, 5) if selects else self)
+            assert torch.equal(self.to(device)[mask].cpu(), self[mask.cpu()])
+    # An assertion inside ATen on the CPU.
+    with pytest.raises(RuntimeError, match="one value|INTERNAL ASSERT"):
+        self.to(device).index_put((torch.tensor(True),), self[0].to(device), accumulate=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32], ids=str)
 def test_values_among_others(dtype: torch.dtype, device: torch.device) -> None:
     generator = torch.Generator().manual_seed(0)
