@@ -18,7 +18,8 @@ class DeviceCheck {
   std::optional<c10::Device> device() const {
     return device_;
   }
-  // For an op of this backend: all tensors but scalars and indices were on the host.
+  // Raises if all tensors that were added are on the host: an op of this backend needs one on its device. Callers do
+  // not add scalars and indices, which may be on the host.
   void require_device() const;
 
  private:

@@ -18,7 +18,7 @@ using Entry = typename c10::fn_remove_symint<typename Op::schema>::type;
 template <class Op>
 using EntryTraits = c10::guts::infer_function_traits_t<Entry<Op>>;
 
-// Type that an op returns, and that of its argument with a number.
+// The return type of an op, and the type of its parameter number kIndex.
 template <class Op>
 using Returns = typename EntryTraits<Op>::return_type;
 template <class Op, size_t kIndex>

@@ -111,8 +111,8 @@ class HostMemory {
   // A result on the device.
   at::Tensor to_device(const at::Tensor& result) const;
 
-  // Returns true if one that is written to lies in the storage of another one. As the host has them they do not, so
-  // that ATen would not notice that an op reads what it has written. Of lists any may be written to.
+  // Returns true if a tensor that the op writes to shares its storage with another argument, or, if it writes to lists,
+  // if any two arguments share one. The views have storages of their own, so ATen would not notice the overlap.
   bool has_aliases() const;
 
   // Of the first tensor.

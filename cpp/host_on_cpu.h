@@ -29,8 +29,8 @@ struct OnCpu {
   uint64_t kernel_dtypes, host_dtypes;
 };
 
-// A kernel, or in its place `host_kernel` on devices that are the CPU. Where these leave it all calls, all devices
-// leave it dtypes that the kernel does not take.
+// A kernel, or `host_kernel` in its place on devices that are the CPU. With HostCalls::All the host also serves, on
+// every device, the dtypes that the kernel does not take or the device does not compute in.
 class HostOnCpu final : public c10::OperatorKernel {
  public:
   HostOnCpu(c10::KernelFunction kernel, OnCpu choice) : kernel_(std::move(kernel)), choice_(choice) {}

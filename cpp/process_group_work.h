@@ -20,7 +20,7 @@ enum class Ends {
 class DeviceWork final : public c10d::Work {
  public:
   DeviceWork(c10d::OpType type, Staging staging, TensorLists outputs, c10::Stream stream, Ends ends);
-  // Of an engine that has not ended by itself, the buffers must not go before it.
+  // Destroys the engine's work before the staging buffers: an engine that has not finished may still use them.
   ~DeviceWork() override;
 
   // Takes the engine's work. Called once.

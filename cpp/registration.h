@@ -91,7 +91,8 @@ constexpr uint64_t kSmallWaits = uint64_t{1} << 61;
 // Marks those of an op that is told the sizes of its result.
 constexpr uint64_t kGivenSizes = uint64_t{1} << 60;
 
-// The same for a wrapper that leaves it to its body whether the host computes a call, and waits for what kernels do.
+// The same for ops with `out`, whose body decides whether the host computes a small call, as `meta` must first resize
+// the outputs: the wrapper only waits for the kernels of such a call.
 constexpr uint64_t waits_only(uint64_t dtypes) {
   return (dtypes & kSmallOnHost) != 0 ? (dtypes & ~kSmallOnHost) | kSmallWaits : dtypes;
 }

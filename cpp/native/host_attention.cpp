@@ -107,7 +107,7 @@ struct Composed {
   }
 };
 
-// The sum over the query heads that share one of `like`.
+// Sums gradients over the query heads that share a key and value head (grouped-query attention).
 at::Tensor shared(const at::Tensor& gradient, const at::Tensor& like) {
   if (gradient.size(1) == like.size(1)) return gradient;
   return gradient.unflatten(1, {like.size(1), gradient.size(1) / like.size(1)}).sum(2);

@@ -31,7 +31,8 @@ rust::Slice<const bridge::IndexAxis> slice(const Axes& axes) {
   return {axes.data(), axes.size()};
 }
 
-// Makes a move, which waits unless the indices are known to be in range; without bounds nothing is known of them.
+// Runs an indexing kernel, and waits for its report on bad indices unless `bounds` are known to hold. Without bounds it
+// always waits.
 template <class Move>
 void checked_move(const std::optional<IndexBounds>& bounds, Move&& move) {
   const bool is_known = bounds.has_value() && are_in_range(*bounds);
@@ -107,8 +108,8 @@ Axes indexed_axes(const std::vector<at::Tensor>& indices, at::IntArrayRef sizes,
   return axes;
 }
 
-// The elements that index would read, as a target to write to: ATen's meta lays it out, and one element stands in for
-// its output.
+// The elements of self that `index` would read, for index_put_ to write. ATen's meta computes the shape; the output is
+// one expanded element, because only its shape is used.
 struct IndexedTarget final : Structured<IndexTensor<at::meta::structured_index_Tensor>, 1, IndexedTarget> {
   void make_output(int64_t i, at::IntArrayRef sizes, at::IntArrayRef, const at::TensorOptions& options) {
     outputs[i] = at::empty({}, options).expand(sizes);
@@ -192,7 +193,7 @@ void index_add_out::impl(
     const at::Scalar& alpha,
     const at::Tensor& result) {
   if (!result.is_same(self)) result.copy_(self);
-  // The CPU's function rounds each sum of 16-bit floats, and counts to 256 in bfloat16.
+  // The CPU's function rounds after each addition of 16-bit floats: in bfloat16 a sum of ones stops at 256.
   const bool is_wide = !c10::isReducedFloatingType(self.scalar_type());
   if (self.dim() == 1 && is_wide && scatters_on_host(result, 0, index)) {
     at::Tensor out = result;

@@ -52,7 +52,7 @@ bool is_lstm_layer_on_host(const RnnLayer& layer, bool has_backward) {
   const at::Tensor& input = layer.inputs.input;
   if (layer.cell != Cell::Lstm || input.scalar_type() != at::kFloat || !is_host_cpu(input)) return false;
   if (has_backward && (!is_short_step(layer) || checked([] { return bridge::small_calls(); }) != "host")) return false;
-  // A graph that is captured would not hold it, and who looks for operations that wait is not to find this one.
+  // Not while a graph is captured, which cannot hold host calls, nor in set_sync_debug_mode: the call waits.
   const bool may_wait =
       checked([&] { return bridge::sync_debug_mode() == 0 && !bridge::is_capturing(input.get_device()); });
   return may_wait && at::hasMKLDNN() && at::globalContext().userEnabledMkldnn();

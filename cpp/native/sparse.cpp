@@ -97,7 +97,8 @@ at::Tensor summed_terms(
 
 enum class Compressed { No, Rows, Columns };
 
-// A matmul with few elements. Of compressed indices there is the position where each row, or column, begins.
+// A matmul with few elements, on the host. With Compressed::Rows `matrix.rows` is crow_indices, with
+// Compressed::Columns `matrix.columns` is ccol_indices.
 std::optional<at::Tensor> matmul_on_host(
     const Elements& matrix, Compressed compressed, int64_t out_rows, const at::Tensor& dense) {
   HostMemory memory;
@@ -185,7 +186,7 @@ void add_matmul(
   at::Tensor sum = alpha.equal(1) ? matmul_result : matmul_result * alpha;
   // As in BLAS, NaN in `self` is then ignored.
   if (!beta.equal(0)) sum = self.mul(beta).add_(sum);
-  // ATen's addmm gives an output without elements, which then needs no memory of its own.
+  // ATen's addmm passes an empty `out`, which takes over the storage of `sum` instead of a copy.
   const bool is_new = out.numel() == 0 && out.scalar_type() == sum.scalar_type() && sum.is_contiguous();
   if (is_new && out.storage().use_count() == 1) {
     out.set_(sum);

@@ -1,6 +1,6 @@
 """Uses the OpenCL runtime that pip can install, on a machine that has no OpenCL driver.
 
-Intel's CPU runtime is on PyPI (``pip install intel-opencl-rt intel-cmplr-lib-rt``) and runs on any
+Intel's CPU runtime (``pip install intel-opencl-rt intel-cmplr-lib-rt``) runs on any
 x86-64 processor, so it serves where nobody may install system packages. Its wheel registers nothing:
 the .icd file in it holds a placeholder path. Pointing the OpenCL loader straight at the library does.
 """

@@ -90,8 +90,8 @@ def blas_choices(device: _DeviceLike = None) -> dict[str, str]:
         device: the device; the current one by default.
 
     Returns:
-        The library for each class of matmuls that came up, by dtype, the smallest sizes of the class as
-        batches, rows, columns and terms of a sum, and threads of the host.
+        A dictionary from each class of matmuls that came up (dtype, the least batch size, m, n and k of the
+        class, and the host's threads) to the library's name.
 
     Raises:
         LibraryError: the native library cannot be loaded.

@@ -252,7 +252,7 @@ def get_arch_list() -> list[str]:
     """Return the architectures that kernels were compiled for when the package was built.
 
     Returns:
-        Nothing: drivers compile the kernels on the machine that runs them.
+        An empty list: drivers compile the kernels on the machine that runs them.
     """
     return []
 
@@ -261,6 +261,6 @@ def get_gencode_flags() -> str:
     """Return the compiler's flags for :func:`get_arch_list`.
 
     Returns:
-        Nothing: there are none.
+        An empty string: there are none.
     """
     return ""

@@ -103,7 +103,7 @@ families! {
     GemmLocalFused gemm_local_fused:
         prelude vector notation elementary power rounding math fault philox generated generated_lanes matrix panel
         activation epilogue gemm_operands gemm_local;
-    /// Products with weights of 8 and 4 bits.
+    /// Matmuls with weights of 8 and 4 bits.
     PackedWeight packed_weight: prelude tier vector packed_weight int4_vectors;
     /// Convolutions.
     Conv conv: prelude vector matrix conv conv_channels conv_weight;

@@ -21,8 +21,8 @@ from .epilogue_text import RESULT, epilogue_text
 from .kernel import OpenCLKernel
 from .statements import Expr
 
-# Words of 64 bits that the arguments of the GEMM kernels leave of those that every device takes, whether they read
-# matrices or images: a buffer has two of them, the record of faults and a size one each.
+# 64-bit words that an epilogue may add to the arguments of a GEMM kernel, of matrices or images, within the 1024 bytes
+# that every device accepts: two for each buffer, one for the fault record, one for each dynamic size.
 MOST_WORDS = 14
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 

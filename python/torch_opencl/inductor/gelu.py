@@ -1,6 +1,6 @@
-"""GELU within a kernel: PyTorch decomposes it into ``1 + erf(x / sqrt(2))`` and products.
+"""GELU within a kernel: PyTorch decomposes it into ``1 + erf(x / sqrt(2))`` and multiplications.
 
-That sum is twice the normal distribution, which eager mode computes with fewer operations than ``erf`` takes.
+That sum is twice the standard normal CDF, which eager mode computes with fewer operations than ``erf`` takes.
 """
 
 import math

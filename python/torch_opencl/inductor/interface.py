@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
 
-# PyTorch asks how to divide a reduction (splits.py) where results are fewer than 64 for each multiprocessor: what the
-# threads of a GPU have for themselves. A CPU is asked up to so many times as many.
+# Inductor asks whether to split a reduction (splits.py) only where it has fewer than 64 results per multiprocessor, a
+# limit for GPUs. Reporting 64 times the compute units of a CPU raises the limit as much.
 UNITS_OF_A_CORE = 64
 
 

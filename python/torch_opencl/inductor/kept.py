@@ -10,7 +10,7 @@ from .lanes import EFFECTS, Lanes
 from .ops import TEMPLATES
 from .statements import Expr, Phase, Statement, Statements, Value
 
-# Bytes that an item keeps: they stay in the first-level cache.
+# Bytes of private memory that a work-item keeps: they stay in the L1 cache.
 MOST_BYTES = 16384
 # Cheaper values are computed again: a load of a neighbouring element costs 1, as does an addition.
 LEAST_COST = 6

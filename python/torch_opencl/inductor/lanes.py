@@ -37,7 +37,7 @@ class Lanes:
         streamed: those past the caches.
         tiles: elements of arrays that take the place of memory, by pointer and index.
         whole: comparisons of positions whose result is the same in all lanes of a vector, by its name.
-        doubled_normal_distributions: what sums that are twice the normal distribution are of, by their names.
+        doubled_normal_distributions: x of each sum that is twice the standard normal CDF at x, by the sum's name.
         random_groups: names of what vectors of random numbers leave to those behind them, to be declared in front.
     """
 

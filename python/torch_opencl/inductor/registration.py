@@ -231,9 +231,9 @@ def allow_graphs(module: Any) -> None:
 
 
 def move_optimizer_state(module: Any) -> None:
-    """Move all of an optimizer's state to its parameters' device, as Dynamo does with ``step`` alone.
+    """Move an optimizer's scalar state from the CPU to the parameters' device, as Dynamo does with ``step`` alone.
 
-    NAdam has a product beside it, which operators of the compiled step would read together with ``step``.
+    NAdam also keeps ``mu_product``: an operator of the compiled step would read it and ``step`` from two devices.
 
     Args:
         module: torch._dynamo.variables.optimizer.
