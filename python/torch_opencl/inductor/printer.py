@@ -12,8 +12,13 @@ class IndexPrinter(ExprPrinter):
         return str(int(expr)) if abs(int(expr)) < 2**31 else f"{int(expr)}L"
 
     def _print_FloorDiv(self, expr: sympy.Expr) -> str:
-        x, divisor = (self.doprint(arg) for arg in expr.args)
+        x, divisor = self.doprint(expr.args[0]), self._divisor(expr)
         return f"(({x}) / ({divisor}))" if _is_natural(expr) else f"floor_div({x}, {divisor})"
+
+    def _divisor(self, expr: sympy.Expr) -> str:
+        text = self.doprint(expr.args[1])
+        # Sizes that are arguments of a kernel are not known to be positive, and a division by 0 would end the process.
+        return f"max({text}, 1L)" if _is_natural(expr) and not expr.args[1].is_positive else text
 
     def _print_CleanDiv(self, expr: sympy.Expr) -> str:
         x, divisor = (self.doprint(arg) for arg in expr.args)
@@ -27,7 +32,7 @@ class IndexPrinter(ExprPrinter):
         return f"({base} % ({self.doprint(modulus)}))"
 
     def _print_PythonMod(self, expr: sympy.Expr) -> str:
-        x, modulus = (self.doprint(arg) for arg in expr.args)
+        x, modulus = self.doprint(expr.args[0]), self._divisor(expr)
         return f"(({x}) % ({modulus}))" if _is_natural(expr) else f"floor_mod({x}, {modulus})"
 
     def _print_Mod(self, expr: sympy.Expr) -> str:
@@ -176,7 +181,7 @@ def has_vectors(expr: sympy.Expr) -> bool:
 
 
 def _is_natural(expr: sympy.Expr) -> bool:
-    return bool(expr.args[0].is_nonnegative) and bool(expr.args[1].is_positive)
+    return bool(expr.args[0].is_nonnegative) and bool(expr.args[1].is_nonnegative)
 
 
 print_index = IndexPrinter().doprint

@@ -80,7 +80,7 @@ def test_a_mask_without_dimensions_selects_all_or_nothing(dtype: torch.dtype, de
             assert torch.equal(assigned.cpu(), torch.full_like(self, 5) if selects else self)
             assert torch.equal(self.to(device)[mask].cpu(), self[mask.cpu()])
     # An assertion inside ATen on the CPU.
-    with pytest.raises(RuntimeError, match="one value|INTERNAL ASSERT"):
+    with pytest.raises(RuntimeError, match=r"one value|INTERNAL ASSERT"):
         self.to(device).index_put((torch.tensor(True),), self[0].to(device), accumulate=True)
 
 

@@ -121,6 +121,18 @@ def test_quotients_and_remainders_of_a_flat_index(device, length):
     check(function, x, few, many)
 
 
+def test_permuted_tensors_are_flattened_whose_sizes_change(device):
+    @torch.compile(fullgraph=True)
+    def flat(x, y):
+        return x.transpose(1, 2).reshape(-1).relu(), y.transpose(1, 2).flatten(1) * 2
+
+    for a, b, c in ((8, 15, 33), (9, 17, 35), (4, 16, 64)):
+        x, y = torch.randn(a, b, c, device=device), torch.randn(b, 4, a, 16, device=device)
+        actual = flat(x, y)
+        assert torch.equal(actual[0], x.transpose(1, 2).reshape(-1).relu())
+        assert torch.equal(actual[1], y.transpose(1, 2).flatten(1) * 2)
+
+
 def test_variances_of_shifted_rows(device):
     x = torch.randn(7, 1000, device=device) + 1e4
     x[3, 5], x[4, 7] = torch.inf, torch.nan
