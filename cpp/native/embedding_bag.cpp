@@ -62,8 +62,8 @@ at::Tensor for_each_index(const at::Tensor& grad, const at::Tensor& offset2bag) 
   return grad.index_select(0, offset2bag);
 }
 
-// Returns true if a condition holds for int32 or int64 elements on the host. ATen's functions, at some 5 us a call,
-// would take longer than the bags of a small model.
+// Returns true if a condition holds for int32 or int64 elements on the host. Calls of several functions of ATen take
+// longer than the bags of a small model.
 template <class Condition>
 bool holds_for(const at::Tensor& integers, const Condition& condition) {
   const c10::MaybeOwned<at::Tensor> dense = integers.expect_contiguous();

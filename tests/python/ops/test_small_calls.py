@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.usefixtures("small_calls_on_host"),
     pytest.mark.skipif(
         torch.opencl.get_device_properties().device_class != "cpu",
-        reason="of devices that are the CPU",
+        reason="the host computes small calls only where the device is the CPU",
     ),
 ]
 INFOS = [pytest.param(info, id=info.full_name) for info, dtypes in opinfo_dtypes() if torch.float32 in dtypes]

@@ -11,7 +11,7 @@ pytestmark = [
     pytest.mark.usefixtures("small_calls_on_host"),
     pytest.mark.skipif(
         torch.opencl.get_device_properties().device_class != "cpu",
-        reason="of devices that are the CPU",
+        reason="the host computes small calls only where the device is the CPU",
     ),
 ]
 

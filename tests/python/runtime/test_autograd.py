@@ -165,7 +165,10 @@ def test_a_process_that_ends_waits_for_the_thread_of_a_backward_pass() -> None:
     assert output_of(script) == "[True]"
 
 
-@pytest.mark.skipif(torch.opencl.get_device_properties().device_class != "cpu", reason="other devices have threads")
+@pytest.mark.skipif(
+    torch.opencl.get_device_properties().device_class != "cpu",
+    reason="a thread of the engine runs those of other devices",
+)
 def test_backward_runs_in_the_calling_thread_unless_that_is_changed(device):
     threads = []
 
