@@ -33,6 +33,7 @@ def install(module: Any) -> None:
         module: torch._inductor.lowering.
     """
     module._make_reduction_inner = _with_positions(module._make_reduction_inner)
+    module.get_constant_value = _not_on_opencl(module.get_constant_value)
     for operator, added in _MATMULS.items():
         op = getattr(torch.ops.aten, operator).default
         if op in module.lowerings:
@@ -91,6 +92,19 @@ def eager_where(module: Any, op: Any, applies: Callable[[torch.device], bool]) -
         return (eager if is_eager else lower)(*args, **kwargs)
 
     return lowered
+
+
+def _not_on_opencl(constant_value: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Let divisions by constants be divisions, which become products with reciprocals on every device but the CPU.
+
+    Those differ from eager mode in the last bit, and are infinite, or NaN, for the least divisors.
+    """
+
+    @functools.wraps(constant_value)
+    def value(x: Any) -> Any:
+        return None if x.get_device().type == "opencl" else constant_value(x)
+
+    return value
 
 
 def _with_positions(make: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:

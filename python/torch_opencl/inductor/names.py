@@ -40,7 +40,13 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "torch._inductor.compile_fx": ("compile_fx",),
     "torch._inductor.decomposition": ("decompositions",),
     "torch._inductor.graph": ("GraphLowering.decide_layout_opt", "config.force_layout_optimization"),
-    "torch._inductor.lowering": ("TensorBox", "_make_reduction_inner", "fallback_handler", "lowerings"),
+    "torch._inductor.lowering": (
+        "TensorBox",
+        "_make_reduction_inner",
+        "fallback_handler",
+        "get_constant_value",
+        "lowerings",
+    ),
     "torch._inductor.scheduler": ("Scheduler.create_backend", "V", "get_scheduling_for_device"),
     "torch._inductor.utils": (
         "GPU_TYPES",

@@ -128,6 +128,8 @@ static inline TV zeta(TV s, TV q) {
     result = SEL(q < 0, whole, result);
   }
   result = SEL(q <= 0 && q == floor(q), INFINITY, result);
+  // As in ATen, whose sum above 1 ends in 0 times infinity.
+  result = SEL(s == INFINITY, SEL(q < 1, INFINITY, SEL(q == 1, 1, NAN)), result);
   return SEL(s > 1, result, SEL(s == 1, INFINITY, NAN));
 }
 

@@ -159,6 +159,10 @@ def test_zeta(device: torch.device) -> None:
     near = (whole > 1) & (scale < 3e38)
     assert ((actual - expected).abs() / scale)[near].max() < 2e-6
     assert special.zeta(torch.tensor(3.0, device=device), torch.tensor(-1e6 - 0.5, device=device)).isfinite()
+    poles = torch.tensor([0.25, 1.0, -0.5, -1.5, 0.0, math.nan])
+    torch.testing.assert_close(
+        special.zeta(math.inf, poles.to(device)).cpu(), special.zeta(math.inf, poles), rtol=0, atol=0, equal_nan=True
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -60,6 +60,12 @@ def test_a_negative_index_out_of_range_is_named_as_it_was_given(device):
         torch.compile(lambda x, index: x[0][index] + 1)(x, flat).cpu()
 
 
+@pytest.mark.parametrize("divisor", [3, 7.7, 2.0**-130, 1e-45, float("inf"), 0.0], ids=str)
+def test_a_quotient_by_a_constant_is_what_eager_gives(device, divisor):
+    x = torch.arange(-50.0, 50, device=device)
+    same(lambda x: (x / divisor, x / torch.full_like(x, divisor), x.int() / divisor), x, rtol=0, atol=0)
+
+
 def test_sums_in_narrow_dtypes_wrap(device):
     x = torch.full((3, 50), 77, dtype=torch.uint8, device=device)
     same(lambda x: x.sum(1, dtype=torch.uint8).int() + 1, x)
