@@ -223,16 +223,20 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   const bool transposed = args.transposed;
   check_sizes("convolution_backward", "grad_output", grad_output, call.output_sizes());
   check_dtype("convolution_backward", "grad_output", grad_output, input.scalar_type());
+  const at::MemoryFormat format = call.memory_format();
   if (is_small(call, grad_output.sizes())) {
     const c10::SymInt channels = grad_output.size(1);
     const auto gradients = HostCall<at::_ops::convolution_backward>::attempt(
         grad_output, input, weight, at::OptionalSymIntArrayRef(channels), symbolic(call.stride), symbolic(call.padding),
         symbolic(call.dilation), transposed, symbolic(call.output_padding), call.groups, args.output_mask);
-    if (gradients.has_value()) return *gradients;
+    if (gradients.has_value()) {
+      const auto formatted = [&](const at::Tensor& grad) { return grad.defined() ? grad.contiguous(format) : grad; };
+      const auto& [grad_input, grad_weight, grad_bias] = *gradients;
+      return {formatted(grad_input), formatted(grad_weight), grad_bias};
+    }
   }
   const bridge::ConvParameters parameters = call.args();
   const bool has_data = call.has_data() && grad_output.numel() > 0;
-  const at::MemoryFormat format = call.memory_format();
   const at::Tensor image = call.formatted_input(format), kernel = repeated_in_batches_only(weight);
   const at::Tensor gradient = repeated_in_batches_only(grad_output, format);
   at::Tensor grad_input, grad_weight, grad_bias;

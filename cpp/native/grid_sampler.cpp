@@ -44,12 +44,12 @@ at::Tensor sample(const Arguments<Op>& args) {
 at::Tensor input_gradient(
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& grid, const bridge::GridSampler& how) {
   const auto dtype = at::toOpMathType(input.scalar_type());
-  at::Tensor grad_input = at::empty_like(input);
+  at::Tensor grad_input = at::empty_like(input, at::MemoryFormat::Contiguous);
   if (grad_input.numel() == 0) return grad_input;
   if (grad_output.numel() == 0) return grad_input.zero_();
   if (!at::globalContext().deterministicAlgorithms() &&
       checked([&] { return bridge::grid_has_any_order(arg(grad_output)); })) {
-    const at::Tensor sums = dtype == input.scalar_type() ? grad_input.zero_() : at::zeros_like(input, dtype);
+    const at::Tensor sums = dtype == input.scalar_type() ? grad_input.zero_() : at::zeros_like(grad_input, dtype);
     checked([&] { bridge::grid_sample_input_gradient_in_any_order(how, arg(sums), arg(grad_output), arg(grid)); });
     return sums.to(input.scalar_type());
   }

@@ -60,10 +60,10 @@ void check_adaptive(const at::Tensor& self, at::IntArrayRef output_size, int64_t
   }
 }
 
-// The memory format of a batch. What lacks the batch has one dimension less: three-dimensional planes with channels are
-// not images, whatever their strides.
+// The memory format of a result: volumes are contiguous, as ATen's are. What lacks the batch has one dimension less:
+// three-dimensional planes with channels are not images, whatever their strides.
 at::MemoryFormat format_of(const at::Tensor& self, int64_t spatial) {
-  return self.dim() == spatial + 2 ? self.suggest_memory_format() : at::MemoryFormat::Contiguous;
+  return spatial == 2 && self.dim() == 4 ? self.suggest_memory_format() : at::MemoryFormat::Contiguous;
 }
 
 at::Tensor adaptive_average(const at::Tensor& self, at::IntArrayRef output_size, int64_t spatial) {

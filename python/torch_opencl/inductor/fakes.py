@@ -4,8 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import in_kernel_invocation_manager
+
+from .whole import INTERPOLATIONS
 
 _aten = torch.ops.aten
+# Interpolations whose gradient is contiguous; others' is channels-last where the output's gradient is.
+_CONTIGUOUS_GRADIENTS = ("upsample_nearest3d", "_upsample_nearest_exact3d", "upsample_bicubic2d")
 
 
 def install(module: Any) -> None:
@@ -42,6 +47,17 @@ def _attention(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any
     return out, statistics, None, None, length, key.shape[-2], seed, offset, None
 
 
+def _attention_backward(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> tuple:
+    """Gradients lie as their tensors do where rows are dense, and are contiguous elsewhere."""
+    with in_kernel_invocation_manager(fake_mode):
+        *_, meta_bias = func(*args, **kwargs)
+    with fake_mode:
+        likes = map(torch.empty_like, args[1:4])
+        gradients = [like if like.stride(-1) == 1 else like.contiguous() for like in likes]
+        bias = None if meta_bias is None else args[0].new_empty_strided(meta_bias.shape, meta_bias.stride())
+    return (*gradients, bias)
+
+
 def _convolution(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     """The output is channels-last where the input or the weight is."""
     result = before(fake_mode, func, *args, **kwargs)
@@ -61,8 +77,21 @@ def _convolution(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: A
         return result.contiguous(memory_format=last)
 
 
+def _interpolation_backward(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """PyTorch has none that takes symbolic sizes."""
+    grad_output, _, input_size = args[:3]
+    is_contiguous = func in (getattr(_aten, f"{name}_backward").default for name in _CONTIGUOUS_GRADIENTS)
+    with fake_mode:
+        memory_format = torch._prims_common.suggest_memory_format(grad_output)
+        return grad_output.new_empty(input_size).contiguous(
+            memory_format=torch.contiguous_format if is_contiguous else memory_format
+        )
+
+
 _FAKES: dict[Any, Callable] = {
+    **{getattr(_aten, f"{name}_backward").default: _interpolation_backward for name in INTERPOLATIONS},
     _aten._scaled_dot_product_fused_attention_overrideable.default: _attention,
+    _aten._scaled_dot_product_fused_attention_overrideable_backward.default: _attention_backward,
     _aten.convolution.default: _convolution,
     _aten._convolution.default: _convolution,
     _aten.convolution_backward.default: _convolution,

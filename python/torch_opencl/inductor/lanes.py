@@ -359,17 +359,11 @@ class Lanes:
         return f"{array}[position]" if width == 1 else f"KEPT({self.type(target.dtype, width)}, {array} + position)"
 
     def _op_atomic_add(self, expr: Expr, width: int) -> str:
+        """One item's addition: CPU devices, whose items are lanes, leave it to eager mode."""
         pointer, index, dtype, value, mask = expr.args
-        if mask is not None:
-            return f"if ({mask}) {self._op_atomic_add(Expr('atomic_add', (*expr.args[:4], None)), 1)}"
         name, computed = STORAGE[dtype].name, torch.float32 if dtype in HALVES else dtype
-        varies = width > 1 and (self.stride(expr) != 0 or self.is_wide(value, width))
-        if not varies:
-            # The same in all lanes: it is added as often.
-            text = f"atomic_add_{name}({pointer} + ({self.index(index)}), {self.operand(value, computed, width, 1)});"
-            return f"for (int lane = 0; lane < {width}; lane++) {text}\n"
-        text = self.operand(value, computed, width, width)
-        return f"atomic_add{width}_{name}({pointer}, {self.index(index, wide=width)}, {text});\n"
+        text = f"atomic_add_{name}({pointer} + ({self.index(index)}), {self.operand(value, computed, width, 1)});\n"
+        return text if mask is None else f"if ({mask}) {text}"
 
     # --- bad input
 

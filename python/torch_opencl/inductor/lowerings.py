@@ -8,20 +8,8 @@ import sympy
 import torch
 from torch._inductor.virtualized import V, ops
 
-# Operators that CPU devices compute by a kernel of eager mode. Gradients of embeddings and of maxima would be atomic
-# additions, element by element; windows of pooling would be loaded lane by lane. Gradients of layer and RMS norms would
-# be loops along rows and loops along columns, which read what one pass does. Rolled rows would be loaded lane by lane.
-EAGER_ON_CPUS = (
-    "embedding_dense_backward",
-    "max_pool2d_with_indices",
-    "max_pool2d_with_indices_backward",
-    "max_pool3d_with_indices",
-    "avg_pool2d",
-    "avg_pool3d",
-    "native_layer_norm_backward",
-    "_fused_rms_norm_backward",
-    "roll",
-)
+from . import whole
+
 # Matmuls, and how many tensors come before the two matrices.
 _MATMULS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
 
@@ -38,60 +26,10 @@ def install(module: Any) -> None:
         op = getattr(torch.ops.aten, operator).default
         if op in module.lowerings:
             module.lowerings[op] = _matmul(operator, added, module.lowerings[op])
-    for name in EAGER_ON_CPUS:
-        op = getattr(torch.ops.aten, name).default
-        module.lowerings[op] = eager_where(module, op, _is_cpu)
+    whole.lower(module)
     convolution = torch.ops.aten.convolution.default
     if convolution in module.lowerings:
         module.lowerings[convolution] = _convolution(module, module.lowerings[convolution])
-
-
-def keep_whole(module: Any) -> None:
-    """Leave operators whole that kernels of eager mode compute faster than what they would be made of.
-
-    Args:
-        module: torch._inductor.decomposition.
-    """
-    for name in EAGER_ON_CPUS:
-        op = getattr(torch.ops.aten, name).default
-        if op in module.decompositions:
-            module.decompositions[op] = _whole_on_cpus(module.decompositions[op])
-
-
-def _whole_on_cpus(decompose: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(decompose)
-    def decomposed(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        is_whole = x.device.type == "opencl" and _is_cpu(x.device)
-        return NotImplemented if is_whole else decompose(x, *args, **kwargs)
-
-    return decomposed
-
-
-def _is_cpu(device: torch.device) -> bool:
-    return torch.opencl.get_device_properties(device).device_class == "cpu"
-
-
-def eager_where(module: Any, op: Any, applies: Callable[[torch.device], bool]) -> Callable[..., Any]:
-    """Let an operator of eager mode serve opencl.
-
-    Args:
-        module: torch._inductor.lowering.
-        op: the operator.
-        applies: tells for which devices, of opencl, it does.
-
-    Returns:
-        Its lowering.
-    """
-    lower, eager = module.lowerings.get(op), module.fallback_handler(op, add_to_fallback_set=False)
-
-    @functools.wraps(lower or eager)
-    def lowered(*args: Any, **kwargs: Any) -> Any:
-        tensors = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, module.TensorBox)]
-        devices = [tensor.get_device() for tensor in tensors]
-        is_eager = lower is None or any(device.type == "opencl" and applies(device) for device in devices)
-        return (eager if is_eager else lower)(*args, **kwargs)
-
-    return lowered
 
 
 def _not_on_opencl(constant_value: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -102,7 +40,8 @@ def _not_on_opencl(constant_value: Callable[[Any], Any]) -> Callable[[Any], Any]
 
     @functools.wraps(constant_value)
     def value(x: Any) -> Any:
-        return None if x.get_device().type == "opencl" else constant_value(x)
+        constant = constant_value(x)
+        return None if constant is not None and x.get_device().type == "opencl" else constant
 
     return value
 

@@ -6,6 +6,7 @@ __all__ = ["NEEDED", "check"]
 
 # module: its names, with dots where they are names of names
 NEEDED: dict[str, tuple[str, ...]] = {
+    "torch._decomp.decompositions": ("upsample_compute_output_size",),
     "torch._dynamo.device_interface": ("DeviceInterface", "register_interface_for_device"),
     "torch._dynamo.trace_rules": ("add",),
     "torch._dynamo.variables.optimizer": ("OptimizerVariable.move_step_if_cpu",),
@@ -42,10 +43,15 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "torch._inductor.graph": ("GraphLowering.decide_layout_opt", "config.force_layout_optimization"),
     "torch._inductor.lowering": (
         "TensorBox",
+        "V",
         "_make_reduction_inner",
+        "constrain_to_fx_strides",
         "fallback_handler",
         "get_constant_value",
+        "index_put_impl_",
         "lowerings",
+        "require_contiguous",
+        "scatter_fallback",
     ),
     "torch._inductor.scheduler": ("Scheduler.create_backend", "V", "get_scheduling_for_device"),
     "torch._inductor.utils": (
@@ -55,6 +61,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
         "needs_fallback_due_to_atomic_add_limitations",
     ),
     "torch._subclasses.fake_impls": ("op_implementations_dict",),
+    "torch._subclasses.fake_tensor": ("in_kernel_invocation_manager",),
     "torch.distributed.distributed_c10d": (
         "Backend.backend_capability",
         "Backend.default_device_backend_map",

@@ -10,6 +10,7 @@ import torch
 from torch_opencl import _hooks
 
 from . import names
+from .whole import add_by_atomics
 
 
 def add_to_gpu_types(module: Any) -> None:
@@ -33,18 +34,7 @@ def add_to_gpu_types(module: Any) -> None:
             return False if is_ours else is_big_gpu(index_or_device)
 
         module.is_big_gpu = is_big
-        lacks_atomics = module.needs_fallback_due_to_atomic_add_limitations
-
-        def lacks_atomic_add(dtype: torch.dtype) -> bool:
-            return lacks_atomics(dtype) or (dtype == torch.float64 and not _has_wide_atomics())
-
-        module.needs_fallback_due_to_atomic_add_limitations = lacks_atomic_add
-
-
-def _has_wide_atomics() -> bool:
-    """Tell whether all devices have atomic operations of 64 bits: Inductor does not say for which device it asks."""
-    devices = map(torch.opencl.get_device_properties, range(torch.opencl.device_count()))
-    return all("cl_khr_int64_base_atomics" in device.extensions for device in devices)
+        add_by_atomics(module)
 
 
 def keep_out_of_graphs(module: Any) -> None:
@@ -112,8 +102,8 @@ def leave_to_eager(module: Any) -> None:
         module: torch._inductor.lowering.
     """
     from .dtypes import STORAGE
-    from .lowerings import eager_where
     from .ops import without_templates
+    from .whole import eager_where
 
     # The lowering of the last wants its scales in memory.
     for name in (*without_templates(), "_weight_int8pack_mm"):

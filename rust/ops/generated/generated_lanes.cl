@@ -162,16 +162,6 @@ INLINE int16 ushort_of_bits16(int16 x) { return x & 0xffff; }
       element lane[16];                                                                                  \
     } in = {to(value)};                                                                                  \
     for (int l = 0; l < 16; l++) ((__global element *)p)[position.lane[l]] = in.lane[l];                 \
-  }                                                                                                      \
-  DEFINE_ATOMIC_LANES(name, pointer, type)
-#define DEFINE_ATOMIC_LANES(name, pointer, type)                                       \
-  INLINE void atomic_add16_##name(__global pointer *p, long16 index, type##16 value) { \
-    LongLanes position = {index};                                                      \
-    union {                                                                            \
-      type##16 v;                                                                      \
-      type lane[16];                                                                   \
-    } in = {value};                                                                    \
-    for (int l = 0; l < 16; l++) atomic_add_##name(p + position.lane[l], in.lane[l]);  \
   }
 #define BOOL_LANES(v) convert_int16((v) != (uchar16)(0))
 #define BOOL_BYTES(v) (convert_uchar16(v) & (uchar)1)

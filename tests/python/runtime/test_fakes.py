@@ -20,6 +20,19 @@ ALLOWED = {
     "aten.log_sigmoid_forward.default": "The backward needs no buffer, and ignores the one that other devices have.",
     "aten.native_batch_norm.default": "In evaluation nothing is kept: the backward takes the running statistics.",
 }
+# Of channels-last tensors. PyTorch's fakes of these are decompositions, and differ from the CPU too.
+LAID_OUT_OTHERWISE = {
+    "aten._log_softmax_backward_data.default",
+    "aten.glu_backward.default",
+    "aten.max_unpool2d.default",
+    # Channels-last where the host computes them, contiguous where kernels do: graphs leave only contiguous ones whole.
+    *(
+        f"aten.{kind}_pad{dims}d{end}.default"
+        for kind in ("reflection", "replication")
+        for dims in (2, 3)
+        for end in ("", "_backward")
+    ),
+}
 # Of each OpInfo; all of them take minutes.
 SAMPLES = 2
 TAGS = {torch.Tag.dynamic_output_shape, torch.Tag.inplace_view, torch.Tag.data_dependent_output}
@@ -113,6 +126,43 @@ def test_results_are_what_fake_operators_promise(device, part):
                     torch.autograd.grad(outs, ins, [torch.ones_like(leaf) for leaf in outs], allow_unused=True)
     assert compare.calls > 500
     assert not compare.differences
+
+
+def channels_last(tensor):
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if tensor.dim() not in formats or not tensor.is_floating_point():
+        return tensor
+    return tensor.detach().contiguous(memory_format=formats[tensor.dim()]).requires_grad_(tensor.requires_grad)
+
+
+def has_channels(sample):
+    leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
+    return any(leaf.dim() in (4, 5) for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+@requires_torch("2.13", "some fake operators, which were added or mended since")
+def test_results_of_channels_last_tensors_lie_as_fakes_promise(device):
+    compare = Compare()
+    for info in op_db:
+        if not info.name.startswith("nn.functional.") or torch.float32 not in info.supported_dtypes("cpu"):
+            continue
+        torch.manual_seed(0)
+        samples = info.sample_inputs("cpu", torch.float32, info.supports_autograd)
+        for sample in islice(filter(has_channels, islice(samples, 40)), 3):
+            call = mirror_all((sample.input, sample.args, sample.kwargs), device)
+            first, args, kwargs = tree_map_only(torch.Tensor, channels_last, call)
+            with compare:
+                try:
+                    out = info.op(first, *args, **kwargs)
+                except (RuntimeError, NotImplementedError, TypeError):
+                    continue
+                outs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+                ins = [leaf for leaf in tree_leaves((first, args, kwargs)) if isinstance(leaf, torch.Tensor)]
+                ins = [leaf for leaf in ins if leaf.requires_grad]
+                if outs and ins:
+                    torch.autograd.grad(outs, ins, [torch.ones_like(leaf) for leaf in outs], allow_unused=True)
+    assert compare.calls > 500
+    assert not compare.differences.keys() - LAID_OUT_OTHERWISE, compare.differences
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 3, 4, 8, 8)], ids=["2d", "3d"])

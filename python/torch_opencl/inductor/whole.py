@@ -1,0 +1,201 @@
+"""Operators that kernels of eager mode compute faster than what Inductor would make of them."""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+
+# Interpolations have one decomposition before autograd, from which gradients would be additions at loaded positions.
+INTERPOLATIONS = (
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+    "upsample_nearest3d",
+    "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d",
+    "upsample_linear1d",
+    "upsample_bilinear2d",
+    "upsample_trilinear3d",
+    "upsample_bicubic2d",
+)
+# Paddings, but of channels-last tensors: eager mode's result lies as those or is contiguous, by who computes it.
+PADDINGS = (
+    *(f"reflection_pad{dims}d{backward}" for dims in (1, 2, 3) for backward in ("", "_backward")),
+    *(f"replication_pad{dims}d" for dims in (1, 2, 3)),
+)
+# Operators that CPU devices compute by a kernel of eager mode. Gradients of embeddings and of maxima would be atomic
+# additions, element by element; windows of pooling, rolled rows, and what a position is computed for would be loaded
+# lane by lane. Gradients of layer and RMS norms would be loops along rows and loops along columns, which read what one
+# pass does.
+EAGER_ON_CPUS = (
+    *INTERPOLATIONS,
+    *PADDINGS,
+    *(f"{name}_backward" for name in INTERPOLATIONS),
+    "avg_pool2d",
+    "avg_pool3d",
+    "col2im",
+    "embedding_dense_backward",
+    "grid_sampler_2d",
+    "index_add",
+    "max_pool2d_with_indices",
+    "max_pool2d_with_indices_backward",
+    "max_pool3d_with_indices",
+    "native_layer_norm_backward",
+    "_fused_rms_norm_backward",
+    "roll",
+)
+# Those whose fake's result is contiguous whatever its input is.
+CONTIGUOUS = ("roll",)
+# The device of the tensor that an operator being lowered adds to.
+_added_to: ContextVar[torch.device | None] = ContextVar("_added_to", default=None)
+
+
+def keep(module: Any) -> None:
+    """Leave the operators whole in graphs.
+
+    Args:
+        module: torch._inductor.decomposition.
+    """
+    for name in EAGER_ON_CPUS:
+        op = getattr(torch.ops.aten, name).default
+        if op in module.decompositions:
+            refuse = _refuse_contiguous if name in PADDINGS else _refuse
+            module.decompositions[op] = _where_on_cpus(refuse, module.decompositions[op])
+    for name in INTERPOLATIONS:
+        packet = getattr(torch.ops.aten, name)
+        # These would be decomposed before autograd, for every device: ours is asked first.
+        for op, whole in ((packet.default, _recorded(packet.default)), (packet.vec, _with_size(packet.default))):
+            decompose = op.py_kernels.get(DispatchKey.Autograd)
+            if decompose is not None:
+                op.py_impl(DispatchKey.AutogradPrivateUse1)(_where_on_cpus(whole, decompose))
+
+
+def lower(module: Any) -> None:
+    """Let eager mode compute the operators, and additions at loaded positions.
+
+    Args:
+        module: torch._inductor.lowering.
+    """
+    for name in EAGER_ON_CPUS:
+        op = getattr(torch.ops.aten, name).default
+        constrain = module.require_contiguous if name in CONTIGUOUS else None
+        module.lowerings[op] = eager_where(module, op, is_cpu, constrain)
+    for name, position in (("index_put_impl_", 0), ("scatter_fallback", 1)):
+        setattr(module, name, _telling_device(getattr(module, name), position))
+
+
+def add_by_atomics(module: Any) -> None:
+    """Let additions at loaded positions be atomic operations only on devices that have them, and where they pay.
+
+    Args:
+        module: torch._inductor.utils, which does not say for which device it asks.
+    """
+    lacks_atomics = module.needs_fallback_due_to_atomic_add_limitations
+
+    @functools.wraps(lacks_atomics)
+    def lacks_atomic_add(dtype: torch.dtype) -> bool:
+        device = _added_to.get()
+        if lacks_atomics(dtype) or device is None or device.type != "opencl":
+            return lacks_atomics(dtype)
+        extensions = torch.opencl.get_device_properties(device).extensions
+        return is_cpu(device) or (dtype == torch.float64 and "cl_khr_int64_base_atomics" not in extensions)
+
+    module.needs_fallback_due_to_atomic_add_limitations = lacks_atomic_add
+
+
+def is_cpu(device: torch.device) -> bool:
+    """Tell whether a device, of opencl, is a CPU."""
+    return torch.opencl.get_device_properties(device).device_class == "cpu"
+
+
+def eager_where(
+    module: Any, op: Any, applies: Callable[[torch.device], bool], constrain: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Let an operator of eager mode serve opencl.
+
+    Args:
+        module: torch._inductor.lowering.
+        op: the operator.
+        applies: tells for which devices, of opencl, it does.
+        constrain: a layout constraint of Inductor for its arguments; by default they lie as the graph's do, as its
+            result lies as its fake promised for those.
+
+    Returns:
+        Its lowering.
+    """
+    lower, eager = module.lowerings.get(op), module.fallback_handler(op, add_to_fallback_set=False)
+
+    @functools.wraps(lower or eager)
+    def lowered(*args: Any, **kwargs: Any) -> Any:
+        tensors = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, module.TensorBox)]
+        devices = [tensor.get_device() for tensor in tensors]
+        if lower is not None and not any(device.type == "opencl" and applies(device) for device in devices):
+            return lower(*args, **kwargs)
+        node = module.V.graph.current_node
+        if node.target is op:
+            args, kwargs = (constrain or module.constrain_to_fx_strides)(node, *args, **kwargs)
+        return eager(*args, **kwargs)
+
+    return lowered
+
+
+# A decomposition that returns NotImplemented leaves its operator whole.
+def _refuse(*args: Any, **kwargs: Any) -> Any:
+    return NotImplemented
+
+
+def _refuse_contiguous(*args: Any, **kwargs: Any) -> Any:
+    tensors = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.Tensor)]
+    are_contiguous = all(torch._prims_common.suggest_memory_format(x) == torch.contiguous_format for x in tensors)
+    return NotImplemented if are_contiguous else None
+
+
+def _where_on_cpus(whole: Callable[..., Any], decompose: Callable[..., Any]) -> Callable[..., Any]:
+    """A decomposition that on CPU devices gives the result of `whole`, where that is not None."""
+
+    @functools.wraps(decompose)
+    def chosen(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        result = whole(x, *args, **kwargs) if x.device.type == "opencl" and is_cpu(x.device) else None
+        return decompose(x, *args, **kwargs) if result is None else result
+
+    return chosen
+
+
+def _recorded(op: Any) -> Callable[..., Any]:
+    """An operator as autograd records it."""
+    return functools.partial(op._op_dk, DispatchKey.Autograd)
+
+
+def _with_size(op: Any) -> Callable[..., torch.Tensor]:
+    """The overload of an interpolation that is given scales as a list, by the one that is given the output's size."""
+
+    def interpolated(x: torch.Tensor, output_size: Any, *args: Any) -> torch.Tensor:
+        *corners, scales = args
+        sizes = torch._decomp.decompositions.upsample_compute_output_size(x.size(), output_size, scales)
+        return op(x, sizes, *corners, *(map(float, scales) if scales else (None,) * len(sizes)))
+
+    return interpolated
+
+
+def _telling_device(function: Callable[..., Any], position: int) -> Callable[..., Any]:
+    """Note the device of the argument at a position while a function runs."""
+
+    @functools.wraps(function)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        with _adding_to(args[position].get_device()):
+            return function(*args, **kwargs)
+
+    return told
+
+
+@contextmanager
+def _adding_to(device: torch.device) -> Iterator[None]:
+    token = _added_to.set(device)
+    try:
+        yield
+    finally:
+        _added_to.reset(token)
