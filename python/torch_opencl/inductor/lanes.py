@@ -12,6 +12,7 @@ from .dtypes import HALVES, NARROW, STORAGE, compute_type, literal
 from .gelu import doubled_normal_distributions
 from .ops import TEMPLATES, Operands
 from .printer import has_vectors, in_lanes, is_real
+from .shuffles import shuffled
 from .softmax import Softmax
 from .statements import Expr, Phase, Statement, Value
 
@@ -317,6 +318,9 @@ class Lanes:
             text = f"load_{name}({pointer} + ({self.index(index)}))"
             return text if mask is None else f"({self._any(mask, width)} ? {text} : 0)"
         stride = self.stride(expr)
+        if stride in (-1, 2) and mask is None:
+            head, where = f"load{wide}_{name}", f"{pointer} + ({self.index(index)})"
+            return shuffled(head, where, self.type(dtype, wide), stride, wide)
         if stride == 1:
             head, where = f"load{wide}", f"{pointer} + ({self.index(index)})"
         else:

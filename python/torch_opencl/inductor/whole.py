@@ -35,6 +35,7 @@ EAGER_ON_CPUS = (
     *INTERPOLATIONS,
     *PADDINGS,
     *(f"{name}_backward" for name in INTERPOLATIONS),
+    "_adaptive_avg_pool2d",
     "avg_pool2d",
     "avg_pool3d",
     "col2im",

@@ -104,6 +104,25 @@ def test_joined_tensors(device, widths, dynamic):
     check(function, *(tensor.bfloat16() for tensor in tensors), dynamic=dynamic, rtol=2e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize("shape", [(3, 37), (5, 64), (2, 3, 129), (1000,), (7, 1)], ids=str)
+def test_reversed_rows_and_every_second_element(device, shape, dtype, dynamic):
+    def function(x):
+        back = x.flip(-1)
+        return (
+            back,
+            x.flip(0),
+            torch.where(back > 0, x, back),
+            back.sum(-1),
+            back[..., 1:],
+            x[..., 1::2],
+            x[..., ::2] + 1,
+        )
+
+    check(function, (torch.randn(shape, device=device) * 50).to(dtype), dynamic=dynamic)
+
+
 @pytest.mark.parametrize("shape", [(2, 8, 16, 20), (3, 16, 12, 12), (2, 8, 3, 5)], ids=str)
 def test_norms_of_groups_of_channels(device, shape):
     x, weight, bias = torch.randn(shape, device=device), *torch.randn(2, shape[1], device=device)
