@@ -80,7 +80,7 @@ def _convolution(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: A
 def _interpolation_backward(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
     """PyTorch has none that takes symbolic sizes."""
     grad_output, _, input_size = args[:3]
-    is_contiguous = func in (getattr(_aten, f"{name}_backward").default for name in _CONTIGUOUS_GRADIENTS)
+    is_contiguous = func._opname.removesuffix("_backward") in _CONTIGUOUS_GRADIENTS
     with fake_mode:
         memory_format = torch._prims_common.suggest_memory_format(grad_output)
         return grad_output.new_empty(input_size).contiguous(

@@ -10,6 +10,8 @@ from torch._inductor.codegen import common
 
 from torch_opencl import _hooks, _load
 
+from .whole import whole_interpolations
+
 
 def install(module: Any) -> None:
     """Ask, before a graph is compiled, whether it can be.
@@ -31,6 +33,8 @@ def install(module: Any) -> None:
                     "names as supported to have kernels generated."
                 )
                 return model
+            with whole_interpolations():
+                return compile_fx(model, example_inputs, *args, **options)
         return compile_fx(model, example_inputs, *args, **options)
 
     module.compile_fx = compile_or_not

@@ -86,9 +86,9 @@ class Lanes:
         elif varies:
             self.varies.update(target.name for target in statement.targets)
         index = self._index(expr)
-        if index is not None and self.stride(expr) != 0 and not has_vectors(index):
+        if index is not None and self.stride(expr) != 0 and not has_vectors(self._in_lanes(index, 16)):
             self.is_scalar_only = True
-        if expr.op in ("store", "atomic_add") and expr.args[4] is not None:
+        if expr.op == "atomic_add" or (expr.op == "store" and expr.args[4] is not None):
             self.is_scalar_only = True
 
     @staticmethod
@@ -166,14 +166,16 @@ class Lanes:
             return self.kernel.index_to_str(index)
         stride = self.kernel.lane_stride(index, self.prefix, self.varies, self.length)
         if stride is not None:
-            step = self.kernel.index_to_str(stride)
-            return f"(({self.kernel.index_to_str(index)}) + LANES{wide} * (long)({step}))"
+            return f"(({self.kernel.index_to_str(index)}) + LANES{wide} * (long)({self.kernel.index_to_str(stride)}))"
+        return self.kernel.index_to_str(self._in_lanes(index, wide))
+
+    def _in_lanes(self, index: sympy.Expr, wide: int) -> sympy.Expr:
         lanes = {}
         for symbol, entry in self.kernel.range_tree_nodes.items():
             if entry.prefix == self.prefix and entry.divisor == 1:
                 index = in_lanes(index, symbol, entry.length, wide)
                 lanes[symbol] = sympy.Symbol(f"({entry.name} + LANES{wide})", integer=True, nonnegative=True)
-        return self.kernel.index_to_str(index.xreplace(lanes))
+        return index.xreplace(lanes)
 
     # --- statements
 
@@ -363,7 +365,7 @@ class Lanes:
         return f"{array}[position]" if width == 1 else f"KEPT({self.type(target.dtype, width)}, {array} + position)"
 
     def _op_atomic_add(self, expr: Expr, width: int) -> str:
-        """One item's addition: CPU devices, whose items are lanes, leave it to eager mode."""
+        """One item's addition: nothing else is as fast on CPU devices as eager mode, which computes most of them."""
         pointer, index, dtype, value, mask = expr.args
         name, computed = STORAGE[dtype].name, torch.float32 if dtype in HALVES else dtype
         text = f"atomic_add_{name}({pointer} + ({self.index(index)}), {self.operand(value, computed, width, 1)});\n"

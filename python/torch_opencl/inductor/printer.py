@@ -1,5 +1,7 @@
 """Index expressions as OpenCL C."""
 
+import math
+
 import sympy
 from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from torch.utils._sympy.printers import ExprPrinter
@@ -194,7 +196,7 @@ def in_lanes(index: sympy.Expr, first: sympy.Symbol, length: sympy.Expr, width: 
 
     Args:
         index: an index expression.
-        first: the position of the first lane.
+        first: the position of the first lane; a number may be added to it.
         length: more than any position.
         width: lanes.
 
@@ -203,15 +205,24 @@ def in_lanes(index: sympy.Expr, first: sympy.Symbol, length: sympy.Expr, width: 
     """
 
     def fits(part: sympy.Expr) -> bool:
-        if not (isinstance(part, (FloorDiv, ModularIndexing)) and part.args[0] == first):
+        if not isinstance(part, (FloorDiv, ModularIndexing)):
             return False
-        return all(isinstance(size, sympy.Integer) and 0 < size < 1 << 31 for size in (*part.args[1:], length))
+        sizes = (part.args[0] - first, *part.args[1:], length)
+        return all(isinstance(size, sympy.Integer) and abs(size) < 1 << 29 for size in sizes) and min(sizes[1:]) > 0
 
     def text(part: sympy.Expr) -> sympy.Symbol:
-        divisor, *modulus = part.args[1:]
-        text = f"((uint{width})((uint){first}) + convert_uint{width}(LANES{width}))"
+        base, divisor, *modulus = part.args
+        # Positions below 0 are divided as those some periods above, of which the quotient is so much more.
+        period = divisor * math.prod(modulus)
+        periods = max(0, -((base - first) // period))
+        text = (
+            f"((uint{width})((uint)({first + (base - first) + periods * period})) + convert_uint{width}(LANES{width}))"
+        )
         text = text if divisor == 1 else f"({text} / {divisor}u)"
         text = f"({text} % {modulus[0]}u)" if modulus else text
-        return sympy.Symbol(f"convert_long{width}({text})", integer=True, nonnegative=True)
+        text = f"convert_long{width}({text})"
+        if modulus or not periods:
+            return sympy.Symbol(text, integer=True, nonnegative=True)
+        return sympy.Symbol(f"({text} - {periods})", integer=True)
 
     return index.replace(fits, text)

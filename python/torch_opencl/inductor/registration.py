@@ -10,7 +10,7 @@ import torch
 from torch_opencl import _hooks
 
 from . import names
-from .whole import add_by_atomics
+from .whole import limit_atomic_additions
 
 
 def add_to_gpu_types(module: Any) -> None:
@@ -34,7 +34,7 @@ def add_to_gpu_types(module: Any) -> None:
             return False if is_ours else is_big_gpu(index_or_device)
 
         module.is_big_gpu = is_big
-        add_by_atomics(module)
+        limit_atomic_additions(module)
 
 
 def keep_out_of_graphs(module: Any) -> None:

@@ -9,9 +9,9 @@ def shuffled(load: str, where: str, kind: str, stride: int, wide: int) -> str:
     Args:
         load: the function that loads a vector.
         where: the address of the first lane.
-        kind: the type of the vector.
+        kind: the type of the vector, for strides of 2.
         stride: -1 or 2, by how much the address grows from lane to lane.
-        wide: lanes.
+        wide: lanes, a power of two up to 16.
 
     Returns:
         An expression.

@@ -1,6 +1,7 @@
 """Operators that kernels of eager mode compute faster than what Inductor would make of them."""
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -8,6 +9,8 @@ from typing import Any
 
 import torch
 from torch._C import DispatchKey
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._pytree import tree_leaves
 
 # Interpolations have one decomposition before autograd, from which gradients would be additions at loaded positions.
 INTERPOLATIONS = (
@@ -22,7 +25,8 @@ INTERPOLATIONS = (
     "upsample_trilinear3d",
     "upsample_bicubic2d",
 )
-# Paddings, but of channels-last tensors: eager mode's result lies as those or is contiguous, by who computes it.
+# Of channels-last tensors the host makes channels-last results, and kernels contiguous ones: paddings of such tensors
+# are decomposed. The gradients of replication are not here, as PyTorch has no decomposition of them.
 PADDINGS = (
     *(f"reflection_pad{dims}d{backward}" for dims in (1, 2, 3) for backward in ("", "_backward")),
     *(f"replication_pad{dims}d" for dims in (1, 2, 3)),
@@ -51,12 +55,14 @@ EAGER_ON_CPUS = (
 )
 # Those whose fake's result is contiguous whatever its input is.
 CONTIGUOUS = ("roll",)
-# The device of the tensor that an operator being lowered adds to.
+# The device of the tensor that an operator being lowered adds to, where it is asked for.
 _added_to: ContextVar[torch.device | None] = ContextVar("_added_to", default=None)
+_lock = threading.Lock()
+_tracing = 0
 
 
 def keep(module: Any) -> None:
-    """Leave the operators whole in graphs.
+    """Leave the operators whole in graphs that Inductor decomposes.
 
     Args:
         module: torch._inductor.decomposition.
@@ -64,15 +70,45 @@ def keep(module: Any) -> None:
     for name in EAGER_ON_CPUS:
         op = getattr(torch.ops.aten, name).default
         if op in module.decompositions:
-            refuse = _refuse_contiguous if name in PADDINGS else _refuse
-            module.decompositions[op] = _where_on_cpus(refuse, module.decompositions[op])
-    for name in INTERPOLATIONS:
-        packet = getattr(torch.ops.aten, name)
-        # These would be decomposed before autograd, for every device: ours is asked first.
-        for op, whole in ((packet.default, _recorded(packet.default)), (packet.vec, _with_size(packet.default))):
-            decompose = op.py_kernels.get(DispatchKey.Autograd)
-            if decompose is not None:
-                op.py_impl(DispatchKey.AutogradPrivateUse1)(_where_on_cpus(whole, decompose))
+            is_whole = _are_contiguous if name in PADDINGS else _is_any
+            module.decompositions[op] = _where_on_cpus(is_whole, _left_whole, module.decompositions[op])
+
+
+@contextmanager
+def whole_interpolations() -> Iterator[None]:
+    """Leave interpolations whole in what is traced meanwhile.
+
+    PyTorch decomposes them before autograd, by functions in the operators' own tables. Ours are there only while a
+    graph is compiled for opencl: `torch.export`, for one, looks into these tables.
+    """
+    global _tracing
+    tables = [(op, kernel) for name in INTERPOLATIONS for op, kernel in _kernels(name)]
+    with _lock:
+        _tracing += 1
+        if _tracing == 1:
+            for op, kernel in tables:
+                op.py_impl(DispatchKey.AutogradPrivateUse1)(kernel)
+    try:
+        yield
+    finally:
+        with _lock:
+            _tracing -= 1
+            if _tracing == 0:
+                for op, _ in tables:
+                    del op.py_kernels[DispatchKey.AutogradPrivateUse1]
+                    op._dispatch_cache.clear()
+
+
+@functools.cache
+def _kernels(name: str) -> list[tuple[Any, Callable[..., Any]]]:
+    """The overloads of an interpolation that PyTorch decomposes before autograd, with what leaves them whole."""
+    packet = getattr(torch.ops.aten, name)
+    kernels = []
+    for op, whole in ((packet.default, _recorded(packet.default)), (packet.vec, _with_size(packet.default))):
+        decompose = op.py_kernels.get(DispatchKey.Autograd)
+        if decompose is not None:
+            kernels.append((op, _where_on_cpus(_has_known_sizes, whole, decompose)))
+    return kernels
 
 
 def lower(module: Any) -> None:
@@ -85,11 +121,15 @@ def lower(module: Any) -> None:
         op = getattr(torch.ops.aten, name).default
         constrain = module.require_contiguous if name in CONTIGUOUS else None
         module.lowerings[op] = eager_where(module, op, is_cpu, constrain)
-    for name, position in (("index_put_impl_", 0), ("scatter_fallback", 1)):
-        setattr(module, name, _telling_device(getattr(module, name), position))
+    for name in ("index_put_impl_", "scatter_fallback"):
+        setattr(module, name, _telling_device(getattr(module, name)))
+    # It may have been imported before the name was changed where it comes from.
+    module.needs_fallback_due_to_atomic_add_limitations = (
+        torch._inductor.utils.needs_fallback_due_to_atomic_add_limitations
+    )
 
 
-def add_by_atomics(module: Any) -> None:
+def limit_atomic_additions(module: Any) -> None:
     """Let additions at loaded positions be atomic operations only on devices that have them, and where they pay.
 
     Args:
@@ -99,9 +139,12 @@ def add_by_atomics(module: Any) -> None:
 
     @functools.wraps(lacks_atomics)
     def lacks_atomic_add(dtype: torch.dtype) -> bool:
+        # Decompositions ask too, for no device: what they make of an operator is asked again when it is lowered.
         device = _added_to.get()
-        if lacks_atomics(dtype) or device is None or device.type != "opencl":
-            return lacks_atomics(dtype)
+        if lacks_atomics(dtype):
+            return True
+        if device is None or device.type != "opencl":
+            return False
         extensions = torch.opencl.get_device_properties(device).extensions
         return is_cpu(device) or (dtype == torch.float64 and "cl_khr_int64_base_atomics" not in extensions)
 
@@ -116,7 +159,7 @@ def is_cpu(device: torch.device) -> bool:
 def eager_where(
     module: Any, op: Any, applies: Callable[[torch.device], bool], constrain: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """Let an operator of eager mode serve opencl.
+    """Let an operator of eager mode serve opencl, and other devices where it has no lowering.
 
     Args:
         module: torch._inductor.lowering.
@@ -144,24 +187,34 @@ def eager_where(
     return lowered
 
 
-# A decomposition that returns NotImplemented leaves its operator whole.
-def _refuse(*args: Any, **kwargs: Any) -> Any:
+def _left_whole(*args: Any, **kwargs: Any) -> Any:
+    """A decomposition that leaves its operator whole."""
     return NotImplemented
 
 
-def _refuse_contiguous(*args: Any, **kwargs: Any) -> Any:
+def _is_any(*args: Any, **kwargs: Any) -> bool:
+    return True
+
+
+def _are_contiguous(*args: Any, **kwargs: Any) -> bool:
     tensors = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.Tensor)]
-    are_contiguous = all(torch._prims_common.suggest_memory_format(x) == torch.contiguous_format for x in tensors)
-    return NotImplemented if are_contiguous else None
+    return all(torch._prims_common.suggest_memory_format(x) == torch.contiguous_format for x in tensors)
 
 
-def _where_on_cpus(whole: Callable[..., Any], decompose: Callable[..., Any]) -> Callable[..., Any]:
-    """A decomposition that on CPU devices gives the result of `whole`, where that is not None."""
+def _has_known_sizes(x: torch.Tensor, *args: Any, **kwargs: Any) -> bool:
+    """Tell whether a tensor's sizes do not depend on data: the operators' fakes compare them."""
+    return not free_unbacked_symbols(x.size())
+
+
+def _where_on_cpus(
+    is_whole: Callable[..., bool], whole: Callable[..., Any], decompose: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A decomposition that on CPU devices is `whole` for arguments for which `is_whole`."""
 
     @functools.wraps(decompose)
     def chosen(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        result = whole(x, *args, **kwargs) if x.device.type == "opencl" and is_cpu(x.device) else None
-        return decompose(x, *args, **kwargs) if result is None else result
+        is_ours = x.device.type == "opencl" and is_cpu(x.device) and is_whole(x, *args, **kwargs)
+        return (whole if is_ours else decompose)(x, *args, **kwargs)
 
     return chosen
 
@@ -182,12 +235,16 @@ def _with_size(op: Any) -> Callable[..., torch.Tensor]:
     return interpolated
 
 
-def _telling_device(function: Callable[..., Any], position: int) -> Callable[..., Any]:
-    """Note the device of the argument at a position while a function runs."""
+def _telling_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Note the device of the first tensor while a function runs, if it adds to that, and if all sizes are known."""
 
     @functools.wraps(function)
     def told(*args: Any, **kwargs: Any) -> Any:
-        with _adding_to(args[position].get_device()):
+        nodes = [arg for arg in tree_leaves(args) if hasattr(arg, "get_size")]
+        adds = kwargs.get("reduce", "sum") is not None
+        if not adds or any(free_unbacked_symbols(node.get_size()) for node in nodes):
+            return function(*args, **kwargs)
+        with _adding_to(nodes[0].get_device()):
             return function(*args, **kwargs)
 
     return told

@@ -193,6 +193,20 @@ def test_flex_attention_computes_what_its_functions_say(device, masked):
     close(torch.autograd.grad(actual.square().sum(), (query, key, value)), gradients, rtol=1e-3, atol=1e-3)
 
 
+def test_gradients_of_what_flex_attention_captures_are_refused_in_words(device):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    query, bias = torch.randn(1, 2, 64, 16, device=device), torch.randn(2, device=device, requires_grad=True)
+
+    def biased(score, batch, head, query_index, key_index):
+        return score + bias[head]
+
+    with pytest.raises(Exception, match="no gradients of tensors that score_mod captures"):
+        torch.compile(flex_attention, fullgraph=True)(query, query, query, score_mod=biased).sum().backward()
+    detached = bias.detach()
+    torch.compile(flex_attention)(query, query, query, score_mod=lambda s, b, h, i, j: s + detached[h])
+
+
 def test_scaled_dot_product_attention_with_a_mask_of_its_own(device):
     query, key, value = (torch.randn(2, 4, 32, 16, device=device) for _ in range(3))
     function = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, (q[..., :1] > 0).expand(-1, -1, -1, 32))  # noqa: E731

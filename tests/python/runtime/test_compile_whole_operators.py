@@ -1,5 +1,9 @@
 """torch.compile: operators that graphs leave to kernels of eager mode where these are faster."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.nn import functional
@@ -96,3 +100,44 @@ def test_additions_at_loaded_positions(device, dynamic):
 def test_a_loss_of_channels_last_classes(device):
     target = torch.randint(0, 3, (2, 6, 7), device=device)
     check(lambda x: functional.nll_loss(x * 2, target), sample(4, device, is_last=True), False)
+
+
+def test_sizes_that_depend_on_data(device):
+    def function(x, mask):
+        return functional.interpolate(x[mask.nonzero()[:, 0]][None, None] * 2, size=(4, 4), mode="bilinear")
+
+    x, mask = torch.rand(5, 7, device=device, requires_grad=True), torch.tensor([1, 0, 1, 1, 0], device=device)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        value = torch.compile(function, fullgraph=True)(x, mask)
+    (grad,) = torch.autograd.grad(value.sum(), x)
+    expected = function(x, mask)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(grad, *torch.autograd.grad(expected.sum(), x))
+
+
+def test_exported_graphs_are_those_of_other_devices(device):
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return functional.interpolate(x * 2, scale_factor=2.0, mode="bilinear")
+
+    def operators(x):
+        exported = torch.export.export(Model(), (x,)).run_decompositions()
+        return [str(node.target) for node in exported.graph.nodes if node.op == "call_function"]
+
+    x = sample(4, device)
+    torch.testing.assert_close(torch.compile(Model())(x), Model()(x))
+    assert operators(x) == operators(x.cpu())
+
+
+def test_additions_where_inductor_was_imported_first(device):
+    program = """
+import torch, torch._inductor.compile_fx
+import torch_opencl
+index, values = torch.zeros(40, dtype=torch.int64, device="opencl"), torch.ones(40, device="opencl")
+add = lambda index, values: values.new_zeros(3).index_put((index,), values * 2, accumulate=True)
+print(torch.compile(add)(index, values).tolist())
+"""
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert result.stdout.strip() == "[80.0, 0.0, 0.0]", result.stderr
