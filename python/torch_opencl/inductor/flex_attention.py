@@ -80,8 +80,8 @@ def _take_from(node: torch.fx.Node, results: Any) -> None:
         elif user.users:
             # The dense form makes them for tensors that require gradients, which none of a traced graph does.
             raise NotImplementedError(
-                "flex_attention compiled for opencl gives no gradients of tensors that score_mod captures: detach them, "
-                "or call it outside of torch.compile"
+                "flex_attention compiled for opencl gives no gradients of tensors that score_mod captures: "
+                "detach them, or call it outside of torch.compile"
             )
         user.graph.erase_node(user)
 

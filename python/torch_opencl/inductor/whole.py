@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch._C import DispatchKey
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._pytree import tree_leaves
 
 # Interpolations have one decomposition before autograd, from which gradients would be additions at loaded positions.
@@ -203,7 +202,14 @@ def _are_contiguous(*args: Any, **kwargs: Any) -> bool:
 
 def _has_known_sizes(x: torch.Tensor, *args: Any, **kwargs: Any) -> bool:
     """Tell whether a tensor's sizes do not depend on data: the operators' fakes compare them."""
-    return not free_unbacked_symbols(x.size())
+    return _are_known(x.size())
+
+
+def _are_known(sizes: Any) -> bool:
+    # Imported here, as this module is with fake tensors, which need no sympy.
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols  # noqa: PLC0415
+
+    return not free_unbacked_symbols(sizes)
 
 
 def _where_on_cpus(
@@ -242,7 +248,7 @@ def _telling_device(function: Callable[..., Any]) -> Callable[..., Any]:
     def told(*args: Any, **kwargs: Any) -> Any:
         nodes = [arg for arg in tree_leaves(args) if hasattr(arg, "get_size")]
         adds = kwargs.get("reduce", "sum") is not None
-        if not adds or any(free_unbacked_symbols(node.get_size()) for node in nodes):
+        if not adds or not all(_are_known(node.get_size()) for node in nodes):
             return function(*args, **kwargs)
         with _adding_to(nodes[0].get_device()):
             return function(*args, **kwargs)
