@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import in_kernel_invocation_manager
 
 from .whole import INTERPOLATIONS
 
@@ -48,14 +47,12 @@ def _attention(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any
 
 
 def _attention_backward(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> tuple:
-    """Gradients lie as their tensors do where rows are dense, and are contiguous elsewhere."""
-    with in_kernel_invocation_manager(fake_mode):
-        *_, meta_bias = func(*args, **kwargs)
+    """Gradients lie as their tensors do where rows are dense, and are contiguous elsewhere, as that of a bias is."""
+    bias, wanted = args[4:6]
     with fake_mode:
         likes = map(torch.empty_like, args[1:4])
         gradients = [like if like.stride(-1) == 1 else like.contiguous() for like in likes]
-        bias = None if meta_bias is None else args[0].new_empty_strided(meta_bias.shape, meta_bias.stride())
-    return (*gradients, bias)
+        return (*gradients, bias.new_empty(bias.shape) if bias is not None and wanted[3] else None)
 
 
 def _convolution(before: Any, fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:

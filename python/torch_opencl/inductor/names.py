@@ -61,7 +61,6 @@ NEEDED: dict[str, tuple[str, ...]] = {
         "needs_fallback_due_to_atomic_add_limitations",
     ),
     "torch._subclasses.fake_impls": ("op_implementations_dict",),
-    "torch._subclasses.fake_tensor": ("in_kernel_invocation_manager",),
     "torch.distributed.distributed_c10d": (
         "Backend.backend_capability",
         "Backend.default_device_backend_map",
