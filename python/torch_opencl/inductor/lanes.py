@@ -365,7 +365,7 @@ class Lanes:
         return f"{array}[position]" if width == 1 else f"KEPT({self.type(target.dtype, width)}, {array} + position)"
 
     def _op_atomic_add(self, expr: Expr, width: int) -> str:
-        """One item's addition: nothing else is as fast on CPU devices as eager mode, which computes most of them."""
+        """One element's atomic addition: a kernel that has one is scalar."""
         pointer, index, dtype, value, mask = expr.args
         name, computed = STORAGE[dtype].name, torch.float32 if dtype in HALVES else dtype
         text = f"atomic_add_{name}({pointer} + ({self.index(index)}), {self.operand(value, computed, width, 1)});\n"

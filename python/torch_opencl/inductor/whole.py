@@ -31,7 +31,7 @@ PADDINGS = (
     *(f"replication_pad{dims}d" for dims in (1, 2, 3)),
 )
 # Operators that CPU devices compute by a kernel of eager mode. Gradients of embeddings and of maxima would be atomic
-# additions, element by element; windows of pooling, rolled rows, and what a position is computed for would be loaded
+# additions, element by element; windows of pooling, rolled rows, and elements at computed positions would be loaded
 # lane by lane. Gradients of layer and RMS norms would be loops along rows and loops along columns, which read what one
 # pass does.
 EAGER_ON_CPUS = (
@@ -69,7 +69,7 @@ def keep(module: Any) -> None:
     for name in EAGER_ON_CPUS:
         op = getattr(torch.ops.aten, name).default
         if op in module.decompositions:
-            is_whole = _are_contiguous if name in PADDINGS else _is_any
+            is_whole = _are_contiguous if name in PADDINGS else _always
             module.decompositions[op] = _where_on_cpus(is_whole, _left_whole, module.decompositions[op])
 
 
@@ -86,7 +86,8 @@ def whole_interpolations() -> Iterator[None]:
         _tracing += 1
         if _tracing == 1:
             for op, kernel in tables:
-                op.py_impl(DispatchKey.AutogradPrivateUse1)(kernel)
+                op.py_kernels[DispatchKey.AutogradPrivateUse1] = kernel
+                op._dispatch_cache.clear()
     try:
         yield
     finally:
@@ -191,7 +192,7 @@ def _left_whole(*args: Any, **kwargs: Any) -> Any:
     return NotImplemented
 
 
-def _is_any(*args: Any, **kwargs: Any) -> bool:
+def _always(*args: Any, **kwargs: Any) -> bool:
     return True
 
 
