@@ -14,11 +14,11 @@
 namespace torch_opencl {
 namespace {
 
-// Elements of all tensors with which a call takes less than waiting for a queue (some 50 us, PoCL, 2 cores).
+// Elements of all tensors with which a call takes less than waiting for a queue (some 50 us, PoCL, 2 cores): in
+// general, of ops that touch each once, and of those that multiply.
 constexpr int64_t kMaxElements = (int64_t{1} << 16) - 1;
-
-// Elements of a result with which it does: of a matmul of narrow matrices, or of many rows of a small table.
-constexpr int64_t kMaxResultElements = (int64_t{1} << 19) - 1;
+constexpr int64_t kMaxTouched = (int64_t{1} << 17) - 1;
+constexpr int64_t kMaxOperands = (int64_t{1} << 18) - 1;
 
 } // namespace
 
@@ -33,7 +33,7 @@ void HostMemory::add(const at::Tensor& tensor) {
   // What is copied on write has its own memory when it is written to, and not before.
   const bool has_memory = tensor.layout() == at::kStrided && tensor.numel() > 0 && tensor.storage().data() != nullptr &&
       !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
-  is_small_ = has_memory && elements_ <= kMaxElements &&
+  is_small_ = has_memory && elements_ <= max_elements() &&
       (dtypes_ == Dtypes::All || is_same_on_host(tensor.scalar_type())) && !tensor.is_neg();
   if (!is_small_) return;
   // A result has at most as many rows as the matrices, or indices, and as many columns.
@@ -41,6 +41,8 @@ void HostMemory::add(const at::Tensor& tensor) {
   const bool is_index = c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false);
   rows_ = std::max(rows_, is_index ? tensor.numel() : tensor.dim() > 1 ? tensor.numel() / columns : 1);
   columns_ = std::max(columns_, columns);
+  const auto [left, left_rows, right, right_columns] = operands_;
+  operands_ = {right, right / right_columns, tensor.numel(), columns};
   storages_.push_back(tensor.storage().unsafeGetStorageImpl());
   if (addresses_.empty()) {
     dtype_ = tensor.scalar_type();
@@ -63,8 +65,28 @@ void HostMemory::expect(c10::SymIntArrayRef sizes) {
   elements_ += count;
 }
 
+int64_t HostMemory::max_elements() const {
+  switch (work_) {
+    case Work::Estimated:
+      return kMaxElements;
+    case Work::Elements:
+      return kMaxTouched;
+    case Work::Matmul:
+    case Work::Counted:
+      return kMaxOperands;
+  }
+  return 0;
+}
+
+bool HostMemory::has_little_work() const {
+  if (work_ == Work::Estimated) return rows_ * columns_ <= kMaxResultElements;
+  if (work_ != Work::Matmul) return true;
+  const auto& [left, left_rows, right, right_columns] = operands_;
+  return left_rows * right_columns <= kMaxResultElements && left * right_columns <= kMaxMultiplications;
+}
+
 bool HostMemory::open() {
-  return is_small_ && !addresses_.empty() && elements_ <= kMaxElements && rows_ * columns_ <= kMaxResultElements &&
+  return is_small_ && !addresses_.empty() && elements_ <= max_elements() && has_little_work() &&
       bridge::to_host_if_idle({addresses_.data(), addresses_.size()});
 }
 

@@ -28,7 +28,21 @@ class HostMemory {
   // Those that the host computes as kernels do, or all, for casts.
   enum class Dtypes { Computed, All };
 
-  explicit HostMemory(Dtypes dtypes = Dtypes::Computed) : dtypes_(dtypes) {}
+  // What tells how long a call takes.
+  enum class Work {
+    Estimated, // the elements of its tensors, and of a result with the most rows and the most columns that they have
+    Elements,  // the elements of its tensors: no result is larger, and each is touched once or a few times
+    Matmul,    // the multiplications of its last two inputs, and the elements of their product
+    Counted,   // multiplications and elements of a result that the caller has counted
+  };
+
+  // Multiplications up to which one thread of the host takes less time than enqueueing a kernel and waiting for it.
+  static constexpr int64_t kMaxMultiplications = int64_t{1} << 21;
+
+  // Elements of a result with which it does: of narrow matrices, or of many rows of a small table.
+  static constexpr int64_t kMaxResultElements = (int64_t{1} << 19) - 1;
+
+  explicit HostMemory(Work work = Work::Estimated, Dtypes dtypes = Dtypes::Computed) : work_(work), dtypes_(dtypes) {}
 
   template <class T>
   void add(const T&) {}
@@ -36,7 +50,9 @@ class HostMemory {
   // One that is written to.
   void add(at::Tensor& output) {
     const size_t position = storages_.size();
+    const Operands operands = operands_;
     add(std::as_const(output));
+    operands_ = operands;
     if (storages_.size() > position) outputs_.push_back(position);
   }
   void add(const std::optional<at::Tensor>& tensor) {
@@ -138,7 +154,14 @@ class HostMemory {
   }
 
  private:
+  // Sizes of the last two inputs: of the operands of a matmul.
+  struct Operands {
+    int64_t left = 1, left_rows = 1, right = 1, right_columns = 1;
+  };
+
   void wait() const;
+  int64_t max_elements() const;
+  bool has_little_work() const;
 
   template <class List>
   std::vector<at::Tensor> view_list(const List& tensors) {
@@ -147,6 +170,7 @@ class HostMemory {
     return views;
   }
 
+  Work work_;
   Dtypes dtypes_;
   c10::SmallVector<size_t, 8> addresses_;
   c10::SmallVector<const void*, 8> storages_;
@@ -156,9 +180,23 @@ class HostMemory {
   at::ScalarType dtype_ = at::ScalarType::Undefined;
   int64_t elements_ = 0;
   int64_t rows_ = 1, columns_ = 1;
+  Operands operands_;
   int64_t dims_ = 0, planes_ = 1;
   bool is_small_ = true, has_one_dtype_ = true;
 };
+
+// What tells how long a call of an op takes.
+consteval HostMemory::Work work_of(std::string_view op) {
+  using Work = HostMemory::Work;
+  constexpr auto is_one_of = [](std::string_view op, auto... names) { return ((op == names) || ...); };
+  if (is_one_of(op, "aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::_addmm_activation", "aten::addmv"))
+    return Work::Matmul;
+  if (is_one_of(op, "aten::dot", "aten::vdot")) return Work::Matmul;
+  if (is_one_of(op, "aten::convolution", "aten::convolution_backward")) return Work::Counted;
+  if (is_one_of(op, "aten::cat", "aten::gather", "aten::native_batch_norm", "aten::native_batch_norm_backward"))
+    return Work::Elements;
+  return op.starts_with("aten::scatter") || op.starts_with("aten::index_add") ? Work::Elements : Work::Estimated;
+}
 
 // What an op makes: a tensor, or several.
 template <class T>
@@ -176,13 +214,15 @@ struct HostCall<Op, Return(Args...)> {
   // only for ops that make results, and those in place; that of ops with `out=` asks once it has resized outputs.
   static constexpr bool kIsPossible = kIsResult<Return> || std::string_view(Op::name).ends_with('_');
 
+  static constexpr HostMemory::Work kWork = work_of(Op::name);
+
   // Of an op in place the result is an argument.
   struct Nothing {};
   using Result = std::conditional_t<kIsResult<Return>, Return, Nothing>;
 
   // What the host computes, if it may compute it now.
   static std::optional<Result> attempt(Args... args) {
-    HostMemory memory;
+    HostMemory memory(kWork);
     (memory.add(args), ...);
     return memory.open() ? attempt(memory, args...) : std::nullopt;
   }

@@ -1,5 +1,9 @@
 #include "host_iteration.h"
 
+#include <ATen/ops/empty_strided.h>
+#include <algorithm>
+#include <utility>
+
 #include "bridge.h"
 #include "compat.h"
 
@@ -34,9 +38,37 @@ bool stores_results(const at::TensorIteratorBase& iter, at::ScalarType common) {
   return is_usual(common);
 }
 
-// Returns true if a cast of the input has the strides that it has.
-bool is_dense(const at::TensorIteratorBase& iter, int index) {
-  return iter.tensor_base(index).is_non_overlapping_and_dense();
+// Elements of memory that an input to be cast may span.
+constexpr int64_t kMaxSpan = int64_t{1} << 17;
+
+// Returns true if the elements of a tensor lie apart from each other, but for those of expanded dimensions, in so
+// little memory that a copy may have the same strides.
+bool has_copyable_strides(const at::TensorBase& tensor) {
+  if (tensor.is_non_overlapping_and_dense()) return true;
+  if (tensor.is_neg()) return false;
+  c10::SmallVector<std::pair<int64_t, int64_t>, 5> dims;
+  for (int64_t d = 0; d < tensor.dim(); d++) {
+    if (tensor.size(d) > 1 && tensor.stride(d) != 0) dims.emplace_back(tensor.stride(d), tensor.size(d));
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t span = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride < span || stride > kMaxSpan || size > kMaxSpan) return false;
+    span += stride * (size - 1);
+  }
+  return span <= kMaxSpan;
+}
+
+// A copy of that dtype with the strides of the tensor.
+at::Tensor cast_with_strides(const at::Tensor& tensor, at::ScalarType dtype) {
+  if (tensor.is_non_overlapping_and_dense()) return tensor.to(dtype);
+  c10::SmallVector<int64_t, 5> sizes(tensor.sizes());
+  for (int64_t d = 0; d < tensor.dim(); d++) {
+    if (tensor.stride(d) == 0) sizes[d] = std::min<int64_t>(sizes[d], 1);
+  }
+  const at::Tensor result = at::empty_strided(sizes, tensor.strides(), tensor.options().dtype(dtype));
+  result.copy_(tensor.as_strided(sizes, tensor.strides()));
+  return result.as_strided(tensor.sizes(), tensor.strides());
 }
 
 // Returns true if the memory of the first result is the host's to use.
@@ -58,7 +90,7 @@ HostIteration::HostIteration(at::TensorIteratorBase& iter, Casts casts, int64_t 
         // Of a scalar that becomes a 16-bit float, ATen's kernels read the value before the cast, in the device's
         // memory.
         const bool reads_original = iter.is_scalar(i) && at::isReducedFloatingType(*common);
-        if (!is_dense(iter, i) || reads_original) return;
+        if (!has_copyable_strides(iter.tensor_base(i)) || reads_original) return;
         others.push_back(i);
       }
       if (!others.empty() && !has_open_result(iter)) return;
@@ -71,7 +103,7 @@ HostIteration::HostIteration(at::TensorIteratorBase& iter, Casts casts, int64_t 
 // Does what ATen does before it calls the CPU's kernel.
 void HostIteration::cast(int index, at::ScalarType common) {
   at::OperandInfo& operand = Operands::get(iter_, index);
-  at::Tensor result = operand.tensor().to(common);
+  at::Tensor result = cast_with_strides(operand.tensor(), common);
   const auto before = static_cast<int64_t>(c10::elementSize(operand.current_dtype));
   const auto after = static_cast<int64_t>(c10::elementSize(common));
   for (int64_t& stride : operand.stride_bytes) stride = stride / before * after;

@@ -149,7 +149,7 @@ struct Wrapper<Op, Return(Args...)> {
     if (!ArgumentCheck(kDtypes, Op::name)(args...) && !Promotion(kDtypes, Op::name)(args...))
       return fall_back(std::forward<Args>(args)...);
     if constexpr ((kDtypes & (kSmallOnHost | kSmallWaits)) != 0) {
-      HostMemory memory;
+      HostMemory memory(HostCall<Op>::kWork);
       (memory.add(args), ...);
       if constexpr ((kDtypes & kGivenSizes) != 0) (memory.expect(args), ...);
       if (memory.open()) {

@@ -30,7 +30,7 @@ LEFT_OUT += ("test_sweep.py", "test_upstream.py", "test_models.py", "test_fakes.
 # Tests that take a compiler for C++, or libraries that the kit does not have.
 LEFT_OUT += ("test_c_interface.py", "test_bundle.py", "test_integrations.py")
 # Tests of what devices that are CPUs do.
-LEFT_OUT += ("test_small_calls.py", "test_small_layers.py")
+LEFT_OUT += ("test_small_calls.py", "test_small_layers.py", "test_small_work.py")
 # By folder of vendor/ (gpu_kit.check.environment): the distributions in it. typing_extensions, of which those of Python
 # 3.10 have need, comes with any torch.
 VENDORED = {

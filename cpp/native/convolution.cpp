@@ -142,12 +142,11 @@ Convolution call_of(const Arguments<Op>& args) {
   return call;
 }
 
-// Multiplications up to which the CPU's own convolution takes less time than enqueueing a kernel and waiting for it.
-constexpr int64_t kMaxMultiplications = int64_t{1} << 21;
-
 bool is_small(const Convolution& call, at::IntArrayRef sizes) {
-  const int64_t outputs = call.transposed ? call.input.numel() : c10::multiply_integers(sizes);
-  return call.has_data() && outputs * (call.weight.numel() / call.weight.size(0)) <= kMaxMultiplications;
+  const int64_t results = c10::multiply_integers(sizes);
+  const int64_t positions = call.transposed ? call.input.numel() : results;
+  return call.has_data() && results <= HostMemory::kMaxResultElements &&
+      positions * (call.weight.numel() / call.weight.size(0)) <= HostMemory::kMaxMultiplications;
 }
 
 } // namespace

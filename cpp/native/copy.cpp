@@ -79,7 +79,7 @@ bool copied_by_rows(const at::Tensor& source, const at::Tensor& target) {
 
 // Copies few elements, of any dtypes.
 bool copied_on_host(const at::Tensor& source, const at::Tensor& target) {
-  HostMemory memory(HostMemory::Dtypes::All);
+  HostMemory memory(HostMemory::Work::Estimated, HostMemory::Dtypes::All);
   const auto views = memory.views<2>({target, source});
   if (!views.has_value()) return false;
   const OneThread one_thread;

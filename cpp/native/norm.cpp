@@ -5,8 +5,11 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <limits>
+#include <numeric>
+#include <optional>
 
 #include "../error.h"
+#include "../host_call.h"
 #include "../tensor_arg.h"
 #include "check.h"
 #include "contiguous.h"
@@ -36,8 +39,24 @@ bridge::NormRows group_rows(const Arguments<Op>& args, const at::Tensor& weight,
   return {samples * groups, channels / groups * inner, groups, inner};
 }
 
-// Gradients of input, weight and bias; the latter two have the sizes `parameter_sizes`. An undefined mean stands for
-// rows that were not centred.
+// Raises for gradients and statistics that are not those of such rows. An undefined mean stands for rows that were not
+// centred.
+void check_rows(
+    const char* op,
+    const at::Tensor& grad_out,
+    const at::Tensor& input,
+    const at::Tensor& mean,
+    const at::Tensor& rstd,
+    const bridge::NormRows& rows) {
+  check_sizes(op, "grad_out", grad_out, input.sizes());
+  check_dtype(op, "grad_out", grad_out, input.scalar_type());
+  check_numel(op, "rstd", rstd, rows.count);
+  if (!mean.defined()) return;
+  check_numel(op, "mean", mean, rows.count);
+  check_dtype(op, "rstd", rstd, mean.scalar_type());
+}
+
+// Gradients of input, weight and bias; the latter two have the sizes `parameter_sizes`.
 Tensors3 rows_backward(
     const char* op,
     const at::Tensor& grad_out,
@@ -48,13 +67,7 @@ Tensors3 rows_backward(
     at::IntArrayRef parameter_sizes,
     const bridge::NormRows& rows,
     std::array<bool, 3> output_mask) {
-  check_sizes(op, "grad_out", grad_out, input.sizes());
-  check_dtype(op, "grad_out", grad_out, input.scalar_type());
-  check_numel(op, "rstd", rstd, rows.count);
-  if (mean.defined()) {
-    check_numel(op, "mean", mean, rows.count);
-    check_dtype(op, "rstd", rstd, mean.scalar_type());
-  }
+  check_rows(op, grad_out, input, mean, rstd, rows);
   const at::Tensor x = input.contiguous(), grad = grad_out.contiguous(), dense_mean = contiguous(mean),
                    dense_rstd = rstd.contiguous();
   const at::Tensor& like = weight.defined() ? weight : x;
@@ -77,11 +90,51 @@ bridge::NormRows layer_rows(
   return {rows, length, /*groups=*/1, /*inner=*/1};
 }
 
-// Memory for a statistic of each row.
-at::Tensor row_statistic(const at::Tensor& input, at::IntArrayRef normalized_shape) {
+// Sizes of a statistic of each row.
+at::DimVector statistic_sizes(const at::Tensor& input, at::IntArrayRef normalized_shape) {
   at::DimVector sizes(input.sizes().slice(0, input.dim() - normalized_shape.size()));
   sizes.append(normalized_shape.size(), 1);
-  return at::empty(sizes, statistics_options(input));
+  return sizes;
+}
+
+// Memory for it.
+at::Tensor row_statistic(const at::Tensor& input, at::IntArrayRef normalized_shape) {
+  return at::empty(statistic_sizes(input, normalized_shape), statistics_options(input));
+}
+
+// Gradients of a small RMS norm, which the CPU has no function for: those of what it composes the norm of.
+std::optional<Tensors2> rms_norm_backward_on_host(
+    const at::Tensor& grad_out,
+    const at::Tensor& input,
+    at::IntArrayRef normalized_shape,
+    const at::Tensor& rstd,
+    const at::Tensor& weight,
+    std::array<bool, 2> output_mask) {
+  // Kernels refuse a number of the CPU.
+  if (!rstd.is_privateuseone()) return std::nullopt;
+  HostMemory memory;
+  for (const at::Tensor* tensor : {&grad_out, &input, &rstd, &weight}) memory.add(*tensor);
+  if (!memory.open() || !memory.has_one_dtype()) return std::nullopt;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const OneThread one_thread;
+  const at::Tensor grad = memory.view(grad_out), x = memory.view(input);
+  const at::Tensor scale = memory.view(rstd).reshape(statistic_sizes(input, normalized_shape));
+  const at::Tensor gamma = memory.view(weight);
+  at::DimVector outer(input.dim() - normalized_shape.size()), inner(normalized_shape.size());
+  std::iota(outer.begin(), outer.end(), 0);
+  std::iota(inner.begin(), inner.end(), static_cast<int64_t>(outer.size()));
+  const at::Tensor normalized = x * scale;
+  at::Tensor grad_input, grad_weight;
+  if (output_mask[0]) {
+    const at::Tensor grad_normalized = gamma.defined() ? grad * gamma : grad;
+    const at::Tensor mean = (grad_normalized * normalized).mean(inner, /*keepdim=*/true);
+    grad_input = memory.to_device((grad_normalized - normalized * mean).mul_(scale).contiguous());
+  }
+  if (output_mask[1]) {
+    const at::Tensor summands = grad * normalized;
+    grad_weight = memory.to_device((outer.empty() ? summands : summands.sum(outer)).contiguous());
+  }
+  return Tensors2{std::move(grad_input), std::move(grad_weight)};
 }
 
 } // namespace
@@ -139,9 +192,13 @@ Tensors2 fused_rms_norm_backward(
     const std::optional<at::Tensor>& weight,
     std::array<bool, 2> output_mask) {
   const at::Tensor scale = contiguous(weight);
+  const bridge::NormRows rows = layer_rows(input, normalized_shape, scale);
+  check_rows("rms_norm_backward", grad_out, input, /*mean=*/{}, rstd, rows);
+  if (auto gradients = rms_norm_backward_on_host(grad_out, input, normalized_shape, rstd, scale, output_mask))
+    return *std::move(gradients);
   auto [grad_input, grad_weight, unused] = rows_backward(
-      "rms_norm_backward", grad_out, input, /*mean=*/{}, rstd, scale, normalized_shape,
-      layer_rows(input, normalized_shape, scale), {output_mask[0], output_mask[1], false});
+      "rms_norm_backward", grad_out, input, /*mean=*/{}, rstd, scale, normalized_shape, rows,
+      {output_mask[0], output_mask[1], false});
   return {std::move(grad_input), std::move(grad_weight)};
 }
 

@@ -72,7 +72,7 @@ impl Family {
 
     /// Returns true if an op with few elements is told how many its result has.
     pub fn has_given_sizes(&self, op: &str) -> bool {
-        self.name == "resample" && op.contains("upsample")
+        (self.name == "resample" && op.contains("upsample")) || op.starts_with("max_unpool") || op.starts_with("col2im")
     }
 }
 

@@ -104,17 +104,41 @@ static inline long first_position(const ConvLayout *conv, const Box *box, int d)
   return box->first[d] * conv->stride[d] + conv->origin[d] + min((conv->kernel_size[d] - 1) * conv->dilation[d], 0L);
 }
 
+// A kernel element.
+typedef struct {
+  int at[SPATIAL];
+} Element;
+
+static inline Element element_at(const ConvLayout *conv, int index) {
+  const int width = (int)conv->kernel_size[0], height = (int)conv->kernel_size[1];
+  const Element element = {{index % width, index / width % height, index / (width * height)}};
+  return element;
+}
+
+// Returns the kernel element at `index`; `element` is that at `index - ITEMS`. A single item steps from the one to the
+// other, as divisions would take longer than small boxes.
+static inline Element next_element(const ConvLayout *conv, Element element, int index) {
+  if (ITEMS > 1) return element_at(conv, index % (int)count_elements(conv));
+  for (int d = 0; d < SPATIAL; ++d) {
+    if (++element.at[d] < conv->kernel_size[d]) break;
+    element.at[d] = 0;
+  }
+  return element;
+}
+
 // Offset of each kernel element of each channel in a box, from that of its output position.
 static inline void find_offsets(const ConvLayout *conv, __local int *offsets) {
   const int kernel_numel = (int)count_elements(conv), all = kernel_numel * (int)conv->channels;
-  for (int k = get_local_id(0); k < all; k += ITEMS) {
-    int element = k % kernel_numel;
+  int dilation[SPATIAL], origin[SPATIAL];
+  for (int d = 0; d < SPATIAL; ++d) {
+    dilation[d] = (int)conv->dilation[d];
+    origin[d] = -min(((int)conv->kernel_size[d] - 1) * dilation[d], 0);
+  }
+  int k = get_local_id(0);
+  Element element = element_at(conv, k % kernel_numel);
+  for (; k < all; k += ITEMS, element = next_element(conv, element, k)) {
     int at[SPATIAL];
-    for (int d = 0; d < SPATIAL; ++d) {
-      const long t = element % conv->kernel_size[d];
-      at[d] = (int)(t * conv->dilation[d] - min((conv->kernel_size[d] - 1) * conv->dilation[d], 0L));
-      element /= (int)conv->kernel_size[d];
-    }
+    for (int d = 0; d < SPATIAL; ++d) at[d] = element.at[d] * dilation[d] + origin[d];
     offsets[k] = k / kernel_numel * box_length(conv) + (at[2] * (int)conv->box_in_sizes[1] + at[1]) * row_length(conv) +
                  index_in_row(conv, at[0]);
   }
@@ -240,13 +264,12 @@ static inline int cursor_offset(const ConvLayout *conv, const Cursor *cursor) {
 static inline void copy_weights(const ConvLayout *conv, __global const uchar *weight, int dt,
                                 const WeightLayout *strides, int out_channels, __local T *local_weight) {
   const int kernel_numel = (int)count_elements(conv), channels = (int)conv->channels;
-  for (int i = get_local_id(0); i < out_channels * channels * kernel_numel; i += ITEMS) {
-    int element = i % kernel_numel;
-    long at = i / kernel_numel % channels * strides->in_stride + i / (kernel_numel * channels) * strides->out_stride;
-    for (int d = 0; d < SPATIAL; ++d) {
-      at += element % (int)conv->kernel_size[d] * strides->strides[d];
-      element /= (int)conv->kernel_size[d];
-    }
+  int i = get_local_id(0);
+  Element element = element_at(conv, i % kernel_numel);
+  for (; i < out_channels * channels * kernel_numel; i += ITEMS, element = next_element(conv, element, i)) {
+    const int row = i / kernel_numel;
+    long at = row % channels * strides->in_stride + row / channels * strides->out_stride;
+    for (int d = 0; d < SPATIAL; ++d) at += element.at[d] * strides->strides[d];
     local_weight[i] = load_one(weight, at, dt);
   }
 }
