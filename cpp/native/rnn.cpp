@@ -158,7 +158,10 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
 
     const bool is_any = std::any_of(gradients.begin(), gradients.end(), [](const auto& g) { return g.defined(); });
     std::array<at::Tensor, RnnLayerInputs::kCount> results;
-    if (is_any && at::GradMode::is_enabled()) {
+    // Those of vmap, as for a vectorized Jacobian, have no memory for kernels.
+    const bool is_plain = std::none_of(
+        gradients.begin(), gradients.end(), [](const auto& g) { return g.defined() && at::isTensorSubclassLike(g); });
+    if (is_any && (!is_plain || at::GradMode::is_enabled())) {
       results = differentiable(layer, gradients, needed);
     } else if (is_any) {
       at::AutoDispatchBelowADInplaceOrView below;
@@ -184,6 +187,8 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
   // layer's own weights) would bring the other one's gradient along, which autograd adds by itself.
   static std::array<at::Tensor, RnnLayerInputs::kCount> differentiable(
       const RnnLayer& layer, const variable_list& gradients, const std::array<bool, RnnLayerInputs::kCount>& needed) {
+    const bool create_graph = at::GradMode::is_enabled();
+    const at::AutoGradMode with_graph(true);
     auto inputs = layer.inputs.all();
     for (at::Tensor& input : inputs) {
       if (input.defined()) input = input.view_as(input);
@@ -201,7 +206,7 @@ struct RnnLayerFunction : torch::autograd::Function<RnnLayerFunction> {
       if (needed[i]) wanted.push_back(inputs[i]);
     }
     const variable_list found = torch::autograd::grad(
-        outputs, wanted, given, /*retain_graph=*/true, /*create_graph=*/true, /*allow_unused=*/true);
+        outputs, wanted, given, /*retain_graph=*/create_graph, create_graph, /*allow_unused=*/true);
     std::array<at::Tensor, RnnLayerInputs::kCount> results;
     for (size_t i = 0, next = 0; i < inputs.size(); i++) {
       if (needed[i]) results[i] = found[next++];

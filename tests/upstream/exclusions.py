@@ -64,11 +64,22 @@ EXCLUSIONS: dict[str, str] = {
     "nn/test_embedding.py *::test_EmbeddingBag_per_sample_weights_and_offsets_*_float16": (
         "allows less than a unit in the last place, and its reference rounds each sum to float16"
     ),
+    "test_autograd.py TestAutogradMultipleDispatch::test_autograd_*dispatch*_registration*": (
+        "calls operators that PyTorch registers for tests on its own devices, and on nested tensors"
+    ),
+    "test_binary_ufuncs.py *::test_reference_numerics_large_values_*pow_complex64": (
+        "asks for the signs of infinities, which hang on angles of more than 10^7 radians: in float32 they are noise"
+    ),
     "test_linalg.py *::test_addbmm_bfloat16": REFUSED_BFLOAT16,
+    "test_linalg.py *::test_addr_float_and_complex_float16": "its reference rounds each product to float16",
+    "test_linalg.py *::test_linalg_lstsq_input_checks_*": "asks all devices but the CPU for the words of CUDA's error",
     "test_linalg.py *::test_linalg_solve_triangular_broadcasting_float32": (
         "draws matrices that may be nearly singular: with some of the device's numbers the CPU's residual is as large"
     ),
     "test_linalg.py *::test_baddbmm_bfloat16": REFUSED_BFLOAT16,
+    "test_modules.py *::test_memory_format_nn_GroupNorm_*": (
+        "asks for results in channels-last memory; PyTorch leaves this test out for CUDA, MPS and XPU"
+    ),
     "test_nn.py *::test_TransformerEncoderLayer_empty": "nested tensors, which the backend does not have",
     "test_nn.py *::test_upsamplingBiMode2d_nonsupported_dtypes_*_uint8_uint8": (
         "asks that uint8 is refused, as CUDA does; here it is interpolated, as on the CPU"
@@ -105,6 +116,7 @@ EXCLUSIONS: dict[str, str] = {
     ),
     "test_view_ops.py *::test_flatten": QUANTIZED,
     "test_view_ops.py *::test_ravel": QUANTIZED,
+    "test_tensor_creation_ops.py TestBufferProtocol::*": "takes NumPy's views of tensors, which the CPU alone has",
     "test_tensor_creation_ops.py *::test_float_to_int_conversion_finite_int32": (
         "numbers out of the range of integers, whose conversion C and OpenCL leave undefined"
     ),

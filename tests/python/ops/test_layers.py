@@ -281,10 +281,12 @@ def test_the_output_may_be_changed_in_place(layer, kind, device):
 def test_transforms_of_layers(layer, device):
     torch.manual_seed(0)
     module, x = LAYERS[layer](INPUT, HIDDEN), torch.randn(STEPS, BATCH, INPUT)
-    expected = torch.func.grad(lambda t: module(t)[0].square().sum())(x)
-    there = module.to(device)
-    actual = torch.func.grad(lambda t: there(t)[0].square().sum())(x.to(device))
-    torch.testing.assert_close(actual.cpu(), expected)
+    there = copy.deepcopy(module).to(device)
+    for transform in (
+        lambda m, x: torch.func.grad(lambda t: m(t)[0].square().sum())(x),
+        lambda m, x: torch.autograd.functional.jacobian(lambda t: m(t)[0], x, vectorize=True),
+    ):
+        torch.testing.assert_close(transform(there, x.to(device)).cpu(), transform(module, x))
 
 
 @pytest.mark.parametrize("layer", LAYERS)
