@@ -1,4 +1,5 @@
 #include "entries/binary.h"
+#include "entries/composite.h"
 #include "entries/random.h"
 #include "entries/unary.h"
 
@@ -10,6 +11,7 @@
 #include <ATen/ops/log_sigmoid_forward.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/where.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "../host_call.h"
@@ -75,6 +77,15 @@ at::Tensor& log_sigmoid_backward_out(
     run_pointwise(iter, PointwiseOp::log_sigmoid_backward, {});
   }
   return grad_input;
+}
+
+// Both gradients have the sizes that all three arguments broadcast to: vmap gives a batch to some of them only.
+std::tuple<at::Tensor, at::Tensor> prelu_kernel_backward(
+    const at::Tensor& grad_output, const at::Tensor& self, const at::Tensor& weight) {
+  at::Tensor grad_self = at::where(self.gt(0), grad_output, weight * grad_output);
+  at::Tensor grad_weight = self.clamp_max(0) * grad_output;
+  if (!grad_weight.sizes().equals(grad_self.sizes())) grad_weight = grad_weight.expand_as(grad_self).clone();
+  return {std::move(grad_self), std::move(grad_weight)};
 }
 
 at::Tensor& rrelu_with_noise_out(

@@ -75,6 +75,7 @@ PARTS: tuple[CommandPart | TestPart, ...] = (
         least=LEAST_SECONDS,
         files={
             "ops/test_layers.py": 1,
+            "ops/test_module_transforms.py": 1,
             "ops/test_normalisation.py": 1,
             "ops/test_pooling.py": 1,
             "ops/test_fused_attention.py": 1,
