@@ -110,3 +110,21 @@ def test_transforms_of_modules(info: ModuleInfo, device: torch.device) -> None:
         torch.testing.assert_close(
             actual, expected, rtol=1e-3, atol=1e-4, equal_nan=True, msg=lambda text, name=name: f"{name}: {text}"
         )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.func.jacfwd(lambda y: torch.dot(y, x))(x),
+        lambda x: torch.func.jacfwd(lambda y: torch.vdot(x, y))(x),
+        torch.func.hessian(lambda y: nn.functional.logsigmoid(y @ y)),
+        lambda x: vmap(lambda t: jvp(nn.functional.logsigmoid, (x[0],), (t,)))(x),
+        lambda x: vmap(torch.func.vjp(lambda w: nn.functional.prelu(x, w), x[:1])[1])(x.expand(3, 5)),
+    ],
+    ids=["dot", "vdot", "logsigmoid", "logsigmoid of a number", "prelu"],
+)
+def test_transforms_of_operators(function: Callable[[torch.Tensor], Any], device: torch.device) -> None:
+    """Tangents that are zero and have no memory, numbers, and batches of some arguments only."""
+    x = torch.linspace(-1, 1, 5)
+    actual = tree_map(lambda result: result.cpu(), function(x.to(device)))
+    torch.testing.assert_close(actual, function(x))
