@@ -46,7 +46,8 @@ texts! {
     sort_groups radix kthvalue topk
     matrix activation epilogue panel pack_matrix tile gemm matmul gemm_local gemm_operands im2col pack_im2col
     pack_im2col_transposed conv conv_direct_weight winograd_transforms winograd_tiles winograd conv_channels conv_weight
-    columns fold reduce arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_rows pool_channels_last fractional_max_pool
+    columns fold reduce arg_reduce var_mean softmax block_sum norm batch_norm pool pool_planes pool_rows
+    pool_channels_last fractional_max_pool
     fault loss ctc margin segment_reduce sparse_mm assertion optimizer rnn resample resample_rows grid_sampler embedding_bag
     multi_tensor foreach_norm foreach block scores attention attention_query attention_backward butterfly fft
     packed_weight int4_vectors linalg_panel linalg householder sparse pointwise generated generated_lanes user

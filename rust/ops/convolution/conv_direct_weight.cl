@@ -32,7 +32,7 @@ static inline void add_weights(const ConvLayout *conv, const Box *box, __local c
   for (int index = 0; index < all; ++index) {
     const TV grad_value = *(__local const TV *)(grad_output + index * VEC);
     const int offset = cursor_offset(conv, &cursor) + cursor.vector * VEC;
-    UNROLL for (int t = 0; t < ELEMENTS_AT_ONCE; ++t) sums[t] =
+  UNROLL for (int t = 0; t < ELEMENTS_AT_ONCE; ++t) sums[t] =
         MULTIPLY_ADD(grad_value, LOAD_ANYWHERE(from[t] + offset), sums[t]);
     move_on(box, &cursor);
   }
