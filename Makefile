@@ -54,7 +54,7 @@ SMOKE := $(patsubst %,tests/python/ops/test_%.py,ops_explicit normalisation blas
 SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator compile_loops device distributed) tests/python/tools/test_install.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench bench-growth bench-first-use bench-constants docs info kernels-list clean models libraries bench-ulp site figures
+.PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench speed bench-growth bench-first-use bench-constants docs info kernels-list clean models libraries bench-ulp site figures
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,6 +138,13 @@ fmt: setup ## Format all languages
 
 bench: build ## Measure against PyTorch's CPU backend and the device's limits (CASES="--quick gemm 'add *'")
 	@$(RUN) -m benchmarks $(CASES)
+
+speed: build ## Measure groups of operators and every seventh model, and write docs/performance.md's first table and the README's picture
+	@rm -f target/speed-*.jsonl
+	@$(RUN) -m benchmarks --quick --rows target/speed-rows.jsonl
+	@$(MAKE) --no-print-directory models CASES="--every 7 --results target/speed-models.jsonl"
+	@$(RUN) scripts/speed_table.py target/speed-rows.jsonl target/speed-models.jsonl
+	@$(RUN) scripts/figures.py
 
 bench-growth: build ## Measure time against size, and name the cliffs
 	@$(RUN) -m benchmarks growth

@@ -8,12 +8,14 @@ class Target:
     """Targets of a group; None where there is none.
 
     Attributes:
+        label: the group's name in documents; empty if it is not shown there.
         row: the least ratio of a row.
         mean: the least geometric mean of all rows' ratios.
         share: the least share of the device's limit.
         seconds: the most that a call may take.
     """
 
+    label: str = ""
     row: float | None = None
     mean: float | None = None
     share: float | None = None
@@ -22,28 +24,28 @@ class Target:
 
 # A group of its own wherever another target holds.
 TARGETS = {
-    "pointwise": Target(row=1.0, mean=2.0),
-    "pointwise-out": Target(row=0.9, mean=1.1, share=0.85),
-    "copy": Target(row=1.0, mean=2.0),
-    "copy-out": Target(row=0.9, mean=1.1, share=0.85),
-    "reduction": Target(row=0.9, mean=1.1, share=0.85),
+    "pointwise": Target(label="element-wise, allocating", row=1.0, mean=2.0),
+    "pointwise-out": Target(label="element-wise, `out=`", row=0.9, mean=1.1, share=0.85),
+    "copy": Target(label="copies and casts, allocating", row=1.0, mean=2.0),
+    "copy-out": Target(label="copies and casts, `out=`", row=0.9, mean=1.1, share=0.85),
+    "reduction": Target(label="reductions", row=0.9, mean=1.1, share=0.85),
     # On a CPU its own library computes them.
-    "fft": Target(row=0.9, mean=1.0),
-    "softmax": Target(row=1.0, mean=1.3, share=0.70),
-    "norm": Target(row=1.0, mean=1.3, share=0.70),
+    "fft": Target(label="Fourier transforms", row=0.9, mean=1.0),
+    "softmax": Target(label="softmax", row=1.0, mean=1.3, share=0.70),
+    "norm": Target(label="norms", row=1.0, mean=1.3, share=0.70),
     # The share of a matmul depends on its size: benchmarks/cases/matrix.py.
-    "gemm": Target(row=1.0, mean=1.5),
-    "gemm-16": Target(row=0.9, mean=1.0),
-    "gemm-f64": Target(row=0.9, mean=1.0),
-    "conv": Target(row=0.8, mean=1.0),
-    "conv-backward": Target(row=0.8, mean=1.0),
-    "sparse": Target(row=0.9, mean=1.0),
-    "layer": Target(row=0.9, mean=1.0),
-    "pooling": Target(row=1.0, mean=1.0),
-    "indexing": Target(row=1.0, mean=1.0),
-    "sorting": Target(row=1.0, mean=1.0),
-    "attention": Target(row=1.0, mean=1.0),
-    "model": Target(row=1.0, mean=1.2),
+    "gemm": Target(label="matmul, f32", row=1.0, mean=1.5),
+    "gemm-16": Target(label="matmul, bf16 and f16", row=0.9, mean=1.0),
+    "gemm-f64": Target(label="matmul, f64", row=0.9, mean=1.0),
+    "conv": Target(label="convolutions", row=0.8, mean=1.0),
+    "conv-backward": Target(label="their gradients", row=0.8, mean=1.0),
+    "sparse": Target(label="sparse matmuls", row=0.9, mean=1.0),
+    "layer": Target(label="other layers", row=0.9, mean=1.0),
+    "pooling": Target(label="pooling and interpolation", row=1.0, mean=1.0),
+    "indexing": Target(label="indexing", row=1.0, mean=1.0),
+    "sorting": Target(label="sorting", row=1.0, mean=1.0),
+    "attention": Target(label="attention", row=1.0, mean=1.0),
+    "model": Target(label="whole models, large", row=1.0, mean=1.2),
     "enqueue": Target(seconds=5e-6),
     # A driver's round trip and the host's memory, which the backend can only add to: figures to watch.
     "round-trip": Target(),

@@ -56,12 +56,16 @@ Casts casts_of(PointwiseOp op) {
 }
 
 at::ScalarType scalar_dtype(const at::TensorIteratorBase& iter, PointwiseOp op, int index, at::ScalarType dtype) {
-  // On the CPU one element becomes infinite where the scalar is too large, and more of them raise.
-  const bool may_overflow = at::isReducedFloatingType(dtype) || c10::isFloat8Type(dtype);
-  if (op == PointwiseOp::fill__Scalar && iter.numel() == 1 && may_overflow) return at::kDouble;
   if ((opmath(op) >> (4 + index) & 1) != 0) return at::toOpMathType(dtype);
   // pow has its exponent in double where the base is float32.
   return op == PointwiseOp::pow_Tensor_Scalar && dtype == at::kFloat ? at::kDouble : dtype;
+}
+
+c10::Scalar one_element_value(const at::TensorIteratorBase& iter, const c10::Scalar& value) {
+  const at::ScalarType dtype = iter.dtype(0);
+  if (iter.numel() != 1 || value.isComplex() || !(at::isReducedFloatingType(dtype) || c10::isFloat8Type(dtype)))
+    return value;
+  return cast_to(arg(value), dtype).real;
 }
 
 std::array<bridge::Scalar, 3> replacements(

@@ -42,9 +42,22 @@ bridge::Scalar stub_scalar(const T& value, at::ScalarType dtype) {
 template <auto& kStub, PointwiseOp kOp, class FnPtr = typename std::remove_reference_t<decltype(kStub)>::FnPtr>
 struct Pointwise;
 
+// The value that `fill_` stores. As on the CPU, one element of 16 or 8 bits becomes infinite where the value is too
+// large for its dtype, and more elements raise.
+c10::Scalar one_element_value(const at::TensorIteratorBase& iter, const c10::Scalar& value);
+
 template <auto& kStub, PointwiseOp kOp, class Iter, class... Parameters>
 struct Pointwise<kStub, kOp, void (*)(Iter&, Parameters...)> {
   static void call(Iter& iter, Parameters... parameters) {
+    if constexpr (kOp == PointwiseOp::fill__Scalar) {
+      compute(iter, one_element_value(iter, parameters)...);
+    } else {
+      compute(iter, parameters...);
+    }
+  }
+
+ private:
+  static void compute(Iter& iter, Parameters... parameters) {
     constexpr int64_t kMaxElements = is_long(kOp) ? HostIteration::kMaxOfLong : HostIteration::kMaxElements;
     if (ran_on_host<kStub, kMaxElements>(casts_of(kOp), iter, parameters...)) return;
     [[maybe_unused]] const at::ScalarType dtype = compute_dtype(iter, kOp);

@@ -1,7 +1,7 @@
 """Draws the README's pictures from the documents' own tables: `make figures`.
 
 docs/images/coverage.svg counts the cells of the measured table of docs/coverage.md; docs/images/speed.svg shows the
-first table of groups in docs/performance.md. No figure is typed here.
+table in docs/performance.md that `make speed` writes. No figure is typed here.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def coverage(document: str) -> str:
 
 
 def speed(document: str) -> str:
-    """Draw the speed of groups of operators against PyTorch's CPU backend.
+    """Draw the speed of groups of operators, and of models, against PyTorch's CPU backend.
 
     Args:
         document: docs/performance.md.
@@ -88,15 +88,18 @@ def speed(document: str) -> str:
     Raises:
         ValueError: there is no table of groups.
     """
-    found = re.search(r"^\| group \| rows \| default .*\n\|.*\n((?:\|.*\n)+)", document, re.M)
+    found = re.search(r"^(Commit .*)\.\n\n\| group \| rows \| default .*\n\|.*\n((?:\|.*\n)+)", document, re.M)
     if found is None:
-        raise ValueError("docs/performance.md has no table that begins with | group | rows | default |")
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1].splitlines()]
+        raise ValueError("docs/performance.md has no table that `make speed` has written")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[2].splitlines()]
     ratios = {name.replace("`", ""): float(default) for name, _, default, *_ in rows}
     left, scale = 240, (WIDTH - 310) / max(ratios.values())
     elements, y = (
-        [text(10, 44, "The CPU's time divided by the device's, PoCL on two cores; the line is the CPU's speed")],
-        62.0,
+        [
+            text(10, 44, "The CPU's time divided by the device's, PoCL; the line is the CPU's speed"),
+            text(10, 62, found[1], size=11),
+        ],
+        80.0,
     )
     for name, ratio in ratios.items():
         elements += [
@@ -105,7 +108,7 @@ def speed(document: str) -> str:
             text(left + max(1, ratio) * scale + 6, y + 13, f"{ratio:.2f}"),
         ]
         y += ROW
-    elements.append(f'<path d="M{left + scale:.1f} 56V{y:.0f}" stroke="black" stroke-dasharray="4 3"/>')
+    elements.append(f'<path d="M{left + scale:.1f} 74V{y:.0f}" stroke="black" stroke-dasharray="4 3"/>')
     return picture("Speed against PyTorch's CPU backend on the same processor", y + 10, elements)
 
 

@@ -4,10 +4,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/softmax.h>
 #include <cmath>
 #include <limits>
 
@@ -84,28 +86,39 @@ struct Composed {
     return result;
   }
 
+  // Those of a query that sees no key are 0.
+  static at::Tensor weights(const at::Tensor& visible) {
+    return at::softmax(visible, 3).masked_fill_(visible == -kInfinity, 0);
+  }
+
   // Output and logsumexp. A query that sees no key has an output of 0 and, as those of kernels, a logsumexp of
   // infinity.
   Tensors2 forward() const {
-    at::Tensor weights = scores(), logsumexp = weights.logsumexp(3);
+    const at::Tensor visible = scores();
+    at::Tensor logsumexp = visible.logsumexp(3);
     logsumexp.masked_fill_(logsumexp == -kInfinity, kInfinity);
-    weights.sub_(logsumexp.unsqueeze(3)).exp_();
-    return {at::matmul(weights, value), logsumexp};
+    return {at::matmul(weights(visible), value), logsumexp};
   }
 
   // Gradients of query, key, value and scores, with as many heads as the query.
-  Tensors4 backward(const at::Tensor& grad_out, const at::Tensor& out, const at::Tensor& logsumexp) const {
-    const at::Tensor weights = scores();
-    const at::Tensor unseen = weights == -kInfinity;
-    weights.sub_(logsumexp.unsqueeze(3)).exp_().masked_fill_(unseen, 0);
-    const at::Tensor grad_value = at::matmul(weights.transpose(2, 3), grad_out);
+  Tensors4 backward(const at::Tensor& grad_out, const at::Tensor& out) const {
+    const at::Tensor shares = weights(scores());
+    const at::Tensor grad_value = at::matmul(shares.transpose(2, 3), grad_out);
     const at::Tensor delta = (grad_out * out).sum(3, /*keepdim=*/true);
-    const at::Tensor grad_scores = at::matmul(grad_out, value.transpose(2, 3)).sub_(delta).mul_(weights);
+    const at::Tensor grad_scores = at::matmul(grad_out, value.transpose(2, 3)).sub_(delta).mul_(shares);
     return {
         at::matmul(grad_scores, key).mul_(scale()), at::matmul(grad_scores.transpose(2, 3), query).mul_(scale()),
         grad_value, grad_scores};
   }
 };
+
+// Returns true if no logsumexp is so large that it has lost the logarithm of a sum of weights, as where a mask of
+// -FLT_MAX hides all keys of a query. The CPU's fused gradients take the weights from it.
+bool is_precise(const at::Tensor& logsumexp) {
+  constexpr double kLimit = 1 << 14;
+  const auto [least, greatest] = at::aminmax(logsumexp);
+  return least.item<double>() > -kLimit && greatest.item<double>() < kLimit;
+}
 
 // Sums gradients over the query heads that share a key and value head (grouped-query attention).
 at::Tensor shared(const at::Tensor& gradient, const at::Tensor& like) {
@@ -152,7 +165,7 @@ std::optional<Tensors4> attention_backward_on_host(
   const auto laid_out = [&](const at::Tensor& gradient, const at::Tensor& like) {
     return memory.to_device(attention_gradient_like(like).copy_(gradient));
   };
-  if (!is_composed) {
+  if (!is_composed && is_precise(sums)) {
     const auto [grad_query, grad_key, grad_value] =
         at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward::call(
             grad, query, key, value, out, sums, /*dropout_p=*/0.0, call.options.is_causal, optional(bias),
@@ -160,7 +173,7 @@ std::optional<Tensors4> attention_backward_on_host(
     return Tensors4{laid_out(grad_query, query), laid_out(grad_key, key), laid_out(grad_value, value), at::Tensor()};
   }
   const Composed composed(call.options, query, key, value, bias);
-  const auto [grad_query, grad_key, grad_value, grad_scores] = composed.backward(grad, out, sums);
+  const auto [grad_query, grad_key, grad_value, grad_scores] = composed.backward(grad, out);
   return Tensors4{
       laid_out(grad_query, query), laid_out(shared(grad_key, key), key), laid_out(shared(grad_value, value), value),
       wants_bias ? memory.to_device(at::sum_to(grad_scores, bias.sizes())) : at::Tensor()};

@@ -283,10 +283,18 @@ void std_var(at::TensorIterator& iter, double correction, bool take_sqrt) {
 }
 
 void min_all(at::Tensor& result, const at::Tensor& self) {
-  at::amin_out(result, self);
+  if (result.scalar_type() == self.scalar_type()) {
+    at::amin_out(result, self);
+  } else {
+    result.copy_(at::amin(self));
+  }
 }
 void max_all(at::Tensor& result, const at::Tensor& self) {
-  at::amax_out(result, self);
+  if (result.scalar_type() == self.scalar_type()) {
+    at::amax_out(result, self);
+  } else {
+    result.copy_(at::amax(self));
+  }
 }
 
 } // namespace torch_opencl::native

@@ -41,11 +41,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests/models", description=__doc__)
     parser.add_argument("pattern", nargs="*", help='names of models, "timm/*"; all by default')
     parser.add_argument("--list", action="store_true", help="name the models, and run none")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="take every Nth model only")
     parser.add_argument("--untimed", action="store_true", help="compare, and time nothing")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, help="seconds that a model may take")
     parser.add_argument("--results", type=Path, help="a file that gets each model's result as a line of JSON")
     asked = parser.parse_args()
-    names = chosen(asked.pattern)
+    names = chosen(asked.pattern)[:: max(1, asked.every)]
     if not names:
         print("There is no such model; --list names them.", file=sys.stderr)
         return 2

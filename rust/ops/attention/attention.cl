@@ -58,7 +58,7 @@ __kernel GROUPS_OF(LSIZE) void attention(ATTENTION_ARGUMENTS, __global uchar *ou
 
   load_transposed(queries, ROUND_UP(head_dim, VEC), QUERIES,
                   query + query_offset + head_offset(&p.query, batch, head) + first_query * p.query.row, p.query.row,
-                  present, head_dim, scale * LOG2_E);
+                  present, head_dim, scale);
   fill_block(sums, WIDTH * QUERIES, 0);
   fill_block(tops, QUERIES, -INFINITY);
   fill_block(totals, QUERIES, 0);
@@ -87,7 +87,7 @@ __kernel GROUPS_OF(LSIZE) void attention(ATTENTION_ARGUMENTS, __global uchar *ou
       for (int s = 0; s < SLICES; s++) top = larger(top, VECTOR_AT(slices + s * QUERIES + i * VEC));
       // A query that sees no key yet keeps its sums, which are 0.
       const TV pivot = top == (TV)-INFINITY ? (TV)0 : top;
-      VECTOR_AT(decay + i * VEC) = exp2_vector(VECTOR_AT(tops + i * VEC) - pivot);
+      VECTOR_AT(decay + i * VEC) = exp_vector(VECTOR_AT(tops + i * VEC) - pivot);
       VECTOR_AT(tops + i * VEC) = top;
     }
     SYNC;
@@ -96,7 +96,7 @@ __kernel GROUPS_OF(LSIZE) void attention(ATTENTION_ARGUMENTS, __global uchar *ou
       const TV top = VECTOR_AT(tops + part), pivot = top == (TV)-INFINITY ? (TV)0 : top;
       TV total = (TV)0;
       for (int k = first; k < last; k++) {
-        const TV weight = exp2_vector(VECTOR_AT(scores + k * QUERIES + part) - pivot);
+        const TV weight = exp_vector(VECTOR_AT(scores + k * QUERIES + part) - pivot);
         VECTOR_AT(scores + k * QUERIES + part) = weight;
         total += weight;
       }
@@ -124,7 +124,7 @@ __kernel GROUPS_OF(LSIZE) void attention(ATTENTION_ARGUMENTS, __global uchar *ou
     // Not two conditional operators on one condition: of those LLVM makes a mask which Oclgrind 21.10 extends wrongly.
     const TM is_blind = total == (TV)0;
     VECTOR_AT(decay + i * VEC) = select(1 / total, (TV)0, is_blind);
-    const TV query_logsumexp = select(fma(top, (TV)LN_2, log(total)), (TV)INFINITY, is_blind);
+    const TV query_logsumexp = select(top + log(total), (TV)INFINITY, is_blind);
     store_part((__global uchar *)logs, i * VEC, present, T_DTYPE, query_logsumexp);
   }
   SYNC;

@@ -7,10 +7,34 @@
 // queries are summed in device memory, separately for each run of keys: results do not depend on the order in which
 // groups run.
 
-// For each query its logsumexp in base 2 and the dot product of its output with its gradient, side by side. One
+// Beside a greater maximum of the scores a logsumexp rounds the logarithm of the sum of weights by more than 2^-10.
+#ifdef CLASS_D
+#define PRECISE_LOGSUMEXP 0x1p42
+#else
+#define PRECISE_LOGSUMEXP 0x1p14f
+#endif
+
+// The logarithm of the sum of the weights that follow from a rounded logsumexp, which would be 0 of an exact one. Without
+// it a query all of whose keys a mask of -FLT_MAX hides would weigh each of them 1.
+OUTLINED T log_of_weights(const Attention *p, __global const uchar *query, __global const uchar *key,
+                          __global const uchar *bias, long last_key, T scale, T query_logsumexp, int dtype1) {
+  T total = 0;
+  for (long k = 0; k < last_key; k++) {
+    TV dot = (TV)0;
+    for (long i = 0; i < p->head_dim; i += VEC)
+      dot = fma(load_of_row(query, i, p->head_dim, DTYPE0),
+                load_of_row(key + k * p->key.row, i, p->head_dim, DTYPE0) * (TV)scale, dot);
+    T score = lanes_sum(dot);
+    if (BIASED) score += load_mask(bias + k * p->bias_column, dtype1);
+    total += exp(score - query_logsumexp);
+  }
+  return log(total);
+}
+
+// For each query its logsumexp, what it lacks, and the dot product of its output with its gradient, side by side. One
 // work-item a query.
-__kernel void attention_delta(Attention p, __global const uchar *grad_out, ulong grad_out_offset,
-                              __global const uchar *out, ulong out_offset, int dtype0, __global const uchar *logsumexp,
+__kernel void attention_delta(ATTENTION_ARGUMENTS, __global const uchar *grad_out, ulong grad_out_offset,
+                              __global const uchar *out, ulong out_offset, __global const uchar *logsumexp,
                               ulong logsumexp_offset, __global uchar *row_terms, ulong row_terms_offset, long count) {
   ITEM_TASKS(count, first, last);
   for (long i = first; i < last; i++) {
@@ -20,15 +44,25 @@ __kernel void attention_delta(Attention p, __global const uchar *grad_out, ulong
     TV sum = (TV)0;
     for (long k = 0; k < p.value_head_dim; k += VEC)
       sum = fma(load_of_row(g, k, p.value_head_dim, DTYPE0), load_of_row(y, k, p.value_head_dim, DTYPE0), sum);
-    __global T *const terms = (__global T *)(row_terms + row_terms_offset) + 2 * i;
-    terms[0] = ((__global const T *)(logsumexp + logsumexp_offset))[i] * LOG2_E;
-    terms[1] = lanes_sum(sum);
+    // That of a query that sees no key is infinite here, and -infinity by the CPU's kernels.
+    const T given = ((__global const T *)(logsumexp + logsumexp_offset))[i];
+    const T query_logsumexp = given == -INFINITY ? INFINITY : given;
+    T lacks = 0;
+    if (fabs(query_logsumexp) > PRECISE_LOGSUMEXP && query_logsumexp != INFINITY)
+      lacks = log_of_weights(&p, query + query_offset + head_offset(&p.query, batch, head) + row * p.query.row,
+                             key + key_offset + head_offset(&p.key, batch, head / p.group),
+                             bias + bias_offset + head_offset(&p.bias, batch, head) + row * p.bias.row,
+                             p.is_causal ? min(p.keys, row + 1) : p.keys, scale, query_logsumexp, DTYPE1);
+    __global T *const terms = (__global T *)(row_terms + row_terms_offset) + 3 * i;
+    terms[0] = query_logsumexp;
+    terms[1] = lacks;
+    terms[2] = lanes_sum(sum);
   }
 }
 
 // Scores become weights; those of keys past the end or after the query become 0.
-INLINE void weigh(__local T *weights, int rows, int columns, __local const T *logs, long first_query, long first_key,
-                  const Attention *p) {
+INLINE void weigh(__local T *weights, int rows, int columns, __local const T *logs, __local const T *lacks,
+                  long first_query, long first_key, const Attention *p) {
   const int parts = (columns + VEC - 1) / VEC;
   const TV lanes = lane_indices();
   EACH(i, rows * parts) {
@@ -36,7 +70,7 @@ INLINE void weigh(__local T *weights, int rows, int columns, __local const T *lo
     const long end = p->is_causal ? min(p->keys, first_query + row + 1) : p->keys;
     const T limit = (T)clamp(end - first_key - column, 0L, (long)VEC);
     __local T *at = weights + row * KEYS + column;
-    VECTOR_AT(at) = lanes < (TV)limit ? exp2_vector(VECTOR_AT(at) - logs[row]) : (TV)0;
+    VECTOR_AT(at) = lanes < (TV)limit ? exp_vector(VECTOR_AT(at) - logs[row] - lacks[row]) : (TV)0;
   }
 }
 
@@ -72,7 +106,7 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
   BLOCK_MEMORY(weights, QUERIES, KEYS);
   BLOCK_MEMORY(grad_scores, QUERIES, KEYS);
   BLOCK_MEMORY(query_sums, QUERIES, WIDTH);
-  __local T logs[QUERIES], deltas[QUERIES];
+  __local T logs[QUERIES], lacks[QUERIES], deltas[QUERIES];
 
   const int head_dim = (int)p.head_dim, value_head_dim = (int)p.value_head_dim;
   const long key_heads = p.heads / p.group, chunk = get_group_id(0) % runs, owner = get_group_id(0) / runs;
@@ -90,7 +124,7 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
     const bool is_first = first_key == chunk * run;
     load_block(keys, KEYS, WIDTH, key + first_key * p.key.row, p.key.row, count, head_dim, DTYPE0);
     load_transposed(transposed_keys, ROUND_UP(head_dim, VEC), KEYS, key + first_key * p.key.row, p.key.row, count,
-                    head_dim, scale * LOG2_E);
+                    head_dim, scale);
     load_transposed(transposed_values, ROUND_UP(value_head_dim, VEC), KEYS, value + first_key * p.value.row,
                     p.value.row, count, value_head_dim, 1);
     fill_block(key_sums, KEYS * WIDTH, 0);
@@ -111,10 +145,11 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
                    p.grad_out.row, present, value_head_dim, DTYPE0);
         EACH(i, rows) {
           __global const T *const terms =
-              (__global const T *)(row_terms + row_terms_offset) + 2 * (unit * p.queries + first_query + i);
+              (__global const T *)(row_terms + row_terms_offset) + 3 * (unit * p.queries + first_query + i);
           // Rows past the end get weight 0.
           logs[i] = i < present ? terms[0] : (T)INFINITY;
-          deltas[i] = i < present ? terms[1] : (T)0;
+          lacks[i] = i < present ? terms[1] : (T)0;
+          deltas[i] = i < present ? terms[2] : (T)0;
         }
         SYNC;
         block_matmul(queries, WIDTH, 1, transposed_keys, KEYS, rows, columns, head_dim, weights, KEYS, REPLACE, 0);
@@ -128,7 +163,7 @@ __kernel GROUPS_OF(LSIZE) void attention_backward(ATTENTION_ARGUMENTS, __global 
                    p.bias.row, p.bias_column, DTYPE1);
           SYNC;
         }
-        weigh(weights, rows, columns, logs, first_query, first_key, &p);
+        weigh(weights, rows, columns, logs, lacks, first_query, first_key, &p);
         SYNC;
         if (DROPS) {
           apply_dropout(grad_scores, KEYS, 1, present, count, &p, unit, first_query, first_key, seed, offset,

@@ -2,7 +2,7 @@
 // keys and values are read once, by all of the device. attention.cl would fill the columns of its blocks with nothing.
 //
 // A group takes one query through a run of keys, KEYS at a time, with the online softmax of attention.cl; runs are
-// joined afterwards, by their logarithms. Dao, Haziza, Massa and Sizov, "Flash-Decoding for long-context inference"
+// joined afterwards, by their maxima and sums of weights. Dao, Haziza, Massa and Sizov, "Flash-Decoding for long-context inference"
 // (2023).
 
 // Vectors of a row, and those of them whose sums an item keeps; where items are more than vectors, they share the keys.
@@ -15,10 +15,11 @@ INLINE TV load_row_part(__global const uchar *row, int part, int length, int dty
   return part * VEC < length ? load_of_row(row, part * VEC, length, dtype) : (TV)0;
 }
 
-// `out` and `logsumexp` have one result for each run, `out_step` and `logsumexp_step` bytes apart.
+// Several runs have a result in `out` each, `out_step` bytes apart, and write the maximum of their scores and the sum of
+// their weights, side by side, in place of the logarithm: beside a great maximum it would lose the sum.
 __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uchar *out, ulong out_offset,
                                                int out_dtype, __global uchar *logsumexp, ulong logsumexp_offset,
-                                               long runs, long run, long out_step, long logsumexp_step) {
+                                               long runs, long run, long out_step) {
   BLOCK_MEMORY(scores, 1, KEYS);
   BLOCK_MEMORY(shares, SHARES, WIDTH);
   const long task = get_group_id(0) / runs, piece = get_group_id(0) % runs;
@@ -32,7 +33,7 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
 
   TV columns[PARTS], sums[OWN_PARTS];
   UNROLL for (int v = 0; v < PARTS; v++)
-      columns[v] = load_row_part(query, v, head_dim, DTYPE0) * (TV)(scale * LOG2_E);
+      columns[v] = load_row_part(query, v, head_dim, DTYPE0) * (TV)scale;
   UNROLL for (int v = 0; v < OWN_PARTS; v++) sums[v] = (TV)0;
   const int share = (int)get_local_id(0) / PARTS, first_part = (int)get_local_id(0) % PARTS;
   T top = -INFINITY, total = 0;
@@ -47,17 +48,17 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
             dot = fma(columns[v], load_row_part(at, v, head_dim, DTYPE0), dot);
       }
       T score = k < count ? lanes_sum(dot) : -INFINITY;
-      if (BIASED && k < count) score = fma(load_at(bias + (first_key + k) * p.bias_column, DTYPE1), LOG2_E, score);
+      if (BIASED && k < count) score += load_mask(bias + (first_key + k) * p.bias_column, DTYPE1);
       scores[k] = score;
     }
     SYNC;
     TV tops = (TV)top;
     for (int k = 0; k < padded; k += VEC) tops = VECTOR_AT(scores + k) > tops ? VECTOR_AT(scores + k) : tops;
     const T next = lanes_max(tops), pivot = next == -INFINITY ? (T)0 : next;
-    const T decay = exp2_vector((TV)(top - pivot)).s0;
+    const T decay = exp_vector((TV)(top - pivot)).s0;
     top = next;
     SYNC;
-    EACH(i, padded / VEC) VECTOR_AT(scores + i * VEC) = exp2_vector(VECTOR_AT(scores + i * VEC) - (TV)pivot);
+    EACH(i, padded / VEC) VECTOR_AT(scores + i * VEC) = exp_vector(VECTOR_AT(scores + i * VEC) - (TV)pivot);
     SYNC;
     TV weights = (TV)0;
     for (int k = 0; k < padded; k += VEC) weights += VECTOR_AT(scores + k);
@@ -87,36 +88,38 @@ __kernel GROUPS_OF(LSIZE) void attention_query(ATTENTION_ARGUMENTS, __global uch
     store_of_row(out, v * VEC, value_head_dim, out_dtype, sum * (TV)factor);
   }
   if (get_local_id(0) == 0) {
-    const T query_logsumexp = total == 0 ? INFINITY : fma(top, LN_2, log(total));
-    *((__global T *)(logsumexp + logsumexp_offset + piece * logsumexp_step) + task) = query_logsumexp;
+    __global T *to = (__global T *)(logsumexp + logsumexp_offset);
+    if (runs == 1) {
+      to[task] = total == 0 ? INFINITY : top + log(total);
+    } else {
+      to += 2 * (task * runs + piece);
+      to[0] = top;
+      to[1] = total;
+    }
   }
 }
 
 // Joins the runs of each query: their mean, weighted by the sums of their weights. Partial results are dense.
 __kernel void attention_join(Attention p, __global const uchar *parts, ulong parts_offset,
-                             __global const uchar *part_logsumexp, ulong part_logsumexp_offset, int dtype0,
+                             __global const uchar *part_totals, ulong part_totals_offset, int dtype0,
                              __global uchar *out, ulong out_offset, __global uchar *logsumexp, ulong logsumexp_offset,
                              long runs, long tasks) {
-  __global const T *logs = (__global const T *)(part_logsumexp + part_logsumexp_offset);
   const int value_head_dim = (int)p.value_head_dim;
   ITEM_TASKS(tasks, first, last);
   for (long task = first; task < last; task++) {
     const long unit = task / p.queries, row = task % p.queries;
+    // The maximum and the sum of weights of each run.
+    __global const T *pairs = (__global const T *)(part_totals + part_totals_offset) + 2 * task * runs;
     T top = -INFINITY, total = 0;
-    for (long r = 0; r < runs; r++) {
-      const T query_logsumexp = logs[r * tasks + task];
-      if (query_logsumexp != INFINITY && !(query_logsumexp <= top)) top = query_logsumexp;
-    }
-    for (long r = 0; r < runs; r++) {
-      const T query_logsumexp = logs[r * tasks + task];
-      total += query_logsumexp == INFINITY ? (T)0 : exp(query_logsumexp - top);
-    }
+    for (long r = 0; r < runs; r++) top = pairs[2 * r] <= top ? top : pairs[2 * r];
+    const T pivot = top == -INFINITY ? (T)0 : top;
+    for (long r = 0; r < runs; r++) total += pairs[2 * r + 1] * exp(pairs[2 * r] - pivot);
     __global uchar *to = out + out_offset + head_offset(&p.out, unit / p.heads, unit % p.heads) + row * p.out.row;
     for (int v = 0; v * VEC < value_head_dim; v++) {
       TV sum = (TV)0;
       for (long r = 0; r < runs; r++) {
-        const T query_logsumexp = logs[r * tasks + task];
-        const T weight = query_logsumexp == INFINITY ? (T)0 : exp(query_logsumexp - top) / total;
+        const T share = pairs[2 * r + 1] * exp(pairs[2 * r] - pivot);
+        const T weight = share == 0 ? (T)0 : share / total;
         __global const T *from = (__global const T *)(parts + parts_offset) + (r * tasks + task) * value_head_dim;
         sum = fma(load_of_row((__global const uchar *)from, v * VEC, value_head_dim, T_DTYPE), (TV)weight, sum);
       }

@@ -97,13 +97,12 @@ pub fn attention_backward(
     let attention = encode(inputs, mode, out, Some((&AttentionGradients { query: sums_in, ..*gradients }, grad_out)));
 
     let count = batch * heads * length;
-    let row_terms = target.workspace(2 * count as usize * launch.class.size())?;
+    let row_terms = target.workspace(3 * count as usize * launch.class.size())?;
     let row_terms = target.memory(row_terms.address)?;
     let args = entry::AttentionDelta {
-        p: attention,
+        attention: arguments(target, inputs, mode, attention)?,
         grad_out: target.tensor(grad_out)?,
         out: target.tensor(out)?,
-        dtype0: dtype,
         logsumexp: target.tensor(logsumexp)?,
         row_terms,
         count,

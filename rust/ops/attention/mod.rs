@@ -121,7 +121,7 @@ impl Pass {
     const fn elements(self, block: i64, width: i64) -> i64 {
         match self {
             Self::Forward => block * (3 * width + block + 3 + SLICES),
-            Self::Backward => block * (8 * width + 2 * block + 2),
+            Self::Backward => block * (8 * width + 2 * block + 3),
         }
     }
 }
@@ -149,7 +149,9 @@ impl BlockSizes {
         let mut block = LARGEST_BLOCK;
         while block >= SMALLEST_BLOCK {
             let lanes = lanes.min(block);
-            let width = div_ceil(width.max(1), lanes) * lanes;
+            // A matmul whose rows are those of a head's elements writes whole parts of them.
+            let step = lanes.max(rows.min(block));
+            let width = div_ceil(width.max(1), step) * step;
             if pass.elements(block, width) * size <= local_bytes {
                 let part = (if block > lanes { vectors } else { 1 }, rows.min(block));
                 return Some(Self { block, width, lanes, part, group: if is_cpu { 1 } else { GPU_GROUP } });

@@ -20,10 +20,12 @@ const MOST_PARTS: i64 = 16;
 /// Occupancy target: work-groups for each compute unit.
 const OCCUPANCY: i64 = 4;
 
-/// Returns true if the kernels take a call: few queries, without dropout, and rows that fit registers.
+/// Returns true if the kernels take a call: few queries of float32 or 16 bits, without dropout, and rows that fit
+/// registers. Those of float64 are rare, and PoCL compiles them for minutes from 16 elements a row on.
 pub fn takes(target: &Target, inputs: &AttentionInputs<'_>, mode: &AttentionMode) -> bool {
-    let lanes = Geometry::of(target, inputs.query.class()).lanes as i64;
-    inputs.query.size(2) <= FEW && mode.keep_prob() >= 1.0 && widest(inputs) <= MOST_PARTS * lanes
+    let (class, queries) = (inputs.query.class(), inputs.query.size(2));
+    let lanes = Geometry::of(target, class).lanes as i64;
+    class == Class::Float && queries <= FEW && mode.keep_prob() >= 1.0 && widest(inputs) <= MOST_PARTS * lanes
 }
 
 fn widest(inputs: &AttentionInputs<'_>) -> i64 {
@@ -89,9 +91,9 @@ pub fn forward(
     let [heads, queries, value_head_dim] = [query.size(1), query.size(2), inputs.value.size(3)];
     let dense = [heads * queries * value_head_dim, queries * value_head_dim, value_head_dim, 1];
     let step = tasks * value_head_dim * class.size() as i64;
-    let logsumexp_step = tasks * class.size() as i64;
-    let memory = if runs > 1 { Some(target.workspace((runs * (step + logsumexp_step)) as usize)?) } else { None };
-    let (results, logsumexp_parts) = match &memory {
+    let totals = 2 * tasks * class.size() as i64;
+    let memory = if runs > 1 { Some(target.workspace((runs * (step + totals)) as usize)?) } else { None };
+    let (results, part_totals) = match &memory {
         Some(memory) => {
             let results = Tensor { address: memory.address, dtype: class.storage(), sizes: out.sizes, strides: &dense };
             (results, target.memory(memory.address + (runs * step) as usize)?)
@@ -103,11 +105,10 @@ pub fn forward(
         attention: arguments(target, inputs, mode, attention)?,
         out: target.tensor(&results)?,
         out_dtype: results.dtype,
-        logsumexp: logsumexp_parts,
+        logsumexp: part_totals,
         runs,
         run,
         out_step: step,
-        logsumexp_step,
     };
     let global = [(tasks * runs).max(0) as usize * group];
     target.launch(&program, entry::ATTENTION_QUERY, &args, &global, Some(&[group]))?;
@@ -118,7 +119,7 @@ pub fn forward(
     let args = entry::AttentionJoin {
         p: joined,
         parts: target.tensor(&results)?,
-        part_logsumexp: logsumexp_parts,
+        part_totals,
         dtype0: query.dtype,
         out: target.tensor(out)?,
         logsumexp: target.tensor(logsumexp)?,

@@ -18,7 +18,6 @@
 #define SLICES (LSIZE > 1 ? 8 : 1)
 
 #define LOG2_E LIT(1.4426950408889634)
-#define LN_2 LIT(0.6931471805599453)
 
 // Row layout of a tensor [batch, heads, length, head_dim]: strides in bytes. Rows are dense.
 typedef struct {
@@ -63,10 +62,12 @@ static inline long head_offset(const RowStrides *rows, long batch, long head) {
   return batch * rows->batch + head * rows->head;
 }
 
-// 2^x for x <= 0, to 2 ulp; 0 below 2^-125. Adding 1.5 * 2^23 rounds to an integer, and leaves it in the low bits:
-// PoCL's rint takes as many instructions as all of this.
-INLINE TV exp2_vector(TV x) {
+// e^x for x <= 0, to 2 ulp of 2^(x log2 e); 0 below 2^-125. The difference from the maximum is multiplied, not the score:
+// a score near the limit of T, as of keys that a mask of -FLT_MAX hides, would become infinite. Adding 1.5 * 2^23 rounds
+// to an integer, and leaves it in the low bits: PoCL's rint takes as many instructions as all of this.
 #ifdef CLASS_F
+INLINE TV exp_vector(TV difference) {
+  const TV x = difference * (TV)LOG2_E;
   const TV shifted = x + 12582912.0f, f = x - (shifted - 12582912.0f);
   TV p = fma(f, (TV)0.00015345736755989492f, (TV)0.0013399909948930144f);
   p = fma(f, p, (TV)0.009618489071726799f);
@@ -76,10 +77,10 @@ INLINE TV exp2_vector(TV x) {
   p = fma(f, p, (TV)1.0f);
   p = PASTE(as_float, VEC)(PASTE(as_int, VEC)(p) + (PASTE(as_int, VEC)(shifted) << 23));
   return x < (TV)-125 ? (TV)0 : p;
-#else
-  return exp2(x);
-#endif
 }
+#else
+OUTLINED TV exp_vector(TV difference) { return exp(difference); }
+#endif
 
 INLINE TV lane_indices(void) {
   Lanes v;
@@ -87,10 +88,21 @@ INLINE TV lane_indices(void) {
   return v.vector;
 }
 
+// The lowest float16, by which masks hide, as the lowest float32: in float16 a score is lost beside it, so that a query all
+// of whose keys are hidden weighs them alike.
+INLINE TV as_mask(TV v, int dtype) {
+  if (dtype != DT_F16) return v;
+  return v <= (TV)-65504 ? (TV)LIT(-3.4028234663852886e38) : v;
+}
+INLINE T load_mask(__global const uchar *p, int dtype) {
+  const T v = load_at(p, dtype);
+  return dtype == DT_F16 && v <= -65504 ? LIT(-3.4028234663852886e38) : v;
+}
+
 // Loads elements of the bias that are not contiguous.
 OUTLINED TV load_apart(__global const uchar *p, long step, int n, int dtype) { return load_lanes(p, step, n, dtype); }
 
-// Adds the bias to a block of scores, which are in units of log 2. Element (row, column) of the block is that of query
+// Adds the bias to a block of scores. Element (row, column) of the block is that of query
 // and key `row_step` and `column_step` bytes on in the bias.
 INLINE void add_bias(__local T *scores, int width, int rows, int columns, __global const uchar *bias, long row_step,
                      long column_step, int dtype) {
@@ -100,7 +112,7 @@ INLINE void add_bias(__local T *scores, int width, int rows, int columns, __glob
     const TV v =
         load_apart(bias + row * row_step + column * column_step, column_step, min(columns - column, VEC), dtype);
     __local T *at = scores + row * width + column;
-    VECTOR_AT(at) = fma(v, (TV)LOG2_E, VECTOR_AT(at));
+    VECTOR_AT(at) += as_mask(v, dtype);
   }
 }
 

@@ -73,3 +73,26 @@ def test_a_bound_of_zero_keeps_the_sign_of_zero(dtype, device):
     zeros = torch.tensor([-0.0, 0.0] * 20, dtype=dtype)
     for bounded in (torch.relu, lambda x: x.clamp(min=0), lambda x: x.clamp(0, 1), lambda x: x.clamp(max=0)):
         assert torch.equal(bounded(zeros.to(device)).cpu().signbit(), bounded(zeros).signbit())
+
+
+@pytest.mark.usefixtures("small_calls_on_host")
+@pytest.mark.parametrize("small_calls", ["kernels", "host"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_one_element_becomes_infinite_where_its_value_is_too_large(dtype, small_calls, device):
+    torch.backends.opencl.small_calls(small_calls)
+    largest = torch.finfo(torch.float32).max
+    x, mask = torch.zeros(3, dtype=dtype), torch.tensor([True, False, True])
+    assert torch.equal(torch.where(mask.to(device), x.to(device), largest).cpu(), torch.where(mask, x, largest))
+    assert x[:1].to(device).fill_(-largest).item() == -torch.inf
+    with pytest.raises(RuntimeError, match="overflow"):
+        x.to(device).fill_(largest)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int64, torch.float32], ids=str)
+def test_extremes_are_cast_to_the_dtype_of_out(dtype, device):
+    numbers = torch.tensor([5, -3, 200], dtype=torch.int32)
+    for extreme in (torch.min, torch.max):
+        out = torch.zeros((), dtype=dtype, device=device)
+        assert torch.equal(
+            extreme(numbers.to(device), out=out).cpu(), extreme(numbers, out=torch.zeros((), dtype=dtype))
+        )

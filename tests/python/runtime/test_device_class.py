@@ -13,13 +13,14 @@ FOLDER = Path(__file__).parents[1] / "ops"
 
 
 # In processes of their own, as compiling these kernels for the first time takes most of a minute.
-CASES, ORDER_CASES, DTYPE_CASES, FFT_CASES, LINALG_CASES, VISION_CASES = (
-    f"device_class{kind}_cases.py" for kind in ("", "_order", "_dtype", "_fft", "_linalg", "_vision")
+CASES, ATTENTION_CASES, ORDER_CASES, DTYPE_CASES, FFT_CASES, LINALG_CASES, VISION_CASES = (
+    f"device_class{kind}_cases.py" for kind in ("", "_attention", "_order", "_dtype", "_fft", "_linalg", "_vision")
 )
 PARTS = [
     (CASES, "matmul or tiles"),
     (CASES, "convolution"),
     (CASES, "not (matmul or tiles or convolution)"),
+    (ATTENTION_CASES, ""),
     (ORDER_CASES, "updates or sums"),
     (ORDER_CASES, "not (updates or sums)"),
     (DTYPE_CASES, "test"),

@@ -1,0 +1,65 @@
+"""As device_class_cases.py, of attention: masks that hide by the lowest number, and rows of odd widths."""
+
+import pytest
+import torch
+from device_class_cases import check
+from float64 import computed
+from torch.nn.functional import scaled_dot_product_attention as attention
+
+# Errors of elements that are about 1.
+ERRORS = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+# Queries and keys: one query, which is split over the keys, blocks with edges, and one of few scores.
+SHAPES = [(1, 70), (3, 5), (33, 47), (70, 130)]
+
+
+def _inputs(queries: int, keys: int, dtype: torch.dtype, head_dim: int = 8) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(queries)
+    return [torch.randn(2, 3, n, head_dim, generator=generator).to(dtype) for n in (queries, keys, keys)]
+
+
+@pytest.mark.parametrize("dtype", computed(ERRORS), ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("scale", [None, 2.5])
+def test_masks_of_the_lowest_number(shape: tuple[int, int], dtype: torch.dtype, scale: float | None):
+    """A query whose keys are all hidden takes the mean of the values, and its gradients are those of the mean."""
+    inputs = _inputs(*shape, dtype)
+    hidden = torch.rand(2, 1, *shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    hidden[:, :, 0] = True
+    hidden[:, :, 1:, 0] = False
+    is_blind = hidden.all(-1, keepdim=True)
+    mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill(hidden, torch.finfo(dtype).min)
+    weight = torch.linspace(-1, 1, inputs[0].numel(), dtype=torch.float64).view(inputs[0].shape)
+
+    def run(attend, device: str, wide: torch.dtype) -> list[torch.Tensor]:
+        leaves = [tensor.to(device, wide).requires_grad_() for tensor in inputs]
+        result = attend(*leaves)
+        gradients = torch.autograd.grad(result, leaves, weight.to(device, wide))
+        return [tensor.detach().double().cpu() for tensor in (result, *gradients)]
+
+    def exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        scores = q @ k.mT * (8**-0.5 if scale is None else scale)
+        # Beside the lowest number a score is lost, and its derivative is not.
+        scores = torch.where(is_blind, scores - scores.detach(), scores.masked_fill(hidden & ~is_blind, -torch.inf))
+        return scores.softmax(-1) @ v
+
+    expected = run(exact, "cpu", torch.float64)
+    actual = run(lambda q, k, v: attention(q, k, v, mask.to("opencl"), scale=scale), "opencl", dtype)
+    for mine, theirs in zip(actual, expected, strict=True):
+        limit = ERRORS[dtype] * max(1.0, theirs.abs().max().item())
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=limit)
+
+
+@pytest.mark.parametrize("queries", [1, 5])
+def test_numbers_near_the_limit(queries: int):
+    """The scale is 1 at most: what it is multiplied by on the way must not make a finite score infinite."""
+    query, key, value = _inputs(queries, 7, torch.float32)
+    query[..., 0, :], key = 3e38, key.abs() * 0
+    check(attention, query, key, value)
+
+
+@pytest.mark.parametrize("head_dim", [1, 2, 3, 5, 6, 7, 9, 17, 33, 66])
+@pytest.mark.parametrize("dtype", computed([torch.float64, torch.float32]), ids=str)
+def test_widths_of_heads(head_dim: int, dtype: torch.dtype):
+    for queries, keys in ((1, 33), (9, 13)):
+        check(attention, *_inputs(queries, keys, dtype, head_dim), times=4)
+        check(lambda q, k, v: attention(q, k, v[..., :-1]), *_inputs(queries, keys, dtype, head_dim + 1), times=4)
