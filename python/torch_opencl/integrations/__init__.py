@@ -13,9 +13,11 @@ __all__ = ["LIBRARIES", "disable", "enable"]
 LIBRARIES = {
     "accelerate": "accelerate",
     "cuda": "torch",
+    "fastai": "fastai",
     "lightning": "lightning",
     "safetensors": "safetensors",
     "sentence_transformers": "sentence_transformers",
+    "stable_baselines3": "stable_baselines3",
     "transformers": "transformers",
     "ultralytics": "ultralytics",
 }
