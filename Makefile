@@ -53,6 +53,12 @@ ORACLE := $(if $(filter $(RELEASE),$(TCH_RELEASE)),torch-opencl-oracle)
 SMOKE := $(patsubst %,tests/python/ops/test_%.py,ops_explicit normalisation blas optim)
 SMOKE += $(patsubst %,tests/python/runtime/test_%.py,amp autograd accelerator compile_loops device distributed) tests/python/tools/test_install.py
 
+# Installs what a target needs besides requirements-dev.txt, where that has not been done: $(call install,lint).
+install = @cmp -s requirements-$(1).txt $(VENV)/requirements-$(1).txt || { \
+	echo "==> installing the packages of requirements-$(1).txt into $(VENV)" && \
+	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-$(1).txt && \
+	cp requirements-$(1).txt $(VENV)/requirements-$(1).txt; }
+
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel train smoke test test-rust test-python fuzz sweep upstream-tests inductor-tests gpu-compile coalescing gpu-kit lint house fmt bench speed bench-growth bench-first-use bench-constants docs info kernels-list clean models libraries bench-ulp site figures
 
@@ -71,10 +77,12 @@ build: setup ## Compile the native library and install the package into .venv, e
 		cp pyproject.toml $(VENV)/pyproject-installed.toml; }
 
 wheel: build ## Make the wheel for this PyTorch in dist, for all Linux distributions that its symbols allow
+	$(call install,wheel)
 	@RUN="$(RUN)" scripts/wheel.sh
 
 train: build ## Train a small CNN on scikit-learn's digits on the OpenCL device
 	@$(RUN) examples/train_digits.py
+	@echo "==> To use this Python yourself: . $(VENV)/bin/activate"
 
 test: test-rust test-python ## Run all tests (DRIVER=intel, pocl6 or rusticl: with that OpenCL driver)
 
@@ -114,6 +122,7 @@ models: build ## Compare models of torchvision, transformers, timm, diffusers an
 	@$(RUN) tests/models $(CASES)
 
 libraries: build ## Try accelerate, transformers, lightning and other libraries on the device (PYTEST_FLAGS="-k trainer")
+	$(call install,bench)
 	@cmp -s requirements-libraries.txt .venv-libraries/requirements.txt || { \
 		echo "==> installing libraries into .venv-libraries" && \
 		$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv-libraries \
@@ -127,6 +136,7 @@ coalescing: build ## Measure under Oclgrind how kernels for GPUs touch memory (C
 	@$(RUN) tests/coalescing $(CASES)
 
 lint: setup ## Check format and lints of all languages, and build the documentation's site
+	$(call install,lint)
 	@scripts/lint.sh check $(ORACLE)
 	@$(MAKE) --no-print-directory site
 
@@ -134,9 +144,11 @@ house: setup ## Count what the code costs to change
 	@$(RUN) scripts/house.py
 
 fmt: setup ## Format all languages
+	$(call install,lint)
 	@scripts/lint.sh fix
 
 bench: build ## Measure against PyTorch's CPU backend and the device's limits (CASES="--quick gemm 'add *'")
+	$(call install,bench)
 	@$(RUN) -m benchmarks $(CASES)
 
 speed: build ## Measure groups of operators and every seventh model, and write docs/performance.md's first table and the README's picture
@@ -147,6 +159,7 @@ speed: build ## Measure groups of operators and every seventh model, and write d
 	@$(RUN) scripts/figures.py
 
 bench-growth: build ## Measure time against size, and name the cliffs
+	$(call install,bench)
 	@$(RUN) -m benchmarks growth
 
 bench-first-use: build ## Measure what new processes wait for, with and without compiled kernels

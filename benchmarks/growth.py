@@ -11,7 +11,6 @@ import torch
 from benchmarks.case import Work
 from benchmarks.clock import CPU, mean_seconds, warm_up
 from benchmarks.inputs import random
-from benchmarks.plot import plot_growth
 from benchmarks.report import RESULTS, describe, seconds_text
 
 ROUNDS = 5
@@ -118,5 +117,7 @@ def _save(axis: str, curves: dict[str, tuple[Curve, Curve]], device: torch.devic
     path = RESULTS / f"growth-{axis}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.json"
     path.write_text(json.dumps({"device": describe(device), "curves": curves}) + "\n")
     sides = {f"{name}{side}": curve for name in curves for side, curve in zip((", CPU", ""), curves[name], strict=True)}
+    from benchmarks.plot import plot_growth  # noqa: PLC0415 - matplotlib is there for pictures alone
+
     plot_growth(sides, axis, path.with_suffix(".png"))
     print(f"\nFigures: {path}\nPlot:    {path.with_suffix('.png')}")

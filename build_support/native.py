@@ -8,12 +8,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from build_support.checks import ROOT, check_toolchain, torch_release, torch_version
+from build_support.progress import run_cargo
 
 LIBRARY = "libtorch_opencl.so"
 # A module for Python, which does not depend on its version: launches of generated kernels.
@@ -95,10 +95,8 @@ def compile_library(variables: Mapping[str, str] | None = None) -> Path:
     environment = cargo_environment() | (variables or {})
     packages = ["--package", "torch-opencl", "--package", "torch-opencl-launch"]
     command = ["cargo", "build", "--release", *packages, "--message-format=json-render-diagnostics"]
-    cargo = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    if cargo.returncode != 0:
-        raise SystemExit(f"`{' '.join(command)}` failed; its messages are above.")
-    messages = [json.loads(line) for line in cargo.stdout.splitlines()]
+    target = Path(environment.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+    messages = [json.loads(line) for line in run_cargo(command, environment, target).splitlines()]
     files = (Path(file) for message in messages for file in message.get("filenames", ()))
     built = next(file for file in files if file.name == LIBRARY)
     # Where tools find the kernels as they are compiled, and `make docs` the table of operators: cargo's own folder for

@@ -29,6 +29,8 @@ LEFT_OUT += ("test_benchmarks.py", "test_fuzz.py", "test_tune.py", "test_device_
 LEFT_OUT += ("test_sweep.py", "test_upstream.py", "test_models.py", "test_fakes.py", "test_examples.py")
 # Tests that take a compiler for C++, or libraries that the kit does not have.
 LEFT_OUT += ("test_c_interface.py", "test_bundle.py", "test_integrations.py")
+# Tests that read the sources, and of scripts for CUDA, which the machine may have.
+LEFT_OUT += ("test_settings.py", "test_build_progress.py", "test_cuda_scripts.py")
 # Tests of what devices that are CPUs do.
 LEFT_OUT += ("test_small_calls.py", "test_small_layers.py", "test_small_work.py")
 # By folder of vendor/ (gpu_kit.check.environment): the distributions in it. typing_extensions, of which those of Python

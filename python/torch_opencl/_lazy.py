@@ -7,14 +7,17 @@ only imports torch never starts one, and seeds given before the start wait for i
 import atexit
 import contextlib
 import glob
+import os
 import threading
 from collections.abc import Callable
 
-from torch_opencl import _embedded_driver, _load
+from torch_opencl import _embedded_driver, _load, _settings
 from torch_opencl._load import native
 
 _lock = threading.RLock()
 _initialized = False
+# Variables that may leave no device; a wrong value of the second one does.
+_HIDING_VARIABLES = ("TORCH_OPENCL_DEVICES", "TORCH_OPENCL_DEVICE_CLASS")
 _pending_seeds: dict[str, Callable[[], None]] = {}
 
 
@@ -27,7 +30,44 @@ def device_count() -> int:
         The number of devices; 0 where there is no device, no driver or no native library, and in a
         forked child of a process that has used OpenCL.
     """
-    return native().device_count() if _load.error() is None else 0
+    if _load.error() is not None:
+        return 0
+    count = native().device_count()
+    if count == 0:
+        _warn_of_hiding_setting()
+    return count
+
+
+def no_device_reason() -> str:
+    """Say why there is no device, and what to do.
+
+    Returns:
+        Some sentences; an empty text where there is a device.
+    """
+    reason = native().device_error()
+    # With a choice of the user the drivers of the machine do not count, so it comes first.
+    return " ".join(filter(None, (_embedded_driver.choice_of_the_user(), reason))) if reason else ""
+
+
+def hiding_setting() -> str | None:
+    """Find the setting that leaves this process without a device, where it is not the hardware.
+
+    Returns:
+        The name of an environment variable, or None where none does.
+    """
+    # An empty list of devices hides all on purpose.
+    if name := next((name for name in _HIDING_VARIABLES if os.environ.get(name, "").strip()), None):
+        return name
+    if _embedded_driver.choice_of_the_user():
+        return "OCL_ICD_VENDORS"
+    # PoCL offers no device where it cannot write, and the reason then says so.
+    has_pocl = any(_embedded_driver.REGISTRY.glob("*pocl*.icd"))
+    return "POCL_CACHE_DIR" if has_pocl and "POCL_CACHE_DIR" in native().device_error() else None
+
+
+def _warn_of_hiding_setting() -> None:
+    if not _is_in_bad_fork() and (name := hiding_setting()):
+        _settings.warn_once(name, f"torch.opencl.is_available() is False: {no_device_reason()}")
 
 
 def is_available() -> bool:
@@ -74,8 +114,7 @@ def _lazy_init() -> None:
             )
         native().check_environment()
         if device_count() == 0:
-            reasons = " ".join(filter(None, (native().device_error(), _embedded_driver.choice_of_the_user())))
-            message = f"No OpenCL device was found: {reasons} `python -m torch_opencl.info` tells more."
+            message = f"No OpenCL device was found: {no_device_reason()} `python -m torch_opencl.info` tells more."
             raise RuntimeError(message)
         _initialized = True
         atexit.register(_finish)

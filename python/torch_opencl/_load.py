@@ -7,13 +7,12 @@ went wrong is kept, warned about once, and raised by the first call that needs t
 import importlib
 import json
 import sys
-import warnings
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
-from torch_opencl import _embedded_driver, _printing, _sharing
+from torch_opencl import _embedded_driver, _printing, _settings, _sharing
 
 BACKEND_NAME = "opencl"
 # A library serves one release of PyTorch, and all its patches: C++ has no stable interface. A wheel has one of them, a
@@ -40,6 +39,7 @@ def load(module: ModuleType) -> None:
         module: the package that becomes ``torch.opencl``.
     """
     global _error
+    _settings.warn_about_environment()
     try:
         _register_settings()
         _check()
@@ -60,7 +60,7 @@ def load(module: ModuleType) -> None:
         # PyTorch would send what is the CPU's (a gloo barrier, a profiler's end) to a device that is not there.
         if not hasattr(torch, BACKEND_NAME):
             torch._register_device_module(BACKEND_NAME, module)
-        _warn(f"torch.device('opencl') is not available: {_error}")
+        _settings.warn_once("installation", f"torch.device('opencl') is not available: {_error}")
 
 
 def error() -> str | None:
@@ -139,11 +139,3 @@ def _built_for(versions: str, release: str) -> LibraryError:
         "Run `pip install --no-build-isolation .` with this Python in the source tree of torch-opencl-rs, which builds "
         f"it for this torch, or `pip install torch=={release}.*`."
     )
-
-
-def _warn(message: str) -> None:
-    try:
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
-    except RuntimeWarning:
-        # Under `python -W error` a warning is an exception, and this must not break `import torch`.
-        print(f"RuntimeWarning: {message}", file=sys.stderr)

@@ -4,6 +4,9 @@ import torch
 
 from torch_opencl._lazy import _lazy_init, device_count
 
+# Types of devices that mean this one: "cuda" too, while that integration is enabled.
+device_types = {"opencl"}
+
 DeviceLike = torch.device | str | int | None
 
 
@@ -25,7 +28,7 @@ def _get_device_index(device: DeviceLike = None, optional: bool = False) -> int:
     if isinstance(device, str):
         device = torch.device(device)
     if device is not None:
-        if device.type != "opencl":
+        if device.type not in device_types:
             raise ValueError(f"Expected an opencl device, but got: {device}")
         if device.index is not None:
             return device.index

@@ -74,6 +74,7 @@ def collect() -> dict[str, Any]:
         report["version"] = _load.build_info()["version"]
         report["built_for"] = _load.build_info()["torch"]
         report |= json.loads(native.platforms())
+        report["cause"] = _lazy.no_device_reason()
         report["devices"] = [json.loads(native.device_properties(i)) for i in range(_lazy.device_count())]
         report["self_test"] = [self_test(torch.device("opencl", i)) for i in range(_lazy.device_count())]
         report["tuning"] = [json.loads(native.tuning(i)) for i in range(_lazy.device_count())]
@@ -117,11 +118,10 @@ def self_test(device: torch.device) -> dict[str, Any]:
 
 def _advice(report: dict[str, Any]) -> Iterator[str]:
     if report["library_error"] is None and not report["devices"]:
-        if os.environ.get("TORCH_OPENCL_DEVICES") is not None:
-            yield "TORCH_OPENCL_DEVICES is set and lets no device through; unset it to see them all."
-        else:
-            if choice := _embedded_driver.choice_of_the_user():
-                yield choice
+        if report["platforms"]:
+            if "TORCH_OPENCL_DEVICES" in os.environ:
+                yield "Unset TORCH_OPENCL_DEVICES to use every device listed above."
+        elif _lazy.hiding_setting() != "POCL_CACHE_DIR":
             yield NO_DRIVER
     closed = [node for node in glob.glob("/dev/dri/renderD*") if not os.access(node, os.R_OK | os.W_OK)]
     if closed:
@@ -138,8 +138,9 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     embedded = _embedded_driver.installed_library()
     if embedded is not None and os.environ.get("OCL_ICD_VENDORS") == str(embedded):
         yield f"Driver: Intel's CPU runtime from pip, {embedded}"
-    if report.get("error"):
-        yield f"OpenCL: {report['error']}"
+    if report.get("cause"):
+        yield ""
+        yield f"No OpenCL device can be used: {report['cause']}"
     for index, entry in enumerate(report["platforms"]):
         yield ""
         yield f"Platform {index}: {entry['name']} ({entry['vendor']}), {entry['version']}"
@@ -151,7 +152,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         yield from (f"  {line}" for line in _device_lines(device))
         yield f"  matmuls: {_tuning(report['tuning'][index])}"
         yield f"  self-test: {_outcome(report['self_test'][index])}"
-    if "kernel_cache" in report:
+    if report["devices"]:
         cache = report["kernel_cache"]
         yield ""
         if cache["bundle"]:

@@ -22,7 +22,7 @@ pub fn device_error() -> String {
         Ok([]) => "TORCH_OPENCL_DEVICES is empty and so hides every OpenCL device.".to_owned(),
         Ok(_) => String::new(),
         Err(error) => match kernels::driver_cache_obstacle() {
-            Some(obstacle) => format!("{} {obstacle}", error.message()),
+            Some(obstacle) => format!("{obstacle} {}", error.message()),
             None => error.message(),
         },
     }

@@ -76,6 +76,27 @@ def test_fabric_sets_up_models_on_the_device(device, precision):
     assert loss.device.type == "opencl"
 
 
+@pytest.mark.parametrize("mode", ["power", "binsearch"])
+def test_the_batch_size_finder_goes_on_after_the_device_is_out_of_memory(device, tmp_path, mode):
+    class Loaded(Regression):
+        batch_size = 2
+
+        def training_step(self, batch, index):
+            if len(batch[0]) > 8:
+                torch.empty(2**50, dtype=torch.uint8, device=self.device)
+            return super().training_step(batch, index)
+
+        def train_dataloader(self):
+            data = torch.utils.data.TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
+            return torch.utils.data.DataLoader(data, batch_size=self.batch_size)
+
+    options = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "max_epochs": 1}
+    run = lightning.Trainer(default_root_dir=str(tmp_path), accelerator="opencl", devices=1, **options)
+    model = Loaded()
+    found = lightning.pytorch.tuner.Tuner(run).scale_batch_size(model, mode=mode, steps_per_trial=1, max_trials=6)
+    assert found == 8 or (mode == "binsearch" and 4 <= found <= 8)
+
+
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_two_processes_give_the_losses_of_one(device, tmp_path, strategy):
     program = """

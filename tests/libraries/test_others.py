@@ -167,3 +167,129 @@ def test_ultralytics_predicts_on_the_device_by_its_name(device):
     ours = model.predict(image, device="opencl", **options)[0].boxes
     assert ours.data.device.type == "opencl"
     close(ours.conf, theirs.conf, 1e-3)
+
+
+@pytest.mark.parametrize("precision", [True, False, "bf16"], ids=str)
+def test_ultralytics_scales_gradients_where_it_computes_in_float16(device, tmp_path, monkeypatch, precision):
+    monkeypatch.setenv("YOLO_CONFIG_DIR", str(tmp_path))
+    library("ultralytics")
+    import cv2
+    import numpy as np
+    from ultralytics.engine import trainer
+    from ultralytics.models.yolo.detect import DetectionTrainer
+
+    # It compares with a model that it would download.
+    monkeypatch.setattr(trainer, "check_amp", lambda model: True)
+    torch_opencl.integrations.enable("ultralytics")
+    for part in ("train", "val"):
+        for kind in ("images", "labels"):
+            (tmp_path / kind / part).mkdir(parents=True)
+        cv2.imwrite(str(tmp_path / "images" / part / "0.png"), np.full((64, 64, 3), 40, np.uint8))
+        (tmp_path / "labels" / part / "0.txt").write_text("0 0.5 0.5 0.4 0.4\n")
+    data = tmp_path / "data.yaml"
+    data.write_text(f"path: {tmp_path}\ntrain: images/train\nval: images/val\nnames: [a]\n")
+    options = {"imgsz": 64, "batch": 1, "workers": 0, "plots": False, "val": False, "verbose": False, "epochs": 1}
+    options |= {"data": str(data), "model": "yolov8n.yaml", "device": "opencl", "amp": precision}
+    run = DetectionTrainer(overrides=options | {"project": str(tmp_path)})
+    run._setup_train()
+    assert run.device.type == "opencl" and run.scaler._device == "opencl"
+    assert run.scaler.is_enabled() == (precision is True)
+    if precision is True:
+        # As a run goes on from a checkpoint: the scaler's state is read.
+        state = run.scaler.state_dict() | {"scale": 128.0}
+        run.scaler = torch.amp.GradScaler("cuda", enabled=False)
+        run._load_checkpoint_state({"scaler": state})
+        assert run.scaler.get_scale() == 128.0
+        batch = run.preprocess_batch(next(iter(run.train_loader)))
+        with trainer.autocast(run.amp, device="opencl"):
+            loss, _ = run.model(batch)
+        run.scaler.scale(loss.sum()).backward()
+        run.optimizer_step()
+        assert run.scaler._per_optimizer_states == {} or run.scaler.get_scale() > 0
+
+
+def test_stable_baselines_choose_the_device(device):
+    agents = library("stable_baselines3")
+    torch_opencl.integrations.enable("stable_baselines3")
+
+    def agent(**options):
+        return agents.PPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=16, n_epochs=1, seed=1, **options)
+
+    ours, theirs = agent(), agent(device="cpu")
+    assert (ours.device.type, theirs.device.type) == ("opencl", "cpu")
+    observations = ours.observation_space.sample()[None].repeat(4, 0)
+    close(
+        *(
+            run.policy.get_distribution(run.policy.obs_to_tensor(observations)[0]).distribution.logits
+            for run in (ours, theirs)
+        )
+    )
+    ours.learn(32)
+    assert {parameter.device.type for parameter in ours.policy.parameters()} == {"opencl"}
+    torch_opencl.integrations.disable("stable_baselines3")
+    assert agents.common.utils.get_device("auto").type == "cpu"
+
+
+@pytest.mark.parametrize("precision", ["float32", "to_fp16", "to_bf16"])
+def test_fastai_trains_on_the_device_in_the_precision_that_is_asked_for(device, precision):
+    library("fastai.basics")
+    from fastai import torch_core
+    from fastai.basics import SGD, DataLoader, DataLoaders, Learner, MSELossFlat
+
+    torch_opencl.integrations.enable("fastai")
+    seen = set()
+
+    class Watched(torch.nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            seen.add((y.device.type, y.dtype))
+            return y
+
+    def losses(place):
+        torch.manual_seed(0)
+        rows = [(torch.randn(8), torch.randn(1)) for _ in range(32)]
+        # Where no place is given: as `Datasets.dataloaders()` chooses it.
+        place = place or torch_core.default_device()
+        loaders = DataLoaders(*(DataLoader(rows, bs=8, device=place) for _ in range(2)), device=place)
+        run = Learner(loaders, Watched(8, 1), loss_func=MSELossFlat(), opt_func=SGD, lr=0.1)
+        if precision != "float32" and place.type == "opencl":
+            # With the usual scale the first gradients overflow, and steps are left out.
+            run = getattr(run, precision)(**({"init_scale": 256.0} if precision == "to_fp16" else {}))
+        with run.no_bar(), run.no_logging():
+            run.fit(2)
+        return torch.tensor([float(loss) for loss in run.recorder.losses])
+
+    assert DataLoaders(DataLoader([1.0], bs=1)).cuda().device.type == "opencl"
+    ours = losses(None)
+    dtype = {"float32": torch.float32, "to_fp16": torch.float16, "to_bf16": torch.bfloat16}[precision]
+    # It computes a batch of zeros first, outside of autocast.
+    assert ("opencl", dtype) in seen and {kind for kind, _ in seen} == {"opencl"}
+    close(ours, losses(torch.device("cpu")), 1e-4 if precision == "float32" else 3e-2)
+    assert torch_core.default_device(False).type == "cpu" and torch_core.default_device().type == "cpu"
+    assert torch_core.default_device(None).type == "opencl"
+
+
+def test_what_of_torchvision_and_torchaudio_runs_on_the_cpu_is_right_and_counted(device):
+    functional = library("torchaudio.functional")
+    torch.opencl.reset_fallbacks()
+    logits = torch.randn(2, 5, 4, 6)
+    targets = torch.randint(1, 6, (2, 3), dtype=torch.int32)
+    lengths = torch.tensor([5, 4], dtype=torch.int32), torch.tensor([3, 2], dtype=torch.int32)
+    ours, theirs = (
+        functional.rnnt_loss(*(each.to(place) for each in (logits, targets, *lengths)), blank=0)
+        for place in (device, "cpu")
+    )
+    close(ours, theirs)
+    scores = torch.randn(1, 10, 6).log_softmax(-1)
+    labels = torch.tensor([[1, 2, 3]], dtype=torch.int32)
+    ours, theirs = (functional.forced_align(scores.to(place), labels.to(place)) for place in (device, "cpu"))
+    assert torch.equal(ours[0].cpu(), theirs[0])
+    image = torch.randint(256, (1, 3, 8, 8), dtype=torch.uint8)
+    ours, theirs = (
+        torch.nn.functional.interpolate(image.to(place), (5, 5), mode="bilinear", antialias=True)
+        for place in (device, "cpu")
+    )
+    assert torch.equal(ours.cpu(), theirs)
+    # docs/libraries.md says so: an operator that gets a kernel leaves this list and that page.
+    names = {"torchaudio::rnnt_loss_forward", "torchaudio::forced_align", "aten::_upsample_bilinear2d_aa"}
+    assert torch.opencl.fallbacks().keys() == names

@@ -100,3 +100,35 @@ def test_weights_are_loaded_to_the_device(device, tmp_path):
         assert {parameter.device.type for parameter in model.parameters()} == {"opencl"}, place
     out = model.generate(torch.tensor([[1, 2]], device=device), max_new_tokens=4, do_sample=False)
     assert out.shape == (1, 6)
+
+
+@pytest.mark.parametrize("cache", ["offloaded", "offloaded_static"])
+def test_caches_that_are_kept_on_the_host_give_the_same_tokens(device, cache):
+    torch_opencl.integrations.enable("transformers")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    tokens = torch.arange(3, 12)[None]
+    options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+    expected = model.generate(tokens, **options)
+    model.to(device)
+    assert torch.equal(model.generate(tokens.to(device), **options).cpu(), expected)
+    ours = model.generate(tokens.to(device), cache_implementation=cache, **options)
+    assert torch.equal(ours.cpu(), expected)
+
+
+def test_an_offloaded_cache_keeps_other_layers_on_the_host(device):
+    torch_opencl.integrations.enable("transformers")
+    cache = transformers.DynamicCache(offloading=True)
+    expected = transformers.DynamicCache()
+    for step in range(3):
+        for layer in range(4):
+            keys, values = torch.randn(1, 2, 3, 4), torch.randn(1, 2, 3, 4)
+            ours = cache.update(keys.to(device), values.to(device), layer)
+            theirs = expected.update(keys, values, layer)
+            assert all(torch.equal(a.cpu(), b) for a, b in zip(ours, theirs, strict=True)), (step, layer)
+    torch.opencl.synchronize()
+    kinds = [layer.keys.device.type for layer in cache.layers]
+    assert kinds.count("opencl") < len(kinds) and "cpu" in kinds

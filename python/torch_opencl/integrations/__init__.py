@@ -12,12 +12,18 @@ __all__ = ["LIBRARIES", "disable", "enable"]
 # The module of each, beside this one, and the package that it is for.
 LIBRARIES = {
     "accelerate": "accelerate",
+    "cuda": "torch",
+    "fastai": "fastai",
     "lightning": "lightning",
     "safetensors": "safetensors",
     "sentence_transformers": "sentence_transformers",
+    "stable_baselines3": "stable_baselines3",
     "transformers": "transformers",
     "ultralytics": "ultralytics",
 }
+
+# It changes PyTorch itself, so it has to be named.
+_ONLY_BY_NAME = ("cuda",)
 
 
 def enable(*libraries: str) -> tuple[str, ...]:
@@ -27,7 +33,7 @@ def enable(*libraries: str) -> tuple[str, ...]:
     theirs are replaced in this process, all that a library needs or none. A second call does nothing.
 
     Args:
-        libraries: names of :data:`LIBRARIES`; all that are installed where none is given.
+        libraries: names of :data:`LIBRARIES`; all that are installed, but for "cuda", where none is given.
 
     Returns:
         The names of those that are enabled now.
@@ -45,7 +51,9 @@ def enable(*libraries: str) -> tuple[str, ...]:
         torch_opencl.integrations.enable("accelerate")
         Accelerator().device  # opencl
     """
-    chosen = libraries or tuple(name for name, package in LIBRARIES.items() if importlib.util.find_spec(package))
+    chosen = libraries or tuple(
+        name for name, package in LIBRARIES.items() if name not in _ONLY_BY_NAME and importlib.util.find_spec(package)
+    )
     for name in chosen:
         _integration(name).enable()
     return tuple(chosen)

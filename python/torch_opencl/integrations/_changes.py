@@ -4,15 +4,29 @@ import functools
 import importlib
 import importlib.metadata
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 __all__ = ["Changes"]
 
 # Makes a replacement from an original.
 Replace = Callable[[Any], Any]
+
+# In the place of an attribute that a class has not itself.
+_ABSENT: Any = object()
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """One attribute's present value, and the other one; ``is_everywhere`` if importers' names are exchanged too."""
+
+    owner: Any
+    attribute: str
+    present: Any
+    other: Any
+    is_everywhere: bool
 
 
 @dataclass
@@ -23,11 +37,14 @@ class Changes:
         distribution: the library's name as pip knows it.
         names: for each ``module:name`` (with dots where it is a name of a class) what makes its replacement. The
             replacement of a property or of a ``cached_property`` is made of its function.
+        attributes: for each ``module:name`` what makes its replacement, which is put there alone: it may be an object
+            that has other names too. A class may inherit the original.
     """
 
     distribution: str
     names: Mapping[str, Replace]
-    done: list[tuple[Any, str, Any, Any]] = field(default_factory=list)
+    attributes: Mapping[str, Replace] = field(default_factory=dict)
+    done: list["_Exchange"] = field(default_factory=list)
 
     def apply(self) -> None:
         """Replace all names; do nothing where that has been done.
@@ -38,21 +55,27 @@ class Changes:
         """
         if self.done:
             return
-        found = [(*self._find(name), replace) for name, replace in self.names.items()]
         # All are made before the first one is put in place: a failure leaves the library as it was.
         made = []
-        for owner, attribute, replace in found:
-            original = vars(owner)[attribute]
-            made.append((owner, attribute, original, _made_of(original, replace)))
-        for owner, attribute, original, replacement in made:
-            self.done.append((owner, attribute, original, replacement))
-            _exchange(owner, attribute, original, replacement)
+        for name, make in self.names.items():
+            owner, attribute = self._find(name)
+            original = vars(owner).get(attribute, _ABSENT)
+            # Only a class's own attributes can be replaced in it, not inherited ones.
+            if original is _ABSENT:
+                raise self._lacks(name.replace(":", "."))
+            made.append(_Exchange(owner, attribute, original, _made_of(original, make), is_everywhere=True))
+        for name, make in self.attributes.items():
+            owner, attribute = self._find(name)
+            original = vars(owner).get(attribute, _ABSENT)
+            replacement = make(getattr(owner, attribute))
+            made.append(_Exchange(owner, attribute, original, replacement, is_everywhere=False))
+        _exchange(made)
+        self.done = made
 
     def undo(self) -> None:
         """Put back what has been replaced."""
-        while self.done:
-            owner, attribute, original, replacement = self.done.pop()
-            _exchange(owner, attribute, replacement, original)
+        done, self.done = self.done, []
+        _exchange([replace(each, present=each.other, other=each.present) for each in reversed(done)])
 
     def _find(self, name: str) -> tuple[Any, str]:
         module, _, path = name.partition(":")
@@ -65,8 +88,7 @@ class Changes:
         *classes, attribute = path.split(".")
         for each in classes:
             owner = getattr(owner, each, None)
-        # Only a class's own attributes can be replaced in it, not inherited ones.
-        if owner is None or attribute not in vars(owner):
+        if owner is None or not hasattr(owner, attribute):
             raise self._lacks(f"{module}.{path}")
         return owner, attribute
 
@@ -90,13 +112,21 @@ def _made_of(original: Any, replace: Replace) -> Any:
     return functools.wraps(original)(replace(original))
 
 
-def _exchange(owner: Any, attribute: str, present: Any, other: Any) -> None:
-    """Put another value in the place of the present one, in modules too that have imported it, by whatever name."""
-    setattr(owner, attribute, other)
-    for module in [] if isinstance(owner, type) else list(sys.modules.values()):
+def _exchange(exchanges: Sequence[_Exchange]) -> None:
+    """Put other values in the place of the present ones, in modules too that have imported them, by whatever name."""
+    everywhere = {}
+    for each in exchanges:
+        if each.other is _ABSENT:
+            delattr(each.owner, each.attribute)
+        else:
+            setattr(each.owner, each.attribute, each.other)
+        if each.is_everywhere and not isinstance(each.owner, type):
+            everywhere[id(each.present)] = each
+    for module in list(sys.modules.values()) if everywhere else []:
         for name, value in list(getattr(module, "__dict__", {}).items()):
-            if value is present:
-                setattr(module, name, other)
+            exchange = everywhere.get(id(value))
+            if exchange is not None and value is exchange.present:
+                setattr(module, name, exchange.other)
 
 
 @contextmanager

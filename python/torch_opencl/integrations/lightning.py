@@ -202,10 +202,27 @@ def _changes(package: str) -> Changes:
         # With indices the strategy makes a CUDA stream. DistributedDataParallel needs none: a module is on its device.
         return lambda self: None if self.root_device.type == "opencl" else original(self)
 
+    def is_oom_error(original: Any) -> Any:
+        # It looks for "CUDA" in the message.
+        return lambda exception: original(exception) or isinstance(exception, torch.OutOfMemoryError)
+
+    def collect_garbage(original: Any) -> Any:
+        def replacement() -> None:
+            original()
+            torch_opencl.empty_cache()
+
+        return replacement
+
+    # Of the batch size finder, which Fabric has not.
+    memory = {
+        "lightning.pytorch.utilities.memory:is_oom_error": is_oom_error,
+        "lightning.pytorch.utilities.memory:garbage_collection_cuda": collect_garbage,
+    }
     connector = names["connector"]
     return Changes(
         "lightning",
         {
+            **(memory if package == "lightning.pytorch" else {}),
             f"{connector}._choose_strategy": choose_strategy,
             f"{connector}._check_strategy_and_fallback": check_strategy,
             f"{connector}._check_and_init_precision": init_precision,

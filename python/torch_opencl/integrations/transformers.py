@@ -1,4 +1,4 @@
-"""Hugging Face transformers: the device of ``Trainer`` and ``pipeline``, bf16, and random states in checkpoints."""
+"""Hugging Face transformers: ``Trainer`` and ``pipeline``, bf16, random states in checkpoints, offloaded caches."""
 
 import os
 from collections.abc import Callable
@@ -78,12 +78,35 @@ def _load_rng_state(original: Any) -> Any:
     return load_rng_state
 
 
+def _update_cache(original: Any) -> Any:
+    def update(
+        self: Any, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kw: Any
+    ) -> Any:
+        if not self.offloading or key_states.device.type != "opencl":
+            return original(self, key_states, value_states, layer_idx, *args, **kw)
+        # The original asks for CUDA's stream. This layer was fetched while the layer before it was computed.
+        stream = torch_opencl.default_stream(key_states.device)
+        stream.wait_stream(self.prefetch_stream)
+        self.offloading = False
+        try:
+            states = original(self, key_states, value_states, layer_idx, *args, **kw)
+        finally:
+            self.offloading = True
+        self.offload(layer_idx, self.only_non_sliding)
+        self.prefetch_stream.wait_stream(stream)
+        self.prefetch(layer_idx + 1, self.only_non_sliding)
+        return states
+
+    return update
+
+
 _CHANGES = Changes(
     "transformers",
     {
         "transformers.utils.import_utils:is_torch_bf16_gpu_available": _is_torch_bf16_gpu_available,
         "transformers.training_args:TrainingArguments._setup_devices": _setup_devices,
         "transformers.pipelines.base:Pipeline.__init__": _pipeline_init,
+        "transformers.cache_utils:Cache.update": _update_cache,
         "transformers.trainer:Trainer._save_rng_state": _save_rng_state,
         "transformers.trainer:Trainer._load_rng_state": _load_rng_state,
     },

@@ -1,4 +1,4 @@
-"""ultralytics: devices named "opencl" in ``model.train(device=...)``, ``predict``, ``val`` and ``export``."""
+"""ultralytics: "opencl" in ``model.train(device=...)``, ``predict``, ``val`` and ``export``; scaled gradients."""
 
 from typing import Any
 
@@ -36,10 +36,35 @@ def _parse_device(original: Any) -> Any:
     return parse_device
 
 
+def _give_scaler(trainer: Any) -> None:
+    """Replace a scaler for CUDA, which is disabled: ultralytics computes in float16 on every device but the CPU."""
+    if trainer.device.type == "opencl" and trainer.scaler._device != "opencl":
+        trainer.scaler = torch.amp.GradScaler("opencl", enabled=trainer.amp and trainer.args.amp != "bf16")
+
+
+def _setup_train(original: Any) -> Any:
+    def setup_train(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        _give_scaler(self)
+
+    return setup_train
+
+
+def _load_checkpoint_state(original: Any) -> Any:
+    def load_checkpoint_state(self: Any, *args: Any, **kwargs: Any) -> None:
+        # A part of the above, which reads the scaler's state.
+        _give_scaler(self)
+        original(self, *args, **kwargs)
+
+    return load_checkpoint_state
+
+
 _CHANGES = Changes(
     "ultralytics",
     {
         "ultralytics.utils.torch_utils:select_device": _select_device,
         "ultralytics.utils.torch_utils:parse_device": _parse_device,
+        "ultralytics.engine.trainer:BaseTrainer._setup_train": _setup_train,
+        "ultralytics.engine.trainer:BaseTrainer._load_checkpoint_state": _load_checkpoint_state,
     },
 )

@@ -147,7 +147,8 @@ def test_a_filter_that_is_not_text_is_refused():
 def test_an_empty_filter_hides_every_device():
     done = run_python("-m torch_opencl.info", TORCH_OPENCL_DEVICES="")
     assert done.returncode == 1
-    assert "TORCH_OPENCL_DEVICES is set and lets no device through" in done.stdout
+    assert "TORCH_OPENCL_DEVICES is empty and so hides every OpenCL device" in done.stdout
+    assert "Unset TORCH_OPENCL_DEVICES" in done.stdout and "apt-get install" not in done.stdout
 
 
 def test_without_a_driver_torch_works_and_says_that_there_is_no_device():

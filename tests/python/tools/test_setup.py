@@ -93,6 +93,33 @@ def test_another_torch_has_an_environment_of_its_own(checkout):
     assert not (checkout / ".venv").exists()
 
 
+def test_a_torch_without_cuda_that_is_there_stays(checkout):
+    packages = without_pip(checkout)
+    information = packages / "torch-2.13.0+cpu.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0+cpu\n")
+    (information / "RECORD").write_text("")
+    (information / "INSTALLER").write_text("pip\n")
+    (checkout / "requirements-dev.txt").write_text("torch==2.13.0\n")
+    # Nothing can be downloaded.
+    assert "requirements-dev.txt" in setup(checkout, PIP_NO_INDEX="1")
+    assert [path.name for path in packages.glob("torch-*")] == [information.name]
+    assert setup(checkout, PIP_NO_INDEX="1") == "", "nothing is left to do"
+
+
+def test_each_requirement_is_pinned_once_and_installed_by_a_target():
+    makefile = (ROOT / "Makefile").read_text()
+    pinned = {}
+    for path in sorted(ROOT.glob("requirements-*.txt")):
+        lines = [line.split("==")[0] for line in path.read_text().splitlines() if "==" in line]
+        assert lines, path
+        what = path.stem.removeprefix("requirements-")
+        assert f"$(call install,{what})" in makefile or path.name in makefile
+        if what in ("dev", "lint", "wheel", "bench"):
+            for name in lines:
+                assert pinned.setdefault(name, path.name) == path.name, f"{name} is in two files"
+
+
 def variables_of_make(*arguments: str, **environment: str) -> dict[str, str]:
     # Of a make that runs these tests, its own variables.
     inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "TORCH")}
