@@ -45,8 +45,10 @@ struct Pointwise;
 template <auto& kStub, PointwiseOp kOp, class Iter, class... Parameters>
 struct Pointwise<kStub, kOp, void (*)(Iter&, Parameters...)> {
   static void call(Iter& iter, Parameters... parameters) {
-    constexpr int64_t kMaxElements = is_long(kOp) ? HostIteration::kMaxOfLong : HostIteration::kMaxElements;
-    if (ran_on_host<kStub, kMaxElements>(casts_of(kOp), iter, parameters...)) return;
+    if constexpr (!is_never_on_host(kOp)) {
+      constexpr int64_t kMaxElements = is_long(kOp) ? HostIteration::kMaxOfLong : HostIteration::kMaxElements;
+      if (ran_on_host<kStub, kMaxElements>(casts_of(kOp), iter, parameters...)) return;
+    }
     [[maybe_unused]] const at::ScalarType dtype = compute_dtype(iter, kOp);
     [[maybe_unused]] int index = 0;
     const std::array<bridge::Scalar, sizeof...(Parameters)> scalars{
