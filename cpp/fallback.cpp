@@ -1,5 +1,6 @@
 #include "fallback.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/ops/resize_as_sparse.h>
 #include <torch/library.h>
@@ -136,6 +137,16 @@ struct SparseCopy {
   }
 };
 
+// A contiguous copy of a written tensor that is not contiguous. Several of ATen's functions for the CPU walk the memory
+// of outputs as if they were dense, or laid out as other arguments are: fused optimizers, avg_pool3d, tril.
+struct DenseCopy {
+  at::Tensor device, dense;
+
+  void write_back() const {
+    device.resize_(dense.sizes()).copy_(dense);
+  }
+};
+
 // The arguments of one call on the host.
 class Call {
  public:
@@ -144,7 +155,13 @@ class Call {
   at::Tensor to_host(const at::Tensor& tensor, bool writable) {
     if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
     if (tensor.layout() != at::kStrided) return copies_.emplace_back(tensor, tensor.to(at::kCPU), writable).host;
-    return views_.emplace_back(tensor, writable).host();
+    if (!writable) return views_.emplace_back(tensor, /*writable=*/false).host();
+    // Overlapping elements are left to ATen's function, which refuses them.
+    if (tensor.is_contiguous() || at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
+      return views_.emplace_back(tensor, /*writable=*/true).host();
+    }
+    const DenseCopy& copy = dense_copies_.emplace_back(DenseCopy{tensor, tensor.contiguous()});
+    return views_.emplace_back(copy.dense, /*writable=*/true).host();
   }
 
   void convert(c10::IValue& value, bool writable) {
@@ -160,7 +177,7 @@ class Call {
   at::Tensor to_device(const at::Tensor& result) const {
     if (!result.defined() || result.device().type() != c10::DeviceType::CPU) return result;
     for (const HostView& view : views_) {
-      if (view.host().is_same(result)) return view.device();
+      if (view.host().is_same(result)) return argument_of(view.device());
     }
     for (const SparseCopy& copy : copies_) {
       if (copy.host.is_same(result)) return copy.device;
@@ -180,14 +197,26 @@ class Call {
     return device_;
   }
 
+  // Writes changes to the arguments, and ends their views.
   void write_back() {
     for (HostView& view : views_) view.write_back();
     for (const SparseCopy& copy : copies_) copy.write_back();
+    views_.clear();
+    for (const DenseCopy& copy : dense_copies_) copy.write_back();
   }
 
  private:
+  // The argument that a view is of.
+  const at::Tensor& argument_of(const at::Tensor& viewed) const {
+    for (const DenseCopy& copy : dense_copies_) {
+      if (copy.dense.is_same(viewed)) return copy.device;
+    }
+    return viewed;
+  }
+
   std::deque<HostView> views_;
   std::deque<SparseCopy> copies_;
+  std::deque<DenseCopy> dense_copies_;
   std::optional<c10::Device> device_; // of the results
 };
 
@@ -272,8 +301,8 @@ void call_host(const c10::OperatorHandle& op, const std::string& name, torch::ji
     const MakesDeviceMemory scope(call.device());
     run_on_host(served, stack);
   }
-  call.write_back();
   for (size_t i = stack->size() - returns; i < stack->size(); i++) call.convert_back((*stack)[i]);
+  call.write_back();
 }
 
 } // namespace

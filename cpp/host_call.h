@@ -60,10 +60,13 @@ class HostMemory {
   }
   // Of one dtype: the CPU's function may have changed the first ones before it refuses the dtype of another.
   void add(const at::TensorList& tensors) {
-    for (const at::Tensor& tensor : tensors) {
+    for (size_t i = 0; i < tensors.size(); i++) {
+      const at::Tensor& tensor = tensors[i];
       is_small_ = is_small_ && tensor.scalar_type() == tensors.front().scalar_type();
+      lists_are_alike_ = lists_are_alike_ && is_laid_out_as(tensor, i < lists_.size() ? lists_[i] : tensor);
       add(tensor);
     }
+    if (lists_.empty()) lists_ = tensors;
   }
   void add(const at::ITensorListRef& tensors) {
     for (const at::Tensor& tensor : tensors) add(tensor);
@@ -131,6 +134,12 @@ class HostMemory {
   // if any two arguments share one. The views have storages of their own, so ATen would not notice the overlap.
   bool has_aliases() const;
 
+  // Returns true if the n-th tensors of all lists are dense, with the same strides, but for single elements. Fused
+  // optimizers of the CPU take that for granted: they would write between the elements of a view.
+  bool are_lists_alike() const {
+    return lists_are_alike_;
+  }
+
   // Of the first tensor.
   at::ScalarType dtype() const {
     return dtype_;
@@ -159,6 +168,10 @@ class HostMemory {
     int64_t left = 1, left_rows = 1, right = 1, right_columns = 1;
   };
 
+  static bool is_laid_out_as(const at::Tensor& tensor, const at::Tensor& other) {
+    return tensor.numel() == 1 || (tensor.is_non_overlapping_and_dense() && tensor.strides() == other.strides());
+  }
+
   void wait() const;
   int64_t max_elements() const;
   bool has_little_work() const;
@@ -182,7 +195,8 @@ class HostMemory {
   int64_t rows_ = 1, columns_ = 1;
   Operands operands_;
   int64_t dims_ = 0, planes_ = 1;
-  bool is_small_ = true, has_one_dtype_ = true;
+  at::TensorList lists_; // the first of the call's lists
+  bool is_small_ = true, has_one_dtype_ = true, lists_are_alike_ = true;
 };
 
 // What tells how long a call of an op takes.
@@ -235,7 +249,7 @@ struct HostCall<Op, Return(Args...)> {
     }();
     static UnsupportedDtypes unsupported;
     if (!is_on_cpu || unsupported.contains(memory.dtype())) return std::nullopt;
-    if (!kIsResult<Return> && memory.has_aliases()) return std::nullopt;
+    if (!kIsResult<Return> && (memory.has_aliases() || !memory.are_lists_alike())) return std::nullopt;
     try {
       return run(memory, args...);
     } catch (const c10::NotImplementedError&) {

@@ -58,8 +58,10 @@ struct Pointwise<kStub, kOp, void (*)(Iter&, Parameters...)> {
 
  private:
   static void compute(Iter& iter, Parameters... parameters) {
-    constexpr int64_t kMaxElements = is_long(kOp) ? HostIteration::kMaxOfLong : HostIteration::kMaxElements;
-    if (ran_on_host<kStub, kMaxElements>(casts_of(kOp), iter, parameters...)) return;
+    if constexpr (!is_never_on_host(kOp)) {
+      constexpr int64_t kMaxElements = is_long(kOp) ? HostIteration::kMaxOfLong : HostIteration::kMaxElements;
+      if (ran_on_host<kStub, kMaxElements>(casts_of(kOp), iter, parameters...)) return;
+    }
     [[maybe_unused]] const at::ScalarType dtype = compute_dtype(iter, kOp);
     [[maybe_unused]] int index = 0;
     const std::array<bridge::Scalar, sizeof...(Parameters)> scalars{

@@ -1,5 +1,6 @@
 #include "entries/embedding_bag.h"
 
+#include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/native/EmbeddingBag.h>
@@ -131,11 +132,13 @@ at::Tensor embedding_dense_backward(
   }
   at::Tensor rows = grad_output.reshape({count, grad_output.size(-1)});
   if (scale_grad_by_freq) {
-    const at::Tensor index = indices.reshape(-1), counts = at::zeros({num_weights}, rows.options());
-    add_rows(counts.unsqueeze(1), indices, at::ones({count, 1}, rows.options()));
+    // Quotients of 16-bit floats stay float32: those of equal rows would all be rounded the same way.
+    const auto options = rows.options().dtype(at::toOpMathType(rows.scalar_type()));
+    const at::Tensor index = indices.reshape(-1), counts = at::zeros({num_weights}, options);
+    add_rows(counts.unsqueeze(1), indices, at::ones({count, 1}, options));
     rows = rows / counts.index_select(0, index).unsqueeze(1);
   }
-  const at::Tensor grad = at::zeros({num_weights, rows.size(1)}, rows.options());
+  const at::Tensor grad = at::zeros({num_weights, rows.size(1)}, grad_output.options());
   add_rows(grad, indices, rows);
   if (padding_idx >= 0) grad.select(0, padding_idx).zero_();
   return grad;
@@ -258,6 +261,8 @@ std::optional<at::Tensor> gradient_on_host(const Arguments<at::_ops::_embedding_
   const bool is_max = mode_of(args.mode) == Mode::MAX;
   const int64_t count = args.indices.numel(), bags = args.grad.size(0);
   const at::Tensor scales = value_of(args.per_sample_weights);
+  // ATen's function for the CPU then divides by the frequencies of other indices than the row's.
+  if (args.scale_grad_by_freq) return std::nullopt;
   if (args.offset2bag.numel() != count || args.bag_size.numel() != bags) return std::nullopt;
   if (scales.defined() && scales.numel() != count) return std::nullopt;
   if (is_max && args.maximum_indices.sizes() != args.grad.sizes()) return std::nullopt;

@@ -1,5 +1,6 @@
 #include "entries/copy.h"
 
+#include <ATen/OpMathType.h>
 #include <ATen/native/im2col_shape_check.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/zeros.h>
@@ -9,6 +10,11 @@
 
 namespace torch_opencl::native {
 namespace {
+
+// The dtype that elements which many windows share are added up in: 16-bit floats would be rounded each time.
+at::TensorOptions sum_options(const at::Tensor& tensor) {
+  return tensor.options().dtype(at::toOpMathType(tensor.scalar_type()));
+}
 
 // Parameters of the windows of an image: two values each, height first.
 struct SlidingWindows {
@@ -67,8 +73,8 @@ at::Tensor image_of(const at::Tensor& self, at::IntArrayRef output_size, const S
   const int64_t down = windows.padding[0], right = windows.padding[1];
   const int64_t elements = windows.kernel_size[0] * windows.kernel_size[1];
   const int64_t channels = columns.size(1) / elements;
-  const at::Tensor padded =
-      at::zeros({columns.size(0), channels, output_size[0] + 2 * down, output_size[1] + 2 * right}, columns.options());
+  const at::Tensor padded = at::zeros(
+      {columns.size(0), channels, output_size[0] + 2 * down, output_size[1] + 2 * right}, sum_options(columns));
   const at::Tensor view = windows.view(padded);
   const at::Tensor blocks = columns.reshape(view.sizes());
   // Windows overlap, but equal elements of all windows do not.
@@ -78,7 +84,7 @@ at::Tensor image_of(const at::Tensor& self, at::IntArrayRef output_size, const S
     }
   }
   const at::Tensor images = padded.narrow(2, down, output_size[0]).narrow(3, right, output_size[1]);
-  return (self.dim() == 3 ? images : images.squeeze(0)).contiguous();
+  return (self.dim() == 3 ? images : images.squeeze(0)).to(self.scalar_type()).contiguous();
 }
 
 } // namespace
@@ -105,11 +111,14 @@ at::Tensor col2im(
 void unfold_backward(at::Tensor& grad_in, const at::Tensor& grad, int64_t dim, int64_t size, int64_t step) {
   // Windows overlap, but those that lie `apart` of one another do not: few launches, each over dense runs.
   const int64_t windows = grad.size(dim), apart = (size + step - 1) / step;
+  const bool is_wide = at::toOpMathType(grad_in.scalar_type()) != grad_in.scalar_type() && apart > 1;
+  const at::Tensor sum = is_wide ? grad_in.to(at::toOpMathType(grad_in.scalar_type())) : grad_in;
   for (int64_t first = 0; first < std::min(windows, apart); first++) {
     const int64_t last = first + (windows - 1 - first) / apart * apart;
-    at::Tensor target = grad_in.slice(dim, first * step, last * step + size).unfold(dim, size, apart * step);
+    at::Tensor target = sum.slice(dim, first * step, last * step + size).unfold(dim, size, apart * step);
     target.add_(grad.slice(dim, first, last + 1, apart));
   }
+  if (is_wide) grad_in.copy_(sum);
 }
 
 } // namespace torch_opencl::native

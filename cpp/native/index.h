@@ -3,6 +3,8 @@
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/scatter_reduce_meta.h>
+#include <ATen/ops/scatter_reduce_native.h>
 #include <c10/util/SmallVector.h>
 
 #include "known_indices.h"
@@ -23,6 +25,19 @@ struct IndexTensor : Meta {
   IndexBounds bounds;
   // Arguments that ATen would pass to its own impl: sizes and byte strides of the indexed dimensions.
   at::DimVector indexed_sizes, indexed_strides;
+};
+
+// ATen's function, which divides sums by counts for a mean, both of the result's dtype: for 16-bit floats in float32.
+template <class Meta>
+struct ScatterReduce : at::native::structured_scatter_reduce_two {
+  void impl(
+      const at::Tensor& self,
+      int64_t dim,
+      const at::Tensor& index,
+      const at::Tensor& src,
+      c10::string_view reduce,
+      bool include_self,
+      const at::Tensor& result);
 };
 
 } // namespace torch_opencl::native

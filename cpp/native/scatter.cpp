@@ -9,6 +9,7 @@
 #include "../bridge.h"
 #include "../error.h"
 #include "../fallback.h"
+#include "index.h"
 #include "index_moves.h"
 
 namespace torch_opencl::native {
@@ -83,6 +84,24 @@ void scatter_reduce(
   }
   scatter_along(self, dim, index, src, set_op(reduce), index);
 }
+
+template <class Meta>
+void ScatterReduce<Meta>::impl(
+    const at::Tensor& self,
+    int64_t dim,
+    const at::Tensor& index,
+    const at::Tensor& src,
+    c10::string_view reduce,
+    bool include_self,
+    const at::Tensor& result) {
+  if (reduce == "mean" && c10::isReducedFloatingType(result.scalar_type())) {
+    result.copy_(at::scatter_reduce(self.to(at::kFloat), dim, index, src.to(at::kFloat), reduce, include_self));
+    return;
+  }
+  at::native::structured_scatter_reduce_two::impl(self, dim, index, src, reduce, include_self, result);
+}
+
+template struct ScatterReduce<at::meta::structured_scatter_reduce_two>;
 
 void scatter_scalar_reduce(
     const at::Tensor& self,

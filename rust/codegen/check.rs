@@ -152,12 +152,16 @@ impl Checker<'_> {
         let calls = match choice.value.as_str() {
             "host" => HostCalls::All,
             "host_if_large" => HostCalls::Large,
+            "never" => HostCalls::Never,
             other => {
                 let message = format!("bad value `{other}` of `on_cpu`");
-                self.report.error_with_hint(choice.line, message, "`host`, `host_if_large`, or no such key");
+                self.report.error_with_hint(choice.line, message, "`host`, `host_if_large`, `never`, or no such key");
                 return None;
             }
         };
+        if let (HostCalls::Never, Some(first)) = (calls, row.host_dtypes.first()) {
+            self.report.error(first.line, "`on_cpu: never` leaves the host no dtypes");
+        }
         Some(OnCpu { calls, dtypes: if host_dtypes.is_empty() { dtypes } else { host_dtypes } })
     }
 

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::family::Kind;
 use super::layout::Layout;
 use super::plan::{
-    ClassFrom, Declaration, Form, OnCpu, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel,
+    ClassFrom, Declaration, Form, HostCalls, OnCpu, Plan, PlannedRow, Pointwise, Registration, StubFill, StubKernel,
 };
 
 const BANNER: &str = "// Generated from native_functions.yaml by rust/codegen.\n";
@@ -96,10 +96,13 @@ pub fn pointwise_op(plan: &Plan) -> String {
     let exceptions: String = plan.pointwise().filter(|op| op.class_from != ClassFrom::Common).map(exception).collect();
     let wide = |op: &Pointwise| format!("    case PointwiseOp::{}: return {:#x};\n", op.cpp_name(), op.opmath);
     let wide: String = plan.pointwise().filter(|op| op.opmath != 0).map(wide).collect();
-    let long = |op: &Pointwise| format!("    case PointwiseOp::{}:\n", op.cpp_name());
-    let long: String = plan.pointwise().filter(|op| op.part.is_some()).map(long).collect();
+    let label = |op: &Pointwise| format!("    case PointwiseOp::{}:\n", op.cpp_name());
     // Without a label before it the statement would be unreachable.
-    let long = if long.is_empty() { String::new() } else { format!("{long}      return true;\n") };
+    let returns_true =
+        |labels: String| if labels.is_empty() { labels } else { format!("{labels}      return true;\n") };
+    let long = returns_true(plan.pointwise().filter(|op| op.part.is_some()).map(label).collect());
+    let never = plan.rows.iter().filter(|row| row.is_never_on_host()).filter_map(|row| row.pointwise.as_ref());
+    let never = returns_true(never.map(label).collect());
     format!(
         "{BANNER}#pragma once
 
@@ -131,6 +134,13 @@ constexpr uint32_t opmath(PointwiseOp op) {{
 constexpr bool is_long(PointwiseOp op) {{
   switch (op) {{
 {long}    default: return false;
+  }}
+}}
+
+// Returns true if kernels compute all calls of an operation, small ones too.
+constexpr bool is_never_on_host(PointwiseOp op) {{
+  switch (op) {{
+{never}    default: return false;
   }}
 }}
 
@@ -283,11 +293,11 @@ fn registration(registration: &Registration, row: &PlannedRow) -> String {
     };
     let mask = format!("{:#06x}ull", row.dtypes.mask());
     let library = match row.on_cpu {
-        Some(OnCpu { calls, dtypes }) => {
+        Some(OnCpu { calls, dtypes }) if calls != HostCalls::Never => {
             let host = dtypes.mask();
             format!("torch_opencl::GpuLibrary(m, {{torch_opencl::HostCalls::{calls:?}, {mask}, {host:#06x}ull}})")
         }
-        None => "m".to_owned(),
+        _ => "m".to_owned(),
     };
     // Its kernel converts inputs to the dtype that they are promoted to. Lists are taken apart before.
     let promotes = matches!(row.family.kind, Kind::Pointwise { arity: 2.. })
@@ -299,7 +309,8 @@ fn registration(registration: &Registration, row: &PlannedRow) -> String {
     }
     // Element-wise iterations of stubs go to the host by themselves.
     let is_out = matches!(registration.form, Form::Out { .. });
-    if row.family.is_small_on_host(op, is_out) || op.starts_with("_foreach_") {
+    let is_small_on_host = row.family.is_small_on_host(op, is_out) || op.starts_with("_foreach_");
+    if is_small_on_host && !row.is_never_on_host() {
         marks.push("kSmallOnHost");
         if row.family.has_given_sizes(op) {
             marks.push("kGivenSizes");

@@ -59,15 +59,11 @@ const SMALL_ON_HOST: [&str; 13] = [
 
 impl Family {
     /// Returns true if the host may compute calls of an op with few elements. For bags and gradients of embeddings the
-    /// entries do that, as the CPU's functions do not check indices. The CPU's gradients of some pooling take indices
-    /// for contiguous, and that of `nll_loss2d` refuses channels-last tensors. Pads and pooling of the CPU give an
-    /// output that is an argument other strides than it has.
+    /// entries do that, as the CPU's functions do not check indices. Pads and pooling of the CPU give an output that is
+    /// an argument other strides than it has. Rows with `on_cpu: never` are left out by the caller.
     pub fn is_small_on_host(&self, op: &str, is_out: bool) -> bool {
-        const WANTS_CONTIGUOUS: [&str; 3] =
-            ["adaptive_max_pool3d_backward", "fractional_max_pool2d_backward", "nll_loss2d_backward"];
         let restrides = is_out && ["pool", "resample"].contains(&self.name.as_str());
-        let is_safe = !restrides && !WANTS_CONTIGUOUS.iter().any(|name| op.starts_with(name));
-        op == "embedding" || (is_safe && SMALL_ON_HOST.contains(&self.name.as_str()))
+        op == "embedding" || (!restrides && SMALL_ON_HOST.contains(&self.name.as_str()))
     }
 
     /// Returns true if an op with few elements is told how many its result has.

@@ -41,6 +41,13 @@ pub struct PlannedRow {
     pub stub: Option<StubFill>,
 }
 
+impl PlannedRow {
+    /// Returns true if no call of the row's ops goes to ATen's function for the CPU, however small.
+    pub fn is_never_on_host(&self) -> bool {
+        self.on_cpu.is_some_and(|choice| choice.calls == HostCalls::Never)
+    }
+}
+
 /// Calls that devices which are the CPU leave to ATen's own function.
 #[derive(Clone, Copy, Debug)]
 pub struct OnCpu {
@@ -49,11 +56,12 @@ pub struct OnCpu {
     pub dtypes: Dtypes,
 }
 
-/// `HostCalls` of `host_on_cpu.h`.
-#[derive(Clone, Copy, Debug)]
+/// `HostCalls` of `host_on_cpu.h`; those that are `Never` left to the host have kernels alone, for small calls too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostCalls {
     All,
     Large,
+    Never,
 }
 
 /// One overload and the C++ that implements it.

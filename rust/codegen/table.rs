@@ -76,7 +76,7 @@ pub struct Row {
     pub dtypes: Vec<Text>,
     /// Dtypes that reach the kernel, where ATen converts or serves the others before.
     pub computes: Vec<Text>,
-    /// Calls that devices which are the CPU leave to ATen's own function: `host` or `host_if_large`.
+    /// Calls that devices which are the CPU leave to ATen's own function: `host`, `host_if_large` or `never`.
     pub on_cpu: Option<Text>,
     /// Their dtypes, where not all.
     pub host_dtypes: Vec<Text>,

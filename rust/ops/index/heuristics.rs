@@ -26,22 +26,27 @@ pub(super) const ROWS_FOR_A_CORE: i64 = 16;
 pub(super) const SHARE_OF_ROW: i64 = 512;
 
 /// The dimension of elements that share an index; of one, where each has its own.
-pub(super) fn row_of(lanes: &[Dim<3>], dtype: DType) -> Dim<3> {
-    let element = dtype.size() as i64;
-    lanes.first().copied().unwrap_or(Dim { size: 1, strides: [element, element, 0] })
+pub(super) fn row_of(lanes: &[Dim<3>], dtypes: [DType; 2]) -> Dim<3> {
+    lanes.first().copied().unwrap_or(Dim { size: 1, strides: dense(dtypes) })
+}
+
+/// Strides of dense elements of the destination and the source, which share an index.
+fn dense(dtypes: [DType; 2]) -> [i64; 3] {
+    let [dst, src] = dtypes.map(|dtype| dtype.size() as i64);
+    [dst, src, 0]
 }
 
 /// Returns true if a CPU's cores should share the rows of the destination, and not each row. Of rows of one element each
 /// core would take as long to find its own as one core takes to add them all.
-pub(super) fn suits_rows(target: &Target, axis: &IndexAxis<'_>, row: Dim<3>, dtype: DType) -> bool {
-    let (cores, element) = (target.compute_units() as i64, dtype.size() as i64);
+pub(super) fn suits_rows(target: &Target, axis: &IndexAxis<'_>, row: Dim<3>, dtypes: [DType; 2]) -> bool {
+    let cores = target.compute_units() as i64;
     target.is_cpu()
         && row.size > 1
-        && row.strides == [element, element, 0]
+        && row.strides == dense(dtypes)
         && axis.stride > 0
         // Offsets that several indices were folded into have a dimension without end.
         && (cores * ROWS_FOR_A_CORE..i64::from(i32::MAX)).contains(&axis.size)
-        && row.size * element < cores * SHARE_OF_ROW
+        && row.size * row.strides[0] < cores * SHARE_OF_ROW
 }
 
 /// Returns true if too few lanes walk too deep for a CPU. A sequential walk gives the same result every time, so it is

@@ -7,6 +7,7 @@ mod heuristics;
 pub mod nonzero;
 pub mod scatter;
 pub mod searchsorted;
+mod wide_sums;
 
 use crate::cl::Memory;
 use crate::error::{Error, Result};

@@ -46,12 +46,13 @@ INLINE TV combine_vectors(int op, TV a, TV b) {
 
 // Combines a dense run of elements with another: for sums the rows of an embedding's gradient. By vectors, as drivers for
 // CPUs do not vectorise a loop whose operands may overlap (28 against 11 ms for 16384 rows of 512 floats, PoCL).
-INLINE void combine_run(__global uchar *dst, __global const uchar *src, long begin, long end, int dt, int op) {
+INLINE void combine_run(__global uchar *dst, __global const uchar *src, long begin, long end, int dt, int src_dt,
+                        int op) {
   long i = begin;
   for (; i + VEC <= end; i += VEC) {
-    store_vector(dst, i, dt, combine_vectors(op, load_vector(dst, i, dt), load_vector(src, i, dt)));
+    store_vector(dst, i, dt, combine_vectors(op, load_vector(dst, i, dt), load_vector(src, i, src_dt)));
   }
-  for (; i < end; i++) store(dst, i, dt, combine(op, load(dst, i, dt), load(src, i, dt)));
+  for (; i < end; i++) store(dst, i, dt, combine(op, load(dst, i, dt), load(src, i, src_dt)));
 }
 
 // A stored element held in the low bits of a word, and back.
@@ -131,10 +132,10 @@ static inline void combine_atomic(__global uchar *p, int dt, int op, T v) {
 // Layout: dst, src, index. A work-item takes `chunk` elements of dimension 0 (one on GPUs) at one position of the next
 // dimensions, up to `parallel`, and walks the others in order. If dst moves along every dimension of these, no two
 // work-items meet and the result is that of a sequential loop; otherwise `atomic` must be set, but for SET_ASSIGN,
-// where one of the values stays and it must not.
+// where one of the values stays and it must not. `dtype0` is that of dst, `dtype2` that of src.
 __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                         __global const uchar *index, ulong index_offset, int dtype1, const Layout layout,
-                        const Indexed axis, int parallel, int atomic, int op, int dtype0, long chunk,
+                        const Indexed axis, int parallel, int atomic, int op, int dtype0, int dtype2, long chunk,
                         __global uchar *status, ulong status_offset) {
   long chunks = (layout.sizes[0] + chunk - 1) / chunk;
   long item = get_global_id(0);
@@ -147,7 +148,7 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
   const Indexed known = axis;
   const long dst_step = layout.strides[0][0], src_step = layout.strides[1][0], index_step = layout.strides[2][0];
 #ifdef IS_CPU
-  bool dense = !atomic && dst_step == dtype_size(DTYPE0) && src_step == dst_step && index_step == 0;
+  bool dense = !atomic && dst_step == dtype_size(DTYPE0) && src_step == dtype_size(DTYPE2) && index_step == 0;
 #endif
   for (long d = 0; d < depth; d++) {
     long at[3] = {lane[0], lane[1], lane[2]};
@@ -156,7 +157,7 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
 #ifdef IS_CPU
     if (dense) {
       step = resolve(load_index(index + at[2], 0, DTYPE1), &known, report);
-      if (step >= 0) combine_run(dst + at[0] + step, src + at[1], begin, end, DTYPE0, OP);
+      if (step >= 0) combine_run(dst + at[0] + step, src + at[1], begin, end, DTYPE0, DTYPE2, OP);
       continue;
     }
 #endif
@@ -166,7 +167,7 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
     if (atomic) {
       for (; count > 0; count--, to += dst_step, from += src_step, where += index_step) {
         step = resolve(load_index(where, 0, DTYPE1), &known, report);
-        if (step >= 0) combine_atomic(to + step, DTYPE0, OP, load_at(from, DTYPE0));
+        if (step >= 0) combine_atomic(to + step, DTYPE0, OP, load_at(from, DTYPE2));
       }
       continue;
     }
@@ -178,13 +179,13 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
         if (!resolve_block(where, &known, &at8)) break;
         const long steps[8] = {at8.s0, at8.s1, at8.s2, at8.s3, at8.s4, at8.s5, at8.s6, at8.s7};
   UNROLL for (int l = 0; l < 8; l++)
-            store_combined(to + l * dst_step + steps[l], DTYPE0, OP, load_at(from + l * src_step, DTYPE0));
+            store_combined(to + l * dst_step + steps[l], DTYPE0, OP, load_at(from + l * src_step, DTYPE2));
       }
     }
 #endif
     for (; count > 0; count--, to += dst_step, from += src_step, where += index_step) {
       step = resolve(load_index(where, 0, DTYPE1), &known, report);
-      if (step >= 0) store_combined(to + step, DTYPE0, OP, load_at(from, DTYPE0));
+      if (step >= 0) store_combined(to + step, DTYPE0, OP, load_at(from, DTYPE2));
     }
   }
 }
@@ -194,7 +195,7 @@ __kernel void index_set(__global uchar *dst, ulong dst_offset, __global const uc
 // updates, in order, of a part of dst. All of them read all indices.
 __kernel void index_set_rows(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                              __global const uchar *index, ulong index_offset, int dtype1, const Indexed axis, int op,
-                             int dtype0, long count, long width, long src_step, long index_step,
+                             int dtype0, int dtype2, long count, long width, long src_step, long index_step,
                              __global uchar *status, ulong status_offset) {
   const Indexed known = axis;
   SHARE_TASKS(known.size, get_global_id(0), get_global_size(0), first, last)
@@ -203,45 +204,50 @@ __kernel void index_set_rows(__global uchar *dst, ulong dst_offset, __global con
     const long step = resolve(load_index(index + index_offset + d * index_step, 0, DTYPE1), &known,
                               (__global long *)(status + status_offset));
     if (step < begin || step >= end) continue;
-    combine_run(dst + dst_offset + step, src + src_offset + d * src_step, 0, width, DTYPE0, OP);
+    combine_run(dst + dst_offset + step, src + src_offset + d * src_step, 0, width, DTYPE0, DTYPE2, OP);
   }
 }
 #endif
 
-#ifndef IS_CPU
-// The same in order, where a lane has too many updates for one work-item. `offsets` has the byte offsets of each lane's
-// `depth` updates in ascending order, those of one destination next to one another, as a stable sort leaves them, and
-// `positions` says which update each is; -1 is an index out of range.
+// Updates that are sorted by destination, in order. `offsets` has the byte offsets of each lane's `depth` updates in
+// ascending order, those of one destination next to one another, as a stable sort leaves them, and `positions` says
+// which update each is; -1 is an index out of range.
 // Layout: dst, src. Its dimensions are, in this order: `shared` ones, along which the index does not change, so that
 // their lanes use one row of `offsets`; those of the other lanes, up to `lanes`, which have a row each; those of the
-// depth. One work-item an update of a lane; the first of a destination makes all its updates, or the last where only
-// that one stays. Sums are rounded to the dtype at the end.
+// depth. A work-item takes `chunk` elements of dimension 0 (one on GPUs), which is a shared one, at one update; that of
+// the first update of a destination makes all its updates, or that of the last where only the last one stays. Sums are
+// rounded to the dtype once, at the end.
 __kernel void index_set_sorted(__global uchar *dst, ulong dst_offset, __global const uchar *src, ulong src_offset,
                                __global const uchar *offsets, ulong offsets_offset, __global const uchar *positions,
                                ulong positions_offset, const Layout layout, int shared, int lanes, int op, int dtype0,
-                               long depth) {
-  const long item = get_global_id(0), beside = extent(&layout, 0, shared);
-  const long row = item / beside / depth;
-  long at[2] = {dst_offset, src_offset};
-  add_offsets(&layout, 2, 0, shared, item % beside, at);
-  add_offsets(&layout, 2, shared, lanes, row, at);
+                               int dtype2, long depth, long chunk) {
+  const long chunks = (layout.sizes[0] + chunk - 1) / chunk, beside = chunks * extent(&layout, 1, shared);
+  const long item = get_global_id(0), part = item % beside, row = item / beside / depth;
+  const long first = item / beside % depth;
   __global const long *offset_of = (__global const long *)(offsets + offsets_offset) + row * depth;
   __global const long *position_of = (__global const long *)(positions + positions_offset) + row * depth;
-  long i = item / beside % depth;
-  const long offset = offset_of[i];
+  const long offset = offset_of[first];
   if (offset < 0) return;
-  if (OP == SET_ASSIGN ? i + 1 < depth && offset_of[i + 1] == offset : i > 0 && offset_of[i - 1] == offset) return;
-  __global uchar *to = dst + at[0] + offset;
-  T v = load_at(to, DTYPE0);
-  do {
-    long from[2] = {0, at[1]};
-    add_offsets(&layout, 2, lanes, layout.ndim, position_of[i], from);
-    v = combine(OP, v, load_at(src + from[1], DTYPE0));
-    i++;
-  } while (OP != SET_ASSIGN && i < depth && offset_of[i] == offset);
-  store_at(to, DTYPE0, v);
+  const bool is_last = first + 1 == depth || offset_of[first + 1] != offset;
+  if (OP == SET_ASSIGN ? !is_last : first > 0 && offset_of[first - 1] == offset) return;
+  long at[2] = {dst_offset + offset, src_offset};
+  add_offsets(&layout, 2, 1, shared, part / chunks, at);
+  add_offsets(&layout, 2, shared, lanes, row, at);
+  const long begin = part % chunks * chunk, end = min(begin + chunk, layout.sizes[0]);
+  const long dst_step = layout.strides[0][0], src_step = layout.strides[1][0];
+  for (long c = begin; c < end; c++) {
+    __global uchar *to = dst + at[0] + c * dst_step;
+    T v = load_at(to, DTYPE0);
+    long i = first;
+    do {
+      long from[2] = {0, at[1] + c * src_step};
+      add_offsets(&layout, 2, lanes, layout.ndim, position_of[i], from);
+      v = combine(OP, v, load_at(src + from[1], DTYPE2));
+      i++;
+    } while (OP != SET_ASSIGN && i < depth && offset_of[i] == offset);
+    store_at(to, DTYPE0, v);
+  }
 }
-#endif
 
 // Adds `copies` dense rows of `size` elements to one whose elements are `step` bytes apart. One work-item an element.
 __kernel void index_add_copies(__global uchar *dst, ulong dst_offset, __global const uchar *copies, ulong copies_offset,

@@ -6,7 +6,7 @@ use super::heuristics::{
     is_across, is_worth_racing, row_of, step_of_reads, suits_copies, suits_rows, OCCUPANCY_TARGET, RACING_ITEMS,
     SCATTER_COST, SHALLOW, SORTING_ITEMS,
 };
-use super::{fold, slices, write_offsets, IndexAxis, Report};
+use super::{fold, slices, wide_sums, write_offsets, IndexAxis, Report};
 use crate::error::Result;
 use crate::kernels::{entry, CachedProgram, Class, DType, Family, MAX_DIMS};
 use crate::ops::core::space::{coalesce, dims, div_ceil, layout, span, Dim};
@@ -81,6 +81,10 @@ pub fn index_set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>], wri
     }
     let Writing { op, order, is_known } = writing;
     let target = Target::of(dst.address)?;
+    let needs_wide_sums = wide_sums::is_needed(dst, op);
+    if needs_wide_sums && wide_sums::suits_copy(dst, axes) {
+        return wide_sums::by_copy(&target, dst, src, axes, writing);
+    }
     let report = Report::new(&target, axes, is_known)?;
     let mut strides = Vec::new();
     let folded = fold(&target, axes, &mut strides, &report)?;
@@ -90,15 +94,16 @@ pub fn index_set(dst: &Tensor<'_>, src: &Tensor<'_>, axes: &[IndexAxis<'_>], wri
         dims([dst, src, &axis.index]).into_iter().partition(|dim| dim.strides[0] != 0);
     let (lanes, depth) = (coalesce(lanes), coalesce(depth));
     let is_moved = op == SetOp::Assign;
-    let dtype = if is_moved { dst.dtype.moved_as() } else { dst.dtype };
-    let scatter = Scatter { target: &target, report: &report, dtype, op };
+    let [dtype, src_dtype] = [dst.dtype, src.dtype].map(|dtype| if is_moved { dtype.moved_as() } else { dtype });
+    let scatter = Scatter { target: &target, report: &report, dtype, src_dtype, op };
     let operands = MoveOperands { dst: dst.address, src: src.address, axis };
     match (lanes.as_slice(), depth.as_slice()) {
+        _ if needs_wide_sums => scatter.by_destination(&operands, lanes, depth)?,
         ([], [dim]) if scatter.may_reorder(order) && op == SetOp::Add && suits_copies(&target, &axis, dim.size) => {
             scatter.by_copies(&operands, *dim)?;
         }
-        ([] | [_], [dim]) if suits_rows(&target, &axis, row_of(&lanes, dtype), dtype) => {
-            scatter.by_rows(&operands, row_of(&lanes, dtype), *dim)?;
+        ([] | [_], [dim]) if suits_rows(&target, &axis, row_of(&lanes, [dtype, src_dtype]), [dtype, src_dtype]) => {
+            scatter.by_rows(&operands, row_of(&lanes, [dtype, src_dtype]), *dim)?;
         }
         _ => match scatter.serialisation(&lanes, &depth, order) {
             Serialisation::Atomics => scatter.race(&operands, lanes, depth)?,
@@ -132,14 +137,22 @@ struct MoveOperands<'a> {
 struct Scatter<'a> {
     target: &'a Target,
     report: &'a Report,
+    /// Of the destination.
     dtype: DType,
+    /// Of the source: that of the destination, or a narrower one of its class.
+    src_dtype: DType,
     op: SetOp,
 }
 
 impl Scatter<'_> {
     fn program(&self, elements: usize, index: DType) -> Result<Arc<CachedProgram>> {
-        let constants = [("SPEC_OP", self.op.repr), ("SPEC_DTYPE0", self.dtype.code()), ("SPEC_DTYPE1", index.code())];
-        let spec = with_rare(tier(elements as i64 * SCATTER_COST, &constants), [self.dtype]);
+        let constants = [
+            ("SPEC_OP", self.op.repr),
+            ("SPEC_DTYPE0", self.dtype.code()),
+            ("SPEC_DTYPE1", index.code()),
+            ("SPEC_DTYPE2", self.src_dtype.code()),
+        ];
+        let spec = with_rare(tier(elements as i64 * SCATTER_COST, &constants), [self.dtype, self.src_dtype]);
         self.target.program(Family::Index, self.dtype.class(), &spec)
     }
 
@@ -198,6 +211,9 @@ impl Scatter<'_> {
         let height = span(&depth) as i64;
         // Lanes along which the index does not move share one order.
         let (mut space, own): (Vec<_>, Vec<_>) = lanes.into_iter().partition(|dim| dim.strides[2] == 0);
+        if space.is_empty() {
+            space.push(Dim { size: 1, strides: [0; 3] });
+        }
         let (shared, rows) = (space.len(), span(&own) as i64);
         let mut step = DType::I64.size() as i64;
         let indices = depth.iter().chain(&own).map(|dim| {
@@ -213,6 +229,7 @@ impl Scatter<'_> {
         let unsorted = SortRows { input, length: height, descending: false };
         merge(target, &unsorted, sorted.values.address, sorted.indices.address)?;
 
+        let chunk = if target.is_cpu() { space.first().map_or(1, |dim| dim.size) } else { 1 };
         space.extend(own);
         let parallel = space.len();
         space.extend(depth);
@@ -229,9 +246,11 @@ impl Scatter<'_> {
             lanes: parallel as i32,
             op: self.op.repr,
             dtype0: self.dtype,
+            dtype2: self.src_dtype,
             depth: height,
+            chunk,
         };
-        target.launch(&program, entry::INDEX_SET_SORTED, &args, &[span(&space)], None)
+        target.launch(&program, entry::INDEX_SET_SORTED, &args, &[span(&space) / chunk as usize], None)
     }
 
     /// Spreads `lanes` over work-items, which walk `depth` in order unless they race.
@@ -279,6 +298,7 @@ impl Scatter<'_> {
             atomic: i32::from(races && self.op != SetOp::Assign),
             op: self.op.repr,
             dtype0: self.dtype,
+            dtype2: self.src_dtype,
             chunk,
             status: self.report.memory,
         };
@@ -298,6 +318,7 @@ impl Scatter<'_> {
             axis: operands.axis.walked(),
             op: self.op.repr,
             dtype0: self.dtype,
+            dtype2: self.src_dtype,
             count: dim.size,
             width: row.size,
             src_step,

@@ -1,10 +1,12 @@
 //! Element-wise ops: every row of the op table that has an expression.
 
+mod cast;
 mod narrow;
 pub mod row;
 pub mod tiles;
 mod words;
 
+pub(in crate::ops) use self::cast::cast;
 pub(in crate::ops) use self::row::forms;
 use self::row::{program, row, PointwiseRow, Source, BOOL_CASES};
 use self::tiles::{fits_vectors, is_across, layout_facing, Tiles, GPU_SIDE, TILE_ROWS, TILE_VECTORS};

@@ -33,6 +33,7 @@ mod table {
     include!(concat!(env!("OUT_DIR"), "/pointwise_table.rs"));
 }
 
+pub(super) use table::PointwiseOp;
 use table::{ExprClass, OUTPUT_CASES, PARTS, POINTWISE};
 pub(in crate::ops) use table::{PointwiseRow, BOOL_CASES};
 

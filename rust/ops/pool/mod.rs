@@ -123,6 +123,11 @@ pub fn max_pool(pool: &Pool<'_>, output: &Tensor<'_>, indices: &Tensor<'_>, inpu
     pool.launch(&Kernels { gather: entry::MAX_POOL, whole }, output, (input, output), args)
 }
 
+/// Returns true if gradients may be added up in the memory of the result, which would round 16-bit floats each time.
+fn adds_in_place(grad_input: &Tensor<'_>) -> bool {
+    grad_input.dtype == grad_input.class().storage()
+}
+
 /// Writes the gradient of the pooled tensor.
 ///
 /// # Errors
@@ -134,8 +139,8 @@ pub fn max_pool_backward(
     indices: &Tensor<'_>,
 ) -> Result<()> {
     let (inputs, outputs) = (layout(&[grad_input], pool.spatial)?, layout(&[grad, indices], pool.spatial)?);
-    let is_dense = pool.are_dense(&[grad_input, grad, indices]);
-    let whole = is_dense.then(|| pool.planes(entry::MAX_POOL_BACKWARD_PLANES, grad_input));
+    let adds_in_place = adds_in_place(grad_input) && pool.are_dense(&[grad_input, grad, indices]);
+    let whole = adds_in_place.then(|| pool.planes(entry::MAX_POOL_BACKWARD_PLANES, grad_input));
     let args = |call: &PoolCall| {
         Ok(entry::MaxPoolBackward {
             grad_input: call.target.tensor(grad_input)?,
@@ -189,7 +194,8 @@ pub fn avg_pool(pool: &Pool<'_>, output: &Tensor<'_>, input: &Tensor<'_>, diviso
 /// As the driver reports.
 pub fn avg_pool_backward(pool: &Pool<'_>, grad_input: &Tensor<'_>, grad: &Tensor<'_>, divisor: Divisor) -> Result<()> {
     let (inputs, outputs) = (layout(&[grad_input], pool.spatial)?, layout(&[grad], pool.spatial)?);
-    let serves = pool.window_width(grad_input, grad) >= WIDE_WINDOW && pool.are_dense(&[grad_input, grad]);
+    let is_wide = pool.window_width(grad_input, grad) >= WIDE_WINDOW;
+    let serves = is_wide && adds_in_place(grad_input) && pool.are_dense(&[grad_input, grad]);
     let whole = serves.then(|| pool.planes(entry::AVG_POOL_BACKWARD_PLANES, grad_input));
     let args = |call: &PoolCall| {
         Ok(entry::AvgPoolBackward {

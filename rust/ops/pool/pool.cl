@@ -250,8 +250,7 @@ __kernel void max_pool_backward(__global uchar *grad_input, ulong grad_input_off
     FOR_RANGE(r, x, y, z) {
       TM hit = load_indices(chosen + spatial_offset(&outputs, 1, x, y, z), outputs.strides[1][3], task.width) == here;
       TV v = load_lanes(g + spatial_offset(&outputs, 0, x, y, z), outputs.strides[0][3], task.width, DTYPE0);
-      // In the order of the outputs and rounded each time, as the CPU adds, and the kernel for planes.
-      sum = rounded(sum + (hit ? v : (TV)0), DTYPE0);
+      sum += hit ? v : (TV)0;
     }
     long out = spatial_offset(&layout, 0, task.at[0], task.at[1], task.at[2]) + plane_of(&layout, 0, &task);
     store_lanes(grad_input + grad_input_offset + out, layout.strides[0][3], task.width, DTYPE0, sum);

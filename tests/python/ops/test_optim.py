@@ -121,6 +121,36 @@ def test_fused_steps_of_many_parameters_of_two_dtypes(device, no_fallback, name)
         torch.testing.assert_close(a.detach().cpu(), b.detach(), check_dtype=False, **loose)
 
 
+# How the elements of a parameter, or of its gradient, lie in memory.
+LAYOUTS = {
+    "dense": lambda t: t.contiguous(),
+    "transposed": lambda t: t.transpose(-1, -2).contiguous().transpose(-1, -2),
+    "every second": lambda t: t.new_zeros(*t.shape, 2).select(-1, 0).copy_(t),
+    "parts of rows": lambda t: t.new_zeros(t.shape[0], t.shape[1] + 3)[:, : t.shape[1]].copy_(t),
+}
+
+
+@pytest.mark.parametrize("gradient", ["dense", "transposed", "every second"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.usefixtures("small_calls_on_host")
+def test_fused_steps_leave_memory_around_a_parameter(device, name, layout, gradient):
+    """Small steps that the host could compute, whose functions take all tensors of a parameter for dense and alike."""
+    start, grads = torch.randn(6, 10), [torch.randn(6, 10) for _ in range(2)]
+    ours = LAYOUTS[layout](start.to(device)).requires_grad_()
+    expected = start.clone().requires_grad_()
+    fused, plain = OPTIMIZERS[name]([ours], fused=True), OPTIMIZERS[name]([expected], foreach=False)
+    whole = torch.empty(0, device=device).set_(ours.detach().untyped_storage())
+    for grad in grads:
+        ours.grad, expected.grad = LAYOUTS[gradient](grad.to(device)), grad
+        torch.opencl.synchronize()
+        fused.step()
+        plain.step()
+    torch.testing.assert_close(ours.detach().cpu(), expected.detach())
+    ours.detach().zero_()
+    assert whole.count_nonzero().item() == 0
+
+
 @pytest.mark.parametrize("name", FUSED)
 def test_fused_steps_take_few_launches(device, name):
     parameters = [torch.zeros(100, device=device, requires_grad=True) for _ in range(60)]

@@ -327,3 +327,32 @@ def test_what_the_host_saves_serves_kernels_and_the_other_way_round(device, name
     torch.backends.opencl.small_calls(backward)
     output.backward(gradient.to(device))
     torch.testing.assert_close(ours.grad.cpu(), expected.grad)
+
+
+def test_faults_of_the_cpus_functions_are_not_results(device):
+    """Rows with `on_cpu: never`, and frequencies of embedding_bag: kernels compute small calls, too."""
+    nan = torch.full((64,), float("nan"), device=device)
+    for name in ("chebyshev_polynomial_u", "shifted_chebyshev_polynomial_w", "laguerre_polynomial_l"):
+        torch.opencl.synchronize()
+        assert getattr(torch.special, name)(nan, 3).isnan().all(), name
+    huge = torch.full((64,), 3e38, device=device)
+    for name in ("fmod", "remainder"):
+        torch.opencl.synchronize()
+        assert (getattr(torch, name)(huge, 2.0**-40) == 0).all(), name
+    weight = torch.ones(4, 3, device=device, requires_grad=True)
+    index, offsets = torch.tensor([1, 1, 3], device=device), torch.tensor([0], device=device)
+    bags = torch.nn.functional.embedding_bag(index, weight, offsets, mode="sum", scale_grad_by_freq=True)
+    torch.opencl.synchronize()
+    bags.sum().backward()
+    assert weight.grad[:, 0].tolist() == [0, 1, 0, 1]
+
+
+def test_gradients_of_pooling_take_indices_of_any_layout(device):
+    x = torch.randperm(2 * 3 * 6 * 6 * 6).float().view(2, 3, 6, 6, 6)
+    values, indices = torch.nn.functional.adaptive_max_pool3d(x, 3, return_indices=True)
+    grad = torch.randn(values.shape)
+    backward = torch.ops.aten.adaptive_max_pool3d_backward
+    expected = backward(grad, x, indices)
+    last = indices.contiguous(memory_format=torch.channels_last_3d).to(device)
+    torch.opencl.synchronize()
+    assert torch.equal(backward(grad.to(device), x.to(device), last).cpu(), expected)

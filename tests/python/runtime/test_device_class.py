@@ -28,6 +28,8 @@ PARTS = [
     (LINALG_CASES, "lu or qr or triangles"),
     (LINALG_CASES, "not (lu or qr or triangles)"),
     (VISION_CASES, ""),
+    ("test_sixteen_bit_sums.py", "updates"),
+    ("test_sixteen_bit_sums.py", "not updates"),
 ]
 
 
