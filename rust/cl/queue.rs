@@ -31,7 +31,7 @@ pub struct Queue {
     pub(super) shares_memory: bool,
     /// Locked while a command is enqueued, never while one is waited for.
     batch: Mutex<LaunchBatch>,
-    throttle: QueueThrottle,
+    pub(super) throttle: QueueThrottle,
 }
 
 // SAFETY: enqueueing on a queue is thread-safe (OpenCL 1.2, section A.2).
@@ -90,7 +90,7 @@ impl Queue {
             has_other_users: AtomicBool::new(false),
             shares_memory: context.shares_memory(),
             batch: Mutex::new(LaunchBatch::new(context)),
-            throttle: QueueThrottle::default(),
+            throttle: QueueThrottle::new(context.is_cpu()),
         }
     }
 
@@ -148,13 +148,8 @@ impl Queue {
         if let Some(called) = called {
             trace::note_transfer(called, self.trace_id(), &event, call, bytes);
         }
-        let commands = batch.count();
-        batch.submit()?;
-        drop(batch);
-        // A failure here is an earlier command's, and the next wait reports it; this one runs, and may use the caller's
-        // memory.
-        let _ = self.throttle_host(commands);
-        Ok(event)
+        batch.count();
+        batch.submit().map(|()| event)
     }
 
     /// Counts the command just enqueued and returns its position; the batch is locked.
@@ -162,29 +157,46 @@ impl Queue {
         self.enqueued.fetch_add(1, Ordering::Release) + 1
     }
 
-    /// Waits where the host is far ahead of the device.
-    fn throttle_host(&self, commands: u64) -> Result<()> {
-        if QueueThrottle::is_due(commands) {
-            self.throttle_now()
+    /// Waits where the host is far ahead of the device. Call before a command is enqueued, and not while it is: a signal
+    /// may end the wait.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    pub fn make_room(&self, start: Start) -> Result<()> {
+        if start == Start::Now && self.is_known_idle() {
+            self.throttle.reset();
+        }
+        if self.throttle.is_due(start) {
+            self.wait_for_room()
         } else {
             Ok(())
         }
     }
 
     /// The same, when it is time for a marker.
-    pub(super) fn throttle_now(&self) -> Result<()> {
-        let mark = self.marker()?;
-        self.throttle.push(mark).map_or(Ok(()), |oldest| self.flush().and_then(|()| oldest.wait()))
+    pub(super) fn wait_for_room(&self) -> Result<()> {
+        if self.is_known_idle() {
+            return Ok(());
+        }
+        self.throttle.push(self.marker()?);
+        while let Some(oldest) = self.throttle.oldest() {
+            let is_reached = self.is_complete(&oldest)?;
+            if !is_reached {
+                self.wait(&oldest)?;
+            }
+            self.throttle.pop(&oldest, !is_reached);
+        }
+        Ok(())
     }
 
     /// Enqueues a kernel over a grid of work-items.
     pub fn launch(&self, kernel: &Kernel, args: &[Arg<'_>], grid: &Grid<'_>, start: Start) -> Result<()> {
         let Grid { first, global, local } = *grid;
         kernel.check_grid(grid)?;
-        if kernel.is_in_doubt(grid) {
-            proof::doubt();
+        if let Some(first) = kernel.first_launch(grid) {
+            proof::expect(first);
         }
-        let commands = kernel.with_args(args, |handle| {
+        kernel.with_args(args, |handle| {
             let mut batch = self.batch();
             let batch_event = batch.wait_list(start)?;
             let called = trace::about_to_call();
@@ -206,9 +218,8 @@ impl Queue {
             if is_last {
                 check("clFlush", api::flush(self.handle))?;
             }
-            Ok(commands)
-        })?;
-        self.throttle_host(commands)
+            Ok(())
+        })
     }
 
     /// Copies from host memory into a buffer.
@@ -322,13 +333,18 @@ impl Queue {
     }
 
     /// Blocks until a command of this queue has completed; returns at once where that is known.
+    ///
+    /// # Errors
+    /// As [`Event::wait`].
     pub fn wait(&self, event: &Event) -> Result<()> {
         if self.is_known_complete(event) {
             return Ok(());
         }
         // Some drivers (PoCL's `basic` device) do nothing before a flush, and wait forever.
         self.flush()?;
+        let compiler = proof::wait();
         event.wait()?;
+        drop(compiler);
         self.note_complete(event);
         proof::prove();
         Ok(())
