@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use opencl3::event::{
     get_event_info, get_event_profiling_info, release_event, set_event_callback, wait_for_events, CL_COMPLETE,
@@ -41,6 +42,17 @@ impl Event {
         }
         // The host may read what the command wrote only after this call.
         check("clWaitForEvents", wait_for_events(&[self.handle]))
+    }
+
+    /// Before [`Self::wait`], where that would sleep: asks the driver for some time whether the command has completed.
+    pub(super) fn poll(&self, time: Duration) {
+        if !is_possible() {
+            return;
+        }
+        let start = Instant::now();
+        while matches!(self.is_complete(), Ok(false)) && start.elapsed() < time {
+            std::thread::yield_now();
+        }
     }
 
     /// Calls a function, which must not call the driver, when the command has completed or failed: from a thread of the

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use opencl3::command_queue as api;
 use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
@@ -14,6 +15,10 @@ use super::launch_batch::{LaunchBatch, Start};
 use super::queue_throttle::QueueThrottle;
 use super::{check, proof, trace, Arg, Context, Event, Kernel, MemHandle, Status};
 use crate::error::Result;
+
+/// Time for which a wait asks the driver again and again before its thread sleeps. Drivers of GPUs do the same in a wait
+/// that no signal ends: it takes a callback and a sleeping thread some 20 us to return.
+const POLLED: Duration = Duration::from_micros(500);
 
 /// An owning in-order `cl_command_queue` with timestamps.
 ///
@@ -29,6 +34,8 @@ pub struct Queue {
     has_other_users: AtomicBool,
     /// True where the host uses host-visible buffers without a command.
     pub(super) shares_memory: bool,
+    /// True where the device and the host have the same cores.
+    is_cpu: bool,
     /// Locked while a command is enqueued, never while one is waited for.
     batch: Mutex<LaunchBatch>,
     pub(super) throttle: QueueThrottle,
@@ -90,6 +97,7 @@ impl Queue {
             has_other_users: AtomicBool::new(false),
             shares_memory: context.shares_memory(),
             batch: Mutex::new(LaunchBatch::new(context)),
+            is_cpu: context.is_cpu(),
             throttle: QueueThrottle::new(context.is_cpu()),
         }
     }
@@ -343,6 +351,9 @@ impl Queue {
         // Some drivers (PoCL's `basic` device) do nothing before a flush, and wait forever.
         self.flush()?;
         let compiler = proof::wait();
+        if !self.is_cpu {
+            event.poll(POLLED);
+        }
         event.wait()?;
         drop(compiler);
         self.note_complete(event);

@@ -201,3 +201,51 @@ impl Queue {
         self.wait(&written)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cl::platforms;
+
+    fn context() -> Context {
+        let id = platforms().unwrap().iter().flat_map(|platform| &platform.devices).next().unwrap().id;
+        Context::new(id).unwrap()
+    }
+
+    #[test]
+    fn small_reads_pass_through_memory_of_the_library() {
+        let context = context();
+        let (queue, buffer) = (Queue::new(&context).unwrap(), Buffer::new(&context, 64, false).unwrap());
+        let bytes: Vec<u8> = (0..64).collect();
+        // SAFETY: the vector has 64 bytes.
+        unsafe { queue.write_now(buffer.handle(), 0, bytes.as_ptr(), 64).unwrap() };
+        let (mut first, mut second) = ([0_u8; 16], [0_u8; 8]);
+        let reads = [
+            Read { source: buffer.handle(), offset: 4, target: first.as_mut_ptr(), size: 16 },
+            Read { source: buffer.handle(), offset: 40, target: second.as_mut_ptr(), size: 8 },
+        ];
+        queue.read_staged(&reads, 24).unwrap();
+        assert_eq!((&first[..], &second[..]), (&bytes[4..20], &bytes[40..48]));
+        let outside = Read { source: buffer.handle(), offset: 60, target: second.as_mut_ptr(), size: 8 };
+        assert!(queue.read_staged(&[reads[0], outside], 24).is_err());
+    }
+
+    #[test]
+    fn what_waits_for_a_command_is_called_once_it_has_completed() {
+        let context = context();
+        let (queue, buffer) = (Queue::new(&context).unwrap(), Buffer::new(&context, 64, false).unwrap());
+        let mut memory = vec![0_u8; 64];
+        queue.fill(buffer.handle(), 0, &[3], 64).unwrap();
+        // SAFETY: the memory is kept until the command has completed.
+        let event = unsafe { queue.read(buffer.handle(), 0, memory.as_mut_ptr(), 64).unwrap() };
+        let (tell, told) = mpsc::channel();
+        assert!(event.on_completion(move || tell.send(()).unwrap()));
+        keep_until_complete(&event, memory);
+        queue.wait(&event).unwrap();
+        assert!(told.recv_timeout(Duration::from_secs(60)).is_ok());
+    }
+}
